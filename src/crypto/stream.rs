@@ -1,0 +1,111 @@
+//! The one pseudo-random stream of the project (spec, section "Streams").
+//!
+//! `Stream(key, label, params)` is the ChaCha20 keystream (RFC 8439, 96-bit nonce 0, counter from 0) under
+//! HKDF-SHA256(salt = "flyswarm/1", ikm = key, info = label || 0x00 || params). It makes masks, the rows of the lifting
+//! matrix and every other thing that peers must be able to reproduce. A (key, label, params) triple masks one vector only.
+
+use chacha20::ChaCha20;
+use chacha20::cipher::{KeyIvInit, StreamCipher, StreamCipherSeek};
+use hkdf::Hkdf;
+use sha2::Sha256;
+use zeroize::Zeroizing;
+
+/// Protocol name and version: the salt of every derivation.
+pub const PROTOCOL: &str = "flyswarm/1";
+
+/// HKDF-SHA256 under the protocol's salt to one 32-byte key; `info` is `label || 0x00 || params`.
+#[must_use]
+pub fn derive(key: &[u8], label: &str, params: &[u8]) -> Zeroizing<[u8; 32]> {
+    let mut out = Zeroizing::new([0u8; 32]);
+    Hkdf::<Sha256>::new(Some(PROTOCOL.as_bytes()), key)
+        .expand_multi_info(&[label.as_bytes(), &[0], params], out.as_mut())
+        .unwrap_or_else(|_| unreachable!("BUG: 32 bytes are a valid HKDF-SHA256 length"));
+    out
+}
+
+/// A reproducible byte stream, addressable by byte position.
+pub struct Stream {
+    cipher: ChaCha20,
+}
+
+impl std::fmt::Debug for Stream {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Stream(<redacted>)")
+    }
+}
+
+impl Stream {
+    /// The stream of `(key, label, params)` at position 0.
+    #[must_use]
+    pub fn new(key: &[u8], label: &str, params: &[u8]) -> Self {
+        let derived = derive(key, label, params);
+        Self { cipher: ChaCha20::new((&*derived).into(), &[0u8; 12].into()) }
+    }
+
+    /// Moves to an absolute byte position (below 2^38, RFC 8439's 32-bit block counter).
+    pub fn seek(&mut self, byte: u64) {
+        self.cipher.seek(byte);
+    }
+
+    /// Overwrites `out` with the next keystream bytes.
+    pub fn fill(&mut self, out: &mut [u8]) {
+        out.fill(0);
+        self.cipher.apply_keystream(out);
+    }
+
+    /// The next 4 bytes as a little-endian integer.
+    pub fn next_u32(&mut self) -> u32 {
+        let mut bytes = [0; 4];
+        self.fill(&mut bytes);
+        u32::from_le_bytes(bytes)
+    }
+
+    /// A uniform integer in `0..n`, by rejection: 32-bit words `v` at or above the largest multiple of `n` are skipped,
+    /// the first other one gives `v mod n`.
+    ///
+    /// # Panics
+    /// If `n` is 0.
+    pub fn below(&mut self, n: u32) -> u32 {
+        assert!(n > 0, "below(0)");
+        let limit = (1u64 << 32) / u64::from(n) * u64::from(n);
+        loop {
+            let v = self.next_u32();
+            if u64::from(v) < limit {
+                return v % n;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn seeking_gives_the_same_bytes_as_reading_through() {
+        let mut whole = [0u8; 1000];
+        Stream::new(b"key", "label", b"p").fill(&mut whole);
+        let mut part = [0u8; 100];
+        let mut stream = Stream::new(b"key", "label", b"p");
+        stream.seek(777);
+        stream.fill(&mut part);
+        assert_eq!(part, whole[777..877]);
+    }
+
+    #[test]
+    fn label_and_params_cannot_be_shifted_into_each_other() {
+        let mut a = Stream::new(b"key", "label", b"x");
+        let mut b = Stream::new(b"key", "labelx", b"");
+        assert_ne!(a.next_u32(), b.next_u32());
+    }
+
+    #[test]
+    fn below_stays_below_and_reaches_every_value() {
+        let mut stream = Stream::new(&[1; 32], "below", &[]);
+        let mut seen = [0u32; 7];
+        for _ in 0..7000 {
+            seen[stream.below(7) as usize] += 1;
+        }
+        assert!(seen.iter().all(|&n| (800..1200).contains(&n)), "{seen:?}");
+    }
+}
