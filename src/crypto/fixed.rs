@@ -1,0 +1,62 @@
+//! Serde for byte arrays longer than serde's own 32: N raw bytes, no length, as bincode writes `[u8; 32]`.
+
+use serde::de::{Error, SeqAccess, Visitor};
+use serde::ser::SerializeTuple;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+/// N bytes, serialised as a tuple of N `u8`.
+#[derive(Clone, Copy)]
+pub(super) struct Fixed<const N: usize>(pub(super) [u8; N]);
+
+impl<const N: usize> Serialize for Fixed<N> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut tuple = serializer.serialize_tuple(N)?;
+        for byte in &self.0 {
+            tuple.serialize_element(byte)?;
+        }
+        tuple.end()
+    }
+}
+
+impl<'de, const N: usize> Deserialize<'de> for Fixed<N> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Bytes<const N: usize>;
+
+        impl<'de, const N: usize> Visitor<'de> for Bytes<N> {
+            type Value = Fixed<N>;
+
+            fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                write!(f, "{N} bytes")
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Fixed<N>, A::Error> {
+                let mut out = [0; N];
+                for (i, byte) in out.iter_mut().enumerate() {
+                    *byte = seq.next_element()?.ok_or_else(|| A::Error::invalid_length(i, &self))?;
+                }
+                Ok(Fixed(out))
+            }
+        }
+
+        deserializer.deserialize_tuple(N, Bytes)
+    }
+}
+
+/// For `#[serde(with = "fixed::list")]` on a `Vec<[u8; N]>`: the count as serde writes it, then the arrays.
+pub(super) mod list {
+    use super::{Deserialize, Deserializer, Fixed, Serializer};
+
+    pub(in super::super) fn serialize<S: Serializer, const N: usize>(
+        list: &[[u8; N]],
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(list.iter().map(|array| Fixed(*array)))
+    }
+
+    pub(in super::super) fn deserialize<'de, D: Deserializer<'de>, const N: usize>(
+        deserializer: D,
+    ) -> Result<Vec<[u8; N]>, D::Error> {
+        // serde caps what it reserves on the word of a length prefix, so a lying one costs at most 1 MiB.
+        Ok(Vec::<Fixed<N>>::deserialize(deserializer)?.into_iter().map(|array| array.0).collect())
+    }
+}
