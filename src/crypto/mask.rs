@@ -1,0 +1,216 @@
+//! Masks in Z_{2^w}: words of w = 32 or 64 bits, little-endian, added mod 2^w.
+//!
+//! Two peers that share a key add the same keystream, one with plus and one with minus, so that the masks of all pairs cancel
+//! in the sum (Bonawitz et al., "Practical Secure Aggregation", CCS 2017, section 4).
+//!
+//! A sum is only right if it does not wrap: with p peers and values of at most v, p v < 2^w. [`capacity`] gives the largest v:
+//!
+//! | word | 3 peers | 64 peers | 1,024 peers |
+//! | --- | --- | --- | --- |
+//! | 32 bits | 1,431,655,765 | 67,108,863 | 4,194,303 |
+//! | 64 bits | 6.1 10^18 | 2.8 10^17 | 1.8 10^16 |
+
+use serde::{Deserialize, Serialize};
+use zeroize::Zeroizing;
+
+use super::stream::Stream;
+
+/// How many bytes of keystream are made at a time: small enough for the first-level cache.
+const PIECE: usize = 16 * 1024;
+
+/// The ring that vectors are added in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum Word {
+    /// Z_{2^32}
+    W32,
+    /// Z_{2^64}
+    W64,
+}
+
+impl Word {
+    /// Bytes of one word: 4 or 8.
+    #[must_use]
+    pub fn bytes(self) -> usize {
+        match self {
+            Self::W32 => 4,
+            Self::W64 => 8,
+        }
+    }
+
+    /// The largest value of one word, 2^w - 1.
+    #[must_use]
+    pub fn max(self) -> u64 {
+        match self {
+            Self::W32 => u64::from(u32::MAX),
+            Self::W64 => u64::MAX,
+        }
+    }
+}
+
+/// Which of the two ends of a mask this is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Sign {
+    /// The keystream is added.
+    Add,
+    /// The keystream is subtracted.
+    Subtract,
+}
+
+/// The largest value that each of `peers` may contribute to a sum that must not wrap: the largest v with
+/// `peers * v < 2^w`. With no peers, as with one, the largest word.
+#[must_use]
+pub fn capacity(word: Word, peers: u64) -> u64 {
+    word.max() / peers.max(1)
+}
+
+/// `chunk` += or -= the next `chunk.len()` bytes of the stream, word by word. Splitting a vector into chunks changes nothing as
+/// long as they are given in order, or the stream is moved to each ([`Stream::seek`]).
+///
+/// # Panics
+/// If the length of `chunk` is not a multiple of the word.
+pub fn apply(word: Word, sign: Sign, chunk: &mut [u8], stream: &mut Stream) {
+    assert_whole(word, chunk);
+    let mut keystream = Zeroizing::new([0; PIECE]);
+    for piece in chunk.chunks_mut(PIECE) {
+        let keystream = &mut keystream[..piece.len()];
+        stream.fill(keystream);
+        match sign {
+            Sign::Add => add(word, piece, keystream),
+            Sign::Subtract => subtract(word, piece, keystream),
+        }
+    }
+}
+
+/// `into` += `from`, word by word, mod 2^w.
+///
+/// # Panics
+/// If the lengths differ or are not a multiple of the word.
+pub fn add(word: Word, into: &mut [u8], from: &[u8]) {
+    assert_whole(word, into);
+    assert_eq!(into.len(), from.len(), "vectors of different length");
+    match word {
+        Word::W32 => words(into, from, |a, b| u32::from_le_bytes(a).wrapping_add(u32::from_le_bytes(b)).to_le_bytes()),
+        Word::W64 => words(into, from, |a, b| u64::from_le_bytes(a).wrapping_add(u64::from_le_bytes(b)).to_le_bytes()),
+    }
+}
+
+/// `into` -= `from`, word by word, mod 2^w.
+fn subtract(word: Word, into: &mut [u8], from: &[u8]) {
+    match word {
+        Word::W32 => words(into, from, |a, b| u32::from_le_bytes(a).wrapping_sub(u32::from_le_bytes(b)).to_le_bytes()),
+        Word::W64 => words(into, from, |a, b| u64::from_le_bytes(a).wrapping_sub(u64::from_le_bytes(b)).to_le_bytes()),
+    }
+}
+
+/// A plain loop over arrays of known size, which the compiler turns into vector instructions.
+fn words<const N: usize>(into: &mut [u8], from: &[u8], sum: impl Fn([u8; N], [u8; N]) -> [u8; N]) {
+    for (a, b) in into.as_chunks_mut::<N>().0.iter_mut().zip(from.as_chunks::<N>().0) {
+        *a = sum(*a, *b);
+    }
+}
+
+fn assert_whole(word: Word, vector: &[u8]) {
+    let (length, bytes) = (vector.len(), word.bytes());
+    assert!(length.is_multiple_of(bytes), "vector has {length} bytes, must be a multiple of {bytes}");
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn vector(word: Word, values: &[u64]) -> Vec<u8> {
+        values.iter().flat_map(|value| value.to_le_bytes()[..word.bytes()].to_vec()).collect()
+    }
+
+    fn word() -> impl Strategy<Value = Word> {
+        prop_oneof![Just(Word::W32), Just(Word::W64)]
+    }
+
+    proptest! {
+        #[test]
+        fn the_masks_of_all_pairs_cancel_in_the_sum(word in word(), peers in 2usize..8, length in 0usize..100, seed: u8) {
+            // One sum of plain vectors, one of masked vectors: equal, not close.
+            let plain: Vec<Vec<u8>> = (0..peers)
+                .map(|peer| {
+                    let mut bytes = vec![0; length * word.bytes()];
+                    Stream::new(&[seed], "values", &[peer as u8]).fill(&mut bytes);
+                    bytes
+                })
+                .collect();
+            let (mut expected, mut sum) = (vec![0; length * word.bytes()], vec![0; length * word.bytes()]);
+            for (i, own) in plain.iter().enumerate() {
+                add(word, &mut expected, own);
+                let mut masked = own.clone();
+                for j in 0..peers {
+                    let pair = [i.min(j) as u8, i.max(j) as u8];
+                    if i != j {
+                        let sign = if i < j { Sign::Add } else { Sign::Subtract };
+                        apply(word, sign, &mut masked, &mut Stream::new(&[seed], "pair", &pair));
+                    }
+                }
+                prop_assert!(length == 0 || &masked != own);
+                add(word, &mut sum, &masked);
+            }
+            prop_assert_eq!(sum, expected);
+        }
+
+        #[test]
+        fn addition_is_that_of_the_integers_mod_2_to_the_w(word in word(), pairs: Vec<(u64, u64)>) {
+            let (a, b): (Vec<u64>, Vec<u64>) = pairs.iter().copied().unzip();
+            let mut sum = vector(word, &a);
+            add(word, &mut sum, &vector(word, &b));
+            let expected: Vec<u64> = pairs.iter().map(|(a, b)| a.wrapping_add(*b)).collect();
+            prop_assert_eq!(sum, vector(word, &expected));
+        }
+
+        #[test]
+        fn the_capacity_is_the_largest_value_that_does_not_wrap(word in word(), peers in 1u64..=u64::MAX) {
+            let value = capacity(word, peers);
+            let limit = u128::from(word.max()) + 1;
+            prop_assert!(u128::from(peers) * u128::from(value) < limit);
+            prop_assert!(u128::from(peers) * (u128::from(value) + 1) >= limit);
+        }
+    }
+
+    #[test]
+    fn a_vector_masked_in_chunks_is_the_vector_masked_at_once() {
+        let length = 3 * PIECE + 8;
+        let mut whole = vec![7; length];
+        apply(Word::W64, Sign::Add, &mut whole, &mut Stream::new(b"key", "mask", b""));
+        let mut parts = vec![7; length];
+        let mut stream = Stream::new(b"key", "mask", b"");
+        for part in parts.chunks_mut(PIECE / 2 + 8) {
+            apply(Word::W64, Sign::Add, part, &mut stream);
+        }
+        assert_eq!(whole, parts);
+        let mut keystream = vec![0; length];
+        Stream::new(b"key", "mask", b"").fill(&mut keystream);
+        apply(Word::W64, Sign::Subtract, &mut whole, &mut Stream::new(b"key", "mask", b""));
+        assert_eq!(whole, vec![7; length]);
+        let mut zero = vec![0; length];
+        apply(Word::W32, Sign::Add, &mut zero, &mut Stream::new(b"key", "mask", b""));
+        assert_eq!(zero, keystream);
+    }
+
+    #[test]
+    fn the_table_of_capacities_holds() {
+        let row = |word| [3, 64, 1024].map(|peers| capacity(word, peers));
+        assert_eq!(row(Word::W32), [1_431_655_765, 67_108_863, 4_194_303]);
+        assert_eq!(row(Word::W64).map(|v| v / 100_000_000_000_000), [61_489, 2_882, 180]);
+        assert_eq!(capacity(Word::W32, 0), u64::from(u32::MAX));
+    }
+
+    #[test]
+    #[should_panic(expected = "vector has 6 bytes, must be a multiple of 4")]
+    fn half_a_word_is_a_bug_of_the_caller() {
+        apply(Word::W32, Sign::Add, &mut [0; 6], &mut Stream::new(b"", "", b""));
+    }
+
+    #[test]
+    #[should_panic(expected = "vectors of different length")]
+    fn vectors_of_different_length_are_a_bug_of_the_caller() {
+        add(Word::W32, &mut [0; 8], &[0; 4]);
+    }
+}
