@@ -1,0 +1,189 @@
+//! What a node keeps: promises, the acknowledged value and frozen quantities; and what of it must survive a crash.
+
+use bytes::Bytes;
+use serde::{Deserialize, Serialize};
+
+use super::job;
+use crate::protocol::all_reduce;
+use crate::protocol::ballot::Ballot;
+use crate::protocol::context::Context;
+use crate::protocol::council::{Accepted, Acceptor};
+use crate::protocol::record::{Frozen, Record as SumRecord, Value};
+use crate::protocol::transfer::{Held, Want};
+
+/// One thing to be on disk before any message that depends on it leaves. A later one of the same [`Record::name`]
+/// replaces it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Record {
+    /// No lower ballot is acknowledged any more.
+    Promised(Ballot),
+    /// No view up to this ballot is entered again: its masks have been used.
+    Joined(Ballot),
+    /// Acknowledged in this ballot; with the sealed total.
+    Accepted(Ballot, SumRecord, #[serde(skip)] Bytes),
+    /// Decided and opened; with the sealed total.
+    Frozen(Frozen, #[serde(skip)] Bytes),
+}
+
+impl Record {
+    /// File name, unique to what the record replaces.
+    #[must_use]
+    pub fn name(&self) -> String {
+        match self {
+            Self::Promised(_) => "promised".into(),
+            Self::Joined(_) => "joined".into(),
+            Self::Accepted(..) => "accepted".into(),
+            Self::Frozen(frozen, _) => format!("frozen-{}", frozen.record.value.sum.slot),
+        }
+    }
+
+    /// The sealed total beside it, empty where there is none.
+    #[must_use]
+    pub fn total(&self) -> &[u8] {
+        match self {
+            Self::Promised(_) | Self::Joined(_) => &[],
+            Self::Accepted(_, _, total) | Self::Frozen(_, total) => total,
+        }
+    }
+
+    /// The record with its total, as read from disk.
+    #[must_use]
+    pub fn with_total(self, bytes: Bytes) -> Self {
+        match self {
+            Self::Promised(_) | Self::Joined(_) => self,
+            Self::Accepted(ballot, record, _) => Self::Accepted(ballot, record, bytes),
+            Self::Frozen(frozen, _) => Self::Frozen(frozen, bytes),
+        }
+    }
+}
+
+/// Stored records that do not fit the session or each other.
+#[derive(Debug, thiserror::Error)]
+pub enum RestoreError {
+    /// A frozen quantity is missing below another.
+    #[error("stored slot {0} has no slot before it")]
+    Gap(u8),
+    /// A record does not verify.
+    #[error("stored record of slot {0} does not verify: {1}")]
+    Broken(u8, String),
+}
+
+/// A sealed total and what is known of it.
+#[derive(Clone, Debug)]
+pub(super) struct Sealed {
+    pub(super) record: SumRecord,
+    pub(super) digest: [u8; 32],
+    pub(super) total: Bytes,
+}
+
+#[derive(Clone, Debug, Default)]
+pub(super) struct Archive {
+    frozen: Vec<(Frozen, Bytes)>,
+    values: Vec<Value>,
+    opened: Vec<Bytes>,
+    /// The value of the next slot that this peer has acknowledged, or would have were it in the council.
+    pub(super) accepted: Option<Sealed>,
+    /// A value fetched for a view to come.
+    pub(super) offered: Option<Sealed>,
+}
+
+impl Archive {
+    pub(super) fn len(&self) -> usize {
+        self.frozen.len()
+    }
+
+    /// How many slots are frozen, as messages say it.
+    pub(super) fn frozen(&self) -> u8 {
+        u8::try_from(self.frozen.len()).unwrap_or_else(|_| unreachable!("BUG: plans have at most 255 slots"))
+    }
+
+    pub(super) fn opened(&self) -> &[Bytes] {
+        &self.opened
+    }
+
+    pub(super) fn values(&self) -> &[Value] {
+        &self.values
+    }
+
+    pub(super) fn freeze(&mut self, frozen: Frozen, total: Bytes, opened: Bytes) {
+        self.values.push(frozen.record.value.clone());
+        self.frozen.push((frozen, total));
+        self.opened.push(opened);
+        self.accepted = None;
+        self.offered = None;
+    }
+
+    /// The sealed total of this digest, acknowledged or fetched.
+    pub(super) fn sealed(&self, digest: &[u8; 32]) -> Option<&Sealed> {
+        self.accepted.iter().chain(&self.offered).find(|sealed| sealed.digest == *digest)
+    }
+
+    /// What another peer asks for, if it is here.
+    pub(super) fn held(&self, slot: u8, want: Want) -> Option<(Held, Bytes)> {
+        match want {
+            Want::Frozen => {
+                let (frozen, total) = self.frozen.get(usize::from(slot))?;
+                Some((Held::Frozen(frozen.clone()), total.clone()))
+            }
+            Want::Accepted(digest) => {
+                let sealed = self.sealed(&digest).filter(|sealed| sealed.record.value.sum.slot == slot)?;
+                Some((Held::Accepted(sealed.record.clone()), sealed.total.clone()))
+            }
+        }
+    }
+}
+
+pub(super) struct Restored {
+    pub(super) acceptor: Acceptor<[u8; 32]>,
+    pub(super) joined: Ballot,
+    pub(super) archive: Archive,
+}
+
+/// Puts together what was stored, checking all of it again.
+pub(super) fn restore(ctx: &Context, stored: Vec<Record>) -> Result<Restored, RestoreError> {
+    let mut out = Restored { acceptor: Acceptor::default(), joined: Ballot::default(), archive: Archive::default() };
+    let mut frozen = Vec::new();
+    let mut accepted = None;
+    for record in stored {
+        match record {
+            Record::Promised(ballot) => out.acceptor.promised = out.acceptor.promised.max(ballot),
+            Record::Joined(ballot) => {
+                out.joined = out.joined.max(ballot);
+                out.acceptor.promised = out.acceptor.promised.max(ballot);
+            }
+            Record::Accepted(ballot, record, total) => accepted = Some((ballot, record, total)),
+            Record::Frozen(each, total) => frozen.push((each, total)),
+        }
+    }
+    frozen.sort_by_key(|(each, _)| each.record.value.sum.slot);
+    for (each, total) in frozen {
+        let slot = each.record.value.sum.slot;
+        if slot != out.archive.frozen() {
+            return Err(RestoreError::Gap(slot));
+        }
+        each.check(ctx).and_then(|()| check_total(ctx, &each.record, &total)).map_err(|e| RestoreError::Broken(slot, e))?;
+        let opened = job::open(ctx, &each, &total);
+        out.acceptor.freeze(slot);
+        out.archive.freeze(each, total, opened);
+    }
+    if let Some((ballot, record, total)) = accepted {
+        let slot = record.value.sum.slot;
+        if slot == out.archive.frozen() {
+            record.check(ctx).and_then(|()| check_total(ctx, &record, &total)).map_err(|e| RestoreError::Broken(slot, e))?;
+            let digest = record.digest(ctx);
+            out.acceptor.promised = out.acceptor.promised.max(ballot);
+            out.acceptor.accepted = Some(Accepted { ballot, slot, value: digest });
+            out.archive.accepted = Some(Sealed { record, digest, total });
+        }
+    }
+    Ok(out)
+}
+
+fn check_total(ctx: &Context, record: &SumRecord, total: &[u8]) -> Result<(), String> {
+    let sum = record.value.sum;
+    let length = ctx.plan.get(usize::from(sum.slot)).map(crate::protocol::context::Quantity::len);
+    if length != Some(total.len()) || all_reduce::total_digest(&ctx.id.0, sum, total) != record.value.total {
+        return Err("the total does not match its digest".into());
+    }
+    Ok(())
+}

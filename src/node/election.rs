@@ -1,0 +1,452 @@
+//! Who proposes a view, when, and over whom (spec, section "Elections"; design.md, section 3).
+//!
+//! Council members propose, the one of rank r after r x `propose_ms` without progress, rank counted among those that are
+//! reachable. Nobody proposes before the whole roster is there or `gather_ms` have passed. A proposer takes in everybody that
+//! it is connected to, but for peers that it has blamed, that keep getting lost, or that are the weaker end of an edge
+//! reported dead.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::{Ending, Event, Message, Node, Over, Timer};
+use crate::node::archive::Record;
+use crate::protocol::ballot::Ballot;
+use crate::protocol::context::Context;
+use crate::protocol::council::{self, Obligation, Promise};
+use crate::protocol::record::Record as SumRecord;
+use crate::protocol::transfer::Want;
+use crate::protocol::view::{Reason, View};
+use crate::protocol::{Action, Fault, Step, Time};
+use crate::session::Peer;
+
+/// Wait after a failed view before the first proposes the next, milliseconds: news of the failure overtakes the proposal.
+const SETTLE_MS: u64 = 100;
+
+#[derive(Clone, Debug, Default)]
+pub(super) struct Election {
+    started: Time,
+    gathered: bool,
+    /// Since when nothing has gone on.
+    idle_since: Time,
+    /// Highest ballot counter seen.
+    seen: u64,
+    proposal: Option<Proposal>,
+    obligation: Option<Obligation<Peer, [u8; 32]>>,
+    /// Since when a view is impossible, and why.
+    blocked: Option<(Time, String)>,
+    blamed: BTreeSet<Peer>,
+    /// (who says so, who is suspected), since the last view began.
+    reports: Vec<(Peer, Peer)>,
+    losses: BTreeMap<Peer, u32>,
+    /// Peer -> ballot counter up to which it is left out.
+    skipped: BTreeMap<Peer, u64>,
+    /// Peers that have once said that they have everything.
+    finished: BTreeSet<Peer>,
+    /// Views entered.
+    pub(super) views: u64,
+}
+
+#[derive(Clone, Debug)]
+struct Proposal {
+    ballot: Ballot,
+    promises: BTreeMap<Peer, Promise<[u8; 32]>>,
+    until: Time,
+}
+
+impl Election {
+    pub(super) fn start(&mut self, now: Time, _ctx: &Context) {
+        self.started = now;
+        self.idle_since = now;
+    }
+
+    pub(super) fn saw(&mut self, ballot: Ballot) {
+        self.seen = self.seen.max(ballot.counter);
+    }
+
+    pub(super) fn greeted(&mut self, now: Time) {
+        // A newcomer may make possible what was not; it deserves a fresh look at once, but no later turn for anybody.
+        if self.blocked.is_some() {
+            self.idle_since = now;
+        }
+    }
+
+    pub(super) fn lost(&mut self, peer: Peer) {
+        if let Some(proposal) = &mut self.proposal {
+            proposal.promises.remove(&peer);
+        }
+    }
+
+    pub(super) fn blame(&mut self, peer: Peer) {
+        self.blamed.insert(peer);
+    }
+
+    pub(super) fn entered(&mut self, ballot: Ballot) {
+        self.saw(ballot);
+        self.proposal = None;
+        self.blocked = None;
+        self.reports.clear();
+        self.views += 1;
+    }
+
+    pub(super) fn refuse(&mut self, now: Time, ballot: Ballot, other: Ballot) {
+        self.saw(other);
+        if self.proposal.as_ref().is_some_and(|proposal| proposal.ballot == ballot) {
+            self.proposal = None;
+            self.idle_since = now;
+        }
+    }
+
+    pub(super) fn failed(&mut self, now: Time, reporter: Peer, reason: Reason, suspect: Option<Peer>) {
+        self.idle_since = now.plus_ms(SETTLE_MS);
+        self.report(reporter, reason, suspect);
+    }
+
+    pub(super) fn report(&mut self, reporter: Peer, reason: Reason, suspect: Option<Peer>) {
+        let Some(suspect) = suspect.filter(|_| matches!(reason, Reason::Lost | Reason::Stalled | Reason::Fault)) else {
+            return;
+        };
+        if self.reports.contains(&(reporter, suspect)) {
+            return;
+        }
+        if !self.reports.iter().any(|&(_, other)| other == suspect) {
+            let losses = self.losses.entry(suspect).or_default();
+            *losses += 1;
+            if *losses >= 2 {
+                let views = 1u64 << (*losses - 1).min(16);
+                self.skipped.insert(suspect, self.seen.saturating_add(views));
+            }
+        }
+        self.reports.push((reporter, suspect));
+    }
+
+    pub(super) fn fetch_failed(&mut self, now: Time) {
+        self.proposal = None;
+        self.idle_since = now;
+    }
+
+    /// Of each reported edge between two candidates the end that more reports name goes; at a tie the later one; never `me`.
+    fn dropped(&self, me: Peer, candidates: &BTreeSet<Peer>) -> BTreeSet<Peer> {
+        let named = |peer: Peer| self.reports.iter().filter(|&&(a, b)| a == peer || b == peer).count();
+        self.reports
+            .iter()
+            .filter(|(a, b)| a != b && candidates.contains(a) && candidates.contains(b))
+            .map(|&(a, b)| {
+                let (low, high) = (a.min(b), a.max(b));
+                match (low == me, high == me) {
+                    (true, _) => high,
+                    (_, true) => low,
+                    _ if named(low) > named(high) => low,
+                    _ => high,
+                }
+            })
+            .collect()
+    }
+}
+
+impl Node {
+    /// At least `min_peers`, and a majority of the council.
+    pub(super) fn enough(&self, members: &[Peer]) -> bool {
+        members.len() >= usize::from(self.ctx.session.min_peers) && self.ctx.council_count(members) >= self.ctx.majority
+    }
+
+    /// This peer and everybody it is connected to and has not blamed, ascending.
+    fn reachable(&self) -> Vec<Peer> {
+        let mut all: BTreeSet<_> = self.greeted.keys().copied().collect();
+        all.insert(self.ctx.me);
+        all.retain(|peer| !self.election.blamed.contains(peer));
+        all.into_iter().collect()
+    }
+
+    fn choose_members(&self) -> Vec<Peer> {
+        let reachable = self.reachable();
+        let skipped = |peer: &Peer| self.election.skipped.get(peer).is_some_and(|&until| self.election.seen <= until);
+        let candidates: BTreeSet<_> =
+            reachable.iter().copied().filter(|peer| *peer == self.ctx.me || !skipped(peer)).collect();
+        let dropped = self.election.dropped(self.ctx.me, &candidates);
+        let chosen: Vec<_> = candidates.into_iter().filter(|peer| !dropped.contains(peer)).collect();
+        if self.enough(&chosen) && chosen.len() >= 3.min(reachable.len()) { chosen } else { reachable }
+    }
+
+    pub(super) fn prepare(&mut self, now: Time, from: Peer, ballot: Ballot, step: &mut Step<Self>) -> Result<(), Fault> {
+        let councillors = self.ctx.council_index(self.ctx.me).and(self.ctx.council_index(from));
+        if ballot.proposer != from || councillors.is_none() {
+            return Err(Fault::OutOfOrder("prepare"));
+        }
+        self.election.saw(ballot);
+        if let Some(view) = self.view.as_ref().filter(|view| !view.members().contains(&from)) {
+            step.send(from, Message::Refuse(ballot, view.ballot()));
+            return Ok(());
+        }
+        match self.acceptor.prepare(ballot) {
+            Err(_) => step.send(from, Message::Refuse(ballot, self.acceptor.promised)),
+            Ok(promise) => {
+                step.0.push(Action::Persist(Record::Promised(ballot)));
+                self.fail_view(now, Reason::Superseded, None, Some(from), step);
+                self.election.proposal = None;
+                self.election.idle_since = now;
+                step.send(from, Message::Promise(ballot, promise));
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn promised(
+        &mut self,
+        now: Time,
+        from: Peer,
+        ballot: Ballot,
+        promise: Promise<[u8; 32]>,
+        step: &mut Step<Self>,
+    ) {
+        let _ = (now, step);
+        if self.ctx.council_index(from).is_some() {
+            if let Some(proposal) = self.election.proposal.as_mut().filter(|proposal| proposal.ballot == ballot) {
+                proposal.promises.insert(from, promise);
+            }
+        }
+    }
+
+    /// The record that the promises of this view oblige its leader to finish in `slot`.
+    pub(super) fn take_resume(&mut self, slot: u8) -> Option<SumRecord> {
+        let obligation = self.election.obligation.take().filter(|obligation| obligation.frozen == slot)?;
+        let (_, accepted) = obligation.resume?;
+        self.archive.sealed(&accepted.value).map(|sealed| sealed.record.clone())
+    }
+
+    /// Everything that depends on the time and on what has come to pass, after each input.
+    pub(super) fn proceed(&mut self, now: Time, step: &mut Step<Self>) {
+        let complete = self.archive.frozen();
+        let last = u8::try_from(self.ctx.plan.len()).unwrap_or(u8::MAX);
+        let done: Vec<_> = self.greeted.iter().filter(|&(_, &frozen)| frozen == last).map(|(&peer, _)| peer).collect();
+        self.election.finished.extend(done);
+        match self.over {
+            Over::Stopped => return,
+            Over::Lingering(until) => {
+                let everybody = self.election.finished.len() + 1 >= usize::from(self.ctx.peers());
+                if everybody || now >= until {
+                    self.over = Over::Stopped;
+                    step.output(Event::Done);
+                }
+            }
+            Over::No => {
+                self.watch_view(now, step);
+                self.catch_up(now, complete, step);
+                if self.view.is_none() && self.over == Over::No {
+                    self.elect(now, step);
+                }
+            }
+        }
+        let busy = self.computing.is_some() || self.opening.is_some() || self.transfer.fetching();
+        if let Some(view) = &mut self.view {
+            view.set_working(busy);
+        }
+        self.arm(now, step);
+    }
+
+    fn watch_view(&mut self, now: Time, step: &mut Step<Self>) {
+        let limit = self.ctx.session.timing.compute_ms;
+        if self.computing.is_some_and(|(_, since)| now >= since.plus_ms(limit)) {
+            self.end(Ending::Own(format!("the computation took longer than compute_ms = {limit} ms")), step);
+        } else if let Some((unreached, _, until)) = &self.round.unreached {
+            let suspect = unreached.first().copied();
+            if suspect.is_some() && now >= *until {
+                self.fail_view(now, Reason::Lost, suspect, None, step);
+            }
+        }
+    }
+
+    /// Fetches the next frozen slot from whoever has it, unless the view is about to open that very slot.
+    fn catch_up(&mut self, now: Time, complete: u8, step: &mut Step<Self>) {
+        if self.transfer.fetching() || self.opening.is_some() || self.over != Over::No {
+            return;
+        }
+        if let Some(view) = &self.view {
+            let reached = view.slot().unwrap_or(0).max(self.round.frozen);
+            if reached <= complete {
+                return;
+            }
+        }
+        if let Some((&holder, _)) = self.greeted.iter().filter(|&(_, &frozen)| frozen > complete).max_by_key(|&(_, f)| *f) {
+            let child = self.transfer.fetch(now, holder, complete, Want::Frozen);
+            self.transferred(now, child, step);
+        }
+    }
+
+    fn elect(&mut self, now: Time, step: &mut Step<Self>) {
+        let timing = self.ctx.session.timing.clone();
+        let election = &mut self.election;
+        if !election.gathered {
+            let everybody = self.greeted.len() + 1 >= self.ctx.session.roster.len();
+            let until = election.started.plus_ms(timing.gather_ms);
+            if everybody || now >= until || election.seen > 0 {
+                election.gathered = true;
+                election.idle_since = now;
+            }
+        }
+        if !self.election.gathered {
+            return;
+        }
+        let reachable = self.reachable();
+        if !self.enough(&reachable) {
+            let why = self.too_few(&reachable);
+            self.election.proposal = None;
+            match &mut self.election.blocked {
+                Some((_, text)) => *text = why,
+                none => *none = Some((now, why)),
+            }
+        }
+        if let Some((since, why)) = &self.election.blocked {
+            if now >= since.plus_ms(timing.quorum_ms) {
+                let why = why.clone();
+                self.end(Ending::TooFew(why), step);
+                return;
+            }
+        } else if self.in_view.is_empty() && now >= self.election.idle_since.plus_ms(timing.quorum_ms) {
+            let text = format!("no view began for {} s", timing.quorum_ms / 1000);
+            self.end(Ending::TooFew(text), step);
+            return;
+        }
+        if self.enough(&reachable) {
+            self.go_on_proposing(now, step);
+        }
+    }
+
+    fn go_on_proposing(&mut self, now: Time, step: &mut Step<Self>) {
+        let propose_ms = self.ctx.session.timing.propose_ms;
+        let fetching = self.transfer.fetching() || self.opening.is_some();
+        if let Some(proposal) = &mut self.election.proposal {
+            if fetching {
+                proposal.until = now.plus_ms(propose_ms);
+            } else if proposal.promises.len() >= self.ctx.majority {
+                self.begin(now, step);
+            } else if now >= proposal.until {
+                self.election.proposal = None;
+                self.election.idle_since = now;
+            }
+        } else if !fetching && self.turn().is_some_and(|turn| now >= turn) {
+            self.propose(now, step);
+        }
+    }
+
+    /// When it is this peer's turn to propose; `None` outside the council.
+    fn turn(&self) -> Option<Time> {
+        let mut present =
+            self.ctx.council.iter().filter(|&&peer| peer == self.ctx.me || self.greeted.contains_key(&peer));
+        let rank = present.position(|&peer| peer == self.ctx.me)?;
+        Some(self.election.idle_since.plus_ms(rank as u64 * self.ctx.session.timing.propose_ms))
+    }
+
+    fn propose(&mut self, now: Time, step: &mut Step<Self>) {
+        let highest = self.acceptor.promised.max(self.joined).counter.max(self.election.seen);
+        let ballot = Ballot { counter: highest + 1, proposer: self.ctx.me };
+        self.election.saw(ballot);
+        let Ok(own) = self.acceptor.prepare(ballot) else {
+            unreachable!("BUG: the ballot is above every promise");
+        };
+        step.0.push(Action::Persist(Record::Promised(ballot)));
+        let until = now.plus_ms(self.ctx.session.timing.propose_ms);
+        self.election.proposal = Some(Proposal { ballot, promises: BTreeMap::from([(self.ctx.me, own)]), until });
+        for &peer in &self.ctx.council {
+            if self.greeted.contains_key(&peer) {
+                step.send(peer, Message::Prepare(ballot));
+            }
+        }
+    }
+
+    /// A majority has promised: fetches what the promises oblige to, then begins the view.
+    fn begin(&mut self, now: Time, step: &mut Step<Self>) {
+        let Some(proposal) = &self.election.proposal else { return };
+        let ballot = proposal.ballot;
+        let obligation = council::oblige(proposal.promises.iter().map(|(&peer, promise)| (peer, promise)));
+        let Some(obligation) = obligation else { return };
+        let frozen = self.archive.frozen();
+        if obligation.frozen > frozen {
+            let child = self.transfer.fetch(now, obligation.holder, frozen, Want::Frozen);
+            self.transferred(now, child, step);
+            return;
+        }
+        let resume = obligation.resume.clone().filter(|_| obligation.frozen == frozen);
+        if let Some((holder, accepted)) = &resume {
+            if self.archive.sealed(&accepted.value).is_none() {
+                let child = self.transfer.fetch(now, *holder, frozen, Want::Accepted(accepted.value));
+                self.transferred(now, child, step);
+                return;
+            }
+        }
+        let members = self.choose_members();
+        if resume.is_none() {
+            if let Err(why) = self.may_sum(&members) {
+                self.election.proposal = None;
+                self.election.idle_since = now;
+                self.election.blocked.get_or_insert((now, String::new())).1 = why;
+                return;
+            }
+        }
+        let view = View::new(self.ctx.clone(), ballot, members, self.fresh_seed())
+            .unwrap_or_else(|| unreachable!("BUG: the proposer is a member"));
+        self.enter(now, view, frozen, step);
+        self.election.obligation = Some(obligation);
+    }
+
+    fn too_few(&self, reachable: &[Peer]) -> String {
+        let roster = self.ctx.session.roster.len();
+        let missing: Vec<_> = (0..self.ctx.peers())
+            .map(Peer)
+            .filter(|peer| !reachable.contains(peer))
+            .map(|peer| match self.refused.get(&peer) {
+                Some(fields) if !fields.is_empty() => {
+                    format!("{} (another session: {})", self.ctx.session.name(peer), fields.join(", "))
+                }
+                Some(_) => format!("{} (another session)", self.ctx.session.name(peer)),
+                None if self.election.blamed.contains(&peer) => format!("{} (blamed)", self.ctx.session.name(peer)),
+                None => self.ctx.session.name(peer).to_owned(),
+            })
+            .collect();
+        let needed = self.ctx.session.min_peers;
+        let council = if reachable.len() >= usize::from(needed) {
+            format!(" and {} of its council of {}", self.ctx.majority, self.ctx.council.len())
+        } else {
+            String::new()
+        };
+        format!(
+            "only {} of {roster} peers are reachable (missing: {}), the session needs {needed}{council}",
+            reachable.len(),
+            missing.join(", ")
+        )
+    }
+
+    /// Sets a timer for the next deadline, unless one is set for then or earlier.
+    fn arm(&mut self, now: Time, step: &mut Step<Self>) {
+        let timing = &self.ctx.session.timing;
+        let mut deadlines = Vec::new();
+        match self.over {
+            Over::Stopped => {}
+            Over::Lingering(until) => deadlines.push(until),
+            Over::No if self.view.is_some() => {
+                deadlines.extend(self.round.unreached.as_ref().filter(|(peers, ..)| !peers.is_empty()).map(|(.., at)| *at));
+                deadlines.extend(self.computing.map(|(_, since)| since.plus_ms(timing.compute_ms)));
+            }
+            Over::No => {
+                if !self.election.gathered {
+                    deadlines.push(self.election.started.plus_ms(timing.gather_ms));
+                } else if let Some((since, _)) = &self.election.blocked {
+                    deadlines.push(since.plus_ms(timing.quorum_ms));
+                } else {
+                    deadlines.push(self.election.idle_since.plus_ms(timing.quorum_ms));
+                }
+                if self.election.gathered && self.enough(&self.reachable()) {
+                    match &self.election.proposal {
+                        Some(proposal) => deadlines.push(proposal.until),
+                        None => deadlines.extend(self.turn()),
+                    }
+                }
+            }
+        }
+        let Some(next) = deadlines.into_iter().min() else { return };
+        // A deadline that has passed is looked at again a little later, not at once: something else must happen first.
+        let next = next.max(now.plus_ms(10));
+        if self.armed.is_none_or(|armed| next < armed || armed < now) {
+            self.armed = Some(next);
+            step.0.push(Action::SetTimer { at: next, timer: Timer::Wake });
+        }
+    }
+}

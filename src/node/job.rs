@@ -1,0 +1,95 @@
+//! Long work, which drivers carry out beside the machine.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use super::Task;
+use crate::crypto::mask::Sign;
+use crate::protocol::all_reduce;
+use crate::protocol::context::Context;
+use crate::protocol::pairwise::{Mask, Masks};
+use crate::protocol::record::Frozen;
+
+/// One piece of long work.
+#[derive(Clone, Debug)]
+pub enum Job {
+    /// Make this peer's vector of a slot.
+    Contribution {
+        /// The slot.
+        slot: u8,
+        /// Who knows how.
+        task: Arc<dyn Task>,
+        /// What is open so far.
+        opened: Vec<Bytes>,
+    },
+    /// Mask a chunk.
+    Mask(all_reduce::Job),
+    /// Take the pads off a decided total.
+    Open {
+        /// For the plan.
+        ctx: Arc<Context>,
+        /// The decision and its pads.
+        frozen: Frozen,
+        /// The sealed total.
+        total: Bytes,
+    },
+}
+
+/// What it gave.
+#[derive(Clone, Debug)]
+pub enum Done {
+    /// The vector, or why there is none.
+    Contribution(u8, Result<Bytes, String>),
+    /// The masked chunk.
+    Mask(all_reduce::Done),
+    /// The opened words; for the coin, the seed.
+    Open {
+        /// As in the job.
+        frozen: Frozen,
+        /// As in the job.
+        total: Bytes,
+        /// Without pads.
+        opened: Bytes,
+    },
+}
+
+impl Job {
+    /// Carries it out.
+    #[must_use]
+    pub fn run(self) -> Done {
+        match self {
+            Self::Contribution { slot, task, opened } => {
+                let expected = task.plan().get(usize::from(slot)).map_or(0, crate::protocol::context::Quantity::len);
+                let result = if slot == 0 { Ok(Bytes::new()) } else { task.contribution(slot, &opened) };
+                let result = result.and_then(|vector| {
+                    if vector.len() == expected {
+                        Ok(vector)
+                    } else {
+                        Err(format!("vector of slot {slot} has {} bytes, the plan says {expected}", vector.len()))
+                    }
+                });
+                Done::Contribution(slot, result)
+            }
+            Self::Mask(job) => Done::Mask(job.run()),
+            Self::Open { ctx, frozen, total } => {
+                let opened = open(&ctx, &frozen, &total);
+                Done::Open { frozen, total, opened }
+            }
+        }
+    }
+}
+
+/// The total without its pads; for slot 0 the seed.
+#[must_use]
+pub fn open(ctx: &Context, frozen: &Frozen, total: &Bytes) -> Bytes {
+    let sum = frozen.record.value.sum;
+    if sum.slot == 0 {
+        return Bytes::copy_from_slice(&frozen.seed(ctx));
+    }
+    let pads = frozen.pads.iter().flatten();
+    let masks = pads.map(|pad| Mask::new(Arc::new(*pad), "pad", sum, Sign::Subtract)).collect();
+    let mut words = total.to_vec();
+    Masks { word: ctx.plan[usize::from(sum.slot)].word(), masks }.apply(&mut words, 0);
+    words.into()
+}

@@ -1,0 +1,27 @@
+//! What a node needs to know of the work that it does for a session.
+
+use std::fmt::Debug;
+
+use bytes::Bytes;
+
+use crate::protocol::context::Quantity;
+use crate::protocol::record::Value;
+use crate::session::Peer;
+
+/// A task: quantities that are summed and opened one after another, each of which may depend on those before it.
+///
+/// `opened[0]` is the session's seed (32 bytes), `opened[q]` the opened words of slot q, little-endian.
+pub trait Task: Debug + Send + Sync {
+    /// The quantities in order; the first is [`Quantity::coin`].
+    fn plan(&self) -> Vec<Quantity>;
+
+    /// This peer's vector for `slot`, of the plan's length; called on a worker thread. The text of an error ends the session
+    /// for this peer.
+    fn contribution(&self, slot: u8, opened: &[Bytes]) -> Result<Bytes, String>;
+
+    /// Whether a new sum of `slot` may be started over `members`, given what was opened over whom; says why not.
+    fn allows(&self, slot: u8, values: &[Value], opened: &[Bytes], members: &[Peer]) -> Result<(), String>;
+
+    /// Looks at what has just been opened; an error ends the session for everybody, for all find it alike.
+    fn check(&self, slot: u8, opened: &[Bytes]) -> Result<(), String>;
+}

@@ -1,0 +1,226 @@
+//! Protocols as sans-IO machines.
+//!
+//! A machine is told the time and one [`Input`], and answers with a [`Step`]: the list of [`Action`]s that its driver must
+//! carry out in order. It has no clock, no socket and no source of randomness but the seed that it was made with, so that
+//! `net` and `sim` drive the very same code. Long work leaves as `Compute` and comes back as `Done`; what must survive a
+//! crash leaves as `Persist`, and is on disk before any later action of the step is carried out.
+//!
+//! Three things are kept apart: a wrong call by this program is an `Err`, a peer that breaks a rule is `Blame`, and what
+//! cannot happen is `unreachable!("BUG: ...")`.
+
+pub mod all_reduce;
+pub mod ballot;
+pub mod context;
+pub mod council;
+pub mod deal;
+pub mod gather;
+pub mod message;
+pub mod pairwise;
+pub mod record;
+pub mod signed;
+pub mod transfer;
+pub mod tree;
+pub mod view;
+pub mod wire;
+
+use crate::session::Peer;
+
+/// Microseconds since the start of the driver's clock.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Time(pub u64);
+
+impl Time {
+    /// The time `ms` milliseconds later.
+    #[must_use]
+    pub fn plus_ms(self, ms: u64) -> Self {
+        Self(self.0.saturating_add(ms.saturating_mul(1000)))
+    }
+
+    /// Milliseconds from `earlier` to this time, 0 if it is not earlier.
+    #[must_use]
+    pub fn ms_since(self, earlier: Self) -> u64 {
+        self.0.saturating_sub(earlier.0) / 1000
+    }
+}
+
+/// How a peer broke a rule that can be checked. The text is part of the line that the user sees.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Fault {
+    /// A frame that does not decode.
+    #[error("malformed frame: {0}")]
+    Malformed(String),
+    /// A message that its sender may not send, or not now.
+    #[error("{0} out of order")]
+    OutOfOrder(&'static str),
+    /// A message that names a peer, slot, size or member list against the session.
+    #[error("{0}")]
+    Inconsistent(String),
+    /// A signature that does not verify over what it is said to sign.
+    #[error("bad signature on {0}")]
+    BadSignature(&'static str),
+    /// A share that does not match the hash its dealer published.
+    #[error("share of the pad dealt by peer {0} does not match its published hash")]
+    BadShare(Peer),
+    /// A deal whose envelopes, hashes or polynomial do not fit together.
+    #[error("inconsistent deal: {0}")]
+    BadDeal(String),
+    /// A public key of low order.
+    #[error("public key of low order")]
+    LowOrderKey,
+    /// A transferred total or record that does not verify.
+    #[error("transferred record does not verify: {0}")]
+    BadRecord(String),
+}
+
+/// The vocabulary of one machine: what it sends, waits for, computes, stores and reports.
+pub trait Machine {
+    /// What travels between peers.
+    type Message;
+    /// What a timer brings back.
+    type Timer;
+    /// Long work, and what it brings back.
+    type Job;
+    /// The result of a [`Machine::Job`].
+    type Done;
+    /// What must be on disk before the actions after it are carried out.
+    type Record;
+    /// What the machine tells its parent or driver.
+    type Output;
+
+    /// Takes one input at time `now`.
+    fn handle(&mut self, now: Time, input: Input<Self>) -> Step<Self>;
+}
+
+/// What can happen to a machine.
+#[derive(Debug)]
+pub enum Input<M: Machine + ?Sized> {
+    /// The first input.
+    Start,
+    /// A connection to a roster peer stands; both directions work.
+    PeerUp(Peer),
+    /// The last connection to the peer is gone, and with it every message not yet delivered.
+    PeerLost(Peer),
+    /// A message from an authenticated peer.
+    Message {
+        /// The other end of the connection.
+        from: Peer,
+        /// What it sent.
+        message: M::Message,
+    },
+    /// A timer set earlier has come.
+    Timer(M::Timer),
+    /// A job has been carried out.
+    Done(M::Done),
+}
+
+/// What a machine wants done.
+#[derive(Debug)]
+pub enum Action<M: Machine + ?Sized> {
+    /// Send to a connected peer; dropped if the connection is gone.
+    Send {
+        /// The receiver.
+        to: Peer,
+        /// What to send.
+        message: M::Message,
+    },
+    /// Give `timer` back at `at` or soon after.
+    SetTimer {
+        /// When.
+        at: Time,
+        /// What to give back.
+        timer: M::Timer,
+    },
+    /// Carry out `job` beside the machine and give back what it returns.
+    Compute(M::Job),
+    /// Write to stable storage before going on.
+    Persist(M::Record),
+    /// Tell the parent or the user.
+    Output(M::Output),
+    /// A peer broke a rule.
+    Blame {
+        /// Who.
+        peer: Peer,
+        /// Which rule.
+        fault: Fault,
+    },
+}
+
+/// The actions of one call, in order.
+#[must_use]
+pub struct Step<M: Machine + ?Sized>(pub Vec<Action<M>>);
+
+impl<M: Machine + ?Sized> std::fmt::Debug for Step<M>
+where
+    Action<M>: std::fmt::Debug,
+{
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl<M: Machine + ?Sized> Default for Step<M> {
+    fn default() -> Self {
+        Self(Vec::new())
+    }
+}
+
+/// How a parent wraps what its child says; outputs are handed to the parent, everything else goes on to the driver.
+pub trait Parent<C: Machine>: Machine {
+    /// Wraps a child's message.
+    fn message(message: C::Message) -> Self::Message;
+    /// Wraps a child's timer.
+    fn timer(timer: C::Timer) -> Self::Timer;
+    /// Wraps a child's job.
+    fn job(job: C::Job) -> Self::Job;
+    /// Wraps a child's record.
+    fn record(record: C::Record) -> Self::Record;
+}
+
+/// For machines that set no timers, compute nothing or store nothing: a value that cannot exist.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Never {}
+
+impl<M: Machine> Step<M> {
+    /// Nothing to do.
+    pub fn none() -> Self {
+        Self::default()
+    }
+
+    /// Appends a `Send`.
+    pub fn send(&mut self, to: Peer, message: M::Message) {
+        self.0.push(Action::Send { to, message });
+    }
+
+    /// Appends an `Output`.
+    pub fn output(&mut self, output: M::Output) {
+        self.0.push(Action::Output(output));
+    }
+
+    /// Appends a `Blame`.
+    pub fn blame(&mut self, peer: Peer, fault: Fault) {
+        self.0.push(Action::Blame { peer, fault });
+    }
+
+    /// Takes over a child's actions, wrapped, and returns the child's outputs.
+    #[must_use]
+    pub fn lift<C: Machine>(&mut self, child: Step<C>) -> Vec<C::Output>
+    where
+        M: Parent<C>,
+    {
+        let mut outputs = Vec::new();
+        for action in child.0 {
+            self.0.push(match action {
+                Action::Send { to, message } => Action::Send { to, message: M::message(message) },
+                Action::SetTimer { at, timer } => Action::SetTimer { at, timer: M::timer(timer) },
+                Action::Compute(job) => Action::Compute(M::job(job)),
+                Action::Persist(record) => Action::Persist(M::record(record)),
+                Action::Blame { peer, fault } => Action::Blame { peer, fault },
+                Action::Output(output) => {
+                    outputs.push(output);
+                    continue;
+                }
+            });
+        }
+        outputs
+    }
+}

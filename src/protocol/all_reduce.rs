@@ -1,0 +1,353 @@
+//! Pipelined sum on the tree (spec, section "All-reduce"; design.md, section 5, step 2).
+//!
+//! A vector is cut in chunks of [`CHUNK`] bytes. A peer sends chunk `i` to its parent when its own share of it is masked and
+//! both children's have been added; the root sends it down again as soon as it is complete, and so the total travels
+//! down while later chunks still travel up. At most [`WINDOW`] chunks on an edge and direction are unacknowledged. One buffer
+//! of the vector's length holds partial sums first and the total later: a chunk's place is free for the total as soon as
+//! its partial sum has left.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+use super::ballot::Ballot;
+use super::pairwise::Masks;
+use super::tree::Place;
+use super::{Action, Fault, Input, Machine, Never, Step, Time};
+use crate::crypto::tagged_hash;
+use crate::crypto::mask::{self, Word};
+use crate::session::Peer;
+
+/// Bytes in a chunk (design.md, section 5): large enough to amortise a message, small enough to pipeline.
+pub const CHUNK: usize = 256 * 1024;
+/// Unacknowledged chunks per edge and direction.
+pub const WINDOW: usize = 8;
+/// Chunks of this peer's own vector that may be in masking at once.
+const MASKING: usize = 4;
+
+/// Which sum a message belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct SumId {
+    /// The view.
+    pub ballot: Ballot,
+    /// The quantity's place in the plan.
+    pub slot: u8,
+}
+
+/// Towards the root or away from it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Direction {
+    /// Partial sums, to the parent.
+    Up,
+    /// Totals, to the children.
+    Down,
+}
+
+/// What travels on an edge.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Message {
+    /// `data` is chunk `index` of the partial sum (up) or of the sealed total (down). Bulk channel.
+    Chunk {
+        /// The sum.
+        sum: SumId,
+        /// Where it goes.
+        direction: Direction,
+        /// From 0, in order.
+        index: u32,
+        /// [`CHUNK`] bytes, the last one what remains.
+        #[serde(skip)]
+        data: Bytes,
+    },
+    /// The receiver has taken chunk `index` that travelled in `direction`. Control channel.
+    Credit {
+        /// The sum.
+        sum: SumId,
+        /// The direction of the chunk that is acknowledged.
+        direction: Direction,
+        /// Its index.
+        index: u32,
+    },
+}
+
+/// Mask one chunk of this peer's own vector.
+#[derive(Clone, Debug)]
+pub struct Job {
+    /// The sum.
+    pub sum: SumId,
+    /// Which chunk.
+    pub index: u32,
+    /// The whole vector.
+    pub vector: Bytes,
+    /// The streams to add and subtract.
+    pub masks: Arc<Masks>,
+}
+
+/// A masked chunk.
+#[derive(Clone, Debug)]
+pub struct Done {
+    /// The sum.
+    pub sum: SumId,
+    /// Which chunk.
+    pub index: u32,
+    /// Its masked words.
+    pub data: Vec<u8>,
+}
+
+impl Job {
+    /// Adds every mask to the chunk.
+    #[must_use]
+    pub fn run(self) -> Done {
+        let start = self.index as usize * CHUNK;
+        let mut data = self.vector[start..(start + CHUNK).min(self.vector.len())].to_vec();
+        self.masks.apply(&mut data, start as u64);
+        Done { sum: self.sum, index: self.index, data }
+    }
+}
+
+/// The sealed total, the same at every member.
+#[derive(Clone, Debug)]
+pub struct Total {
+    /// Its words, still under the pads.
+    pub bytes: Bytes,
+    /// See [`total_digest`].
+    pub digest: [u8; 32],
+}
+
+/// SHA-256(tag "total" || session id || ballot || slot || bytes).
+#[must_use]
+pub fn total_digest(session: &[u8; 32], sum: SumId, bytes: &[u8]) -> [u8; 32] {
+    digest_prefix(session, sum).chain_update(bytes).finalize().into()
+}
+
+fn digest_prefix(session: &[u8; 32], sum: SumId) -> Sha256 {
+    tagged_hash("total")
+        .chain_update(session)
+        .chain_update(sum.ballot.to_bytes())
+        .chain_update([sum.slot])
+}
+
+/// Chunks one neighbour has sent or been sent.
+#[derive(Clone, Debug, Default)]
+struct Flow {
+    /// The next index in order.
+    next: u32,
+    /// The next index that is to be acknowledged.
+    acknowledged: u32,
+}
+
+impl Flow {
+    fn room(&self) -> bool {
+        ((self.next - self.acknowledged) as usize) < WINDOW
+    }
+}
+
+/// The machine of one sum at one member.
+#[derive(Clone, Debug)]
+pub struct AllReduce {
+    sum: SumId,
+    word: Word,
+    place: Place,
+    buffer: Vec<u8>,
+    /// For each chunk, how many of own + children are still to come.
+    missing: Vec<u8>,
+    vector: Option<(Bytes, Arc<Masks>)>,
+    own_next: u32,
+    own_working: usize,
+    from_children: BTreeMap<Peer, u32>,
+    up: Flow,
+    down_from_parent: u32,
+    down: BTreeMap<Peer, Flow>,
+    /// Chunks of the total that are in place.
+    totals: u32,
+    digest: Sha256,
+    finished: bool,
+}
+
+impl Machine for AllReduce {
+    type Message = Message;
+    type Timer = Never;
+    type Job = Job;
+    type Done = Done;
+    type Record = Never;
+    type Output = Total;
+
+    fn handle(&mut self, _now: Time, input: Input<Self>) -> Step<Self> {
+        let mut step = Step::none();
+        match input {
+            Input::Start => self.advance(&mut step),
+            Input::Message { from, message } => {
+                if let Err(fault) = self.message(from, message, &mut step) {
+                    step.blame(from, fault);
+                } else {
+                    self.advance(&mut step);
+                }
+            }
+            Input::Done(done) => {
+                self.own_working -= 1;
+                self.add(done.index, &done.data);
+                self.advance(&mut step);
+            }
+            Input::PeerUp(_) | Input::PeerLost(_) | Input::Timer(_) => {}
+        }
+        step
+    }
+}
+
+impl AllReduce {
+    /// A sum of vectors of `len` bytes; nothing is sent before [`AllReduce::contribute`].
+    #[must_use]
+    pub fn new(session: &[u8; 32], sum: SumId, word: Word, len: usize, place: Place) -> Self {
+        let parts = 1 + u8::try_from(place.children.len()).unwrap_or_else(|_| unreachable!("BUG: a binary tree"));
+        Self {
+            sum,
+            word,
+            buffer: vec![0; len],
+            missing: vec![parts; len.div_ceil(CHUNK)],
+            vector: None,
+            own_next: 0,
+            own_working: 0,
+            from_children: place.children.iter().map(|&child| (child, 0)).collect(),
+            up: Flow::default(),
+            down_from_parent: 0,
+            down: place.children.iter().map(|&child| (child, Flow::default())).collect(),
+            place,
+            totals: 0,
+            digest: digest_prefix(session, sum),
+            finished: false,
+        }
+    }
+
+    /// Gives this peer's own vector and its masks.
+    ///
+    /// # Panics
+    /// If the vector has another length than agreed: the node built it wrongly.
+    pub fn contribute(&mut self, vector: Bytes, masks: Arc<Masks>) -> Step<Self> {
+        assert_eq!(vector.len(), self.buffer.len(), "BUG: own vector has the wrong length");
+        self.vector = Some((vector, masks));
+        let mut step = Step::none();
+        self.advance(&mut step);
+        step
+    }
+
+    fn chunks(&self) -> u32 {
+        u32::try_from(self.missing.len()).unwrap_or_else(|_| unreachable!("BUG: vectors are at most 1 GiB"))
+    }
+
+    fn range(&self, index: u32) -> std::ops::Range<usize> {
+        let start = index as usize * CHUNK;
+        start..(start + CHUNK).min(self.buffer.len())
+    }
+
+    fn add(&mut self, index: u32, data: &[u8]) {
+        let range = self.range(index);
+        mask::add(self.word, &mut self.buffer[range], data);
+        self.missing[index as usize] -= 1;
+    }
+
+    fn message(&mut self, from: Peer, message: Message, step: &mut Step<Self>) -> Result<(), Fault> {
+        match message {
+            Message::Chunk { direction, index, data, .. } => {
+                let expected = match direction {
+                    Direction::Up => self.from_children.get(&from).copied(),
+                    Direction::Down => (self.place.parent == Some(from)).then_some(self.down_from_parent),
+                };
+                if expected != Some(index) || index >= self.chunks() {
+                    return Err(Fault::OutOfOrder("chunk"));
+                }
+                let range = self.range(index);
+                if data.len() != range.len() {
+                    return Err(Fault::Inconsistent(format!(
+                        "chunk {index} has {} bytes, expected {}",
+                        data.len(),
+                        range.len()
+                    )));
+                }
+                match direction {
+                    Direction::Up => {
+                        self.add(index, &data);
+                        self.from_children.insert(from, index + 1);
+                    }
+                    Direction::Down => {
+                        // The total of a chunk exists only after this peer's partial sum of it has left.
+                        if index >= self.up.next {
+                            return Err(Fault::OutOfOrder("total"));
+                        }
+                        self.buffer[range].copy_from_slice(&data);
+                        self.digest.update(&data);
+                        self.down_from_parent = index + 1;
+                        self.totals = index + 1;
+                    }
+                }
+                step.send(from, Message::Credit { sum: self.sum, direction, index });
+            }
+            Message::Credit { direction, index, .. } => {
+                let flow = match direction {
+                    Direction::Up => (self.place.parent == Some(from)).then_some(&mut self.up),
+                    Direction::Down => self.down.get_mut(&from),
+                };
+                let flow = flow.ok_or(Fault::OutOfOrder("credit"))?;
+                if index != flow.acknowledged || index >= flow.next {
+                    return Err(Fault::OutOfOrder("credit"));
+                }
+                flow.acknowledged += 1;
+            }
+        }
+        Ok(())
+    }
+
+    /// Does whatever has become possible.
+    fn advance(&mut self, step: &mut Step<Self>) {
+        let chunks = self.chunks();
+        if let Some((vector, masks)) = &self.vector {
+            while self.own_next < chunks && self.own_working < MASKING {
+                let (vector, masks) = (vector.clone(), masks.clone());
+                step.0.push(Action::Compute(Job { sum: self.sum, index: self.own_next, vector, masks }));
+                self.own_next += 1;
+                self.own_working += 1;
+            }
+        }
+        match self.place.parent {
+            Some(parent) => {
+                while self.up.next < chunks && self.missing[self.up.next as usize] == 0 && self.up.room() {
+                    let index = self.up.next;
+                    let data = Bytes::copy_from_slice(&self.buffer[self.range(index)]);
+                    step.send(parent, Message::Chunk { sum: self.sum, direction: Direction::Up, index, data });
+                    self.up.next += 1;
+                }
+            }
+            None => {
+                while self.totals < chunks && self.missing[self.totals as usize] == 0 {
+                    self.digest.update(&self.buffer[self.range(self.totals)]);
+                    self.totals += 1;
+                }
+            }
+        }
+        // One copy of a chunk serves both children when they are level.
+        let mut copies: BTreeMap<u32, Bytes> = BTreeMap::new();
+        for (&child, flow) in &mut self.down {
+            while flow.next < self.totals && flow.room() {
+                let index = flow.next;
+                let start = index as usize * CHUNK;
+                let data = copies
+                    .entry(index)
+                    .or_insert_with(|| {
+                        Bytes::copy_from_slice(&self.buffer[start..(start + CHUNK).min(self.buffer.len())])
+                    })
+                    .clone();
+                step.send(child, Message::Chunk { sum: self.sum, direction: Direction::Down, index, data });
+                flow.next += 1;
+            }
+        }
+        let sent = self.down.values().all(|flow| flow.next == chunks);
+        let given = self.vector.is_some() || chunks == 0;
+        if !self.finished && self.totals == chunks && sent && given {
+            self.finished = true;
+            self.vector = None;
+            let digest = std::mem::take(&mut self.digest).finalize().into();
+            step.output(Total { bytes: Bytes::from(std::mem::take(&mut self.buffer)), digest });
+        }
+    }
+}

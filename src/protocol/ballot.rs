@@ -1,0 +1,37 @@
+//! Ballots number views: (counter, proposer), compared in that order (Lamport, "Paxos Made Simple", section 2.2).
+
+use serde::{Deserialize, Serialize};
+
+use crate::session::Peer;
+
+/// A view's number. `Ballot::default()` (0, peer 0) is below every ballot that is ever proposed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Ballot {
+    /// Starts at 1 and grows by one over the highest that the proposer has seen.
+    pub counter: u64,
+    /// Who proposed it, and so leads the view.
+    pub proposer: Peer,
+}
+
+impl Ballot {
+    /// 10 bytes: counter and proposer, little-endian. Part of every key derivation and signature of a view.
+    #[must_use]
+    pub fn to_bytes(self) -> [u8; 10] {
+        let mut out = [0; 10];
+        out[..8].copy_from_slice(&self.counter.to_le_bytes());
+        out[8..].copy_from_slice(&self.proposer.0.to_le_bytes());
+        out
+    }
+
+    /// The next ballot of `proposer` above this one.
+    #[must_use]
+    pub fn next(self, proposer: Peer) -> Self {
+        Self { counter: self.counter + 1, proposer }
+    }
+}
+
+impl std::fmt::Display for Ballot {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}.{}", self.counter, self.proposer.0)
+    }
+}

@@ -1,0 +1,102 @@
+//! What every machine of a node knows and never changes: the session, the council, this peer's identity and the plan.
+
+use serde::{Deserialize, Serialize};
+
+use crate::crypto::identity::Identity;
+use crate::crypto::mask::Word;
+use crate::session::{Peer, Session, SessionId};
+
+/// Members from which on the mask graph is sparse (design.md, section 5).
+pub const FULL_MESH: usize = 64;
+/// Members that a view needs to start a new sum: with two, each could subtract its own part.
+pub const SMALLEST_SUM: usize = 3;
+
+/// One vector that the session sums and opens. Slot 0 of every plan is the coin, whose vector is empty.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Quantity {
+    /// For people and receipts, such as "coin", "holders", "moments", "counts".
+    pub name: String,
+    /// Bytes per word of the vector: 4 or 8.
+    pub word_bytes: u8,
+    /// Words in the vector.
+    pub words: u64,
+}
+
+impl Quantity {
+    /// The coin: no words, a pad of every council member in the view.
+    #[must_use]
+    pub fn coin() -> Self {
+        Self { name: "coin".into(), word_bytes: 4, words: 0 }
+    }
+
+    /// The ring that its words are added in.
+    #[must_use]
+    pub fn word(&self) -> Word {
+        if self.word_bytes == 8 { Word::W64 } else { Word::W32 }
+    }
+
+    /// Length of the vector in bytes.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        usize::try_from(self.words).unwrap_or(usize::MAX).saturating_mul(usize::from(self.word_bytes))
+    }
+
+    /// Whether there is no vector (the coin).
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.words == 0
+    }
+}
+
+/// Constants of one node in one session.
+#[derive(Debug)]
+pub struct Context {
+    /// The session file.
+    pub session: Session,
+    /// Its id.
+    pub id: SessionId,
+    /// The council, in its order.
+    pub council: Vec<Peer>,
+    /// Council members that make a majority: quorum of decisions and threshold of shares.
+    pub majority: usize,
+    /// This peer.
+    pub me: Peer,
+    /// Its identity.
+    pub identity: Identity,
+    /// What is summed and opened, in order.
+    pub plan: Vec<Quantity>,
+}
+
+impl Context {
+    /// Derives the council of `session`.
+    #[must_use]
+    pub fn new(session: Session, me: Peer, identity: Identity, plan: Vec<Quantity>) -> Self {
+        let council = session.council();
+        Self { id: session.id(), majority: session.majority(), council, session, me, identity, plan }
+    }
+
+    /// A peer's place in the council.
+    #[must_use]
+    pub fn council_index(&self, peer: Peer) -> Option<usize> {
+        self.council.iter().position(|&member| member == peer)
+    }
+
+    /// How many of `peers` are in the council.
+    #[must_use]
+    pub fn council_count(&self, peers: &[Peer]) -> usize {
+        self.council.iter().filter(|peer| peers.contains(peer)).count()
+    }
+
+    /// Number of peers in the roster.
+    #[must_use]
+    pub fn peers(&self) -> u16 {
+        u16::try_from(self.session.roster.len()).unwrap_or_else(|_| unreachable!("BUG: rosters have at most 1024 peers"))
+    }
+
+    /// Whose pads hide `slot` in a view of `members`: for the coin every council member there, otherwise the first three.
+    #[must_use]
+    pub fn dealers(&self, slot: u8, members: &[Peer]) -> Vec<Peer> {
+        let most = if slot == 0 { usize::MAX } else { 3 };
+        self.council.iter().copied().filter(|peer| members.contains(peer)).take(most).collect()
+    }
+}

@@ -1,0 +1,118 @@
+//! The council's decision which sealed sum of a quantity is opened: single-decree Paxos for each slot, one ballot for all
+//! (Lamport, "Paxos Made Simple", sections 2.2 and 3).
+//!
+//! A view's proposer collects promises from a majority before it starts anything. A promise says how many slots the
+//! acceptor has frozen, and which value of the next slot it has acknowledged. Slots are decided in order: an acceptor
+//! acknowledges slot q only when its slots below q are frozen. So the highest number of frozen slots in a majority of promises
+//! bounds what can have been decided, and the acknowledged value of the highest ballot in the slot after it, if there
+//! is one, is the only one that may be opened there.
+//!
+//! Nothing here knows of vectors, keys or sockets, so that a test can walk every interleaving.
+
+use serde::{Deserialize, Serialize};
+
+use super::ballot::Ballot;
+
+/// A value as an acceptor has acknowledged it.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Accepted<V> {
+    /// The ballot in which it was acknowledged last.
+    pub ballot: Ballot,
+    /// The quantity.
+    pub slot: u8,
+    /// The value.
+    pub value: V,
+}
+
+/// What an acceptor answers a proposer.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Promise<V> {
+    /// How many slots it has frozen.
+    pub frozen: u8,
+    /// What it has acknowledged in slot `frozen`, if anything.
+    pub accepted: Option<Accepted<V>>,
+}
+
+/// Why an acceptor does not do what it is asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// It has promised a higher ballot.
+    Promised(Ballot),
+    /// The slot is not the one after those it has frozen.
+    Slot,
+}
+
+/// One council member's memory. All of it is on disk before any answer that depends on it leaves.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Acceptor<V> {
+    /// No lower ballot is acknowledged any more.
+    pub promised: Ballot,
+    /// Slots that are decided and opened here.
+    pub frozen: u8,
+    /// The last acknowledged value; it matters while its slot is not frozen.
+    pub accepted: Option<Accepted<V>>,
+}
+
+impl<V> Default for Acceptor<V> {
+    fn default() -> Self {
+        Self { promised: Ballot::default(), frozen: 0, accepted: None }
+    }
+}
+
+impl<V: Clone> Acceptor<V> {
+    /// Promises `ballot` if it is above every earlier promise.
+    pub fn prepare(&mut self, ballot: Ballot) -> Result<Promise<V>, Refusal> {
+        if ballot <= self.promised {
+            return Err(Refusal::Promised(self.promised));
+        }
+        self.promised = ballot;
+        Ok(Promise { frozen: self.frozen, accepted: self.accepted.clone().filter(|a| a.slot == self.frozen) })
+    }
+
+    /// Acknowledges `value` for `slot` in `ballot`, unless a higher ballot was promised.
+    pub fn accept(&mut self, ballot: Ballot, slot: u8, value: V) -> Result<(), Refusal> {
+        if ballot < self.promised {
+            return Err(Refusal::Promised(self.promised));
+        }
+        if slot != self.frozen {
+            return Err(Refusal::Slot);
+        }
+        self.promised = ballot;
+        self.accepted = Some(Accepted { ballot, slot, value });
+        Ok(())
+    }
+
+    /// `slot` is decided and open; what was acknowledged for it no longer matters.
+    pub fn freeze(&mut self, slot: u8) {
+        if slot == self.frozen {
+            self.frozen += 1;
+            self.accepted = None;
+        }
+    }
+}
+
+/// What a majority of promises obliges a proposer to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Obligation<K, V> {
+    /// Slots that are frozen somewhere, and who has them all: this many must be fetched before anything is started.
+    pub frozen: u8,
+    /// Who has them.
+    pub holder: K,
+    /// The value that must be finished in slot `frozen`, and who holds it; with `None` a new sum may be started.
+    pub resume: Option<(K, Accepted<V>)>,
+}
+
+/// The obligation from promises, each with who gave it. `None` for no promise at all.
+#[must_use]
+pub fn oblige<'a, K: Copy + 'a, V: Clone + 'a>(
+    promises: impl Iterator<Item = (K, &'a Promise<V>)> + Clone,
+) -> Option<Obligation<K, V>> {
+    let (holder, frozen) = promises.clone().map(|(key, promise)| (key, promise.frozen)).reduce(|best, next| {
+        if next.1 > best.1 { next } else { best }
+    })?;
+    let resume = promises
+        .filter_map(|(key, promise)| promise.accepted.clone().map(|accepted| (key, accepted)))
+        .filter(|(_, accepted)| accepted.slot == frozen)
+        .reduce(|best, next| if next.1.ballot > best.1.ballot { next } else { best });
+    Some(Obligation { frozen, holder, resume })
+}

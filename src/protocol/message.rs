@@ -1,0 +1,104 @@
+//! Everything that one node says to another (spec, section "Messages").
+
+use bytes::Bytes;
+use serde::{Deserialize, Serialize};
+
+use super::ballot::Ballot;
+use super::council::Promise;
+use super::view::Reason;
+use super::{all_reduce, transfer, view};
+use crate::session::Peer;
+
+/// Version of the messages; a peer with another one is refused.
+pub const VERSION: u16 = 1;
+
+/// One message. The variants' order is their number on the wire.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Message {
+    /// The first message on a connection, both ways.
+    Hello {
+        /// [`VERSION`].
+        version: u16,
+        /// Id of the sender's session file.
+        session: [u8; 32],
+        /// How many slots the sender has frozen.
+        frozen: u8,
+    },
+    /// Answer to a `Hello` of another session: name and truncated hash of every field of the sender's file.
+    Fields(Vec<(String, [u8; 8])>),
+    /// How far the sender is.
+    Status {
+        /// How many slots it has frozen.
+        frozen: u8,
+        /// Whether it is in a view.
+        in_view: bool,
+    },
+    /// A proposer asks a council member for its promise.
+    Prepare(Ballot),
+    /// The promise; it names the acknowledged value by its digest.
+    Promise(Ballot, Promise<[u8; 32]>),
+    /// No promise: the acceptor has promised the second ballot, or is in a view that goes well.
+    Refuse(Ballot, Ballot),
+    /// A view begins; passed down its tree.
+    Begin {
+        /// Its number and leader.
+        ballot: Ballot,
+        /// Its members, ascending.
+        members: Vec<Peer>,
+        /// How many slots are frozen, which every member must have before it can go on.
+        frozen: u8,
+    },
+    /// The view is over; passed on along its tree.
+    Failed {
+        /// Which.
+        ballot: Ballot,
+        /// Why.
+        reason: Reason,
+        /// The peer that was lost, stalled or broke a rule, as far as the first to say so knows.
+        suspect: Option<Peer>,
+    },
+    /// Within a view.
+    View(view::Message),
+    /// Between any two peers.
+    Transfer(transfer::Message),
+}
+
+/// Two ordered streams between each pair, with no order between them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum Channel {
+    /// Short messages.
+    Control,
+    /// Chunks of vectors.
+    Bulk,
+}
+
+impl Message {
+    /// The channel that this message travels on.
+    #[must_use]
+    pub fn channel(&self) -> Channel {
+        match self {
+            Self::View(view::Message::Reduce(all_reduce::Message::Chunk { .. }))
+            | Self::Transfer(transfer::Message::Head(..) | transfer::Message::Piece { .. }) => Channel::Bulk,
+            _ => Channel::Control,
+        }
+    }
+
+    /// The raw bytes that travel beside the header.
+    #[must_use]
+    pub fn payload(&self) -> Bytes {
+        match self {
+            Self::View(view::Message::Reduce(all_reduce::Message::Chunk { data, .. }))
+            | Self::Transfer(transfer::Message::Piece { data, .. }) => data.clone(),
+            _ => Bytes::new(),
+        }
+    }
+
+    /// Where a decoded message wants its payload; `None` for one that has none.
+    pub(super) fn payload_mut(&mut self) -> Option<&mut Bytes> {
+        match self {
+            Self::View(view::Message::Reduce(all_reduce::Message::Chunk { data, .. }))
+            | Self::Transfer(transfer::Message::Piece { data, .. }) => Some(data),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,309 @@
+//! Handing what is frozen or acknowledged to a peer that lacks it (spec, section "Transfer").
+//!
+//! The one who asks checks everything: the record's deals and acknowledgements by their signatures, the pads by their hashes,
+//! the sealed total by the digest that was decided. So it does not matter whom it asks.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use serde::{Deserialize, Serialize};
+
+use super::all_reduce::{self, CHUNK, WINDOW};
+use super::context::Context;
+use super::record::{Frozen, Record};
+use super::{Action, Fault, Input, Machine, Never, Step, Time};
+use crate::session::Peer;
+
+/// What is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Want {
+    /// A decided and opened quantity.
+    Frozen,
+    /// The acknowledged value of this digest.
+    Accepted([u8; 32]),
+}
+
+/// What is given.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Held {
+    /// Answers [`Want::Frozen`].
+    Frozen(Frozen),
+    /// Answers [`Want::Accepted`].
+    Accepted(Record),
+}
+
+/// What travels between the two.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Message {
+    /// Please send it. Control channel.
+    Fetch(u8, Want),
+    /// The asked peer does not have it. Control channel.
+    Lacking(u8),
+    /// The record; the sealed total follows. Bulk channel.
+    Head(u8, Box<Held>),
+    /// Piece `index` of the sealed total, [`CHUNK`] bytes, the last one what remains. Bulk channel.
+    Piece {
+        /// The quantity.
+        slot: u8,
+        /// From 0, in order.
+        index: u32,
+        /// The bytes.
+        #[serde(skip)]
+        data: Bytes,
+    },
+    /// Piece `index` has been taken. Control channel.
+    Credit(u8, u32),
+}
+
+/// Looks whether the transfer of this number has come to a stand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Timer(u64);
+
+/// What the node must know or do.
+#[derive(Debug)]
+pub enum Output {
+    /// A peer asks; answer with [`Transfer::serve`].
+    Wanted(Peer, u8, Want),
+    /// It is here, whole and checked.
+    Fetched(u8, Box<Held>, Bytes),
+    /// It did not come; ask somebody else.
+    Failed(Peer, u8),
+}
+
+#[derive(Clone, Debug)]
+struct Fetching {
+    number: u64,
+    from: Peer,
+    slot: u8,
+    want: Want,
+    held: Option<Box<Held>>,
+    buffer: Vec<u8>,
+    next: u32,
+    progress: Time,
+}
+
+#[derive(Clone, Debug)]
+struct Serving {
+    slot: u8,
+    total: Bytes,
+    next: u32,
+    acknowledged: u32,
+}
+
+/// At most one transfer to this peer, and one to each other peer.
+#[derive(Clone, Debug)]
+pub struct Transfer {
+    ctx: Arc<Context>,
+    number: u64,
+    fetching: Option<Fetching>,
+    serving: BTreeMap<Peer, Serving>,
+}
+
+impl Machine for Transfer {
+    type Message = Message;
+    type Timer = Timer;
+    type Job = Never;
+    type Done = Never;
+    type Record = Never;
+    type Output = Output;
+
+    fn handle(&mut self, now: Time, input: Input<Self>) -> Step<Self> {
+        let mut step = Step::none();
+        match input {
+            Input::Message { from, message } => {
+                if let Err(fault) = self.message(now, from, message, &mut step) {
+                    step.blame(from, fault);
+                    self.give_up(from, &mut step);
+                }
+            }
+            Input::PeerLost(peer) => {
+                self.serving.remove(&peer);
+                self.give_up(peer, &mut step);
+            }
+            Input::Timer(Timer(number)) => {
+                if let Some(fetching) = self.fetching.as_ref().filter(|fetching| fetching.number == number) {
+                    let limit = self.ctx.session.timing.stall_ms;
+                    if now.ms_since(fetching.progress) >= limit {
+                        self.give_up(fetching.from, &mut step);
+                    } else {
+                        let at = fetching.progress.plus_ms(limit);
+                        step.0.push(Action::SetTimer { at, timer: Timer(number) });
+                    }
+                }
+            }
+            Input::Done(never) => match never {},
+            Input::Start | Input::PeerUp(_) => {}
+        }
+        step
+    }
+}
+
+impl Transfer {
+    /// With nothing under way.
+    #[must_use]
+    pub fn new(ctx: Arc<Context>) -> Self {
+        Self { ctx, number: 0, fetching: None, serving: BTreeMap::new() }
+    }
+
+    /// Whether something is being fetched.
+    #[must_use]
+    pub fn fetching(&self) -> bool {
+        self.fetching.is_some()
+    }
+
+    /// Asks `from`; an earlier request is forgotten.
+    pub fn fetch(&mut self, now: Time, from: Peer, slot: u8, want: Want) -> Step<Self> {
+        self.number += 1;
+        self.fetching = Some(Fetching {
+            number: self.number,
+            from,
+            slot,
+            want,
+            held: None,
+            buffer: Vec::new(),
+            next: 0,
+            progress: now,
+        });
+        let mut step = Step::none();
+        step.send(from, Message::Fetch(slot, want));
+        let at = now.plus_ms(self.ctx.session.timing.stall_ms);
+        step.0.push(Action::SetTimer { at, timer: Timer(self.number) });
+        step
+    }
+
+    /// Forgets the request under way, if any.
+    pub fn cancel(&mut self) {
+        self.fetching = None;
+    }
+
+    /// Answers [`Output::Wanted`].
+    pub fn serve(&mut self, to: Peer, slot: u8, held: Option<(Held, Bytes)>) -> Step<Self> {
+        let mut step = Step::none();
+        match held {
+            None => step.send(to, Message::Lacking(slot)),
+            Some((held, total)) => {
+                step.send(to, Message::Head(slot, Box::new(held)));
+                self.serving.insert(to, Serving { slot, total, next: 0, acknowledged: 0 });
+                self.send_pieces(to, &mut step);
+            }
+        }
+        step
+    }
+
+    fn give_up(&mut self, peer: Peer, step: &mut Step<Self>) {
+        if let Some(fetching) = self.fetching.take_if(|fetching| fetching.from == peer) {
+            step.output(Output::Failed(peer, fetching.slot));
+        }
+    }
+
+    fn send_pieces(&mut self, to: Peer, step: &mut Step<Self>) {
+        let Some(serving) = self.serving.get_mut(&to) else { return };
+        let pieces = pieces(serving.total.len());
+        while serving.next < pieces && ((serving.next - serving.acknowledged) as usize) < WINDOW {
+            let start = serving.next as usize * CHUNK;
+            let data = serving.total.slice(start..(start + CHUNK).min(serving.total.len()));
+            step.send(to, Message::Piece { slot: serving.slot, index: serving.next, data });
+            serving.next += 1;
+        }
+        if serving.acknowledged == pieces {
+            self.serving.remove(&to);
+        }
+    }
+
+    fn message(&mut self, now: Time, from: Peer, message: Message, step: &mut Step<Self>) -> Result<(), Fault> {
+        match message {
+            Message::Fetch(slot, want) => {
+                if usize::from(slot) >= self.ctx.plan.len() {
+                    return Err(Fault::Inconsistent(format!("asks for slot {slot} of {}", self.ctx.plan.len())));
+                }
+                step.output(Output::Wanted(from, slot, want));
+            }
+            Message::Lacking(slot) => {
+                if self.fetching.as_ref().is_some_and(|fetching| fetching.from == from && fetching.slot == slot) {
+                    self.give_up(from, step);
+                }
+            }
+            Message::Credit(slot, index) => {
+                let Some(serving) = self.serving.get_mut(&from).filter(|serving| serving.slot == slot) else {
+                    return Ok(());
+                };
+                if index != serving.acknowledged || index >= serving.next {
+                    return Err(Fault::OutOfOrder("credit"));
+                }
+                serving.acknowledged += 1;
+                self.send_pieces(from, step);
+            }
+            Message::Head(slot, held) => {
+                let Some(fetching) = self.expected(from, slot) else { return Ok(()) };
+                if fetching.held.is_some() {
+                    return Err(Fault::OutOfOrder("record"));
+                }
+                fetching.progress = now;
+                let want = fetching.want;
+                self.check(slot, want, &held).map_err(Fault::BadRecord)?;
+                if let Some(fetching) = &mut self.fetching {
+                    fetching.held = Some(held);
+                }
+                self.finish(slot, step)?;
+            }
+            Message::Piece { slot, index, data } => {
+                let len = self.ctx.plan.get(usize::from(slot)).map_or(0, super::context::Quantity::len);
+                let Some(fetching) = self.expected(from, slot) else { return Ok(()) };
+                let start = index as usize * CHUNK;
+                let expected = (start + CHUNK).min(len).saturating_sub(start);
+                if fetching.held.is_none() || index != fetching.next || data.is_empty() || data.len() != expected {
+                    return Err(Fault::OutOfOrder("piece"));
+                }
+                fetching.buffer.extend_from_slice(&data);
+                fetching.next += 1;
+                fetching.progress = now;
+                step.send(from, Message::Credit(slot, index));
+                self.finish(slot, step)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn expected(&mut self, from: Peer, slot: u8) -> Option<&mut Fetching> {
+        self.fetching.as_mut().filter(|fetching| fetching.from == from && fetching.slot == slot)
+    }
+
+    fn check(&self, slot: u8, want: Want, held: &Held) -> Result<(), String> {
+        let record = match (want, held) {
+            (Want::Frozen, Held::Frozen(frozen)) => {
+                frozen.check(&self.ctx)?;
+                &frozen.record
+            }
+            (Want::Accepted(digest), Held::Accepted(record)) => {
+                record.check(&self.ctx)?;
+                if record.digest(&self.ctx) != digest {
+                    return Err("another value than asked for".into());
+                }
+                record
+            }
+            _ => return Err("another kind than asked for".into()),
+        };
+        if record.value.sum.slot == slot { Ok(()) } else { Err(format!("slot {}, asked for {slot}", record.value.sum.slot)) }
+    }
+
+    fn finish(&mut self, slot: u8, step: &mut Step<Self>) -> Result<(), Fault> {
+        let len = self.ctx.plan.get(usize::from(slot)).map_or(0, super::context::Quantity::len);
+        let Some(fetching) = self.fetching.take_if(|fetching| fetching.next >= pieces(len)) else { return Ok(()) };
+        let Some(held) = fetching.held else { return Ok(()) };
+        let value = match &*held {
+            Held::Frozen(frozen) => &frozen.record.value,
+            Held::Accepted(record) => &record.value,
+        };
+        if all_reduce::total_digest(&self.ctx.id.0, value.sum, &fetching.buffer) != value.total {
+            step.output(Output::Failed(fetching.from, slot));
+            return Err(Fault::BadRecord("the total does not match its digest".into()));
+        }
+        step.output(Output::Fetched(slot, held, fetching.buffer.into()));
+        Ok(())
+    }
+}
+
+fn pieces(len: usize) -> u32 {
+    u32::try_from(len.div_ceil(CHUNK)).unwrap_or(u32::MAX)
+}

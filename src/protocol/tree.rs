@@ -1,0 +1,74 @@
+//! The binary tree of a view: the leader at the root, the other members in the order of
+//! SHA-256(tag "tree" || session id || ballot || public key), member `i` below member `(i - 1) / 2`.
+//!
+//! The leader is the root (design.md left the two apart) because it starts every round and gathers every answer: so all
+//! traffic of a view flows on the tree's edges, and a peer sends O(log p) messages a round.
+
+use sha2::Digest;
+
+use super::ballot::Ballot;
+use crate::crypto::tagged_hash;
+use crate::session::{Peer, Session, SessionId};
+
+/// One peer's place in the tree.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// The neighbour towards the root; `None` at the root.
+    pub parent: Option<Peer>,
+    /// The neighbours away from the root, 0 to 2, in tree order.
+    pub children: Vec<Peer>,
+}
+
+impl Place {
+    /// Parent and children.
+    pub fn neighbours(&self) -> impl Iterator<Item = Peer> + '_ {
+        self.parent.into_iter().chain(self.children.iter().copied())
+    }
+}
+
+/// The members in tree order: the leader (the ballot's proposer) first.
+#[must_use]
+pub fn order(session: &Session, id: &SessionId, ballot: Ballot, members: &[Peer]) -> Vec<Peer> {
+    let mut keyed: Vec<_> = members
+        .iter()
+        .map(|&peer| {
+            let hash = tagged_hash("tree")
+                .chain_update(id.0)
+                .chain_update(ballot.to_bytes())
+                .chain_update(session.key(peer).as_bytes())
+                .finalize();
+            (peer != ballot.proposer, <[u8; 32]>::from(hash), peer)
+        })
+        .collect();
+    keyed.sort_unstable();
+    keyed.into_iter().map(|(_, _, peer)| peer).collect()
+}
+
+/// The place of `me` in a tree order; `None` if `me` is not in it.
+#[must_use]
+pub fn place(order: &[Peer], me: Peer) -> Option<Place> {
+    let i = order.iter().position(|&peer| peer == me)?;
+    Some(Place {
+        parent: i.checked_sub(1).map(|i| order[i / 2]),
+        children: order.iter().skip(2 * i + 1).take(2).copied().collect(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_peer_but_the_root_is_the_child_of_its_parent() {
+        for p in 1..40u16 {
+            let order: Vec<_> = (0..p).map(Peer).collect();
+            for &peer in &order {
+                let place_of = place(&order, peer).unwrap();
+                assert_eq!(place_of.parent.is_none(), peer == Peer(0));
+                for child in place_of.children {
+                    assert_eq!(place(&order, child).unwrap().parent, Some(peer));
+                }
+            }
+        }
+    }
+}
