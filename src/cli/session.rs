@@ -169,7 +169,7 @@ impl FromStr for ClassRange {
     }
 }
 
-/// NAME=PEERID[@MULTIADDR]
+/// `NAME=PEERID[@MULTIADDR]`
 #[derive(Debug, Clone, PartialEq)]
 struct PeerArgument(Entry);
 
