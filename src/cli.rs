@@ -2,6 +2,10 @@
 //!
 //! Results go to standard output, everything else to standard error. Errors are one line.
 
+mod id;
+mod session;
+
+use std::io::{self, Write};
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
@@ -49,7 +53,13 @@ struct Arguments {
 }
 
 #[derive(Debug, Subcommand)]
-enum Command {}
+enum Command {
+    /// Print the peer id of this user's key; make the key if there is none
+    Id(id::IdArguments),
+    /// Make, check and show session files
+    #[command(subcommand)]
+    Session(session::SessionCommand),
+}
 
 /// Parses the arguments of this process, runs the command, prints its error on one line.
 #[must_use]
@@ -65,5 +75,19 @@ pub fn main() -> ExitCode {
 }
 
 fn run(command: Command) -> Result<(), Failure> {
-    match command {}
+    match command {
+        Command::Id(arguments) => arguments.run(),
+        Command::Session(command) => command.run(),
+    }
+}
+
+/// Writes a result to standard output. A reader that has gone away (`| head`) is no failure.
+fn print(text: &str) -> Result<(), Failure> {
+    let mut out = io::stdout().lock();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            Err(Failure::Machine(format!("standard output cannot be written: {error}")))
+        }
+        _ => Ok(()),
+    }
 }

@@ -1,0 +1,123 @@
+//! `flyswarm id`: the identity of this machine's user.
+
+use std::env;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use rand::TryRng;
+use rand::rngs::SysRng;
+use zeroize::Zeroizing;
+
+use super::{Failure, print};
+use crate::crypto::identity::{Identity, IdentityError, create_identity, load_identity};
+
+/// Prints the peer id of a key file, and makes the file where there is none. A key is never overwritten.
+#[derive(Debug, Args)]
+pub(super) struct IdArguments {
+    /// The key file [default: $XDG_CONFIG_HOME/flyswarm/identity, or ~/.config/flyswarm/identity]
+    #[arg(long, value_name = "FILE")]
+    key: Option<PathBuf>,
+    /// Make a new key; an error if the file exists
+    #[arg(long)]
+    new: bool,
+}
+
+impl IdArguments {
+    pub(super) fn run(self) -> Result<(), Failure> {
+        let path = key_path(self.key)?;
+        let identity = if self.new { create(&path)? } else { load_or_create(&path)? };
+        print(&format!("{}\n", identity.public()))
+    }
+}
+
+/// The key file that was asked for, or the default one.
+pub(super) fn key_path(asked: Option<PathBuf>) -> Result<PathBuf, Failure> {
+    let absolute = |name| env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    asked
+        .or_else(|| default_key_path(absolute("XDG_CONFIG_HOME"), absolute("HOME")))
+        .ok_or_else(|| Failure::Input("neither XDG_CONFIG_HOME nor HOME is set: name a key file with --key".into()))
+}
+
+fn default_key_path(config: Option<PathBuf>, home: Option<PathBuf>) -> Option<PathBuf> {
+    Some(config.or_else(|| Some(home?.join(".config")))?.join("flyswarm").join("identity"))
+}
+
+fn load_or_create(path: &Path) -> Result<Identity, Failure> {
+    match load_identity(path) {
+        Err(IdentityError::Missing { .. }) => create(path),
+        read => Ok(read?),
+    }
+}
+
+fn create(path: &Path) -> Result<Identity, Failure> {
+    let mut seed = Zeroizing::new([0; 32]);
+    SysRng
+        .try_fill_bytes(seed.as_mut())
+        .map_err(|error| Failure::Machine(format!("the system gives no random bytes: {error}")))?;
+    let identity = Identity::from_seed(*seed);
+    if let Some(folder) = path.parent() {
+        create_folder(folder)
+            .map_err(|error| Failure::Machine(format!("{}: cannot be made: {error}", folder.display())))?;
+    }
+    create_identity(path, &identity)?;
+    Ok(identity)
+}
+
+/// Makes the folder of a key, open to its owner only, with those above it; one that exists is left as it is.
+fn create_folder(folder: &Path) -> io::Result<()> {
+    let mut builder = fs::DirBuilder::new();
+    builder.recursive(true);
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    if folder.as_os_str().is_empty() { Ok(()) } else { builder.create(folder) }
+}
+
+impl From<IdentityError> for Failure {
+    fn from(error: IdentityError) -> Self {
+        let text = error.to_string();
+        match error {
+            IdentityError::Read { .. } | IdentityError::Write { .. } => Self::Machine(text),
+            IdentityError::Missing { .. } | IdentityError::Mode { .. } | IdentityError::Content { .. } => {
+                Self::Input(text)
+            }
+            IdentityError::Exists { .. } => Self::Input(text),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_default_key_lies_in_the_configuration_folder() {
+        let path = |text: &str| Some(PathBuf::from(text));
+        assert_eq!(default_key_path(path("/x"), path("/h")), path("/x/flyswarm/identity"));
+        assert_eq!(default_key_path(None, path("/h")), path("/h/.config/flyswarm/identity"));
+        assert_eq!(default_key_path(None, None), None);
+    }
+
+    #[test]
+    fn a_key_is_made_once_and_then_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("config/flyswarm/identity");
+        let made = load_or_create(&path).unwrap();
+        assert_eq!(load_or_create(&path).unwrap().public(), made.public());
+        let error = create(&path).unwrap_err();
+        assert!(matches!(error, Failure::Input(_)), "{error}");
+        assert!(error.to_string().ends_with("exists already and is not overwritten"));
+        assert_eq!(load_or_create(&path).unwrap().public(), made.public());
+    }
+
+    #[test]
+    fn a_damaged_key_is_an_error_and_not_replaced() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("identity");
+        load_or_create(&path).unwrap();
+        fs::write(&path, "damaged").unwrap();
+        assert!(matches!(load_or_create(&path), Err(Failure::Input(_))));
+        assert_eq!(fs::read_to_string(&path).unwrap(), "damaged");
+    }
+}

@@ -1,0 +1,248 @@
+//! `flyswarm session`: make, check and show session files.
+
+mod show;
+
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+use clap::{Args, Subcommand};
+
+use super::{Failure, print};
+use crate::crypto::identity::PublicKey;
+use crate::session::{
+    DataSpec, Entry, FlynnSpec, Privacy, Scaling, Session, SessionError, Size, Sizes, TaskKind, Timing,
+};
+
+/// Make, check and show session files.
+#[derive(Debug, Subcommand)]
+pub(super) enum SessionCommand {
+    /// Write a session file
+    New(Box<NewArguments>),
+    /// Check a session file: prints its id, or what is wrong on one line
+    Check {
+        /// The session file
+        file: PathBuf,
+    },
+    /// Show everything a session file means: sizes, council, timing
+    Show {
+        /// The session file
+        file: PathBuf,
+        /// As JSON
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+#[derive(Debug, Args)]
+pub(super) struct NewArguments {
+    /// What people call the session
+    #[arg(long)]
+    name: String,
+    /// Features of a row
+    #[arg(long, value_name = "N")]
+    features: u32,
+    /// The classes, separated by commas
+    #[arg(long, value_name = "A,B,...", value_delimiter = ',', required_unless_present = "classes_from_range")]
+    classes: Vec<String>,
+    /// The classes as a range of integers, both ends included: 0..9 are ten
+    #[arg(long, value_name = "FIRST..LAST", conflicts_with = "classes", allow_hyphen_values = true)]
+    classes_from_range: Option<ClassRange>,
+    /// A peer; repeat for each, at least three
+    #[arg(long = "peer", value_name = "NAME=PEERID[@MULTIADDR]", required = true)]
+    peers: Vec<PeerArgument>,
+    /// Bits of a hash: a number, or a multiple of the dimension d
+    // The defaults are a guess inside the paper's search ranges: m 2d to 2048d, s 2 to 0.5d, rho 8 to 256, gamma 0 to 0.8.
+    #[arg(long, default_value = "256d")]
+    m: Size,
+    /// Features that a bit looks at: a number, or a multiple of d
+    #[arg(long, default_value = "0.1d")]
+    s: Size,
+    /// Bits set in a hash: a number, or a multiple of m
+    #[arg(long, default_value = "32")]
+    rho: Size,
+    /// Decay of a bit's weight each time it is set, from 0 to below 1
+    #[arg(long, default_value_t = 0.5)]
+    gamma: f64,
+    /// none, unit-norm, center, standard, or range:LO:HI
+    #[arg(long, default_value = "none", value_parser = parse_scaling)]
+    scaling: Scaling,
+    /// Random signs, padding and a Walsh-Hadamard transform after scaling
+    #[arg(long)]
+    densify: bool,
+    /// Go on with at least so many peers [default: a majority, at least 3]
+    #[arg(long, value_name = "N")]
+    min_peers: Option<u16>,
+    /// A class held by fewer peers is refused [default: 3]
+    #[arg(long, value_name = "N")]
+    min_holders: Option<u16>,
+    /// Share of the peers that may collude [default: 1/3]
+    #[arg(long, value_name = "SHARE")]
+    colluding: Option<f64>,
+    /// A time by its name in the file, such as gather_ms=5000; repeatable
+    #[arg(long = "timing", value_name = "FIELD=MS", value_parser = parse_timing)]
+    timings: Vec<(String, i64)>,
+    /// The file to write
+    #[arg(long, value_name = "FILE")]
+    out: PathBuf,
+    /// Replace the file if it exists
+    #[arg(long)]
+    force: bool,
+}
+
+impl SessionCommand {
+    pub(super) fn run(self) -> Result<(), Failure> {
+        match self {
+            Self::New(arguments) => {
+                let (out, force) = (arguments.out.clone(), arguments.force);
+                let session = arguments.session()?;
+                write(&out, &session.to_toml(), force)?;
+                print(&format!("wrote {}: session {}\n", out.display(), session.id()))
+            }
+            Self::Check { file } => print(&format!("ok: session {}\n", Session::load(file)?.id())),
+            Self::Show { file, json } => {
+                let shown = show::Shown::new(&Session::load(file)?);
+                if json {
+                    let text = serde_json::to_string_pretty(&shown)
+                        .map_err(|error| Failure::Machine(format!("cannot be written as JSON: {error}")))?;
+                    print(&(text + "\n"))
+                } else {
+                    print(&shown.to_string())
+                }
+            }
+        }
+    }
+}
+
+impl NewArguments {
+    fn session(self) -> Result<Session, SessionError> {
+        let classes = self.classes_from_range.map_or(self.classes, ClassRange::names);
+        let data = DataSpec { features: self.features, classes, scaling: self.scaling, densify: self.densify };
+        // The dimension below is that of checked data.
+        data.check()?;
+        let flynn: FlynnSpec = Sizes { m: self.m, s: self.s, rho: self.rho }.resolve(&data, self.gamma)?;
+        let mut timing = Timing::default();
+        for (field, value) in self.timings {
+            timing.set(&field, value)?;
+        }
+        let defaults = Privacy::default();
+        Session {
+            name: self.name,
+            task: TaskKind::Flynn,
+            min_peers: self.min_peers.unwrap_or_else(|| Session::default_min_peers(self.peers.len())),
+            data,
+            flynn,
+            privacy: Privacy {
+                min_holders: self.min_holders.unwrap_or(defaults.min_holders),
+                colluding: self.colluding.unwrap_or(defaults.colluding),
+            },
+            timing,
+            roster: self.peers.into_iter().map(|peer| peer.0).collect(),
+        }
+        .check()
+    }
+}
+
+/// Integers from the first to the last, both included.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct ClassRange(i64, i64);
+
+impl ClassRange {
+    fn names(self) -> Vec<String> {
+        (self.0..=self.1).map(|class| class.to_string()).collect()
+    }
+}
+
+impl FromStr for ClassRange {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (first, last) = text.split_once("..").ok_or("must be FIRST..LAST, such as 0..9")?;
+        let integer = |text: &str| text.parse::<i64>().map_err(|_| format!("{text:?} is not an integer"));
+        let (first, last) = (integer(first)?, integer(last)?);
+        // The number of classes is limited again by the session's own rules; this keeps the list small until then.
+        match last.checked_sub(first) {
+            Some(difference @ 1..=9_999) => Ok(Self(first, first + difference)),
+            _ => Err("must hold 2 to 1000 integers".into()),
+        }
+    }
+}
+
+/// `NAME=PEERID[@MULTIADDR]`
+#[derive(Debug, Clone, PartialEq)]
+struct PeerArgument(Entry);
+
+impl FromStr for PeerArgument {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (name, rest) = text.split_once('=').ok_or("must be NAME=PEERID[@MULTIADDR]")?;
+        let (id, address) = rest.split_once('@').map_or((rest, None), |(id, address)| (id, Some(address)));
+        let key: PublicKey = id.parse().map_err(|error: crate::crypto::identity::KeyError| error.to_string())?;
+        Ok(Self(Entry { key, name: name.into(), addresses: address.into_iter().map(Into::into).collect() }))
+    }
+}
+
+fn parse_scaling(text: &str) -> Result<Scaling, String> {
+    Ok(match text {
+        "none" => Scaling::None,
+        "unit-norm" => Scaling::UnitNorm,
+        "center" => Scaling::Center,
+        "standard" => Scaling::Standard,
+        _ => {
+            let ends = text.strip_prefix("range:").and_then(|ends| ends.split_once(':'));
+            let (lo, hi) = ends.ok_or("must be none, unit-norm, center, standard or range:LO:HI")?;
+            let number = |text: &str| text.parse().map_err(|_| format!("{text:?} is not a number"));
+            Scaling::Range { lo: number(lo)?, hi: number(hi)? }
+        }
+    })
+}
+
+fn parse_timing(text: &str) -> Result<(String, i64), String> {
+    let (field, value) = text.split_once('=').ok_or("must be FIELD=MILLISECONDS")?;
+    let value = value.parse().map_err(|_| format!("{value:?} is not an integer"))?;
+    Ok((field.into(), value))
+}
+
+/// Writes a text file that appears whole or not at all.
+fn write(path: &Path, text: &str, force: bool) -> Result<(), Failure> {
+    let machine = |error: io::Error| Failure::Machine(format!("{}: cannot be written: {error}", path.display()));
+    let exists = || Failure::Input(format!("{}: exists already (--force replaces it)", path.display()));
+    if !force && fs::symlink_metadata(path).is_ok() {
+        return Err(exists());
+    }
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let mut builder = tempfile::Builder::new();
+    builder.prefix(".session");
+    // A session file is no secret and is handed on: the usual mode, less the umask.
+    #[cfg(unix)]
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o666);
+    #[cfg(unix)]
+    builder.permissions(mode);
+    let mut file = builder.tempfile_in(folder).map_err(machine)?;
+    file.write_all(text.as_bytes()).map_err(machine)?;
+    file.as_file().sync_all().map_err(machine)?;
+    let kept: Result<File, tempfile::PersistError> =
+        if force { file.persist(path) } else { file.persist_noclobber(path) };
+    kept.map_err(|failed| match failed.error.kind() {
+        io::ErrorKind::AlreadyExists => exists(),
+        _ => machine(failed.error),
+    })?;
+    Ok(())
+}
+
+impl From<SessionError> for Failure {
+    fn from(error: SessionError) -> Self {
+        let text = error.to_string();
+        let disk = |error: &SessionError| matches!(error, SessionError::Read(source) if source.kind() != io::ErrorKind::NotFound);
+        match &error {
+            SessionError::File { source, .. } if disk(source) => Self::Machine(text),
+            other if disk(other) => Self::Machine(text),
+            _ => Self::Input(text),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,117 @@
+//! What a session file means, with everything resolved.
+
+use std::fmt;
+
+use serde::Serialize;
+
+use crate::session::{FlynnSpec, Peer, Privacy, Scaling, Session, Timing};
+
+/// A session as shown to people and, as JSON, to programs.
+#[derive(Debug, Serialize)]
+pub(super) struct Shown {
+    id: String,
+    name: String,
+    task: String,
+    min_peers: u16,
+    data: ShownData,
+    flynn: FlynnSpec,
+    sizes: ShownSizes,
+    privacy: Privacy,
+    timing: Timing,
+    majority_of_council: usize,
+    /// Names, in the order of the council.
+    council: Vec<String>,
+    roster: Vec<ShownPeer>,
+}
+
+#[derive(Debug, Serialize)]
+struct ShownData {
+    features: u32,
+    dimension: u32,
+    classes: Vec<String>,
+    scaling: Scaling,
+    densify: bool,
+}
+
+/// Vectors in memory and on the wire.
+#[derive(Debug, Serialize)]
+struct ShownSizes {
+    /// m x classes.
+    counts: usize,
+    /// The vector that goes up the tree and comes down again: 4 bytes for each count.
+    counts_bytes: usize,
+}
+
+#[derive(Debug, Serialize)]
+struct ShownPeer {
+    index: u16,
+    name: String,
+    peer_id: String,
+    addresses: Vec<String>,
+}
+
+impl Shown {
+    pub(super) fn new(session: &Session) -> Self {
+        let peer = |peer: Peer| {
+            let entry = &session.roster[peer.index()];
+            let addresses = entry.addresses.clone();
+            ShownPeer { index: peer.0, name: entry.name.clone(), peer_id: entry.key.to_string(), addresses }
+        };
+        Self {
+            id: session.id().to_string(),
+            name: session.name.clone(),
+            task: session.task.to_string(),
+            min_peers: session.min_peers,
+            data: ShownData {
+                features: session.data.features,
+                dimension: session.data.dimension(),
+                classes: session.data.classes.clone(),
+                scaling: session.data.scaling,
+                densify: session.data.densify,
+            },
+            flynn: session.flynn,
+            sizes: ShownSizes { counts: session.counts(), counts_bytes: session.counts() * 4 },
+            privacy: session.privacy,
+            timing: session.timing,
+            majority_of_council: session.majority(),
+            council: session.council().into_iter().map(|peer| session.name(peer).to_owned()).collect(),
+            roster: session.peers().map(peer).collect(),
+        }
+    }
+}
+
+impl fmt::Display for Shown {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { data, flynn, sizes, privacy, timing, roster, .. } = self;
+        let mut line = |name: &str, value: &dyn fmt::Display| writeln!(f, "{name:<12} {value}");
+        line("session", &self.id)?;
+        line("name", &self.name)?;
+        line("task", &self.task)?;
+        let padded = if data.densify { " (padded)" } else { "" };
+        line("data", &format!("{} features, d = {}{padded}, scaling {}", data.features, data.dimension, data.scaling))?;
+        line("classes", &format!("{}: {}", data.classes.len(), data.classes.join(", ")))?;
+        let FlynnSpec { m, s, rho, gamma } = flynn;
+        line("flynn", &format!("m = {m}, s = {s}, rho = {rho}, gamma = {gamma}"))?;
+        line("counts", &format!("{} ({} bytes)", sizes.counts, sizes.counts_bytes))?;
+        let holders = privacy.min_holders;
+        line(
+            "privacy",
+            &format!("a class needs {holders} holders, {:.3} of the peers may collude", privacy.colluding),
+        )?;
+        let Timing { gather_ms, propose_ms, stall_ms, quorum_ms, compute_ms, linger_ms, max_views } = timing;
+        line(
+            "timing",
+            &format!("gather {gather_ms} ms, propose {propose_ms} ms, stall {stall_ms} ms, quorum {quorum_ms} ms"),
+        )?;
+        line("", &format!("compute {compute_ms} ms, linger {linger_ms} ms, at most {max_views} views"))?;
+        line("peers", &format!("{}, at least {} to go on", roster.len(), self.min_peers))?;
+        line(
+            "council",
+            &format!("{}, {} decide: {}", self.council.len(), self.majority_of_council, self.council.join(", ")),
+        )?;
+        for ShownPeer { index, name, peer_id, addresses } in roster {
+            writeln!(f, "{index:>4}  {peer_id}  {name}  {}", addresses.join(" "))?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,120 @@
+//! The command line of `session`, run on real files.
+
+use clap::Parser;
+
+use super::super::{Arguments, run};
+use super::*;
+use crate::crypto::identity::Identity;
+
+fn peer(seed: u8) -> String {
+    format!("peer-{seed}={}", Identity::from_seed([seed; 32]).public())
+}
+
+/// `session new` with three peers into a file of `folder`, and what else is asked for.
+fn new(folder: &Path, more: &[&str]) -> Result<PathBuf, Failure> {
+    let out = folder.join("session.toml");
+    let peers = [peer(1), peer(2), format!("{}@/ip4/192.0.2.3/tcp/4001", peer(3))];
+    let mut words = vec!["flyswarm", "session", "new", "--name", "digits", "--features", "64"];
+    if !more.contains(&"--classes") {
+        words.extend(["--classes-from-range", "0..9"]);
+    }
+    peers.iter().for_each(|peer| words.extend(["--peer", peer]));
+    words.extend(["--out", out.to_str().unwrap()]);
+    words.extend(more);
+    run(Arguments::try_parse_from(words).map_err(|error| Failure::Input(error.to_string()))?.command)?;
+    Ok(out)
+}
+
+fn message(result: Result<PathBuf, Failure>) -> String {
+    let failure = result.unwrap_err();
+    assert_eq!(failure.code(), 2);
+    failure.to_string()
+}
+
+#[test]
+fn a_new_file_holds_what_was_asked_for() {
+    let folder = tempfile::tempdir().unwrap();
+    let session = Session::load(new(folder.path(), &[]).unwrap()).unwrap();
+    assert_eq!(session.data.classes, ["0", "1", "2", "3", "4", "5", "6", "7", "8", "9"]);
+    assert_eq!(session.flynn, FlynnSpec { m: 16_384, s: 6, rho: 32, gamma: 0.5 });
+    let third = session.peer(&Identity::from_seed([3; 32]).public()).unwrap();
+    assert_eq!(session.name(third), "peer-3");
+    assert_eq!(session.roster[third.index()].addresses, ["/ip4/192.0.2.3/tcp/4001"]);
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "no temporary file is left");
+
+    let more = "--classes a,b --m 2d --s 3 --rho 0.5m --gamma 0 --scaling range:-1:2.5 --densify --min-peers 2 --min-holders 1 \
+                --colluding 0.5 --timing gather_ms=5 --timing max_views=3 --force";
+    let more: Vec<&str> = more.split_whitespace().collect();
+    let session = Session::load(new(folder.path(), &more).unwrap()).unwrap();
+    assert_eq!(session.data.classes, ["a", "b"]);
+    assert_eq!(session.data.scaling, Scaling::Range { lo: -1.0, hi: 2.5 });
+    assert_eq!(session.flynn, FlynnSpec { m: 128, s: 3, rho: 64, gamma: 0.0 });
+    assert_eq!(session.privacy, Privacy { min_holders: 1, colluding: 0.5 });
+    assert_eq!((session.min_peers, session.timing.gather_ms, session.timing.max_views), (2, 5, 3));
+}
+
+#[test]
+fn a_file_is_replaced_only_by_force() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = new(folder.path(), &[]).unwrap();
+    let before = fs::read_to_string(&path).unwrap();
+    let told = message(new(folder.path(), &["--rho", "16"]));
+    assert_eq!(told, format!("{}: exists already (--force replaces it)", path.display()));
+    assert_eq!(fs::read_to_string(&path).unwrap(), before);
+    new(folder.path(), &["--rho", "16", "--force"]).unwrap();
+    assert_eq!(Session::load(&path).unwrap().flynn.rho, 16);
+}
+
+#[test]
+fn wrong_arguments_are_refused_and_nothing_is_written() {
+    let folder = tempfile::tempdir().unwrap();
+    for (more, expected) in [
+        (&["--rho", "16385"][..], "flynn.rho is 16385, must be 1 to 16384 (m)"),
+        (&["--m", "huge"], "flynn.m is \"huge\", must be an integer or a multiple such as \"0.5d\""),
+        (&["--timing", "gather=5"], "a field of timing is \"gather\", must be one of gather_ms"),
+        (&["--peer", "peer-3"], "must be NAME=PEERID[@MULTIADDR]"),
+        (&["--peer", "x=12D3"], "is not that of an Ed25519 key"),
+        (&["--scaling", "log"], "must be none, unit-norm, center, standard or range:LO:HI"),
+        (&["--scaling", "range:2:1"], "data.scaling.range.hi is 1, must be above lo, 2"),
+        (&["--gamma", "nan"], "flynn.gamma is NaN, must be from 0 to below 1"),
+        (&["--classes", "a"], "the length of data.classes is 1, must be 2 to 1000"),
+    ] {
+        let told = message(new(folder.path(), more));
+        assert!(told.contains(expected), "{told}");
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
+    }
+}
+
+#[test]
+fn ranges_of_classes_hold_both_ends() {
+    let range = |text: &str| text.parse::<ClassRange>().map(ClassRange::names);
+    assert_eq!(range("-1..1").unwrap(), ["-1", "0", "1"]);
+    for wrong in ["", "1", "1..", "a..b", "1..1", "2..1", "0..999999999", "-9223372036854775808..9223372036854775807"] {
+        assert!(range(wrong).is_err(), "{wrong}");
+    }
+}
+
+#[test]
+fn a_file_that_is_not_there_is_wrong_input_with_its_name() {
+    let failure =
+        run(Arguments::try_parse_from(["flyswarm", "session", "check", "/no/such"]).unwrap().command).unwrap_err();
+    assert_eq!(failure.code(), 2);
+    assert!(failure.to_string().starts_with("/no/such: cannot be read: "), "{failure}");
+}
+
+#[test]
+fn what_is_shown_is_resolved() {
+    let folder = tempfile::tempdir().unwrap();
+    let session = Session::load(new(folder.path(), &["--densify"]).unwrap()).unwrap();
+    let shown = show::Shown::new(&session);
+    let json = serde_json::to_value(&shown).unwrap();
+    assert_eq!(json["id"], session.id().to_string());
+    assert_eq!(json["flynn"]["m"], 16_384);
+    assert_eq!(json["sizes"]["counts_bytes"], 16_384 * 10 * 4);
+    let council: Vec<&str> = session.council().into_iter().map(|peer| session.name(peer)).collect();
+    assert_eq!(json["council"], serde_json::json!(council));
+    assert_eq!(json["roster"].as_array().unwrap().len(), 3);
+    let text = shown.to_string();
+    assert!(text.contains(&format!("session      {}\n", session.id())), "{text}");
+    assert!(text.contains("counts       163840 (655360 bytes)\n"), "{text}");
+}

@@ -1,0 +1,323 @@
+//! The session file: what every peer must agree on before it talks to another (spec, section "Session").
+//!
+//! A session file is TOML. Unknown fields are refused; sizes may be given as multiples (`m = "256d"`) and are resolved when the
+//! file is read, so that a [`Session`] holds plain numbers only. Peers are numbered in the order of their public keys, whatever
+//! their order in the file.
+//!
+//! # The session id, byte by byte
+//!
+//! Two files mean the same session exactly if they give the same id:
+//!
+//! ```text
+//! id    = SHA-256("flyswarm/1 session" || 0x00 || entry of every field, in the order below)
+//! entry = LE u64 length of name || name || LE u64 length of value || value
+//! ```
+//!
+//! | names, in this order | value |
+//! | --- | --- |
+//! | `name` | text |
+//! | `task` | text: `flynn` |
+//! | `min_peers` | integer |
+//! | `data.features` | integer |
+//! | `data.classes` | list, in the order of the file |
+//! | `data.scaling` | text: `none`, `unit-norm`, `center`, `standard`; or `range` followed by lo and hi, two numbers |
+//! | `data.densify` | one byte, 0 or 1 |
+//! | `flynn.m`, `flynn.s`, `flynn.rho` | integer, multiples resolved |
+//! | `flynn.gamma` | number |
+//! | `privacy.min_holders` | integer |
+//! | `privacy.colluding` | number |
+//! | `timing.gather_ms`, `timing.propose_ms`, `timing.stall_ms`, `timing.quorum_ms`, `timing.compute_ms`, `timing.linger_ms`, `timing.max_views` | integer |
+//! | `roster.peer_id` | list of the public keys (32 bytes each), ascending |
+//! | `roster.name` | list, in the order of the public keys |
+//!
+//! An integer is a LE u64; a number the LE bytes of its IEEE 754 binary64, -0 as 0 (lo and hi are first rounded to binary32); a
+//! text its UTF-8 bytes; a list a LE u64 count, then for each item a LE u64 length and the item. Fields left out in the file
+//! enter with their defaults. Addresses, comments and layout do not enter.
+//!
+//! So that two peers with different files can say where they differ, each field also has a hash of its own: the first 8 bytes
+//! of `SHA-256("flyswarm/1 session field" || 0x00 || entry)`, see [`Session::fields`].
+//!
+//! # The council
+//!
+//! The first 15 peers in the order of `SHA-256("flyswarm/1 council" || 0x00 || id || public key)`; all where there are fewer.
+
+mod encoding;
+mod file;
+mod rules;
+mod size;
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use crate::crypto::identity::PublicKey;
+
+pub use rules::SessionError;
+pub use size::{Size, Sizes};
+
+/// How many peers vote, hold shares and make the coin (design, section 3). The shares of a decision are at most 15 x 15.
+pub const COUNCIL: usize = 15;
+
+/// A peer, by its place in the roster (which is in the order of the public keys), from 0.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Peer(pub u16);
+
+impl Peer {
+    /// The place as an index.
+    #[must_use]
+    pub fn index(self) -> usize {
+        usize::from(self.0)
+    }
+}
+
+impl fmt::Display for Peer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "peer {}", self.0)
+    }
+}
+
+/// SHA-256 of a session's canonical encoding; see the module documentation. Printed as 64 hexadecimal digits.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct SessionId(pub [u8; 32]);
+
+impl fmt::Display for SessionId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&hex::encode(self.0))
+    }
+}
+
+impl fmt::Debug for SessionId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "SessionId({self})")
+    }
+}
+
+/// A session as agreed on. [`Session::parse`] gives only sessions that keep all the rules; after changing one by hand, pass it
+/// through [`Session::check`].
+#[derive(Debug, Clone, PartialEq)]
+pub struct Session {
+    /// What people call it: 1 to 64 printable characters.
+    pub name: String,
+    /// What is computed.
+    pub task: TaskKind,
+    /// A view has at least so many members: from a majority of the roster to the whole roster. Default: a majority, at least 3.
+    pub min_peers: u16,
+    /// What the rows look like.
+    pub data: DataSpec,
+    /// The parameters of the task `flynn`.
+    pub flynn: FlynnSpec,
+    /// What is refused for the sake of privacy.
+    pub privacy: Privacy,
+    /// How long to wait for what.
+    pub timing: Timing,
+    /// The peers, 3 to 1,024, in the order of their public keys: `roster[p]` is [`Peer`] p.
+    pub roster: Vec<Entry>,
+}
+
+/// What is computed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum TaskKind {
+    /// FlyNNFL (Ram and Sinha, "Federated Nearest Neighbor Classification with a Colony of Fruit-Flies", AAAI 2022).
+    Flynn,
+}
+
+impl fmt::Display for TaskKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Flynn => "flynn",
+        })
+    }
+}
+
+/// What the rows of every peer look like.
+#[derive(Debug, Clone, PartialEq)]
+pub struct DataSpec {
+    /// Features of a row: 1 to 65,536.
+    pub features: u32,
+    /// The classes, 2 to 1,000, all different, each 1 to 64 printable characters. Their order is that of the counts and decides ties.
+    pub classes: Vec<String>,
+    /// How features are brought to one scale.
+    pub scaling: Scaling,
+    /// Whether rows get random signs, are padded with zeros to a power of two and Walsh-Hadamard transformed, after scaling.
+    pub densify: bool,
+}
+
+impl DataSpec {
+    /// Length d of a row as the hash sees it: the features, with `densify` padded to the next power of two.
+    #[must_use]
+    pub fn dimension(&self) -> u32 {
+        if self.densify { self.features.next_power_of_two() } else { self.features }
+    }
+}
+
+/// How features are brought to one scale everywhere.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub enum Scaling {
+    /// Taken as they are.
+    None,
+    /// Each row divided by its L2 norm.
+    UnitNorm,
+    /// Mapped linearly from `lo..hi` to 0..1; both finite, `lo` below `hi`.
+    Range {
+        /// The value that becomes 0.
+        lo: f32,
+        /// The value that becomes 1.
+        hi: f32,
+    },
+    /// The mean of each feature over all peers is subtracted (a sealed sum).
+    Center,
+    /// As `Center`, then divided by the standard deviation over all peers (a second sealed sum).
+    Standard,
+}
+
+impl fmt::Display for Scaling {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::None => f.write_str("none"),
+            Self::UnitNorm => f.write_str("unit-norm"),
+            Self::Range { lo, hi } => write!(f, "range {lo} to {hi}"),
+            Self::Center => f.write_str("center"),
+            Self::Standard => f.write_str("standard"),
+        }
+    }
+}
+
+/// The parameters of FlyNN (paper, Algorithm 1). d is [`DataSpec::dimension`].
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct FlynnSpec {
+    /// Rows of the lifting matrix = bits of a hash. At least 1; m x classes counts of 4 bytes make at most 1 GiB.
+    pub m: u32,
+    /// Ones in a row of the matrix: 2 to d.
+    pub s: u32,
+    /// Ones in a hash: 1 to m.
+    pub rho: u32,
+    /// Decay: a bit set c times by a class weighs gamma^c. 0 <= gamma < 1.
+    pub gamma: f64,
+}
+
+/// What is refused for the sake of privacy.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Privacy {
+    /// A class held by fewer peers is refused, and so is a sum with fewer members that hold rows: 1 to the size of the roster. Default 3.
+    pub min_holders: u16,
+    /// The share of the roster that may collude without learning a single peer's part: 0.01 to 0.99. Above 64 peers it sets the
+    /// degree of the mask graph. Default 1/3 (degree 32 at 1,000 peers).
+    pub colluding: f64,
+}
+
+impl Default for Privacy {
+    fn default() -> Self {
+        Self { min_holders: 3, colluding: 1.0 / 3.0 }
+    }
+}
+
+/// How long to wait for what, in milliseconds. The defaults are guesses for a LAN; ranges are in the session file's comments
+/// and in the messages that refuse other values.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct Timing {
+    /// How long to wait for the whole roster before going on with those present. 0 to 3,600,000, default 10,000.
+    pub gather_ms: u64,
+    /// The peer of rank r proposes a view after r times this without progress. 1 to 3,600,000, default 2,000.
+    pub propose_ms: u64,
+    /// A view without progress for this long has failed. 1 to 3,600,000, default 10,000.
+    pub stall_ms: u64,
+    /// When too few peers are reachable for this long, give up. 1 to 86,400,000, default 60,000.
+    pub quorum_ms: u64,
+    /// The longest computation that still counts as progress. 1 to 86,400,000, default 600,000.
+    pub compute_ms: u64,
+    /// How long a finished peer stays to serve the others. 0 to 86,400,000, default 30,000.
+    pub linger_ms: u64,
+    /// After so many failed views the session ends with an error (a number, not a time). 1 to 1,000, default 16.
+    pub max_views: u64,
+}
+
+impl Default for Timing {
+    fn default() -> Self {
+        Self {
+            gather_ms: 10_000,
+            propose_ms: 2_000,
+            stall_ms: 10_000,
+            quorum_ms: 60_000,
+            compute_ms: 600_000,
+            linger_ms: 30_000,
+            max_views: 16,
+        }
+    }
+}
+
+/// A peer of the roster.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Entry {
+    /// Its identity, different from all others.
+    pub key: PublicKey,
+    /// What people call it: 1 to 64 printable characters, different from all others.
+    pub name: String,
+    /// Where it can be reached, multiaddresses as text, at most 16. Not part of the session id; may be empty (mDNS).
+    pub addresses: Vec<String>,
+}
+
+impl Session {
+    /// The council, in its order: the first [`COUNCIL`] peers by SHA-256 over session id and public key (module documentation).
+    #[must_use]
+    pub fn council(&self) -> Vec<Peer> {
+        let id = self.id();
+        let mut ranked: Vec<([u8; 32], Peer)> =
+            self.peers().map(|peer| (encoding::council_rank(id, self.key(peer)), peer)).collect();
+        ranked.sort_unstable();
+        ranked.into_iter().take(COUNCIL).map(|(_, peer)| peer).collect()
+    }
+
+    /// How many members of the council are a majority of it: 8 of 15.
+    #[must_use]
+    pub fn majority(&self) -> usize {
+        self.roster.len().min(COUNCIL) / 2 + 1
+    }
+
+    /// All peers, in order.
+    pub fn peers(&self) -> impl ExactSizeIterator<Item = Peer> + use<> {
+        // At most 1,024 (rules); a hand-made roster beyond 65,536 ends there.
+        (0..u16::try_from(self.roster.len()).unwrap_or(u16::MAX)).map(Peer)
+    }
+
+    /// The peer with this key, if it is in the roster.
+    #[must_use]
+    pub fn peer(&self, key: &PublicKey) -> Option<Peer> {
+        let index = self.roster.binary_search_by(|entry| entry.key.cmp(key)).ok()?;
+        u16::try_from(index).ok().map(Peer)
+    }
+
+    /// Whether there is such a peer: to be asked of every number that comes from outside.
+    #[must_use]
+    pub fn contains(&self, peer: Peer) -> bool {
+        peer.index() < self.roster.len()
+    }
+
+    /// The public key of a peer.
+    ///
+    /// # Panics
+    /// If there is no such peer ([`Session::contains`]).
+    #[must_use]
+    pub fn key(&self, peer: Peer) -> PublicKey {
+        self.roster[peer.index()].key
+    }
+
+    /// The name of a peer.
+    ///
+    /// # Panics
+    /// If there is no such peer ([`Session::contains`]).
+    #[must_use]
+    pub fn name(&self, peer: Peer) -> &str {
+        &self.roster[peer.index()].name
+    }
+
+    /// Number of counts in the model: m x classes. At most 2^28.
+    #[must_use]
+    pub fn counts(&self) -> usize {
+        self.flynn.m as usize * self.data.classes.len()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,83 @@
+//! The canonical encoding of a session, as the module documentation of [`super`] gives it.
+
+use sha2::Digest;
+
+use super::{Scaling, Session, SessionId};
+use crate::crypto::identity::PublicKey;
+use crate::crypto::tagged_hash;
+
+/// Names and canonical values of all fields, in order.
+fn entries(session: &Session) -> Vec<(String, Vec<u8>)> {
+    let integer = |value: u64| value.to_le_bytes().to_vec();
+    let number = |value: f64| value.to_le_bytes().to_vec();
+    let Session { name, task, min_peers, data, flynn, privacy, timing, roster } = session;
+    let scaling = match data.scaling {
+        Scaling::Range { lo, hi } => [b"range", &number(lo.into())[..], &number(hi.into())].concat(),
+        other => other.to_string().into_bytes(),
+    };
+    let mut entries = vec![
+        ("name", name.as_bytes().to_vec()),
+        ("task", task.to_string().into_bytes()),
+        ("min_peers", integer((*min_peers).into())),
+        ("data.features", integer(data.features.into())),
+        ("data.classes", list(data.classes.iter().map(String::as_bytes))),
+        ("data.scaling", scaling),
+        ("data.densify", vec![u8::from(data.densify)]),
+        ("flynn.m", integer(flynn.m.into())),
+        ("flynn.s", integer(flynn.s.into())),
+        ("flynn.rho", integer(flynn.rho.into())),
+        ("flynn.gamma", number(flynn.gamma)),
+        ("privacy.min_holders", integer(privacy.min_holders.into())),
+        ("privacy.colluding", number(privacy.colluding)),
+    ];
+    entries.extend(super::rules::TIMING.iter().map(|field| (field.limit.field, integer((field.get)(timing)))));
+    entries.push(("roster.peer_id", list(roster.iter().map(|entry| &entry.key.as_bytes()[..]))));
+    entries.push(("roster.name", list(roster.iter().map(|entry| entry.name.as_bytes()))));
+    entries.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
+}
+
+fn list<'a>(items: impl ExactSizeIterator<Item = &'a [u8]>) -> Vec<u8> {
+    let mut out = (items.len() as u64).to_le_bytes().to_vec();
+    items.for_each(|item| put(&mut out, item));
+    out
+}
+
+fn put(out: &mut Vec<u8>, item: &[u8]) {
+    out.extend((item.len() as u64).to_le_bytes());
+    out.extend(item);
+}
+
+fn entry((name, value): &(String, Vec<u8>)) -> Vec<u8> {
+    let mut out = Vec::with_capacity(16 + name.len() + value.len());
+    put(&mut out, name.as_bytes());
+    put(&mut out, value);
+    out
+}
+
+impl Session {
+    /// SHA-256 of the canonical encoding: the same for two files exactly if they mean the same session.
+    #[must_use]
+    pub fn id(&self) -> SessionId {
+        let hash = entries(self).iter().fold(tagged_hash("session"), |hash, field| hash.chain_update(entry(field)));
+        SessionId(hash.finalize().into())
+    }
+
+    /// The dotted name of every field and 8 bytes of the hash of its value, in the order of the encoding; addresses are left out.
+    /// Two peers whose ids differ compare these lists to name the fields that do.
+    #[must_use]
+    pub fn fields(&self) -> Vec<(String, [u8; 8])> {
+        entries(self)
+            .into_iter()
+            .map(|field| {
+                let hash: [u8; 32] = tagged_hash("session field").chain_update(entry(&field)).finalize().into();
+                let [a, b, c, d, e, f, g, h, ..] = hash;
+                (field.0, [a, b, c, d, e, f, g, h])
+            })
+            .collect()
+    }
+}
+
+/// Where a peer stands in the order of the council.
+pub(super) fn council_rank(id: SessionId, key: PublicKey) -> [u8; 32] {
+    tagged_hash("council").chain_update(id.0).chain_update(key.as_bytes()).finalize().into()
+}

@@ -1,0 +1,278 @@
+//! The session file as text: reading it, and writing it with a comment for every field.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
+
+use serde::Deserialize;
+
+use super::rules::{self, FILE_LIMIT, SessionError, TIMING};
+use super::size::{Size, Sizes};
+use super::{DataSpec, Entry, Privacy, Scaling, Session, TaskKind, Timing};
+
+/// The file as it stands: every integer wide enough to be judged by our own rules, sizes not yet resolved.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawSession {
+    name: String,
+    task: TaskKind,
+    min_peers: Option<i64>,
+    data: RawData,
+    flynn: RawFlynn,
+    #[serde(default)]
+    privacy: RawPrivacy,
+    #[serde(default)]
+    timing: BTreeMap<String, i64>,
+    roster: Vec<RawEntry>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawData {
+    features: i64,
+    classes: Vec<String>,
+    #[serde(default = "no_scaling")]
+    scaling: Scaling,
+    #[serde(default)]
+    densify: bool,
+}
+
+fn no_scaling() -> Scaling {
+    Scaling::None
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawFlynn {
+    m: Size,
+    s: Size,
+    rho: Size,
+    gamma: f64,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawPrivacy {
+    min_holders: Option<i64>,
+    colluding: Option<f64>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawEntry {
+    name: String,
+    peer_id: String,
+    #[serde(default)]
+    addresses: Vec<String>,
+}
+
+impl Session {
+    /// Reads the text of a session file (at most 1 MiB).
+    ///
+    /// # Errors
+    /// [`SessionError::TooLarge`], [`SessionError::Syntax`], [`SessionError::Value`].
+    pub fn parse(text: &str) -> Result<Self, SessionError> {
+        if text.len() > FILE_LIMIT {
+            return Err(SessionError::TooLarge { limit: FILE_LIMIT });
+        }
+        let raw: RawSession = toml::from_str(text).map_err(|error| syntax(text, &error))?;
+        raw.resolve()?.check()
+    }
+
+    /// Reads a session file.
+    ///
+    /// # Errors
+    /// [`SessionError::File`] around any of the others.
+    pub fn load(path: impl AsRef<Path>) -> Result<Self, SessionError> {
+        let path = path.as_ref();
+        read(path)
+            .and_then(|text| Self::parse(&text))
+            .map_err(|source| SessionError::File { path: path.into(), source: Box::new(source) })
+    }
+
+    /// The default of `min_peers`: a majority of the roster, at least 3.
+    #[must_use]
+    pub fn default_min_peers(roster: usize) -> u16 {
+        u16::try_from((roster / 2 + 1).max(3)).unwrap_or(u16::MAX)
+    }
+
+    /// The text of a session file with a comment for every field. Reading it gives this session again.
+    #[must_use]
+    pub fn to_toml(&self) -> String {
+        let mut out = String::new();
+        self.write_toml(&mut out).unwrap_or_else(|_| unreachable!("BUG: writing to a string cannot fail"));
+        out
+    }
+
+    fn write_toml(&self, out: &mut String) -> std::fmt::Result {
+        let Self { name, task, min_peers, data, flynn, privacy, timing, roster } = self;
+        let peers = roster.len();
+        writeln!(
+            out,
+            "# A flyswarm session. Every peer needs the same values; addresses, comments and layout may differ."
+        )?;
+        writeln!(out, "# Session id: {}\n", self.id())?;
+        writeln!(out, "name = {}", quoted(name))?;
+        writeln!(out, "# What is computed: \"flynn\", a nearest-neighbour-like classifier on the rows of all peers.")?;
+        writeln!(out, "task = \"{task}\"")?;
+        writeln!(out, "# Go on with at least so many peers: {} (a majority of the roster) to {peers}.", peers / 2 + 1)?;
+        writeln!(out, "min_peers = {min_peers}\n")?;
+
+        writeln!(out, "[data]")?;
+        writeln!(out, "# Features of a row: 1 to 65536.")?;
+        writeln!(out, "features = {}", data.features)?;
+        writeln!(out, "# 2 to 1000 classes, all different; their order decides ties.")?;
+        let classes: Vec<String> = data.classes.iter().map(|class| quoted(class)).collect();
+        writeln!(out, "classes = [{}]", classes.join(", "))?;
+        writeln!(out, "# \"none\", \"unit-norm\" (each row), \"center\" or \"standard\" (over all peers), or")?;
+        writeln!(out, "# {{ range = {{ lo = 0.0, hi = 255.0 }} }} (mapped to 0..1).")?;
+        match data.scaling {
+            Scaling::Range { lo, hi } => {
+                writeln!(out, "scaling = {{ range = {{ lo = {}, hi = {} }} }}", single(lo), single(hi))?;
+            }
+            other => writeln!(out, "scaling = \"{other}\"")?,
+        }
+        writeln!(out, "# Random signs, zero-padding to a power of two and a Walsh-Hadamard transform after scaling.")?;
+        writeln!(out, "densify = {}\n", data.densify)?;
+
+        writeln!(out, "[flynn]")?;
+        writeln!(out, "# d = {}, the features (with densify: padded to a power of two).", data.dimension())?;
+        writeln!(
+            out,
+            "# Bits of a hash: a number, or a multiple of d such as \"256d\". The counts need m x classes x 4 bytes."
+        )?;
+        writeln!(out, "m = {}", flynn.m)?;
+        writeln!(out, "# Features that a bit looks at: 2 to d, or a multiple of d such as \"0.1d\".")?;
+        writeln!(out, "s = {}", flynn.s)?;
+        writeln!(out, "# Bits set in a hash: 1 to m, or a multiple of m such as \"0.001m\".")?;
+        writeln!(out, "rho = {}", flynn.rho)?;
+        writeln!(out, "# Decay of a bit's weight each time it is set: from 0 to below 1.")?;
+        writeln!(out, "gamma = {:?}\n", flynn.gamma)?;
+
+        writeln!(out, "[privacy]")?;
+        writeln!(out, "# A class held by fewer peers is refused: 1 to {peers}.")?;
+        writeln!(out, "min_holders = {}", privacy.min_holders)?;
+        writeln!(out, "# Share of the peers that may collude without learning one peer's part: 0.01 to 0.99.")?;
+        writeln!(out, "colluding = {:?}\n", privacy.colluding)?;
+
+        writeln!(out, "[timing]")?;
+        for field in &TIMING {
+            writeln!(out, "# {}: {} to {}.", capital(field.about), field.limit.lo, field.limit.hi)?;
+            writeln!(out, "{} = {}", field.name(), (field.get)(timing))?;
+        }
+
+        writeln!(
+            out,
+            "\n# The peers, {} of them. Addresses (multiaddresses) may be left out where mDNS finds the peer.",
+            peers
+        )?;
+        for entry in roster {
+            writeln!(out, "\n[[roster]]")?;
+            writeln!(out, "name = {}", quoted(&entry.name))?;
+            writeln!(out, "peer_id = \"{}\"", entry.key)?;
+            let addresses: Vec<String> = entry.addresses.iter().map(|address| quoted(address)).collect();
+            writeln!(out, "addresses = [{}]", addresses.join(", "))?;
+        }
+        Ok(())
+    }
+}
+
+impl Timing {
+    /// Sets one time by the name it has in the file; `value` may come from outside.
+    ///
+    /// # Errors
+    /// [`SessionError::Value`] when there is no such field or the value is out of range.
+    pub fn set(&mut self, name: &str, value: i64) -> Result<(), SessionError> {
+        let Some(field) = TIMING.iter().find(|field| field.name() == name) else {
+            let names: Vec<&str> = TIMING.iter().map(rules::TimingField::name).collect();
+            return Err(SessionError::value(
+                "a field of timing",
+                format!("{name:?}"),
+                format!("one of {}", names.join(", ")),
+            ));
+        };
+        (field.set)(self, field.limit.check(value)?);
+        Ok(())
+    }
+}
+
+impl RawSession {
+    /// The numbers in their types; what else there is to check is left to [`Session::check`].
+    fn resolve(self) -> Result<Session, SessionError> {
+        rules::ROSTER.check::<u16>(self.roster.len() as i128)?;
+        let roster = self.roster.into_iter().map(RawEntry::resolve).collect::<Result<Vec<_>, _>>()?;
+        let data = DataSpec {
+            features: rules::FEATURES.check(self.data.features)?,
+            classes: self.data.classes,
+            scaling: self.data.scaling,
+            densify: self.data.densify,
+        };
+        data.check()?;
+        let flynn = Sizes { m: self.flynn.m, s: self.flynn.s, rho: self.flynn.rho }.resolve(&data, self.flynn.gamma)?;
+        let min_peers = match self.min_peers {
+            Some(number) => rules::min_peers(roster.len()).check(number)?,
+            None => Session::default_min_peers(roster.len()),
+        };
+        let mut privacy = Privacy::default();
+        if let Some(number) = self.privacy.min_holders {
+            privacy.min_holders = rules::min_holders(roster.len()).check(number)?;
+        }
+        if let Some(share) = self.privacy.colluding {
+            privacy.colluding = share;
+        }
+        let mut timing = Timing::default();
+        for (name, value) in self.timing {
+            timing.set(&name, value)?;
+        }
+        Ok(Session { name: self.name, task: self.task, min_peers, data, flynn, privacy, timing, roster })
+    }
+}
+
+impl RawEntry {
+    fn resolve(self) -> Result<Entry, SessionError> {
+        let key = self.peer_id.parse().map_err(|error| {
+            let field = format!("peer_id of {:?}", self.name);
+            SessionError::value(field, format!("{:?} ({error})", self.peer_id), "the peer id of an Ed25519 key")
+        })?;
+        Ok(Entry { key, name: self.name, addresses: self.addresses })
+    }
+}
+
+fn read(path: &Path) -> Result<String, SessionError> {
+    let mut bytes = Vec::new();
+    File::open(path)?.take(FILE_LIMIT as u64 + 1).read_to_end(&mut bytes)?;
+    if bytes.len() > FILE_LIMIT {
+        return Err(SessionError::TooLarge { limit: FILE_LIMIT });
+    }
+    String::from_utf8(bytes).map_err(|_| SessionError::NotText)
+}
+
+fn syntax(text: &str, error: &toml::de::Error) -> SessionError {
+    let at = error.span().map_or(text.len(), |span| span.start);
+    let line = text.bytes().take(at).filter(|byte| *byte == b'\n').count() + 1;
+    let message: Vec<&str> = error.message().split_whitespace().collect();
+    SessionError::Syntax { line, message: message.join(" ") }
+}
+
+/// A text as a TOML string.
+fn quoted(text: &str) -> String {
+    toml::Value::String(text.into()).to_string()
+}
+
+/// A binary32 as a TOML float (which readers take for a binary64) that rounds back to the same: the short form if it does.
+fn single(value: f32) -> String {
+    let short = format!("{value:?}");
+    match short.parse::<f64>() {
+        #[expect(clippy::cast_possible_truncation, reason = "rounding as the reader does is the point")]
+        Ok(wide) if wide as f32 == value => short,
+        _ => format!("{:?}", f64::from(value)),
+    }
+}
+
+/// The sentence with its first letter (ASCII) in upper case.
+fn capital(text: &str) -> String {
+    let (first, rest) = text.split_at(1);
+    first.to_uppercase() + rest
+}

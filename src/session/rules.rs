@@ -1,0 +1,293 @@
+//! What a session must keep to, and how a breach is told: field, value, limit, on one line.
+
+use std::collections::BTreeSet;
+use std::fmt::Display;
+use std::io;
+use std::path::PathBuf;
+
+use super::{DataSpec, Entry, Scaling, Session, Timing};
+
+/// The largest session file, in bytes. 1,024 peers with 16 addresses of ordinary length fit.
+pub(super) const FILE_LIMIT: usize = 1 << 20;
+/// The largest vector of counts, in bytes: what a peer must hold a few times in memory.
+const COUNTS_LIMIT: u64 = 1 << 30;
+/// The longest name, in characters.
+const NAME_LIMIT: usize = 64;
+/// The longest address, in bytes, and how many a peer may have.
+const ADDRESS_LIMIT: usize = 256;
+const ADDRESSES_LIMIT: usize = 16;
+
+/// Why there is no session. Nothing was changed.
+#[derive(Debug, thiserror::Error)]
+pub enum SessionError {
+    /// The file could not be opened or read.
+    #[error("cannot be read: {0}")]
+    Read(#[from] io::Error),
+    /// The file is too large to be a session file; it was not parsed.
+    #[error("has more than {limit} bytes, the limit of a session file")]
+    TooLarge {
+        /// The limit in bytes.
+        limit: usize,
+    },
+    /// Not UTF-8.
+    #[error("is not UTF-8 text")]
+    NotText,
+    /// Not TOML, an unknown or a missing field, or a value of another type.
+    #[error("line {line}: {message}")]
+    Syntax {
+        /// The line, from 1.
+        line: usize,
+        /// What the parser says, on one line.
+        message: String,
+    },
+    /// A value breaks a rule.
+    #[error("{field} is {value}, must be {limit}")]
+    Value {
+        /// The dotted name of the field.
+        field: String,
+        /// What it is, or for a list how long it is.
+        value: String,
+        /// What it may be.
+        limit: String,
+    },
+    /// Any of the others, in this file.
+    #[error("{}: {source}", path.display())]
+    File {
+        /// The session file.
+        path: PathBuf,
+        /// What is wrong with it.
+        source: Box<Self>,
+    },
+}
+
+impl SessionError {
+    pub(super) fn value(field: impl Into<String>, value: impl Display, limit: impl Into<String>) -> Self {
+        let value = value.to_string();
+        // A value may come from a hostile file: show the beginning.
+        let value =
+            if value.chars().count() > 100 { value.chars().take(97).chain("...".chars()).collect() } else { value };
+        Self::Value { field: field.into(), value, limit: limit.into() }
+    }
+}
+
+/// The range of an integer field, both ends allowed.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Limit {
+    pub(super) field: &'static str,
+    pub(super) lo: u64,
+    pub(super) hi: u64,
+    /// What the upper end is, when the number alone does not say.
+    what: &'static str,
+}
+
+impl Limit {
+    const fn new(field: &'static str, lo: u64, hi: u64) -> Self {
+        Self { field, lo, hi, what: "" }
+    }
+
+    /// The value in its type, if it is inside.
+    ///
+    /// # Panics
+    /// If the range does not fit the type: a bug in the table of limits.
+    pub(super) fn check<T: TryFrom<i128>>(self, value: impl Into<i128>) -> Result<T, SessionError> {
+        let value = value.into();
+        if (i128::from(self.lo)..=i128::from(self.hi)).contains(&value) {
+            return Ok(T::try_from(value)
+                .unwrap_or_else(|_| unreachable!("BUG: the limit of {} exceeds its type", self.field)));
+        }
+        Err(SessionError::value(self.field, value, format!("{} to {}{}", self.lo, self.hi, self.what)))
+    }
+}
+
+pub(super) const FEATURES: Limit = Limit::new("data.features", 1, 65_536);
+const CLASSES: Limit = Limit::new("the length of data.classes", 2, 1_000);
+pub(super) const ROSTER: Limit = Limit::new("the length of roster", 3, 1_024);
+const ADDRESSES: Limit = Limit::new("the length of addresses", 0, ADDRESSES_LIMIT as u64);
+
+pub(super) fn m(classes: usize) -> Limit {
+    let what = " (m x classes x 4 bytes is at most 1 GiB)";
+    Limit { what, ..Limit::new("flynn.m", 1, COUNTS_LIMIT / 4 / classes.max(1) as u64) }
+}
+
+pub(super) fn s(d: u32) -> Limit {
+    Limit { what: " (the dimension d)", ..Limit::new("flynn.s", 2, d.into()) }
+}
+
+pub(super) fn rho(m: u32) -> Limit {
+    Limit { what: " (m)", ..Limit::new("flynn.rho", 1, m.into()) }
+}
+
+/// At least a majority: two views of one session must have a peer in common.
+pub(super) fn min_peers(roster: usize) -> Limit {
+    let what = " (a majority of the roster to all of it)";
+    Limit { what, ..Limit::new("min_peers", (roster / 2 + 1) as u64, roster as u64) }
+}
+
+pub(super) fn min_holders(roster: usize) -> Limit {
+    Limit { what: " (the roster)", ..Limit::new("privacy.min_holders", 1, roster as u64) }
+}
+
+/// A time or number of `[timing]`: its limits, what it does, and how to reach it.
+pub(super) struct TimingField {
+    /// Its range; the name is dotted.
+    pub(super) limit: Limit,
+    /// One line for the comment in a session file.
+    pub(super) about: &'static str,
+    pub(super) get: fn(&Timing) -> u64,
+    pub(super) set: fn(&mut Timing, u64),
+}
+
+impl TimingField {
+    /// The name inside `[timing]`.
+    pub(super) fn name(&self) -> &'static str {
+        self.limit.field.trim_start_matches("timing.")
+    }
+}
+
+const HOUR_MS: u64 = 3_600_000;
+
+macro_rules! timing {
+    ($($field:ident: $lo:expr, $hi:expr, $about:expr;)*) => {
+        [$(TimingField {
+            limit: Limit::new(concat!("timing.", stringify!($field)), $lo, $hi),
+            about: $about,
+            get: |timing| timing.$field,
+            set: |timing, value| timing.$field = value,
+        }),*]
+    };
+}
+
+/// Every field of `[timing]`, in the order of the canonical encoding.
+pub(super) const TIMING: [TimingField; 7] = timing! {
+    gather_ms: 0, HOUR_MS, "how long to wait for the whole roster before going on with those present";
+    propose_ms: 1, HOUR_MS, "the peer of rank r proposes after r times this without progress";
+    stall_ms: 1, HOUR_MS, "a view without progress for this long has failed";
+    quorum_ms: 1, 24 * HOUR_MS, "when too few peers are reachable for this long, give up";
+    compute_ms: 1, 24 * HOUR_MS, "the longest computation that still counts as progress";
+    linger_ms: 0, 24 * HOUR_MS, "how long a finished peer stays to serve the others";
+    max_views: 1, 1_000, "after so many failed views the session ends with an error (a number, not a time)";
+};
+
+impl Session {
+    /// Sorts the roster by public key and checks every rule. [`Session::parse`] has done it; call it after building or changing
+    /// a session by hand.
+    ///
+    /// # Errors
+    /// [`SessionError::Value`] for the first rule that is broken.
+    pub fn check(mut self) -> Result<Self, SessionError> {
+        self.roster.sort_by_key(|entry| entry.key);
+        // -0 and 0 compare equal, but would give two session ids.
+        self.flynn.gamma += 0.0;
+        if let Scaling::Range { lo, hi } = &mut self.data.scaling {
+            *lo += 0.0;
+            *hi += 0.0;
+        }
+        let roster = self.roster.len();
+        check_name("name", &self.name)?;
+        ROSTER.check::<u16>(roster as i128)?;
+        min_peers(roster).check::<u16>(self.min_peers)?;
+        self.data.check()?;
+        m(self.data.classes.len()).check::<u32>(self.flynn.m)?;
+        s(self.data.dimension()).check::<u32>(self.flynn.s)?;
+        rho(self.flynn.m).check::<u32>(self.flynn.rho)?;
+        check_number("flynn.gamma", self.flynn.gamma, (0.0..1.0).contains(&self.flynn.gamma), "from 0 to below 1")?;
+        min_holders(roster).check::<u16>(self.privacy.min_holders)?;
+        let colluding = self.privacy.colluding;
+        check_number("privacy.colluding", colluding, (0.01..=0.99).contains(&colluding), "0.01 to 0.99")?;
+        for field in &TIMING {
+            field.limit.check::<u64>((field.get)(&self.timing))?;
+        }
+        let mut names = BTreeSet::new();
+        for (index, entry) in self.roster.iter().enumerate() {
+            entry.check()?;
+            if !names.insert(&entry.name) {
+                return Err(SessionError::value(
+                    "roster.name",
+                    format!("{:?} twice", entry.name),
+                    "different for each peer",
+                ));
+            }
+            if index > 0 && self.roster[index - 1].key == entry.key {
+                return Err(SessionError::value(
+                    "roster.peer_id",
+                    format!("{} twice", entry.key),
+                    "different for each peer",
+                ));
+            }
+        }
+        Ok(self)
+    }
+}
+
+impl DataSpec {
+    /// Checks features, classes and scaling.
+    ///
+    /// # Errors
+    /// [`SessionError::Value`] for the first rule that is broken.
+    pub fn check(&self) -> Result<(), SessionError> {
+        FEATURES.check::<u32>(self.features)?;
+        CLASSES.check::<u32>(self.classes.len() as i128)?;
+        let mut seen = BTreeSet::new();
+        for class in &self.classes {
+            check_name("a class of data.classes", class)?;
+            if !seen.insert(class) {
+                return Err(SessionError::value("data.classes", format!("{class:?} twice"), "all different"));
+            }
+        }
+        if let Scaling::Range { lo, hi } = self.scaling {
+            check_number("data.scaling.range.lo", lo.into(), lo.is_finite(), "finite as a 32-bit float")?;
+            check_number("data.scaling.range.hi", hi.into(), hi.is_finite(), "finite as a 32-bit float")?;
+            check_number("data.scaling.range.hi", hi.into(), lo < hi, &format!("above lo, {lo}"))?;
+        }
+        Ok(())
+    }
+}
+
+impl Entry {
+    fn check(&self) -> Result<(), SessionError> {
+        check_name("roster.name", &self.name)?;
+        let of = |what: &str| format!("{what} of {:?}", self.name);
+        if self.addresses.len() > ADDRESSES_LIMIT {
+            let limit = format!("{} to {}", ADDRESSES.lo, ADDRESSES.hi);
+            return Err(SessionError::value(of(ADDRESSES.field), self.addresses.len(), limit));
+        }
+        for address in &self.addresses {
+            let plain = address.starts_with('/') && address.bytes().all(|byte| byte.is_ascii_graphic());
+            if !plain || address.len() > ADDRESS_LIMIT {
+                let limit =
+                    format!("a multiaddress such as /ip4/192.0.2.1/tcp/4001, at most {ADDRESS_LIMIT} characters");
+                return Err(SessionError::value(of("an address"), format!("{address:?}"), limit));
+            }
+            // The last component may name the peer; then it must be this one.
+            let target = address.rsplit_once("/p2p/").map(|(_, id)| id).filter(|id| !id.contains('/'));
+            if target.is_some_and(|id| id != self.key.to_string()) {
+                let limit = format!("one of that peer, {}", self.key);
+                return Err(SessionError::value(of("an address"), format!("{address:?}"), limit));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn check_number(field: &str, value: f64, holds: bool, limit: &str) -> Result<(), SessionError> {
+    // `holds` is false for NaN in every use: ranges contain none, and it is not finite.
+    if holds { Ok(()) } else { Err(SessionError::value(field, value, limit)) }
+}
+
+/// 1 to 64 printable characters, no space at the ends: names go into logs, tables and error lines.
+fn check_name(field: &str, name: &str) -> Result<(), SessionError> {
+    let length = name.chars().count();
+    if !(1..=NAME_LIMIT).contains(&length) || name.trim() != name || !name.chars().all(printable) {
+        let limit = format!("1 to {NAME_LIMIT} printable characters, no space at the ends");
+        return Err(SessionError::value(field, format!("{name:?}"), limit));
+    }
+    Ok(())
+}
+
+/// Neither a control character, nor white space other than a blank, nor one that is invisible or turns the direction of writing
+/// (with which one name could be made to look like another).
+fn printable(c: char) -> bool {
+    let invisible = matches!(c, '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}'
+        | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e0fff}');
+    c == ' ' || !(c.is_control() || c.is_whitespace() || invisible)
+}

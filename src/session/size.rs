@@ -1,0 +1,109 @@
+//! Sizes in a session file: absolute, or multiples of the dimension as in the paper ("m in [2d, 2048d]").
+//!
+//! Multiples are truncated as the authors do (github.com/rithram/flynn): m = int(f d), s = max(2, int(f d)),
+//! rho = max(2, int(f m)), the product in binary64. "0.025d" with d = 784 is s = 19.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Deserializer};
+
+use super::rules::{self, SessionError};
+use super::{DataSpec, FlynnSpec};
+
+/// A size as it stands in a file or on the command line.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Size {
+    /// A number.
+    Absolute(i64),
+    /// A factor and what it multiplies, as text: `256d`, `0.01m`.
+    Multiple(String),
+}
+
+/// The sizes of FlyNN before they are resolved.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Sizes {
+    /// Absolute, or a multiple of d.
+    pub m: Size,
+    /// Absolute, or a multiple of d.
+    pub s: Size,
+    /// Absolute, or a multiple of m.
+    pub rho: Size,
+}
+
+impl Sizes {
+    /// The numbers, for rows and classes as in `data`.
+    ///
+    /// # Errors
+    /// [`SessionError::Value`] when one is out of range or not a size at all.
+    pub fn resolve(&self, data: &DataSpec, gamma: f64) -> Result<FlynnSpec, SessionError> {
+        let d = data.dimension();
+        let m = rules::m(data.classes.len()).check(self.m.times("flynn.m", 'd', d, 0)?)?;
+        let s = rules::s(d).check(self.s.times("flynn.s", 'd', d, 2)?)?;
+        let rho = rules::rho(m).check(self.rho.times("flynn.rho", 'm', m, 2)?)?;
+        Ok(FlynnSpec { m, s, rho, gamma })
+    }
+}
+
+impl Size {
+    /// The number, or factor x `base` truncated and at least `least`.
+    fn times(&self, field: &'static str, unit: char, base: u32, least: i128) -> Result<i128, SessionError> {
+        let text = match self {
+            Self::Absolute(number) => return Ok(i128::from(*number)),
+            Self::Multiple(text) => text,
+        };
+        let factor = text.strip_suffix(unit).filter(|digits| {
+            digits.len() <= 32 && !digits.is_empty() && digits.chars().all(|c| c.is_ascii_digit() || c == '.')
+        });
+        let factor = factor.and_then(|digits| digits.parse::<f64>().ok()).filter(|factor| *factor > 0.0);
+        let factor = factor.ok_or_else(|| {
+            SessionError::value(field, format!("{text:?}"), format!("an integer or a multiple such as \"0.5{unit}\""))
+        })?;
+        // At most 32 digits x 2^28: no rounding to infinity, and far inside an i128.
+        #[expect(clippy::cast_possible_truncation, reason = "truncation is the rule")]
+        let product = (factor * f64::from(base)) as i128;
+        Ok(product.max(least))
+    }
+}
+
+impl FromStr for Size {
+    type Err = std::convert::Infallible;
+
+    /// An integer if it is one; anything else is taken for a multiple and judged when it is resolved.
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        Ok(text.parse().map_or_else(|_| Self::Multiple(text.into()), Self::Absolute))
+    }
+}
+
+impl fmt::Display for Size {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Absolute(number) => write!(f, "{number}"),
+            Self::Multiple(text) => f.write_str(text),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Size {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Visitor;
+
+        impl serde::de::Visitor<'_> for Visitor {
+            type Value = Size;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an integer or a multiple such as \"256d\"")
+            }
+
+            fn visit_i64<E>(self, number: i64) -> Result<Size, E> {
+                Ok(Size::Absolute(number))
+            }
+
+            fn visit_str<E>(self, text: &str) -> Result<Size, E> {
+                Ok(Size::Multiple(text.into()))
+            }
+        }
+
+        deserializer.deserialize_any(Visitor)
+    }
+}
