@@ -5,4 +5,6 @@
 
 pub mod cli;
 pub mod crypto;
+pub mod node;
+pub mod protocol;
 pub mod session;

@@ -6,7 +6,6 @@
 
 mod archive;
 mod election;
-pub mod flynn;
 mod job;
 mod task;
 #[cfg(test)]
@@ -93,7 +92,7 @@ pub enum Ending {
 }
 
 /// A node.
-#[derive(Clone)]
+
 pub struct Node {
     ctx: Arc<Context>,
     task: Arc<dyn Task>,
@@ -123,8 +122,10 @@ pub struct Node {
 struct Round {
     /// The view waits for this peer's vector.
     wanted: Option<u8>,
-    /// The sealed total that this view made.
-    total: Option<(u8, Bytes)>,
+    /// How many slots were frozen somewhere when the view began.
+    frozen: u8,
+    /// The sealed total that this view made, and its digest.
+    total: Option<([u8; 32], Bytes)>,
     /// A value that waits for its total, or for slots before it.
     accept: Option<SumRecord>,
     /// This council member's shares of the pads of the value it acknowledged.
@@ -162,14 +163,13 @@ impl Machine for Node {
         }
         match input {
             Input::Start => {
-                self.election.start(now, &self.ctx);
+                self.election.start(now);
                 if self.archive.len() == self.ctx.plan.len() {
                     self.finish(now, &mut step);
                 }
             }
             Input::PeerUp(peer) => {
-                let hello =
-                    Message::Hello { version: VERSION, session: self.ctx.id.0, frozen: self.archive.frozen() };
+                let hello = Message::Hello { version: VERSION, session: self.ctx.id.0, frozen: self.archive.frozen() };
                 step.send(peer, hello);
             }
             Input::PeerLost(peer) => self.lost(now, peer, &mut step),
@@ -297,7 +297,11 @@ impl Node {
             }
             _ if !self.greeted.contains_key(&from) => {
                 // A peer that was refused may not know it yet.
-                return if self.refused.contains_key(&from) { Ok(()) } else { Err(Fault::OutOfOrder("message before hello")) };
+                return if self.refused.contains_key(&from) {
+                    Ok(())
+                } else {
+                    Err(Fault::OutOfOrder("message before hello"))
+                };
             }
             Message::Status { frozen, in_view } => {
                 self.greeted.insert(from, frozen);
@@ -310,16 +314,18 @@ impl Node {
             Message::Prepare(ballot) => self.prepare(now, from, ballot, step)?,
             Message::Promise(ballot, promise) => {
                 self.greeted.insert(from, promise.frozen);
-                self.promised(now, from, ballot, promise, step);
+                self.promised(from, ballot, promise);
             }
             Message::Refuse(ballot, other) => self.election.refuse(now, ballot, other),
             Message::Begin { ballot, members, frozen } => self.begun(now, from, ballot, members, frozen, step)?,
             Message::Failed { ballot, reason, suspect } => {
+                if suspect.is_some_and(|peer| peer.0 >= self.ctx.peers()) {
+                    return Err(Fault::Inconsistent("names a peer outside the roster".into()));
+                }
                 if self.view.as_ref().is_some_and(|view| view.ballot() == ballot) {
-                    if suspect.is_some_and(|peer| peer.0 >= self.ctx.peers()) {
-                        return Err(Fault::Inconsistent("names a peer outside the roster".into()));
-                    }
                     self.fail_view(now, reason, suspect, Some(from), step);
+                } else if self.view.is_none() && ballot == self.joined {
+                    self.election.report(from, reason, suspect);
                 }
             }
             Message::View(message) => {
@@ -400,7 +406,7 @@ impl Node {
         self.acceptor.promised = self.acceptor.promised.max(ballot);
         step.0.push(Action::Persist(Record::Joined(ballot)));
         self.election.entered(ballot);
-        self.round = Round::default();
+        self.round = Round { frozen, ..Round::default() };
         step.output(Event::ViewBegan(ballot, view.members().to_vec()));
         let begin = Message::Begin { ballot, members: view.members().to_vec(), frozen };
         let mut unreached = BTreeSet::new();
@@ -467,6 +473,7 @@ impl Node {
             Reason::Fault => format!("{name} broke a rule"),
             Reason::Left => format!("{name} left"),
             Reason::Disagreement => "its members disagree on what they hold".into(),
+            Reason::Superseded => "another view took its place".into(),
             Reason::TooFew => "it has too few members for a new sum".into(),
         }
     }
@@ -503,7 +510,7 @@ impl Node {
                     self.round.accept = None;
                     self.contribute(now, step);
                 }
-                view::Output::Total(slot, bytes) => self.round.total = Some((slot, bytes)),
+                view::Output::Total(total) => self.round.total = Some((total.digest, total.bytes)),
                 view::Output::Accept(record) => {
                     self.round.accept = Some(record);
                     self.accept(now, step);
@@ -530,18 +537,21 @@ impl Node {
 
     /// Leader: starts or resumes the next slot.
     fn next_slot(&mut self, now: Time, step: &mut Step<Self>) {
-        let Some(view) = self.view.as_mut().filter(|view| view.leads()) else { return };
+        if !self.view.as_ref().is_some_and(View::leads) {
+            return;
+        }
         let slot = self.archive.frozen();
-        let members = view.members().to_vec();
-        let child = match self.election.take_resume(slot, self.archive.accepted.as_ref(), &self.ctx) {
-            Some(record) => view.resume(record),
-            None if self.may_sum(&members).is_ok() => view.sum(slot),
-            None => {
-                self.fail_view(now, Reason::TooFew, None, None, step);
-                return;
-            }
-        };
-        self.viewed(now, child, step);
+        let resume = self.take_resume(slot);
+        let allowed = self.view.as_ref().is_some_and(|view| self.may_sum(view.members()).is_ok());
+        if resume.is_none() && !allowed {
+            self.fail_view(now, Reason::TooFew, None, None, step);
+        } else if let Some(view) = &mut self.view {
+            let child = match resume {
+                Some(record) => view.resume(record),
+                None => view.sum(slot),
+            };
+            self.viewed(now, child, step);
+        }
     }
 
     /// Whether a new sum of the next slot may be started over `members`; says why not.
@@ -574,14 +584,14 @@ impl Node {
     /// Acknowledges the value that the view proposes, as soon as its total and every slot before it are here.
     fn accept(&mut self, now: Time, step: &mut Step<Self>) {
         let Some(record) = &self.round.accept else { return };
-        let SumId { ballot: origin, slot } = record.value.sum;
+        let slot = record.value.sum.slot;
         if self.archive.frozen() != slot || self.opening.is_some() {
             return;
         }
         let Some(ballot) = self.view.as_ref().map(View::ballot) else { return };
         let digest = record.digest(&self.ctx);
-        let held = self.archive.accepted.as_ref().filter(|sealed| sealed.digest == digest).map(|sealed| &sealed.total);
-        let made = self.round.total.as_ref().filter(|(of, _)| origin == ballot && *of == slot).map(|(_, total)| total);
+        let held = self.archive.sealed(&digest).map(|sealed| &sealed.total);
+        let made = self.round.total.as_ref().filter(|(made, _)| *made == record.value.total).map(|(_, total)| total);
         let Some(total) = held.or(made).cloned() else {
             if !self.transfer.fetching() {
                 let child = self.transfer.fetch(now, ballot.proposer, slot, Want::Accepted(digest));
@@ -683,7 +693,7 @@ impl Node {
         self.view = None;
         self.round = Round::default();
         self.over = Over::Lingering(now.plus_ms(self.ctx.session.timing.linger_ms));
-        step.output(Event::Finished(self.archive.opened().to_vec(), self.archive.values().cloned().collect()));
+        step.output(Event::Finished(self.archive.opened().to_vec(), self.archive.values().to_vec()));
         self.tell_all(step);
     }
 
@@ -702,22 +712,13 @@ impl Node {
                             let digest = record.digest(&self.ctx);
                             // Held to be served and acknowledged in the view to come; not an acknowledgement by itself.
                             self.archive.offered = Some(Sealed { record, digest, total });
-                            self.accept_offered(now, step);
+                            self.accept(now, step);
                         }
                     }
                 },
                 transfer::Output::Failed(..) => self.election.fetch_failed(now),
             }
         }
-    }
-
-    fn accept_offered(&mut self, now: Time, step: &mut Step<Self>) {
-        if let (Some(record), Some(offered)) = (&self.round.accept, &self.archive.offered) {
-            if record.digest(&self.ctx) == offered.digest {
-                self.round.total = Some((record.value.sum.slot, offered.total.clone()));
-            }
-        }
-        self.accept(now, step);
     }
 
     /// Peers that a step blames are not proposed as members again.
@@ -749,7 +750,8 @@ fn ballot_of(message: &view::Message) -> Ballot {
 
 /// Names of the fields whose hashes differ or that only one side has.
 fn differing_fields(ours: &[(String, [u8; 8])], theirs: &[(String, [u8; 8])]) -> Vec<String> {
-    let (ours, theirs): (BTreeMap<_, _>, BTreeMap<_, _>) = (ours.iter().cloned().collect(), theirs.iter().cloned().collect());
+    let (ours, theirs): (BTreeMap<_, _>, BTreeMap<_, _>) =
+        (ours.iter().cloned().collect(), theirs.iter().cloned().collect());
     let names: BTreeSet<_> = ours.keys().chain(theirs.keys()).collect();
     names.into_iter().filter(|name| ours.get(*name) != theirs.get(*name)).cloned().collect()
 }

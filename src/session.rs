@@ -59,7 +59,7 @@ pub use size::{Size, Sizes};
 pub const COUNCIL: usize = 15;
 
 /// A peer, by its place in the roster (which is in the order of the public keys), from 0.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Default, Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Peer(pub u16);
 
 impl Peer {

@@ -161,7 +161,9 @@ pub(super) fn restore(ctx: &Context, stored: Vec<Record>) -> Result<Restored, Re
         if slot != out.archive.frozen() {
             return Err(RestoreError::Gap(slot));
         }
-        each.check(ctx).and_then(|()| check_total(ctx, &each.record, &total)).map_err(|e| RestoreError::Broken(slot, e))?;
+        each.check(ctx)
+            .and_then(|()| check_total(ctx, &each.record, &total))
+            .map_err(|e| RestoreError::Broken(slot, e))?;
         let opened = job::open(ctx, &each, &total);
         out.acceptor.freeze(slot);
         out.archive.freeze(each, total, opened);
@@ -169,7 +171,10 @@ pub(super) fn restore(ctx: &Context, stored: Vec<Record>) -> Result<Restored, Re
     if let Some((ballot, record, total)) = accepted {
         let slot = record.value.sum.slot;
         if slot == out.archive.frozen() {
-            record.check(ctx).and_then(|()| check_total(ctx, &record, &total)).map_err(|e| RestoreError::Broken(slot, e))?;
+            record
+                .check(ctx)
+                .and_then(|()| check_total(ctx, &record, &total))
+                .map_err(|e| RestoreError::Broken(slot, e))?;
             let digest = record.digest(ctx);
             out.acceptor.promised = out.acceptor.promised.max(ballot);
             out.acceptor.accepted = Some(Accepted { ballot, slot, value: digest });

@@ -10,7 +10,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::{Ending, Event, Message, Node, Over, Timer};
 use crate::node::archive::Record;
 use crate::protocol::ballot::Ballot;
-use crate::protocol::context::Context;
 use crate::protocol::council::{self, Obligation, Promise};
 use crate::protocol::record::Record as SumRecord;
 use crate::protocol::transfer::Want;
@@ -53,7 +52,7 @@ struct Proposal {
 }
 
 impl Election {
-    pub(super) fn start(&mut self, now: Time, _ctx: &Context) {
+    pub(super) fn start(&mut self, now: Time) {
         self.started = now;
         self.idle_since = now;
     }
@@ -166,7 +165,13 @@ impl Node {
         if self.enough(&chosen) && chosen.len() >= 3.min(reachable.len()) { chosen } else { reachable }
     }
 
-    pub(super) fn prepare(&mut self, now: Time, from: Peer, ballot: Ballot, step: &mut Step<Self>) -> Result<(), Fault> {
+    pub(super) fn prepare(
+        &mut self,
+        now: Time,
+        from: Peer,
+        ballot: Ballot,
+        step: &mut Step<Self>,
+    ) -> Result<(), Fault> {
         let councillors = self.ctx.council_index(self.ctx.me).and(self.ctx.council_index(from));
         if ballot.proposer != from || councillors.is_none() {
             return Err(Fault::OutOfOrder("prepare"));
@@ -189,15 +194,7 @@ impl Node {
         Ok(())
     }
 
-    pub(super) fn promised(
-        &mut self,
-        now: Time,
-        from: Peer,
-        ballot: Ballot,
-        promise: Promise<[u8; 32]>,
-        step: &mut Step<Self>,
-    ) {
-        let _ = (now, step);
+    pub(super) fn promised(&mut self, from: Peer, ballot: Ballot, promise: Promise<[u8; 32]>) {
         if self.ctx.council_index(from).is_some() {
             if let Some(proposal) = self.election.proposal.as_mut().filter(|proposal| proposal.ballot == ballot) {
                 proposal.promises.insert(from, promise);
@@ -265,7 +262,9 @@ impl Node {
                 return;
             }
         }
-        if let Some((&holder, _)) = self.greeted.iter().filter(|&(_, &frozen)| frozen > complete).max_by_key(|&(_, f)| *f) {
+        if let Some((&holder, _)) =
+            self.greeted.iter().filter(|&(_, &frozen)| frozen > complete).max_by_key(|&(_, f)| *f)
+        {
             let child = self.transfer.fetch(now, holder, complete, Want::Frozen);
             self.transferred(now, child, step);
         }
@@ -422,7 +421,8 @@ impl Node {
             Over::Stopped => {}
             Over::Lingering(until) => deadlines.push(until),
             Over::No if self.view.is_some() => {
-                deadlines.extend(self.round.unreached.as_ref().filter(|(peers, ..)| !peers.is_empty()).map(|(.., at)| *at));
+                deadlines
+                    .extend(self.round.unreached.as_ref().filter(|(peers, ..)| !peers.is_empty()).map(|(.., at)| *at));
                 deadlines.extend(self.computing.map(|(_, since)| since.plus_ms(timing.compute_ms)));
             }
             Over::No => {

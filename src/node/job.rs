@@ -82,7 +82,7 @@ impl Job {
 
 /// The total without its pads; for slot 0 the seed.
 #[must_use]
-pub fn open(ctx: &Context, frozen: &Frozen, total: &Bytes) -> Bytes {
+pub(super) fn open(ctx: &Context, frozen: &Frozen, total: &Bytes) -> Bytes {
     let sum = frozen.record.value.sum;
     if sum.slot == 0 {
         return Bytes::copy_from_slice(&frozen.seed(ctx));

@@ -17,8 +17,8 @@ use super::ballot::Ballot;
 use super::pairwise::Masks;
 use super::tree::Place;
 use super::{Action, Fault, Input, Machine, Never, Step, Time};
-use crate::crypto::tagged_hash;
 use crate::crypto::mask::{self, Word};
+use crate::crypto::tagged_hash;
 use crate::session::Peer;
 
 /// Bytes in a chunk (design.md, section 5): large enough to amortise a message, small enough to pipeline.
@@ -123,10 +123,7 @@ pub fn total_digest(session: &[u8; 32], sum: SumId, bytes: &[u8]) -> [u8; 32] {
 }
 
 fn digest_prefix(session: &[u8; 32], sum: SumId) -> Sha256 {
-    tagged_hash("total")
-        .chain_update(session)
-        .chain_update(sum.ballot.to_bytes())
-        .chain_update([sum.slot])
+    tagged_hash("total").chain_update(session).chain_update(sum.ballot.to_bytes()).chain_update([sum.slot])
 }
 
 /// Chunks one neighbour has sent or been sent.

@@ -90,7 +90,8 @@ impl Context {
     /// Number of peers in the roster.
     #[must_use]
     pub fn peers(&self) -> u16 {
-        u16::try_from(self.session.roster.len()).unwrap_or_else(|_| unreachable!("BUG: rosters have at most 1024 peers"))
+        u16::try_from(self.session.roster.len())
+            .unwrap_or_else(|_| unreachable!("BUG: rosters have at most 1024 peers"))
     }
 
     /// Whose pads hide `slot` in a view of `members`: for the coin every council member there, otherwise the first three.

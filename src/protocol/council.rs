@@ -107,9 +107,10 @@ pub struct Obligation<K, V> {
 pub fn oblige<'a, K: Copy + 'a, V: Clone + 'a>(
     promises: impl Iterator<Item = (K, &'a Promise<V>)> + Clone,
 ) -> Option<Obligation<K, V>> {
-    let (holder, frozen) = promises.clone().map(|(key, promise)| (key, promise.frozen)).reduce(|best, next| {
-        if next.1 > best.1 { next } else { best }
-    })?;
+    let (holder, frozen) = promises
+        .clone()
+        .map(|(key, promise)| (key, promise.frozen))
+        .reduce(|best, next| if next.1 > best.1 { next } else { best })?;
     let resume = promises
         .filter_map(|(key, promise)| promise.accepted.clone().map(|accepted| (key, accepted)))
         .filter(|(_, accepted)| accepted.slot == frozen)

@@ -16,9 +16,9 @@ use super::Fault;
 use super::all_reduce::SumId;
 use super::context::Context;
 use super::signed::{Item, Signed};
-use crate::crypto::tagged_hash;
 use crate::crypto::envelope::{self, Sealed};
 use crate::crypto::shamir::{self, Secret, Share};
+use crate::crypto::tagged_hash;
 use crate::session::Peer;
 
 /// A pad's key: what its stream is derived from.

@@ -16,10 +16,10 @@ use super::all_reduce::SumId;
 use super::ballot::Ballot;
 use super::context::{Context, FULL_MESH};
 use super::signed::{Item, Signed};
-use crate::crypto::tagged_hash;
 use crate::crypto::agreement::{EphemeralSecret, Key};
 use crate::crypto::mask::{self, Sign, Word};
 use crate::crypto::stream::Stream;
+use crate::crypto::tagged_hash;
 use crate::session::Peer;
 
 /// A member's public key for one view.
@@ -92,9 +92,7 @@ pub fn partners(ctx: &Context, keys: &BTreeMap<Peer, [u8; 32]>, me: Peer) -> Vec
     if p <= FULL_MESH {
         return keys.keys().copied().filter(|&peer| peer != me).collect();
     }
-    let all = keys.iter().fold(tagged_hash("graph").chain_update(ctx.id.0), |hash, (_, key)| {
-        hash.chain_update(key)
-    });
+    let all = keys.iter().fold(tagged_hash("graph").chain_update(ctx.id.0), |hash, (_, key)| hash.chain_update(key));
     let mut ring: Vec<_> = keys
         .keys()
         .map(|&peer| (<[u8; 32]>::from(all.clone().chain_update(peer.0.to_le_bytes()).finalize()), peer))

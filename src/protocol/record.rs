@@ -74,11 +74,7 @@ impl Record {
     /// SHA-256(tag "value" || session id || canonical encoding of the value).
     #[must_use]
     pub fn digest(&self, ctx: &Context) -> [u8; 32] {
-        tagged_hash("value")
-            .chain_update(ctx.id.0)
-            .chain_update(wire::canonical(&self.value))
-            .finalize()
-            .into()
+        tagged_hash("value").chain_update(ctx.id.0).chain_update(wire::canonical(&self.value)).finalize().into()
     }
 
     /// Checks that members, deals and digests fit together; says what does not.

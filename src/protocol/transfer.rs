@@ -284,7 +284,11 @@ impl Transfer {
             }
             _ => return Err("another kind than asked for".into()),
         };
-        if record.value.sum.slot == slot { Ok(()) } else { Err(format!("slot {}, asked for {slot}", record.value.sum.slot)) }
+        if record.value.sum.slot == slot {
+            Ok(())
+        } else {
+            Err(format!("slot {}, asked for {slot}", record.value.sum.slot))
+        }
     }
 
     fn finish(&mut self, slot: u8, step: &mut Step<Self>) -> Result<(), Fault> {

@@ -123,6 +123,10 @@ pub enum Reason {
     Fault,
     /// A peer left on purpose.
     Left,
+    /// A proposer with a higher ballot has its majority.
+    Superseded,
+    /// The members are too few for a new sum.
+    TooFew,
     /// A peer's totals, keys or shares do not fit together, and it cannot be said whose fault it is.
     Disagreement,
 }
@@ -136,8 +140,8 @@ pub enum Output {
     Ready,
     /// Answer with [`View::contribute`].
     Sum(u8),
-    /// This peer holds the sealed total.
-    Total(u8, Bytes),
+    /// This peer holds the sealed total of the running sum.
+    Total(Total),
     /// Answer with [`View::acknowledge`], once its total is held.
     Accept(Record),
     /// Answer with [`View::release`].
@@ -148,7 +152,7 @@ pub enum Output {
     Failed(Reason, Option<Peer>),
 }
 
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 struct Round {
     slot: u8,
     reduce: Option<AllReduce>,
@@ -164,7 +168,6 @@ struct Round {
 }
 
 /// The machine of one member in one view.
-#[derive(Clone)]
 pub struct View {
     ctx: Arc<Context>,
     ballot: Ballot,
@@ -185,6 +188,9 @@ impl std::fmt::Debug for View {
         write!(f, "View {{ ballot: {}, members: {:?}, slot: {:?} }}", self.ballot, self.members, self.slot())
     }
 }
+
+/// Why an order cannot be followed, and whose fault that is, if anybody's.
+type Refusal = (Reason, Option<Peer>);
 
 impl Machine for View {
     type Message = Message;
@@ -479,7 +485,8 @@ impl View {
             }
             Report::Release(slot, items) => {
                 self.verify(&items, "release")?;
-                let round = self.round.as_mut().filter(|round| round.slot == slot && !round.acknowledgements.is_empty());
+                let round =
+                    self.round.as_mut().filter(|round| round.slot == slot && !round.acknowledgements.is_empty());
                 if !round.ok_or(Fault::OutOfOrder("release"))?.release.child(from, items) {
                     return Err(Fault::OutOfOrder("release"));
                 }
@@ -554,12 +561,12 @@ impl View {
             Action::Blame { peer, .. } => Some(*peer),
             _ => None,
         });
-        for Total { bytes, digest } in step.lift(child) {
+        for total in step.lift(child) {
             let Some(round) = &mut self.round else { return };
-            round.total = Some(digest);
+            round.total = Some(total.digest);
             let own = std::mem::take(&mut round.own_deals);
             round.deals.own(own);
-            step.output(Output::Total(round.slot, bytes));
+            step.output(Output::Total(total));
             self.report_hold(step);
         }
         if let Some(peer) = faulty {
@@ -577,12 +584,13 @@ impl View {
         }
     }
 
-    fn act(&mut self, order: Order, step: &mut Step<Self>) -> Result<(), (Reason, Option<Peer>)> {
-        const DISAGREEMENT: (Reason, Option<Peer>) = (Reason::Disagreement, None);
+    fn act(&mut self, order: Order, step: &mut Step<Self>) -> Result<(), Refusal> {
+        const DISAGREEMENT: Refusal = (Reason::Disagreement, None);
         match order {
             Order::Keys(items) => {
                 let secret = self.secret.take().ok_or(DISAGREEMENT)?;
-                let keys = pairwise::collect(&self.ctx, self.ballot, &self.members, &items).map_err(|_| DISAGREEMENT)?;
+                let keys =
+                    pairwise::collect(&self.ctx, self.ballot, &self.members, &items).map_err(|_| DISAGREEMENT)?;
                 let shared = pairwise::agree(&self.ctx, self.ballot, &secret, &keys).map_err(|peer| {
                     step.blame(peer, Fault::LowOrderKey);
                     (Reason::Fault, Some(peer))
@@ -604,8 +612,7 @@ impl View {
                     (round.pad, round.own_deals) = (Some(pad), vec![deal]);
                 }
                 let place = self.place.clone();
-                round.reduce =
-                    Some(AllReduce::new(&self.ctx.id.0, sum, quantity.word(), quantity.len(), place));
+                round.reduce = Some(AllReduce::new(&self.ctx.id.0, sum, quantity.word(), quantity.len(), place));
                 self.round = Some(round);
                 step.output(Output::Stage(slot, Stage::Compute));
                 step.output(Output::Sum(slot));
