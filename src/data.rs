@@ -236,6 +236,15 @@ impl Dataset {
         Self { features: self.features, values, labels, classes: self.classes.clone() }
     }
 
+    /// Replaces every row by `f(row, place)`, which must keep numbers finite.
+    pub(crate) fn map_rows(&mut self, f: impl Fn(&[f32], &mut [f32])) {
+        let mut old = vec![0.0; self.features];
+        for row in self.values.chunks_exact_mut(self.features) {
+            old.copy_from_slice(row);
+            f(&old, row);
+        }
+    }
+
     /// Rows of each class, for `classes` classes; labels at or above it are not counted.
     #[must_use]
     pub fn class_counts(&self, classes: usize) -> Vec<u64> {

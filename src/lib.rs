@@ -6,3 +6,4 @@
 pub mod cli;
 pub mod crypto;
 pub mod data;
+pub mod sketch;
