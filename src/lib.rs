@@ -6,4 +6,5 @@
 pub mod cli;
 pub mod crypto;
 pub mod data;
+pub mod model;
 pub mod sketch;
