@@ -2,9 +2,12 @@
 //!
 //! Results go to standard output, everything else to standard error. Errors are one line.
 
+use std::io::{self, Write};
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+
+mod model;
 
 /// What a command ends with; see [`Failure::code`] for the exit codes.
 #[derive(Debug, thiserror::Error)]
@@ -49,13 +52,17 @@ struct Arguments {
 }
 
 #[derive(Debug, Subcommand)]
-enum Command {}
+enum Command {
+    Predict(model::Predict),
+    Eval(model::Eval),
+    Inspect(model::Inspect),
+}
 
 /// Parses the arguments of this process, runs the command, prints its error on one line.
 #[must_use]
 pub fn main() -> ExitCode {
     let arguments = Arguments::parse();
-    match run(arguments.command) {
+    match run(&arguments.command, &mut io::stdout().lock()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
             eprintln!("flyswarm: {}", failure.to_string().replace('\n', " "));
@@ -64,6 +71,51 @@ pub fn main() -> ExitCode {
     }
 }
 
-fn run(command: Command) -> Result<(), Failure> {
-    match command {}
+fn run(command: &Command, out: &mut dyn Write) -> Result<(), Failure> {
+    match command {
+        Command::Predict(command) => command.run(out),
+        Command::Eval(command) => command.run(out),
+        Command::Inspect(command) => command.run(out),
+    }
+}
+
+/// The end of writing to `place`: a reader that went away (`| head`) is no failure.
+fn written(result: io::Result<()>, place: &str) -> Result<(), Failure> {
+    match result {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(Failure::Machine(format!("{place}: {error}"))),
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+
+    /// Runs a command line whose words without dashes that name files are in `folder`; gives its standard output.
+    pub(super) fn run_line(folder: &Path, line: &str) -> Result<String, Failure> {
+        let mut words = line.split(' ').map(String::from);
+        let mut arguments = vec!["flyswarm".to_owned(), words.next().unwrap()];
+        let mut value = false;
+        for word in words {
+            let file = if value {
+                matches!(arguments.last().map(String::as_str), Some("--data" | "--out" | "--labels"))
+            } else {
+                true
+            };
+            value = matches!(word.as_str(), "--data" | "--out" | "--labels" | "--label");
+            let is_file = file && !word.starts_with("--");
+            arguments.push(if is_file { folder.join(&word).to_str().unwrap().to_owned() } else { word });
+        }
+        let mut out = Vec::new();
+        run(&Arguments::try_parse_from(arguments).unwrap().command, &mut out)?;
+        Ok(String::from_utf8(out).unwrap())
+    }
+
+    #[test]
+    fn arguments_are_consistent() {
+        use clap::CommandFactory;
+        Arguments::command().debug_assert();
+    }
 }

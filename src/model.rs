@@ -196,4 +196,4 @@ impl Predictor<'_> {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -126,7 +126,8 @@ mod tests {
         };
         assert!(refusal(|_| (), 2).is_ok());
         assert!(refusal(|p| (p.densify, p.s) = (true, 16), 2).is_ok());
-        let cases: [(fn(&mut Parameters), usize, &str); 8] = [
+        type Change = fn(&mut Parameters);
+        let cases: [(Change, usize, &str); 8] = [
             (|_| (), 1, "classes is 1, expected 2 to 65535"),
             (|p| p.d = 0, 2, "d is 0, expected 1 to 1048576"),
             (|p| p.s = 11, 2, "s is 11, expected 1 to 10 (d)"),

@@ -26,7 +26,7 @@ fn parameters(m: usize, s: usize, rho: usize, scaling: Scaling) -> Parameters {
 }
 
 /// Digits, m = 100.
-pub(super) fn small_model(scaling: Scaling, gamma: f64) -> Model {
+pub(crate) fn small_model(scaling: Scaling, gamma: f64) -> Model {
     train(parameters(100, 6, 4, scaling), gamma, &digits())
 }
 

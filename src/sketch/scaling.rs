@@ -36,7 +36,7 @@ const _CAPACITY: () = {
     // The limbs: the low one is below 2^40 by definition, the high one because Q^2 < 2^80.
     assert!(q * q == 1 << (2 * LIMB_BITS) && (rows - 1) << LIMB_BITS < 1 << 63);
     // The variance's numerator.
-    assert!((rows - 1) * (rows - 1) * (q * q >> 1) < 1 << 126);
+    assert!((rows - 1) * (rows - 1) * q * q < 1 << 126);
 };
 
 /// How features are put on one scale; see the module for the formulas.
@@ -282,7 +282,7 @@ impl Scaler {
         // Real means are below 2^20, and real deviations 0 or from 2^-43 to 2^20; stored ones are held to bounds that
         // keep `apply` finite.
         let bounds = 2f64.powi(-64)..2f64.powi(64);
-        let bad = means.iter().position(|x| !(x.abs() < bounds.end));
+        let bad = means.iter().position(|x| x.is_nan() || x.abs() >= bounds.end);
         let bad = bad.or_else(|| deviations.iter().position(|x| *x != 0.0 && !bounds.contains(x)));
         match bad {
             Some(feature) => Err(ScalingError::Inconsistent(feature + 1)),
