@@ -3,6 +3,7 @@
 //! Results go to standard output, everything else to standard error. Errors are one line.
 
 mod id;
+mod model;
 mod session;
 
 use std::io::{self, Write};
@@ -59,13 +60,16 @@ enum Command {
     /// Make, check and show session files
     #[command(subcommand)]
     Session(session::SessionCommand),
+    Predict(model::Predict),
+    Eval(model::Eval),
+    Inspect(model::Inspect),
 }
 
 /// Parses the arguments of this process, runs the command, prints its error on one line.
 #[must_use]
 pub fn main() -> ExitCode {
     let arguments = Arguments::parse();
-    match run(arguments.command) {
+    match run(arguments.command, &mut io::stdout().lock()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
             eprintln!("flyswarm: {}", failure.to_string().replace('\n', " "));
@@ -74,20 +78,59 @@ pub fn main() -> ExitCode {
     }
 }
 
-fn run(command: Command) -> Result<(), Failure> {
+fn run(command: Command, out: &mut dyn Write) -> Result<(), Failure> {
     match command {
         Command::Id(arguments) => arguments.run(),
         Command::Session(command) => command.run(),
+        Command::Predict(command) => command.run(out),
+        Command::Eval(command) => command.run(out),
+        Command::Inspect(command) => command.run(out),
     }
 }
 
-/// Writes a result to standard output. A reader that has gone away (`| head`) is no failure.
+/// The end of writing to `place`: a reader that went away (`| head`) is no failure.
+fn written(result: io::Result<()>, place: &str) -> Result<(), Failure> {
+    match result {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(Failure::Machine(format!("{place}: {error}"))),
+        _ => Ok(()),
+    }
+}
+
+/// Writes a result to standard output.
 fn print(text: &str) -> Result<(), Failure> {
     let mut out = io::stdout().lock();
-    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
-            Err(Failure::Machine(format!("standard output cannot be written: {error}")))
+    written(out.write_all(text.as_bytes()).and_then(|()| out.flush()), "standard output")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+
+    /// Runs a command line whose words without dashes that name files are in `folder`; gives its standard output.
+    pub(super) fn run_line(folder: &Path, line: &str) -> Result<String, Failure> {
+        let mut words = line.split(' ').map(String::from);
+        let mut arguments = vec!["flyswarm".to_owned(), words.next().unwrap()];
+        let mut value = false;
+        for word in words {
+            let file = if value {
+                matches!(arguments.last().map(String::as_str), Some("--data" | "--out" | "--labels"))
+            } else {
+                true
+            };
+            value = matches!(word.as_str(), "--data" | "--out" | "--labels" | "--label");
+            let is_file = file && !word.starts_with("--");
+            arguments.push(if is_file { folder.join(&word).to_str().unwrap().to_owned() } else { word });
         }
-        _ => Ok(()),
+        let mut out = Vec::new();
+        run(Arguments::try_parse_from(arguments).unwrap().command, &mut out)?;
+        Ok(String::from_utf8(out).unwrap())
+    }
+
+    #[test]
+    fn arguments_are_consistent() {
+        use clap::CommandFactory;
+        Arguments::command().debug_assert();
     }
 }

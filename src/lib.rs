@@ -5,6 +5,9 @@
 
 pub mod cli;
 pub mod crypto;
+pub mod data;
+pub mod model;
 pub mod node;
 pub mod protocol;
 pub mod session;
+pub mod sketch;

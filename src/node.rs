@@ -6,6 +6,7 @@
 
 mod archive;
 mod election;
+pub mod flynn;
 mod job;
 mod task;
 #[cfg(test)]

@@ -1,0 +1,106 @@
+//! Seeded, stratified splits: training and test rows, and folds. Labels are class indices; every result is row indices
+//! in ascending order.
+
+use crate::crypto::stream::Stream;
+
+use super::deal::shuffle;
+
+/// Row indices for training and for testing; together all rows, none twice.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Split {
+    /// Rows to learn from.
+    pub train: Vec<usize>,
+    /// Rows to test on.
+    pub test: Vec<usize>,
+}
+
+/// `test_percent` of every class (rounded half up) goes to the test rows.
+///
+/// # Panics
+/// If `test_percent` is above 100.
+#[must_use]
+pub fn train_test(labels: &[u16], test_percent: u32, seed: &[u8]) -> Split {
+    assert!(test_percent <= 100, "{test_percent} percent for testing, at most 100");
+    let mut stream = Stream::new(seed, "data/split", &test_percent.to_le_bytes());
+    let (mut train, mut test) = (Vec::new(), Vec::new());
+    for mut rows in by_class(labels) {
+        shuffle(&mut rows, &mut stream);
+        let held_out = (rows.len() * test_percent as usize + 50) / 100;
+        let (a, b) = rows.split_at(held_out);
+        test.extend_from_slice(a);
+        train.extend_from_slice(b);
+    }
+    train.sort_unstable();
+    test.sort_unstable();
+    Split { train, test }
+}
+
+/// `folds` splits whose test rows together are all rows once; class counts in the folds differ by at most one.
+///
+/// # Panics
+/// If `folds` is below 2.
+#[must_use]
+pub fn folds(labels: &[u16], folds: usize, seed: &[u8]) -> Vec<Split> {
+    assert!(folds >= 2, "{folds} folds, at least 2");
+    let mut stream = Stream::new(seed, "data/folds", &(folds as u64).to_le_bytes());
+    let mut fold_of = vec![0; labels.len()];
+    let mut next = 0;
+    for mut rows in by_class(labels) {
+        shuffle(&mut rows, &mut stream);
+        for row in rows {
+            fold_of[row] = next;
+            next = (next + 1) % folds;
+        }
+    }
+    (0..folds)
+        .map(|fold| {
+            let (test, train) = (0..labels.len()).partition(|&row| fold_of[row] == fold);
+            Split { train, test }
+        })
+        .collect()
+}
+
+/// Rows of each class, ascending, up to the highest class present.
+pub(super) fn by_class(labels: &[u16]) -> Vec<Vec<usize>> {
+    let classes = labels.iter().max().map_or(0, |&l| usize::from(l) + 1);
+    let mut rows = vec![Vec::new(); classes];
+    for (row, &label) in labels.iter().enumerate() {
+        rows[usize::from(label)].push(row);
+    }
+    rows
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn labels() -> Vec<u16> {
+        (0..500).map(|i| (i * i % 7) as u16).collect()
+    }
+
+    #[test]
+    fn a_split_holds_every_row_once_and_every_class_in_proportion() {
+        let labels = labels();
+        let split = train_test(&labels, 20, b"seed");
+        let mut all = [split.train.clone(), split.test.clone()].concat();
+        all.sort_unstable();
+        assert_eq!(all, (0..labels.len()).collect::<Vec<_>>());
+        for class in 0..7 {
+            let whole = labels.iter().filter(|&&l| l == class).count();
+            let test = split.test.iter().filter(|&&i| labels[i] == class).count();
+            assert_eq!(test, (whole * 20 + 50) / 100, "class {class}");
+        }
+        assert_eq!(split, train_test(&labels, 20, b"seed"));
+        assert_ne!(split, train_test(&labels, 20, b"other"));
+    }
+
+    #[test]
+    fn folds_test_every_row_once() {
+        let labels = labels();
+        let folds = folds(&labels, 10, b"seed");
+        let mut tested: Vec<_> = folds.iter().flat_map(|f| f.test.clone()).collect();
+        tested.sort_unstable();
+        assert_eq!(tested, (0..labels.len()).collect::<Vec<_>>());
+        assert!(folds.iter().all(|f| f.test.len() == 50 && f.train.len() == 450));
+    }
+}

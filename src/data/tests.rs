@@ -1,0 +1,192 @@
+use std::io::Write;
+
+use flate2::{Compression, write::GzEncoder};
+use tempfile::TempDir;
+
+use super::*;
+
+fn gzip(bytes: &[u8]) -> Vec<u8> {
+    let mut encoder = GzEncoder::new(Vec::new(), Compression::default());
+    encoder.write_all(bytes).unwrap();
+    encoder.finish().unwrap()
+}
+
+struct Files(TempDir);
+
+impl Files {
+    fn new() -> Self {
+        Self(tempfile::tempdir().unwrap())
+    }
+
+    fn write(&self, name: &str, bytes: &[u8]) -> PathBuf {
+        let path = self.0.path().join(name);
+        std::fs::write(&path, bytes).unwrap();
+        path
+    }
+}
+
+fn classes() -> Vec<String> {
+    ["cat", "dog"].map(String::from).to_vec()
+}
+
+/// The error for a CSV file with two features and the classes cat and dog, without its folder.
+fn refusal(bytes: &[u8]) -> String {
+    refusal_with(bytes, &Expected { features: Some(2), classes: Some(&classes()), ..Expected::default() })
+}
+
+fn refusal_with(bytes: &[u8], expected: &Expected) -> String {
+    let files = Files::new();
+    let path = files.write("f", bytes);
+    let text = load(&path, expected).unwrap_err().to_string();
+    assert!(!text.contains('\n'), "one line: {text}");
+    text.strip_prefix(path.to_str().unwrap()).unwrap_or(&text).to_owned()
+}
+
+fn read(bytes: &[u8], expected: &Expected) -> Dataset {
+    load(&Files::new().write("f", bytes), expected).unwrap()
+}
+
+#[test]
+fn each_bad_csv_field_is_named_by_line_and_column() {
+    let cases: [(&str, &str); 13] = [
+        ("a,b,c\r\n\r\n1,2,cat\r\n1,2\r\n", ", line 4: 2 columns, expected 3 as in the first line"),
+        ("1,2,cat\n1,nan,cat\n", ", line 2, column 2: found \"nan\", expected a finite number below 2^80"),
+        ("1,2,cat\n1,-inf,cat\n", ", line 2, column 2: found \"-inf\", expected a finite number below 2^80"),
+        ("1,2,cat\n1e30,1,cat\n", ", line 2, column 1: found \"1e30\", expected a finite number below 2^80"),
+        ("1,2,cat\n1,x,cat\n", ", line 2, column 2: found \"x\", expected a number"),
+        ("1,2,cat\n1,,cat\n", ", line 2, column 2: found nothing, expected a number"),
+        ("1,2,cat\n1,2,cow\n", ", line 2, column 3: found \"cow\", expected one of the 2 classes cat, dog"),
+        ("1,2,cat\n1,2\n", ", line 2: 2 columns, expected 3 as in the first line"),
+        ("1,2,cat\n\n1,2,3,dog\n", ", line 3: 4 columns, expected 3 as in the first line"),
+        ("1,2,3,cat\n", ", line 1: 3 features beside the label, expected 2"),
+        (
+            "1,x,cat\n",
+            ", line 1, column 2: found \"x\", expected a number as in other columns of this line, or to be told that it is a header (--header)",
+        ),
+        ("", ": no rows: the file is empty"),
+        ("a,b,c\n", ": no rows after the header"),
+    ];
+    for (text, error) in cases {
+        assert_eq!(refusal(text.as_bytes()), error, "{text:?}");
+        assert_eq!(refusal(&gzip(text.as_bytes())), error, "{text:?}, gzipped");
+    }
+    assert!(refusal(b"1,2,cat\n1,\xff,cat\n").contains("line 2, column 2"));
+    assert_eq!(
+        refusal_with(b"1,2\n", &Expected { label: LabelColumn::Number(3), ..Expected::default() }),
+        ": label column 3 asked for, expected 1 to 2"
+    );
+    assert_eq!(
+        refusal_with(b"a,b\n1,2\n", &Expected { label: LabelColumn::Name("c".into()), ..Expected::default() }),
+        ": line 1 has no column named \"c\", expected one"
+    );
+}
+
+#[test]
+fn a_truncated_or_damaged_gzip_is_refused() {
+    let mut text = String::new();
+    for i in 0..5000 {
+        text += &format!("{},{},cat\n", i * 7919 % 1000, i * 104_729 % 997);
+    }
+    let whole = gzip(text.as_bytes());
+    for cut in [11, whole.len() / 2, whole.len() - 1] {
+        assert!(refusal(&whole[..cut]).starts_with(": damaged or truncated gzip stream"), "cut at {cut}");
+    }
+    let mut damaged = whole.clone();
+    let at = whole.len() - 6;
+    damaged[at] ^= 1;
+    assert!(refusal(&damaged).starts_with(": damaged or truncated gzip stream"));
+    assert!(refusal(&[whole, b"tail".to_vec()].concat()).starts_with(": damaged or truncated gzip stream"));
+}
+
+#[test]
+fn the_same_rows_come_out_of_every_form_of_csv() {
+    let plain = read(b"1,-2.5,cat\n3,4e1,dog\n", &Expected::default());
+    assert_eq!(plain.values(), [1.0, -2.5, 3.0, 40.0]);
+    assert_eq!((plain.labels(), plain.classes()), (&[0u16, 1][..], &classes()[..]));
+    let named = Expected { label: LabelColumn::Name("kind".into()), ..Expected::default() };
+    let first = Expected { label: LabelColumn::Number(1), ..Expected::default() };
+    for (text, expected) in [
+        (&b"a,b,kind\r\n1,-2.5,cat\r\n\r\n3,4e1,dog"[..], &Expected::default()),
+        (b"\xef\xbb\xbf 1 ,\"-2.5\", cat \n3,4e1,\"dog\"\n", &Expected::default()),
+        (b"a,kind,b\n1,cat,-2.5\n3,dog,4e1\n", &named),
+        (b"cat,1,-2.5\ndog,3,4e1\n", &first),
+        (b"9,9,9\n1,-2.5,cat\n3,4e1,dog\n", &Expected { header: Some(true), ..Expected::default() }),
+    ] {
+        assert_eq!(read(text, expected), plain, "{:?}", String::from_utf8_lossy(text));
+        assert_eq!(read(&gzip(text), expected), plain);
+    }
+    let bare = read(b"1,-2.5\n3,4e1\n", &Expected { label: LabelColumn::None, ..Expected::default() });
+    assert_eq!((bare.values(), bare.labels()), (plain.values(), &[][..]));
+}
+
+#[test]
+fn class_names_are_matched_as_text_and_ordered_as_numbers() {
+    let data = read(b"1,10\n1,9\n1,1\n", &Expected::default());
+    assert_eq!(data.classes(), ["1", "9", "10"]);
+    assert_eq!(data.labels(), [2, 1, 0]);
+    let given = ["1".to_owned()];
+    assert_eq!(
+        refusal_with(b"1,1\n1,1.0\n", &Expected { classes: Some(&given), ..Expected::default() }),
+        ", line 2, column 2: found \"1.0\", expected one of the 1 classes 1"
+    );
+}
+
+fn idx(kind: u8, sizes: &[u32], elements: &[u8]) -> Vec<u8> {
+    let mut bytes = vec![0, 0, kind, sizes.len() as u8];
+    sizes.iter().for_each(|n| bytes.extend(n.to_be_bytes()));
+    bytes.extend(elements);
+    bytes
+}
+
+#[test]
+fn idx_images_and_labels_become_rows() {
+    let files = Files::new();
+    let images = files.write("images", &gzip(&idx(8, &[2, 1, 3], &[1, 2, 3, 4, 5, 255])));
+    let labels = files.write("labels", &idx(8, &[2], &[7, 5]));
+    let data = load(&images, &Expected { labels_file: Some(&labels), ..Expected::default() }).unwrap();
+    assert_eq!(data.values(), [1.0, 2.0, 3.0, 4.0, 5.0, 255.0]);
+    assert_eq!((data.labels(), data.classes()), (&[1u16, 0][..], &["5".to_owned(), "7".to_owned()][..]));
+    assert!(load(&images, &Expected::default()).unwrap_err().to_string().contains("--labels"));
+}
+
+#[test]
+fn idx_files_that_lie_about_their_size_are_refused() {
+    let unlabelled = Expected { label: LabelColumn::None, ..Expected::default() };
+    let cases: [(Vec<u8>, &str); 8] = [
+        (idx(8, &[2, 3], &[0; 5]), ": number of elements is 5, expected 6 as in its header"),
+        (idx(8, &[2, 3], &[0; 7]), ": number of elements is over 6, expected 6 as in its header"),
+        (idx(13, &[2, 3], &[0; 6]), ": element type is 0x0d, expected 0x08 (unsigned bytes)"),
+        (idx(8, &[2], &[0; 2]), ": number of dimensions is 1, expected 2 to 4"),
+        (idx(8, &[u32::MAX; 4], &[]), ": too many pixels per image: 18446744073709551615, limit 1048576"),
+        (idx(8, &[8_000_000, 1 << 20], &[]), ": too many pixels: 8388608000000, limit 2147483648"),
+        (idx(8, &[2047, 1 << 20], &[]), ": number of elements is 0, expected 2146435072 as in its header"),
+        (vec![0, 0, 8], ": magic number is [00, 00, 08], expected 00 00 08 and a number of dimensions"),
+    ];
+    for (bytes, error) in cases {
+        assert_eq!(refusal_with(&bytes, &unlabelled), error);
+    }
+    let files = Files::new();
+    let images = files.write("images", &idx(8, &[2, 1], &[1, 2]));
+    let labels = files.write("labels", &idx(8, &[3], &[1, 2, 3]));
+    let error = load(&images, &Expected { labels_file: Some(&labels), ..Expected::default() }).unwrap_err().to_string();
+    assert!(error.ends_with("number of labels is [3], expected [2] as in the images"), "{error}");
+}
+
+#[test]
+fn the_built_in_digits_have_the_published_counts() {
+    let data = digits::digits();
+    assert_eq!((data.rows(), data.features()), (1797, 64));
+    assert_eq!(data.class_counts(10), [178, 182, 177, 183, 181, 182, 181, 179, 174, 180]);
+    assert!(data.values().iter().all(|&x| (0.0..=16.0).contains(&x)));
+}
+
+#[test]
+fn numbers_from_a_program_are_checked_too() {
+    let new = |values: &[f32], labels: &[u16]| Dataset::new(2, values.to_vec(), labels.to_vec(), classes());
+    assert!(new(&[1.0, 2.0], &[1]).is_ok());
+    for (values, labels) in
+        [(&[1.0, f32::NAN][..], &[1][..]), (&[1.0], &[]), (&[], &[]), (&[1.0, 2.0], &[2]), (&[1.0, 2.0], &[0, 1])]
+    {
+        assert!(matches!(new(values, labels), Err(DataError::Shape(_))), "{values:?} {labels:?}");
+    }
+}

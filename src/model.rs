@@ -1,0 +1,199 @@
+//! The FlyNN classifier: Bloom-filter counts over a sketch, and the file that keeps them.
+//!
+//! [`bloom`] fits and adds up counts, [`Model`] puts them together with what is needed to predict from rows (sketch,
+//! scaler, class names, gamma), [`file`] stores it, [`score`] measures it, [`neighbours`] is the baseline to compare with.
+//!
+//! Source: Ram & Sinha, Algorithm 1. Counts are kept in place of weights (w = gamma^c), so that training is a sum of
+//! integers and a model trained by many peers equals the pooled one exactly (Theorem 4).
+
+use crate::data::{Dataset, check_class_name};
+use crate::sketch::flyhash::{FeatureError, FlyHash};
+use crate::sketch::scaling::Scaler;
+use crate::sketch::{ParameterError, Sketch};
+
+pub mod bloom;
+pub mod file;
+pub mod neighbours;
+pub mod score;
+
+use bloom::{BLOCK, Counts, CountsError, Weights};
+
+/// Why a model could not be made or used. Nothing was changed.
+#[derive(Debug, thiserror::Error)]
+pub enum ModelError {
+    /// Data, scaler and sketch differ in features.
+    #[error(transparent)]
+    Features(#[from] FeatureError),
+    /// The counts do not fit.
+    #[error(transparent)]
+    Counts(#[from] CountsError),
+    /// A parameter is out of range.
+    #[error(transparent)]
+    Parameter(#[from] ParameterError),
+    /// The data has no labels.
+    #[error("the rows have no labels, expected one for each")]
+    Unlabelled,
+    /// The scaler was made for another scaling.
+    #[error("the scaler is {found}, expected {expected} as in the parameters")]
+    Scaler {
+        /// Its scaling.
+        found: &'static str,
+        /// The sketch's.
+        expected: &'static str,
+    },
+    /// A class name is unusable or given twice.
+    #[error("class {index} is {name:?}, expected {expected}")]
+    Class {
+        /// Index of the class.
+        index: usize,
+        /// Its name.
+        name: String,
+        /// What would be right.
+        expected: String,
+    },
+}
+
+/// All that prediction needs. Equal models have equal [digests](Model::digest).
+#[derive(Debug, Clone, PartialEq)]
+pub struct Model {
+    sketch: Sketch,
+    gamma: f64,
+    classes: Vec<String>,
+    scaler: Scaler,
+    counts: Counts,
+}
+
+impl Model {
+    /// Puts a model together. `gamma` (the paper's decay rate, 0 or more and below 1; it searches 0.1 to 0.8 and finds
+    /// little difference above 0) is used at prediction only.
+    ///
+    /// # Errors
+    /// [`ModelError`] when the parts do not belong together.
+    pub fn new(
+        sketch: Sketch,
+        gamma: f64,
+        classes: Vec<String>,
+        scaler: Scaler,
+        counts: Counts,
+    ) -> Result<Self, ModelError> {
+        let parameters = sketch.parameters();
+        let wrong = |field, value: String, expected: String| Err(ParameterError { field, value, expected }.into());
+        // The sign keeps -0.0 out, which would be another encoding of the same model.
+        if !(0.0..1.0).contains(&gamma) || gamma.is_sign_negative() {
+            return wrong("gamma", gamma.to_string(), "0 or more and below 1".into());
+        }
+        if classes.len() != sketch.classes() {
+            return wrong("classes", classes.len().to_string(), sketch.classes().to_string());
+        }
+        check_classes(&classes)?;
+        if scaler.scaling() != &parameters.scaling {
+            let (found, expected) = (scaler.scaling().name(), parameters.scaling.name());
+            return Err(ModelError::Scaler { found, expected });
+        }
+        if scaler.features() != parameters.d {
+            let (found, expected) = (scaler.features(), parameters.d);
+            return Err(FeatureError { what: "the scaler", found, expected }.into());
+        }
+        counts.expect_shape(classes.len(), parameters.m)?;
+        Ok(Self { sketch, gamma, classes, scaler, counts })
+    }
+
+    /// Parameters of the sketch.
+    #[must_use]
+    pub fn sketch(&self) -> &Sketch {
+        &self.sketch
+    }
+
+    /// The decay rate.
+    #[must_use]
+    pub fn gamma(&self) -> f64 {
+        self.gamma
+    }
+
+    /// Class names in the order of their indices.
+    #[must_use]
+    pub fn classes(&self) -> &[String] {
+        &self.classes
+    }
+
+    /// How rows are scaled.
+    #[must_use]
+    pub fn scaler(&self) -> &Scaler {
+        &self.scaler
+    }
+
+    /// The counts.
+    #[must_use]
+    pub fn counts(&self) -> &Counts {
+        &self.counts
+    }
+
+    /// Draws the lifting matrix and the weights once, for any number of predictions.
+    #[must_use]
+    pub fn predictor(&self) -> Predictor<'_> {
+        Predictor { model: self, hash: FlyHash::new(&self.sketch), weights: Weights::new(self.gamma) }
+    }
+}
+
+/// Class names are proper and distinct.
+///
+/// # Errors
+/// [`ModelError::Class`] for the first that is not.
+pub fn check_classes(classes: &[String]) -> Result<(), ModelError> {
+    let mut seen = std::collections::BTreeSet::new();
+    for (index, name) in classes.iter().enumerate() {
+        let refuse = |expected| ModelError::Class { index, name: name.clone(), expected };
+        check_class_name(name).map_err(refuse)?;
+        if !seen.insert(name) {
+            return Err(refuse("a name that no class before it has".into()));
+        }
+    }
+    Ok(())
+}
+
+/// A model ready to predict.
+#[derive(Debug)]
+pub struct Predictor<'a> {
+    model: &'a Model,
+    hash: FlyHash,
+    weights: Weights,
+}
+
+impl Predictor<'_> {
+    /// The novelty scores, row-major, rows x classes; the lowest is the prediction (`InferFLYNN`).
+    ///
+    /// # Errors
+    /// [`ModelError::Features`].
+    pub fn scores(&self, data: &Dataset) -> Result<Vec<f64>, ModelError> {
+        let classes = self.model.classes.len();
+        let mut scores = Vec::with_capacity(data.rows() * classes);
+        self.each_score(data, |score| scores.extend_from_slice(score))?;
+        Ok(scores)
+    }
+
+    /// The class index of each row: lowest score, of equal scores the lowest class.
+    ///
+    /// # Errors
+    /// [`ModelError::Features`].
+    pub fn predict(&self, data: &Dataset) -> Result<Vec<u16>, ModelError> {
+        let mut predicted = Vec::with_capacity(data.rows());
+        self.each_score(data, |score| predicted.push(bloom::lowest(score)))?;
+        Ok(predicted)
+    }
+
+    fn each_score(&self, data: &Dataset, mut f: impl FnMut(&[f64])) -> Result<(), ModelError> {
+        let mut scores = vec![0.0; self.model.classes.len()];
+        for from in (0..data.rows()).step_by(BLOCK) {
+            let rows = from..data.rows().min(from + BLOCK);
+            let winners = self.hash.winners(&self.model.scaler, data, rows)?;
+            for winners in winners.chunks_exact(self.hash.rho()) {
+                self.model.counts.scores(&self.weights, winners, &mut scores);
+                f(&scores);
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests;

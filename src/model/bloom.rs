@@ -1,0 +1,243 @@
+//! Fly Bloom filters as counts: c[l][i] = how many rows of class l have winner i (Ram & Sinha, Algorithm 1, line 6, with
+//! the power of gamma left for later).
+//!
+//! Inference (line 12): score of class l = sum over the winners i, ascending, of w(c[l][i]) in f64; the lowest score
+//! wins, of equal ones the lowest class. w(c) = gamma^c = the product, from 1.0, over the set bits k of c in ascending
+//! order, of g_k, where g_0 = gamma and g_(k+1) = g_k g_k. With gamma = 0 that is 1 where c = 0, else 0.
+
+use crate::data::Dataset;
+use crate::sketch::flyhash::FlyHash;
+use crate::sketch::scaling::Scaler;
+
+use super::ModelError;
+
+/// Rows that are hashed at a time, so that their winners need little memory.
+pub(super) const BLOCK: usize = 4096;
+/// Weights of counts below it are kept in a table.
+const TABLE: usize = 4096;
+
+/// Counts that do not fit their place. Nothing was changed.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub enum CountsError {
+    /// Another number of classes or rows of M.
+    #[error("counts of {found} numbers, expected {classes} classes x {m}")]
+    Shape {
+        /// Numbers there are.
+        found: usize,
+        /// Classes asked for.
+        classes: usize,
+        /// Rows of M asked for.
+        m: usize,
+    },
+    /// The bytes are not whole numbers of 4 bytes.
+    #[error("{0} bytes of counts, expected a multiple of 4")]
+    Bytes(usize),
+    /// A sum does not fit 32 bits.
+    #[error("count {i} of class {class} would exceed 2^32 - 1")]
+    Overflow {
+        /// The class.
+        class: usize,
+        /// The row of M.
+        i: usize,
+    },
+    /// A label has no class.
+    #[error("row {row} has class {label}, expected below {classes}")]
+    Label {
+        /// From 0.
+        row: usize,
+        /// Its label.
+        label: u16,
+        /// Classes there are.
+        classes: usize,
+    },
+}
+
+/// c[l][i], row-major, classes x m.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Counts {
+    classes: usize,
+    m: usize,
+    values: Vec<u32>,
+}
+
+/// The counts of `data`, `classes` x m (`TrainFLYNN`). Labels are class indices below `classes`.
+///
+/// # Errors
+/// [`ModelError`] when features or labels do not fit, or the rows have no labels.
+pub fn fit(hash: &FlyHash, scaler: &Scaler, data: &Dataset, classes: usize) -> Result<Counts, ModelError> {
+    let labels = data.labels();
+    if labels.is_empty() && data.rows() > 0 {
+        return Err(ModelError::Unlabelled);
+    }
+    if let Some((row, &label)) = labels.iter().enumerate().find(|&(_, &label)| usize::from(label) >= classes) {
+        return Err(CountsError::Label { row, label, classes }.into());
+    }
+    let mut counts = Counts::zero(classes, hash.m());
+    for from in (0..data.rows()).step_by(BLOCK) {
+        let rows = from..data.rows().min(from + BLOCK);
+        let winners = hash.winners(scaler, data, rows.clone())?;
+        for (&label, winners) in labels[rows].iter().zip(winners.chunks_exact(hash.rho())) {
+            let filter = &mut counts.values[usize::from(label) * counts.m..][..counts.m];
+            // No overflow: a data set has fewer than 2^23 rows.
+            winners.iter().for_each(|&i| filter[i as usize] += 1);
+        }
+    }
+    Ok(counts)
+}
+
+impl Counts {
+    /// All zero.
+    #[must_use]
+    pub fn zero(classes: usize, m: usize) -> Self {
+        Self { classes, m, values: vec![0; classes * m] }
+    }
+
+    /// From numbers in row-major order, such as a sum over all peers.
+    ///
+    /// # Errors
+    /// [`CountsError::Shape`].
+    pub fn from_values(values: Vec<u32>, classes: usize, m: usize) -> Result<Self, CountsError> {
+        if classes.checked_mul(m) != Some(values.len()) {
+            return Err(CountsError::Shape { found: values.len(), classes, m });
+        }
+        Ok(Self { classes, m, values })
+    }
+
+    /// From little-endian bytes, 4 for each number.
+    ///
+    /// # Errors
+    /// [`CountsError::Bytes`] or [`CountsError::Shape`].
+    pub fn from_le_bytes(bytes: &[u8], classes: usize, m: usize) -> Result<Self, CountsError> {
+        let (words, []) = bytes.as_chunks::<4>() else { return Err(CountsError::Bytes(bytes.len())) };
+        if classes.checked_mul(m) != Some(words.len()) {
+            return Err(CountsError::Shape { found: words.len(), classes, m });
+        }
+        Ok(Self { classes, m, values: words.iter().map(|&word| u32::from_le_bytes(word)).collect() })
+    }
+
+    /// Little-endian bytes, 4 for each number.
+    #[must_use]
+    pub fn to_le_bytes(&self) -> Vec<u8> {
+        self.values.iter().flat_map(|c| c.to_le_bytes()).collect()
+    }
+
+    /// All numbers, row-major, classes x m.
+    #[must_use]
+    pub fn values(&self) -> &[u32] {
+        &self.values
+    }
+
+    /// The m counts of class `l`.
+    ///
+    /// # Panics
+    /// If `l` is not a class.
+    #[must_use]
+    pub fn class(&self, l: usize) -> &[u32] {
+        assert!(l < self.classes, "class {l} of {}", self.classes);
+        &self.values[l * self.m..(l + 1) * self.m]
+    }
+
+    /// Adds other counts of the same shape.
+    ///
+    /// # Errors
+    /// [`CountsError::Shape`] or [`CountsError::Overflow`]; the counts are then as before.
+    pub fn merge(&mut self, other: &Self) -> Result<(), CountsError> {
+        other.expect_shape(self.classes, self.m)?;
+        let overflows = |(a, b): (&u32, &u32)| a.checked_add(*b).is_none();
+        if let Some(at) = self.values.iter().zip(&other.values).position(overflows) {
+            return Err(CountsError::Overflow { class: at / self.m, i: at % self.m });
+        }
+        self.values.iter_mut().zip(&other.values).for_each(|(a, b)| *a += b);
+        Ok(())
+    }
+
+    pub(super) fn expect_shape(&self, classes: usize, m: usize) -> Result<(), CountsError> {
+        if (self.classes, self.m) == (classes, m) {
+            return Ok(());
+        }
+        Err(CountsError::Shape { found: self.values.len(), classes, m })
+    }
+
+    /// The score of each class for one point; `scores` has one place per class.
+    pub(super) fn scores(&self, weights: &Weights, winners: &[u32], scores: &mut [f64]) {
+        for (score, filter) in scores.iter_mut().zip(self.values.chunks_exact(self.m)) {
+            *score = winners.iter().fold(0.0, |sum, &i| sum + weights.of(filter[i as usize]));
+        }
+    }
+}
+
+/// The index of the lowest score, of equal ones the first.
+pub(super) fn lowest(scores: &[f64]) -> u16 {
+    let mut best = (f64::INFINITY, 0);
+    for (class, &score) in (0u16..).zip(scores) {
+        if score < best.0 {
+            best = (score, class);
+        }
+    }
+    best.1
+}
+
+/// w(c) = gamma^c by the rule of the module.
+#[derive(Debug)]
+pub(super) struct Weights {
+    squares: [f64; 32],
+    table: Vec<f64>,
+}
+
+impl Weights {
+    pub(super) fn new(gamma: f64) -> Self {
+        let mut squares = [gamma; 32];
+        for k in 1..32 {
+            squares[k] = squares[k - 1] * squares[k - 1];
+        }
+        let table = (0..TABLE as u32).map(|c| power(&squares, c)).collect();
+        Self { squares, table }
+    }
+
+    pub(super) fn of(&self, count: u32) -> f64 {
+        match self.table.get(count as usize) {
+            Some(&weight) => weight,
+            None => power(&self.squares, count),
+        }
+    }
+}
+
+fn power(squares: &[f64; 32], count: u32) -> f64 {
+    squares.iter().enumerate().filter(|&(k, _)| count >> k & 1 == 1).fold(1.0, |product, (_, g)| product * g)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn weights_are_powers_and_for_gamma_0_an_empty_place() {
+        let half = Weights::new(0.5);
+        assert_eq!([0, 1, 2, 10].map(|c| half.of(c)), [1.0, 0.5, 0.25, 1.0 / 1024.0]);
+        let zero = Weights::new(0.0);
+        assert_eq!([0, 1, 2, u32::MAX].map(|c| zero.of(c)), [1.0, 0.0, 0.0, 0.0]);
+        let slow = Weights::new(0.999);
+        for c in [4095, 4096, 5000] {
+            assert!((slow.of(c) / f64::powf(0.999, f64::from(c)) - 1.0).abs() < 1e-12);
+        }
+    }
+
+    #[test]
+    fn equal_scores_go_to_the_lowest_class() {
+        assert_eq!(lowest(&[2.0, 1.0, 1.0]), 1);
+        assert_eq!(lowest(&[0.5; 4]), 0);
+    }
+
+    #[test]
+    fn merging_refuses_other_shapes_and_overflow_and_changes_nothing() {
+        let mut counts = Counts::from_values(vec![1, 2, u32::MAX, 4], 2, 2).unwrap();
+        let before = counts.clone();
+        assert_eq!(counts.merge(&Counts::zero(1, 4)), Err(CountsError::Shape { found: 4, classes: 2, m: 2 }));
+        let one = Counts::from_values(vec![1; 4], 2, 2).unwrap();
+        assert_eq!(counts.merge(&one), Err(CountsError::Overflow { class: 1, i: 0 }));
+        assert_eq!(counts, before);
+        assert_eq!(Counts::from_le_bytes(&counts.to_le_bytes(), 2, 2), Ok(before));
+        assert_eq!(Counts::from_le_bytes(&[0; 15], 2, 2), Err(CountsError::Bytes(15)));
+        assert!(Counts::from_values(vec![0; 3], 2, 2).is_err());
+    }
+}

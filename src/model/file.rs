@@ -1,0 +1,344 @@
+//! The model file, version 1. All numbers little-endian, no padding, one encoding for each model.
+//!
+//! | bytes | what |
+//! | --- | --- |
+//! | 15 | magic `flyswarm-model\0` |
+//! | 2 | version, 1 |
+//! | 4 x 4 | d, m, s, rho (u32) |
+//! | 32 | seed |
+//! | 1 | densify, 0 or 1 |
+//! | 8 | gamma (f64, not -0.0) |
+//! | 1 | scaling: 0 none, 1 unit-norm, 2 range, 3 center, 4 standard |
+//! | .. | range: number of bounds k (u32, 1 or d), k lower and k upper bounds (f32); center: d means (f64); standard: d means, d deviations (f64) |
+//! | 2 | number of classes L (u16) |
+//! | .. | L class names: length (u16) and UTF-8 bytes |
+//! | 4 L m | counts (u32), row-major |
+//! | 32 | SHA-256 of the tag `flyswarm/1 model\0` and of all bytes from the version on |
+//!
+//! The last 32 bytes serve as checksum and as [`Model::digest`]. They detect accidents, not forgery.
+
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::path::{Path, PathBuf};
+
+use sha2::{Digest, Sha256};
+
+use super::bloom::Counts;
+use super::{Model, ModelError};
+use crate::crypto::stream::PROTOCOL;
+use crate::data::{MAX_CLASS_NAME, MAX_FEATURES};
+use crate::sketch::scaling::{Scaler, Scaling, ScalingError};
+use crate::sketch::{MAX_COUNTS, Parameters};
+
+/// First bytes of a model file.
+pub const MAGIC: &[u8; 15] = b"flyswarm-model\0";
+const VERSION: u16 = 1;
+/// No model file is longer: the most counts, and room for bounds and class names.
+const MAX_FILE: u64 = 4 * MAX_COUNTS as u64 + 16 * MAX_FEATURES as u64 + (MAX_CLASS_NAME as u64 + 2) * 65_535 + 1024;
+
+/// Why a model file was refused or could not be written.
+#[derive(Debug, thiserror::Error)]
+pub enum FileError {
+    /// The file could not be read or written; on writing, what stood there before still does.
+    #[error("{}: {source}", file.display())]
+    Io {
+        /// The file.
+        file: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The bytes are not a model.
+    #[error("{}: {problem}", file.display())]
+    Bad {
+        /// The file.
+        file: PathBuf,
+        /// Why they are not.
+        problem: DecodeError,
+    },
+}
+
+/// Why bytes are not a model.
+#[derive(Debug, thiserror::Error)]
+pub enum DecodeError {
+    /// Another kind of file.
+    #[error("not a flyswarm model file")]
+    Magic,
+    /// Written by another version of this program.
+    #[error("model file version {0}, expected {VERSION}")]
+    Version(u16),
+    /// A field says something impossible.
+    #[error("{field} at byte {at} is {found}, expected {expected}")]
+    Field {
+        /// Which.
+        field: &'static str,
+        /// Where, from 0.
+        at: usize,
+        /// What it says.
+        found: u64,
+        /// What it may say.
+        expected: &'static str,
+    },
+    /// The end comes too early.
+    #[error("truncated: {field} needs {needed} bytes at byte {at}, found {found}")]
+    Truncated {
+        /// In which field.
+        field: &'static str,
+        /// Where it begins, from 0.
+        at: usize,
+        /// Bytes it needs.
+        needed: usize,
+        /// Bytes there are.
+        found: usize,
+    },
+    /// Bytes follow the end.
+    #[error("{0} bytes after the end of the model")]
+    Trailing(usize),
+    /// Longer than any model.
+    #[error("longer than {MAX_FILE} bytes")]
+    Long,
+    /// The bytes were changed.
+    #[error("the checksum does not match: the file is damaged")]
+    Checksum,
+    /// A class name is not text.
+    #[error("the name of class {0} is not UTF-8 text")]
+    Text(usize),
+    /// The fields do not belong together.
+    #[error(transparent)]
+    Model(#[from] ModelError),
+    /// The scaler's numbers are impossible.
+    #[error(transparent)]
+    Scaling(#[from] ScalingError),
+}
+
+impl Model {
+    /// The file, as bytes.
+    #[must_use]
+    pub fn encode(&self) -> Vec<u8> {
+        let mut bytes = MAGIC.to_vec();
+        bytes.extend(self.body());
+        bytes.extend(self.digest());
+        bytes
+    }
+
+    /// SHA-256 over all that the model is; equal on all peers that hold the same model.
+    #[must_use]
+    pub fn digest(&self) -> [u8; 32] {
+        digest(&self.body())
+    }
+
+    /// From the version to the counts.
+    fn body(&self) -> Vec<u8> {
+        let parameters = self.sketch.parameters();
+        let mut bytes = VERSION.to_le_bytes().to_vec();
+        for size in [parameters.d, parameters.m, parameters.s, parameters.rho] {
+            bytes.extend((size as u32).to_le_bytes());
+        }
+        bytes.extend(parameters.seed);
+        bytes.push(parameters.densify.into());
+        bytes.extend(self.gamma.to_le_bytes());
+        bytes.push(match &parameters.scaling {
+            Scaling::None => 0,
+            Scaling::UnitNorm => 1,
+            Scaling::Range { .. } => 2,
+            Scaling::Center => 3,
+            Scaling::Standard => 4,
+        });
+        if let Scaling::Range { lo, hi } = &parameters.scaling {
+            bytes.extend((lo.len() as u32).to_le_bytes());
+            bytes.extend(lo.iter().chain(hi).flat_map(|x| x.to_le_bytes()));
+        }
+        let moments = self.scaler.means().iter().chain(self.scaler.deviations());
+        bytes.extend(moments.flat_map(|x| x.to_le_bytes()));
+        bytes.extend((self.classes.len() as u16).to_le_bytes());
+        for name in &self.classes {
+            bytes.extend((name.len() as u16).to_le_bytes());
+            bytes.extend(name.as_bytes());
+        }
+        bytes.extend(self.counts.to_le_bytes());
+        bytes
+    }
+
+    /// From the bytes of a file; every length is checked before memory is taken.
+    ///
+    /// # Errors
+    /// [`DecodeError`].
+    pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
+        let rest = bytes.strip_prefix(MAGIC).ok_or(DecodeError::Magic)?;
+        let mut reader = Reader { rest, at: MAGIC.len() };
+        let version = u16::from_le_bytes(reader.array("version")?);
+        if version != VERSION {
+            return Err(DecodeError::Version(version));
+        }
+        // Before anything else is looked at: damage is reported as damage.
+        let (body, sum) = rest.split_last_chunk::<32>().ok_or(DecodeError::Truncated {
+            field: "checksum",
+            at: MAGIC.len(),
+            needed: 32,
+            found: rest.len(),
+        })?;
+        if digest(body) != *sum {
+            return Err(DecodeError::Checksum);
+        }
+        reader.rest = body.get(2..).unwrap_or_default();
+
+        let [d, m, s, rho] = [reader.size("d")?, reader.size("m")?, reader.size("s")?, reader.size("rho")?];
+        if d > MAX_FEATURES {
+            return Err(reader.field("d", d as u64, "at most 2^20"));
+        }
+        let seed = reader.array("seed")?;
+        let densify = match reader.byte("densify")? {
+            0 => false,
+            1 => true,
+            other => return Err(reader.field("densify", other.into(), "0 or 1")),
+        };
+        let gamma = f64::from_le_bytes(reader.array("gamma")?);
+        let (mut means, mut deviations) = (Vec::new(), Vec::new());
+        let scaling = match reader.byte("scaling")? {
+            0 => Scaling::None,
+            1 => Scaling::UnitNorm,
+            2 => {
+                let bounds = reader.size("number of bounds")?;
+                if bounds != 1 && bounds != d {
+                    return Err(reader.field("number of bounds", bounds as u64, "1 or d"));
+                }
+                Scaling::Range {
+                    lo: reader.numbers("bounds", bounds, f32::from_le_bytes)?,
+                    hi: reader.numbers("bounds", bounds, f32::from_le_bytes)?,
+                }
+            }
+            3 => {
+                means = reader.numbers("means", d, f64::from_le_bytes)?;
+                Scaling::Center
+            }
+            4 => {
+                means = reader.numbers("means", d, f64::from_le_bytes)?;
+                deviations = reader.numbers("deviations", d, f64::from_le_bytes)?;
+                Scaling::Standard
+            }
+            other => return Err(reader.field("scaling", other.into(), "0 to 4")),
+        };
+        let count = u16::from_le_bytes(reader.array("number of classes")?);
+        let mut classes = Vec::new();
+        for class in 0..usize::from(count) {
+            let length = u16::from_le_bytes(reader.array("class name")?);
+            let name = reader.take("class name", length.into())?;
+            classes.push(std::str::from_utf8(name).map_err(|_| DecodeError::Text(class))?.to_owned());
+        }
+        let parameters = Parameters { d, m, s, rho, seed, densify, scaling };
+        let sketch = parameters.check(classes.len()).map_err(ModelError::from)?;
+        // m x classes is bounded by the check.
+        let counts = reader.take("counts", 4 * m * classes.len())?;
+        if !reader.rest.is_empty() {
+            return Err(DecodeError::Trailing(reader.rest.len()));
+        }
+        let counts = Counts::from_le_bytes(counts, classes.len(), m).map_err(ModelError::from)?;
+        let scaler = Scaler::from_parts(sketch.parameters().scaling.clone(), d, means, deviations)?;
+        Ok(Self::new(sketch, gamma, classes, scaler, counts)?)
+    }
+
+    /// Reads a model file.
+    ///
+    /// # Errors
+    /// [`FileError`].
+    pub fn load(path: &Path) -> Result<Self, FileError> {
+        let failed = |source| FileError::Io { file: path.into(), source };
+        let bad = |problem| FileError::Bad { file: path.into(), problem };
+        let mut file = File::open(path).map_err(failed)?.take(MAX_FILE + 1);
+        let mut bytes = Vec::new();
+        (&mut file).take(MAGIC.len() as u64).read_to_end(&mut bytes).map_err(failed)?;
+        if bytes != MAGIC {
+            return Err(bad(DecodeError::Magic));
+        }
+        file.read_to_end(&mut bytes).map_err(failed)?;
+        if bytes.len() as u64 > MAX_FILE {
+            return Err(bad(DecodeError::Long));
+        }
+        Self::decode(&bytes).map_err(bad)
+    }
+
+    /// Writes a model file: beside its place under another name, synced, then renamed. So `path` holds the old file or
+    /// the new one, whatever happens.
+    ///
+    /// # Errors
+    /// [`FileError::Io`]; the file at `path` is then as before.
+    pub fn save(&self, path: &Path) -> Result<(), FileError> {
+        write_whole(path, &self.encode()).map_err(|source| FileError::Io { file: path.into(), source })
+    }
+}
+
+fn digest(body: &[u8]) -> [u8; 32] {
+    Sha256::new().chain_update(PROTOCOL).chain_update(" model\0").chain_update(body).finalize().into()
+}
+
+fn write_whole(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let name = path.file_name().ok_or_else(|| io::Error::other("not a file name"))?;
+    let folder = match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    };
+    let mut beside = std::ffi::OsString::from(".");
+    beside.push(name);
+    beside.push(format!(".{}.new", std::process::id()));
+    let beside = folder.join(beside);
+    let written = File::create(&beside)
+        .and_then(|mut file| file.write_all(bytes).and_then(|()| file.sync_all()))
+        .and_then(|()| std::fs::rename(&beside, path));
+    if written.is_err() {
+        // What matters is the first error.
+        let _ = std::fs::remove_file(&beside);
+        return written;
+    }
+    // The rename itself is durable once the folder is synced; other systems than Unix cannot open one.
+    if cfg!(unix) { File::open(folder)?.sync_all() } else { Ok(()) }
+}
+
+/// Takes fields off the front of a slice.
+struct Reader<'a> {
+    rest: &'a [u8],
+    /// Place of `rest` in the file.
+    at: usize,
+}
+
+impl<'a> Reader<'a> {
+    fn take(&mut self, field: &'static str, needed: usize) -> Result<&'a [u8], DecodeError> {
+        let (found, at) = (self.rest.len(), self.at);
+        let Some((head, tail)) = self.rest.split_at_checked(needed) else {
+            return Err(DecodeError::Truncated { field, at, needed, found });
+        };
+        self.rest = tail;
+        self.at += needed;
+        Ok(head)
+    }
+
+    fn array<const N: usize>(&mut self, field: &'static str) -> Result<[u8; N], DecodeError> {
+        let mut out = [0; N];
+        out.copy_from_slice(self.take(field, N)?);
+        Ok(out)
+    }
+
+    fn byte(&mut self, field: &'static str) -> Result<u8, DecodeError> {
+        self.array(field).map(|[byte]| byte)
+    }
+
+    fn size(&mut self, field: &'static str) -> Result<usize, DecodeError> {
+        Ok(u32::from_le_bytes(self.array(field)?) as usize)
+    }
+
+    /// `count` numbers of N bytes; `count` is at most [`MAX_FEATURES`].
+    fn numbers<T, const N: usize>(
+        &mut self,
+        field: &'static str,
+        count: usize,
+        from: fn([u8; N]) -> T,
+    ) -> Result<Vec<T>, DecodeError> {
+        let (chunks, _) = self.take(field, N * count)?.as_chunks::<N>();
+        Ok(chunks.iter().map(|&bytes| from(bytes)).collect())
+    }
+
+    fn field(&self, field: &'static str, found: u64, expected: &'static str) -> DecodeError {
+        DecodeError::Field { field, at: self.at, found, expected }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,450 @@
+//! Puts features on one scale, the same at every peer.
+//!
+//! | mode | a row x becomes |
+//! | --- | --- |
+//! | `none` | x |
+//! | `unit-norm` | x / \|x\| (the authors' choice for real data) |
+//! | `range` | (x - lo) / (hi - lo), cut off at 0 and 1 |
+//! | `center` | x - mean, then unit norm |
+//! | `standard` | (x - mean) / deviation, 0 for a constant feature, then unit norm |
+//!
+//! A row of norm 0 stays 0. The arithmetic is f64 in ascending feature order and the result is rounded to f32.
+//!
+//! **Moments over all peers.** Means and deviations come from one exact sum of 64-bit words, which peers add mod 2^64:
+//! `[n, S_1..S_d]`, for `standard` followed by `lo_1, hi_1, .., lo_d, hi_d`. With Q = round(x 2^20), halves away from
+//! zero: S = sum of Q in two's complement, lo = sum of (Q^2 mod 2^40), hi = sum of floor(Q^2 / 2^40).
+//!
+//! *Capacity*: |x| < 2^20 gives |Q| < 2^40 (an f32 below 2^20 is at most 2^20 - 2^-4), Q^2 < 2^80, both limbs < 2^40. With
+//! n < 2^23 rows in all, |S| < 2^63 and lo, hi < 2^63: no word wraps. Also n sum(Q^2) < 2^126 fits i128.
+
+use crate::data::{Dataset, MAX_ROWS};
+
+use super::ParameterError;
+
+/// Q = x 2^20: six decimal places, a guess that suits pixels and measurements alike.
+const FRACTION_BITS: u32 = 20;
+/// Features of magnitude below 2^20 have moments.
+const MAX_FEATURE: f32 = (1u32 << 20) as f32;
+/// Bits of a limb of Q^2.
+const LIMB_BITS: u32 = 40;
+
+const _CAPACITY: () = {
+    let (rows, q) = (1u128 << 23, 1u128 << (20 + FRACTION_BITS));
+    assert!(MAX_ROWS as u128 == rows - 1);
+    // S: (n_max)(|Q|_max) below 2^63.
+    assert!((rows - 1) * q < 1 << 63);
+    // The limbs: the low one is below 2^40 by definition, the high one because Q^2 < 2^80.
+    assert!(q * q == 1 << (2 * LIMB_BITS) && (rows - 1) << LIMB_BITS < 1 << 63);
+    // The variance's numerator.
+    assert!((rows - 1) * (rows - 1) * q * q < 1 << 126);
+};
+
+/// How features are put on one scale; see the module for the formulas.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Scaling {
+    /// Not at all.
+    None,
+    /// Rows of length 1.
+    UnitNorm,
+    /// Given bounds to 0..1, values outside cut off; one pair for all features or one for each.
+    Range {
+        /// Lower bounds, 1 or d of them.
+        lo: Vec<f32>,
+        /// Upper bounds, as many.
+        hi: Vec<f32>,
+    },
+    /// Global mean removed, then rows of length 1.
+    Center,
+    /// Global mean removed, deviation 1, then rows of length 1.
+    Standard,
+}
+
+impl Scaling {
+    /// The name in session files.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::UnitNorm => "unit-norm",
+            Self::Range { .. } => "range",
+            Self::Center => "center",
+            Self::Standard => "standard",
+        }
+    }
+
+    /// Whether a sum over all peers must come first, and if so whether it has squares.
+    #[must_use]
+    pub fn needs_moments(&self) -> Option<bool> {
+        match self {
+            Self::None | Self::UnitNorm | Self::Range { .. } => None,
+            Self::Center => Some(false),
+            Self::Standard => Some(true),
+        }
+    }
+
+    /// Checks the bounds of `range` for `d` features.
+    pub(super) fn check(&self, d: usize) -> Result<(), ParameterError> {
+        let Self::Range { lo, hi } = self else { return Ok(()) };
+        if lo.len() != hi.len() || (lo.len() != 1 && lo.len() != d) {
+            return Err(ParameterError {
+                field: "range",
+                value: format!("{} lower and {} upper bounds", lo.len(), hi.len()),
+                expected: format!("1 or {d} of both"),
+            });
+        }
+        match lo.iter().zip(hi).find(|(lo, hi)| !(lo.is_finite() && hi.is_finite() && lo < hi)) {
+            None => Ok(()),
+            Some((lo, hi)) => Err(ParameterError {
+                field: "range",
+                value: format!("{lo} to {hi}"),
+                expected: "finite bounds, the lower one first".into(),
+            }),
+        }
+    }
+}
+
+/// Why moments or a scaler could not be made.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+pub enum ScalingError {
+    /// A feature is too large for the exact sum.
+    #[error("row {row}, feature {feature} is {value}, expected a magnitude below 2^20 to compute means")]
+    TooLarge {
+        /// From 1.
+        row: usize,
+        /// From 1.
+        feature: usize,
+        /// What it is.
+        value: f32,
+    },
+    /// The words do not have the length for this many features.
+    #[error("{found} words of moments, expected {plain} or {squared} for {features} features")]
+    Words {
+        /// Words given.
+        found: usize,
+        /// Words of sums alone.
+        plain: usize,
+        /// Words of sums and squares.
+        squared: usize,
+        /// Features.
+        features: usize,
+    },
+    /// There are no rows, or more than the words have room for.
+    #[error("{0} rows in all, expected 1 to {MAX_ROWS} to compute means")]
+    Rows(u64),
+    /// The words cannot be the sums of any rows: some peer sent something else.
+    #[error("the sums for feature {0} are not those of any rows")]
+    Inconsistent(usize),
+    /// The scaling needs moments that were not given.
+    #[error("scaling {0} needs means{1} over all peers")]
+    Missing(&'static str, &'static str),
+    /// The moments are for another number of features.
+    #[error("moments of {found} features, expected {expected}")]
+    Features {
+        /// Features in the moments.
+        found: usize,
+        /// Features of the sketch.
+        expected: usize,
+    },
+}
+
+/// The words that this peer adds to the sum; 1 + d of them, with squares 1 + 3 d.
+///
+/// # Errors
+/// [`ScalingError::TooLarge`] for the first feature that does not fit, [`ScalingError::Rows`] for too many rows.
+pub fn moments(data: &Dataset, with_squares: bool) -> Result<Vec<u64>, ScalingError> {
+    let d = data.features();
+    let rows = data.rows() as u64;
+    if data.rows() > MAX_ROWS {
+        return Err(ScalingError::Rows(rows));
+    }
+    let mut sums = vec![0i64; d];
+    let mut limbs = vec![[0u64; 2]; if with_squares { d } else { 0 }];
+    for row in 0..data.rows() {
+        for (feature, (&x, sum)) in data.row(row).iter().zip(&mut sums).enumerate() {
+            if x.abs() >= MAX_FEATURE {
+                return Err(ScalingError::TooLarge { row: row + 1, feature: feature + 1, value: x });
+            }
+            // The product is exact in f64, and |Q| < 2^40 is exact as i64.
+            let q = (f64::from(x) * f64::from(1u32 << FRACTION_BITS)).round() as i64;
+            *sum += q;
+            if let Some([lo, hi]) = limbs.get_mut(feature) {
+                let square = u128::from(q.unsigned_abs()).pow(2);
+                *lo += (square & ((1 << LIMB_BITS) - 1)) as u64;
+                *hi += (square >> LIMB_BITS) as u64;
+            }
+        }
+    }
+    let mut words = Vec::with_capacity(1 + d + 2 * limbs.len());
+    words.push(rows);
+    words.extend(sums.iter().map(|sum| sum.cast_unsigned()));
+    words.extend(limbs.as_flattened());
+    Ok(words)
+}
+
+/// Number of rows, means and, where squares were summed, variances (divisor n) over all peers.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Moments {
+    /// Rows in all, 1 to [`MAX_ROWS`].
+    pub rows: u64,
+    /// The mean of each feature.
+    pub means: Vec<f64>,
+    /// The variance of each feature, where known.
+    pub variances: Option<Vec<f64>>,
+}
+
+impl Moments {
+    /// From the total of everybody's [`moments`] for `d` features: exact integers until the one division.
+    ///
+    /// # Errors
+    /// [`ScalingError`] when the words are not such a total.
+    pub fn from_words(words: &[u64], d: usize) -> Result<Self, ScalingError> {
+        let (plain, squared) = (1 + d, 1 + 3 * d);
+        let found = words.len();
+        if found != plain && found != squared {
+            return Err(ScalingError::Words { found, plain, squared, features: d });
+        }
+        let rows = words[0];
+        if rows == 0 || rows > MAX_ROWS as u64 {
+            return Err(ScalingError::Rows(rows));
+        }
+        let limit = u128::from(rows) << LIMB_BITS;
+        let sums = &words[1..plain];
+        if let Some(bad) = sums.iter().position(|sum| u128::from(sum.cast_signed().unsigned_abs()) > limit) {
+            return Err(ScalingError::Inconsistent(bad + 1));
+        }
+        // n 2^20 < 2^43 is exact in f64.
+        let scale = (rows << FRACTION_BITS) as f64;
+        let means = sums.iter().map(|sum| sum.cast_signed() as f64 / scale).collect();
+        let variances = (found == squared).then(|| {
+            let (limbs, _) = words[plain..].as_chunks::<2>();
+            let variance = |(feature, (sum, &[lo, hi])): (usize, (&u64, &[u64; 2]))| {
+                if u128::from(lo) > limit || u128::from(hi) > limit {
+                    return Err(ScalingError::Inconsistent(feature + 1));
+                }
+                let squares = i128::from(lo) + (i128::from(hi) << LIMB_BITS);
+                let sum = i128::from(sum.cast_signed());
+                let numerator = i128::from(rows) * squares - sum * sum;
+                if numerator < 0 {
+                    return Err(ScalingError::Inconsistent(feature + 1));
+                }
+                // n^2 < 2^46 and a power of two: the divisor is exact, the numerator is rounded once.
+                let divisor = (rows * rows) as f64 * (1u64 << (2 * FRACTION_BITS)) as f64;
+                Ok(numerator as f64 / divisor)
+            };
+            sums.iter().zip(limbs).enumerate().map(variance).collect::<Result<Vec<f64>, _>>()
+        });
+        Ok(Self { rows, means, variances: variances.transpose()? })
+    }
+}
+
+/// A [`Scaling`] with its numbers: row in, row out.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Scaler {
+    features: usize,
+    scaling: Scaling,
+    means: Vec<f64>,
+    deviations: Vec<f64>,
+}
+
+impl Scaler {
+    /// The scaler of a scaling for `features` features; `moments` are needed by `center` and `standard`, others ignore
+    /// them.
+    ///
+    /// # Errors
+    /// [`ScalingError::Missing`] or [`ScalingError::Features`].
+    pub fn new(scaling: &Scaling, features: usize, moments: Option<&Moments>) -> Result<Self, ScalingError> {
+        let (mut means, mut deviations) = (Vec::new(), Vec::new());
+        if let Some(squares) = scaling.needs_moments() {
+            let missing = || ScalingError::Missing(scaling.name(), if squares { " and variances" } else { "" });
+            let moments = moments.ok_or_else(missing)?;
+            means.clone_from(&moments.means);
+            if squares {
+                deviations = moments.variances.as_ref().ok_or_else(missing)?.iter().map(|v| v.sqrt()).collect();
+            }
+        }
+        Self::from_parts(scaling.clone(), features, means, deviations)
+    }
+
+    /// From stored numbers: `means` for `center` and `standard`, `deviations` for `standard`, else none.
+    pub(crate) fn from_parts(
+        scaling: Scaling,
+        features: usize,
+        means: Vec<f64>,
+        deviations: Vec<f64>,
+    ) -> Result<Self, ScalingError> {
+        let squares = scaling.needs_moments();
+        for (needed, found) in [(squares.is_some(), means.len()), (squares == Some(true), deviations.len())] {
+            let expected = if needed { features } else { 0 };
+            if found != expected {
+                return Err(ScalingError::Features { found, expected });
+            }
+        }
+        // Real means are below 2^20, and real deviations 0 or from 2^-43 to 2^20; stored ones are held to bounds that
+        // keep `apply` finite.
+        let bounds = 2f64.powi(-64)..2f64.powi(64);
+        let bad = means.iter().position(|x| x.is_nan() || x.abs() >= bounds.end);
+        let bad = bad.or_else(|| deviations.iter().position(|x| *x != 0.0 && !bounds.contains(x)));
+        match bad {
+            Some(feature) => Err(ScalingError::Inconsistent(feature + 1)),
+            None => Ok(Self { features, scaling, means, deviations }),
+        }
+    }
+
+    /// Features of a row.
+    #[must_use]
+    pub fn features(&self) -> usize {
+        self.features
+    }
+
+    /// The scaling it was made from.
+    #[must_use]
+    pub fn scaling(&self) -> &Scaling {
+        &self.scaling
+    }
+
+    /// Means of the features; empty unless the scaling is `center` or `standard`.
+    #[must_use]
+    pub fn means(&self) -> &[f64] {
+        &self.means
+    }
+
+    /// Deviations of the features; empty unless the scaling is `standard`.
+    #[must_use]
+    pub fn deviations(&self) -> &[f64] {
+        &self.deviations
+    }
+
+    /// Scales one row into `out`; both have [`Scaler::features`] entries.
+    ///
+    /// # Panics
+    /// If `row` has another length.
+    pub fn apply(&self, row: &[f32], out: &mut [f32]) {
+        assert_eq!((row.len(), out.len()), (self.features, self.features), "a row and its place must match the scaler");
+        match &self.scaling {
+            Scaling::None => out.copy_from_slice(row),
+            Scaling::Range { lo, hi } => {
+                let bounds = lo.iter().zip(hi).cycle();
+                for ((&x, out), (&lo, &hi)) in row.iter().zip(out).zip(bounds) {
+                    let part = (f64::from(x) - f64::from(lo)) / (f64::from(hi) - f64::from(lo));
+                    *out = part.clamp(0.0, 1.0) as f32;
+                }
+            }
+            Scaling::UnitNorm => unit_norm(row, out, |_, x| x),
+            Scaling::Center => unit_norm(row, out, |j, x| x - self.means[j]),
+            Scaling::Standard => unit_norm(row, out, |j, x| match self.deviations[j] {
+                0.0 => 0.0,
+                deviation => (x - self.means[j]) / deviation,
+            }),
+        }
+    }
+
+    /// All rows scaled; labels and classes stay.
+    ///
+    /// # Panics
+    /// If the data has another number of features.
+    #[must_use]
+    pub fn transform(&self, data: &Dataset) -> Dataset {
+        let mut out = data.clone();
+        out.map_rows(|row, out| self.apply(row, out));
+        out
+    }
+}
+
+/// `f(j, x_j)` of every entry, divided by the length of the result; all zero stays so.
+fn unit_norm(row: &[f32], out: &mut [f32], f: impl Fn(usize, f64) -> f64) {
+    let entry = |(j, &x): (usize, &f32)| f(j, f64::from(x));
+    let squares = row.iter().enumerate().map(entry).fold(0.0, |sum, x| sum + x * x);
+    let norm = f64::sqrt(squares);
+    for (x, out) in row.iter().enumerate().zip(out) {
+        *out = if norm > 0.0 { (entry(x) / norm) as f32 } else { 0.0 };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::data::digits::digits;
+    use proptest::prelude::*;
+
+    fn data(features: usize, values: &[f32]) -> Dataset {
+        Dataset::new(features, values.to_vec(), Vec::new(), Vec::new()).unwrap()
+    }
+
+    fn scaled(scaling: &Scaling, data: &Dataset) -> Vec<f32> {
+        let total = scaling.needs_moments().map(|squares| moments(data, squares).unwrap());
+        let moments = total.map(|words| Moments::from_words(&words, data.features()).unwrap());
+        Scaler::new(scaling, data.features(), moments.as_ref()).unwrap().transform(data).values().to_vec()
+    }
+
+    #[test]
+    fn each_mode_does_what_its_row_in_the_table_says() {
+        let rows = data(2, &[3.0, 4.0, 0.0, 0.0]);
+        assert_eq!(scaled(&Scaling::None, &rows), [3.0, 4.0, 0.0, 0.0]);
+        assert_eq!(scaled(&Scaling::UnitNorm, &rows), [0.6, 0.8, 0.0, 0.0]);
+        let range = Scaling::Range { lo: vec![1.0, 0.0], hi: vec![2.0, 8.0] };
+        assert_eq!(scaled(&range, &rows), [1.0, 0.5, 0.0, 0.0]);
+        let center = scaled(&Scaling::Center, &rows);
+        assert_eq!(center, [0.6, 0.8, -0.6, -0.8]);
+        // The second feature is constant.
+        assert_eq!(scaled(&Scaling::Standard, &data(2, &[1.0, 7.0, 3.0, 7.0])), [-1.0, 0.0, 1.0, 0.0]);
+    }
+
+    #[test]
+    fn largest_features_and_most_rows_fit_their_words() {
+        let x = MAX_FEATURE.next_down();
+        let one = moments(&data(2, &[x, -x]), true).unwrap();
+        let many: Vec<u64> = one.iter().map(|word| word.wrapping_mul(MAX_ROWS as u64)).collect();
+        let moments = Moments::from_words(&many, 2).unwrap();
+        assert_eq!(moments.means, [f64::from(x), f64::from(-x)]);
+        assert_eq!(moments.variances, Some(vec![0.0, 0.0]));
+        let error = super::moments(&data(2, &[1.0, 1.0, 2.0, -MAX_FEATURE]), false).unwrap_err();
+        assert_eq!(error, ScalingError::TooLarge { row: 2, feature: 2, value: -MAX_FEATURE });
+    }
+
+    #[test]
+    fn words_of_no_rows_are_refused() {
+        let words = moments(&data(1, &[1.0, 2.0, 4.0]), true).unwrap();
+        assert!(Moments::from_words(&words, 1).is_ok());
+        assert!(matches!(Moments::from_words(&words, 2), Err(ScalingError::Words { .. })));
+        let with = |at: usize, value| {
+            let mut words = words.clone();
+            words[at] = value;
+            Moments::from_words(&words, 1)
+        };
+        assert_eq!(with(0, 0), Err(ScalingError::Rows(0)));
+        assert_eq!(with(0, 1 << 23), Err(ScalingError::Rows(1 << 23)));
+        assert_eq!(with(1, 1 << 62), Err(ScalingError::Inconsistent(1)));
+        assert_eq!(with(3, u64::MAX), Err(ScalingError::Inconsistent(1)));
+        assert_eq!(with(3, 0), Err(ScalingError::Inconsistent(1)));
+    }
+
+    #[test]
+    fn scaling_that_lacks_its_moments_is_refused() {
+        let plain = Moments::from_words(&moments(&data(1, &[1.0]), false).unwrap(), 1).unwrap();
+        assert!(matches!(Scaler::new(&Scaling::Center, 1, None), Err(ScalingError::Missing("center", ""))));
+        assert!(matches!(Scaler::new(&Scaling::Standard, 1, Some(&plain)), Err(ScalingError::Missing(..))));
+        assert!(matches!(Scaler::new(&Scaling::Center, 2, Some(&plain)), Err(ScalingError::Features { .. })));
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(32))]
+        #[test]
+        fn moments_of_any_parts_add_up_to_those_of_the_whole(cut in 1usize..1796, squares: bool) {
+            let data = digits();
+            let rows: Vec<usize> = (0..data.rows()).collect();
+            let parts = [data.subset(&rows[..cut]), data.subset(&rows[cut..])].map(|part| moments(&part, squares).unwrap());
+            let sum: Vec<u64> = parts[0].iter().zip(&parts[1]).map(|(a, b)| a.wrapping_add(*b)).collect();
+            prop_assert_eq!(sum, moments(&data, squares).unwrap());
+        }
+
+        #[test]
+        fn moments_are_close_to_floating_point_ones(values in prop::collection::vec(-1000f32..1000.0, 2..50)) {
+            let found = Moments::from_words(&moments(&data(1, &values), true).unwrap(), 1).unwrap();
+            let n = values.len() as f64;
+            let mean = values.iter().map(|&x| f64::from(x)).sum::<f64>() / n;
+            let variance = values.iter().map(|&x| (f64::from(x) - mean).powi(2)).sum::<f64>() / n;
+            prop_assert!((found.means[0] - mean).abs() < 1e-6);
+            prop_assert!((found.variances.unwrap()[0] - variance).abs() < 1e-2);
+        }
+    }
+}
