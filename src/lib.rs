@@ -5,3 +5,5 @@
 
 pub mod cli;
 pub mod crypto;
+#[cfg(feature = "net")]
+pub mod net;
