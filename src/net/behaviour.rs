@@ -9,7 +9,7 @@
 //! comes (up to [`SPARE`]), opens its own substreams only on a connection where it has seen one of the chooser's, and takes
 //! a second one standing as the news that the first is dead. So both keep the same one, with nothing to agree on.
 //!
-//! **Order.** `PeerUp` is queued before frames may enter the queue, and the gate for frames is shut before
+//! **Order.** `PeerUp` is queued before the handler is told to read, and the gate for frames is shut before
 //! `PeerLost` is queued ([`super::link`]); both happen here and nowhere else, so they alternate.
 
 use std::collections::{BTreeMap, VecDeque};
@@ -249,8 +249,9 @@ impl Behaviour {
         };
         connection.up = Some(Instant::now());
         let address = connection.address.clone();
-        self.events.up(Event::PeerUp { peer, address }, Arc::clone(&connection.link));
+        // Open first: the caller may send as soon as it has the event. The handler reads nothing before `Go`.
         connection.link.open();
+        self.events.up(Event::PeerUp { peer, address }, Arc::clone(&connection.link));
         if self.finishing {
             connection.link.finish();
         }

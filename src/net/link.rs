@@ -118,7 +118,7 @@ impl Link {
 
     // The behaviour's side.
 
-    /// Frames may flow. Called after `PeerUp` has been queued.
+    /// Frames may flow. Called before `PeerUp` is queued.
     pub(super) fn open(&self) {
         self.shared().open = true;
     }
