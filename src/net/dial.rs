@@ -137,7 +137,6 @@ pub(super) fn without_peer(mut address: Multiaddr) -> Multiaddr {
 }
 
 #[cfg(test)]
-#[allow(clippy::disallowed_methods)] // tokio's Instant needs a real one to start from
 mod tests {
     use super::*;
 

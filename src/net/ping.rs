@@ -6,7 +6,6 @@
 //! megabytes of our own data in the kernel's send buffer. Here a peer counts as gone when an echo has been due for
 //! [`TIMEOUT`] *and* nothing else was heard from it for as long: neither frames nor its own pings.
 
-use std::future::Future;
 use std::io;
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -82,13 +81,9 @@ impl Ping {
             && let Outbound::Idle(stream, _) = std::mem::replace(&mut self.outbound, Outbound::Opening(now))
         {
             self.sent += 1;
-            let mut answer = ask(stream, self.sent).boxed();
-            // First poll: it sends the ping and leaves this task's waker with the substream.
-            let _ = answer.poll_unpin(cx).map(|result| {
-                answer = std::future::ready(result).boxed();
-                cx.waker().wake_by_ref();
-            });
-            self.outbound = Outbound::Waiting(answer, now);
+            self.outbound = Outbound::Waiting(ask(stream, self.sent).boxed(), now);
+            // To be polled at once: that sends the ping.
+            cx.waker().wake_by_ref();
         }
         Ok(())
     }
@@ -103,25 +98,21 @@ impl Ping {
     }
 }
 
-fn ask(mut stream: Stream, number: u64) -> impl Future<Output = io::Result<Stream>> {
-    async move {
-        // The specification asks for random bytes. The link is authenticated: a number tells echoes apart as well.
-        let mut ping = [0; LENGTH];
-        ping[..8].copy_from_slice(&number.to_le_bytes());
-        let mut echo = [0; LENGTH];
-        stream.write_all(&ping).await?;
-        stream.flush().await?;
-        stream.read_exact(&mut echo).await?;
-        if ping == echo { Ok(stream) } else { Err(io::Error::other("the echo differs")) }
-    }
+async fn ask(mut stream: Stream, number: u64) -> io::Result<Stream> {
+    // The specification asks for random bytes. The link is authenticated: a number tells echoes apart as well.
+    let mut ping = [0; LENGTH];
+    ping[..8].copy_from_slice(&number.to_le_bytes());
+    let mut echo = [0; LENGTH];
+    stream.write_all(&ping).await?;
+    stream.flush().await?;
+    stream.read_exact(&mut echo).await?;
+    if ping == echo { Ok(stream) } else { Err(io::Error::other("the echo differs")) }
 }
 
-fn echo(mut stream: Stream) -> impl Future<Output = io::Result<Stream>> {
-    async move {
-        let mut ping = [0; LENGTH];
-        stream.read_exact(&mut ping).await?;
-        stream.write_all(&ping).await?;
-        stream.flush().await?;
-        Ok(stream)
-    }
+async fn echo(mut stream: Stream) -> io::Result<Stream> {
+    let mut ping = [0; LENGTH];
+    stream.read_exact(&mut ping).await?;
+    stream.write_all(&ping).await?;
+    stream.flush().await?;
+    Ok(stream)
 }
