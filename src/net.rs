@@ -30,6 +30,7 @@
 
 mod behaviour;
 mod dial;
+pub mod driver;
 mod events;
 mod frame;
 mod handler;
@@ -51,7 +52,7 @@ pub use libp2p::{Multiaddr, PeerId};
 use tokio::sync::mpsc::{self, UnboundedSender};
 use zeroize::Zeroizing;
 
-pub use self::events::Events;
+pub use self::events::{Events, Waker};
 pub use self::frame::Frame;
 use self::link::{Link, Traffic};
 use self::service::Order;
@@ -180,6 +181,8 @@ pub enum Event {
         /// Where it is.
         address: Multiaddr,
     },
+    /// A [`Waker`] was used: something else than the network wants the caller's attention.
+    Woken,
     /// A peer of the roster broke the rules of this layer. Its connection is closed; it may come back.
     Malformed {
         /// Who.
@@ -257,6 +260,7 @@ pub struct Network {
     max_frame: usize,
     links: events::Links,
     traffic: BTreeMap<PeerId, Arc<Traffic>>,
+    events: events::EventSender,
     /// `None` once it is to end.
     orders: Option<UnboundedSender<Order>>,
     thread: Option<JoinHandle<Vec<PeerId>>>,
@@ -278,15 +282,23 @@ impl Network {
         let links = events::Links::default();
         let (sender, events) = events::queue(Arc::clone(&links));
         let (orders, receiver) = mpsc::unbounded_channel();
-        let thread = service::start(&config, &keypair, &traffic, sender, receiver)?;
+        let thread = service::start(&config, &keypair, &traffic, sender.clone(), receiver)?;
         let max_frame = config.max_frame;
-        Ok((Self { local, max_frame, links, traffic, orders: Some(orders), thread: Some(thread) }, events))
+        let network =
+            Self { local, max_frame, links, traffic, events: sender, orders: Some(orders), thread: Some(thread) };
+        Ok((network, events))
     }
 
     /// This peer's identity.
     #[must_use]
     pub fn local_peer(&self) -> PeerId {
         self.local
+    }
+
+    /// For threads that want the caller to look at something else than the network.
+    #[must_use]
+    pub fn waker(&self) -> Waker {
+        Waker(self.events.clone())
     }
 
     /// Carries out a command, or queues it; never blocks.

@@ -53,9 +53,25 @@ impl EventSender {
         let _ = self.queue.send((event, effect));
     }
 
+    /// Puts one [`Event::Woken`] in the queue.
+    pub(super) fn wake(&self) {
+        self.push(Event::Woken, Effect::None);
+    }
+
     /// Whether the caller has fallen so far behind that nothing new is let in.
     pub(super) fn is_crowded(&self) -> bool {
         self.waiting.load(Ordering::Acquire) >= CROWDED
+    }
+}
+
+/// Interrupts a caller that waits for events, from any thread.
+#[derive(Clone, Debug)]
+pub struct Waker(pub(super) EventSender);
+
+impl Waker {
+    /// The caller gets one [`Event::Woken`].
+    pub fn wake(&self) {
+        self.0.wake();
     }
 }
 

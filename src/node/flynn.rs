@@ -192,10 +192,15 @@ impl Flynn {
         let (words, _) = holders.as_chunks::<4>();
         let names = &self.rules.session.data.classes;
         let own = self.data.class_counts(names.len());
-        match names.iter().zip(own).zip(words.iter().skip(1)).find(|((_, own), counted)| *own > 0 && **counted == [0; 4]) {
-            Some(((class, _), _)) => {
-                Err(FlynnError::Data(format!("nobody had rows of class {class} when the session counted who holds what")))
-            }
+        match names
+            .iter()
+            .zip(own)
+            .zip(words.iter().skip(1))
+            .find(|((_, own), counted)| *own > 0 && **counted == [0; 4])
+        {
+            Some(((class, _), _)) => Err(FlynnError::Data(format!(
+                "nobody had rows of class {class} when the session counted who holds what"
+            ))),
             None => Ok(()),
         }
     }
