@@ -8,7 +8,7 @@ use serde_json::json;
 
 use super::{Failure, written};
 use crate::data::{self, DataError, Dataset, Expected, LabelColumn};
-use crate::model::file::FileError;
+use crate::model::file::{FileError, write_whole};
 use crate::model::score::Confusion;
 use crate::model::{Model, ModelError};
 
@@ -136,7 +136,7 @@ impl Predict {
         };
         let mut bytes = Vec::new();
         write_classes(&model, &predicted, &mut bytes)
-            .and_then(|()| std::fs::write(path, bytes))
+            .and_then(|()| write_whole(path, &bytes))
             .map_err(|error| for_io(&error, format!("{}: {error}", path.display())))
     }
 }
