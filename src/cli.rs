@@ -2,8 +2,14 @@
 //!
 //! Results go to standard output, everything else to standard error. Errors are one line.
 
+#[cfg(feature = "net")]
+mod demo;
 mod id;
+#[cfg(feature = "net")]
+mod join;
 mod model;
+#[cfg(feature = "net")]
+mod progress;
 mod session;
 
 use std::io::{self, Write};
@@ -55,6 +61,10 @@ struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    #[cfg(feature = "net")]
+    Demo(demo::Demo),
+    #[cfg(feature = "net")]
+    Join(join::Join),
     /// Print the peer id of this user's key; make the key if there is none
     Id(id::IdArguments),
     /// Make, check and show session files
@@ -80,6 +90,10 @@ pub fn main() -> ExitCode {
 
 fn run(command: Command, out: &mut dyn Write) -> Result<(), Failure> {
     match command {
+        #[cfg(feature = "net")]
+        Command::Demo(command) => command.run(out),
+        #[cfg(feature = "net")]
+        Command::Join(command) => command.run(),
         Command::Id(arguments) => arguments.run(),
         Command::Session(command) => command.run(),
         Command::Predict(command) => command.run(out),

@@ -14,7 +14,7 @@ use crate::model::{Model, ModelError};
 
 /// Where rows come from.
 #[derive(Debug, Args)]
-struct DataArguments {
+pub(super) struct DataArguments {
     /// CSV or IDX images, gzipped or not
     #[arg(long, value_name = "FILE")]
     data: PathBuf,
@@ -108,6 +108,24 @@ fn for_io(source: &io::Error, text: String) -> Failure {
 }
 
 impl DataArguments {
+    /// Reads labelled rows for a session.
+    #[cfg(feature = "net")]
+    pub(super) fn load_labelled(
+        &self,
+        features: usize,
+        classes: &[String],
+        label: &LabelColumn,
+    ) -> Result<Dataset, Failure> {
+        let expected = Expected {
+            features: Some(features),
+            classes: Some(classes),
+            label: label.clone(),
+            header: self.header,
+            labels_file: self.labels.as_deref(),
+        };
+        Ok(data::load(&self.data, &expected)?)
+    }
+
     /// Reads the rows for `model`; its classes are expected where `matched`.
     fn load(&self, model: &Model, label: &LabelColumn, matched: bool) -> Result<Dataset, Failure> {
         let expected = Expected {
