@@ -73,7 +73,7 @@ pub struct Config {
     pub listen: Vec<Multiaddr>,
     /// Whether to find peers of the roster on the local network. It needs a listener on a real interface.
     pub mdns: bool,
-    /// Limit on the length field of a frame, in bytes; the same at all peers. At least 2.
+    /// Limit on the length field of a frame, in bytes; the same at all peers. At least 4.
     pub max_frame: usize,
     /// How long the peer with the larger `PeerId` leaves dialling to the other.
     pub patience: Duration,
@@ -240,16 +240,13 @@ pub enum NetError {
     /// A frame that the peer would refuse.
     #[error("frame of {length} bytes, the limit is {limit}")]
     FrameTooLong {
-        /// Header, payload and 2.
+        /// Header, payload and 4.
         length: usize,
         /// [`Config::max_frame`].
         limit: usize,
     },
-    /// A header that its length field cannot express.
-    #[error("frame header of {0} bytes, the limit is 65535")]
-    HeaderTooLong(usize),
     /// `max_frame` of the configuration.
-    #[error("max_frame is {0}, it must be between 2 and 4294967295")]
+    #[error("max_frame is {0}, it must be between 4 and 4294967295")]
     MaxFrame(usize),
 }
 
@@ -272,7 +269,7 @@ impl Network {
     /// # Errors
     /// Where an address cannot be bound or the configuration is wrong; then nothing runs.
     pub fn spawn(config: Config) -> Result<(Self, Events), NetError> {
-        if config.max_frame < 2 || u32::try_from(config.max_frame).is_err() {
+        if config.max_frame < 4 || u32::try_from(config.max_frame).is_err() {
             return Err(NetError::MaxFrame(config.max_frame));
         }
         let keypair = keypair(&config.identity_seed)?;
@@ -308,9 +305,6 @@ impl Network {
     pub fn send(&self, command: Command) -> Result<(), NetError> {
         match command {
             Command::Send { to, channel, frame } => {
-                if frame.header.len() > usize::from(u16::MAX) {
-                    return Err(NetError::HeaderTooLong(frame.header.len()));
-                }
                 if frame.length() > self.max_frame {
                     return Err(NetError::FrameTooLong { length: frame.length(), limit: self.max_frame });
                 }

@@ -220,8 +220,8 @@ fn a_peer_that_breaks_the_frame_format_is_reported_and_cut_and_the_others_are_se
     for (bytes, expected) in [
         (u32::MAX.to_le_bytes().to_vec(), "frame of 4294967295 bytes on bulk, the limit is 1048576"),
         ((MAX_FRAME as u32 + 1).to_le_bytes().to_vec(), "frame of 1048577 bytes on bulk, the limit is 1048576"),
-        (vec![0; 4], "frame of 0 bytes on bulk, the least is 2"),
-        (vec![2, 0, 0, 0, 1, 0], "header of 1 bytes on bulk, the frame has 0 left"),
+        (vec![0; 4], "frame of 0 bytes on bulk, the least is 4"),
+        (vec![4, 0, 0, 0, 1, 0, 0, 0], "header of 1 bytes on bulk, the frame has 0 left"),
         (garbage, "the limit is 1048576"),
     ] {
         let attack = raw::write(22, &victim, Channel::Bulk, bytes);
@@ -439,11 +439,11 @@ fn frames_over_the_limits_are_refused_and_at_the_limit_they_pass() {
         let frame = frame(&vec![1; header], vec![2; payload]);
         a.network().send(Command::Send { to: b.peer, channel: Channel::Bulk, frame })
     };
-    assert!(matches!(send(65536, 0), Err(NetError::HeaderTooLong(65536))));
-    assert!(matches!(send(0, MAX_FRAME - 1), Err(NetError::FrameTooLong { .. })));
-    send(65535, MAX_FRAME - 65537).expect("at the limit");
+    assert!(matches!(send(0, MAX_FRAME - 3), Err(NetError::FrameTooLong { .. })));
+    assert!(matches!(send(MAX_FRAME - 3, 0), Err(NetError::FrameTooLong { .. })));
+    send(70_000, MAX_FRAME - 70_004).expect("at the limit");
     let (_, _, got) = b.wait_frame();
-    assert_eq!((got.header.len(), got.payload.len()), (65535, MAX_FRAME - 65537));
+    assert_eq!((got.header.len(), got.payload.len()), (70_000, MAX_FRAME - 70_004));
 }
 
 /// Whether an interface other than loopback is up and can multicast.

@@ -185,7 +185,8 @@ impl Prepared {
         decisions: &[Decision],
     ) -> Result<(), Failure> {
         let salt = random()?;
-        let names = |value: &Decision| value.members.iter().map(|&peer| self.ctx.session.name(peer)).collect::<Vec<_>>();
+        let names =
+            |value: &Decision| value.members.iter().map(|&peer| self.ctx.session.name(peer)).collect::<Vec<_>>();
         let counted = decisions.last().is_some_and(|value| value.members.contains(&self.ctx.me));
         let receipt = json!({
             "session": self.ctx.id.to_string(),
@@ -213,7 +214,8 @@ impl Prepared {
             "seconds": clock() - started,
         });
         let text = format!("{receipt:#}\n");
-        write_whole(&self.receipt, text.as_bytes())?;
+        write_whole(&self.receipt, text.as_bytes())
+            .map_err(|error| Failure::Machine(format!("{}: {error}", self.receipt.display())))?;
         self.progress.tell(
             &json!({"event": "receipt", "file": self.receipt, "receipt": receipt}),
             &format!("wrote {}", self.receipt.display()),
@@ -278,8 +280,7 @@ fn check_folder(path: &Path) -> Result<(), Failure> {
 }
 
 fn parse_hold(ctx: &Context, text: &str) -> Result<(u8, Stage), Failure> {
-    const STAGES: [Stage; 6] =
-        [Stage::Keys, Stage::Compute, Stage::Sum, Stage::Accept, Stage::Release, Stage::Open];
+    const STAGES: [Stage; 6] = [Stage::Keys, Stage::Compute, Stage::Sum, Stage::Accept, Stage::Release, Stage::Open];
     let wrong = || Failure::Input(format!("--hold-at {text}: expected QUANTITY.STAGE"));
     let (quantity, stage) = text.split_once('.').ok_or_else(wrong)?;
     let slot = ctx.plan.iter().position(|known| known.name == quantity).ok_or_else(wrong)?;

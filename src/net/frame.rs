@@ -1,8 +1,8 @@
 //! A frame on the wire, and the two state machines that write and read it on a substream.
 //!
 //! ```text
-//! u32 LE  length of what follows (2 to max_frame)
-//! u16 LE  length of the header
+//! u32 LE  length of what follows (4 to max_frame)
+//! u32 LE  length of the header
 //! header  that many bytes
 //! payload the rest
 //! ```
@@ -22,7 +22,7 @@ use super::Channel;
 /// Bytes of the length field.
 const LENGTH: usize = 4;
 /// Bytes of the header's length field.
-const HEADER_LENGTH: usize = 2;
+const HEADER_LENGTH: usize = 4;
 /// Yamux in Rust refuses frames over 1 MiB and other implementations send what one write holds as one frame
 /// (measured); 64 KiB suit every implementation.
 const PIECE: usize = 64 * 1024;
@@ -32,7 +32,7 @@ const SMALL_PAYLOAD: usize = 4 * 1024;
 /// What is sent and received: a header and a payload, both opaque here.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Frame {
-    /// At most 65535 bytes.
+    /// May be empty.
     pub header: Bytes,
     /// May be empty.
     pub payload: Bytes,
@@ -129,7 +129,7 @@ impl Reader {
     }
 
     fn split(&self, mut body: Bytes) -> Result<Frame, ReadError> {
-        let header_length = usize::from(body.get_u16_le());
+        let header_length = usize::try_from(body.get_u32_le()).unwrap_or(usize::MAX);
         if header_length > body.len() {
             return Err(ReadError::Malformed(format!(
                 "header of {header_length} bytes on {}, the frame has {} left",
@@ -161,7 +161,7 @@ impl Writer {
             LENGTH + HEADER_LENGTH + frame.header.len() + if small { frame.payload.len() } else { 0 },
         );
         head.put_u32_le(u32::try_from(frame.length()).unwrap_or(u32::MAX));
-        head.put_u16_le(u16::try_from(frame.header.len()).unwrap_or(u16::MAX));
+        head.put_u32_le(u32::try_from(frame.header.len()).unwrap_or(u32::MAX));
         head.put_slice(&frame.header);
         let payload = if small {
             head.put_slice(&frame.payload);
@@ -226,16 +226,16 @@ mod tests {
     #[test]
     fn a_frame_is_length_header_length_header_payload() {
         let frame = Frame { header: Bytes::from_static(b"hd"), payload: Bytes::from_static(b"pay") };
-        assert_eq!(encode(&frame), b"\x07\0\0\0\x02\0hdpay");
-        assert_eq!(frame.wire_length(), 11);
+        assert_eq!(encode(&frame), b"\x09\0\0\0\x02\0\0\0hdpay");
+        assert_eq!(frame.wire_length(), 13);
     }
 
     #[test]
     fn frames_come_back_as_they_were_written() {
         let frames = [
             Frame::default(),
-            Frame { header: vec![1; 500].into(), payload: vec![2; 498].into() },
-            Frame { header: Bytes::new(), payload: vec![3; 998].into() },
+            Frame { header: vec![1; 500].into(), payload: vec![2; 496].into() },
+            Frame { header: Bytes::new(), payload: vec![3; 996].into() },
         ];
         let bytes: Vec<u8> = frames.iter().flat_map(encode).collect();
         assert_eq!(decode(&bytes).expect("well formed"), frames);
@@ -243,11 +243,11 @@ mod tests {
 
     #[test]
     fn lengths_outside_the_limits_are_malformed_and_name_the_limit() {
-        assert_eq!(malformed(&[0; 4]), "frame of 0 bytes on bulk, the least is 2");
-        assert_eq!(malformed(&[1, 0, 0, 0, 9]), "frame of 1 bytes on bulk, the least is 2");
+        assert_eq!(malformed(&[0; 4]), "frame of 0 bytes on bulk, the least is 4");
+        assert_eq!(malformed(&[1, 0, 0, 0, 9]), "frame of 1 bytes on bulk, the least is 4");
         assert_eq!(malformed(&1001_u32.to_le_bytes()), "frame of 1001 bytes on bulk, the limit is 1000");
         assert_eq!(malformed(&[0xff; 4]), "frame of 4294967295 bytes on bulk, the limit is 1000");
-        assert_eq!(malformed(&[3, 0, 0, 0, 2, 0, 7]), "header of 2 bytes on bulk, the frame has 1 left");
+        assert_eq!(malformed(&[5, 0, 0, 0, 2, 0, 0, 0, 7]), "header of 2 bytes on bulk, the frame has 1 left");
     }
 
     #[test]
