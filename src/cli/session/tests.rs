@@ -36,7 +36,7 @@ fn a_new_file_holds_what_was_asked_for() {
     let folder = tempfile::tempdir().unwrap();
     let session = Session::load(new(folder.path(), &[]).unwrap()).unwrap();
     assert_eq!(session.data.classes, ["0", "1", "2", "3", "4", "5", "6", "7", "8", "9"]);
-    assert_eq!(session.flynn, FlynnSpec { m: 16_384, s: 6, rho: 32, gamma: 0.5 });
+    assert_eq!(session.flynn, FlynnSpec { m: 16_384, s: 19, rho: 64, gamma: 0.5 });
     let third = session.peer(&Identity::from_seed([3; 32]).public()).unwrap();
     assert_eq!(session.name(third), "peer-3");
     assert_eq!(session.roster[third.index()].addresses, ["/ip4/192.0.2.3/tcp/4001"]);
