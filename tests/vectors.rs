@@ -30,8 +30,10 @@ use flyswarm::crypto::identity::Identity;
 use flyswarm::crypto::stream::Stream;
 use serde_json::Value;
 
+type Maker = fn() -> Value;
+
 /// Names of the files and what makes them.
-const FILES: [(&str, fn() -> Value); 14] = [
+const FILES: [(&str, Maker); 14] = [
     ("encoding", primitives::encoding),
     ("identity", primitives::identities),
     ("stream", primitives::stream),

@@ -41,10 +41,10 @@ pub(crate) fn encoding() -> Value {
     for value in ["", "ö", &"x".repeat(251)] {
         add("string", value.into(), wire::canonical(&value));
     }
-    add("Option<Peer>", Value::Null, wire::canonical(&None::<Peer>));
-    add("Option<Peer>", 300.into(), wire::canonical(&Some(Peer(300))));
-    add("Vec<Peer>", json!([]), wire::canonical(&Vec::<Peer>::new()));
-    add("Vec<Peer>", json!([0, 250, 251]), wire::canonical(&[Peer(0), Peer(250), Peer(251)].to_vec()));
+    add("Option<peer>", Value::Null, wire::canonical(&None::<Peer>));
+    add("Option<peer>", 300.into(), wire::canonical(&Some(Peer(300))));
+    add("Vec<peer>", json!([]), wire::canonical(&Vec::<Peer>::new()));
+    add("Vec<peer>", json!([0, 250, 251]), wire::canonical(&[Peer(0), Peer(250), Peer(251)].to_vec()));
     add("[u8; 8]", hex([251; 8]), wire::canonical(&[251u8; 8]));
     add(
         "Ballot",
@@ -73,11 +73,11 @@ pub(crate) fn encoding() -> Value {
         refused::<u64>("u64", "wider than the type", &[&[254, 1][..], &[0; 15]].concat()),
         refused::<u64>("u64", "reserved tag", &[255, 0, 0, 0, 0, 0, 0, 0, 0]),
         refused::<bool>("bool", "neither 0 nor 1", &[2]),
-        refused::<Option<Peer>>("Option<Peer>", "neither 0 nor 1", &[2, 0]),
+        refused::<Option<Peer>>("Option<peer>", "neither 0 nor 1", &[2, 0]),
         refused::<String>("string", "not UTF-8", &[1, 0xff]),
         refused::<String>("string", "length 2^60", &[&[253][..], &(1u64 << 60).to_le_bytes()].concat()),
-        refused::<Vec<Peer>>("Vec<Peer>", "length 2^60", &[&[253][..], &(1u64 << 60).to_le_bytes()].concat()),
-        refused::<Vec<Peer>>("Vec<Peer>", "fewer items than the length says", &[3, 0, 1]),
+        refused::<Vec<Peer>>("Vec<peer>", "length 2^60", &[&[253][..], &(1u64 << 60).to_le_bytes()].concat()),
+        refused::<Vec<Peer>>("Vec<peer>", "fewer items than the length says", &[3, 0, 1]),
         refused::<[u8; 8]>("[u8; 8]", "cut short", &[0; 7]),
         refused::<Reason>("Reason", "unknown variant", &[7]),
     ];
