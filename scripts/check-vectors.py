@@ -28,7 +28,6 @@ ORDER = 2**252 + 27742317777372353535851937790883648493  # l
 PRIME = 2**255 - 19
 CHUNK = 262_144
 MAX_FRAME = 1_048_576
-BULK = ("Chunk", "Head", "Piece")
 
 
 class Refused(Exception):
@@ -1109,7 +1108,7 @@ def innermost(message):
     while isinstance(message, dict) and len(message) == 1 and next(iter(message))[0].isupper():
         name, message = next(iter(message.items()))
         names.append(name)
-        if name in ("Up", "Down"):
+        if name in ("Up", "Down", "Head"):
             message = message[1]
     return names
 
@@ -1150,6 +1149,15 @@ def check_messages():
     for case in file["lenient"]:
         message = read_frame(case["channel"], bytes.fromhex(case["header"]), b"")
         check(case["what"], encode("Message", message).hex() == case["canonical"])
+
+
+def check_faults():
+    """Whether a receiver blames needs a whole node; here only that these frames are well formed and the classes known."""
+    file = vectors("faults")
+    classes = {"malformed", "out-of-order", "inconsistent", "bad-signature", "bad-share", "bad-deal", "low-order-key"}
+    for case in file["blamed"] + file["ignored"]:
+        message = read_frame(case["channel"], bytes.fromhex(case["header"]), bytes.fromhex(case["payload"]))
+        check(f"fault: {case['what']}", message == case["message"] and case.get("class", "malformed") in classes)
 
 
 def signed_of(message):
@@ -1357,6 +1365,7 @@ def main():
         check_sessions,
         check_items,
         check_messages,
+        check_faults,
         check_sum,
         check_flynn,
     ):

@@ -9,6 +9,8 @@
 
 #[path = "vectors/bad.rs"]
 mod bad;
+#[path = "vectors/faults.rs"]
+mod faults;
 #[path = "vectors/flynn.rs"]
 mod flynn;
 #[path = "vectors/items.rs"]
@@ -33,7 +35,7 @@ use serde_json::Value;
 type Maker = fn() -> Value;
 
 /// Names of the files and what makes them.
-const FILES: [(&str, Maker); 14] = [
+const FILES: [(&str, Maker); 15] = [
     ("encoding", primitives::encoding),
     ("identity", primitives::identities),
     ("stream", primitives::stream),
@@ -47,6 +49,7 @@ const FILES: [(&str, Maker); 14] = [
     ("messages", messages::messages),
     ("bad", bad::bad),
     ("sum", run::sum),
+    ("faults", faults::faults),
     ("flynn", flynn::flynn),
 ];
 

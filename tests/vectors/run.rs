@@ -15,7 +15,7 @@ use flyswarm::node::{Done, Event, Node, Timer};
 use flyswarm::protocol::message::Channel;
 use flyswarm::protocol::view::{self, Report};
 use flyswarm::protocol::wire::{self, Frame};
-use flyswarm::protocol::{Action, Input, Machine, Step, Time, message::Message};
+use flyswarm::protocol::{Action, Fault, Input, Machine, Step, Time, message::Message};
 use flyswarm::session::{Peer, Session};
 use serde_json::{Value, json};
 
@@ -31,7 +31,7 @@ enum Happening {
     Done(Peer, Done),
 }
 
-struct Run {
+pub(crate) struct Run {
     nodes: Vec<Node>,
     now: Time,
     queue: BTreeMap<(Time, u64), Happening>,
@@ -97,47 +97,77 @@ impl Run {
     }
 }
 
-pub(crate) fn sum() -> Value {
-    let session = small(3);
-    let seed = |peer: Peer| bytes::<32>(&format!("node seed of {}", peer.0));
-    let nodes = session
-        .peers()
-        .map(|peer| {
-            let task = Flynn::new(session.clone(), Arc::new(rows(&session, peer))).unwrap();
-            Node::new(context(&session, peer), Arc::new(task), seed(peer), Vec::new()).unwrap()
-        })
-        .collect();
-    let mut run = Run {
-        nodes,
-        now: Time(0),
-        queue: BTreeMap::new(),
-        sequence: 0,
-        log: Vec::new(),
-        opened: BTreeMap::new(),
-        keys: BTreeMap::new(),
-        stopped: BTreeSet::new(),
-    };
-    for peer in session.peers() {
-        run.input(peer, Input::Start);
-        for other in session.peers().filter(|&other| other != peer) {
-            run.push(Time(1000), Happening::Up(peer, other));
-        }
-    }
-    while let Some(((at, _), happening)) = run.queue.pop_first() {
-        run.now = at;
-        match happening {
-            Happening::Up(peer, other) => run.input(peer, Input::PeerUp(other)),
-            Happening::Timer(peer, timer) => run.input(peer, Input::Timer(timer)),
-            Happening::Done(peer, done) => run.input(peer, Input::Done(done)),
-            Happening::Frame(from, to, frame) => {
-                let message = wire::decode(frame.channel, &frame.header, frame.payload).unwrap();
-                run.input(to, Input::Message { from, message });
+impl Run {
+    pub(crate) fn new() -> Self {
+        let session = small(3);
+        let nodes = session
+            .peers()
+            .map(|peer| {
+                let task = Flynn::new(session.clone(), Arc::new(rows(&session, peer))).unwrap();
+                Node::new(context(&session, peer), Arc::new(task), seed(peer), Vec::new()).unwrap()
+            })
+            .collect();
+        let mut run = Self {
+            nodes,
+            now: Time(0),
+            queue: BTreeMap::new(),
+            sequence: 0,
+            log: Vec::new(),
+            opened: BTreeMap::new(),
+            keys: BTreeMap::new(),
+            stopped: BTreeSet::new(),
+        };
+        for peer in session.peers() {
+            run.input(peer, Input::Start);
+            for other in session.peers().filter(|&other| other != peer) {
+                run.push(Time(1000), Happening::Up(peer, other));
             }
         }
-        if run.stopped.len() == 3 {
-            break;
+        run
+    }
+
+    /// Goes on up to that time, or until every peer has stopped.
+    pub(crate) fn until(&mut self, us: u64) {
+        while let Some(entry) = self.queue.first_entry().filter(|entry| entry.key().0.0 <= us) {
+            let ((at, _), happening) = entry.remove_entry();
+            self.now = at;
+            match happening {
+                Happening::Up(peer, other) => self.input(peer, Input::PeerUp(other)),
+                Happening::Timer(peer, timer) => self.input(peer, Input::Timer(timer)),
+                Happening::Done(peer, done) => self.input(peer, Input::Done(done)),
+                Happening::Frame(from, to, frame) => {
+                    let message = wire::decode(frame.channel, &frame.header, frame.payload).unwrap();
+                    self.input(to, Input::Message { from, message });
+                }
+            }
+            if self.stopped.len() == 3 {
+                break;
+            }
         }
     }
+
+    /// What one more message does at its receiver: whom it blames for what, and whether it does anything else but set timers.
+    pub(crate) fn inject(&mut self, from: Peer, to: Peer, message: Message) -> (Vec<(Peer, Fault)>, bool) {
+        let (mut blames, mut other) = (Vec::new(), false);
+        for action in self.nodes[to.index()].handle(self.now, Input::Message { from, message }).0 {
+            match action {
+                Action::Blame { peer, fault } => blames.push((peer, fault)),
+                Action::SetTimer { .. } => {}
+                _ => other = true,
+            }
+        }
+        (blames, other)
+    }
+}
+
+fn seed(peer: Peer) -> [u8; 32] {
+    bytes(&format!("node seed of {}", peer.0))
+}
+
+pub(crate) fn sum() -> Value {
+    let session = small(3);
+    let mut run = Run::new();
+    run.until(u64::MAX);
     assert_eq!(run.opened.len(), 3);
     let opened = &run.opened[&Peer(0)];
     assert!(run.opened.values().all(|other| other == opened));
