@@ -2,8 +2,14 @@
 //!
 //! Results go to standard output, everything else to standard error. Errors are one line.
 
+#[cfg(feature = "net")]
+mod demo;
 mod id;
+#[cfg(feature = "net")]
+mod join;
 mod model;
+#[cfg(feature = "net")]
+mod progress;
 mod session;
 
 use std::io::{self, Write};
@@ -55,6 +61,10 @@ struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    #[cfg(feature = "net")]
+    Demo(demo::Demo),
+    #[cfg(feature = "net")]
+    Join(join::Join),
     /// Print the peer id of this user's key; make the key if there is none
     Id(id::IdArguments),
     /// Make, check and show session files
@@ -69,6 +79,11 @@ enum Command {
 #[must_use]
 pub fn main() -> ExitCode {
     let arguments = Arguments::parse();
+    // Silent unless RUST_LOG says otherwise; results and errors never go this way.
+    tracing_subscriber::fmt()
+        .with_env_filter(tracing_subscriber::EnvFilter::from_default_env())
+        .with_writer(io::stderr)
+        .init();
     match run(arguments.command, &mut io::stdout().lock()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
@@ -80,8 +95,12 @@ pub fn main() -> ExitCode {
 
 fn run(command: Command, out: &mut dyn Write) -> Result<(), Failure> {
     match command {
-        Command::Id(arguments) => arguments.run(),
-        Command::Session(command) => command.run(),
+        #[cfg(feature = "net")]
+        Command::Demo(command) => command.run(out),
+        #[cfg(feature = "net")]
+        Command::Join(command) => command.run(),
+        Command::Id(arguments) => arguments.run(out),
+        Command::Session(command) => command.run(out),
         Command::Predict(command) => command.run(out),
         Command::Eval(command) => command.run(out),
         Command::Inspect(command) => command.run(out),
@@ -97,8 +116,7 @@ fn written(result: io::Result<()>, place: &str) -> Result<(), Failure> {
 }
 
 /// Writes a result to standard output.
-fn print(text: &str) -> Result<(), Failure> {
-    let mut out = io::stdout().lock();
+fn print(out: &mut dyn Write, text: &str) -> Result<(), Failure> {
     written(out.write_all(text.as_bytes()).and_then(|()| out.flush()), "standard output")
 }
 

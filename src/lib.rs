@@ -7,7 +7,10 @@ pub mod cli;
 pub mod crypto;
 pub mod data;
 pub mod model;
+#[cfg(feature = "net")]
+pub mod net;
 pub mod node;
 pub mod protocol;
 pub mod session;
 pub mod sketch;
+pub mod store;

@@ -1,7 +1,7 @@
 //! The FlyNN classifier: Bloom-filter counts over a sketch, and the file that keeps them.
 //!
 //! [`bloom`] fits and adds up counts, [`Model`] puts them together with what is needed to predict from rows (sketch,
-//! scaler, class names, gamma), [`file`] stores it, [`score`] measures it, [`neighbours`] is the baseline to compare with.
+//! scaler, class names, gamma), [`mod@file`] stores it, [`score`] measures it, [`neighbours`] is the baseline to compare with.
 //!
 //! Source: Ram & Sinha, Algorithm 1. Counts are kept in place of weights (w = gamma^c), so that training is a sum of
 //! integers and a model trained by many peers equals the pooled one exactly (Theorem 4).

@@ -18,8 +18,8 @@ use std::sync::Arc;
 use bytes::Bytes;
 use chacha20::rand_core::{Rng as _, SeedableRng};
 
-pub use archive::Record;
 use archive::{Archive, Sealed};
+pub use archive::{Record, RestoreError};
 pub use job::{Done, Job};
 pub use task::Task;
 

@@ -2,7 +2,7 @@
 
 use std::env;
 use std::fs;
-use std::io;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use clap::Args;
@@ -25,10 +25,10 @@ pub(super) struct IdArguments {
 }
 
 impl IdArguments {
-    pub(super) fn run(self) -> Result<(), Failure> {
+    pub(super) fn run(self, out: &mut dyn Write) -> Result<(), Failure> {
         let path = key_path(self.key)?;
         let identity = if self.new { create(&path)? } else { load_or_create(&path)? };
-        print(&format!("{}\n", identity.public()))
+        print(out, &format!("{}\n", identity.public()))
     }
 }
 
@@ -52,17 +52,22 @@ fn load_or_create(path: &Path) -> Result<Identity, Failure> {
 }
 
 fn create(path: &Path) -> Result<Identity, Failure> {
-    let mut seed = Zeroizing::new([0; 32]);
-    SysRng
-        .try_fill_bytes(seed.as_mut())
-        .map_err(|error| Failure::Machine(format!("the system gives no random bytes: {error}")))?;
-    let identity = Identity::from_seed(*seed);
+    let identity = Identity::from_seed(*random()?);
     if let Some(folder) = path.parent() {
         create_folder(folder)
             .map_err(|error| Failure::Machine(format!("{}: cannot be made: {error}", folder.display())))?;
     }
     create_identity(path, &identity)?;
     Ok(identity)
+}
+
+/// 32 bytes from the operating system.
+pub(super) fn random() -> Result<Zeroizing<[u8; 32]>, Failure> {
+    let mut bytes = Zeroizing::new([0; 32]);
+    SysRng
+        .try_fill_bytes(bytes.as_mut())
+        .map_err(|error| Failure::Machine(format!("the system gives no random bytes: {error}")))?;
+    Ok(bytes)
 }
 
 /// Makes the folder of a key, open to its owner only, with those above it; one that exists is left as it is.

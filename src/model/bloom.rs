@@ -1,7 +1,7 @@
-//! Fly Bloom filters as counts: c[l][i] = how many rows of class l have winner i (Ram & Sinha, Algorithm 1, line 6, with
+//! Fly Bloom filters as counts: `c[l][i]` = how many rows of class l have winner i (Ram & Sinha, Algorithm 1, line 6, with
 //! the power of gamma left for later).
 //!
-//! Inference (line 12): score of class l = sum over the winners i, ascending, of w(c[l][i]) in f64; the lowest score
+//! Inference (line 12): score of class l = sum over the winners i, ascending, of `w(c[l][i])` in f64; the lowest score
 //! wins, of equal ones the lowest class. w(c) = gamma^c = the product, from 1.0, over the set bits k of c in ascending
 //! order, of g_k, where g_0 = gamma and g_(k+1) = g_k g_k. With gamma = 0 that is 1 where c = 0, else 0.
 
@@ -52,7 +52,7 @@ pub enum CountsError {
     },
 }
 
-/// c[l][i], row-major, classes x m.
+/// `c[l][i]`, row-major, classes x m.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Counts {
     classes: usize,

@@ -270,7 +270,11 @@ fn digest(body: &[u8]) -> [u8; 32] {
     Sha256::new().chain_update(PROTOCOL).chain_update(" model\0").chain_update(body).finalize().into()
 }
 
-fn write_whole(path: &Path, bytes: &[u8]) -> io::Result<()> {
+/// Writes a file so that `path` holds the old bytes or the new ones; a device or pipe is written to as it is.
+pub(crate) fn write_whole(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    if std::fs::metadata(path).is_ok_and(|there| !there.is_file()) {
+        return File::options().write(true).open(path)?.write_all(bytes);
+    }
     let name = path.file_name().ok_or_else(|| io::Error::other("not a file name"))?;
     let folder = match path.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,

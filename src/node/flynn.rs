@@ -177,12 +177,32 @@ impl Flynn {
             "moments" => words(&scaling::moments(&self.data, self.rules.scaling.needs_moments() == Some(true))?).into(),
             _ => {
                 let seed = opened.first().and_then(seed).ok_or(FlynnError::Incomplete(0, 1))?;
+                self.refuse_uncounted(opened)?;
                 let hash = FlyHash::new(&self.rules.sketch(seed)?);
                 let moments = opened.get(usize::from(HOLDERS) + 1).map(|bytes| &bytes[..]);
                 let scaler = self.rules.scaler(moments)?;
                 bloom::fit(&hash, &scaler, &self.data, classes)?.to_le_bytes().into()
             }
         })
+    }
+
+    /// A peer that came after the holders were counted may not bring a class that nobody had: it would be its only holder.
+    fn refuse_uncounted(&self, opened: &[Bytes]) -> Result<(), FlynnError> {
+        let Some(holders) = opened.get(usize::from(HOLDERS)) else { return Ok(()) };
+        let (words, _) = holders.as_chunks::<4>();
+        let names = &self.rules.session.data.classes;
+        let own = self.data.class_counts(names.len());
+        match names
+            .iter()
+            .zip(own)
+            .zip(words.iter().skip(1))
+            .find(|((_, own), counted)| *own > 0 && **counted == [0; 4])
+        {
+            Some(((class, _), _)) => Err(FlynnError::Data(format!(
+                "nobody had rows of class {class} when the session counted who holds what"
+            ))),
+            None => Ok(()),
+        }
     }
 
     /// Class names with fewer holders than allowed, given that `lost` of those counted may be gone.

@@ -16,7 +16,7 @@
 //! No sum is infinite or NaN, since entries are finite and below 2^80 (`data::MAX_MAGNITUDE`), and none is -0.0, since
 //! it starts from 0.0: so sums are ordered as numbers.
 //!
-//! Layout: [`LANES`] points lie side by side, so that a row of M is s additions of contiguous vectors. Each lane adds in
+//! Layout: `LANES` points lie side by side, so that a row of M is s additions of contiguous vectors. Each lane adds in
 //! the same order whatever the width of the machine's vectors. Sums are offered to a running selection row by row: no
 //! n x m array exists.
 
@@ -29,7 +29,8 @@ use super::scaling::Scaler;
 use crate::crypto::stream::Stream;
 use crate::data::Dataset;
 
-/// Points side by side. Measured (SSE2): see the commit that set it.
+/// Points side by side. Measured with SSE2 on a noisy machine, d = 784, m = 170,128, s = 19, 2,048 points: 32 to 64 take
+/// 0.6 to 1.1 s on two cores whatever the group, 128 takes 1.7 s.
 const LANES: usize = 64;
 /// Lanes that are summed at once, so that the sums stay in registers.
 const GROUP: usize = 32;

@@ -92,6 +92,15 @@ fn the_digest_covers_every_part() {
     assert_eq!(digests.len(), 5);
 }
 
+#[cfg(unix)]
+#[test]
+fn a_device_is_written_to_and_not_replaced() {
+    use std::os::unix::fs::FileTypeExt;
+    let model = small_model(Scaling::None, 0.5);
+    model.save(Path::new("/dev/null")).unwrap();
+    assert!(std::fs::metadata("/dev/null").unwrap().file_type().is_char_device());
+}
+
 #[test]
 fn a_file_that_is_no_model_is_refused_by_name() {
     let folder = tempfile::tempdir().unwrap();

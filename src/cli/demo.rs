@@ -1,0 +1,213 @@
+//! `flyswarm demo`: several real nodes, each a process of its own, train one classifier on the digits data.
+
+mod children;
+mod table;
+
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use serde_json::{Value, json};
+
+use self::children::{Children, Finished};
+use super::id::random;
+use super::{Failure, written};
+use crate::crypto::identity::{Identity, create_identity};
+use crate::data::deal;
+use crate::data::digits::digits;
+use crate::data::split::train_test;
+use crate::data::{DataError, Dataset};
+use crate::model::Model;
+use crate::model::neighbours::Neighbours;
+use crate::model::score::Confusion;
+use crate::node::flynn::Rules;
+use crate::session::{DataSpec, Entry, FlynnSpec, Privacy, Scaling, Session, TaskKind, Timing};
+
+/// Holders of each class among the peers.
+const HOLDERS: usize = 3;
+/// Share of the rows that nobody trains on, percent.
+const TEST_PERCENT: u32 = 25;
+/// What people call the peers.
+const NAMES: [&str; 16] = [
+    "alice", "bob", "carol", "dave", "erin", "frank", "grace", "heidi", "ivan", "judy", "kim", "leo", "mallory",
+    "nina", "olga", "peggy",
+];
+
+/// Trains one classifier among several processes on this machine, and compares it with the pooled one
+#[derive(Debug, Args)]
+pub(super) struct Demo {
+    /// How many nodes
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u16).range(3..=16))]
+    peers: u16,
+    /// How rows are split and dealt; the session's own seed is agreed on by the peers
+    #[arg(long, default_value_t = 0)]
+    seed: u64,
+    /// Print one JSON object at the end, and nothing else on standard output
+    #[arg(long)]
+    json: bool,
+    /// Keep the session file, keys, data, models and receipts in this folder, which must not exist
+    #[arg(long, value_name = "DIR")]
+    keep: Option<PathBuf>,
+}
+
+/// Where the demo's files are: a folder that is removed at the end, or one to keep.
+enum Folder {
+    Temporary(tempfile::TempDir),
+    Kept(PathBuf),
+}
+
+impl Folder {
+    fn path(&self) -> &Path {
+        match self {
+            Self::Temporary(folder) => folder.path(),
+            Self::Kept(folder) => folder,
+        }
+    }
+}
+
+/// What the demo gives its peers, and keeps for itself.
+struct Setup {
+    session: Session,
+    train: Dataset,
+    test: Dataset,
+    /// Rows of each peer, in the order of `names`.
+    parts: Vec<Dataset>,
+    names: Vec<String>,
+}
+
+impl Demo {
+    pub(super) fn run(self, out: &mut dyn Write) -> Result<(), Failure> {
+        let folder = self.folder()?;
+        let setup = self.prepare(folder.path())?;
+        let mut children = Children::start(folder.path(), &setup.session, &setup.names)?;
+        let finished = children.wait(self.json)?;
+        let result = setup.compare(folder.path(), &finished)?;
+        let text = if self.json { format!("{result}\n") } else { table::render(&result) };
+        written(out.write_all(text.as_bytes()), "standard output")?;
+        if result["equal"] != json!(true) {
+            return Err(Failure::Session("the peers' models are not all equal to the pooled one".into()));
+        }
+        Ok(())
+    }
+
+    fn folder(&self) -> Result<Folder, Failure> {
+        let failed = |path: &Path, error| Failure::Machine(format!("{}: {error}", path.display()));
+        match &self.keep {
+            Some(path) if path.exists() => Err(Failure::Input(format!("{}: exists", path.display()))),
+            Some(path) => {
+                fs::create_dir(path).map_err(|error| failed(path, error))?;
+                Ok(Folder::Kept(path.clone()))
+            }
+            None => {
+                let folder = tempfile::Builder::new().prefix("flyswarm-demo-").tempdir();
+                Ok(Folder::Temporary(folder.map_err(|error| failed(&std::env::temp_dir(), error))?))
+            }
+        }
+    }
+
+    /// Splits and deals the rows, makes keys and the session file, and writes each peer's part.
+    fn prepare(&self, folder: &Path) -> Result<Setup, Failure> {
+        let data = digits();
+        let seed = self.seed.to_le_bytes();
+        let split = train_test(data.labels(), TEST_PERCENT, &seed);
+        let (train, test) = (data.subset(&split.train), data.subset(&split.test));
+        let peers = usize::from(self.peers);
+        let dealt = deal::by_classes(train.labels(), train.classes().len(), peers, HOLDERS, &seed)
+            .map_err(|error| Failure::Input(error.to_string()))?;
+        let names: Vec<_> = NAMES.iter().take(peers).map(|&name| name.to_owned()).collect();
+        let mut parts = Vec::new();
+        let mut roster = Vec::new();
+        for (name, rows) in names.iter().zip(&dealt) {
+            let identity = Identity::from_seed(*random()?);
+            create_identity(&folder.join(format!("{name}.key")), &identity)?;
+            roster.push(Entry { key: identity.public(), name: name.clone(), addresses: Vec::new() });
+            let part = train.subset(rows);
+            write_csv(&folder.join(format!("{name}.csv")), &part)?;
+            parts.push(part);
+        }
+        let session = Session {
+            name: "demo".into(),
+            task: TaskKind::Flynn,
+            min_peers: Session::default_min_peers(peers),
+            data: DataSpec {
+                features: u32::try_from(train.features()).unwrap_or(u32::MAX),
+                classes: train.classes().to_vec(),
+                scaling: Scaling::Center,
+                densify: false,
+            },
+            // m = 128 d, s = 0.3 d, rho = 64: among the best of the trials in facts.md.
+            flynn: FlynnSpec { m: 8192, s: 19, rho: 64, gamma: 0.5 },
+            privacy: Privacy { min_holders: 3, colluding: 1.0 / 3.0 },
+            timing: Timing { gather_ms: 15_000, linger_ms: 5_000, ..Timing::default() },
+            roster,
+        }
+        .check()
+        .map_err(|error| Failure::Input(error.to_string()))?;
+        fs::write(folder.join("session.toml"), session.to_toml())
+            .map_err(|error| Failure::Machine(format!("session.toml: {error}")))?;
+        Ok(Setup { session, train, test, parts, names })
+    }
+}
+
+impl Setup {
+    /// Reads every peer's model back and holds it against the pooled rows.
+    fn compare(&self, folder: &Path, finished: &Finished) -> Result<Value, Failure> {
+        let mut peers = Vec::new();
+        let mut digests = Vec::new();
+        let mut seed = None;
+        for ((name, part), receipt) in self.names.iter().zip(&self.parts).zip(&finished.receipts) {
+            let model = Model::load(&folder.join(format!("{name}.model")))?;
+            seed.get_or_insert(model.sketch().parameters().seed);
+            digests.push(model.digest());
+            peers.push(json!({
+                "name": name,
+                "digest": hex::encode(model.digest()),
+                "accuracy": self.accuracy(&model)?,
+                "rows": part.rows(),
+                "bytes_sent": receipt["bytes_sent"],
+            }));
+        }
+        let seed = seed.ok_or_else(|| Failure::Session("no peer has a model".into()))?;
+        let rules = Rules::new(self.session.clone());
+        let model_of = |rows: &Dataset| rules.pooled(rows, seed).map_err(|error| Failure::Session(error.to_string()));
+        let pooled = model_of(&self.train)?;
+        let largest = self.parts.iter().max_by_key(|part| part.rows()).unwrap_or(&self.train);
+        let neighbours = Neighbours::new(&self.train).ok_or_else(|| Failure::Input("no rows".into()))?;
+        let tuned = neighbours.tune();
+        let neighbour_accuracy = |k| self.score(&neighbours.predict(k, &self.test));
+        Ok(json!({
+            "task": "flynn",
+            "peers": peers,
+            "pooled": {"digest": hex::encode(pooled.digest()), "accuracy": self.accuracy(&pooled)?},
+            "equal": digests.iter().all(|digest| *digest == pooled.digest()),
+            "alone": {"accuracy": self.accuracy(&model_of(largest)?)?, "rows": largest.rows()},
+            "nearest": {"accuracy": neighbour_accuracy(1)},
+            "knn": {"accuracy": neighbour_accuracy(tuned.k), "k": tuned.k},
+            "rows": {"train": self.train.rows(), "test": self.test.rows()},
+            "members": finished.members(),
+            "stages": finished.stages(),
+            "seconds": finished.seconds,
+        }))
+    }
+
+    fn accuracy(&self, model: &Model) -> Result<f64, Failure> {
+        Ok(self.score(&model.predictor().predict(&self.test)?))
+    }
+
+    fn score(&self, predicted: &[u16]) -> f64 {
+        Confusion::new(self.test.classes(), self.test.labels(), predicted).accuracy()
+    }
+}
+
+fn write_csv(path: &Path, data: &Dataset) -> Result<(), Failure> {
+    let mut text = String::new();
+    for (i, &label) in data.labels().iter().enumerate() {
+        for value in data.row(i) {
+            text.push_str(&format!("{value},"));
+        }
+        text.push_str(&data.classes()[usize::from(label)]);
+        text.push('\n');
+    }
+    fs::write(path, text).map_err(|source| DataError::Read { file: path.to_owned(), source }.into())
+}

@@ -1,0 +1,339 @@
+//! `flyswarm join`: one node of a session, until it has the model and nobody needs it any more.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use clap::Args;
+use libp2p::Multiaddr;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
+
+use super::Failure;
+use super::id::{key_path, random};
+use super::model::DataArguments;
+use super::progress::{Progress, stage_name};
+use crate::crypto::identity::load_identity;
+use crate::data::{Dataset, LabelColumn};
+use crate::model::file::write_whole;
+use crate::net::driver::{self, DriverError, Handle, Plan, Report, Usage};
+use crate::node::flynn::{Flynn, Rules};
+use crate::node::{Ending, Event, Task};
+use crate::protocol::context::Context;
+use crate::protocol::record::Value as Decision;
+use crate::protocol::view::Stage;
+use crate::session::Session;
+
+/// Runs one node of a session and writes the model
+#[derive(Debug, Args)]
+pub(super) struct Join {
+    /// Session file
+    session: PathBuf,
+    #[command(flatten)]
+    data: DataArguments,
+    /// Label column: a name, a number from 1, or last
+    #[arg(long, value_name = "COLUMN", default_value = "last")]
+    label: LabelColumn,
+    /// The key file [default: as `flyswarm id`]
+    #[arg(long, value_name = "FILE")]
+    key: Option<PathBuf>,
+    /// Where promises and results are kept until the session is over [default: `state` beside the key file]
+    #[arg(long, value_name = "DIR")]
+    state: Option<PathBuf>,
+    /// Address to listen on; may be repeated
+    #[arg(long, value_name = "MULTIADDR", default_value = "/ip4/0.0.0.0/tcp/0")]
+    listen: Vec<Multiaddr>,
+    /// Do not look for peers by mDNS
+    #[arg(long)]
+    no_mdns: bool,
+    /// The model file [default: the session's name with .model]
+    #[arg(long, value_name = "FILE")]
+    out: Option<PathBuf>,
+    /// The receipt [default: the model file with .receipt.json]
+    #[arg(long, value_name = "FILE")]
+    receipt: Option<PathBuf>,
+    /// Overwrite a model or receipt that exists
+    #[arg(long)]
+    force: bool,
+    /// Print one JSON object a line on standard output for everything that happens
+    #[arg(long)]
+    json: bool,
+    /// Read lines {"peer": PEERID, "address": MULTIADDR} from standard input
+    #[arg(long, hide = true)]
+    addresses_from_stdin: bool,
+    /// Tests: stop at QUANTITY.STAGE until killed
+    #[arg(long, hide = true, value_name = "QUANTITY.STAGE")]
+    hold_at: Option<String>,
+}
+
+/// A checked command line.
+struct Prepared {
+    ctx: Arc<Context>,
+    rules: Rules,
+    data: Arc<Dataset>,
+    model: PathBuf,
+    receipt: PathBuf,
+    progress: Progress,
+}
+
+impl Join {
+    pub(super) fn run(self) -> Result<(), Failure> {
+        let session = Session::load(&self.session)?;
+        let identity = load_identity(&key_path(self.key.clone())?)?;
+        let me = session.peer(&identity.public()).ok_or_else(|| {
+            Failure::Input(format!("{}: {} is not in the roster", self.session.display(), identity.public()))
+        })?;
+        let model = self.out.clone().unwrap_or_else(|| PathBuf::from(format!("{}.model", session.name)));
+        let receipt = self.receipt.clone().unwrap_or_else(|| model.with_extension("receipt.json"));
+        for path in [&model, &receipt] {
+            if path.exists() && !self.force {
+                return Err(Failure::Input(format!("{}: exists; --force overwrites it", path.display())));
+            }
+            check_folder(path)?;
+        }
+        let rows = self.data.load_labelled(session.data.features as usize, &session.data.classes, &self.label)?;
+        let data = Arc::new(rows);
+        let task = Flynn::new(session.clone(), data.clone()).map_err(|error| Failure::Input(error.to_string()))?;
+        let state = match (&self.state, key_path(self.key.clone())?.parent()) {
+            (Some(folder), _) => folder.clone(),
+            (None, Some(folder)) => folder.join("state"),
+            (None, None) => PathBuf::from("state"),
+        };
+        let state = state.join(identity.public().to_string()).join(session.id().to_string());
+        let ctx = Arc::new(Context::new(session.clone(), me, identity, task.plan()));
+        let hold_at = self.hold_at.as_deref().map(|text| parse_hold(&ctx, text)).transpose()?;
+        let stop = Arc::new(AtomicBool::new(false));
+        let plan = Plan {
+            ctx: ctx.clone(),
+            task: Arc::new(task),
+            seed: *random()?,
+            state,
+            listen: self.listen.clone(),
+            mdns: !self.no_mdns,
+            hold_at,
+            stop: stop.clone(),
+        };
+        let progress = Progress::new(self.json, ctx.plan.len());
+        let prepared = Prepared { rules: Rules::new(session), ctx, data, model, receipt, progress };
+        let result = prepared.drive(plan, &stop, self.addresses_from_stdin);
+        prepared.progress.finish();
+        if let Err(failure) = &result {
+            if matches!(prepared.progress, Progress::Json) {
+                prepared.progress.tell(&json!({"event": "error", "message": failure.to_string()}), "");
+            }
+        }
+        result
+    }
+}
+
+impl Prepared {
+    fn drive(&self, plan: Plan, stop: &Arc<AtomicBool>, from_stdin: bool) -> Result<(), Failure> {
+        let started = clock();
+        let mut views = 0u64;
+        let mut finished: Option<Result<[u8; 32], Failure>> = None;
+        let mut decisions = Vec::new();
+        let result = driver::run(plan, &mut |report| {
+            self.progress.report(&self.ctx, &report);
+            match report {
+                Report::Started(handle) => {
+                    leave_on_signal(stop.clone(), handle.clone());
+                    if from_stdin {
+                        read_addresses(handle);
+                    }
+                }
+                Report::Node(Event::ViewBegan(..)) => views += 1,
+                Report::Node(Event::Finished(opened, values)) => {
+                    decisions.clone_from(values);
+                    finished = Some(self.save(opened));
+                    if !matches!(finished, Some(Ok(_))) {
+                        stop.store(true, Ordering::Release);
+                    }
+                }
+                _ => {}
+            }
+        });
+        // A result that is on disk is not undone by leaving before the others have theirs.
+        let usage = match (result, finished.take()) {
+            (_, Some(Err(failure))) => return Err(failure),
+            (Ok(usage), Some(Ok(digest))) => (usage, digest),
+            (Err(DriverError::Stopped), Some(Ok(digest))) => (Usage::default(), digest),
+            (Err(error), _) => return Err(failure(error)),
+            (Ok(_), None) => return Err(Failure::Session("the session ended without a result".into())),
+        };
+        self.write_receipt(&usage.0, usage.1, views, started, &decisions)
+    }
+
+    fn save(&self, opened: &[bytes::Bytes]) -> Result<[u8; 32], Failure> {
+        let model = self.rules.model(opened).map_err(|error| Failure::Session(error.to_string()))?;
+        model.save(&self.model)?;
+        let digest = model.digest();
+        self.progress.tell(
+            &json!({"event": "finished", "model": self.model, "digest": hex::encode(digest)}),
+            &format!("wrote {}: model {}", self.model.display(), hex::encode(digest)),
+        );
+        Ok(digest)
+    }
+
+    fn write_receipt(
+        &self,
+        usage: &Usage,
+        digest: [u8; 32],
+        views: u64,
+        started: f64,
+        decisions: &[Decision],
+    ) -> Result<(), Failure> {
+        let salt = random()?;
+        let names =
+            |value: &Decision| value.members.iter().map(|&peer| self.ctx.session.name(peer)).collect::<Vec<_>>();
+        let counted = decisions.last().is_some_and(|value| value.members.contains(&self.ctx.me));
+        let receipt = json!({
+            "session": self.ctx.id.to_string(),
+            "name": self.ctx.session.name,
+            "peer": self.ctx.session.name(self.ctx.me),
+            "peer_id": self.ctx.identity.public().to_string(),
+            "counted": counted,
+            "quantities": self.ctx.plan.iter().zip(decisions).map(|(quantity, value)| json!({
+                "name": quantity.name,
+                "view": value.sum.ballot.to_string(),
+                "members": names(value),
+                "sealed_total": hex::encode(value.total),
+            })).collect::<Vec<_>>(),
+            "views": views,
+            "model": {"file": self.model, "digest": hex::encode(digest)},
+            "data": {
+                "rows": self.data.rows(),
+                "salt": hex::encode(*salt),
+                "digest": hex::encode(data_digest(&salt, &self.data)),
+            },
+            "stages": stages(&self.ctx, usage),
+            "bytes_sent": usage.bytes_sent,
+            "bytes_received": usage.bytes_received,
+            "started_unix": started,
+            "seconds": clock() - started,
+        });
+        let text = format!("{receipt:#}\n");
+        write_whole(&self.receipt, text.as_bytes())
+            .map_err(|error| Failure::Machine(format!("{}: {error}", self.receipt.display())))?;
+        self.progress.tell(
+            &json!({"event": "receipt", "file": self.receipt, "receipt": receipt}),
+            &format!("wrote {}", self.receipt.display()),
+        );
+        Ok(())
+    }
+}
+
+/// SHA-256(tag "data" || salt || rows, features as u64 LE || values as f32 LE || labels as u16 LE): the peer can show
+/// later which rows it used, and nobody can guess them from it.
+fn data_digest(salt: &[u8; 32], data: &Dataset) -> [u8; 32] {
+    let mut hash = crate::crypto::tagged_hash("data").chain_update(salt);
+    hash.update((data.rows() as u64).to_le_bytes());
+    hash.update((data.features() as u64).to_le_bytes());
+    data.values().iter().for_each(|value| Sha256::update(&mut hash, value.to_le_bytes()));
+    data.labels().iter().for_each(|label| Sha256::update(&mut hash, label.to_le_bytes()));
+    hash.finalize().into()
+}
+
+/// Seconds and bytes by stage: each side quantity as one, the last split in train, sum and open.
+fn stages(ctx: &Context, usage: &Usage) -> Vec<Value> {
+    let mut out: Vec<(String, f64, u64)> = Vec::new();
+    for (stage, spent) in &usage.stages {
+        let name = match stage {
+            None => "connect and linger".to_owned(),
+            Some((_, Stage::Keys)) => "keys".to_owned(),
+            Some((slot, stage)) if usize::from(*slot) + 1 == ctx.plan.len() => match stage {
+                Stage::Keys | Stage::Compute => "train".to_owned(),
+                Stage::Sum => "sum".to_owned(),
+                Stage::Accept | Stage::Release | Stage::Open => "open".to_owned(),
+            },
+            Some((slot, _)) => ctx.plan[usize::from(*slot)].name.clone(),
+        };
+        match out.iter_mut().find(|(known, ..)| *known == name) {
+            Some((_, seconds, bytes)) => {
+                *seconds += spent.seconds;
+                *bytes += spent.bytes;
+            }
+            None => out.push((name, spent.seconds, spent.bytes)),
+        }
+    }
+    out.into_iter().map(|(name, seconds, bytes)| json!({"name": name, "seconds": seconds, "bytes": bytes})).collect()
+}
+
+fn failure(error: DriverError) -> Failure {
+    let text = error.to_string();
+    match error {
+        DriverError::Address(..) | DriverError::Ended(Ending::Own(_)) => Failure::Input(text),
+        DriverError::Store(_) | DriverError::Net(_) | DriverError::Restore(_) => Failure::Machine(text),
+        DriverError::Ended(_) => Failure::Session(text),
+        DriverError::Stopped => Failure::Interrupted(text),
+    }
+}
+
+fn check_folder(path: &Path) -> Result<(), Failure> {
+    match path.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() && !folder.is_dir() => {
+            Err(Failure::Input(format!("{}: no such folder", folder.display())))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn parse_hold(ctx: &Context, text: &str) -> Result<(u8, Stage), Failure> {
+    const STAGES: [Stage; 6] = [Stage::Keys, Stage::Compute, Stage::Sum, Stage::Accept, Stage::Release, Stage::Open];
+    let wrong = || Failure::Input(format!("--hold-at {text}: expected QUANTITY.STAGE"));
+    let (quantity, stage) = text.split_once('.').ok_or_else(wrong)?;
+    let slot = ctx.plan.iter().position(|known| known.name == quantity).ok_or_else(wrong)?;
+    let stage = STAGES.into_iter().find(|known| stage_name(*known) == stage).ok_or_else(wrong)?;
+    Ok((u8::try_from(slot).map_err(|_| wrong())?, stage))
+}
+
+#[allow(clippy::disallowed_methods, reason = "receipts say when")]
+fn clock() -> f64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |since| since.as_secs_f64())
+}
+
+/// The first Ctrl-C or SIGTERM leaves cleanly, the second at once.
+fn leave_on_signal(stop: Arc<AtomicBool>, handle: Handle) {
+    std::thread::spawn(move || {
+        let Ok(runtime) = tokio::runtime::Builder::new_current_thread().enable_all().build() else { return };
+        runtime.block_on(async {
+            #[cfg(unix)]
+            let mut terminate = match tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate()) {
+                Ok(signal) => signal,
+                Err(_) => return,
+            };
+            loop {
+                #[cfg(unix)]
+                tokio::select! {
+                    _ = tokio::signal::ctrl_c() => {}
+                    _ = terminate.recv() => {}
+                }
+                #[cfg(not(unix))]
+                let _ = tokio::signal::ctrl_c().await;
+                if stop.swap(true, Ordering::AcqRel) {
+                    std::process::exit(130);
+                }
+                handle.wake();
+            }
+        });
+    });
+}
+
+#[derive(Deserialize)]
+struct Known {
+    peer: String,
+    address: Multiaddr,
+}
+
+/// The demo tells its children where the others listen.
+fn read_addresses(handle: Handle) {
+    std::thread::spawn(move || {
+        for line in std::io::stdin().lines().map_while(Result::ok) {
+            let known = serde_json::from_str::<Known>(&line).ok();
+            if let Some((peer, address)) = known.and_then(|known| Some((known.peer.parse().ok()?, known.address))) {
+                handle.add_address(peer, address);
+            }
+        }
+    });
+}

@@ -1,0 +1,387 @@
+//! The transport: peers, connections and opaque frames over libp2p. It knows no protocol of ours.
+//!
+//! **Stack.** TCP without delay, Noise (the peer's Ed25519 identity is its `PeerId`), Yamux, multistream-select 1.0.
+//! Three protocols are spoken on a connection: `/flyswarm/1/control`, `/flyswarm/1/bulk` and `/ipfs/ping/1.0.0`.
+//!
+//! **Who may connect.** Peers of the roster. Everyone else is refused once Noise has shown who they are, before any
+//! substream. Of a pair the peer with the smaller `PeerId` dials at once, the other only where it knows an address and
+//! nothing came for about 3 s; both redial for as long as they run, after 0.2 s doubling up to 5 s, at the addresses from the
+//! roster, from [`Command::AddAddress`] and from mDNS.
+//!
+//! **One connection per pair.** The smaller peer keeps the first connection it sees and refuses others while it lasts. It
+//! opens its two substreams for sending on that connection, one per channel; when one of them has reached the
+//! other, this opens its own two. Either side reports [`Event::PeerUp`] when all four stand, so that both
+//! directions work. A second substream of one protocol from one side is a fault.
+//!
+//! **Frames** have the form given in [`Frame`] and arrive on their channel in order and exactly as sent. Between
+//! channels there is no order; control is served first. A length that breaks the limits is [`Event::Malformed`].
+//!
+//! **Closing.** Whatever breaks one substream closes the connection, and whoever was reported up is reported
+//! [`Event::PeerLost`] exactly once; then dialling begins again. A peer that leaves on purpose writes what is queued
+//! and ends both its substreams; the other reads to both ends, and closes. So the first to close knows that it
+//! has everything, and the one that leaves knows that everything was read. A peer is pinged every 2 s and taken
+//! for gone when an echo is 5 s late and nothing else came from it in that time.
+//!
+//! **Back-pressure.** Frames that the caller has not taken are counted per connection and channel (1 MiB control,
+//! 4 MiB bulk); while an account is full its substream is not read, and Yamux's window (at most 16 MiB more)
+//! stops the sender. Pings go on. In the other direction frames wait in a queue per connection and channel (4 MiB
+//! control, 16 MiB bulk); a caller that overfills one has broken its own protocol's credits, and
+//! loses the connection. Each frame counts for its bytes and 256 more.
+
+mod behaviour;
+mod dial;
+pub mod driver;
+mod events;
+mod frame;
+mod handler;
+mod link;
+mod ping;
+mod service;
+mod transport;
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::io;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use libp2p::identity::Keypair;
+pub use libp2p::{Multiaddr, PeerId};
+use tokio::sync::mpsc::{self, UnboundedSender};
+use zeroize::Zeroizing;
+
+pub use self::events::{Events, Waker};
+pub use self::frame::Frame;
+use self::link::{Link, Traffic};
+use self::service::Order;
+
+/// Default of [`Config::max_frame`]: the most that Yamux in Rust accepts from other implementations in one piece.
+pub const MAX_FRAME: usize = 1 << 20;
+/// Default of [`Config::patience`] (design).
+const PATIENCE: Duration = Duration::from_secs(3);
+
+/// How to run a node's network.
+#[derive(Clone)]
+pub struct Config {
+    /// Ed25519 seed of this peer's identity.
+    pub identity_seed: Zeroizing<[u8; 32]>,
+    /// Who is admitted, and addresses where known. This peer itself is ignored.
+    pub roster: BTreeMap<PeerId, Vec<Multiaddr>>,
+    /// Where to listen, such as `/ip4/0.0.0.0/tcp/0`.
+    pub listen: Vec<Multiaddr>,
+    /// Whether to find peers of the roster on the local network. It needs a listener on a real interface.
+    pub mdns: bool,
+    /// Limit on the length field of a frame, in bytes; the same at all peers. At least 4.
+    pub max_frame: usize,
+    /// How long the peer with the larger `PeerId` leaves dialling to the other.
+    pub patience: Duration,
+}
+
+impl Config {
+    /// No listener, no mDNS, and the default limits.
+    #[must_use]
+    pub fn new(identity_seed: Zeroizing<[u8; 32]>, roster: BTreeMap<PeerId, Vec<Multiaddr>>) -> Self {
+        Self { identity_seed, roster, listen: Vec::new(), mdns: false, max_frame: MAX_FRAME, patience: PATIENCE }
+    }
+}
+
+impl fmt::Debug for Config {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Config")
+            .field("identity_seed", &"<redacted>")
+            .field("roster", &self.roster)
+            .field("listen", &self.listen)
+            .field("mdns", &self.mdns)
+            .field("max_frame", &self.max_frame)
+            .field("patience", &self.patience)
+            .finish()
+    }
+}
+
+/// One of the two ways between a pair of peers. There is no order between them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Channel {
+    /// Small frames that must not wait behind large ones.
+    Control,
+    /// Everything else.
+    Bulk,
+}
+
+impl Channel {
+    /// In the order in which they are served.
+    pub const BOTH: [Self; 2] = [Self::Control, Self::Bulk];
+
+    fn index(self) -> usize {
+        match self {
+            Self::Control => 0,
+            Self::Bulk => 1,
+        }
+    }
+
+    /// The name negotiated for its substreams.
+    #[must_use]
+    pub fn protocol(self) -> &'static str {
+        match self {
+            Self::Control => "/flyswarm/1/control",
+            Self::Bulk => "/flyswarm/1/bulk",
+        }
+    }
+}
+
+impl fmt::Display for Channel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Control => "control",
+            Self::Bulk => "bulk",
+        })
+    }
+}
+
+/// What the network tells the caller.
+#[derive(Debug)]
+pub enum Event {
+    /// Peers can reach this node here.
+    Listening(Multiaddr),
+    /// A listener broke; the others go on.
+    ListenFailed {
+        /// As in the configuration.
+        address: Multiaddr,
+        /// What the system said.
+        reason: String,
+    },
+    /// Frames can be sent to and come from this peer.
+    PeerUp {
+        /// Who.
+        peer: PeerId,
+        /// The other end of the connection.
+        address: Multiaddr,
+    },
+    /// They no longer can. Frames not delivered yet are lost. Follows each `PeerUp` once.
+    PeerLost {
+        /// Who.
+        peer: PeerId,
+        /// One line for the user.
+        reason: String,
+    },
+    /// A frame arrived.
+    Frame {
+        /// Who sent it; Noise has authenticated that.
+        from: PeerId,
+        /// On which channel.
+        channel: Channel,
+        /// As sent.
+        frame: Frame,
+    },
+    /// A connection was refused because this identity is not in the roster. Once a minute per identity and address.
+    Stranger {
+        /// The identity that was shown, whether it dialled or was dialled.
+        peer: PeerId,
+        /// Where it is.
+        address: Multiaddr,
+    },
+    /// A [`Waker`] was used: something else than the network wants the caller's attention.
+    Woken,
+    /// A peer of the roster broke the rules of this layer. Its connection is closed; it may come back.
+    Malformed {
+        /// Who.
+        from: PeerId,
+        /// Which rule, with the value and the limit.
+        reason: String,
+    },
+}
+
+/// What the caller asks of the network.
+#[derive(Debug)]
+pub enum Command {
+    /// Sends a frame on the connection of the last `PeerUp` taken; drops it where the peer is not up.
+    Send {
+        /// To whom.
+        to: PeerId,
+        /// On which channel.
+        channel: Channel,
+        /// What.
+        frame: Frame,
+    },
+    /// Adds an address of a peer of the roster.
+    AddAddress(PeerId, Multiaddr),
+    /// Closes the connection of the last `PeerUp` taken; the peer is dialled again and may come back.
+    Disconnect {
+        /// Whom.
+        peer: PeerId,
+        /// Comes back in `PeerLost`.
+        reason: String,
+    },
+    /// Closes the connection and refuses the peer from now on.
+    Ban(PeerId),
+}
+
+/// Why the network did not start, or refused a command. Nothing was changed.
+#[derive(Debug, thiserror::Error)]
+pub enum NetError {
+    /// The system gave no threads or timers.
+    #[error("cannot start the network: {0}")]
+    Start(#[source] io::Error),
+    /// The seed makes no identity.
+    #[error("identity key: {0}")]
+    Identity(String),
+    /// An address of the configuration cannot be listened on.
+    #[error("cannot listen on {address}: {error}")]
+    Listen {
+        /// As in the configuration.
+        address: Multiaddr,
+        /// What the system said.
+        error: io::Error,
+    },
+    /// Interfaces cannot be watched.
+    #[error("mDNS: {0}")]
+    Mdns(#[source] io::Error),
+    /// A frame that the peer would refuse.
+    #[error("frame of {length} bytes, the limit is {limit}")]
+    FrameTooLong {
+        /// Header, payload and 4.
+        length: usize,
+        /// [`Config::max_frame`].
+        limit: usize,
+    },
+    /// `max_frame` of the configuration.
+    #[error("max_frame is {0}, it must be between 4 and 4294967295")]
+    MaxFrame(usize),
+}
+
+/// A running network. Dropping it closes every connection at once; [`Network::shutdown`] flushes first.
+#[derive(Debug)]
+pub struct Network {
+    local: PeerId,
+    max_frame: usize,
+    links: events::Links,
+    traffic: BTreeMap<PeerId, Arc<Traffic>>,
+    events: events::EventSender,
+    /// `None` once it is to end.
+    orders: Option<UnboundedSender<Order>>,
+    thread: Option<JoinHandle<Vec<PeerId>>>,
+}
+
+impl Network {
+    /// Listens, and starts to dial. Returns once every address of the configuration is bound.
+    ///
+    /// # Errors
+    /// Where an address cannot be bound or the configuration is wrong; then nothing runs.
+    pub fn spawn(config: Config) -> Result<(Self, Events), NetError> {
+        if config.max_frame < 4 || u32::try_from(config.max_frame).is_err() {
+            return Err(NetError::MaxFrame(config.max_frame));
+        }
+        let keypair = keypair(&config.identity_seed)?;
+        let local = keypair.public().to_peer_id();
+        let others = config.roster.keys().filter(|peer| **peer != local);
+        let traffic: BTreeMap<_, _> = others.map(|peer| (*peer, Arc::<Traffic>::default())).collect();
+        let links = events::Links::default();
+        let (sender, events) = events::queue(Arc::clone(&links));
+        let (orders, receiver) = mpsc::unbounded_channel();
+        let thread = service::start(&config, &keypair, &traffic, sender.clone(), receiver)?;
+        let max_frame = config.max_frame;
+        let network =
+            Self { local, max_frame, links, traffic, events: sender, orders: Some(orders), thread: Some(thread) };
+        Ok((network, events))
+    }
+
+    /// This peer's identity.
+    #[must_use]
+    pub fn local_peer(&self) -> PeerId {
+        self.local
+    }
+
+    /// For threads that want the caller to look at something else than the network.
+    #[must_use]
+    pub fn waker(&self) -> Waker {
+        Waker(self.events.clone())
+    }
+
+    /// Carries out a command, or queues it; never blocks.
+    ///
+    /// # Errors
+    /// Where a frame to be sent breaks a limit.
+    pub fn send(&self, command: Command) -> Result<(), NetError> {
+        match command {
+            Command::Send { to, channel, frame } => {
+                if frame.length() > self.max_frame {
+                    return Err(NetError::FrameTooLong { length: frame.length(), limit: self.max_frame });
+                }
+                if let Some(link) = self.link(&to) {
+                    link.send(channel, frame);
+                }
+            }
+            Command::Disconnect { peer, reason } => {
+                if let Some(link) = self.link(&peer) {
+                    link.fail(reason);
+                }
+            }
+            Command::AddAddress(peer, address) => self.order(Order::AddAddress(peer, address)),
+            Command::Ban(peer) => self.order(Order::Ban(peer)),
+        }
+        Ok(())
+    }
+
+    /// Bytes waiting to be written to the peer; each frame counts for its bytes and 256 more.
+    #[must_use]
+    pub fn queued(&self, peer: &PeerId, channel: Channel) -> usize {
+        self.link(peer).map_or(0, |link| link.queued(channel))
+    }
+
+    /// Bytes of frames written to the peer so far, over all connections.
+    #[must_use]
+    pub fn bytes_sent(&self, peer: &PeerId, channel: Channel) -> u64 {
+        self.traffic.get(peer).map_or(0, |traffic| traffic.sent[channel.index()].load(Ordering::Relaxed))
+    }
+
+    /// Bytes of frames read from the peer so far, over all connections.
+    #[must_use]
+    pub fn bytes_received(&self, peer: &PeerId, channel: Channel) -> u64 {
+        self.traffic.get(peer).map_or(0, |traffic| traffic.received[channel.index()].load(Ordering::Relaxed))
+    }
+
+    /// Ends the network: writes what is queued and waits until every peer has read it, for at most `deadline`.
+    /// Returns those that did not in time. The events taken afterwards end with a `PeerLost` for each peer that was up.
+    #[must_use = "names the peers that may lack what was sent last"]
+    pub fn shutdown(mut self, deadline: Duration) -> Vec<PeerId> {
+        self.order(Order::ShutDown(deadline));
+        self.join()
+    }
+
+    fn link(&self, peer: &PeerId) -> Option<Arc<Link>> {
+        self.links.lock().unwrap_or_else(PoisonError::into_inner).get(peer).cloned()
+    }
+
+    fn order(&self, order: Order) {
+        if let Some(orders) = &self.orders {
+            // Fails only where the thread has ended, which it does when told.
+            let _ = orders.send(order);
+        }
+    }
+
+    fn join(&mut self) -> Vec<PeerId> {
+        self.orders = None;
+        self.thread.take().and_then(|thread| thread.join().ok()).unwrap_or_default()
+    }
+}
+
+impl Drop for Network {
+    fn drop(&mut self) {
+        self.join();
+    }
+}
+
+/// The `PeerId` that belongs to an Ed25519 seed.
+///
+/// # Errors
+/// Where the seed makes no identity; every seed of 32 bytes does.
+pub fn peer_id(seed: &Zeroizing<[u8; 32]>) -> Result<PeerId, NetError> {
+    Ok(keypair(seed)?.public().to_peer_id())
+}
+
+fn keypair(seed: &Zeroizing<[u8; 32]>) -> Result<Keypair, NetError> {
+    // libp2p wipes the bytes it is given; hence the copy.
+    let mut copy = seed.clone();
+    Keypair::ed25519_from_bytes(copy.as_mut_slice()).map_err(|error| NetError::Identity(error.to_string()))
+}

@@ -1,0 +1,395 @@
+//! Who is connected: admission, one connection per peer, redialling, and the order of what the caller is told.
+//!
+//! **Admission.** A connection is refused when Noise has shown who is at the other end and before any substream of
+//! ours, unless that is a peer of the roster that is not banned.
+//!
+//! **One connection.** Both peers of a pair may dial at once. The peer with the smaller `PeerId` *chooses*: it keeps the
+//! first connection that it sees established, whoever dialled, and refuses every other until that one is closed.
+//! Choosing is opening: it opens its two substreams at once on the chosen connection. The other peer accepts what
+//! comes (up to [`SPARE`]), opens its own substreams only on a connection where it has seen one of the chooser's, and takes
+//! a second one standing as the news that the first is dead. So both keep the same one, with nothing to agree on.
+//!
+//! **Order.** `PeerUp` is queued before the handler is told to read, and the gate for frames is shut before
+//! `PeerLost` is queued ([`super::link`]); both happen here and nowhere else, so they alternate.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::convert::Infallible;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use libp2p::core::transport::PortUse;
+use libp2p::core::{Endpoint, Multiaddr};
+use libp2p::multiaddr::Protocol;
+use libp2p::swarm::behaviour::{ConnectionClosed, DialFailure, ListenFailure};
+use libp2p::swarm::dial_opts::{DialOpts, PeerCondition};
+use libp2p::swarm::{
+    CloseConnection, ConnectionDenied, ConnectionError, ConnectionId, DialError, FromSwarm, NetworkBehaviour,
+    NotifyHandler, ToSwarm,
+};
+use tokio::time::{Instant, Interval, MissedTickBehavior, interval};
+
+use super::dial::{Dialer, Source, dials_first, without_peer};
+use super::events::EventSender;
+use super::handler::{Go, Handler, Report};
+use super::link::{Link, Traffic};
+use super::{Event, PeerId};
+
+/// Connections with one peer that may exist beside each other on the side that does not choose: one each way, and one that
+/// is dead without our knowing yet.
+const SPARE: usize = 3;
+/// Between looks at who is to be dialled.
+const TICK: Duration = Duration::from_millis(50);
+/// A stranger is reported once in this time.
+const REPORT_AGAIN: Duration = Duration::from_secs(60);
+/// Strangers remembered, and so reported within that time, at most (guess).
+const STRANGERS: usize = 256;
+
+/// Why a connection was refused; only libp2p sees it.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+struct Refused(&'static str);
+
+struct Connection {
+    link: Arc<Link>,
+    address: Multiaddr,
+    /// Since `PeerUp` was queued.
+    up: Option<Instant>,
+    /// Being closed: `PeerLost`, if due, has been queued.
+    shut: bool,
+}
+
+struct Peer {
+    dialer: Dialer,
+    dialing: Option<ConnectionId>,
+    banned: bool,
+    traffic: Arc<Traffic>,
+    connections: BTreeMap<ConnectionId, Connection>,
+}
+
+impl Peer {
+    fn live(&self) -> usize {
+        self.connections.values().filter(|connection| !connection.shut).count()
+    }
+}
+
+/// See the module.
+pub(super) struct Behaviour {
+    local: PeerId,
+    max_frame: usize,
+    events: EventSender,
+    peers: BTreeMap<PeerId, Peer>,
+    finishing: bool,
+    strangers: BTreeMap<(IpAddr, PeerId), Instant>,
+    tick: Interval,
+    actions: VecDeque<ToSwarm<Infallible, Go>>,
+}
+
+impl Behaviour {
+    pub(super) fn new(
+        local: PeerId,
+        roster: &BTreeMap<PeerId, Vec<Multiaddr>>,
+        traffic: &BTreeMap<PeerId, Arc<Traffic>>,
+        max_frame: usize,
+        patience: Duration,
+        events: EventSender,
+    ) -> Self {
+        let now = Instant::now();
+        let peer = |(peer, traffic): (&PeerId, &Arc<Traffic>)| {
+            let mut dialer = Dialer::new(local, *peer, patience, now);
+            for address in roster.get(peer).into_iter().flatten() {
+                dialer.add(address.clone(), Source::Given);
+            }
+            let traffic = Arc::clone(traffic);
+            (*peer, Peer { dialer, dialing: None, banned: false, traffic, connections: BTreeMap::new() })
+        };
+        let mut tick = interval(TICK);
+        tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        Self {
+            local,
+            max_frame,
+            events,
+            peers: traffic.iter().map(peer).collect(),
+            finishing: false,
+            strangers: BTreeMap::new(),
+            tick,
+            actions: VecDeque::new(),
+        }
+    }
+
+    pub(super) fn add_address(&mut self, peer: PeerId, address: Multiaddr, source: Source) {
+        if let Some(peer) = self.peers.get_mut(&peer) {
+            peer.dialer.add(address, source);
+        }
+    }
+
+    pub(super) fn expire_address(&mut self, peer: PeerId, address: Multiaddr) {
+        if let Some(peer) = self.peers.get_mut(&peer) {
+            peer.dialer.expire(address);
+        }
+    }
+
+    /// Closes every connection with the peer and admits none any more.
+    pub(super) fn ban(&mut self, peer: PeerId) {
+        if let Some(entry) = self.peers.get_mut(&peer) {
+            entry.banned = true;
+            let connections: Vec<_> = entry.connections.keys().copied().collect();
+            for connection in connections {
+                self.close(peer, connection, "banned");
+            }
+        }
+    }
+
+    /// Admits and dials nobody from here on; connections end when their queues are flushed.
+    pub(super) fn finish(&mut self) {
+        self.finishing = true;
+        let connections = self.peers.iter().flat_map(|(peer, entry)| {
+            entry.connections.iter().map(|(id, connection)| (*peer, *id, connection.up.is_some()))
+        });
+        for (peer, id, up) in connections.collect::<Vec<_>>() {
+            if up {
+                self.peers[&peer].connections[&id].link.finish();
+            } else {
+                self.close(peer, id, "this node shut down");
+            }
+        }
+    }
+
+    /// The peers that have not closed their connection yet.
+    pub(super) fn unfinished(&self) -> Vec<PeerId> {
+        self.peers.iter().filter(|(_, entry)| entry.live() > 0).map(|(peer, _)| *peer).collect()
+    }
+
+    /// Ends what is left, so that every `PeerUp` has its `PeerLost`.
+    pub(super) fn abandon(&mut self) {
+        for entry in self.peers.values_mut() {
+            for connection in entry.connections.values_mut() {
+                connection.shut(&self.events, "this node shut down");
+            }
+        }
+    }
+
+    fn close(&mut self, peer: PeerId, id: ConnectionId, reason: &str) {
+        let Some(connection) = self.peers.get_mut(&peer).and_then(|entry| entry.connections.get_mut(&id)) else {
+            return;
+        };
+        if !connection.shut {
+            connection.shut(&self.events, reason);
+            let connection = CloseConnection::One(id);
+            self.actions.push_back(ToSwarm::CloseConnection { peer_id: peer, connection });
+            self.rest(peer, id);
+        }
+    }
+
+    /// Decides on the next dial once a connection has ended and no other is left.
+    fn rest(&mut self, peer: PeerId, id: ConnectionId) {
+        let Some(entry) = self.peers.get_mut(&peer) else { return };
+        if entry.live() == 0 {
+            let now = Instant::now();
+            match entry.connections.get(&id).and_then(|connection| connection.up) {
+                Some(since) => entry.dialer.lost(now - since, now),
+                None => entry.dialer.failed(now),
+            }
+        }
+    }
+
+    fn stranger(&mut self, peer: PeerId, address: &Multiaddr) {
+        let ip = address.iter().find_map(|part| match part {
+            Protocol::Ip4(ip) => Some(IpAddr::from(ip)),
+            Protocol::Ip6(ip) => Some(IpAddr::from(ip)),
+            _ => None,
+        });
+        let key = (ip.unwrap_or(IpAddr::from([0; 4])), peer);
+        let now = Instant::now();
+        self.strangers.retain(|_, since| now - *since < REPORT_AGAIN);
+        if self.strangers.len() < STRANGERS && !self.strangers.contains_key(&key) {
+            self.strangers.insert(key, now);
+            self.events.send(Event::Stranger { peer, address: without_peer(address.clone()) });
+        }
+    }
+
+    fn admit(&mut self, id: ConnectionId, peer: PeerId, address: &Multiaddr) -> Result<Handler, ConnectionDenied> {
+        let refuse = |why| Err(ConnectionDenied::new(Refused(why)));
+        let chooses = dials_first(self.local, peer);
+        let Some(entry) = self.peers.get_mut(&peer) else {
+            self.stranger(peer, address);
+            return refuse("not in the roster");
+        };
+        if entry.banned {
+            return refuse("banned");
+        }
+        if self.finishing {
+            return refuse("shutting down");
+        }
+        if self.events.is_crowded() {
+            return refuse("the caller does not keep up");
+        }
+        if entry.live() >= if chooses { 1 } else { SPARE } {
+            return refuse("another connection is in use");
+        }
+        let link = Arc::new(Link::new(peer, Arc::clone(&entry.traffic)));
+        let handler = Handler::new(Arc::clone(&link), self.events.clone(), self.max_frame, chooses);
+        let address = without_peer(address.clone());
+        entry.connections.insert(id, Connection { link, address, up: None, shut: false });
+        Ok(handler)
+    }
+
+    fn standing(&mut self, peer: PeerId, id: ConnectionId) {
+        let Some(entry) = self.peers.get_mut(&peer) else { return };
+        if entry.connections.get(&id).is_none_or(|connection| connection.shut || connection.up.is_some()) {
+            return;
+        }
+        let older: Vec<_> = entry.connections.iter().filter(|(_, c)| c.up.is_some()).map(|(id, _)| *id).collect();
+        for older in older {
+            self.close(peer, older, "the peer uses a newer connection");
+        }
+        let Some(connection) = self.peers.get_mut(&peer).and_then(|entry| entry.connections.get_mut(&id)) else {
+            return;
+        };
+        connection.up = Some(Instant::now());
+        let address = connection.address.clone();
+        // Open first: the caller may send as soon as it has the event. The handler reads nothing before `Go`.
+        connection.link.open();
+        self.events.up(Event::PeerUp { peer, address }, Arc::clone(&connection.link));
+        if self.finishing {
+            connection.link.finish();
+        }
+        self.actions.push_back(ToSwarm::NotifyHandler { peer_id: peer, handler: NotifyHandler::One(id), event: Go });
+    }
+
+    fn closed(&mut self, peer: PeerId, id: ConnectionId, cause: Option<&ConnectionError>) {
+        let Some(entry) = self.peers.get_mut(&peer) else { return };
+        let Some(connection) = entry.connections.get_mut(&id) else { return };
+        if !connection.shut {
+            let reason = match cause {
+                Some(ConnectionError::IO(error)) => format!("the connection broke: {error}"),
+                Some(error) => format!("the connection broke: {error}"),
+                None => "the connection was closed".to_owned(),
+            };
+            connection.shut(&self.events, &reason);
+            self.rest(peer, id);
+        }
+        if let Some(entry) = self.peers.get_mut(&peer) {
+            entry.connections.remove(&id);
+        }
+    }
+
+    fn dial_failed(&mut self, failure: &DialFailure<'_>) {
+        let now = Instant::now();
+        if let DialError::WrongPeerId { obtained, address } = failure.error {
+            self.stranger(*obtained, address);
+        }
+        let Some(entry) = failure.peer_id.and_then(|peer| self.peers.get_mut(&peer)) else { return };
+        entry.connections.remove(&failure.connection_id);
+        if entry.dialing == Some(failure.connection_id) {
+            entry.dialing = None;
+            entry.dialer.failed(now);
+        }
+        if let DialError::WrongPeerId { address, .. } = failure.error {
+            entry.dialer.wrong(address.clone(), now);
+        }
+    }
+
+    fn dial_due(&mut self) {
+        if self.finishing || self.events.is_crowded() {
+            return;
+        }
+        let now = Instant::now();
+        for (peer, entry) in &mut self.peers {
+            if entry.banned || entry.dialing.is_some() || entry.live() > 0 {
+                continue;
+            }
+            if let Some(addresses) = entry.dialer.due(now) {
+                let opts = DialOpts::peer_id(*peer)
+                    .condition(PeerCondition::Always)
+                    .addresses(addresses)
+                    .allocate_new_port()
+                    .build();
+                entry.dialing = Some(opts.connection_id());
+                self.actions.push_back(ToSwarm::Dial { opts });
+            }
+        }
+    }
+}
+
+impl Connection {
+    fn shut(&mut self, events: &EventSender, reason: &str) {
+        if !self.shut {
+            self.shut = true;
+            self.link.shut();
+            if self.up.is_some() {
+                events.send(Event::PeerLost { peer: self.link.peer, reason: reason.to_owned() });
+            }
+        }
+    }
+}
+
+impl NetworkBehaviour for Behaviour {
+    type ConnectionHandler = Handler;
+    type ToSwarm = Infallible;
+
+    fn handle_established_inbound_connection(
+        &mut self,
+        id: ConnectionId,
+        peer: PeerId,
+        _: &Multiaddr,
+        remote: &Multiaddr,
+    ) -> Result<Handler, ConnectionDenied> {
+        self.admit(id, peer, remote)
+    }
+
+    fn handle_established_outbound_connection(
+        &mut self,
+        id: ConnectionId,
+        peer: PeerId,
+        address: &Multiaddr,
+        _: Endpoint,
+        _: PortUse,
+    ) -> Result<Handler, ConnectionDenied> {
+        self.admit(id, peer, address)
+    }
+
+    fn on_swarm_event(&mut self, event: FromSwarm<'_>) {
+        match event {
+            FromSwarm::ConnectionEstablished(established) => {
+                if let Some(entry) = self.peers.get_mut(&established.peer_id)
+                    && entry.dialing == Some(established.connection_id)
+                {
+                    entry.dialing = None;
+                }
+            }
+            FromSwarm::ConnectionClosed(ConnectionClosed { peer_id, connection_id, cause, .. }) => {
+                self.closed(peer_id, connection_id, cause);
+            }
+            FromSwarm::DialFailure(failure) => self.dial_failed(&failure),
+            FromSwarm::ListenFailure(ListenFailure { connection_id, error, send_back_addr, .. }) => {
+                tracing::debug!(address = %send_back_addr, %error, "incoming connection failed");
+                for entry in self.peers.values_mut() {
+                    entry.connections.remove(&connection_id);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn on_connection_handler_event(&mut self, peer: PeerId, id: ConnectionId, report: Report) {
+        match report {
+            Report::Standing => self.standing(peer, id),
+            Report::Fault { malformed, reason } => {
+                tracing::debug!(%peer, %id, reason, "closing a connection");
+                if malformed {
+                    self.events.send(Event::Malformed { from: peer, reason: reason.clone() });
+                }
+                self.close(peer, id, &reason);
+            }
+        }
+    }
+
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<ToSwarm<Infallible, Go>> {
+        while self.tick.poll_tick(cx).is_ready() {
+            self.dial_due();
+        }
+        self.actions.pop_front().map_or(Poll::Pending, Poll::Ready)
+    }
+}

@@ -1,0 +1,211 @@
+//! When to dial one peer, and where. No clock and no sockets: the behaviour asks [`Dialer::due`].
+//!
+//! Of two peers the one with the smaller `PeerId` dials, at once and again with back-off. The other gives it
+//! `patience` (3 s and some jitter) each time before it dials itself, for the case that only it can reach the other.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use libp2p::multiaddr::Protocol;
+use libp2p::{Multiaddr, PeerId};
+use sha2::{Digest, Sha256};
+use tokio::time::Instant;
+
+/// First wait after a failure; doubles (design: 0.2 s up to 5 s).
+const FIRST: Duration = Duration::from_millis(200);
+/// Longest wait.
+const LONGEST: Duration = Duration::from_secs(5);
+/// A connection that stood this long ends a series of failures (guess).
+const STABLE: Duration = Duration::from_secs(5);
+/// An address where another identity answered is left out for this long (guess).
+const WRONG: Duration = Duration::from_secs(60);
+/// Addresses kept per peer besides those of the configuration (guess; mDNS is not authenticated).
+const FOUND: usize = 16;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Source {
+    /// From the configuration or the caller.
+    Given,
+    /// From mDNS.
+    Found,
+}
+
+#[derive(Debug)]
+pub(super) struct Dialer {
+    /// The least wait before a dial: zero for the peer that dials first.
+    patience: Duration,
+    seed: [u8; 32],
+    attempts: u64,
+    failures: u32,
+    next: Instant,
+    addresses: BTreeMap<Multiaddr, (Source, Option<Instant>)>,
+}
+
+impl Dialer {
+    pub(super) fn new(local: PeerId, remote: PeerId, patience: Duration, now: Instant) -> Self {
+        let seed = Sha256::new().chain_update(local.to_bytes()).chain_update(remote.to_bytes()).finalize();
+        let mut dialer = Self {
+            patience: if dials_first(local, remote) { Duration::ZERO } else { patience },
+            seed: seed.into(),
+            attempts: 0,
+            failures: 0,
+            next: now,
+            addresses: BTreeMap::new(),
+        };
+        dialer.wait(Duration::ZERO, now);
+        dialer
+    }
+
+    /// Learns an address.
+    pub(super) fn add(&mut self, address: Multiaddr, source: Source) {
+        let address = without_peer(address);
+        let found = self.addresses.values().filter(|(source, _)| *source == Source::Found).count();
+        if source == Source::Found && found >= FOUND {
+            return;
+        }
+        match self.addresses.get_mut(&address) {
+            Some((Source::Given, _)) => {}
+            Some((old, _)) => *old = source,
+            None => {
+                self.addresses.insert(address, (source, None));
+            }
+        }
+    }
+
+    /// Forgets an address that was found.
+    pub(super) fn expire(&mut self, address: Multiaddr) {
+        let address = without_peer(address);
+        if matches!(self.addresses.get(&address), Some((Source::Found, _))) {
+            self.addresses.remove(&address);
+        }
+    }
+
+    /// Where to dial now, if it is time.
+    pub(super) fn due(&self, now: Instant) -> Option<Vec<Multiaddr>> {
+        if now < self.next {
+            return None;
+        }
+        let usable = |left_out: &Option<Instant>| left_out.is_none_or(|until| now >= until);
+        let addresses: Vec<_> =
+            self.addresses.iter().filter(|(_, (_, left_out))| usable(left_out)).map(|(a, _)| a.clone()).collect();
+        (!addresses.is_empty()).then_some(addresses)
+    }
+
+    /// Another identity answered at this address.
+    pub(super) fn wrong(&mut self, address: Multiaddr, now: Instant) {
+        if let Some((_, left_out)) = self.addresses.get_mut(&without_peer(address)) {
+            *left_out = Some(now + WRONG);
+        }
+    }
+
+    /// A dial failed, or the last connection ended before it stood.
+    pub(super) fn failed(&mut self, now: Instant) {
+        let wait = FIRST.saturating_mul(1 << self.failures.min(8)).min(LONGEST);
+        self.failures += 1;
+        self.wait(wait, now);
+    }
+
+    /// The last connection ended; it had stood for `stood`.
+    pub(super) fn lost(&mut self, stood: Duration, now: Instant) {
+        if stood >= STABLE {
+            self.failures = 0;
+        }
+        self.failed(now);
+    }
+
+    /// Up to a quarter more than asked, so that peers that lost each other at once do not meet at once. The
+    /// jitter need not be secret: a hash of both names and a counter does.
+    fn wait(&mut self, wait: Duration, now: Instant) {
+        self.attempts += 1;
+        let digest = Sha256::new().chain_update(self.seed).chain_update(self.attempts.to_le_bytes()).finalize();
+        let jitter = f64::from(digest[0]) / 255.0 / 4.0;
+        self.next = now + wait.max(self.patience).mul_f64(1.0 + jitter);
+    }
+}
+
+/// Of a pair the smaller `PeerId` (order of its bytes) dials first and chooses among connections.
+pub(super) fn dials_first(local: PeerId, remote: PeerId) -> bool {
+    local < remote
+}
+
+/// Addresses are kept without a trailing `/p2p/...`: the roster says who is expected.
+pub(super) fn without_peer(mut address: Multiaddr) -> Multiaddr {
+    if matches!(address.iter().last(), Some(Protocol::P2p(_))) {
+        address.pop();
+    }
+    address
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PATIENCE: Duration = Duration::from_secs(3);
+
+    fn peers() -> (PeerId, PeerId) {
+        let (a, b) = (PeerId::random(), PeerId::random());
+        (a.min(b), a.max(b))
+    }
+
+    fn address(port: u16) -> Multiaddr {
+        Multiaddr::empty().with(Protocol::Ip4([127, 0, 0, 1].into())).with(Protocol::Tcp(port))
+    }
+
+    #[test]
+    fn the_smaller_peer_dials_at_once_and_the_larger_after_its_patience() {
+        let (small, large) = peers();
+        let now = Instant::now();
+        let mut first = Dialer::new(small, large, PATIENCE, now);
+        assert_eq!(first.due(now), None, "no address");
+        first.add(address(1), Source::Given);
+        assert_eq!(first.due(now), Some(vec![address(1)]));
+        let mut second = Dialer::new(large, small, PATIENCE, now);
+        second.add(address(1), Source::Given);
+        assert_eq!(second.due(now + PATIENCE.mul_f64(0.99)), None);
+        assert_eq!(second.due(now + PATIENCE.mul_f64(1.25)), Some(vec![address(1)]));
+    }
+
+    #[test]
+    fn waits_double_up_to_five_seconds_and_a_stable_connection_resets_them() {
+        let (small, large) = peers();
+        let mut now = Instant::now();
+        let mut dialer = Dialer::new(small, large, PATIENCE, now);
+        for expected in [0.2, 0.4, 0.8, 1.6, 3.2, 5.0, 5.0] {
+            dialer.failed(now);
+            let wait = (dialer.next - now).as_secs_f64();
+            assert!((expected..=expected * 1.25).contains(&wait), "{wait} after {expected}");
+            now = dialer.next;
+        }
+        dialer.lost(Duration::from_secs(1), now);
+        assert!(dialer.next - now >= LONGEST);
+        dialer.lost(STABLE, now);
+        assert!(dialer.next - now <= FIRST.mul_f64(1.25));
+    }
+
+    #[test]
+    fn an_address_with_another_identity_is_left_out_for_a_minute() {
+        let (small, large) = peers();
+        let now = Instant::now();
+        let mut dialer = Dialer::new(small, large, PATIENCE, now);
+        dialer.add(address(1), Source::Found);
+        dialer.add(address(2).with(Protocol::P2p(large)), Source::Given);
+        dialer.wrong(address(1), now);
+        assert_eq!(dialer.due(now), Some(vec![address(2)]));
+        assert_eq!(dialer.due(now + WRONG), Some(vec![address(1), address(2)]));
+        dialer.expire(address(1));
+        dialer.expire(address(2));
+        assert_eq!(dialer.due(now + WRONG), Some(vec![address(2)]), "given addresses do not expire");
+    }
+
+    #[test]
+    fn found_addresses_are_bounded() {
+        let (small, large) = peers();
+        let now = Instant::now();
+        let mut dialer = Dialer::new(small, large, PATIENCE, now);
+        for port in 1..100 {
+            dialer.add(address(port), Source::Found);
+        }
+        dialer.add(address(1000), Source::Given);
+        assert_eq!(dialer.due(now).map(|addresses| addresses.len()), Some(FOUND + 1));
+    }
+}

@@ -1,0 +1,422 @@
+//! Drives one [`Node`] over libp2p: its thread, its clock, its timers, its jobs, its disk.
+//!
+//! The calling thread is the machine's. The network runs on threads of its own and jobs on rayon's, so that neither
+//! computing nor writing delays a ping. The machine's inputs are taken one by one: finished jobs first, then due timers, then
+//! what the network brought.
+
+use std::collections::{BTreeMap, BinaryHeap};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::time::{Duration, Instant};
+
+use libp2p::identity::ed25519;
+use libp2p::{Multiaddr, PeerId};
+
+use super::{Command, Config, Event as NetEvent, Events, Frame, NetError, Network, Waker};
+use crate::crypto::identity::PublicKey;
+use crate::node::{Done, Ending, Event, Job, Node, RestoreError, Task, Timer};
+use crate::protocol::context::Context;
+use crate::protocol::message::Channel;
+use crate::protocol::view::Stage;
+use crate::protocol::{Action, Fault, Input, Machine, Step, Time, wire};
+use crate::session::Peer;
+use crate::store::{Store, StoreError};
+
+/// How long a leaving node waits for its last frames to be read.
+const FLUSH: Duration = Duration::from_secs(2);
+
+/// What to run.
+#[derive(Debug)]
+pub struct Plan {
+    /// Session, identity, plan of quantities.
+    pub ctx: Arc<Context>,
+    /// The work.
+    pub task: Arc<dyn Task>,
+    /// 32 bytes from the operating system.
+    pub seed: [u8; 32],
+    /// Where state is kept; see [`Store`].
+    pub state: PathBuf,
+    /// Where to listen.
+    pub listen: Vec<Multiaddr>,
+    /// Whether to look for peers by mDNS.
+    pub mdns: bool,
+    /// Tests only: stop at this slot and stage, connections alive, until killed.
+    pub hold_at: Option<(u8, Stage)>,
+    /// Set, with a wake, to leave.
+    pub stop: Arc<AtomicBool>,
+}
+
+/// What is reported while it runs.
+#[derive(Debug)]
+pub enum Report<'a> {
+    /// The network is up; the handle adds addresses and wakes the driver.
+    Started(Handle),
+    /// Listening here.
+    Listening(&'a Multiaddr),
+    /// A listener broke.
+    ListenFailed(&'a Multiaddr, &'a str),
+    /// Somebody outside the roster was refused.
+    Stranger(&'a PeerId, &'a Multiaddr),
+    /// A connection ended, with the reason.
+    Disconnected(Peer, &'a str),
+    /// A peer broke a rule of the transport or the protocol.
+    Blamed(Peer, String),
+    /// The node says.
+    Node(&'a Event),
+    /// The node is held at a stage, for tests.
+    Held(u8, Stage),
+}
+
+/// For other threads: addresses learnt later, and waking the driver after setting `stop`.
+#[derive(Clone, Debug)]
+pub struct Handle {
+    addresses: mpsc::Sender<(PeerId, Multiaddr)>,
+    waker: Waker,
+}
+
+impl Handle {
+    /// Tells the network where a peer can be reached.
+    pub fn add_address(&self, peer: PeerId, address: Multiaddr) {
+        if self.addresses.send((peer, address)).is_ok() {
+            self.waker.wake();
+        }
+    }
+
+    /// Makes the driver look at its `stop` flag.
+    pub fn wake(&self) {
+        self.waker.wake();
+    }
+}
+
+/// Why a run ended without a result.
+#[derive(Debug, thiserror::Error)]
+pub enum DriverError {
+    /// The disk.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The network.
+    #[error(transparent)]
+    Net(#[from] NetError),
+    /// What is on disk does not fit the session.
+    #[error(transparent)]
+    Restore(#[from] RestoreError),
+    /// An address in the session file is not one.
+    #[error("address {0:?} of {1} in the session file: {2}")]
+    Address(String, String, String),
+    /// The session cannot be finished here.
+    #[error(transparent)]
+    Ended(#[from] Ending),
+    /// The user stopped it.
+    #[error("left the session before it was finished")]
+    Stopped,
+}
+
+/// Bytes and seconds of one stage.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Spent {
+    /// Time this node was in the stage.
+    pub seconds: f64,
+    /// Frame bytes it sent meanwhile.
+    pub bytes: u64,
+}
+
+/// What a finished run used.
+#[derive(Clone, Debug, Default)]
+pub struct Usage {
+    /// (slot, stage) in order of first entry; before the first view: `None`.
+    pub stages: Vec<(Option<(u8, Stage)>, Spent)>,
+    /// Frame bytes sent in all.
+    pub bytes_sent: u64,
+    /// Frame bytes received in all.
+    pub bytes_received: u64,
+}
+
+/// The libp2p name of an identity.
+#[must_use]
+pub fn peer_id(key: &PublicKey) -> PeerId {
+    let key = ed25519::PublicKey::try_from_bytes(key.as_bytes())
+        .unwrap_or_else(|_| unreachable!("BUG: a PublicKey is a valid point"));
+    libp2p::identity::PublicKey::from(key).to_peer_id()
+}
+
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+struct Alarm(std::cmp::Reverse<(Time, u64)>);
+
+struct Driver<'a> {
+    node: Node,
+    network: Network,
+    events: Events,
+    store: Store,
+    peers: BTreeMap<PeerId, Peer>,
+    ids: Vec<PeerId>,
+    started: Instant,
+    alarms: BinaryHeap<Alarm>,
+    timers: BTreeMap<u64, Timer>,
+    sequence: u64,
+    jobs: mpsc::Receiver<Done>,
+    job_sender: mpsc::Sender<Done>,
+    addresses: mpsc::Receiver<(PeerId, Multiaddr)>,
+    stop: Arc<AtomicBool>,
+    hold_at: Option<(u8, Stage)>,
+    usage: Usage,
+    stage_since: Instant,
+    report: &'a mut dyn FnMut(Report<'_>),
+    over: Option<Result<(), DriverError>>,
+}
+
+/// Runs a node until it is done; what it found is told by [`Event::Finished`] on the way.
+///
+/// # Errors
+/// [`DriverError`]; nothing that was persisted is lost.
+pub fn run(plan: Plan, report: &mut dyn FnMut(Report<'_>)) -> Result<Usage, DriverError> {
+    let (store, stored) = Store::open(&plan.state)?;
+    let node = Node::new(plan.ctx.clone(), plan.task, plan.seed, stored)?;
+    let session = &plan.ctx.session;
+    let ids: Vec<_> = session.peers().map(|peer| peer_id(&session.key(peer))).collect();
+    let mut roster = BTreeMap::new();
+    for (entry, &id) in session.roster.iter().zip(&ids) {
+        let mut addresses = Vec::new();
+        for text in &entry.addresses {
+            let parsed = text.parse().map_err(|error: libp2p::multiaddr::Error| {
+                DriverError::Address(text.clone(), entry.name.clone(), error.to_string())
+            })?;
+            addresses.push(parsed);
+        }
+        roster.insert(id, addresses);
+    }
+    let mut config = Config::new(plan.ctx.identity.seed(), roster);
+    config.listen = plan.listen;
+    config.mdns = plan.mdns;
+    let (network, events) = Network::spawn(config)?;
+    let (job_sender, jobs) = mpsc::channel();
+    let (address_sender, addresses) = mpsc::channel();
+    report(Report::Started(Handle { addresses: address_sender, waker: network.waker() }));
+    let peers = ids.iter().copied().zip(session.peers()).collect();
+    let started = now_instant();
+    let mut driver = Driver {
+        node,
+        network,
+        events,
+        store,
+        peers,
+        ids,
+        started,
+        alarms: BinaryHeap::new(),
+        timers: BTreeMap::new(),
+        sequence: 0,
+        jobs,
+        job_sender,
+        addresses,
+        stop: plan.stop,
+        hold_at: plan.hold_at,
+        usage: Usage { stages: vec![(None, Spent::default())], ..Usage::default() },
+        stage_since: started,
+        report,
+        over: None,
+    };
+    let result = driver.run();
+    driver.enter_stage(None);
+    let mut usage = driver.usage;
+    for id in &driver.ids {
+        for channel in super::Channel::BOTH {
+            usage.bytes_sent += driver.network.bytes_sent(id, channel);
+            usage.bytes_received += driver.network.bytes_received(id, channel);
+        }
+    }
+    // Whoever does not read its last frames in time is no reason to fail.
+    let _ = driver.network.shutdown(FLUSH);
+    result.map(|()| usage)
+}
+
+#[allow(clippy::disallowed_methods, reason = "the driver is where the clock is read")]
+fn now_instant() -> Instant {
+    Instant::now()
+}
+
+impl Driver<'_> {
+    fn now(&self) -> Time {
+        Time(u64::try_from(self.started.elapsed().as_micros()).unwrap_or(u64::MAX))
+    }
+
+    fn run(&mut self) -> Result<(), DriverError> {
+        self.input(Input::Start);
+        loop {
+            if let Some(over) = self.over.take() {
+                return over;
+            }
+            if self.stop.load(Ordering::Acquire) {
+                let step = self.node.leave();
+                self.carry_out(step);
+                return Err(DriverError::Stopped);
+            }
+            while let Ok((peer, address)) = self.addresses.try_recv() {
+                self.network.send(Command::AddAddress(peer, address))?;
+            }
+            if let Ok(done) = self.jobs.try_recv() {
+                self.input(Input::Done(done));
+            } else if let Some(timer) = self.due() {
+                self.input(Input::Timer(timer));
+            } else {
+                self.wait()?;
+            }
+        }
+    }
+
+    fn due(&mut self) -> Option<Timer> {
+        let Alarm(std::cmp::Reverse((at, number))) = self.alarms.peek()?;
+        if *at > self.now() {
+            return None;
+        }
+        let number = *number;
+        self.alarms.pop();
+        self.timers.remove(&number)
+    }
+
+    fn wait(&mut self) -> Result<(), DriverError> {
+        let until = self.alarms.peek().map_or(Duration::from_secs(1), |Alarm(std::cmp::Reverse((at, _)))| {
+            Duration::from_micros(at.0.saturating_sub(self.now().0))
+        });
+        match self.events.recv_timeout(until) {
+            Ok(event) => self.network_event(event),
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => {
+                return Err(NetError::Start(std::io::Error::other("the network has stopped")).into());
+            }
+        }
+        Ok(())
+    }
+
+    fn network_event(&mut self, event: NetEvent) {
+        match event {
+            NetEvent::Woken => {}
+            NetEvent::Listening(address) => (self.report)(Report::Listening(&address)),
+            NetEvent::ListenFailed { address, reason } => (self.report)(Report::ListenFailed(&address, &reason)),
+            NetEvent::Stranger { peer, address } => (self.report)(Report::Stranger(&peer, &address)),
+            NetEvent::PeerUp { peer, .. } => {
+                if let Some(&peer) = self.peers.get(&peer) {
+                    self.input(Input::PeerUp(peer));
+                }
+            }
+            NetEvent::PeerLost { peer, reason } => {
+                if let Some(&peer) = self.peers.get(&peer) {
+                    (self.report)(Report::Disconnected(peer, &reason));
+                    self.input(Input::PeerLost(peer));
+                }
+            }
+            NetEvent::Malformed { from, reason } => {
+                if let Some(&peer) = self.peers.get(&from) {
+                    (self.report)(Report::Blamed(peer, reason));
+                }
+            }
+            NetEvent::Frame { from, channel, frame } => {
+                let Some(&from) = self.peers.get(&from) else { return };
+                match wire::decode(from_net(channel), &frame.header, frame.payload) {
+                    Ok(message) => self.input(Input::Message { from, message }),
+                    Err(fault) => self.blame(from, &fault),
+                }
+            }
+        }
+    }
+
+    /// Honest peers are never blamed, so one that is has no more to say here.
+    fn blame(&mut self, peer: Peer, fault: &Fault) {
+        (self.report)(Report::Blamed(peer, fault.to_string()));
+        let _ = self.network.send(Command::Ban(self.ids[peer.index()]));
+    }
+
+    fn input(&mut self, input: Input<Node>) {
+        let step = self.node.handle(self.now(), input);
+        self.carry_out(step);
+    }
+
+    fn carry_out(&mut self, step: Step<Node>) {
+        for action in step.0 {
+            match action {
+                Action::Send { to, message } => {
+                    let frame = wire::encode(&message);
+                    let bytes = (frame.header.len() + frame.payload.len()) as u64;
+                    if let Some((_, spent)) = self.usage.stages.last_mut() {
+                        spent.bytes += bytes;
+                    }
+                    let channel = to_net(frame.channel);
+                    let frame = Frame { header: frame.header, payload: frame.payload };
+                    let to = self.ids[to.index()];
+                    if let Err(error) = self.network.send(Command::Send { to, channel, frame }) {
+                        unreachable!("BUG: the protocol's frames keep the limits: {error}");
+                    }
+                }
+                Action::SetTimer { at, timer } => {
+                    self.sequence += 1;
+                    self.timers.insert(self.sequence, timer);
+                    self.alarms.push(Alarm(std::cmp::Reverse((at, self.sequence))));
+                }
+                Action::Compute(job) => self.compute(job),
+                Action::Persist(record) => {
+                    if let Err(error) = self.store.write(&record) {
+                        // Nothing after it may leave: what depends on it would not survive.
+                        self.over = Some(Err(error.into()));
+                        return;
+                    }
+                }
+                Action::Output(event) => {
+                    (self.report)(Report::Node(&event));
+                    match event {
+                        Event::Stage(slot, stage) => self.stage(slot, stage),
+                        Event::Done => self.over = Some(Ok(())),
+                        Event::Ended(ending) => self.over = Some(Err(ending.into())),
+                        _ => {}
+                    }
+                }
+                Action::Blame { peer, fault } => self.blame(peer, &fault),
+            }
+        }
+    }
+
+    fn compute(&self, job: Job) {
+        let (sender, waker) = (self.job_sender.clone(), self.network.waker());
+        rayon::spawn(move || {
+            // The driver may have ended meanwhile.
+            let _ = sender.send(job.run());
+            waker.wake();
+        });
+    }
+
+    fn stage(&mut self, slot: u8, stage: Stage) {
+        self.enter_stage(Some((slot, stage)));
+        if self.hold_at == Some((slot, stage)) {
+            (self.report)(Report::Held(slot, stage));
+            while !self.stop.load(Ordering::Acquire) {
+                std::thread::sleep(Duration::from_millis(20));
+            }
+        }
+    }
+
+    fn enter_stage(&mut self, stage: Option<(u8, Stage)>) {
+        let now = now_instant();
+        let spent = (now - self.stage_since).as_secs_f64();
+        self.stage_since = now;
+        if let Some((_, last)) = self.usage.stages.last_mut() {
+            last.seconds += spent;
+        }
+        // A repeated view passes through its stages again: they are added up where they stand.
+        let known = self.usage.stages.iter().position(|(known, _)| *known == stage);
+        let entry = known.map_or((stage, Spent::default()), |at| self.usage.stages.remove(at));
+        self.usage.stages.push(entry);
+    }
+}
+
+fn to_net(channel: Channel) -> super::Channel {
+    match channel {
+        Channel::Control => super::Channel::Control,
+        Channel::Bulk => super::Channel::Bulk,
+    }
+}
+
+fn from_net(channel: super::Channel) -> Channel {
+    match channel {
+        super::Channel::Control => Channel::Control,
+        super::Channel::Bulk => Channel::Bulk,
+    }
+}

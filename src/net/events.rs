@@ -1,0 +1,130 @@
+//! The way of events to the caller. Taking an event is what moves the caller's view: see [`super::link`].
+//!
+//! The queue has no length of its own; what can enter it is bounded at the source. Frames stop at their
+//! connection's account; the others come a few per connection, and no connection is admitted while
+//! [`EventSender::is_crowded`].
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender, TryRecvError};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use super::link::Link;
+use super::{Channel, Event, PeerId};
+
+/// Events other than frames that may wait for the caller before new connections are refused (guess).
+const CROWDED: usize = 1024;
+
+/// The connections the caller believes in.
+pub(super) type Links = Arc<Mutex<BTreeMap<PeerId, Arc<Link>>>>;
+
+#[derive(Debug)]
+enum Effect {
+    None,
+    Up(Arc<Link>),
+    Taken(Arc<Link>, Channel, usize),
+}
+
+#[derive(Debug, Clone)]
+pub(super) struct EventSender {
+    queue: Sender<(Event, Effect)>,
+    waiting: Arc<AtomicUsize>,
+}
+
+impl EventSender {
+    pub(super) fn frame(&self, event: Event, link: Arc<Link>, cost: usize) {
+        if let Event::Frame { channel, .. } = event {
+            // A caller that has dropped its receiver takes no frames: their account stays full and reading stops.
+            let _ = self.queue.send((event, Effect::Taken(link, channel, cost)));
+        }
+    }
+
+    pub(super) fn up(&self, event: Event, link: Arc<Link>) {
+        self.push(event, Effect::Up(link));
+    }
+
+    pub(super) fn send(&self, event: Event) {
+        self.push(event, Effect::None);
+    }
+
+    fn push(&self, event: Event, effect: Effect) {
+        self.waiting.fetch_add(1, Ordering::AcqRel);
+        let _ = self.queue.send((event, effect));
+    }
+
+    /// Puts one [`Event::Woken`] in the queue.
+    pub(super) fn wake(&self) {
+        self.push(Event::Woken, Effect::None);
+    }
+
+    /// Whether the caller has fallen so far behind that nothing new is let in.
+    pub(super) fn is_crowded(&self) -> bool {
+        self.waiting.load(Ordering::Acquire) >= CROWDED
+    }
+}
+
+/// Interrupts a caller that waits for events, from any thread.
+#[derive(Clone, Debug)]
+pub struct Waker(pub(super) EventSender);
+
+impl Waker {
+    /// The caller gets one [`Event::Woken`].
+    pub fn wake(&self) {
+        self.0.wake();
+    }
+}
+
+/// Where the caller takes events from. While it does not, received frames wait up to a bound and then
+/// stay with their senders.
+#[derive(Debug)]
+pub struct Events {
+    queue: Receiver<(Event, Effect)>,
+    waiting: Arc<AtomicUsize>,
+    links: Links,
+}
+
+impl Events {
+    /// The next event; `None` once the network has shut down and everything before that was taken.
+    pub fn recv(&self) -> Option<Event> {
+        self.queue.recv().ok().map(|entry| self.take(entry))
+    }
+
+    /// The next event within `timeout`.
+    ///
+    /// # Errors
+    /// `Timeout` where none came, `Disconnected` where none will.
+    pub fn recv_timeout(&self, timeout: Duration) -> Result<Event, RecvTimeoutError> {
+        self.queue.recv_timeout(timeout).map(|entry| self.take(entry))
+    }
+
+    /// The next event if one waits.
+    ///
+    /// # Errors
+    /// `Empty` where none waits, `Disconnected` where none will come.
+    pub fn try_recv(&self) -> Result<Event, TryRecvError> {
+        self.queue.try_recv().map(|entry| self.take(entry))
+    }
+
+    fn take(&self, (event, effect): (Event, Effect)) -> Event {
+        if let Effect::Taken(link, channel, cost) = effect {
+            link.taken(channel, cost);
+            return event;
+        }
+        self.waiting.fetch_sub(1, Ordering::AcqRel);
+        let mut links = self.links.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Effect::Up(link) = effect {
+            links.insert(link.peer, link);
+        } else if let Event::PeerLost { peer, .. } = event {
+            links.remove(&peer);
+        }
+        event
+    }
+}
+
+pub(super) fn queue(links: Links) -> (EventSender, Events) {
+    let (sender, receiver) = mpsc::channel();
+    let waiting = Arc::new(AtomicUsize::new(0));
+    let events = EventSender { queue: sender, waiting: Arc::clone(&waiting) };
+    (events, Events { queue: receiver, waiting, links })
+}

@@ -1,0 +1,403 @@
+//! One connection: opens and accepts its substreams, writes and reads frames, watches that the peer lives.
+//!
+//! It runs in the task of its connection and moves through these phases:
+//!
+//! - `SetUp` until two substreams to send on and two to receive on stand. The peer that chooses connections opens its two
+//!   first; the other opens its own when it has seen one of these ([`super::behaviour`] says which is which and why).
+//! - `Standing`: reported to the behaviour, which answers with [`Go`] once it has told the caller `PeerUp`.
+//! - `Open`: frames flow. Nothing is read from a substream while its received frames fill their account, and Yamux then
+//!   stops the sender; control is written and read before bulk.
+//! - `Done`: a fault was reported; nothing is written, read or reported again.
+
+use std::collections::VecDeque;
+use std::convert::Infallible;
+use std::future::{Ready, ready};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use futures::{AsyncRead, AsyncWrite};
+use libp2p::Stream;
+use libp2p::core::upgrade::{InboundUpgrade, OutboundUpgrade, UpgradeInfo};
+use libp2p::swarm::handler::{
+    ConnectionEvent, ConnectionHandler, ConnectionHandlerEvent, FullyNegotiatedInbound, FullyNegotiatedOutbound,
+};
+use libp2p::swarm::{StreamUpgradeError, SubstreamProtocol};
+use tokio::time::{Instant, Interval, MissedTickBehavior, interval};
+
+use super::Channel;
+use super::events::EventSender;
+use super::frame::{ReadError, Reader, Writer};
+use super::link::{Link, cost};
+use super::ping::{self, Ping};
+
+/// From the connection to four standing substreams (guess; it takes three round trips).
+const SET_UP: Duration = Duration::from_secs(10);
+/// How long the peer's other substream may be silent once one has ended (guess).
+const FAREWELL: Duration = Duration::from_secs(30);
+/// How finely the times above and the ping's are kept.
+const TICK: Duration = Duration::from_millis(250);
+
+/// What a substream is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Purpose {
+    Frames(Channel),
+    Ping,
+}
+
+impl AsRef<str> for Purpose {
+    fn as_ref(&self) -> &str {
+        match self {
+            Self::Frames(channel) => channel.protocol(),
+            Self::Ping => "/ipfs/ping/1.0.0",
+        }
+    }
+}
+
+/// Negotiates one of these purposes and yields the bare substream.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Negotiate(&'static [Purpose]);
+
+const ACCEPTED: &[Purpose] = &[Purpose::Frames(Channel::Control), Purpose::Frames(Channel::Bulk), Purpose::Ping];
+const CONTROL: &[Purpose] = &[Purpose::Frames(Channel::Control)];
+const BULK: &[Purpose] = &[Purpose::Frames(Channel::Bulk)];
+const PING: &[Purpose] = &[Purpose::Ping];
+
+impl UpgradeInfo for Negotiate {
+    type Info = Purpose;
+    type InfoIter = std::iter::Copied<std::slice::Iter<'static, Purpose>>;
+
+    fn protocol_info(&self) -> Self::InfoIter {
+        self.0.iter().copied()
+    }
+}
+
+impl InboundUpgrade<Stream> for Negotiate {
+    type Output = (Purpose, Stream);
+    type Error = Infallible;
+    type Future = Ready<Result<Self::Output, Infallible>>;
+
+    fn upgrade_inbound(self, stream: Stream, purpose: Purpose) -> Self::Future {
+        ready(Ok((purpose, stream)))
+    }
+}
+
+impl OutboundUpgrade<Stream> for Negotiate {
+    type Output = (Purpose, Stream);
+    type Error = Infallible;
+    type Future = Ready<Result<Self::Output, Infallible>>;
+
+    fn upgrade_outbound(self, stream: Stream, purpose: Purpose) -> Self::Future {
+        ready(Ok((purpose, stream)))
+    }
+}
+
+/// The behaviour has told the caller `PeerUp`: let frames flow.
+#[derive(Debug)]
+pub(super) struct Go;
+
+/// What a handler tells the behaviour.
+#[derive(Debug)]
+pub(super) enum Report {
+    /// All four substreams stand.
+    Standing,
+    /// The connection must be closed. `malformed` where the peer broke the rules.
+    Fault { malformed: bool, reason: String },
+}
+
+#[derive(Debug, PartialEq, Eq)]
+enum Phase {
+    SetUp,
+    Standing,
+    Open,
+    Done,
+}
+
+struct Outgoing {
+    stream: Stream,
+    /// The frame being written, its cost in the queue and its bytes.
+    writing: Option<(Writer, usize, usize)>,
+    /// Written since the last flush.
+    dirty: bool,
+    /// Ended by us.
+    ended: bool,
+}
+
+struct Incoming {
+    stream: Stream,
+    reader: Reader,
+    /// Ended by the peer.
+    ended: bool,
+}
+
+/// See the module.
+pub(super) struct Handler {
+    link: Arc<Link>,
+    events: EventSender,
+    max_frame: usize,
+    phase: Phase,
+    /// When the connection was made; once it is open, when something was last read from it.
+    since: Instant,
+    to_open: VecDeque<&'static [Purpose]>,
+    opened: bool,
+    outgoing: [Option<Outgoing>; 2],
+    incoming: [Option<Incoming>; 2],
+    ping: Ping,
+    tick: Interval,
+    reports: VecDeque<Report>,
+}
+
+impl Handler {
+    pub(super) fn new(link: Arc<Link>, events: EventSender, max_frame: usize, opens_first: bool) -> Self {
+        let mut tick = interval(TICK);
+        tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let now = Instant::now();
+        let mut handler = Self {
+            link,
+            events,
+            max_frame,
+            phase: Phase::SetUp,
+            since: now,
+            to_open: VecDeque::from([PING]),
+            opened: false,
+            outgoing: [None, None],
+            incoming: [None, None],
+            ping: Ping::new(now),
+            tick,
+            reports: VecDeque::new(),
+        };
+        if opens_first {
+            handler.open_ours();
+        }
+        handler
+    }
+
+    fn open_ours(&mut self) {
+        if !self.opened {
+            self.opened = true;
+            self.to_open.extend([CONTROL, BULK]);
+        }
+    }
+
+    fn fault(&mut self, malformed: bool, reason: impl Into<String>) {
+        if self.phase != Phase::Done {
+            self.phase = Phase::Done;
+            self.reports.push_back(Report::Fault { malformed, reason: reason.into() });
+        }
+    }
+
+    fn stands(&mut self) {
+        if self.phase == Phase::SetUp
+            && self.outgoing.iter().all(Option::is_some)
+            && self.incoming.iter().all(Option::is_some)
+        {
+            self.phase = Phase::Standing;
+            self.reports.push_back(Report::Standing);
+        }
+    }
+
+    fn accepted(&mut self, purpose: Purpose, stream: Stream) {
+        let Purpose::Frames(channel) = purpose else {
+            return self.ping.accepted(stream);
+        };
+        let slot = &mut self.incoming[channel.index()];
+        if slot.is_some() {
+            return self.fault(true, format!("second {channel} stream on one connection"));
+        }
+        *slot = Some(Incoming { stream, reader: Reader::new(channel, self.max_frame), ended: false });
+        self.open_ours();
+        self.stands();
+    }
+
+    fn opened(&mut self, purpose: Purpose, stream: Stream) {
+        match purpose {
+            Purpose::Ping => self.ping.opened(stream, Instant::now()),
+            Purpose::Frames(channel) => {
+                self.outgoing[channel.index()] = Some(Outgoing { stream, writing: None, dirty: false, ended: false });
+                self.stands();
+            }
+        }
+    }
+
+    /// Everything that depends on the time.
+    fn check_times(&mut self, now: Instant) {
+        let waited = now.duration_since(self.since);
+        let half_ended = self.incoming.iter().flatten().any(|incoming| incoming.ended);
+        let reads = Channel::BOTH.iter().all(|&channel| self.link.has_room(channel));
+        if self.ping.is_dead(now) {
+            self.fault(false, format!("no answer to ping for {} s", ping::TIMEOUT.as_secs()));
+        } else if self.phase == Phase::SetUp && waited >= SET_UP {
+            self.fault(false, format!("streams not open after {} s", SET_UP.as_secs()));
+        } else if half_ended && reads && waited >= FAREWELL {
+            self.fault(false, format!("one stream ended, the other silent for {} s", FAREWELL.as_secs()));
+        }
+    }
+
+    fn pump(&mut self, finishing: bool, cx: &mut Context<'_>) -> Result<(), ReadError> {
+        for channel in Channel::BOTH {
+            if let Some(outgoing) = &mut self.outgoing[channel.index()] {
+                outgoing
+                    .pump(&self.link, channel, finishing, cx)
+                    .map_err(|error| ReadError::Broken(format!("our {channel} stream broke: {error}")))?;
+            }
+        }
+        for channel in Channel::BOTH {
+            self.pump_incoming(channel, cx)?;
+        }
+        let peer_ended = self.incoming.iter().flatten().all(|incoming| incoming.ended);
+        let we_ended = self.outgoing.iter().flatten().all(|outgoing| outgoing.ended);
+        if peer_ended && (we_ended || !finishing) {
+            return Err(ReadError::Broken("closed by the peer".to_owned()));
+        }
+        Ok(())
+    }
+
+    fn pump_incoming(&mut self, channel: Channel, cx: &mut Context<'_>) -> Result<(), ReadError> {
+        let Some(incoming) = &mut self.incoming[channel.index()] else { return Ok(()) };
+        while !incoming.ended && self.link.has_room(channel) {
+            let before = incoming.reader.total();
+            let frame = incoming.reader.poll_frame(cx, &mut incoming.stream);
+            if incoming.reader.total() > before {
+                self.since = Instant::now();
+                self.ping.heard(self.since);
+            }
+            let Poll::Ready(frame) = frame else { break };
+            match frame? {
+                Some(frame) => self.link.deliver(&self.events, channel, frame),
+                None => {
+                    incoming.ended = true;
+                    self.since = Instant::now();
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Outgoing {
+    /// Writes what is queued and takes it; then flushes; then ends the substream where this node is finishing.
+    fn pump(&mut self, link: &Link, channel: Channel, finishing: bool, cx: &mut Context<'_>) -> std::io::Result<()> {
+        if self.ended {
+            return Ok(());
+        }
+        // Nothing comes back on this substream: anything readable is its end.
+        if Pin::new(&mut self.stream).poll_read(cx, &mut [0]).is_ready() {
+            return Err(std::io::Error::other("the peer refused it"));
+        }
+        loop {
+            if self.writing.is_none() {
+                self.writing = link.next(channel).map(|frame| {
+                    let (cost, bytes) = (cost(&frame), frame.wire_length());
+                    (Writer::new(frame), cost, bytes)
+                });
+            }
+            let Some((writer, cost, bytes)) = &mut self.writing else { break };
+            self.dirty = true;
+            match writer.poll_write(cx, &mut self.stream) {
+                Poll::Pending => return Ok(()),
+                Poll::Ready(written) => written?,
+            }
+            link.written(channel, *cost, *bytes);
+            self.writing = None;
+        }
+        if self.dirty
+            && let Poll::Ready(flushed) = Pin::new(&mut self.stream).poll_flush(cx)
+        {
+            flushed?;
+            self.dirty = false;
+        }
+        if finishing
+            && !self.dirty
+            && let Poll::Ready(closed) = Pin::new(&mut self.stream).poll_close(cx)
+        {
+            closed?;
+            self.ended = true;
+        }
+        Ok(())
+    }
+}
+
+impl ConnectionHandler for Handler {
+    type FromBehaviour = Go;
+    type ToBehaviour = Report;
+    type InboundProtocol = Negotiate;
+    type OutboundProtocol = Negotiate;
+    type InboundOpenInfo = ();
+    type OutboundOpenInfo = Purpose;
+
+    fn listen_protocol(&self) -> SubstreamProtocol<Negotiate> {
+        SubstreamProtocol::new(Negotiate(ACCEPTED), ())
+    }
+
+    fn connection_keep_alive(&self) -> bool {
+        true
+    }
+
+    fn on_behaviour_event(&mut self, _: Go) {
+        if self.phase == Phase::Standing {
+            self.phase = Phase::Open;
+        }
+    }
+
+    fn on_connection_event(&mut self, event: ConnectionEvent<'_, Negotiate, Negotiate, (), Purpose>) {
+        if self.phase == Phase::Done {
+            return;
+        }
+        match event {
+            ConnectionEvent::FullyNegotiatedInbound(FullyNegotiatedInbound { protocol: (purpose, stream), .. }) => {
+                self.accepted(purpose, stream);
+            }
+            ConnectionEvent::FullyNegotiatedOutbound(FullyNegotiatedOutbound {
+                protocol: (purpose, stream), ..
+            }) => {
+                self.opened(purpose, stream);
+            }
+            ConnectionEvent::DialUpgradeError(failed) => {
+                let why = match failed.error {
+                    StreamUpgradeError::Timeout => "no answer in time".to_owned(),
+                    StreamUpgradeError::NegotiationFailed => "the peer does not speak it".to_owned(),
+                    StreamUpgradeError::Io(error) => error.to_string(),
+                    StreamUpgradeError::Apply(never) => match never {},
+                };
+                self.fault(false, format!("cannot open {}: {why}", failed.info.as_ref()));
+            }
+            _ => {}
+        }
+    }
+
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<ConnectionHandlerEvent<Negotiate, Purpose, Report>> {
+        if self.phase != Phase::Done {
+            let now = Instant::now();
+            while self.tick.poll_tick(cx).is_ready() {
+                self.check_times(now);
+            }
+            if let Err(reason) = self.ping.poll(now, cx) {
+                self.fault(false, reason);
+            }
+            let (verdict, finishing) = self.link.watch(cx.waker());
+            if let Some(reason) = verdict {
+                self.fault(false, reason);
+            }
+            if self.phase == Phase::Open {
+                match self.pump(finishing, cx) {
+                    Ok(()) => {}
+                    Err(ReadError::Malformed(reason)) => self.fault(true, reason),
+                    Err(ReadError::Broken(reason)) => self.fault(false, reason),
+                }
+            }
+        }
+        if let Some(report) = self.reports.pop_front() {
+            return Poll::Ready(ConnectionHandlerEvent::NotifyBehaviour(report));
+        }
+        if self.phase != Phase::Done
+            && let Some(purposes) = self.to_open.pop_front()
+            && let Some(purpose) = purposes.first()
+        {
+            return Poll::Ready(ConnectionHandlerEvent::OutboundSubstreamRequest {
+                protocol: SubstreamProtocol::new(Negotiate(purposes), *purpose),
+            });
+        }
+        Poll::Pending
+    }
+}

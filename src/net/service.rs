@@ -1,0 +1,214 @@
+//! The thread that owns the tokio runtime and the swarm.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::num::NonZeroUsize;
+use std::sync::Arc;
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use futures::StreamExt;
+use libp2p::core::transport::{ListenerId, TransportError};
+use libp2p::identity::Keypair;
+use libp2p::multiaddr::Protocol;
+use libp2p::swarm::behaviour::toggle::Toggle;
+use libp2p::swarm::{NetworkBehaviour, SwarmEvent};
+use libp2p::{Multiaddr, PeerId, Swarm, connection_limits, mdns};
+use tokio::runtime::{Builder, Runtime};
+use tokio::sync::mpsc::UnboundedReceiver;
+use tokio::time::{Instant, sleep_until};
+
+use super::behaviour::Behaviour;
+use super::dial::Source;
+use super::events::EventSender;
+use super::link::Traffic;
+use super::{Config, Event, NetError, transport};
+
+/// Connections whose handshake is under way, those of strangers included (guess).
+const PENDING: u32 = 64;
+/// Established connections beyond two per peer: being closed, mostly (guess).
+const SLACK: u32 = 16;
+/// Substreams under negotiation per connection; a peer opens three.
+const NEGOTIATING: usize = 8;
+/// How often mDNS asks again, for the case that a packet was lost, and how long an answer is good for (guess).
+const MDNS_QUERY: Duration = Duration::from_secs(15);
+const MDNS_TTL: Duration = Duration::from_secs(120);
+/// For tasks of the runtime at the end.
+const RUNTIME_END: Duration = Duration::from_millis(500);
+
+/// What the caller asks of the swarm; frames take the way of [`super::link`].
+#[derive(Debug)]
+pub(super) enum Order {
+    AddAddress(PeerId, Multiaddr),
+    Ban(PeerId),
+    /// Flush for at most this long, then end.
+    ShutDown(Duration),
+}
+
+/// The listeners with their addresses of the configuration.
+type Listeners = Vec<(ListenerId, Multiaddr)>;
+
+/// `peers` comes last: what it admits, no other part refuses afterwards.
+#[derive(NetworkBehaviour)]
+struct Parts {
+    limits: connection_limits::Behaviour,
+    mdns: Toggle<mdns::tokio::Behaviour>,
+    peers: Behaviour,
+}
+
+/// Starts listening, then the thread. It ends on `ShutDown` or when `orders` closes, and says who did not
+/// let go in time.
+pub(super) fn start(
+    config: &Config,
+    keypair: &Keypair,
+    traffic: &BTreeMap<PeerId, Arc<Traffic>>,
+    events: EventSender,
+    orders: UnboundedReceiver<Order>,
+) -> Result<JoinHandle<Vec<PeerId>>, NetError> {
+    let workers = thread::available_parallelism().map_or(1, NonZeroUsize::get).min(4);
+    let runtime = Builder::new_multi_thread()
+        .worker_threads(workers)
+        .thread_name("flyswarm-net")
+        .enable_all()
+        .build()
+        .map_err(NetError::Start)?;
+    // Timers, sockets and the watch on interfaces all want the runtime around them.
+    let swarm = {
+        let _inside = runtime.enter();
+        swarm(config, keypair, traffic, events.clone())?
+    };
+    let run = move || run(runtime, swarm, events, orders);
+    thread::Builder::new().name("flyswarm-net-swarm".to_owned()).spawn(run).map_err(NetError::Start)
+}
+
+fn swarm(
+    config: &Config,
+    keypair: &Keypair,
+    traffic: &BTreeMap<PeerId, Arc<Traffic>>,
+    events: EventSender,
+) -> Result<(Swarm<Parts>, Listeners), NetError> {
+    let local = keypair.public().to_peer_id();
+    let established = u32::try_from(traffic.len()).unwrap_or(u32::MAX).saturating_mul(2).saturating_add(SLACK);
+    let limits = connection_limits::ConnectionLimits::default()
+        .with_max_pending_incoming(Some(PENDING))
+        .with_max_established(Some(established));
+    let mdns = config.mdns.then(|| {
+        let config = mdns::Config { ttl: MDNS_TTL, query_interval: MDNS_QUERY, enable_ipv6: false };
+        mdns::tokio::Behaviour::new(config, local)
+    });
+    let parts = Parts {
+        limits: connection_limits::Behaviour::new(limits),
+        mdns: Toggle::from(mdns.transpose().map_err(NetError::Mdns)?),
+        peers: Behaviour::new(local, &config.roster, traffic, config.max_frame, config.patience, events),
+    };
+    let transport = transport::build(keypair).map_err(|error| NetError::Identity(error.to_string()))?;
+    let options = libp2p::swarm::Config::with_tokio_executor().with_max_negotiating_inbound_streams(NEGOTIATING);
+    let mut swarm = Swarm::new(transport, parts, local, options);
+    let mut listeners = Listeners::new();
+    for address in &config.listen {
+        let failed = |error| NetError::Listen { address: address.clone(), error };
+        is_free(address).map_err(failed)?;
+        let listener = swarm.listen_on(address.clone()).map_err(|error| {
+            failed(match error {
+                TransportError::Other(error) => error,
+                TransportError::MultiaddrNotSupported(_) => {
+                    io::Error::new(io::ErrorKind::InvalidInput, "only addresses like /ip4/0.0.0.0/tcp/0 are supported")
+                }
+            })
+        })?;
+        listeners.push((listener, address.clone()));
+    }
+    Ok((swarm, listeners))
+}
+
+/// libp2p listens with `SO_REUSEPORT`, so a second process on the same port would get every other connection
+/// instead of an error. A plain bind fails as it should.
+fn is_free(address: &Multiaddr) -> io::Result<()> {
+    let mut parts = address.iter();
+    let ip = match parts.next() {
+        Some(Protocol::Ip4(ip)) => ip.into(),
+        Some(Protocol::Ip6(ip)) => ip.into(),
+        _ => return Ok(()),
+    };
+    match parts.next() {
+        Some(Protocol::Tcp(port)) if port != 0 => TcpListener::bind(SocketAddr::new(ip, port)).map(drop),
+        _ => Ok(()),
+    }
+}
+
+fn run(
+    runtime: Runtime,
+    (mut swarm, listeners): (Swarm<Parts>, Listeners),
+    events: EventSender,
+    mut orders: UnboundedReceiver<Order>,
+) -> Vec<PeerId> {
+    let unfinished = runtime.block_on(async {
+        let mut deadline = None;
+        loop {
+            if deadline.is_some() && swarm.behaviour().peers.unfinished().is_empty() {
+                break;
+            }
+            let time_out = async {
+                match deadline {
+                    Some(deadline) => sleep_until(deadline).await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                event = swarm.select_next_some() => observe(&mut swarm, &listeners, &events, event),
+                order = orders.recv(), if deadline.is_none() => match order {
+                    Some(Order::AddAddress(peer, address)) => {
+                        swarm.behaviour_mut().peers.add_address(peer, address, Source::Given);
+                    }
+                    Some(Order::Ban(peer)) => swarm.behaviour_mut().peers.ban(peer),
+                    Some(Order::ShutDown(within)) => {
+                        deadline = Some(Instant::now() + within);
+                        swarm.behaviour_mut().peers.finish();
+                    }
+                    None => break,
+                },
+                () = time_out => break,
+            }
+        }
+        let peers = &mut swarm.behaviour_mut().peers;
+        let unfinished = peers.unfinished();
+        peers.abandon();
+        unfinished
+    });
+    {
+        let _inside = runtime.enter();
+        drop(swarm);
+    }
+    runtime.shutdown_timeout(RUNTIME_END);
+    unfinished
+}
+
+fn observe(
+    swarm: &mut Swarm<Parts>,
+    listeners: &[(ListenerId, Multiaddr)],
+    events: &EventSender,
+    event: SwarmEvent<PartsEvent>,
+) {
+    let failed = |listener: ListenerId, reason: String| {
+        if let Some((_, address)) = listeners.iter().find(|(id, _)| *id == listener) {
+            events.send(Event::ListenFailed { address: address.clone(), reason });
+        }
+    };
+    match event {
+        SwarmEvent::NewListenAddr { address, .. } => events.send(Event::Listening(address)),
+        SwarmEvent::ListenerClosed { listener_id, reason: Err(error), .. }
+        | SwarmEvent::ListenerError { listener_id, error } => failed(listener_id, error.to_string()),
+        SwarmEvent::Behaviour(PartsEvent::Mdns(mdns::Event::Discovered(found))) => {
+            for (peer, address) in found {
+                swarm.behaviour_mut().peers.add_address(peer, address, Source::Found);
+            }
+        }
+        SwarmEvent::Behaviour(PartsEvent::Mdns(mdns::Event::Expired(expired))) => {
+            for (peer, address) in expired {
+                swarm.behaviour_mut().peers.expire_address(peer, address);
+            }
+        }
+        _ => {}
+    }
+}
