@@ -1137,7 +1137,7 @@ def check_messages():
         seen.add("/".join(innermost(message)))
         check(f"decode {case['what']}", message == case["message"])
         check(f"encode {case['what']}", encode("Message", case["message"]) == header)
-        stream = le(2 + len(header) + len(payload), 4) + le(len(header), 2) + header + payload
+        stream = le(4 + len(header) + len(payload), 4) + le(len(header), 4) + header + payload
         check(f"stream {case['what']}", stream.hex() == case["stream"])
     for name in ("Message", "ViewMessage", "Report", "Order", "ReduceMessage", "TransferMessage", "Held"):
         for variant, _ in SCHEMA[name][1].values():

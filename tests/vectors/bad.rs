@@ -74,7 +74,7 @@ pub(crate) fn bad() -> Value {
         })
         .collect();
     json!({
-        "about": "frames that do not decode, and one that does though it is not canonical (spec, 'Encoding', 'Messages')",
+        "about": "frames that do not decode, and one that does though it is not canonical (spec, section 2)",
         "bad": out,
         "lenient": lenient,
     })

@@ -73,7 +73,7 @@ pub(crate) fn flynn() -> Value {
     let columns: Vec<u8> =
         FlyHash::new(&large.check(2).unwrap()).matrix().flatten().flat_map(|column| column.to_le_bytes()).collect();
     json!({
-        "about": "the task flynn: matrix, scaling, winners, counts, scores (spec, 'Task flynn')",
+        "about": "the task flynn: matrix, scaling, winners, counts, scores (spec, section 15)",
         "seed": hex(seed),
         "rows": floats(&values),
         "labels": data.labels(),

@@ -158,7 +158,7 @@ pub(crate) fn items() -> Value {
     let mut without = coin.frozen.clone();
     without.pads[1] = None;
     json!({
-        "about": "items of one sum of slot 1 over three peers, and of a coin (spec, 'Signed items', 'Records')",
+        "about": "items of one sum of slot 1 over three peers, and of a coin (spec, sections 3, 10, 12)",
         "toml": small_text(3),
         "seeds": made.contexts.iter().map(|ctx| hex(*ctx.identity.seed())).collect::<Vec<_>>(),
         "sum": sum_id(1),

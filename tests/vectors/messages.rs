@@ -106,8 +106,8 @@ pub(crate) fn messages() -> Value {
         .map(|(what, message)| {
             let mut out = frame(&message);
             let encoded = wire::encode(&message);
-            let length = u32::try_from(2 + encoded.header.len() + encoded.payload.len()).unwrap();
-            let header = u16::try_from(encoded.header.len()).unwrap();
+            let length = u32::try_from(4 + encoded.header.len() + encoded.payload.len()).unwrap();
+            let header = u32::try_from(encoded.header.len()).unwrap();
             let stream = [&length.to_le_bytes()[..], &header.to_le_bytes(), &encoded.header, &encoded.payload].concat();
             out["what"] = what.into();
             out["stream"] = hex(stream);
@@ -115,7 +115,7 @@ pub(crate) fn messages() -> Value {
         })
         .collect();
     json!({
-        "about": "every message: header, payload, and the bytes on the stream (spec, 'Messages', 'Transport')",
+        "about": "every message: header, payload, and the bytes on the stream (spec, sections 2 and 6)",
         "toml": small_text(3),
         "messages": messages,
     })

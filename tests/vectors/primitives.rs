@@ -81,7 +81,7 @@ pub(crate) fn encoding() -> Value {
         refused::<[u8; 8]>("[u8; 8]", "cut short", &[0; 7]),
         refused::<Reason>("Reason", "unknown variant", &[7]),
     ];
-    json!({ "about": "bincode 2, standard configuration (spec, 'Encoding')", "good": good, "lenient": lenient, "bad": bad })
+    json!({ "about": "bincode 2, standard configuration (spec, section 2)", "good": good, "lenient": lenient, "bad": bad })
 }
 
 fn refused<T: DeserializeOwned + Debug>(kind: &str, what: &str, bytes: &[u8]) -> Value {
@@ -172,7 +172,7 @@ pub(crate) fn identities() -> Value {
         })
         .collect();
     json!({
-        "about": "Ed25519 identities, PeerId texts, signatures with a context (spec, 'Identities')",
+        "about": "Ed25519 identities, PeerId texts, signatures with a context (spec, section 3)",
         "identities": (0..4).map(identity_of).collect::<Vec<_>>(),
         "signatures": signatures,
         "bad_peer_ids": bad,
@@ -209,7 +209,7 @@ pub(crate) fn stream() -> Value {
             })
         })
         .collect();
-    json!({ "about": "derive, Stream, below (spec, 'Derivations and streams')", "streams": streams })
+    json!({ "about": "derive, Stream, below (spec, section 5)", "streams": streams })
 }
 
 pub(crate) fn agreement() -> Value {
@@ -234,7 +234,7 @@ pub(crate) fn agreement() -> Value {
     })
     .collect();
     json!({
-        "about": "X25519 and what is derived from it (spec, 'Key agreement')",
+        "about": "X25519 and what is derived from it (spec, section 11)",
         "good": [{
             "secret_a": hex(bytes::<32>("alice")), "public_a": hex(alice.public()),
             "secret_b": hex(bytes::<32>("bob")), "public_b": hex(bob.public()),
@@ -264,7 +264,7 @@ pub(crate) fn mask() -> Value {
     let capacity: Vec<_> = [(Word::W32, 3), (Word::W32, 1024), (Word::W64, 3), (Word::W64, 1024)]
         .map(|(word, peers)| json!([word.bytes() * 8, peers, mask::capacity(word, peers).to_string()]))
         .to_vec();
-    json!({ "about": "masks (spec, 'Masks'); capacity: word bits, peers, largest value", "masks": cases, "capacity": capacity })
+    json!({ "about": "masks (spec, section 11); capacity: word bits, peers, largest value", "masks": cases, "capacity": capacity })
 }
 
 /// 64 random bytes that reduce to the scalar of these 31.
@@ -308,7 +308,7 @@ pub(crate) fn shamir() -> Value {
         assert!(Share::from_bytes(bytes).is_none());
         bad.push(json!({ "what": what, "share": text, "class": "bad-share" }));
     }
-    json!({ "about": "Shamir's sharing mod l (spec, 'Secret sharing')", "good": good, "reduced": reduced, "bad": bad })
+    json!({ "about": "Shamir's sharing mod l (spec, section 12)", "good": good, "reduced": reduced, "bad": bad })
 }
 
 pub(crate) fn envelope() -> Value {
@@ -343,7 +343,7 @@ pub(crate) fn envelope() -> Value {
     changed.ephemeral = [0; 32];
     refuse("ephemeral key of low order", 0, 0, &context, &changed);
     json!({
-        "about": "envelopes (spec, 'Envelopes')",
+        "about": "envelopes (spec, section 12)",
         "good": [{
             "seeds": recipients.iter().map(|identity| hex(*identity.seed())).collect::<Vec<_>>(),
             "plain": secrets.iter().map(hex).collect::<Vec<_>>(),

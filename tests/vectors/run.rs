@@ -197,7 +197,7 @@ pub(crate) fn sum() -> Value {
         })
         .collect();
     json!({
-        "about": "a session of three peers, every frame and every write to disk in order (spec, 'A session from start to end')",
+        "about": "a session of three peers, every frame and every write to disk in order (spec, section 18)",
         "toml": small_text(3),
         "seeds": session.peers().map(|peer| hex(*identity(number_of(&session, peer)).seed())).collect::<Vec<_>>(),
         "view_secrets": view_secrets,

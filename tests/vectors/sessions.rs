@@ -132,7 +132,7 @@ pub(crate) fn session() -> Value {
         json!({ "what": what, "toml": text, "class": "session", "text": error })
     })
     .collect();
-    json!({ "about": "session files, their ids and councils (spec, 'Session')", "good": good, "bad": bad })
+    json!({ "about": "session files, their ids and councils (spec, section 4)", "good": good, "bad": bad })
 }
 
 pub(crate) fn tree() -> Value {
@@ -178,7 +178,7 @@ pub(crate) fn tree() -> Value {
         .map(|(p, colluding)| json!([p, colluding, pairwise::degree(p, colluding)]))
         .to_vec();
     json!({
-        "about": "trees, dealers and partners (spec, 'Views', 'Masks'); degrees: members, colluding, degree",
+        "about": "trees, dealers and partners (spec, sections 9 to 11); degrees: members, colluding, degree",
         "trees": trees,
         "graphs": graphs,
         "degrees": degrees,
