@@ -904,12 +904,13 @@ def check(what, holds):
         print(f"FAILED: {what}")
 
 
-def check_refused(what, expected, function, *args):
+def check_refused(what, expected, function, *args, why=None):
+    """Refused, with the class expected, and where `why` is given for that reason and no other."""
     try:
         function(*args)
         check(f"{what}: refused", False)
     except Refused as error:
-        check(f"{what}: {error.args} for {expected}", error.args[0] == expected)
+        check(f"{what}: {error.args} for {expected}, {why}", error.args[0] == expected and why in (None, *error.args[1:]))
 
 
 def check_encoding():
@@ -1032,6 +1033,30 @@ def check_sessions():
         check(f"degree {p} {colluding}", degree(p, colluding) == expected)
 
 
+# Why the records and frozen quantities of items.json must be refused.
+RECORDS = {
+    "deals do not match their digest": "digest of the deals",
+    "no such slot": "slot",
+    "members not ascending": "members",
+    "a member outside the roster": "members",
+    "no members": "members",
+    "a deal is missing": "dealers",
+    "deals not in council order": "dealers",
+    "a deal is forged": "signature",
+    "deals of another sum": "deal",
+    "a hash is missing": "deal",
+}
+FROZEN = {
+    "one acknowledgement of three": "not decided",
+    "one acknowledgement twice": "not decided",
+    "acknowledgements of two ballots": "not decided",
+    "acknowledgements of another value": "not decided",
+    "pads exchanged": "pad",
+    "a pad is missing, and it is no coin": "pad",
+    "too few pads": "pads",
+}
+
+
 def check_items():
     file = vectors("items")
     session = session_of(file["toml"])
@@ -1083,10 +1108,10 @@ def check_items():
         check_refused(case["what"], case["class"], verify_item, session, case["context"], signed)
     for case in file["bad_records"]:
         bad = decode("Record", bytes.fromhex(case["record"]))
-        check_refused(case["what"], case["class"], check_record, session, bad)
+        check_refused(case["what"], case["class"], check_record, session, bad, why=RECORDS[case["what"]])
     for case in file["bad_frozen"]:
         bad = decode("Frozen", bytes.fromhex(case["frozen"]))
-        check_refused(case["what"], case["class"], check_frozen, session, bad)
+        check_refused(case["what"], case["class"], check_frozen, session, bad, why=FROZEN[case["what"]])
     for case in file["bad_releases"]:
         release = decode("Signed<Release>", bytes.fromhex(case["signed"]))
         verify_item(session, "release", release)
@@ -1128,6 +1153,18 @@ def read_frame(channel, header, payload):
     return message
 
 
+# What is done to a good frame, and why it must be refused then.
+DEFECTS = {
+    "trailing byte": ("left over", lambda channel, header, payload: (channel, header + "00", payload)),
+    "cut short": ("ends early", lambda channel, header, payload: (channel, header[:-2], payload)),
+    "on the other channel": (
+        "channel",
+        lambda channel, header, payload: ({"control": "bulk", "bulk": "control"}[channel], header, payload),
+    ),
+    "payload where none belongs": ("payload", lambda channel, header, payload: (channel, header, "00")),
+}
+
+
 def check_messages():
     file = vectors("messages")
     seen = set()
@@ -1142,10 +1179,17 @@ def check_messages():
     for name in ("Message", "ViewMessage", "Report", "Order", "ReduceMessage", "TransferMessage", "Held"):
         for variant, _ in SCHEMA[name][1].values():
             check(f"a vector of {name} {variant}", any(variant in path.split("/") for path in seen))
+    good = {case["what"]: (case["channel"], case["header"], case["payload"]) for case in file["messages"]}
     file = vectors("bad")
     for case in file["bad"]:
         args = case["channel"], bytes.fromhex(case["header"]), bytes.fromhex(case["payload"])
-        check_refused(case["what"], case["class"], read_frame, *args)
+        name, _, defect = case["what"].rpartition(": ")
+        why, one_change = None, True
+        if name in good and defect in DEFECTS:
+            why, change = DEFECTS[defect]
+            one_change = (case["channel"], case["header"], case["payload"]) == change(*good[name])
+        check_refused(case["what"], case["class"], read_frame, *args, why=why)
+        check(f"{case['what']}: nothing else is wrong", one_change)
     for case in file["lenient"]:
         message = read_frame(case["channel"], bytes.fromhex(case["header"]), b"")
         check(case["what"], encode("Message", message).hex() == case["canonical"])
