@@ -281,6 +281,7 @@ impl Node {
     fn message(&mut self, now: Time, from: Peer, message: Message, step: &mut Step<Self>) -> Result<(), Fault> {
         match message {
             Message::Hello { version, session, frozen } => {
+                self.check_frozen(frozen)?;
                 if self.greeted.contains_key(&from) {
                     return Err(Fault::OutOfOrder("hello"));
                 }
@@ -305,6 +306,7 @@ impl Node {
                 };
             }
             Message::Status { frozen, in_view } => {
+                self.check_frozen(frozen)?;
                 self.greeted.insert(from, frozen);
                 if in_view {
                     self.in_view.insert(from);
@@ -314,6 +316,7 @@ impl Node {
             }
             Message::Prepare(ballot) => self.prepare(now, from, ballot, step)?,
             Message::Promise(ballot, promise) => {
+                self.check_frozen(promise.frozen)?;
                 self.greeted.insert(from, promise.frozen);
                 self.promised(from, ballot, promise);
             }
@@ -323,7 +326,8 @@ impl Node {
                 if suspect.is_some_and(|peer| peer.0 >= self.ctx.peers()) {
                     return Err(Fault::Inconsistent("names a peer outside the roster".into()));
                 }
-                if self.view.as_ref().is_some_and(|view| view.ballot() == ballot) {
+                let current = self.view.as_ref().filter(|view| view.ballot() == ballot);
+                if current.is_some_and(|view| view.members().contains(&from)) {
                     self.fail_view(now, reason, suspect, Some(from), step);
                 } else if self.view.is_none() && ballot == self.joined {
                     self.election.report(from, reason, suspect);
@@ -341,6 +345,14 @@ impl Node {
             }
         }
         Ok(())
+    }
+
+    fn check_frozen(&self, frozen: u8) -> Result<(), Fault> {
+        let slots = self.ctx.plan.len();
+        if usize::from(frozen) <= slots {
+            return Ok(());
+        }
+        Err(Fault::Inconsistent(format!("says that {frozen} of {slots} slots are frozen")))
     }
 
     fn hello(&mut self, now: Time, from: Peer, version: u16, session: [u8; 32], frozen: u8, step: &mut Step<Self>) {
@@ -385,7 +397,12 @@ impl Node {
             return Err(Fault::Inconsistent("view with wrong members".into()));
         }
         self.election.saw(ballot);
-        if ballot <= self.joined || ballot < self.acceptor.promised {
+        if ballot < self.joined || ballot < self.acceptor.promised {
+            // Its sender need not wait for this peer.
+            step.send(from, Message::Failed { ballot, reason: Reason::Superseded, suspect: None });
+            return Ok(());
+        }
+        if ballot == self.joined {
             return Ok(());
         }
         let view = View::new(self.ctx.clone(), ballot, members, self.fresh_seed())
@@ -717,7 +734,13 @@ impl Node {
                         }
                     }
                 },
-                transfer::Output::Failed(..) => self.election.fetch_failed(now),
+                transfer::Output::Failed(peer, slot) => {
+                    // It is not asked for this slot again before it says anew that it has it.
+                    if let Some(frozen) = self.greeted.get_mut(&peer) {
+                        *frozen = (*frozen).min(slot);
+                    }
+                    self.election.fetch_failed(now);
+                }
             }
         }
     }

@@ -118,8 +118,9 @@ impl Election {
     }
 
     pub(super) fn fetch_failed(&mut self, now: Time) {
-        self.proposal = None;
-        self.idle_since = now;
+        if self.proposal.take().is_some() {
+            self.idle_since = now;
+        }
     }
 
     /// Of each reported edge between two candidates the end that more reports name goes; at a tie the later one; never `me`.

@@ -211,9 +211,8 @@ impl Machine for View {
                         step.blame(from, fault);
                         step.output(Output::Failed(Reason::Fault, Some(from)));
                     }
-                } else {
-                    step.blame(from, Fault::OutOfOrder("view message from no neighbour"));
                 }
+                // Others have another tree in mind: a leader that shows two of them must not make honest peers blame each other.
             }
             Input::Timer(Timer(ballot)) if ballot == self.ballot => self.tick(now, &mut step),
             Input::Done(done) => {
@@ -384,22 +383,27 @@ impl View {
     }
 
     fn tick(&mut self, now: Time, step: &mut Step<Self>) {
-        if self.working || self.child_working {
-            match self.place.parent {
-                Some(parent) => step.send(parent, Message::Working(self.ballot)),
-                None => {
-                    self.progress = now;
-                    for &child in &self.place.children {
-                        step.send(child, Message::Working(self.ballot));
-                    }
-                }
-            }
+        if self.working && !self.child_working {
+            self.tell_working(now, step);
         }
         self.child_working = false;
         if now.ms_since(self.progress) >= self.ctx.session.timing.stall_ms {
             step.output(Output::Failed(Reason::Stalled, self.awaited()));
         } else {
             step.0.push(Action::SetTimer { at: now.plus_ms(HEARTBEAT_MS), timer: Timer(self.ballot) });
+        }
+    }
+
+    /// Says that somebody in this subtree, at the root anybody, is at long work.
+    fn tell_working(&mut self, now: Time, step: &mut Step<Self>) {
+        match self.place.parent {
+            Some(parent) => step.send(parent, Message::Working(self.ballot)),
+            None => {
+                self.progress = now;
+                for &child in &self.place.children {
+                    step.send(child, Message::Working(self.ballot));
+                }
+            }
         }
     }
 
@@ -447,8 +451,9 @@ impl View {
                     for &child in &self.place.children {
                         step.send(child, Message::Working(ballot));
                     }
-                } else {
-                    self.child_working = true;
+                } else if !std::mem::replace(&mut self.child_working, true) {
+                    // The first word of each beat goes on at once: it reaches the root however deep the tree is.
+                    self.tell_working(now, step);
                 }
                 Ok(())
             }
@@ -500,7 +505,7 @@ impl View {
     fn verify<T: Item>(&self, items: &[Signed<T>], what: &'static str) -> Result<(), Fault> {
         for (i, item) in items.iter().enumerate() {
             if !self.members.contains(&item.author) || items[..i].iter().any(|other| other.author == item.author) {
-                return Err(Fault::Inconsistent(format!("{what} of peer {} does not belong here", item.author)));
+                return Err(Fault::Inconsistent(format!("{what} of {} does not belong here", item.author)));
             }
             if !item.verify(&self.ctx) {
                 return Err(Fault::BadSignature(what));

@@ -95,7 +95,9 @@ pub(crate) fn faults() -> Value {
             CHILD,
             Message::Transfer(transfer::Message::Fetch(slots, Want::Frozen)),
         ),
-        ("a view message from no neighbour", KEYS, OTHER, CHILD, Message::View(view::Message::Working(view))),
+        ("a status with more frozen slots than there are", GREETED, OTHER, CHILD, {
+            Message::Status { frozen: slots + 1, in_view: false }
+        }),
         ("a report from the parent", KEYS, LEADER, CHILD, up(view, Report::Keys(Vec::new()))),
         ("an order from a child", KEYS, CHILD, LEADER, down(view, Order::Sum(1))),
         ("keys twice", KEYS, CHILD, LEADER, up(view, Report::Keys(Vec::new()))),
@@ -138,6 +140,7 @@ pub(crate) fn faults() -> Value {
         .collect();
 
     let ignored: Vec<(&str, u64, Peer, Peer, Message)> = vec![
+        ("a view message from no neighbour", KEYS, OTHER, CHILD, Message::View(view::Message::Working(view))),
         (
             "failed: another ballot",
             KEYS,
@@ -146,7 +149,6 @@ pub(crate) fn faults() -> Value {
             Message::Failed { ballot: stale, reason: Reason::Lost, suspect: None },
         ),
         ("begin: the view that is joined", KEYS, LEADER, CHILD, begin(view, &all, 0)),
-        ("begin: a lower ballot", KEYS, LEADER, CHILD, begin(stale, &all, 0)),
         ("a report of another view", KEYS, CHILD, LEADER, up(stale, Report::Keys(Vec::new()))),
         ("an order of another view", KEYS, LEADER, CHILD, down(later, Order::Sum(1))),
         ("a chunk of no sum under way", SUMMING, CHILD, LEADER, chunk(SumId { slot: 2, ..sum }, Direction::Up, 0, 12)),
@@ -160,6 +162,13 @@ pub(crate) fn faults() -> Value {
         ("lacking what was not asked for", KEYS, CHILD, LEADER, Message::Transfer(transfer::Message::Lacking(1))),
         ("credit for no transfer", KEYS, CHILD, LEADER, Message::Transfer(transfer::Message::Credit(1, 0))),
     ];
+    // Neither blamed nor ignored: the receiver says that it will not come.
+    let (blames, answered) = {
+        let mut run = Run::new();
+        run.until(KEYS);
+        run.inject(LEADER, CHILD, begin(stale, &all, 0))
+    };
+    assert!(blames.is_empty() && answered, "begin: a lower ballot: {blames:?}");
     let ignored: Vec<_> = ignored
         .into_iter()
         .map(|(what, us, from, to, message)| {

@@ -55,7 +55,7 @@ colluding = 0.25
 [timing]
 gather_ms = 1
 propose_ms = 2
-stall_ms = 3
+stall_ms = 3000
 quorum_ms = 4
 compute_ms = 5
 linger_ms = 6
