@@ -313,10 +313,13 @@ impl Node {
     fn go_on_proposing(&mut self, now: Time, step: &mut Step<Self>) {
         let propose_ms = self.ctx.session.timing.propose_ms;
         let fetching = self.transfer.fetching() || self.opening.is_some();
+        let promises = self.ctx.majority;
+        #[cfg(test)]
+        let promises = if self.ctx.rule == crate::protocol::context::OpeningRule::Naive { 1 } else { promises };
         if let Some(proposal) = &mut self.election.proposal {
             if fetching {
                 proposal.until = now.plus_ms(propose_ms);
-            } else if proposal.promises.len() >= self.ctx.majority {
+            } else if proposal.promises.len() >= promises {
                 self.begin(now, step);
             } else if now >= proposal.until {
                 self.election.proposal = None;
@@ -358,6 +361,11 @@ impl Node {
         let ballot = proposal.ballot;
         let obligation = council::oblige(proposal.promises.iter().map(|(&peer, promise)| (peer, promise)));
         let Some(obligation) = obligation else { return };
+        #[cfg(test)]
+        let obligation = match self.ctx.rule {
+            crate::protocol::context::OpeningRule::Decided => obligation,
+            crate::protocol::context::OpeningRule::Naive => Obligation { resume: None, ..obligation },
+        };
         let frozen = self.archive.frozen();
         if obligation.frozen > frozen {
             let child = self.transfer.fetch(now, obligation.holder, frozen, Want::Frozen);

@@ -1,6 +1,8 @@
 //! Whole nodes over an in-memory network: exactness, safety under faults, liveness after them.
 
 mod network;
+mod scenarios;
+mod schedules;
 
 use std::collections::BTreeSet;
 
