@@ -1,22 +1,27 @@
 //! Durable state: what a node must not forget, under `STATE/PEER/SESSION/`, one file a record.
 //!
 //! A file is written beside its place, synced, renamed, and its folder synced: after a crash there is the old or the new
-//! one, whole. Format: the line `flyswarm-state 1\n`, u32 LE length of the record, the record (bincode), the sealed total,
-//! SHA-256 of all that. A lock on the folder refuses a second process.
+//! one, whole. Format of a record: the line `flyswarm-state 2\n`, u32 LE length of the record, the record (bincode), SHA-256 of
+//! all that. A sealed total is a file of its own, its bytes and nothing else, named `total-` and its digest in hexadecimal, and
+//! on disk before a record that names it: what is acknowledged and then frozen is written once. Whoever restores the records
+//! holds each total against its digest. A total that no record names is removed. A lock on the folder refuses a second
+//! process.
 
+use std::collections::BTreeMap;
 use std::fs::{self, File, TryLockError};
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
-use bytes::Bytes;
 use sha2::{Digest, Sha256};
 
 use crate::node::Record;
 use crate::protocol::wire;
 
-const MAGIC: &[u8] = b"flyswarm-state 1\n";
-/// Magic, length, the largest record, the largest vector, digest.
-const MAX_FILE: u64 = (1 << 30) + (1 << 21);
+const MAGIC: &[u8] = b"flyswarm-state 2\n";
+/// Magic, length, the largest record, digest.
+const MAX_RECORD: u64 = 1 << 21;
+/// The largest vector.
+const MAX_TOTAL: u64 = 1 << 30;
 
 /// Why state cannot be read or kept.
 #[derive(Debug, thiserror::Error)]
@@ -41,6 +46,8 @@ pub enum StoreError {
 #[derive(Debug)]
 pub struct Store {
     folder: PathBuf,
+    /// Record files and the totals that they name.
+    totals: BTreeMap<String, String>,
     _lock: File,
 }
 
@@ -59,43 +66,94 @@ impl Store {
             Err(TryLockError::WouldBlock) => return Err(StoreError::Locked(folder.to_owned())),
             Err(TryLockError::Error(error)) => return Err(StoreError::Io { path, error }),
         }
+        let mut store = Self { folder: folder.to_owned(), totals: BTreeMap::new(), _lock: lock };
         let mut records = Vec::new();
+        let mut totals = Vec::new();
         for entry in fs::read_dir(folder).map_err(io(folder))? {
             let path = entry.map_err(io(folder))?.path();
             match path.file_name().and_then(|name| name.to_str()) {
                 Some("lock") => {}
                 // What a crash left half-written.
                 Some(name) if name.starts_with('.') => fs::remove_file(&path).map_err(io(&path))?,
+                Some(name) if name.starts_with(TOTAL) => totals.push(name.to_owned()),
                 _ => records.push(read(&path)?),
             }
         }
-        Ok((Self { folder: folder.to_owned(), _lock: lock }, records))
+        let mut complete = Vec::new();
+        for record in records {
+            let Some(name) = total_name(&record) else {
+                complete.push(record);
+                continue;
+            };
+            let total = read_file(&folder.join(&name), MAX_TOTAL)?;
+            store.totals.insert(record.name(), name);
+            complete.push(record.with_total(total.into()));
+        }
+        for name in totals {
+            store.remove_unnamed(&name)?;
+        }
+        Ok((store, complete))
     }
 
     /// Puts `record` on stable storage. When this returns, it survives a crash.
-    pub fn write(&self, record: &Record) -> Result<(), StoreError> {
-        let path = self.folder.join(record.name());
-        let io = |error| StoreError::Io { path: path.clone(), error };
+    pub fn write(&mut self, record: &Record) -> Result<(), StoreError> {
+        let mut before = Vec::new();
+        if let (Some(name), Some((_, total))) = (total_name(record), record.total()) {
+            if !self.totals.values().any(|other| *other == name) {
+                self.put(&name, &[total])?;
+                // No record without its total, in whatever order renames reach the disk.
+                self.sync()?;
+            }
+            before.extend(self.totals.insert(record.name(), name));
+        }
         let header = wire::canonical(record);
         let length = u32::try_from(header.len()).unwrap_or_else(|_| unreachable!("BUG: records are below 1 MiB"));
-        let mut digest = Sha256::new();
-        let mut file = tempfile::Builder::new().prefix(".").tempfile_in(&self.folder).map_err(io)?;
-        for part in [MAGIC, &length.to_le_bytes(), &header, record.total()] {
-            digest.update(part);
-            file.write_all(part).map_err(io)?;
+        let start = [MAGIC, &length.to_le_bytes()].concat();
+        let digest = Sha256::new().chain_update(&start).chain_update(&header).finalize();
+        self.put(&record.name(), &[&start, &header, &digest])?;
+        if let Record::Frozen(..) = record {
+            // What was acknowledged is decided now.
+            self.remove("accepted")?;
+            before.extend(self.totals.remove("accepted"));
         }
-        file.write_all(&digest.finalize()).map_err(io)?;
+        self.sync()?;
+        before.iter().try_for_each(|name| self.remove_unnamed(name))
+    }
+
+    /// Puts a file in its place, whole. Its name is durable after the next [`Store::sync`].
+    fn put(&self, name: &str, parts: &[&[u8]]) -> Result<(), StoreError> {
+        let path = self.folder.join(name);
+        let io = |error| StoreError::Io { path: path.clone(), error };
+        let mut file = tempfile::Builder::new().prefix(".").tempfile_in(&self.folder).map_err(io)?;
+        parts.iter().try_for_each(|part| file.write_all(part)).map_err(io)?;
         file.as_file().sync_all().map_err(io)?;
         file.persist(&path).map_err(|error| io(error.error))?;
-        if let Record::Frozen(..) = record {
-            // What was acknowledged is decided now; its copy is of no more use.
-            match fs::remove_file(self.folder.join("accepted")) {
-                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(io(error)),
-                _ => {}
-            }
-        }
-        File::open(&self.folder).and_then(|folder| folder.sync_all()).map_err(io)
+        Ok(())
     }
+
+    fn sync(&self) -> Result<(), StoreError> {
+        let synced = File::open(&self.folder).and_then(|folder| folder.sync_all());
+        synced.map_err(|error| StoreError::Io { path: self.folder.clone(), error })
+    }
+
+    fn remove_unnamed(&self, total: &str) -> Result<(), StoreError> {
+        if self.totals.values().any(|name| name == total) { Ok(()) } else { self.remove(total) }
+    }
+
+    fn remove(&self, name: &str) -> Result<(), StoreError> {
+        let path = self.folder.join(name);
+        match fs::remove_file(&path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(StoreError::Io { path, error }),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// What the names of totals begin with.
+const TOTAL: &str = "total-";
+
+fn total_name(record: &Record) -> Option<String> {
+    record.total().map(|(digest, _)| format!("{TOTAL}{}", hex::encode(digest)))
 }
 
 fn create_private(folder: &Path) -> io::Result<()> {
@@ -106,29 +164,31 @@ fn create_private(folder: &Path) -> io::Result<()> {
     builder.create(folder)
 }
 
-fn read(path: &Path) -> Result<Record, StoreError> {
+fn read_file(path: &Path, limit: u64) -> Result<Vec<u8>, StoreError> {
     let io = |error| StoreError::Io { path: path.to_owned(), error };
-    let damaged = |what| StoreError::Damaged(path.to_owned(), what);
     let file = File::open(path).map_err(io)?;
-    if file.metadata().map_err(io)?.len() > MAX_FILE {
-        return Err(damaged("too large"));
+    if file.metadata().map_err(io)?.len() > limit {
+        return Err(StoreError::Damaged(path.to_owned(), "too large"));
     }
     let mut bytes = Vec::new();
-    file.take(MAX_FILE).read_to_end(&mut bytes).map_err(io)?;
-    let bytes = Bytes::from(bytes);
-    let end = bytes.len().checked_sub(32).ok_or(damaged("too short"))?;
-    if Sha256::digest(&bytes[..end])[..] != bytes[end..] {
+    file.take(limit).read_to_end(&mut bytes).map_err(io)?;
+    Ok(bytes)
+}
+
+/// A record, without its total.
+fn read(path: &Path) -> Result<Record, StoreError> {
+    let damaged = |what| StoreError::Damaged(path.to_owned(), what);
+    let bytes = read_file(path, MAX_RECORD)?;
+    let (bytes, digest) = bytes.split_last_chunk::<32>().ok_or(damaged("too short"))?;
+    if Sha256::digest(bytes)[..] != digest[..] {
         return Err(damaged("the digest does not match"));
     }
-    let rest = bytes[..end].strip_prefix(MAGIC).ok_or(damaged("not a state file of this version"))?;
-    let (length, rest) = rest.split_first_chunk::<4>().ok_or(damaged("too short"))?;
-    let length = u32::from_le_bytes(*length) as usize;
-    if length > rest.len() {
-        return Err(damaged("the record is longer than the file"));
+    let rest = bytes.strip_prefix(MAGIC).ok_or(damaged("not a state file of this version"))?;
+    let (length, record) = rest.split_first_chunk::<4>().ok_or(damaged("too short"))?;
+    if usize::try_from(u32::from_le_bytes(*length)) != Ok(record.len()) {
+        return Err(damaged("the record has another length than it says"));
     }
-    let record: Record = wire::decode_item(&rest[..length]).map_err(|_| damaged("the record does not decode"))?;
-    let start = end - rest.len() + length;
-    Ok(record.with_total(bytes.slice(start..end)))
+    wire::decode_item(record).map_err(|_| damaged("the record does not decode"))
 }
 
 #[cfg(test)]
@@ -144,7 +204,7 @@ mod tests {
     #[test]
     fn what_was_written_last_is_read_back() {
         let folder = tempfile::tempdir().unwrap();
-        let (store, records) = Store::open(folder.path()).unwrap();
+        let (mut store, records) = Store::open(folder.path()).unwrap();
         assert!(records.is_empty());
         store.write(&promised(1)).unwrap();
         store.write(&promised(2)).unwrap();
@@ -165,7 +225,7 @@ mod tests {
     #[test]
     fn a_damaged_file_is_named() {
         let folder = tempfile::tempdir().unwrap();
-        let (store, _) = Store::open(folder.path()).unwrap();
+        let (mut store, _) = Store::open(folder.path()).unwrap();
         store.write(&promised(1)).unwrap();
         drop(store);
         let path = folder.path().join("promised");
@@ -183,12 +243,45 @@ mod tests {
     #[test]
     fn what_a_crash_left_half_written_is_removed() {
         let folder = tempfile::tempdir().unwrap();
-        let (store, _) = Store::open(folder.path()).unwrap();
+        let (mut store, _) = Store::open(folder.path()).unwrap();
         store.write(&promised(3)).unwrap();
         drop(store);
         fs::write(folder.path().join(".abc"), b"half").unwrap();
         let (_, records) = Store::open(folder.path()).unwrap();
         assert_eq!(records, [promised(3)]);
         assert!(!folder.path().join(".abc").exists());
+    }
+
+    #[test]
+    fn a_total_is_written_once_and_goes_with_the_last_record_that_names_it() {
+        use crate::protocol::all_reduce::SumId;
+        use crate::protocol::record::{Frozen, Record as SumRecord};
+        let accepted = |counter, total: &'static [u8]| {
+            let sum = SumId { ballot: Ballot { counter, proposer: Peer(1) }, slot: 1 };
+            let record = SumRecord::new(sum, vec![], Sha256::digest(total).into(), vec![]);
+            Record::Accepted(sum.ballot, record, total.into())
+        };
+        let folder = tempfile::tempdir().unwrap();
+        let totals = || {
+            let names = fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap());
+            names.filter(|entry| entry.file_name().to_str().unwrap().starts_with(TOTAL)).collect::<Vec<_>>()
+        };
+        let (mut store, _) = Store::open(folder.path()).unwrap();
+        store.write(&accepted(1, b"first")).unwrap();
+        store.write(&accepted(2, b"second")).unwrap();
+        let [file] = &totals()[..] else { panic!("{:?}", totals()) };
+        assert_eq!(fs::read(file.path()).unwrap(), b"second");
+        let written = file.metadata().unwrap().modified().unwrap();
+        let Record::Accepted(_, record, total) = accepted(2, b"second") else { unreachable!() };
+        let frozen = Record::Frozen(Frozen { record, acknowledgements: vec![], pads: vec![] }, total);
+        store.write(&frozen).unwrap();
+        assert_eq!(totals()[0].metadata().unwrap().modified().unwrap(), written);
+        drop(store);
+        fs::write(folder.path().join("total-00"), b"what no record names").unwrap();
+        let (store, records) = Store::open(folder.path()).unwrap();
+        assert_eq!((records, totals().len()), (vec![frozen], 1));
+        drop(store);
+        fs::remove_file(totals()[0].path()).unwrap();
+        assert!(Store::open(folder.path()).unwrap_err().to_string().contains(TOTAL));
     }
 }

@@ -10,13 +10,15 @@
 //! | 32 bits | 1,431,655,765 | 67,108,863 | 4,194,303 |
 //! | 64 bits | 6.1 10^18 | 2.8 10^17 | 1.8 10^16 |
 
+use std::borrow::BorrowMut;
+
 use serde::{Deserialize, Serialize};
 use zeroize::Zeroizing;
 
 use super::stream::Stream;
 
-/// How many bytes of keystream are made at a time: small enough for the first-level cache.
-const PIECE: usize = 16 * 1024;
+/// How many bytes of keystream are made at a time: with as much of the vector, small enough for a first-level cache of 32 KiB.
+const PIECE: usize = 8 * 1024;
 
 /// The ring that vectors are added in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -69,14 +71,24 @@ pub fn capacity(word: Word, peers: u64) -> u64 {
 /// # Panics
 /// If the length of `chunk` is not a multiple of the word.
 pub fn apply(word: Word, sign: Sign, chunk: &mut [u8], stream: &mut Stream) {
+    apply_all(word, chunk, &mut [(sign, stream)]);
+}
+
+/// As [`apply`], for several streams: each piece of the chunk meets all of them while it is in the cache.
+///
+/// # Panics
+/// If the length of `chunk` is not a multiple of the word.
+pub fn apply_all<S: BorrowMut<Stream>>(word: Word, chunk: &mut [u8], streams: &mut [(Sign, S)]) {
     assert_whole(word, chunk);
     let mut keystream = Zeroizing::new([0; PIECE]);
     for piece in chunk.chunks_mut(PIECE) {
         let keystream = &mut keystream[..piece.len()];
-        stream.fill(keystream);
-        match sign {
-            Sign::Add => add(word, piece, keystream),
-            Sign::Subtract => subtract(word, piece, keystream),
+        for (sign, stream) in &mut *streams {
+            stream.borrow_mut().fill(keystream);
+            match sign {
+                Sign::Add => add(word, piece, keystream),
+                Sign::Subtract => subtract(word, piece, keystream),
+            }
         }
     }
 }

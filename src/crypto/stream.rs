@@ -49,8 +49,7 @@ impl Stream {
 
     /// Overwrites `out` with the next keystream bytes.
     pub fn fill(&mut self, out: &mut [u8]) {
-        out.fill(0);
-        self.cipher.apply_keystream(out);
+        self.cipher.write_keystream(out);
     }
 
     /// The next 4 bytes as a little-endian integer.

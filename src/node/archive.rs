@@ -37,13 +37,15 @@ impl Record {
         }
     }
 
-    /// The sealed total beside it, empty where there is none.
+    /// The sealed total beside it and its digest; `None` where there is none, as for the coin, whose vector is empty.
     #[must_use]
-    pub fn total(&self) -> &[u8] {
-        match self {
-            Self::Promised(_) | Self::Joined(_) => &[],
-            Self::Accepted(_, _, total) | Self::Frozen(_, total) => total,
-        }
+    pub fn total(&self) -> Option<(&[u8; 32], &[u8])> {
+        let (value, total) = match self {
+            Self::Promised(_) | Self::Joined(_) => return None,
+            Self::Accepted(_, record, total) => (&record.value, total),
+            Self::Frozen(frozen, total) => (&frozen.record.value, total),
+        };
+        (value.sum.slot > 0).then_some((&value.total, total))
     }
 
     /// The record with its total, as read from disk.

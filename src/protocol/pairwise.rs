@@ -77,11 +77,13 @@ pub struct Masks {
 impl Masks {
     /// Applies all streams to the part of the vector that starts at byte `offset`.
     pub fn apply(&self, data: &mut [u8], offset: u64) {
-        for each in &self.masks {
+        let begin = |each: &Mask| {
             let mut stream = Stream::new(&*each.key, each.label, &each.params);
             stream.seek(offset);
-            mask::apply(self.word, each.sign, data, &mut stream);
-        }
+            (each.sign, stream)
+        };
+        let mut streams: Vec<_> = self.masks.iter().map(begin).collect();
+        mask::apply_all(self.word, data, &mut streams);
     }
 }
 

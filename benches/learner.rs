@@ -1,0 +1,99 @@
+//! The learner: drawing M, projecting and choosing winners, training, predicting. Digits are the rows in the crate; rows of
+//! the shape of MNIST (784 bytes, a fifth of them not zero) are made up, as speed does not depend on what they show.
+
+#![allow(missing_docs)]
+
+use divan::counter::ItemsCount;
+use divan::{Bencher, black_box};
+use flyswarm::data::Dataset;
+use flyswarm::data::digits::digits;
+use flyswarm::model::Model;
+use flyswarm::model::bloom::{self, Counts};
+use flyswarm::sketch::flyhash::FlyHash;
+use flyswarm::sketch::scaling::{Scaler, Scaling};
+use flyswarm::sketch::{Parameters, Sketch};
+
+const CLASSES: usize = 10;
+
+fn main() {
+    divan::main();
+}
+
+/// One set of rows and how it is sketched.
+#[derive(Clone, Copy, Debug)]
+enum Case {
+    /// The demo's parameters: m = 128 d, s = 0.3 d.
+    Digits,
+    /// The paper's Table 6: m = 170128, s = 19, rho = 17.
+    Mnist,
+}
+
+const CASES: [Case; 2] = [Case::Digits, Case::Mnist];
+
+impl Case {
+    fn data(self) -> Dataset {
+        match self {
+            Self::Digits => digits(),
+            Self::Mnist => {
+                let mut state = 1_u32;
+                let mut next = || {
+                    state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+                    state >> 16
+                };
+                let rows = 256;
+                let values = (0..rows * 784).map(|_| if next() % 5 == 0 { (next() % 256) as f32 } else { 0.0 }).collect();
+                let labels = (0..rows).map(|row| (row % CLASSES) as u16).collect();
+                let classes = (0..CLASSES).map(|class| class.to_string()).collect();
+                Dataset::new(784, values, labels, classes).expect("sound rows")
+            }
+        }
+    }
+
+    fn sketch(self) -> Sketch {
+        let (d, m, s, rho) = match self {
+            Self::Digits => (64, 8192, 19, 64),
+            Self::Mnist => (784, 170_128, 19, 17),
+        };
+        let parameters = Parameters { d, m, s, rho, seed: [1; 32], densify: false, scaling: Scaling::None };
+        parameters.check(CLASSES).expect("sound parameters")
+    }
+
+    fn scaler(self) -> Scaler {
+        Scaler::new(&Scaling::None, self.sketch().parameters().d, None).expect("nothing to go wrong")
+    }
+}
+
+/// The lifting matrix from its seed.
+#[divan::bench(args = CASES, sample_count = 10)]
+fn matrix(bencher: Bencher<'_, '_>, case: Case) {
+    let sketch = case.sketch();
+    bencher.counter(ItemsCount::new(sketch.parameters().m)).bench(|| FlyHash::new(black_box(&sketch)));
+}
+
+/// Projection and winners.
+#[divan::bench(args = CASES, sample_count = 10)]
+fn winners(bencher: Bencher<'_, '_>, case: Case) {
+    let (data, hash, scaler) = (case.data(), FlyHash::new(&case.sketch()), case.scaler());
+    bencher
+        .counter(ItemsCount::new(data.rows()))
+        .bench(|| hash.winners(&scaler, black_box(&data), 0..data.rows()).expect("it fits"));
+}
+
+#[divan::bench(args = CASES, sample_count = 10)]
+fn fit(bencher: Bencher<'_, '_>, case: Case) {
+    let (data, hash, scaler) = (case.data(), FlyHash::new(&case.sketch()), case.scaler());
+    bencher
+        .counter(ItemsCount::new(data.rows()))
+        .bench(|| bloom::fit(&hash, &scaler, black_box(&data), CLASSES).expect("it fits"));
+}
+
+#[divan::bench(args = CASES, sample_count = 10)]
+fn predict(bencher: Bencher<'_, '_>, case: Case) {
+    let (data, sketch) = (case.data(), case.sketch());
+    let counts: Counts = bloom::fit(&FlyHash::new(&sketch), &case.scaler(), &data, CLASSES).expect("it fits");
+    let model = Model::new(sketch, 0.5, data.classes().to_vec(), case.scaler(), counts).expect("it fits");
+    let predictor = model.predictor();
+    bencher
+        .counter(ItemsCount::new(data.rows()))
+        .bench(|| predictor.predict(black_box(&data)).expect("it fits"));
+}

@@ -1,0 +1,63 @@
+//! Any file is refused or gives rows whose numbers fit together.
+//!
+//! Input: how to read it, length of the labels file (u8), labels file, data file.
+#![no_main]
+
+mod seeds;
+
+use std::fs;
+use std::sync::LazyLock;
+
+use flyswarm::data::{Expected, LabelColumn, load};
+use libfuzzer_sys::fuzz_target;
+use tempfile::TempDir;
+
+static FOLDER: LazyLock<TempDir> = LazyLock::new(|| tempfile::tempdir().expect("a folder"));
+
+fuzz_target!(init: seeds::write("data", inputs()), |data: &[u8]| {
+    let &[how, length, ref rest @ ..] = data else { return };
+    let (labels, file) = rest.split_at(usize::from(length).min(rest.len()));
+    let (path, labels_path) = (FOLDER.path().join("rows"), FOLDER.path().join("labels"));
+    fs::write(&path, file).expect("it can be written");
+    let classes = ["0".to_owned(), "1".to_owned()];
+    let expected = Expected {
+        features: (how & 1 != 0).then_some(2),
+        classes: (how & 2 != 0).then_some(&classes[..]),
+        label: match how >> 2 & 3 {
+            0 => LabelColumn::Last,
+            1 => LabelColumn::None,
+            2 => LabelColumn::Number(1),
+            _ => LabelColumn::Name("y".into()),
+        },
+        header: [None, None, Some(true), Some(false)][usize::from(how >> 4 & 3)],
+        labels_file: (length > 0).then_some(&labels_path),
+    };
+    if length > 0 {
+        fs::write(&labels_path, labels).expect("it can be written");
+    }
+    let Ok(data) = load(&path, &expected) else { return };
+    assert_eq!(data.values().len(), data.rows() * data.features());
+    assert!(data.rows() > 0 && data.values().iter().all(|value| value.is_finite()));
+    assert!(expected.features.is_none_or(|features| features == data.features()));
+    if expected.label == LabelColumn::None {
+        assert!(data.labels().is_empty());
+    } else {
+        assert_eq!(data.labels().len(), data.rows());
+    }
+    assert!(data.labels().iter().all(|&label| usize::from(label) < data.classes().len()));
+});
+
+fn inputs() -> Vec<Vec<u8>> {
+    let input = |how: u8, labels: &[u8], file: &[u8]| [&[how, labels.len() as u8], labels, file].concat();
+    let images = [&[0, 0, 8, 3, 0, 0, 0, 2, 0, 0, 0, 1, 0, 0, 0, 2][..], &[1, 2, 3, 4]].concat();
+    let labels = [0, 0, 8, 1, 0, 0, 0, 2, 0, 1];
+    vec![
+        input(0, b"", b"a,b,y\n1,2,cat\n3,4.5e1,dog\n"),
+        input(3, b"", b"1,2,0\r\n-3,\"4\",1\r\n"),
+        input(4, b"", b"1,2\n3,4\n"),
+        input(8, b"", b"cat,2,1\n\ndog,3,4\n"),
+        input(12, b"", b"\xef\xbb\xbfx,y\n1,\"a,b\"\n"),
+        input(0, &labels, &images),
+        input(4, b"", &images),
+    ]
+}

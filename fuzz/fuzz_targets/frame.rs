@@ -1,0 +1,103 @@
+//! Whatever a peer sends, decoding refuses it or gives a message that survives another round. So do stored records.
+//!
+//! Input: what to decode (control, bulk, stored record), u16 LE length of the header, header, payload.
+#![no_main]
+
+mod seeds;
+
+use bytes::Bytes;
+use flyswarm::crypto::identity::Signature;
+use flyswarm::node::Record;
+use flyswarm::protocol::all_reduce::{self, Direction, SumId};
+use flyswarm::protocol::ballot::Ballot;
+use flyswarm::protocol::council::Promise;
+use flyswarm::protocol::message::{Channel, Message};
+use flyswarm::protocol::record::{Acknowledgement, Frozen, Record as SumRecord};
+use flyswarm::protocol::signed::Signed;
+use flyswarm::protocol::transfer::{self, Held, Want};
+use flyswarm::protocol::view::{self, Order, Reason, Report};
+use flyswarm::protocol::{pairwise::ViewKey, wire};
+use flyswarm::session::Peer;
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(init: seeds::write("frame", inputs()), |data: &[u8]| {
+    let Some((&kind, rest)) = data.split_first() else { return };
+    let Some((length, rest)) = rest.split_first_chunk::<2>() else { return };
+    let (header, payload) = rest.split_at(usize::from(u16::from_le_bytes(*length)).min(rest.len()));
+    match kind {
+        0 => message(Channel::Control, header, payload),
+        1 => message(Channel::Bulk, header, payload),
+        _ => {
+            if let Ok(record) = wire::decode_item::<Record>(header) {
+                let again = wire::decode_item(&wire::canonical(&record));
+                assert_eq!(again.as_ref(), Ok(&record));
+            }
+        }
+    }
+});
+
+fn message(channel: Channel, header: &[u8], payload: &[u8]) {
+    let Ok(message) = wire::decode(channel, header, Bytes::copy_from_slice(payload)) else { return };
+    let frame = wire::encode(&message);
+    assert_eq!(frame.channel, channel);
+    let again = wire::decode(channel, &frame.header, frame.payload);
+    assert_eq!(again.as_ref(), Ok(&message));
+}
+
+fn input(kind: u8, header: &[u8], payload: &[u8]) -> Vec<u8> {
+    [&[kind], &(header.len() as u16).to_le_bytes()[..], header, payload].concat()
+}
+
+/// One of every message, and of every stored record.
+fn inputs() -> Vec<Vec<u8>> {
+    let peer = Peer(1);
+    let ballot = Ballot { counter: 300, proposer: peer };
+    let sum = SumId { ballot, slot: 1 };
+    let signature = Signature::from_bytes([5; 64]);
+    let acknowledgement = Signed { author: peer, item: Acknowledgement { ballot, value: [2; 32] }, signature };
+    let key = Signed { author: peer, item: ViewKey { ballot, public: [1; 32] }, signature };
+    let record = SumRecord::new(sum, vec![Peer(0), peer], [3; 32], vec![]);
+    let frozen =
+        Frozen { record: record.clone(), acknowledgements: vec![acknowledgement.clone()], pads: vec![None, Some([4; 32])] };
+    let data = Bytes::from_static(b"words");
+    let messages = [
+        Message::Hello { version: 1, session: [1; 32], frozen: 1 },
+        Message::Fields(vec![("name".into(), [1; 8])]),
+        Message::Status { frozen: 2, in_view: true },
+        Message::Prepare(ballot),
+        Message::Promise(ballot, Promise { frozen: 1, accepted: None }),
+        Message::Refuse(ballot, ballot),
+        Message::Begin { ballot, members: vec![Peer(0), peer], frozen: 0 },
+        Message::Failed { ballot, reason: Reason::Stalled, suspect: Some(peer) },
+        Message::View(view::Message::Up(ballot, Report::Keys(vec![key.clone()]))),
+        Message::View(view::Message::Up(ballot, Report::Hold { slot: 1, total: [1; 32], deals: vec![] })),
+        Message::View(view::Message::Up(ballot, Report::Acknowledge(1, vec![acknowledgement.clone()]))),
+        Message::View(view::Message::Up(ballot, Report::Release(1, vec![]))),
+        Message::View(view::Message::Down(ballot, Order::Keys(vec![key]))),
+        Message::View(view::Message::Down(ballot, Order::Sum(1))),
+        Message::View(view::Message::Down(ballot, Order::Accept(record.clone()))),
+        Message::View(view::Message::Down(ballot, Order::Decide(1, vec![acknowledgement]))),
+        Message::View(view::Message::Working(ballot)),
+        Message::View(view::Message::Reduce(all_reduce::Message::Chunk {
+            sum,
+            direction: Direction::Up,
+            index: 1,
+            data: data.clone(),
+        })),
+        Message::View(view::Message::Reduce(all_reduce::Message::Credit { sum, direction: Direction::Down, index: 1 })),
+        Message::Transfer(transfer::Message::Fetch(1, Want::Accepted([1; 32]))),
+        Message::Transfer(transfer::Message::Head(1, Box::new(Held::Frozen(frozen.clone())))),
+        Message::Transfer(transfer::Message::Head(1, Box::new(Held::Accepted(record.clone())))),
+        Message::Transfer(transfer::Message::Piece { slot: 1, index: 0, data }),
+        Message::Transfer(transfer::Message::Credit(1, 1)),
+    ];
+    let records = [
+        Record::Promised(ballot),
+        Record::Joined(ballot),
+        Record::Accepted(ballot, record, Bytes::new()),
+        Record::Frozen(frozen, Bytes::new()),
+    ];
+    let frames = messages.iter().map(wire::encode);
+    let frames = frames.map(|frame| input(u8::from(frame.channel == Channel::Bulk), &frame.header, &frame.payload));
+    frames.chain(records.iter().map(|record| input(2, &wire::canonical(record), &[]))).collect()
+}

@@ -1,0 +1,44 @@
+//! Any bytes are refused or are the one encoding of the model that they give.
+//!
+//! Input: 0 and a file as it is, or another byte and a file without its checksum, which is put behind it.
+#![no_main]
+
+mod seeds;
+
+use flyswarm::model::Model;
+use flyswarm::model::bloom::Counts;
+use flyswarm::model::file::MAGIC;
+use flyswarm::sketch::Parameters;
+use flyswarm::sketch::scaling::{Scaler, Scaling};
+use libfuzzer_sys::fuzz_target;
+use sha2::{Digest, Sha256};
+
+fuzz_target!(init: seeds::write("model", inputs()), |data: &[u8]| {
+    let Some((&kind, file)) = data.split_first() else { return };
+    let mut file = file.to_vec();
+    if kind != 0 {
+        let body = file.strip_prefix(MAGIC).unwrap_or(&file);
+        let sum = Sha256::new().chain_update(b"flyswarm/1 model\0").chain_update(body).finalize();
+        file.extend(sum);
+    }
+    if let Ok(model) = Model::decode(&file) {
+        assert_eq!(model.encode(), file);
+    }
+});
+
+fn inputs() -> Vec<Vec<u8>> {
+    let range = Scaling::Range { lo: vec![0.0; 3], hi: vec![1.0; 3] };
+    [Scaling::None, Scaling::UnitNorm, range]
+        .into_iter()
+        .flat_map(|scaling| {
+            let scaler = Scaler::new(&scaling, 3, None).expect("no moments needed");
+            let parameters = Parameters { d: 3, m: 8, s: 2, rho: 3, seed: [1; 32], densify: true, scaling };
+            let sketch = parameters.check(2).expect("sound parameters");
+            let counts = Counts::from_values((0..16).collect(), 2, 8).expect("sound counts");
+            let model = Model::new(sketch, 0.5, vec!["a".into(), "b".into()], scaler, counts).expect("a sound model");
+            let file = model.encode();
+            let body = &file[..file.len() - 32];
+            [[&[0], &file[..]].concat(), [&[1], body].concat()]
+        })
+        .collect()
+}

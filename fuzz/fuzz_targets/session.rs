@@ -1,0 +1,40 @@
+//! Any text is refused or gives a session whose own text gives the same session, with the same id.
+#![no_main]
+
+mod seeds;
+
+use flyswarm::crypto::identity::Identity;
+use flyswarm::session::{DataSpec, Entry, FlynnSpec, Privacy, Scaling, Session, TaskKind, Timing};
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(init: seeds::write("session", inputs()), |text: &str| {
+    let Ok(session) = Session::parse(text) else { return };
+    let again = Session::parse(&session.to_toml()).expect("its own text is sound");
+    assert_eq!(again, session);
+    assert_eq!(again.id(), session.id());
+});
+
+fn inputs() -> Vec<Vec<u8>> {
+    let range = Scaling::Range { lo: vec![0.0], hi: vec![16.0] };
+    [Scaling::None, Scaling::Standard, range]
+        .into_iter()
+        .map(|scaling| {
+            let entry = |i: u8| Entry {
+                key: Identity::from_seed([i; 32]).public(),
+                name: format!("peer \"{i}\""),
+                addresses: vec![format!("/ip4/127.0.0.1/tcp/400{i}")],
+            };
+            let session = Session {
+                name: "digits".into(),
+                task: TaskKind::Flynn,
+                min_peers: 3,
+                data: DataSpec { features: 64, classes: vec!["0".into(), "1".into()], scaling, densify: true },
+                flynn: FlynnSpec { m: 1024, s: 6, rho: 32, gamma: 0.5 },
+                privacy: Privacy { min_holders: 3, colluding: 0.25 },
+                timing: Timing::default(),
+                roster: (1..=4).map(entry).collect(),
+            };
+            session.check().expect("a sound session").to_toml().into_bytes()
+        })
+        .collect()
+}
