@@ -464,14 +464,15 @@ impl View {
     fn report(&mut self, from: Peer, report: Report, step: &mut Step<Self>) -> Result<(), Fault> {
         match report {
             Report::Keys(items) => {
-                self.verify(&items, "view key")?;
+                self.verify(&items, "view key", |key| key.item.ballot == self.ballot)?;
                 if !self.keys_report.child(from, items) {
                     return Err(Fault::OutOfOrder("keys"));
                 }
                 self.report_keys(step);
             }
             Report::Hold { slot, total, deals } => {
-                self.verify(&deals, "deal")?;
+                let (sum, dealers) = (self.sum_id(slot), self.ctx.dealers(slot, &self.members));
+                self.verify(&deals, "deal", |deal| deal.item.sum == sum && dealers.contains(&deal.author))?;
                 let round = self.round.as_mut().filter(|round| round.slot == slot && round.reduce.is_some());
                 let round = round.ok_or(Fault::OutOfOrder("hold"))?;
                 if !round.deals.child(from, deals) {
@@ -481,7 +482,12 @@ impl View {
                 self.report_hold(step);
             }
             Report::Acknowledge(slot, items) => {
-                self.verify(&items, "acknowledgement")?;
+                let value = self.record().map(|record| record.digest(&self.ctx));
+                self.verify(&items, "acknowledgement", |each| {
+                    each.item.ballot == self.ballot
+                        && Some(each.item.value) == value
+                        && self.ctx.council_index(each.author).is_some()
+                })?;
                 let round = self.round.as_mut().filter(|round| round.slot == slot && round.record.is_some());
                 if !round.ok_or(Fault::OutOfOrder("acknowledgement"))?.acknowledge.child(from, items) {
                     return Err(Fault::OutOfOrder("acknowledgement"));
@@ -489,7 +495,10 @@ impl View {
                 self.report_acknowledgements(step);
             }
             Report::Release(slot, items) => {
-                self.verify(&items, "release")?;
+                let sum = self.record().map(|record| record.value.sum);
+                self.verify(&items, "release", |each| {
+                    Some(each.item.sum) == sum && self.ctx.council_index(each.author).is_some()
+                })?;
                 let round =
                     self.round.as_mut().filter(|round| round.slot == slot && !round.acknowledgements.is_empty());
                 if !round.ok_or(Fault::OutOfOrder("release"))?.release.child(from, items) {
@@ -501,10 +510,21 @@ impl View {
         Ok(())
     }
 
-    /// Every item of a report is signed by a member, no two by the same.
-    fn verify<T: Item>(&self, items: &[Signed<T>], what: &'static str) -> Result<(), Fault> {
+    fn record(&self) -> Option<&Record> {
+        self.round.as_ref()?.record.as_ref()
+    }
+
+    /// Every item of a report fits this round and is signed by a member, no two by the same: whoever passes on another one
+    /// has not looked at it.
+    fn verify<T: Item>(
+        &self,
+        items: &[Signed<T>],
+        what: &'static str,
+        fits: impl Fn(&Signed<T>) -> bool,
+    ) -> Result<(), Fault> {
         for (i, item) in items.iter().enumerate() {
-            if !self.members.contains(&item.author) || items[..i].iter().any(|other| other.author == item.author) {
+            let twice = items[..i].iter().any(|other| other.author == item.author);
+            if !self.members.contains(&item.author) || twice || !fits(item) {
                 return Err(Fault::Inconsistent(format!("{what} of {} does not belong here", item.author)));
             }
             if !item.verify(&self.ctx) {
@@ -652,7 +672,7 @@ impl View {
             }
             Order::Open(slot, releases) => {
                 let round = self.round.as_mut().filter(|round| round.slot == slot).ok_or(DISAGREEMENT)?;
-                if round.acknowledgements.is_empty() {
+                if round.acknowledgements.is_empty() || releases.len() > self.ctx.council.len() {
                     return Err(DISAGREEMENT);
                 }
                 let record = round.record.as_ref().ok_or(DISAGREEMENT)?;

@@ -30,6 +30,7 @@ fn leader(net: &Network) -> Peer {
 fn until_opened_at(net: &mut Network, peer: Peer, hold: Hold) {
     net.hold = Some(hold);
     net.run_unchecked(10_000, |net| opened(net, peer));
+    net.hold = None;
     assert!(opened(net, peer), "the schedule must reach the opening");
     assert_eq!(ALL.iter().filter(|&&other| opened(net, other)).count(), 1);
 }
@@ -57,20 +58,18 @@ fn cut_off_while_shares_travel(rule: OpeningRule, seed: u64) -> Network {
 fn c_and_e_cut_off_while_shares_travel_and_c_has_everyones() {
     for seed in 0..8 {
         let mut net = cut_off_while_shares_travel(Decided, seed);
-        assert_eq!(net.finished().len(), 4 - usize::from(!two_finish(&net)), "the majority goes on without them");
+        let finished: BTreeSet<_> = net.finished().into_keys().collect();
+        assert!(
+            finished.len() >= 4,
+            "seed {seed}: the majority goes on without them: {finished:?} {:?}",
+            net.endings()
+        );
         net.at_ms(net.now_ms(), Fault::HealAll);
         net.run(net.now_ms() + 60_000);
         assert_eq!(net.finished().len(), 5, "seed {seed}: {:?}", net.endings());
         let first = net.finished()[&Peer(0)].clone();
         assert!(net.finished().values().all(|values| *values == first));
     }
-}
-
-/// Whether e has finished too, from what c gave it.
-fn two_finish(net: &Network) -> bool {
-    let c = leader(net);
-    let late: BTreeSet<_> = net.finished().into_keys().collect();
-    late.contains(&c) && late.len() == 5
 }
 
 #[test]
