@@ -5,6 +5,7 @@ mod nonsense;
 mod scenarios;
 mod schedules;
 mod secrecy;
+mod systematic;
 
 use std::collections::BTreeSet;
 
