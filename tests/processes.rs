@@ -5,6 +5,10 @@
 
 #[path = "processes/check.rs"]
 mod check;
+#[path = "processes/cut.rs"]
+mod cut;
+#[path = "processes/lives.rs"]
+mod lives;
 #[path = "processes/swarm.rs"]
 mod swarm;
 #[path = "processes/table.rs"]

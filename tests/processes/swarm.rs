@@ -133,6 +133,7 @@ pub struct Swarm {
     pub keys: Vec<Identity>,
     pub parts: Vec<Vec<usize>>,
     pub listen: String,
+    pub mdns: bool,
     processes: Vec<Option<Process>>,
     addresses: Vec<Option<String>>,
     /// Do not tell `.0` where `.1` listens.
@@ -179,6 +180,7 @@ impl Swarm {
             keys,
             parts,
             listen: "/ip4/127.0.0.1/tcp/0".into(),
+            mdns: false,
             processes: (0..peers).map(|_| None).collect(),
             addresses: vec![None; peers],
             apart: Vec::new(),
@@ -214,19 +216,26 @@ impl Swarm {
     }
 
     pub fn arguments(&self, command: &mut Command, i: usize) {
+        self.arguments_with(command, i, "", Path::new(""));
+    }
+
+    /// The same, but `what` (`session`, `data`, `state` or `out`) is at `path`.
+    pub fn arguments_with(&self, command: &mut Command, i: usize, what: &str, path: &Path) {
+        let pick = |name: &str, usual: PathBuf| if what == name { path.to_owned() } else { usual };
         command
             .arg("join")
-            .arg(self.folder.path().join("session.toml"))
-            .args(["--json", "--no-mdns", "--addresses-from-stdin", "--header", "no", "--force"])
+            .arg(pick("session", self.folder.path().join("session.toml")))
+            .args(["--json", "--addresses-from-stdin", "--header", "no", "--force"])
             .args(["--listen", &self.listen])
+            .args((!self.mdns).then_some("--no-mdns"))
             .arg("--data")
-            .arg(self.file(i, "csv"))
+            .arg(pick("data", self.file(i, "csv")))
             .arg("--key")
             .arg(self.file(i, "key"))
             .arg("--state")
-            .arg(self.folder.path().join("state"))
+            .arg(pick("state", self.folder.path().join("state")))
             .arg("--out")
-            .arg(self.file(i, "model"));
+            .arg(pick("out", self.file(i, "model")));
     }
 
     pub fn start(&mut self, i: usize, more: &[&str]) {
