@@ -3,11 +3,11 @@
 #![allow(missing_docs, unreachable_pub)]
 
 #[cfg(all(feature = "net", unix))]
-#[path = "cli/join.rs"]
-mod join;
-#[cfg(all(feature = "net", unix))]
 #[path = "processes/check.rs"]
 mod check;
+#[cfg(all(feature = "net", unix))]
+#[path = "cli/join.rs"]
+mod join;
 #[cfg(all(feature = "net", unix))]
 #[path = "processes/swarm.rs"]
 mod swarm;
@@ -67,8 +67,14 @@ fn a_demo_ends_with_equal_models_that_the_other_commands_read() {
         String::from_utf8(output.stdout).expect("text")
     };
     let rows = std::fs::read_to_string(folder.path().join("kept/bob.csv")).expect("rows").lines().count();
-    assert_eq!(out(&["predict", "kept/alice.model", "--data", "kept/bob.csv", "--label", "last"]).lines().count(), rows);
-    assert!(out(&["eval", "kept/alice.model", "--data", "kept/bob.csv"]).starts_with(&format!("rows               {rows}\n")));
+    assert_eq!(
+        out(&["predict", "kept/alice.model", "--data", "kept/bob.csv", "--label", "last"]).lines().count(),
+        rows
+    );
+    assert!(
+        out(&["eval", "kept/alice.model", "--data", "kept/bob.csv"])
+            .starts_with(&format!("rows               {rows}\n"))
+    );
     let digest = value["pooled"]["digest"].as_str().expect("a digest");
     assert!(out(&["inspect", "kept/carol.model"]).contains(digest));
     assert!(out(&["session", "check", "kept/session.toml"]).lines().count() >= 1);

@@ -12,12 +12,13 @@ mod swarm;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Sender, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use bytes::Bytes;
 use flyswarm::net::driver::peer_id;
-use flyswarm::net::{Channel, Command, Config, Event, Frame, Network};
+use flyswarm::net::{Channel, Command, Config, Event, Frame, Multiaddr, Network, PeerId};
 use flyswarm::protocol::ballot::Ballot;
 use flyswarm::protocol::council::Promise;
 use flyswarm::protocol::message::{Channel as Way, Message, VERSION};
@@ -42,8 +43,8 @@ struct Facts {
 
 fn framed(message: &Message) -> (Channel, Frame) {
     let frame = wire::encode(message);
-    let channel = if frame.channel == Way::Bulk { Channel::Bulk } else { Channel::Control };
-    (channel, Frame { header: frame.header, payload: frame.payload })
+    let way = if frame.channel == Way::Bulk { Channel::Bulk } else { Channel::Control };
+    (way, Frame { header: frame.header, payload: frame.payload })
 }
 
 fn raw(channel: Channel, header: &[u8], payload: &[u8]) -> (Channel, Frame) {
@@ -70,6 +71,7 @@ struct False {
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
     address: String,
+    others: Sender<(PeerId, Multiaddr)>,
 }
 
 impl Drop for False {
@@ -90,7 +92,8 @@ impl False {
         let (network, events) = Network::spawn(config).expect("it starts");
         let facts = Facts { session: swarm.session.id().0, me: Peer(me as u16) };
         let stop = Arc::new(AtomicBool::new(false));
-        let (stopped, (sender, address)) = (stop.clone(), std::sync::mpsc::channel());
+        let (stopped, (sender, address)) = (stop.clone(), channel());
+        let (others, known) = channel();
         let thread = std::thread::spawn(move || {
             let send = |to, frames: Vec<(Channel, Frame)>| {
                 for (channel, frame) in frames {
@@ -98,6 +101,9 @@ impl False {
                 }
             };
             while !stopped.load(Ordering::Acquire) {
+                while let Ok((peer, address)) = known.try_recv() {
+                    network.send(Command::AddAddress(peer, address)).expect("no frame");
+                }
                 match events.recv_timeout(Duration::from_millis(50)) {
                     Ok(Event::Listening(address)) => sender.send(address.to_string()).expect("waited for"),
                     Ok(Event::PeerUp { peer, .. }) => send(peer, (script.first)(&facts)),
@@ -107,7 +113,7 @@ impl False {
             }
         });
         let address = address.recv().expect("it listens");
-        Self { stop, thread: Some(thread), address }
+        Self { stop, thread: Some(thread), address, others }
     }
 }
 
@@ -127,6 +133,16 @@ fn run(what: &str, script: Script) -> (usize, usize) {
         swarm.start(i, &[]);
         let address = other.address.clone();
         swarm.introduce(i, me, &address);
+    }
+    // Whoever has the smaller PeerId dials first, so both must know where the other is.
+    let mut left = real.clone();
+    while !left.is_empty() {
+        let (i, address) = swarm.wait("listening", |told| {
+            let address = told.value["address"].as_str().filter(|_| told.value["event"] == "listening")?;
+            Some((told.peer, address.parse().expect("an address")))
+        });
+        other.others.send((peer_id(&swarm.keys[i].public()), address)).expect("it runs");
+        left.retain(|&j| j != i);
     }
     for &i in &real {
         let ended = swarm.wait_end(i);
@@ -158,18 +174,27 @@ fn frames_that_are_no_messages_are_blamed_by_all() {
         ("random bytes", only(move |facts| vec![raw(Channel::Control, &noise(facts), b"")])),
         ("random bytes in bulk", only(|_| vec![raw(Channel::Bulk, &[0xee; 100], &[7; 5000])])),
         ("nothing", only(|_| vec![raw(Channel::Control, b"", b"")])),
-        ("a truncated hello", only(|facts| {
-            let (channel, frame) = framed(&hello(facts));
-            vec![raw(channel, &frame.header[..frame.header.len() / 2], b"")]
-        })),
-        ("a hello with bytes left over", only(|facts| {
-            let (channel, frame) = framed(&hello(facts));
-            vec![raw(channel, &[&frame.header[..], b"x"].concat(), b"")]
-        })),
-        ("a hello with a payload", only(|facts| {
-            let (channel, frame) = framed(&hello(facts));
-            vec![raw(channel, &frame.header, b"payload")]
-        })),
+        (
+            "a truncated hello",
+            only(|facts| {
+                let (channel, frame) = framed(&hello(facts));
+                vec![raw(channel, &frame.header[..frame.header.len() / 2], b"")]
+            }),
+        ),
+        (
+            "a hello with bytes left over",
+            only(|facts| {
+                let (channel, frame) = framed(&hello(facts));
+                vec![raw(channel, &[&frame.header[..], b"x"].concat(), b"")]
+            }),
+        ),
+        (
+            "a hello with a payload",
+            only(|facts| {
+                let (channel, frame) = framed(&hello(facts));
+                vec![raw(channel, &frame.header, b"payload")]
+            }),
+        ),
         ("a hello on the bulk channel", only(|facts| vec![(Channel::Bulk, framed(&hello(facts)).1)])),
         // Variant 1, `Fields`, with a list that says it has 2^60 entries.
         ("a list of 2^60", only(|_| vec![raw(Channel::Control, &[1, 253, 0, 0, 0, 0, 0, 0, 0, 16], b"")])),
@@ -185,32 +210,47 @@ fn messages_out_of_order_or_replayed_are_blamed_by_all() {
     let cases: Vec<(&str, Script)> = vec![
         ("a message before hello", only(|_| vec![framed(&Message::Status { frozen: 0, in_view: false })])),
         ("hello twice", greeted(|facts| vec![hello(facts)])),
-        ("a prepare for another", greeted(|facts| {
-            vec![Message::Prepare(Ballot { counter: 1, proposer: Peer((facts.me.0 + 1) % 5) })]
-        })),
-        ("a view without its leader", greeted(|facts| {
-            let ballot = Ballot { counter: 1, proposer: facts.me };
-            vec![Message::Begin { ballot, members: vec![Peer(9), Peer(3)], frozen: 0 }]
-        })),
-        ("a failure of nobody", greeted(|_| {
-            let ballot = Ballot { counter: 1, proposer: Peer(0) };
-            vec![Message::Failed { ballot, reason: Reason::Fault, suspect: Some(Peer(77)) }]
-        })),
-        ("a fetch of slot 200", greeted(|_| {
-            vec![Message::Transfer(transfer::Message::Fetch(200, transfer::Want::Frozen))]
-        })),
+        (
+            "a prepare for another",
+            greeted(|facts| vec![Message::Prepare(Ballot { counter: 1, proposer: Peer((facts.me.0 + 1) % 5) })]),
+        ),
+        (
+            "a view without its leader",
+            greeted(|facts| {
+                let ballot = Ballot { counter: 1, proposer: facts.me };
+                vec![Message::Begin { ballot, members: vec![Peer(9), Peer(3)], frozen: 0 }]
+            }),
+        ),
+        (
+            "a failure of nobody",
+            greeted(|_| {
+                let ballot = Ballot { counter: 1, proposer: Peer(0) };
+                vec![Message::Failed { ballot, reason: Reason::Fault, suspect: Some(Peer(77)) }]
+            }),
+        ),
+        (
+            "a fetch of slot 200",
+            greeted(|_| vec![Message::Transfer(transfer::Message::Fetch(200, transfer::Want::Frozen))]),
+        ),
         ("more frozen than there is", greeted(|_| vec![Message::Status { frozen: 255, in_view: false }])),
-        ("the highest ballot", greeted(|facts| {
-            vec![Message::Prepare(Ballot { counter: u64::MAX, proposer: facts.me })]
-        })),
-        ("a refusal with the highest ballot", greeted(|facts| {
-            let high = Ballot { counter: u64::MAX, proposer: facts.me };
-            vec![Message::Refuse(high, high)]
-        })),
-        ("a promise of more than there is", greeted(|facts| {
-            let ballot = Ballot { counter: 1, proposer: facts.me };
-            vec![Message::Promise(ballot, Promise { frozen: 200, accepted: None })]
-        })),
+        (
+            "the highest ballot",
+            greeted(|facts| vec![Message::Prepare(Ballot { counter: u64::MAX, proposer: facts.me })]),
+        ),
+        (
+            "a refusal with the highest ballot",
+            greeted(|facts| {
+                let high = Ballot { counter: u64::MAX, proposer: facts.me };
+                vec![Message::Refuse(high, high)]
+            }),
+        ),
+        (
+            "a promise of more than there is",
+            greeted(|facts| {
+                let ballot = Ballot { counter: 1, proposer: facts.me };
+                vec![Message::Promise(ballot, Promise { frozen: 200, accepted: None })]
+            }),
+        ),
     ];
     for (what, script) in cases {
         assert_eq!(run(what, script).0, 4, "{what}");
@@ -223,8 +263,8 @@ fn what_a_member_replays_or_makes_up_within_a_view_ends_the_view_and_not_the_ses
         first: Box::new(|facts| vec![framed(&hello(facts))]),
         // Whatever comes goes back, twice, but for greetings.
         answer: Box::new(|frame, channel| {
-            let again = (channel, Frame { header: frame.header.clone(), payload: frame.payload.clone() });
-            if frame.header.first() == Some(&0) { Vec::new() } else { vec![(again.0, again.1.clone_frame()), again] }
+            let again = || raw(channel, &frame.header, &frame.payload);
+            if frame.header.first() == Some(&0) { Vec::new() } else { vec![again(), again()] }
         }),
     };
     assert!(run("everything sent back", echo).0 >= 1);
@@ -255,17 +295,10 @@ fn another_session_is_refused_by_name_and_cannot_write_on_the_terminal() {
     });
     assert_eq!(run("another session", other).1, 4);
     let version = only(|facts| {
-        vec![framed(&Message::Hello { version: VERSION + 1, session: facts.session, frozen: 0 }), framed(&Message::Fields(Vec::new()))]
+        vec![
+            framed(&Message::Hello { version: VERSION + 1, session: facts.session, frozen: 0 }),
+            framed(&Message::Fields(Vec::new())),
+        ]
     });
     assert_eq!(run("another version", version).1, 4);
-}
-
-trait CloneFrame {
-    fn clone_frame(&self) -> Frame;
-}
-
-impl CloneFrame for Frame {
-    fn clone_frame(&self) -> Frame {
-        Frame { header: self.header.clone(), payload: self.payload.clone() }
-    }
 }

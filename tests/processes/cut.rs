@@ -62,7 +62,8 @@ impl Lan {
     /// From now on these peers reach each other, and nobody else.
     fn cut_off(&self, peers: &[usize]) {
         let hub = &self.name;
-        let mut done = ip(&format!("-n {hub} link add other type bridge")) && ip(&format!("-n {hub} link set other up"));
+        let mut done =
+            ip(&format!("-n {hub} link add other type bridge")) && ip(&format!("-n {hub} link set other up"));
         for i in peers {
             done = done && ip(&format!("-n {hub} link set port{i} master other"));
         }
@@ -73,7 +74,9 @@ impl Lan {
 #[test]
 fn of_a_partition_the_majority_ends_and_the_others_say_why_they_cannot() {
     let Some(lan) = Lan::new(5) else {
-        println!("of_a_partition_the_majority_ends_and_the_others_say_why_they_cannot: skipped: no right to make network namespaces");
+        println!(
+            "of_a_partition_the_majority_ends_and_the_others_say_why_they_cannot: skipped: no right to make network namespaces"
+        );
         return;
     };
     let mut swarm = Swarm::new(5, |session| session.timing.stall_ms = 30_000);

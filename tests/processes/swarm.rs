@@ -251,12 +251,8 @@ impl Swarm {
     /// Runs `command` as peer i and tells it where the others listen.
     pub fn start_command(&mut self, i: usize, mut command: Command) {
         assert!(self.processes[i].as_ref().is_none_or(|old| old.ended.is_some()), "{} runs already", NAMES[i]);
-        let mut child = command
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .expect("it starts");
+        let mut child =
+            command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts");
         self.runs += 1;
         let run = self.runs;
         let (out, errors) = (child.stdout.take().expect("piped"), child.stderr.take().expect("piped"));

@@ -49,7 +49,13 @@ fn kill(place: usize, stage: &str) -> Option<Cell> {
     let others: Vec<_> = (0..5).filter(|&i| i != victim).collect();
     for &i in &others {
         let ended = swarm.wait_end(i);
-        assert_eq!((ended.code, &*ended.errors), (Some(0), ""), "{} after {} at {stage}", NAMES[i], ROLES[place.min(2)]);
+        assert_eq!(
+            (ended.code, &*ended.errors),
+            (Some(0), ""),
+            "{} after {} at {stage}",
+            NAMES[i],
+            ROLES[place.min(2)]
+        );
     }
     let last = swarm.log_at("finished").into_iter().max().expect("they finish");
     let seconds = last.saturating_duration_since(killed).as_secs_f64();
@@ -70,7 +76,10 @@ fn kill(place: usize, stage: &str) -> Option<Cell> {
 #[test]
 fn killed_at_any_stage_in_any_role_the_others_end_with_one_exact_result() {
     let stages = QUANTITIES.iter().flat_map(|quantity| {
-        STAGES.iter().filter(move |stage| **stage != "keys" || *quantity == "coin").map(move |s| format!("{quantity}.{s}"))
+        STAGES
+            .iter()
+            .filter(move |stage| **stage != "keys" || *quantity == "coin")
+            .map(move |s| format!("{quantity}.{s}"))
     });
     let cases: Vec<_> = stages.flat_map(|stage| [0, 1, 3].map(|place| (stage.clone(), place))).collect();
     let (next, cells) = (AtomicUsize::new(0), Mutex::new(BTreeMap::new()));
@@ -80,7 +89,8 @@ fn killed_at_any_stage_in_any_role_the_others_end_with_one_exact_result() {
             scope.spawn(|| {
                 while let Some((stage, place)) = cases.get(next.fetch_add(1, Ordering::Relaxed)) {
                     let cell = (0..5).find_map(|_| kill(*place, stage));
-                    let cell = cell.unwrap_or_else(|| panic!("the first to propose was never the first in the council"));
+                    let cell =
+                        cell.unwrap_or_else(|| panic!("the first to propose was never the first in the council"));
                     cells.lock().expect("not poisoned").insert((stage.clone(), *place), cell);
                 }
             });
