@@ -284,9 +284,15 @@ impl Node {
                 if self.greeted.contains_key(&from) {
                     return Err(Fault::OutOfOrder("hello"));
                 }
+                if version == VERSION && session == self.ctx.id.0 {
+                    self.check_frozen(frozen)?;
+                }
                 self.hello(now, from, version, session, frozen, step);
                 return Ok(());
             }
+            Message::Fields(_) if self.greeted.contains_key(&from) => return Err(Fault::OutOfOrder("fields")),
+            // It has been told once.
+            Message::Fields(_) if self.refused.get(&from).is_some_and(|fields| !fields.is_empty()) => return Ok(()),
             Message::Fields(theirs) => {
                 let mut differing = differing_fields(&self.ctx.session.fields(), &theirs);
                 if differing.is_empty() {
@@ -305,6 +311,7 @@ impl Node {
                 };
             }
             Message::Status { frozen, in_view } => {
+                self.check_frozen(frozen)?;
                 self.greeted.insert(from, frozen);
                 if in_view {
                     self.in_view.insert(from);
@@ -312,13 +319,23 @@ impl Node {
                     self.in_view.remove(&from);
                 }
             }
-            Message::Prepare(ballot) => self.prepare(now, from, ballot, step)?,
+            Message::Prepare(ballot) => {
+                self.check_counter(ballot)?;
+                self.prepare(now, from, ballot, step)?;
+            }
             Message::Promise(ballot, promise) => {
+                self.check_frozen(promise.frozen)?;
                 self.greeted.insert(from, promise.frozen);
                 self.promised(from, ballot, promise);
             }
-            Message::Refuse(ballot, other) => self.election.refuse(now, ballot, other),
-            Message::Begin { ballot, members, frozen } => self.begun(now, from, ballot, members, frozen, step)?,
+            Message::Refuse(ballot, other) => {
+                self.check_counter(other)?;
+                self.election.refuse(now.plus_ms(self.ctx.session.timing.propose_ms), ballot, other);
+            }
+            Message::Begin { ballot, members, frozen } => {
+                self.check_counter(ballot)?;
+                self.begun(now, from, ballot, members, frozen, step)?;
+            }
             Message::Failed { ballot, reason, suspect } => {
                 if suspect.is_some_and(|peer| peer.0 >= self.ctx.peers()) {
                     return Err(Fault::Inconsistent("names a peer outside the roster".into()));
@@ -341,6 +358,14 @@ impl Node {
             }
         }
         Ok(())
+    }
+
+    fn check_frozen(&self, frozen: u8) -> Result<(), Fault> {
+        let slots = self.ctx.plan.len();
+        if usize::from(frozen) <= slots {
+            return Ok(());
+        }
+        Err(Fault::Inconsistent(format!("says that {frozen} of {slots} quantities are frozen")))
     }
 
     fn hello(&mut self, now: Time, from: Peer, version: u16, session: [u8; 32], frozen: u8, step: &mut Step<Self>) {
@@ -717,7 +742,9 @@ impl Node {
                         }
                     }
                 },
-                transfer::Output::Failed(..) => self.election.fetch_failed(now),
+                transfer::Output::Failed(..) => {
+                    self.election.fetch_failed(now.plus_ms(self.ctx.session.timing.propose_ms));
+                }
             }
         }
     }
@@ -749,10 +776,12 @@ fn ballot_of(message: &view::Message) -> Ballot {
     }
 }
 
-/// Names of the fields whose hashes differ or that only one side has.
+/// Names of the fields whose hashes differ or that only one side has. What the other side calls fields that this one does not
+/// have is not shown: it may be anything.
 fn differing_fields(ours: &[(String, [u8; 8])], theirs: &[(String, [u8; 8])]) -> Vec<String> {
     let (ours, theirs): (BTreeMap<_, _>, BTreeMap<_, _>) =
         (ours.iter().cloned().collect(), theirs.iter().cloned().collect());
-    let names: BTreeSet<_> = ours.keys().chain(theirs.keys()).collect();
-    names.into_iter().filter(|name| ours.get(*name) != theirs.get(*name)).cloned().collect()
+    let unknown = theirs.keys().any(|name| !ours.contains_key(name));
+    let differing = ours.iter().filter(|(name, hash)| theirs.get(*name) != Some(hash)).map(|(name, _)| name.clone());
+    differing.chain(unknown.then(|| "a field that is unknown here".to_owned())).collect()
 }

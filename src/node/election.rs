@@ -19,6 +19,9 @@ use crate::session::Peer;
 
 /// Wait after a failed view before the first proposes the next, milliseconds: news of the failure overtakes the proposal.
 const SETTLE_MS: u64 = 100;
+/// How far a ballot's counter may be above all that were seen here: honest peers count by ones, and a peer must not be able
+/// to use the numbers up (guess).
+const LEAP: u64 = 1 << 32;
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct Election {
@@ -86,11 +89,12 @@ impl Election {
         self.views += 1;
     }
 
-    pub(super) fn refuse(&mut self, now: Time, ballot: Ballot, other: Ballot) {
+    /// `then` is when the next attempt may be made: whoever refused is at work or has promised another.
+    pub(super) fn refuse(&mut self, then: Time, ballot: Ballot, other: Ballot) {
         self.saw(other);
         if self.proposal.as_ref().is_some_and(|proposal| proposal.ballot == ballot) {
             self.proposal = None;
-            self.idle_since = now;
+            self.idle_since = then;
         }
     }
 
@@ -117,9 +121,9 @@ impl Election {
         self.reports.push((reporter, suspect));
     }
 
-    pub(super) fn fetch_failed(&mut self, now: Time) {
+    pub(super) fn fetch_failed(&mut self, then: Time) {
         self.proposal = None;
-        self.idle_since = now;
+        self.idle_since = then;
     }
 
     /// Of each reported edge between two candidates the end that more reports name goes; at a tie the later one; never `me`.
@@ -165,6 +169,14 @@ impl Node {
         if self.enough(&chosen) && chosen.len() >= 3.min(reachable.len()) { chosen } else { reachable }
     }
 
+    pub(super) fn check_counter(&self, ballot: Ballot) -> Result<(), Fault> {
+        let highest = self.election.seen.max(self.acceptor.promised.counter).max(self.joined.counter);
+        if ballot.counter <= highest.saturating_add(LEAP) {
+            return Ok(());
+        }
+        Err(Fault::Inconsistent(format!("ballot {ballot}, the highest so far is {highest}")))
+    }
+
     pub(super) fn prepare(
         &mut self,
         now: Time,
@@ -187,7 +199,8 @@ impl Node {
                 step.0.push(Action::Persist(Record::Promised(ballot)));
                 self.fail_view(now, Reason::Superseded, None, Some(from), step);
                 self.election.proposal = None;
-                self.election.idle_since = now;
+                // Its view has to begin before the first in rank takes the word again.
+                self.election.idle_since = now.plus_ms(self.ctx.session.timing.propose_ms);
                 step.send(from, Message::Promise(ballot, promise));
             }
         }
@@ -375,7 +388,7 @@ impl Node {
         if resume.is_none() {
             if let Err(why) = self.may_sum(&members) {
                 self.election.proposal = None;
-                self.election.idle_since = now;
+                self.election.idle_since = now.plus_ms(self.ctx.session.timing.propose_ms);
                 self.election.blocked.get_or_insert((now, String::new())).1 = why;
                 return;
             }
