@@ -75,7 +75,7 @@ impl Store {
     /// Puts `record` on stable storage. When this returns, it survives a crash.
     pub fn write(&self, record: &Record) -> Result<(), StoreError> {
         let path = self.folder.join(record.name());
-        let io = |error| StoreError::Io { path: path.clone(), error };
+        let io = |error| StoreError::Io { path: path.clone(), error: plain(error) };
         let header = wire::canonical(record);
         let length = u32::try_from(header.len()).unwrap_or_else(|_| unreachable!("BUG: records are below 1 MiB"));
         let mut digest = Sha256::new();
@@ -95,6 +95,15 @@ impl Store {
             }
         }
         File::open(&self.folder).and_then(|folder| folder.sync_all()).map_err(io)
+    }
+}
+
+/// The system's own word: `tempfile` adds the name of a file that nobody knows.
+fn plain(error: io::Error) -> io::Error {
+    let source = error.get_ref().and_then(std::error::Error::source).map(ToString::to_string);
+    match source {
+        Some(text) => io::Error::new(error.kind(), text),
+        None => error,
     }
 }
 

@@ -135,7 +135,10 @@ impl Prepared {
         let mut finished: Option<Result<[u8; 32], Failure>> = None;
         let mut decisions = Vec::new();
         let result = driver::run(plan, &mut |report| {
-            self.progress.report(&self.ctx, &report);
+            // Once the result is here, the others leave one after the other.
+            if finished.is_none() || !matches!(report, Report::Disconnected(..)) {
+                self.progress.report(&self.ctx, &report);
+            }
             match report {
                 Report::Started(handle) => {
                     leave_on_signal(stop.clone(), handle.clone());
@@ -171,7 +174,12 @@ impl Prepared {
         let digest = model.digest();
         self.progress.tell(
             &json!({"event": "finished", "model": self.model, "digest": hex::encode(digest)}),
-            &format!("wrote {}: model {}", self.model.display(), hex::encode(digest)),
+            &format!(
+                "wrote {}: model {}; here for the others for up to {} s more",
+                self.model.display(),
+                hex::encode(digest),
+                self.ctx.session.timing.linger_ms.div_ceil(1000)
+            ),
         );
         Ok(digest)
     }
