@@ -158,7 +158,7 @@ fn run(what: &str, script: Script) -> (usize, usize) {
             assert!(told.len() <= 3, "{what}: {} lines of {name}", told.len());
             for event in &told {
                 let line = event.to_string();
-                assert!(line.len() < 300 && !line.contains("\\u001b"), "{what}: {line}");
+                assert!(line.len() < 700 && !line.contains("\\u001b"), "{what}: {line}");
                 println!("{what}: {line}");
             }
             *count += usize::from(!told.is_empty());
