@@ -284,13 +284,17 @@ impl Node {
     fn message(&mut self, now: Time, from: Peer, message: Message, step: &mut Step<Self>) -> Result<(), Fault> {
         match message {
             Message::Hello { version, session, frozen } => {
-                self.possible(frozen)?;
                 if self.greeted.contains_key(&from) {
                     return Err(Fault::OutOfOrder("hello"));
+                }
+                if version == VERSION && session == self.ctx.id.0 {
+                    self.possible(frozen)?;
                 }
                 self.hello(now, from, version, session, frozen, step);
                 return Ok(());
             }
+            // It has been told once.
+            Message::Fields(_) if self.refused.get(&from).is_some_and(|fields| !fields.is_empty()) => return Ok(()),
             Message::Fields(theirs) => {
                 if self.greeted.contains_key(&from) {
                     return Err(Fault::OutOfOrder("fields"));

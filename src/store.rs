@@ -123,7 +123,7 @@ impl Store {
     /// Puts a file in its place, whole. Its name is durable after the next [`Store::sync`].
     fn put(&self, name: &str, parts: &[&[u8]]) -> Result<(), StoreError> {
         let path = self.folder.join(name);
-        let io = |error| StoreError::Io { path: path.clone(), error };
+        let io = |error| StoreError::Io { path: path.clone(), error: plain(error) };
         let mut file = tempfile::Builder::new().prefix(".").tempfile_in(&self.folder).map_err(io)?;
         parts.iter().try_for_each(|part| file.write_all(part)).map_err(io)?;
         file.as_file().sync_all().map_err(io)?;
@@ -154,6 +154,15 @@ const TOTAL: &str = "total-";
 
 fn total_name(record: &Record) -> Option<String> {
     record.total().map(|(digest, _)| format!("{TOTAL}{}", hex::encode(digest)))
+}
+
+/// The system's own word: `tempfile` adds the name of a file that nobody knows.
+fn plain(error: io::Error) -> io::Error {
+    let source = error.get_ref().and_then(std::error::Error::source).map(ToString::to_string);
+    match source {
+        Some(text) => io::Error::new(error.kind(), text),
+        None => error,
+    }
 }
 
 fn create_private(folder: &Path) -> io::Result<()> {

@@ -174,7 +174,12 @@ impl Prepared {
         let digest = model.digest();
         self.progress.tell(
             &json!({"event": "finished", "model": self.model, "digest": hex::encode(digest)}),
-            &format!("wrote {}: model {}", self.model.display(), hex::encode(digest)),
+            &format!(
+                "wrote {}: model {}; here for the others for up to {} s more",
+                self.model.display(),
+                hex::encode(digest),
+                self.ctx.session.timing.linger_ms.div_ceil(1000)
+            ),
         );
         Ok(digest)
     }

@@ -171,8 +171,6 @@ struct Driver<'a> {
 /// # Errors
 /// [`DriverError`]; nothing that was persisted is lost.
 pub fn run(plan: Plan, report: &mut dyn FnMut(Report<'_>)) -> Result<Usage, DriverError> {
-    let (store, stored) = Store::open(&plan.state)?;
-    let node = Node::new(plan.ctx.clone(), plan.task, plan.seed, stored)?;
     let session = &plan.ctx.session;
     let ids: Vec<_> = session.peers().map(|peer| peer_id(&session.key(peer))).collect();
     let mut roster = BTreeMap::new();
@@ -186,6 +184,8 @@ pub fn run(plan: Plan, report: &mut dyn FnMut(Report<'_>)) -> Result<Usage, Driv
         }
         roster.insert(id, addresses);
     }
+    let (store, stored) = Store::open(&plan.state)?;
+    let node = Node::new(plan.ctx.clone(), plan.task, plan.seed, stored)?;
     let mut config = Config::new(plan.ctx.identity.seed(), roster);
     config.listen = plan.listen;
     config.mdns = plan.mdns;
@@ -308,6 +308,7 @@ impl Driver<'_> {
             NetEvent::Malformed { from, reason } => {
                 if let Some(&peer) = self.peers.get(&from) {
                     (self.report)(Report::Blamed(peer, reason));
+                    let _ = self.network.send(Command::Ban(from));
                 }
             }
             NetEvent::Frame { from, channel, frame } => {

@@ -19,7 +19,6 @@ use crate::session::Peer;
 
 /// Wait after a failed view before the first proposes the next, milliseconds: news of the failure overtakes the proposal.
 const SETTLE_MS: u64 = 100;
-
 #[derive(Clone, Debug, Default)]
 pub(super) struct Election {
     started: Time,
@@ -196,7 +195,8 @@ impl Node {
                 step.0.push(Action::Persist(Record::Promised(ballot)));
                 self.fail_view(now, Reason::Superseded, None, Some(from), step);
                 self.election.proposal = None;
-                self.election.idle_since = now;
+                // Its view has to begin before the first in rank takes the word again.
+                self.election.idle_since = now.plus_ms(self.ctx.session.timing.propose_ms);
                 step.send(from, Message::Promise(ballot, promise));
             }
         }

@@ -223,9 +223,12 @@ impl Transfer {
                 step.output(Output::Wanted(from, slot, want));
             }
             Message::Lacking(slot) => {
-                if self.fetching.as_ref().is_some_and(|fetching| fetching.from == from && fetching.slot == slot) {
-                    self.give_up(from, step);
+                let Some(fetching) = self.expected(from, slot) else { return Ok(()) };
+                if fetching.want == Want::Frozen {
+                    // It is asked for what it has said to have, and nothing frozen is ever lost.
+                    return Err(Fault::Inconsistent(format!("lacks slot {slot}, which it said is frozen")));
                 }
+                self.give_up(from, step);
             }
             Message::Credit(slot, index) => {
                 let Some(serving) = self.serving.get_mut(&from).filter(|serving| serving.slot == slot) else {

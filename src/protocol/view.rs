@@ -173,6 +173,8 @@ pub struct View {
     ballot: Ballot,
     members: Vec<Peer>,
     place: Place,
+    /// This peer's distance from the root, and the farthest peer's.
+    depth: (u32, u32),
     rng: Rng,
     secret: Option<EphemeralSecret>,
     keys_report: Gather<Signed<ViewKey>>,
@@ -256,11 +258,14 @@ impl View {
     pub fn new(ctx: Arc<Context>, ballot: Ballot, members: Vec<Peer>, seed: [u8; 32]) -> Option<Self> {
         let order = tree::order(&ctx.session, &ctx.id, ballot, &members);
         let place = tree::place(&order, ctx.me)?;
+        let depth = |at: usize| (at + 1).ilog2();
+        let depth = (depth(order.iter().position(|&peer| peer == ctx.me)?), depth(order.len() - 1));
         Some(Self {
             keys_report: Gather::new(&place.children),
             ballot,
             members,
             place,
+            depth,
             rng: Rng::from_seed(seed),
             secret: None,
             keys: None,
@@ -387,10 +392,11 @@ impl View {
             self.tell_working(now, step);
         }
         self.child_working = false;
-        if now.ms_since(self.progress) >= self.ctx.session.timing.stall_ms {
-            step.output(Output::Failed(Reason::Stalled, self.awaited()));
+        let stalled = self.progress.plus_ms(self.patience_ms());
+        if now >= stalled {
+            step.output(Output::Failed(Reason::Stalled, self.awaited_child().or(self.place.parent)));
         } else {
-            step.0.push(Action::SetTimer { at: now.plus_ms(HEARTBEAT_MS), timer: Timer(self.ballot) });
+            step.0.push(Action::SetTimer { at: stalled.min(now.plus_ms(HEARTBEAT_MS)), timer: Timer(self.ballot) });
         }
     }
 
@@ -407,9 +413,21 @@ impl View {
         }
     }
 
-    /// The neighbour whose word is missing: a child whose report has not come, else the parent.
-    fn awaited(&self) -> Option<Peer> {
-        let child = match &self.round {
+    /// How long this peer takes silence for patience. All wait when one is silent, so whoever is nearest must speak first,
+    /// lest the others accuse those between: its parent (the deepest of those that wait for a child), then, if it is the
+    /// silent one's children that are left, the highest of them.
+    fn patience_ms(&self) -> u64 {
+        let (depth, height) = self.depth;
+        let turns = match self.awaited_child() {
+            Some(_) => height.saturating_sub(depth + 1),
+            None => height + depth,
+        };
+        self.ctx.session.timing.stall_ms + u64::from(turns) * HEARTBEAT_MS
+    }
+
+    /// A child whose report is missing.
+    fn awaited_child(&self) -> Option<Peer> {
+        match &self.round {
             _ if self.keys.is_none() => self.keys_report.waiting(),
             None => None,
             Some(round) => round
@@ -418,8 +436,7 @@ impl View {
                 .filter(|_| round.record.is_none())
                 .or_else(|| round.acknowledge.waiting().filter(|_| round.record.is_some()))
                 .or_else(|| round.release.waiting().filter(|_| !round.acknowledgements.is_empty())),
-        };
-        child.or(self.place.parent)
+        }
     }
 
     fn message(&mut self, now: Time, from: Peer, message: Message, step: &mut Step<Self>) -> Result<(), Fault> {

@@ -1,0 +1,95 @@
+//! The real binary: what a user sees of bad input, and of a demo. Errors are one line that names what to mend.
+#![allow(clippy::disallowed_methods)] // the tests look at the clock to bound their waiting
+#![allow(missing_docs, unreachable_pub)]
+
+#[cfg(all(feature = "net", unix))]
+#[path = "processes/check.rs"]
+mod check;
+#[cfg(all(feature = "net", unix))]
+#[path = "cli/join.rs"]
+mod join;
+#[cfg(all(feature = "net", unix))]
+#[path = "processes/swarm.rs"]
+mod swarm;
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+/// Runs `flyswarm` with these words in `folder`.
+fn flyswarm(folder: &Path, words: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_flyswarm")).args(words).current_dir(folder).output().expect("it runs")
+}
+
+#[cfg(not(feature = "net"))]
+#[test]
+fn without_the_network_there_is_neither_demo_nor_join() {
+    for command in ["demo", "join"] {
+        let output = flyswarm(Path::new("."), &[command]);
+        assert_eq!(output.status.code(), Some(2));
+        assert!(String::from_utf8_lossy(&output.stderr).contains("unrecognized subcommand"));
+    }
+    let help = flyswarm(Path::new("."), &["--help"]);
+    assert!(!String::from_utf8_lossy(&help.stdout).contains("demo"));
+}
+
+#[cfg(feature = "net")]
+#[test]
+fn a_demo_ends_with_equal_models_that_the_other_commands_read() {
+    use std::collections::BTreeSet;
+
+    let folder = tempfile::tempdir().expect("a folder");
+    let output = flyswarm(folder.path(), &["demo", "--peers", "3", "--seed", "7", "--json", "--keep", "kept"]);
+    assert_eq!((output.status.code(), &*String::from_utf8_lossy(&output.stderr)), (Some(0), ""));
+    let text = String::from_utf8(output.stdout).expect("text");
+    assert_eq!(text.trim_end().lines().count(), 1, "{text}");
+    let value: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+    let keys = |value: &serde_json::Value| value.as_object().expect("an object").keys().cloned().collect::<Vec<_>>();
+    for key in ["task", "peers", "pooled", "alone", "knn", "members", "stages", "seconds"] {
+        assert!(keys(&value).iter().any(|known| known == key), "{key} is missing: {text}");
+    }
+    let peers = value["peers"].as_array().expect("peers");
+    assert_eq!(peers.len(), 3);
+    for peer in peers {
+        assert_eq!(keys(peer), ["accuracy", "bytes_sent", "digest", "name", "rows"]);
+        assert!(peer["bytes_sent"].as_u64().is_some_and(|bytes| bytes > 1000), "{peer}");
+    }
+    let digests: BTreeSet<_> = peers.iter().chain([&value["pooled"]]).map(|each| each["digest"].to_string()).collect();
+    assert_eq!(digests.len(), 1, "{digests:?}");
+    assert!(value["pooled"]["accuracy"].as_f64() > value["alone"]["accuracy"].as_f64());
+    assert!(value["knn"]["accuracy"].as_f64() > Some(0.9));
+    assert_eq!(value["members"].as_array().map(Vec::len), Some(3));
+    for stage in value["stages"].as_array().expect("stages") {
+        assert_eq!(keys(stage), ["bytes", "name", "seconds"]);
+    }
+    let out = |words: &[&str]| {
+        let output = flyswarm(folder.path(), words);
+        assert_eq!((output.status.code(), &*String::from_utf8_lossy(&output.stderr)), (Some(0), ""), "{words:?}");
+        String::from_utf8(output.stdout).expect("text")
+    };
+    let rows = std::fs::read_to_string(folder.path().join("kept/bob.csv")).expect("rows").lines().count();
+    assert_eq!(
+        out(&["predict", "kept/alice.model", "--data", "kept/bob.csv", "--label", "last"]).lines().count(),
+        rows
+    );
+    assert!(
+        out(&["eval", "kept/alice.model", "--data", "kept/bob.csv"])
+            .starts_with(&format!("rows               {rows}\n"))
+    );
+    let digest = value["pooled"]["digest"].as_str().expect("a digest");
+    assert!(out(&["inspect", "kept/carol.model"]).contains(digest));
+    assert!(out(&["session", "check", "kept/session.toml"]).lines().count() >= 1);
+    let again = flyswarm(folder.path(), &["demo", "--peers", "3", "--keep", "kept"]);
+    assert_eq!(again.status.code(), Some(2));
+    assert_eq!(String::from_utf8_lossy(&again.stderr), "flyswarm: kept: exists\n");
+    let kept = std::fs::read_dir(folder.path()).expect("a folder").count();
+    assert_eq!(kept, 1, "nothing outside the kept folder");
+}
+
+#[cfg(feature = "net")]
+#[test]
+fn a_demo_of_two_is_refused() {
+    let output = flyswarm(Path::new("."), &["demo", "--peers", "2"]);
+    assert_eq!(output.status.code(), Some(2));
+    let text = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(text.contains("2 is not in 3..=16") || text.contains("3 to 16"), "{text}");
+}

@@ -1,0 +1,68 @@
+//! What every finished session must satisfy: one result, exact over the members that its receipts name.
+
+use std::collections::BTreeSet;
+
+use flyswarm::data::digits::digits;
+use flyswarm::model::{Model, bloom};
+use flyswarm::node::flynn::Rules;
+use flyswarm::sketch::flyhash::FlyHash;
+use flyswarm::sketch::scaling;
+use serde_json::Value;
+
+use super::swarm::{NAMES, Swarm};
+
+/// Names of the members of a quantity in a receipt.
+pub fn members(receipt: &Value, quantity: &str) -> Vec<String> {
+    let quantities = receipt["quantities"].as_array().expect("quantities");
+    let found = quantities.iter().find(|each| each["name"] == quantity).expect("the quantity");
+    found["members"].as_array().expect("members").iter().map(|name| name.as_str().expect("a name").into()).collect()
+}
+
+/// Rows of these peers together.
+fn rows(swarm: &Swarm, names: &[String]) -> Vec<usize> {
+    let peers = names.iter().map(|name| NAMES.iter().position(|known| known == name).expect("a peer"));
+    let mut rows: Vec<_> = peers.flat_map(|peer| swarm.parts[peer].clone()).collect();
+    rows.sort_unstable();
+    rows
+}
+
+/// The model that the receipt's members must arrive at, computed in one place. Quantities may have different members: what
+/// was opened before a peer was lost stays.
+fn expected(swarm: &Swarm, receipt: &Value, seed: [u8; 32]) -> Model {
+    let (data, rules) = (digits(), Rules::new(swarm.session.clone()));
+    let counted = members(receipt, "counts");
+    let pooled = data.subset(&rows(swarm, &counted));
+    let measured = members(receipt, "moments");
+    if measured == counted {
+        return rules.pooled(&pooled, seed).expect("a model");
+    }
+    let moments = scaling::moments(&data.subset(&rows(swarm, &measured)), true).expect("moments");
+    let bytes: Vec<u8> = moments.iter().flat_map(|word| word.to_le_bytes()).collect();
+    let sketch = rules.sketch(seed).expect("a sketch");
+    let scaler = rules.scaler(Some(&bytes)).expect("a scaler");
+    let classes = swarm.session.data.classes.clone();
+    let counts = bloom::fit(&FlyHash::new(&sketch), &scaler, &pooled, classes.len()).expect("counts");
+    Model::new(sketch, swarm.session.flynn.gamma, classes, scaler, counts).expect("a model")
+}
+
+/// Checks that `peers` ended with the same model, the right one, and receipts that agree. Gives the members that were counted.
+pub fn same_and_exact(swarm: &Swarm, peers: &[usize]) -> Vec<String> {
+    let receipts: Vec<_> = peers.iter().map(|&i| swarm.receipt(i)).collect();
+    let first = receipts.first().expect("somebody");
+    for (receipt, &i) in receipts.iter().zip(peers) {
+        assert_eq!(receipt["quantities"], first["quantities"], "receipts of {} and {}", NAMES[i], NAMES[peers[0]]);
+        let model = Model::load(&swarm.file(i, "model")).expect("a model");
+        let digest = hex::encode(model.digest());
+        assert_eq!(receipt["model"]["digest"], digest, "{}", NAMES[i]);
+        assert_eq!(receipt["peer"], NAMES[i]);
+        let counted = members(receipt, "counts");
+        assert_eq!(receipt["counted"], counted.iter().any(|name| name == NAMES[i]), "{}", NAMES[i]);
+        let seed = model.sketch().parameters().seed;
+        assert_eq!(hex::encode(expected(swarm, receipt, seed).digest()), digest, "pooled over {counted:?}");
+    }
+    let counted = members(first, "counts");
+    let distinct: BTreeSet<_> = counted.iter().collect();
+    assert_eq!(distinct.len(), counted.len());
+    assert!(counted.len() >= usize::from(swarm.session.min_peers), "{counted:?}");
+    counted
+}

@@ -1,0 +1,252 @@
+//! Restarts, pauses, signals, too few peers, a full disk.
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use super::check::same_and_exact;
+use super::swarm::{Ended, NAMES, Swarm, files};
+
+/// The one line that a failed run prints.
+pub fn one_line(ended: &Ended) -> &str {
+    let text = ended.errors.strip_suffix('\n').unwrap_or(&ended.errors);
+    assert!(text.starts_with("flyswarm: ") && !text.contains('\n'), "not one line: {ended:?}");
+    text
+}
+
+pub fn succeeded(ended: &Ended) {
+    assert_eq!((ended.code, &*ended.errors), (Some(0), ""));
+}
+
+#[test]
+fn restarted_peers_are_given_the_frozen_result() {
+    let mut swarm = Swarm::new(5, |session| session.timing.linger_ms = 40_000);
+    let tree = swarm.first_tree();
+    let (early, late) = (tree[3], tree[4]);
+    for i in 0..5 {
+        if i == early { swarm.start(i, &["--hold-at", "counts.compute"]) } else { swarm.start(i, &[]) }
+    }
+    swarm.wait(&format!("{} held", NAMES[early]), |told| (told.value["event"] == "held").then_some(()));
+    swarm.signal(early, "KILL");
+    swarm.wait_end(early);
+    let others: Vec<_> = (0..5).filter(|&i| i != early).collect();
+    swarm.wait_all(&others, "finished");
+    // While the others linger for `early`, one of them dies with the result in its state, and its model.
+    swarm.signal(late, "KILL");
+    swarm.wait_end(late);
+    std::fs::remove_file(swarm.file(late, "model")).expect("the model was there");
+    swarm.start(late, &[]);
+    swarm.wait_event(late, "finished");
+    // A second process of the same identity is refused.
+    let mut second = swarm.command(late);
+    let output = second.stdin(Stdio::null()).output().expect("it runs");
+    let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+    let ended = Ended { code: output.status.code(), signal: None, errors };
+    assert_eq!(ended.code, Some(4), "{ended:?}");
+    assert!(one_line(&ended).ends_with("another process runs this session with this identity"), "{ended:?}");
+    swarm.start(early, &[]);
+    for i in 0..5 {
+        succeeded(&swarm.wait_end(i));
+    }
+    let counted = same_and_exact(&swarm, &[0, 1, 2, 3, 4]);
+    assert_eq!(counted.len(), 4);
+    assert_eq!(swarm.receipt(early)["counted"], false);
+    assert_eq!(swarm.receipt(late)["counted"], true);
+}
+
+#[test]
+fn a_peer_that_comes_back_in_time_is_counted() {
+    // Three are left, and the session wants four: they wait for one that comes back.
+    let mut swarm = Swarm::new(5, |session| {
+        session.min_peers = 4;
+        session.timing.quorum_ms = 40_000;
+    });
+    let tree = swarm.first_tree();
+    let victims = [tree[1], tree[4]];
+    for i in 0..5 {
+        if victims.contains(&i) { swarm.start(i, &["--hold-at", "moments.sum"]) } else { swarm.start(i, &[]) }
+    }
+    swarm.wait_all(&victims, "held");
+    for i in victims {
+        swarm.signal(i, "KILL");
+        swarm.wait_end(i);
+    }
+    swarm.start(victims[0], &[]);
+    let others: Vec<_> = (0..5).filter(|i| *i != victims[1]).collect();
+    for &i in &others {
+        succeeded(&swarm.wait_end(i));
+    }
+    let counted = same_and_exact(&swarm, &others);
+    assert!(counted.iter().any(|name| name == NAMES[victims[0]]), "{counted:?}");
+}
+
+#[test]
+fn below_min_peers_the_rest_end_with_one_line_that_names_the_missing() {
+    let mut swarm = Swarm::new(5, |_| {});
+    let tree = swarm.first_tree();
+    let (victims, rest) = ([tree[1], tree[2], tree[3]], [tree[0], tree[4]]);
+    for i in 0..5 {
+        if victims.contains(&i) { swarm.start(i, &["--hold-at", "counts.compute"]) } else { swarm.start(i, &[]) }
+    }
+    swarm.wait_all(&victims, "held");
+    for i in victims {
+        swarm.signal(i, "KILL");
+        swarm.wait_end(i);
+    }
+    for i in rest {
+        let ended = swarm.wait_end(i);
+        assert_eq!(ended.code, Some(3), "{ended:?}");
+        let line = one_line(&ended);
+        assert!(line.contains("only 2 of 5 peers are reachable") && line.contains("needs 3"), "{line}");
+        for missing in victims {
+            assert!(line.contains(NAMES[missing]), "{line}");
+        }
+        assert!(!swarm.file(i, "model").exists() && !swarm.file(i, "receipt.json").exists());
+        assert_eq!(swarm.told(i, "error").len(), 1);
+    }
+}
+
+#[test]
+fn a_short_pause_does_not_hurt() {
+    let mut swarm = Swarm::new(5, |session| session.timing.stall_ms = 20_000);
+    let paused = swarm.first_tree()[1];
+    swarm.start_all();
+    swarm.wait_event(paused, "view");
+    swarm.signal(paused, "STOP");
+    std::thread::sleep(Duration::from_secs(3));
+    swarm.signal(paused, "CONT");
+    for i in 0..5 {
+        succeeded(&swarm.wait_end(i));
+        assert_eq!(swarm.receipt(i)["views"], 1);
+    }
+    assert_eq!(same_and_exact(&swarm, &[0, 1, 2, 3, 4]).len(), 5);
+}
+
+#[test]
+fn two_that_sleep_longer_than_every_time_out_are_given_the_result_when_they_wake() {
+    let mut swarm = Swarm::new(5, |session| session.timing.linger_ms = 60_000);
+    let tree = swarm.first_tree();
+    let (held, sleeper) = (tree[3], tree[2]);
+    for i in 0..5 {
+        if i == held { swarm.start(i, &["--hold-at", "counts.compute"]) } else { swarm.start(i, &[]) }
+    }
+    swarm.wait(&format!("{} held", NAMES[held]), |told| (told.value["event"] == "held").then_some(()));
+    // The held one is a sleeper for its view; asleep, its transport says nothing either.
+    swarm.signal(sleeper, "STOP");
+    swarm.signal(held, "STOP");
+    let others: Vec<_> = (0..5).filter(|i| ![held, sleeper].contains(i)).collect();
+    swarm.wait_all(&others, "finished");
+    swarm.signal(sleeper, "CONT");
+    swarm.wait_event(sleeper, "finished");
+    swarm.signal(held, "KILL");
+    swarm.wait_end(held);
+    swarm.start(held, &[]);
+    for i in 0..5 {
+        succeeded(&swarm.wait_end(i));
+    }
+    assert_eq!(same_and_exact(&swarm, &[0, 1, 2, 3, 4]).len(), 3);
+}
+
+#[test]
+fn a_peer_that_is_told_to_leave_says_so_and_the_rest_end() {
+    let mut swarm = Swarm::new(5, |_| {});
+    let leaver = swarm.first_tree()[1];
+    for i in 0..5 {
+        if i == leaver { swarm.start(i, &["--hold-at", "counts.sum"]) } else { swarm.start(i, &[]) }
+    }
+    swarm.wait_event(leaver, "held");
+    swarm.signal(leaver, "TERM");
+    let ended = swarm.wait_end(leaver);
+    assert_eq!(ended.code, Some(130), "{ended:?}");
+    assert_eq!(one_line(&ended), "flyswarm: interrupted: left the session before it was finished");
+    assert!(!swarm.file(leaver, "model").exists());
+    let others: Vec<_> = (0..5).filter(|&i| i != leaver).collect();
+    for &i in &others {
+        succeeded(&swarm.wait_end(i));
+    }
+    assert_eq!(same_and_exact(&swarm, &others).len(), 4);
+}
+
+#[test]
+fn ctrl_c_while_waiting_for_peers_ends_at_once_and_while_lingering_ends_well() {
+    let mut swarm = Swarm::new(3, |session| {
+        session.timing.gather_ms = 60_000;
+        session.timing.linger_ms = 60_000;
+    });
+    swarm.start(0, &[]);
+    swarm.wait_event(0, "listening");
+    swarm.signal(0, "INT");
+    let ended = swarm.wait_end(0);
+    assert_eq!(ended.code, Some(130), "{ended:?}");
+    one_line(&ended);
+    let held = swarm.first_tree()[2];
+    for i in 0..3 {
+        if i == held { swarm.start(i, &["--hold-at", "counts.open"]) } else { swarm.start(i, &[]) }
+    }
+    let others: Vec<_> = (0..3).filter(|&i| i != held).collect();
+    swarm.wait_all(&others, "finished");
+    swarm.signal(held, "KILL");
+    for &i in &others {
+        swarm.signal(i, "INT");
+        succeeded(&swarm.wait_end(i));
+    }
+    assert_eq!(same_and_exact(&swarm, &others).len(), 3);
+}
+
+/// A tiny file system; unmounted when dropped.
+struct Tiny<'a>(&'a Path);
+
+impl<'a> Tiny<'a> {
+    fn mount(path: &'a Path, kilobytes: u32) -> Option<Self> {
+        std::fs::create_dir_all(path).expect("a folder");
+        let size = format!("size={kilobytes}k");
+        let mounted = Command::new("mount").args(["-t", "tmpfs", "-o", &size, "tmpfs"]).arg(path).output();
+        mounted.is_ok_and(|output| output.status.success()).then_some(Self(path))
+    }
+}
+
+impl Drop for Tiny<'_> {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg("-l").arg(self.0).status();
+    }
+}
+
+#[test]
+fn a_full_disk_is_told_in_one_line_and_leaves_nothing_half_written() {
+    for (what, kilobytes) in [("state", 48), ("out", 16)] {
+        let mut swarm = Swarm::new(5, |_| {});
+        let place = swarm.folder.path().join("tiny");
+        let Some(_tiny) = Tiny::mount(&place, kilobytes) else {
+            println!(
+                "a_full_disk_is_told_in_one_line_and_leaves_nothing_half_written: skipped: no right to mount a tmpfs"
+            );
+            return;
+        };
+        let full = swarm.first_tree()[1];
+        for i in 0..5 {
+            let mut command = swarm.command(i);
+            if i == full {
+                let path = if what == "state" { place.clone() } else { place.join("erin.model") };
+                command = Command::new(super::swarm::PROGRAM);
+                swarm.arguments_with(&mut command, i, what, &path);
+            }
+            swarm.start_command(i, command);
+        }
+        let ended = swarm.wait_end(full);
+        assert_eq!(ended.code, Some(4), "{what}: {ended:?}");
+        let line = one_line(&ended);
+        assert!(line.contains("No space left on device") && line.contains("tiny"), "{line}");
+        assert!(!swarm.file(full, "model").exists() && !swarm.file(full, "receipt.json").exists());
+        for file in files(&place) {
+            let name = file.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+            assert!(what == "state" && !name.starts_with('.'), "left behind: {}", file.display());
+        }
+        let others: Vec<_> = (0..5).filter(|&i| i != full).collect();
+        for &i in &others {
+            succeeded(&swarm.wait_end(i));
+        }
+        // Its part was in the sum already when it could not acknowledge; whether that sum was decided is the others' to say.
+        let counted = same_and_exact(&swarm, &others);
+        assert!(counted.len() == 5 || what == "state", "{counted:?}");
+    }
+}
