@@ -41,7 +41,8 @@ impl Case {
                     state >> 16
                 };
                 let rows = 256;
-                let values = (0..rows * 784).map(|_| if next() % 5 == 0 { (next() % 256) as f32 } else { 0.0 }).collect();
+                let values =
+                    (0..rows * 784).map(|_| if next() % 5 == 0 { (next() % 256) as f32 } else { 0.0 }).collect();
                 let labels = (0..rows).map(|row| (row % CLASSES) as u16).collect();
                 let classes = (0..CLASSES).map(|class| class.to_string()).collect();
                 Dataset::new(784, values, labels, classes).expect("sound rows")
@@ -93,7 +94,5 @@ fn predict(bencher: Bencher<'_, '_>, case: Case) {
     let counts: Counts = bloom::fit(&FlyHash::new(&sketch), &case.scaler(), &data, CLASSES).expect("it fits");
     let model = Model::new(sketch, 0.5, data.classes().to_vec(), case.scaler(), counts).expect("it fits");
     let predictor = model.predictor();
-    bencher
-        .counter(ItemsCount::new(data.rows()))
-        .bench(|| predictor.predict(black_box(&data)).expect("it fits"));
+    bencher.counter(ItemsCount::new(data.rows())).bench(|| predictor.predict(black_box(&data)).expect("it fits"));
 }
