@@ -79,6 +79,11 @@ enum Command {
 #[must_use]
 pub fn main() -> ExitCode {
     let arguments = Arguments::parse();
+    // Silent unless RUST_LOG says otherwise; results and errors never go this way.
+    tracing_subscriber::fmt()
+        .with_env_filter(tracing_subscriber::EnvFilter::from_default_env())
+        .with_writer(io::stderr)
+        .init();
     match run(arguments.command, &mut io::stdout().lock()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
@@ -94,8 +99,8 @@ fn run(command: Command, out: &mut dyn Write) -> Result<(), Failure> {
         Command::Demo(command) => command.run(out),
         #[cfg(feature = "net")]
         Command::Join(command) => command.run(),
-        Command::Id(arguments) => arguments.run(),
-        Command::Session(command) => command.run(),
+        Command::Id(arguments) => arguments.run(out),
+        Command::Session(command) => command.run(out),
         Command::Predict(command) => command.run(out),
         Command::Eval(command) => command.run(out),
         Command::Inspect(command) => command.run(out),
@@ -111,8 +116,7 @@ fn written(result: io::Result<()>, place: &str) -> Result<(), Failure> {
 }
 
 /// Writes a result to standard output.
-fn print(text: &str) -> Result<(), Failure> {
-    let mut out = io::stdout().lock();
+fn print(out: &mut dyn Write, text: &str) -> Result<(), Failure> {
     written(out.write_all(text.as_bytes()).and_then(|()| out.flush()), "standard output")
 }
 

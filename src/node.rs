@@ -179,7 +179,10 @@ impl Machine for Node {
                     step.blame(from, fault);
                 }
             }
-            Input::Timer(Timer::Wake) => self.armed = None,
+            // One that was set before an earlier one has nothing to say; or there would be ever more of them.
+            Input::Timer(Timer::Wake) => {
+                self.armed.take_if(|armed| *armed <= now);
+            }
             Input::Timer(Timer::View(timer)) => self.drive(now, Input::Timer(timer), &mut step),
             Input::Timer(Timer::Transfer(timer)) => {
                 let child = self.transfer.handle(now, Input::Timer(timer));
@@ -281,6 +284,7 @@ impl Node {
     fn message(&mut self, now: Time, from: Peer, message: Message, step: &mut Step<Self>) -> Result<(), Fault> {
         match message {
             Message::Hello { version, session, frozen } => {
+                self.possible(frozen)?;
                 if self.greeted.contains_key(&from) {
                     return Err(Fault::OutOfOrder("hello"));
                 }
@@ -288,6 +292,9 @@ impl Node {
                 return Ok(());
             }
             Message::Fields(theirs) => {
+                if self.greeted.contains_key(&from) {
+                    return Err(Fault::OutOfOrder("fields"));
+                }
                 let mut differing = differing_fields(&self.ctx.session.fields(), &theirs);
                 if differing.is_empty() {
                     differing.push("protocol version".into());
@@ -305,6 +312,7 @@ impl Node {
                 };
             }
             Message::Status { frozen, in_view } => {
+                self.possible(frozen)?;
                 self.greeted.insert(from, frozen);
                 if in_view {
                     self.in_view.insert(from);
@@ -314,16 +322,25 @@ impl Node {
             }
             Message::Prepare(ballot) => self.prepare(now, from, ballot, step)?,
             Message::Promise(ballot, promise) => {
+                self.possible(promise.frozen)?;
                 self.greeted.insert(from, promise.frozen);
                 self.promised(from, ballot, promise);
             }
-            Message::Refuse(ballot, other) => self.election.refuse(now, ballot, other),
+            Message::Refuse(ballot, other) => {
+                Self::sane(other)?;
+                if self.ctx.council_index(from).is_none() {
+                    return Err(Fault::OutOfOrder("refusal"));
+                }
+                let again_ms = self.ctx.session.timing.propose_ms / 2;
+                self.election.refuse(now, again_ms, ballot, other);
+            }
             Message::Begin { ballot, members, frozen } => self.begun(now, from, ballot, members, frozen, step)?,
             Message::Failed { ballot, reason, suspect } => {
                 if suspect.is_some_and(|peer| peer.0 >= self.ctx.peers()) {
                     return Err(Fault::Inconsistent("names a peer outside the roster".into()));
                 }
-                if self.view.as_ref().is_some_and(|view| view.ballot() == ballot) {
+                let current = self.view.as_ref().filter(|view| view.ballot() == ballot);
+                if current.is_some_and(|view| view.members().contains(&from)) {
                     self.fail_view(now, reason, suspect, Some(from), step);
                 } else if self.view.is_none() && ballot == self.joined {
                     self.election.report(from, reason, suspect);
@@ -343,10 +360,21 @@ impl Node {
         Ok(())
     }
 
+    fn possible(&self, frozen: u8) -> Result<(), Fault> {
+        if usize::from(frozen) > self.ctx.plan.len() {
+            return Err(Fault::Inconsistent(format!("{frozen} frozen slots of {}", self.ctx.plan.len())));
+        }
+        Ok(())
+    }
+
     fn hello(&mut self, now: Time, from: Peer, version: u16, session: [u8; 32], frozen: u8, step: &mut Step<Self>) {
         if version != VERSION || session != self.ctx.id.0 {
             self.refused.entry(from).or_default();
             step.send(from, Message::Fields(self.ctx.session.fields()));
+            return;
+        }
+        if let Err(fault) = self.possible(frozen) {
+            step.blame(from, fault);
             return;
         }
         self.refused.remove(&from);
@@ -384,8 +412,16 @@ impl Node {
         if !sound {
             return Err(Fault::Inconsistent("view with wrong members".into()));
         }
+        Self::sane(ballot)?;
         self.election.saw(ballot);
-        if ballot <= self.joined || ballot < self.acceptor.promised {
+        if ballot == self.joined {
+            return Ok(());
+        }
+        if ballot < self.joined || ballot < self.acceptor.promised || self.over != Over::No {
+            // Without this peer the view cannot go on: its leader need not wait to find out.
+            let failed = Message::Failed { ballot, reason: Reason::Superseded, suspect: None };
+            self.tell(&[from], step);
+            step.send(from, failed);
             return Ok(());
         }
         let view = View::new(self.ctx.clone(), ballot, members, self.fresh_seed())
@@ -527,8 +563,10 @@ impl Node {
                     }
                 }
                 view::Output::Opened(frozen) => {
-                    if let Some(sealed) = self.archive.accepted.clone() {
-                        self.open(frozen, sealed.total, step);
+                    let accepted = self.archive.accepted.as_ref();
+                    if let Some(sealed) = accepted.filter(|sealed| sealed.record.value == frozen.record.value) {
+                        let total = sealed.total.clone();
+                        self.open(frozen, total, step);
                     }
                 }
                 view::Output::Failed(reason, suspect) => self.fail_view(now, reason, suspect, None, step),
@@ -542,7 +580,10 @@ impl Node {
             return;
         }
         let slot = self.archive.frozen();
-        let resume = self.take_resume(slot);
+        let Ok(resume) = self.take_resume(slot) else {
+            self.fail_view(now, Reason::Disagreement, None, None, step);
+            return;
+        };
         let allowed = self.view.as_ref().is_some_and(|view| self.may_sum(view.members()).is_ok());
         if resume.is_none() && !allowed {
             self.fail_view(now, Reason::TooFew, None, None, step);
@@ -566,6 +607,9 @@ impl Node {
     /// Makes this peer's vector when the view wants it and everything it depends on is there.
     fn contribute(&mut self, now: Time, step: &mut Step<Self>) {
         let Some(slot) = self.round.wanted else { return };
+        if self.archive.frozen() > slot {
+            return self.ahead(now, step);
+        }
         if self.archive.frozen() != slot || self.opening.is_some() {
             return;
         }
@@ -586,6 +630,9 @@ impl Node {
     fn accept(&mut self, now: Time, step: &mut Step<Self>) {
         let Some(record) = &self.round.accept else { return };
         let slot = record.value.sum.slot;
+        if self.archive.frozen() > slot {
+            return self.ahead(now, step);
+        }
         if self.archive.frozen() != slot || self.opening.is_some() {
             return;
         }
@@ -625,6 +672,11 @@ impl Node {
             let child = view.acknowledge(slot, item);
             self.viewed(now, child, step);
         }
+    }
+
+    /// The view wants what is open here already: its leader must fetch that first, and now learns it.
+    fn ahead(&mut self, now: Time, step: &mut Step<Self>) {
+        self.fail_view(now, Reason::Superseded, None, None, step);
     }
 
     fn open(&mut self, frozen: Frozen, total: Bytes, step: &mut Step<Self>) {
@@ -717,7 +769,7 @@ impl Node {
                         }
                     }
                 },
-                transfer::Output::Failed(..) => self.election.fetch_failed(now),
+                transfer::Output::Failed(from, _) => self.election.fetch_failed(now, from),
             }
         }
     }
@@ -749,10 +801,13 @@ fn ballot_of(message: &view::Message) -> Ballot {
     }
 }
 
-/// Names of the fields whose hashes differ or that only one side has.
+/// Names of the fields whose hashes differ or that the other side lacks. A name that only the other side has is not
+/// repeated: it is the other's to choose.
 fn differing_fields(ours: &[(String, [u8; 8])], theirs: &[(String, [u8; 8])]) -> Vec<String> {
-    let (ours, theirs): (BTreeMap<_, _>, BTreeMap<_, _>) =
-        (ours.iter().cloned().collect(), theirs.iter().cloned().collect());
-    let names: BTreeSet<_> = ours.keys().chain(theirs.keys()).collect();
-    names.into_iter().filter(|name| ours.get(*name) != theirs.get(*name)).cloned().collect()
+    let theirs: BTreeMap<_, _> = theirs.iter().map(|(name, hash)| (name, hash)).collect();
+    let ours: BTreeMap<_, _> = ours.iter().map(|(name, hash)| (name, hash)).collect();
+    let unknown = theirs.keys().any(|name| !ours.contains_key(name));
+    let differing =
+        ours.iter().filter(|(name, hash)| theirs.get(*name) != Some(*hash)).map(|(name, _)| (*name).clone());
+    differing.chain(unknown.then(|| "fields unknown here".to_owned())).collect()
 }

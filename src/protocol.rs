@@ -59,7 +59,7 @@ pub enum Fault {
     #[error("bad signature on {0}")]
     BadSignature(&'static str),
     /// A share that does not match the hash its dealer published.
-    #[error("share of the pad dealt by peer {0} does not match its published hash")]
+    #[error("share of the pad dealt by {0} does not match its published hash")]
     BadShare(Peer),
     /// A deal whose envelopes, hashes or polynomial do not fit together.
     #[error("inconsistent deal: {0}")]

@@ -221,7 +221,7 @@ pub struct Timing {
     pub gather_ms: u64,
     /// The peer of rank r proposes a view after r times this without progress. 1 to 3,600,000, default 2,000.
     pub propose_ms: u64,
-    /// A view without progress for this long has failed. 1 to 3,600,000, default 10,000.
+    /// A view without progress for this long has failed. 3,000 to 3,600,000, default 10,000.
     pub stall_ms: u64,
     /// When too few peers are reachable for this long, give up. 1 to 86,400,000, default 60,000.
     pub quorum_ms: u64,

@@ -2,7 +2,7 @@
 
 use std::env;
 use std::fs;
-use std::io;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use clap::Args;
@@ -25,10 +25,10 @@ pub(super) struct IdArguments {
 }
 
 impl IdArguments {
-    pub(super) fn run(self) -> Result<(), Failure> {
+    pub(super) fn run(self, out: &mut dyn Write) -> Result<(), Failure> {
         let path = key_path(self.key)?;
         let identity = if self.new { create(&path)? } else { load_or_create(&path)? };
-        print(&format!("{}\n", identity.public()))
+        print(out, &format!("{}\n", identity.public()))
     }
 }
 

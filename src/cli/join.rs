@@ -135,7 +135,10 @@ impl Prepared {
         let mut finished: Option<Result<[u8; 32], Failure>> = None;
         let mut decisions = Vec::new();
         let result = driver::run(plan, &mut |report| {
-            self.progress.report(&self.ctx, &report);
+            // Once the result is there, peers that leave have theirs too.
+            if finished.is_none() || !matches!(report, Report::Disconnected(..)) {
+                self.progress.report(&self.ctx, &report);
+            }
             match report {
                 Report::Started(handle) => {
                     leave_on_signal(stop.clone(), handle.clone());

@@ -1,6 +1,7 @@
 //! `predict`, `eval` and `inspect`: what a model file is good for. None of them needs a network.
 
-use std::io::{self, Write};
+use std::fs::File;
+use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
 use clap::Args;
@@ -8,7 +9,7 @@ use serde_json::json;
 
 use super::{Failure, written};
 use crate::data::{self, DataError, Dataset, Expected, LabelColumn};
-use crate::model::file::{FileError, write_whole};
+use crate::model::file::{self, FileError, write_whole};
 use crate::model::score::Confusion;
 use crate::model::{Model, ModelError};
 
@@ -67,7 +68,7 @@ pub(super) struct Eval {
 /// Prints what a file of this program holds
 #[derive(Debug, Args)]
 pub(super) struct Inspect {
-    /// Model file
+    /// Model or session file
     file: PathBuf,
     /// Print JSON
     #[arg(long)]
@@ -204,10 +205,19 @@ impl Eval {
 }
 
 impl Inspect {
-    /// Session files are to be told apart here, by their first bytes, before the model is tried.
     pub(super) fn run(&self, out: &mut dyn Write) -> Result<(), Failure> {
-        let text = inspect_model(&self.file, self.json)?;
-        written(writeln!(out, "{text}"), "standard output")
+        let mut start = Vec::new();
+        let read = File::open(&self.file).and_then(|file| file.take(file::MAGIC.len() as u64).read_to_end(&mut start));
+        read.map_err(|error| for_io(&error, format!("{}: {error}", self.file.display())))?;
+        // A session file is text, and no text begins like a model.
+        let text = if start == file::MAGIC {
+            inspect_model(&self.file, self.json)?
+        } else if std::str::from_utf8(&start).is_ok() {
+            super::session::shown(&self.file, self.json)?
+        } else {
+            return Err(Failure::Input(format!("{}: neither a model nor a session file", self.file.display())));
+        };
+        written(writeln!(out, "{}", text.trim_end()), "standard output")
     }
 }
 

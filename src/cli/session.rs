@@ -57,16 +57,16 @@ pub(super) struct NewArguments {
     #[arg(long, default_value = "256d")]
     m: Size,
     /// Features that a bit looks at: a number, or a multiple of d
-    #[arg(long, default_value = "0.1d")]
+    #[arg(long, default_value = "0.3d")]
     s: Size,
     /// Bits set in a hash: a number, or a multiple of m
-    #[arg(long, default_value = "32")]
+    #[arg(long, default_value = "64")]
     rho: Size,
     /// Decay of a bit's weight each time it is set, from 0 to below 1
     #[arg(long, default_value_t = 0.5)]
     gamma: f64,
     /// none, unit-norm, center, standard, or range:LO:HI
-    #[arg(long, default_value = "none", value_parser = parse_scaling)]
+    #[arg(long, default_value = "center", value_parser = parse_scaling)]
     scaling: Scaling,
     /// Random signs, padding and a Walsh-Hadamard transform after scaling
     #[arg(long)]
@@ -92,26 +92,29 @@ pub(super) struct NewArguments {
 }
 
 impl SessionCommand {
-    pub(super) fn run(self) -> Result<(), Failure> {
+    pub(super) fn run(self, out: &mut dyn Write) -> Result<(), Failure> {
         match self {
             Self::New(arguments) => {
-                let (out, force) = (arguments.out.clone(), arguments.force);
+                let (file, force) = (arguments.out.clone(), arguments.force);
                 let session = arguments.session()?;
-                write(&out, &session.to_toml(), force)?;
-                print(&format!("wrote {}: session {}\n", out.display(), session.id()))
+                write(&file, &session.to_toml(), force)?;
+                print(out, &format!("wrote {}: session {}\n", file.display(), session.id()))
             }
-            Self::Check { file } => print(&format!("ok: session {}\n", Session::load(file)?.id())),
-            Self::Show { file, json } => {
-                let shown = show::Shown::new(&Session::load(file)?);
-                if json {
-                    let text = serde_json::to_string_pretty(&shown)
-                        .map_err(|error| Failure::Machine(format!("cannot be written as JSON: {error}")))?;
-                    print(&(text + "\n"))
-                } else {
-                    print(&shown.to_string())
-                }
-            }
+            Self::Check { file } => print(out, &format!("ok: session {}\n", Session::load(file)?.id())),
+            Self::Show { file, json } => print(out, &shown(&file, json)?),
         }
+    }
+}
+
+/// What a session file holds, with every default filled in.
+pub(super) fn shown(file: &Path, json: bool) -> Result<String, Failure> {
+    let shown = show::Shown::new(&Session::load(file)?);
+    if json {
+        let text = serde_json::to_string_pretty(&shown)
+            .map_err(|error| Failure::Machine(format!("cannot be written as JSON: {error}")))?;
+        Ok(text + "\n")
+    } else {
+        Ok(shown.to_string())
     }
 }
 

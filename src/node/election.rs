@@ -32,6 +32,8 @@ pub(super) struct Election {
     obligation: Option<Obligation<Peer, [u8; 32]>>,
     /// Since when a view is impossible, and why.
     blocked: Option<(Time, String)>,
+    /// Whether that is for want of peers, not by a rule of the task.
+    alone: bool,
     blamed: BTreeSet<Peer>,
     /// (who says so, who is suspected), since the last view began.
     reports: Vec<(Peer, Peer)>,
@@ -40,6 +42,9 @@ pub(super) struct Election {
     skipped: BTreeMap<Peer, u64>,
     /// Peers that have once said that they have everything.
     finished: BTreeSet<Peer>,
+    /// How often a peer did not give what it said it had, and until when nobody is asked again.
+    fetch_failures: BTreeMap<Peer, u32>,
+    fetch_again: Time,
     /// Views entered.
     pub(super) views: u64,
 }
@@ -86,11 +91,12 @@ impl Election {
         self.views += 1;
     }
 
-    pub(super) fn refuse(&mut self, now: Time, ballot: Ballot, other: Ballot) {
+    pub(super) fn refuse(&mut self, now: Time, again_ms: u64, ballot: Ballot, other: Ballot) {
         self.saw(other);
         if self.proposal.as_ref().is_some_and(|proposal| proposal.ballot == ballot) {
             self.proposal = None;
-            self.idle_since = now;
+            // Whoever refuses is busy: asking again at once would only make everybody write to disk.
+            self.idle_since = now.plus_ms(again_ms);
         }
     }
 
@@ -117,9 +123,11 @@ impl Election {
         self.reports.push((reporter, suspect));
     }
 
-    pub(super) fn fetch_failed(&mut self, now: Time) {
+    pub(super) fn fetch_failed(&mut self, now: Time, from: Peer) {
         self.proposal = None;
-        self.idle_since = now;
+        *self.fetch_failures.entry(from).or_default() += 1;
+        self.fetch_again = now.plus_ms(SETTLE_MS);
+        self.idle_since = now.plus_ms(SETTLE_MS);
     }
 
     /// Of each reported edge between two candidates the end that more reports name goes; at a tie the later one; never `me`.
@@ -176,6 +184,7 @@ impl Node {
         if ballot.proposer != from || councillors.is_none() {
             return Err(Fault::OutOfOrder("prepare"));
         }
+        Self::sane(ballot)?;
         self.election.saw(ballot);
         if let Some(view) = self.view.as_ref().filter(|view| !view.members().contains(&from)) {
             step.send(from, Message::Refuse(ballot, view.ballot()));
@@ -194,6 +203,14 @@ impl Node {
         Ok(())
     }
 
+    /// A counter that nobody reaches by proposing would leave none for the others.
+    pub(super) fn sane(ballot: Ballot) -> Result<(), Fault> {
+        if ballot.counter > Ballot::LAST {
+            return Err(Fault::Inconsistent(format!("ballot {ballot}, the last one is {}", Ballot::LAST)));
+        }
+        Ok(())
+    }
+
     pub(super) fn promised(&mut self, from: Peer, ballot: Ballot, promise: Promise<[u8; 32]>) {
         if self.ctx.council_index(from).is_some() {
             if let Some(proposal) = self.election.proposal.as_mut().filter(|proposal| proposal.ballot == ballot) {
@@ -202,11 +219,11 @@ impl Node {
         }
     }
 
-    /// The record that the promises of this view oblige its leader to finish in `slot`.
-    pub(super) fn take_resume(&mut self, slot: u8) -> Option<SumRecord> {
-        let obligation = self.election.obligation.take().filter(|obligation| obligation.frozen == slot)?;
-        let (_, accepted) = obligation.resume?;
-        self.archive.sealed(&accepted.value).map(|sealed| sealed.record.clone())
+    /// The record that the promises of this view oblige its leader to finish in `slot`; `Err` if it is not here any more.
+    pub(super) fn take_resume(&mut self, slot: u8) -> Result<Option<SumRecord>, ()> {
+        let obligation = self.election.obligation.take().filter(|obligation| obligation.frozen == slot);
+        let Some((_, accepted)) = obligation.and_then(|obligation| obligation.resume) else { return Ok(None) };
+        self.archive.sealed(&accepted.value).map(|sealed| Some(sealed.record.clone())).ok_or(())
     }
 
     /// Everything that depends on the time and on what has come to pass, after each input.
@@ -256,15 +273,18 @@ impl Node {
         if self.transfer.fetching() || self.opening.is_some() || self.over != Over::No {
             return;
         }
+        if now < self.election.fetch_again {
+            return;
+        }
         if let Some(view) = &self.view {
             let reached = view.slot().unwrap_or(0).max(self.round.frozen);
             if reached <= complete {
                 return;
             }
         }
-        if let Some((&holder, _)) =
-            self.greeted.iter().filter(|&(_, &frozen)| frozen > complete).max_by_key(|&(_, f)| *f)
-        {
+        let failures = |peer: &Peer| self.election.fetch_failures.get(peer).copied().unwrap_or_default();
+        let holders = self.greeted.iter().filter(|&(_, &frozen)| frozen > complete).map(|(&peer, _)| peer);
+        if let Some(holder) = holders.min_by_key(|peer| (failures(peer), *peer)) {
             let child = self.transfer.fetch(now, holder, complete, Want::Frozen);
             self.transferred(now, child, step);
         }
@@ -288,18 +308,25 @@ impl Node {
         if !self.enough(&reachable) {
             let why = self.too_few(&reachable);
             self.election.proposal = None;
+            self.election.alone = true;
             match &mut self.election.blocked {
                 Some((_, text)) => *text = why,
                 none => *none = Some((now, why)),
             }
+        } else if std::mem::take(&mut self.election.alone) {
+            // Enough peers again: what was impossible is not any more, and waiting starts anew.
+            self.election.blocked = None;
+            self.election.idle_since = now;
         }
-        if let Some((since, why)) = &self.election.blocked {
+        if !self.in_view.is_empty() {
+            // Others go on without this peer; when they are done or give up they say so.
+        } else if let Some((since, why)) = &self.election.blocked {
             if now >= since.plus_ms(timing.quorum_ms) {
                 let why = why.clone();
                 self.end(Ending::TooFew(why), step);
                 return;
             }
-        } else if self.in_view.is_empty() && now >= self.election.idle_since.plus_ms(timing.quorum_ms) {
+        } else if now >= self.election.idle_since.plus_ms(timing.quorum_ms) {
             let text = format!("no view began for {} s", timing.quorum_ms / 1000);
             self.end(Ending::TooFew(text), step);
             return;
@@ -312,10 +339,13 @@ impl Node {
     fn go_on_proposing(&mut self, now: Time, step: &mut Step<Self>) {
         let propose_ms = self.ctx.session.timing.propose_ms;
         let fetching = self.transfer.fetching() || self.opening.is_some();
+        let promises = self.ctx.majority;
+        #[cfg(test)]
+        let promises = if self.ctx.rule == crate::protocol::context::OpeningRule::Naive { 1 } else { promises };
         if let Some(proposal) = &mut self.election.proposal {
             if fetching {
                 proposal.until = now.plus_ms(propose_ms);
-            } else if proposal.promises.len() >= self.ctx.majority {
+            } else if proposal.promises.len() >= promises {
                 self.begin(now, step);
             } else if now >= proposal.until {
                 self.election.proposal = None;
@@ -336,7 +366,10 @@ impl Node {
 
     fn propose(&mut self, now: Time, step: &mut Step<Self>) {
         let highest = self.acceptor.promised.max(self.joined).counter.max(self.election.seen);
-        let ballot = Ballot { counter: highest + 1, proposer: self.ctx.me };
+        let Some(ballot) = Ballot::above(highest, self.ctx.me) else {
+            self.end(Ending::Refused("a peer has used up the numbers of views".into()), step);
+            return;
+        };
         self.election.saw(ballot);
         let Ok(own) = self.acceptor.prepare(ballot) else {
             unreachable!("BUG: the ballot is above every promise");
@@ -357,6 +390,11 @@ impl Node {
         let ballot = proposal.ballot;
         let obligation = council::oblige(proposal.promises.iter().map(|(&peer, promise)| (peer, promise)));
         let Some(obligation) = obligation else { return };
+        #[cfg(test)]
+        let obligation = match self.ctx.rule {
+            crate::protocol::context::OpeningRule::Decided => obligation,
+            crate::protocol::context::OpeningRule::Naive => Obligation { resume: None, ..obligation },
+        };
         let frozen = self.archive.frozen();
         if obligation.frozen > frozen {
             let child = self.transfer.fetch(now, obligation.holder, frozen, Want::Frozen);
@@ -375,7 +413,7 @@ impl Node {
         if resume.is_none() {
             if let Err(why) = self.may_sum(&members) {
                 self.election.proposal = None;
-                self.election.idle_since = now;
+                self.election.idle_since = now.plus_ms(self.ctx.session.timing.propose_ms);
                 self.election.blocked.get_or_insert((now, String::new())).1 = why;
                 return;
             }
@@ -428,6 +466,8 @@ impl Node {
             Over::No => {
                 if !self.election.gathered {
                     deadlines.push(self.election.started.plus_ms(timing.gather_ms));
+                } else if !self.in_view.is_empty() {
+                    // Nothing ends while others are in a view.
                 } else if let Some((since, _)) = &self.election.blocked {
                     deadlines.push(since.plus_ms(timing.quorum_ms));
                 } else {
@@ -440,6 +480,9 @@ impl Node {
                     }
                 }
             }
+        }
+        if self.over == Over::No && self.election.fetch_again > now {
+            deadlines.push(self.election.fetch_again);
         }
         let Some(next) = deadlines.into_iter().min() else { return };
         // A deadline that has passed is looked at again a little later, not at once: something else must happen first.

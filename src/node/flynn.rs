@@ -156,6 +156,12 @@ impl Flynn {
         if data.classes() != session.data.classes {
             return Err(FlynnError::Data("the classes of the rows are not those of the session".into()));
         }
+        // No count of the sum can wrap: it is at most the rows of all peers.
+        let most = u32::MAX as usize / session.roster.len();
+        if data.rows() > most {
+            let text = format!("{} rows, with {} peers at most {most} each", data.rows(), session.roster.len());
+            return Err(FlynnError::Data(text));
+        }
         if data.rows() > 0 && data.labels().is_empty() {
             return Err(FlynnError::Data("the rows have no labels".into()));
         }

@@ -1,6 +1,10 @@
 //! Whole nodes over an in-memory network: exactness, safety under faults, liveness after them.
 
 mod network;
+mod nonsense;
+mod scenarios;
+mod schedules;
+mod secrecy;
 
 use std::collections::BTreeSet;
 

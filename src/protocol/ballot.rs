@@ -14,6 +14,10 @@ pub struct Ballot {
 }
 
 impl Ballot {
+    /// The highest counter that is taken from a peer or proposed. Far above what any session can reach by proposing, far
+    /// below where counting on would wrap.
+    pub const LAST: u64 = 1 << 48;
+
     /// 10 bytes: counter and proposer, little-endian. Part of every key derivation and signature of a view.
     #[must_use]
     pub fn to_bytes(self) -> [u8; 10] {
@@ -23,10 +27,10 @@ impl Ballot {
         out
     }
 
-    /// The next ballot of `proposer` above this one.
+    /// A ballot of `proposer` above every one with this counter; `None` if there is none left.
     #[must_use]
-    pub fn next(self, proposer: Peer) -> Self {
-        Self { counter: self.counter + 1, proposer }
+    pub fn above(counter: u64, proposer: Peer) -> Option<Self> {
+        (counter < Self::LAST).then(|| Self { counter: counter + 1, proposer })
     }
 }
 

@@ -48,6 +48,16 @@ impl Quantity {
     }
 }
 
+/// Test only: the rule by which an opening is begun.
+#[cfg(test)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum OpeningRule {
+    /// As it is: promises first, and what was acknowledged is finished.
+    Decided,
+    /// Every view sums anew, without promises, and opens when it has the shares.
+    Naive,
+}
+
 /// Constants of one node in one session.
 #[derive(Debug)]
 pub struct Context {
@@ -65,6 +75,8 @@ pub struct Context {
     pub identity: Identity,
     /// What is summed and opened, in order.
     pub plan: Vec<Quantity>,
+    #[cfg(test)]
+    pub(crate) rule: OpeningRule,
 }
 
 impl Context {
@@ -72,7 +84,17 @@ impl Context {
     #[must_use]
     pub fn new(session: Session, me: Peer, identity: Identity, plan: Vec<Quantity>) -> Self {
         let council = session.council();
-        Self { id: session.id(), majority: session.majority(), council, session, me, identity, plan }
+        Self {
+            id: session.id(),
+            majority: session.majority(),
+            council,
+            session,
+            me,
+            identity,
+            plan,
+            #[cfg(test)]
+            rule: OpeningRule::Decided,
+        }
     }
 
     /// A peer's place in the council.

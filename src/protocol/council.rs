@@ -117,3 +117,6 @@ pub fn oblige<'a, K: Copy + 'a, V: Clone + 'a>(
         .reduce(|best, next| if next.1.ballot > best.1.ballot { next } else { best });
     Some(Obligation { frozen, holder, resume })
 }
+
+#[cfg(test)]
+mod explore;

@@ -161,7 +161,7 @@ impl Opening {
             let deal = deals
                 .iter()
                 .find(|deal| deal.author == *dealer && deal.item.sum == release.item.sum)
-                .ok_or_else(|| Fault::Inconsistent(format!("share of an unknown deal by peer {dealer}")))?;
+                .ok_or_else(|| Fault::Inconsistent(format!("share of an unknown deal by {dealer}")))?;
             let share = Share::from_bytes(*bytes).ok_or(Fault::BadShare(*dealer))?;
             let hash = shamir::share_hash(&context(ctx, release.item.sum), dealer.0, place, &share);
             if deal.item.share_hashes.get(index) != Some(&hash) {

@@ -101,6 +101,9 @@ fn deals_digest(deals: &[Signed<Deal>]) -> [u8; 32] {
 #[must_use]
 pub fn decided(ctx: &Context, value: &[u8; 32], acknowledgements: &[Signed<Acknowledgement>]) -> bool {
     let Some(ballot) = acknowledgements.first().map(|first| first.item.ballot) else { return false };
+    if acknowledgements.len() > ctx.council.len() {
+        return false;
+    }
     let mut authors: Vec<_> = acknowledgements
         .iter()
         .filter(|each| {

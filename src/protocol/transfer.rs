@@ -2,6 +2,9 @@
 //!
 //! The one who asks checks everything: the record's deals and acknowledgements by their signatures, the pads by their hashes,
 //! the sealed total by the digest that was decided. So it does not matter whom it asks.
+//!
+//! A transfer that came to a stand may be given up while its messages are still on their way, and the same thing asked for
+//! again. Pieces and credits that do not fit are therefore passed over, not blamed: both ends go on from what they have.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -229,20 +232,20 @@ impl Transfer {
                     return Ok(());
                 };
                 if index != serving.acknowledged || index >= serving.next {
-                    return Err(Fault::OutOfOrder("credit"));
+                    return Ok(());
                 }
                 serving.acknowledged += 1;
                 self.send_pieces(from, step);
             }
             Message::Head(slot, held) => {
                 let Some(fetching) = self.expected(from, slot) else { return Ok(()) };
-                if fetching.held.is_some() {
-                    return Err(Fault::OutOfOrder("record"));
-                }
-                fetching.progress = now;
                 let want = fetching.want;
-                self.check(slot, want, &held).map_err(Fault::BadRecord)?;
+                if fetching.held.is_some() || !self.answers(want, &held) {
+                    return Ok(());
+                }
+                self.check(slot, &held).map_err(Fault::BadRecord)?;
                 if let Some(fetching) = &mut self.fetching {
+                    fetching.progress = now;
                     fetching.held = Some(held);
                 }
                 self.finish(slot, step)?;
@@ -252,8 +255,14 @@ impl Transfer {
                 let Some(fetching) = self.expected(from, slot) else { return Ok(()) };
                 let start = index as usize * CHUNK;
                 let expected = (start + CHUNK).min(len).saturating_sub(start);
-                if fetching.held.is_none() || index != fetching.next || data.is_empty() || data.len() != expected {
-                    return Err(Fault::OutOfOrder("piece"));
+                if fetching.held.is_none() || index != fetching.next {
+                    return Ok(());
+                }
+                if data.is_empty() || data.len() != expected {
+                    return Err(Fault::Inconsistent(format!(
+                        "piece {index} has {} bytes, expected {expected}",
+                        data.len()
+                    )));
                 }
                 fetching.buffer.extend_from_slice(&data);
                 fetching.next += 1;
@@ -269,20 +278,25 @@ impl Transfer {
         self.fetching.as_mut().filter(|fetching| fetching.from == from && fetching.slot == slot)
     }
 
-    fn check(&self, slot: u8, want: Want, held: &Held) -> Result<(), String> {
-        let record = match (want, held) {
-            (Want::Frozen, Held::Frozen(frozen)) => {
+    /// Whether this is what was asked for. It may also be the late answer to an earlier question that was given up.
+    fn answers(&self, want: Want, held: &Held) -> bool {
+        match (want, held) {
+            (Want::Frozen, Held::Frozen(_)) => true,
+            (Want::Accepted(digest), Held::Accepted(record)) => record.digest(&self.ctx) == digest,
+            _ => false,
+        }
+    }
+
+    fn check(&self, slot: u8, held: &Held) -> Result<(), String> {
+        let record = match held {
+            Held::Frozen(frozen) => {
                 frozen.check(&self.ctx)?;
                 &frozen.record
             }
-            (Want::Accepted(digest), Held::Accepted(record)) => {
+            Held::Accepted(record) => {
                 record.check(&self.ctx)?;
-                if record.digest(&self.ctx) != digest {
-                    return Err("another value than asked for".into());
-                }
                 record
             }
-            _ => return Err("another kind than asked for".into()),
         };
         if record.value.sum.slot == slot {
             Ok(())

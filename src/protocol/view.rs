@@ -211,9 +211,8 @@ impl Machine for View {
                         step.blame(from, fault);
                         step.output(Output::Failed(Reason::Fault, Some(from)));
                     }
-                } else {
-                    step.blame(from, Fault::OutOfOrder("view message from no neighbour"));
                 }
+                // Others have another tree in mind: a leader that shows two of them must not make honest peers blame each other.
             }
             Input::Timer(Timer(ballot)) if ballot == self.ballot => self.tick(now, &mut step),
             Input::Done(done) => {
@@ -384,22 +383,27 @@ impl View {
     }
 
     fn tick(&mut self, now: Time, step: &mut Step<Self>) {
-        if self.working || self.child_working {
-            match self.place.parent {
-                Some(parent) => step.send(parent, Message::Working(self.ballot)),
-                None => {
-                    self.progress = now;
-                    for &child in &self.place.children {
-                        step.send(child, Message::Working(self.ballot));
-                    }
-                }
-            }
+        if self.working && !self.child_working {
+            self.tell_working(now, step);
         }
         self.child_working = false;
         if now.ms_since(self.progress) >= self.ctx.session.timing.stall_ms {
             step.output(Output::Failed(Reason::Stalled, self.awaited()));
         } else {
             step.0.push(Action::SetTimer { at: now.plus_ms(HEARTBEAT_MS), timer: Timer(self.ballot) });
+        }
+    }
+
+    /// Says that somebody in this subtree, at the root anybody, is at long work.
+    fn tell_working(&mut self, now: Time, step: &mut Step<Self>) {
+        match self.place.parent {
+            Some(parent) => step.send(parent, Message::Working(self.ballot)),
+            None => {
+                self.progress = now;
+                for &child in &self.place.children {
+                    step.send(child, Message::Working(self.ballot));
+                }
+            }
         }
     }
 
@@ -447,8 +451,9 @@ impl View {
                     for &child in &self.place.children {
                         step.send(child, Message::Working(ballot));
                     }
-                } else {
-                    self.child_working = true;
+                } else if !std::mem::replace(&mut self.child_working, true) {
+                    // The first word of each beat goes on at once: it reaches the root however deep the tree is.
+                    self.tell_working(now, step);
                 }
                 Ok(())
             }
@@ -459,14 +464,15 @@ impl View {
     fn report(&mut self, from: Peer, report: Report, step: &mut Step<Self>) -> Result<(), Fault> {
         match report {
             Report::Keys(items) => {
-                self.verify(&items, "view key")?;
+                self.verify(&items, "view key", |key| key.item.ballot == self.ballot)?;
                 if !self.keys_report.child(from, items) {
                     return Err(Fault::OutOfOrder("keys"));
                 }
                 self.report_keys(step);
             }
             Report::Hold { slot, total, deals } => {
-                self.verify(&deals, "deal")?;
+                let (sum, dealers) = (self.sum_id(slot), self.ctx.dealers(slot, &self.members));
+                self.verify(&deals, "deal", |deal| deal.item.sum == sum && dealers.contains(&deal.author))?;
                 let round = self.round.as_mut().filter(|round| round.slot == slot && round.reduce.is_some());
                 let round = round.ok_or(Fault::OutOfOrder("hold"))?;
                 if !round.deals.child(from, deals) {
@@ -476,7 +482,12 @@ impl View {
                 self.report_hold(step);
             }
             Report::Acknowledge(slot, items) => {
-                self.verify(&items, "acknowledgement")?;
+                let value = self.record().map(|record| record.digest(&self.ctx));
+                self.verify(&items, "acknowledgement", |each| {
+                    each.item.ballot == self.ballot
+                        && Some(each.item.value) == value
+                        && self.ctx.council_index(each.author).is_some()
+                })?;
                 let round = self.round.as_mut().filter(|round| round.slot == slot && round.record.is_some());
                 if !round.ok_or(Fault::OutOfOrder("acknowledgement"))?.acknowledge.child(from, items) {
                     return Err(Fault::OutOfOrder("acknowledgement"));
@@ -484,7 +495,10 @@ impl View {
                 self.report_acknowledgements(step);
             }
             Report::Release(slot, items) => {
-                self.verify(&items, "release")?;
+                let sum = self.record().map(|record| record.value.sum);
+                self.verify(&items, "release", |each| {
+                    Some(each.item.sum) == sum && self.ctx.council_index(each.author).is_some()
+                })?;
                 let round =
                     self.round.as_mut().filter(|round| round.slot == slot && !round.acknowledgements.is_empty());
                 if !round.ok_or(Fault::OutOfOrder("release"))?.release.child(from, items) {
@@ -496,11 +510,22 @@ impl View {
         Ok(())
     }
 
-    /// Every item of a report is signed by a member, no two by the same.
-    fn verify<T: Item>(&self, items: &[Signed<T>], what: &'static str) -> Result<(), Fault> {
+    fn record(&self) -> Option<&Record> {
+        self.round.as_ref()?.record.as_ref()
+    }
+
+    /// Every item of a report fits this round and is signed by a member, no two by the same: whoever passes on another one
+    /// has not looked at it.
+    fn verify<T: Item>(
+        &self,
+        items: &[Signed<T>],
+        what: &'static str,
+        fits: impl Fn(&Signed<T>) -> bool,
+    ) -> Result<(), Fault> {
         for (i, item) in items.iter().enumerate() {
-            if !self.members.contains(&item.author) || items[..i].iter().any(|other| other.author == item.author) {
-                return Err(Fault::Inconsistent(format!("{what} of peer {} does not belong here", item.author)));
+            let twice = items[..i].iter().any(|other| other.author == item.author);
+            if !self.members.contains(&item.author) || twice || !fits(item) {
+                return Err(Fault::Inconsistent(format!("{what} of {} does not belong here", item.author)));
             }
             if !item.verify(&self.ctx) {
                 return Err(Fault::BadSignature(what));
@@ -647,7 +672,7 @@ impl View {
             }
             Order::Open(slot, releases) => {
                 let round = self.round.as_mut().filter(|round| round.slot == slot).ok_or(DISAGREEMENT)?;
-                if round.acknowledgements.is_empty() {
+                if round.acknowledgements.is_empty() || releases.len() > self.ctx.council.len() {
                     return Err(DISAGREEMENT);
                 }
                 let record = round.record.as_ref().ok_or(DISAGREEMENT)?;

@@ -11,6 +11,8 @@ use super::{DataSpec, Entry, Scaling, Session, Timing};
 pub(super) const FILE_LIMIT: usize = 1 << 20;
 /// The largest vector of counts, in bytes: what a peer must hold a few times in memory.
 const COUNTS_LIMIT: u64 = 1 << 30;
+/// Entries of the lifting matrix, m x s: 4 GiB.
+const ENTRIES_LIMIT: u64 = 1 << 30;
 /// The longest name, in characters.
 const NAME_LIMIT: usize = 64;
 /// The longest address, in bytes, and how many a peer may have.
@@ -161,7 +163,7 @@ macro_rules! timing {
 pub(super) const TIMING: [TimingField; 7] = timing! {
     gather_ms: 0, HOUR_MS, "how long to wait for the whole roster before going on with those present";
     propose_ms: 1, HOUR_MS, "the peer of rank r proposes after r times this without progress";
-    stall_ms: 1, HOUR_MS, "a view without progress for this long has failed";
+    stall_ms: 3_000, HOUR_MS, "a view without progress for this long has failed";
     quorum_ms: 1, 24 * HOUR_MS, "when too few peers are reachable for this long, give up";
     compute_ms: 1, 24 * HOUR_MS, "the longest computation that still counts as progress";
     linger_ms: 0, 24 * HOUR_MS, "how long a finished peer stays to serve the others";
@@ -190,6 +192,11 @@ impl Session {
         m(self.data.classes.len()).check::<u32>(self.flynn.m)?;
         s(self.data.dimension()).check::<u32>(self.flynn.s)?;
         rho(self.flynn.m).check::<u32>(self.flynn.rho)?;
+        let entries = u64::from(self.flynn.m) * u64::from(self.flynn.s);
+        if entries > ENTRIES_LIMIT {
+            let limit = format!("at most {} with m = {}", ENTRIES_LIMIT / u64::from(self.flynn.m), self.flynn.m);
+            return Err(SessionError::value("flynn.s", self.flynn.s, limit));
+        }
         check_number("flynn.gamma", self.flynn.gamma, (0.0..1.0).contains(&self.flynn.gamma), "from 0 to below 1")?;
         min_holders(roster).check::<u16>(self.privacy.min_holders)?;
         let colluding = self.privacy.colluding;

@@ -160,7 +160,10 @@ fn every_breach_of_a_rule_is_told_with_field_value_and_limit() {
             with("[flynn]", "[timing]\ngather = 1\n[flynn]"),
             "a field of timing is \"gather\", must be one of gather_ms, propose_ms",
         ),
-        (with("[flynn]", "[timing]\nstall_ms = 3600001\n[flynn]"), "timing.stall_ms is 3600001, must be 1 to 3600000"),
+        (
+            with("[flynn]", "[timing]\nstall_ms = 3600001\n[flynn]"),
+            "timing.stall_ms is 3600001, must be 3000 to 3600000",
+        ),
         (with("peer-1", "peer-0"), "roster.name is \"peer-0\" twice, must be different for each peer"),
         (with("peer-1", ""), "roster.name is \"\", must be 1 to 64 printable characters"),
         (with(&b, &a), "twice, must be different for each peer"),

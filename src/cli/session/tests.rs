@@ -21,7 +21,7 @@ fn new(folder: &Path, more: &[&str]) -> Result<PathBuf, Failure> {
     peers.iter().for_each(|peer| words.extend(["--peer", peer]));
     words.extend(["--out", out.to_str().unwrap()]);
     words.extend(more);
-    run(Arguments::try_parse_from(words).map_err(|error| Failure::Input(error.to_string()))?.command)?;
+    run(Arguments::try_parse_from(words).map_err(|error| Failure::Input(error.to_string()))?.command, &mut Vec::new())?;
     Ok(out)
 }
 
@@ -36,7 +36,7 @@ fn a_new_file_holds_what_was_asked_for() {
     let folder = tempfile::tempdir().unwrap();
     let session = Session::load(new(folder.path(), &[]).unwrap()).unwrap();
     assert_eq!(session.data.classes, ["0", "1", "2", "3", "4", "5", "6", "7", "8", "9"]);
-    assert_eq!(session.flynn, FlynnSpec { m: 16_384, s: 6, rho: 32, gamma: 0.5 });
+    assert_eq!(session.flynn, FlynnSpec { m: 16_384, s: 19, rho: 64, gamma: 0.5 });
     let third = session.peer(&Identity::from_seed([3; 32]).public()).unwrap();
     assert_eq!(session.name(third), "peer-3");
     assert_eq!(session.roster[third.index()].addresses, ["/ip4/192.0.2.3/tcp/4001"]);
@@ -97,7 +97,8 @@ fn ranges_of_classes_hold_both_ends() {
 #[test]
 fn a_file_that_is_not_there_is_wrong_input_with_its_name() {
     let failure =
-        run(Arguments::try_parse_from(["flyswarm", "session", "check", "/no/such"]).unwrap().command).unwrap_err();
+        run(Arguments::try_parse_from(["flyswarm", "session", "check", "/no/such"]).unwrap().command, &mut Vec::new())
+            .unwrap_err();
     assert_eq!(failure.code(), 2);
     assert!(failure.to_string().starts_with("/no/such: cannot be read: "), "{failure}");
 }

@@ -11,8 +11,9 @@ use bytes::Bytes;
 use crate::crypto::identity::Identity;
 use crate::crypto::stream::Stream;
 use crate::node::{Done, Ending, Event, Job, Node, Record, Task, Timer};
-use crate::protocol::all_reduce::SumId;
-use crate::protocol::context::{Context, Quantity};
+use crate::protocol::all_reduce::{self, Direction, SumId};
+use crate::protocol::ballot::Ballot;
+use crate::protocol::context::{Context, OpeningRule, Quantity};
 use crate::protocol::message::{Channel, Message};
 use crate::protocol::pairwise::Mask;
 use crate::protocol::record::Value;
@@ -91,7 +92,7 @@ enum Happening {
     Timer { peer: Peer, life: u32, timer: Timer },
     Done { peer: Peer, life: u32, done: Done },
     Up { peer: Peer, other: Peer, epoch: u64 },
-    Lost { peer: Peer, other: Peer, epoch: u64 },
+    Lost { peer: Peer, other: Peer },
     Fault(Fault),
 }
 
@@ -102,14 +103,20 @@ pub(super) enum Fault {
     Restart(Peer),
     Cut(Peer, Peer),
     Heal(Peer, Peer),
+    /// Every link is healed, everybody runs, and messages are quick again.
+    HealAll,
 }
+
+/// What a message is stopped by: `(sender, receiver, message)`.
+pub(super) type Hold = Box<dyn Fn(Peer, Peer, &Message) -> bool>;
 
 struct Host {
     identity: Identity,
     node: Option<Node>,
     life: u32,
     disk: BTreeMap<String, Record>,
-    seen: BTreeSet<Peer>,
+    /// Connected peers, as far as this one has been told, and the epochs of the connections.
+    seen: BTreeMap<Peer, u64>,
 }
 
 pub(super) struct Network {
@@ -122,18 +129,35 @@ pub(super) struct Network {
     /// Pairs (lower first) with a connection, and its epoch.
     links: BTreeMap<(Peer, Peer), u64>,
     cut: BTreeSet<(Peer, Peer)>,
+    /// (peer, other) -> when the peer hears that its last connection to the other is gone.
+    lost: BTreeMap<(Peer, Peer), Time>,
     /// Last delivery time on each stream, so that it stays in order.
     streams: BTreeMap<(Peer, Peer, Channel), Time>,
     random: Stream,
-    delay_us: (u32, u32),
+    pub(super) delay_us: (u32, u32),
     /// Kill this peer when it has carried out so many actions.
     pub(super) kill_after: Option<(Peer, u64)>,
     /// Cut the link (lower, higher) once it has carried so many messages.
     pub(super) cut_after: Option<((Peer, Peer), u64)>,
     /// Kill this peer when it reaches the stage.
     pub(super) kill_at: Option<(Peer, u8, Stage)>,
+    /// Faults that come once so many frames have been sent.
+    pub(super) after_frames: Vec<(u64, Fault)>,
+    /// A message that matches is stopped, and all after it on its stream, until the connection is made anew.
+    pub(super) hold: Option<Hold>,
+    held: BTreeSet<(Peer, Peer, Channel)>,
+    pub(super) rule: OpeningRule,
     pub(super) events: Vec<(Time, Peer, Event)>,
-    pub(super) blames: Vec<String>,
+    /// Who blames whom for what.
+    pub(super) blames: Vec<(Peer, Peer, String)>,
+    /// Peers that do not follow the protocol: they may be blamed, and what they blame counts for nothing.
+    pub(super) liars: BTreeSet<Peer>,
+    /// One byte in every eighth frame of this peer is changed.
+    pub(super) garble: Option<Peer>,
+    /// Every chunk that was sent: from, to, sum, direction, words.
+    pub(super) travelled: Vec<(Peer, Peer, SumId, Direction, Bytes)>,
+    /// What each peer masked each vector with.
+    streams_used: BTreeMap<(Peer, SumId), Vec<Mask>>,
     /// sum -> council members whose shares of its pads have left.
     releases: BTreeMap<SumId, BTreeSet<Peer>>,
     /// (key, label, params) -> vectors masked with it.
@@ -145,12 +169,16 @@ pub(super) struct Network {
 
 impl Network {
     pub(super) fn new(peers: u8, words: &[u64], timing: Timing, seed: u64) -> Self {
+        Self::with_rule(peers, words, timing, seed, OpeningRule::Decided)
+    }
+
+    pub(super) fn with_rule(peers: u8, words: &[u64], timing: Timing, seed: u64, rule: OpeningRule) -> Self {
         let mut identities: Vec<_> = (0..peers).map(|i| Identity::from_seed([i + 1; 32])).collect();
         identities.sort_by_key(Identity::public);
         let session = session(&identities, timing);
         let hosts = identities
             .into_iter()
-            .map(|identity| Host { identity, node: None, life: 0, disk: BTreeMap::new(), seen: BTreeSet::new() })
+            .map(|identity| Host { identity, node: None, life: 0, disk: BTreeMap::new(), seen: BTreeMap::new() })
             .collect();
         let mut out = Self {
             hosts,
@@ -161,14 +189,23 @@ impl Network {
             sequence: 0,
             links: BTreeMap::new(),
             cut: BTreeSet::new(),
+            lost: BTreeMap::new(),
             streams: BTreeMap::new(),
             random: Stream::new(&seed.to_le_bytes(), "network", &[]),
             delay_us: (100, 20_000),
             kill_after: None,
             cut_after: None,
             kill_at: None,
+            after_frames: Vec::new(),
+            hold: None,
+            held: BTreeSet::new(),
+            rule,
             events: Vec::new(),
             blames: Vec::new(),
+            liars: BTreeSet::new(),
+            garble: None,
+            travelled: Vec::new(),
+            streams_used: BTreeMap::new(),
             releases: BTreeMap::new(),
             masks: BTreeMap::new(),
             actions: BTreeMap::new(),
@@ -198,6 +235,10 @@ impl Network {
         self.queue.insert((at, self.sequence), happening);
     }
 
+    pub(super) fn now_ms(&self) -> u64 {
+        self.now.0 / 1000
+    }
+
     pub(super) fn at_ms(&mut self, ms: u64, fault: Fault) {
         self.push(Time(ms * 1000), Happening::Fault(fault));
     }
@@ -215,7 +256,9 @@ impl Network {
         host.life += 1;
         host.seen.clear();
         let task = Arc::new(Numbers { me: peer, words: self.words.clone() });
-        let ctx = Arc::new(Context::new(self.session.clone(), peer, host.identity.clone(), task.plan()));
+        let mut ctx = Context::new(self.session.clone(), peer, host.identity.clone(), task.plan());
+        ctx.rule = self.rule;
+        let ctx = Arc::new(ctx);
         let mut seed = [0; 32];
         self.random.fill(&mut seed);
         let stored = host.disk.values().cloned().collect();
@@ -240,19 +283,23 @@ impl Network {
         let epoch = self.sequence;
         self.links.insert(pair, epoch);
         for (peer, other) in [(a, b), (b, a)] {
-            let at = Time(self.now.0 + self.delay());
+            // The loss of the old connection is told before the new one.
+            let lost = self.lost.get(&(peer, other)).map_or(0, |at| at.0 + 1);
+            let at = Time((self.now.0 + self.delay()).max(lost));
             for channel in [Channel::Control, Channel::Bulk] {
                 self.streams.insert((other, peer, channel), at);
             }
+            self.held.retain(|&(from, to, _)| Self::pair(from, to) != pair);
             self.push(at, Happening::Up { peer, other, epoch });
         }
     }
 
     fn disconnect(&mut self, a: Peer, b: Peer) {
-        if let Some(epoch) = self.links.remove(&Self::pair(a, b)) {
+        if self.links.remove(&Self::pair(a, b)).is_some() {
             for (peer, other) in [(a, b), (b, a)] {
                 let at = Time(self.now.0 + self.delay());
-                self.push(at, Happening::Lost { peer, other, epoch });
+                self.lost.insert((peer, other), at);
+                self.push(at, Happening::Lost { peer, other });
             }
         }
     }
@@ -275,6 +322,19 @@ impl Network {
             Fault::Heal(a, b) => {
                 self.cut.remove(&Self::pair(a, b));
                 self.connect(a, b);
+            }
+            Fault::HealAll => {
+                self.cut.clear();
+                self.hold = None;
+                self.after_frames.clear();
+                (self.kill_after, self.cut_after, self.kill_at) = (None, None, None);
+                self.delay_us = (100, 20_000);
+                for a in self.peers() {
+                    self.restart(a);
+                    for b in self.peers().filter(|&b| b < a) {
+                        self.connect(a, b);
+                    }
+                }
             }
         }
     }
@@ -324,7 +384,7 @@ impl Network {
                     }
                 }
                 Action::Blame { peer: blamed, fault } => {
-                    self.blames.push(format!("{peer} blames {blamed}: {fault}"));
+                    self.blames.push((peer, blamed, fault.to_string()));
                 }
             }
         }
@@ -340,16 +400,41 @@ impl Network {
                 self.releases.entry(item.item.sum).or_default().insert(item.author);
             }
         }
-        let frame = wire::encode(message);
+        if let Message::View(view::Message::Reduce(all_reduce::Message::Chunk { sum, direction, data, .. })) = message {
+            self.travelled.push((from, to, *sum, *direction, data.clone()));
+        }
+        let mut frame = wire::encode(message);
+        if self.garble == Some(from) && self.below(8) == 0 {
+            let mut bytes = frame.header.to_vec();
+            let at = self.below(u32::try_from(bytes.len()).unwrap()) as usize;
+            bytes[at] ^= 1 << self.below(8);
+            frame.header = bytes.into();
+        }
         self.frames += 1;
         self.bytes += (frame.header.len() + frame.payload.len()) as u64;
         assert!(frame.header.len() + frame.payload.len() <= wire::MAX_FRAME);
         let pair = Self::pair(from, to);
-        let Some(&epoch) = self.links.get(&pair) else { return };
-        let last = self.streams.get(&(from, to, frame.channel)).copied().unwrap_or_default();
+        // Into a connection that is gone: the sender may not know it yet.
+        let told = self.hosts[from.index()].seen.get(&to);
+        let Some(&epoch) = self.links.get(&pair).filter(|epoch| told == Some(epoch)) else { return };
+        let stream = (from, to, frame.channel);
+        if self.hold.as_ref().is_some_and(|hold| hold(from, to, message)) {
+            self.held.insert(stream);
+        }
+        if self.held.contains(&stream) {
+            return;
+        }
+        let last = self.streams.get(&stream).copied().unwrap_or_default();
         let at = Time((self.now.0 + self.delay()).max(last.0 + 1));
-        self.streams.insert((from, to, frame.channel), at);
+        self.streams.insert(stream, at);
         self.push(at, Happening::Frame { from, to, epoch, frame });
+        let (now, later) = self.after_frames.drain(..).partition(|&(count, _)| count <= self.frames);
+        self.after_frames = later;
+        let due: Vec<(u64, Fault)> = now;
+        for (_, fault) in due {
+            // Not in the middle of a step: at once after it.
+            self.push(self.now, Happening::Fault(fault));
+        }
         if let Some((which, left)) = &mut self.cut_after {
             if *which == pair {
                 *left -= 1;
@@ -366,6 +451,7 @@ impl Network {
             for Mask { key, label, params, .. } in &job.masks.masks {
                 self.masks.entry((**key, label, *params)).or_default().insert((peer, job.sum));
             }
+            self.streams_used.insert((peer, job.sum), job.masks.masks.clone());
         }
     }
 
@@ -375,8 +461,10 @@ impl Network {
         match happening {
             Happening::Frame { from, to, epoch, frame } => {
                 if self.links.get(&Self::pair(from, to)) == Some(&epoch) {
-                    let message = wire::decode(frame.channel, &frame.header, frame.payload).unwrap();
-                    self.input(to, Input::Message { from, message });
+                    match wire::decode(frame.channel, &frame.header, frame.payload) {
+                        Ok(message) => self.input(to, Input::Message { from, message }),
+                        Err(_) => assert!(self.liars.contains(&from), "a frame of an honest peer does not decode"),
+                    }
                 }
             }
             Happening::Timer { peer, life, timer } => {
@@ -391,17 +479,13 @@ impl Network {
             }
             Happening::Up { peer, other, epoch } => {
                 if self.links.get(&Self::pair(peer, other)) == Some(&epoch) {
-                    self.hosts[peer.index()].seen.insert(other);
+                    self.hosts[peer.index()].seen.insert(other, epoch);
                     self.input(peer, Input::PeerUp(other));
                 }
             }
-            Happening::Lost { peer, other, .. } => {
-                if self.hosts[peer.index()].seen.remove(&other) {
+            Happening::Lost { peer, other } => {
+                if self.hosts[peer.index()].seen.remove(&other).is_some() {
                     self.input(peer, Input::PeerLost(other));
-                }
-                // A new connection may stand already; its end has waited for the loss of the old one.
-                if let Some(&epoch) = self.links.get(&Self::pair(peer, other)) {
-                    self.push(Time(at.0 + 1), Happening::Up { peer, other, epoch });
                 }
             }
             Happening::Fault(fault) => self.fault(fault),
@@ -411,30 +495,31 @@ impl Network {
 
     /// Runs until nothing happens any more or `ms` have passed; then checks.
     pub(super) fn run(&mut self, ms: u64) {
+        self.run_unchecked(ms, |_| false);
+        self.check();
+    }
+
+    /// Runs until `stop`, at the latest `ms`.
+    pub(super) fn run_unchecked(&mut self, ms: u64, stop: impl Fn(&Self) -> bool) {
         let mut steps = 0u64;
-        while self.queue.first_key_value().is_some_and(|((at, _), _)| at.0 <= ms * 1000) {
+        while self.queue.first_key_value().is_some_and(|((at, _), _)| at.0 <= ms * 1000) && !stop(self) {
             self.step();
             steps += 1;
             assert!(
                 steps < 2_000_000,
                 "endless at {:?}; events {:?}",
                 self.now,
-                &self.events[self.events.len() - 30..]
+                &self.events[self.events.len().saturating_sub(30)..]
             );
         }
-        self.check();
     }
 
     /// Safety: holds at any time, after any faults.
     pub(super) fn check(&self) {
-        assert!(self.blames.is_empty(), "an honest peer was blamed: {:?}", self.blames);
-        let majority = self.session.majority();
-        let mut openable: BTreeMap<u8, Vec<SumId>> = BTreeMap::new();
-        for (sum, authors) in &self.releases {
-            if authors.len() >= majority {
-                openable.entry(sum.slot).or_default().push(*sum);
-            }
-        }
+        let honest = |peer: &Peer| !self.liars.contains(peer);
+        let wrong: Vec<_> = self.blames.iter().filter(|(by, who, _)| honest(by) && honest(who)).collect();
+        assert!(wrong.is_empty(), "an honest peer was blamed: {wrong:?}");
+        let openable = self.openable();
         assert!(openable.values().all(|sums| sums.len() == 1), "two openings of one quantity: {openable:?}");
         let mut values: BTreeMap<u8, Value> = BTreeMap::new();
         for (_, peer, event) in &self.events {
@@ -471,11 +556,78 @@ impl Network {
         }
     }
 
+    /// For each slot the sums of whose pads a majority has released shares.
+    pub(super) fn openable(&self) -> BTreeMap<u8, Vec<SumId>> {
+        let majority = self.session.majority();
+        let mut out: BTreeMap<u8, Vec<SumId>> = BTreeMap::new();
+        for (sum, authors) in &self.releases {
+            if authors.len() >= majority {
+                out.entry(sum.slot).or_default().push(*sum);
+            }
+        }
+        out
+    }
+
+    /// A message out of the blue, as its encoding gives it.
+    pub(super) fn say(&mut self, from: Peer, to: Peer, message: Message) {
+        let frame = wire::encode(&message);
+        let alive = |peer: Peer| self.hosts[peer.index()].node.is_some();
+        if !alive(from) || !alive(to) || !self.links.contains_key(&Self::pair(from, to)) {
+            return;
+        }
+        if let Ok(message) = wire::decode(frame.channel, &frame.header, frame.payload) {
+            self.input(to, Input::Message { from, message });
+        }
+    }
+
+    /// The last view that began.
+    pub(super) fn current(&self) -> Option<Ballot> {
+        self.events.iter().rev().find_map(|(_, _, event)| match event {
+            Event::ViewBegan(ballot, _) => Some(*ballot),
+            _ => None,
+        })
+    }
+
+    pub(super) fn members_of(&self, ballot: Ballot) -> Vec<Peer> {
+        let began = self.events.iter().find_map(|(_, _, event)| match event {
+            Event::ViewBegan(other, members) if *other == ballot => Some(members.clone()),
+            _ => None,
+        });
+        began.unwrap()
+    }
+
+    pub(super) fn streams_of(&self, peer: Peer, sum: SumId) -> &[Mask] {
+        self.streams_used.get(&(peer, sum)).map_or(&[], Vec::as_slice)
+    }
+
+    pub(super) fn sums_of(&self, peer: Peer) -> BTreeSet<SumId> {
+        self.streams_used.keys().filter(|(other, _)| *other == peer).map(|(_, sum)| *sum).collect()
+    }
+
+    pub(super) fn session(&self) -> &Session {
+        &self.session
+    }
+
+    /// The sums of `slot` that somebody has on disk as acknowledged.
+    pub(super) fn acknowledged(&self, slot: u8) -> Vec<SumId> {
+        let disks = self.hosts.iter().filter_map(|host| host.disk.get("accepted"));
+        let sums = disks.filter_map(|record| match record {
+            Record::Accepted(_, record, _) => Some(record.value.sum),
+            _ => None,
+        });
+        sums.filter(|sum| sum.slot == slot).collect()
+    }
+
     fn seed(&self) -> Option<Bytes> {
         self.events.iter().find_map(|(_, _, event)| match event {
             Event::Finished(opened, _) => Some(opened[0].clone()),
             _ => None,
         })
+    }
+
+    pub(super) fn finished_count(&self) -> usize {
+        let finished = self.events.iter().filter(|(_, _, event)| matches!(event, Event::Finished(..)));
+        finished.map(|(_, peer, _)| *peer).collect::<BTreeSet<_>>().len()
     }
 
     /// Peers that have finished, and with which members in each slot.

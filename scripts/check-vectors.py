@@ -1,0 +1,1425 @@
+#!/usr/bin/env python3
+"""Recomputes tests/vectors/*.json from protocol-spec.md, independently of the Rust code.
+
+Needs Python 3.11 and the package `cryptography`. The types of the wire are read out of the specification itself (section
+2.1); the rest follows its text, section by section. Prints what fails and `N passed, N failed`; exit code 1 if any failed.
+"""
+
+import functools
+import hashlib
+import hmac
+import json
+import math
+import re
+import struct
+import sys
+import tomllib
+import unicodedata
+from pathlib import Path
+
+from cryptography.exceptions import InvalidSignature, InvalidTag
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
+from cryptography.hazmat.primitives.ciphers import Cipher, algorithms
+from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
+
+ROOT = Path(__file__).resolve().parent.parent
+ORDER = 2**252 + 27742317777372353535851937790883648493  # l
+PRIME = 2**255 - 19
+CHUNK = 262_144
+MAX_FRAME = 1_048_576
+
+
+class Refused(Exception):
+    """What must be refused; the first argument is the class in the vectors."""
+
+
+def vectors(name):
+    return json.loads((ROOT / "tests/vectors" / f"{name}.json").read_text())
+
+
+# ------------------------------------------------------------------------------------------------- section 2: encoding
+
+
+class Schema:
+    """The types of section 2.1, parsed from the specification."""
+
+    def __init__(self, text):
+        self.tokens = re.findall(r"[A-Za-z_][A-Za-z_0-9]*|\d+|[{}()\[\]<>=|,:;]", text)
+        self.types = {}
+        while self.tokens:
+            self.statement()
+
+    def take(self, expected=None):
+        token = self.tokens.pop(0)
+        assert expected in (None, token), (expected, token, self.tokens[:5])
+        return token
+
+    def peek(self):
+        return self.tokens[0] if self.tokens else ""
+
+    def statement(self):
+        name = self.take()
+        if self.peek() == "<":  # Signed<T>
+            self.tokens[0:3] = []
+        if self.peek() == "{":
+            self.types[name] = ("struct", self.fields())
+            return
+        self.take("=")
+        if not self.peek().isdigit():
+            self.types[name] = self.type()
+            return
+        variants = {}
+        while self.peek().isdigit() or self.peek() == "|":
+            if self.peek() == "|":
+                self.take()
+            number = int(self.take())
+            variant = self.take()
+            if self.peek() == "{":
+                body = ("struct", self.fields())
+            elif self.peek() == "(":
+                parts = self.tuple()
+                body = parts[0] if len(parts) == 1 else ("tuple", parts)
+            else:
+                body = None
+            variants[number] = (variant, body)
+        self.types[name] = ("enum", variants)
+
+    def fields(self):
+        self.take("{")
+        out = []
+        while self.peek() != "}":
+            name = self.take()
+            self.take(":")
+            out.append((name, self.type()))
+            if self.peek() == ",":
+                self.take()
+        self.take("}")
+        return out
+
+    def tuple(self):
+        self.take("(")
+        out = []
+        while self.peek() != ")":
+            out.append(self.type())
+            if self.peek() == ",":
+                self.take()
+        self.take(")")
+        return out
+
+    def type(self):
+        if self.peek() == "(":
+            return ("tuple", self.tuple())
+        if self.peek() == "[":
+            self.take(), self.take("u8"), self.take(";")
+            length = int(self.take())
+            self.take("]")
+            return ("bytes", length)
+        name = self.take()
+        if self.peek() == "<":
+            self.take()
+            inner = self.type()
+            self.take(">")
+            return {"Vec": "vec", "Option": "option", "Signed": "signed"}[name], inner
+        return ("name", name)
+
+
+SPEC = (ROOT / "protocol-spec.md").read_text()
+SCHEMA = Schema(SPEC.split("### 2.1")[1].split("```text")[1].split("```")[0]).types
+WIDTH = {"u16": 2, "u32": 4, "u64": 8}
+
+
+def parse_type(text):
+    schema = object.__new__(Schema)
+    schema.tokens = re.findall(r"[A-Za-z_][A-Za-z_0-9]*|\d+|[{}()\[\]<>=|,:;]", text)
+    return schema.type()
+
+
+def resolve(kind):
+    if kind[0] == "name" and kind[1] in SCHEMA:
+        return resolve(SCHEMA[kind[1]])
+    if kind[0] == "signed":
+        fields = [(name, kind[1] if name == "item" else field) for name, field in SCHEMA["Signed"][1]]
+        return ("struct", fields)
+    return kind
+
+
+class Reader:
+    def __init__(self, data):
+        self.data, self.at = data, 0
+
+    def raw(self, n):
+        if self.at + n > len(self.data):
+            raise Refused("malformed", "ends early")
+        self.at += n
+        return self.data[self.at - n : self.at]
+
+    def integer(self, width):
+        first = self.raw(1)[0]
+        if first < 251:
+            return first
+        size = {251: 2, 252: 4, 253: 8}.get(first)
+        if size is None or size > width:
+            raise Refused("malformed", f"tag {first}")
+        return int.from_bytes(self.raw(size), "little")
+
+    def flag(self):
+        value = self.raw(1)[0]
+        if value > 1:
+            raise Refused("malformed", f"{value} for 0 or 1")
+        return value == 1
+
+    def value(self, kind):
+        kind = resolve(kind)
+        match kind:
+            case ("name", "u8"):
+                return self.raw(1)[0]
+            case ("name", "bool"):
+                return self.flag()
+            case ("name", ("u16" | "u32" | "u64") as name):
+                return self.integer(WIDTH[name])
+            case ("name", "string"):
+                try:
+                    return self.raw(self.integer(8)).decode()
+                except UnicodeDecodeError as error:
+                    raise Refused("malformed", "not UTF-8") from error
+            case ("bytes", length):
+                return self.raw(length).hex()
+            case ("vec", inner):
+                return [self.value(inner) for _ in range(self.integer(8))]
+            case ("option", inner):
+                return self.value(inner) if self.flag() else None
+            case ("tuple", parts):
+                return [self.value(part) for part in parts]
+            case ("struct", fields):
+                return {name: self.value(field) for name, field in fields if field != ("name", "payload")}
+            case ("enum", variants):
+                number = self.integer(4)
+                if number not in variants:
+                    raise Refused("malformed", f"variant {number}")
+                name, body = variants[number]
+                return name if body is None else {name: self.value(body)}
+        raise AssertionError(kind)
+
+
+def decode(kind, data):
+    if len(data) > MAX_FRAME:
+        raise Refused("malformed", "too long")
+    reader = Reader(data)
+    value = reader.value(parse_type(kind))
+    if reader.at != len(data):
+        raise Refused("malformed", "left over")
+    return value
+
+
+def encode_integer(n):
+    if n < 251:
+        return bytes([n])
+    for tag, size in ((251, 2), (252, 4), (253, 8)):
+        if n < 256**size:
+            return bytes([tag]) + n.to_bytes(size, "little")
+    raise AssertionError(n)
+
+
+def encode(kind, value):
+    return encode_value(parse_type(kind), value)
+
+
+def encode_value(kind, value):
+    kind = resolve(kind)
+    match kind:
+        case ("name", "u8"):
+            return bytes([value])
+        case ("name", "bool"):
+            return bytes([value])
+        case ("name", "u16" | "u32" | "u64"):
+            return encode_integer(value)
+        case ("name", "string"):
+            return encode_integer(len(value.encode())) + value.encode()
+        case ("bytes", _):
+            return bytes.fromhex(value)
+        case ("vec", inner):
+            return encode_integer(len(value)) + b"".join(encode_value(inner, item) for item in value)
+        case ("option", inner):
+            return b"\0" if value is None else b"\1" + encode_value(inner, value)
+        case ("tuple", parts):
+            return b"".join(encode_value(part, item) for part, item in zip(parts, value, strict=True))
+        case ("struct", fields):
+            return b"".join(encode_value(f, value[n]) for n, f in fields if f != ("name", "payload"))
+        case ("enum", variants):
+            name = value if isinstance(value, str) else next(iter(value))
+            number, body = next((n, body) for n, (variant, body) in variants.items() if variant == name)
+            return encode_integer(number) + (b"" if body is None else encode_value(body, value[name]))
+    raise AssertionError(kind)
+
+
+# ----------------------------------------------------------------------------------------- section 1, 3: hashes, identities
+
+
+def le(n, size):
+    return n.to_bytes(size, "little")
+
+
+def tagged(tag, *parts):
+    return hashlib.sha256(b"flyswarm/1 " + tag.encode() + b"\0" + b"".join(parts)).digest()
+
+
+def ballot_bytes(ballot):
+    return le(ballot["counter"], 8) + le(ballot["proposer"], 2)
+
+
+def sum_bytes(total):
+    return ballot_bytes(total["ballot"]) + le(total["slot"], 1)
+
+
+def point(data):
+    """x, y of an encoded point of Ed25519; ValueError unless it is one, in the canonical encoding."""
+    sign, y = data[31] >> 7, int.from_bytes(data, "little") % 2**255
+    if y >= PRIME:
+        raise ValueError("y is not below p")
+    d = -121665 * pow(121666, -1, PRIME) % PRIME
+    xx = (y * y - 1) * pow(d * y * y + 1, -1, PRIME) % PRIME
+    x = pow(xx, (PRIME + 3) // 8, PRIME)
+    if (x * x - xx) % PRIME:
+        x = x * pow(2, (PRIME - 1) // 4, PRIME) % PRIME
+    if (x * x - xx) % PRIME:
+        raise ValueError("no point")
+    if x == 0 and sign:
+        raise ValueError("negative zero")
+    return (PRIME - x if x % 2 != sign else x), y
+
+
+def double(p):
+    x, y = p
+    d = -121665 * pow(121666, -1, PRIME) % PRIME
+    k = d * x * x * y * y
+    return 2 * x * y * pow(1 + k, -1, PRIME) % PRIME, (y * y + x * x) * pow(1 - k, -1, PRIME) % PRIME
+
+
+@functools.cache
+def small_order(data):
+    return double(double(double(point(data)))) == (0, 1)
+
+
+BASE58 = "123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz"
+
+
+def peer_id(public):
+    data = bytes.fromhex("002408011220") + public
+    n, out = int.from_bytes(data, "big"), ""
+    while n:
+        n, digit = divmod(n, 58)
+        out = BASE58[digit] + out
+    return "1" * (len(data) - len(data.lstrip(b"\0"))) + out
+
+
+def public_of_peer_id(text):
+    n = 0
+    for character in text:
+        if character not in BASE58:
+            raise Refused("peer-id")
+        n = n * 58 + BASE58.index(character)
+    zeros = len(text) - len(text.lstrip("1"))
+    data = b"\0" * zeros + n.to_bytes((n.bit_length() + 7) // 8, "big")
+    if len(data) != 38 or data[:6] != bytes.fromhex("002408011220"):
+        raise Refused("peer-id")
+    try:
+        if small_order(data[6:]):
+            raise Refused("peer-id")
+    except ValueError as error:
+        raise Refused("peer-id") from error
+    return data[6:]
+
+
+def public_of(seed):
+    return Ed25519PrivateKey.from_private_bytes(seed).public_key().public_bytes_raw()
+
+
+def signed_bytes(context, message):
+    return b"flyswarm/1 signature\0" + le(len(context), 8) + context + message
+
+
+def sign(seed, context, message):
+    return Ed25519PrivateKey.from_private_bytes(seed).sign(signed_bytes(context, message))
+
+
+def verify(public, context, message, signature):
+    try:
+        if int.from_bytes(signature[32:], "little") >= ORDER or small_order(signature[:32]) or small_order(public):
+            raise Refused("bad-signature")
+        Ed25519PublicKey.from_public_bytes(public).verify(signature, signed_bytes(context, message))
+    except (InvalidSignature, ValueError) as error:
+        raise Refused("bad-signature") from error
+
+
+CONTEXTS = {"view key": "ViewKey", "deal": "Deal", "acknowledgement": "Acknowledgement", "release": "Release"}
+
+
+def verify_item(session, context, signed):
+    if signed["author"] >= len(session.roster):
+        raise Refused("bad-signature")
+    message = session.id + le(signed["author"], 2) + encode(CONTEXTS[context], signed["item"])
+    verify(session.roster[signed["author"]], context.encode(), message, bytes.fromhex(signed["signature"]))
+
+
+# ------------------------------------------------------------------------------------------- section 5: derivations, streams
+
+
+def derive(key, label, params):
+    extracted = hmac.digest(b"flyswarm/1", key, "sha256")
+    return hmac.digest(extracted, label.encode() + b"\0" + params + b"\1", "sha256")
+
+
+class Stream:
+    def __init__(self, key, label, params, at=0):
+        self.key, self.at = derive(key, label, params), at
+
+    def read(self, n):
+        block, skip = divmod(self.at, 64)
+        cipher = Cipher(algorithms.ChaCha20(self.key, le(block, 4) + bytes(12)), None).encryptor()
+        self.at += n
+        return cipher.update(bytes(skip + n))[skip:]
+
+    def below(self, n):
+        while True:
+            v = int.from_bytes(self.read(4), "little")
+            if v < 2**32 // n * n:
+                return v % n
+
+
+class Buffered(Stream):
+    """The same, faster for many small reads."""
+
+    def __init__(self, *args):
+        super().__init__(*args)
+        self.buffer = b""
+
+    def read(self, n):
+        while len(self.buffer) < n:
+            self.buffer += super().read(65_536)
+        out, self.buffer = self.buffer[:n], self.buffer[n:]
+        return out
+
+
+def exchange(secret, public):
+    try:
+        return X25519PrivateKey.from_private_bytes(secret).exchange(X25519PublicKey.from_public_bytes(public))
+    except ValueError as error:
+        raise Refused("low-order-key") from error
+
+
+def x25519_public(secret):
+    return X25519PrivateKey.from_private_bytes(secret).public_key().public_bytes_raw()
+
+
+def add_words(bits, vector, other, sign=1):
+    size, modulus = bits // 8, 2**bits
+    assert len(vector) == len(other) and len(vector) % size == 0
+    out = b""
+    for i in range(0, len(vector), size):
+        a, b = (int.from_bytes(x[i : i + size], "little") for x in (vector, other))
+        out += le((a + sign * b) % modulus, size)
+    return out
+
+
+# --------------------------------------------------------------------------------------------------------- section 4: session
+
+
+def printable(text):
+    hidden = [0xAD, 0x61C, 0x180E, *range(0x200B, 0x2010), *range(0x202A, 0x202F), *range(0x2060, 0x2070), 0xFEFF]
+    hidden += [0xFFF9, 0xFFFA, 0xFFFB]
+    for character in text:
+        n = ord(character)
+        if unicodedata.category(character) == "Cc" or n in hidden or 0xE0000 <= n <= 0xE0FFF:
+            return False
+        if character.isspace() and character != " ":
+            return False
+    return 1 <= len(text) <= 64 and text.strip() == text
+
+
+def need(holds, what):
+    if not holds:
+        raise Refused("session", what)
+
+
+class Session:
+    TIMING = {
+        "gather_ms": (0, 3_600_000, 10_000),
+        "propose_ms": (1, 3_600_000, 2_000),
+        "stall_ms": (1, 3_600_000, 10_000),
+        "quorum_ms": (1, 86_400_000, 60_000),
+        "compute_ms": (1, 86_400_000, 600_000),
+        "linger_ms": (0, 86_400_000, 30_000),
+        "max_views": (1, 1_000, 16),
+    }
+
+    def __init__(self, text):
+        try:
+            file = tomllib.loads(text)
+        except tomllib.TOMLDecodeError as error:
+            raise Refused("session") from error
+        fields = {
+            "": "name task min_peers data flynn privacy timing roster",
+            "data": "features classes scaling densify",
+            "flynn": "m s rho gamma",
+            "privacy": "min_holders colluding",
+            "timing": " ".join(self.TIMING),
+        }
+        optional = "min_peers privacy timing scaling densify min_holders colluding " + fields["timing"]
+        for table, names in fields.items():
+            found = file.get(table, {}) if table else file
+            need(set(found) <= set(names.split()), "unknown field")
+            present = not table or table in file
+            need(not present or set(names.split()) - set(found) <= set(optional.split()), "missing field")
+        need(file["task"] == "flynn", "task")
+        need(printable(file["name"]), "name")
+        entries = sorted((public_of_peer_id(entry["peer_id"]), entry["name"]) for entry in file["roster"])
+        self.roster = [public for public, _ in entries]
+        names = [name for _, name in entries]
+        p = len(entries)
+        need(3 <= p <= 1024 and len(set(self.roster)) == len(set(names)) == p and all(map(printable, names)), "roster")
+        self.min_peers = file.get("min_peers", max(p // 2 + 1, 3))
+        need(p // 2 + 1 <= self.min_peers <= p, "min_peers")
+
+        data = file["data"]
+        self.features, self.classes = data["features"], data["classes"]
+        need(1 <= self.features <= 65_536, "features")
+        need(2 <= len(self.classes) <= 1000 and len(set(self.classes)) == len(self.classes), "classes")
+        need(all(map(printable, self.classes)), "class")
+        self.densify = data.get("densify", False)
+        self.d = 1 << (self.features - 1).bit_length() if self.densify else self.features
+        self.scaling, self.range = data.get("scaling", "none"), None
+        if isinstance(self.scaling, dict):
+            self.range = [f32(self.scaling["range"][end]) for end in ("lo", "hi")]
+            need(self.range[0] < self.range[1], "range")
+            self.scaling = "range"
+
+        def size(value, letter, base, least):
+            if isinstance(value, int):
+                return value
+            need(re.fullmatch(r"[0-9.]{1,32}" + letter, value), "size")
+            return max(int(float(value[:-1]) * float(base)), least)
+
+        flynn = file["flynn"]
+        self.m = size(flynn["m"], "d", self.d, 0)
+        need(1 <= self.m <= 2**28 // len(self.classes), "m")
+        self.s = size(flynn["s"], "d", self.d, 2)
+        need(2 <= self.s <= self.d, "s")
+        self.rho = size(flynn["rho"], "m", self.m, 2)
+        need(1 <= self.rho <= self.m, "rho")
+        self.gamma = float(flynn["gamma"]) + 0.0
+        need(0 <= self.gamma < 1, "gamma")
+        privacy = file.get("privacy", {})
+        self.min_holders = privacy.get("min_holders", 3)
+        need(1 <= self.min_holders <= p, "min_holders")
+        self.colluding = float(privacy.get("colluding", 1 / 3))
+        need(0.01 <= self.colluding <= 0.99, "colluding")
+        timing = {name: file.get("timing", {}).get(name, default) for name, (_, _, default) in self.TIMING.items()}
+        for name, (low, high, _) in self.TIMING.items():
+            need(low <= timing[name] <= high, name)
+
+        number = lambda x: struct.pack("<d", x + 0.0)
+        scaling = self.scaling.encode() + b"".join(number(end) for end in self.range or [])
+        values = [
+            ("name", file["name"].encode()),
+            ("task", b"flynn"),
+            ("min_peers", le(self.min_peers, 8)),
+            ("data.features", le(self.features, 8)),
+            ("data.classes", self.list(name.encode() for name in self.classes)),
+            ("data.scaling", scaling),
+            ("data.densify", bytes([self.densify])),
+            ("flynn.m", le(self.m, 8)),
+            ("flynn.s", le(self.s, 8)),
+            ("flynn.rho", le(self.rho, 8)),
+            ("flynn.gamma", number(self.gamma)),
+            ("privacy.min_holders", le(self.min_holders, 8)),
+            ("privacy.colluding", number(self.colluding)),
+            *((f"timing.{name}", le(value, 8)) for name, value in timing.items()),
+            ("roster.peer_id", self.list(self.roster)),
+            ("roster.name", self.list(name.encode() for name in names)),
+        ]
+        entries = [(name, self.item(name.encode()) + self.item(value)) for name, value in values]
+        self.id = tagged("session", *(entry for _, entry in entries))
+        self.fields = [[name, tagged("session field", entry)[:8].hex()] for name, entry in entries]
+        ranked = sorted((tagged("council", self.id, public), peer) for peer, public in enumerate(self.roster))
+        self.council = [peer for _, peer in ranked][:15]
+        self.majority = len(self.council) // 2 + 1
+
+    @staticmethod
+    def item(data):
+        return le(len(data), 8) + data
+
+    @classmethod
+    def list(cls, items):
+        items = list(items)
+        return le(len(items), 8) + b"".join(map(cls.item, items))
+
+    def plan(self):
+        """(name, bytes of a word, words) of each slot (section 15)."""
+        classes = len(self.classes)
+        plan = [("coin", 4, 0), ("holders", 4, 1 + classes)]
+        if self.scaling in ("center", "standard"):
+            plan.append(("moments", 8, 1 + self.features * (3 if self.scaling == "standard" else 1)))
+        return [*plan, ("counts", 4, classes * self.m)]
+
+    def dealers(self, slot, members):
+        present = [peer for peer in self.council if peer in members]
+        return present if slot == 0 else present[:3]
+
+
+@functools.cache
+def session_of(text):
+    return Session(text)
+
+
+# ----------------------------------------------------------------------------------------- sections 9, 11, 12: views and pads
+
+
+def tree_order(session, ballot, members):
+    def key(peer):
+        hashed = tagged("tree", session.id, ballot_bytes(ballot), session.roster[peer])
+        return peer != ballot["proposer"], hashed, peer
+
+    return sorted(members, key=key)
+
+
+def parents(order):
+    return [None if i == 0 else order[(i - 1) // 2] for i in range(len(order))]
+
+
+def degree(p, colluding):
+    return math.ceil((40 + math.log2(p)) / math.log2(1 / colluding))
+
+
+def partners(session, keys, me):
+    """keys: {peer: 32 bytes}."""
+    members = sorted(keys)
+    p = len(members)
+    if p <= 64:
+        return [peer for peer in members if peer != me]
+    joined = b"".join(keys[peer] for peer in members)
+    ring = [peer for _, peer in sorted((tagged("graph", session.id, joined, le(i, 2)), i) for i in members)]
+    place, half = ring.index(me), min(-(-degree(p, session.colluding) // 2), (p - 1) // 2)
+    return sorted({ring[(place + step) % p] for step in range(-half, half + 1)} - {me})
+
+
+def pair_key(session, ballot, secret, public, a, b):
+    info = session.id + ballot_bytes(ballot) + session.roster[min(a, b)] + session.roster[max(a, b)]
+    return derive(exchange(secret, public), "agreement", info)
+
+
+def scalar(data):
+    value = int.from_bytes(data, "little")
+    if len(data) != 32 or value >= ORDER:
+        raise Refused("bad-share")
+    return value
+
+
+def shamir_share(coefficients, index):
+    return sum(c * pow(index + 1, k, ORDER) for k, c in enumerate(coefficients)) % ORDER
+
+
+def interpolate(shares, x):
+    """The value at x of the polynomial through shares {index: value}."""
+    total = 0
+    for i, value in shares.items():
+        weight = value
+        for j in shares:
+            if j != i:
+                weight = weight * (x - (j + 1)) * pow(i - j, -1, ORDER) % ORDER
+        total += weight
+    return total % ORDER
+
+
+def share_hash(context, dealer, index, share):
+    return tagged("share", le(len(context), 8), context, le(dealer, 2), le(index, 2), share)
+
+
+def edwards_to_x25519(public):
+    _, y = point(public)
+    return le((1 + y) * pow(1 - y, -1, PRIME) % PRIME, 32)
+
+
+def envelope_key(shared, context, ephemeral, recipient):
+    return derive(shared, "envelope", context + ephemeral + recipient)
+
+
+def envelope_seal(secret, recipient, context, plain):
+    ephemeral = x25519_public(secret)
+    key = envelope_key(exchange(secret, edwards_to_x25519(recipient)), context, ephemeral, recipient)
+    return ChaCha20Poly1305(key).encrypt(bytes(12), plain, context)
+
+
+def envelope_open(seed, index, context, sealed):
+    """sealed as decoded."""
+    if index >= len(sealed["boxes"]):
+        raise Refused("envelope")
+    secret = hashlib.sha512(seed).digest()[:32]
+    ephemeral = bytes.fromhex(sealed["ephemeral"])
+    try:
+        shared = exchange(secret, ephemeral)
+        key = envelope_key(shared, context, ephemeral, public_of(seed))
+        return ChaCha20Poly1305(key).decrypt(bytes(12), bytes.fromhex(sealed["boxes"][index]), context)
+    except (Refused, InvalidTag) as error:
+        raise Refused("envelope") from error
+
+
+def share_context(session, total):
+    return session.id + sum_bytes(total)
+
+
+def pad_hash(session, total, dealer, pad):
+    return tagged("pad", share_context(session, total), le(dealer, 2), pad)
+
+
+def own_share(session, seed, index, deal):
+    context = share_context(session, deal["item"]["sum"])
+    try:
+        share = envelope_open(seed, index, context + le(deal["author"], 2), deal["item"]["sealed"])
+        scalar(share)
+    except Refused as error:
+        raise Refused("bad-deal") from error
+    if share_hash(context, deal["author"], index, share).hex() != deal["item"]["share_hashes"][index]:
+        raise Refused("bad-deal")
+    return share
+
+
+def open_pad(session, deal, shares):
+    """The pad, or None for an unsound deal. shares: {council index: 32 bytes}, each matching its hash."""
+    first = {index: scalar(shares[index]) for index in sorted(shares)[: session.majority]}
+    assert len(first) == session.majority
+    total, dealer = deal["item"]["sum"], deal["author"]
+    pad = le(interpolate(first, 0), 32)
+    for index, published in enumerate(deal["item"]["share_hashes"]):
+        share = le(interpolate(first, index + 1), 32)
+        if share_hash(share_context(session, total), dealer, index, share).hex() != published:
+            return None
+    return pad if pad_hash(session, total, dealer, pad).hex() == deal["item"]["pad_hash"] else None
+
+
+def check_release(session, deals, release):
+    """The shares {dealer: (council index, share)} of one signed release."""
+    index = session.council.index(release["author"])
+    out = {}
+    for dealer, share in release["item"]["shares"]:
+        deal = next((d for d in deals if d["author"] == dealer and d["item"]["sum"] == release["item"]["sum"]), None)
+        if deal is None:
+            raise Refused("inconsistent")
+        scalar(bytes.fromhex(share))
+        found = share_hash(share_context(session, release["item"]["sum"]), dealer, index, bytes.fromhex(share))
+        if found.hex() != deal["item"]["share_hashes"][index]:
+            raise Refused("bad-share")
+        out[dealer] = index, bytes.fromhex(share)
+    return out
+
+
+# ---------------------------------------------------------------------------------------------------- section 10: the decision
+
+
+def value_digest(session, value):
+    return tagged("value", session.id, encode("Value", value)).hex()
+
+
+def check_record(session, record):
+    def must(holds, what):
+        if not holds:
+            raise Refused("bad-record", what)
+
+    value, deals = record["value"], record["deals"]
+    members, slot = value["members"], value["sum"]["slot"]
+    must(members and all(a < b for a, b in zip(members, members[1:])) and members[-1] < len(session.roster), "members")
+    must(slot < len(session.plan()), "slot")
+    must(tagged("deals", encode("Vec<Signed<Deal>>", deals)).hex() == value["deals"], "digest of the deals")
+    must([deal["author"] for deal in deals] == session.dealers(slot, members), "dealers")
+    for deal in deals:
+        item = deal["item"]
+        n = len(session.council)
+        must(item["sum"] == value["sum"] and len(item["share_hashes"]) == len(item["sealed"]["boxes"]) == n, "deal")
+        try:
+            verify_item(session, "deal", deal)
+        except Refused as error:
+            raise Refused("bad-record", "signature") from error
+
+
+def decided(session, digest, acknowledgements):
+    if not acknowledgements:
+        return False
+    ballot, authors = acknowledgements[0]["item"]["ballot"], set()
+    for each in acknowledgements:
+        if each["item"] == {"ballot": ballot, "value": digest} and each["author"] in session.council:
+            try:
+                verify_item(session, "acknowledgement", each)
+                authors.add(each["author"])
+            except Refused:
+                pass
+    return len(authors) >= session.majority
+
+
+def check_frozen(session, frozen):
+    record, pads = frozen["record"], frozen["pads"]
+    check_record(session, record)
+    if not decided(session, value_digest(session, record["value"]), frozen["acknowledgements"]):
+        raise Refused("bad-record", "not decided")
+    if len(pads) != len(record["deals"]):
+        raise Refused("bad-record", "pads")
+    for pad, deal in zip(pads, record["deals"]):
+        if pad is None and record["value"]["sum"]["slot"] == 0:
+            continue
+        hashed = pad and pad_hash(session, deal["item"]["sum"], deal["author"], bytes.fromhex(pad)).hex()
+        if hashed != deal["item"]["pad_hash"]:
+            raise Refused("bad-record", "pad")
+
+
+def seed_of(session, deals, pads):
+    sound = [(deal["author"], pad) for deal, pad in zip(deals, pads) if pad is not None]
+    return tagged("seed", session.id, *(le(dealer, 2) + pad for dealer, pad in sound))
+
+
+def total_digest(session, total, data):
+    return tagged("total", session.id, sum_bytes(total), data)
+
+
+# ------------------------------------------------------------------------------------------------------ section 15: task flynn
+
+
+def f32(x):
+    return struct.unpack("<f", struct.pack("<f", x))[0]
+
+
+def moments(session, rows):
+    n, d, squares = len(rows), session.features, session.scaling == "standard"
+    q = [[int(math.copysign(math.floor(abs(x) * 2**20 + 0.5), x)) for x in row] for row in rows]
+    words = [n, *(sum(row[j] for row in q) % 2**64 for j in range(d))]
+    if squares:
+        for j in range(d):
+            words.append(sum(row[j] ** 2 % 2**40 for row in q))
+            words.append(sum(row[j] ** 2 // 2**40 for row in q))
+    return b"".join(le(word, 8) for word in words)
+
+
+def scaler(session, total):
+    """The function that scales a row, from the opened moments."""
+    d = session.features
+    if total is not None:
+        words = struct.unpack(f"<{len(total) // 8}Q", total)
+        n = words[0]
+        sums = [word - 2**64 if word >= 2**63 else word for word in words[1 : 1 + d]]
+        means = [s / float(n * 2**20) for s in sums]
+        deviations = []
+        for j in range(d if session.scaling == "standard" else 0):
+            low, high = words[1 + d + 2 * j : 3 + d + 2 * j]
+            numerator = n * (low + high * 2**40) - sums[j] ** 2
+            deviations.append(math.sqrt(float(numerator) / (float(n * n) * float(2**40))))
+
+    def unit(row):
+        squares = 0.0
+        for x in row:
+            squares += x * x
+        norm = math.sqrt(squares)
+        return [f32(x / norm) if norm > 0 else 0.0 for x in row]
+
+    match session.scaling:
+        case "none":
+            return lambda row: row
+        case "unit-norm":
+            return unit
+        case "range":
+            low, high = session.range
+            return lambda row: [f32(min(max((x - low) / (high - low), 0.0), 1.0)) for x in row]
+        case "center":
+            return lambda row: unit([x - mean for x, mean in zip(row, means)])
+        case "standard":
+            return lambda row: unit([(x - m) / s if s else 0.0 for x, m, s in zip(row, means, deviations)])
+
+
+def matrix(seed, m, d, s):
+    stream = Buffered(seed, "flynn/matrix", le(m, 4) + le(d, 4) + le(s, 4))
+    for _ in range(m):
+        places = list(range(d))
+        for i in range(s):
+            j = i + stream.below(d - i)
+            places[i], places[j] = places[j], places[i]
+        yield sorted(places[:s])
+
+
+def densify(session, seed, row):
+    f = session.features
+    bits = Stream(seed, "flynn/signs", le(f, 4)).read(-(-f // 8))
+    x = [-v if bits[j // 8] >> (j % 8) & 1 else v for j, v in enumerate(row)] + [0.0] * (session.d - f)
+    half = 1
+    while half < session.d:
+        for start in range(0, session.d, 2 * half):
+            for i in range(start, start + half):
+                a, b = x[i], x[i + half]
+                x[i], x[i + half] = f32(a + b), f32(a - b)
+        half *= 2
+    return x
+
+
+def winners(session, seed, rows_of_m, scale, row):
+    x = scale(row)
+    if session.densify:
+        x = densify(session, seed, x)
+    sums = []
+    for i, columns in enumerate(rows_of_m):
+        total = 0.0
+        for column in columns:
+            total = f32(total + x[column])
+        sums.append((-total, i))
+    return sorted(i for _, i in sorted(sums)[: session.rho])
+
+
+def count(session, all_winners, labels):
+    counts = [0] * (session.m * len(session.classes))
+    for won, label in zip(all_winners, labels):
+        for i in won:
+            counts[label * session.m + i] += 1
+    return counts
+
+
+def weight(gamma, c):
+    out, g = 1.0, gamma
+    for k in range(32):
+        if c >> k & 1:
+            out *= g
+        g *= g
+    return out
+
+
+def words(values):
+    return b"".join(le(value, 4) for value in values)
+
+
+# --------------------------------------------------------------------------------------------------------------- the checks
+
+passed, failed = 0, 0
+
+
+def check(what, holds):
+    global passed, failed
+    if holds:
+        passed += 1
+    else:
+        failed += 1
+        print(f"FAILED: {what}")
+
+
+def check_refused(what, expected, function, *args, why=None):
+    """Refused, with the class expected, and where `why` is given for that reason and no other."""
+    try:
+        function(*args)
+        check(f"{what}: refused", False)
+    except Refused as error:
+        check(f"{what}: {error.args} for {expected}, {why}", error.args[0] == expected and why in (None, *error.args[1:]))
+
+
+def check_encoding():
+    file = vectors("encoding")
+    for case in file["good"]:
+        data = bytes.fromhex(case["bytes"])
+        check(f"encode {case}", encode(case["type"], case["value"]) == data)
+        check(f"decode {case}", decode(case["type"], data) == case["value"])
+    for case in file["lenient"]:
+        check(f"lenient {case}", decode(case["type"], bytes.fromhex(case["bytes"])) == case["value"])
+    for case in file["bad"]:
+        check_refused(f"encoding: {case}", case["class"], decode, case["type"], bytes.fromhex(case["bytes"]))
+
+
+def check_identity():
+    file = vectors("identity")
+    for case in file["identities"]:
+        public = public_of(bytes.fromhex(case["seed"]))
+        check(f"identity {case}", public.hex() == case["public"] and peer_id(public) == case["peer_id"])
+        check(f"read {case}", public_of_peer_id(case["peer_id"]) == public)
+    for case in file["signatures"]:
+        seed, context, message = (bytes.fromhex(case[name]) for name in ("seed", "context", "message"))
+        check(f"sign {case}", sign(seed, context, message).hex() == case["signature"])
+        verify(public_of(seed), context, message, bytes.fromhex(case["signature"]))
+    for case in file["bad_peer_ids"]:
+        check_refused(case["what"], case["class"], public_of_peer_id, case["peer_id"])
+    for case in file["bad_signatures"]:
+        args = (bytes.fromhex(case[name]) for name in ("public", "context", "message", "signature"))
+        check_refused(case["what"], case["class"], verify, *args)
+
+
+def check_streams():
+    for case in vectors("stream")["streams"]:
+        key, label, params = bytes.fromhex(case["key"]), case["label"], bytes.fromhex(case["params"])
+        check(f"derive {label}", derive(key, label, params).hex() == case["derived"])
+        check(f"stream {label}", Stream(key, label, params).read(100).hex() == case["start"])
+        check(f"seek {label}", Stream(key, label, params, 262_149).read(70).hex() == case["at_262149"])
+        stream = Stream(key, label, params)
+        check(f"below {label}", all(stream.below(n) == v for n, v in case["below"]))
+    file = vectors("agreement")
+    for case in file["good"]:
+        a, b, info = (bytes.fromhex(case[name]) for name in ("secret_a", "secret_b", "info"))
+        check("public keys", (x25519_public(a).hex(), x25519_public(b).hex()) == (case["public_a"], case["public_b"]))
+        for secret, public in ((a, case["public_b"]), (b, case["public_a"])):
+            shared = exchange(secret, bytes.fromhex(public))
+            check("agreement", derive(shared, "agreement", info).hex() == case["key"])
+    for case in file["bad"]:
+        args = bytes.fromhex(case["secret"]), bytes.fromhex(case["public"])
+        check_refused(f"key {case['public']}", case["class"], exchange, *args)
+    file = vectors("mask")
+    for case in file["masks"]:
+        stream = Stream(bytes.fromhex(case["key"]), case["label"], bytes.fromhex(case["params"]), case["offset"])
+        vector = bytes.fromhex(case["vector"])
+        masked = add_words(case["word_bits"], vector, stream.read(len(vector)), 1 if case["sign"] == "add" else -1)
+        check(f"mask {case}", masked.hex() == case["masked"])
+    for bits, peers, most in file["capacity"]:
+        check(f"capacity {bits} {peers}", (2**bits - 1) // peers == int(most))
+
+
+def check_sharing():
+    file = vectors("shamir")
+    for case in file["good"]:
+        coefficients = [scalar(bytes.fromhex(c)) for c in case["coefficients"]]
+        n, threshold, context = case["n"], case["threshold"], bytes.fromhex(case["context"])
+        shares = [le(shamir_share(coefficients, i), 32) for i in range(n)]
+        check(f"shares {threshold} of {n}", [share.hex() for share in shares] == case["shares"])
+        check(f"key {threshold} of {n}", le(coefficients[0], 32).hex() == case["key"])
+        hashes = [share_hash(context, case["dealer"], i, share).hex() for i, share in enumerate(shares)]
+        check(f"share hashes {threshold} of {n}", hashes == case["hashes"])
+        some = {i: scalar(shares[i]) for i in range(n - threshold, n)}
+        check(f"interpolate {threshold} of {n}", all(interpolate(some, i + 1) == scalar(shares[i]) for i in range(n)))
+        check(f"secret {threshold} of {n}", interpolate(some, 0) == coefficients[0])
+    reduced = int.from_bytes(bytes.fromhex(file["reduced"]["random"]), "little") % ORDER
+    check("reduced", le(reduced, 32).hex() == file["reduced"]["scalar"])
+    for case in file["bad"]:
+        check_refused(case["what"], case["class"], scalar, bytes.fromhex(case["share"]))
+    file = vectors("envelope")
+    for case in file["good"]:
+        secret, context = bytes.fromhex(case["ephemeral_secret"]), bytes.fromhex(case["context"])
+        check("ephemeral", x25519_public(secret).hex() == case["ephemeral"])
+        sealed = decode("Sealed", bytes.fromhex(case["encoded"]))
+        check("sealed", sealed == {"ephemeral": case["ephemeral"], "boxes": case["boxes"]})
+        for i, (seed, plain) in enumerate(zip(case["seeds"], case["plain"])):
+            seed, plain = bytes.fromhex(seed), bytes.fromhex(plain)
+            check(f"seal {i}", envelope_seal(secret, public_of(seed), context, plain).hex() == case["boxes"][i])
+            check(f"open {i}", envelope_open(seed, i, context, sealed) == plain)
+    for case in file["bad"]:
+        sealed = decode("Sealed", bytes.fromhex(case["sealed"]))
+        args = bytes.fromhex(case["seed"]), case["index"], bytes.fromhex(case["context"]), sealed
+        check_refused(case["what"], case["class"], envelope_open, *args)
+
+
+def check_sessions():
+    file = vectors("session")
+    for case in file["good"]:
+        session = Session(case["toml"])
+        for name in ("council", "majority", "min_peers", "fields"):
+            check(f"session {name}", getattr(session, name) == case[name])
+        check("session id", session.id.hex() == case["id"])
+        check("roster", [public.hex() for public in session.roster] == case["roster"])
+        check("dimension", session.d == case["dimension"] and [session.m, session.s, session.rho] == case["sizes"])
+        check("plan", [list(quantity) for quantity in session.plan()] == case["plan"])
+    for case in file["bad"]:
+        check_refused(case["what"], case["class"], Session, case["toml"])
+    file = vectors("tree")
+    for case in file["trees"]:
+        session, members = session_of(case["toml"]), case["members"]
+        check("ballot", ballot_bytes(case["ballot"]).hex() == case["ballot_bytes"])
+        order = tree_order(session, case["ballot"], members)
+        check("tree", order == case["order"] and parents(order) == case["parents"])
+        check("dealers of the coin", session.dealers(0, members) == case["dealers_of_coin"])
+        check("dealers", session.dealers(1, members) == case["dealers"])
+    for case in file["graphs"]:
+        session = session_of(case["toml"])
+        keys = {peer: bytes.fromhex(key) for peer, key in case["keys"]}
+        check("partners", partners(session, keys, case["me"]) == case["partners"])
+        others = case["partners"][:3]
+        check("partners are mutual", all(case["me"] in partners(session, keys, other) for other in others))
+    for p, colluding, expected in file["degrees"]:
+        check(f"degree {p} {colluding}", degree(p, colluding) == expected)
+
+
+# Why the records and frozen quantities of items.json must be refused.
+RECORDS = {
+    "deals do not match their digest": "digest of the deals",
+    "no such slot": "slot",
+    "members not ascending": "members",
+    "a member outside the roster": "members",
+    "no members": "members",
+    "a deal is missing": "dealers",
+    "deals not in council order": "dealers",
+    "a deal is forged": "signature",
+    "deals of another sum": "deal",
+    "a hash is missing": "deal",
+}
+FROZEN = {
+    "one acknowledgement of three": "not decided",
+    "one acknowledgement twice": "not decided",
+    "acknowledgements of two ballots": "not decided",
+    "acknowledgements of another value": "not decided",
+    "pads exchanged": "pad",
+    "a pad is missing, and it is no coin": "pad",
+    "too few pads": "pads",
+}
+
+
+def check_items():
+    file = vectors("items")
+    session = session_of(file["toml"])
+    seeds = [bytes.fromhex(seed) for seed in file["seeds"]]
+    check("seeds", [public_of(seed) for seed in seeds] == session.roster)
+    for case in file["good"]:
+        kind = CONTEXTS[case["context"]]
+        canonical = encode(kind, case["item"])
+        check(f"canonical {kind}", canonical.hex() == case["canonical"])
+        signed = decode(f"Signed<{kind}>", bytes.fromhex(case["signed"]))
+        check(f"decode {kind}", signed["item"] == case["item"] and signed["author"] == case["author"])
+        message = session.id + le(case["author"], 2) + canonical
+        signature = sign(seeds[case["author"]], case["context"].encode(), message)
+        check(f"signature on {kind}", signature.hex() == signed["signature"])
+        verify_item(session, case["context"], signed)
+        if kind == "ViewKey":
+            secret = bytes.fromhex(file["view_secrets"][case["author"]])
+            check("view key", x25519_public(secret).hex() == case["item"]["public"])
+    record, value = decode("Record", bytes.fromhex(file["record"])), decode("Value", bytes.fromhex(file["value"]))
+    check("record", record["value"] == value and value["sum"] == file["sum"])
+    check_record(session, record)
+    check("total", total_digest(session, file["sum"], bytes.fromhex(file["total"])).hex() == file["total_digest"])
+    check("total in value", value["total"] == file["total_digest"])
+    check("deals digest", tagged("deals", encode("Vec<Signed<Deal>>", record["deals"])).hex() == file["deals_digest"])
+    check("value digest", value_digest(session, value) == file["value_digest"])
+    context = share_context(session, file["sum"])
+    for case in file["deals"]:
+        dealer, item = case["dealer"], decode("Signed<Deal>", bytes.fromhex(case["signed"]))["item"]
+        coefficients = [scalar(bytes.fromhex(c)) for c in case["coefficients"]]
+        pad, secret = le(coefficients[0], 32), bytes.fromhex(case["ephemeral_secret"])
+        check("pad", pad.hex() == case["pad"])
+        check("pad hash", pad_hash(session, file["sum"], dealer, pad).hex() == case["pad_hash"] == item["pad_hash"])
+        shares = [le(shamir_share(coefficients, i), 32) for i in range(3)]
+        hashes = [share_hash(context, dealer, i, share).hex() for i, share in enumerate(shares)]
+        check("share hashes of the deal", hashes == item["share_hashes"])
+        sealed = [
+            envelope_seal(secret, session.roster[peer], context + le(dealer, 2), share).hex()
+            for peer, share in zip(session.council, shares)
+        ]
+        check("boxes of the deal", sealed == item["sealed"]["boxes"])
+    check_frozen(session, decode("Frozen", bytes.fromhex(file["frozen"])))
+    for name in ("coin", "coin_with_an_unsound_deal"):
+        frozen = decode("Frozen", bytes.fromhex(file[name]["frozen"]))
+        check_frozen(session, frozen)
+        pads = [pad and bytes.fromhex(pad) for pad in frozen["pads"]]
+        check(name, seed_of(session, frozen["record"]["deals"], pads).hex() == file[name]["seed"])
+    for case in file["bad"]:
+        signed = decode(f"Signed<{CONTEXTS[case['context']]}>", bytes.fromhex(case["signed"]))
+        check_refused(case["what"], case["class"], verify_item, session, case["context"], signed)
+    for case in file["bad_records"]:
+        bad = decode("Record", bytes.fromhex(case["record"]))
+        check_refused(case["what"], case["class"], check_record, session, bad, why=RECORDS[case["what"]])
+    for case in file["bad_frozen"]:
+        bad = decode("Frozen", bytes.fromhex(case["frozen"]))
+        check_refused(case["what"], case["class"], check_frozen, session, bad, why=FROZEN[case["what"]])
+    for case in file["bad_releases"]:
+        release = decode("Signed<Release>", bytes.fromhex(case["signed"]))
+        verify_item(session, "release", release)
+        check_refused(case["what"], case["class"], check_release, session, record["deals"], release)
+    for case in file["bad_deals"]:
+        deal = decode("Signed<Deal>", bytes.fromhex(case["signed"]))
+        verify_item(session, "deal", deal)
+        if case["holder"] is None:
+            shares = {index: bytes.fromhex(share) for index, share in enumerate(case["shares"])}
+            check(case["what"], open_pad(session, deal, shares) is None)
+        else:
+            index = session.council.index(case["holder"])
+            check_refused(case["what"], case["class"], own_share, session, seeds[case["holder"]], index, deal)
+
+
+def innermost(message):
+    """The names of a message's variants, from the outside."""
+    names = []
+    while isinstance(message, dict) and len(message) == 1 and next(iter(message))[0].isupper():
+        name, message = next(iter(message.items()))
+        names.append(name)
+        if name in ("Up", "Down", "Head"):
+            message = message[1]
+    return names
+
+
+def channel_of(message):
+    names = innermost(message)
+    bulk = names[:3] == ["View", "Reduce", "Chunk"] or names[0] == "Transfer" and names[1] in ("Head", "Piece")
+    return "bulk" if bulk else "control"
+
+
+def read_frame(channel, header, payload):
+    message = decode("Message", header)
+    if channel != channel_of(message):
+        raise Refused("malformed", "channel")
+    if payload and not ({"Chunk", "Piece"} & set(innermost(message))):
+        raise Refused("malformed", "payload")
+    return message
+
+
+# What is done to a good frame, and why it must be refused then.
+DEFECTS = {
+    "trailing byte": ("left over", lambda channel, header, payload: (channel, header + "00", payload)),
+    "cut short": ("ends early", lambda channel, header, payload: (channel, header[:-2], payload)),
+    "on the other channel": (
+        "channel",
+        lambda channel, header, payload: ({"control": "bulk", "bulk": "control"}[channel], header, payload),
+    ),
+    "payload where none belongs": ("payload", lambda channel, header, payload: (channel, header, "00")),
+}
+
+
+def check_messages():
+    file = vectors("messages")
+    seen = set()
+    for case in file["messages"]:
+        header, payload = bytes.fromhex(case["header"]), bytes.fromhex(case["payload"])
+        message = read_frame(case["channel"], header, payload)
+        seen.add("/".join(innermost(message)))
+        check(f"decode {case['what']}", message == case["message"])
+        check(f"encode {case['what']}", encode("Message", case["message"]) == header)
+        stream = le(4 + len(header) + len(payload), 4) + le(len(header), 4) + header + payload
+        check(f"stream {case['what']}", stream.hex() == case["stream"])
+    for name in ("Message", "ViewMessage", "Report", "Order", "ReduceMessage", "TransferMessage", "Held"):
+        for variant, _ in SCHEMA[name][1].values():
+            check(f"a vector of {name} {variant}", any(variant in path.split("/") for path in seen))
+    good = {case["what"]: (case["channel"], case["header"], case["payload"]) for case in file["messages"]}
+    file = vectors("bad")
+    for case in file["bad"]:
+        args = case["channel"], bytes.fromhex(case["header"]), bytes.fromhex(case["payload"])
+        name, _, defect = case["what"].rpartition(": ")
+        why, one_change = None, True
+        if name in good and defect in DEFECTS:
+            why, change = DEFECTS[defect]
+            one_change = (case["channel"], case["header"], case["payload"]) == change(*good[name])
+        check_refused(case["what"], case["class"], read_frame, *args, why=why)
+        check(f"{case['what']}: nothing else is wrong", one_change)
+    for case in file["lenient"]:
+        message = read_frame(case["channel"], bytes.fromhex(case["header"]), b"")
+        check(case["what"], encode("Message", message).hex() == case["canonical"])
+
+
+def check_faults():
+    """Whether a receiver blames needs a whole node; here only that these frames are well formed and the classes known."""
+    file = vectors("faults")
+    classes = {"malformed", "out-of-order", "inconsistent", "bad-signature", "bad-share", "bad-deal", "low-order-key"}
+    for case in file["blamed"] + file["ignored"]:
+        message = read_frame(case["channel"], bytes.fromhex(case["header"]), bytes.fromhex(case["payload"]))
+        check(f"fault: {case['what']}", message == case["message"] and case.get("class", "malformed") in classes)
+
+
+def signed_of(message):
+    """(context, item) of everything signed in a decoded message."""
+    keys = {"public": "view key", "pad_hash": "deal", "value": "acknowledgement", "shares": "release"}
+    if isinstance(message, list):
+        for part in message:
+            yield from signed_of(part)
+    elif isinstance(message, dict):
+        if set(message) == {"author", "item", "signature"}:
+            yield next(context for key, context in keys.items() if key in message["item"]), message
+        else:
+            yield from signed_of(list(message.values()))
+
+
+class Slot:
+    """What the frames of one slot have shown."""
+
+    def __init__(self):
+        self.up, self.holds, self.acks, self.total, self.record = {}, set(), {}, b"", None
+
+
+def check_sum():
+    file = vectors("sum")
+    session = session_of(file["toml"])
+    plan = session.plan()
+    seeds = [bytes.fromhex(seed) for seed in file["seeds"]]
+    disk = {peer: set() for peer in range(3)}
+    slots = {slot: Slot() for slot in range(len(plan))}
+    begun, order, keys, pads, opened = None, None, None, {}, {}
+    hello = {(a, b) for a in range(3) for b in range(3) if a != b}
+    for entry in file["log"]:
+        peer = entry["from"]
+        if "persist" in entry:
+            disk[peer].add(entry["persist"])
+            if entry["persist"] == "accepted":
+                slots[len([name for name in disk[peer] if name.startswith("frozen")])].acks.setdefault(peer, False)
+            continue
+        to, payload = entry["to"], bytes.fromhex(entry["payload"])
+        message = read_frame(entry["channel"], bytes.fromhex(entry["header"]), payload)
+        check("frames are canonical", encode("Message", message).hex() == entry["header"])
+        for context, item in signed_of(message):
+            verify_item(session, context, item)
+            check("items are signed by the author", True)
+        names = innermost(message)
+        match names:
+            case ["Hello"]:
+                hello.discard((peer, to))
+                check("hello", message["Hello"] == {"version": 1, "session": session.id.hex(), "frozen": 0})
+            case ["Prepare"]:
+                check("prepare", message["Prepare"]["proposer"] == peer and "promised" in disk[peer])
+            case ["Promise"]:
+                check("promise", message["Promise"][0]["proposer"] == to and "promised" in disk[peer])
+                check("nothing accepted", message["Promise"][1] == {"frozen": 0, "accepted": None})
+            case ["Begin"]:
+                begun = message["Begin"]
+                order = tree_order(session, begun["ballot"], begun["members"])
+                up = dict(zip(order, parents(order)))
+                check("begin", begun["ballot"]["proposer"] == peer and up[to] == peer and "joined" in disk[peer])
+            case ["View", "Up", "Keys"]:
+                check("keys go up", up[peer] == to and "joined" in disk[peer])
+            case ["View", "Down", "Keys"]:
+                items = message["View"]["Down"][1]["Keys"]
+                keys = {item["author"]: bytes.fromhex(item["item"]["public"]) for item in items}
+                check("all keys", sorted(keys) == begun["members"])
+                expected = {peer: x25519_public(bytes.fromhex(file["view_secrets"][peer]["secret"])) for peer in keys}
+                check("view secrets", keys == expected)
+            case ["View", "Down", "Sum"]:
+                slot = message["View"]["Down"][1]["Sum"]
+                check("slots in order", slot == 0 or f"frozen-{slot - 1}" in disk[peer])
+            case ["View", "Reduce", "Chunk"]:
+                chunk = message["View"]["Reduce"]["Chunk"]
+                slot = slots[chunk["sum"]["slot"]]
+                if chunk["direction"] == "Up":
+                    check("chunk up", up[peer] == to and chunk["index"] == 0)
+                    slot.up[peer] = payload
+                else:
+                    check("chunk down", up[to] == peer and slot.total in (b"", payload))
+                    slot.total = payload
+            case ["View", "Up", "Hold"]:
+                hold = message["View"]["Up"][1]["Hold"]
+                number = hold["slot"]
+                slots[number].holds.add(hold["total"])
+                sum_id = {"ballot": begun["ballot"], "slot": number}
+                check("total held", total_digest(session, sum_id, slots[number].total).hex() == hold["total"])
+            case ["View", "Down", "Accept"]:
+                record = message["View"]["Down"][1]["Accept"]
+                check_record(session, record)
+                slot = slots[record["value"]["sum"]["slot"]]
+                slot.record = record
+                check("the total accepted", slot.holds == {record["value"]["total"]})
+            case ["View", "Up", "Acknowledge"]:
+                number, items = message["View"]["Up"][1]["Acknowledge"]
+                slot = slots[number]
+                check("stored before it is acknowledged", all(item["author"] in slot.acks for item in items))
+                digest = value_digest(session, slot.record["value"])
+                check("value acknowledged", all(item["item"]["value"] == digest for item in items))
+            case ["View", "Down", "Decide"]:
+                number, items = message["View"]["Down"][1]["Decide"]
+                check("decided", decided(session, value_digest(session, slots[number].record["value"]), items))
+            case ["View", "Down", "Open"] if to == order[1]:
+                number, releases = message["View"]["Down"][1]["Open"]
+                deals = slots[number].record["deals"]
+                shares = {deal["author"]: {} for deal in deals}
+                for release in releases:
+                    for dealer, (index, share) in check_release(session, deals, release).items():
+                        shares[dealer][index] = share
+                    index = session.council.index(release["author"])
+                    for deal, (_, share) in zip(deals, release["item"]["shares"]):
+                        own = own_share(session, seeds[release["author"]], index, deal)
+                        check("share in the envelope", own.hex() == share)
+                pads[number] = {deal["author"]: open_pad(session, deal, shares[deal["author"]]) for deal in deals}
+                check("sound pads", None not in pads[number].values())
+                if number == 0:
+                    opened[0] = seed_of(session, deals, list(pads[0].values()))
+                else:
+                    data, bits = slots[number].total, 8 * plan[number][1]
+                    params = sum_bytes(slots[number].record["value"]["sum"])
+                    for pad in pads[number].values():
+                        data = add_words(bits, data, Stream(pad, "pad", params).read(len(data)), -1)
+                    opened[number] = data
+                check(f"opened slot {number}", opened[number].hex() == file["opened"][number])
+    check("everybody greets everybody", not hello)
+    check("every slot is opened", sorted(opened) == list(range(len(plan))))
+
+    # Every peer's vector from its rows, its masks, and the sum of all.
+    scale = scaler(session, opened[2])
+    rows_of_m = list(matrix(opened[0], session.m, session.d, session.s))
+    rows = [
+        [list(struct.unpack("<3f", struct.pack("<3f", *row))) for row in data["rows"]] for data in file["data"]
+    ]
+    for number in range(1, len(plan)):
+        _, width, length = plan[number]
+        total, sealed = bytes(width * length), bytes(width * length)
+        for peer in range(3):
+            labels = file["data"][peer]["labels"]
+            if number == 1:
+                vector = words([int(bool(labels)), *(int(c in labels) for c in range(len(session.classes)))])
+            elif number == 2:
+                vector = moments(session, rows[peer])
+            else:
+                won = [winners(session, opened[0], rows_of_m, scale, row) for row in rows[peer]]
+                vector = words(count(session, won, labels))
+            total = add_words(8 * width, total, vector)
+            ballot = begun["ballot"]
+            params = ballot_bytes(ballot) + le(number, 1)
+            secret = bytes.fromhex(file["view_secrets"][peer]["secret"])
+            for other in partners(session, keys, peer):
+                key = pair_key(session, ballot, secret, keys[other], peer, other)
+                stream = Stream(key, "mask", params).read(len(vector))
+                vector = add_words(8 * width, vector, stream, 1 if peer < other else -1)
+            if peer in pads[number]:
+                vector = add_words(8 * width, vector, Stream(pads[number][peer], "pad", params).read(len(vector)))
+            if peer in slots[number].up:
+                check(f"what peer {peer} sends up in slot {number}", slots[number].up[peer] == vector)
+            sealed = add_words(8 * width, sealed, vector)
+        check(f"sealed total of slot {number}", sealed == slots[number].total)
+        check(f"sum of slot {number}", total == opened[number])
+
+
+def check_flynn():
+    file = vectors("flynn")
+    seed = bytes.fromhex(file["seed"])
+    values = struct.unpack(f"<{len(file['rows']) // 8}f", bytes.fromhex(file["rows"]))
+    rows = [list(values[i : i + 3]) for i in range(0, len(values), 3)]
+    for case in file["cases"]:
+        session = Session(case["toml"])
+        total = case["moments"] and bytes.fromhex(case["moments"])
+        if total:
+            check(f"moments {session.scaling}", moments(session, rows) == total)
+        scale = scaler(session, total)
+        scaled = b"".join(struct.pack("<3f", *scale(row)) for row in rows)
+        check(f"scaled {session.scaling}", scaled.hex() == case["scaled"])
+        rows_of_m = list(matrix(seed, session.m, session.d, session.s))
+        check(f"matrix {session.scaling}", rows_of_m == case["matrix"])
+        won = [winners(session, seed, rows_of_m, scale, row) for row in rows]
+        check(f"winners {session.scaling}", won == case["winners"])
+        counts = count(session, won, file["labels"])
+        check(f"counts {session.scaling}", words(counts).hex() == case["counts"])
+        scores, predicted = [], []
+        for each in won:
+            score = []
+            for c in range(len(session.classes)):
+                s = 0.0
+                for i in each:
+                    s += weight(session.gamma, counts[c * session.m + i])
+                score.append(s)
+            scores += score
+            predicted.append(score.index(min(score)))
+        check(f"scores {session.scaling}", struct.pack(f"<{len(scores)}d", *scores).hex() == case["scores"])
+        check(f"predicted {session.scaling}", predicted == case["predicted"])
+    large = file["large"]
+    digest = hashlib.sha256()
+    for row in matrix(seed, large["m"], large["d"], large["s"]):
+        digest.update(words(row))
+    check("a larger matrix", digest.hexdigest() == large["sha256"])
+
+
+def main():
+    for part in (
+        check_encoding,
+        check_identity,
+        check_streams,
+        check_sharing,
+        check_sessions,
+        check_items,
+        check_messages,
+        check_faults,
+        check_sum,
+        check_flynn,
+    ):
+        try:
+            part()
+        except Refused as error:
+            check(f"{part.__name__}: refused what is good: {error.args}", False)
+    print(f"{passed} passed, {failed} failed")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

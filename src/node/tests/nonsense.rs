@@ -1,0 +1,147 @@
+//! A peer that sends nonsense: no panic, no honest peer blamed, and the others finish.
+
+use bytes::Bytes;
+
+use super::network::{Network, timing};
+use crate::protocol::all_reduce::{self, Direction, SumId};
+use crate::protocol::ballot::Ballot;
+use crate::protocol::council::{Accepted, Promise};
+use crate::protocol::message::{Message, VERSION};
+use crate::protocol::record::Record;
+use crate::protocol::transfer::{self, Held, Want};
+use crate::protocol::view::{self, Order, Reason, Report};
+use crate::session::Peer;
+
+/// One of each kind that could hurt: out of order, stale, of the wrong member, slot or size.
+fn catalogue(current: Ballot, liar: Peer) -> Vec<Message> {
+    let last = Ballot { counter: u64::MAX, proposer: liar };
+    let high = Ballot { counter: current.counter + 1, proposer: liar };
+    let stale = Ballot { counter: 0, proposer: Peer(u16::MAX) };
+    let mut out = vec![
+        Message::Hello { version: VERSION, session: [0; 32], frozen: 0 },
+        Message::Hello { version: u16::MAX, session: [7; 32], frozen: u8::MAX },
+        Message::Fields(vec![("\u{1b}[2J".into(), [0; 8]); 1000]),
+        Message::Fields(Vec::new()),
+        Message::Status { frozen: u8::MAX, in_view: true },
+        Message::Status { frozen: 2, in_view: true },
+        Message::Status { frozen: 0, in_view: false },
+    ];
+    for ballot in [last, high, stale, current, Ballot { proposer: Peer(u16::MAX), ..high }] {
+        out.push(Message::Prepare(ballot));
+        out.push(Message::Refuse(current, ballot));
+        out.push(Message::Refuse(ballot, ballot));
+        let accepted = Accepted { ballot, slot: 0, value: [9; 32] };
+        for frozen in [0, 1, 2, u8::MAX] {
+            out.push(Message::Promise(current, Promise { frozen, accepted: Some(accepted.clone()) }));
+            out.push(Message::Promise(ballot, Promise { frozen, accepted: None }));
+        }
+        let lists: [&[u16]; 7] = [
+            &[],
+            &[0, 1, 2, 3, 4],
+            &[4, 3, 2, 1, 0],
+            &[1, 1, 1, 1, 1],
+            &[0, 1, 2, u16::MAX],
+            &[0],
+            &[0, 1, 2, 3, 4, 5, 6, 7],
+        ];
+        for list in lists {
+            let members: Vec<_> = list.iter().map(|&peer| Peer(peer)).collect();
+            out.push(Message::Begin { ballot, members: members.clone(), frozen: u8::MAX });
+            out.push(Message::Begin { ballot, members, frozen: 0 });
+        }
+        for suspect in [None, Some(liar), Some(Peer(u16::MAX))] {
+            out.push(Message::Failed { ballot, reason: Reason::Stalled, suspect });
+        }
+        out.extend(in_view(ballot).into_iter().map(Message::View));
+    }
+    for slot in [0, 1, 2, u8::MAX] {
+        out.push(Message::Transfer(transfer::Message::Fetch(slot, Want::Frozen)));
+        out.push(Message::Transfer(transfer::Message::Fetch(slot, Want::Accepted([0; 32]))));
+        out.push(Message::Transfer(transfer::Message::Lacking(slot)));
+        out.push(Message::Transfer(transfer::Message::Head(slot, Box::new(Held::Accepted(record(current, slot))))));
+        for index in [0, 1, u32::MAX] {
+            out.push(Message::Transfer(transfer::Message::Credit(slot, index)));
+            let data = Bytes::from_static(&[1; 5]);
+            out.push(Message::Transfer(transfer::Message::Piece { slot, index, data }));
+        }
+    }
+    out
+}
+
+fn record(ballot: Ballot, slot: u8) -> Record {
+    Record::new(SumId { ballot, slot }, vec![Peer(0), Peer(u16::MAX)], [3; 32], Vec::new())
+}
+
+fn in_view(ballot: Ballot) -> Vec<view::Message> {
+    let mut out = vec![
+        view::Message::Working(ballot),
+        view::Message::Up(ballot, Report::Keys(Vec::new())),
+        view::Message::Down(ballot, Order::Keys(Vec::new())),
+    ];
+    for slot in [0, 1, u8::MAX] {
+        let sum = SumId { ballot, slot };
+        out.extend([
+            view::Message::Up(ballot, Report::Hold { slot, total: [1; 32], deals: Vec::new() }),
+            view::Message::Up(ballot, Report::Acknowledge(slot, Vec::new())),
+            view::Message::Up(ballot, Report::Release(slot, Vec::new())),
+            view::Message::Down(ballot, Order::Sum(slot)),
+            view::Message::Down(ballot, Order::Accept(record(ballot, slot))),
+            view::Message::Down(ballot, Order::Decide(slot, Vec::new())),
+            view::Message::Down(ballot, Order::Open(slot, Vec::new())),
+        ]);
+        for direction in [Direction::Up, Direction::Down] {
+            for index in [0, 1, u32::MAX] {
+                out.push(view::Message::Reduce(all_reduce::Message::Credit { sum, direction, index }));
+                for length in [0, 3, 12, 1000] {
+                    let data = Bytes::from(vec![1; length]);
+                    out.push(view::Message::Reduce(all_reduce::Message::Chunk { sum, direction, index, data }));
+                }
+            }
+        }
+    }
+    out
+}
+
+/// The honest ones, all of whom must finish; the liar may or may not.
+fn the_others_finish(net: &Network, liar: Peer, what: &str) {
+    let finished = net.finished();
+    for peer in net.peers().filter(|&peer| peer != liar) {
+        assert!(finished.contains_key(&peer), "{what}: {peer} does not finish: {:?} {:?}", net.endings(), net.blames);
+    }
+}
+
+/// What it says is possible for a peer of its rank, and so it counts as faulty only by its effect: a peer that sends one such
+/// message at any time.
+#[test]
+fn one_message_of_nonsense_at_any_time_stops_nobody_else() {
+    let count = catalogue(Ballot { counter: 1, proposer: Peer(0) }, Peer(0)).len();
+    for number in 0..count {
+        for turn in 0..2 {
+            let when = [20, 60, 90, 130, 70][(number + 2 * turn) % 5];
+            let mut net = Network::new(5, &[3], timing(), number as u64);
+            let liar = Peer((number + when as usize) as u16 % 5);
+            net.liars.insert(liar);
+            net.run_unchecked(60_000, |net| net.frames >= when);
+            let current = net.current().unwrap_or_default();
+            let message = catalogue(current, liar).swap_remove(number);
+            for peer in net.peers().filter(|&peer| peer != liar) {
+                net.say(liar, peer, message.clone());
+            }
+            net.run(400_000);
+            the_others_finish(&net, liar, &format!("{message:?} from {liar} after {when} frames"));
+        }
+    }
+}
+
+/// Every eighth frame of the liar is changed by a byte, and carried if it still decodes.
+#[test]
+fn changed_bytes_in_frames_stop_nobody_else() {
+    for seed in 0..300 {
+        let mut net = Network::new(5, &[3], timing(), seed);
+        let liar = Peer(seed as u16 % 5);
+        net.liars.insert(liar);
+        net.garble = Some(liar);
+        net.run(400_000);
+        the_others_finish(&net, liar, &format!("seed {seed}, liar {liar}"));
+    }
+}

@@ -1,0 +1,620 @@
+//! Every interleaving of the decision, up to a bound: breadth first over what acceptors and proposers can do next.
+//!
+//! The acceptors are the real ones, `oblige` is the real one; the proposers do what `node/election.rs` and `view.rs` do:
+//! prepare, promises of a majority, fetch what is frozen, resume or sum anew, acknowledgements of a majority, shares, open,
+//! next slot. A message that was sent may be delivered at any later time, more than once, or never, so loss, delay and
+//! reordering need no actions of their own. A crash takes what is in memory and leaves what is on disk.
+//!
+//! Peers that propose nothing are alike, so states that differ only by which of them did what are explored once. Values
+//! are named by the ballot in which they were summed.
+
+#![allow(clippy::disallowed_types, reason = "a set of millions of fingerprints whose order nobody sees")]
+
+use std::collections::{HashSet, VecDeque};
+use std::fmt::Write as _;
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+use super::{Accepted, Acceptor, Ballot, Promise, oblige};
+use crate::session::Peer;
+
+const MOST: usize = 5;
+const BALLOTS: usize = 4;
+const SLOTS: usize = 2;
+
+/// The rule as it is, or with a bug put in again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Rule {
+    Decided,
+    /// A sum is started without promises, and shares are released as soon as its total is held.
+    Naive,
+    /// A restarted acceptor has forgotten its promise.
+    ForgetsPromise,
+    /// A restarted acceptor has forgotten what it acknowledged.
+    ForgetsValue,
+    /// A proposer starts a new sum whatever was acknowledged.
+    IgnoresValues,
+    /// A proposer takes the value of the lowest ballot.
+    OldestValue,
+    /// One less than a majority is taken for one.
+    OneLess,
+    /// An acceptor acknowledges below its promise.
+    AcceptsBelow,
+}
+
+/// One council member: its disk, its memory, and all that it has ever sent.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+struct Local {
+    promised: u8,
+    frozen: u8,
+    /// Ballot and value of what is acknowledged in slot `frozen`; 0 for nothing.
+    accepted: (u8, u8),
+    /// Highest ballot whose view it has entered, on disk.
+    joined: u8,
+    /// The view that it is in, 0 for none.
+    view: u8,
+    /// For each ballot: the promise that it has sent.
+    promises: [Option<(u8, (u8, u8))>; BALLOTS],
+    /// For each slot and ballot: the value acknowledged.
+    acks: [[u8; BALLOTS]; SLOTS],
+    /// For each slot: bits of the values whose shares it has released.
+    released: [u8; SLOTS],
+    opened: [u8; SLOTS],
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+enum Phase {
+    #[default]
+    Idle,
+    Preparing,
+    Leading,
+    Dead,
+}
+
+/// One ballot: where its proposer is, and the values that it has asked the council to acknowledge.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+struct Lead {
+    phase: Phase,
+    values: [u8; SLOTS],
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct State {
+    locals: [Local; MOST],
+    leads: [Lead; BALLOTS],
+    crashes: u8,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Act {
+    Propose(u8),
+    Promise(u8, u8),
+    /// With the promises of these members (bits).
+    Begin(u8, u8),
+    Accept(u8, u8, u8),
+    Release(u8, u8, u8),
+    Open(u8, u8, u8),
+    Fetch(u8),
+    Crash(u8),
+}
+
+/// A council, who proposes each ballot, and how many slots there are.
+#[derive(Clone, Debug)]
+struct World {
+    rule: Rule,
+    members: u8,
+    proposers: Vec<u8>,
+    slots: u8,
+    /// How many crashes there may be.
+    crashes: u8,
+    /// Whether shares travel one by one; otherwise a decision can be opened at once, which only adds behaviour.
+    shares: bool,
+}
+
+struct Explored {
+    states: usize,
+    violation: Option<String>,
+    /// Whether every slot was opened somewhere: an exploration that gets nowhere shows nothing.
+    finished: bool,
+}
+
+fn ballot(number: u8, proposer: u8) -> Ballot {
+    Ballot { counter: number.into(), proposer: Peer(proposer.into()) }
+}
+
+impl World {
+    fn quorum(&self) -> u32 {
+        u32::from(self.members / 2 + u8::from(self.rule != Rule::OneLess))
+    }
+
+    fn ballot(&self, number: u8) -> Ballot {
+        if number == 0 { Ballot::default() } else { ballot(number, self.proposers[usize::from(number) - 1]) }
+    }
+
+    /// The member's acceptor as the real code has it.
+    fn acceptor(&self, local: &Local) -> Acceptor<u8> {
+        let (number, value) = local.accepted;
+        let accepted = (value > 0).then(|| Accepted { ballot: self.ballot(number), slot: local.frozen, value });
+        Acceptor { promised: self.ballot(local.promised), frozen: local.frozen, accepted }
+    }
+
+    fn keep(local: &mut Local, acceptor: &Acceptor<u8>) {
+        let number = |ballot: Ballot| u8::try_from(ballot.counter).unwrap();
+        local.promised = number(acceptor.promised);
+        local.frozen = acceptor.frozen;
+        local.accepted = acceptor.accepted.as_ref().map_or((0, 0), |a| (number(a.ballot), a.value));
+    }
+
+    fn promise(&self, (frozen, (number, value)): (u8, (u8, u8))) -> Promise<u8> {
+        let accepted = (value > 0).then(|| Accepted { ballot: self.ballot(number), slot: frozen, value });
+        Promise { frozen, accepted }
+    }
+
+    fn count(&self, state: &State, holds: impl Fn(&Local) -> bool) -> u32 {
+        u32::try_from(state.locals[..self.members.into()].iter().filter(|local| holds(local)).count()).unwrap()
+    }
+
+    /// The state after `act`, if it can happen.
+    fn after(&self, state: &State, act: Act) -> Option<State> {
+        let mut next = *state;
+        match act {
+            Act::Propose(b) => {
+                let (lead, p) = (&mut next.leads[usize::from(b) - 1], self.proposers[usize::from(b) - 1]);
+                let local = &mut next.locals[usize::from(p)];
+                if lead.phase != Phase::Idle || local.frozen >= self.slots {
+                    return None;
+                }
+                if self.rule == Rule::Naive {
+                    if local.joined >= b {
+                        return None;
+                    }
+                    lead.phase = Phase::Leading;
+                    lead.values[usize::from(local.frozen)] = b;
+                    (local.joined, local.view) = (b, b);
+                } else {
+                    lead.phase = Phase::Preparing;
+                    self.prepare(local, b)?;
+                }
+            }
+            Act::Promise(b, a) => {
+                if state.leads[usize::from(b) - 1].phase == Phase::Idle || self.rule == Rule::Naive {
+                    return None;
+                }
+                self.prepare(&mut next.locals[usize::from(a)], b)?;
+            }
+            Act::Begin(b, quorum) => {
+                let (lead, p) = (&mut next.leads[usize::from(b) - 1], self.proposers[usize::from(b) - 1]);
+                let local = &mut next.locals[usize::from(p)];
+                // A proposer that has promised more since has given its proposal up.
+                if lead.phase != Phase::Preparing || local.promised != b || quorum & 1 << p == 0 {
+                    return None;
+                }
+                if quorum.count_ones() < self.quorum() {
+                    return None;
+                }
+                let mut promises = Vec::new();
+                for a in (0..self.members).filter(|a| quorum & 1 << a != 0) {
+                    let sent = state.locals[usize::from(a)].promises[usize::from(b) - 1]?;
+                    promises.push((a, self.promise(sent)));
+                }
+                let obligation = oblige(promises.iter().map(|(a, promise)| (*a, promise)))?;
+                if obligation.frozen > local.frozen || local.frozen >= self.slots {
+                    return None;
+                }
+                let resume = match self.rule {
+                    Rule::IgnoresValues => None,
+                    Rule::OldestValue => promises
+                        .iter()
+                        .filter_map(|(_, promise)| promise.accepted.clone())
+                        .filter(|accepted| accepted.slot == obligation.frozen)
+                        .min_by_key(|accepted| accepted.ballot),
+                    _ => obligation.resume.map(|(_, accepted)| accepted),
+                };
+                let resume = resume.filter(|_| obligation.frozen == local.frozen);
+                lead.phase = Phase::Leading;
+                lead.values[usize::from(local.frozen)] = resume.map_or(b, |accepted| accepted.value);
+                (local.joined, local.view) = (b, b);
+            }
+            Act::Accept(b, s, a) => {
+                let value = state.leads[usize::from(b) - 1].values[usize::from(s)];
+                let local = &mut next.locals[usize::from(a)];
+                let below = self.rule == Rule::AcceptsBelow;
+                if value == 0 || local.acks[usize::from(s)][usize::from(b) - 1] != 0 {
+                    return None;
+                }
+                if local.view != b {
+                    if local.joined >= b && !below {
+                        return None;
+                    }
+                    if local.promised > b && !below {
+                        return None;
+                    }
+                    (local.joined, local.view) = (b, b);
+                }
+                if self.rule == Rule::Naive {
+                    if s != local.frozen {
+                        return None;
+                    }
+                    local.released[usize::from(s)] |= 1 << value;
+                } else {
+                    let mut acceptor = self.acceptor(local);
+                    if below {
+                        acceptor.promised = acceptor.promised.min(self.ballot(b));
+                    }
+                    acceptor.accept(self.ballot(b), s, value).ok()?;
+                    Self::keep(local, &acceptor);
+                }
+                local.acks[usize::from(s)][usize::from(b) - 1] = value;
+            }
+            Act::Release(b, s, a) => {
+                let value = state.leads[usize::from(b) - 1].values[usize::from(s)];
+                let decided = self.decided(state, s, b);
+                let local = &mut next.locals[usize::from(a)];
+                let acknowledged = local.acks[usize::from(s)][usize::from(b) - 1] == value && value != 0;
+                let again = local.released[usize::from(s)] & 1 << value != 0;
+                if !acknowledged || !decided || local.view != b || local.frozen != s || again {
+                    return None;
+                }
+                local.released[usize::from(s)] |= 1 << value;
+            }
+            Act::Open(b, s, a) => {
+                let value = state.leads[usize::from(b) - 1].values[usize::from(s)];
+                let enough = value != 0 && self.openable(state, s, value);
+                let p = self.proposers[usize::from(b) - 1];
+                let lead = &mut next.leads[usize::from(b) - 1];
+                let local = &mut next.locals[usize::from(a)];
+                if !enough || local.view != b || local.frozen != s {
+                    return None;
+                }
+                self.open(local, s, value);
+                if a == p && lead.phase == Phase::Leading && local.frozen < self.slots {
+                    lead.values[usize::from(local.frozen)] = b;
+                }
+            }
+            Act::Fetch(a) => {
+                let (mine, leads) = (&state.locals[usize::from(a)], &state.leads);
+                let leading = mine.view > 0
+                    && self.proposers[usize::from(mine.view) - 1] == a
+                    && leads[usize::from(mine.view) - 1].phase == Phase::Leading;
+                let s = mine.frozen;
+                let holder = state.locals.iter().find(|other| other.frozen > s)?;
+                if leading {
+                    return None;
+                }
+                self.open(&mut next.locals[usize::from(a)], s, holder.opened[usize::from(s)]);
+            }
+            Act::Crash(a) => {
+                let local = &mut next.locals[usize::from(a)];
+                if next.crashes == self.crashes {
+                    return None;
+                }
+                local.view = 0;
+                match self.rule {
+                    Rule::ForgetsPromise => local.promised = local.joined,
+                    Rule::ForgetsValue => local.accepted = (0, 0),
+                    _ => {}
+                }
+                for (lead, _) in next.leads.iter_mut().zip(&self.proposers).filter(|&(_, p)| *p == a) {
+                    if lead.phase != Phase::Idle {
+                        lead.phase = Phase::Dead;
+                    }
+                }
+                if next == *state {
+                    return None;
+                }
+                next.crashes += 1;
+            }
+        }
+        Some(next)
+    }
+
+    fn prepare(&self, local: &mut Local, b: u8) -> Option<()> {
+        let mut acceptor = self.acceptor(local);
+        let promise = acceptor.prepare(self.ballot(b)).ok()?;
+        Self::keep(local, &acceptor);
+        local.view = 0;
+        local.promises[usize::from(b) - 1] = Some((promise.frozen, local.accepted));
+        Some(())
+    }
+
+    fn open(&self, local: &mut Local, s: u8, value: u8) {
+        let mut acceptor = self.acceptor(local);
+        acceptor.freeze(s);
+        Self::keep(local, &acceptor);
+        local.opened[usize::from(s)] = value;
+    }
+
+    fn decided(&self, state: &State, s: u8, b: u8) -> bool {
+        self.count(state, |local| local.acks[usize::from(s)][usize::from(b) - 1] != 0) >= self.quorum()
+    }
+
+    fn openable(&self, state: &State, s: u8, value: u8) -> bool {
+        if self.shares {
+            self.count(state, |local| local.released[usize::from(s)] & 1 << value != 0) >= self.quorum()
+        } else {
+            let asked = |b: u8| state.leads[usize::from(b) - 1].values[usize::from(s)];
+            self.ballots().any(|b| asked(b) == value && self.decided(state, s, b))
+        }
+    }
+
+    fn ballots(&self) -> impl Iterator<Item = u8> + use<> {
+        1..=u8::try_from(self.proposers.len()).unwrap()
+    }
+
+    fn acts(&self, state: &State) -> Vec<Act> {
+        let mut out = Vec::new();
+        for b in self.ballots() {
+            let lead = &state.leads[usize::from(b) - 1];
+            match lead.phase {
+                Phase::Idle => {
+                    out.push(Act::Propose(b));
+                    continue;
+                }
+                Phase::Preparing => out.extend((1..1u8 << self.members).map(|quorum| Act::Begin(b, quorum))),
+                Phase::Leading | Phase::Dead => {}
+            }
+            out.extend((0..self.members).map(|a| Act::Promise(b, a)));
+            for s in (0..self.slots).filter(|&s| lead.values[usize::from(s)] != 0) {
+                for a in 0..self.members {
+                    out.extend([Act::Accept(b, s, a), Act::Open(b, s, a)]);
+                    out.extend(self.shares.then_some(Act::Release(b, s, a)));
+                }
+            }
+        }
+        for a in 0..self.members {
+            out.extend([Act::Fetch(a), Act::Crash(a)]);
+        }
+        out
+    }
+
+    /// What is wrong with `state`: two values of one slot that a majority acknowledged in one ballot each, that can be
+    /// opened, or that were opened.
+    fn wrong(&self, state: &State) -> Option<String> {
+        for s in 0..self.slots {
+            let mut decided: Vec<_> = self
+                .ballots()
+                .filter(|&b| self.rule != Rule::Naive && self.decided(state, s, b))
+                .map(|b| state.leads[usize::from(b) - 1].values[usize::from(s)])
+                .collect();
+            decided.sort_unstable();
+            decided.dedup();
+            let openable: Vec<_> = self.ballots().filter(|&v| self.openable(state, s, v)).collect();
+            let mut opened: Vec<_> = state.locals.iter().map(|local| local.opened[usize::from(s)]).collect();
+            opened.retain(|&value| value != 0);
+            opened.sort_unstable();
+            opened.dedup();
+            for (what, values) in [("decided", &decided), ("can be opened", &openable), ("are open", &opened)] {
+                if values.len() > 1 {
+                    return Some(format!("slot {s}: the sums of ballots {values:?} {what}"));
+                }
+            }
+            let only = decided.first().or(openable.first()).copied();
+            let cleared =
+                state.locals[..usize::from(self.members)].iter().all(|local| local.opened[usize::from(s)] != 0);
+            if self.rule != Rule::Naive && !cleared && opened.iter().chain(&openable).any(|value| Some(*value) != only)
+            {
+                return Some(format!("slot {s}: open is {opened:?}, decided {decided:?}"));
+            }
+        }
+        None
+    }
+
+    /// One state for all that go on alike: peers that never propose are interchangeable, and what nobody will ever look at
+    /// again is cleared.
+    fn canonical(&self, mut state: State) -> State {
+        let all = usize::from(self.members);
+        for b in self.ballots() {
+            let (lead, p) = (&mut state.leads[usize::from(b) - 1], self.proposers[usize::from(b) - 1]);
+            let proposer = &state.locals[usize::from(p)];
+            let given_up = match lead.phase {
+                Phase::Preparing => proposer.promised != b,
+                Phase::Leading => proposer.view != b,
+                Phase::Idle | Phase::Dead => false,
+            };
+            if given_up {
+                lead.phase = Phase::Dead;
+            }
+            if lead.phase != Phase::Preparing {
+                state.locals.iter_mut().for_each(|local| local.promises[usize::from(b) - 1] = None);
+            }
+        }
+        if self.rule == Rule::Decided {
+            for local in &mut state.locals[..all] {
+                if local.joined < local.promised {
+                    local.joined = 0;
+                }
+            }
+            for s in 0..usize::from(self.slots) {
+                if state.locals[..all].iter().any(|local| local.opened[s] == 0) {
+                    continue;
+                }
+                // No acceptor will ever acknowledge or release anything in this slot again.
+                state.leads.iter_mut().for_each(|lead| lead.values[s] = 0);
+                for local in &mut state.locals[..all] {
+                    (local.acks[s], local.released[s]) = ([0; BALLOTS], 0);
+                }
+            }
+        }
+        let first = self.proposers.iter().max().map_or(0, |p| usize::from(*p) + 1);
+        if let Some(alike) = state.locals.get_mut(first..all) {
+            alike.sort_unstable();
+        }
+        state
+    }
+
+    fn explore(&self, most: usize) -> Explored {
+        let start = State { locals: Default::default(), leads: Default::default(), crashes: 0 };
+        let mut seen = HashSet::from([fingerprint(&start)]);
+        let mut parents = vec![(0usize, None)];
+        let mut queue = VecDeque::from([(0usize, start)]);
+        let mut finished = false;
+        while let Some((index, state)) = queue.pop_front() {
+            for act in self.acts(&state) {
+                let Some(next) = self.after(&state, act) else { continue };
+                finished |= next.locals.iter().any(|local| local.frozen == self.slots);
+                let wrong = self.wrong(&next);
+                let next = self.canonical(next);
+                if !seen.insert(fingerprint(&next)) {
+                    continue;
+                }
+                parents.push((index, Some(act)));
+                if let Some(what) = wrong {
+                    let trace = self.trace(&parents, &what);
+                    return Explored { states: seen.len(), violation: Some(trace), finished };
+                }
+                queue.push_back((parents.len() - 1, next));
+                assert!(seen.len() <= most, "more than {most} states of {self:?}");
+            }
+        }
+        Explored { states: seen.len(), violation: None, finished }
+    }
+
+    /// What happened, in order, up to the last state found.
+    fn trace(&self, parents: &[(usize, Option<Act>)], what: &str) -> String {
+        let mut path = Vec::new();
+        let mut at = parents.len() - 1;
+        while let (parent, Some(act)) = parents[at] {
+            path.push(act);
+            at = parent;
+        }
+        let mut text = format!("{what} in {self:?}, after\n");
+        for act in path.iter().rev() {
+            writeln!(text, "  {}", describe(*act)).unwrap();
+        }
+        text
+    }
+}
+
+/// Members are named by their place in a list whose passive part is sorted after each step.
+fn describe(act: Act) -> String {
+    match act {
+        Act::Propose(b) => format!("ballot {b} is proposed"),
+        Act::Promise(b, a) => format!("{a} promises ballot {b}"),
+        Act::Begin(b, quorum) => format!("ballot {b} begins with the promises of {quorum:#b}"),
+        Act::Accept(b, s, a) => format!("{a} acknowledges slot {s} in ballot {b}"),
+        Act::Release(b, s, a) => format!("{a} releases its shares of slot {s} in ballot {b}"),
+        Act::Open(b, s, a) => format!("{a} opens slot {s} in ballot {b}"),
+        Act::Fetch(a) => format!("{a} fetches the next frozen slot"),
+        Act::Crash(a) => format!("{a} crashes and restarts"),
+    }
+}
+
+/// 128 bits of two differently started hashes: at ten million states two collide with probability below 2^-80.
+fn fingerprint(state: &State) -> (u64, u64) {
+    let (mut a, mut b) = (DefaultHasher::new(), DefaultHasher::new());
+    b.write_u8(1);
+    state.hash(&mut a);
+    state.hash(&mut b);
+    (a.finish(), b.finish())
+}
+
+/// Who proposes `ballots` ballots, up to renaming of the members.
+fn proposers(ballots: usize, members: u8) -> Vec<Vec<u8>> {
+    let mut out = vec![vec![0]];
+    for _ in 1..ballots {
+        out = out
+            .into_iter()
+            .flat_map(|list: Vec<u8>| {
+                let fresh = list.iter().max().map_or(0, |most| most + 1).min(members - 1);
+                (0..=fresh).map(move |p| [list.clone(), vec![p]].concat())
+            })
+            .collect();
+    }
+    out
+}
+
+/// Explores all assignments of the ballots to proposers; returns the number of states.
+fn safe(members: u8, ballots: usize, slots: u8, crashes: u8, shares: bool) -> usize {
+    let mut states = 0;
+    for proposers in proposers(ballots, members) {
+        let world = World { rule: Rule::Decided, members, proposers, slots, crashes, shares };
+        let explored = world.explore(30_000_000);
+        assert!(explored.violation.is_none(), "{}", explored.violation.unwrap());
+        assert!(explored.finished, "{world:?} never opens every slot");
+        states += explored.states;
+    }
+    eprintln!(
+        "council of {members}, {ballots} ballots, {slots} slots, {crashes} crashes, shares {shares}: {states} states"
+    );
+    states
+}
+
+#[test]
+fn every_interleaving_in_councils_of_three_opens_one_sum_of_each_slot() {
+    safe(3, 2, 1, 2, true);
+    safe(3, 2, 2, 1, true);
+    safe(3, 3, 1, 1, false);
+}
+
+#[test]
+fn every_interleaving_in_councils_of_four_opens_one_sum_of_each_slot() {
+    safe(4, 2, 1, 1, true);
+    safe(4, 2, 2, 1, false);
+    safe(4, 3, 1, 0, false);
+}
+
+#[test]
+fn every_interleaving_in_councils_of_five_opens_one_sum_of_each_slot() {
+    safe(5, 2, 1, 1, true);
+}
+
+/// Minutes and gigabytes: three ballots in a council of five, and whatever else is asked for as
+/// `members,ballots,slots,crashes,shares;...`.
+#[test]
+#[ignore = "11 million states in 8 minutes"]
+fn wider_bounds() {
+    let bounds = std::env::var("FLYSWARM_BOUNDS").unwrap_or("5,3,1,0,0".into());
+    for line in bounds.split(';') {
+        let n: Vec<u8> = line.split(',').map(|n| n.parse().unwrap()).collect();
+        safe(n[0], n[1].into(), n[2], n[3], n[4] == 1);
+    }
+}
+
+/// The bug is found, and the shortest way to it is printed.
+fn caught(rule: Rule, members: u8, ballots: usize, slots: u8) {
+    let mut shortest: Option<String> = None;
+    for proposers in proposers(ballots, members) {
+        let explored = World { rule, members, proposers, slots, crashes: 2, shares: true }.explore(30_000_000);
+        let better = |text: &String| shortest.as_ref().is_none_or(|best| text.lines().count() < best.lines().count());
+        if let Some(trace) = explored.violation.filter(better) {
+            shortest = Some(trace);
+        }
+    }
+    eprintln!("{}", shortest.unwrap_or_else(|| panic!("{rule:?} was not caught")));
+}
+
+#[test]
+fn the_naive_rule_opens_two_sums() {
+    caught(Rule::Naive, 3, 2, 1);
+}
+
+#[test]
+fn an_acceptor_that_forgets_its_promise_is_caught() {
+    caught(Rule::ForgetsPromise, 3, 2, 1);
+}
+
+#[test]
+fn an_acceptor_that_forgets_what_it_acknowledged_is_caught() {
+    caught(Rule::ForgetsValue, 3, 2, 1);
+}
+
+#[test]
+fn an_acceptor_that_acknowledges_below_its_promise_is_caught() {
+    caught(Rule::AcceptsBelow, 3, 2, 1);
+}
+
+#[test]
+fn a_proposer_that_ignores_acknowledged_values_is_caught() {
+    caught(Rule::IgnoresValues, 3, 2, 1);
+}
+
+#[test]
+fn a_proposer_that_finishes_the_oldest_value_is_caught() {
+    caught(Rule::OldestValue, 3, 3, 1);
+}
+
+#[test]
+fn a_majority_that_is_one_short_is_caught() {
+    for members in 3..=5 {
+        caught(Rule::OneLess, members, 2, 1);
+    }
+}

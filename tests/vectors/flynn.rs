@@ -1,0 +1,83 @@
+//! What the seed fixes and what a peer makes of its rows: M, signs, scaling, hashes, counts, scores.
+
+use flyswarm::data::Dataset;
+use flyswarm::model::bloom;
+use flyswarm::node::flynn::Rules;
+use flyswarm::session::Session;
+use flyswarm::sketch::flyhash::FlyHash;
+use flyswarm::sketch::scaling;
+use flyswarm::sketch::{Parameters, scaling::Scaling};
+use serde_json::{Value, json};
+
+use crate::sessions::small_text;
+use crate::{bytes, hex};
+
+/// Rows as a vector shows them: binary32, little-endian, in hex.
+fn floats(values: &[f32]) -> Value {
+    hex(values.iter().flat_map(|x| x.to_le_bytes()).collect::<Vec<_>>())
+}
+
+fn doubles(values: &[f64]) -> Value {
+    hex(values.iter().flat_map(|x| x.to_le_bytes()).collect::<Vec<_>>())
+}
+
+pub(crate) fn flynn() -> Value {
+    let seed = bytes::<32>("coin");
+    let classes: Vec<String> = vec!["cat".into(), "dog".into()];
+    let values = vec![0.5, -1.25, 3.0, 2.0, 0.125, -1.0, 1.0, -1.0, 0.75, 0.0, 0.0, 0.0, 1e6, -3.5, 0.1, 0.3, 0.2, 0.1];
+    let data = Dataset::new(3, values.clone(), vec![0, 1, 1, 0, 1, 0], classes.clone()).unwrap();
+    let mut cases = Vec::new();
+    for (scaling, densify, m, s, rho) in [
+        ("\"none\"", false, 16, 2, 3),
+        ("\"unit-norm\"", false, 16, 3, 1),
+        ("{ range = { lo = -1.5, hi = 2.5 } }", false, 16, 2, 16),
+        ("\"center\"", true, 40, 4, 5),
+        ("\"standard\"", true, 40, 3, 5),
+    ] {
+        let text = small_text(3)
+            .replacen("scaling = \"standard\"", &format!("scaling = {scaling}\ndensify = {densify}"), 1)
+            .replacen("m = 16\ns = 2\nrho = 3", &format!("m = {m}\ns = {s}\nrho = {rho}"), 1)
+            .replacen("gamma = 0.5", "gamma = 0.7", 1);
+        let session = Session::parse(&text).unwrap();
+        let rules = Rules::new(session.clone());
+        let moments = match session.data.scaling {
+            flyswarm::session::Scaling::Center => Some(scaling::moments(&data, false).unwrap()),
+            flyswarm::session::Scaling::Standard => Some(scaling::moments(&data, true).unwrap()),
+            _ => None,
+        };
+        let words: Option<Vec<u8>> = moments.map(|words| words.iter().flat_map(|word| word.to_le_bytes()).collect());
+        let scaler = rules.scaler(words.as_deref()).unwrap();
+        let hash = FlyHash::new(&rules.sketch(seed).unwrap());
+        let mut scaled = vec![0.0; values.len()];
+        for (row, out) in (0..data.rows()).zip(scaled.chunks_exact_mut(3)) {
+            scaler.apply(data.row(row), out);
+        }
+        let winners = hash.winners(&scaler, &data, 0..data.rows()).unwrap();
+        let counts = bloom::fit(&hash, &scaler, &data, 2).unwrap();
+        let model = rules.pooled(&data, seed).unwrap();
+        assert_eq!(model.counts(), &counts);
+        let predictor = model.predictor();
+        cases.push(json!({
+            "toml": text,
+            "moments": words.map(hex),
+            "matrix": hash.matrix().map(<[u32]>::to_vec).collect::<Vec<_>>(),
+            "scaled": floats(&scaled),
+            "winners": winners.chunks_exact(rho).map(<[u32]>::to_vec).collect::<Vec<_>>(),
+            "counts": hex(counts.to_le_bytes()),
+            "scores": doubles(&predictor.scores(&data).unwrap()),
+            "predicted": predictor.predict(&data).unwrap(),
+        }));
+    }
+    // A larger matrix, by the digest of its columns as u32 words.
+    let large = Parameters { d: 784, m: 2000, s: 19, rho: 16, seed, densify: false, scaling: Scaling::None };
+    let columns: Vec<u8> =
+        FlyHash::new(&large.check(2).unwrap()).matrix().flatten().flat_map(|column| column.to_le_bytes()).collect();
+    json!({
+        "about": "the task flynn: matrix, scaling, winners, counts, scores (spec, section 15)",
+        "seed": hex(seed),
+        "rows": floats(&values),
+        "labels": data.labels(),
+        "cases": cases,
+        "large": { "d": 784, "m": 2000, "s": 19, "sha256": hex(<[u8; 32]>::from(sha2::Digest::finalize(sha2::Digest::chain_update(<sha2::Sha256 as sha2::Digest>::new(), &columns)))) },
+    })
+}

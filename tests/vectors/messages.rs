@@ -1,0 +1,122 @@
+//! Every message, encoded.
+
+use bytes::Bytes;
+use flyswarm::protocol::all_reduce::{self, Direction};
+use flyswarm::protocol::ballot::Ballot;
+use flyswarm::protocol::council::{Accepted, Promise};
+use flyswarm::protocol::message::{Channel, Message};
+use flyswarm::protocol::transfer::{self, Held, Want};
+use flyswarm::protocol::view::{self, Order, Reason, Report};
+use flyswarm::protocol::wire;
+use flyswarm::session::Peer;
+use serde_json::{Value, json};
+
+use crate::hex;
+use crate::items::made;
+use crate::primitives::shown;
+use crate::sessions::{small, small_text, sum_id};
+
+pub(crate) fn all() -> Vec<(&'static str, Message)> {
+    let made = made(1);
+    let ctx = &made.contexts[0];
+    let ballot = sum_id(1).ballot;
+    let other = Ballot { counter: 70_000, proposer: Peer(2) };
+    let digest = made.record.digest(ctx);
+    let data = Bytes::from_static(&[1, 0, 0, 0, 2, 0, 0, 0, 0xff, 0xff, 0xff, 0xff]);
+    let up = |report| Message::View(view::Message::Up(ballot, report));
+    let down = |order| Message::View(view::Message::Down(ballot, order));
+    let reduce = |message| Message::View(view::Message::Reduce(message));
+    let transfer = Message::Transfer;
+    let accepted = Accepted { ballot, slot: 1, value: digest };
+    vec![
+        ("hello", Message::Hello { version: 1, session: ctx.id.0, frozen: 0 }),
+        ("fields", Message::Fields(small(3).fields())),
+        ("fields, none", Message::Fields(Vec::new())),
+        ("status", Message::Status { frozen: 2, in_view: true }),
+        ("prepare", Message::Prepare(ballot)),
+        ("prepare, large counter", Message::Prepare(Ballot { counter: u64::MAX, proposer: Peer(1023) })),
+        ("promise, nothing acknowledged", Message::Promise(ballot, Promise { frozen: 0, accepted: None })),
+        ("promise", Message::Promise(other, Promise { frozen: 1, accepted: Some(accepted) })),
+        ("refuse", Message::Refuse(ballot, other)),
+        ("begin", Message::Begin { ballot, members: vec![Peer(0), Peer(1), Peer(2)], frozen: 1 }),
+        ("failed", Message::Failed { ballot, reason: Reason::Lost, suspect: Some(Peer(2)) }),
+        ("failed, nobody suspected", Message::Failed { ballot, reason: Reason::Disagreement, suspect: None }),
+        ("up keys", up(Report::Keys(made.keys[..2].to_vec()))),
+        ("up hold", up(Report::Hold { slot: 1, total: made.record.value.total, deals: made.deals[..1].to_vec() })),
+        ("up hold, no dealers", up(Report::Hold { slot: 1, total: made.record.value.total, deals: Vec::new() })),
+        ("up acknowledge", up(Report::Acknowledge(1, made.acknowledgements[..1].to_vec()))),
+        ("up release", up(Report::Release(1, made.releases[..1].to_vec()))),
+        ("down keys", down(Order::Keys(made.keys.clone()))),
+        ("down sum", down(Order::Sum(1))),
+        ("down accept", down(Order::Accept(made.record.clone()))),
+        ("down decide", down(Order::Decide(1, made.acknowledgements.clone()))),
+        ("down open", down(Order::Open(1, made.releases.clone()))),
+        (
+            "chunk up",
+            reduce(all_reduce::Message::Chunk {
+                sum: sum_id(1),
+                direction: Direction::Up,
+                index: 0,
+                data: data.clone(),
+            }),
+        ),
+        (
+            "chunk down",
+            reduce(all_reduce::Message::Chunk {
+                sum: sum_id(1),
+                direction: Direction::Down,
+                index: 4095,
+                data: data.clone(),
+            }),
+        ),
+        ("credit", reduce(all_reduce::Message::Credit { sum: sum_id(1), direction: Direction::Up, index: 0 })),
+        ("working", Message::View(view::Message::Working(ballot))),
+        ("fetch frozen", transfer(transfer::Message::Fetch(1, Want::Frozen))),
+        ("fetch accepted", transfer(transfer::Message::Fetch(1, Want::Accepted(digest)))),
+        ("lacking", transfer(transfer::Message::Lacking(1))),
+        ("head frozen", transfer(transfer::Message::Head(1, Box::new(Held::Frozen(made.frozen.clone()))))),
+        ("head accepted", transfer(transfer::Message::Head(1, Box::new(Held::Accepted(made.record.clone()))))),
+        ("piece", transfer(transfer::Message::Piece { slot: 1, index: 0, data })),
+        ("transfer credit", transfer(transfer::Message::Credit(1, 300))),
+    ]
+}
+
+/// A message as a vector shows it.
+pub(crate) fn frame(message: &Message) -> Value {
+    let frame = wire::encode(message);
+    assert_eq!(&wire::decode(frame.channel, &frame.header, frame.payload.clone()).unwrap(), message);
+    json!({
+        "message": shown(message),
+        "channel": channel(frame.channel),
+        "header": hex(&frame.header),
+        "payload": hex(&frame.payload),
+    })
+}
+
+pub(crate) fn channel(channel: Channel) -> &'static str {
+    match channel {
+        Channel::Control => "control",
+        Channel::Bulk => "bulk",
+    }
+}
+
+pub(crate) fn messages() -> Value {
+    let messages: Vec<_> = all()
+        .into_iter()
+        .map(|(what, message)| {
+            let mut out = frame(&message);
+            let encoded = wire::encode(&message);
+            let length = u32::try_from(4 + encoded.header.len() + encoded.payload.len()).unwrap();
+            let header = u32::try_from(encoded.header.len()).unwrap();
+            let stream = [&length.to_le_bytes()[..], &header.to_le_bytes(), &encoded.header, &encoded.payload].concat();
+            out["what"] = what.into();
+            out["stream"] = hex(stream);
+            out
+        })
+        .collect();
+    json!({
+        "about": "every message: header, payload, and the bytes on the stream (spec, sections 2 and 6)",
+        "toml": small_text(3),
+        "messages": messages,
+    })
+}

@@ -1,0 +1,191 @@
+//! Session files and what follows from them: ids, councils, trees, partners.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use flyswarm::node::flynn::Rules;
+use flyswarm::protocol::all_reduce::SumId;
+use flyswarm::protocol::ballot::Ballot;
+use flyswarm::protocol::context::Context;
+use flyswarm::protocol::{pairwise, tree};
+use flyswarm::session::{Peer, Session};
+use serde_json::{Value, json};
+
+use crate::{bytes, hex, identity};
+
+/// A session file of that many peers: the head, then the roster.
+fn toml(head: &str, peers: usize) -> String {
+    let mut text = head.to_owned();
+    for i in 0..peers {
+        text += &format!("[[roster]]\nname = \"peer-{i}\"\npeer_id = \"{}\"\n", identity(i).public());
+    }
+    text
+}
+
+pub(crate) const SMALL: &str = r#"name = "vectors"
+task = "flynn"
+[data]
+features = 3
+classes = ["cat", "dog"]
+scaling = "standard"
+[flynn]
+m = 16
+s = 2
+rho = 3
+gamma = 0.5
+"#;
+
+const FULL: &str = r#"# Every field, none at its default.
+name = "grüne Äpfel"
+task = "flynn"
+min_peers = 15
+[data]
+features = 100
+classes = ["b", "a", "ß"]
+scaling = { range = { lo = -0.1, hi = 255 } }
+densify = true
+[flynn]
+m = "2.5d"
+s = "0.025d"
+rho = "0.001m"
+gamma = -0.0
+[privacy]
+min_holders = 4
+colluding = 0.25
+[timing]
+gather_ms = 1
+propose_ms = 2
+stall_ms = 3000
+quorum_ms = 4
+compute_ms = 5
+linger_ms = 6
+max_views = 7
+"#;
+
+pub(crate) fn small_text(peers: usize) -> String {
+    toml(SMALL, peers)
+}
+
+pub(crate) fn small(peers: usize) -> Session {
+    Session::parse(&small_text(peers)).unwrap()
+}
+
+/// Which of the test identities is this peer's.
+pub(crate) fn number_of(session: &Session, peer: Peer) -> usize {
+    (0..session.roster.len()).find(|&i| identity(i).public() == session.key(peer)).unwrap()
+}
+
+/// What `peer` knows in this session.
+pub(crate) fn context(session: &Session, peer: Peer) -> Arc<Context> {
+    let plan = Rules::new(session.clone()).plan();
+    Arc::new(Context::new(session.clone(), peer, identity(number_of(session, peer)), plan))
+}
+
+fn shown(text: &str) -> Value {
+    let session = Session::parse(text).unwrap();
+    assert_eq!(Session::parse(&session.to_toml()).unwrap(), session);
+    let fields: Vec<_> = session.fields().into_iter().map(|(name, hash)| json!([name, hex(hash)])).collect();
+    let plan: Vec<_> = Rules::new(session.clone())
+        .plan()
+        .into_iter()
+        .map(|quantity| json!([quantity.name, quantity.word_bytes, quantity.words]))
+        .collect();
+    json!({
+        "toml": text,
+        "id": session.id().to_string(),
+        "fields": fields,
+        "roster": session.roster.iter().map(|entry| hex(entry.key.as_bytes())).collect::<Vec<_>>(),
+        "council": session.council(),
+        "majority": session.majority(),
+        "min_peers": session.min_peers,
+        "dimension": session.data.dimension(),
+        "sizes": [session.flynn.m, session.flynn.s, session.flynn.rho],
+        "plan": plan,
+    })
+}
+
+pub(crate) fn session() -> Value {
+    let good: Vec<_> = [(SMALL, 3), (FULL, 20)].into_iter().map(|(head, peers)| shown(&toml(head, peers))).collect();
+    let good_text = toml(SMALL, 3);
+    let change = |from: &str, to: &str| {
+        assert!(good_text.contains(from), "{from}");
+        good_text.replacen(from, to, 1)
+    };
+    let twice = identity(0).public().to_string();
+    let bad: Vec<_> = [
+        ("unknown field", change("[data]", "colour = 1\n[data]")),
+        ("missing field", change("rho = 3\n", "")),
+        ("another task", change("\"flynn\"", "\"xclp\"")),
+        ("two peers", toml(SMALL, 2)),
+        ("min_peers below a majority", change("[data]", "min_peers = 1\n[data]")),
+        ("a class twice", change("\"dog\"", "\"cat\"")),
+        ("gamma is 1", change("gamma = 0.5", "gamma = 1.0")),
+        ("s above d", change("s = 2", "s = 4")),
+        ("counts above 1 GiB", change("m = 16", "m = 134217729")),
+        ("a name that turns the direction of writing", change("vectors", "a\u{202e}b")),
+        ("a peer twice", change(&identity(1).public().to_string(), &twice)),
+        ("time-out of 0", change("[flynn]", "[timing]\nstall_ms = 0\n[flynn]")),
+    ]
+    .into_iter()
+    .map(|(what, text)| {
+        let error = Session::parse(&text).expect_err(what).to_string();
+        json!({ "what": what, "toml": text, "class": "session", "text": error })
+    })
+    .collect();
+    json!({ "about": "session files, their ids and councils (spec, section 4)", "good": good, "bad": bad })
+}
+
+pub(crate) fn tree() -> Value {
+    let mut trees = Vec::new();
+    for (peers, members, ballot) in [
+        (3, vec![0, 1, 2], Ballot { counter: 1, proposer: Peer(1) }),
+        (20, (0..20).collect(), Ballot { counter: 1, proposer: Peer(7) }),
+        (20, (0..20).filter(|i| i % 3 != 0).collect(), Ballot { counter: 300, proposer: Peer(19) }),
+    ] {
+        let session = small(peers);
+        let members: Vec<_> = members.into_iter().map(Peer).collect();
+        let order = tree::order(&session, &session.id(), ballot, &members);
+        let parents: Vec<_> = order.iter().map(|&peer| tree::place(&order, peer).unwrap().parent).collect();
+        let ctx = context(&session, ballot.proposer);
+        trees.push(json!({
+            "toml": small_text(peers),
+            "ballot": ballot,
+            "ballot_bytes": hex(ballot.to_bytes()),
+            "members": members,
+            "order": order,
+            "parents": parents,
+            "dealers_of_coin": ctx.dealers(0, &members),
+            "dealers": ctx.dealers(1, &members),
+        }));
+    }
+    let mut graphs = Vec::new();
+    for (peers, left_out) in [(66, 0), (66, 2)] {
+        let session = small(peers);
+        let keys: BTreeMap<_, [u8; 32]> =
+            session.peers().skip(left_out).map(|peer| (peer, bytes(&format!("view key of {}", peer.0)))).collect();
+        let me = Peer(5);
+        let partners = pairwise::partners(&context(&session, me), &keys, me);
+        let all = partners.len();
+        assert!(all == keys.len() - 1 || keys.len() > 64);
+        graphs.push(json!({
+            "toml": small_text(peers),
+            "keys": keys.iter().map(|(peer, key)| json!([peer, hex(key)])).collect::<Vec<_>>(),
+            "me": me,
+            "partners": partners,
+        }));
+    }
+    let degrees: Vec<_> = [(65, 1.0 / 3.0), (100, 0.25), (1000, 1.0 / 3.0), (1024, 0.5), (1024, 0.99), (1024, 0.01)]
+        .map(|(p, colluding)| json!([p, colluding, pairwise::degree(p, colluding)]))
+        .to_vec();
+    json!({
+        "about": "trees, dealers and partners (spec, sections 9 to 11); degrees: members, colluding, degree",
+        "trees": trees,
+        "graphs": graphs,
+        "degrees": degrees,
+    })
+}
+
+/// A sum of the tests.
+pub(crate) fn sum_id(slot: u8) -> SumId {
+    SumId { ballot: Ballot { counter: 1, proposer: Peer(1) }, slot }
+}
