@@ -1,7 +1,7 @@
 //! The same bytes over the same edges, and nothing else.
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use flyswarm::protocol::all_reduce::CHUNK;
 use futures::{AsyncReadExt, AsyncWriteExt, StreamExt};
@@ -9,6 +9,7 @@ use libp2p::swarm::SwarmEvent;
 use libp2p::{Multiaddr, PeerId, Stream, StreamProtocol, SwarmBuilder, noise, tcp, yamux};
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::{Barrier, mpsc, oneshot};
+use tokio::time::timeout;
 
 use crate::{Cost, NODES, cpu};
 
@@ -34,10 +35,10 @@ fn start() -> Swarm {
         .expect("a transport")
         .with_behaviour(|_| libp2p_stream::Behaviour::new())
         .expect("a behaviour")
-        .with_swarm_config(|config| config.with_idle_connection_timeout(std::time::Duration::from_secs(60)))
+        .with_swarm_config(|config| config.with_idle_connection_timeout(Duration::from_secs(60)))
         .build();
-    drop(inside);
     swarm.listen_on("/ip4/127.0.0.1/tcp/0".parse().expect("an address")).expect("it listens");
+    drop(inside);
     let (peer, control) = (*swarm.local_peer_id(), swarm.behaviour().new_control());
     let mut accepting = swarm.behaviour().new_control().accept(PROTOCOL).expect("not taken");
     let (accepted, incoming) = mpsc::unbounded_channel();
@@ -68,22 +69,26 @@ fn start() -> Swarm {
 /// Opens a substream from `a` to `b`, both ends.
 fn open(swarms: &mut [Swarm], a: usize, b: usize) -> (Stream, Stream) {
     let to = swarms[b].peer;
-    let mut control = swarms[a].control.clone();
-    let mut one = loop {
+    loop {
+        let mut control = swarms[a].control.clone();
         // The connection may not stand yet.
-        match swarms[a].runtime.block_on(control.open_stream(to, PROTOCOL)) {
-            Ok(stream) => break stream,
-            Err(_) => std::thread::sleep(std::time::Duration::from_millis(5)),
+        let Ok(mut one) = swarms[a].runtime.block_on(control.open_stream(to, PROTOCOL)) else {
+            std::thread::sleep(Duration::from_millis(5));
+            continue;
+        };
+        let other = &mut swarms[b];
+        let accepted = other.runtime.block_on(async {
+            one.write_all(&[0]).await.ok()?;
+            one.flush().await.ok()?;
+            // `libp2p-stream` drops a substream that comes when nobody waits for one.
+            let mut two = timeout(Duration::from_secs(1), other.incoming.recv()).await.ok()??;
+            two.read_exact(&mut [0]).await.ok()?;
+            Some(two)
+        });
+        if let Some(two) = accepted {
+            return (one, two);
         }
-    };
-    let other = &mut swarms[b];
-    other.runtime.block_on(async {
-        one.write_all(&[0]).await.expect("it stands");
-        one.flush().await.expect("it stands");
-    });
-    let mut two = other.runtime.block_on(other.incoming.recv()).expect("it was opened");
-    other.runtime.block_on(two.read_exact(&mut [0])).expect("it stands");
-    (one, two)
+    }
 }
 
 /// Moves `bytes` up and down each edge of a binary tree.

@@ -2,11 +2,14 @@
 //!
 //! A vector is cut in chunks of [`CHUNK`] bytes. A peer sends chunk `i` to its parent when its own share of it is masked and
 //! both children's have been added; the root sends it down again as soon as it is complete, and so the total travels
-//! down while later chunks still travel up. At most [`WINDOW`] chunks on an edge and direction are unacknowledged. One buffer
-//! of the vector's length holds partial sums first and the total later: a chunk's place is free for the total as soon as
-//! its partial sum has left.
+//! down while later chunks still travel up. At most [`WINDOW`] chunks on an edge and direction are unacknowledged. A chunk that comes
+//! from a child or from masking is added to the one that was there before it, and leaves as it is when it is complete; the
+//! total is written once, front to back. Whoever runs ahead waits: own chunks are masked, and children's acknowledged, only up to
+//! [`AHEAD`] chunks before the one that leaves next, so that besides the vector and the total a sum takes little memory.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -27,6 +30,8 @@ pub const CHUNK: usize = 256 * 1024;
 pub const WINDOW: usize = 8;
 /// Chunks of this peer's own vector that may be in masking at once.
 const MASKING: usize = 4;
+/// How far before the chunk that leaves next a child or this peer's own masking may run: as far again as the window.
+const AHEAD: u32 = WINDOW as u32;
 
 /// Which sum a message belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -147,17 +152,20 @@ pub struct AllReduce {
     sum: SumId,
     word: Word,
     place: Place,
-    buffer: Vec<u8>,
-    /// For each chunk, how many of own + children are still to come.
-    missing: Vec<u8>,
+    len: usize,
+    /// Own and children.
+    parts: u8,
+    /// Chunks that something has come of and that have not left, and how many parts they hold.
+    partial: BTreeMap<u32, (Vec<u8>, u8)>,
     vector: Option<(Bytes, Arc<Masks>)>,
     own_next: u32,
     own_working: usize,
-    from_children: BTreeMap<Peer, u32>,
+    /// Chunks taken from and acknowledged to each child.
+    from_children: BTreeMap<Peer, Flow>,
     up: Flow,
-    down_from_parent: u32,
     down: BTreeMap<Peer, Flow>,
-    /// Chunks of the total that are in place.
+    /// The chunks of the total that are there; at the root, of those that are complete.
+    total: Vec<u8>,
     totals: u32,
     digest: Sha256,
     finished: bool,
@@ -184,7 +192,7 @@ impl Machine for AllReduce {
             }
             Input::Done(done) => {
                 self.own_working -= 1;
-                self.add(done.index, &done.data);
+                self.add(done.index, Cow::Owned(done.data));
                 self.advance(&mut step);
             }
             Input::PeerUp(_) | Input::PeerLost(_) | Input::Timer(_) => {}
@@ -201,16 +209,17 @@ impl AllReduce {
         Self {
             sum,
             word,
-            buffer: vec![0; len],
-            missing: vec![parts; len.div_ceil(CHUNK)],
+            len,
+            parts,
+            partial: BTreeMap::new(),
             vector: None,
             own_next: 0,
             own_working: 0,
-            from_children: place.children.iter().map(|&child| (child, 0)).collect(),
+            from_children: place.children.iter().map(|&child| (child, Flow::default())).collect(),
             up: Flow::default(),
-            down_from_parent: 0,
             down: place.children.iter().map(|&child| (child, Flow::default())).collect(),
             place,
+            total: Vec::with_capacity(len),
             totals: 0,
             digest: digest_prefix(session, sum),
             finished: false,
@@ -222,7 +231,7 @@ impl AllReduce {
     /// # Panics
     /// If the vector has another length than agreed: the node built it wrongly.
     pub fn contribute(&mut self, vector: Bytes, masks: Arc<Masks>) -> Step<Self> {
-        assert_eq!(vector.len(), self.buffer.len(), "BUG: own vector has the wrong length");
+        assert_eq!(vector.len(), self.len, "BUG: own vector has the wrong length");
         self.vector = Some((vector, masks));
         let mut step = Step::none();
         self.advance(&mut step);
@@ -230,26 +239,55 @@ impl AllReduce {
     }
 
     fn chunks(&self) -> u32 {
-        u32::try_from(self.missing.len()).unwrap_or_else(|_| unreachable!("BUG: vectors are at most 1 GiB"))
+        let chunks = self.len.div_ceil(CHUNK);
+        u32::try_from(chunks).unwrap_or_else(|_| unreachable!("BUG: vectors are at most 1 GiB"))
     }
 
     fn range(&self, index: u32) -> std::ops::Range<usize> {
         let start = index as usize * CHUNK;
-        start..(start + CHUNK).min(self.buffer.len())
+        start..(start + CHUNK).min(self.len)
     }
 
-    fn add(&mut self, index: u32, data: &[u8]) {
-        let range = self.range(index);
-        mask::add(self.word, &mut self.buffer[range], data);
-        self.missing[index as usize] -= 1;
+    /// The chunk that leaves next: to the parent, at the root into the total.
+    fn leaving(&self) -> u32 {
+        if self.place.parent.is_some() { self.up.next } else { self.totals }
+    }
+
+    fn add(&mut self, index: u32, data: Cow<'_, [u8]>) {
+        match self.partial.entry(index) {
+            Entry::Vacant(vacant) => {
+                vacant.insert((data.into_owned(), 1));
+            }
+            Entry::Occupied(mut occupied) => {
+                let (sum, parts) = occupied.get_mut();
+                mask::add(self.word, sum, &data);
+                *parts += 1;
+            }
+        }
+    }
+
+    /// Takes chunk `index` if all parts of it are there.
+    fn complete(&mut self, index: u32) -> Option<Vec<u8>> {
+        let parts = self.parts;
+        match self.partial.entry(index) {
+            Entry::Occupied(entry) if entry.get().1 == parts => Some(entry.remove().0),
+            _ => None,
+        }
+    }
+
+    /// The next chunk of the total is there.
+    fn extend(&mut self, data: &[u8]) {
+        self.digest.update(data);
+        self.total.extend_from_slice(data);
+        self.totals += 1;
     }
 
     fn message(&mut self, from: Peer, message: Message, step: &mut Step<Self>) -> Result<(), Fault> {
         match message {
             Message::Chunk { direction, index, data, .. } => {
                 let expected = match direction {
-                    Direction::Up => self.from_children.get(&from).copied(),
-                    Direction::Down => (self.place.parent == Some(from)).then_some(self.down_from_parent),
+                    Direction::Up => self.from_children.get(&from).map(|flow| flow.next),
+                    Direction::Down => (self.place.parent == Some(from)).then_some(self.totals),
                 };
                 if expected != Some(index) || index >= self.chunks() {
                     return Err(Fault::OutOfOrder("chunk"));
@@ -264,21 +302,21 @@ impl AllReduce {
                 }
                 match direction {
                     Direction::Up => {
-                        self.add(index, &data);
-                        self.from_children.insert(from, index + 1);
+                        // A child keeps to what was acknowledged.
+                        let flow = self.from_children.get_mut(&from).filter(|flow| flow.room());
+                        flow.ok_or(Fault::OutOfOrder("chunk"))?.next += 1;
+                        self.add(index, Cow::Borrowed(&data));
                     }
                     Direction::Down => {
                         // The total of a chunk exists only after this peer's partial sum of it has left.
                         if index >= self.up.next {
                             return Err(Fault::OutOfOrder("total"));
                         }
-                        self.buffer[range].copy_from_slice(&data);
-                        self.digest.update(&data);
-                        self.down_from_parent = index + 1;
-                        self.totals = index + 1;
+                        self.extend(&data);
+                        self.relay(index, &data, step);
+                        step.send(from, Message::Credit { sum: self.sum, direction, index });
                     }
                 }
-                step.send(from, Message::Credit { sum: self.sum, direction, index });
             }
             Message::Credit { direction, index, .. } => {
                 let flow = match direction {
@@ -295,34 +333,55 @@ impl AllReduce {
         Ok(())
     }
 
+    /// Hands a chunk of the total, as it came, to the children that are level with it.
+    fn relay(&mut self, index: u32, data: &Bytes, step: &mut Step<Self>) {
+        for (&child, flow) in &mut self.down {
+            if flow.next == index && flow.room() {
+                let message = Message::Chunk { sum: self.sum, direction: Direction::Down, index, data: data.clone() };
+                step.send(child, message);
+                flow.next += 1;
+            }
+        }
+    }
+
     /// Does whatever has become possible.
     fn advance(&mut self, step: &mut Step<Self>) {
         let chunks = self.chunks();
+        match self.place.parent {
+            Some(parent) => {
+                while self.up.next < chunks && self.up.room() {
+                    let index = self.up.next;
+                    let Some(data) = self.complete(index) else { break };
+                    let data = Bytes::from(data);
+                    step.send(parent, Message::Chunk { sum: self.sum, direction: Direction::Up, index, data });
+                    self.up.next += 1;
+                }
+            }
+            None => {
+                while let Some(data) = self.complete(self.totals) {
+                    let index = self.totals;
+                    self.extend(&data);
+                    self.relay(index, &Bytes::from(data), step);
+                }
+            }
+        }
+        let until = self.leaving().saturating_add(AHEAD);
         if let Some((vector, masks)) = &self.vector {
-            while self.own_next < chunks && self.own_working < MASKING {
+            while self.own_next < chunks.min(until) && self.own_working < MASKING {
                 let (vector, masks) = (vector.clone(), masks.clone());
                 step.0.push(Action::Compute(Job { sum: self.sum, index: self.own_next, vector, masks }));
                 self.own_next += 1;
                 self.own_working += 1;
             }
         }
-        match self.place.parent {
-            Some(parent) => {
-                while self.up.next < chunks && self.missing[self.up.next as usize] == 0 && self.up.room() {
-                    let index = self.up.next;
-                    let data = Bytes::copy_from_slice(&self.buffer[self.range(index)]);
-                    step.send(parent, Message::Chunk { sum: self.sum, direction: Direction::Up, index, data });
-                    self.up.next += 1;
-                }
-            }
-            None => {
-                while self.totals < chunks && self.missing[self.totals as usize] == 0 {
-                    self.digest.update(&self.buffer[self.range(self.totals)]);
-                    self.totals += 1;
-                }
+        for (&child, flow) in &mut self.from_children {
+            while flow.acknowledged < flow.next.min(until) {
+                let index = flow.acknowledged;
+                step.send(child, Message::Credit { sum: self.sum, direction: Direction::Up, index });
+                flow.acknowledged += 1;
             }
         }
-        // One copy of a chunk serves both children when they are level.
+        // Children that could not take a chunk when it came. One copy of it serves both when they are level.
         let mut copies: BTreeMap<u32, Bytes> = BTreeMap::new();
         for (&child, flow) in &mut self.down {
             while flow.next < self.totals && flow.room() {
@@ -330,9 +389,7 @@ impl AllReduce {
                 let start = index as usize * CHUNK;
                 let data = copies
                     .entry(index)
-                    .or_insert_with(|| {
-                        Bytes::copy_from_slice(&self.buffer[start..(start + CHUNK).min(self.buffer.len())])
-                    })
+                    .or_insert_with(|| Bytes::copy_from_slice(&self.total[start..(start + CHUNK).min(self.len)]))
                     .clone();
                 step.send(child, Message::Chunk { sum: self.sum, direction: Direction::Down, index, data });
                 flow.next += 1;
@@ -344,7 +401,7 @@ impl AllReduce {
             self.finished = true;
             self.vector = None;
             let digest = std::mem::take(&mut self.digest).finalize().into();
-            step.output(Total { bytes: Bytes::from(std::mem::take(&mut self.buffer)), digest });
+            step.output(Total { bytes: Bytes::from(std::mem::take(&mut self.total)), digest });
         }
     }
 }
