@@ -212,10 +212,10 @@ impl Node {
     }
 
     pub(super) fn promised(&mut self, from: Peer, ballot: Ballot, promise: Promise<[u8; 32]>) {
-        if self.ctx.council_index(from).is_some() {
-            if let Some(proposal) = self.election.proposal.as_mut().filter(|proposal| proposal.ballot == ballot) {
-                proposal.promises.insert(from, promise);
-            }
+        if self.ctx.council_index(from).is_some()
+            && let Some(proposal) = self.election.proposal.as_mut().filter(|proposal| proposal.ballot == ballot)
+        {
+            proposal.promises.insert(from, promise);
         }
     }
 
@@ -291,7 +291,7 @@ impl Node {
     }
 
     fn elect(&mut self, now: Time, step: &mut Step<Self>) {
-        let timing = self.ctx.session.timing.clone();
+        let timing = self.ctx.session.timing;
         let election = &mut self.election;
         if !election.gathered {
             let everybody = self.greeted.len() + 1 >= self.ctx.session.roster.len();
@@ -402,21 +402,21 @@ impl Node {
             return;
         }
         let resume = obligation.resume.clone().filter(|_| obligation.frozen == frozen);
-        if let Some((holder, accepted)) = &resume {
-            if self.archive.sealed(&accepted.value).is_none() {
-                let child = self.transfer.fetch(now, *holder, frozen, Want::Accepted(accepted.value));
-                self.transferred(now, child, step);
-                return;
-            }
+        if let Some((holder, accepted)) = &resume
+            && self.archive.sealed(&accepted.value).is_none()
+        {
+            let child = self.transfer.fetch(now, *holder, frozen, Want::Accepted(accepted.value));
+            self.transferred(now, child, step);
+            return;
         }
         let members = self.choose_members();
-        if resume.is_none() {
-            if let Err(why) = self.may_sum(&members) {
-                self.election.proposal = None;
-                self.election.idle_since = now.plus_ms(self.ctx.session.timing.propose_ms);
-                self.election.blocked.get_or_insert((now, String::new())).1 = why;
-                return;
-            }
+        if resume.is_none()
+            && let Err(why) = self.may_sum(&members)
+        {
+            self.election.proposal = None;
+            self.election.idle_since = now.plus_ms(self.ctx.session.timing.propose_ms);
+            self.election.blocked.get_or_insert((now, String::new())).1 = why;
+            return;
         }
         let view = View::new(self.ctx.clone(), ballot, members, self.fresh_seed())
             .unwrap_or_else(|| unreachable!("BUG: the proposer is a member"));

@@ -24,6 +24,9 @@ use crate::session::Peer;
 /// A pad's key: what its stream is derived from.
 pub type Pad = Zeroizing<[u8; 32]>;
 
+/// A council member's share of each pad: (dealer, share), in the order of the deals.
+pub type Shares = Vec<(Peer, [u8; 32])>;
+
 /// What a dealer publishes about one pad.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Deal {
@@ -46,8 +49,8 @@ impl Item for Deal {
 pub struct Release {
     /// The sum whose pads these are: the one that was decided, perhaps of an earlier view.
     pub sum: SumId,
-    /// (dealer, share), in the order of the deals.
-    pub shares: Vec<(Peer, [u8; 32])>,
+    /// One of each deal.
+    pub shares: Shares,
 }
 
 impl Item for Release {
@@ -125,7 +128,7 @@ pub fn check(ctx: &Context, sum: SumId, members: &[Peer], deals: &[Signed<Deal>]
 }
 
 /// This council member's share of every deal, opened and checked; `Err` names the dealer of one that does not fit.
-pub fn own_shares(ctx: &Context, index: usize, deals: &[Signed<Deal>]) -> Result<Vec<(Peer, [u8; 32])>, (Peer, Fault)> {
+pub fn own_shares(ctx: &Context, index: usize, deals: &[Signed<Deal>]) -> Result<Shares, (Peer, Fault)> {
     deals
         .iter()
         .map(|deal| {

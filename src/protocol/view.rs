@@ -15,12 +15,14 @@
 //! A value that an earlier view left acknowledged starts at `Accept`. Nothing is released before a majority of
 //! acknowledgements has been seen, and whether this peer acknowledges is its node's to say: the view only carries.
 
+mod message;
+mod reports;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use chacha20::rand_core::SeedableRng;
-use serde::{Deserialize, Serialize};
 
 use super::all_reduce::{self, AllReduce, SumId, Total};
 use super::ballot::Ballot;
@@ -29,12 +31,14 @@ use super::deal::{self, Deal, Opening, Pad, Release};
 use super::gather::Gather;
 use super::pairwise::{self, Mask, Masks, ViewKey};
 use super::record::{self, Acknowledgement, Frozen, Record};
-use super::signed::{Item, Signed};
+use super::signed::Signed;
 use super::tree::{self, Place};
 use super::{Action, Fault, Input, Machine, Never, Parent, Step, Time};
 use crate::crypto::agreement::EphemeralSecret;
 use crate::crypto::mask::Sign;
 use crate::session::Peer;
+
+pub use message::{Message, Order, Reason, Report, Stage};
 
 /// The generator of a node's secrets, seeded once from the operating system.
 pub type Rng = chacha20::ChaCha20Rng;
@@ -42,94 +46,9 @@ pub type Rng = chacha20::ChaCha20Rng;
 /// How often a member says that it is still computing, and looks whether the view stands still, milliseconds.
 pub const HEARTBEAT_MS: u64 = 1000;
 
-/// What travels on the tree's edges.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Message {
-    /// To the parent: what this subtree has to say.
-    Up(Ballot, Report),
-    /// To the children: what the leader has decided.
-    Down(Ballot, Order),
-    /// A part of the running sum.
-    Reduce(all_reduce::Message),
-    /// Somebody in this subtree (to the parent) or anywhere (to the children) is computing.
-    Working(Ballot),
-}
-
-/// One subtree's part of a round.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Report {
-    /// Every member's key.
-    Keys(Vec<Signed<ViewKey>>),
-    /// The whole subtree holds the total of this digest; the dealers' deals.
-    Hold {
-        /// The quantity.
-        slot: u8,
-        /// See `all_reduce::total_digest`.
-        total: [u8; 32],
-        /// Of dealers in the subtree.
-        deals: Vec<Signed<Deal>>,
-    },
-    /// The council's acknowledgements.
-    Acknowledge(u8, Vec<Signed<Acknowledgement>>),
-    /// The council's shares of the pads.
-    Release(u8, Vec<Signed<Release>>),
-}
-
-/// What the leader tells everybody.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Order {
-    /// Every member's key.
-    Keys(Vec<Signed<ViewKey>>),
-    /// Sum this slot.
-    Sum(u8),
-    /// Acknowledge this value.
-    Accept(Record),
-    /// A majority has acknowledged it.
-    Decide(u8, Vec<Signed<Acknowledgement>>),
-    /// The shares that open it.
-    Open(u8, Vec<Signed<Release>>),
-}
-
 /// Comes back every [`HEARTBEAT_MS`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timer(pub Ballot);
-
-/// Where a view stands, for people and for tests that stop a node there.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Stage {
-    /// Exchanging the keys of the view.
-    Keys,
-    /// Making this peer's own vector.
-    Compute,
-    /// Summing.
-    Sum,
-    /// Acknowledging the sealed total.
-    Accept,
-    /// Releasing the shares of the pads.
-    Release,
-    /// Opening the total.
-    Open,
-}
-
-/// Why a view ended without having gone through the plan.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Reason {
-    /// A connection that the view needs is gone.
-    Lost,
-    /// No progress for `stall_ms`.
-    Stalled,
-    /// A peer broke a rule.
-    Fault,
-    /// A peer left on purpose.
-    Left,
-    /// A proposer with a higher ballot has its majority.
-    Superseded,
-    /// The members are too few for a new sum.
-    TooFew,
-    /// A peer's totals, keys or shares do not fit together, and it cannot be said whose fault it is.
-    Disagreement,
-}
 
 /// What the node must know or do.
 #[derive(Debug)]
@@ -475,126 +394,6 @@ impl View {
                 Ok(())
             }
             Message::Up(..) | Message::Down(..) | Message::Working(_) => Ok(()),
-        }
-    }
-
-    fn report(&mut self, from: Peer, report: Report, step: &mut Step<Self>) -> Result<(), Fault> {
-        match report {
-            Report::Keys(items) => {
-                self.verify(&items, "view key", |key| key.item.ballot == self.ballot)?;
-                if !self.keys_report.child(from, items) {
-                    return Err(Fault::OutOfOrder("keys"));
-                }
-                self.report_keys(step);
-            }
-            Report::Hold { slot, total, deals } => {
-                let (sum, dealers) = (self.sum_id(slot), self.ctx.dealers(slot, &self.members));
-                self.verify(&deals, "deal", |deal| deal.item.sum == sum && dealers.contains(&deal.author))?;
-                let round = self.round.as_mut().filter(|round| round.slot == slot && round.reduce.is_some());
-                let round = round.ok_or(Fault::OutOfOrder("hold"))?;
-                if !round.deals.child(from, deals) {
-                    return Err(Fault::OutOfOrder("hold"));
-                }
-                round.child_totals.push(total);
-                self.report_hold(step);
-            }
-            Report::Acknowledge(slot, items) => {
-                let value = self.record().map(|record| record.digest(&self.ctx));
-                self.verify(&items, "acknowledgement", |each| {
-                    each.item.ballot == self.ballot
-                        && Some(each.item.value) == value
-                        && self.ctx.council_index(each.author).is_some()
-                })?;
-                let round = self.round.as_mut().filter(|round| round.slot == slot && round.record.is_some());
-                if !round.ok_or(Fault::OutOfOrder("acknowledgement"))?.acknowledge.child(from, items) {
-                    return Err(Fault::OutOfOrder("acknowledgement"));
-                }
-                self.report_acknowledgements(step);
-            }
-            Report::Release(slot, items) => {
-                let sum = self.record().map(|record| record.value.sum);
-                self.verify(&items, "release", |each| {
-                    Some(each.item.sum) == sum && self.ctx.council_index(each.author).is_some()
-                })?;
-                let round =
-                    self.round.as_mut().filter(|round| round.slot == slot && !round.acknowledgements.is_empty());
-                if !round.ok_or(Fault::OutOfOrder("release"))?.release.child(from, items) {
-                    return Err(Fault::OutOfOrder("release"));
-                }
-                self.report_releases(step);
-            }
-        }
-        Ok(())
-    }
-
-    fn record(&self) -> Option<&Record> {
-        self.round.as_ref()?.record.as_ref()
-    }
-
-    /// Every item of a report fits this round and is signed by a member, no two by the same: whoever passes on another one
-    /// has not looked at it.
-    fn verify<T: Item>(
-        &self,
-        items: &[Signed<T>],
-        what: &'static str,
-        fits: impl Fn(&Signed<T>) -> bool,
-    ) -> Result<(), Fault> {
-        for (i, item) in items.iter().enumerate() {
-            let twice = items[..i].iter().any(|other| other.author == item.author);
-            if !self.members.contains(&item.author) || twice || !fits(item) {
-                return Err(Fault::Inconsistent(format!("{what} of {} does not belong here", item.author)));
-            }
-            if !item.verify(&self.ctx) {
-                return Err(Fault::BadSignature(what));
-            }
-        }
-        Ok(())
-    }
-
-    fn report_keys(&mut self, step: &mut Step<Self>) {
-        let Some(items) = self.keys_report.complete() else { return };
-        match self.place.parent {
-            Some(parent) => step.send(parent, Message::Up(self.ballot, Report::Keys(items))),
-            None => self.order(Order::Keys(items), step),
-        }
-    }
-
-    fn report_hold(&mut self, step: &mut Step<Self>) {
-        let Some(round) = &mut self.round else { return };
-        let Some(total) = round.total else { return };
-        let Some(mut deals) = round.deals.complete() else { return };
-        if round.child_totals.iter().any(|other| *other != total) {
-            step.output(Output::Failed(Reason::Disagreement, None));
-            return;
-        }
-        let slot = round.slot;
-        match self.place.parent {
-            Some(parent) => step.send(parent, Message::Up(self.ballot, Report::Hold { slot, total, deals })),
-            None => {
-                deals.sort_by_key(|deal| self.ctx.council_index(deal.author));
-                let record = Record::new(self.sum_id(slot), self.members.clone(), total, deals);
-                self.order(Order::Accept(record), step);
-            }
-        }
-    }
-
-    fn report_acknowledgements(&mut self, step: &mut Step<Self>) {
-        let Some(round) = &mut self.round else { return };
-        let Some(items) = round.acknowledge.complete() else { return };
-        let slot = round.slot;
-        match self.place.parent {
-            Some(parent) => step.send(parent, Message::Up(self.ballot, Report::Acknowledge(slot, items))),
-            None => self.order(Order::Decide(slot, items), step),
-        }
-    }
-
-    fn report_releases(&mut self, step: &mut Step<Self>) {
-        let Some(round) = &mut self.round else { return };
-        let Some(items) = round.release.complete() else { return };
-        let slot = round.slot;
-        match self.place.parent {
-            Some(parent) => step.send(parent, Message::Up(self.ballot, Report::Release(slot, items))),
-            None => self.order(Order::Open(slot, items), step),
         }
     }
 

@@ -119,6 +119,9 @@ struct Host {
     seen: BTreeMap<Peer, u64>,
 }
 
+/// What a stream is derived from: key, label, params.
+type StreamId = ([u8; 32], &'static str, [u8; 11]);
+
 pub(super) struct Network {
     hosts: Vec<Host>,
     session: Session,
@@ -161,7 +164,7 @@ pub(super) struct Network {
     /// sum -> council members whose shares of its pads have left.
     releases: BTreeMap<SumId, BTreeSet<Peer>>,
     /// (key, label, params) -> vectors masked with it.
-    masks: BTreeMap<([u8; 32], &'static str, [u8; 11]), BTreeSet<(Peer, SumId)>>,
+    masks: BTreeMap<StreamId, BTreeSet<(Peer, SumId)>>,
     pub(super) actions: BTreeMap<Peer, u64>,
     pub(super) frames: u64,
     pub(super) bytes: u64,
@@ -435,13 +438,13 @@ impl Network {
             // Not in the middle of a step: at once after it.
             self.push(self.now, Happening::Fault(fault));
         }
-        if let Some((which, left)) = &mut self.cut_after {
-            if *which == pair {
-                *left -= 1;
-                if *left == 0 {
-                    self.cut_after = None;
-                    self.fault(Fault::Cut(pair.0, pair.1));
-                }
+        if let Some((which, left)) = &mut self.cut_after
+            && *which == pair
+        {
+            *left -= 1;
+            if *left == 0 {
+                self.cut_after = None;
+                self.fault(Fault::Cut(pair.0, pair.1));
             }
         }
     }

@@ -33,7 +33,7 @@ fn run(seed: u64) -> u64 {
     // Mostly small ones: they have as many corners, and run faster.
     let peers = [3, 4, 3, 5, 4, 3, 4, 6][usize::try_from(seed / PARTS % 8).unwrap()];
     let plan: &[u64] = if seed.is_multiple_of(7) { &[3, 2] } else { &[3] };
-    let mut net = Network::new(peers, plan, timing.clone(), seed);
+    let mut net = Network::new(peers, plan, timing, seed);
     let slow = net.below(8);
     net.delay_us = (100, [2_000, 20_000, 20_000, 20_000, 20_000, 60_000, 200_000, 500_000][slow as usize]);
     // Most sessions end within this many milliseconds at this speed.

@@ -1,0 +1,53 @@
+//! What a node tells its user.
+
+use bytes::Bytes;
+
+use crate::protocol::ballot::Ballot;
+use crate::protocol::record::Value;
+use crate::protocol::view::{Reason, Stage};
+use crate::session::Peer;
+
+/// What a node tells its user.
+#[derive(Clone, Debug)]
+pub enum Event {
+    /// A peer is connected and has the same session.
+    Joined(Peer),
+    /// Its connection is gone.
+    Lost(Peer),
+    /// A peer has another protocol version or session file; the fields that differ.
+    Refused(Peer, Vec<String>),
+    /// A view began, with these members.
+    ViewBegan(Ballot, Vec<Peer>),
+    /// It ended before its time.
+    ViewFailed(Ballot, Reason, Option<Peer>),
+    /// A stage of a slot began.
+    Stage(u8, Stage),
+    /// A quantity is frozen; where and over whom it was summed.
+    Opened(Value),
+    /// Every quantity is frozen: the opened vectors of the plan, the first of them the seed, and what they stand on.
+    Finished(Vec<Bytes>, Vec<Value>),
+    /// Nobody needs this node any more; the driver may stop.
+    Done,
+    /// The session cannot be finished here; the driver must stop.
+    Ended(Ending),
+}
+
+/// Why a node gives up.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Ending {
+    /// Too few peers for too long.
+    #[error("{0}")]
+    TooFew(String),
+    /// `max_views` views have failed.
+    #[error("{0} views have failed; the last one because {1}")]
+    TooManyViews(u64, String),
+    /// The rules of the session forbid going on.
+    #[error("{0}")]
+    Refused(String),
+    /// This peer's own data or computation failed.
+    #[error("{0}")]
+    Own(String),
+    /// A decided sum cannot be opened.
+    #[error("{0}")]
+    Unopenable(String),
+}

@@ -1,0 +1,216 @@
+//! A slot at one node: its vector, the acknowledgement of the sealed total, opening, freezing; and what is fetched instead.
+
+use bytes::Bytes;
+
+use super::archive::Sealed;
+use super::{Done, Ending, Event, Job, Node, Over, Record, Round};
+use crate::protocol::all_reduce::SumId;
+use crate::protocol::context::SMALLEST_SUM;
+use crate::protocol::record::{Acknowledgement, Frozen};
+use crate::protocol::signed::Signed;
+use crate::protocol::transfer::{self, Held, Transfer, Want};
+use crate::protocol::view::{Reason, View};
+use crate::protocol::{Action, Input, Step, Time, deal};
+use crate::session::Peer;
+
+impl Node {
+    /// Leader: starts or resumes the next slot.
+    pub(super) fn next_slot(&mut self, now: Time, step: &mut Step<Self>) {
+        if !self.view.as_ref().is_some_and(View::leads) {
+            return;
+        }
+        let slot = self.archive.frozen();
+        let Ok(resume) = self.take_resume(slot) else {
+            self.fail_view(now, Reason::Disagreement, None, None, step);
+            return;
+        };
+        let allowed = self.view.as_ref().is_some_and(|view| self.may_sum(view.members()).is_ok());
+        if resume.is_none() && !allowed {
+            self.fail_view(now, Reason::TooFew, None, None, step);
+        } else if let Some(view) = &mut self.view {
+            let child = match resume {
+                Some(record) => view.resume(record),
+                None => view.sum(slot),
+            };
+            self.viewed(now, child, step);
+        }
+    }
+
+    /// Whether a new sum of the next slot may be started over `members`; says why not.
+    pub(super) fn may_sum(&self, members: &[Peer]) -> Result<(), String> {
+        if members.len() < SMALLEST_SUM {
+            return Err(format!("a sum needs {SMALLEST_SUM} members, there are {}", members.len()));
+        }
+        self.task.allows(self.archive.frozen(), self.archive.values(), self.archive.opened(), members)
+    }
+
+    /// Makes this peer's vector when the view wants it and everything it depends on is there.
+    pub(super) fn contribute(&mut self, now: Time, step: &mut Step<Self>) {
+        let Some(slot) = self.round.wanted else { return };
+        if self.archive.frozen() > slot {
+            return self.ahead(now, step);
+        }
+        if self.archive.frozen() != slot || self.opening.is_some() {
+            return;
+        }
+        if let Some(vector) = self.inputs.get(&slot).cloned() {
+            self.round.wanted = None;
+            if let Some(view) = &mut self.view {
+                let child = view.contribute(now, slot, vector);
+                self.viewed(now, child, step);
+            }
+        } else if self.computing.is_none() {
+            self.computing = Some((slot, now));
+            let (task, opened) = (self.task.clone(), self.archive.opened().to_vec());
+            step.0.push(Action::Compute(Job::Contribution { slot, task, opened }));
+        }
+    }
+
+    /// Acknowledges the value that the view proposes, as soon as its total and every slot before it are here.
+    pub(super) fn accept(&mut self, now: Time, step: &mut Step<Self>) {
+        let Some(record) = &self.round.accept else { return };
+        let slot = record.value.sum.slot;
+        if self.archive.frozen() > slot {
+            return self.ahead(now, step);
+        }
+        if self.archive.frozen() != slot || self.opening.is_some() {
+            return;
+        }
+        let Some(ballot) = self.view.as_ref().map(View::ballot) else { return };
+        let digest = record.digest(&self.ctx);
+        let held = self.archive.sealed(&digest).map(|sealed| &sealed.total);
+        let made = self.round.total.as_ref().filter(|(made, _)| *made == record.value.total).map(|(_, total)| total);
+        let Some(total) = held.or(made).cloned() else {
+            if !self.transfer.fetching() {
+                let child = self.transfer.fetch(now, ballot.proposer, slot, Want::Accepted(digest));
+                self.transferred(now, child, step);
+            }
+            return;
+        };
+        let record = record.clone();
+        self.round.accept = None;
+        self.round.total = None;
+        let mut item = None;
+        if let Some(index) = self.ctx.council_index(self.ctx.me) {
+            match deal::own_shares(&self.ctx, index, &record.deals) {
+                Ok(shares) => self.round.shares = shares,
+                Err((dealer, fault)) => {
+                    step.blame(dealer, fault);
+                    self.fail_view(now, Reason::Fault, Some(dealer), None, step);
+                    return;
+                }
+            }
+            if self.acceptor.accept(ballot, slot, digest).is_err() {
+                self.fail_view(now, Reason::Disagreement, None, None, step);
+                return;
+            }
+            step.0.push(Action::Persist(Record::Accepted(ballot, record.clone(), total.clone())));
+            item = Some(Signed::new(&self.ctx, Acknowledgement { ballot, value: digest }));
+        }
+        self.archive.accepted = Some(Sealed { record, digest, total });
+        if let Some(view) = &mut self.view {
+            let child = view.acknowledge(slot, item);
+            self.viewed(now, child, step);
+        }
+    }
+
+    /// The view wants what is open here already: its leader must fetch that first, and now learns it.
+    pub(super) fn ahead(&mut self, now: Time, step: &mut Step<Self>) {
+        self.fail_view(now, Reason::Superseded, None, None, step);
+    }
+
+    pub(super) fn open(&mut self, frozen: Frozen, total: Bytes, step: &mut Step<Self>) {
+        let SumId { slot, .. } = frozen.record.value.sum;
+        if slot != self.archive.frozen() || self.opening.is_some() {
+            return;
+        }
+        if slot > 0 {
+            let unsound = frozen.pads.iter().position(Option::is_none);
+            if let Some(deal) = unsound.and_then(|i| frozen.record.deals.get(i)) {
+                let name = self.ctx.session.name(deal.author);
+                let text = format!("the pad dealt by {name} is inconsistent: the decided sum cannot be opened");
+                self.end(Ending::Unopenable(text), step);
+                return;
+            }
+        }
+        self.opening = Some(slot);
+        step.0.push(Action::Compute(Job::Open { ctx: self.ctx.clone(), frozen, total }));
+    }
+
+    pub(super) fn done(&mut self, now: Time, done: Done, step: &mut Step<Self>) {
+        match done {
+            Done::Mask(done) => self.drive(now, Input::Done(done), step),
+            Done::Contribution(slot, result) => {
+                self.computing = None;
+                match result {
+                    Ok(vector) if slot >= self.archive.frozen() => {
+                        self.inputs.insert(slot, vector);
+                        self.contribute(now, step);
+                    }
+                    Ok(_) => self.contribute(now, step),
+                    Err(text) => self.end(Ending::Own(text), step),
+                }
+            }
+            Done::Open { frozen, total, opened } => {
+                self.opening = None;
+                self.freeze(now, frozen, total, opened, step);
+            }
+        }
+    }
+
+    pub(super) fn freeze(&mut self, now: Time, frozen: Frozen, total: Bytes, opened: Bytes, step: &mut Step<Self>) {
+        let value = frozen.record.value.clone();
+        let slot = value.sum.slot;
+        step.0.push(Action::Persist(Record::Frozen(frozen.clone(), total.clone())));
+        self.acceptor.freeze(slot);
+        self.archive.freeze(frozen, total, opened);
+        self.inputs.remove(&slot);
+        step.output(Event::Opened(value));
+        if let Err(text) = self.task.check(slot, self.archive.opened()) {
+            self.end(Ending::Refused(text), step);
+            return;
+        }
+        if self.archive.len() == self.ctx.plan.len() {
+            self.finish(now, step);
+            return;
+        }
+        let members: Vec<_> = self.view.as_ref().map_or(Vec::new(), |view| view.members().to_vec());
+        let outsiders: Vec<_> = self.greeted.keys().copied().filter(|peer| !members.contains(peer)).collect();
+        self.tell(&outsiders, step);
+        self.next_slot(now, step);
+        self.contribute(now, step);
+        self.accept(now, step);
+    }
+
+    pub(super) fn finish(&mut self, now: Time, step: &mut Step<Self>) {
+        self.view = None;
+        self.round = Round::default();
+        self.over = Over::Lingering(now.plus_ms(self.ctx.session.timing.linger_ms));
+        step.output(Event::Finished(self.archive.opened().to_vec(), self.archive.values().to_vec()));
+        self.tell_all(step);
+    }
+
+    pub(super) fn transferred(&mut self, now: Time, child: Step<Transfer>, step: &mut Step<Self>) {
+        for output in step.lift(child) {
+            match output {
+                transfer::Output::Wanted(peer, slot, want) => {
+                    let held = self.archive.held(slot, want);
+                    let child = self.transfer.serve(peer, slot, held);
+                    self.transferred(now, child, step);
+                }
+                transfer::Output::Fetched(slot, held, total) => match *held {
+                    Held::Frozen(frozen) => self.open(frozen, total, step),
+                    Held::Accepted(record) => {
+                        if slot == self.archive.frozen() {
+                            let digest = record.digest(&self.ctx);
+                            // Held to be served and acknowledged in the view to come; not an acknowledgement by itself.
+                            self.archive.offered = Some(Sealed { record, digest, total });
+                            self.accept(now, step);
+                        }
+                    }
+                },
+                transfer::Output::Failed(from, _) => self.election.fetch_failed(now, from),
+            }
+        }
+    }
+}

@@ -1,0 +1,95 @@
+//! What travels on a view's tree, and the names of its stages and ends.
+
+use serde::{Deserialize, Serialize};
+
+use crate::protocol::all_reduce;
+use crate::protocol::ballot::Ballot;
+use crate::protocol::deal::{Deal, Release};
+use crate::protocol::pairwise::ViewKey;
+use crate::protocol::record::{Acknowledgement, Record};
+use crate::protocol::signed::Signed;
+
+/// What travels on the tree's edges.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Message {
+    /// To the parent: what this subtree has to say.
+    Up(Ballot, Report),
+    /// To the children: what the leader has decided.
+    Down(Ballot, Order),
+    /// A part of the running sum.
+    Reduce(all_reduce::Message),
+    /// Somebody in this subtree (to the parent) or anywhere (to the children) is computing.
+    Working(Ballot),
+}
+
+/// One subtree's part of a round.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Report {
+    /// Every member's key.
+    Keys(Vec<Signed<ViewKey>>),
+    /// The whole subtree holds the total of this digest; the dealers' deals.
+    Hold {
+        /// The quantity.
+        slot: u8,
+        /// See `all_reduce::total_digest`.
+        total: [u8; 32],
+        /// Of dealers in the subtree.
+        deals: Vec<Signed<Deal>>,
+    },
+    /// The council's acknowledgements.
+    Acknowledge(u8, Vec<Signed<Acknowledgement>>),
+    /// The council's shares of the pads.
+    Release(u8, Vec<Signed<Release>>),
+}
+
+/// What the leader tells everybody.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Order {
+    /// Every member's key.
+    Keys(Vec<Signed<ViewKey>>),
+    /// Sum this slot.
+    Sum(u8),
+    /// Acknowledge this value.
+    Accept(Record),
+    /// A majority has acknowledged it.
+    Decide(u8, Vec<Signed<Acknowledgement>>),
+    /// The shares that open it.
+    Open(u8, Vec<Signed<Release>>),
+}
+
+/// Where a view stands, for people and for tests that stop a node there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Stage {
+    /// Exchanging the keys of the view.
+    Keys,
+    /// Making this peer's own vector.
+    Compute,
+    /// Summing.
+    Sum,
+    /// Acknowledging the sealed total.
+    Accept,
+    /// Releasing the shares of the pads.
+    Release,
+    /// Opening the total.
+    Open,
+}
+
+/// Why a view ended without having gone through the plan.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Reason {
+    /// A connection that the view needs is gone.
+    Lost,
+    /// No progress for `stall_ms`.
+    Stalled,
+    /// A peer broke a rule.
+    Fault,
+    /// A peer left on purpose.
+    Left,
+    /// A proposer with a higher ballot has its majority.
+    Superseded,
+    /// The members are too few for a new sum.
+    TooFew,
+    /// A peer's totals, keys or shares do not fit together, and it cannot be said whose fault it is.
+    Disagreement,
+}

@@ -1,0 +1,129 @@
+//! Rounds up the tree: taking a child's report, and reporting when the whole subtree has spoken.
+
+use super::{Message, Order, Output, Reason, Report, View};
+use crate::protocol::record::Record;
+use crate::protocol::signed::{Item, Signed};
+use crate::protocol::{Fault, Step};
+use crate::session::Peer;
+
+impl View {
+    pub(super) fn report(&mut self, from: Peer, report: Report, step: &mut Step<Self>) -> Result<(), Fault> {
+        match report {
+            Report::Keys(items) => {
+                self.verify(&items, "view key", |key| key.item.ballot == self.ballot)?;
+                if !self.keys_report.child(from, items) {
+                    return Err(Fault::OutOfOrder("keys"));
+                }
+                self.report_keys(step);
+            }
+            Report::Hold { slot, total, deals } => {
+                let (sum, dealers) = (self.sum_id(slot), self.ctx.dealers(slot, &self.members));
+                self.verify(&deals, "deal", |deal| deal.item.sum == sum && dealers.contains(&deal.author))?;
+                let round = self.round.as_mut().filter(|round| round.slot == slot && round.reduce.is_some());
+                let round = round.ok_or(Fault::OutOfOrder("hold"))?;
+                if !round.deals.child(from, deals) {
+                    return Err(Fault::OutOfOrder("hold"));
+                }
+                round.child_totals.push(total);
+                self.report_hold(step);
+            }
+            Report::Acknowledge(slot, items) => {
+                let value = self.record().map(|record| record.digest(&self.ctx));
+                self.verify(&items, "acknowledgement", |each| {
+                    each.item.ballot == self.ballot
+                        && Some(each.item.value) == value
+                        && self.ctx.council_index(each.author).is_some()
+                })?;
+                let round = self.round.as_mut().filter(|round| round.slot == slot && round.record.is_some());
+                if !round.ok_or(Fault::OutOfOrder("acknowledgement"))?.acknowledge.child(from, items) {
+                    return Err(Fault::OutOfOrder("acknowledgement"));
+                }
+                self.report_acknowledgements(step);
+            }
+            Report::Release(slot, items) => {
+                let sum = self.record().map(|record| record.value.sum);
+                self.verify(&items, "release", |each| {
+                    Some(each.item.sum) == sum && self.ctx.council_index(each.author).is_some()
+                })?;
+                let round =
+                    self.round.as_mut().filter(|round| round.slot == slot && !round.acknowledgements.is_empty());
+                if !round.ok_or(Fault::OutOfOrder("release"))?.release.child(from, items) {
+                    return Err(Fault::OutOfOrder("release"));
+                }
+                self.report_releases(step);
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn record(&self) -> Option<&Record> {
+        self.round.as_ref()?.record.as_ref()
+    }
+
+    /// Every item of a report fits this round and is signed by a member, no two by the same: whoever passes on another one
+    /// has not looked at it.
+    pub(super) fn verify<T: Item>(
+        &self,
+        items: &[Signed<T>],
+        what: &'static str,
+        fits: impl Fn(&Signed<T>) -> bool,
+    ) -> Result<(), Fault> {
+        for (i, item) in items.iter().enumerate() {
+            let twice = items[..i].iter().any(|other| other.author == item.author);
+            if !self.members.contains(&item.author) || twice || !fits(item) {
+                return Err(Fault::Inconsistent(format!("{what} of {} does not belong here", item.author)));
+            }
+            if !item.verify(&self.ctx) {
+                return Err(Fault::BadSignature(what));
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn report_keys(&mut self, step: &mut Step<Self>) {
+        let Some(items) = self.keys_report.complete() else { return };
+        match self.place.parent {
+            Some(parent) => step.send(parent, Message::Up(self.ballot, Report::Keys(items))),
+            None => self.order(Order::Keys(items), step),
+        }
+    }
+
+    pub(super) fn report_hold(&mut self, step: &mut Step<Self>) {
+        let Some(round) = &mut self.round else { return };
+        let Some(total) = round.total else { return };
+        let Some(mut deals) = round.deals.complete() else { return };
+        if round.child_totals.iter().any(|other| *other != total) {
+            step.output(Output::Failed(Reason::Disagreement, None));
+            return;
+        }
+        let slot = round.slot;
+        match self.place.parent {
+            Some(parent) => step.send(parent, Message::Up(self.ballot, Report::Hold { slot, total, deals })),
+            None => {
+                deals.sort_by_key(|deal| self.ctx.council_index(deal.author));
+                let record = Record::new(self.sum_id(slot), self.members.clone(), total, deals);
+                self.order(Order::Accept(record), step);
+            }
+        }
+    }
+
+    pub(super) fn report_acknowledgements(&mut self, step: &mut Step<Self>) {
+        let Some(round) = &mut self.round else { return };
+        let Some(items) = round.acknowledge.complete() else { return };
+        let slot = round.slot;
+        match self.place.parent {
+            Some(parent) => step.send(parent, Message::Up(self.ballot, Report::Acknowledge(slot, items))),
+            None => self.order(Order::Decide(slot, items), step),
+        }
+    }
+
+    pub(super) fn report_releases(&mut self, step: &mut Step<Self>) {
+        let Some(round) = &mut self.round else { return };
+        let Some(items) = round.release.complete() else { return };
+        let slot = round.slot;
+        match self.place.parent {
+            Some(parent) => step.send(parent, Message::Up(self.ballot, Report::Release(slot, items))),
+            None => self.order(Order::Open(slot, items), step),
+        }
+    }
+}
