@@ -107,6 +107,9 @@ pub(super) enum Fault {
     HealAll,
 }
 
+/// A stream: key, label, params.
+pub(super) type Name = ([u8; 32], &'static str, [u8; 11]);
+
 /// What a message is stopped by: `(sender, receiver, message)`.
 pub(super) type Hold = Box<dyn Fn(Peer, Peer, &Message) -> bool>;
 
@@ -161,7 +164,7 @@ pub(super) struct Network {
     /// sum -> council members whose shares of its pads have left.
     releases: BTreeMap<SumId, BTreeSet<Peer>>,
     /// (key, label, params) -> vectors masked with it.
-    masks: BTreeMap<([u8; 32], &'static str, [u8; 11]), BTreeSet<(Peer, SumId)>>,
+    masks: BTreeMap<Name, BTreeSet<(Peer, SumId)>>,
     pub(super) actions: BTreeMap<Peer, u64>,
     pub(super) frames: u64,
     pub(super) bytes: u64,
