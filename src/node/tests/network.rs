@@ -107,6 +107,9 @@ pub(super) enum Fault {
     HealAll,
 }
 
+/// A stream: key, label, params.
+pub(super) type Name = ([u8; 32], &'static str, [u8; 11]);
+
 /// What a message is stopped by: `(sender, receiver, message)`.
 pub(super) type Hold = Box<dyn Fn(Peer, Peer, &Message) -> bool>;
 
@@ -118,9 +121,6 @@ struct Host {
     /// Connected peers, as far as this one has been told, and the epochs of the connections.
     seen: BTreeMap<Peer, u64>,
 }
-
-/// What a stream is derived from: key, label, params.
-type StreamId = ([u8; 32], &'static str, [u8; 11]);
 
 pub(super) struct Network {
     hosts: Vec<Host>,
@@ -164,7 +164,7 @@ pub(super) struct Network {
     /// sum -> council members whose shares of its pads have left.
     releases: BTreeMap<SumId, BTreeSet<Peer>>,
     /// (key, label, params) -> vectors masked with it.
-    masks: BTreeMap<StreamId, BTreeSet<(Peer, SumId)>>,
+    masks: BTreeMap<Name, BTreeSet<(Peer, SumId)>>,
     pub(super) actions: BTreeMap<Peer, u64>,
     pub(super) frames: u64,
     pub(super) bytes: u64,

@@ -2,14 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::network::{Fault, Network, Numbers, timing};
+use super::network::{Fault, Name, Network, Numbers, timing};
 use crate::crypto::mask::Sign;
 use crate::protocol::all_reduce::Direction;
 use crate::protocol::tree;
 use crate::session::Peer;
-
-/// (key, label, params)
-type Name = ([u8; 32], &'static str, [u8; 11]);
 
 /// `top` and everybody below it.
 fn subtree(order: &[Peer], top: Peer) -> Vec<Peer> {
