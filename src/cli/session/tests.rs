@@ -21,7 +21,7 @@ fn new(folder: &Path, more: &[&str]) -> Result<PathBuf, Failure> {
     peers.iter().for_each(|peer| words.extend(["--peer", peer]));
     words.extend(["--out", out.to_str().unwrap()]);
     words.extend(more);
-    run(Arguments::try_parse_from(words).map_err(|error| Failure::Input(error.to_string()))?.command)?;
+    run(Arguments::try_parse_from(words).map_err(|error| Failure::Input(error.to_string()))?.command, &mut Vec::new())?;
     Ok(out)
 }
 
@@ -97,7 +97,7 @@ fn ranges_of_classes_hold_both_ends() {
 #[test]
 fn a_file_that_is_not_there_is_wrong_input_with_its_name() {
     let failure =
-        run(Arguments::try_parse_from(["flyswarm", "session", "check", "/no/such"]).unwrap().command).unwrap_err();
+        run(Arguments::try_parse_from(["flyswarm", "session", "check", "/no/such"]).unwrap().command, &mut Vec::new()).unwrap_err();
     assert_eq!(failure.code(), 2);
     assert!(failure.to_string().starts_with("/no/such: cannot be read: "), "{failure}");
 }
