@@ -333,10 +333,6 @@ impl Node {
             step.send(from, Message::Fields(self.ctx.session.fields()));
             return;
         }
-        if let Err(fault) = self.possible(frozen) {
-            step.blame(from, fault);
-            return;
-        }
         self.refused.remove(&from);
         self.greeted.insert(from, frozen);
         step.output(Event::Joined(from));
