@@ -97,7 +97,8 @@ fn ranges_of_classes_hold_both_ends() {
 #[test]
 fn a_file_that_is_not_there_is_wrong_input_with_its_name() {
     let failure =
-        run(Arguments::try_parse_from(["flyswarm", "session", "check", "/no/such"]).unwrap().command, &mut Vec::new()).unwrap_err();
+        run(Arguments::try_parse_from(["flyswarm", "session", "check", "/no/such"]).unwrap().command, &mut Vec::new())
+            .unwrap_err();
     assert_eq!(failure.code(), 2);
     assert!(failure.to_string().starts_with("/no/such: cannot be read: "), "{failure}");
 }
