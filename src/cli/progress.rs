@@ -77,7 +77,22 @@ impl Progress {
     pub(super) fn report(&self, ctx: &Context, report: &Report<'_>) {
         let name = |peer: &Peer| ctx.session.name(*peer).to_owned();
         match report {
-            Report::Started(_) => {}
+            Report::Started(_) => {
+                let session = &ctx.session;
+                let others: Vec<_> = session.peers().filter(|peer| *peer != ctx.me).collect();
+                let names = match others.len() {
+                    count @ 9.. => format!("{count} others"),
+                    _ => others.iter().map(name).collect::<Vec<_>>().join(", "),
+                };
+                let (needed, seconds) = (session.min_peers, session.timing.gather_ms.div_ceil(1000));
+                self.tell(
+                    &json!({"event": "waiting", "peer": name(&ctx.me), "needed": needed, "seconds": seconds}),
+                    &format!(
+                        "{} waits for {names}: up to {seconds} s for all, then {needed} are enough",
+                        name(&ctx.me)
+                    ),
+                );
+            }
             Report::Listening(address) => {
                 self.tell(&json!({"event": "listening", "address": address}), &format!("listening on {address}"));
             }

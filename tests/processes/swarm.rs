@@ -378,12 +378,11 @@ impl Swarm {
             Line::End => process.out_ended = true,
         }
         let process = self.processes[i].as_mut().expect("there");
-        if process.out_ended && process.ended.is_none() {
-            if let Some(errors) = process.errors.clone() {
-                let status = process.child.wait().expect("its end");
-                assert!(!errors.contains("panicked"), "{} panicked: {errors}", NAMES[i]);
-                process.ended = Some(Ended { code: status.code(), signal: status.signal(), errors });
-            }
+        let errors = process.errors.clone().filter(|_| process.out_ended && process.ended.is_none());
+        if let Some(errors) = errors {
+            let status = process.child.wait().expect("its end");
+            assert!(!errors.contains("panicked"), "{} panicked: {errors}", NAMES[i]);
+            process.ended = Some(Ended { code: status.code(), signal: status.signal(), errors });
         }
         true
     }
