@@ -2,6 +2,7 @@
 
 mod network;
 mod nonsense;
+mod numbers;
 mod scenarios;
 mod schedules;
 mod secrecy;
@@ -9,7 +10,8 @@ mod systematic;
 
 use std::collections::BTreeSet;
 
-use network::{Fault, Network, timing};
+use network::{Fault, Network};
+use numbers::timing;
 
 use crate::node::Ending;
 use crate::protocol::view::Stage;

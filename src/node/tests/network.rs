@@ -8,83 +8,20 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
+use super::numbers::{Numbers, session};
 use crate::crypto::identity::Identity;
 use crate::crypto::stream::Stream;
 use crate::node::{Done, Ending, Event, Job, Node, Record, Task, Timer};
 use crate::protocol::all_reduce::{self, Direction, SumId};
 use crate::protocol::ballot::Ballot;
-use crate::protocol::context::{Context, OpeningRule, Quantity};
+use crate::protocol::context::{Context, OpeningRule};
 use crate::protocol::message::{Channel, Message};
 use crate::protocol::pairwise::Mask;
 use crate::protocol::record::Value;
 use crate::protocol::view::{self, Order, Report, Stage};
 use crate::protocol::wire::{self, Frame};
 use crate::protocol::{Action, Input, Machine, Step, Time};
-use crate::session::{DataSpec, Entry, FlynnSpec, Peer, Privacy, Scaling, Session, TaskKind, Timing};
-
-/// Sums a fixed vector for each slot: slot q of peer i is `words[q - 1]` words, drawn from (i, q).
-#[derive(Debug)]
-pub(super) struct Numbers {
-    me: Peer,
-    words: Vec<u64>,
-}
-
-impl Numbers {
-    pub(super) fn vector(peer: Peer, slot: u8, words: u64) -> Vec<u32> {
-        let mut stream = Stream::new(&peer.0.to_le_bytes(), "numbers", &[slot]);
-        (0..words).map(|_| stream.next_u32()).collect()
-    }
-}
-
-impl Task for Numbers {
-    fn plan(&self) -> Vec<Quantity> {
-        let sums = self.words.iter().map(|&words| Quantity { name: "numbers".into(), word_bytes: 4, words });
-        std::iter::once(Quantity::coin()).chain(sums).collect()
-    }
-    fn contribution(&self, slot: u8, _opened: &[Bytes]) -> Result<Bytes, String> {
-        let words = self.words[usize::from(slot) - 1];
-        Ok(Self::vector(self.me, slot, words).into_iter().flat_map(u32::to_le_bytes).collect())
-    }
-    fn allows(&self, _: u8, _: &[Value], _: &[Bytes], _: &[Peer]) -> Result<(), String> {
-        Ok(())
-    }
-    fn check(&self, _: u8, _: &[Bytes]) -> Result<(), String> {
-        Ok(())
-    }
-}
-
-pub(super) fn session(identities: &[Identity], timing: Timing) -> Session {
-    let roster = identities
-        .iter()
-        .enumerate()
-        .map(|(i, identity)| Entry { key: identity.public(), name: format!("peer-{i}"), addresses: Vec::new() })
-        .collect();
-    Session {
-        name: "test".into(),
-        task: TaskKind::Flynn,
-        min_peers: Session::default_min_peers(identities.len()),
-        data: DataSpec { features: 4, classes: vec!["a".into(), "b".into()], scaling: Scaling::None, densify: false },
-        flynn: FlynnSpec { m: 16, s: 2, rho: 2, gamma: 0.5 },
-        privacy: Privacy { min_holders: 1, colluding: 1.0 / 3.0 },
-        timing,
-        roster,
-    }
-    .check()
-    .unwrap()
-}
-
-/// Short time-outs: virtual time is free, but fewer events make shorter runs.
-pub(super) fn timing() -> Timing {
-    Timing {
-        gather_ms: 2_000,
-        propose_ms: 500,
-        stall_ms: 3_000,
-        quorum_ms: 20_000,
-        compute_ms: 60_000,
-        linger_ms: 30_000,
-        max_views: 16,
-    }
-}
+use crate::session::{Peer, Session, Timing};
 
 #[derive(Debug)]
 enum Happening {

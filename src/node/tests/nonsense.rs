@@ -2,7 +2,8 @@
 
 use bytes::Bytes;
 
-use super::network::{Network, timing};
+use super::network::Network;
+use super::numbers::timing;
 use crate::protocol::all_reduce::{self, Direction, SumId};
 use crate::protocol::ballot::Ballot;
 use crate::protocol::council::{Accepted, Promise};

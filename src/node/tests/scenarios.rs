@@ -2,7 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use super::network::{Fault, Hold, Network, timing};
+use super::network::{Fault, Hold, Network};
+use super::numbers::timing;
 use crate::node::Event;
 use crate::protocol::context::OpeningRule::{self, Decided, Naive};
 use crate::protocol::message::Message;

@@ -5,7 +5,8 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use super::network::{Fault, Network, timing};
+use super::network::{Fault, Network};
+use super::numbers::timing;
 use crate::protocol::view::HEARTBEAT_MS;
 use crate::session::{Peer, Timing};
 

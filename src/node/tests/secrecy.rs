@@ -2,7 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::network::{Fault, Name, Network, Numbers, timing};
+use super::network::{Fault, Name, Network};
+use super::numbers::{Numbers, timing};
 use crate::crypto::mask::Sign;
 use crate::protocol::all_reduce::Direction;
 use crate::protocol::tree;

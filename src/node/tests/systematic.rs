@@ -3,7 +3,8 @@
 
 use std::collections::BTreeSet;
 
-use super::network::{Fault, Network, timing};
+use super::network::{Fault, Network};
+use super::numbers::timing;
 use crate::session::Peer;
 
 fn network(peers: u8) -> Network {

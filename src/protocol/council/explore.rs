@@ -10,6 +10,8 @@
 
 #![allow(clippy::disallowed_types, reason = "a set of millions of fingerprints whose order nobody sees")]
 
+mod claims;
+
 use std::collections::{HashSet, VecDeque};
 use std::fmt::Write as _;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -505,116 +507,4 @@ fn fingerprint(state: &State) -> (u64, u64) {
     state.hash(&mut a);
     state.hash(&mut b);
     (a.finish(), b.finish())
-}
-
-/// Who proposes `ballots` ballots, up to renaming of the members.
-fn proposers(ballots: usize, members: u8) -> Vec<Vec<u8>> {
-    let mut out = vec![vec![0]];
-    for _ in 1..ballots {
-        out = out
-            .into_iter()
-            .flat_map(|list: Vec<u8>| {
-                let fresh = list.iter().max().map_or(0, |most| most + 1).min(members - 1);
-                (0..=fresh).map(move |p| [list.clone(), vec![p]].concat())
-            })
-            .collect();
-    }
-    out
-}
-
-/// Explores all assignments of the ballots to proposers; returns the number of states.
-fn safe(members: u8, ballots: usize, slots: u8, crashes: u8, shares: bool) -> usize {
-    let mut states = 0;
-    for proposers in proposers(ballots, members) {
-        let world = World { rule: Rule::Decided, members, proposers, slots, crashes, shares };
-        let explored = world.explore(30_000_000);
-        assert!(explored.violation.is_none(), "{}", explored.violation.unwrap());
-        assert!(explored.finished, "{world:?} never opens every slot");
-        states += explored.states;
-    }
-    eprintln!(
-        "council of {members}, {ballots} ballots, {slots} slots, {crashes} crashes, shares {shares}: {states} states"
-    );
-    states
-}
-
-#[test]
-fn every_interleaving_in_councils_of_three_opens_one_sum_of_each_slot() {
-    safe(3, 2, 1, 2, true);
-    safe(3, 2, 2, 1, true);
-    safe(3, 3, 1, 1, false);
-}
-
-#[test]
-fn every_interleaving_in_councils_of_four_opens_one_sum_of_each_slot() {
-    safe(4, 2, 1, 1, true);
-    safe(4, 2, 2, 1, false);
-    safe(4, 3, 1, 0, false);
-}
-
-#[test]
-fn every_interleaving_in_councils_of_five_opens_one_sum_of_each_slot() {
-    safe(5, 2, 1, 1, true);
-}
-
-/// Minutes and gigabytes: three ballots in a council of five, and whatever else is asked for as
-/// `members,ballots,slots,crashes,shares;...`.
-#[test]
-#[ignore = "11 million states in 8 minutes"]
-fn wider_bounds() {
-    let bounds = std::env::var("FLYSWARM_BOUNDS").unwrap_or("5,3,1,0,0".into());
-    for line in bounds.split(';') {
-        let n: Vec<u8> = line.split(',').map(|n| n.parse().unwrap()).collect();
-        safe(n[0], n[1].into(), n[2], n[3], n[4] == 1);
-    }
-}
-
-/// The bug is found, and the shortest way to it is printed.
-fn caught(rule: Rule, members: u8, ballots: usize, slots: u8) {
-    let mut shortest: Option<String> = None;
-    for proposers in proposers(ballots, members) {
-        let explored = World { rule, members, proposers, slots, crashes: 2, shares: true }.explore(30_000_000);
-        let better = |text: &String| shortest.as_ref().is_none_or(|best| text.lines().count() < best.lines().count());
-        if let Some(trace) = explored.violation.filter(better) {
-            shortest = Some(trace);
-        }
-    }
-    eprintln!("{}", shortest.unwrap_or_else(|| panic!("{rule:?} was not caught")));
-}
-
-#[test]
-fn the_naive_rule_opens_two_sums() {
-    caught(Rule::Naive, 3, 2, 1);
-}
-
-#[test]
-fn an_acceptor_that_forgets_its_promise_is_caught() {
-    caught(Rule::ForgetsPromise, 3, 2, 1);
-}
-
-#[test]
-fn an_acceptor_that_forgets_what_it_acknowledged_is_caught() {
-    caught(Rule::ForgetsValue, 3, 2, 1);
-}
-
-#[test]
-fn an_acceptor_that_acknowledges_below_its_promise_is_caught() {
-    caught(Rule::AcceptsBelow, 3, 2, 1);
-}
-
-#[test]
-fn a_proposer_that_ignores_acknowledged_values_is_caught() {
-    caught(Rule::IgnoresValues, 3, 2, 1);
-}
-
-#[test]
-fn a_proposer_that_finishes_the_oldest_value_is_caught() {
-    caught(Rule::OldestValue, 3, 3, 1);
-}
-
-#[test]
-fn a_majority_that_is_one_short_is_caught() {
-    for members in 3..=5 {
-        caught(Rule::OneLess, members, 2, 1);
-    }
 }
