@@ -48,6 +48,13 @@ impl<T: Item> Signed<T> {
     }
 }
 
+fn message<T: Serialize>(ctx: &Context, author: Peer, item: &T) -> Vec<u8> {
+    let mut bytes = ctx.id.0.to_vec();
+    bytes.extend_from_slice(&author.0.to_le_bytes());
+    bytes.extend_from_slice(&wire::canonical(item));
+    bytes
+}
+
 /// In tests all nodes live in one process and look at the same signatures, which took more than half of the time of a
 /// schedule. So each thread remembers which ones were good.
 #[cfg(test)]
@@ -71,11 +78,4 @@ mod remembered {
             good.contains(&seen) || (key.verify(tag.as_bytes(), message, signature) && good.insert(seen))
         })
     }
-}
-
-fn message<T: Serialize>(ctx: &Context, author: Peer, item: &T) -> Vec<u8> {
-    let mut bytes = ctx.id.0.to_vec();
-    bytes.extend_from_slice(&author.0.to_le_bytes());
-    bytes.extend_from_slice(&wire::canonical(item));
-    bytes
 }
