@@ -29,10 +29,13 @@ use flyswarm::session::Peer;
 use check::same_and_exact;
 use swarm::{NAMES, Swarm};
 
+/// What it sends at once.
+type Frames = Vec<(Channel, Frame)>;
+
 /// What the false peer sends: first to everybody that comes up, then for every frame that comes.
 struct Script {
-    first: Box<dyn Fn(&Facts) -> Vec<(Channel, Frame)> + Send>,
-    answer: Box<dyn Fn(&Frame, Channel) -> Vec<(Channel, Frame)> + Send>,
+    first: Box<dyn Fn(&Facts) -> Frames + Send>,
+    answer: Box<dyn Fn(&Frame, Channel) -> Frames + Send>,
 }
 
 /// What it may use.

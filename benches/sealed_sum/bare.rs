@@ -53,10 +53,10 @@ fn start() -> Swarm {
         let mut listening = Some(listening);
         loop {
             tokio::select! {
-                event = swarm.select_next_some() => if let SwarmEvent::NewListenAddr { address, .. } = event {
-                    if let Some(listening) = listening.take() {
-                        let _ = listening.send(address);
-                    }
+                event = swarm.select_next_some() => if let SwarmEvent::NewListenAddr { address, .. } = event
+                    && let Some(listening) = listening.take()
+                {
+                    let _ = listening.send(address);
                 },
                 Some(address) = to_dial.recv() => swarm.dial(address).expect("it dials"),
             }

@@ -120,7 +120,7 @@ impl Demo {
         let mut roster = Vec::new();
         for (name, rows) in names.iter().zip(&dealt) {
             let identity = Identity::from_seed(*random()?);
-            create_identity(&folder.join(format!("{name}.key")), &identity)?;
+            create_identity(folder.join(format!("{name}.key")), &identity)?;
             roster.push(Entry { key: identity.public(), name: name.clone(), addresses: Vec::new() });
             let part = train.subset(rows);
             write_csv(&folder.join(format!("{name}.csv")), &part)?;

@@ -119,10 +119,8 @@ impl Join {
         let prepared = Prepared { rules: Rules::new(session), ctx, data, model, receipt, progress };
         let result = prepared.drive(plan, &stop, self.addresses_from_stdin);
         prepared.progress.finish();
-        if let Err(failure) = &result {
-            if matches!(prepared.progress, Progress::Json) {
-                prepared.progress.tell(&json!({"event": "error", "message": failure.to_string()}), "");
-            }
+        if let (Err(failure), Progress::Json) = (&result, &prepared.progress) {
+            prepared.progress.tell(&json!({"event": "error", "message": failure.to_string()}), "");
         }
         result
     }
@@ -307,9 +305,8 @@ fn leave_on_signal(stop: Arc<AtomicBool>, handle: Handle) {
         let Ok(runtime) = tokio::runtime::Builder::new_current_thread().enable_all().build() else { return };
         runtime.block_on(async {
             #[cfg(unix)]
-            let mut terminate = match tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate()) {
-                Ok(signal) => signal,
-                Err(_) => return,
+            let Ok(mut terminate) = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate()) else {
+                return;
             };
             loop {
                 #[cfg(unix)]

@@ -25,6 +25,8 @@ pub(super) struct Election {
     gathered: bool,
     /// Since when nothing has gone on.
     idle_since: Time,
+    /// Since when there has been no view, here or anywhere this peer knows of; attempts to begin one do not count.
+    without_view: Time,
     /// Highest ballot counter seen.
     seen: u64,
     proposal: Option<Proposal>,
@@ -101,6 +103,7 @@ impl Election {
 
     pub(super) fn failed(&mut self, now: Time, reporter: Peer, reason: Reason, suspect: Option<Peer>) {
         self.idle_since = now.plus_ms(SETTLE_MS);
+        self.without_view = now;
         self.report(reporter, reason, suspect);
     }
 
@@ -299,6 +302,7 @@ impl Node {
             if everybody || now >= until || election.seen > 0 {
                 election.gathered = true;
                 election.idle_since = now;
+                election.without_view = now;
             }
         }
         if !self.election.gathered {
@@ -317,16 +321,18 @@ impl Node {
             // Enough peers again: what was impossible is not any more, and waiting starts anew.
             self.election.blocked = None;
             self.election.idle_since = now;
+            self.election.without_view = now;
         }
-        if !self.in_view.is_empty() {
+        if !self.in_view.is_empty() || self.transfer.fetching() {
             // Others go on without this peer; when they are done or give up they say so.
+            self.election.without_view = now;
         } else if let Some((since, why)) = &self.election.blocked {
             if now >= since.plus_ms(timing.quorum_ms) {
                 let why = why.clone();
                 self.end(Ending::TooFew(why), step);
                 return;
             }
-        } else if now >= self.election.idle_since.plus_ms(timing.quorum_ms) {
+        } else if now >= self.election.without_view.plus_ms(timing.quorum_ms) {
             let text = format!("no view began for {} s", timing.quorum_ms / 1000);
             self.end(Ending::TooFew(text), step);
             return;
@@ -466,12 +472,12 @@ impl Node {
             Over::No => {
                 if !self.election.gathered {
                     deadlines.push(self.election.started.plus_ms(timing.gather_ms));
-                } else if !self.in_view.is_empty() {
+                } else if !self.in_view.is_empty() || self.transfer.fetching() {
                     // Nothing ends while others are in a view.
                 } else if let Some((since, _)) = &self.election.blocked {
                     deadlines.push(since.plus_ms(timing.quorum_ms));
                 } else {
-                    deadlines.push(self.election.idle_since.plus_ms(timing.quorum_ms));
+                    deadlines.push(self.election.without_view.plus_ms(timing.quorum_ms));
                 }
                 if self.election.gathered && self.enough(&self.reachable()) {
                     match &self.election.proposal {

@@ -14,6 +14,7 @@ use network::{Fault, Network};
 use numbers::timing;
 
 use crate::node::Ending;
+use crate::protocol::message::Message;
 use crate::protocol::view::Stage;
 use crate::session::Peer;
 
@@ -114,4 +115,16 @@ fn an_opening_begun_in_a_council_of_three_is_finished_when_the_third_returns() {
         assert_eq!(net.finished().len(), 3, "seed {seed}: {:?}", net.endings());
     }
     assert!(begun > 0, "the schedule must reach the stage that it is about");
+}
+
+#[test]
+fn peers_that_are_connected_but_never_answer_are_not_waited_for_for_ever() {
+    let mut net = Network::new(3, &[3], timing(), 9);
+    net.hold = Some(Box::new(|_, _, message| !matches!(message, Message::Hello { .. })));
+    net.run(60_000);
+    let endings = net.endings();
+    assert_eq!(endings.len(), 3, "{endings:?}");
+    // The first to give up says so; the others see it leave.
+    let first = endings.values().filter(|ending| ending.to_string().contains("no view began for 20 s")).count();
+    assert!(first >= 1 && endings.values().all(|ending| matches!(ending, Ending::TooFew(_))), "{endings:?}");
 }
