@@ -421,6 +421,7 @@ fn sessions() -> impl Strategy<Value = Session> {
         for (field, time) in rules::TIMING.iter().zip(times) {
             (field.set)(&mut session.timing, time);
         }
+        session.timing.stall_ms += 3_000;
         for (i, (entry, name)) in session.roster.iter_mut().zip(names).enumerate() {
             entry.name = format!("{i} {name}");
             entry.addresses = vec![format!("/ip4/192.0.2.{i}/tcp/4001/p2p/{}", entry.key); i % 3];
