@@ -13,12 +13,14 @@ use flyswarm::protocol::ballot::Ballot;
 use flyswarm::protocol::council::Promise;
 use flyswarm::protocol::message::{Channel, Message};
 use flyswarm::protocol::record::{Acknowledgement, Frozen, Record as SumRecord};
-use flyswarm::protocol::signed::Signed;
+use flyswarm::protocol::signed::{Item, Signed};
 use flyswarm::protocol::transfer::{self, Held, Want};
 use flyswarm::protocol::view::{self, Order, Reason, Report};
 use flyswarm::protocol::{pairwise::ViewKey, wire};
 use flyswarm::session::Peer;
 use libfuzzer_sys::fuzz_target;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 
 fuzz_target!(init: seeds::write("frame", inputs()), |data: &[u8]| {
     let Some((&kind, rest)) = data.split_first() else { return };
@@ -48,14 +50,19 @@ fn input(kind: u8, header: &[u8], payload: &[u8]) -> Vec<u8> {
     [&[kind], &(header.len() as u16).to_le_bytes()[..], header, payload].concat()
 }
 
+/// With a signature that is none: decoding does not look at it.
+fn signed<T: Item + Serialize + DeserializeOwned>(item: T) -> Signed<T> {
+    let bytes = wire::canonical(&(Peer(1), item, Signature::from_bytes([5; 64])));
+    wire::decode_item(&bytes).expect("a signed item is author, item, signature")
+}
+
 /// One of every message, and of every stored record.
 fn inputs() -> Vec<Vec<u8>> {
     let peer = Peer(1);
     let ballot = Ballot { counter: 300, proposer: peer };
     let sum = SumId { ballot, slot: 1 };
-    let signature = Signature::from_bytes([5; 64]);
-    let acknowledgement = Signed { author: peer, item: Acknowledgement { ballot, value: [2; 32] }, signature };
-    let key = Signed { author: peer, item: ViewKey { ballot, public: [1; 32] }, signature };
+    let acknowledgement = signed(Acknowledgement { ballot, value: [2; 32] });
+    let key = signed(ViewKey { ballot, public: [1; 32] });
     let record = SumRecord::new(sum, vec![Peer(0), peer], [3; 32], vec![]);
     let frozen =
         Frozen { record: record.clone(), acknowledgements: vec![acknowledgement.clone()], pads: vec![None, Some([4; 32])] };

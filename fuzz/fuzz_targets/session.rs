@@ -15,7 +15,7 @@ fuzz_target!(init: seeds::write("session", inputs()), |text: &str| {
 });
 
 fn inputs() -> Vec<Vec<u8>> {
-    let range = Scaling::Range { lo: vec![0.0], hi: vec![16.0] };
+    let range = Scaling::Range { lo: 0.0, hi: 16.0 };
     [Scaling::None, Scaling::Standard, range]
         .into_iter()
         .map(|scaling| {
