@@ -31,11 +31,13 @@ use swarm::{NAMES, Swarm};
 
 /// What it sends at once.
 type Frames = Vec<(Channel, Frame)>;
+/// What it sends for a frame.
+type Answer = dyn Fn(&Frame, Channel) -> Frames + Send;
 
 /// What the false peer sends: first to everybody that comes up, then for every frame that comes.
 struct Script {
     first: Box<dyn Fn(&Facts) -> Frames + Send>,
-    answer: Box<dyn Fn(&Frame, Channel) -> Frames + Send>,
+    answer: Box<Answer>,
 }
 
 /// What it may use.
