@@ -5,7 +5,7 @@
 //! down while later chunks still travel up. At most [`WINDOW`] chunks on an edge and direction are unacknowledged. A chunk that comes
 //! from a child or from masking is added to the one that was there before it, and leaves as it is when it is complete; the
 //! total is written once, front to back. Whoever runs ahead waits: own chunks are masked, and children's acknowledged, only up to
-//! [`AHEAD`] chunks before the one that leaves next, so that besides the vector and the total a sum takes little memory.
+//! `AHEAD` chunks before the one that leaves next, so that besides the vector and the total a sum takes little memory.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
