@@ -64,8 +64,11 @@ fn inputs() -> Vec<Vec<u8>> {
     let acknowledgement = signed(Acknowledgement { ballot, value: [2; 32] });
     let key = signed(ViewKey { ballot, public: [1; 32] });
     let record = SumRecord::new(sum, vec![Peer(0), peer], [3; 32], vec![]);
-    let frozen =
-        Frozen { record: record.clone(), acknowledgements: vec![acknowledgement.clone()], pads: vec![None, Some([4; 32])] };
+    let frozen = Frozen {
+        record: record.clone(),
+        acknowledgements: vec![acknowledgement.clone()],
+        pads: vec![None, Some([4; 32])],
+    };
     let data = Bytes::from_static(b"words");
     let messages = [
         Message::Hello { version: 1, session: [1; 32], frozen: 1 },
