@@ -1,0 +1,3 @@
+//! The simulator: the nodes themselves in virtual time.
+
+pub mod engine;
