@@ -1,5 +1,7 @@
 //! What every machine of a node knows and never changes: the session, the council, this peer's identity and the plan.
 
+use std::sync::Arc;
+
 use serde::{Deserialize, Serialize};
 
 use crate::crypto::identity::Identity;
@@ -61,8 +63,8 @@ pub(crate) enum OpeningRule {
 /// Constants of one node in one session.
 #[derive(Debug)]
 pub struct Context {
-    /// The session file.
-    pub session: Session,
+    /// The session file; nodes of one process may share it.
+    pub session: Arc<Session>,
     /// Its id.
     pub id: SessionId,
     /// The council, in its order.
@@ -82,7 +84,8 @@ pub struct Context {
 impl Context {
     /// Derives the council of `session`.
     #[must_use]
-    pub fn new(session: Session, me: Peer, identity: Identity, plan: Vec<Quantity>) -> Self {
+    pub fn new(session: impl Into<Arc<Session>>, me: Peer, identity: Identity, plan: Vec<Quantity>) -> Self {
+        let session = session.into();
         let council = session.council();
         Self {
             id: session.id(),
@@ -94,6 +97,22 @@ impl Context {
             plan,
             #[cfg(test)]
             rule: OpeningRule::Decided,
+        }
+    }
+
+    /// The same for another peer of the session.
+    #[must_use]
+    pub fn of(&self, me: Peer, identity: Identity) -> Self {
+        Self {
+            session: self.session.clone(),
+            id: self.id,
+            council: self.council.clone(),
+            majority: self.majority,
+            me,
+            identity,
+            plan: self.plan.clone(),
+            #[cfg(test)]
+            rule: self.rule,
         }
     }
 

@@ -87,7 +87,7 @@ pub trait World: Sized {
     fn begins(&mut self, _peer: Peer, _job: &Job) {}
 
     /// A job has come to its end.
-    fn done(&mut self, _peer: Peer, done: Done) -> Done {
+    fn done(&mut self, _peer: Peer, done: Done, _now: Time) -> Done {
         done
     }
 
@@ -144,6 +144,9 @@ pub struct Engine<W: World> {
     cut: BTreeSet<(Peer, Peer)>,
     /// (peer, other) -> when the peer hears that its last connection to the other is gone.
     lost: BTreeMap<(Peer, Peer), Time>,
+    /// Hosts that run, and events of the world's own that are to come.
+    running: usize,
+    planned: usize,
     /// Whether jobs run beside the engine.
     parallel: bool,
 }
@@ -184,6 +187,8 @@ impl<W: World> Engine<W> {
             links: BTreeMap::new(),
             cut: BTreeSet::new(),
             lost: BTreeMap::new(),
+            running: 0,
+            planned: 0,
             parallel,
         }
     }
@@ -223,6 +228,18 @@ impl<W: World> Engine<W> {
         self.queue.first_key_value().map(|(&(at, _), _)| at)
     }
 
+    /// Whether nobody runs and nothing is planned that could change that.
+    #[must_use]
+    pub fn over(&self) -> bool {
+        self.running == 0 && self.planned == 0
+    }
+
+    /// Whether the world has nothing planned any more.
+    #[must_use]
+    pub fn left_alone(&self) -> bool {
+        self.planned == 0
+    }
+
     fn push(&mut self, at: Time, happening: Happening<W::Event>) {
         self.sequence += 1;
         self.queue.insert((at, self.sequence), happening);
@@ -230,6 +247,7 @@ impl<W: World> Engine<W> {
 
     /// Puts an event of the world's own into the queue; one for a time that has passed comes next.
     pub fn at(&mut self, at: Time, event: W::Event) {
+        self.planned += 1;
         self.push(at.max(self.now), Happening::World(event));
     }
 
@@ -239,6 +257,7 @@ impl<W: World> Engine<W> {
         if host.node.is_some() {
             return;
         }
+        self.running += 1;
         host.life += 1;
         host.seen.clear();
         host.free = self.now;
@@ -284,7 +303,7 @@ impl<W: World> Engine<W> {
     /// Ends a host's process at once.
     pub fn crash(&mut self, peer: Peer) {
         let host = &mut self.hosts[peer.index()];
-        host.node = None;
+        self.running -= usize::from(host.node.take().is_some());
         if let Some(parked) = host.paused.take() {
             parked.iter().for_each(|number| drop(self.parked.remove(number)));
         }
@@ -464,7 +483,7 @@ impl<W: World> Engine<W> {
                             receiver.recv().unwrap_or_else(|_| unreachable!("BUG: a job ended without a result"))
                         }
                     };
-                    let done = self.world.done(peer, done);
+                    let done = self.world.done(peer, done, at);
                     self.input(peer, Input::Done(done));
                 }
             }
@@ -479,7 +498,10 @@ impl<W: World> Engine<W> {
                     self.input(peer, Input::PeerLost(other));
                 }
             }
-            Happening::World(event) => W::happens(self, event),
+            Happening::World(event) => {
+                self.planned -= 1;
+                W::happens(self, event);
+            }
         }
         true
     }

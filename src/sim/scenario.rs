@@ -14,7 +14,7 @@ use toml::{Table, Value};
 
 use crate::session::{Scaling, Size};
 
-pub use fault::{Fault, Kind, Moment, Peers, Tamper};
+pub use fault::{Fault, Kind, Moment, Peers, Tamper, name as fault_name};
 
 /// The largest scenario file, bytes.
 const FILE_LIMIT: u64 = 1 << 20;
@@ -309,7 +309,7 @@ pub struct Speed {
 }
 
 /// Faults drawn from the seed.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Random {
     /// How many crashes, restarts, cuts and pauses.
@@ -380,11 +380,6 @@ impl File {
         let mut table: Table = text.parse().map_err(|error| syntax(text, &error))?;
         let over = take_table(&mut table, "small")?;
         let variants = take_variants(&mut table)?;
-        // Without the layers first: an error then names the line.
-        if variants.is_empty() {
-            let plain = toml::from_str::<Plain>(text).map_err(|error| syntax(text, &error))?;
-            drop(plain);
-        }
         if small && let Some(over) = over {
             lay_over(&mut table, over);
         }
@@ -405,13 +400,6 @@ impl File {
         let about = runs[0].1.about.clone();
         Ok(Self { name, folder, about, runs })
     }
-}
-
-/// The file without variants, for errors with line numbers.
-#[derive(Deserialize)]
-struct Plain {
-    #[serde(flatten)]
-    _scenario: serde::de::IgnoredAny,
 }
 
 fn resolve(table: Table) -> Result<Scenario, ScenarioError> {

@@ -85,7 +85,43 @@ pub enum Tamper {
     Poison,
 }
 
+impl Kind {
+    /// As the file spells it.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Crash => "crash",
+            Self::Restart => "restart",
+            Self::Pause => "pause",
+            Self::Partition => "partition",
+            Self::Heal => "heal",
+            Self::SlowLink => "slow-link",
+            Self::Tamper => "tamper",
+            Self::Stranger => "stranger",
+            Self::OtherSession => "other-session",
+        }
+    }
+}
+
 impl Tamper {
+    /// As the file spells it.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::FlipBits => "flip-bits",
+            Self::Replay => "replay",
+            Self::VectorLength => "vector-length",
+            Self::WrongShare => "wrong-share",
+            Self::Poison => "poison",
+        }
+    }
+
+    /// Every so many frames that it can be done to, where the file does not say.
+    #[must_use]
+    pub fn usual(self) -> u64 {
+        if self == Self::FlipBits { 8 } else { 1 }
+    }
+
     /// What it must be blamed with, by the names of [`name`]; empty: nobody can see it.
     #[must_use]
     pub fn blamed_with(self) -> &'static [&'static str] {
