@@ -16,4 +16,6 @@ pub mod swarm;
 pub mod tally;
 mod tamper;
 pub mod task;
+#[cfg(test)]
+mod tests;
 mod timeline;

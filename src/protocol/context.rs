@@ -60,6 +60,20 @@ pub(crate) enum OpeningRule {
     Naive,
 }
 
+/// Test only: a bug put back, which a check of the simulator must find.
+#[cfg(test)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Bug {
+    /// One of a peer's masks is left out.
+    ForgottenMask,
+    /// A message of a view that is over is held against its sender.
+    StaleBlame,
+    /// A wrong share is passed over in silence.
+    NoBlame,
+    /// Deadlines are not watched.
+    NoAlarm,
+}
+
 /// Constants of one node in one session.
 #[derive(Debug)]
 pub struct Context {
@@ -79,6 +93,8 @@ pub struct Context {
     pub plan: Vec<Quantity>,
     #[cfg(test)]
     pub(crate) rule: OpeningRule,
+    #[cfg(test)]
+    pub(crate) bug: Option<Bug>,
 }
 
 impl Context {
@@ -97,6 +113,8 @@ impl Context {
             plan,
             #[cfg(test)]
             rule: OpeningRule::Decided,
+            #[cfg(test)]
+            bug: None,
         }
     }
 
@@ -113,6 +131,8 @@ impl Context {
             plan: self.plan.clone(),
             #[cfg(test)]
             rule: self.rule,
+            #[cfg(test)]
+            bug: self.bug,
         }
     }
 

@@ -369,7 +369,7 @@ fn accuracy(engine: &mut Engine<Swarm>, rows: &Rows) -> Option<Accuracy> {
 }
 
 /// Holds the run against what the scenario expects.
-fn expected(scenario: &Scenario, engine: &mut Engine<Swarm>, accuracy: Option<&Accuracy>) {
+pub(super) fn expected(scenario: &Scenario, engine: &mut Engine<Swarm>, accuracy: Option<&Accuracy>) {
     let now = engine.now();
     let expect = &scenario.expect;
     let world = &mut engine.world;
