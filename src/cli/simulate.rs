@@ -88,15 +88,18 @@ fn show(bar: &ProgressBar, progress: Progress<'_>) {
 
 /// Writes what a run left behind, each file whole or not at all.
 fn write(folder: &Path, results: &Results) -> Result<(), Failure> {
-    let failed = |path: &Path, error: &dyn std::fmt::Display| Failure::Machine(format!("{}: {error}", path.display()));
-    std::fs::create_dir_all(folder).map_err(|error| failed(folder, &error))?;
-    let mut json = serde_json::to_string_pretty(results).map_err(|error| failed(folder, &error))?;
+    let failed = |error: &dyn std::fmt::Display| Failure::Machine(format!("{}: {error}", folder.display()));
+    std::fs::create_dir_all(folder).map_err(|error| failed(&error))?;
+    let mut json = serde_json::to_string_pretty(results).map_err(|error| failed(&error))?;
     json.push('\n');
-    for (name, text) in [("result.json", json)] {
-        let path = folder.join(name);
-        let mut file = tempfile::NamedTempFile::new_in(folder).map_err(|error| failed(folder, &error))?;
-        file.write_all(text.as_bytes()).map_err(|error| failed(&path, &error))?;
-        file.persist(&path).map_err(|error| failed(&path, &error))?;
-    }
+    write_file(folder, "result.json", &json)
+}
+
+fn write_file(folder: &Path, name: &str, text: &str) -> Result<(), Failure> {
+    let path = folder.join(name);
+    let failed = |error: &dyn std::fmt::Display| Failure::Machine(format!("{}: {error}", path.display()));
+    let mut file = tempfile::NamedTempFile::new_in(folder).map_err(|error| failed(&error))?;
+    file.write_all(text.as_bytes()).map_err(|error| failed(&error))?;
+    file.persist(&path).map_err(|error| failed(&error))?;
     Ok(())
 }

@@ -271,24 +271,29 @@ fn purposes(engine: &Engine<Swarm>) -> Vec<PurposeRow> {
 
 fn stages(engine: &Engine<Swarm>) -> Vec<StageRow> {
     let world = &engine.world;
-    // (microseconds, peers, sent)
-    let mut rows: BTreeMap<Option<(u8, Stage)>, (u64, BTreeSet<Peer>, Count)> = BTreeMap::new();
+    #[derive(Default)]
+    struct Row {
+        us: u64,
+        peers: BTreeSet<Peer>,
+        sent: Count,
+    }
+    let mut rows: BTreeMap<Option<(u8, Stage)>, Row> = BTreeMap::new();
     for peer in engine.peers() {
         for span in world.tally.spans(peer) {
             if let Some(stage) = span.stage {
                 let row = rows.entry(Some((span.slot, stage))).or_default();
-                row.0 += span.to - span.from;
-                row.1.insert(peer);
+                row.us += span.to - span.from;
+                row.peers.insert(peer);
             }
         }
         for &((slot, stage), count) in world.tally.stages(peer) {
             let row = rows.entry(stage.map(|stage| (slot, stage))).or_default();
-            row.2.messages += count.messages;
-            row.2.bytes += count.bytes;
+            row.sent.messages += count.messages;
+            row.sent.bytes += count.bytes;
         }
     }
     rows.into_iter()
-        .map(|(place, (us, peers, sent))| StageRow {
+        .map(|(place, Row { us, peers, sent })| StageRow {
             slot: place.map(|(slot, _)| world.ctx.plan[usize::from(slot)].name.clone()),
             stage: place.map(|(_, stage)| stage),
             mean_ms: us as f64 / 1000.0 / peers.len().max(1) as f64,

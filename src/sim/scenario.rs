@@ -385,9 +385,8 @@ impl File {
         }
         let mut runs = Vec::new();
         for (i, mut variant) in variants.into_iter().enumerate() {
-            let name = match variant.remove("name") {
-                Some(Value::String(name)) => name,
-                _ => return Err(ScenarioError(format!("variant {} has no name", i + 1))),
+            let Some(Value::String(name)) = variant.remove("name") else {
+                return Err(ScenarioError(format!("variant {} has no name", i + 1)));
             };
             let mut run = table.clone();
             lay_over(&mut run, variant);
