@@ -11,6 +11,7 @@ mod model;
 #[cfg(feature = "net")]
 mod progress;
 mod session;
+mod simulate;
 mod tables;
 mod tune;
 
@@ -75,6 +76,7 @@ enum Command {
     Predict(model::Predict),
     Eval(model::Eval),
     Inspect(model::Inspect),
+    Simulate(simulate::Simulate),
     Tune(tune::Tune),
     Tables(tables::Tables),
 }
@@ -110,6 +112,7 @@ fn run(command: Command, out: &mut dyn Write) -> Result<(), Failure> {
         Command::Inspect(command) => command.run(out),
         Command::Tune(command) => command.run(out),
         Command::Tables(command) => command.run(out),
+        Command::Simulate(command) => command.run(out),
     }
 }
 

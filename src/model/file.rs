@@ -14,7 +14,7 @@
 //! | 2 | number of classes L (u16) |
 //! | .. | L class names: length (u16) and UTF-8 bytes |
 //! | 4 L m | counts (u32), row-major |
-//! | 32 | SHA-256 of the tag `flyswarm/1 model\0` and of all bytes from the version on |
+//! | 32 | SHA-256 of the tag `flyswarm/2 model\0` and of all bytes from the version on |
 //!
 //! The last 32 bytes serve as checksum and as [`Model::digest`]. They detect accidents, not forgery.
 
