@@ -12,7 +12,7 @@
 use pulp::{Arch, NullaryFnOnce};
 
 use super::levels::{GROUP, MAX_ONES, Scale};
-use super::selection::Selection;
+use super::selection::{Candidate, Selection};
 
 /// Points of a block. Measured on AVX-512 with d = 784, m = 170,128, s = 19, CPU ms for 1,000 points: 32 lanes 52, 64 lanes
 /// 48, 128 lanes 28, 256 lanes 28.
@@ -21,11 +21,14 @@ pub(super) const LANES: usize = 128;
 /// byte; or sums of one half of the lanes.
 pub(super) type Words = [u16; LANES / 2];
 /// Lanes that are summed at once in f32, so that the sums stay in registers.
-const FLOATS: usize = 32;
+pub(super) const FLOATS: usize = 32;
 /// Entries or sums of [`FLOATS`] lanes.
 pub(super) type Floats = [f32; FLOATS];
+/// Rows of M that are summed before they are offered: where single sums are looked at in the same loop, they are not kept
+/// in vectors.
+const BATCH: usize = 8;
 /// Rows of M after which it is looked at whether levels tell them apart.
-const CHUNK: usize = 1024;
+const CHUNK: usize = 512;
 /// Summing one row in f32 for all lanes takes as long as summing it in levels and then for this many lanes one by one
 /// (measured: 9.3 against 2.6 cycles for each one of the row, and 1.5 to 2 for a lane).
 const PASSED: usize = 4;
@@ -50,55 +53,57 @@ impl Points<'_> {
         &self.columns[row as usize * self.ones..][..self.ones]
     }
 
-    /// Fills in the sums of some rows of M for the point of a lane.
-    pub(super) fn sum(&self, lane: usize, candidates: &mut [(f32, u32)]) {
+    /// Replaces sums of rows of M by those of the point of a lane.
+    pub(super) fn sum(&self, lane: usize, candidates: &mut [Candidate]) {
         let point = &self.values[lane * self.dimension..][..self.dimension];
         let (fours, rest) = candidates.as_chunks_mut::<4>();
         // Four at a time, since an addition waits for the one before it in the same sum.
         for four in fours {
-            let rows = four.map(|(_, row)| self.row_of_m(row));
+            let rows = four.map(|candidate| self.row_of_m(candidate.row()));
             let mut sums = [0.0; 4];
             for i in 0..self.ones {
                 for (sum, row) in sums.iter_mut().zip(rows) {
                     *sum += point[row[i] as usize];
                 }
             }
-            four.iter_mut().zip(sums).for_each(|(candidate, sum)| candidate.0 = sum);
+            four.iter_mut().zip(sums).for_each(|(candidate, sum)| *candidate = Candidate::new(sum, candidate.row()));
         }
-        for (sum, row) in rest {
-            *sum = self.row_of_m(*row).iter().fold(0.0, |sum, &column| sum + point[column as usize]);
+        for candidate in rest {
+            let columns = self.row_of_m(candidate.row());
+            let sum = columns.iter().fold(0.0, |sum, &column| sum + point[column as usize]);
+            *candidate = Candidate::new(sum, candidate.row());
         }
     }
 
     /// `rho` ascending rows of M for each point, one point after another.
     pub(super) fn winners(&self, arch: Arch, rho: usize) -> Vec<u32> {
         let scales: Vec<Scale> = self.rows().map(|point| Scale::new(point, self.ones)).collect();
-        let mut floats = None;
+        let exact = scales.iter().all(Scale::is_exact);
         let levels = (self.ones <= MAX_ONES).then(|| self.levels(&scales));
+        let floats = if exact && levels.is_some() { Vec::new() } else { self.floats() };
         let mut selection = Selection::new(scales, rho);
-        let (mut first, mut use_levels) = (0, levels.is_some());
-        for columns in self.columns.chunks(CHUNK * self.ones) {
-            let rows = (columns.len() / self.ones) as u32;
+        // Nearly all rows pass at first, the fewer the more have been seen; more pass by levels than by sums.
+        let (mut use_levels, mut enough) = (exact && levels.is_some(), PASSED * CHUNK / 2);
+        for (first, columns) in (0..).step_by(CHUNK).zip(self.columns.chunks(CHUNK * self.ones)) {
+            let before = selection.passed();
             match &levels {
                 Some(levels) if use_levels => {
-                    let before = selection.passed();
                     arch.dispatch(InLevels { columns, first, levels, points: self, selection: &mut selection });
-                    let passed = selection.passed() - before;
-                    // The first rows pass whatever they are.
-                    if first as usize > 64 * rho && passed > PASSED * CHUNK {
-                        selection.settle_all(self);
-                        use_levels = false;
-                    }
                 }
                 _ => {
-                    let groups = floats.get_or_insert_with(|| self.floats());
-                    for (lane, floats) in (0..).step_by(FLOATS).zip(groups) {
+                    for (lane, floats) in (0..).step_by(FLOATS).zip(&floats) {
                         let ones = self.ones;
                         arch.dispatch(InFloats { columns, first, ones, floats, lane, selection: &mut selection });
                     }
                 }
             }
-            first += rows;
+            let passed = selection.passed() - before;
+            if use_levels && passed > PASSED * CHUNK {
+                selection.settle_all(self);
+                (use_levels, enough) = (false, enough / 4);
+            } else if levels.is_some() && passed <= enough {
+                use_levels = true;
+            }
         }
         selection.finish(self)
     }
@@ -141,22 +146,33 @@ impl NullaryFnOnce for InLevels<'_> {
 
     #[inline(always)]
     fn call(self) {
-        for (row, columns) in (self.first..).zip(self.columns.chunks_exact(self.points.ones)) {
-            // Of both lanes of a word together, and of the high one.
-            let (mut both, mut high) = ([0u16; LANES / 2], [0u16; LANES / 2]);
-            let (groups, rest) = columns.as_chunks::<GROUP>();
-            for group in groups {
-                add_group(group, self.levels, &mut both, &mut high);
+        let ones = self.points.ones;
+        let mut sums = [[[0; LANES / 2]; 2]; BATCH];
+        for (first, columns) in (self.first..).step_by(BATCH).zip(self.columns.chunks(BATCH * ones)) {
+            for (columns, sums) in columns.chunks_exact(ones).zip(&mut sums) {
+                *sums = sum_levels(columns, self.levels);
             }
-            if !rest.is_empty() {
-                add_group(rest, self.levels, &mut both, &mut high);
+            for (row, sums) in (first..).zip(&sums[..columns.len() / ones]) {
+                self.selection.offer_levels(row, sums, self.points);
             }
-            // The low one is right mod 2^16, and below it.
-            let mut low = both;
-            low.iter_mut().zip(&high).for_each(|(low, high)| *low = low.wrapping_sub(high << 8));
-            self.selection.offer_levels(row, &[low, high], self.points);
         }
     }
+}
+
+#[inline(always)]
+fn sum_levels(columns: &[u32], levels: &[Words]) -> [Words; 2] {
+    // Of both lanes of a word together, and of the high one.
+    let (mut both, mut high) = ([0u16; LANES / 2], [0u16; LANES / 2]);
+    let (groups, rest) = columns.as_chunks::<GROUP>();
+    for group in groups {
+        add_group(group, levels, &mut both, &mut high);
+    }
+    if !rest.is_empty() {
+        add_group(rest, levels, &mut both, &mut high);
+    }
+    // The low one is right mod 2^16, and below it.
+    both.iter_mut().zip(&high).for_each(|(both, high)| *both = both.wrapping_sub(high << 8));
+    [both, high]
 }
 
 /// Adds at most [`GROUP`] columns. (Nothing wraps but `both`; checked additions would not be vectorised.)
@@ -185,12 +201,23 @@ impl NullaryFnOnce for InFloats<'_> {
 
     #[inline(always)]
     fn call(self) {
-        for (row, columns) in (self.first..).zip(self.columns.chunks_exact(self.ones)) {
-            let mut sums = [0.0; FLOATS];
-            for &column in columns {
-                sums.iter_mut().zip(&self.floats[column as usize]).for_each(|(sum, x)| *sum += x);
+        let mut sums = [[0.0; FLOATS]; BATCH];
+        for (first, columns) in (self.first..).step_by(BATCH).zip(self.columns.chunks(BATCH * self.ones)) {
+            for (columns, sums) in columns.chunks_exact(self.ones).zip(&mut sums) {
+                *sums = sum_floats(columns, self.floats);
             }
-            self.selection.offer_sums(row, self.lane, &sums);
+            for (row, sums) in (first..).zip(&sums[..columns.len() / self.ones]) {
+                self.selection.offer_sums(row, self.lane, sums);
+            }
         }
     }
+}
+
+#[inline(always)]
+fn sum_floats(columns: &[u32], floats: &[Floats]) -> Floats {
+    let mut sums = [0.0; FLOATS];
+    for &column in columns {
+        sums.iter_mut().zip(&floats[column as usize]).for_each(|(sum, x)| *sum += x);
+    }
+    sums
 }

@@ -1,32 +1,48 @@
 //! The winners of each lane: the `rho` largest sums, of equal ones the lowest rows of M.
 //!
-//! [`rank`] is the whole of the rule. Rows are offered in ascending order, so a row whose sum equals the smallest kept one
-//! comes after all that are kept and cannot win: thresholds are strict. A rule under which it may would have to let equal
-//! sums through, in [`Selection::raise`].
+//! The order of [`Candidate`]s is the whole of the rule. Rows are offered in ascending order, so a row whose sum equals the
+//! smallest kept one comes after all that are kept and cannot win: thresholds are strict. A rule under which it may would
+//! have to let equal sums through, in [`Selection::raise`].
 
-use std::cmp::Ordering;
-
-use super::block::{Floats, LANES, Points, Words};
+use super::block::{FLOATS, Floats, LANES, Points, Words};
 use super::levels::Scale;
 
-/// A row of M and its sum.
-type Candidate = (f32, u32);
+/// A row of M and its sum; the larger the better: by sum, then the lower row.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Candidate(u64);
 
-/// The better candidate first.
-fn rank(a: &Candidate, b: &Candidate) -> Ordering {
-    b.0.total_cmp(&a.0).then(a.1.cmp(&b.1))
+impl Candidate {
+    /// The sum is a number and not -0.0.
+    #[inline(always)]
+    pub(super) fn new(sum: f32, row: u32) -> Self {
+        // Bits of an f32 in the order of the numbers: a set sign reverses the others.
+        let bits = sum.to_bits();
+        let ordered = if bits >> 31 == 1 { !bits } else { bits | 1 << 31 };
+        Self(u64::from(ordered) << 32 | u64::from(!row))
+    }
+
+    pub(super) fn row(self) -> u32 {
+        !(self.0 as u32)
+    }
+
+    fn sum(self) -> f32 {
+        let ordered = (self.0 >> 32) as u32;
+        f32::from_bits(if ordered >> 31 == 1 { ordered ^ 1 << 31 } else { !ordered })
+    }
 }
 
 /// The candidates of each lane so far.
 #[derive(Debug)]
 pub(super) struct Selection {
     rho: usize,
+    /// Candidates of a lane that are kept before they are cut to the `rho` best: half as many again.
+    most: usize,
     /// Sums of levels below it cannot win any more: 0 until `rho` rows are kept, `u16::MAX` for unused lanes.
     limits: [Words; 2],
     /// Sums not above it cannot win any more; infinite for unused lanes.
     thresholds: [f32; LANES],
     lanes: Vec<Lane>,
-    /// Rows that were not sorted out by their levels.
+    /// Candidates so far that have to be summed alone, or would have to be had they come as levels.
     passed: usize,
 }
 
@@ -41,7 +57,8 @@ struct Lane {
 impl Selection {
     /// One lane for each scale, at most [`LANES`].
     pub(super) fn new(scales: impl IntoIterator<Item = Scale>, rho: usize) -> Self {
-        let lane = |scale| Lane { scale, kept: Vec::with_capacity(2 * rho), summed: 0 };
+        let most = rho + rho.div_ceil(2);
+        let lane = |scale| Lane { scale, kept: Vec::with_capacity(most), summed: 0 };
         let lanes: Vec<Lane> = scales.into_iter().map(lane).collect();
         let mut limits = [u16::MAX; LANES];
         limits[..lanes.len()].fill(0);
@@ -49,10 +66,10 @@ impl Selection {
         thresholds[..lanes.len()].fill(f32::NEG_INFINITY);
         let (low, high) = limits.split_at(LANES / 2);
         let limits = [low, high].map(|half| std::array::from_fn(|i| half[i]));
-        Self { rho, limits, thresholds, lanes, passed: 0 }
+        Self { rho, most, limits, thresholds, lanes, passed: 0 }
     }
 
-    /// Rows, counted once for each lane, that have to be summed in f32 although they were offered as levels.
+    /// Rows so far that were not below a threshold when offered, counted for each lane that is not exact.
     pub(super) fn passed(&self) -> usize {
         self.passed
     }
@@ -72,13 +89,11 @@ impl Selection {
             for ((hit, sum), limit) in hits.iter_mut().zip(sums).zip(&self.limits[half]) {
                 *hit = u8::from(sum >= limit);
             }
-            for (first, eight) in (0..).step_by(8).zip(hits.as_chunks::<8>().0) {
-                let mut bits = u64::from_le_bytes(*eight);
-                while bits != 0 {
-                    let at = first + bits.trailing_zeros() as usize / 8;
-                    bits &= bits - 1;
-                    self.keep(half * LANES / 2 + at, sums[at], row, points);
-                }
+            let mut bits = bits_of(&hits);
+            while bits != 0 {
+                let at = bits.trailing_zeros() as usize;
+                bits &= bits - 1;
+                self.keep(half * LANES / 2 + at, sums[at], row, points);
             }
         }
     }
@@ -86,8 +101,9 @@ impl Selection {
     #[inline(always)]
     fn keep(&mut self, at: usize, levels: u16, row: u32, points: &Points) {
         let lane = &mut self.lanes[at];
-        lane.kept.push((lane.scale.bound(levels), row));
-        if lane.kept.len() == 2 * self.rho {
+        self.passed += usize::from(!lane.scale.is_exact());
+        lane.kept.push(Candidate::new(lane.scale.bound(levels), row));
+        if lane.kept.len() == self.most {
             self.settle(at, points);
         }
     }
@@ -99,14 +115,20 @@ impl Selection {
         if !sums.iter().zip(thresholds).fold(false, |any, (sum, threshold)| any | (sum > threshold)) {
             return;
         }
-        for (at, &sum) in (first..).zip(sums) {
-            if sum > self.thresholds[at] {
-                let lane = &mut self.lanes[at];
-                lane.kept.push((sum, row));
-                lane.summed = lane.kept.len();
-                if lane.kept.len() == 2 * self.rho {
-                    self.raise(at);
-                }
+        let mut hits = [0; FLOATS];
+        for ((hit, sum), threshold) in hits.iter_mut().zip(sums).zip(thresholds) {
+            *hit = u8::from(sum > threshold);
+        }
+        let mut bits = bits_of(&hits);
+        while bits != 0 {
+            let at = bits.trailing_zeros() as usize;
+            bits &= bits - 1;
+            let lane = &mut self.lanes[first + at];
+            lane.kept.push(Candidate::new(sums[at], row));
+            lane.summed = lane.kept.len();
+            self.passed += 1;
+            if lane.kept.len() == self.most {
+                self.raise(first + at);
             }
         }
     }
@@ -120,25 +142,24 @@ impl Selection {
     fn settle(&mut self, at: usize, points: &Points) {
         let Lane { scale, kept, summed } = &mut self.lanes[at];
         if !scale.is_exact() {
-            self.passed += kept.len() - *summed;
             points.sum(at, &mut kept[*summed..]);
         }
+        *summed = kept.len();
         self.raise(at);
     }
 
     /// Cuts the candidates of a lane, all of which have their sum, to the `rho` best, and raises its thresholds.
     fn raise(&mut self, at: usize) {
         let Lane { scale, kept, summed } = &mut self.lanes[at];
-        if kept.len() > self.rho {
-            kept.select_nth_unstable_by(self.rho - 1, rank);
-            kept.truncate(self.rho);
+        if kept.len() < self.rho {
+            return;
         }
-        *summed = kept.len();
-        if kept.len() == self.rho {
-            let smallest = kept.iter().fold(f32::INFINITY, |least, &(sum, _)| least.min(sum));
-            self.thresholds[at] = smallest;
-            self.limits[at / (LANES / 2)][at % (LANES / 2)] = scale.least_above(smallest);
-        }
+        let (_, smallest, _) = kept.select_nth_unstable_by(self.rho - 1, |a, b| b.cmp(a));
+        let smallest = smallest.sum();
+        kept.truncate(self.rho);
+        *summed = self.rho;
+        self.thresholds[at] = smallest;
+        self.limits[at / (LANES / 2)][at % (LANES / 2)] = scale.least_above(smallest);
     }
 
     /// `rho` ascending rows of M for each lane.
@@ -147,9 +168,17 @@ impl Selection {
         let mut winners = Vec::with_capacity(self.lanes.len() * self.rho);
         for lane in self.lanes {
             let start = winners.len();
-            winners.extend(lane.kept.iter().map(|&(_, row)| row));
+            winners.extend(lane.kept.iter().map(|candidate| candidate.row()));
             winners[start..].sort_unstable();
         }
         winners
     }
+}
+
+/// Bytes of 0 or 1, at most 64, as bits.
+#[inline(always)]
+fn bits_of(bytes: &[u8]) -> u64 {
+    let eights = bytes.as_chunks::<8>().0.iter().map(|eight| u64::from_le_bytes(*eight));
+    // The product gathers the lowest bits of eight bytes in the highest byte.
+    eights.rev().fold(0, |bits, eight| bits << 8 | eight.wrapping_mul(0x0102_0408_1020_4080) >> 56)
 }
