@@ -11,6 +11,7 @@ mod model;
 #[cfg(feature = "net")]
 mod progress;
 mod session;
+mod simulate;
 
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -73,6 +74,7 @@ enum Command {
     Predict(model::Predict),
     Eval(model::Eval),
     Inspect(model::Inspect),
+    Simulate(simulate::Simulate),
 }
 
 /// Parses the arguments of this process, runs the command, prints its error on one line.
@@ -104,6 +106,7 @@ fn run(command: Command, out: &mut dyn Write) -> Result<(), Failure> {
         Command::Predict(command) => command.run(out),
         Command::Eval(command) => command.run(out),
         Command::Inspect(command) => command.run(out),
+        Command::Simulate(command) => command.run(out),
     }
 }
 

@@ -12,5 +12,6 @@ pub mod net;
 pub mod node;
 pub mod protocol;
 pub mod session;
+pub mod sim;
 pub mod sketch;
 pub mod store;

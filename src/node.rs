@@ -311,6 +311,10 @@ impl Node {
                 if current {
                     self.drive(now, Input::Message { from, message }, step);
                 }
+                #[cfg(test)]
+                if !current && self.ctx.bug == Some(crate::protocol::context::Bug::StaleBlame) {
+                    return Err(Fault::OutOfOrder("message of a view that is over"));
+                }
             }
             Message::Transfer(message) => {
                 let child = self.transfer.handle(now, Input::Message { from, message });

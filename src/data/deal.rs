@@ -110,6 +110,67 @@ pub fn by_classes(
     Ok(sorted(dealt))
 }
 
+/// Each class is cut in shares drawn from a symmetric Dirichlet distribution: `alpha` of 0.1 gives most of a class to one or
+/// two peers, 100 nearly the same to all. A peer may be left with few rows, or none.
+///
+/// # Errors
+/// [`DealError::TooFewRows`].
+pub fn dirichlet(
+    labels: &[u16],
+    classes: usize,
+    peers: usize,
+    alpha: f64,
+    seed: &[u8],
+) -> Result<Vec<Vec<usize>>, DealError> {
+    if peers == 0 || labels.len() < peers {
+        return Err(DealError::TooFewRows { rows: labels.len(), peers });
+    }
+    let mut stream = Stream::new(seed, "data/deal/dirichlet", &[]);
+    let mut rows_of = by_class(labels);
+    rows_of.resize(classes.max(rows_of.len()), Vec::new());
+    let mut dealt = vec![Vec::new(); peers];
+    for mut rows in rows_of {
+        shuffle(&mut rows, &mut stream);
+        let weights: Vec<f64> = (0..peers).map(|_| gamma_variate(alpha, &mut stream)).collect();
+        let total: f64 = weights.iter().sum();
+        let (mut from, mut weight) = (0, 0.0);
+        for (place, w) in weights.into_iter().enumerate() {
+            weight += w;
+            let exact = rows.len() as f64 * weight / total;
+            #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a share of the rows")]
+            let to = if place + 1 == peers { rows.len() } else { (exact as usize).clamp(from, rows.len()) };
+            dealt[place].extend_from_slice(&rows[from..to]);
+            from = to;
+        }
+    }
+    Ok(sorted(dealt))
+}
+
+/// Uniform in (0, 1), 32 bits.
+fn uniform(stream: &mut Stream) -> f64 {
+    (f64::from(stream.next_u32()) + 0.5) / 4_294_967_296.0
+}
+
+/// Marsaglia and Tsang, "A Simple Method for Generating Gamma Variables" (ACM TOMS 2000), scale 1; below shape 1 by their
+/// section 6. With `libm`, so that it is the same on every machine.
+fn gamma_variate(shape: f64, stream: &mut Stream) -> f64 {
+    if shape < 1.0 {
+        let power = libm::pow(uniform(stream), 1.0 / shape);
+        // Never 0: somebody must get the rows.
+        return (gamma_variate(shape + 1.0, stream) * power).max(f64::MIN_POSITIVE);
+    }
+    let d = shape - 1.0 / 3.0;
+    let c = 1.0 / libm::sqrt(9.0 * d);
+    loop {
+        let radius = libm::sqrt(-2.0 * libm::log(uniform(stream)));
+        let x = radius * libm::cos(std::f64::consts::TAU * uniform(stream));
+        let v = (1.0 + c * x) * (1.0 + c * x) * (1.0 + c * x);
+        if v > 0.0 && libm::log(uniform(stream)) < 0.5 * x * x + d * (1.0 - v + libm::log(v)) {
+            return d * v;
+        }
+    }
+}
+
 fn sorted(mut dealt: Vec<Vec<usize>>) -> Vec<Vec<usize>> {
     dealt.iter_mut().for_each(|rows| rows.sort_unstable());
     dealt
@@ -127,6 +188,7 @@ mod tests {
             even(data.rows(), 7, b"s").unwrap(),
             by_classes(data.labels(), 10, 7, 3, b"s").unwrap(),
             by_classes(data.labels(), 10, 40, 1, b"s").unwrap(),
+            dirichlet(data.labels(), 10, 7, 0.5, b"s").unwrap(),
         ] {
             assert!(dealt.iter().all(|rows| !rows.is_empty()));
             let mut all = dealt.concat();
@@ -153,6 +215,22 @@ mod tests {
         assert!(sizes.iter().max() >= sizes.iter().min().map(|min| min * 3 / 2).as_ref(), "{sizes:?}");
         assert_eq!(dealt, by_classes(data.labels(), 10, 8, 3, b"s").unwrap());
         assert_ne!(dealt, by_classes(data.labels(), 10, 8, 3, b"t").unwrap());
+    }
+
+    #[test]
+    fn a_small_alpha_gives_classes_to_few_and_a_large_one_to_all_alike() {
+        let data = digits();
+        // The largest share of a class, averaged over the classes.
+        let largest = |alpha| {
+            let dealt = dirichlet(data.labels(), 10, 5, alpha, b"s").unwrap();
+            let share = |class: u16| {
+                let of = |rows: &Vec<usize>| rows.iter().filter(|&&i| data.labels()[i] == class).count();
+                dealt.iter().map(of).max().unwrap() as f64 / dealt.iter().map(of).sum::<usize>() as f64
+            };
+            (0..10).map(share).sum::<f64>() / 10.0
+        };
+        let (few, all) = (largest(0.1), largest(1000.0));
+        assert!(few > 0.6 && all < 0.25, "{few} {all}");
     }
 
     #[test]

@@ -459,6 +459,10 @@ impl Node {
 
     /// Sets a timer for the next deadline, unless one is set for then or earlier.
     fn arm(&mut self, now: Time, step: &mut Step<Self>) {
+        #[cfg(test)]
+        if self.ctx.bug == Some(crate::protocol::context::Bug::NoAlarm) {
+            return;
+        }
         let timing = &self.ctx.session.timing;
         let mut deadlines = Vec::new();
         match self.over {

@@ -1,5 +1,7 @@
 //! What every machine of a node knows and never changes: the session, the council, this peer's identity and the plan.
 
+use std::sync::Arc;
+
 use serde::{Deserialize, Serialize};
 
 use crate::crypto::identity::Identity;
@@ -58,11 +60,25 @@ pub(crate) enum OpeningRule {
     Naive,
 }
 
+/// Test only: a bug put back, which a check of the simulator must find.
+#[cfg(test)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Bug {
+    /// One of a peer's masks is left out.
+    ForgottenMask,
+    /// A message of a view that is over is held against its sender.
+    StaleBlame,
+    /// A wrong share is passed over in silence.
+    NoBlame,
+    /// Deadlines are not watched.
+    NoAlarm,
+}
+
 /// Constants of one node in one session.
 #[derive(Debug)]
 pub struct Context {
-    /// The session file.
-    pub session: Session,
+    /// The session file; nodes of one process may share it.
+    pub session: Arc<Session>,
     /// Its id.
     pub id: SessionId,
     /// The council, in its order.
@@ -77,12 +93,15 @@ pub struct Context {
     pub plan: Vec<Quantity>,
     #[cfg(test)]
     pub(crate) rule: OpeningRule,
+    #[cfg(test)]
+    pub(crate) bug: Option<Bug>,
 }
 
 impl Context {
     /// Derives the council of `session`.
     #[must_use]
-    pub fn new(session: Session, me: Peer, identity: Identity, plan: Vec<Quantity>) -> Self {
+    pub fn new(session: impl Into<Arc<Session>>, me: Peer, identity: Identity, plan: Vec<Quantity>) -> Self {
+        let session = session.into();
         let council = session.council();
         Self {
             id: session.id(),
@@ -94,6 +113,26 @@ impl Context {
             plan,
             #[cfg(test)]
             rule: OpeningRule::Decided,
+            #[cfg(test)]
+            bug: None,
+        }
+    }
+
+    /// The same for another peer of the session.
+    #[must_use]
+    pub fn of(&self, me: Peer, identity: Identity) -> Self {
+        Self {
+            session: self.session.clone(),
+            id: self.id,
+            council: self.council.clone(),
+            majority: self.majority,
+            me,
+            identity,
+            plan: self.plan.clone(),
+            #[cfg(test)]
+            rule: self.rule,
+            #[cfg(test)]
+            bug: self.bug,
         }
     }
 

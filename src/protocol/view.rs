@@ -257,6 +257,10 @@ impl View {
         let Some(reduce) = &mut round.reduce else { return step };
         step.output(Output::Stage(slot, Stage::Sum));
         let mut masks = pairwise::pair_masks(self.ctx.me, keys, sum);
+        #[cfg(test)]
+        if self.ctx.bug == Some(super::context::Bug::ForgottenMask) {
+            masks.pop();
+        }
         if let Some(pad) = &round.pad {
             masks.push(Mask::new(Arc::new(**pad), "pad", sum, Sign::Add));
         }
@@ -499,6 +503,10 @@ impl View {
                     }
                     // A wrong share carries its author's signature; the others may still be enough.
                     if let Err(fault) = opening.add(&self.ctx, &record.deals, release) {
+                        #[cfg(test)]
+                        if self.ctx.bug == Some(super::context::Bug::NoBlame) {
+                            continue;
+                        }
                         step.blame(release.author, fault);
                     }
                 }

@@ -1,9 +1,10 @@
-//! An in-memory network for whole nodes: virtual time, encoded bytes, delays, crashes at any action, cuts, restarts.
+//! The tests' laboratory around whole nodes: random delays, crashes at any action, cuts, restarts, over the simulator's engine.
 //!
 //! Everything follows from the seed. After each run [`Network::check`] holds the safety properties against what was sent
 //! and opened, whatever happened.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -11,27 +12,18 @@ use bytes::Bytes;
 use super::numbers::{Numbers, session};
 use crate::crypto::identity::Identity;
 use crate::crypto::stream::Stream;
-use crate::node::{Done, Ending, Event, Job, Node, Record, Task, Timer};
+use crate::node::{Ending, Event, Job, Node, Record, Task};
 use crate::protocol::all_reduce::{self, Direction, SumId};
 use crate::protocol::ballot::Ballot;
 use crate::protocol::context::{Context, OpeningRule};
-use crate::protocol::message::{Channel, Message};
+use crate::protocol::message::Message;
 use crate::protocol::pairwise::Mask;
 use crate::protocol::record::Value;
 use crate::protocol::view::{self, Order, Report, Stage};
 use crate::protocol::wire::{self, Frame};
-use crate::protocol::{Action, Input, Machine, Step, Time};
+use crate::protocol::{Input, Time};
 use crate::session::{Peer, Session, Timing};
-
-#[derive(Debug)]
-enum Happening {
-    Frame { from: Peer, to: Peer, epoch: u64, frame: Frame },
-    Timer { peer: Peer, life: u32, timer: Timer },
-    Done { peer: Peer, life: u32, done: Done },
-    Up { peer: Peer, other: Peer, epoch: u64 },
-    Lost { peer: Peer, other: Peer },
-    Fault(Fault),
-}
+use crate::sim::engine::{Carriage, Engine, Notice, World};
 
 /// What a test does to the network at a point in time.
 #[derive(Clone, Debug)]
@@ -50,29 +42,11 @@ pub(super) type Name = ([u8; 32], &'static str, [u8; 11]);
 /// What a message is stopped by: `(sender, receiver, message)`.
 pub(super) type Hold = Box<dyn Fn(Peer, Peer, &Message) -> bool>;
 
-struct Host {
-    identity: Identity,
-    node: Option<Node>,
-    life: u32,
-    disk: BTreeMap<String, Record>,
-    /// Connected peers, as far as this one has been told, and the epochs of the connections.
-    seen: BTreeMap<Peer, u64>,
-}
-
-pub(super) struct Network {
-    hosts: Vec<Host>,
+/// What surrounds the nodes, and what is written down of them.
+pub(super) struct Lab {
+    identities: Vec<Identity>,
     session: Session,
     words: Vec<u64>,
-    now: Time,
-    queue: BTreeMap<(Time, u64), Happening>,
-    sequence: u64,
-    /// Pairs (lower first) with a connection, and its epoch.
-    links: BTreeMap<(Peer, Peer), u64>,
-    cut: BTreeSet<(Peer, Peer)>,
-    /// (peer, other) -> when the peer hears that its last connection to the other is gone.
-    lost: BTreeMap<(Peer, Peer), Time>,
-    /// Last delivery time on each stream, so that it stays in order.
-    streams: BTreeMap<(Peer, Peer, Channel), Time>,
     random: Stream,
     pub(super) delay_us: (u32, u32),
     /// Kill this peer when it has carried out so many actions.
@@ -85,7 +59,6 @@ pub(super) struct Network {
     pub(super) after_frames: Vec<(u64, Fault)>,
     /// A message that matches is stopped, and all after it on its stream, until the connection is made anew.
     pub(super) hold: Option<Hold>,
-    held: BTreeSet<(Peer, Peer, Channel)>,
     pub(super) rule: OpeningRule,
     pub(super) events: Vec<(Time, Peer, Event)>,
     /// Who blames whom for what.
@@ -104,234 +77,66 @@ pub(super) struct Network {
     masks: BTreeMap<Name, BTreeSet<(Peer, SumId)>>,
     pub(super) actions: BTreeMap<Peer, u64>,
     pub(super) frames: u64,
-    pub(super) bytes: u64,
 }
 
-impl Network {
-    pub(super) fn new(peers: u8, words: &[u64], timing: Timing, seed: u64) -> Self {
-        Self::with_rule(peers, words, timing, seed, OpeningRule::Decided)
-    }
+pub(super) struct Network(Engine<Lab>);
 
-    pub(super) fn with_rule(peers: u8, words: &[u64], timing: Timing, seed: u64, rule: OpeningRule) -> Self {
-        let mut identities: Vec<_> = (0..peers).map(|i| Identity::from_seed([i + 1; 32])).collect();
-        identities.sort_by_key(Identity::public);
-        let session = session(&identities, timing);
-        let hosts = identities
-            .into_iter()
-            .map(|identity| Host { identity, node: None, life: 0, disk: BTreeMap::new(), seen: BTreeMap::new() })
-            .collect();
-        let mut out = Self {
-            hosts,
-            session,
-            words: words.to_vec(),
-            now: Time(0),
-            queue: BTreeMap::new(),
-            sequence: 0,
-            links: BTreeMap::new(),
-            cut: BTreeSet::new(),
-            lost: BTreeMap::new(),
-            streams: BTreeMap::new(),
-            random: Stream::new(&seed.to_le_bytes(), "network", &[]),
-            delay_us: (100, 20_000),
-            kill_after: None,
-            cut_after: None,
-            kill_at: None,
-            after_frames: Vec::new(),
-            hold: None,
-            held: BTreeSet::new(),
-            rule,
-            events: Vec::new(),
-            blames: Vec::new(),
-            liars: BTreeSet::new(),
-            garble: None,
-            travelled: Vec::new(),
-            streams_used: BTreeMap::new(),
-            releases: BTreeMap::new(),
-            masks: BTreeMap::new(),
-            actions: BTreeMap::new(),
-            frames: 0,
-            bytes: 0,
-        };
-        for i in 0..u16::from(peers) {
-            out.restart(Peer(i));
-        }
-        out
-    }
+impl Deref for Network {
+    type Target = Lab;
 
-    pub(super) fn peers(&self) -> impl Iterator<Item = Peer> + use<> {
-        (0..u16::try_from(self.hosts.len()).unwrap()).map(Peer)
+    fn deref(&self) -> &Lab {
+        &self.0.world
     }
+}
 
+impl DerefMut for Network {
+    fn deref_mut(&mut self) -> &mut Lab {
+        &mut self.0.world
+    }
+}
+
+impl Lab {
     pub(super) fn below(&mut self, n: u32) -> u32 {
         self.random.below(n)
     }
 
-    pub(super) fn council(&self) -> Vec<Peer> {
-        self.session.council()
-    }
-
-    fn push(&mut self, at: Time, happening: Happening) {
-        self.sequence += 1;
-        self.queue.insert((at, self.sequence), happening);
-    }
-
-    pub(super) fn now_ms(&self) -> u64 {
-        self.now.0 / 1000
-    }
-
-    pub(super) fn at_ms(&mut self, ms: u64, fault: Fault) {
-        self.push(Time(ms * 1000), Happening::Fault(fault));
-    }
-
-    fn delay(&mut self) -> u64 {
+    fn later(&mut self, now: Time) -> Time {
         let (low, high) = self.delay_us;
-        u64::from(low + self.random.below(high - low))
+        Time(now.0 + u64::from(low + self.random.below(high - low)))
     }
+}
 
-    fn restart(&mut self, peer: Peer) {
-        let host = &mut self.hosts[peer.index()];
-        if host.node.is_some() {
-            return;
-        }
-        host.life += 1;
-        host.seen.clear();
+impl World for Lab {
+    type Event = Fault;
+
+    fn node(&mut self, peer: Peer, stored: Vec<Record>) -> Node {
         let task = Arc::new(Numbers { me: peer, words: self.words.clone() });
-        let mut ctx = Context::new(self.session.clone(), peer, host.identity.clone(), task.plan());
+        let mut ctx = Context::new(self.session.clone(), peer, self.identities[peer.index()].clone(), task.plan());
         ctx.rule = self.rule;
-        let ctx = Arc::new(ctx);
         let mut seed = [0; 32];
         self.random.fill(&mut seed);
-        let stored = host.disk.values().cloned().collect();
-        host.node = Some(Node::new(ctx, task, seed, stored).unwrap());
-        self.input(peer, Input::Start);
-        for other in self.peers().filter(|&other| other != peer) {
-            self.connect(peer, other);
-        }
+        Node::new(Arc::new(ctx), task, seed, stored).unwrap()
     }
 
-    fn pair(a: Peer, b: Peer) -> (Peer, Peer) {
-        (a.min(b), a.max(b))
+    fn learns(&mut self, now: Time, _: Peer, _: Peer, _: Notice) -> Time {
+        self.later(now)
     }
 
-    fn connect(&mut self, a: Peer, b: Peer) {
-        let pair = Self::pair(a, b);
-        let alive = |peer: Peer| self.hosts[peer.index()].node.is_some();
-        if !alive(a) || !alive(b) || self.cut.contains(&pair) || self.links.contains_key(&pair) {
-            return;
-        }
-        self.sequence += 1;
-        let epoch = self.sequence;
-        self.links.insert(pair, epoch);
-        for (peer, other) in [(a, b), (b, a)] {
-            // The loss of the old connection is told before the new one.
-            let lost = self.lost.get(&(peer, other)).map_or(0, |at| at.0 + 1);
-            let at = Time((self.now.0 + self.delay()).max(lost));
-            for channel in [Channel::Control, Channel::Bulk] {
-                self.streams.insert((other, peer, channel), at);
-            }
-            self.held.retain(|&(from, to, _)| Self::pair(from, to) != pair);
-            self.push(at, Happening::Up { peer, other, epoch });
-        }
+    fn arrives(&mut self, at: Time, _: Peer, _: Peer, _: &Frame) -> Time {
+        self.later(at)
     }
 
-    fn disconnect(&mut self, a: Peer, b: Peer) {
-        if self.links.remove(&Self::pair(a, b)).is_some() {
-            for (peer, other) in [(a, b), (b, a)] {
-                let at = Time(self.now.0 + self.delay());
-                self.lost.insert((peer, other), at);
-                self.push(at, Happening::Lost { peer, other });
-            }
-        }
+    fn finishes(&mut self, now: Time, _: Peer, _: &Job) -> Time {
+        self.later(now)
     }
 
-    fn crash(&mut self, peer: Peer) {
-        self.hosts[peer.index()].node = None;
-        for other in self.peers() {
-            self.disconnect(peer, other);
-        }
+    fn acts(&mut self, peer: Peer) -> bool {
+        let count = self.actions.entry(peer).or_default();
+        *count += 1;
+        self.kill_after != Some((peer, *count))
     }
 
-    fn fault(&mut self, fault: Fault) {
-        match fault {
-            Fault::Crash(peer) => self.crash(peer),
-            Fault::Restart(peer) => self.restart(peer),
-            Fault::Cut(a, b) => {
-                self.cut.insert(Self::pair(a, b));
-                self.disconnect(a, b);
-            }
-            Fault::Heal(a, b) => {
-                self.cut.remove(&Self::pair(a, b));
-                self.connect(a, b);
-            }
-            Fault::HealAll => {
-                self.cut.clear();
-                self.hold = None;
-                self.after_frames.clear();
-                (self.kill_after, self.cut_after, self.kill_at) = (None, None, None);
-                self.delay_us = (100, 20_000);
-                for a in self.peers() {
-                    self.restart(a);
-                    for b in self.peers().filter(|&b| b < a) {
-                        self.connect(a, b);
-                    }
-                }
-            }
-        }
-    }
-
-    fn input(&mut self, peer: Peer, input: Input<Node>) {
-        let now = self.now;
-        if let Some(node) = &mut self.hosts[peer.index()].node {
-            let step = node.handle(now, input);
-            self.carry_out(peer, step);
-        }
-    }
-
-    fn carry_out(&mut self, peer: Peer, step: Step<Node>) {
-        let life = self.hosts[peer.index()].life;
-        for action in step.0 {
-            let count = self.actions.entry(peer).or_default();
-            *count += 1;
-            if self.kill_after == Some((peer, *count)) {
-                self.crash(peer);
-                return;
-            }
-            match action {
-                Action::Send { to, message } => self.send(peer, to, &message),
-                Action::SetTimer { at, timer } => {
-                    assert!(at > self.now, "a timer in the past would spin");
-                    self.push(at, Happening::Timer { peer, life, timer });
-                }
-                Action::Compute(job) => {
-                    self.record_masks(peer, &job);
-                    let at = Time(self.now.0 + self.delay());
-                    self.push(at, Happening::Done { peer, life, done: job.run() });
-                }
-                Action::Persist(record) => {
-                    self.hosts[peer.index()].disk.insert(record.name(), record);
-                }
-                Action::Output(event) => {
-                    let stopped = matches!(event, Event::Done | Event::Ended(_));
-                    let killed =
-                        matches!(event, Event::Stage(slot, stage) if self.kill_at == Some((peer, slot, stage)));
-                    self.events.push((self.now, peer, event));
-                    if killed {
-                        self.kill_at = None;
-                    }
-                    if stopped || killed {
-                        self.crash(peer);
-                        return;
-                    }
-                }
-                Action::Blame { peer: blamed, fault } => {
-                    self.blames.push((peer, blamed, fault.to_string()));
-                }
-            }
-        }
-    }
-
-    fn send(&mut self, from: Peer, to: Peer, message: &Message) {
-        assert_ne!(from, to);
+    fn sends(&mut self, _: Time, from: Peer, to: Peer, message: &Message, frame: &mut Frame) -> Carriage {
         if let Message::View(
             view::Message::Up(_, Report::Release(_, items)) | view::Message::Down(_, Order::Open(_, items)),
         ) = message
@@ -343,7 +148,6 @@ impl Network {
         if let Message::View(view::Message::Reduce(all_reduce::Message::Chunk { sum, direction, data, .. })) = message {
             self.travelled.push((from, to, *sum, *direction, data.clone()));
         }
-        let mut frame = wire::encode(message);
         if self.garble == Some(from) && self.below(8) == 0 {
             let mut bytes = frame.header.to_vec();
             let at = self.below(u32::try_from(bytes.len()).unwrap()) as usize;
@@ -351,42 +155,52 @@ impl Network {
             frame.header = bytes.into();
         }
         self.frames += 1;
-        self.bytes += (frame.header.len() + frame.payload.len()) as u64;
-        assert!(frame.header.len() + frame.payload.len() <= wire::MAX_FRAME);
-        let pair = Self::pair(from, to);
-        // Into a connection that is gone: the sender may not know it yet.
-        let told = self.hosts[from.index()].seen.get(&to);
-        let Some(&epoch) = self.links.get(&pair).filter(|epoch| told == Some(epoch)) else { return };
-        let stream = (from, to, frame.channel);
-        if self.hold.as_ref().is_some_and(|hold| hold(from, to, message)) {
-            self.held.insert(stream);
-        }
-        if self.held.contains(&stream) {
-            return;
-        }
-        let last = self.streams.get(&stream).copied().unwrap_or_default();
-        let at = Time((self.now.0 + self.delay()).max(last.0 + 1));
-        self.streams.insert(stream, at);
-        self.push(at, Happening::Frame { from, to, epoch, frame });
-        let (now, later) = self.after_frames.drain(..).partition(|&(count, _)| count <= self.frames);
-        self.after_frames = later;
-        let due: Vec<(u64, Fault)> = now;
-        for (_, fault) in due {
-            // Not in the middle of a step: at once after it.
-            self.push(self.now, Happening::Fault(fault));
-        }
-        if let Some((which, left)) = &mut self.cut_after
+        let hold = self.hold.as_ref().is_some_and(|hold| hold(from, to, message));
+        if hold { Carriage::Hold } else { Carriage::Carry }
+    }
+
+    fn sent(engine: &mut Engine<Self>, _: Time, from: Peer, to: Peer, _: &Frame) {
+        let now = engine.now();
+        let lab = &mut engine.world;
+        let due: Vec<_> = lab.after_frames.extract_if(.., |(count, _)| *count <= lab.frames).collect();
+        let pair = (from.min(to), from.max(to));
+        let mut cut = false;
+        if let Some((which, left)) = &mut lab.cut_after
             && *which == pair
         {
             *left -= 1;
-            if *left == 0 {
-                self.cut_after = None;
-                self.fault(Fault::Cut(pair.0, pair.1));
-            }
+            cut = *left == 0;
+        }
+        for (_, fault) in due {
+            // Not in the middle of a step: at once after it.
+            engine.at(now, fault);
+        }
+        if cut {
+            engine.world.cut_after = None;
+            Self::happens(engine, Fault::Cut(pair.0, pair.1));
         }
     }
 
-    fn record_masks(&mut self, peer: Peer, job: &Job) {
+    fn malformed(engine: &mut Engine<Self>, _: Peer, from: Peer, _: &crate::protocol::Fault) {
+        assert!(engine.world.liars.contains(&from), "a frame of an honest peer does not decode");
+    }
+
+    fn says(engine: &mut Engine<Self>, peer: Peer, event: Event) -> bool {
+        let now = engine.now();
+        let lab = &mut engine.world;
+        let killed = matches!(event, Event::Stage(slot, stage) if lab.kill_at == Some((peer, slot, stage)));
+        lab.events.push((now, peer, event));
+        if killed {
+            lab.kill_at = None;
+        }
+        !killed
+    }
+
+    fn blames(engine: &mut Engine<Self>, by: Peer, who: Peer, fault: &crate::protocol::Fault) {
+        engine.world.blames.push((by, who, fault.to_string()));
+    }
+
+    fn begins(&mut self, peer: Peer, job: &Job) {
         if let Job::Mask(job) = job {
             for Mask { key, label, params, .. } in &job.masks.masks {
                 self.masks.entry((**key, label, *params)).or_default().insert((peer, job.sum));
@@ -395,42 +209,82 @@ impl Network {
         }
     }
 
-    fn step(&mut self) -> bool {
-        let Some(((at, _), happening)) = self.queue.pop_first() else { return false };
-        self.now = at;
-        match happening {
-            Happening::Frame { from, to, epoch, frame } => {
-                if self.links.get(&Self::pair(from, to)) == Some(&epoch) {
-                    match wire::decode(frame.channel, &frame.header, frame.payload) {
-                        Ok(message) => self.input(to, Input::Message { from, message }),
-                        Err(_) => assert!(self.liars.contains(&from), "a frame of an honest peer does not decode"),
+    fn happens(engine: &mut Engine<Self>, fault: Fault) {
+        match fault {
+            Fault::Crash(peer) => engine.crash(peer),
+            Fault::Restart(peer) => engine.restart(peer),
+            Fault::Cut(a, b) => engine.cut(a, b, Notice::Silent),
+            Fault::Heal(a, b) => engine.heal(a, b),
+            Fault::HealAll => {
+                let lab = &mut engine.world;
+                lab.hold = None;
+                lab.after_frames.clear();
+                (lab.kill_after, lab.cut_after, lab.kill_at) = (None, None, None);
+                lab.delay_us = (100, 20_000);
+                engine.uncut();
+                for a in engine.peers() {
+                    engine.restart(a);
+                    for b in engine.peers().filter(|&b| b < a) {
+                        engine.connect(a, b);
                     }
                 }
             }
-            Happening::Timer { peer, life, timer } => {
-                if self.hosts[peer.index()].life == life {
-                    self.input(peer, Input::Timer(timer));
-                }
-            }
-            Happening::Done { peer, life, done } => {
-                if self.hosts[peer.index()].life == life {
-                    self.input(peer, Input::Done(done));
-                }
-            }
-            Happening::Up { peer, other, epoch } => {
-                if self.links.get(&Self::pair(peer, other)) == Some(&epoch) {
-                    self.hosts[peer.index()].seen.insert(other, epoch);
-                    self.input(peer, Input::PeerUp(other));
-                }
-            }
-            Happening::Lost { peer, other } => {
-                if self.hosts[peer.index()].seen.remove(&other).is_some() {
-                    self.input(peer, Input::PeerLost(other));
-                }
-            }
-            Happening::Fault(fault) => self.fault(fault),
         }
-        true
+    }
+}
+
+impl Network {
+    pub(super) fn new(peers: u8, words: &[u64], timing: Timing, seed: u64) -> Self {
+        Self::with_rule(peers, words, timing, seed, OpeningRule::Decided)
+    }
+
+    pub(super) fn with_rule(peers: u8, words: &[u64], timing: Timing, seed: u64, rule: OpeningRule) -> Self {
+        let mut identities: Vec<_> = (0..peers).map(|i| Identity::from_seed([i + 1; 32])).collect();
+        identities.sort_by_key(Identity::public);
+        let lab = Lab {
+            session: session(&identities, timing),
+            identities,
+            words: words.to_vec(),
+            random: Stream::new(&seed.to_le_bytes(), "network", &[]),
+            delay_us: (100, 20_000),
+            kill_after: None,
+            cut_after: None,
+            kill_at: None,
+            after_frames: Vec::new(),
+            hold: None,
+            rule,
+            events: Vec::new(),
+            blames: Vec::new(),
+            liars: BTreeSet::new(),
+            garble: None,
+            travelled: Vec::new(),
+            streams_used: BTreeMap::new(),
+            releases: BTreeMap::new(),
+            masks: BTreeMap::new(),
+            actions: BTreeMap::new(),
+            frames: 0,
+        };
+        let mut out = Self(Engine::new(lab, u16::from(peers), false));
+        for peer in out.peers() {
+            out.0.restart(peer);
+        }
+        out
+    }
+
+    pub(super) fn peers(&self) -> impl Iterator<Item = Peer> + use<> {
+        self.0.peers()
+    }
+
+    pub(super) fn council(&self) -> Vec<Peer> {
+        self.session.council()
+    }
+
+    pub(super) fn now_ms(&self) -> u64 {
+        self.0.now().0 / 1000
+    }
+
+    pub(super) fn at_ms(&mut self, ms: u64, fault: Fault) {
+        self.0.at(Time(ms * 1000), fault);
     }
 
     /// Runs until nothing happens any more or `ms` have passed; then checks.
@@ -442,13 +296,13 @@ impl Network {
     /// Runs until `stop`, at the latest `ms`.
     pub(super) fn run_unchecked(&mut self, ms: u64, stop: impl Fn(&Self) -> bool) {
         let mut steps = 0u64;
-        while self.queue.first_key_value().is_some_and(|((at, _), _)| at.0 <= ms * 1000) && !stop(self) {
-            self.step();
+        while self.0.next().is_some_and(|at| at.0 <= ms * 1000) && !stop(self) {
+            self.0.step();
             steps += 1;
             assert!(
                 steps < 2_000_000,
                 "endless at {:?}; events {:?}",
-                self.now,
+                self.0.now(),
                 &self.events[self.events.len().saturating_sub(30)..]
             );
         }
@@ -511,12 +365,11 @@ impl Network {
     /// A message out of the blue, as its encoding gives it.
     pub(super) fn say(&mut self, from: Peer, to: Peer, message: Message) {
         let frame = wire::encode(&message);
-        let alive = |peer: Peer| self.hosts[peer.index()].node.is_some();
-        if !alive(from) || !alive(to) || !self.links.contains_key(&Self::pair(from, to)) {
+        if !self.0.connected(from, to) {
             return;
         }
         if let Ok(message) = wire::decode(frame.channel, &frame.header, frame.payload) {
-            self.input(to, Input::Message { from, message });
+            self.0.input(to, Input::Message { from, message });
         }
     }
 
@@ -550,7 +403,7 @@ impl Network {
 
     /// The sums of `slot` that somebody has on disk as acknowledged.
     pub(super) fn acknowledged(&self, slot: u8) -> Vec<SumId> {
-        let disks = self.hosts.iter().filter_map(|host| host.disk.get("accepted"));
+        let disks = self.peers().filter_map(|peer| self.0.disk(peer).get("accepted"));
         let sums = disks.filter_map(|record| match record {
             Record::Accepted(_, record, _) => Some(record.value.sum),
             _ => None,

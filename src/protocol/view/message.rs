@@ -58,7 +58,7 @@ pub enum Order {
 }
 
 /// Where a view stands, for people and for tests that stop a node there.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Stage {
     /// Exchanging the keys of the view.

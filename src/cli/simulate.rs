@@ -1,0 +1,105 @@
+//! `flyswarm simulate`: runs a scenario in virtual time, prints what came out, writes result and report.
+
+mod table;
+
+use std::io::{self, IsTerminal, Write};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use clap::Args;
+use indicatif::{ProgressBar, ProgressStyle};
+
+use super::{Failure, print};
+use crate::sim::outcome::Results;
+use crate::sim::run::{self, Progress};
+use crate::sim::scenario::File;
+
+/// Run the nodes of a scenario in virtual time, with the faults it names
+///
+/// Prints a table of what came out. The same seed gives the same trace hash on every machine. Exit code 3 when a check
+/// failed; the command that repeats the run is printed.
+#[derive(Debug, Args)]
+pub(super) struct Simulate {
+    /// The scenario, such as simulations/churn.toml; simulations/README.md documents its fields
+    file: PathBuf,
+    /// Instead of the seed in the file
+    #[arg(long, value_name = "N")]
+    seed: Option<u64>,
+    /// Write result.json into this folder, which is made if it is not there
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+    /// The small form of the scenario, as the tests run it
+    #[arg(long)]
+    small: bool,
+}
+
+impl Simulate {
+    pub(super) fn run(self, out: &mut dyn Write) -> Result<(), Failure> {
+        let mut file = File::load(&self.file, self.small).map_err(|error| Failure::Input(error.0))?;
+        if let Some(seed) = self.seed {
+            file.runs.iter_mut().for_each(|(_, scenario)| scenario.seed = seed);
+        }
+        let bar = bar();
+        let results = run::run_all(&file, &mut |progress| show(&bar, progress))
+            .map_err(|error| Failure::Input(format!("{}: {error}", self.file.display())))?;
+        bar.finish_and_clear();
+        if let Some(folder) = &self.out {
+            write(folder, &results)?;
+        }
+        print(out, &table::render(&results))?;
+        self.judge(&results)
+    }
+
+    /// The first thing that failed, with the command that repeats it.
+    fn judge(&self, results: &Results) -> Result<(), Failure> {
+        let failed = results.runs.iter().find_map(|run| Some((run, run.violations.first()?)));
+        let Some((run, first)) = failed else { return Ok(()) };
+        let small = if self.small { " --small" } else { "" };
+        Err(Failure::Session(format!(
+            "{}: check {:?} failed at {} ms: {}; repeat with: flyswarm simulate {}{small} --seed {}",
+            run.name,
+            first.check,
+            first.at_ms,
+            first.text,
+            self.file.display(),
+            run.seed
+        )))
+    }
+}
+
+fn bar() -> ProgressBar {
+    if !io::stderr().is_terminal() {
+        return ProgressBar::hidden();
+    }
+    let bar = ProgressBar::new(1);
+    if let Ok(style) = ProgressStyle::with_template("{spinner} {bar:30} {pos}/{len} finished  {msg}") {
+        bar.set_style(style);
+    }
+    bar.enable_steady_tick(Duration::from_millis(120));
+    bar
+}
+
+fn show(bar: &ProgressBar, progress: Progress<'_>) {
+    bar.set_length(u64::from(progress.finished.1));
+    bar.set_position(progress.finished.0 as u64);
+    let seconds = progress.now.0 as f64 / 1e6;
+    bar.set_message(format!("{}: {seconds:.2} s of virtual time, {} frames", progress.name, progress.frames));
+}
+
+/// Writes what a run left behind, each file whole or not at all.
+fn write(folder: &Path, results: &Results) -> Result<(), Failure> {
+    let failed = |error: &dyn std::fmt::Display| Failure::Machine(format!("{}: {error}", folder.display()));
+    std::fs::create_dir_all(folder).map_err(|error| failed(&error))?;
+    let mut json = serde_json::to_string_pretty(results).map_err(|error| failed(&error))?;
+    json.push('\n');
+    write_file(folder, "result.json", &json)
+}
+
+fn write_file(folder: &Path, name: &str, text: &str) -> Result<(), Failure> {
+    let path = folder.join(name);
+    let failed = |error: &dyn std::fmt::Display| Failure::Machine(format!("{}: {error}", path.display()));
+    let mut file = tempfile::NamedTempFile::new_in(folder).map_err(|error| failed(&error))?;
+    file.write_all(text.as_bytes()).map_err(|error| failed(&error))?;
+    file.persist(&path).map_err(|error| failed(&error))?;
+    Ok(())
+}

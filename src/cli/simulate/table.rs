@@ -1,0 +1,142 @@
+//! What `simulate` prints.
+
+use std::fmt::Write as _;
+
+use crate::sim::outcome::{Outcome, Results};
+use crate::sim::tally::Purpose;
+
+/// Lines of equal columns; the first column is left-aligned.
+pub(super) fn columns(rows: &[Vec<String>]) -> String {
+    let count = rows.iter().map(Vec::len).max().unwrap_or(0);
+    let width = |i: usize| rows.iter().filter_map(|row| row.get(i)).map(|cell| cell.chars().count()).max().unwrap_or(0);
+    let widths: Vec<_> = (0..count).map(width).collect();
+    let mut out = String::new();
+    for row in rows {
+        let mut line = String::new();
+        for (i, cell) in row.iter().enumerate() {
+            let pad = " ".repeat(widths[i] - cell.chars().count());
+            let _ = if i == 0 { write!(line, "{cell}{pad}") } else { write!(line, "  {pad}{cell}") };
+        }
+        out.push_str(line.trim_end());
+        out.push('\n');
+    }
+    out
+}
+
+/// Bytes for people: three digits and a unit.
+pub(super) fn bytes(count: f64) -> String {
+    let units = ["B", "kB", "MB", "GB", "TB"];
+    let mut value = count;
+    let mut unit = 0;
+    while value >= 1000.0 && unit + 1 < units.len() {
+        value /= 1000.0;
+        unit += 1;
+    }
+    if unit == 0 {
+        format!("{value:.0} B")
+    } else {
+        format!("{value:.*} {}", if value < 100.0 { 1 } else { 0 }, units[unit])
+    }
+}
+
+fn strings(cells: &[&str]) -> Vec<String> {
+    cells.iter().map(|&cell| cell.to_owned()).collect()
+}
+
+/// The table of all runs, and of a single one what it consisted of.
+pub(super) fn render(results: &Results) -> String {
+    let mut out = String::new();
+    if !results.about.is_empty() {
+        let _ = writeln!(out, "{}\n", results.about);
+    }
+    let accuracy = results.runs.iter().any(|run| run.accuracy.is_some());
+    let mut head =
+        strings(&["run", "peers", "finished", "views", "result at", "ended at", "frames", "sent", "per peer"]);
+    if accuracy {
+        head.extend(strings(&["accuracy", "pooled", "alone", "speed-up"]));
+    }
+    head.push("checks".into());
+    let mut rows = vec![head];
+    rows.extend(results.runs.iter().map(|run| row(run, accuracy)));
+    out.push_str(&columns(&rows));
+    if let [run] = &results.runs[..] {
+        out.push('\n');
+        out.push_str(&details(run));
+    }
+    let _ = writeln!(out, "\ntrace {}", results.trace_hash);
+    out
+}
+
+fn row(run: &Outcome, accuracy: bool) -> Vec<String> {
+    let seconds = |ms: u64| format!("{:.2} s", ms as f64 / 1000.0);
+    let mut row = vec![
+        run.name.clone(),
+        run.peers.to_string(),
+        run.finished.to_string(),
+        run.views.len().to_string(),
+        seconds(run.finished_ms),
+        seconds(run.ended_ms),
+        run.sent.messages.to_string(),
+        bytes(run.sent.bytes as f64),
+        bytes(run.sent.bytes as f64 / f64::from(run.peers)),
+    ];
+    if accuracy {
+        match &run.accuracy {
+            Some(found) => {
+                let equal = if found.equal { "=" } else { "" };
+                row.push(format!("{:.4}", found.swarm));
+                row.push(format!("{equal}{:.4}", found.pooled));
+                row.push(format!("{:.4}", found.alone));
+            }
+            None => row.extend(strings(&["-", "-", "-"])),
+        }
+        row.push(run.training.as_ref().map_or_else(
+            || "-".into(),
+            |training| format!("{:.2}", training.alone_ms / training.session_ms.max(0.001)),
+        ));
+    }
+    row.push(match run.violations.len() {
+        0 => format!("{} ok", run.checked),
+        failed => format!("{failed} FAILED"),
+    });
+    row
+}
+
+fn name(purpose: Purpose) -> String {
+    format!("{purpose:?}").to_lowercase()
+}
+
+fn details(run: &Outcome) -> String {
+    let peers = f64::from(run.peers);
+    let mut rows = vec![strings(&["what", "frames per peer", "bytes per peer", "most of one peer"])];
+    for each in &run.purposes {
+        rows.push(vec![
+            name(each.purpose),
+            format!("{:.1}", each.total.messages as f64 / peers),
+            bytes(each.total.bytes as f64 / peers),
+            bytes(each.most.bytes as f64),
+        ]);
+    }
+    let mut out = columns(&rows);
+    for (i, view) in run.views.iter().enumerate().filter(|(_, view)| view.failed.is_some()) {
+        let why = view.failed.as_deref().unwrap_or_default();
+        let _ =
+            writeln!(out, "\nview {} of {} members, led by peer {}, failed: {why}", i + 1, view.members, view.ballot.1);
+    }
+    for mark in &run.marks {
+        let peers: Vec<_> = mark.peers.iter().take(8).map(u16::to_string).collect();
+        let more = if mark.peers.len() > 8 { " ..." } else { "" };
+        let _ = writeln!(out, "{:>9.3} s  {} ({}{more})", mark.at_ms as f64 / 1000.0, mark.text, peers.join(" "));
+    }
+    for blame in &run.blames {
+        let how = blame.tampers.as_deref().unwrap_or("honest");
+        let _ = writeln!(out, "peer {} ({how}) was blamed by {} with {}", blame.peer, blame.by, blame.with.join(", "));
+    }
+    for (peer, why) in run.unfinished.iter().take(8) {
+        let _ = writeln!(out, "peer {peer} has no result: {why}");
+    }
+    if run.unfinished.len() > 8 {
+        let _ = writeln!(out, "and {} more have none", run.unfinished.len() - 8);
+    }
+    out
+}

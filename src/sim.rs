@@ -1,0 +1,21 @@
+//! The simulator: the nodes themselves in virtual time (design.md, section 2).
+//!
+//! A [`scenario`] says who takes part, how they are connected and what goes wrong. [`run`] puts a [`swarm`] of real nodes
+//! together and drives it with the [`engine`]: encoded frames travel, time passes only in the queue, and everything random follows
+//! from the scenario's seed, so that the same seed gives the same trace hash on every machine. [`checks`] hold after every
+//! event. What came out is an [`outcome`].
+
+pub mod checks;
+pub mod cost;
+pub mod engine;
+pub mod links;
+pub mod outcome;
+pub mod run;
+pub mod scenario;
+pub mod swarm;
+pub mod tally;
+mod tamper;
+pub mod task;
+#[cfg(test)]
+mod tests;
+mod timeline;

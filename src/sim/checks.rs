@@ -1,0 +1,206 @@
+//! What must hold after every event of a run, whatever goes wrong in it.
+//!
+//! | check | held against |
+//! | --- | --- |
+//! | one opening | a majority of the council releases the pads of at most one sum of each quantity, and all peers freeze the same value |
+//! | exact | every opened vector is the plain sum of what the members that its value names have put in; all have the same seed |
+//! | honest | nobody who follows the protocol blames another who does |
+//! | blamed | whoever is blamed broke the protocol, and is blamed with what its way of doing so must be blamed with |
+//! | ends | after the last fault every peer ends, with the result or a reason, within the bound of section 17 of the specification |
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use bytes::Bytes;
+
+use super::scenario::Tamper;
+use crate::crypto::mask;
+use crate::node::Done;
+use crate::protocol::Time;
+use crate::protocol::all_reduce::{CHUNK, SumId};
+use crate::protocol::context::Context;
+use crate::protocol::message::Message;
+use crate::protocol::record::Value;
+use crate::protocol::view::{self, HEARTBEAT_MS, Order, Report};
+use crate::session::Peer;
+
+/// Which check has failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Check {
+    /// A quantity was opened twice.
+    OneOpening,
+    /// A result is not the sum.
+    Exact,
+    /// An honest peer was blamed.
+    Honest,
+    /// A peer was blamed with the wrong thing, or not at all.
+    Blamed,
+    /// A peer did not end in time.
+    Ends,
+    /// What the scenario expects did not come out.
+    Expected,
+}
+
+/// A check that failed.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct Violation {
+    /// Which.
+    pub check: Check,
+    /// Virtual milliseconds.
+    pub at_ms: u64,
+    /// What was found.
+    pub text: String,
+}
+
+/// See the module.
+#[derive(Clone, Debug, Default)]
+pub struct Checks {
+    /// Peers that do not follow the protocol, and how.
+    pub liars: BTreeMap<Peer, Tamper>,
+    /// Peers with another session file: they and the others refuse each other.
+    pub strangers: BTreeSet<Peer>,
+    /// sum -> council members whose shares of its pads have left.
+    releases: BTreeMap<SumId, BTreeSet<Peer>>,
+    opened_sums: BTreeMap<u8, SumId>,
+    values: BTreeMap<u8, Value>,
+    /// What each peer put in.
+    vectors: BTreeMap<(u8, Peer), Bytes>,
+    /// (slot, digest of the value) -> the plain sum.
+    expected: BTreeMap<(u8, [u8; 32]), Bytes>,
+    seed: Option<Bytes>,
+    /// (by, who) -> the names of what for.
+    pub blames: BTreeMap<(Peer, Peer), BTreeSet<&'static str>>,
+    /// How often something was looked at.
+    pub looked: u64,
+    /// What was found.
+    pub violations: Vec<Violation>,
+}
+
+impl Checks {
+    /// Writes a failure down; of each check the first few.
+    pub fn violated(&mut self, now: Time, check: Check, text: String) {
+        if self.violations.iter().filter(|each| each.check == check).count() < 5 {
+            self.violations.push(Violation { check, at_ms: now.0 / 1000, text });
+        }
+    }
+
+    /// A message leaves.
+    pub fn sends(&mut self, now: Time, ctx: &Context, message: &Message) {
+        let Message::View(
+            view::Message::Up(_, Report::Release(_, items)) | view::Message::Down(_, Order::Open(_, items)),
+        ) = message
+        else {
+            return;
+        };
+        for item in items {
+            let sum = item.item.sum;
+            let authors = self.releases.entry(sum).or_default();
+            if authors.insert(item.author) && authors.len() >= ctx.majority {
+                self.looked += 1;
+                let first = *self.opened_sums.entry(sum.slot).or_insert(sum);
+                if first != sum {
+                    let text = format!("slot {}: the pads of {first:?} and of {sum:?} were released", sum.slot);
+                    self.violated(now, Check::OneOpening, text);
+                }
+            }
+        }
+    }
+
+    /// A peer has frozen a value.
+    pub fn freezes(&mut self, now: Time, peer: Peer, value: &Value) {
+        self.looked += 1;
+        let first = self.values.entry(value.sum.slot).or_insert_with(|| value.clone());
+        if first != value {
+            let text = format!("{peer} froze {:?}, another froze {:?}", value.sum, first.sum);
+            self.violated(now, Check::OneOpening, text);
+        }
+    }
+
+    /// A job has come to its end: what a peer puts in, or what it has opened.
+    pub fn done(&mut self, now: Time, ctx: &Context, peer: Peer, done: &Done) {
+        match done {
+            Done::Contribution(slot, Ok(vector)) => {
+                self.vectors.insert((*slot, peer), vector.clone());
+            }
+            Done::Open { frozen, opened, .. } => {
+                self.looked += 1;
+                let value = &frozen.record.value;
+                if value.sum.slot == 0 {
+                    let seed = self.seed.get_or_insert_with(|| opened.clone());
+                    if seed != opened {
+                        self.violated(now, Check::Exact, format!("{peer} has another seed"));
+                    }
+                    return;
+                }
+                match self.expect(ctx, value, frozen.record.digest(ctx)) {
+                    Err(text) => self.violated(now, Check::Exact, text),
+                    Ok(sum) if sum != opened => {
+                        let (slot, members) = (value.sum.slot, value.members.len());
+                        let text = format!("{peer}: slot {slot} is not the sum of the {members} members that it names");
+                        self.violated(now, Check::Exact, text);
+                    }
+                    Ok(_) => {}
+                }
+            }
+            Done::Contribution(..) | Done::Mask(_) => {}
+        }
+    }
+
+    fn expect(&mut self, ctx: &Context, value: &Value, digest: [u8; 32]) -> Result<Bytes, String> {
+        let slot = value.sum.slot;
+        if let Some(sum) = self.expected.get(&(slot, digest)) {
+            return Ok(sum.clone());
+        }
+        let quantity = &ctx.plan[usize::from(slot)];
+        let mut sum = vec![0; quantity.len()];
+        for &member in &value.members {
+            let Some(vector) = self.vectors.get(&(slot, member)) else {
+                return Err(format!("slot {slot} names {member}, which has put nothing in"));
+            };
+            mask::add(quantity.word(), &mut sum, vector);
+        }
+        let sum = Bytes::from(sum);
+        self.expected.insert((slot, digest), sum.clone());
+        Ok(sum)
+    }
+
+    /// The plain sum that a value must have opened to, if it has been looked at.
+    #[must_use]
+    pub fn values(&self) -> &BTreeMap<u8, Value> {
+        &self.values
+    }
+
+    /// A peer blames another with this.
+    pub fn blames(&mut self, now: Time, by: Peer, who: Peer, name: &'static str) {
+        self.looked += 1;
+        if self.liars.contains_key(&by) {
+            return;
+        }
+        self.blames.entry((by, who)).or_default().insert(name);
+        match self.liars.get(&who) {
+            None => self.violated(now, Check::Honest, format!("{by} blames {who}, which is honest, with {name}")),
+            Some(how) if !how.blamed_with().contains(&name) => {
+                let text = format!("{by} blames {who} with {name}, must be {:?}", how.blamed_with());
+                self.violated(now, Check::Blamed, text);
+            }
+            Some(_) => {}
+        }
+    }
+}
+
+/// How long after the last fault everybody has ended, milliseconds (specification, section 17, the second bound, and that of a
+/// peer without enough others), where no computation takes longer than `longest_ms` and a silent connection is given up
+/// after `silence_ms`.
+#[must_use]
+pub fn bound_ms(ctx: &Context, silence_ms: u64, longest_ms: u64) -> u64 {
+    let timing = &ctx.session.timing;
+    let patience = timing.stall_ms + HEARTBEAT_MS;
+    let chunks = |slot: usize| ctx.plan[slot].len().div_ceil(CHUNK) as u64;
+    let slots = 0..ctx.plan.len();
+    let view = 3 * patience + slots.clone().map(|q| longest_ms + (10 + 7 * chunks(q)) * patience).sum::<u64>();
+    let fetch = slots.map(|q| (1 + chunks(q)) * patience).sum::<u64>();
+    let next = 100 + timing.propose_ms + fetch;
+    let together = longest_ms + patience + next + view + timing.linger_ms;
+    let alone = view + timing.gather_ms + timing.quorum_ms;
+    silence_ms + together.max(alone)
+}

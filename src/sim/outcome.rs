@@ -1,0 +1,197 @@
+//! What came out of a run, as `result.json` holds it.
+
+use serde::{Deserialize, Serialize};
+
+use super::checks::Violation;
+use super::tally::{Count, Purpose, Span};
+use crate::protocol::view::Stage;
+
+/// Peers of whom the stages and bytes are told one by one; of more, the first.
+pub const SHOWN: usize = 64;
+
+/// All runs of a scenario file.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Results {
+    /// The file's name without its ending.
+    pub scenario: String,
+    /// What it shows.
+    pub about: String,
+    /// The program's version.
+    pub version: String,
+    /// SHA-256 over the trace hashes of the runs.
+    pub trace_hash: String,
+    /// The runs.
+    pub runs: Vec<Outcome>,
+}
+
+/// One run.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Outcome {
+    /// The variant's name, or the scenario's.
+    pub name: String,
+    /// What everything random followed from.
+    pub seed: u64,
+    /// Peers in the roster.
+    pub peers: u16,
+    /// Over every frame; see `simulations/README.md`.
+    pub trace_hash: String,
+    /// Virtual milliseconds until the last peer had the result.
+    pub finished_ms: u64,
+    /// Virtual milliseconds until the last peer ended.
+    pub ended_ms: u64,
+    /// Milliseconds after the last fault by which all must have ended, and when the last fault was.
+    pub bound_ms: u64,
+    /// Virtual milliseconds of the last fault.
+    pub last_fault_ms: u64,
+    /// Peers that have the result.
+    pub finished: u16,
+    /// Peers that ended without it, and why.
+    pub unfinished: Vec<(u16, String)>,
+    /// Views, in their order.
+    pub views: Vec<View>,
+    /// The quantities.
+    pub slots: Vec<Slot>,
+    /// What the model is worth.
+    pub accuracy: Option<Accuracy>,
+    /// Training, in virtual time.
+    pub training: Option<Training>,
+    /// Sent in all: frames and their bytes.
+    pub sent: Count,
+    /// Sent by purpose.
+    pub purposes: Vec<PurposeRow>,
+    /// Sent and spent by stage.
+    pub stages: Vec<StageRow>,
+    /// The first peers one by one.
+    pub hosts: Vec<Host>,
+    /// What went wrong.
+    pub marks: Vec<Mark>,
+    /// Who was blamed by how many, with what.
+    pub blames: Vec<Blame>,
+    /// Connections from outside the roster that were refused.
+    pub strangers_refused: u64,
+    /// How often a check looked at something.
+    pub checked: u64,
+    /// What failed.
+    pub violations: Vec<Violation>,
+}
+
+/// One view.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct View {
+    /// Its ballot: number and leader.
+    pub ballot: (u64, u16),
+    /// How many members.
+    pub members: usize,
+    /// When the first entered, virtual milliseconds.
+    pub began_ms: u64,
+    /// Why it failed, if it did.
+    pub failed: Option<String>,
+}
+
+/// One quantity.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Slot {
+    /// Its name.
+    pub name: String,
+    /// Bytes of its vector.
+    pub bytes: u64,
+    /// How many members the opened sum is over; none: not opened.
+    pub members: Option<usize>,
+}
+
+/// Accuracy on the rows that nobody trained on.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Accuracy {
+    /// Of the model that the peers have.
+    pub swarm: f64,
+    /// Of the model of all peers' rows in one place, under the same seed.
+    pub pooled: f64,
+    /// Of the model of the peer with the most rows.
+    pub alone: f64,
+    /// The same at every peer, and equal to the pooled one bit for bit.
+    pub equal: bool,
+    /// First 16 digits of the model's SHA-256.
+    pub digest: String,
+}
+
+/// How long training takes, by the scenario's rates.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Training {
+    /// One party with all rows, milliseconds.
+    pub alone_ms: f64,
+    /// The slowest peer's own part, milliseconds.
+    pub slowest_ms: f64,
+    /// From the first view to the last result, milliseconds.
+    pub session_ms: f64,
+}
+
+/// What was sent for one purpose.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct PurposeRow {
+    /// Which.
+    pub purpose: Purpose,
+    /// By all peers.
+    pub total: Count,
+    /// By the peer that sent the most bytes for it.
+    pub most: Count,
+}
+
+/// One stage of one quantity.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct StageRow {
+    /// The quantity; none: outside views.
+    pub slot: Option<String>,
+    /// The stage.
+    pub stage: Option<Stage>,
+    /// Mean over the peers that were in it, milliseconds.
+    pub mean_ms: f64,
+    /// Sent by all peers.
+    pub sent: Count,
+}
+
+/// One peer.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Host {
+    /// Its number.
+    pub peer: u16,
+    /// Whether it is in the council.
+    pub council: bool,
+    /// Rows that it holds.
+    pub rows: usize,
+    /// What it sent in each stage: quantity, stage, count.
+    pub stages: Vec<(u8, Option<Stage>, Count)>,
+    /// Bytes that were sent to it.
+    pub received: u64,
+    /// The stages that it went through.
+    pub spans: Vec<Span>,
+    /// When it had the result, virtual milliseconds.
+    pub finished_ms: Option<u64>,
+    /// Its parent in the tree of the last view.
+    pub parent: Option<u16>,
+    /// Whether it was a member of the last view.
+    pub member: bool,
+}
+
+/// Something that went wrong, or was put right.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Mark {
+    /// Virtual milliseconds.
+    pub at_ms: u64,
+    /// Whom it befell.
+    pub peers: Vec<u16>,
+    /// What.
+    pub text: String,
+}
+
+/// Who was blamed.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Blame {
+    /// Who.
+    pub peer: u16,
+    /// How it broke the protocol.
+    pub tampers: Option<String>,
+    /// What it was blamed with.
+    pub with: Vec<String>,
+    /// By how many peers.
+    pub by: usize,
+}

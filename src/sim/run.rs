@@ -1,0 +1,423 @@
+//! Runs a scenario: puts the swarm together, lets time pass, looks at what came out.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use std::sync::Arc;
+
+use sha2::{Digest, Sha256};
+
+use super::checks::{self, Check};
+use super::engine::Engine;
+use super::links::micros;
+use super::outcome::{
+    Accuracy, Blame, Host, Mark, Outcome, PurposeRow, Results, SHOWN, Slot, StageRow, Training, View,
+};
+use super::scenario::{File, Scenario, ScenarioError, TaskKind};
+use super::swarm::Swarm;
+use super::tally::{Count, PURPOSES};
+use super::task::{self, Rows};
+use super::timeline;
+use crate::crypto::identity::Identity;
+use crate::crypto::stream::derive;
+use crate::model::Model;
+use crate::model::score::Confusion;
+use crate::node::flynn::Rules;
+use crate::protocol::context::Context;
+use crate::protocol::signed::remembered;
+use crate::protocol::view::Stage;
+use crate::protocol::{Time, tree};
+use crate::session::{Entry, Peer, Privacy, Session, TaskKind as SessionTask, Timing};
+
+/// Larger rosters than a session file may have are simulated without its rules.
+const ROSTER: u16 = 1024;
+/// Events between two looks at how far a run is.
+const LOOK: u64 = 2048;
+
+/// How far a run is.
+#[derive(Clone, Copy, Debug)]
+pub struct Progress<'a> {
+    /// Which run.
+    pub name: &'a str,
+    /// Virtual time.
+    pub now: Time,
+    /// Peers that have the result, of how many.
+    pub finished: (usize, u16),
+    /// Frames that have left.
+    pub frames: u64,
+}
+
+/// Runs every variant of a file.
+///
+/// # Errors
+/// [`ScenarioError`] when a run cannot begin. What goes wrong in a run is in its outcome.
+pub fn run_all(file: &File, progress: &mut dyn FnMut(Progress<'_>)) -> Result<Results, ScenarioError> {
+    let mut hash = Sha256::new();
+    let mut runs = Vec::new();
+    for (name, scenario) in &file.runs {
+        let outcome = run(name, scenario, &file.folder, progress)?;
+        hash.update(outcome.trace_hash.as_bytes());
+        runs.push(outcome);
+    }
+    Ok(Results {
+        scenario: file.name.clone(),
+        about: file.about.clone(),
+        version: env!("CARGO_PKG_VERSION").into(),
+        trace_hash: hex::encode(hash.finalize()),
+        runs,
+    })
+}
+
+/// A session of the scenario, and the identities of its peers in their order.
+fn session(scenario: &Scenario, rows: Option<&Rows>) -> Result<(Session, Vec<Identity>), ScenarioError> {
+    let seed = scenario.seed.to_le_bytes();
+    let mut identities: Vec<_> = (0..scenario.peers)
+        .map(|i| Identity::from_seed(*derive(&seed, "simulation/identity", &i.to_le_bytes())))
+        .collect();
+    identities.sort_by_key(Identity::public);
+    let entry = |(i, identity): (usize, &Identity)| Entry {
+        key: identity.public(),
+        name: format!("peer-{i}"),
+        addresses: Vec::new(),
+    };
+    let (data, flynn) = task::spec(scenario, rows)?;
+    let mut timing = Timing::default();
+    for (name, &value) in &scenario.timing {
+        timing.set(name, value).map_err(|error| ScenarioError(error.to_string()))?;
+    }
+    let usual = Privacy::default();
+    let peers = usize::from(scenario.peers);
+    let session = Session {
+        name: "simulation".into(),
+        task: SessionTask::Flynn,
+        min_peers: scenario.session.min_peers.unwrap_or(Session::default_min_peers(peers)),
+        data,
+        flynn,
+        privacy: Privacy {
+            min_holders: scenario.session.min_holders.unwrap_or(usual.min_holders),
+            colluding: scenario.session.colluding.unwrap_or(usual.colluding),
+        },
+        timing,
+        roster: identities.iter().enumerate().map(entry).collect(),
+    };
+    let session = if scenario.peers <= ROSTER {
+        session.check().map_err(|error| ScenarioError(error.to_string()))?
+    } else {
+        session
+    };
+    Ok((session, identities))
+}
+
+/// A swarm that is ready to start, and its rows.
+///
+/// # Errors
+/// [`ScenarioError`].
+pub fn prepare(scenario: &Scenario, folder: &Path) -> Result<(Engine<Swarm>, Option<Rows>), ScenarioError> {
+    let rows = match scenario.task.kind {
+        TaskKind::Flynn => Some(Rows::deal(&scenario.data, scenario.peers, scenario.seed, folder)?),
+        TaskKind::Sum => None,
+    };
+    let (session, identities) = session(scenario, rows.as_ref())?;
+    let tasks = task::tasks(scenario, &session, rows.as_ref())?;
+    let plan = task::plan(scenario, &session);
+    let other = Session { name: "another session".into(), ..session.clone() };
+    let ctx = Arc::new(Context::new(session, Peer(0), identities[0].clone(), plan.clone()));
+    let other = Arc::new(Context::new(other, Peer(0), identities[0].clone(), plan));
+    let sizes = match &rows {
+        Some(rows) => rows.parts.iter().map(|part| part.rows()).collect(),
+        None => vec![0; usize::from(scenario.peers)],
+    };
+    let faults = timeline::whole(scenario);
+    let swarm = Swarm::new(scenario, ctx, other, identities, tasks, sizes, faults);
+    Ok((Engine::new(swarm, scenario.peers, true), rows))
+}
+
+/// Runs one variant; `folder` is where its file stands.
+///
+/// # Errors
+/// [`ScenarioError`] when it cannot begin.
+pub fn run(
+    name: &str,
+    scenario: &Scenario,
+    folder: &Path,
+    progress: &mut dyn FnMut(Progress<'_>),
+) -> Result<Outcome, ScenarioError> {
+    remembered::begin();
+    let (mut engine, rows) = prepare(scenario, folder)?;
+    pass(name, scenario, &mut engine, progress);
+    Ok(outcome(name, scenario, &mut engine, rows.as_ref()))
+}
+
+/// Lets time pass until all have ended, something is wrong, or it has been too long.
+pub fn pass(name: &str, scenario: &Scenario, engine: &mut Engine<Swarm>, progress: &mut dyn FnMut(Progress<'_>)) {
+    Swarm::start(engine);
+    let limit = Time(micros(scenario.limit_s * 1000.0));
+    let mut steps = 0;
+    while engine.next().is_some_and(|at| at <= limit) && !engine.over() && engine.world.checks.violations.is_empty() {
+        engine.step();
+        steps += 1;
+        if steps % LOOK == 0 {
+            let world = &engine.world;
+            let finished = (world.finished.len(), world.ctx.peers());
+            progress(Progress { name, now: engine.now(), finished, frames: world.sent.0 });
+        }
+        if engine.left_alone() && engine.now() > last_end(engine) {
+            break;
+        }
+    }
+    let (now, late) = (engine.now(), last_end(engine));
+    if engine.world.checks.violations.is_empty() {
+        for peer in engine.peers().filter(|&peer| engine.alive(peer)).collect::<Vec<_>>() {
+            let text = format!("{peer} has not ended by {} ms; the bound is {} ms", now.0 / 1000, late.0 / 1000);
+            engine.world.checks.violated(now, Check::Ends, text);
+        }
+    }
+}
+
+/// By when everybody must have ended.
+fn last_end(engine: &Engine<Swarm>) -> Time {
+    engine.world.last_fault.plus_ms(bound_ms(engine))
+}
+
+fn bound_ms(engine: &Engine<Swarm>) -> u64 {
+    let world = &engine.world;
+    checks::bound_ms(&world.ctx, world.silence_ms(), world.costs.longest_us.div_ceil(1000))
+}
+
+fn outcome(name: &str, scenario: &Scenario, engine: &mut Engine<Swarm>, rows: Option<&Rows>) -> Outcome {
+    let bound = bound_ms(engine);
+    let now = engine.now();
+    let accuracy = rows.and_then(|rows| accuracy(engine, rows));
+    expected(scenario, engine, accuracy.as_ref());
+    let world = &engine.world;
+    let ms = |time: Time| time.0 / 1000;
+    let finished_ms = world.finished.values().map(|finished| ms(finished.at)).max().unwrap_or(0);
+    let began_ms = world.views.values().map(|(_, at)| ms(*at)).min().unwrap_or(0);
+    let training = rows.map(|rows| Training {
+        alone_ms: world.costs.training_s(rows.train.rows()) * 1000.0,
+        slowest_ms: world.costs.longest_us as f64 / 1000.0,
+        session_ms: finished_ms.saturating_sub(began_ms) as f64,
+    });
+    let values = world.checks.values();
+    let slots = (0u8..).zip(&world.ctx.plan).map(|(slot, quantity)| Slot {
+        name: quantity.name.clone(),
+        bytes: quantity.len() as u64,
+        members: values.get(&slot).map(|value| value.members.len()),
+    });
+    let unfinished = engine.peers().filter(|peer| !world.finished.contains_key(peer)).map(|peer| {
+        let why = match world.ends.get(&peer) {
+            Some(end) => end.reason.as_ref().map_or_else(|| "it was done".into(), ToString::to_string),
+            None if world.down.contains(&peer) => "it was down".into(),
+            None => "it had not ended".into(),
+        };
+        (peer.0, why)
+    });
+    Outcome {
+        name: name.to_owned(),
+        seed: scenario.seed,
+        peers: scenario.peers,
+        trace_hash: world.trace_hash(),
+        finished_ms,
+        ended_ms: world.ends.values().map(|end| ms(end.at)).max().unwrap_or(ms(now)),
+        bound_ms: bound,
+        last_fault_ms: ms(world.last_fault),
+        finished: u16::try_from(world.finished.len()).unwrap_or(u16::MAX),
+        unfinished: unfinished.collect(),
+        views: views(world),
+        slots: slots.collect(),
+        accuracy,
+        training,
+        sent: Count { messages: world.sent.0, bytes: world.sent.1 },
+        purposes: purposes(engine),
+        stages: stages(engine),
+        hosts: hosts(engine, rows),
+        marks: world
+            .marks
+            .iter()
+            .map(|mark| Mark {
+                at_ms: ms(mark.at),
+                peers: mark.peers.iter().map(|peer| peer.0).collect(),
+                text: mark.text.clone(),
+            })
+            .collect(),
+        blames: blames(world),
+        strangers_refused: world.refused,
+        checked: world.checks.looked,
+        violations: world.checks.violations.clone(),
+    }
+}
+
+fn views(world: &Swarm) -> Vec<View> {
+    let view = |(ballot, (members, at)): (&crate::protocol::ballot::Ballot, &(Vec<Peer>, Time))| View {
+        ballot: (ballot.counter, ballot.proposer.0),
+        members: members.len(),
+        began_ms: at.0 / 1000,
+        failed: world.failed.get(ballot).cloned(),
+    };
+    world.views.iter().map(view).collect()
+}
+
+fn purposes(engine: &Engine<Swarm>) -> Vec<PurposeRow> {
+    let row = |(i, purpose): (usize, &super::tally::Purpose)| {
+        let counts = || engine.peers().map(move |peer| engine.world.tally.purposes(peer)[i]);
+        let total = counts().fold(Count::default(), |sum, each| Count {
+            messages: sum.messages + each.messages,
+            bytes: sum.bytes + each.bytes,
+        });
+        let most = counts().max_by_key(|count| count.bytes).unwrap_or_default();
+        PurposeRow { purpose: *purpose, total, most }
+    };
+    PURPOSES.iter().enumerate().map(row).filter(|row| row.total.messages > 0).collect()
+}
+
+fn stages(engine: &Engine<Swarm>) -> Vec<StageRow> {
+    let world = &engine.world;
+    #[derive(Default)]
+    struct Row {
+        us: u64,
+        peers: BTreeSet<Peer>,
+        sent: Count,
+    }
+    let mut rows: BTreeMap<Option<(u8, Stage)>, Row> = BTreeMap::new();
+    for peer in engine.peers() {
+        for span in world.tally.spans(peer) {
+            if let Some(stage) = span.stage {
+                let row = rows.entry(Some((span.slot, stage))).or_default();
+                row.us += span.to - span.from;
+                row.peers.insert(peer);
+            }
+        }
+        for &((slot, stage), count) in world.tally.stages(peer) {
+            let row = rows.entry(stage.map(|stage| (slot, stage))).or_default();
+            row.sent.messages += count.messages;
+            row.sent.bytes += count.bytes;
+        }
+    }
+    rows.into_iter()
+        .map(|(place, Row { us, peers, sent })| StageRow {
+            slot: place.map(|(slot, _)| world.ctx.plan[usize::from(slot)].name.clone()),
+            stage: place.map(|(_, stage)| stage),
+            mean_ms: us as f64 / 1000.0 / peers.len().max(1) as f64,
+            sent,
+        })
+        .collect()
+}
+
+fn hosts(engine: &Engine<Swarm>, rows: Option<&Rows>) -> Vec<Host> {
+    let world = &engine.world;
+    let last = world.views.last_key_value();
+    let order = last
+        .map_or(Vec::new(), |(&ballot, (members, _))| tree::order(&world.ctx.session, &world.ctx.id, ballot, members));
+    engine
+        .peers()
+        .take(SHOWN)
+        .map(|peer| {
+            let place = tree::place(&order, peer);
+            Host {
+                peer: peer.0,
+                council: world.ctx.council_index(peer).is_some(),
+                rows: rows.map_or(0, |rows| rows.parts[peer.index()].rows()),
+                stages: world.tally.stages(peer).iter().map(|&((slot, stage), count)| (slot, stage, count)).collect(),
+                received: world.tally.bytes_received(peer),
+                spans: world.tally.spans(peer).to_vec(),
+                finished_ms: world.finished.get(&peer).map(|finished| finished.at.0 / 1000),
+                parent: place.as_ref().and_then(|place| place.parent).map(|parent| parent.0),
+                member: place.is_some(),
+            }
+        })
+        .collect()
+}
+
+fn blames(world: &Swarm) -> Vec<Blame> {
+    let mut by_peer: BTreeMap<Peer, (BTreeSet<&str>, usize)> = BTreeMap::new();
+    for ((_, who), names) in &world.checks.blames {
+        let entry = by_peer.entry(*who).or_default();
+        entry.0.extend(names);
+        entry.1 += 1;
+    }
+    by_peer
+        .into_iter()
+        .map(|(peer, (with, by))| Blame {
+            peer: peer.0,
+            tampers: world.checks.liars.get(&peer).map(|how| how.name().to_owned()),
+            with: with.into_iter().map(str::to_owned).collect(),
+            by,
+        })
+        .collect()
+}
+
+/// What the model is worth; also holds every peer's result against the first one's.
+fn accuracy(engine: &mut Engine<Swarm>, rows: &Rows) -> Option<Accuracy> {
+    let now = engine.now();
+    let world = &mut engine.world;
+    let first = world.finished.values().next()?.clone();
+    let other = world.finished.iter().find(|(_, finished)| finished.opened != first.opened).map(|(peer, _)| *peer);
+    if let Some(peer) = other {
+        world.checks.violated(now, Check::Exact, format!("{peer} has another result than the others"));
+    }
+    let rules = Rules::new((*world.ctx.session).clone());
+    let score = |model: &Model| {
+        let predicted = model.predictor().predict(&rows.test).ok()?;
+        Some(Confusion::new(rows.test.classes(), rows.test.labels(), &predicted).accuracy())
+    };
+    let model = rules.model(&first.opened).ok()?;
+    let seed = model.sketch().parameters().seed;
+    let pooled = rules.pooled(&rows.train, seed).ok()?;
+    let largest = rows.parts.iter().max_by_key(|part| part.rows())?;
+    let alone = rules.pooled(largest, seed).ok()?;
+    Some(Accuracy {
+        swarm: score(&model)?,
+        pooled: score(&pooled)?,
+        alone: score(&alone)?,
+        equal: other.is_none() && model.digest() == pooled.digest(),
+        digest: hex::encode(&model.digest()[..8]),
+    })
+}
+
+/// Holds the run against what the scenario expects.
+pub(super) fn expected(scenario: &Scenario, engine: &mut Engine<Swarm>, accuracy: Option<&Accuracy>) {
+    let now = engine.now();
+    let expect = &scenario.expect;
+    let world = &mut engine.world;
+    let mut found = Vec::new();
+    if let Some(wanted) = expect.finished.filter(|&wanted| usize::from(wanted) != world.finished.len()) {
+        found.push(format!("{} peers have finished, {wanted} are expected to", world.finished.len()));
+    }
+    if let Some(wanted) = expect.pooled {
+        match accuracy {
+            Some(accuracy) if accuracy.equal == wanted => {}
+            Some(_) if wanted => found.push("the model is not the pooled one".into()),
+            Some(_) => found.push("the model is the pooled one, which is not expected".into()),
+            None => found.push("there is no model".into()),
+        }
+    }
+    if let Some(least) = expect.accuracy {
+        match accuracy {
+            Some(accuracy) if accuracy.swarm >= least => {}
+            Some(accuracy) => {
+                found.push(format!("the accuracy is {:.4}, at least {least} is expected", accuracy.swarm))
+            }
+            None => found.push("there is no model".into()),
+        }
+    }
+    if let Some(most) = expect.views.filter(|&most| world.views.len() as u64 > most) {
+        found.push(format!("there were {} views, at most {most} are expected", world.views.len()));
+    }
+    let blamed: BTreeSet<Peer> = world.checks.blames.keys().map(|&(_, who)| who).collect();
+    if let Some(wanted) = &expect.blamed {
+        let wanted: BTreeSet<Peer> = wanted.of(&world.ctx.council, scenario.peers).into_iter().collect();
+        if wanted != blamed {
+            let names =
+                |peers: &BTreeSet<Peer>| peers.iter().map(|peer| peer.0.to_string()).collect::<Vec<_>>().join(" ");
+            found.push(format!("blamed are [{}], expected [{}]", names(&blamed), names(&wanted)));
+        }
+    }
+    for text in found {
+        world.checks.violated(now, Check::Expected, text);
+    }
+    for (peer, how) in world.tampered() {
+        if !how.blamed_with().is_empty() && !blamed.contains(&peer) {
+            let text = format!("{peer} tampers ({}) and nobody blames it", how.name());
+            world.checks.violated(now, Check::Blamed, text);
+        }
+    }
+}

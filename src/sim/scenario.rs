@@ -1,0 +1,454 @@
+//! The scenario file. Every field is documented in `simulations/README.md`, which a test holds against this module.
+//!
+//! A file is TOML. `[[variant]]` tables are laid over the rest of the file, one run for each; `[small]` is laid over it first
+//! where the small form is asked for. Unknown fields are refused, and what is left out has a default.
+
+mod check;
+mod fault;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use serde::Deserialize;
+use toml::{Table, Value};
+
+use crate::session::{Scaling, Size};
+
+pub use fault::{Fault, Kind, Moment, Peers, Tamper, name as fault_name};
+
+/// The largest scenario file, bytes.
+const FILE_LIMIT: u64 = 1 << 20;
+
+/// Why a scenario cannot be run. One line that names the file and the field.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct ScenarioError(pub String);
+
+/// One run, as the file describes it.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Scenario {
+    /// What it shows, in one line.
+    pub about: String,
+    /// How many peers.
+    pub peers: u16,
+    /// What every random thing of the run follows from.
+    pub seed: u64,
+    /// Virtual seconds after which the run is given up.
+    pub limit_s: f64,
+    /// The rows.
+    pub data: Data,
+    /// What is computed.
+    pub task: Task,
+    /// What the session file would say.
+    pub session: SessionPart,
+    /// The session's time-outs, by their names in a session file.
+    pub timing: BTreeMap<String, i64>,
+    /// How peers are connected where nothing else is said.
+    pub network: Network,
+    /// Groups of peers that are near each other.
+    pub site: Vec<Site>,
+    /// Paths between sites or single peers.
+    pub link: Vec<Link>,
+    /// How much work a peer does in a second.
+    pub rates: Rates,
+    /// Peers that are faster or slower than `rates`.
+    pub speed: Vec<Speed>,
+    /// What goes wrong, and when.
+    pub fault: Vec<Fault>,
+    /// Faults drawn from the seed.
+    pub random: Random,
+    /// What must come out.
+    pub expect: Expect,
+}
+
+impl Default for Scenario {
+    fn default() -> Self {
+        Self {
+            about: String::new(),
+            peers: 5,
+            seed: 1,
+            limit_s: 7200.0,
+            data: Data::default(),
+            task: Task::default(),
+            session: SessionPart::default(),
+            timing: BTreeMap::new(),
+            network: Network::default(),
+            site: Vec::new(),
+            link: Vec::new(),
+            rates: Rates::default(),
+            speed: Vec::new(),
+            fault: Vec::new(),
+            random: Random::default(),
+            expect: Expect::default(),
+        }
+    }
+}
+
+/// The rows and how they are dealt.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Data {
+    /// `digits`, or a CSV file beside the scenario, its label in the last column.
+    pub set: String,
+    /// How rows are dealt to peers.
+    pub split: Split,
+    /// With `by-class`: peers that hold each class.
+    pub holders: usize,
+    /// With `dirichlet`: small is uneven.
+    pub alpha: f64,
+    /// Rows kept to measure accuracy with, percent.
+    pub test_percent: u32,
+    /// Of the rows to train on, at most so many are used; 0: all.
+    pub rows: usize,
+}
+
+impl Default for Data {
+    fn default() -> Self {
+        Self { set: "digits".into(), split: Split::Even, holders: 3, alpha: 0.5, test_percent: 25, rows: 0 }
+    }
+}
+
+/// How rows are dealt to peers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Split {
+    /// Shuffled, sizes differ by at most one.
+    #[default]
+    Even,
+    /// Each class to few peers, in uneven parts.
+    ByClass,
+    /// Each class in shares drawn from a Dirichlet distribution.
+    Dirichlet,
+}
+
+/// What is computed.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Task {
+    /// Which.
+    pub kind: TaskKind,
+    /// `sum`: words of 4 bytes.
+    pub words: u64,
+    /// `flynn`: bits of a hash, or a multiple of d.
+    pub m: Size,
+    /// `flynn`: features that a bit looks at.
+    pub s: Size,
+    /// `flynn`: bits set in a hash.
+    pub rho: Size,
+    /// `flynn`: decay of a bit's weight.
+    pub gamma: f64,
+    /// `flynn`: how features are brought to one scale.
+    pub scaling: Scaling,
+    /// `flynn`: Walsh-Hadamard transform first.
+    pub densify: bool,
+}
+
+impl Default for Task {
+    fn default() -> Self {
+        Self {
+            kind: TaskKind::Flynn,
+            words: 10_000,
+            m: Size::Absolute(2048),
+            s: Size::Multiple("0.3d".into()),
+            rho: Size::Absolute(32),
+            gamma: 0.5,
+            scaling: Scaling::Center,
+            densify: false,
+        }
+    }
+}
+
+/// Which task.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum TaskKind {
+    /// FlyNNFL on the data set.
+    Flynn,
+    /// One vector of random words from every peer; no data.
+    Sum,
+}
+
+/// What the session file would say.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct SessionPart {
+    /// A view has at least so many members.
+    pub min_peers: Option<u16>,
+    /// A class held by fewer peers is refused.
+    pub min_holders: Option<u16>,
+    /// Share of the peers that may collude.
+    pub colluding: Option<f64>,
+}
+
+/// Who keeps a connection to whom.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Connections {
+    /// Everybody to everybody, as the libp2p node does it.
+    #[default]
+    Mesh,
+    /// Everybody to the council, and along the tree of each view.
+    Council,
+}
+
+/// A path between two peers.
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Network {
+    /// Who keeps a connection to whom.
+    pub connections: Connections,
+    /// One way, milliseconds.
+    pub latency_ms: f64,
+    /// Up to so much more, uniform, milliseconds.
+    pub jitter_ms: f64,
+    /// Each way of each connection, megabits in a second.
+    pub bandwidth_mbit: f64,
+    /// When a connection on which nothing comes any more is given up, milliseconds.
+    pub silence_ms: f64,
+}
+
+impl Default for Network {
+    fn default() -> Self {
+        Self {
+            connections: Connections::Mesh,
+            latency_ms: 0.5,
+            jitter_ms: 0.2,
+            bandwidth_mbit: 1000.0,
+            silence_ms: 7250.0,
+        }
+    }
+}
+
+/// Peers that are near each other.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Site {
+    /// What links and faults call it.
+    pub name: String,
+    /// Its peers.
+    pub peers: Peers,
+    /// Within the site; see [`Network`].
+    pub latency_ms: Option<f64>,
+    /// See [`Network`].
+    pub jitter_ms: Option<f64>,
+    /// See [`Network`].
+    pub bandwidth_mbit: Option<f64>,
+}
+
+/// A path between two sites or two peers.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Link {
+    /// Two names of sites, or two numbers of peers.
+    pub between: (End, End),
+    /// See [`Network`].
+    pub latency_ms: Option<f64>,
+    /// See [`Network`].
+    pub jitter_ms: Option<f64>,
+    /// See [`Network`].
+    pub bandwidth_mbit: Option<f64>,
+}
+
+/// One end of a link.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(untagged)]
+pub enum End {
+    /// A peer.
+    Peer(u16),
+    /// A site.
+    Site(String),
+}
+
+/// How much work a peer of speed 1 does in a second. `flyswarm simulate --calibrate` measures them.
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize, serde::Serialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Rates {
+    /// Entries of the lifting matrix that are drawn.
+    pub matrix: f64,
+    /// Additions when a row is lifted: m x s a row.
+    pub lift: f64,
+    /// Sums that winner-take-all looks at: m a row.
+    pub select: f64,
+    /// Bytes that one mask or pad is put on.
+    pub mask: f64,
+    /// Bytes of chunks that are added or digested.
+    pub add: f64,
+    /// Signatures that are made or checked.
+    pub verify: f64,
+    /// Keys that are agreed on, envelopes that are opened.
+    pub agree: f64,
+    /// Messages that are read and answered.
+    pub message: f64,
+}
+
+impl Default for Rates {
+    fn default() -> Self {
+        // Rounded from `flyswarm simulate --calibrate` on one core of the machine of facts.md.
+        Self {
+            matrix: 2e7,
+            lift: 2e9,
+            select: 1e8,
+            mask: 1e9,
+            add: 1e9,
+            verify: 15_000.0,
+            agree: 15_000.0,
+            message: 200_000.0,
+        }
+    }
+}
+
+/// Peers that are faster or slower.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Speed {
+    /// Who.
+    pub peers: Peers,
+    /// Times the rates.
+    pub factor: f64,
+}
+
+/// Faults drawn from the seed.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Random {
+    /// How many crashes, restarts, cuts and pauses.
+    pub faults: u32,
+    /// They come before this time, seconds.
+    pub within_s: f64,
+    /// Then everything is healed and everybody runs, seconds; 0: never.
+    pub heal_s: f64,
+}
+
+impl Default for Random {
+    fn default() -> Self {
+        Self { faults: 0, within_s: 2.0, heal_s: 20.0 }
+    }
+}
+
+/// What must come out; a run in which it does not has failed.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Expect {
+    /// So many peers have the result.
+    pub finished: Option<u16>,
+    /// `flynn`: whether the model is the pooled one of all peers' rows, bit for bit.
+    pub pooled: Option<bool>,
+    /// `flynn`: the accuracy is at least this.
+    pub accuracy: Option<f64>,
+    /// So many views at most.
+    pub views: Option<u64>,
+    /// These peers are blamed, and nobody else.
+    pub blamed: Option<Peers>,
+}
+
+/// A file: one or more runs.
+#[derive(Clone, Debug)]
+pub struct File {
+    /// The file's name without its ending.
+    pub name: String,
+    /// Where it stood, for what stands beside it.
+    pub folder: PathBuf,
+    /// What it shows.
+    pub about: String,
+    /// The runs with their names.
+    pub runs: Vec<(String, Scenario)>,
+}
+
+impl File {
+    /// Reads a scenario file; with `small`, its small form.
+    ///
+    /// # Errors
+    /// [`ScenarioError`].
+    pub fn load(path: &Path, small: bool) -> Result<Self, ScenarioError> {
+        let failed = |text: String| ScenarioError(format!("{}: {text}", path.display()));
+        let size = std::fs::metadata(path).map_err(|error| failed(error.to_string()))?.len();
+        if size > FILE_LIMIT {
+            return Err(failed(format!("has {size} bytes, the limit of a scenario file is {FILE_LIMIT}")));
+        }
+        let text = std::fs::read_to_string(path).map_err(|error| failed(error.to_string()))?;
+        let name = path.file_stem().map_or_else(String::new, |stem| stem.to_string_lossy().into_owned());
+        let folder = path.parent().unwrap_or(Path::new("")).to_owned();
+        Self::parse(&text, name, folder, small).map_err(|error| failed(error.0))
+    }
+
+    /// Reads the text of a scenario file.
+    ///
+    /// # Errors
+    /// [`ScenarioError`].
+    pub fn parse(text: &str, name: String, folder: PathBuf, small: bool) -> Result<Self, ScenarioError> {
+        let mut table: Table = text.parse().map_err(|error| syntax(text, &error))?;
+        let over = take_table(&mut table, "small")?;
+        let variants = take_variants(&mut table)?;
+        if small && let Some(over) = over {
+            lay_over(&mut table, over);
+        }
+        let mut runs = Vec::new();
+        for (i, mut variant) in variants.into_iter().enumerate() {
+            let Some(Value::String(name)) = variant.remove("name") else {
+                return Err(ScenarioError(format!("variant {} has no name", i + 1)));
+            };
+            let mut run = table.clone();
+            lay_over(&mut run, variant);
+            let scenario = resolve(run).map_err(|error| ScenarioError(format!("variant {name:?}: {}", error.0)))?;
+            runs.push((name, scenario));
+        }
+        if runs.is_empty() {
+            runs.push((name.clone(), resolve(table)?));
+        }
+        let about = runs[0].1.about.clone();
+        Ok(Self { name, folder, about, runs })
+    }
+}
+
+fn resolve(table: Table) -> Result<Scenario, ScenarioError> {
+    let scenario: Scenario = Value::Table(table).try_into().map_err(|error| one_line(&error))?;
+    scenario.check()?;
+    Ok(scenario)
+}
+
+fn one_line(error: &toml::de::Error) -> ScenarioError {
+    let words: Vec<_> = error.to_string().split_whitespace().map(str::to_owned).collect();
+    ScenarioError(words.join(" "))
+}
+
+fn syntax(text: &str, error: &toml::de::Error) -> ScenarioError {
+    let at = error.span().map_or(text.len(), |span| span.start);
+    let line = text.bytes().take(at).filter(|byte| *byte == b'\n').count() + 1;
+    let message: Vec<&str> = error.message().split_whitespace().collect();
+    ScenarioError(format!("line {line}: {}", message.join(" ")))
+}
+
+fn take_table(table: &mut Table, name: &str) -> Result<Option<Table>, ScenarioError> {
+    match table.remove(name) {
+        None => Ok(None),
+        Some(Value::Table(inner)) => Ok(Some(inner)),
+        Some(_) => Err(ScenarioError(format!("{name} is no table"))),
+    }
+}
+
+fn take_variants(table: &mut Table) -> Result<Vec<Table>, ScenarioError> {
+    match table.remove("variant") {
+        None => Ok(Vec::new()),
+        Some(Value::Array(items)) => items
+            .into_iter()
+            .map(|item| match item {
+                Value::Table(inner) => Ok(inner),
+                _ => Err(ScenarioError("variant is no table".into())),
+            })
+            .collect(),
+        Some(_) => Err(ScenarioError("variant must be written as [[variant]]".into())),
+    }
+}
+
+/// Tables are merged, everything else is replaced.
+fn lay_over(table: &mut Table, over: Table) {
+    for (key, value) in over {
+        match (table.get_mut(&key), value) {
+            (Some(Value::Table(below)), Value::Table(above)) => lay_over(below, above),
+            (_, value) => {
+                table.insert(key, value);
+            }
+        }
+    }
+}

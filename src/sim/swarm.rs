@@ -1,0 +1,529 @@
+//! The world of a scenario: paths, processors, faults and tampering around the nodes, and the record of what they do.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use bytes::Bytes;
+use sha2::{Digest, Sha256};
+
+use super::checks::{Check, Checks};
+use super::cost::Costs;
+use super::engine::{Carriage, Engine, Notice, World};
+use super::links::{Paths, micros};
+use super::scenario::{Connections, Fault, Kind, Scenario, Tamper};
+use super::tally::Tally;
+use super::tamper;
+use super::task::Poisoned;
+use crate::crypto::identity::Identity;
+use crate::crypto::stream::Stream;
+use crate::node::{Done, Ending, Event, Job, Node, Record, Task};
+use crate::protocol::ballot::Ballot;
+use crate::protocol::context::Context;
+use crate::protocol::message::Message;
+use crate::protocol::record::Value;
+use crate::protocol::wire::Frame;
+use crate::protocol::{Time, tree};
+use crate::session::Peer;
+
+/// What the swarm does to itself.
+#[derive(Debug)]
+pub enum Doing {
+    /// A fault of the timeline comes.
+    Apply(usize),
+    /// It is undone.
+    Undo(usize),
+    /// The connections of a paused peer are given up.
+    Silent(Peer),
+}
+
+/// Something worth a mark in the report.
+#[derive(Clone, Debug)]
+pub struct Mark {
+    /// When.
+    pub at: Time,
+    /// Whom it befell.
+    pub peers: Vec<Peer>,
+    /// What.
+    pub text: String,
+}
+
+/// How a peer ended.
+#[derive(Clone, Debug)]
+pub struct End {
+    /// When its process ended.
+    pub at: Time,
+    /// Why it has no result.
+    pub reason: Option<Ending>,
+}
+
+/// What a finished peer has.
+#[derive(Clone, Debug)]
+pub struct Finished {
+    /// When it had everything.
+    pub at: Time,
+    /// The opened vectors of the plan.
+    pub opened: Vec<Bytes>,
+    /// What they stand on.
+    pub values: Vec<Value>,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub struct Swarm {
+    /// Any peer's; that of peer 0.
+    pub ctx: Arc<Context>,
+    /// That of those with another session file.
+    other: Arc<Context>,
+    identities: Vec<Identity>,
+    tasks: Vec<Arc<dyn Task>>,
+    connections: Connections,
+    silence: u64,
+    seeds: Stream,
+    pub(super) noise: Stream,
+    paths: Paths,
+    /// What computing costs.
+    pub costs: Costs,
+    /// What must hold.
+    pub checks: Checks,
+    /// Who sent what.
+    pub tally: Tally,
+    trace: Sha256,
+    /// Frames and their bytes that have left.
+    pub sent: (u64, u64),
+    /// The timeline.
+    faults: Vec<Fault>,
+    /// Faults that wait for a peer to reach a stage.
+    waiting: BTreeSet<usize>,
+    pub(super) tampering: BTreeMap<Peer, (Tamper, u64, u64)>,
+    banned: BTreeSet<(Peer, Peer)>,
+    /// Peers whose process was ended by a fault.
+    pub down: BTreeSet<Peer>,
+    /// When something went wrong last, or was put right.
+    pub last_fault: Time,
+    /// Connections from outside the roster that were refused.
+    pub refused: u64,
+    /// For the report.
+    pub marks: Vec<Mark>,
+    /// Who has ended.
+    pub ends: BTreeMap<Peer, End>,
+    /// Who has the result.
+    pub finished: BTreeMap<Peer, Finished>,
+    /// Views that began, by how many members, and when the first member entered.
+    pub views: BTreeMap<Ballot, (Vec<Peer>, Time)>,
+    /// Views that failed, and why the first member left.
+    pub failed: BTreeMap<Ballot, String>,
+}
+
+fn pair(a: Peer, b: Peer) -> (Peer, Peer) {
+    (a.min(b), a.max(b))
+}
+
+impl Swarm {
+    /// The peers of a session, `rows` of each, with what goes wrong.
+    #[must_use]
+    pub fn new(
+        scenario: &Scenario,
+        ctx: Arc<Context>,
+        other: Arc<Context>,
+        identities: Vec<Identity>,
+        tasks: Vec<Arc<dyn Task>>,
+        rows: Vec<usize>,
+        faults: Vec<Fault>,
+    ) -> Self {
+        let seed = scenario.seed.to_le_bytes();
+        let mut checks = Checks::default();
+        let mut tasks = tasks;
+        for fault in &faults {
+            let peers = fault.peers.as_ref().map_or(Vec::new(), |peers| peers.of(&ctx.council, scenario.peers));
+            if fault.kind == Kind::OtherSession {
+                checks.strangers.extend(&peers);
+            }
+            if fault.how == Some(Tamper::Poison) {
+                for peer in peers {
+                    tasks[peer.index()] = Arc::new(Poisoned(tasks[peer.index()].clone()));
+                }
+            }
+        }
+        Self {
+            paths: Paths::new(scenario, &ctx.council, scenario.seed),
+            costs: Costs::new(scenario, &ctx, rows),
+            checks,
+            tally: Tally::new(scenario.peers),
+            connections: scenario.network.connections,
+            silence: micros(scenario.network.silence_ms),
+            seeds: Stream::new(&seed, "simulation/seeds", &[]),
+            noise: Stream::new(&seed, "simulation/tamper", &[]),
+            trace: Sha256::new(),
+            sent: (0, 0),
+            waiting: BTreeSet::new(),
+            faults,
+            tampering: BTreeMap::new(),
+            banned: BTreeSet::new(),
+            down: BTreeSet::new(),
+            last_fault: Time(0),
+            refused: 0,
+            marks: Vec::new(),
+            ends: BTreeMap::new(),
+            finished: BTreeMap::new(),
+            views: BTreeMap::new(),
+            failed: BTreeMap::new(),
+            ctx,
+            other,
+            identities,
+            tasks,
+        }
+    }
+
+    /// Starts every peer, and puts the timeline into the queue.
+    pub fn start(engine: &mut Engine<Self>) {
+        for i in 0..engine.world.faults.len() {
+            match engine.world.faults[i].at_s {
+                Some(seconds) => engine.at(Time(micros(seconds * 1000.0)), Doing::Apply(i)),
+                None => drop(engine.world.waiting.insert(i)),
+            }
+        }
+        for peer in engine.peers() {
+            engine.restart(peer);
+        }
+    }
+
+    /// SHA-256 over every frame in the order of sending: LE u64 time of arrival, LE u16 sender, LE u16 receiver, LE u32 length of
+    /// header, LE u32 length of payload, header, payload.
+    #[must_use]
+    pub fn trace_hash(&self) -> String {
+        hex::encode(self.trace.clone().finalize())
+    }
+
+    /// When a connection on which nothing comes any more is given up, milliseconds.
+    #[must_use]
+    pub fn silence_ms(&self) -> u64 {
+        self.silence / 1000
+    }
+
+    /// Peers that have broken the protocol, and how.
+    #[must_use]
+    pub fn tampered(&self) -> Vec<(Peer, Tamper)> {
+        self.tampering.iter().filter(|(_, (.., done))| *done > 0).map(|(&peer, &(how, ..))| (peer, how)).collect()
+    }
+
+    /// The context of a peer that runs with the session of all.
+    fn context(&self, peer: Peer) -> Arc<Context> {
+        let base = if self.checks.strangers.contains(&peer) { &self.other } else { &self.ctx };
+        Arc::new(base.of(peer, self.identities[peer.index()].clone()))
+    }
+
+    fn targets(&self, fault: &Fault, scenario_peers: u16, sites: &dyn Fn(&str) -> Vec<Peer>) -> Vec<Peer> {
+        let mut out = fault.peers.as_ref().map_or(Vec::new(), |peers| peers.of(&self.ctx.council, scenario_peers));
+        out.extend(fault.site.as_deref().map_or(Vec::new(), sites));
+        out.sort_unstable();
+        out.dedup();
+        out
+    }
+
+    fn whom(&self, fault: &Fault) -> Vec<Peer> {
+        self.targets(fault, self.ctx.peers(), &|name| self.paths.site(name))
+    }
+
+    fn mark(&mut self, at: Time, peers: &[Peer], text: String) {
+        self.last_fault = self.last_fault.max(at);
+        self.marks.push(Mark { at, peers: peers.to_vec(), text });
+    }
+
+    fn ban(engine: &mut Engine<Self>, by: Peer, who: Peer) {
+        engine.world.banned.insert(pair(by, who));
+        engine.close(by, who, Notice::Closed);
+    }
+
+    /// Makes every connection that there should be and is not.
+    fn reconnect(engine: &mut Engine<Self>, peer: Peer) {
+        for other in engine.peers().filter(|&other| other != peer) {
+            if engine.world.connects(peer, other) {
+                engine.connect(peer, other);
+            }
+        }
+    }
+
+    fn blamed(engine: &mut Engine<Self>, by: Peer, who: Peer, fault: &crate::protocol::Fault) {
+        let name = super::scenario::fault_name(fault);
+        let now = engine.now();
+        engine.world.checks.blames(now, by, who, name);
+        Self::ban(engine, by, who);
+    }
+
+    fn apply(engine: &mut Engine<Self>, i: usize) {
+        let now = engine.now();
+        let fault = engine.world.faults[i].clone();
+        let peers = engine.world.whom(&fault);
+        let (text, after) = (describe(&fault), fault.for_s.map(|seconds| Time(now.0 + micros(seconds * 1000.0))));
+        engine.world.mark(now, &peers, text);
+        if let Some(after) = after {
+            engine.world.last_fault = after;
+            engine.at(after, Doing::Undo(i));
+        }
+        for &peer in &peers {
+            match fault.kind {
+                Kind::Crash => {
+                    if engine.alive(peer) {
+                        engine.world.tally.ends(now, peer);
+                        engine.world.down.insert(peer);
+                        engine.crash(peer);
+                    }
+                }
+                Kind::Restart => Self::start_again(engine, peer),
+                Kind::Pause => {
+                    engine.pause(peer);
+                    let silent = Time(now.0 + engine.world.silence);
+                    if after.is_some_and(|after| after > silent) {
+                        engine.at(silent, Doing::Silent(peer));
+                    }
+                }
+                Kind::Partition => {
+                    for other in engine.peers().filter(|other| !peers.contains(other)) {
+                        engine.cut(peer, other, Notice::Silent);
+                    }
+                }
+                Kind::SlowLink => engine.world.paths.slow(peer, fault.latency_ms, fault.bandwidth_mbit),
+                Kind::Tamper => {
+                    let how = fault.how.unwrap_or(Tamper::FlipBits);
+                    engine.world.checks.liars.insert(peer, how);
+                    engine.world.tampering.insert(peer, (how, fault.every.unwrap_or(how.usual()), 0));
+                }
+                Kind::Stranger => engine.world.stranger(now, peer),
+                Kind::OtherSession | Kind::Heal => {}
+            }
+        }
+        if fault.kind == Kind::Heal {
+            Self::heal(engine);
+        }
+    }
+
+    fn start_again(engine: &mut Engine<Self>, peer: Peer) {
+        engine.world.down.remove(&peer);
+        if !engine.alive(peer) {
+            engine.world.ends.remove(&peer);
+            engine.restart(peer);
+        }
+    }
+
+    fn heal(engine: &mut Engine<Self>) {
+        engine.uncut();
+        for peer in engine.peers() {
+            Self::reconnect(engine, peer);
+        }
+    }
+
+    fn undo(engine: &mut Engine<Self>, i: usize) {
+        let now = engine.now();
+        let fault = engine.world.faults[i].clone();
+        let peers = engine.world.whom(&fault);
+        engine.world.mark(now, &peers, format!("{} is over", describe(&fault)));
+        for &peer in &peers {
+            match fault.kind {
+                Kind::Crash => Self::start_again(engine, peer),
+                Kind::Pause => {
+                    engine.resume(peer);
+                    Self::reconnect(engine, peer);
+                }
+                Kind::Partition => {
+                    for other in engine.peers().filter(|other| !peers.contains(other)) {
+                        engine.heal(peer, other);
+                    }
+                }
+                Kind::SlowLink => engine.world.paths.quick(peer),
+                Kind::Tamper => drop(engine.world.tampering.remove(&peer)),
+                Kind::Restart | Kind::Heal | Kind::Stranger | Kind::OtherSession => {}
+            }
+        }
+    }
+
+    /// Somebody with a key of its own connects: the listener looks the key up in the roster before any message (spec, section 6).
+    fn stranger(&mut self, now: Time, to: Peer) {
+        let mut seed = [0; 32];
+        self.noise.fill(&mut seed);
+        match self.ctx.session.peer(&Identity::from_seed(seed).public()) {
+            None => self.refused += 1,
+            Some(_) => self.checks.violated(now, Check::Honest, format!("{to} lets a stranger in")),
+        }
+    }
+
+    fn reaches(&mut self, peer: Peer, slot: u8, stage: crate::protocol::view::Stage) -> Vec<usize> {
+        if self.waiting.is_empty() {
+            return Vec::new();
+        }
+        let name = &self.ctx.plan[usize::from(slot)].name;
+        let due = self.waiting.iter().copied().filter(|&i| {
+            let fault = &self.faults[i];
+            fault.at.as_ref().is_some_and(|moment| {
+                let who = moment.peer.map(Peer).or_else(|| self.whom(fault).first().copied());
+                who == Some(peer) && moment.stage == stage && moment.slot == *name
+            })
+        });
+        let due: Vec<_> = due.collect();
+        self.waiting.retain(|i| !due.contains(i));
+        due
+    }
+}
+
+/// What a fault is, for people.
+fn describe(fault: &Fault) -> String {
+    match (fault.kind, fault.how) {
+        (Kind::Tamper, Some(how)) => format!("tamper: {}", how.name()),
+        (kind, _) => kind.name().to_owned(),
+    }
+}
+
+impl World for Swarm {
+    type Event = Doing;
+
+    fn node(&mut self, peer: Peer, stored: Vec<Record>) -> Node {
+        let mut seed = [0; 32];
+        self.seeds.fill(&mut seed);
+        Node::new(self.context(peer), self.tasks[peer.index()].clone(), seed, stored)
+            .unwrap_or_else(|error| unreachable!("BUG: what a node stored restores: {error}"))
+    }
+
+    fn connects(&self, a: Peer, b: Peer) -> bool {
+        let wanted = match self.connections {
+            Connections::Mesh => true,
+            Connections::Council => self.ctx.council.contains(&a) || self.ctx.council.contains(&b),
+        };
+        wanted && !self.banned.contains(&pair(a, b))
+    }
+
+    fn learns(&mut self, now: Time, peer: Peer, other: Peer, notice: Notice) -> Time {
+        match notice {
+            // TCP, Noise and Yamux: three round trips.
+            Notice::Up => self.paths.passes(now, peer, other, 6),
+            Notice::Closed => self.paths.passes(now, peer, other, 1),
+            Notice::Silent => Time(self.paths.passes(now, peer, other, 1).0 + self.silence),
+        }
+    }
+
+    fn arrives(&mut self, at: Time, from: Peer, to: Peer, frame: &Frame) -> Time {
+        self.paths.arrives(at, from, to, frame.header.len() + frame.payload.len())
+    }
+
+    fn finishes(&mut self, now: Time, peer: Peer, job: &Job) -> Time {
+        self.costs.finishes(now, peer, job)
+    }
+
+    fn handling_us(&mut self, peer: Peer, message: &Message) -> u64 {
+        self.costs.handling_us(&self.ctx, peer, message)
+    }
+
+    fn sends(&mut self, now: Time, from: Peer, to: Peer, message: &Message, frame: &mut Frame) -> Carriage {
+        self.checks.sends(now, &self.ctx, message);
+        let carriage = if self.tampering.contains_key(&from) {
+            let identity = self.identities[from.index()].clone();
+            tamper::apply(self, &identity, from, message, frame)
+        } else {
+            Carriage::Carry
+        };
+        let bytes = frame.header.len() + frame.payload.len();
+        self.tally.sent(from, message, bytes);
+        self.tally.received(to, bytes);
+        carriage
+    }
+
+    fn sent(engine: &mut Engine<Self>, at: Time, from: Peer, to: Peer, frame: &Frame) {
+        let length = |bytes: &Bytes| u32::try_from(bytes.len()).unwrap_or(u32::MAX).to_le_bytes();
+        let swarm = &mut engine.world;
+        swarm.sent.0 += 1;
+        swarm.sent.1 += (frame.header.len() + frame.payload.len()) as u64;
+        let trace = &mut swarm.trace;
+        trace.update(at.0.to_le_bytes());
+        trace.update(from.0.to_le_bytes());
+        trace.update(to.0.to_le_bytes());
+        trace.update(length(&frame.header));
+        trace.update(length(&frame.payload));
+        trace.update(&frame.header);
+        trace.update(&frame.payload);
+    }
+
+    fn malformed(engine: &mut Engine<Self>, to: Peer, from: Peer, fault: &crate::protocol::Fault) {
+        Self::blamed(engine, to, from, fault);
+    }
+
+    fn blames(engine: &mut Engine<Self>, by: Peer, who: Peer, fault: &crate::protocol::Fault) {
+        Self::blamed(engine, by, who, fault);
+    }
+
+    fn says(engine: &mut Engine<Self>, peer: Peer, event: Event) -> bool {
+        let now = engine.now();
+        let swarm = &mut engine.world;
+        match event {
+            Event::ViewBegan(ballot, members) => {
+                if swarm.connections == Connections::Council {
+                    let order = tree::order(&swarm.ctx.session, &swarm.ctx.id, ballot, &members);
+                    let place = tree::place(&order, peer);
+                    let children = place.map_or(Vec::new(), |place| place.children);
+                    swarm.views.entry(ballot).or_insert((members, now));
+                    for child in children {
+                        if !engine.world.banned.contains(&pair(peer, child)) {
+                            engine.connect(peer, child);
+                        }
+                    }
+                } else {
+                    swarm.views.entry(ballot).or_insert((members, now));
+                }
+            }
+            Event::ViewFailed(ballot, reason, suspect) => {
+                let suspect = suspect.map_or(String::new(), |suspect| format!(" ({suspect})"));
+                swarm.failed.entry(ballot).or_insert_with(|| format!("{reason:?}{suspect}").to_lowercase());
+                swarm.tally.enters(now, peer, 0, None);
+            }
+            Event::Stage(slot, stage) => {
+                swarm.tally.enters(now, peer, slot, Some(stage));
+                for i in swarm.reaches(peer, slot, stage) {
+                    let fault = &engine.world.faults[i];
+                    if fault.kind == Kind::Crash && engine.world.whom(fault) == [peer] {
+                        // In the middle of the step: nothing that comes after the stage leaves.
+                        Self::apply(engine, i);
+                        return false;
+                    }
+                    engine.at(now, Doing::Apply(i));
+                }
+            }
+            Event::Opened(value) => swarm.checks.freezes(now, peer, &value),
+            Event::Finished(opened, values) => {
+                swarm.tally.enters(now, peer, 0, None);
+                // What is equal is kept once.
+                let opened = match swarm.finished.values().next() {
+                    Some(first) if first.opened == opened => first.opened.clone(),
+                    _ => opened,
+                };
+                swarm.finished.insert(peer, Finished { at: now, opened, values });
+            }
+            Event::Done => {
+                swarm.tally.ends(now, peer);
+                swarm.ends.insert(peer, End { at: now, reason: None });
+            }
+            Event::Ended(ending) => {
+                swarm.tally.ends(now, peer);
+                swarm.ends.insert(peer, End { at: now, reason: Some(ending) });
+            }
+            Event::Joined(_) | Event::Lost(_) | Event::Refused(..) => {}
+        }
+        true
+    }
+
+    fn done(&mut self, peer: Peer, done: Done, now: Time) -> Done {
+        if !self.checks.strangers.contains(&peer) {
+            let ctx = self.ctx.clone();
+            self.checks.done(now, &ctx, peer, &done);
+        }
+        done
+    }
+
+    fn happens(engine: &mut Engine<Self>, event: Doing) {
+        match event {
+            Doing::Apply(i) => Self::apply(engine, i),
+            Doing::Undo(i) => Self::undo(engine, i),
+            Doing::Silent(peer) => {
+                for other in engine.peers().filter(|&other| other != peer) {
+                    engine.close(peer, other, Notice::Silent);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,178 @@
+//! The tasks of simulated peers: FlyNN on dealt rows, or bare sums; and a peer that poisons either.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use super::scenario::{Data, Scenario, ScenarioError, Split, TaskKind};
+use crate::crypto::mask::{self, Word};
+use crate::crypto::stream::Stream;
+use crate::data::digits::digits;
+use crate::data::split::train_test;
+use crate::data::{Dataset, Expected, deal, load};
+use crate::node::Task;
+use crate::node::flynn::{Flynn, Rules};
+use crate::protocol::context::Quantity;
+use crate::protocol::record::Value;
+use crate::session::{DataSpec, FlynnSpec, Peer, Scaling, Session, Sizes};
+
+/// The rows of a run.
+#[derive(Clone, Debug)]
+pub struct Rows {
+    /// To train on, all of them.
+    pub train: Dataset,
+    /// To measure accuracy with.
+    pub test: Dataset,
+    /// Each peer's.
+    pub parts: Vec<Arc<Dataset>>,
+}
+
+impl Rows {
+    /// Reads, splits and deals; `folder` is where the scenario stands.
+    ///
+    /// # Errors
+    /// [`ScenarioError`].
+    pub fn deal(data: &Data, peers: u16, seed: u64, folder: &Path) -> Result<Self, ScenarioError> {
+        let all = if data.set == "digits" {
+            digits()
+        } else {
+            load(&folder.join(&data.set), &Expected::default()).map_err(|error| ScenarioError(error.to_string()))?
+        };
+        let seed = seed.to_le_bytes();
+        let mut split = train_test(all.labels(), data.test_percent, &seed);
+        if data.rows > 0 && data.rows < split.train.len() {
+            deal::shuffle(&mut split.train, &mut Stream::new(&seed, "simulation/rows", &[]));
+            split.train.truncate(data.rows);
+            split.train.sort_unstable();
+        }
+        let (train, test) = (all.subset(&split.train), all.subset(&split.test));
+        let (labels, classes, peers) = (train.labels(), train.classes().len(), usize::from(peers));
+        let dealt = match data.split {
+            Split::Even => deal::even(train.rows(), peers, &seed),
+            Split::ByClass => deal::by_classes(labels, classes, peers, data.holders, &seed),
+            Split::Dirichlet => deal::dirichlet(labels, classes, peers, data.alpha, &seed),
+        };
+        let dealt = dealt.map_err(|error| ScenarioError(format!("data: {error}")))?;
+        let parts = dealt.iter().map(|rows| Arc::new(train.subset(rows))).collect();
+        Ok(Self { train, test, parts })
+    }
+
+    /// What the session says of them.
+    #[must_use]
+    pub fn spec(&self, scaling: Scaling, densify: bool) -> DataSpec {
+        DataSpec {
+            features: u32::try_from(self.train.features()).unwrap_or(u32::MAX),
+            classes: self.train.classes().to_vec(),
+            scaling,
+            densify,
+        }
+    }
+}
+
+/// Data and parameters of the session, as far as the task fixes them.
+pub fn spec(scenario: &Scenario, rows: Option<&Rows>) -> Result<(DataSpec, FlynnSpec), ScenarioError> {
+    let task = &scenario.task;
+    let Some(rows) = rows else {
+        let classes = vec!["a".into(), "b".into()];
+        let data = DataSpec { features: 4, classes, scaling: Scaling::None, densify: false };
+        return Ok((data, FlynnSpec { m: 16, s: 2, rho: 2, gamma: 0.5 }));
+    };
+    let data = rows.spec(task.scaling, task.densify);
+    let sizes = Sizes { m: task.m.clone(), s: task.s.clone(), rho: task.rho.clone() };
+    let flynn = sizes.resolve(&data, task.gamma).map_err(|error| ScenarioError(format!("task: {error}")))?;
+    Ok((data, flynn))
+}
+
+/// What each peer computes.
+///
+/// # Errors
+/// [`ScenarioError`] when the rows do not fit the session.
+pub fn tasks(scenario: &Scenario, session: &Session, rows: Option<&Rows>) -> Result<Vec<Arc<dyn Task>>, ScenarioError> {
+    match (scenario.task.kind, rows) {
+        (TaskKind::Flynn, Some(rows)) => rows
+            .parts
+            .iter()
+            .map(|part| {
+                let flynn = Flynn::new(session.clone(), part.clone());
+                flynn.map(|flynn| Arc::new(flynn) as Arc<dyn Task>).map_err(|error| ScenarioError(error.to_string()))
+            })
+            .collect(),
+        _ => {
+            let (words, seed) = (scenario.task.words, scenario.seed);
+            let peers = (0..scenario.peers).map(Peer);
+            Ok(peers.map(|me| Arc::new(Numbers { me, words, seed }) as Arc<dyn Task>).collect())
+        }
+    }
+}
+
+/// What the session's plan is, before there are tasks.
+#[must_use]
+pub fn plan(scenario: &Scenario, session: &Session) -> Vec<Quantity> {
+    match scenario.task.kind {
+        TaskKind::Flynn => Rules::new(session.clone()).plan(),
+        TaskKind::Sum => Numbers { me: Peer(0), words: scenario.task.words, seed: 0 }.plan(),
+    }
+}
+
+/// One vector of words below 2^20, drawn from the seed and the peer.
+#[derive(Debug)]
+struct Numbers {
+    me: Peer,
+    words: u64,
+    seed: u64,
+}
+
+impl Task for Numbers {
+    fn plan(&self) -> Vec<Quantity> {
+        vec![Quantity::coin(), Quantity { name: "sum".into(), word_bytes: 4, words: self.words }]
+    }
+
+    fn contribution(&self, _slot: u8, _opened: &[Bytes]) -> Result<Bytes, String> {
+        let mut out = vec![0; self.plan()[1].len()];
+        Stream::new(&self.seed.to_le_bytes(), "simulation/numbers", &self.me.0.to_le_bytes()).fill(&mut out);
+        let (words, _) = out.as_chunks_mut::<4>();
+        words.iter_mut().for_each(|word| *word = (u32::from_le_bytes(*word) >> 12).to_le_bytes());
+        Ok(out.into())
+    }
+
+    fn allows(&self, _: u8, _: &[Value], _: &[Bytes], _: &[Peer]) -> Result<(), String> {
+        Ok(())
+    }
+
+    fn check(&self, _: u8, _: &[Bytes]) -> Result<(), String> {
+        Ok(())
+    }
+}
+
+/// Puts something else in than its own data give.
+#[derive(Debug)]
+pub(super) struct Poisoned(pub(super) Arc<dyn Task>);
+
+impl Task for Poisoned {
+    fn plan(&self) -> Vec<Quantity> {
+        self.0.plan()
+    }
+
+    fn contribution(&self, slot: u8, opened: &[Bytes]) -> Result<Bytes, String> {
+        let vector = self.0.contribution(slot, opened)?;
+        let plan = self.plan();
+        let quantity = &plan[usize::from(slot)];
+        if !["counts", "sum"].contains(&quantity.name.as_str()) {
+            return Ok(vector);
+        }
+        // A thousand more of everything.
+        let mut out = vector.to_vec();
+        let more: Vec<u8> = (0..quantity.words).flat_map(|_| 1000u32.to_le_bytes()).collect();
+        mask::add(Word::W32, &mut out, &more);
+        Ok(out.into())
+    }
+
+    fn allows(&self, slot: u8, values: &[Value], opened: &[Bytes], members: &[Peer]) -> Result<(), String> {
+        self.0.allows(slot, values, opened, members)
+    }
+
+    fn check(&self, slot: u8, opened: &[Bytes]) -> Result<(), String> {
+        self.0.check(slot, opened)
+    }
+}

@@ -1,0 +1,72 @@
+//! For each check a bug that it finds: put back into the node by a switch that exists only here.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::checks::Check;
+use super::engine::Engine;
+use super::run::{pass, prepare, run};
+use super::scenario::{File, Scenario};
+use super::swarm::Swarm;
+use crate::protocol::context::{Bug, Context, OpeningRule};
+
+fn scenario(text: &str, seed: u64) -> Scenario {
+    let file = File::parse(text, "test".into(), PathBuf::new(), false).unwrap();
+    Scenario { seed, ..file.runs[0].1.clone() }
+}
+
+/// Runs with the node changed; gives what failed first.
+fn first_failure(scenario: &Scenario, change: impl Fn(&mut Context)) -> Option<Check> {
+    let (mut engine, _): (Engine<Swarm>, _) = prepare(scenario, Path::new("")).unwrap();
+    change(Arc::get_mut(&mut engine.world.ctx).unwrap());
+    pass("test", scenario, &mut engine, &mut |_| {});
+    engine.world.checks.violations.first().map(|violation| violation.check)
+}
+
+const SUM: &str = "peers = 5\n[task]\nkind = \"sum\"\nwords = 20\n[network]\nlatency_ms = 5\njitter_ms = 15\n";
+const FAULTS: &str = "[random]\nfaults = 4\nwithin_s = 0.6\nheal_s = 25\n";
+
+/// The first of some seeds with which a run with the bug fails; the same run without it must be sound.
+fn found(text: &str, seeds: u64, change: impl Fn(&mut Context) + Copy) -> Check {
+    for seed in 0..seeds {
+        let scenario = scenario(text, seed);
+        if let Some(check) = first_failure(&scenario, change) {
+            assert_eq!(first_failure(&scenario, |_| {}), None, "seed {seed} fails without the bug");
+            return check;
+        }
+    }
+    panic!("no run of {seeds} fails");
+}
+
+#[test]
+fn a_rule_that_opens_without_a_decision_is_found() {
+    assert_eq!(found(&format!("{SUM}{FAULTS}"), 300, |ctx| ctx.rule = OpeningRule::Naive), Check::OneOpening);
+}
+
+#[test]
+fn a_mask_that_is_left_out_is_found() {
+    assert_eq!(found(SUM, 1, |ctx| ctx.bug = Some(Bug::ForgottenMask)), Check::Exact);
+}
+
+#[test]
+fn blame_for_a_message_that_was_on_its_way_when_the_view_ended_is_found() {
+    assert_eq!(found(&format!("{SUM}{FAULTS}"), 50, |ctx| ctx.bug = Some(Bug::StaleBlame)), Check::Honest);
+}
+
+#[test]
+fn a_node_that_forgets_its_deadlines_is_found() {
+    let crash = "[[fault]]\nkind = \"crash\"\npeers = \"council 0\"\nat = { slot = \"sum\", stage = \"sum\" }\n";
+    assert_eq!(found(&format!("{SUM}{crash}"), 1, |ctx| ctx.bug = Some(Bug::NoAlarm)), Check::Ends);
+}
+
+#[test]
+fn a_wrong_share_that_nobody_names_is_found() {
+    let liar = "[[fault]]\nkind = \"tamper\"\nhow = \"wrong-share\"\npeers = 1\nat_s = 0\n";
+    let scenario = scenario(&format!("{SUM}{liar}"), 1);
+    assert!(run("test", &scenario, Path::new(""), &mut |_| {}).unwrap().violations.is_empty());
+    let (mut engine, _) = prepare(&scenario, Path::new("")).unwrap();
+    Arc::get_mut(&mut engine.world.ctx).unwrap().bug = Some(Bug::NoBlame);
+    pass("test", &scenario, &mut engine, &mut |_| {});
+    super::run::expected(&scenario, &mut engine, None);
+    assert_eq!(engine.world.checks.violations[0].check, Check::Blamed);
+}

@@ -1,0 +1,68 @@
+//! The whole timeline of a run: the faults of the file, and those drawn from the seed.
+
+use super::scenario::{Fault, Kind, Peers, Scenario};
+use crate::crypto::stream::Stream;
+
+fn fault(kind: Kind, at_s: f64, peers: Peers) -> Fault {
+    Fault {
+        kind,
+        at_s: Some(at_s),
+        at: None,
+        peers: Some(peers),
+        site: None,
+        for_s: None,
+        latency_ms: None,
+        bandwidth_mbit: None,
+        how: None,
+        every: None,
+    }
+}
+
+/// The file's faults, then the drawn ones, then the end of all of them.
+#[must_use]
+pub(super) fn whole(scenario: &Scenario) -> Vec<Fault> {
+    let mut out = scenario.fault.clone();
+    let random = scenario.random;
+    if random.faults == 0 {
+        return out;
+    }
+    let mut stream = Stream::new(&scenario.seed.to_le_bytes(), "simulation/faults", &[]);
+    for _ in 0..random.faults {
+        out.push(draw(&mut stream, scenario.peers, random.within_s));
+    }
+    if random.heal_s > 0.0 {
+        out.push(fault(Kind::Heal, random.heal_s, Peers::Some(Vec::new())));
+        out.push(fault(Kind::Restart, random.heal_s, Peers::All));
+    }
+    out
+}
+
+fn draw(stream: &mut Stream, peers: u16, within_s: f64) -> Fault {
+    // Whole milliseconds, from 1.
+    let ms = |stream: &mut Stream, most: f64| {
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "at most 10^9, by the file's limits"
+        )]
+        let most = (most * 1000.0).max(1.0) as u32;
+        f64::from(1 + stream.below(most)) / 1000.0
+    };
+    let at = ms(stream, within_s);
+    let one = |stream: &mut Stream| Peers::Some(vec![u16::try_from(stream.below(peers.into())).unwrap_or(0)]);
+    match stream.below(8) {
+        0 | 1 => fault(Kind::Crash, at, one(stream)),
+        2 | 3 => Fault { for_s: Some(ms(stream, 8.0)), ..fault(Kind::Crash, at, one(stream)) },
+        4 => Fault { for_s: Some(ms(stream, 12.0)), ..fault(Kind::Pause, at, one(stream)) },
+        5 => fault(Kind::Restart, at, one(stream)),
+        6 => Fault {
+            latency_ms: Some(f64::from(20 + stream.below(400))),
+            for_s: Some(ms(stream, 10.0)),
+            ..fault(Kind::SlowLink, at, one(stream))
+        },
+        _ => {
+            let side = (0..peers).filter(|_| stream.below(2) == 0).collect();
+            Fault { for_s: Some(ms(stream, 15.0)), ..fault(Kind::Partition, at, Peers::Some(side)) }
+        }
+    }
+}

@@ -1,0 +1,201 @@
+//! The simulator: the shipped scenarios in their small form, the same run from the same seed, bad files, random faults.
+
+use std::path::{Path, PathBuf};
+
+use flyswarm::sim::outcome::Outcome;
+use flyswarm::sim::run::{run, run_all};
+use flyswarm::sim::scenario::File;
+
+fn parse(text: &str) -> Result<File, String> {
+    File::parse(text, "test".into(), PathBuf::new(), false).map_err(|error| error.0)
+}
+
+fn only(text: &str, seed: u64) -> Outcome {
+    let mut file = parse(text).unwrap();
+    let (name, scenario) = &mut file.runs[0];
+    scenario.seed = seed;
+    run(name, scenario, &file.folder, &mut |_| {}).unwrap()
+}
+
+/// Runs the small form of a shipped scenario; nothing may fail.
+fn shipped(name: &str) -> Vec<Outcome> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("simulations").join(format!("{name}.toml"));
+    let file = File::load(&path, true).unwrap();
+    let runs = run_all(&file, &mut |_| {}).unwrap().runs;
+    for run in &runs {
+        assert!(run.violations.is_empty(), "{name}, {}: {:?}", run.name, run.violations);
+        assert!(run.checked > 10, "{name}, {}: only {} things were looked at", run.name, run.checked);
+    }
+    runs
+}
+
+#[test]
+fn parity_gives_the_pooled_model_bit_for_bit() {
+    assert!(shipped("parity")[0].accuracy.as_ref().unwrap().equal);
+}
+
+#[test]
+fn scaling_divides_the_work_of_training_among_the_parties() {
+    let runs = shipped("scaling");
+    let own = |run: &Outcome| run.training.as_ref().map(|training| training.alone_ms / training.slowest_ms).unwrap();
+    assert!(own(&runs[3]) > 2.0 * own(&runs[0]), "{} for 16 parties, {} for 3", own(&runs[3]), own(&runs[0]));
+}
+
+#[test]
+fn the_model_does_not_depend_on_the_split() {
+    let runs = shipped("non-iid");
+    let digests: Vec<_> = runs.iter().map(|run| &run.accuracy.as_ref().unwrap().digest).collect();
+    // The seed of the lifting matrix comes from the same pads in all of them, so even the models are the same.
+    assert!(digests.iter().all(|digest| *digest == digests[0]), "{digests:?}");
+}
+
+#[test]
+fn stragglers_are_waited_for_and_not_accused() {
+    shipped("stragglers");
+}
+
+#[test]
+fn a_crash_at_every_stage_leaves_one_result() {
+    for run in shipped("churn") {
+        assert_eq!(run.marks.len(), 2, "{}: the peer crashes and returns", run.name);
+    }
+}
+
+#[test]
+fn after_a_partition_everybody_has_the_result() {
+    let runs = shipped("partition");
+    assert!(runs[0].views.iter().any(|view| view.failed.is_some()), "the cut must come in the middle of a view");
+}
+
+#[test]
+fn liars_are_named_and_nobody_else() {
+    shipped("liars");
+}
+
+#[test]
+fn a_wide_area_session_ends_in_one_view() {
+    shipped("wide-area");
+}
+
+#[test]
+fn the_sparse_mask_graph_above_64_members_sums_exactly() {
+    shipped("thousand");
+    shipped("ten-thousand");
+}
+
+#[test]
+fn every_shipped_scenario_can_be_read_in_its_full_form() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("simulations");
+    let mut read = 0;
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.extension().is_some_and(|ending| ending == "toml") {
+            let file = File::load(&path, false).unwrap();
+            assert!(!file.about.is_empty(), "{} says what it shows", path.display());
+            read += 1;
+        }
+    }
+    assert!(read >= 10, "only {read} scenarios");
+}
+
+const SUM: &str = "[task]\nkind = \"sum\"\nwords = 50\n";
+
+#[test]
+fn the_same_seed_gives_the_same_trace_and_another_seed_another() {
+    let faults = "[random]\nfaults = 4\n";
+    let text = format!("peers = 4\n{SUM}{faults}");
+    let (first, again, other) = (only(&text, 3), only(&text, 3), only(&text, 4));
+    assert_eq!(first.trace_hash, again.trace_hash);
+    assert_eq!(serde_json::to_string(&first).unwrap(), serde_json::to_string(&again).unwrap());
+    assert_ne!(first.trace_hash, other.trace_hash);
+}
+
+/// Fixed once, on x86-64: another machine, compiler or profile must find the same.
+#[test]
+fn the_trace_of_a_fixed_scenario_is_the_one_written_down() {
+    let text = format!("peers = 5\nseed = 42\n{SUM}[random]\nfaults = 3\n");
+    assert_eq!(only(&text, 42).trace_hash, include_str!("sim/trace").trim());
+}
+
+#[test]
+fn what_is_wrong_with_a_file_is_one_line_that_names_the_field_and_the_limit() {
+    let cases = [
+        ("peer = 5", "unknown field `peer`"),
+        ("[data]\nsplits = 1", "unknown field `splits`"),
+        ("peers = 2", "peers is 2, must be 3 to 10000"),
+        ("[timing]\nstall_ms = 1", "stall_ms"),
+        ("[network]\nlatency_ms = -1", "network.latency_ms is -1, must be 0 to 60000"),
+        ("[[fault]]\nkind = \"crash\"\nat_s = 1", "fault 1: needs peers or a site"),
+        ("[[fault]]\nkind = \"crash\"\npeers = 9\nat_s = 1", "fault 1: peers: a peer is 9, must be 0 to 4"),
+        ("[[fault]]\nkind = \"crash\"\npeers = 1", "fault 1: needs either at_s or at"),
+        ("[[fault]]\nkind = \"pause\"\npeers = 1\nat_s = 1", "fault 1: a pause needs for_s"),
+        ("[[fault]]\nkind = \"tamper\"\npeers = 1\nat_s = 1", "fault 1: a tamper needs how"),
+        ("[[fault]]\nkind = \"tampers\"\npeers = 1\nat_s = 1", "unknown variant `tampers`"),
+        ("[[site]]\nname = \"x\"\npeers = \"3..1\"", "must be a number, a list"),
+        ("[[link]]\nbetween = [\"a\", \"b\"]", "link 1: the site is \"a\""),
+        ("[[variant]]\npeers = 4", "variant 1 has no name"),
+        ("peers = ", "line 1:"),
+    ];
+    for (text, expected) in cases {
+        let error = parse(text).unwrap_err();
+        assert!(error.contains(expected), "{text:?}: {error}");
+        assert!(!error.contains('\n'), "{text:?}: {error}");
+    }
+}
+
+#[test]
+fn every_field_and_kind_is_documented() {
+    let readme = include_str!("../simulations/README.md");
+    let sources = [include_str!("../src/sim/scenario.rs"), include_str!("../src/sim/scenario/fault.rs")];
+    let mut fields = 0;
+    for line in sources.iter().flat_map(|source| source.lines()) {
+        let field = line.strip_prefix("    pub ").and_then(|rest| rest.split_once(": "));
+        let Some((name, kind)) = field.filter(|(name, _)| !name.contains(' ')) else { continue };
+        if ["folder", "runs"].contains(&name) || kind.contains("String)") {
+            continue;
+        }
+        let spellings = [format!("`{name}`"), format!("[{name}]"), format!("{name} = ")];
+        assert!(spellings.iter().any(|spelling| readme.contains(spelling)), "{name}");
+        fields += 1;
+    }
+    assert!(fields > 50, "only {fields} fields were found");
+}
+
+/// How many schedules each of the four parts runs: 500 for each task.
+const SCHEDULES: u64 = 250;
+
+/// Four faults drawn from each seed, then everything is healed: everybody must finish, and every check hold.
+fn schedules(task: &str, part: u64) {
+    let env = |name: &str| std::env::var(name).ok().map(|text| text.parse::<u64>().unwrap());
+    let all = env("FLYSWARM_SCHEDULES").unwrap_or(SCHEDULES);
+    for seed in (0..all).map(|i| 2 * i + part) {
+        let peers = 3 + seed % 4;
+        let text = format!(
+            "peers = {peers}\n[random]\nfaults = 4\nwithin_s = 0.3\nheal_s = 25\n[timing]\nlinger_ms = 60_000\n[network]\nlatency_ms = 5\njitter_ms = 15\n[expect]\nfinished = {peers}\n{task}"
+        );
+        let outcome = only(&text, seed);
+        assert!(outcome.violations.is_empty(), "seed {seed}: {:?}\n{text}", outcome.violations);
+    }
+}
+
+const FLYNN: &str = "[data]\nrows = 60\n[session]\nmin_holders = 1\n[task]\nm = 32\nrho = 4\ns = 4\n";
+
+#[test]
+fn random_faults_leave_sums_exact_and_everybody_with_the_result_1() {
+    schedules(SUM, 0);
+}
+
+#[test]
+fn random_faults_leave_sums_exact_and_everybody_with_the_result_2() {
+    schedules(SUM, 1);
+}
+
+#[test]
+fn random_faults_leave_models_exact_and_everybody_with_the_result_1() {
+    schedules(FLYNN, 0);
+}
+
+#[test]
+fn random_faults_leave_models_exact_and_everybody_with_the_result_2() {
+    schedules(FLYNN, 1);
+}
