@@ -11,6 +11,7 @@ use crate::crypto::stream::Stream;
 use crate::data::digits::digits;
 use crate::data::split::train_test;
 use crate::data::{Dataset, Expected, deal, load};
+use crate::model::readout::Readout;
 use crate::node::Task;
 use crate::node::flynn::{Flynn, Rules};
 use crate::protocol::context::Quantity;
@@ -80,7 +81,9 @@ pub fn spec(scenario: &Scenario, rows: Option<&Rows>) -> Result<(DataSpec, Flynn
     };
     let data = rows.spec(task.scaling, task.densify);
     let sizes = Sizes { m: task.m.clone(), s: task.s.clone(), rho: task.rho.clone() };
-    let flynn = sizes.resolve(&data, task.gamma).map_err(|error| ScenarioError(format!("task: {error}")))?;
+    let flynn = sizes
+        .resolve(&data, Readout { score: task.score, gamma: task.gamma })
+        .map_err(|error| ScenarioError(format!("task: {error}")))?;
     Ok((data, flynn))
 }
 
