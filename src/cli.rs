@@ -2,6 +2,7 @@
 //!
 //! Results go to standard output, everything else to standard error. Errors are one line.
 
+mod compare;
 #[cfg(feature = "net")]
 mod demo;
 mod id;
@@ -75,6 +76,7 @@ enum Command {
     Eval(model::Eval),
     Inspect(model::Inspect),
     Simulate(simulate::Simulate),
+    Compare(compare::Compare),
 }
 
 /// Parses the arguments of this process, runs the command, prints its error on one line.
@@ -107,6 +109,7 @@ fn run(command: Command, out: &mut dyn Write) -> Result<(), Failure> {
         Command::Eval(command) => command.run(out),
         Command::Inspect(command) => command.run(out),
         Command::Simulate(command) => command.run(out),
+        Command::Compare(command) => command.run(out),
     }
 }
 
