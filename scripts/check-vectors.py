@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Recomputes tests/vectors/*.json from protocol-spec.md, independently of the Rust code.
 
-Needs Python 3.11 and the package `cryptography`. The types of the wire are read out of the specification itself (section
+Needs Python 3.11 and the packages `cryptography` and `blake3`. The types of the wire are read out of the specification itself (section
 2.1); the rest follows its text, section by section. Prints what fails and `N passed, N failed`; exit code 1 if any failed.
 """
 
@@ -17,10 +17,11 @@ import tomllib
 import unicodedata
 from pathlib import Path
 
+from blake3 import blake3
 from cryptography.exceptions import InvalidSignature, InvalidTag
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
-from cryptography.hazmat.primitives.ciphers import Cipher, algorithms
+from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -261,7 +262,7 @@ def le(n, size):
 
 
 def tagged(tag, *parts):
-    return hashlib.sha256(b"flyswarm/1 " + tag.encode() + b"\0" + b"".join(parts)).digest()
+    return hashlib.sha256(b"flyswarm/2 " + tag.encode() + b"\0" + b"".join(parts)).digest()
 
 
 def ballot_bytes(ballot):
@@ -336,7 +337,7 @@ def public_of(seed):
 
 
 def signed_bytes(context, message):
-    return b"flyswarm/1 signature\0" + le(len(context), 8) + context + message
+    return b"flyswarm/2 signature\0" + le(len(context), 8) + context + message
 
 
 def sign(seed, context, message):
@@ -366,7 +367,7 @@ def verify_item(session, context, signed):
 
 
 def derive(key, label, params):
-    extracted = hmac.digest(b"flyswarm/1", key, "sha256")
+    extracted = hmac.digest(b"flyswarm/2", key, "sha256")
     return hmac.digest(extracted, label.encode() + b"\0" + params + b"\1", "sha256")
 
 
@@ -375,8 +376,8 @@ class Stream:
         self.key, self.at = derive(key, label, params), at
 
     def read(self, n):
-        block, skip = divmod(self.at, 64)
-        cipher = Cipher(algorithms.ChaCha20(self.key, le(block, 4) + bytes(12)), None).encryptor()
+        block, skip = divmod(self.at, 16)
+        cipher = Cipher(algorithms.AES256(self.key), modes.CTR(block.to_bytes(16, "big"))).encryptor()
         self.at += n
         return cipher.update(bytes(skip + n))[skip:]
 
@@ -776,7 +777,7 @@ def seed_of(session, deals, pads):
 
 
 def total_digest(session, total, data):
-    return tagged("total", session.id, sum_bytes(total), data)
+    return tagged("total", session.id, sum_bytes(total), blake3(data).digest())
 
 
 # ------------------------------------------------------------------------------------------------------ section 15: task flynn
@@ -1250,7 +1251,7 @@ def check_sum():
         match names:
             case ["Hello"]:
                 hello.discard((peer, to))
-                check("hello", message["Hello"] == {"version": 1, "session": session.id.hex(), "frozen": 0})
+                check("hello", message["Hello"] == {"version": 2, "session": session.id.hex(), "frozen": 0})
             case ["Prepare"]:
                 check("prepare", message["Prepare"]["proposer"] == peer and "promised" in disk[peer])
             case ["Promise"]:

@@ -4,7 +4,7 @@
 //! randomness is always an argument; nothing here knows of sockets, clocks or sessions.
 //!
 //! Assumptions: discrete logarithms and gap-Diffie-Hellman on Curve25519; HKDF-SHA256 as a key derivation function;
-//! ChaCha20 as a pseudo-random function; SHA-256 collision-resistant and, on share hashes, one-way. One seed serves both
+//! AES-256 as a pseudo-random permutation; SHA-256 and BLAKE3 collision-resistant and SHA-256, on share hashes, one-way. One seed serves both
 //! Ed25519 signatures and the X25519 key of [`envelope`] (studied in <https://eprint.iacr.org/2021/509>); every signature
 //! made here has a domain tag.
 //!
@@ -20,7 +20,7 @@ pub mod stream;
 
 use sha2::{Digest, Sha256};
 
-/// SHA-256 of `"flyswarm/1 " || label || 0x00`, to be continued by the caller: the start of every tagged hash.
+/// SHA-256 of `"flyswarm/2 " || label || 0x00`, to be continued by the caller: the start of every tagged hash.
 #[must_use]
 pub fn tagged_hash(label: &str) -> Sha256 {
     Sha256::new().chain_update(stream::PROTOCOL).chain_update(" ").chain_update(label).chain_update([0])

@@ -22,17 +22,16 @@ use crate::{Cost, NODES, cpu};
 /// The coin and one vector of 32-bit words.
 #[derive(Debug)]
 struct Sum {
-    bytes: usize,
-    own: u32,
+    vector: Bytes,
 }
 
 impl Task for Sum {
     fn plan(&self) -> Vec<Quantity> {
-        vec![Quantity::coin(), Quantity { name: "vector".into(), word_bytes: 4, words: self.bytes as u64 / 4 }]
+        vec![Quantity::coin(), Quantity { name: "vector".into(), word_bytes: 4, words: self.vector.len() as u64 / 4 }]
     }
 
     fn contribution(&self, _: u8, _: &[Bytes]) -> Result<Bytes, String> {
-        Ok(self.own.to_le_bytes().repeat(self.bytes / 4).into())
+        Ok(self.vector.clone())
     }
 
     fn allows(&self, _: u8, _: &[Value], _: &[Bytes], members: &[Peer]) -> Result<(), String> {
@@ -82,7 +81,7 @@ enum News {
 }
 
 fn node(index: usize, bytes: usize, state: PathBuf, tell: &mut dyn FnMut(News)) {
-    let task = Arc::new(Sum { bytes, own: own(index as u32) });
+    let task = Arc::new(Sum { vector: own(index as u32).to_le_bytes().repeat(bytes / 4).into() });
     let session = session();
     let id = driver::peer_id(&identity(index).public());
     let me = session.peer(&identity(index).public()).expect("in the roster");

@@ -1,17 +1,21 @@
 //! The one pseudo-random stream of the project (spec, section "Streams").
 //!
-//! `Stream(key, label, params)` is the ChaCha20 keystream (RFC 8439, 96-bit nonce 0, counter from 0) under
-//! HKDF-SHA256(salt = "flyswarm/1", ikm = key, info = label || 0x00 || params). It makes masks, the rows of the lifting
+//! `Stream(key, label, params)` is the keystream of AES-256 in counter mode (NIST SP 800-38A, big-endian counter block from 0)
+//! under HKDF-SHA256(salt = "flyswarm/2", ikm = key, info = label || 0x00 || params). It makes masks, the rows of the lifting
 //! matrix and every other thing that peers must be able to reproduce. A (key, label, params) triple masks one vector only.
+//!
+//! Masks are most of what a sealed sum computes, and processors have instructions for AES (detected at run time; without them
+//! it is constant-time software, slower): `benches/sealed_sum.rs`.
 
-use chacha20::ChaCha20;
-use chacha20::cipher::{KeyIvInit, StreamCipher, StreamCipherSeek};
+use aes::Aes256;
+use ctr::Ctr32BE;
+use ctr::cipher::{KeyIvInit, StreamCipher, StreamCipherSeek};
 use hkdf::Hkdf;
 use sha2::Sha256;
 use zeroize::Zeroizing;
 
 /// Protocol name and version: the salt of every derivation.
-pub const PROTOCOL: &str = "flyswarm/1";
+pub const PROTOCOL: &str = "flyswarm/2";
 
 /// HKDF-SHA256 under the protocol's salt to one 32-byte key; `info` is `label || 0x00 || params`.
 #[must_use]
@@ -25,7 +29,8 @@ pub fn derive(key: &[u8], label: &str, params: &[u8]) -> Zeroizing<[u8; 32]> {
 
 /// A reproducible byte stream, addressable by byte position.
 pub struct Stream {
-    cipher: ChaCha20,
+    /// A stream ends before the lower 32 bits of its counter do.
+    cipher: Ctr32BE<Aes256>,
 }
 
 impl std::fmt::Debug for Stream {
@@ -39,10 +44,10 @@ impl Stream {
     #[must_use]
     pub fn new(key: &[u8], label: &str, params: &[u8]) -> Self {
         let derived = derive(key, label, params);
-        Self { cipher: ChaCha20::new((&*derived).into(), &[0u8; 12].into()) }
+        Self { cipher: Ctr32BE::new((&*derived).into(), &[0u8; 16].into()) }
     }
 
-    /// Moves to an absolute byte position (below 2^38, RFC 8439's 32-bit block counter).
+    /// Moves to an absolute byte position, below 2^36.
     pub fn seek(&mut self, byte: u64) {
         self.cipher.seek(byte);
     }

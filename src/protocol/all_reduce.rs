@@ -2,19 +2,18 @@
 //!
 //! A vector is cut in chunks of [`CHUNK`] bytes. A peer sends chunk `i` to its parent when its own share of it is masked and
 //! both children's have been added; the root sends it down again as soon as it is complete, and so the total travels
-//! down while later chunks still travel up. At most [`WINDOW`] chunks on an edge and direction are unacknowledged. A chunk that comes
-//! from a child or from masking is added to the one that was there before it, and leaves as it is when it is complete; the
-//! total is written once, front to back. Whoever runs ahead waits: own chunks are masked, and children's acknowledged, only up to
+//! down while later chunks still travel up. At most [`WINDOW`] chunks on an edge and direction are unacknowledged; a credit
+//! acknowledges all chunks up to one. A chunk that comes from a child or from masking is added to the one that was there before it,
+//! in the buffer that it came in, and leaves as it is when it is complete; the total is written once, front to back. Whoever runs ahead waits: own chunks are masked, and children's acknowledged, only up to
 //! `AHEAD` chunks before the one that leaves next, so that besides the vector and the total a sum takes little memory.
 
-use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::sync::Arc;
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use serde::{Deserialize, Serialize};
-use sha2::{Digest, Sha256};
+use sha2::Digest;
 
 use super::ballot::Ballot;
 use super::pairwise::Masks;
@@ -28,6 +27,8 @@ use crate::session::Peer;
 pub const CHUNK: usize = 256 * 1024;
 /// Unacknowledged chunks per edge and direction.
 pub const WINDOW: usize = 8;
+/// As many chunks are acknowledged at once: rarely enough to cost little, early enough that the sender need not stop.
+const CREDIT: u32 = WINDOW as u32 / 2;
 /// Chunks of this peer's own vector that may be in masking at once.
 const MASKING: usize = 4;
 /// How far before the chunk that leaves next a child or this peer's own masking may run: as far again as the window.
@@ -66,13 +67,13 @@ pub enum Message {
         #[serde(skip)]
         data: Bytes,
     },
-    /// The receiver has taken chunk `index` that travelled in `direction`. Control channel.
+    /// The receiver has taken all chunks up to `index` that travelled in `direction`. Control channel.
     Credit {
         /// The sum.
         sum: SumId,
-        /// The direction of the chunk that is acknowledged.
+        /// The direction of the chunks that are acknowledged.
         direction: Direction,
-        /// Its index.
+        /// The last one's index.
         index: u32,
     },
 }
@@ -98,7 +99,7 @@ pub struct Done {
     /// Which chunk.
     pub index: u32,
     /// Its masked words.
-    pub data: Vec<u8>,
+    pub data: Bytes,
 }
 
 impl Job {
@@ -108,7 +109,7 @@ impl Job {
         let start = self.index as usize * CHUNK;
         let mut data = self.vector[start..(start + CHUNK).min(self.vector.len())].to_vec();
         self.masks.apply(&mut data, start as u64);
-        Done { sum: self.sum, index: self.index, data }
+        Done { sum: self.sum, index: self.index, data: data.into() }
     }
 }
 
@@ -121,14 +122,16 @@ pub struct Total {
     pub digest: [u8; 32],
 }
 
-/// SHA-256(tag "total" || session id || ballot || slot || bytes).
+/// SHA-256(tag "total" || session id || ballot || slot || BLAKE3(bytes)). Every member hashes every total, and BLAKE3 does it
+/// several times as fast.
 #[must_use]
 pub fn total_digest(session: &[u8; 32], sum: SumId, bytes: &[u8]) -> [u8; 32] {
-    digest_prefix(session, sum).chain_update(bytes).finalize().into()
+    tag_total(session, sum, blake3::hash(bytes))
 }
 
-fn digest_prefix(session: &[u8; 32], sum: SumId) -> Sha256 {
-    tagged_hash("total").chain_update(session).chain_update(sum.ballot.to_bytes()).chain_update([sum.slot])
+fn tag_total(session: &[u8; 32], sum: SumId, content: blake3::Hash) -> [u8; 32] {
+    let place = tagged_hash("total").chain_update(session).chain_update(sum.ballot.to_bytes()).chain_update([sum.slot]);
+    place.chain_update(content.as_bytes()).finalize().into()
 }
 
 /// Chunks one neighbour has sent or been sent.
@@ -144,6 +147,16 @@ impl Flow {
     fn room(&self) -> bool {
         ((self.next - self.acknowledged) as usize) < WINDOW
     }
+
+    /// Acknowledges what was taken below `until` once it is worth a message: the index to name.
+    fn credit(&mut self, until: u32) -> Option<u32> {
+        let until = self.next.min(until);
+        if until.saturating_sub(self.acknowledged) < CREDIT {
+            return None;
+        }
+        self.acknowledged = until;
+        Some(until - 1)
+    }
 }
 
 /// The machine of one sum at one member.
@@ -156,7 +169,7 @@ pub struct AllReduce {
     /// Own and children.
     parts: u8,
     /// Chunks that something has come of and that have not left, and how many parts they hold.
-    partial: BTreeMap<u32, (Vec<u8>, u8)>,
+    partial: BTreeMap<u32, (BytesMut, u8)>,
     vector: Option<(Bytes, Arc<Masks>)>,
     own_next: u32,
     own_working: usize,
@@ -164,10 +177,12 @@ pub struct AllReduce {
     from_children: BTreeMap<Peer, Flow>,
     up: Flow,
     down: BTreeMap<Peer, Flow>,
-    /// The chunks of the total that are there; at the root, of those that are complete.
+    /// Chunks of the total taken from and acknowledged to the parent; at the root, those that are complete.
+    from_parent: Flow,
+    /// Their bytes.
     total: Vec<u8>,
-    totals: u32,
-    digest: Sha256,
+    session: [u8; 32],
+    digest: blake3::Hasher,
     finished: bool,
 }
 
@@ -192,7 +207,7 @@ impl Machine for AllReduce {
             }
             Input::Done(done) => {
                 self.own_working -= 1;
-                self.add(done.index, Cow::Owned(done.data));
+                self.add(done.index, done.data);
                 self.advance(&mut step);
             }
             Input::PeerUp(_) | Input::PeerLost(_) | Input::Timer(_) => {}
@@ -219,9 +234,10 @@ impl AllReduce {
             up: Flow::default(),
             down: place.children.iter().map(|&child| (child, Flow::default())).collect(),
             place,
+            from_parent: Flow::default(),
             total: Vec::with_capacity(len),
-            totals: 0,
-            digest: digest_prefix(session, sum),
+            session: *session,
+            digest: blake3::Hasher::new(),
             finished: false,
         }
     }
@@ -250,13 +266,13 @@ impl AllReduce {
 
     /// The chunk that leaves next: to the parent, at the root into the total.
     fn leaving(&self) -> u32 {
-        if self.place.parent.is_some() { self.up.next } else { self.totals }
+        if self.place.parent.is_some() { self.up.next } else { self.from_parent.next }
     }
 
-    fn add(&mut self, index: u32, data: Cow<'_, [u8]>) {
+    fn add(&mut self, index: u32, data: Bytes) {
         match self.partial.entry(index) {
             Entry::Vacant(vacant) => {
-                vacant.insert((data.into_owned(), 1));
+                vacant.insert((data.into(), 1));
             }
             Entry::Occupied(mut occupied) => {
                 let (sum, parts) = occupied.get_mut();
@@ -267,10 +283,10 @@ impl AllReduce {
     }
 
     /// Takes chunk `index` if all parts of it are there.
-    fn complete(&mut self, index: u32) -> Option<Vec<u8>> {
+    fn complete(&mut self, index: u32) -> Option<Bytes> {
         let parts = self.parts;
         match self.partial.entry(index) {
-            Entry::Occupied(entry) if entry.get().1 == parts => Some(entry.remove().0),
+            Entry::Occupied(entry) if entry.get().1 == parts => Some(entry.remove().0.freeze()),
             _ => None,
         }
     }
@@ -279,7 +295,7 @@ impl AllReduce {
     fn extend(&mut self, data: &[u8]) {
         self.digest.update(data);
         self.total.extend_from_slice(data);
-        self.totals += 1;
+        self.from_parent.next += 1;
     }
 
     fn message(&mut self, from: Peer, message: Message, step: &mut Step<Self>) -> Result<(), Fault> {
@@ -287,7 +303,7 @@ impl AllReduce {
             Message::Chunk { direction, index, data, .. } => {
                 let expected = match direction {
                     Direction::Up => self.from_children.get(&from).map(|flow| flow.next),
-                    Direction::Down => (self.place.parent == Some(from)).then_some(self.totals),
+                    Direction::Down => (self.place.parent == Some(from)).then_some(self.from_parent.next),
                 };
                 if expected != Some(index) || index >= self.chunks() {
                     return Err(Fault::OutOfOrder("chunk"));
@@ -305,7 +321,7 @@ impl AllReduce {
                         // A child keeps to what was acknowledged.
                         let flow = self.from_children.get_mut(&from).filter(|flow| flow.room());
                         flow.ok_or(Fault::OutOfOrder("chunk"))?.next += 1;
-                        self.add(index, Cow::Borrowed(&data));
+                        self.add(index, data);
                     }
                     Direction::Down => {
                         // The total of a chunk exists only after this peer's partial sum of it has left.
@@ -314,7 +330,9 @@ impl AllReduce {
                         }
                         self.extend(&data);
                         self.relay(index, &data, step);
-                        step.send(from, Message::Credit { sum: self.sum, direction, index });
+                        if let Some(index) = self.from_parent.credit(self.chunks()) {
+                            step.send(from, Message::Credit { sum: self.sum, direction, index });
+                        }
                     }
                 }
             }
@@ -324,10 +342,10 @@ impl AllReduce {
                     Direction::Down => self.down.get_mut(&from),
                 };
                 let flow = flow.ok_or(Fault::OutOfOrder("credit"))?;
-                if index != flow.acknowledged || index >= flow.next {
+                if index < flow.acknowledged || index >= flow.next {
                     return Err(Fault::OutOfOrder("credit"));
                 }
-                flow.acknowledged += 1;
+                flow.acknowledged = index + 1;
             }
         }
         Ok(())
@@ -352,16 +370,15 @@ impl AllReduce {
                 while self.up.next < chunks && self.up.room() {
                     let index = self.up.next;
                     let Some(data) = self.complete(index) else { break };
-                    let data = Bytes::from(data);
                     step.send(parent, Message::Chunk { sum: self.sum, direction: Direction::Up, index, data });
                     self.up.next += 1;
                 }
             }
             None => {
-                while let Some(data) = self.complete(self.totals) {
-                    let index = self.totals;
+                while let Some(data) = self.complete(self.from_parent.next) {
+                    let index = self.from_parent.next;
                     self.extend(&data);
-                    self.relay(index, &Bytes::from(data), step);
+                    self.relay(index, &data, step);
                 }
             }
         }
@@ -375,16 +392,14 @@ impl AllReduce {
             }
         }
         for (&child, flow) in &mut self.from_children {
-            while flow.acknowledged < flow.next.min(until) {
-                let index = flow.acknowledged;
+            if let Some(index) = flow.credit(until) {
                 step.send(child, Message::Credit { sum: self.sum, direction: Direction::Up, index });
-                flow.acknowledged += 1;
             }
         }
         // Children that could not take a chunk when it came. One copy of it serves both when they are level.
         let mut copies: BTreeMap<u32, Bytes> = BTreeMap::new();
         for (&child, flow) in &mut self.down {
-            while flow.next < self.totals && flow.room() {
+            while flow.next < self.from_parent.next && flow.room() {
                 let index = flow.next;
                 let start = index as usize * CHUNK;
                 let data = copies
@@ -397,10 +412,10 @@ impl AllReduce {
         }
         let sent = self.down.values().all(|flow| flow.next == chunks);
         let given = self.vector.is_some() || chunks == 0;
-        if !self.finished && self.totals == chunks && sent && given {
+        if !self.finished && self.from_parent.next == chunks && sent && given {
             self.finished = true;
             self.vector = None;
-            let digest = std::mem::take(&mut self.digest).finalize().into();
+            let digest = tag_total(&self.session, self.sum, self.digest.finalize());
             step.output(Total { bytes: Bytes::from(std::mem::take(&mut self.total)), digest });
         }
     }

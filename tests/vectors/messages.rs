@@ -4,7 +4,7 @@ use bytes::Bytes;
 use flyswarm::protocol::all_reduce::{self, Direction};
 use flyswarm::protocol::ballot::Ballot;
 use flyswarm::protocol::council::{Accepted, Promise};
-use flyswarm::protocol::message::{Channel, Message};
+use flyswarm::protocol::message::{Channel, Message, VERSION};
 use flyswarm::protocol::transfer::{self, Held, Want};
 use flyswarm::protocol::view::{self, Order, Reason, Report};
 use flyswarm::protocol::wire;
@@ -29,7 +29,7 @@ pub(crate) fn all() -> Vec<(&'static str, Message)> {
     let transfer = Message::Transfer;
     let accepted = Accepted { ballot, slot: 1, value: digest };
     vec![
-        ("hello", Message::Hello { version: 1, session: ctx.id.0, frozen: 0 }),
+        ("hello", Message::Hello { version: VERSION, session: ctx.id.0, frozen: 0 }),
         ("fields", Message::Fields(small(3).fields())),
         ("fields, none", Message::Fields(Vec::new())),
         ("status", Message::Status { frozen: 2, in_view: true }),
