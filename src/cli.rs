@@ -12,6 +12,7 @@ mod model;
 mod progress;
 mod session;
 mod simulate;
+mod tables;
 
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -75,6 +76,7 @@ enum Command {
     Eval(model::Eval),
     Inspect(model::Inspect),
     Simulate(simulate::Simulate),
+    Tables(tables::Tables),
 }
 
 /// Parses the arguments of this process, runs the command, prints its error on one line.
@@ -107,6 +109,7 @@ fn run(command: Command, out: &mut dyn Write) -> Result<(), Failure> {
         Command::Eval(command) => command.run(out),
         Command::Inspect(command) => command.run(out),
         Command::Simulate(command) => command.run(out),
+        Command::Tables(command) => command.run(out),
     }
 }
 

@@ -11,8 +11,9 @@ use clap::{Args, Subcommand};
 
 use super::{Failure, print};
 use crate::crypto::identity::PublicKey;
+use crate::model::readout::Readout;
 use crate::session::{
-    DataSpec, Entry, FlynnSpec, Privacy, Scaling, Session, SessionError, Size, Sizes, TaskKind, Timing,
+    DataSpec, Entry, FlynnSpec, Privacy, Scaling, Score, Session, SessionError, Size, Sizes, TaskKind, Timing,
 };
 
 /// Make, check and show session files.
@@ -65,7 +66,10 @@ pub(super) struct NewArguments {
     /// Decay of a bit's weight each time it is set, from 0 to below 1
     #[arg(long, default_value_t = 0.5)]
     gamma: f64,
-    /// none, unit-norm, center, standard, or range:LO:HI
+    /// What counts mean at prediction: decay (the paper's), balanced-decay, log or balanced-log
+    #[arg(long, default_value = "decay")]
+    score: Score,
+    /// none, unit-norm, center, standard, range:LO:HI or soft-bins:BINS
     #[arg(long, default_value = "center", value_parser = parse_scaling)]
     scaling: Scaling,
     /// Random signs, padding and a Walsh-Hadamard transform after scaling
@@ -124,7 +128,8 @@ impl NewArguments {
         let data = DataSpec { features: self.features, classes, scaling: self.scaling, densify: self.densify };
         // The dimension below is that of checked data.
         data.check()?;
-        let flynn: FlynnSpec = Sizes { m: self.m, s: self.s, rho: self.rho }.resolve(&data, self.gamma)?;
+        let flynn: FlynnSpec = Sizes { m: self.m, s: self.s, rho: self.rho }
+            .resolve(&data, Readout { score: self.score, gamma: self.gamma })?;
         let mut timing = Timing::default();
         for (field, value) in self.timings {
             timing.set(&field, value)?;
@@ -193,9 +198,13 @@ fn parse_scaling(text: &str) -> Result<Scaling, String> {
         "unit-norm" => Scaling::UnitNorm,
         "center" => Scaling::Center,
         "standard" => Scaling::Standard,
+        _ if text.starts_with("soft-bins:") => {
+            let bins = text.trim_start_matches("soft-bins:");
+            Scaling::SoftBins { bins: bins.parse().map_err(|_| format!("{bins:?} is not a number of bins, 2 to 64"))? }
+        }
         _ => {
             let ends = text.strip_prefix("range:").and_then(|ends| ends.split_once(':'));
-            let (lo, hi) = ends.ok_or("must be none, unit-norm, center, standard or range:LO:HI")?;
+            let (lo, hi) = ends.ok_or("must be none, unit-norm, center, standard, range:LO:HI or soft-bins:BINS")?;
             let number = |text: &str| text.parse().map_err(|_| format!("{text:?} is not a number"));
             Scaling::Range { lo: number(lo)?, hi: number(hi)? }
         }

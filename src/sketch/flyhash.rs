@@ -8,8 +8,8 @@
 //! **Projection**: f32, from 0.0, columns in ascending order. **Winners**: exactly `rho`; of equal sums the lower row
 //! of M wins. (The paper leaves ties open; on digits 78 % of the points have some at the cut.)
 //!
-//! **densify** (an option of the authors' code, not in the paper): x_j is negated where bit j of
-//! `Stream(seed, "flynn/signs", LE32 d)` is 1 (byte j / 8, lowest bit first), padded with zeros to D = the next power of
+//! **densify** (an option of the authors' code, not in the paper): x_j of the w numbers of a scaled row is negated where bit j of
+//! `Stream(seed, "flynn/signs", LE32 w)` is 1 (byte j / 8, lowest bit first), padded with zeros to D = the next power of
 //! two, and transformed by the Walsh-Hadamard matrix of entries +1 and -1 in natural order. The factor 1 / sqrt(D) that
 //! would make it orthonormal is left out: it does not change which sums are largest.
 //!
@@ -53,6 +53,8 @@ pub struct FeatureError {
 #[derive(Debug, Clone)]
 pub struct FlyHash {
     features: usize,
+    /// Numbers of a scaled row.
+    width: usize,
     dimension: usize,
     ones: usize,
     winners: usize,
@@ -72,11 +74,12 @@ impl FlyHash {
         let seed = &parameters.seed;
         Self {
             features: parameters.d,
+            width: parameters.scaling.width(parameters.d),
             dimension: sketch.dimension(),
             ones: parameters.s,
             winners: parameters.rho,
             columns: matrix::draw_matrix(seed, parameters.m, sketch.dimension(), parameters.s),
-            signs: parameters.densify.then(|| matrix::draw_signs(seed, parameters.d)),
+            signs: parameters.densify.then(|| matrix::draw_signs(seed, parameters.scaling.width(parameters.d))),
             arch: Arch::new(),
         }
     }
@@ -106,9 +109,13 @@ impl FlyHash {
     /// # Panics
     /// If `rows` reaches past the data.
     pub fn winners(&self, scaler: &Scaler, data: &Dataset, rows: Range<usize>) -> Result<Vec<u32>, FeatureError> {
-        for (what, found) in [("the scaler", scaler.features()), ("the data", data.features())] {
-            if found != self.features {
-                return Err(FeatureError { what, found, expected: self.features });
+        for (what, found, expected) in [
+            ("the scaler", scaler.features(), self.features),
+            ("the data", data.features(), self.features),
+            ("a scaled row", scaler.width(), self.width),
+        ] {
+            if found != expected {
+                return Err(FeatureError { what, found, expected });
             }
         }
         let points = (BLOCK_ENTRIES / self.dimension).clamp(1, LANES);
@@ -130,7 +137,7 @@ impl FlyHash {
 
     /// One point as M sees it: scaled, and rotated where densified. `out` is D zeros.
     fn prepare(&self, scaler: &Scaler, row: &[f32], out: &mut [f32]) {
-        let head = &mut out[..self.features];
+        let head = &mut out[..self.width];
         scaler.apply(row, head);
         if let Some(signs) = &self.signs {
             head.iter_mut().zip(signs).for_each(|(x, sign)| *x *= sign);
