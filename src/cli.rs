@@ -2,6 +2,7 @@
 //!
 //! Results go to standard output, everything else to standard error. Errors are one line.
 
+mod compare;
 #[cfg(feature = "net")]
 mod demo;
 mod id;
@@ -76,9 +77,10 @@ enum Command {
     Predict(model::Predict),
     Eval(model::Eval),
     Inspect(model::Inspect),
-    Simulate(simulate::Simulate),
     Tune(tune::Tune),
     Tables(tables::Tables),
+    Simulate(simulate::Simulate),
+    Compare(compare::Compare),
 }
 
 /// Parses the arguments of this process, runs the command, prints its error on one line.
@@ -113,6 +115,7 @@ fn run(command: Command, out: &mut dyn Write) -> Result<(), Failure> {
         Command::Tune(command) => command.run(out),
         Command::Tables(command) => command.run(out),
         Command::Simulate(command) => command.run(out),
+        Command::Compare(command) => command.run(out),
     }
 }
 
