@@ -462,11 +462,11 @@ class Session:
         fields = {
             "": "name task min_peers data flynn privacy timing roster",
             "data": "features classes scaling densify",
-            "flynn": "m s rho gamma",
+            "flynn": "m s rho gamma score",
             "privacy": "min_holders colluding",
             "timing": " ".join(self.TIMING),
         }
-        optional = "min_peers privacy timing scaling densify min_holders colluding " + fields["timing"]
+        optional = "min_peers privacy timing scaling densify score min_holders colluding " + fields["timing"]
         for table, names in fields.items():
             found = file.get(table, {}) if table else file
             need(set(found) <= set(names.split()), "unknown field")
@@ -488,12 +488,17 @@ class Session:
         need(2 <= len(self.classes) <= 1000 and len(set(self.classes)) == len(self.classes), "classes")
         need(all(map(printable, self.classes)), "class")
         self.densify = data.get("densify", False)
-        self.d = 1 << (self.features - 1).bit_length() if self.densify else self.features
-        self.scaling, self.range = data.get("scaling", "none"), None
+        self.scaling, self.range, self.bins = data.get("scaling", "none"), None, 1
         if isinstance(self.scaling, dict):
-            self.range = [f32(self.scaling["range"][end]) for end in ("lo", "hi")]
-            need(self.range[0] < self.range[1], "range")
-            self.scaling = "range"
+            [(self.scaling, inner)] = self.scaling.items()
+            if self.scaling == "soft-bins":
+                self.bins = inner["bins"]
+                need(2 <= self.bins <= 64 and self.features * self.bins <= 2**20, "bins")
+            else:
+                self.range = [f32(inner[end]) for end in ("lo", "hi")]
+                need(self.range[0] < self.range[1], "range")
+        self.width = self.features * self.bins
+        self.d = 1 << (self.width - 1).bit_length() if self.densify else self.width
 
         def size(value, letter, base, least):
             if isinstance(value, int):
@@ -510,6 +515,8 @@ class Session:
         need(1 <= self.rho <= self.m, "rho")
         self.gamma = float(flynn["gamma"]) + 0.0
         need(0 <= self.gamma < 1, "gamma")
+        self.score = flynn.get("score", "decay")
+        need(self.score in ("decay", "balanced-decay", "log", "balanced-log"), "score")
         privacy = file.get("privacy", {})
         self.min_holders = privacy.get("min_holders", 3)
         need(1 <= self.min_holders <= p, "min_holders")
@@ -521,6 +528,8 @@ class Session:
 
         number = lambda x: struct.pack("<d", x + 0.0)
         scaling = self.scaling.encode() + b"".join(number(end) for end in self.range or [])
+        if self.scaling == "soft-bins":
+            scaling += le(self.bins, 8)
         values = [
             ("name", file["name"].encode()),
             ("task", b"flynn"),
@@ -533,6 +542,7 @@ class Session:
             ("flynn.s", le(self.s, 8)),
             ("flynn.rho", le(self.rho, 8)),
             ("flynn.gamma", number(self.gamma)),
+            ("flynn.score", self.score.encode()),
             ("privacy.min_holders", le(self.min_holders, 8)),
             ("privacy.colluding", number(self.colluding)),
             *((f"timing.{name}", le(value, 8)) for name, value in timing.items()),
@@ -559,8 +569,8 @@ class Session:
         """(name, bytes of a word, words) of each slot (section 15)."""
         classes = len(self.classes)
         plan = [("coin", 4, 0), ("holders", 4, 1 + classes)]
-        if self.scaling in ("center", "standard"):
-            plan.append(("moments", 8, 1 + self.features * (3 if self.scaling == "standard" else 1)))
+        if self.scaling in ("center", "standard", "soft-bins"):
+            plan.append(("moments", 8, 1 + self.features * (1 if self.scaling == "center" else 3)))
         return [*plan, ("counts", 4, classes * self.m)]
 
     def dealers(self, slot, members):
@@ -788,7 +798,7 @@ def f32(x):
 
 
 def moments(session, rows):
-    n, d, squares = len(rows), session.features, session.scaling == "standard"
+    n, d, squares = len(rows), session.features, session.scaling != "center"
     q = [[int(math.copysign(math.floor(abs(x) * 2**20 + 0.5), x)) for x in row] for row in rows]
     words = [n, *(sum(row[j] for row in q) % 2**64 for j in range(d))]
     if squares:
@@ -807,7 +817,7 @@ def scaler(session, total):
         sums = [word - 2**64 if word >= 2**63 else word for word in words[1 : 1 + d]]
         means = [s / float(n * 2**20) for s in sums]
         deviations = []
-        for j in range(d if session.scaling == "standard" else 0):
+        for j in range(0 if session.scaling == "center" else d):
             low, high = words[1 + d + 2 * j : 3 + d + 2 * j]
             numerator = n * (low + high * 2**40) - sums[j] ** 2
             deviations.append(math.sqrt(float(numerator) / (float(n * n) * float(2**40))))
@@ -831,6 +841,17 @@ def scaler(session, total):
             return lambda row: unit([x - mean for x, mean in zip(row, means)])
         case "standard":
             return lambda row: unit([(x - m) / s if s else 0.0 for x, m, s in zip(row, means, deviations)])
+        case "soft-bins":
+
+            def spread(row):
+                out = []
+                for x, mean, s in zip(row, means, deviations):
+                    z = (x - mean) / s if s else 0.0
+                    p = (0.5 + z / (2.0 * math.sqrt(z * z + 2.0))) * (session.bins - 1)
+                    out += [f32(max(1.0 - abs(p - b), 0.0)) for b in range(session.bins)]
+                return out
+
+            return spread
 
 
 def matrix(seed, m, d, s):
@@ -844,7 +865,7 @@ def matrix(seed, m, d, s):
 
 
 def densify(session, seed, row):
-    f = session.features
+    f = session.width
     bits = Stream(seed, "flynn/signs", le(f, 4)).read(-(-f // 8))
     x = [-v if bits[j // 8] >> (j % 8) & 1 else v for j, v in enumerate(row)] + [0.0] * (session.d - f)
     half = 1
@@ -885,6 +906,30 @@ def weight(gamma, c):
             out *= g
         g *= g
     return out
+
+
+def readout(session, counts):
+    """w_l(c) as a function of class and count."""
+    classes, gamma = len(session.classes), session.gamma
+    sums = [sum(counts[c * session.m : (c + 1) * session.m]) for c in range(classes)]
+    held = sum(s > 0 for s in sums)
+    ratios = [float(sum(sums)) / float(held * s) if s else 0.0 for s in sums]
+
+    def balanced_log(c, count):
+        x = (count + (1.0 - gamma)) * ratios[c]
+        return -math.log(x) if x else math.inf
+
+    return {
+        "decay": lambda _, count: weight(gamma, count),
+        "balanced-decay": lambda c, count: gamma ** (count * ratios[c]) if gamma else float(count == 0),
+        "log": lambda _, count: -math.log(count + (1.0 - gamma)),
+        "balanced-log": balanced_log,
+    }[session.score]
+
+
+def close(found, expected):
+    """Equal, or for the scores that take logarithms equal but for their rounding."""
+    return len(found) == len(expected) and all(a == b or abs(a - b) <= 1e-12 * max(abs(a), abs(b)) for a, b in zip(found, expected))
 
 
 def words(values):
@@ -1374,7 +1419,7 @@ def check_flynn():
         if total:
             check(f"moments {session.scaling}", moments(session, rows) == total)
         scale = scaler(session, total)
-        scaled = b"".join(struct.pack("<3f", *scale(row)) for row in rows)
+        scaled = b"".join(struct.pack(f"<{session.width}f", *scale(row)) for row in rows)
         check(f"scaled {session.scaling}", scaled.hex() == case["scaled"])
         rows_of_m = list(matrix(seed, session.m, session.d, session.s))
         check(f"matrix {session.scaling}", rows_of_m == case["matrix"])
@@ -1382,17 +1427,20 @@ def check_flynn():
         check(f"winners {session.scaling}", won == case["winners"])
         counts = count(session, won, file["labels"])
         check(f"counts {session.scaling}", words(counts).hex() == case["counts"])
-        scores, predicted = [], []
+        scores, predicted, weigh = [], [], readout(session, counts)
         for each in won:
             score = []
             for c in range(len(session.classes)):
                 s = 0.0
                 for i in each:
-                    s += weight(session.gamma, counts[c * session.m + i])
+                    s += weigh(c, counts[c * session.m + i])
                 score.append(s)
             scores += score
             predicted.append(score.index(min(score)))
-        check(f"scores {session.scaling}", struct.pack(f"<{len(scores)}d", *scores).hex() == case["scores"])
+        expected = struct.unpack(f"<{len(scores)}d", bytes.fromhex(case["scores"]))
+        exact = session.score == "decay"
+        holds = list(expected) == scores if exact else close(scores, expected)
+        check(f"scores {session.scaling} {session.score}", holds)
         check(f"predicted {session.scaling}", predicted == case["predicted"])
     large = file["large"]
     digest = hashlib.sha256()

@@ -236,13 +236,12 @@ impl Dataset {
         Self { features: self.features, values, labels, classes: self.classes.clone() }
     }
 
-    /// Replaces every row by `f(row, place)`, which must keep numbers finite.
-    pub(crate) fn map_rows(&mut self, f: impl Fn(&[f32], &mut [f32])) {
-        let mut old = vec![0.0; self.features];
-        for row in self.values.chunks_exact_mut(self.features) {
-            old.copy_from_slice(row);
-            f(&old, row);
-        }
+    /// The same labels with rows of `features` numbers, written by `f(row, place)`, which must keep them finite.
+    pub(crate) fn map_rows(&self, features: usize, f: impl Fn(&[f32], &mut [f32])) -> Self {
+        let mut values = vec![0.0; self.rows() * features];
+        let rows = self.values.chunks_exact(self.features);
+        rows.zip(values.chunks_exact_mut(features)).for_each(|(row, place)| f(row, place));
+        Self { features, values, labels: self.labels.clone(), classes: self.classes.clone() }
     }
 
     /// Rows of each class, for `classes` classes; labels at or above it are not counted.

@@ -1,11 +1,12 @@
 //! flyswarm: federated learning with no central aggregator.
 //!
 //! data -> sketch -> protocol -> model -> prediction. Imports go one way:
-//! `data, crypto < sketch < model < session < protocol < node < net, sim < cli`.
+//! `data, crypto < sketch < model < evaluate, session < protocol < node < net, sim < cli`.
 
 pub mod cli;
 pub mod crypto;
 pub mod data;
+pub mod evaluate;
 pub mod model;
 #[cfg(feature = "net")]
 pub mod net;

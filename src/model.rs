@@ -1,7 +1,8 @@
 //! The FlyNN classifier: Bloom-filter counts over a sketch, and the file that keeps them.
 //!
-//! [`bloom`] fits and adds up counts, [`Model`] puts them together with what is needed to predict from rows (sketch,
-//! scaler, class names, gamma), [`mod@file`] stores it, [`score`] measures it, [`neighbours`] is the baseline to compare with.
+//! [`bloom`] fits and adds up counts, [`readout`] says what they mean for a point, [`Model`] puts them together with what is
+//! needed to predict from rows (sketch, scaler, class names), [`mod@file`] stores it, [`score`] measures it, [`neighbours`] and
+//! [`simhash`] are baselines to compare with.
 //!
 //! Source: Ram & Sinha, Algorithm 1. Counts are kept in place of weights (w = gamma^c), so that training is a sum of
 //! integers and a model trained by many peers equals the pooled one exactly (Theorem 4).
@@ -14,9 +15,12 @@ use crate::sketch::{ParameterError, Sketch};
 pub mod bloom;
 pub mod file;
 pub mod neighbours;
+pub mod readout;
 pub mod score;
+pub mod simhash;
 
-use bloom::{BLOCK, Counts, CountsError, Weights};
+use bloom::{BLOCK, Counts, CountsError};
+use readout::{Readout, Scorer};
 
 /// Why a model could not be made or used. Nothing was changed.
 #[derive(Debug, thiserror::Error)]
@@ -57,25 +61,27 @@ pub enum ModelError {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Model {
     sketch: Sketch,
-    gamma: f64,
+    readout: Readout,
     classes: Vec<String>,
     scaler: Scaler,
     counts: Counts,
 }
 
 impl Model {
-    /// Puts a model together. `gamma` (the paper's decay rate, 0 or more and below 1; it searches 0.1 to 0.8 and finds
-    /// little difference above 0) is used at prediction only.
+    /// Puts a model together. The readout is used at prediction only; a bare gamma (the paper's decay rate, 0 or more and below 1; it
+    /// searches 0.1 to 0.8 and finds little difference above 0) is the paper's.
     ///
     /// # Errors
     /// [`ModelError`] when the parts do not belong together.
     pub fn new(
         sketch: Sketch,
-        gamma: f64,
+        readout: impl Into<Readout>,
         classes: Vec<String>,
         scaler: Scaler,
         counts: Counts,
     ) -> Result<Self, ModelError> {
+        let readout = readout.into();
+        let gamma = readout.gamma;
         let parameters = sketch.parameters();
         let wrong = |field, value: String, expected: String| Err(ParameterError { field, value, expected }.into());
         // The sign keeps -0.0 out, which would be another encoding of the same model.
@@ -95,7 +101,7 @@ impl Model {
             return Err(FeatureError { what: "the scaler", found, expected }.into());
         }
         counts.expect_shape(classes.len(), parameters.m)?;
-        Ok(Self { sketch, gamma, classes, scaler, counts })
+        Ok(Self { sketch, readout, classes, scaler, counts })
     }
 
     /// Parameters of the sketch.
@@ -104,10 +110,10 @@ impl Model {
         &self.sketch
     }
 
-    /// The decay rate.
+    /// What counts mean at prediction.
     #[must_use]
-    pub fn gamma(&self) -> f64 {
-        self.gamma
+    pub fn readout(&self) -> Readout {
+        self.readout
     }
 
     /// Class names in the order of their indices.
@@ -131,7 +137,8 @@ impl Model {
     /// Draws the lifting matrix and the weights once, for any number of predictions.
     #[must_use]
     pub fn predictor(&self) -> Predictor<'_> {
-        Predictor { model: self, hash: FlyHash::new(&self.sketch), weights: Weights::new(self.gamma) }
+        let scorer = Scorer::new(self.readout, &self.counts, self.classes.len());
+        Predictor { model: self, hash: FlyHash::new(&self.sketch), scorer }
     }
 }
 
@@ -156,7 +163,7 @@ pub fn check_classes(classes: &[String]) -> Result<(), ModelError> {
 pub struct Predictor<'a> {
     model: &'a Model,
     hash: FlyHash,
-    weights: Weights,
+    scorer: Scorer,
 }
 
 impl Predictor<'_> {
@@ -177,17 +184,18 @@ impl Predictor<'_> {
     /// [`ModelError::Features`].
     pub fn predict(&self, data: &Dataset) -> Result<Vec<u16>, ModelError> {
         let mut predicted = Vec::with_capacity(data.rows());
-        self.each_score(data, |score| predicted.push(bloom::lowest(score)))?;
+        self.each_score(data, |score| predicted.push(readout::lowest(score)))?;
         Ok(predicted)
     }
 
     fn each_score(&self, data: &Dataset, mut f: impl FnMut(&[f64])) -> Result<(), ModelError> {
         let mut scores = vec![0.0; self.model.classes.len()];
+        let mut gathered = Vec::with_capacity(self.hash.rho());
         for from in (0..data.rows()).step_by(BLOCK) {
             let rows = from..data.rows().min(from + BLOCK);
             let winners = self.hash.winners(&self.model.scaler, data, rows)?;
             for winners in winners.chunks_exact(self.hash.rho()) {
-                self.model.counts.scores(&self.weights, winners, &mut scores);
+                self.scorer.novelties(&self.model.counts, winners, &mut gathered, &mut scores);
                 f(&scores);
             }
         }

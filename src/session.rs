@@ -20,10 +20,11 @@
 //! | `min_peers` | integer |
 //! | `data.features` | integer |
 //! | `data.classes` | list, in the order of the file |
-//! | `data.scaling` | text: `none`, `unit-norm`, `center`, `standard`; or `range` followed by lo and hi, two numbers |
+//! | `data.scaling` | text: `none`, `unit-norm`, `center`, `standard`; or `range` followed by lo and hi, two numbers; or `soft-bins` followed by the bins, an integer |
 //! | `data.densify` | one byte, 0 or 1 |
 //! | `flynn.m`, `flynn.s`, `flynn.rho` | integer, multiples resolved |
 //! | `flynn.gamma` | number |
+//! | `flynn.score` | text: `decay`, `balanced-decay`, `log`, `balanced-log` |
 //! | `privacy.min_holders` | integer |
 //! | `privacy.colluding` | number |
 //! | `timing.gather_ms`, `timing.propose_ms`, `timing.stall_ms`, `timing.quorum_ms`, `timing.compute_ms`, `timing.linger_ms`, `timing.max_views` | integer |
@@ -51,6 +52,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use crate::crypto::identity::PublicKey;
+pub use crate::model::readout::Score;
 
 pub use rules::SessionError;
 pub use size::{Size, Sizes};
@@ -144,10 +146,15 @@ pub struct DataSpec {
 }
 
 impl DataSpec {
-    /// Length d of a row as the hash sees it: the features, with `densify` padded to the next power of two.
+    /// Length d of a row as the hash sees it: the features, with soft bins times the bins, with `densify` padded to the next power of
+    /// two.
     #[must_use]
     pub fn dimension(&self) -> u32 {
-        if self.densify { self.features.next_power_of_two() } else { self.features }
+        let width = match self.scaling {
+            Scaling::SoftBins { bins } => self.features * u32::from(bins),
+            _ => self.features,
+        };
+        if self.densify { width.next_power_of_two() } else { width }
     }
 }
 
@@ -170,6 +177,11 @@ pub enum Scaling {
     Center,
     /// As `Center`, then divided by the standard deviation over all peers (a second sealed sum).
     Standard,
+    /// As `Standard`, then each feature spread over overlapping bins (an extension, see [`crate::sketch::scaling`]).
+    SoftBins {
+        /// How many: 2 to 64; features x bins at most 2^20.
+        bins: u16,
+    },
 }
 
 impl fmt::Display for Scaling {
@@ -180,6 +192,7 @@ impl fmt::Display for Scaling {
             Self::Range { lo, hi } => write!(f, "range {lo} to {hi}"),
             Self::Center => f.write_str("center"),
             Self::Standard => f.write_str("standard"),
+            Self::SoftBins { bins } => write!(f, "soft-bins {bins}"),
         }
     }
 }
@@ -195,6 +208,8 @@ pub struct FlynnSpec {
     pub rho: u32,
     /// Decay: a bit set c times by a class weighs gamma^c. 0 <= gamma < 1.
     pub gamma: f64,
+    /// What counts mean at prediction: the paper's score, or an extension of it.
+    pub score: Score,
 }
 
 /// What is refused for the sake of privacy.

@@ -26,7 +26,7 @@ pub struct Parameters {
     pub d: usize,
     /// Rows of the lifting matrix, m x classes at most [`MAX_COUNTS`]. The paper tries 2 d to 2048 d: larger is better.
     pub m: usize,
-    /// Ones in each row of it, 1 to the dimension. The paper: about 0.05 d and more; measured here: 0.3 d is better.
+    /// Ones in each row of it, 1 to the dimension D (the width of a scaled row, padded where densified). The paper: about 0.05 d and more; measured here: 0.3 d is better.
     pub s: usize,
     /// Winners of a row, 1 to m. The paper tries 8 to 256.
     pub rho: usize,
@@ -74,18 +74,19 @@ impl Parameters {
             return Err(ParameterError { field: "classes", value: classes.to_string(), expected });
         }
         within("d", self.d, MAX_FEATURES, "")?;
+        self.scaling.check(self.d)?;
         let dimension = self.dimension();
         within("s", self.s, dimension, if self.densify { " (d padded to a power of two)" } else { " (d)" })?;
         within("m", self.m, MAX_COUNTS / classes, &format!(" with {classes} classes"))?;
         within("m", self.m, MAX_ENTRIES / self.s, &format!(" with s = {}", self.s))?;
         within("rho", self.rho, self.m, " (m)")?;
-        self.scaling.check(self.d)?;
         Ok(Sketch { parameters: self, classes })
     }
 
-    /// Columns of the lifting matrix: d, or the next power of two when densified.
+    /// Columns of the lifting matrix: numbers of a scaled row, or the next power of two when densified.
     fn dimension(&self) -> usize {
-        if self.densify { self.d.next_power_of_two() } else { self.d }
+        let width = self.scaling.width(self.d);
+        if self.densify { width.next_power_of_two() } else { width }
     }
 }
 

@@ -15,7 +15,7 @@ use flyswarm::node::{Event, Task};
 use flyswarm::protocol::context::{Context, Quantity};
 use flyswarm::protocol::record::Value;
 use flyswarm::protocol::view::Stage;
-use flyswarm::session::{DataSpec, Entry, FlynnSpec, Peer, Privacy, Scaling, Session, TaskKind, Timing};
+use flyswarm::session::{DataSpec, Entry, FlynnSpec, Peer, Privacy, Scaling, Score, Session, TaskKind, Timing};
 
 use crate::{Cost, NODES, cpu};
 
@@ -60,7 +60,7 @@ fn session() -> Session {
         task: TaskKind::Flynn,
         min_peers: NODES as u16,
         data: DataSpec { features: 64, classes: vec!["a".into(), "b".into()], scaling: Scaling::None, densify: false },
-        flynn: FlynnSpec { m: 1024, s: 6, rho: 8, gamma: 0.5 },
+        flynn: FlynnSpec { m: 1024, s: 6, rho: 8, gamma: 0.5, score: Score::Decay },
         privacy: Privacy { min_holders: 3, colluding: 1.0 / 3.0 },
         timing: Timing { gather_ms: 60_000, stall_ms: 60_000, ..Timing::default() },
         roster: (0..NODES)

@@ -22,7 +22,7 @@ use crate::model::Model;
 use crate::model::neighbours::Neighbours;
 use crate::model::score::Confusion;
 use crate::node::flynn::Rules;
-use crate::session::{DataSpec, Entry, FlynnSpec, Privacy, Scaling, Session, TaskKind, Timing};
+use crate::session::{DataSpec, Entry, FlynnSpec, Privacy, Scaling, Score, Session, TaskKind, Timing};
 
 /// Holders of each class among the peers.
 const HOLDERS: usize = 3;
@@ -137,7 +137,7 @@ impl Demo {
                 densify: false,
             },
             // m = 128 d, s = 0.3 d, rho = 64: among the best of the trials in facts.md.
-            flynn: FlynnSpec { m: 8192, s: 19, rho: 64, gamma: 0.5 },
+            flynn: FlynnSpec { m: 8192, s: 19, rho: 64, gamma: 0.5, score: Score::Decay },
             privacy: Privacy { min_holders: 3, colluding: 1.0 / 3.0 },
             timing: Timing { gather_ms: 15_000, linger_ms: 5_000, ..Timing::default() },
             roster,

@@ -27,7 +27,7 @@ pub(super) struct DataArguments {
     header: Option<bool>,
 }
 
-fn yes_or_no(text: &str) -> Result<bool, String> {
+pub(super) fn yes_or_no(text: &str) -> Result<bool, String> {
     match text {
         "yes" => Ok(true),
         "no" => Ok(false),
@@ -100,7 +100,7 @@ impl From<ModelError> for Failure {
 }
 
 /// A wrong path is the user's, a failing disk the machine's.
-fn for_io(source: &io::Error, text: String) -> Failure {
+pub(super) fn for_io(source: &io::Error, text: String) -> Failure {
     use io::ErrorKind::{IsADirectory, NotADirectory, NotFound, PermissionDenied};
     match source.kind() {
         NotFound | PermissionDenied | IsADirectory | NotADirectory => Failure::Input(text),
@@ -234,7 +234,8 @@ fn inspect_model(file: &Path, as_json: bool) -> Result<String, Failure> {
             "kind": "model",
             "digest": hex::encode(model.digest()),
             "d": parameters.d, "m": parameters.m, "s": parameters.s, "rho": parameters.rho,
-            "gamma": model.gamma(),
+            "gamma": model.readout().gamma,
+            "score": model.readout().score,
             "densify": parameters.densify,
             "scaling": parameters.scaling.name(),
             "seed": hex::encode(parameters.seed),
@@ -245,12 +246,12 @@ fn inspect_model(file: &Path, as_json: bool) -> Result<String, Failure> {
         return Ok(format!("{value:#}"));
     }
     let mut lines = vec![
-        "flyswarm model, version 1".to_owned(),
+        "flyswarm model, version 2".to_owned(),
         format!("digest    {}", hex::encode(model.digest())),
         format!("features  {}", parameters.d),
         format!("scaling   {}{}", parameters.scaling.name(), if parameters.densify { ", densified" } else { "" }),
         format!("sketch    m {}, s {}, rho {}", parameters.m, parameters.s, parameters.rho),
-        format!("gamma     {}", model.gamma()),
+        format!("score     {}, gamma {}", model.readout().score, model.readout().gamma),
         format!("seed      {}", hex::encode(parameters.seed)),
         format!("counts    {:.1} % above 0", 100.0 * share),
         format!("classes   {}, with the sum of their counts (rows x rho, unless noise was added):", classes.len()),
@@ -322,7 +323,7 @@ mod tests {
     fn inspect_tells_what_a_model_holds() {
         let folder = folder("");
         let text = run_line(folder.path(), "inspect m").unwrap();
-        assert!(text.contains("sketch    m 100, s 6, rho 4\ngamma     0.5\n"), "{text}");
+        assert!(text.contains("sketch    m 100, s 6, rho 4\nscore     decay, gamma 0.5\n"), "{text}");
         let json: serde_json::Value =
             serde_json::from_str(&run_line(folder.path(), "inspect m --json").unwrap()).unwrap();
         assert_eq!(json["counts_per_class"][0], 178 * 4);

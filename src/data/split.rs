@@ -60,6 +60,23 @@ pub fn folds(labels: &[u16], folds: usize, seed: &[u8]) -> Vec<Split> {
         .collect()
 }
 
+/// At most `count` rows, every class in proportion (to within one row).
+#[must_use]
+pub fn stratified_sample(labels: &[u16], count: usize, seed: &[u8]) -> Vec<usize> {
+    let mut stream = Stream::new(seed, "data/sample", &(count as u64).to_le_bytes());
+    let mut placed = Vec::with_capacity(labels.len());
+    for mut rows in by_class(labels) {
+        shuffle(&mut rows, &mut stream);
+        // The places of a class are spread evenly over 0..1, so that any beginning of the order by place holds its share.
+        let share = rows.len() as f64;
+        placed.extend(rows.into_iter().enumerate().map(|(i, row)| ((i as f64 + 0.5) / share, row)));
+    }
+    placed.sort_unstable_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
+    let mut sample: Vec<_> = placed.into_iter().take(count).map(|(_, row)| row).collect();
+    sample.sort_unstable();
+    sample
+}
+
 /// Rows of each class, ascending, up to the highest class present.
 pub(super) fn by_class(labels: &[u16]) -> Vec<Vec<usize>> {
     let classes = labels.iter().max().map_or(0, |&l| usize::from(l) + 1);
@@ -92,6 +109,20 @@ mod tests {
         }
         assert_eq!(split, train_test(&labels, 20, b"seed"));
         assert_ne!(split, train_test(&labels, 20, b"other"));
+    }
+
+    #[test]
+    fn a_sample_holds_every_class_in_proportion() {
+        let labels = labels();
+        let sample = stratified_sample(&labels, 123, b"seed");
+        assert_eq!(sample.len(), 123);
+        assert!(sample.is_sorted_by(|a, b| a < b));
+        for class in 0..7 {
+            let share = |rows: &mut dyn Iterator<Item = u16>| rows.filter(|&l| l == class).count() as f64;
+            let whole = share(&mut labels.iter().copied()) * 123.0 / 500.0;
+            assert!((share(&mut sample.iter().map(|&i| labels[i])) - whole).abs() <= 1.0, "class {class}");
+        }
+        assert_eq!(stratified_sample(&labels, 1000, b"seed"), (0..500).collect::<Vec<_>>());
     }
 
     #[test]

@@ -1,9 +1,6 @@
 //! Fly Bloom filters as counts: `c[l][i]` = how many rows of class l have winner i (Ram & Sinha, Algorithm 1, line 6, with
 //! the power of gamma left for later).
-//!
-//! Inference (line 12): score of class l = sum over the winners i, ascending, of `w(c[l][i])` in f64; the lowest score
-//! wins, of equal ones the lowest class. w(c) = gamma^c = the product, from 1.0, over the set bits k of c in ascending
-//! order, of g_k, where g_0 = gamma and g_(k+1) = g_k g_k. With gamma = 0 that is 1 where c = 0, else 0.
+//! What they say about a point is the matter of [`readout`](super::readout).
 
 use crate::data::Dataset;
 use crate::sketch::flyhash::FlyHash;
@@ -13,8 +10,6 @@ use super::ModelError;
 
 /// Rows that are hashed at a time, so that their winners need little memory.
 pub(super) const BLOCK: usize = 4096;
-/// Weights of counts below it are kept in a table.
-const TABLE: usize = 4096;
 
 /// Counts that do not fit their place. Nothing was changed.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
@@ -157,76 +152,11 @@ impl Counts {
         }
         Err(CountsError::Shape { found: self.values.len(), classes, m })
     }
-
-    /// The score of each class for one point; `scores` has one place per class.
-    pub(super) fn scores(&self, weights: &Weights, winners: &[u32], scores: &mut [f64]) {
-        for (score, filter) in scores.iter_mut().zip(self.values.chunks_exact(self.m)) {
-            *score = winners.iter().fold(0.0, |sum, &i| sum + weights.of(filter[i as usize]));
-        }
-    }
-}
-
-/// The index of the lowest score, of equal ones the first.
-pub(super) fn lowest(scores: &[f64]) -> u16 {
-    let mut best = (f64::INFINITY, 0);
-    for (class, &score) in (0u16..).zip(scores) {
-        if score < best.0 {
-            best = (score, class);
-        }
-    }
-    best.1
-}
-
-/// w(c) = gamma^c by the rule of the module.
-#[derive(Debug)]
-pub(super) struct Weights {
-    squares: [f64; 32],
-    table: Vec<f64>,
-}
-
-impl Weights {
-    pub(super) fn new(gamma: f64) -> Self {
-        let mut squares = [gamma; 32];
-        for k in 1..32 {
-            squares[k] = squares[k - 1] * squares[k - 1];
-        }
-        let table = (0..TABLE as u32).map(|c| power(&squares, c)).collect();
-        Self { squares, table }
-    }
-
-    pub(super) fn of(&self, count: u32) -> f64 {
-        match self.table.get(count as usize) {
-            Some(&weight) => weight,
-            None => power(&self.squares, count),
-        }
-    }
-}
-
-fn power(squares: &[f64; 32], count: u32) -> f64 {
-    squares.iter().enumerate().filter(|&(k, _)| count >> k & 1 == 1).fold(1.0, |product, (_, g)| product * g)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn weights_are_powers_and_for_gamma_0_an_empty_place() {
-        let half = Weights::new(0.5);
-        assert_eq!([0, 1, 2, 10].map(|c| half.of(c)), [1.0, 0.5, 0.25, 1.0 / 1024.0]);
-        let zero = Weights::new(0.0);
-        assert_eq!([0, 1, 2, u32::MAX].map(|c| zero.of(c)), [1.0, 0.0, 0.0, 0.0]);
-        let slow = Weights::new(0.999);
-        for c in [4095, 4096, 5000] {
-            assert!((slow.of(c) / f64::powf(0.999, f64::from(c)) - 1.0).abs() < 1e-12);
-        }
-    }
-
-    #[test]
-    fn equal_scores_go_to_the_lowest_class() {
-        assert_eq!(lowest(&[2.0, 1.0, 1.0]), 1);
-        assert_eq!(lowest(&[0.5; 4]), 0);
-    }
 
     #[test]
     fn merging_refuses_other_shapes_and_overflow_and_changes_nothing() {

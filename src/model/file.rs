@@ -1,15 +1,16 @@
-//! The model file, version 1. All numbers little-endian, no padding, one encoding for each model.
+//! The model file, version 2. All numbers little-endian, no padding, one encoding for each model.
 //!
 //! | bytes | what |
 //! | --- | --- |
 //! | 15 | magic `flyswarm-model\0` |
-//! | 2 | version, 1 |
+//! | 2 | version, 2 |
 //! | 4 x 4 | d, m, s, rho (u32) |
 //! | 32 | seed |
 //! | 1 | densify, 0 or 1 |
+//! | 1 | score: 0 decay, 1 balanced-decay, 2 log, 3 balanced-log |
 //! | 8 | gamma (f64, not -0.0) |
-//! | 1 | scaling: 0 none, 1 unit-norm, 2 range, 3 center, 4 standard |
-//! | .. | range: number of bounds k (u32, 1 or d), k lower and k upper bounds (f32); center: d means (f64); standard: d means, d deviations (f64) |
+//! | 1 | scaling: 0 none, 1 unit-norm, 2 range, 3 center, 4 standard, 5 soft-bins |
+//! | .. | range: number of bounds k (u32, 1 or d), k lower and k upper bounds (f32); center: d means (f64); standard: d means, d deviations (f64); soft-bins: bins (u16), d means, d deviations (f64) |
 //! | 2 | number of classes L (u16) |
 //! | .. | L class names: length (u16) and UTF-8 bytes |
 //! | 4 L m | counts (u32), row-major |
@@ -24,6 +25,7 @@ use std::path::{Path, PathBuf};
 use sha2::{Digest, Sha256};
 
 use super::bloom::Counts;
+use super::readout::{Readout, Score};
 use super::{Model, ModelError};
 use crate::crypto::stream::PROTOCOL;
 use crate::data::{MAX_CLASS_NAME, MAX_FEATURES};
@@ -135,17 +137,27 @@ impl Model {
         }
         bytes.extend(parameters.seed);
         bytes.push(parameters.densify.into());
-        bytes.extend(self.gamma.to_le_bytes());
+        bytes.push(match self.readout.score {
+            Score::Decay => 0,
+            Score::BalancedDecay => 1,
+            Score::Log => 2,
+            Score::BalancedLog => 3,
+        });
+        bytes.extend(self.readout.gamma.to_le_bytes());
         bytes.push(match &parameters.scaling {
             Scaling::None => 0,
             Scaling::UnitNorm => 1,
             Scaling::Range { .. } => 2,
             Scaling::Center => 3,
             Scaling::Standard => 4,
+            Scaling::SoftBins(_) => 5,
         });
         if let Scaling::Range { lo, hi } = &parameters.scaling {
             bytes.extend((lo.len() as u32).to_le_bytes());
             bytes.extend(lo.iter().chain(hi).flat_map(|x| x.to_le_bytes()));
+        }
+        if let Scaling::SoftBins(bins) = &parameters.scaling {
+            bytes.extend(bins.to_le_bytes());
         }
         let moments = self.scaler.means().iter().chain(self.scaler.deviations());
         bytes.extend(moments.flat_map(|x| x.to_le_bytes()));
@@ -191,6 +203,13 @@ impl Model {
             1 => true,
             other => return Err(reader.field("densify", other.into(), "0 or 1")),
         };
+        let score = match reader.byte("score")? {
+            0 => Score::Decay,
+            1 => Score::BalancedDecay,
+            2 => Score::Log,
+            3 => Score::BalancedLog,
+            other => return Err(reader.field("score", other.into(), "0 to 3")),
+        };
         let gamma = f64::from_le_bytes(reader.array("gamma")?);
         let (mut means, mut deviations) = (Vec::new(), Vec::new());
         let scaling = match reader.byte("scaling")? {
@@ -215,7 +234,13 @@ impl Model {
                 deviations = reader.numbers("deviations", d, f64::from_le_bytes)?;
                 Scaling::Standard
             }
-            other => return Err(reader.field("scaling", other.into(), "0 to 4")),
+            5 => {
+                let bins = u16::from_le_bytes(reader.array("bins")?);
+                means = reader.numbers("means", d, f64::from_le_bytes)?;
+                deviations = reader.numbers("deviations", d, f64::from_le_bytes)?;
+                Scaling::SoftBins(bins)
+            }
+            other => return Err(reader.field("scaling", other.into(), "0 to 5")),
         };
         let count = u16::from_le_bytes(reader.array("number of classes")?);
         let mut classes = Vec::new();
@@ -233,7 +258,7 @@ impl Model {
         }
         let counts = Counts::from_le_bytes(counts, classes.len(), m).map_err(ModelError::from)?;
         let scaler = Scaler::from_parts(sketch.parameters().scaling.clone(), d, means, deviations)?;
-        Ok(Self::new(sketch, gamma, classes, scaler, counts)?)
+        Ok(Self::new(sketch, Readout { score, gamma }, classes, scaler, counts)?)
     }
 
     /// Reads a model file.

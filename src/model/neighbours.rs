@@ -42,17 +42,29 @@ impl<'a> Neighbours<'a> {
         (0..rows.rows()).into_par_iter().map(|i| self.vote(&self.nearest(rows.row(i), k, None))).collect()
     }
 
+    /// The class index of each row for each k of [`TRIED`].
+    ///
+    /// # Panics
+    /// If the rows have another number of features.
+    #[must_use]
+    pub fn predict_tried(&self, rows: &Dataset) -> Vec<[u16; TRIED.len()]> {
+        assert_eq!(rows.features(), self.data.features(), "rows must have the features of the neighbours");
+        (0..rows.rows()).into_par_iter().map(|i| self.vote_tried(rows.row(i), None)).collect()
+    }
+
+    /// The class index of each of the rows themselves for each k of [`TRIED`], by the others.
+    #[must_use]
+    pub fn leave_one_out(&self) -> Vec<[u16; TRIED.len()]> {
+        (0..self.data.rows()).into_par_iter().map(|i| self.vote_tried(self.data.row(i), Some(i))).collect()
+    }
+
     /// The best k by leaving each row out in turn.
     #[must_use]
     pub fn tune(&self) -> Tuned {
-        let most = TRIED[TRIED.len() - 1];
-        let right = (0..self.data.rows())
-            .into_par_iter()
-            .map(|i| {
-                let near = self.nearest(self.data.row(i), most, Some(i));
-                TRIED.map(|k| usize::from(self.vote(&near[..k.min(near.len())]) == self.data.labels()[i]))
-            })
-            .reduce(|| [0; TRIED.len()], |a, b| std::array::from_fn(|j| a[j] + b[j]));
+        let mut right = [0; TRIED.len()];
+        for (predicted, label) in self.leave_one_out().iter().zip(self.data.labels()) {
+            right.iter_mut().zip(predicted).for_each(|(right, class)| *right += usize::from(class == label));
+        }
         let mut best = 0;
         for j in 1..TRIED.len() {
             if right[j] > right[best] {
@@ -60,6 +72,11 @@ impl<'a> Neighbours<'a> {
             }
         }
         Tuned { k: TRIED[best], accuracy: right[best] as f64 / self.data.rows() as f64 }
+    }
+
+    fn vote_tried(&self, row: &[f32], without: Option<usize>) -> [u16; TRIED.len()] {
+        let near = self.nearest(row, TRIED[TRIED.len() - 1], without);
+        TRIED.map(|k| self.vote(&near[..k.min(near.len())]))
     }
 
     /// Labels of the `k` nearest rows, the nearest first.

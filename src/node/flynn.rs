@@ -12,6 +12,7 @@ use bytes::Bytes;
 use super::Task;
 use crate::data::Dataset;
 use crate::model::bloom::{self, Counts};
+use crate::model::readout::Readout;
 use crate::model::{Model, ModelError};
 use crate::protocol::context::Quantity;
 use crate::protocol::record::Value;
@@ -67,8 +68,15 @@ impl Rules {
             session::Scaling::Range { lo, hi } => Scaling::Range { lo: vec![lo], hi: vec![hi] },
             session::Scaling::Center => Scaling::Center,
             session::Scaling::Standard => Scaling::Standard,
+            session::Scaling::SoftBins { bins } => Scaling::SoftBins(bins),
         };
         Self { session, scaling }
+    }
+
+    /// What the counts will mean.
+    #[must_use]
+    pub fn readout(&self) -> Readout {
+        Readout { score: self.session.flynn.score, gamma: self.session.flynn.gamma }
     }
 
     /// The quantities of the session.
@@ -126,7 +134,7 @@ impl Rules {
         let classes = self.session.data.classes.clone();
         let counts = Counts::from_le_bytes(counts, classes.len(), self.session.flynn.m as usize)
             .map_err(|error| FlynnError::Data(error.to_string()))?;
-        Ok(Model::new(sketch, self.session.flynn.gamma, classes, scaler, counts)?)
+        Ok(Model::new(sketch, self.readout(), classes, scaler, counts)?)
     }
 
     /// The same model from rows in one place, under a given seed: what all peers together must arrive at.
@@ -139,7 +147,7 @@ impl Rules {
         let scaler = self.scaler(moments.as_deref())?;
         let classes = self.session.data.classes.clone();
         let counts = bloom::fit(&FlyHash::new(&sketch), &scaler, data, classes.len())?;
-        Ok(Model::new(sketch, self.session.flynn.gamma, classes, scaler, counts)?)
+        Ok(Model::new(sketch, self.readout(), classes, scaler, counts)?)
     }
 }
 

@@ -13,6 +13,7 @@ fn entries(session: &Session) -> Vec<(String, Vec<u8>)> {
     let Session { name, task, min_peers, data, flynn, privacy, timing, roster } = session;
     let scaling = match data.scaling {
         Scaling::Range { lo, hi } => [b"range", &number(lo.into())[..], &number(hi.into())].concat(),
+        Scaling::SoftBins { bins } => [b"soft-bins", &integer(bins.into())[..]].concat(),
         other => other.to_string().into_bytes(),
     };
     let mut entries = vec![
@@ -27,6 +28,7 @@ fn entries(session: &Session) -> Vec<(String, Vec<u8>)> {
         ("flynn.s", integer(flynn.s.into())),
         ("flynn.rho", integer(flynn.rho.into())),
         ("flynn.gamma", number(flynn.gamma)),
+        ("flynn.score", flynn.score.name().as_bytes().to_vec()),
         ("privacy.min_holders", integer(privacy.min_holders.into())),
         ("privacy.colluding", number(privacy.colluding)),
     ];

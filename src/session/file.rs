@@ -10,7 +10,8 @@ use serde::Deserialize;
 
 use super::rules::{self, FILE_LIMIT, SessionError, TIMING};
 use super::size::{Size, Sizes};
-use super::{DataSpec, Entry, Privacy, Scaling, Session, TaskKind, Timing};
+use super::{DataSpec, Entry, Privacy, Scaling, Score, Session, TaskKind, Timing};
+use crate::model::readout::Readout;
 
 /// The file as it stands: every integer wide enough to be judged by our own rules, sizes not yet resolved.
 #[derive(Deserialize)]
@@ -50,6 +51,8 @@ struct RawFlynn {
     s: Size,
     rho: Size,
     gamma: f64,
+    #[serde(default)]
+    score: Score,
 }
 
 #[derive(Default, Deserialize)]
@@ -127,18 +130,26 @@ impl Session {
         let classes: Vec<String> = data.classes.iter().map(|class| quoted(class)).collect();
         writeln!(out, "classes = [{}]", classes.join(", "))?;
         writeln!(out, "# \"none\", \"unit-norm\" (each row), \"center\" or \"standard\" (over all peers), or")?;
-        writeln!(out, "# {{ range = {{ lo = 0.0, hi = 255.0 }} }} (mapped to 0..1).")?;
+        writeln!(
+            out,
+            "# {{ range = {{ lo = 0.0, hi = 255.0 }} }} (mapped to 0..1), or {{ soft-bins = {{ bins = 2 }} }} (2 to 64 for each feature)."
+        )?;
         match data.scaling {
             Scaling::Range { lo, hi } => {
                 writeln!(out, "scaling = {{ range = {{ lo = {}, hi = {} }} }}", single(lo), single(hi))?;
             }
+            Scaling::SoftBins { bins } => writeln!(out, "scaling = {{ soft-bins = {{ bins = {bins} }} }}")?,
             other => writeln!(out, "scaling = \"{other}\"")?,
         }
         writeln!(out, "# Random signs, zero-padding to a power of two and a Walsh-Hadamard transform after scaling.")?;
         writeln!(out, "densify = {}\n", data.densify)?;
 
         writeln!(out, "[flynn]")?;
-        writeln!(out, "# d = {}, the features (with densify: padded to a power of two).", data.dimension())?;
+        writeln!(
+            out,
+            "# d = {}, the features (times the soft bins; with densify: padded to a power of two).",
+            data.dimension()
+        )?;
         writeln!(
             out,
             "# Bits of a hash: a number, or a multiple of d such as \"256d\". The counts need m x classes x 4 bytes."
@@ -148,8 +159,16 @@ impl Session {
         writeln!(out, "s = {}", flynn.s)?;
         writeln!(out, "# Bits set in a hash: 1 to m, or a multiple of m such as \"0.001m\".")?;
         writeln!(out, "rho = {}", flynn.rho)?;
-        writeln!(out, "# Decay of a bit's weight each time it is set: from 0 to below 1.")?;
-        writeln!(out, "gamma = {:?}\n", flynn.gamma)?;
+        writeln!(
+            out,
+            "# Decay of a bit's weight each time it is set: from 0 to below 1; log scores add 1 - gamma to counts."
+        )?;
+        writeln!(out, "gamma = {:?}", flynn.gamma)?;
+        writeln!(
+            out,
+            "# What counts mean at prediction: \"decay\" (the paper's), \"balanced-decay\", \"log\" or \"balanced-log\"."
+        )?;
+        writeln!(out, "score = \"{}\"\n", flynn.score)?;
 
         writeln!(out, "[privacy]")?;
         writeln!(out, "# A class held by fewer peers is refused: 1 to {peers}.")?;
@@ -210,7 +229,8 @@ impl RawSession {
             densify: self.data.densify,
         };
         data.check()?;
-        let flynn = Sizes { m: self.flynn.m, s: self.flynn.s, rho: self.flynn.rho }.resolve(&data, self.flynn.gamma)?;
+        let flynn = Sizes { m: self.flynn.m, s: self.flynn.s, rho: self.flynn.rho }
+            .resolve(&data, Readout { score: self.flynn.score, gamma: self.flynn.gamma })?;
         let min_peers = match self.min_peers {
             Some(number) => rules::min_peers(roster.len()).check(number)?,
             None => Session::default_min_peers(roster.len()),

@@ -5,6 +5,9 @@ use std::fmt::Display;
 use std::io;
 use std::path::PathBuf;
 
+use crate::data::MAX_FEATURES;
+use crate::sketch::scaling::MAX_BINS;
+
 use super::{DataSpec, Entry, Scaling, Session, Timing};
 
 /// The largest session file, in bytes. 1,024 peers with 16 addresses of ordinary length fit.
@@ -113,6 +116,12 @@ pub(super) fn m(classes: usize) -> Limit {
 
 pub(super) fn s(d: u32) -> Limit {
     Limit { what: " (the dimension d)", ..Limit::new("flynn.s", 2, d.into()) }
+}
+
+/// At most 64, and with the features at most 2^20 numbers in a row.
+fn soft_bins(features: u32) -> Limit {
+    let most = u64::from(MAX_BINS).min(MAX_FEATURES as u64 / u64::from(features.max(1)));
+    Limit { what: " (features x bins is at most 2^20)", ..Limit::new("data.scaling.soft-bins.bins", 2, most) }
 }
 
 pub(super) fn rho(m: u32) -> Limit {
@@ -245,6 +254,9 @@ impl DataSpec {
             check_number("data.scaling.range.lo", lo.into(), lo.is_finite(), "finite as a 32-bit float")?;
             check_number("data.scaling.range.hi", hi.into(), hi.is_finite(), "finite as a 32-bit float")?;
             check_number("data.scaling.range.hi", hi.into(), lo < hi, &format!("above lo, {lo}"))?;
+        }
+        if let Scaling::SoftBins { bins } = self.scaling {
+            soft_bins(self.features).check::<u16>(bins)?;
         }
         Ok(())
     }

@@ -10,6 +10,7 @@ use serde::{Deserialize, Deserializer};
 
 use super::rules::{self, SessionError};
 use super::{DataSpec, FlynnSpec};
+use crate::model::readout::Readout;
 
 /// A size as it stands in a file or on the command line.
 #[derive(Debug, Clone, PartialEq)]
@@ -36,12 +37,13 @@ impl Sizes {
     ///
     /// # Errors
     /// [`SessionError::Value`] when one is out of range or not a size at all.
-    pub fn resolve(&self, data: &DataSpec, gamma: f64) -> Result<FlynnSpec, SessionError> {
+    pub fn resolve(&self, data: &DataSpec, readout: impl Into<Readout>) -> Result<FlynnSpec, SessionError> {
         let d = data.dimension();
         let m = rules::m(data.classes.len()).check(self.m.times("flynn.m", 'd', d, 0)?)?;
         let s = rules::s(d).check(self.s.times("flynn.s", 'd', d, 2)?)?;
         let rho = rules::rho(m).check(self.rho.times("flynn.rho", 'm', m, 2)?)?;
-        Ok(FlynnSpec { m, s, rho, gamma })
+        let Readout { score, gamma } = readout.into();
+        Ok(FlynnSpec { m, s, rho, gamma, score })
     }
 }
 

@@ -23,7 +23,7 @@ fn session(peers: u64) -> Session {
             scaling: Scaling::UnitNorm,
             densify: false,
         },
-        flynn: FlynnSpec { m: 16_384, s: 6, rho: 32, gamma: 0.5 },
+        flynn: FlynnSpec { m: 16_384, s: 6, rho: 32, gamma: 0.5, score: Score::Decay },
         privacy: Privacy::default(),
         timing: Timing::default(),
         roster: (0..peers).map(entry).collect(),
@@ -74,7 +74,7 @@ fn a_minimal_file_gets_the_defaults() {
     assert_eq!(read.data.scaling, Scaling::None);
     assert!(!read.data.densify);
     // "0.025d" of 784 is 19, as in the authors' code.
-    assert_eq!(read.flynn, FlynnSpec { m: 200_704, s: 19, rho: 16, gamma: 0.0 });
+    assert_eq!(read.flynn, FlynnSpec { m: 200_704, s: 19, rho: 16, gamma: 0.0, score: Score::Decay });
     assert_eq!(read.counts(), 401_408);
 }
 
@@ -86,11 +86,17 @@ fn multiples_are_truncated_and_at_least_two_and_densify_pads_d() {
     };
     let mut data = session(3).data;
     data.features = 100;
-    assert_eq!(sizes("2.999d", "0.001d", "0.0001m", &data), FlynnSpec { m: 299, s: 2, rho: 2, gamma: 0.5 });
-    assert_eq!(sizes("299", "2", "1", &data), FlynnSpec { m: 299, s: 2, rho: 1, gamma: 0.5 });
+    assert_eq!(
+        sizes("2.999d", "0.001d", "0.0001m", &data),
+        FlynnSpec { m: 299, s: 2, rho: 2, gamma: 0.5, score: Score::Decay }
+    );
+    assert_eq!(sizes("299", "2", "1", &data), FlynnSpec { m: 299, s: 2, rho: 1, gamma: 0.5, score: Score::Decay });
     data.densify = true;
     assert_eq!(data.dimension(), 128);
-    assert_eq!(sizes("2d", "0.5d", "0.1m", &data), FlynnSpec { m: 256, s: 64, rho: 25, gamma: 0.5 });
+    assert_eq!(
+        sizes("2d", "0.5d", "0.1m", &data),
+        FlynnSpec { m: 256, s: 64, rho: 25, gamma: 0.5, score: Score::Decay }
+    );
 }
 
 #[test]
@@ -199,7 +205,7 @@ fn rosters_of_three_to_1024_are_taken() {
 fn what_is_not_a_session_file_is_refused_with_its_line() {
     assert_eq!(
         refusal(&with("[flynn]", "[flynn]\nq = 1")),
-        "line 8: unknown field `q`, expected one of `m`, `s`, `rho`, `gamma`"
+        "line 8: unknown field `q`, expected one of `m`, `s`, `rho`, `gamma`, `score`"
     );
     assert!(refusal(&with("[data]", "colour = 1\n[data]")).starts_with("line 4: unknown field `colour`"));
     assert!(refusal(&with("peer_id", "port = 1\npeer_id")).contains("unknown field `port`"));
@@ -262,7 +268,7 @@ fn the_id_does_not_depend_on_layout_order_of_peers_or_addresses() {
 fn every_field_but_the_addresses_changes_the_id_and_is_named() {
     type Change = fn(&mut Session);
     let base = session(5);
-    let changes: [(&str, Change); 23] = [
+    let changes: [(&str, Change); 26] = [
         ("name", |s| s.name.push('!')),
         ("min_peers", |s| s.min_peers += 1),
         ("data.features", |s| s.data.features += 1),
@@ -273,7 +279,10 @@ fn every_field_but_the_addresses_changes_the_id_and_is_named() {
         ("flynn.m", |s| s.flynn.m += 1),
         ("flynn.s", |s| s.flynn.s += 1),
         ("flynn.rho", |s| s.flynn.rho += 1),
+        ("data.scaling", |s| s.data.scaling = Scaling::SoftBins { bins: 2 }),
+        ("data.scaling", |s| s.data.scaling = Scaling::SoftBins { bins: 3 }),
         ("flynn.gamma", |s| s.flynn.gamma = 0.25),
+        ("flynn.score", |s| s.flynn.score = Score::BalancedLog),
         ("privacy.min_holders", |s| s.privacy.min_holders += 1),
         ("privacy.colluding", |s| s.privacy.colluding = 0.25),
         ("timing.gather_ms", |s| s.timing.gather_ms += 1),
@@ -303,7 +312,7 @@ fn every_field_but_the_addresses_changes_the_id_and_is_named() {
             assert!(differing.contains(&field) && (differing.len() == 1 || field == "roster.peer_id"), "{differing:?}");
         }
     }
-    assert_eq!(base.fields().len(), 22, "a field that is not listed above was added");
+    assert_eq!(base.fields().len(), 23, "a field that is not listed above was added");
 }
 
 /// The encoding spelt out by hand from the module documentation, for a session whose every field is written below.
@@ -339,6 +348,7 @@ fn the_id_is_the_hash_of_the_documented_bytes() {
     put("flynn.s", &integer(6));
     put("flynn.rho", &integer(32));
     put("flynn.gamma", b"\0\0\0\0\0\0\xe0\x3f");
+    put("flynn.score", b"decay");
     put("privacy.min_holders", &integer(3));
     put("privacy.colluding", &(1.0f64 / 3.0).to_le_bytes());
     put("timing.gather_ms", &integer(10_000));
@@ -416,7 +426,7 @@ fn sessions() -> impl Strategy<Value = Session> {
         let classes = (0..classes).map(|i| format!("{i}{class}")).collect();
         session.data = DataSpec { features, classes, scaling, densify };
         let (m, s, rho, gamma) = flynn;
-        session.flynn = FlynnSpec { m, s, rho, gamma };
+        session.flynn = FlynnSpec { m, s, rho, gamma, score: Score::Decay };
         session.privacy.colluding = colluding;
         for (field, time) in rules::TIMING.iter().zip(times) {
             (field.set)(&mut session.timing, time);

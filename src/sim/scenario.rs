@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use serde::Deserialize;
 use toml::{Table, Value};
 
-use crate::session::{Scaling, Size};
+use crate::session::{Scaling, Score, Size};
 
 pub use fault::{Fault, Kind, Moment, Peers, Tamper, name as fault_name};
 
@@ -138,6 +138,8 @@ pub struct Task {
     pub rho: Size,
     /// `flynn`: decay of a bit's weight.
     pub gamma: f64,
+    /// `flynn`: what counts mean at prediction.
+    pub score: Score,
     /// `flynn`: how features are brought to one scale.
     pub scaling: Scaling,
     /// `flynn`: Walsh-Hadamard transform first.
@@ -153,6 +155,7 @@ impl Default for Task {
             s: Size::Multiple("0.3d".into()),
             rho: Size::Absolute(32),
             gamma: 0.5,
+            score: Score::Decay,
             scaling: Scaling::Center,
             densify: false,
         }

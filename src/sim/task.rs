@@ -11,11 +11,12 @@ use crate::crypto::stream::Stream;
 use crate::data::digits::digits;
 use crate::data::split::train_test;
 use crate::data::{Dataset, Expected, deal, load};
+use crate::model::readout::Readout;
 use crate::node::Task;
 use crate::node::flynn::{Flynn, Rules};
 use crate::protocol::context::Quantity;
 use crate::protocol::record::Value;
-use crate::session::{DataSpec, FlynnSpec, Peer, Scaling, Session, Sizes};
+use crate::session::{DataSpec, FlynnSpec, Peer, Scaling, Score, Session, Sizes};
 
 /// The rows of a run.
 #[derive(Clone, Debug)]
@@ -76,11 +77,13 @@ pub fn spec(scenario: &Scenario, rows: Option<&Rows>) -> Result<(DataSpec, Flynn
     let Some(rows) = rows else {
         let classes = vec!["a".into(), "b".into()];
         let data = DataSpec { features: 4, classes, scaling: Scaling::None, densify: false };
-        return Ok((data, FlynnSpec { m: 16, s: 2, rho: 2, gamma: 0.5 }));
+        return Ok((data, FlynnSpec { m: 16, s: 2, rho: 2, gamma: 0.5, score: Score::Decay }));
     };
     let data = rows.spec(task.scaling, task.densify);
     let sizes = Sizes { m: task.m.clone(), s: task.s.clone(), rho: task.rho.clone() };
-    let flynn = sizes.resolve(&data, task.gamma).map_err(|error| ScenarioError(format!("task: {error}")))?;
+    let flynn = sizes
+        .resolve(&data, Readout { score: task.score, gamma: task.gamma })
+        .map_err(|error| ScenarioError(format!("task: {error}")))?;
     Ok((data, flynn))
 }
 

@@ -7,8 +7,15 @@
 //! | `range` | (x - lo) / (hi - lo), cut off at 0 and 1 |
 //! | `center` | x - mean, then unit norm |
 //! | `standard` | (x - mean) / deviation, 0 for a constant feature, then unit norm |
+//! | `soft-bins` | B numbers for each feature: how much it lies in each of B overlapping bins |
 //!
 //! A row of norm 0 stays 0. The arithmetic is f64 in ascending feature order and the result is rounded to f32.
+//!
+//! **Soft bins**, our extension. With z = (x - mean) / deviation (0 for a constant feature), u = 1/2 + z / (2 sqrt(z^2 + 2)) is between 0 and 1
+//! (the distribution function of Student's t with two degrees of freedom: outliers do no harm), p = u (B - 1), and bin b = 0..B-1 gets
+//! max(0, 1 - |p - b|). A row becomes d B numbers, those of a feature side by side; they sum up to 1, at most two of them not
+//! 0. FlyHash keeps the rows of M with the largest sums, so without it a bit can only say that some features are *large*, and all rows with small
+//! values look alike; with it a bit can ask for values that are small, middling or large. B = 2 is the pair (1 - u, u).
 //!
 //! **Moments over all peers.** Means and deviations come from one exact sum of 64-bit words, which peers add mod 2^64:
 //! `[n, S_1..S_d]`, for `standard` followed by `lo_1, hi_1, .., lo_d, hi_d`. With Q = round(x 2^20), halves away from
@@ -17,7 +24,7 @@
 //! *Capacity*: |x| < 2^20 gives |Q| < 2^40 (an f32 below 2^20 is at most 2^20 - 2^-4), Q^2 < 2^80, both limbs < 2^40. With
 //! n < 2^23 rows in all, |S| < 2^63 and lo, hi < 2^63: no word wraps. Also n sum(Q^2) < 2^126 fits i128.
 
-use crate::data::{Dataset, MAX_ROWS};
+use crate::data::{self, Dataset, MAX_ROWS};
 
 use super::ParameterError;
 
@@ -25,6 +32,10 @@ use super::ParameterError;
 const FRACTION_BITS: u32 = 20;
 /// Features of magnitude below 2^20 have moments.
 const MAX_FEATURE: f32 = (1u32 << 20) as f32;
+/// Most soft bins of a feature. A guess: 8 already resolve more than the best settings need.
+pub const MAX_BINS: u16 = 64;
+/// Most numbers of a scaled row.
+const WIDEST: usize = data::MAX_FEATURES;
 /// Bits of a limb of Q^2.
 const LIMB_BITS: u32 = 40;
 
@@ -57,6 +68,8 @@ pub enum Scaling {
     Center,
     /// Global mean removed, deviation 1, then rows of length 1.
     Standard,
+    /// Each feature spread over so many overlapping bins, 2 to [`MAX_BINS`].
+    SoftBins(u16),
 }
 
 impl Scaling {
@@ -69,6 +82,7 @@ impl Scaling {
             Self::Range { .. } => "range",
             Self::Center => "center",
             Self::Standard => "standard",
+            Self::SoftBins(_) => "soft-bins",
         }
     }
 
@@ -78,12 +92,28 @@ impl Scaling {
         match self {
             Self::None | Self::UnitNorm | Self::Range { .. } => None,
             Self::Center => Some(false),
-            Self::Standard => Some(true),
+            Self::Standard | Self::SoftBins(_) => Some(true),
+        }
+    }
+
+    /// Numbers of a scaled row of `d` features.
+    #[must_use]
+    pub fn width(&self, d: usize) -> usize {
+        match self {
+            Self::SoftBins(bins) => d * usize::from(*bins),
+            _ => d,
         }
     }
 
     /// Checks the bounds of `range` for `d` features.
     pub(super) fn check(&self, d: usize) -> Result<(), ParameterError> {
+        if let Self::SoftBins(bins) = self {
+            let most = usize::from(MAX_BINS).min(WIDEST / d.max(1));
+            if !(2..=most).contains(&usize::from(*bins)) {
+                let expected = format!("2 to {most} (d x bins is at most 2^20)");
+                return Err(ParameterError { field: "bins", value: bins.to_string(), expected });
+            }
+        }
         let Self::Range { lo, hi } = self else { return Ok(()) };
         if lo.len() != hi.len() || (lo.len() != 1 && lo.len() != d) {
             return Err(ParameterError {
@@ -247,8 +277,8 @@ pub struct Scaler {
 }
 
 impl Scaler {
-    /// The scaler of a scaling for `features` features; `moments` are needed by `center` and `standard`, others ignore
-    /// them.
+    /// The scaler of a scaling for `features` features; `moments` are needed by `center`, `standard` and `soft-bins`, others
+    /// ignore them.
     ///
     /// # Errors
     /// [`ScalingError::Missing`] or [`ScalingError::Features`].
@@ -265,7 +295,7 @@ impl Scaler {
         Self::from_parts(scaling.clone(), features, means, deviations)
     }
 
-    /// From stored numbers: `means` for `center` and `standard`, `deviations` for `standard`, else none.
+    /// From stored numbers: `means` for `center`, `standard` and `soft-bins`, `deviations` for the last two, else none.
     pub(crate) fn from_parts(
         scaling: Scaling,
         features: usize,
@@ -296,30 +326,36 @@ impl Scaler {
         self.features
     }
 
+    /// Numbers of a scaled row: the features, or with soft bins a multiple of them.
+    #[must_use]
+    pub fn width(&self) -> usize {
+        self.scaling.width(self.features)
+    }
+
     /// The scaling it was made from.
     #[must_use]
     pub fn scaling(&self) -> &Scaling {
         &self.scaling
     }
 
-    /// Means of the features; empty unless the scaling is `center` or `standard`.
+    /// Means of the features; empty unless the scaling is `center`, `standard` or `soft-bins`.
     #[must_use]
     pub fn means(&self) -> &[f64] {
         &self.means
     }
 
-    /// Deviations of the features; empty unless the scaling is `standard`.
+    /// Deviations of the features; empty unless the scaling is `standard` or `soft-bins`.
     #[must_use]
     pub fn deviations(&self) -> &[f64] {
         &self.deviations
     }
 
-    /// Scales one row into `out`; both have [`Scaler::features`] entries.
+    /// Scales one row of [`Scaler::features`] into `out`, which has [`Scaler::width`] entries.
     ///
     /// # Panics
-    /// If `row` has another length.
+    /// If one of them has another length.
     pub fn apply(&self, row: &[f32], out: &mut [f32]) {
-        assert_eq!((row.len(), out.len()), (self.features, self.features), "a row and its place must match the scaler");
+        assert_eq!((row.len(), out.len()), (self.features, self.width()), "a row and its place must match the scaler");
         match &self.scaling {
             Scaling::None => out.copy_from_slice(row),
             Scaling::Range { lo, hi } => {
@@ -331,10 +367,26 @@ impl Scaler {
             }
             Scaling::UnitNorm => unit_norm(row, out, |_, x| x),
             Scaling::Center => unit_norm(row, out, |j, x| x - self.means[j]),
-            Scaling::Standard => unit_norm(row, out, |j, x| match self.deviations[j] {
-                0.0 => 0.0,
-                deviation => (x - self.means[j]) / deviation,
-            }),
+            Scaling::Standard => unit_norm(row, out, |j, x| self.standardised(j, x)),
+            Scaling::SoftBins(bins) => {
+                let last = f64::from(bins - 1);
+                for ((j, &x), out) in row.iter().enumerate().zip(out.chunks_exact_mut((*bins).into())) {
+                    let z = self.standardised(j, f64::from(x));
+                    let u = 0.5 + z / (2.0 * (z * z + 2.0).sqrt());
+                    let p = u * last;
+                    for (b, out) in (0u16..).zip(out) {
+                        *out = (1.0 - (p - f64::from(b)).abs()).max(0.0) as f32;
+                    }
+                }
+            }
+        }
+    }
+
+    /// (x - mean) / deviation of feature j; 0 for a constant one.
+    fn standardised(&self, j: usize, x: f64) -> f64 {
+        match self.deviations[j] {
+            0.0 => 0.0,
+            deviation => (x - self.means[j]) / deviation,
         }
     }
 
@@ -344,9 +396,7 @@ impl Scaler {
     /// If the data has another number of features.
     #[must_use]
     pub fn transform(&self, data: &Dataset) -> Dataset {
-        let mut out = data.clone();
-        out.map_rows(|row, out| self.apply(row, out));
-        out
+        data.map_rows(self.width(), |row, out| self.apply(row, out))
     }
 }
 
@@ -387,6 +437,27 @@ mod tests {
         assert_eq!(center, [0.6, 0.8, -0.6, -0.8]);
         // The second feature is constant.
         assert_eq!(scaled(&Scaling::Standard, &data(2, &[1.0, 7.0, 3.0, 7.0])), [-1.0, 0.0, 1.0, 0.0]);
+        // z = -1 and 1, u = 1/2 -+ 1 / (2 sqrt 3).
+        let u = 0.5 + 0.5 / 3f64.sqrt();
+        let two = [u, 1.0 - u, 0.5, 0.5, 1.0 - u, u, 0.5, 0.5].map(|x| x as f32);
+        assert_eq!(scaled(&Scaling::SoftBins(2), &data(2, &[1.0, 7.0, 3.0, 7.0])), two);
+        let three = [2.0 * u - 1.0, 2.0 - 2.0 * u, 0.0, 0.0, 1.0, 0.0].map(|x| x as f32);
+        assert_eq!(scaled(&Scaling::SoftBins(3), &data(2, &[1.0, 7.0, 3.0, 7.0]))[..6], three);
+    }
+
+    #[test]
+    fn soft_bins_of_any_value_are_shares_of_1() {
+        let values = [-1e6, -3.0, -0.5, 0.0, 0.25, 2.0, 1e6];
+        for bins in [2, 3, 8, MAX_BINS] {
+            for row in scaled(&Scaling::SoftBins(bins), &data(1, &values)).chunks_exact(bins.into()) {
+                assert!(row.iter().all(|&x| (0.0..=1.0).contains(&x)), "{row:?}");
+                assert!((row.iter().sum::<f32>() - 1.0).abs() < 1e-6, "{row:?}");
+            }
+        }
+        for (bins, d, most) in [(1, 3, 64), (65, 3, 64), (3, 1 << 19, 2)] {
+            let error = Scaling::SoftBins(bins).check(d).unwrap_err();
+            assert_eq!((error.field, error.expected), ("bins", format!("2 to {most} (d x bins is at most 2^20)")));
+        }
     }
 
     #[test]

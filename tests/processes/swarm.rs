@@ -16,7 +16,7 @@ use flyswarm::data::Dataset;
 use flyswarm::data::digits::digits;
 use flyswarm::protocol::ballot::Ballot;
 use flyswarm::protocol::tree;
-use flyswarm::session::{DataSpec, Entry, FlynnSpec, Peer, Privacy, Scaling, Session, TaskKind, Timing};
+use flyswarm::session::{DataSpec, Entry, FlynnSpec, Peer, Privacy, Scaling, Score, Session, TaskKind, Timing};
 use rand::TryRng;
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -53,7 +53,7 @@ pub fn session(keys: &[Identity]) -> Session {
             scaling: Scaling::Standard,
             densify: false,
         },
-        flynn: FlynnSpec { m: 1024, s: 10, rho: 16, gamma: 0.5 },
+        flynn: FlynnSpec { m: 1024, s: 10, rho: 16, gamma: 0.5, score: Score::Decay },
         privacy: Privacy { min_holders: 2, ..Privacy::default() },
         timing: Timing {
             gather_ms: 10_000,

@@ -27,29 +27,33 @@ pub(crate) fn flynn() -> Value {
     let values = vec![0.5, -1.25, 3.0, 2.0, 0.125, -1.0, 1.0, -1.0, 0.75, 0.0, 0.0, 0.0, 1e6, -3.5, 0.1, 0.3, 0.2, 0.1];
     let data = Dataset::new(3, values.clone(), vec![0, 1, 1, 0, 1, 0], classes.clone()).unwrap();
     let mut cases = Vec::new();
-    for (scaling, densify, m, s, rho) in [
-        ("\"none\"", false, 16, 2, 3),
-        ("\"unit-norm\"", false, 16, 3, 1),
-        ("{ range = { lo = -1.5, hi = 2.5 } }", false, 16, 2, 16),
-        ("\"center\"", true, 40, 4, 5),
-        ("\"standard\"", true, 40, 3, 5),
+    for (scaling, densify, m, s, rho, score) in [
+        ("\"none\"", false, 16, 2, 3, "decay"),
+        ("\"unit-norm\"", false, 16, 3, 1, "log"),
+        ("{ range = { lo = -1.5, hi = 2.5 } }", false, 16, 2, 16, "decay"),
+        ("\"center\"", true, 40, 4, 5, "balanced-decay"),
+        ("\"standard\"", true, 40, 3, 5, "decay"),
+        ("{ soft-bins = { bins = 2 } }", false, 40, 2, 5, "balanced-log"),
+        ("{ soft-bins = { bins = 5 } }", true, 40, 3, 5, "decay"),
     ] {
         let text = small_text(3)
             .replacen("scaling = \"standard\"", &format!("scaling = {scaling}\ndensify = {densify}"), 1)
             .replacen("m = 16\ns = 2\nrho = 3", &format!("m = {m}\ns = {s}\nrho = {rho}"), 1)
-            .replacen("gamma = 0.5", "gamma = 0.7", 1);
+            .replacen("gamma = 0.5", &format!("gamma = 0.7\nscore = \"{score}\""), 1);
         let session = Session::parse(&text).unwrap();
         let rules = Rules::new(session.clone());
         let moments = match session.data.scaling {
             flyswarm::session::Scaling::Center => Some(scaling::moments(&data, false).unwrap()),
-            flyswarm::session::Scaling::Standard => Some(scaling::moments(&data, true).unwrap()),
+            flyswarm::session::Scaling::Standard | flyswarm::session::Scaling::SoftBins { .. } => {
+                Some(scaling::moments(&data, true).unwrap())
+            }
             _ => None,
         };
         let words: Option<Vec<u8>> = moments.map(|words| words.iter().flat_map(|word| word.to_le_bytes()).collect());
         let scaler = rules.scaler(words.as_deref()).unwrap();
         let hash = FlyHash::new(&rules.sketch(seed).unwrap());
-        let mut scaled = vec![0.0; values.len()];
-        for (row, out) in (0..data.rows()).zip(scaled.chunks_exact_mut(3)) {
+        let mut scaled = vec![0.0; data.rows() * scaler.width()];
+        for (row, out) in (0..data.rows()).zip(scaled.chunks_exact_mut(scaler.width())) {
             scaler.apply(data.row(row), out);
         }
         let winners = hash.winners(&scaler, &data, 0..data.rows()).unwrap();

@@ -49,6 +49,7 @@ m = "2.5d"
 s = "0.025d"
 rho = "0.001m"
 gamma = -0.0
+score = "balanced-log"
 [privacy]
 min_holders = 4
 colluding = 0.25
@@ -119,6 +120,8 @@ pub(crate) fn session() -> Value {
         ("two peers", toml(SMALL, 2)),
         ("min_peers below a majority", change("[data]", "min_peers = 1\n[data]")),
         ("a class twice", change("\"dog\"", "\"cat\"")),
+        ("an unknown score", change("gamma = 0.5", "gamma = 0.5\nscore = \"sum\"")),
+        ("one soft bin", change("\"standard\"", "{ soft-bins = { bins = 1 } }")),
         ("gamma is 1", change("gamma = 0.5", "gamma = 1.0")),
         ("s above d", change("s = 2", "s = 4")),
         ("counts above 1 GiB", change("m = 16", "m = 134217729")),

@@ -90,8 +90,8 @@ impl fmt::Display for Shown {
         let padded = if data.densify { " (padded)" } else { "" };
         line("data", &format!("{} features, d = {}{padded}, scaling {}", data.features, data.dimension, data.scaling))?;
         line("classes", &format!("{}: {}", data.classes.len(), data.classes.join(", ")))?;
-        let FlynnSpec { m, s, rho, gamma } = flynn;
-        line("flynn", &format!("m = {m}, s = {s}, rho = {rho}, gamma = {gamma}"))?;
+        let FlynnSpec { m, s, rho, gamma, score } = flynn;
+        line("flynn", &format!("m = {m}, s = {s}, rho = {rho}, gamma = {gamma}, score {score}"))?;
         line("counts", &format!("{} ({} bytes)", sizes.counts, sizes.counts_bytes))?;
         let holders = privacy.min_holders;
         line(

@@ -12,6 +12,7 @@ fn a_model_comes_back_from_its_file_whatever_the_scaling() {
         Scaling::Range { lo: vec![0.0; 64], hi: vec![16.0; 64] },
         Scaling::Center,
         Scaling::Standard,
+        Scaling::SoftBins(3),
     ] {
         let model = small_model(scaling, 0.5);
         model.save(&path).unwrap();
@@ -51,20 +52,21 @@ fn forged(change: impl Fn(&mut Vec<u8>)) -> Result<Model, DecodeError> {
 fn impossible_fields_are_refused_even_under_a_right_checksum() {
     assert!(forged(|_| ()).is_ok());
     let error = |change: fn(&mut Vec<u8>)| forged(change).unwrap_err().to_string();
-    assert_eq!(error(|b| b[0] = 2), "model file version 2, expected 1");
+    assert_eq!(error(|b| b[0] = 1), "model file version 1, expected 2");
     assert_eq!(error(|b| b[2..6].fill(255)), "d at byte 33 is 4294967295, expected at most 2^20");
     assert_eq!(error(|b| b[6..10].fill(255)), "m is 4294967295, expected 1 to 26843545 with 10 classes");
     assert_eq!(error(|b| b[50] = 2), "densify at byte 66 is 2, expected 0 or 1");
-    assert_eq!(error(|b| b[51..59].fill(255)), "gamma is NaN, expected 0 or more and below 1");
+    assert_eq!(error(|b| b[52..60].fill(255)), "gamma is NaN, expected 0 or more and below 1");
     assert_eq!(
-        error(|b| b[51..59].copy_from_slice(&(-0.0f64).to_le_bytes())),
+        error(|b| b[52..60].copy_from_slice(&(-0.0f64).to_le_bytes())),
         "gamma is -0, expected 0 or more and below 1"
     );
-    assert_eq!(error(|b| b[59] = 5), "scaling at byte 75 is 5, expected 0 to 4");
-    assert_eq!(error(|b| b[60..68].fill(255)), "the sums for feature 1 are not those of any rows");
+    assert_eq!(error(|b| b[51] = 4), "score at byte 67 is 4, expected 0 to 3");
+    assert_eq!(error(|b| b[60] = 6), "scaling at byte 76 is 6, expected 0 to 5");
+    assert_eq!(error(|b| b[61..69].fill(255)), "the sums for feature 1 are not those of any rows");
     assert_eq!(error(|b| b.push(0)), "1 bytes after the end of the model");
     assert!(error(|b| b.truncate(b.len() - 1)).starts_with("truncated: counts needs"));
-    let classes = 60 + 64 * 8;
+    let classes = 61 + 64 * 8;
     for (change, text) in [
         (vec![classes + 4], "class 0 is \"\\0\", expected a class name of 1 to 256 bytes without control characters"),
         (vec![classes + 7], "class 1 is \"\\0\", expected a class name of 1 to 256 bytes without control characters"),

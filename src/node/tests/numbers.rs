@@ -7,7 +7,7 @@ use crate::crypto::stream::Stream;
 use crate::node::Task;
 use crate::protocol::context::Quantity;
 use crate::protocol::record::Value;
-use crate::session::{DataSpec, Entry, FlynnSpec, Peer, Privacy, Scaling, Session, TaskKind, Timing};
+use crate::session::{DataSpec, Entry, FlynnSpec, Peer, Privacy, Scaling, Score, Session, TaskKind, Timing};
 
 /// Sums a fixed vector for each slot: slot q of peer i is `words[q - 1]` words, drawn from (i, q).
 #[derive(Debug)]
@@ -51,7 +51,7 @@ pub(super) fn session(identities: &[Identity], timing: Timing) -> Session {
         task: TaskKind::Flynn,
         min_peers: Session::default_min_peers(identities.len()),
         data: DataSpec { features: 4, classes: vec!["a".into(), "b".into()], scaling: Scaling::None, densify: false },
-        flynn: FlynnSpec { m: 16, s: 2, rho: 2, gamma: 0.5 },
+        flynn: FlynnSpec { m: 16, s: 2, rho: 2, gamma: 0.5, score: Score::Decay },
         privacy: Privacy { min_holders: 1, colluding: 1.0 / 3.0 },
         timing,
         roster,

@@ -1,6 +1,7 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::crypto::stream::Stream;
 use crate::sketch::Parameters;
 use crate::sketch::scaling::Scaling;
 

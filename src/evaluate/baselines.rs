@@ -1,0 +1,165 @@
+//! The methods that FlyNN is compared with, on the same trials: nearest neighbours with k and the scaling tuned, one nearest neighbour,
+//! and SBFC. (A one-pass logistic regression is left out: the maintained crate that has one, `linfa-ftrl`, is binary only and brings linfa and
+//! ndarray with it.)
+
+use super::search::{TrialError, fitted};
+use super::{Tally, Trial, summed};
+use crate::data::Dataset;
+use crate::model::ModelError;
+use crate::model::neighbours::{Neighbours, TRIED};
+use crate::model::simhash;
+use crate::sketch::scaling::Scaling;
+
+/// How rows are put on one scale for a baseline.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Prepared {
+    /// As they are.
+    Raw,
+    /// Each row of length 1.
+    UnitNorm,
+    /// Mean removed, rows of length 1.
+    Center,
+    /// Mean removed, deviation 1, rows of length 1.
+    Standard,
+    /// Each feature to 0..1 by its smallest and largest value among the training rows.
+    Range,
+}
+
+impl Prepared {
+    /// All of them.
+    pub const ALL: [Self; 5] = [Self::Range, Self::Raw, Self::UnitNorm, Self::Center, Self::Standard];
+
+    /// Both parts of the trial, scaled by what the training rows say.
+    fn apply(self, trial: &Trial) -> Result<Trial, TrialError> {
+        let Trial { train, test } = trial;
+        let scaling = match self {
+            Self::Raw => return Ok(trial.clone()),
+            Self::UnitNorm => Scaling::UnitNorm,
+            Self::Center => Scaling::Center,
+            Self::Standard => Scaling::Standard,
+            Self::Range => range(train),
+        };
+        let scaler = fitted(&scaling, train)?;
+        Ok(Trial { train: scaler.transform(train), test: scaler.transform(test) })
+    }
+
+    /// Whether it needs exact means.
+    fn needs_moments(self) -> bool {
+        matches!(self, Self::Center | Self::Standard)
+    }
+}
+
+/// The bounds of each feature; a constant one gets some that differ.
+fn range(data: &Dataset) -> Scaling {
+    let first = data.row(0).to_vec();
+    let (mut lo, mut hi) = (first.clone(), first);
+    for row in 0..data.rows() {
+        for ((lo, hi), &x) in lo.iter_mut().zip(&mut hi).zip(data.row(row)) {
+            (*lo, *hi) = (lo.min(x), hi.max(x));
+        }
+    }
+    for (lo, hi) in lo.iter().zip(&mut hi) {
+        if lo == hi {
+            *hi = (lo.abs() * 2.0).max(1.0);
+        }
+    }
+    Scaling::Range { lo, hi }
+}
+
+/// Names of the settings of [`neighbours`], in its order, and the k of each.
+#[must_use]
+pub fn neighbour_settings(moments: bool) -> Vec<(String, usize)> {
+    let scalings = Prepared::ALL.into_iter().filter(|how| moments || !how.needs_moments());
+    scalings.flat_map(|how| TRIED.map(|k| (format!("k {k}, {how:?}").to_lowercase(), k))).collect()
+}
+
+/// Tallies of kNN for every scaling and k on the test rows, and by leaving out each training row in turn: (outer, inner).
+///
+/// # Errors
+/// [`TrialError`].
+pub fn neighbours(trial: &Trial, moments: bool) -> Result<(Vec<Tally>, Vec<Tally>), TrialError> {
+    let (mut outer, mut inner) = (Vec::new(), Vec::new());
+    for how in Prepared::ALL.into_iter().filter(|how| moments || !how.needs_moments()) {
+        let Trial { train, test } = how.apply(trial)?;
+        let near = Neighbours::new(&train).ok_or(ModelError::Unlabelled)?;
+        for (rows, predicted, tallies) in
+            [(&test, near.predict_tried(&test), &mut outer), (&train, near.leave_one_out(), &mut inner)]
+        {
+            for k in 0..TRIED.len() {
+                let predicted: Vec<u16> = predicted.iter().map(|each| each[k]).collect();
+                tallies.push(Tally::new(rows, &predicted));
+            }
+        }
+    }
+    Ok((outer, inner))
+}
+
+/// Numbers of SimHash bits to try: below d as SimHash is usually used, and above as FlyHash is (Appendix D.5), up to `most`.
+#[must_use]
+pub fn sizes(d: usize, most: usize) -> Vec<usize> {
+    let mut sizes: Vec<usize> = [d / 4, d / 2, d, 4 * d, 16 * d, 64 * d].map(|size| size.clamp(1, most)).to_vec();
+    sizes.dedup();
+    sizes
+}
+
+/// The scalings of SBFC that are tried.
+const SBFC: [Prepared; 3] = [Prepared::UnitNorm, Prepared::Center, Prepared::Standard];
+
+/// Names of the settings of [`sbfc`], in its order.
+#[must_use]
+pub fn sbfc_settings(d: usize, most: usize, moments: bool) -> Vec<String> {
+    let scalings = SBFC.into_iter().filter(|how| moments || !how.needs_moments());
+    scalings.flat_map(|how| sizes(d, most).into_iter().map(move |m| format!("m {m}, {how:?}").to_lowercase())).collect()
+}
+
+/// Tallies of SBFC for every scaling and number of bits, summed over the trials.
+///
+/// # Errors
+/// [`TrialError`].
+pub fn sbfc(trials: &[Trial], most: usize, moments: bool, seed: &[u8]) -> Result<Vec<Tally>, TrialError> {
+    let mut all = Vec::new();
+    for (number, trial) in (0u64..).zip(trials) {
+        let mut tallies = Vec::new();
+        for how in SBFC.into_iter().filter(|how| moments || !how.needs_moments()) {
+            let Trial { train, test } = how.apply(trial)?;
+            let seed = [seed, &number.to_le_bytes()].concat();
+            let predicted = simhash::predict(&train, &test, &sizes(train.features(), most), &seed)?;
+            tallies.extend(predicted.iter().map(|predicted| Tally::new(&test, predicted)));
+        }
+        all.push(tallies);
+    }
+    Ok(summed(all))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::data::digits::digits;
+    use crate::data::split::train_test;
+    use crate::evaluate::Metric;
+
+    #[test]
+    fn settings_and_tallies_go_together() {
+        let data = digits();
+        let trial =
+            &Trial::of(&data.subset(&(0..300).collect::<Vec<_>>()), &[train_test(&data.labels()[..300], 30, b"s")])[0];
+        for moments in [false, true] {
+            let (outer, inner) = neighbours(trial, moments).unwrap();
+            let settings = neighbour_settings(moments);
+            assert_eq!([outer.len(), inner.len()], [settings.len(); 2]);
+            // k = 1 on raw rows, the second scaling.
+            assert_eq!(settings[TRIED.len()].0, "k 1, raw");
+            let one = Neighbours::new(&trial.train).unwrap().predict(1, &trial.test);
+            assert_eq!(outer[TRIED.len()], Tally::new(&trial.test, &one));
+            let found = sbfc(std::slice::from_ref(trial), 1000, moments, b"s").unwrap();
+            assert_eq!(found.len(), sbfc_settings(64, 1000, moments).len());
+            assert!(found.iter().any(|tally| tally.score(Metric::Accuracy) > 0.3), "better than chance");
+        }
+    }
+
+    #[test]
+    fn a_constant_feature_has_a_range() {
+        let data = Dataset::new(2, vec![5.0, -7.0, 5.0, 3.0], Vec::new(), Vec::new()).unwrap();
+        assert_eq!(range(&data), Scaling::Range { lo: vec![5.0, -7.0], hi: vec![10.0, 3.0] });
+    }
+}

@@ -1,0 +1,268 @@
+//! Nested evaluation of one data set: in each outer fold the setting that is best on inner folds of the training rows is scored on the
+//! test rows, which no choice has seen.
+//!
+//! Every setting of a method is tallied on the inner trials and on the test rows of every outer fold, so two figures come from one
+//! run: the *nested* one, and the *optimistic* one of the paper, the best of all settings over the outer folds together, chosen by
+//! looking at the very rows it is scored on. Tallies are added up over the folds before a score is taken.
+//!
+//! Inner trials are stratified folds, for nearest neighbours leave-one-out (which is exact and favours them).
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::baselines::{self, neighbour_settings, sbfc_settings};
+use super::candidate::{Ranges, readouts};
+use super::search::{self, TrialError};
+use super::{Metric, Tally, Trial, best, summed};
+use crate::data::Dataset;
+use crate::data::split::{folds, stratified_sample};
+use crate::sketch::scaling::moments;
+
+/// How a set is evaluated. Results of equal plans are comparable.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Plan {
+    /// Most rows that are used, a stratified sample.
+    pub rows: usize,
+    /// Outer folds.
+    pub outer: usize,
+    /// Inner folds.
+    pub inner: usize,
+    /// Random candidates, besides the default.
+    pub budget: usize,
+    /// Most rows of M, and most SimHash bits.
+    pub max_m: usize,
+    /// Of folds, candidates and matrices.
+    pub seed: u64,
+}
+
+impl Plan {
+    /// How often the progress of one set ticks.
+    #[must_use]
+    pub fn ticks(&self) -> u64 {
+        (self.outer * (self.inner + 1) * (self.budget + 1)) as u64
+    }
+}
+
+/// The methods, in the order of tables.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Method {
+    /// FlyNN with our extensions, tuned.
+    Flynn,
+    /// FlyNN as published, tuned over the same number of readouts and a third of the candidates.
+    FlynnPublished,
+    /// FlyNN with the default setting of `session new`, not tuned.
+    FlynnDefault,
+    /// Nearest neighbours, k and scaling tuned.
+    Knn,
+    /// One nearest neighbour, scaling tuned.
+    OneNn,
+    /// SimHash Bloom filters, bits and scaling tuned.
+    Sbfc,
+}
+
+impl Method {
+    /// All of them.
+    pub const ALL: [Self; 6] =
+        [Self::Flynn, Self::FlynnPublished, Self::FlynnDefault, Self::Knn, Self::OneNn, Self::Sbfc];
+
+    /// The name in tables.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Flynn => "FlyNN",
+            Self::FlynnPublished => "FlyNN as published",
+            Self::FlynnDefault => "FlyNN, default",
+            Self::Knn => "kNN",
+            Self::OneNn => "1NN",
+            Self::Sbfc => "SBFC",
+        }
+    }
+}
+
+/// What one method reached on one set under one metric.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Figures {
+    /// Scored on rows that no choice has seen.
+    pub nested: f64,
+    /// The best over the rows it was chosen by, as in the paper.
+    pub optimistic: f64,
+    /// The setting that the optimistic figure belongs to.
+    pub setting: String,
+}
+
+/// What was found on one set.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct SetResult {
+    /// Its name.
+    pub name: String,
+    /// Rows used.
+    pub rows: usize,
+    /// Features.
+    pub features: usize,
+    /// Classes.
+    pub classes: usize,
+    /// How it was evaluated.
+    pub plan: Plan,
+    /// By metric and method.
+    pub figures: BTreeMap<Metric, BTreeMap<Method, Figures>>,
+    /// Every setting of FlyNN over all outer folds, in the order in which they were drawn: what a default is chosen from.
+    pub tried: Vec<Tried>,
+}
+
+/// One setting over all outer folds.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Tried {
+    /// The candidate and its readout.
+    pub setting: String,
+    /// Balanced accuracy.
+    pub balanced: f64,
+    /// Accuracy.
+    pub accuracy: f64,
+}
+
+/// Tallies of all settings of one kind, in each outer fold.
+#[derive(Debug, Default)]
+struct Sheet {
+    names: Vec<String>,
+    /// Over the inner trials of the fold.
+    inner: Vec<Vec<Tally>>,
+    /// On the fold's test rows.
+    outer: Vec<Vec<Tally>>,
+}
+
+impl Sheet {
+    /// The figures of the settings for which `included` holds; `None` if there are none.
+    fn figures(&self, metric: Metric, included: impl Fn(usize) -> bool) -> Option<Figures> {
+        let among = |tallies: &[Tally]| best(tallies.iter().enumerate().filter(|(i, _)| included(*i)), metric);
+        let chosen = self.inner.iter().zip(&self.outer).map(|(inner, outer)| Some(vec![outer[among(inner)?].clone()]));
+        let nested = summed(chosen.collect::<Option<Vec<_>>>()?).first()?.score(metric);
+        let all = summed(self.outer.clone());
+        let at = among(&all)?;
+        Some(Figures { nested, optimistic: all[at].score(metric), setting: self.names[at].clone() })
+    }
+}
+
+/// Evaluates every method on one set; `tick` is called [`Plan::ticks`] times (less where a candidate cannot be used).
+///
+/// # Errors
+/// [`TrialError`] when the data cannot be used at all.
+pub fn evaluate(name: &str, data: &Dataset, plan: &Plan, tick: &(dyn Fn() + Sync)) -> Result<SetResult, TrialError> {
+    let seed = plan.seed.to_le_bytes();
+    let data = data.subset(&stratified_sample(data.labels(), plan.rows, &seed));
+    let moments = moments(&data, true).is_ok();
+    let (features, classes) = (data.features(), data.classes().len());
+    let candidates = Ranges { d: features, classes, max_m: plan.max_m, moments }.draw(plan.budget, &seed);
+    let readouts = readouts();
+    let (mut flynn, mut knn, mut sbfc) = (Sheet::default(), Sheet::default(), Sheet::default());
+    flynn.names = candidates
+        .iter()
+        .flat_map(|candidate| readouts.iter().map(move |r| format!("{candidate}, {} {}", r.score, r.gamma)))
+        .collect();
+    let neighbours = neighbour_settings(moments);
+    knn.names = neighbours.iter().map(|(name, _)| name.clone()).collect();
+    sbfc.names = sbfc_settings(features, plan.max_m, moments);
+
+    for (number, trial) in (0u64..).zip(Trial::of(&data, &folds(data.labels(), plan.outer, &seed))) {
+        let inner_seed = [&seed[..], b"inner", &number.to_le_bytes()].concat();
+        let outer_seed = [&seed[..], b"outer", &number.to_le_bytes()].concat();
+        let inner = Trial::of(&trial.train, &folds(trial.train.labels(), plan.inner, &inner_seed));
+        let (outer_tallies, inner_tallies) = baselines::neighbours(&trial, moments)?;
+        knn.outer.push(outer_tallies);
+        knn.inner.push(inner_tallies);
+        let outer = std::slice::from_ref(&trial);
+        sbfc.inner.push(baselines::sbfc(&inner, plan.max_m, moments, &inner_seed)?);
+        sbfc.outer.push(baselines::sbfc(outer, plan.max_m, moments, &outer_seed)?);
+        flynn.inner.push(search::search(&candidates, &readouts, &inner, &inner_seed, tick)?);
+        flynn.outer.push(search::search(&candidates, &readouts, outer, &outer_seed, tick)?);
+    }
+
+    let published =
+        |at: usize| candidates[at / readouts.len()].is_published() && readouts[at % readouts.len()].is_published();
+    let figures = |metric| {
+        let of = |method| match method {
+            Method::Flynn => flynn.figures(metric, |_| true),
+            Method::FlynnPublished => flynn.figures(metric, published),
+            Method::FlynnDefault => flynn.figures(metric, |at| moments && at == 0),
+            Method::Knn => knn.figures(metric, |_| true),
+            Method::OneNn => knn.figures(metric, |at| neighbours[at].1 == 1),
+            Method::Sbfc => sbfc.figures(metric, |_| true),
+        };
+        Method::ALL.into_iter().filter_map(|method| Some((method, of(method)?))).collect()
+    };
+    let tried = flynn.names.iter().zip(summed(flynn.outer.clone())).map(|(name, tally)| Tried {
+        setting: name.clone(),
+        balanced: tally.score(Metric::Balanced),
+        accuracy: tally.score(Metric::Accuracy),
+    });
+    Ok(SetResult {
+        tried: tried.collect(),
+        name: name.to_owned(),
+        rows: data.rows(),
+        features,
+        classes,
+        plan: plan.clone(),
+        figures: Metric::ALL.into_iter().map(|metric| (metric, figures(metric))).collect(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::crypto::stream::Stream;
+    use crate::evaluate::synthetic::{Clusters, clusters};
+
+    fn plan() -> Plan {
+        Plan { rows: 200, outer: 3, inner: 2, budget: 6, max_m: 512, seed: 1 }
+    }
+
+    #[test]
+    fn on_separate_clusters_every_method_is_far_above_chance_and_sbfc_is_not_best() {
+        let shape = Clusters { class_sep: 3.0, ..Clusters::paper(400, 20) };
+        let data = clusters(&shape, b"seed").unwrap();
+        let ticks = std::sync::atomic::AtomicU64::new(0);
+        let count = || {
+            ticks.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        };
+        let result = evaluate("made up", &data, &plan(), &count).unwrap();
+        assert_eq!(ticks.into_inner(), plan().ticks());
+        let of = |method| &result.figures[&Metric::Balanced][&method];
+        assert!(of(Method::Flynn).nested > 0.6 && of(Method::Knn).nested > 0.6, "{result:#?}");
+        assert!(of(Method::Sbfc).nested < of(Method::Flynn).nested, "{result:#?}");
+        assert_eq!(result, evaluate("made up", &data, &plan(), &|| ()).unwrap(), "the same seed, the same result");
+    }
+
+    /// Labels that have nothing to do with the rows: what selection gains on the rows it looks at is not there on others.
+    #[test]
+    fn nested_figures_of_noise_are_chance_and_optimistic_ones_are_above() {
+        let (mut nested, mut optimistic) = (0.0, 0.0);
+        for seed in 0..5 {
+            let mut stream = Stream::new(b"noise", "test", &[seed]);
+            let values = (0..200 * 5).map(|_| stream.below(1000) as f32).collect();
+            let labels = (0..200).map(|_| stream.below(2) as u16).collect();
+            let data = Dataset::new(5, values, labels, vec!["a".into(), "b".into()]).unwrap();
+            let result = evaluate("noise", &data, &plan(), &|| ()).unwrap();
+            let figures = &result.figures[&Metric::Accuracy][&Method::Flynn];
+            (nested, optimistic) = (nested + figures.nested / 5.0, optimistic + figures.optimistic / 5.0);
+        }
+        // One mean over 1,000 rows: chance is 0.5 give or take 0.016.
+        assert!((0.45..0.55).contains(&nested) && optimistic > 0.53, "{nested}, {optimistic}");
+    }
+
+    #[test]
+    fn the_setting_is_chosen_by_inner_tallies_only() {
+        let classes = vec!["a".to_owned(), "b".to_owned()];
+        let rows = Dataset::new(1, vec![0.0; 2], vec![0, 1], classes).unwrap();
+        let [right, wrong] = [[0, 1], [1, 0]].map(|predicted| Tally::new(&rows, &predicted));
+        let sheet = Sheet {
+            names: vec!["first".into(), "second".into()],
+            inner: vec![vec![right.clone(), wrong.clone()], vec![wrong.clone(), right.clone()]],
+            outer: vec![vec![wrong.clone(), right.clone()], vec![wrong.clone(), right.clone()]],
+        };
+        let figures = sheet.figures(Metric::Accuracy, |_| true).unwrap();
+        assert_eq!(figures, Figures { nested: 0.5, optimistic: 1.0, setting: "second".into() });
+        assert_eq!(sheet.figures(Metric::Accuracy, |at| at == 0).unwrap().nested, 0.0);
+        assert_eq!(sheet.figures(Metric::Accuracy, |_| false), None);
+    }
+}

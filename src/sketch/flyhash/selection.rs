@@ -1,0 +1,184 @@
+//! The winners of each lane: the `rho` largest sums, of equal ones the lowest rows of M.
+//!
+//! The order of [`Candidate`]s is the whole of the rule. Rows are offered in ascending order, so a row whose sum equals the
+//! smallest kept one comes after all that are kept and cannot win: thresholds are strict. A rule under which it may would
+//! have to let equal sums through, in [`Selection::raise`].
+
+use super::block::{FLOATS, Floats, LANES, Points, Words};
+use super::levels::Scale;
+
+/// A row of M and its sum; the larger the better: by sum, then the lower row.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Candidate(u64);
+
+impl Candidate {
+    /// The sum is a number and not -0.0.
+    #[inline(always)]
+    pub(super) fn new(sum: f32, row: u32) -> Self {
+        // Bits of an f32 in the order of the numbers: a set sign reverses the others.
+        let bits = sum.to_bits();
+        let ordered = if bits >> 31 == 1 { !bits } else { bits | 1 << 31 };
+        Self(u64::from(ordered) << 32 | u64::from(!row))
+    }
+
+    pub(super) fn row(self) -> u32 {
+        !(self.0 as u32)
+    }
+
+    fn sum(self) -> f32 {
+        let ordered = (self.0 >> 32) as u32;
+        f32::from_bits(if ordered >> 31 == 1 { ordered ^ 1 << 31 } else { !ordered })
+    }
+}
+
+/// The candidates of each lane so far.
+#[derive(Debug)]
+pub(super) struct Selection {
+    rho: usize,
+    /// Candidates of a lane that are kept before they are cut to the `rho` best: half as many again.
+    most: usize,
+    /// Sums of levels below it cannot win any more: 0 until `rho` rows are kept, `u16::MAX` for unused lanes.
+    limits: [Words; 2],
+    /// Sums not above it cannot win any more; infinite for unused lanes.
+    thresholds: [f32; LANES],
+    lanes: Vec<Lane>,
+    /// Candidates so far that have to be summed alone, or would have to be had they come as levels.
+    passed: usize,
+}
+
+#[derive(Debug)]
+struct Lane {
+    scale: Scale,
+    kept: Vec<Candidate>,
+    /// Candidates before it have their sum, others a bound of it.
+    summed: usize,
+}
+
+impl Selection {
+    /// One lane for each scale, at most [`LANES`].
+    pub(super) fn new(scales: impl IntoIterator<Item = Scale>, rho: usize) -> Self {
+        let most = rho + rho.div_ceil(2);
+        let lane = |scale| Lane { scale, kept: Vec::with_capacity(most), summed: 0 };
+        let lanes: Vec<Lane> = scales.into_iter().map(lane).collect();
+        let mut limits = [u16::MAX; LANES];
+        limits[..lanes.len()].fill(0);
+        let mut thresholds = [f32::INFINITY; LANES];
+        thresholds[..lanes.len()].fill(f32::NEG_INFINITY);
+        let (low, high) = limits.split_at(LANES / 2);
+        let limits = [low, high].map(|half| std::array::from_fn(|i| half[i]));
+        Self { rho, most, limits, thresholds, lanes, passed: 0 }
+    }
+
+    /// Rows so far that were not below a threshold when offered, counted for each lane that is not exact.
+    pub(super) fn passed(&self) -> usize {
+        self.passed
+    }
+
+    /// Offers the sums of levels of one row of M: lanes 0.. in the first half, the others in the second.
+    #[inline(always)]
+    pub(super) fn offer_levels(&mut self, row: u32, sums: &[Words; 2], points: &Points) {
+        let mut any = false;
+        for (sums, limits) in sums.iter().zip(&self.limits) {
+            any |= sums.iter().zip(limits).fold(false, |any, (sum, limit)| any | (sum >= limit));
+        }
+        if !any {
+            return;
+        }
+        for (half, sums) in sums.iter().enumerate() {
+            let mut hits = [0; LANES / 2];
+            for ((hit, sum), limit) in hits.iter_mut().zip(sums).zip(&self.limits[half]) {
+                *hit = u8::from(sum >= limit);
+            }
+            let mut bits = bits_of(&hits);
+            while bits != 0 {
+                let at = bits.trailing_zeros() as usize;
+                bits &= bits - 1;
+                self.keep(half * LANES / 2 + at, sums[at], row, points);
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn keep(&mut self, at: usize, levels: u16, row: u32, points: &Points) {
+        let lane = &mut self.lanes[at];
+        self.passed += usize::from(!lane.scale.is_exact());
+        lane.kept.push(Candidate::new(lane.scale.bound(levels), row));
+        if lane.kept.len() == self.most {
+            self.settle(at, points);
+        }
+    }
+
+    /// Offers the sums of one row of M to the lanes from `first` on.
+    #[inline(always)]
+    pub(super) fn offer_sums(&mut self, row: u32, first: usize, sums: &Floats) {
+        let thresholds = &self.thresholds[first..first + sums.len()];
+        if !sums.iter().zip(thresholds).fold(false, |any, (sum, threshold)| any | (sum > threshold)) {
+            return;
+        }
+        let mut hits = [0; FLOATS];
+        for ((hit, sum), threshold) in hits.iter_mut().zip(sums).zip(thresholds) {
+            *hit = u8::from(sum > threshold);
+        }
+        let mut bits = bits_of(&hits);
+        while bits != 0 {
+            let at = bits.trailing_zeros() as usize;
+            bits &= bits - 1;
+            let lane = &mut self.lanes[first + at];
+            lane.kept.push(Candidate::new(sums[at], row));
+            lane.summed = lane.kept.len();
+            self.passed += 1;
+            if lane.kept.len() == self.most {
+                self.raise(first + at);
+            }
+        }
+    }
+
+    /// Gives every candidate its sum, so that [`Selection::offer_sums`] can follow.
+    pub(super) fn settle_all(&mut self, points: &Points) {
+        (0..self.lanes.len()).for_each(|lane| self.settle(lane, points));
+    }
+
+    #[inline(never)]
+    fn settle(&mut self, at: usize, points: &Points) {
+        let Lane { scale, kept, summed } = &mut self.lanes[at];
+        if !scale.is_exact() {
+            points.sum(at, &mut kept[*summed..]);
+        }
+        *summed = kept.len();
+        self.raise(at);
+    }
+
+    /// Cuts the candidates of a lane, all of which have their sum, to the `rho` best, and raises its thresholds.
+    fn raise(&mut self, at: usize) {
+        let Lane { scale, kept, summed } = &mut self.lanes[at];
+        if kept.len() < self.rho {
+            return;
+        }
+        let (_, smallest, _) = kept.select_nth_unstable_by(self.rho - 1, |a, b| b.cmp(a));
+        let smallest = smallest.sum();
+        kept.truncate(self.rho);
+        *summed = self.rho;
+        self.thresholds[at] = smallest;
+        self.limits[at / (LANES / 2)][at % (LANES / 2)] = scale.least_above(smallest);
+    }
+
+    /// `rho` ascending rows of M for each lane.
+    pub(super) fn finish(mut self, points: &Points) -> Vec<u32> {
+        self.settle_all(points);
+        let mut winners = Vec::with_capacity(self.lanes.len() * self.rho);
+        for lane in self.lanes {
+            let start = winners.len();
+            winners.extend(lane.kept.iter().map(|candidate| candidate.row()));
+            winners[start..].sort_unstable();
+        }
+        winners
+    }
+}
+
+/// Bytes of 0 or 1, at most 64, as bits.
+#[inline(always)]
+fn bits_of(bytes: &[u8]) -> u64 {
+    let eights = bytes.as_chunks::<8>().0.iter().map(|eight| u64::from_le_bytes(*eight));
+    // The product gathers the lowest bits of eight bytes in the highest byte.
+    eights.rev().fold(0, |bits, eight| bits << 8 | eight.wrapping_mul(0x0102_0408_1020_4080) >> 56)
+}
