@@ -14,6 +14,7 @@ pub mod context;
 pub mod council;
 pub mod deal;
 pub mod gather;
+pub(crate) mod memo;
 pub mod message;
 pub mod pairwise;
 pub mod record;

@@ -15,6 +15,7 @@ use sha2::Digest;
 use super::all_reduce::SumId;
 use super::ballot::Ballot;
 use super::context::{Context, FULL_MESH};
+use super::memo;
 use super::signed::{Item, Signed};
 use crate::crypto::agreement::{EphemeralSecret, Key};
 use crate::crypto::mask::{self, Sign, Word};
@@ -95,15 +96,19 @@ pub fn partners(ctx: &Context, keys: &BTreeMap<Peer, [u8; 32]>, me: Peer) -> Vec
         return keys.keys().copied().filter(|&peer| peer != me).collect();
     }
     let all = keys.iter().fold(tagged_hash("graph").chain_update(ctx.id.0), |hash, (_, key)| hash.chain_update(key));
-    let mut ring: Vec<_> = keys
-        .keys()
-        .map(|&peer| (<[u8; 32]>::from(all.clone().chain_update(peer.0.to_le_bytes()).finalize()), peer))
-        .collect();
-    ring.sort_unstable();
-    let Some(place) = ring.iter().position(|&(_, peer)| peer == me) else { return Vec::new() };
+    // What is hashed so far names the session and every key: with the members nothing else enters.
+    let argument =
+        || keys.keys().fold(all.clone(), |hash, peer| hash.chain_update(peer.0.to_le_bytes())).finalize().into();
+    let ring = memo::graph(argument, || {
+        let place = |&peer: &Peer| (<[u8; 32]>::from(all.clone().chain_update(peer.0.to_le_bytes()).finalize()), peer);
+        let mut ring: Vec<_> = keys.keys().map(place).collect();
+        ring.sort_unstable();
+        ring.into_iter().map(|(_, peer)| peer).collect()
+    });
+    let Some(place) = ring.iter().position(|&peer| peer == me) else { return Vec::new() };
     let half = degree(p, ctx.session.privacy.colluding).div_ceil(2).min((p - 1) / 2);
     let mut out: Vec<_> =
-        (1..=half).flat_map(|step| [ring[(place + step) % p].1, ring[(place + p - step) % p].1]).collect();
+        (1..=half).flat_map(|step| [ring[(place + step) % p], ring[(place + p - step) % p]]).collect();
     out.sort_unstable();
     out.dedup();
     out
@@ -158,7 +163,7 @@ pub fn collect(
         return Err(format!("{} keys for {} members", keys.len(), members.len()));
     }
     let needed = partners(ctx, &keys, ctx.me);
-    match items.iter().find(|key| needed.contains(&key.author) && !key.verify(ctx)) {
+    match items.iter().find(|key| needed.binary_search(&key.author).is_ok() && !key.verify(ctx)) {
         Some(bad) => Err(format!("bad signature on the view key of {}", ctx.session.name(bad.author))),
         None => Ok(keys),
     }

@@ -6,7 +6,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::context::Context;
-use super::wire;
+use super::{memo, wire};
 use crate::crypto::identity::Signature;
 use crate::session::Peer;
 
@@ -40,7 +40,7 @@ impl<T: Item> Signed<T> {
         self.author.0 < ctx.peers() && {
             let key = ctx.session.key(self.author);
             let message = message(ctx, self.author, &self.item);
-            remembered::verify(T::TAG, key, &message, &self.signature)
+            memo::verify(T::TAG, key, &message, &self.signature)
         }
     }
 }
@@ -50,48 +50,4 @@ fn message<T: Serialize>(ctx: &Context, author: Peer, item: &T) -> Vec<u8> {
     bytes.extend_from_slice(&author.0.to_le_bytes());
     bytes.extend_from_slice(&wire::canonical(item));
     bytes
-}
-
-/// Where all nodes live in one process, as in the simulator, they look at the same signatures: that took more than half of the
-/// time of a run. So a thread that asks for it remembers which ones were good. A real node never does.
-pub(crate) mod remembered {
-    use std::cell::{Cell, RefCell};
-    use std::collections::BTreeSet;
-
-    use sha2::{Digest, Sha256};
-
-    use crate::crypto::identity::{PublicKey, Signature};
-
-    /// How many are remembered before all are forgotten.
-    const MOST: usize = 100_000;
-
-    thread_local! {
-        static ON: Cell<bool> = const { Cell::new(cfg!(test)) };
-        static GOOD: RefCell<BTreeSet<[u8; 32]>> = const { RefCell::new(BTreeSet::new()) };
-    }
-
-    /// From now on this thread remembers.
-    pub(crate) fn begin() {
-        ON.set(true);
-    }
-
-    pub(super) fn verify(tag: &'static str, key: PublicKey, message: &[u8], signature: &Signature) -> bool {
-        let check = || key.verify(tag.as_bytes(), message, signature);
-        if !ON.get() {
-            return check();
-        }
-        let seen = Sha256::new()
-            .chain_update([u8::try_from(tag.len()).unwrap_or(u8::MAX)])
-            .chain_update(tag)
-            .chain_update(key.as_bytes())
-            .chain_update(signature.as_bytes())
-            .chain_update(message);
-        let seen = seen.finalize().into();
-        GOOD.with_borrow_mut(|good| {
-            if good.len() > MOST {
-                good.clear();
-            }
-            good.contains(&seen) || (check() && good.insert(seen))
-        })
-    }
 }

@@ -4,9 +4,12 @@
 //! The leader is the root (design.md left the two apart) because it starts every round and gathers every answer: so all
 //! traffic of a view flows on the tree's edges, and a peer sends O(log p) messages a round.
 
-use sha2::Digest;
+use std::sync::Arc;
+
+use sha2::{Digest, Sha256};
 
 use super::ballot::Ballot;
+use super::memo;
 use crate::crypto::tagged_hash;
 use crate::session::{Peer, Session, SessionId};
 
@@ -29,6 +32,14 @@ impl Place {
 /// The members in tree order: the leader (the ballot's proposer) first.
 #[must_use]
 pub fn order(session: &Session, id: &SessionId, ballot: Ballot, members: &[Peer]) -> Vec<Peer> {
+    let argument = || {
+        let start = Sha256::new().chain_update(id.0).chain_update(ballot.to_bytes());
+        members.iter().fold(start, |hash, peer| hash.chain_update(peer.0.to_le_bytes())).finalize().into()
+    };
+    Arc::unwrap_or_clone(memo::tree(argument, || sorted(session, id, ballot, members)))
+}
+
+fn sorted(session: &Session, id: &SessionId, ballot: Ballot, members: &[Peer]) -> Vec<Peer> {
     let mut keyed: Vec<_> = members
         .iter()
         .map(|&peer| {

@@ -155,6 +155,8 @@ pub struct Engine<W: World> {
     planned: usize,
     /// Long headers that were sent lately: what is passed on by many peers is kept once.
     recent: VecDeque<Bytes>,
+    /// The last long header that was decoded, and to what: many peers get the very same.
+    decoded: Option<(Bytes, Message)>,
     /// Whether jobs run beside the engine.
     parallel: bool,
 }
@@ -198,6 +200,7 @@ impl<W: World> Engine<W> {
             running: 0,
             planned: 0,
             recent: VecDeque::new(),
+            decoded: None,
             parallel,
         }
     }
@@ -467,6 +470,22 @@ impl<W: World> Engine<W> {
         W::sent(self, at, from, to, frame);
     }
 
+    fn decode(&mut self, frame: Frame) -> Result<Message, Fault> {
+        if frame.header.len() < LONG || !frame.payload.is_empty() {
+            return wire::decode(frame.channel, &frame.header, frame.payload);
+        }
+        if let Some((header, message)) = &self.decoded
+            && header.as_ptr() == frame.header.as_ptr()
+            && header.len() == frame.header.len()
+            && message.channel() == frame.channel
+        {
+            return Ok(message.clone());
+        }
+        let message = wire::decode(frame.channel, &frame.header, frame.payload)?;
+        self.decoded = Some((frame.header, message.clone()));
+        Ok(message)
+    }
+
     /// Lets the next thing happen; false if there is none.
     pub fn step(&mut self) -> bool {
         let Some(((at, number), happening)) = self.queue.pop_first() else { return false };
@@ -487,7 +506,7 @@ impl<W: World> Engine<W> {
         match happening {
             Happening::Frame { from, to, epoch, frame } => {
                 if self.links.get(&pair(from, to)).is_some_and(|link| link.epoch == epoch) {
-                    match wire::decode(frame.channel, &frame.header, frame.payload) {
+                    match self.decode(frame) {
                         Ok(message) => self.input(to, Input::Message { from, message }),
                         Err(fault) => W::malformed(self, to, from, &fault),
                     }

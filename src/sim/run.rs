@@ -23,9 +23,8 @@ use crate::model::Model;
 use crate::model::score::Confusion;
 use crate::node::flynn::Rules;
 use crate::protocol::context::Context;
-use crate::protocol::signed::remembered;
 use crate::protocol::view::Stage;
-use crate::protocol::{Time, tree};
+use crate::protocol::{Time, memo, tree};
 use crate::session::{Entry, Peer, Privacy, Session, TaskKind as SessionTask, Timing};
 
 /// Larger rosters than a session file may have are simulated without its rules.
@@ -141,7 +140,7 @@ pub fn run(
     folder: &Path,
     progress: &mut dyn FnMut(Progress<'_>),
 ) -> Result<Outcome, ScenarioError> {
-    remembered::begin();
+    memo::begin();
     let (mut engine, rows) = prepare(scenario, folder)?;
     pass(name, scenario, &mut engine, progress);
     Ok(outcome(name, scenario, &mut engine, rows.as_ref()))

@@ -4,7 +4,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use bytes::Bytes;
-use sha2::{Digest, Sha256};
 
 use super::checks::{Check, Checks};
 use super::cost::Costs;
@@ -87,7 +86,7 @@ pub struct Swarm {
     pub checks: Checks,
     /// Who sent what.
     pub tally: Tally,
-    trace: Sha256,
+    trace: blake3::Hasher,
     /// Frames and their bytes that have left.
     pub sent: (u64, u64),
     /// The timeline.
@@ -153,7 +152,7 @@ impl Swarm {
             silence: micros(scenario.network.silence_ms),
             seeds: Stream::new(&seed, "simulation/seeds", &[]),
             noise: Stream::new(&seed, "simulation/tamper", &[]),
-            trace: Sha256::new(),
+            trace: blake3::Hasher::new(),
             sent: (0, 0),
             waiting: BTreeSet::new(),
             faults,
@@ -187,11 +186,11 @@ impl Swarm {
         }
     }
 
-    /// SHA-256 over every frame in the order of sending: LE u64 time of arrival, LE u16 sender, LE u16 receiver, LE u32 length of
+    /// BLAKE3 over every frame in the order of sending: LE u64 time of arrival, LE u16 sender, LE u16 receiver, LE u32 length of
     /// header, LE u32 length of payload, header, payload.
     #[must_use]
     pub fn trace_hash(&self) -> String {
-        hex::encode(self.trace.clone().finalize())
+        self.trace.finalize().to_hex().to_string()
     }
 
     /// When a connection on which nothing comes any more is given up, milliseconds.
@@ -431,11 +430,11 @@ impl World for Swarm {
         swarm.sent.0 += 1;
         swarm.sent.1 += (frame.header.len() + frame.payload.len()) as u64;
         let trace = &mut swarm.trace;
-        trace.update(at.0.to_le_bytes());
-        trace.update(from.0.to_le_bytes());
-        trace.update(to.0.to_le_bytes());
-        trace.update(length(&frame.header));
-        trace.update(length(&frame.payload));
+        trace.update(&at.0.to_le_bytes());
+        trace.update(&from.0.to_le_bytes());
+        trace.update(&to.0.to_le_bytes());
+        trace.update(&length(&frame.header));
+        trace.update(&length(&frame.payload));
         trace.update(&frame.header);
         trace.update(&frame.payload);
     }

@@ -97,7 +97,7 @@ fn vectors_of_failed_and_repeated_views_carry_one_too() {
         look(&net);
         views += net.travelled.iter().map(|(_, _, sum, ..)| sum.ballot).collect::<BTreeSet<_>>().len();
     }
-    assert!(views > 80, "only {views} views in 60 sessions had sums: the faults come at the wrong time");
+    assert!(views > 65, "only {views} views in 60 sessions had sums: the faults come at the wrong time");
 }
 
 /// `check` holds this in every run; here are runs in which it is most easily broken: the same slot summed again by peers that

@@ -1,5 +1,7 @@
 //! Rounds up the tree: taking a child's report, and reporting when the whole subtree has spoken.
 
+use std::collections::BTreeSet;
+
 use super::{Message, Order, Output, Reason, Report, View};
 use crate::protocol::record::Record;
 use crate::protocol::signed::{Item, Signed};
@@ -68,9 +70,10 @@ impl View {
         what: &'static str,
         fits: impl Fn(&Signed<T>) -> bool,
     ) -> Result<(), Fault> {
-        for (i, item) in items.iter().enumerate() {
-            let twice = items[..i].iter().any(|other| other.author == item.author);
-            if !self.members.contains(&item.author) || twice || !fits(item) {
+        let mut authors = BTreeSet::new();
+        for item in items {
+            let twice = !authors.insert(item.author);
+            if self.members.binary_search(&item.author).is_err() || twice || !fits(item) {
                 return Err(Fault::Inconsistent(format!("{what} of {} does not belong here", item.author)));
             }
             if !item.verify(&self.ctx) {
