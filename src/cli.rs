@@ -2,6 +2,7 @@
 //!
 //! Results go to standard output, everything else to standard error. Errors are one line.
 
+mod compare;
 #[cfg(feature = "net")]
 mod demo;
 mod id;
@@ -13,6 +14,7 @@ mod progress;
 mod session;
 mod simulate;
 mod tables;
+mod tune;
 
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -75,8 +77,10 @@ enum Command {
     Predict(model::Predict),
     Eval(model::Eval),
     Inspect(model::Inspect),
-    Simulate(simulate::Simulate),
+    Tune(tune::Tune),
     Tables(tables::Tables),
+    Simulate(simulate::Simulate),
+    Compare(compare::Compare),
 }
 
 /// Parses the arguments of this process, runs the command, prints its error on one line.
@@ -108,8 +112,10 @@ fn run(command: Command, out: &mut dyn Write) -> Result<(), Failure> {
         Command::Predict(command) => command.run(out),
         Command::Eval(command) => command.run(out),
         Command::Inspect(command) => command.run(out),
-        Command::Simulate(command) => command.run(out),
+        Command::Tune(command) => command.run(out),
         Command::Tables(command) => command.run(out),
+        Command::Simulate(command) => command.run(out),
+        Command::Compare(command) => command.run(out),
     }
 }
 
@@ -132,7 +138,8 @@ mod tests {
 
     use super::*;
 
-    /// Runs a command line whose words without dashes that name files are in `folder`; gives its standard output.
+    /// Runs a command line whose words that are no options and the values of --data, --out and --labels are files in `folder`; gives its
+    /// standard output.
     pub(super) fn run_line(folder: &Path, line: &str) -> Result<String, Failure> {
         let mut words = line.split(' ').map(String::from);
         let mut arguments = vec!["flyswarm".to_owned(), words.next().unwrap()];
@@ -143,7 +150,7 @@ mod tests {
             } else {
                 true
             };
-            value = matches!(word.as_str(), "--data" | "--out" | "--labels" | "--label");
+            value = word.starts_with("--") && !matches!(word.as_str(), "--json" | "--published");
             let is_file = file && !word.starts_with("--");
             arguments.push(if is_file { folder.join(&word).to_str().unwrap().to_owned() } else { word });
         }

@@ -273,7 +273,7 @@ impl Node {
             }
             Message::Status { frozen, in_view } => {
                 self.possible(frozen)?;
-                self.greeted.insert(from, frozen);
+                self.knows(from, frozen);
                 if in_view {
                     self.in_view.insert(from);
                 } else {
@@ -283,7 +283,7 @@ impl Node {
             Message::Prepare(ballot) => self.prepare(now, from, ballot, step)?,
             Message::Promise(ballot, promise) => {
                 self.possible(promise.frozen)?;
-                self.greeted.insert(from, promise.frozen);
+                self.knows(from, promise.frozen);
                 self.promised(from, ballot, promise);
             }
             Message::Refuse(ballot, other) => {
@@ -324,6 +324,14 @@ impl Node {
         Ok(())
     }
 
+    /// A peer that has said hello has frozen so many slots.
+    fn knows(&mut self, peer: Peer, frozen: u8) {
+        self.greeted.insert(peer, frozen);
+        if usize::from(frozen) == self.ctx.plan.len() {
+            self.election.finished(peer);
+        }
+    }
+
     fn possible(&self, frozen: u8) -> Result<(), Fault> {
         if usize::from(frozen) > self.ctx.plan.len() {
             return Err(Fault::Inconsistent(format!("{frozen} frozen slots of {}", self.ctx.plan.len())));
@@ -338,7 +346,7 @@ impl Node {
             return;
         }
         self.refused.remove(&from);
-        self.greeted.insert(from, frozen);
+        self.knows(from, frozen);
         step.output(Event::Joined(from));
         if self.view.as_ref().is_some_and(|view| !view.members().contains(&from)) {
             step.send(from, Message::Status { frozen: self.archive.frozen(), in_view: true });
@@ -389,8 +397,8 @@ impl Node {
         if view.place().parent != Some(from) {
             return Err(Fault::OutOfOrder("begin"));
         }
-        if let Some(known) = self.greeted.get_mut(&ballot.proposer) {
-            *known = (*known).max(frozen);
+        if let Some(&known) = self.greeted.get(&ballot.proposer) {
+            self.knows(ballot.proposer, known.max(frozen));
         }
         self.enter(now, view, frozen, step);
         Ok(())

@@ -6,10 +6,12 @@
 //! event. What came out is an [`outcome`].
 
 pub mod checks;
+pub mod compare;
 pub mod cost;
 pub mod engine;
 pub mod links;
 pub mod outcome;
+pub mod report;
 pub mod run;
 pub mod scenario;
 pub mod swarm;

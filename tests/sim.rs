@@ -2,7 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
+use flyswarm::sim::compare::compare;
 use flyswarm::sim::outcome::Outcome;
+use flyswarm::sim::report;
 use flyswarm::sim::run::{run, run_all};
 use flyswarm::sim::scenario::File;
 
@@ -81,6 +83,32 @@ fn a_wide_area_session_ends_in_one_view() {
 fn the_sparse_mask_graph_above_64_members_sums_exactly() {
     shipped("thousand");
     shipped("ten-thousand");
+}
+
+#[test]
+fn a_session_of_many_bears_some_losses() {
+    let runs = shipped("thousand-churn");
+    assert!(runs[0].finished >= 69, "{} of 70", runs[0].finished);
+}
+
+#[test]
+fn a_report_is_one_page_that_loads_nothing_and_a_comparison_names_what_changed() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("simulations/churn.toml");
+    let mut file = File::load(&path, true).unwrap();
+    file.runs.truncate(2);
+    let before = run_all(&file, &mut |_| {}).unwrap();
+    let page = report::render(&before);
+    assert_eq!(page.matches("<svg").count(), page.matches("</svg>").count());
+    for outside in ["http:", "https:", "src=", "@import", "url("] {
+        assert!(!page.contains(outside), "{outside}");
+    }
+    assert!(page.contains("keys") && page.contains("crash is over"), "runs and faults are named");
+
+    assert_eq!(compare(&before, &before), []);
+    file.runs[1].1.network.latency_ms = 30.0;
+    let changes = compare(&before, &run_all(&file, &mut |_| {}).unwrap());
+    assert!(changes.iter().all(|change| change.run == "compute"), "{changes:?}");
+    assert!(changes.iter().any(|change| change.what == "result after, ms"), "{changes:?}");
 }
 
 #[test]

@@ -27,7 +27,7 @@ pub(super) struct DataArguments {
     header: Option<bool>,
 }
 
-fn yes_or_no(text: &str) -> Result<bool, String> {
+pub(super) fn yes_or_no(text: &str) -> Result<bool, String> {
     match text {
         "yes" => Ok(true),
         "no" => Ok(false),

@@ -11,10 +11,9 @@ use clap::{Args, Subcommand};
 
 use super::{Failure, print};
 use crate::crypto::identity::PublicKey;
+use crate::evaluate::candidate::{PRESET_BINS, PRESET_M, PRESET_READOUT, PRESET_RHO, PRESET_S};
 use crate::model::readout::Readout;
-use crate::session::{
-    DataSpec, Entry, FlynnSpec, Privacy, Scaling, Score, Session, SessionError, Size, Sizes, TaskKind, Timing,
-};
+use crate::session::{DataSpec, Entry, Privacy, Scaling, Score, Session, SessionError, Size, Sizes, TaskKind, Timing};
 
 /// Make, check and show session files.
 #[derive(Debug, Subcommand)]
@@ -53,25 +52,27 @@ pub(super) struct NewArguments {
     /// A peer; repeat for each, at least three
     #[arg(long = "peer", value_name = "NAME=PEERID[@MULTIADDR]", required = true)]
     peers: Vec<PeerArgument>,
-    /// Bits of a hash: a number, or a multiple of the dimension d
-    // The defaults are a guess inside the paper's search ranges: m 2d to 2048d, s 2 to 0.5d, rho 8 to 256, gamma 0 to 0.8.
-    #[arg(long, default_value = "256d")]
-    m: Size,
-    /// Features that a bit looks at: a number, or a multiple of d
-    #[arg(long, default_value = "0.3d")]
-    s: Size,
-    /// Bits set in a hash: a number, or a multiple of m
-    #[arg(long, default_value = "64")]
-    rho: Size,
-    /// Decay of a bit's weight each time it is set, from 0 to below 1
-    #[arg(long, default_value_t = 0.5)]
-    gamma: f64,
-    /// What counts mean at prediction: decay (the paper's), balanced-decay, log or balanced-log
-    #[arg(long, default_value = "decay")]
-    score: Score,
-    /// none, unit-norm, center, standard, range:LO:HI or soft-bins:BINS
-    #[arg(long, default_value = "center", value_parser = parse_scaling)]
-    scaling: Scaling,
+    /// Bits of a hash: a number, or a multiple of the dimension d [default: 16384; published: 256d]
+    #[arg(long)]
+    m: Option<Size>,
+    /// Features (soft bins) that a bit looks at: a number, or a multiple of d [default: 2; published: 0.3d]
+    #[arg(long)]
+    s: Option<Size>,
+    /// Bits set in a hash: a number, or a multiple of m [default: 256; published: 64]
+    #[arg(long)]
+    rho: Option<Size>,
+    /// Decay of a bit's weight each time it is set, from 0 to below 1 [default: 0.9; published: 0.5]
+    #[arg(long)]
+    gamma: Option<f64>,
+    /// What counts mean at prediction: decay, balanced-decay, log or balanced-log [default: balanced-log; published: decay]
+    #[arg(long)]
+    score: Option<Score>,
+    /// none, unit-norm, center, standard, range:LO:HI or soft-bins:BINS [default: soft-bins:8; published: unit-norm]
+    #[arg(long, value_parser = parse_scaling)]
+    scaling: Option<Scaling>,
+    /// The method as published where nothing else is said: the paper's score, rows of length 1
+    #[arg(long)]
+    published: bool,
     /// Random signs, padding and a Walsh-Hadamard transform after scaling
     #[arg(long)]
     densify: bool,
@@ -94,6 +95,31 @@ pub(super) struct NewArguments {
     #[arg(long)]
     force: bool,
 }
+
+/// What `session new` writes where nothing is said.
+struct Preset {
+    sizes: fn() -> Sizes,
+    readout: Readout,
+    scaling: Scaling,
+}
+
+/// The best single setting over many sets (docs/quality.md).
+const DEFAULTS: Preset = Preset {
+    sizes: || Sizes {
+        m: Size::Absolute(PRESET_M as i64),
+        s: Size::Absolute(PRESET_S as i64),
+        rho: Size::Absolute(PRESET_RHO as i64),
+    },
+    readout: PRESET_READOUT,
+    scaling: Scaling::SoftBins { bins: PRESET_BINS },
+};
+
+/// The paper's method, with sizes inside its search ranges (m 2d to 2048d, s 2 to 0.5d, rho 8 to 256, gamma 0 to 0.8).
+const PUBLISHED: Preset = Preset {
+    sizes: || Sizes { m: Size::Multiple("256d".into()), s: Size::Multiple("0.3d".into()), rho: Size::Absolute(64) },
+    readout: Readout { score: Score::Decay, gamma: 0.5 },
+    scaling: Scaling::UnitNorm,
+};
 
 impl SessionCommand {
     pub(super) fn run(self, out: &mut dyn Write) -> Result<(), Failure> {
@@ -125,11 +151,16 @@ pub(super) fn shown(file: &Path, json: bool) -> Result<String, Failure> {
 impl NewArguments {
     fn session(self) -> Result<Session, SessionError> {
         let classes = self.classes_from_range.map_or(self.classes, ClassRange::names);
-        let data = DataSpec { features: self.features, classes, scaling: self.scaling, densify: self.densify };
+        let defaults = if self.published { &PUBLISHED } else { &DEFAULTS };
+        let scaling = self.scaling.unwrap_or(defaults.scaling);
+        let data = DataSpec { features: self.features, classes, scaling, densify: self.densify };
         // The dimension below is that of checked data.
         data.check()?;
-        let flynn: FlynnSpec = Sizes { m: self.m, s: self.s, rho: self.rho }
-            .resolve(&data, Readout { score: self.score, gamma: self.gamma })?;
+        let Sizes { m, s, rho } = (defaults.sizes)();
+        let sizes = Sizes { m: self.m.unwrap_or(m), s: self.s.unwrap_or(s), rho: self.rho.unwrap_or(rho) };
+        let Readout { score, gamma } = defaults.readout;
+        let readout = Readout { score: self.score.unwrap_or(score), gamma: self.gamma.unwrap_or(gamma) };
+        let flynn = sizes.resolve(&data, readout)?;
         let mut timing = Timing::default();
         for (field, value) in self.timings {
             timing.set(&field, value)?;

@@ -1,5 +1,6 @@
 //! `flyswarm simulate`: runs a scenario in virtual time, prints what came out, writes result and report.
 
+mod calibrate;
 mod table;
 
 use std::io::{self, IsTerminal, Write};
@@ -9,8 +10,10 @@ use std::time::Duration;
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 
+pub(super) use self::table::columns;
 use super::{Failure, print};
 use crate::sim::outcome::Results;
+use crate::sim::report;
 use crate::sim::run::{self, Progress};
 use crate::sim::scenario::File;
 
@@ -21,37 +24,45 @@ use crate::sim::scenario::File;
 #[derive(Debug, Args)]
 pub(super) struct Simulate {
     /// The scenario, such as simulations/churn.toml; simulations/README.md documents its fields
-    file: PathBuf,
+    #[arg(required_unless_present = "calibrate")]
+    file: Option<PathBuf>,
     /// Instead of the seed in the file
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
-    /// Write result.json into this folder, which is made if it is not there
+    /// Write result.json and report.html into this folder, which is made if it is not there
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
     /// The small form of the scenario, as the tests run it
     #[arg(long)]
     small: bool,
+    /// Measure this machine's rates; print them as a scenario's [rates], or put them into FILE, nothing else of which changes
+    #[arg(long, conflicts_with_all = ["seed", "out", "small"])]
+    calibrate: bool,
 }
 
 impl Simulate {
     pub(super) fn run(self, out: &mut dyn Write) -> Result<(), Failure> {
-        let mut file = File::load(&self.file, self.small).map_err(|error| Failure::Input(error.0))?;
+        if self.calibrate {
+            return calibrate::run(self.file.as_deref(), out);
+        }
+        let path = self.file.clone().unwrap_or_default();
+        let mut file = File::load(&path, self.small).map_err(|error| Failure::Input(error.0))?;
         if let Some(seed) = self.seed {
             file.runs.iter_mut().for_each(|(_, scenario)| scenario.seed = seed);
         }
         let bar = bar();
         let results = run::run_all(&file, &mut |progress| show(&bar, progress))
-            .map_err(|error| Failure::Input(format!("{}: {error}", self.file.display())))?;
+            .map_err(|error| Failure::Input(format!("{}: {error}", path.display())))?;
         bar.finish_and_clear();
         if let Some(folder) = &self.out {
             write(folder, &results)?;
         }
         print(out, &table::render(&results))?;
-        self.judge(&results)
+        self.judge(&path, &results)
     }
 
     /// The first thing that failed, with the command that repeats it.
-    fn judge(&self, results: &Results) -> Result<(), Failure> {
+    fn judge(&self, path: &Path, results: &Results) -> Result<(), Failure> {
         let failed = results.runs.iter().find_map(|run| Some((run, run.violations.first()?)));
         let Some((run, first)) = failed else { return Ok(()) };
         let small = if self.small { " --small" } else { "" };
@@ -61,7 +72,7 @@ impl Simulate {
             first.check,
             first.at_ms,
             first.text,
-            self.file.display(),
+            path.display(),
             run.seed
         )))
     }
@@ -92,9 +103,11 @@ fn write(folder: &Path, results: &Results) -> Result<(), Failure> {
     std::fs::create_dir_all(folder).map_err(|error| failed(&error))?;
     let mut json = serde_json::to_string_pretty(results).map_err(|error| failed(&error))?;
     json.push('\n');
-    write_file(folder, "result.json", &json)
+    write_file(folder, "result.json", &json)?;
+    write_file(folder, "report.html", &report::render(results))
 }
 
+/// Writes a file whole or not at all.
 fn write_file(folder: &Path, name: &str, text: &str) -> Result<(), Failure> {
     let path = folder.join(name);
     let failed = |error: &dyn std::fmt::Display| Failure::Machine(format!("{}: {error}", path.display()));

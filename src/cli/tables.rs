@@ -8,6 +8,8 @@ use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 
 mod print;
+#[cfg(test)]
+mod tests;
 
 use super::{Failure, print};
 use crate::data::{self, Dataset, Expected};

@@ -1,5 +1,6 @@
 //! The methods that FlyNN is compared with, on the same trials: nearest neighbours with k and the scaling tuned, one nearest neighbour,
-//! and SBFC. (A one-pass logistic regression is left out: no maintained crate trains a multi-class one in one pass.)
+//! and SBFC. (A one-pass logistic regression is left out: the maintained crate that has one, `linfa-ftrl`, is binary only and brings linfa and
+//! ndarray with it.)
 
 use super::search::{TrialError, fitted};
 use super::{Tally, Trial, summed};

@@ -185,7 +185,8 @@ pub fn preset(d: usize, max_m: usize) -> Option<Candidate> {
 }
 
 /// Best over many sets, see `docs/quality.md`.
-pub const PRESET_SCALING: Scaling = Scaling::SoftBins(8);
+pub const PRESET_BINS: u16 = 8;
+const PRESET_SCALING: Scaling = Scaling::SoftBins(PRESET_BINS);
 /// Rows of M.
 pub const PRESET_M: usize = 16_384;
 /// Ones in each.

@@ -17,7 +17,6 @@ use super::search::{self, TrialError};
 use super::{Metric, Tally, Trial, best, summed};
 use crate::data::Dataset;
 use crate::data::split::{folds, stratified_sample};
-use crate::model::readout::Score;
 use crate::sketch::scaling::moments;
 
 /// How a set is evaluated. Results of equal plans are comparable.
@@ -108,6 +107,19 @@ pub struct SetResult {
     pub plan: Plan,
     /// By metric and method.
     pub figures: BTreeMap<Metric, BTreeMap<Method, Figures>>,
+    /// Every setting of FlyNN over all outer folds, in the order in which they were drawn: what a default is chosen from.
+    pub tried: Vec<Tried>,
+}
+
+/// One setting over all outer folds.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Tried {
+    /// The candidate and its readout.
+    pub setting: String,
+    /// Balanced accuracy.
+    pub balanced: f64,
+    /// Accuracy.
+    pub accuracy: f64,
 }
 
 /// Tallies of all settings of one kind, in each outer fold.
@@ -166,9 +178,8 @@ pub fn evaluate(name: &str, data: &Dataset, plan: &Plan, tick: &(dyn Fn() + Sync
         flynn.outer.push(search::search(&candidates, &readouts, outer, &outer_seed, tick)?);
     }
 
-    let published = |at: usize| {
-        candidates[at / readouts.len()].is_published() && readouts[at % readouts.len()].score == Score::Decay
-    };
+    let published =
+        |at: usize| candidates[at / readouts.len()].is_published() && readouts[at % readouts.len()].is_published();
     let figures = |metric| {
         let of = |method| match method {
             Method::Flynn => flynn.figures(metric, |_| true),
@@ -180,7 +191,13 @@ pub fn evaluate(name: &str, data: &Dataset, plan: &Plan, tick: &(dyn Fn() + Sync
         };
         Method::ALL.into_iter().filter_map(|method| Some((method, of(method)?))).collect()
     };
+    let tried = flynn.names.iter().zip(summed(flynn.outer.clone())).map(|(name, tally)| Tried {
+        setting: name.clone(),
+        balanced: tally.score(Metric::Balanced),
+        accuracy: tally.score(Metric::Accuracy),
+    });
     Ok(SetResult {
+        tried: tried.collect(),
         name: name.to_owned(),
         rows: data.rows(),
         features,

@@ -92,6 +92,14 @@ pub struct Readout {
     pub gamma: f64,
 }
 
+impl Readout {
+    /// Whether it is the paper's.
+    #[must_use]
+    pub fn is_published(self) -> bool {
+        self.score == Score::Decay
+    }
+}
+
 /// A bare gamma is the paper's score.
 impl From<f64> for Readout {
     fn from(gamma: f64) -> Self {

@@ -80,6 +80,11 @@ impl Election {
         }
     }
 
+    /// A peer has said that it has everything.
+    pub(super) fn finished(&mut self, peer: Peer) {
+        self.finished.insert(peer);
+    }
+
     pub(super) fn blame(&mut self, peer: Peer) {
         self.blamed.insert(peer);
     }
@@ -157,6 +162,15 @@ impl Node {
         members.len() >= usize::from(self.ctx.session.min_peers) && self.ctx.council_count(members) >= self.ctx.majority
     }
 
+    /// Whether those that it reaches are enough; asked after every input, so it does not list them.
+    fn reaches_enough(&self) -> bool {
+        let blamed = &self.election.blamed;
+        let reached = |peer: &Peer| self.greeted.contains_key(peer) && !blamed.contains(peer);
+        let others = self.greeted.len() - blamed.iter().filter(|peer| self.greeted.contains_key(peer)).count();
+        let council = self.ctx.council.iter().filter(|&peer| *peer == self.ctx.me || reached(peer)).count();
+        others + 1 >= usize::from(self.ctx.session.min_peers) && council >= self.ctx.majority
+    }
+
     /// This peer and everybody it is connected to and has not blamed, ascending.
     fn reachable(&self) -> Vec<Peer> {
         let mut all: BTreeSet<_> = self.greeted.keys().copied().collect();
@@ -232,9 +246,6 @@ impl Node {
     /// Everything that depends on the time and on what has come to pass, after each input.
     pub(super) fn proceed(&mut self, now: Time, step: &mut Step<Self>) {
         let complete = self.archive.frozen();
-        let last = u8::try_from(self.ctx.plan.len()).unwrap_or(u8::MAX);
-        let done: Vec<_> = self.greeted.iter().filter(|&(_, &frozen)| frozen == last).map(|(&peer, _)| peer).collect();
-        self.election.finished.extend(done);
         match self.over {
             Over::Stopped => return,
             Over::Lingering(until) => {
@@ -308,15 +319,11 @@ impl Node {
         if !self.election.gathered {
             return;
         }
-        let reachable = self.reachable();
-        if !self.enough(&reachable) {
-            let why = self.too_few(&reachable);
+        let enough = self.reaches_enough();
+        if !enough {
             self.election.proposal = None;
             self.election.alone = true;
-            match &mut self.election.blocked {
-                Some((_, text)) => *text = why,
-                none => *none = Some((now, why)),
-            }
+            self.election.blocked.get_or_insert((now, String::new()));
         } else if std::mem::take(&mut self.election.alone) {
             // Enough peers again: what was impossible is not any more, and waiting starts anew.
             self.election.blocked = None;
@@ -328,7 +335,7 @@ impl Node {
             self.election.without_view = now;
         } else if let Some((since, why)) = &self.election.blocked {
             if now >= since.plus_ms(timing.quorum_ms) {
-                let why = why.clone();
+                let why = if enough { why.clone() } else { self.too_few(&self.reachable()) };
                 self.end(Ending::TooFew(why), step);
                 return;
             }
@@ -337,7 +344,7 @@ impl Node {
             self.end(Ending::TooFew(text), step);
             return;
         }
-        if self.enough(&reachable) {
+        if enough {
             self.go_on_proposing(now, step);
         }
     }
@@ -483,7 +490,7 @@ impl Node {
                 } else {
                     deadlines.push(self.election.without_view.plus_ms(timing.quorum_ms));
                 }
-                if self.election.gathered && self.enough(&self.reachable()) {
+                if self.election.gathered && self.reaches_enough() {
                     match &self.election.proposal {
                         Some(proposal) => deadlines.push(proposal.until),
                         None => deadlines.extend(self.turn()),

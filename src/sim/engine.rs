@@ -5,14 +5,20 @@
 //! written down is up to the [`World`] around the nodes. Nothing here looks at a clock or draws a random number, so a run is a
 //! function of its world.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::mpsc;
+
+use bytes::Bytes;
 
 use crate::node::{Done, Event, Job, Node, Record, Timer};
 use crate::protocol::message::{Channel, Message};
 use crate::protocol::wire::{self, Frame};
 use crate::protocol::{Action, Fault, Input, Machine, Step, Time};
 use crate::session::Peer;
+
+/// Headers from this length on are kept once, and how many of them are remembered.
+const LONG: usize = 8 * 1024;
+const RECENT: usize = 4;
 
 /// Why a peer's connections change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -147,6 +153,8 @@ pub struct Engine<W: World> {
     /// Hosts that run, and events of the world's own that are to come.
     running: usize,
     planned: usize,
+    /// Long headers that were sent lately: what is passed on by many peers is kept once.
+    recent: VecDeque<Bytes>,
     /// Whether jobs run beside the engine.
     parallel: bool,
 }
@@ -189,6 +197,7 @@ impl<W: World> Engine<W> {
             lost: BTreeMap::new(),
             running: 0,
             planned: 0,
+            recent: VecDeque::new(),
             parallel,
         }
     }
@@ -418,12 +427,26 @@ impl<W: World> Engine<W> {
     fn send(&mut self, from: Peer, to: Peer, message: &Message) {
         assert_ne!(from, to, "BUG: a node sends to itself");
         let mut frame = wire::encode(message);
+        if frame.header.len() >= LONG {
+            frame.header = self.once(frame.header);
+        }
         let carriage = self.world.sends(self.now, from, to, message, &mut frame);
         assert!(frame.header.len() + frame.payload.len() <= wire::MAX_FRAME, "BUG: a frame above the limit");
         self.carry(from, to, &frame, carriage == Carriage::Hold);
         if carriage == Carriage::Twice {
             self.carry(from, to, &frame, false);
         }
+    }
+
+    fn once(&mut self, header: Bytes) -> Bytes {
+        if let Some(known) = self.recent.iter().find(|known| **known == header) {
+            return known.clone();
+        }
+        if self.recent.len() == RECENT {
+            self.recent.pop_front();
+        }
+        self.recent.push_back(header.clone());
+        header
     }
 
     /// Puts a frame on its way, whoever made it.

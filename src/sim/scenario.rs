@@ -287,15 +287,15 @@ pub struct Rates {
 
 impl Default for Rates {
     fn default() -> Self {
-        // Rounded from `flyswarm simulate --calibrate` on one core of the machine of facts.md.
+        // One core of a 2-core virtual machine of 2026, rounded; `--calibrate` measures another.
         Self {
-            matrix: 2e7,
-            lift: 2e9,
-            select: 1e8,
-            mask: 1e9,
+            matrix: 1e7,
+            lift: 8e9,
+            select: 1e9,
+            mask: 1.5e9,
             add: 1e9,
             verify: 15_000.0,
-            agree: 15_000.0,
+            agree: 12_000.0,
             message: 200_000.0,
         }
     }
@@ -312,11 +312,15 @@ pub struct Speed {
 }
 
 /// Faults drawn from the seed.
-#[derive(Clone, Copy, Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Random {
-    /// How many crashes, restarts, cuts and pauses.
+    /// How many.
     pub faults: u32,
+    /// Of these kinds: crash, restart, pause, partition, slow-link.
+    pub kinds: Vec<Kind>,
+    /// Of the crashed peers so many come back, in a hundred.
+    pub return_percent: u32,
     /// They come before this time, seconds.
     pub within_s: f64,
     /// Then everything is healed and everybody runs, seconds; 0: never.
@@ -325,7 +329,8 @@ pub struct Random {
 
 impl Default for Random {
     fn default() -> Self {
-        Self { faults: 0, within_s: 2.0, heal_s: 20.0 }
+        let kinds = vec![Kind::Crash, Kind::Crash, Kind::Restart, Kind::Pause, Kind::SlowLink, Kind::Partition];
+        Self { faults: 0, kinds, return_percent: 50, within_s: 2.0, heal_s: 20.0 }
     }
 }
 

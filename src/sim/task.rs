@@ -81,7 +81,9 @@ pub fn spec(scenario: &Scenario, rows: Option<&Rows>) -> Result<(DataSpec, Flynn
     };
     let data = rows.spec(task.scaling, task.densify);
     let sizes = Sizes { m: task.m.clone(), s: task.s.clone(), rho: task.rho.clone() };
-    let flynn = sizes.resolve(&data, Readout { score: task.score, gamma: task.gamma }).map_err(|error| ScenarioError(format!("task: {error}")))?;
+    let flynn = sizes
+        .resolve(&data, Readout { score: task.score, gamma: task.gamma })
+        .map_err(|error| ScenarioError(format!("task: {error}")))?;
     Ok((data, flynn))
 }
 

@@ -1,6 +1,6 @@
 //! The whole timeline of a run: the faults of the file, and those drawn from the seed.
 
-use super::scenario::{Fault, Kind, Peers, Scenario};
+use super::scenario::{Fault, Kind, Peers, Random, Scenario};
 use crate::crypto::stream::Stream;
 
 fn fault(kind: Kind, at_s: f64, peers: Peers) -> Fault {
@@ -22,13 +22,13 @@ fn fault(kind: Kind, at_s: f64, peers: Peers) -> Fault {
 #[must_use]
 pub(super) fn whole(scenario: &Scenario) -> Vec<Fault> {
     let mut out = scenario.fault.clone();
-    let random = scenario.random;
+    let random = &scenario.random;
     if random.faults == 0 {
         return out;
     }
     let mut stream = Stream::new(&scenario.seed.to_le_bytes(), "simulation/faults", &[]);
     for _ in 0..random.faults {
-        out.push(draw(&mut stream, scenario.peers, random.within_s));
+        out.push(draw(&mut stream, scenario.peers, random));
     }
     if random.heal_s > 0.0 {
         out.push(fault(Kind::Heal, random.heal_s, Peers::Some(Vec::new())));
@@ -37,7 +37,7 @@ pub(super) fn whole(scenario: &Scenario) -> Vec<Fault> {
     out
 }
 
-fn draw(stream: &mut Stream, peers: u16, within_s: f64) -> Fault {
+fn draw(stream: &mut Stream, peers: u16, random: &Random) -> Fault {
     // Whole milliseconds, from 1.
     let ms = |stream: &mut Stream, most: f64| {
         #[expect(
@@ -48,21 +48,24 @@ fn draw(stream: &mut Stream, peers: u16, within_s: f64) -> Fault {
         let most = (most * 1000.0).max(1.0) as u32;
         f64::from(1 + stream.below(most)) / 1000.0
     };
-    let at = ms(stream, within_s);
+    let at = ms(stream, random.within_s);
     let one = |stream: &mut Stream| Peers::Some(vec![u16::try_from(stream.below(peers.into())).unwrap_or(0)]);
-    match stream.below(8) {
-        0 | 1 => fault(Kind::Crash, at, one(stream)),
-        2 | 3 => Fault { for_s: Some(ms(stream, 8.0)), ..fault(Kind::Crash, at, one(stream)) },
-        4 => Fault { for_s: Some(ms(stream, 12.0)), ..fault(Kind::Pause, at, one(stream)) },
-        5 => fault(Kind::Restart, at, one(stream)),
-        6 => Fault {
+    let kind = stream.below(u32::try_from(random.kinds.len()).unwrap_or(u32::MAX)) as usize;
+    match random.kinds[kind] {
+        Kind::Crash => {
+            let returns = stream.below(100) < random.return_percent;
+            Fault { for_s: returns.then(|| ms(stream, 8.0)), ..fault(Kind::Crash, at, one(stream)) }
+        }
+        Kind::Pause => Fault { for_s: Some(ms(stream, 12.0)), ..fault(Kind::Pause, at, one(stream)) },
+        Kind::SlowLink => Fault {
             latency_ms: Some(f64::from(20 + stream.below(400))),
             for_s: Some(ms(stream, 10.0)),
             ..fault(Kind::SlowLink, at, one(stream))
         },
-        _ => {
+        Kind::Partition => {
             let side = (0..peers).filter(|_| stream.below(2) == 0).collect();
             Fault { for_s: Some(ms(stream, 15.0)), ..fault(Kind::Partition, at, Peers::Some(side)) }
         }
+        kind => fault(kind, at, one(stream)),
     }
 }

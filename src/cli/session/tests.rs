@@ -5,6 +5,7 @@ use clap::Parser;
 use super::super::{Arguments, run};
 use super::*;
 use crate::crypto::identity::Identity;
+use crate::session::FlynnSpec;
 
 fn peer(seed: u8) -> String {
     format!("peer-{seed}={}", Identity::from_seed([seed; 32]).public())
@@ -36,7 +37,8 @@ fn a_new_file_holds_what_was_asked_for() {
     let folder = tempfile::tempdir().unwrap();
     let session = Session::load(new(folder.path(), &[]).unwrap()).unwrap();
     assert_eq!(session.data.classes, ["0", "1", "2", "3", "4", "5", "6", "7", "8", "9"]);
-    assert_eq!(session.flynn, FlynnSpec { m: 16_384, s: 19, rho: 64, gamma: 0.5, score: Score::Decay });
+    assert_eq!(session.flynn, FlynnSpec { m: 16_384, s: 2, rho: 256, gamma: 0.9, score: Score::BalancedLog });
+    assert_eq!(session.data.scaling, Scaling::SoftBins { bins: 8 });
     let third = session.peer(&Identity::from_seed([3; 32]).public()).unwrap();
     assert_eq!(session.name(third), "peer-3");
     assert_eq!(session.roster[third.index()].addresses, ["/ip4/192.0.2.3/tcp/4001"]);
@@ -48,9 +50,13 @@ fn a_new_file_holds_what_was_asked_for() {
     let session = Session::load(new(folder.path(), &more).unwrap()).unwrap();
     assert_eq!(session.data.classes, ["a", "b"]);
     assert_eq!(session.data.scaling, Scaling::Range { lo: -1.0, hi: 2.5 });
-    assert_eq!(session.flynn, FlynnSpec { m: 128, s: 3, rho: 64, gamma: 0.0, score: Score::Decay });
+    assert_eq!(session.flynn, FlynnSpec { m: 128, s: 3, rho: 64, gamma: 0.0, score: Score::BalancedLog });
     assert_eq!(session.privacy, Privacy { min_holders: 1, colluding: 0.5 });
     assert_eq!((session.min_peers, session.timing.gather_ms, session.timing.max_views), (2, 5, 3));
+
+    let session = Session::load(new(folder.path(), &["--published", "--rho", "32", "--force"]).unwrap()).unwrap();
+    assert_eq!(session.data.scaling, Scaling::UnitNorm);
+    assert_eq!(session.flynn, FlynnSpec { m: 16_384, s: 19, rho: 32, gamma: 0.5, score: Score::Decay });
 }
 
 #[test]

@@ -2,11 +2,12 @@
 
 use std::fmt::Write as _;
 
-use crate::sim::outcome::{Outcome, Results};
-use crate::sim::tally::Purpose;
+use crate::sim::outcome::{Outcome, PurposeRow, Results};
+use crate::sim::report::bytes;
+use crate::sim::tally::{PURPOSES, Purpose};
 
 /// Lines of equal columns; the first column is left-aligned.
-pub(super) fn columns(rows: &[Vec<String>]) -> String {
+pub(in crate::cli) fn columns(rows: &[Vec<String>]) -> String {
     let count = rows.iter().map(Vec::len).max().unwrap_or(0);
     let width = |i: usize| rows.iter().filter_map(|row| row.get(i)).map(|cell| cell.chars().count()).max().unwrap_or(0);
     let widths: Vec<_> = (0..count).map(width).collect();
@@ -21,22 +22,6 @@ pub(super) fn columns(rows: &[Vec<String>]) -> String {
         out.push('\n');
     }
     out
-}
-
-/// Bytes for people: three digits and a unit.
-pub(super) fn bytes(count: f64) -> String {
-    let units = ["B", "kB", "MB", "GB", "TB"];
-    let mut value = count;
-    let mut unit = 0;
-    while value >= 1000.0 && unit + 1 < units.len() {
-        value /= 1000.0;
-        unit += 1;
-    }
-    if unit == 0 {
-        format!("{value:.0} B")
-    } else {
-        format!("{value:.*} {}", if value < 100.0 { 1 } else { 0 }, units[unit])
-    }
 }
 
 fn strings(cells: &[&str]) -> Vec<String> {
@@ -59,9 +44,10 @@ pub(super) fn render(results: &Results) -> String {
     let mut rows = vec![head];
     rows.extend(results.runs.iter().map(|run| row(run, accuracy)));
     out.push_str(&columns(&rows));
-    if let [run] = &results.runs[..] {
-        out.push('\n');
-        out.push_str(&details(run));
+    out.push('\n');
+    match &results.runs[..] {
+        [run] => out.push_str(&details(run)),
+        runs => out.push_str(&shares(runs)),
     }
     let _ = writeln!(out, "\ntrace {}", results.trace_hash);
     out
@@ -104,6 +90,31 @@ fn row(run: &Outcome, accuracy: bool) -> Vec<String> {
 
 fn name(purpose: Purpose) -> String {
     format!("{purpose:?}").to_lowercase()
+}
+
+/// What each peer sent on average, by purpose, for each run: frames and bytes.
+fn shares(runs: &[Outcome]) -> String {
+    let mut rows = vec![vec!["frames, bytes per peer".to_owned()]];
+    rows[0].extend(runs.iter().map(|run| run.name.clone()));
+    for purpose in PURPOSES {
+        let cell = |run: &Outcome| {
+            let row = run.purposes.iter().find(|row| row.purpose == purpose)?;
+            let peers = f64::from(run.peers);
+            Some(format!("{:.1}, {}", row.total.messages as f64 / peers, bytes(row.total.bytes as f64 / peers)))
+        };
+        let cells: Vec<_> = runs.iter().map(cell).collect();
+        if cells.iter().any(Option::is_some) {
+            let cells = cells.into_iter().map(|cell| cell.unwrap_or_else(|| "-".into()));
+            rows.push(std::iter::once(name(purpose)).chain(cells).collect());
+        }
+    }
+    let sum = |run: &Outcome| {
+        let peers = f64::from(run.peers);
+        let total = |count: fn(&PurposeRow) -> u64| run.purposes.iter().map(count).sum::<u64>() as f64 / peers;
+        format!("{:.1}, {}", total(|row| row.total.messages), bytes(total(|row| row.total.bytes)))
+    };
+    rows.push(std::iter::once("all".to_owned()).chain(runs.iter().map(sum)).collect());
+    columns(&rows)
 }
 
 fn details(run: &Outcome) -> String {

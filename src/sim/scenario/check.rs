@@ -76,6 +76,15 @@ impl Scenario {
             self.exist("speed", &speed.peers)?;
             within("speed: factor", speed.factor, 1e-6, 1e6)?;
         }
+        let drawn = [Kind::Crash, Kind::Restart, Kind::Pause, Kind::Partition, Kind::SlowLink];
+        if let Some(kind) = self.random.kinds.iter().find(|kind| !drawn.contains(kind)) {
+            let names: Vec<_> = drawn.iter().map(|kind| kind.name()).collect();
+            return Err(wrong("random.kinds", kind.name(), format!("one of {}", names.join(", "))));
+        }
+        if self.random.kinds.is_empty() {
+            return Err(wrong("random.kinds", "empty", "at least one kind"));
+        }
+        within("random.return_percent", self.random.return_percent.into(), 0.0, 100.0)?;
         within("random.within_s", self.random.within_s, 0.001, 1e6)?;
         within("random.heal_s", self.random.heal_s, 0.0, 1e6)?;
         if let Some(blamed) = &self.expect.blamed {

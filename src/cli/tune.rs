@@ -1,0 +1,294 @@
+//! `flyswarm tune`: which settings of FlyNN suit some rows, by cross-validation, with baselines on the same folds.
+
+use std::fmt::Write as _;
+use std::io::Write;
+use std::path::PathBuf;
+
+use clap::Args;
+use serde_json::json;
+
+use super::tables::{at_least, bar};
+use super::{Failure, print};
+use crate::data::split::{folds, stratified_sample};
+use crate::data::{self, Dataset, Expected, LabelColumn};
+use crate::evaluate::baselines::{self, neighbour_settings, sbfc_settings};
+use crate::evaluate::candidate::{Ranges, readouts};
+use crate::evaluate::search::{TrialError, search};
+use crate::evaluate::{Candidate, Metric, Tally, Trial, best, summed};
+use crate::model::file::write_whole;
+use crate::model::readout::Readout;
+use crate::sketch::scaling::{Scaling, moments};
+
+/// Finds settings of FlyNN for labelled rows by cross-validation, and compares with baselines on the same folds
+///
+/// Every candidate gets a lifting matrix of its own in each fold, and all scores and gammas are tried on the same counts. The figures are
+/// the best of many over the folds that chose them, so somewhat optimistic: `tables` has nested ones.
+#[derive(Debug, Args)]
+pub(super) struct Tune {
+    /// CSV or IDX images, gzipped or not, with labels
+    data: PathBuf,
+    /// Label column: a name, a number from 1, or last
+    #[arg(long, value_name = "COLUMN", default_value = "last")]
+    label: LabelColumn,
+    /// Labels of IDX images
+    #[arg(long, value_name = "FILE")]
+    labels: Option<PathBuf>,
+    /// Whether the first line of a CSV file is a header; found out where not given
+    #[arg(long, value_name = "yes|no", value_parser = super::model::yes_or_no)]
+    header: Option<bool>,
+    /// Random candidates beside the default, known good ones first
+    #[arg(long, default_value_t = 24, value_parser = at_least::<0>)]
+    budget: usize,
+    /// Folds
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u16).range(2..=100))]
+    folds: u16,
+    /// Most rows used, a stratified sample
+    #[arg(long, default_value_t = 5000, value_parser = at_least::<20>)]
+    rows: usize,
+    /// Most bits of a hash, below the paper's 2048 d
+    #[arg(long, default_value_t = 16_384, value_parser = at_least::<512>)]
+    max_m: usize,
+    /// Of folds, candidates and matrices
+    #[arg(long, default_value_t = 0)]
+    seed: u64,
+    /// What is made as large as possible: balanced (accuracy) or accuracy
+    #[arg(long, default_value = "balanced")]
+    metric: Metric,
+    /// Only settings of the method as published
+    #[arg(long)]
+    published: bool,
+    /// Write the best setting here, as the lines of a session file that it changes
+    #[arg(long, value_name = "FILE")]
+    out: Option<PathBuf>,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// How many of the best candidates are shown.
+const SHOWN: usize = 8;
+
+/// A candidate with its best readout.
+struct Ranked<'a> {
+    candidate: &'a Candidate,
+    readout: Readout,
+    tally: &'a Tally,
+}
+
+impl Tune {
+    pub(super) fn run(&self, out: &mut dyn Write) -> Result<(), Failure> {
+        if self.label == LabelColumn::None {
+            return Err(Failure::Input("--label none: expected a column of labels to learn".into()));
+        }
+        let (label, labels_file) = (self.label.clone(), self.labels.as_deref());
+        let expected = Expected { label, header: self.header, labels_file, ..Expected::default() };
+        let data = data::load(&self.data, &expected)?;
+        if data.classes().len() < 2 {
+            let text = format!("{}: one class only, expected at least 2", self.data.display());
+            return Err(Failure::Input(text));
+        }
+        let seed = self.seed.to_le_bytes();
+        let data = data.subset(&stratified_sample(data.labels(), self.rows, &seed));
+        let trials = Trial::of(&data, &folds(data.labels(), self.folds.into(), &seed));
+        let moments = moments(&data, true).is_ok();
+        let (candidates, readouts) = self.grid(&data, moments)?;
+        let name = self.data.display().to_string();
+        let bar = bar((candidates.len() * trials.len()) as u64, name.clone());
+        let failed = |error: TrialError| Failure::Input(format!("{name}: {error}"));
+        let tallies = search(&candidates, &readouts, &trials, &seed, &|| bar.inc(1)).map_err(failed)?;
+        bar.finish_and_clear();
+        let mut ranked: Vec<_> = candidates
+            .iter()
+            .zip(tallies.chunks(readouts.len()))
+            .filter_map(|(candidate, tallies)| {
+                let at = best(tallies.iter().enumerate(), self.metric)?;
+                Some(Ranked { candidate, readout: readouts[at], tally: &tallies[at] })
+            })
+            .collect();
+        ranked.sort_by(|a, b| b.tally.score(self.metric).total_cmp(&a.tally.score(self.metric)));
+        let baselines = self.baselines(&trials, moments).map_err(failed)?;
+        let Some(first) = ranked.first() else {
+            return Err(Failure::Input(format!("{name}: no candidate suits these rows")));
+        };
+        let lines = session_lines(first);
+        if let Some(path) = &self.out {
+            write_whole(path, lines.as_bytes())
+                .map_err(|error| super::model::for_io(&error, format!("{}: {error}", path.display())))?;
+        }
+        let text = if self.json {
+            self.json_text(&data, &ranked, &baselines)
+        } else {
+            self.table(&data, &ranked, &baselines, &lines)
+        };
+        print(out, &text)
+    }
+
+    /// What is tried.
+    fn grid(&self, data: &Dataset, moments: bool) -> Result<(Vec<Candidate>, Vec<Readout>), Failure> {
+        let ranges = Ranges { d: data.features(), classes: data.classes().len(), max_m: self.max_m, moments };
+        let mut candidates = ranges.draw(self.budget, &self.seed.to_le_bytes());
+        let mut readouts = readouts();
+        if self.published {
+            candidates.retain(Candidate::is_published);
+            readouts.retain(|readout| readout.is_published());
+        }
+        if candidates.is_empty() {
+            let text = format!("{}: no candidate with --budget {} suits these rows", self.data.display(), self.budget);
+            return Err(Failure::Input(text));
+        }
+        Ok((candidates, readouts))
+    }
+
+    /// The best setting of each baseline: name, setting, tally.
+    fn baselines(&self, trials: &[Trial], moments: bool) -> Result<Vec<(&'static str, String, Tally)>, TrialError> {
+        let neighbours = trials.iter().map(|trial| baselines::neighbours(trial, moments));
+        let tallies = summed(neighbours.collect::<Result<Vec<_>, _>>()?.into_iter().map(|(outer, _)| outer).collect());
+        let settings = neighbour_settings(moments);
+        let mut found = Vec::new();
+        for (name, only) in [("kNN", None), ("1NN", Some(1))] {
+            let among = tallies.iter().enumerate().filter(|(i, _)| only.is_none_or(|k| settings[*i].1 == k));
+            if let Some(at) = best(among, self.metric) {
+                found.push((name, settings[at].0.clone(), tallies[at].clone()));
+            }
+        }
+        let features = trials.first().map_or(0, |trial| trial.train.features());
+        let tallies = baselines::sbfc(trials, self.max_m, moments, &self.seed.to_le_bytes())?;
+        if let Some(at) = best(tallies.iter().enumerate(), self.metric) {
+            let setting = sbfc_settings(features, self.max_m, moments).swap_remove(at);
+            found.push(("SBFC", setting, tallies[at].clone()));
+        }
+        Ok(found)
+    }
+
+    fn table(&self, data: &Dataset, ranked: &[Ranked], baselines: &[(&str, String, Tally)], lines: &str) -> String {
+        let mut text = format!(
+            "{} rows, {} features, {} classes; {} folds; ordered by {}\n\n{:>8} {:>8}  setting\n",
+            data.rows(),
+            data.features(),
+            data.classes().len(),
+            self.folds,
+            self.metric,
+            "balanced",
+            "accuracy",
+        );
+        let mut row = |tally: &Tally, setting: String| {
+            let [balanced, accuracy] = Metric::ALL.map(|metric| tally.score(metric));
+            // Writing to a string cannot fail.
+            let _ = writeln!(text, "{balanced:>8.4} {accuracy:>8.4}  {setting}");
+        };
+        for Ranked { candidate, readout, tally } in ranked.iter().take(SHOWN) {
+            row(tally, format!("FlyNN: {candidate}; {}, gamma {}", readout.score, readout.gamma));
+        }
+        for (name, setting, tally) in baselines {
+            row(tally, format!("{name}: {setting}"));
+        }
+        text + "\n" + lines
+    }
+
+    fn json_text(&self, data: &Dataset, ranked: &[Ranked], baselines: &[(&str, String, Tally)]) -> String {
+        let scores = |tally: &Tally| Metric::ALL.map(|metric| tally.score(metric));
+        let candidates = ranked.iter().map(|Ranked { candidate, readout, tally }| {
+            let [balanced, accuracy] = scores(tally);
+            json!({
+                "m": candidate.m, "s": candidate.s, "rho": candidate.rho, "densify": candidate.densify,
+                "scaling": candidate.scaling.name(),
+                "bins": match candidate.scaling { Scaling::SoftBins(bins) => Some(bins), _ => None },
+                "score": readout.score, "gamma": readout.gamma, "balanced": balanced, "accuracy": accuracy,
+            })
+        });
+        let baselines = baselines.iter().map(|(name, setting, tally)| {
+            let [balanced, accuracy] = scores(tally);
+            json!({"name": name, "setting": setting, "balanced": balanced, "accuracy": accuracy})
+        });
+        let value = json!({
+            "rows": data.rows(), "features": data.features(), "classes": data.classes(), "folds": self.folds,
+            "metric": self.metric, "seed": self.seed,
+            "candidates": candidates.collect::<Vec<_>>(), "baselines": baselines.collect::<Vec<_>>(),
+        });
+        format!("{value:#}\n")
+    }
+}
+
+/// The lines of a session file that a setting decides.
+fn session_lines(ranked: &Ranked) -> String {
+    let Ranked { candidate: Candidate { m, s, rho, densify, scaling }, readout: Readout { score, gamma }, .. } = ranked;
+    let scaling = match scaling {
+        Scaling::SoftBins(bins) => format!("{{ soft-bins = {{ bins = {bins} }} }}"),
+        other => format!("\"{}\"", other.name()),
+    };
+    format!(
+        "# in [data]\nscaling = {scaling}\ndensify = {densify}\n\n[flynn]\nm = {m}\ns = {s}\nrho = {rho}\ngamma = {gamma:?}\n\
+         score = \"{score}\"\n"
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::run_line;
+    use crate::data::digits::digits;
+    use crate::session::Session;
+
+    fn folder(rows: usize) -> tempfile::TempDir {
+        let folder = tempfile::tempdir().unwrap();
+        let data = digits();
+        let mut text = String::new();
+        for i in 0..rows {
+            data.row(i).iter().for_each(|x| text.push_str(&format!("{x},")));
+            text.push_str(&format!("{}\n", data.labels()[i]));
+        }
+        std::fs::write(folder.path().join("d.csv"), text).unwrap();
+        std::fs::write(folder.path().join("one.csv"), "1,2,a\n3,4,a\n").unwrap();
+        folder
+    }
+
+    #[test]
+    fn tuning_prints_the_best_first_and_writes_lines_that_a_session_takes() {
+        let folder = folder(300);
+        let line = "tune d.csv --budget 5 --folds 3 --max-m 1024 --out best.toml";
+        let text = run_line(folder.path(), line).unwrap();
+        let shown: Vec<f64> =
+            text.lines().filter(|line| line.contains("FlyNN")).map(|line| line[..8].trim().parse().unwrap()).collect();
+        assert!(shown.len() == 6 && shown.is_sorted_by(|a, b| a >= b) && shown[0] > 0.85, "{text}");
+        for name in ["kNN", "1NN", "SBFC"] {
+            assert!(text.contains(&format!("  {name}: ")), "{text}");
+        }
+        let lines = std::fs::read_to_string(folder.path().join("best.toml")).unwrap();
+        assert!(text.ends_with(&lines));
+        let (data, flynn) = lines.split_once("\n\n").unwrap();
+        let mut file =
+            format!("name = \"n\"\ntask = \"flynn\"\n[data]\nfeatures = 64\nclasses = [\"a\", \"b\"]\n{data}\n{flynn}");
+        for i in 0..3u8 {
+            let key = crate::crypto::identity::Identity::from_seed([i; 32]).public();
+            file += &format!("[[roster]]\nname = \"{i}\"\npeer_id = \"{key}\"\n");
+        }
+        assert!(Session::parse(&file).is_ok(), "{file}");
+        assert_eq!(run_line(folder.path(), line).unwrap(), text, "the same seed, the same output");
+    }
+
+    #[test]
+    fn json_has_every_candidate_and_published_leaves_the_extensions_out() {
+        let folder = folder(200);
+        let text = run_line(folder.path(), "tune d.csv --budget 9 --folds 2 --max-m 512 --published --json").unwrap();
+        let value: serde_json::Value = serde_json::from_str(&text).unwrap();
+        let candidates = value["candidates"].as_array().unwrap();
+        assert!(!candidates.is_empty());
+        assert!(candidates.iter().all(|c| c["scaling"] == "unit-norm" && c["score"] == "decay"), "{text}");
+        assert_eq!(value["baselines"].as_array().map(Vec::len), Some(3));
+    }
+
+    #[test]
+    fn rows_that_cannot_be_tuned_on_are_refused_in_one_line() {
+        let folder = folder(30);
+        for (line, part) in [
+            ("tune one.csv", "one.csv: one class only, expected at least 2"),
+            ("tune none.csv", "none.csv: "),
+            ("tune d.csv --label none", "--label none: expected a column of labels"),
+            ("tune d.csv --label 99", "d.csv"),
+        ] {
+            let error = run_line(folder.path(), line).unwrap_err();
+            assert_eq!(error.code(), 2);
+            let text = error.to_string();
+            assert!(text.contains(part) && !text.contains('\n'), "{line}: {text}");
+        }
+    }
+}

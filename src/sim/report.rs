@@ -1,0 +1,264 @@
+//! One self-contained HTML page for a result: numbers, and pictures drawn as inline SVG. It loads nothing from anywhere.
+
+mod axis;
+mod bars;
+mod time_line;
+mod tree;
+
+use std::fmt::Write as _;
+
+use super::outcome::{Outcome, Results, SHOWN};
+use crate::protocol::view::Stage;
+
+/// Width of every picture, in its own units.
+const WIDTH: f64 = 960.0;
+
+const STYLE: &str = include_str!("report/style.css");
+
+/// The stages with their colours (Okabe and Ito's palette, which colour-blind people can tell apart).
+const STAGES: [(Stage, &str, &str); 6] = [
+    (Stage::Keys, "keys", "#7f8c9b"),
+    (Stage::Compute, "compute", "#e69f00"),
+    (Stage::Sum, "sum", "#0072b2"),
+    (Stage::Accept, "accept", "#009e73"),
+    (Stage::Release, "release", "#cc79a7"),
+    (Stage::Open, "open", "#56b4e9"),
+];
+
+fn colour(stage: Stage) -> &'static str {
+    STAGES.iter().find(|(each, ..)| *each == stage).map_or("#999999", |(.., colour)| colour)
+}
+
+fn stage_name(stage: Stage) -> &'static str {
+    STAGES.iter().find(|(each, ..)| *each == stage).map_or("", |(_, name, _)| name)
+}
+
+/// Text as it may stand in HTML.
+fn escape(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
+}
+
+/// Bytes for people: two or three digits and a unit.
+#[must_use]
+pub fn bytes(count: f64) -> String {
+    let units = ["B", "kB", "MB", "GB", "TB"];
+    let (mut value, mut unit) = (count, 0);
+    while value >= 1000.0 && unit + 1 < units.len() {
+        value /= 1000.0;
+        unit += 1;
+    }
+    let digits = usize::from(unit > 0 && value < 100.0);
+    format!("{value:.digits$} {}", units[unit])
+}
+
+/// Milliseconds for people.
+fn time(ms: f64) -> String {
+    let short = |value: f64, digits: usize| {
+        let text = format!("{value:.digits$}");
+        if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_owned() } else { text }
+    };
+    match ms {
+        _ if ms < 10.0 => format!("{} ms", short(ms, 1)),
+        _ if ms < 1000.0 => format!("{} ms", short(ms, 0)),
+        _ if ms < 60_000.0 => format!("{} s", short(ms / 1000.0, 2)),
+        _ => format!("{} min", short(ms / 60_000.0, 1)),
+    }
+}
+
+/// The opening tag of a picture of this height.
+fn svg(height: f64, label: &str) -> String {
+    format!("<svg viewBox=\"0 0 {WIDTH} {height:.0}\" role=\"img\" aria-label=\"{}\">", escape(label))
+}
+
+/// The page.
+#[must_use]
+pub fn render(results: &Results) -> String {
+    let title = escape(&results.scenario);
+    let mut out = format!(
+        "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><meta name=\"viewport\" content=\"width=device-width\">\
+         <title>{title} - flyswarm simulation</title><style>{STYLE}</style></head><body><main>\n\
+         <header><p class=\"kind\">flyswarm simulation</p><h1>{title}</h1><p class=\"about\">{}</p></header>\n",
+        escape(&results.about)
+    );
+    let failed: usize = results.runs.iter().map(|run| run.violations.len()).sum();
+    let checked: u64 = results.runs.iter().map(|run| run.checked).sum();
+    let (class, verdict) = if failed == 0 {
+        ("good", format!("All checks held: {checked} openings, results and accusations were looked at."))
+    } else {
+        ("bad", format!("{failed} checks failed."))
+    };
+    let _ = write!(out, "<p class=\"verdict {class}\">{verdict}</p>\n");
+    out.push_str(&overview(results));
+    if results.runs.iter().any(|run| run.accuracy.is_some()) {
+        out.push_str(
+            "<section><h2>Accuracy</h2><p>On rows that nobody trained on. <b>Pooled</b>: all rows in one place. \
+                      <b>Alone</b>: the peer with the most rows.</p>",
+        );
+        out.push_str(&bars::accuracy(&results.runs));
+        out.push_str("</section>\n");
+    }
+    for run in &results.runs {
+        out.push_str(&section(run, results.runs.len() == 1));
+    }
+    let _ = write!(
+        out,
+        "<footer>flyswarm {}, trace <code>{}</code>. The same scenario and seed give the same trace on every machine.</footer>\
+         </main></body></html>\n",
+        escape(&results.version),
+        results.trace_hash
+    );
+    out
+}
+
+fn overview(results: &Results) -> String {
+    let mut out = String::from(
+        "<section><h2>Runs</h2><div class=\"wide\"><table><thead><tr><th>run</th><th>peers</th><th>finished</th><th>views</th>\
+         <th>result after</th><th>frames</th><th>sent</th><th>per peer</th><th>checks</th></tr></thead><tbody>",
+    );
+    for run in &results.runs {
+        let failed = run.views.iter().filter(|view| view.failed.is_some()).count();
+        let views = match failed {
+            0 => run.views.len().to_string(),
+            _ => format!("{} ({failed} failed)", run.views.len()),
+        };
+        let checks = match run.violations.len() {
+            0 => format!("<span class=\"good\">{} held</span>", run.checked),
+            failed => format!("<span class=\"bad\">{failed} failed</span>"),
+        };
+        let _ = write!(
+            out,
+            "<tr><td>{}</td><td>{}</td><td>{}</td><td>{views}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{checks}</td></tr>",
+            escape(&run.name),
+            run.peers,
+            run.finished,
+            time(run.finished_ms as f64),
+            run.sent.messages,
+            bytes(run.sent.bytes as f64),
+            bytes(run.sent.bytes as f64 / f64::from(run.peers)),
+        );
+    }
+    out.push_str("</tbody></table></div></section>\n");
+    out
+}
+
+fn legend() -> String {
+    let items: String = STAGES
+        .iter()
+        .map(|(_, name, colour)| format!("<span><i style=\"background:{colour}\"></i>{name}</span>"))
+        .collect();
+    format!("<p class=\"legend\">{items}</p>")
+}
+
+fn section(run: &Outcome, open: bool) -> String {
+    let mut out = format!(
+        "<details{}><summary>{}<small>{} peers, seed {}</small></summary>\n",
+        if open { " open" } else { "" },
+        escape(&run.name),
+        run.peers,
+        run.seed
+    );
+    for violation in &run.violations {
+        let _ = write!(
+            out,
+            "<p class=\"verdict bad\">{:?} at {}: {}</p>",
+            violation.check,
+            time(violation.at_ms as f64),
+            escape(&violation.text)
+        );
+    }
+    let shown = if usize::from(run.peers) > SHOWN {
+        format!(" The first {SHOWN} of {} peers.", run.peers)
+    } else {
+        String::new()
+    };
+    let _ = write!(
+        out,
+        "<h3>Stages</h3><p>What each peer was doing; a dot marks the council, a tick the result, a number what went wrong. \
+         Times in which nobody was in a view are cut short.{shown}</p>{}",
+        legend()
+    );
+    out.push_str(&time_line::draw(run));
+    out.push_str(&marks(run));
+    let _ = write!(
+        out,
+        "<h3>Bytes sent by peer and stage</h3><p>Header and payload of every frame.{shown}</p>{}",
+        legend()
+    );
+    out.push_str(&bars::stages(run));
+    out.push_str("<h3>What the bytes were for</h3>");
+    out.push_str(&bars::purposes(run));
+    if let Some(training) = &run.training {
+        let _ = write!(
+            out,
+            "<h3>Training</h3><p>One party with all rows would need {}; the slowest peer computed for {} at a time, and the \
+             whole session took {} from its first view to the last result.</p>",
+            time(training.alone_ms),
+            time(training.slowest_ms),
+            time(training.session_ms)
+        );
+    }
+    if usize::from(run.peers) <= SHOWN && !run.views.is_empty() {
+        out.push_str(
+            "<h3>Tree of the last view</h3><p>Sums travel up, totals down. Ringed: the council. The fuller, the more a peer sent.</p>",
+        );
+        out.push_str(&tree::draw(run));
+    }
+    out.push_str(&people(run));
+    let _ = write!(out, "<p class=\"trace\">trace <code>{}</code></p></details>\n", run.trace_hash);
+    out
+}
+
+/// What went wrong, numbered as in the picture.
+fn marks(run: &Outcome) -> String {
+    if run.marks.is_empty() && run.views.iter().all(|view| view.failed.is_none()) {
+        return String::new();
+    }
+    let mut out = String::from("<ol class=\"marks\">");
+    for mark in &run.marks {
+        let peers: Vec<_> = mark.peers.iter().take(12).map(u16::to_string).collect();
+        let more = if mark.peers.len() > 12 { ", ..." } else { "" };
+        let whom = match mark.peers.len() {
+            0 => String::new(),
+            1 => format!(", peer {}", peers[0]),
+            _ => format!(", peers {}{more}", peers.join(", ")),
+        };
+        let _ = write!(out, "<li>{}: {}{whom}</li>", time(mark.at_ms as f64), escape(&mark.text));
+    }
+    out.push_str("</ol>");
+    for view in &run.views {
+        if let Some(why) = &view.failed {
+            let _ = write!(
+                out,
+                "<p class=\"failed\">The view of {} members that peer {} led from {} on failed: {}.</p>",
+                view.members,
+                view.ballot.1,
+                time(view.began_ms as f64),
+                escape(why)
+            );
+        }
+    }
+    out
+}
+
+/// Who was blamed, and who has no result.
+fn people(run: &Outcome) -> String {
+    let mut out = String::new();
+    for blame in &run.blames {
+        let how = blame.tampers.as_deref().unwrap_or("honest");
+        let _ = write!(
+            out,
+            "<p>Peer {} ({}) was blamed by {} with {}.</p>",
+            blame.peer,
+            escape(how),
+            blame.by,
+            escape(&blame.with.join(", "))
+        );
+    }
+    if run.strangers_refused > 0 {
+        let _ = write!(out, "<p>{} connections from outside the roster were refused.</p>", run.strangers_refused);
+    }
+    for (peer, why) in run.unfinished.iter().take(12) {
+        let _ = write!(out, "<p>Peer {peer} has no result: {}.</p>", escape(why));
+    }
+    out
+}
