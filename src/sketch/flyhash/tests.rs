@@ -116,7 +116,7 @@ fn made(kind: &str, n: usize, d: usize) -> Dataset {
         match kind {
             "bits" => (x % 2) as f32,
             "levels" => (x % 64) as f32 - 32.0,
-            "bytes" => (if x % 5 == 0 { x >> 8 } else { 0 }) as f32,
+            "bytes" => (if x.is_multiple_of(5) { x >> 8 } else { 0 }) as f32,
             "ties in thirds" => (x % 8) as f32 / 3.0 - 1.0,
             "fractions" => x as f32 / 65536.0 - 0.3,
             "all equal" => -0.1,
@@ -129,7 +129,7 @@ fn made(kind: &str, n: usize, d: usize) -> Dataset {
                 }
             }
             "all sizes" => x as f32 * 2f32.powi((x % 190) as i32 - 130),
-            "the largest" => crate::data::MAX_MAGNITUDE.next_down() * if x % 3 == 0 { -1.0 } else { 1.0 },
+            "the largest" => crate::data::MAX_MAGNITUDE.next_down() * if x.is_multiple_of(3) { -1.0 } else { 1.0 },
             "the smallest" => x as f32 * f32::from_bits(1),
             _ => unreachable!("{kind}"),
         }
