@@ -1,5 +1,6 @@
-//! The learner: drawing M, projecting and choosing winners, training, predicting. Digits are the rows in the crate; rows of
-//! the shape of MNIST (784 bytes, a fifth of them not zero) are made up, as speed does not depend on what they show.
+//! The learner: drawing M, projecting and choosing winners, training, predicting, and how time grows with each parameter.
+//! Digits are the rows in the crate; rows of the shape of MNIST (784 bytes, a fifth of them not zero) are made up, as speed
+//! does not depend on what they show. Wall time on all cores; `table6` has CPU time and the distance to the core's limit.
 
 #![allow(missing_docs)]
 
@@ -34,19 +35,7 @@ impl Case {
     fn data(self) -> Dataset {
         match self {
             Self::Digits => digits(),
-            Self::Mnist => {
-                let mut state = 1_u32;
-                let mut next = || {
-                    state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-                    state >> 16
-                };
-                let rows = 256;
-                let values =
-                    (0..rows * 784).map(|_| if next() % 5 == 0 { (next() % 256) as f32 } else { 0.0 }).collect();
-                let labels = (0..rows).map(|row| (row % CLASSES) as u16).collect();
-                let classes = (0..CLASSES).map(|class| class.to_string()).collect();
-                Dataset::new(784, values, labels, classes).expect("sound rows")
-            }
+            Self::Mnist => made(256, 784),
         }
     }
 
@@ -62,6 +51,50 @@ impl Case {
     fn scaler(self) -> Scaler {
         Scaler::new(&Scaling::None, self.sketch().parameters().d, None).expect("nothing to go wrong")
     }
+}
+
+/// Rows of one made-up set.
+fn made(rows: usize, d: usize) -> Dataset {
+    let mut state = 1_u32;
+    let mut next = || {
+        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        state >> 16
+    };
+    let values = (0..rows * d).map(|_| if next() % 5 == 0 { (next() % 256) as f32 } else { 0.0 }).collect();
+    let labels = (0..rows).map(|row| (row % CLASSES) as u16).collect();
+    let classes = (0..CLASSES).map(|class| class.to_string()).collect();
+    Dataset::new(d, values, labels, classes).expect("sound rows")
+}
+
+/// Winners of 512 rows where one parameter moves away from d = 784, m = 16384, s = 78, rho = 32.
+fn sweep(bencher: Bencher<'_, '_>, d: usize, m: usize, s: usize, rho: usize) {
+    let data = made(512, d);
+    let parameters = Parameters { d, m, s, rho, seed: [1; 32], densify: false, scaling: Scaling::UnitNorm };
+    let scaler = Scaler::new(&parameters.scaling, d, None).expect("nothing to go wrong");
+    let hash = FlyHash::new(&parameters.check(CLASSES).expect("sound parameters"));
+    bencher
+        .counter(ItemsCount::new(data.rows()))
+        .bench(|| hash.winners(&scaler, black_box(&data), 0..data.rows()).expect("it fits"));
+}
+
+#[divan::bench(args = [98, 196, 392, 784, 1568, 3136], sample_count = 10)]
+fn sweep_d(bencher: Bencher<'_, '_>, d: usize) {
+    sweep(bencher, d, 16_384, 78, 32);
+}
+
+#[divan::bench(args = [1024, 4096, 16_384, 65_536], sample_count = 10)]
+fn sweep_m(bencher: Bencher<'_, '_>, m: usize) {
+    sweep(bencher, 784, m, 78, 32);
+}
+
+#[divan::bench(args = [8, 16, 39, 78, 235, 392], sample_count = 10)]
+fn sweep_s(bencher: Bencher<'_, '_>, s: usize) {
+    sweep(bencher, 784, 16_384, s, 32);
+}
+
+#[divan::bench(args = [8, 32, 128, 512], sample_count = 10)]
+fn sweep_rho(bencher: Bencher<'_, '_>, rho: usize) {
+    sweep(bencher, 784, 16_384, 78, rho);
 }
 
 /// The lifting matrix from its seed.

@@ -7,6 +7,8 @@
 //! Source: Ram & Sinha, Algorithm 1. Counts are kept in place of weights (w = gamma^c), so that training is a sum of
 //! integers and a model trained by many peers equals the pooled one exactly (Theorem 4).
 
+use rayon::prelude::*;
+
 use crate::data::{Dataset, check_class_name};
 use crate::sketch::flyhash::{FeatureError, FlyHash};
 use crate::sketch::scaling::Scaler;
@@ -172,10 +174,7 @@ impl Predictor<'_> {
     /// # Errors
     /// [`ModelError::Features`].
     pub fn scores(&self, data: &Dataset) -> Result<Vec<f64>, ModelError> {
-        let classes = self.model.classes.len();
-        let mut scores = Vec::with_capacity(data.rows() * classes);
-        self.each_score(data, |score| scores.extend_from_slice(score))?;
-        Ok(scores)
+        self.each_score(data, |score, scores| scores.extend_from_slice(score))
     }
 
     /// The class index of each row: lowest score, of equal scores the lowest class.
@@ -183,23 +182,29 @@ impl Predictor<'_> {
     /// # Errors
     /// [`ModelError::Features`].
     pub fn predict(&self, data: &Dataset) -> Result<Vec<u16>, ModelError> {
-        let mut predicted = Vec::with_capacity(data.rows());
-        self.each_score(data, |score| predicted.push(readout::lowest(score)))?;
-        Ok(predicted)
+        self.each_score(data, |score, predicted| predicted.push(readout::lowest(score)))
     }
 
-    fn each_score(&self, data: &Dataset, mut f: impl FnMut(&[f64])) -> Result<(), ModelError> {
-        let mut scores = vec![0.0; self.model.classes.len()];
-        let mut gathered = Vec::with_capacity(self.hash.rho());
-        for from in (0..data.rows()).step_by(BLOCK) {
-            let rows = from..data.rows().min(from + BLOCK);
+    /// What `f` adds for the scores of each row, in the order of the rows.
+    fn each_score<T: Copy + Send + Sync>(
+        &self,
+        data: &Dataset,
+        f: impl Fn(&[f64], &mut Vec<T>) + Sync,
+    ) -> Result<Vec<T>, ModelError> {
+        let block = |b: usize| {
+            let rows = b * BLOCK..data.rows().min((b + 1) * BLOCK);
             let winners = self.hash.winners(&self.model.scaler, data, rows)?;
+            let mut scores = vec![0.0; self.model.classes.len()];
+            let (mut gathered, mut out) = (Vec::with_capacity(self.hash.rho()), Vec::new());
             for winners in winners.chunks_exact(self.hash.rho()) {
                 self.scorer.novelties(&self.model.counts, winners, &mut gathered, &mut scores);
-                f(&scores);
+                f(&scores, &mut out);
             }
-        }
-        Ok(())
+            Ok(out)
+        };
+        let blocks: Result<Vec<Vec<T>>, ModelError> =
+            (0..data.rows().div_ceil(BLOCK)).into_par_iter().map(block).collect();
+        Ok(blocks?.concat())
     }
 }
 

@@ -9,7 +9,7 @@ use crate::sketch::scaling::Scaler;
 use super::ModelError;
 
 /// Rows that are hashed at a time, so that their winners need little memory.
-pub(super) const BLOCK: usize = 4096;
+pub(super) const BLOCK: usize = 1024;
 
 /// Counts that do not fit their place. Nothing was changed.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]

@@ -55,6 +55,40 @@ fn counts_of_a_class_are_its_rows_times_the_winners() {
 }
 
 #[test]
+fn rows_given_twice_count_twice() {
+    let data = digits();
+    let twice: Vec<usize> = (0..300).flat_map(|row| [row, row]).collect();
+    let once: Vec<usize> = (0..300).collect();
+    let [once, twice] = [once, twice].map(|rows| train(parameters(100, 6, 4, Scaling::None), 0.5, &data.subset(&rows)));
+    let doubled: Vec<u32> = once.counts().values().iter().map(|count| 2 * count).collect();
+    assert_eq!(twice.counts().values(), doubled);
+}
+
+#[test]
+fn rows_of_one_class_add_to_that_class_alone() {
+    let data = digits();
+    let threes: Vec<usize> = (0..data.rows()).filter(|&row| data.labels()[row] == 3).collect();
+    let model = train(parameters(100, 6, 4, Scaling::UnitNorm), 0.5, &data.subset(&threes));
+    assert!((0..10).all(|class| (class == 3) == model.counts().class(class).iter().any(|&count| count > 0)));
+    assert!(model.predictor().predict(&data.subset(&threes)).unwrap().iter().all(|&class| class == 3));
+}
+
+#[test]
+fn features_that_never_change_are_learnt_from_without_harm() {
+    let classes: Vec<String> = ["a", "b", "c"].map(String::from).to_vec();
+    let modes = [Scaling::None, Scaling::UnitNorm, Scaling::Center, Scaling::Standard];
+    for (scaling, densify, value) in modes.iter().flat_map(|mode| [(mode, false, 0.1), (mode, true, 7.0)]) {
+        let data =
+            Dataset::new(64, vec![value; 64 * 30], (0..30).map(|i| u16::from(i > 3) + 1).collect(), classes.clone());
+        let data = data.unwrap();
+        let model = train(Parameters { densify, ..parameters(2000, 6, 4, scaling.clone()) }, 0.5, &data);
+        let scores = model.predictor().scores(&data).unwrap();
+        assert!(scores.iter().all(|score| score.is_finite()), "{scaling:?}");
+        assert_eq!(model.predictor().predict(&data).unwrap(), [2; 30], "{scaling:?}: the class with more rows");
+    }
+}
+
+#[test]
 fn rows_that_cannot_be_learnt_from_are_refused() {
     let data = digits();
     let sketch = parameters(100, 6, 4, Scaling::None).check(10).unwrap();

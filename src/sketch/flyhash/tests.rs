@@ -95,6 +95,100 @@ fn other_features_are_refused() {
     assert_eq!(error.to_string(), "2 features in the data, expected 3");
 }
 
+/// All that this machine can do, the plainest first.
+fn instruction_sets() -> Vec<Arch> {
+    let mut all = vec![Arch::Scalar];
+    #[cfg(target_arch = "x86_64")]
+    {
+        all.extend(pulp::x86::V3::try_new().map(Arch::V3));
+        all.extend(pulp::x86::V4::try_new().map(Arch::V4));
+    }
+    #[cfg(target_arch = "aarch64")]
+    all.extend(pulp::aarch64::Neon::try_new().map(Arch::Neon));
+    all
+}
+
+/// Rows of one kind, `n` x `d`.
+fn made(kind: &str, n: usize, d: usize) -> Dataset {
+    let mut stream = Stream::new(kind.as_bytes(), "test", &[]);
+    let value = |i: usize| {
+        let x = stream.below(1 << 16);
+        match kind {
+            "bits" => (x % 2) as f32,
+            "levels" => (x % 64) as f32 - 32.0,
+            "bytes" => (if x.is_multiple_of(5) { x >> 8 } else { 0 }) as f32,
+            "ties in thirds" => (x % 8) as f32 / 3.0 - 1.0,
+            "fractions" => x as f32 / 65536.0 - 0.3,
+            "all equal" => -0.1,
+            "far from 0" => 1e6 + (x % 100) as f32 / 16.0,
+            "one large feature" => {
+                if i.is_multiple_of(d) {
+                    1e6 + x as f32
+                } else {
+                    x as f32 / 65536.0
+                }
+            }
+            "all sizes" => x as f32 * 2f32.powi((x % 190) as i32 - 130),
+            "the largest" => crate::data::MAX_MAGNITUDE.next_down() * if x.is_multiple_of(3) { -1.0 } else { 1.0 },
+            "the smallest" => x as f32 * f32::from_bits(1),
+            _ => unreachable!("{kind}"),
+        }
+    };
+    rows(d, (0..n * d).map(value).collect())
+}
+
+const KINDS: [&str; 11] = [
+    "bits",
+    "levels",
+    "bytes",
+    "ties in thirds",
+    "fractions",
+    "all equal",
+    "far from 0",
+    "one large feature",
+    "all sizes",
+    "the largest",
+    "the smallest",
+];
+
+/// Long enough that levels are tried, and given up where they cannot tell rows apart; two blocks of points.
+#[test]
+fn every_kind_of_rows_has_the_winners_of_the_rule_on_every_instruction_set() {
+    for (kind, densify) in KINDS.into_iter().flat_map(|kind| [(kind, false), (kind, true)]) {
+        let data = made(kind, 130, 20);
+        let sketch = sketch(20, 5000, 6, 3, densify);
+        let expected: Vec<u32> =
+            [0, 1, 63, 64, 127, 128, 129].iter().flat_map(|&i| naive(&sketch, data.row(i))).collect();
+        for arch in instruction_sets() {
+            let scaler = Scaler::new(&Scaling::None, 20, None).unwrap();
+            let found = FlyHash { arch, ..FlyHash::new(&sketch) }.winners(&scaler, &data, 0..130).unwrap();
+            let some: Vec<u32> =
+                [0, 1, 63, 64, 127, 128, 129].iter().flat_map(|&i| found[3 * i..][..3].to_vec()).collect();
+            assert_eq!(some, expected, "{kind}, densify {densify}, {arch:?}");
+            assert_eq!(found, hash(&sketch, &data), "{kind}, densify {densify}, {arch:?}");
+        }
+    }
+}
+
+/// Sums of levels would not fit 16 bits.
+#[test]
+fn very_long_rows_of_m_are_summed_too() {
+    for kind in ["levels", "bytes", "fractions"] {
+        let data = made(kind, 3, 1200);
+        let sketch = sketch(1200, 700, 1100, 5, false);
+        let expected: Vec<u32> = (0..3).flat_map(|i| naive(&sketch, data.row(i))).collect();
+        assert_eq!(hash(&sketch, &data), expected, "{kind}");
+    }
+}
+
+#[test]
+fn as_many_winners_as_rows_of_m_are_all_of_them() {
+    for kind in ["bits", "fractions"] {
+        let found = hash(&sketch(20, 700, 6, 700, false), &made(kind, 2, 20));
+        assert_eq!(found, (0..700).collect::<Vec<u32>>().repeat(2), "{kind}");
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
     #[test]
