@@ -35,7 +35,7 @@ pub(super) struct Simulate {
     /// The small form of the scenario, as the tests run it
     #[arg(long)]
     small: bool,
-    /// Measure this machine's rates; print them as a scenario's [rates], or put them into FILE, nothing else of which changes
+    /// Measure this machine's rates; print them as a scenario's table of rates, or put them into FILE, of which nothing else changes
     #[arg(long, conflicts_with_all = ["seed", "out", "small"])]
     calibrate: bool,
 }

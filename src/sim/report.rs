@@ -87,7 +87,7 @@ pub fn render(results: &Results) -> String {
     } else {
         ("bad", format!("{failed} checks failed."))
     };
-    let _ = write!(out, "<p class=\"verdict {class}\">{verdict}</p>\n");
+    let _ = writeln!(out, "<p class=\"verdict {class}\">{verdict}</p>");
     out.push_str(&overview(results));
     if results.runs.iter().any(|run| run.accuracy.is_some()) {
         out.push_str(
@@ -100,10 +100,10 @@ pub fn render(results: &Results) -> String {
     for run in &results.runs {
         out.push_str(&section(run, results.runs.len() == 1));
     }
-    let _ = write!(
+    let _ = writeln!(
         out,
         "<footer>flyswarm {}, trace <code>{}</code>. The same scenario and seed give the same trace on every machine.</footer>\
-         </main></body></html>\n",
+         </main></body></html>",
         escape(&results.version),
         results.trace_hash
     );
@@ -204,7 +204,7 @@ fn section(run: &Outcome, open: bool) -> String {
         out.push_str(&tree::draw(run));
     }
     out.push_str(&people(run));
-    let _ = write!(out, "<p class=\"trace\">trace <code>{}</code></p></details>\n", run.trace_hash);
+    let _ = writeln!(out, "<p class=\"trace\">trace <code>{}</code></p></details>", run.trace_hash);
     out
 }
 
