@@ -103,7 +103,7 @@ const EXTENDED: [Scaling; 5] =
     [Scaling::Center, Scaling::Standard, Scaling::SoftBins(2), Scaling::SoftBins(4), Scaling::SoftBins(8)];
 
 impl Ranges {
-    /// Our default setting first (where it can be used), then the [`PORTFOLIO`], then random ones, every third of them as published:
+    /// Our default setting first (where it can be used), then a list of known good ones, then random ones, every third of them as published:
     /// 1 + `count` in all, less those that the data does not allow.
     #[must_use]
     pub fn draw(&self, count: usize, seed: &[u8]) -> Vec<Candidate> {
