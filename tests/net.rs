@@ -487,7 +487,7 @@ fn raw_streams_of_other_protocols_are_not_accepted() {
     victim.wait_up(peer(54));
     let mut opener = raw.swarm.behaviour().opener();
     let to = victim.peer;
-    let opened = raw.drive(async { opener.open_stream(to, StreamProtocol::new("/flyswarm/2/control")).await.is_ok() });
+    let opened = raw.drive(async { opener.open_stream(to, StreamProtocol::new("/flyswarm/9/control")).await.is_ok() });
     assert!(!opened);
     assert!(victim.next(Duration::from_millis(100)).is_none(), "a refused protocol harms nobody");
 }

@@ -31,8 +31,7 @@ pub(super) struct Election {
     seen: u64,
     proposal: Option<Proposal>,
     obligation: Option<Obligation<Peer, [u8; 32]>>,
-    /// Since when a view is impossible, and why.
-    blocked: Option<(Time, String)>,
+    blocked: Option<Blocked>,
     /// Whether that is for want of peers, not by a rule of the task.
     alone: bool,
     blamed: BTreeSet<Peer>,
@@ -55,6 +54,16 @@ struct Proposal {
     ballot: Ballot,
     promises: BTreeMap<Peer, Promise<[u8; 32]>>,
     until: Time,
+}
+
+/// A view is impossible.
+#[derive(Clone, Debug)]
+struct Blocked {
+    since: Time,
+    why: String,
+    /// How many peers were reachable when that was written, the most since then: who gives up a moment before the others must not be
+    /// missing in what they say. 0 where a rule of the task forbids it.
+    reached: usize,
 }
 
 impl Election {
@@ -162,13 +171,14 @@ impl Node {
         members.len() >= usize::from(self.ctx.session.min_peers) && self.ctx.council_count(members) >= self.ctx.majority
     }
 
-    /// Whether those that it reaches are enough; asked after every input, so it does not list them.
-    fn reaches_enough(&self) -> bool {
+    /// How many it reaches, itself included, and whether they are enough; asked after every input, so it does not list them.
+    fn reach(&self) -> (usize, bool) {
         let blamed = &self.election.blamed;
         let reached = |peer: &Peer| self.greeted.contains_key(peer) && !blamed.contains(peer);
         let others = self.greeted.len() - blamed.iter().filter(|peer| self.greeted.contains_key(peer)).count();
         let council = self.ctx.council.iter().filter(|&peer| *peer == self.ctx.me || reached(peer)).count();
-        others + 1 >= usize::from(self.ctx.session.min_peers) && council >= self.ctx.majority
+        let enough = others + 1 >= usize::from(self.ctx.session.min_peers) && council >= self.ctx.majority;
+        (others + 1, enough)
     }
 
     /// This peer and everybody it is connected to and has not blamed, ascending.
@@ -263,7 +273,7 @@ impl Node {
                 }
             }
         }
-        let busy = self.computing.is_some() || self.opening.is_some() || self.transfer.fetching();
+        let busy = self.computing.is_some() || self.opening.is_some() || self.transfer.receiving();
         if let Some(view) = &mut self.view {
             view.set_working(busy);
         }
@@ -319,11 +329,15 @@ impl Node {
         if !self.election.gathered {
             return;
         }
-        let enough = self.reaches_enough();
+        let (reached, enough) = self.reach();
         if !enough {
             self.election.proposal = None;
             self.election.alone = true;
-            self.election.blocked.get_or_insert((now, String::new()));
+            if self.election.blocked.as_ref().is_none_or(|blocked| reached > blocked.reached) {
+                let since = self.election.blocked.as_ref().map_or(now, |blocked| blocked.since);
+                let why = self.too_few(&self.reachable());
+                self.election.blocked = Some(Blocked { since, why, reached });
+            }
         } else if std::mem::take(&mut self.election.alone) {
             // Enough peers again: what was impossible is not any more, and waiting starts anew.
             self.election.blocked = None;
@@ -333,9 +347,9 @@ impl Node {
         if !self.in_view.is_empty() || self.transfer.fetching() {
             // Others go on without this peer; when they are done or give up they say so.
             self.election.without_view = now;
-        } else if let Some((since, why)) = &self.election.blocked {
+        } else if let Some(Blocked { since, why, .. }) = &self.election.blocked {
             if now >= since.plus_ms(timing.quorum_ms) {
-                let why = if enough { why.clone() } else { self.too_few(&self.reachable()) };
+                let why = why.clone();
                 self.end(Ending::TooFew(why), step);
                 return;
             }
@@ -428,7 +442,8 @@ impl Node {
         {
             self.election.proposal = None;
             self.election.idle_since = now.plus_ms(self.ctx.session.timing.propose_ms);
-            self.election.blocked.get_or_insert((now, String::new())).1 = why;
+            let since = self.election.blocked.as_ref().map_or(now, |blocked| blocked.since);
+            self.election.blocked = Some(Blocked { since, why, reached: 0 });
             return;
         }
         let view = View::new(self.ctx.clone(), ballot, members, self.fresh_seed())
@@ -485,12 +500,12 @@ impl Node {
                     deadlines.push(self.election.started.plus_ms(timing.gather_ms));
                 } else if !self.in_view.is_empty() || self.transfer.fetching() {
                     // Nothing ends while others are in a view.
-                } else if let Some((since, _)) = &self.election.blocked {
-                    deadlines.push(since.plus_ms(timing.quorum_ms));
+                } else if let Some(blocked) = &self.election.blocked {
+                    deadlines.push(blocked.since.plus_ms(timing.quorum_ms));
                 } else {
                     deadlines.push(self.election.without_view.plus_ms(timing.quorum_ms));
                 }
-                if self.election.gathered && self.reaches_enough() {
+                if self.election.gathered && self.reach().1 {
                     match &self.election.proposal {
                         Some(proposal) => deadlines.push(proposal.until),
                         None => deadlines.extend(self.turn()),

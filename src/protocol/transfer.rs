@@ -155,6 +155,13 @@ impl Transfer {
         self.fetching.is_some()
     }
 
+    /// Whether the record has come and its total is under way. A claim to have something is not enough: who only claims never
+    /// sends the head.
+    #[must_use]
+    pub fn receiving(&self) -> bool {
+        self.fetching.as_ref().is_some_and(|fetching| fetching.held.is_some())
+    }
+
     /// Asks `from`; an earlier request is forgotten.
     pub fn fetch(&mut self, now: Time, from: Peer, slot: u8, want: Want) -> Step<Self> {
         self.number += 1;
