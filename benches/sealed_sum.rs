@@ -34,6 +34,10 @@ use flyswarm::protocol::ballot::Ballot;
 use flyswarm::protocol::pairwise::{Mask, Masks};
 use flyswarm::session::Peer;
 
+/// As in the program; the bare transfer has it too.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 const NODES: usize = 8;
 const MIB: usize = 1 << 20;
 /// The project's goals.

@@ -16,7 +16,7 @@
 //! No sum is infinite or NaN, since entries are finite and below 2^80 (`data::MAX_MAGNITUDE`), and none is -0.0, since
 //! it starts from 0.0: so sums are ordered as numbers.
 //!
-//! How it is computed fast without changing any of this: [`block`] and [`levels`]. No n x m array exists.
+//! How it is computed fast without changing any of this: `block.rs` and `levels.rs`. No n x m array exists.
 
 use std::ops::Range;
 
