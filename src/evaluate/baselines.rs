@@ -1,14 +1,13 @@
 //! The methods that FlyNN is compared with, on the same trials: nearest neighbours with k and the scaling tuned, one nearest neighbour,
-//! and SBFC. (A one-pass logistic regression is left out: the maintained crate that has one, `linfa-ftrl`, is binary only and brings linfa and
-//! ndarray with it.)
+//! and SBFC.
 
-use super::search::{TrialError, fitted};
+use super::search::TrialError;
 use super::{Tally, Trial, summed};
 use crate::data::Dataset;
 use crate::model::ModelError;
 use crate::model::neighbours::{Neighbours, TRIED};
 use crate::model::simhash;
-use crate::sketch::scaling::Scaling;
+use crate::sketch::scaling::{Scaler, Scaling};
 
 /// How rows are put on one scale for a baseline.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,7 +38,7 @@ impl Prepared {
             Self::Standard => Scaling::Standard,
             Self::Range => range(train),
         };
-        let scaler = fitted(&scaling, train)?;
+        let scaler = Scaler::fit(&scaling, train)?;
         Ok(Trial { train: scaler.transform(train), test: scaler.transform(test) })
     }
 

@@ -9,9 +9,7 @@ use crate::model::bloom;
 use crate::model::readout::{Readout, Scorer, gather, lowest};
 use crate::sketch::ParameterError;
 use crate::sketch::flyhash::FlyHash;
-use crate::sketch::scaling::{Moments, Scaler, Scaling, ScalingError, moments};
-
-use crate::data::Dataset;
+use crate::sketch::scaling::{Scaler, ScalingError};
 
 /// Rows that are hashed at a time.
 const BLOCK: usize = 4096;
@@ -68,7 +66,7 @@ pub fn predict(
     let Trial { train, test } = trial;
     let classes = train.classes().len();
     let sketch = candidate.parameters(train.features(), seed).check(classes)?;
-    let scaler = fitted(&candidate.scaling, train)?;
+    let scaler = Scaler::fit(&candidate.scaling, train)?;
     let hash = FlyHash::new(&sketch);
     let counts = bloom::fit(&hash, &scaler, train, classes)?;
     let scorers: Vec<Scorer> = readouts.iter().map(|&readout| Scorer::new(readout, &counts, classes)).collect();
@@ -91,18 +89,6 @@ pub fn predict(
     Ok(predicted)
 }
 
-/// A scaler with the moments of these rows, as their owners' sealed sum would give them.
-///
-/// # Errors
-/// [`ScalingError`].
-pub fn fitted(scaling: &Scaling, data: &Dataset) -> Result<Scaler, ScalingError> {
-    let moments = match scaling.needs_moments() {
-        Some(squares) => Some(Moments::from_words(&moments(data, squares)?, data.features())?),
-        None => None,
-    };
-    Scaler::new(scaling, data.features(), moments.as_ref())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -110,6 +96,7 @@ mod tests {
     use crate::data::split::train_test;
     use crate::evaluate::candidate::readouts;
     use crate::model::Model;
+    use crate::sketch::scaling::Scaling;
 
     #[test]
     fn a_trial_predicts_what_a_model_of_the_same_parameters_does() {
@@ -120,7 +107,7 @@ mod tests {
         let predicted = predict(&candidate, &readouts, trial, [7; 32]).unwrap();
         for (readout, predicted) in readouts.iter().zip(predicted) {
             let sketch = candidate.parameters(64, [7; 32]).check(10).unwrap();
-            let scaler = fitted(&candidate.scaling, &trial.train).unwrap();
+            let scaler = Scaler::fit(&candidate.scaling, &trial.train).unwrap();
             let counts = bloom::fit(&FlyHash::new(&sketch), &scaler, &trial.train, 10).unwrap();
             let model = Model::new(sketch, *readout, data.classes().to_vec(), scaler, counts).unwrap();
             assert_eq!(model.predictor().predict(&trial.test).unwrap(), predicted, "{readout:?}");

@@ -78,8 +78,7 @@ fn nearest(hash: &[u64], filters: &[Vec<u64>], size: usize) -> u16 {
 mod tests {
     use super::*;
     use crate::data::digits::digits;
-    use crate::evaluate::search::fitted;
-    use crate::sketch::scaling::Scaling;
+    use crate::sketch::scaling::{Scaler, Scaling};
 
     #[test]
     fn opposite_rows_share_no_bit() {
@@ -95,7 +94,7 @@ mod tests {
     #[test]
     fn full_filters_tell_nothing() {
         // Around their mean the rows of every digit are on both sides of any plane.
-        let data = fitted(&Scaling::Center, &digits()).unwrap().transform(&digits());
+        let data = Scaler::fit(&Scaling::Center, &digits()).unwrap().transform(&digits());
         let predicted = predict(&data, &data, &[4], b"seed").unwrap().remove(0);
         assert!(predicted.iter().all(|&class| class == 0), "every class has all four bits");
     }

@@ -139,12 +139,8 @@ impl Rules {
 
     /// The same model from rows in one place, under a given seed: what all peers together must arrive at.
     pub fn pooled(&self, data: &Dataset, seed: [u8; 32]) -> Result<Model, FlynnError> {
-        let moments = match self.scaling.needs_moments() {
-            Some(squares) => Some(words(&scaling::moments(data, squares)?)),
-            None => None,
-        };
         let sketch = self.sketch(seed)?;
-        let scaler = self.scaler(moments.as_deref())?;
+        let scaler = Scaler::fit(&self.scaling, data)?;
         let classes = self.session.data.classes.clone();
         let counts = bloom::fit(&FlyHash::new(&sketch), &scaler, data, classes.len())?;
         Ok(Model::new(sketch, self.readout(), classes, scaler, counts)?)

@@ -122,8 +122,8 @@ pub struct Total {
     pub digest: [u8; 32],
 }
 
-/// SHA-256(tag "total" || session id || ballot || slot || BLAKE3(bytes)). Every member hashes every total, and BLAKE3 does it
-/// several times as fast.
+/// SHA-256(tag "total" || session id || ballot || slot || BLAKE3(bytes)). (BLAKE3, because
+/// every member hashes every total.)
 #[must_use]
 pub fn total_digest(session: &[u8; 32], sum: SumId, bytes: &[u8]) -> [u8; 32] {
     tag_total(session, sum, blake3::hash(bytes))

@@ -295,6 +295,18 @@ impl Scaler {
         Self::from_parts(scaling.clone(), features, means, deviations)
     }
 
+    /// The scaler of these rows alone, with their own moments: as the sealed sum of all their owners would make it.
+    ///
+    /// # Errors
+    /// [`ScalingError`] where moments are needed and a feature has none.
+    pub fn fit(scaling: &Scaling, data: &Dataset) -> Result<Self, ScalingError> {
+        let moments = match scaling.needs_moments() {
+            Some(squares) => Some(Moments::from_words(&moments(data, squares)?, data.features())?),
+            None => None,
+        };
+        Self::new(scaling, data.features(), moments.as_ref())
+    }
+
     /// From stored numbers: `means` for `center`, `standard` and `soft-bins`, `deviations` for the last two, else none.
     pub(crate) fn from_parts(
         scaling: Scaling,

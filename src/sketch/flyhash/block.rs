@@ -14,8 +14,7 @@ use pulp::{Arch, NullaryFnOnce};
 use super::levels::{GROUP, MAX_ONES, Scale};
 use super::selection::{Candidate, Selection};
 
-/// Points of a block. In a prototype of the loop alone (AVX-512, d = 784, s = 19) half as many took 1.7 times the CPU time for
-/// each point, twice as many the same.
+/// Points of a block (guess: two vectors of bytes for AVX-512).
 pub(super) const LANES: usize = 128;
 /// Levels, or sums of them, of two lanes in each word: lane i in the low byte of word i, lane `LANES` / 2 + i in the high
 /// byte; or sums of one half of the lanes.
@@ -33,8 +32,8 @@ pub(super) type Floats = [f32; FLOATS];
 const BATCH: usize = 8;
 /// Rows of M after which it is looked at whether levels tell them apart.
 const CHUNK: usize = 512;
-/// Summing one row in f32 for all lanes takes as long as summing it in levels and then for this many lanes one by one
-/// (in a prototype: 9.3 against 2.6 cycles for each one of the row, and 1.5 to 2 for a lane).
+/// Summing one row in f32 for all lanes takes about as long as summing it in levels and then for this many lanes one by one
+/// (guess).
 const PASSED: usize = 4;
 
 /// The points of a block as M sees them, and M.
