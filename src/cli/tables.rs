@@ -48,18 +48,25 @@ pub(super) struct Tables {
     /// Random candidates for each set, besides the default
     #[arg(long, default_value_t = 24, value_parser = at_least::<3>)]
     budget: usize,
-    /// Most bits of a hash, below the paper's 2048 d
-    #[arg(long, default_value_t = 16_384, value_parser = at_least::<512>)]
-    max_m: usize,
-    /// Of folds, candidates and matrices
-    #[arg(long, default_value_t = 0)]
-    seed: u64,
-    /// What is made as large as possible: balanced (accuracy) or accuracy; both are in the files
-    #[arg(long, default_value = "balanced")]
-    metric: Metric,
+    #[command(flatten)]
+    search: SearchArguments,
     /// Print JSON
     #[arg(long)]
     json: bool,
+}
+
+// What every search of settings is bounded and steered by. (clap would take a documentation comment for the command's.)
+#[derive(Debug, Args)]
+pub(super) struct SearchArguments {
+    /// Most bits of a hash, below the paper's 2048 d
+    #[arg(long, default_value_t = 16_384, value_parser = at_least::<512>)]
+    pub(super) max_m: usize,
+    /// Of folds, candidates and matrices
+    #[arg(long, default_value_t = 0)]
+    pub(super) seed: u64,
+    /// What is made as large as possible: balanced (accuracy) or accuracy
+    #[arg(long, default_value = "balanced")]
+    pub(super) metric: Metric,
 }
 
 /// A number of at least N.
@@ -80,12 +87,12 @@ impl Tables {
             outer: self.outer.into(),
             inner: self.inner.into(),
             budget: self.budget,
-            max_m: self.max_m,
-            seed: self.seed,
+            max_m: self.search.max_m,
+            seed: self.search.seed,
         };
         let mut sources = match (&self.folder, self.synthetic) {
             (Some(folder), _) => files(folder)?,
-            (None, sets) => made_up(sets.unwrap_or(1), self.seed),
+            (None, sets) => made_up(sets.unwrap_or(1), self.search.seed),
         };
         sources.retain(|source| self.only.is_empty() || self.only.iter().any(|text| source.name.contains(text)));
         if sources.is_empty() {
@@ -114,9 +121,9 @@ impl Tables {
             results.push(result);
         }
         let text = match (self.json, self.synthetic) {
-            (true, _) => print::json(&results, self.metric),
-            (false, None) => print::table_2(&results, self.metric),
-            (false, Some(_)) => print::table_1(&results, self.metric),
+            (true, _) => print::json(&results, self.search.metric),
+            (false, None) => print::table_2(&results, self.search.metric),
+            (false, Some(_)) => print::table_1(&results, self.search.metric),
         };
         print(out, &text)
     }

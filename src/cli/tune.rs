@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use clap::Args;
 use serde_json::json;
 
-use super::tables::{at_least, bar};
+use super::tables::{SearchArguments, at_least, bar};
 use super::{Failure, print};
 use crate::data::split::{folds, stratified_sample};
 use crate::data::{self, Dataset, Expected, LabelColumn};
@@ -45,15 +45,8 @@ pub(super) struct Tune {
     /// Most rows used, a stratified sample
     #[arg(long, default_value_t = 5000, value_parser = at_least::<20>)]
     rows: usize,
-    /// Most bits of a hash, below the paper's 2048 d
-    #[arg(long, default_value_t = 16_384, value_parser = at_least::<512>)]
-    max_m: usize,
-    /// Of folds, candidates and matrices
-    #[arg(long, default_value_t = 0)]
-    seed: u64,
-    /// What is made as large as possible: balanced (accuracy) or accuracy
-    #[arg(long, default_value = "balanced")]
-    metric: Metric,
+    #[command(flatten)]
+    search: SearchArguments,
     /// Only settings of the method as published
     #[arg(long)]
     published: bool,
@@ -87,7 +80,7 @@ impl Tune {
             let text = format!("{}: one class only, expected at least 2", self.data.display());
             return Err(Failure::Input(text));
         }
-        let seed = self.seed.to_le_bytes();
+        let seed = self.search.seed.to_le_bytes();
         let data = data.subset(&stratified_sample(data.labels(), self.rows, &seed));
         let trials = Trial::of(&data, &folds(data.labels(), self.folds.into(), &seed));
         let moments = moments(&data, true).is_ok();
@@ -101,11 +94,11 @@ impl Tune {
             .iter()
             .zip(tallies.chunks(readouts.len()))
             .filter_map(|(candidate, tallies)| {
-                let at = best(tallies.iter().enumerate(), self.metric)?;
+                let at = best(tallies.iter().enumerate(), self.search.metric)?;
                 Some(Ranked { candidate, readout: readouts[at], tally: &tallies[at] })
             })
             .collect();
-        ranked.sort_by(|a, b| b.tally.score(self.metric).total_cmp(&a.tally.score(self.metric)));
+        ranked.sort_by(|a, b| b.tally.score(self.search.metric).total_cmp(&a.tally.score(self.search.metric)));
         let baselines = self.baselines(&trials, moments).map_err(failed)?;
         let Some(first) = ranked.first() else {
             return Err(Failure::Input(format!("{name}: no candidate suits these rows")));
@@ -125,8 +118,8 @@ impl Tune {
 
     /// What is tried.
     fn grid(&self, data: &Dataset, moments: bool) -> Result<(Vec<Candidate>, Vec<Readout>), Failure> {
-        let ranges = Ranges { d: data.features(), classes: data.classes().len(), max_m: self.max_m, moments };
-        let mut candidates = ranges.draw(self.budget, &self.seed.to_le_bytes());
+        let ranges = Ranges { d: data.features(), classes: data.classes().len(), max_m: self.search.max_m, moments };
+        let mut candidates = ranges.draw(self.budget, &self.search.seed.to_le_bytes());
         let mut readouts = readouts();
         if self.published {
             candidates.retain(Candidate::is_published);
@@ -147,14 +140,14 @@ impl Tune {
         let mut found = Vec::new();
         for (name, only) in [("kNN", None), ("1NN", Some(1))] {
             let among = tallies.iter().enumerate().filter(|(i, _)| only.is_none_or(|k| settings[*i].1 == k));
-            if let Some(at) = best(among, self.metric) {
+            if let Some(at) = best(among, self.search.metric) {
                 found.push((name, settings[at].0.clone(), tallies[at].clone()));
             }
         }
         let features = trials.first().map_or(0, |trial| trial.train.features());
-        let tallies = baselines::sbfc(trials, self.max_m, moments, &self.seed.to_le_bytes())?;
-        if let Some(at) = best(tallies.iter().enumerate(), self.metric) {
-            let setting = sbfc_settings(features, self.max_m, moments).swap_remove(at);
+        let tallies = baselines::sbfc(trials, self.search.max_m, moments, &self.search.seed.to_le_bytes())?;
+        if let Some(at) = best(tallies.iter().enumerate(), self.search.metric) {
+            let setting = sbfc_settings(features, self.search.max_m, moments).swap_remove(at);
             found.push(("SBFC", setting, tallies[at].clone()));
         }
         Ok(found)
@@ -167,7 +160,7 @@ impl Tune {
             data.features(),
             data.classes().len(),
             self.folds,
-            self.metric,
+            self.search.metric,
             "balanced",
             "accuracy",
         );
@@ -202,7 +195,7 @@ impl Tune {
         });
         let value = json!({
             "rows": data.rows(), "features": data.features(), "classes": data.classes(), "folds": self.folds,
-            "metric": self.metric, "seed": self.seed,
+            "metric": self.search.metric, "seed": self.search.seed,
             "candidates": candidates.collect::<Vec<_>>(), "baselines": baselines.collect::<Vec<_>>(),
         });
         format!("{value:#}\n")

@@ -89,6 +89,12 @@ impl Election {
         }
     }
 
+    /// No view is possible, since now if it was before; see [`Blocked`].
+    fn block(&mut self, now: Time, why: String, reached: usize) {
+        let since = self.blocked.as_ref().map_or(now, |blocked| blocked.since);
+        self.blocked = Some(Blocked { since, why, reached });
+    }
+
     /// A peer has said that it has everything.
     pub(super) fn finished(&mut self, peer: Peer) {
         self.finished.insert(peer);
@@ -334,9 +340,8 @@ impl Node {
             self.election.proposal = None;
             self.election.alone = true;
             if self.election.blocked.as_ref().is_none_or(|blocked| reached > blocked.reached) {
-                let since = self.election.blocked.as_ref().map_or(now, |blocked| blocked.since);
                 let why = self.too_few(&self.reachable());
-                self.election.blocked = Some(Blocked { since, why, reached });
+                self.election.block(now, why, reached);
             }
         } else if std::mem::take(&mut self.election.alone) {
             // Enough peers again: what was impossible is not any more, and waiting starts anew.
@@ -442,8 +447,7 @@ impl Node {
         {
             self.election.proposal = None;
             self.election.idle_since = now.plus_ms(self.ctx.session.timing.propose_ms);
-            let since = self.election.blocked.as_ref().map_or(now, |blocked| blocked.since);
-            self.election.blocked = Some(Blocked { since, why, reached: 0 });
+            self.election.block(now, why, 0);
             return;
         }
         let view = View::new(self.ctx.clone(), ballot, members, self.fresh_seed())
