@@ -3,6 +3,7 @@
 //! data -> sketch -> protocol -> model -> prediction. Imports go one way:
 //! `data, crypto < sketch < model < evaluate, session < protocol < node < net, sim < cli`.
 
+mod buffers;
 pub mod cli;
 pub mod crypto;
 pub mod data;

@@ -532,8 +532,8 @@ impl Node {
                 }
                 view::Output::Opened(frozen) => {
                     let accepted = self.archive.accepted.as_ref();
-                    if let Some(sealed) = accepted.filter(|sealed| sealed.record.value == frozen.record.value) {
-                        let total = sealed.total.clone();
+                    let sealed = accepted.filter(|sealed| sealed.record.value == frozen.record.value);
+                    if let Some(total) = sealed.map(|sealed| sealed.total.clone()) {
                         self.open(frozen, total, step);
                     }
                 }

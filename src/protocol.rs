@@ -24,7 +24,10 @@ pub mod tree;
 pub mod view;
 pub mod wire;
 
+use bytes::Bytes;
+
 use crate::session::Peer;
+use all_reduce::SumId;
 
 /// Microseconds since the start of the driver's clock.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -135,6 +138,8 @@ pub enum Action<M: Machine + ?Sized> {
     Compute(M::Job),
     /// Write to stable storage before going on.
     Persist(M::Record),
+    /// A driver may begin to write what a record will hold; one that does not has more to write then.
+    Ahead(Ahead),
     /// Tell the parent or the user.
     Output(M::Output),
     /// A peer broke a rule.
@@ -144,6 +149,15 @@ pub enum Action<M: Machine + ?Sized> {
         /// Which rule.
         fault: Fault,
     },
+}
+
+/// A sealed total as it comes, long before a record with it is persisted.
+#[derive(Clone, Debug)]
+pub enum Ahead {
+    /// The next bytes of the total of a sum. Those of a sum that was under way before will not be needed.
+    Chunk(SumId, Bytes),
+    /// That was all; the digest is the total's.
+    End(SumId, [u8; 32]),
 }
 
 /// The actions of one call, in order.
@@ -215,6 +229,7 @@ impl<M: Machine> Step<M> {
                 Action::SetTimer { at, timer } => Action::SetTimer { at, timer: M::timer(timer) },
                 Action::Compute(job) => Action::Compute(M::job(job)),
                 Action::Persist(record) => Action::Persist(M::record(record)),
+                Action::Ahead(ahead) => Action::Ahead(ahead),
                 Action::Blame { peer, fault } => Action::Blame { peer, fault },
                 Action::Output(output) => {
                     outputs.push(output);

@@ -3,9 +3,11 @@
 //! A file is written beside its place, synced, renamed, and its folder synced: after a crash there is the old or the new
 //! one, whole. Format of a record: the line `flyswarm-state 2\n`, u32 LE length of the record, the record (bincode), SHA-256 of
 //! all that. A sealed total is a file of its own, its bytes and nothing else, named `total-` and its digest in hexadecimal, and
-//! on disk before a record that names it: what is acknowledged and then frozen is written once. Whoever restores the records
-//! holds each total against its digest. A total that no record names is removed. A lock on the folder refuses a second
-//! process.
+//! on disk before a record that names it: what is acknowledged and then frozen is written once, and begun while it still comes
+//! ([`Store::ahead`]). Whoever restores the records holds each total against its digest. A total that no record names is
+//! removed. A lock on the folder refuses a second process.
+
+mod ahead;
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, TryLockError};
@@ -13,9 +15,11 @@ use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
 use sha2::{Digest, Sha256};
+use tempfile::NamedTempFile;
 
 use crate::node::Record;
-use crate::protocol::wire;
+use crate::protocol::{self, wire};
+use ahead::Ahead;
 
 const MAGIC: &[u8] = b"flyswarm-state 2\n";
 /// Magic, length, the largest record, digest.
@@ -48,6 +52,8 @@ pub struct Store {
     folder: PathBuf,
     /// Record files and the totals that they name.
     totals: BTreeMap<String, String>,
+    /// The total that is being written.
+    ahead: Option<Ahead>,
     _lock: File,
 }
 
@@ -66,7 +72,7 @@ impl Store {
             Err(TryLockError::WouldBlock) => return Err(StoreError::Locked(folder.to_owned())),
             Err(TryLockError::Error(error)) => return Err(StoreError::Io { path, error }),
         }
-        let mut store = Self { folder: folder.to_owned(), totals: BTreeMap::new(), _lock: lock };
+        let mut store = Self { folder: folder.to_owned(), totals: BTreeMap::new(), ahead: None, _lock: lock };
         let mut records = Vec::new();
         let mut totals = Vec::new();
         for entry in fs::read_dir(folder).map_err(io(folder))? {
@@ -95,12 +101,34 @@ impl Store {
         Ok((store, complete))
     }
 
+    /// Writes a total while it comes. What the disk refuses here it is asked again when a record needs it.
+    pub fn ahead(&mut self, part: protocol::Ahead) {
+        match part {
+            protocol::Ahead::Chunk(sum, data) => {
+                if self.ahead.as_ref().is_none_or(|ahead| ahead.sum() != sum) {
+                    self.ahead = Ahead::new(&self.folder, sum).ok();
+                }
+                if let Some(ahead) = &self.ahead {
+                    ahead.chunk(data);
+                }
+            }
+            protocol::Ahead::End(sum, digest) => {
+                if let Some(ahead) = self.ahead.as_mut().filter(|ahead| ahead.sum() == sum) {
+                    ahead.end(digest);
+                }
+            }
+        }
+    }
+
     /// Puts `record` on stable storage. When this returns, it survives a crash.
     pub fn write(&mut self, record: &Record) -> Result<(), StoreError> {
         let mut before = Vec::new();
-        if let (Some(name), Some((_, total))) = (total_name(record), record.total()) {
+        if let (Some(name), Some((digest, total))) = (total_name(record), record.total()) {
             if !self.totals.values().any(|other| *other == name) {
-                self.put(&name, &[total])?;
+                match self.ahead.take_if(|ahead| ahead.is(digest)).map(Ahead::finish) {
+                    Some(Ok(file)) => self.name(file, &name)?,
+                    Some(Err(_)) | None => self.put(&name, &[total])?,
+                }
                 // No record without its total, in whatever order renames reach the disk.
                 self.sync()?;
             }
@@ -124,11 +152,17 @@ impl Store {
     fn put(&self, name: &str, parts: &[&[u8]]) -> Result<(), StoreError> {
         let path = self.folder.join(name);
         let io = |error| StoreError::Io { path: path.clone(), error: plain(error) };
-        let mut file = tempfile::Builder::new().prefix(".").tempfile_in(&self.folder).map_err(io)?;
+        let mut file = beside(&self.folder).map_err(io)?;
         parts.iter().try_for_each(|part| file.write_all(part)).map_err(io)?;
         file.as_file().sync_all().map_err(io)?;
-        file.persist(&path).map_err(|error| io(error.error))?;
-        Ok(())
+        self.name(file, name)
+    }
+
+    /// Puts a synced file in its place.
+    fn name(&self, file: NamedTempFile, name: &str) -> Result<(), StoreError> {
+        let path = self.folder.join(name);
+        let named = file.persist(&path).map(drop);
+        named.map_err(|error| StoreError::Io { path, error: plain(error.error) })
     }
 
     fn sync(&self) -> Result<(), StoreError> {
@@ -154,6 +188,11 @@ const TOTAL: &str = "total-";
 
 fn total_name(record: &Record) -> Option<String> {
     record.total().map(|(digest, _)| format!("{TOTAL}{}", hex::encode(digest)))
+}
+
+/// A file that is not in its place yet, and is removed with its handle or when the folder is opened next.
+fn beside(folder: &Path) -> io::Result<NamedTempFile> {
+    tempfile::Builder::new().prefix(".").tempfile_in(folder)
 }
 
 /// The system's own word: `tempfile` adds the name of a file that nobody knows.
@@ -292,5 +331,42 @@ mod tests {
         drop(store);
         fs::remove_file(totals()[0].path()).unwrap();
         assert!(Store::open(folder.path()).unwrap_err().to_string().contains(TOTAL));
+    }
+
+    #[test]
+    fn a_total_written_ahead_is_the_one_that_is_read_back_and_of_others_nothing_stays() {
+        use crate::protocol::Ahead::{Chunk, End};
+        use crate::protocol::all_reduce::SumId;
+        use crate::protocol::record::Record as SumRecord;
+        let sum = |counter| SumId { ballot: Ballot { counter, proposer: Peer(1) }, slot: 1 };
+        let accepted = |counter, total: &[u8]| {
+            let record = SumRecord::new(sum(counter), vec![], Sha256::digest(total).into(), vec![]);
+            Record::Accepted(sum(counter).ballot, record, bytes::Bytes::copy_from_slice(total))
+        };
+        let folder = tempfile::tempdir().unwrap();
+        let files = || fs::read_dir(folder.path()).unwrap().count();
+        let (mut store, _) = Store::open(folder.path()).unwrap();
+        // A sum that came to nothing, then one that is whole.
+        store.ahead(Chunk(sum(1), bytes::Bytes::from_static(b"never")));
+        let total: Vec<u8> = (0..3_000_000u32).flat_map(u32::to_le_bytes).collect();
+        for chunk in total.chunks(1 << 18) {
+            store.ahead(Chunk(sum(2), bytes::Bytes::copy_from_slice(chunk)));
+        }
+        store.ahead(End(sum(2), Sha256::digest(&total).into()));
+        store.write(&accepted(2, &total)).unwrap();
+        // What is acknowledged is not what was written ahead: another total of the same sum.
+        store.ahead(Chunk(sum(3), bytes::Bytes::from_static(b"ours")));
+        store.ahead(End(sum(3), Sha256::digest(b"ours").into()));
+        drop(store);
+        let (mut store, records) = Store::open(folder.path()).unwrap();
+        assert_eq!(records, [accepted(2, &total)]);
+        store.ahead(Chunk(sum(3), bytes::Bytes::from_static(b"ours")));
+        store.ahead(End(sum(3), Sha256::digest(b"ours").into()));
+        store.write(&accepted(3, b"theirs")).unwrap();
+        drop(store);
+        let (_store, records) = Store::open(folder.path()).unwrap();
+        assert_eq!(records, [accepted(3, b"theirs")]);
+        // The lock, the record and its total.
+        assert_eq!(files(), 3);
     }
 }

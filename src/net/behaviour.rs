@@ -35,6 +35,7 @@ use super::events::EventSender;
 use super::handler::{Go, Handler, Report};
 use super::link::{Link, Traffic};
 use super::{Event, PeerId};
+use crate::buffers::Buffers;
 
 /// Connections with one peer that may exist beside each other on the side that does not choose: one each way, and one that
 /// is dead without our knowing yet.
@@ -78,6 +79,7 @@ impl Peer {
 pub(super) struct Behaviour {
     local: PeerId,
     max_frame: usize,
+    buffers: Buffers,
     events: EventSender,
     peers: BTreeMap<PeerId, Peer>,
     finishing: bool,
@@ -109,6 +111,7 @@ impl Behaviour {
         Self {
             local,
             max_frame,
+            buffers: Buffers::default(),
             events,
             peers: traffic.iter().map(peer).collect(),
             finishing: false,
@@ -229,7 +232,8 @@ impl Behaviour {
             return refuse("another connection is in use");
         }
         let link = Arc::new(Link::new(peer, Arc::clone(&entry.traffic)));
-        let handler = Handler::new(Arc::clone(&link), self.events.clone(), self.max_frame, chooses);
+        let handler =
+            Handler::new(Arc::clone(&link), self.events.clone(), self.max_frame, self.buffers.clone(), chooses);
         let address = without_peer(address.clone());
         entry.connections.insert(id, Connection { link, address, up: None, shut: false });
         Ok(handler)

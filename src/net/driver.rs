@@ -361,6 +361,7 @@ impl Driver<'_> {
                         return;
                     }
                 }
+                Action::Ahead(ahead) => self.store.ahead(ahead),
                 Action::Output(event) => {
                     (self.report)(Report::Node(&event));
                     match event {

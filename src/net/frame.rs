@@ -18,6 +18,7 @@ use bytes::{Buf, BufMut, Bytes, BytesMut};
 use futures::{AsyncRead, AsyncWrite};
 
 use super::Channel;
+use crate::buffers::{Buffer, Buffers};
 
 /// Bytes of the length field.
 const LENGTH: usize = 4;
@@ -64,9 +65,10 @@ pub(super) enum ReadError {
 pub(super) struct Reader {
     channel: Channel,
     max_frame: usize,
+    buffers: Buffers,
     prefix: [u8; LENGTH],
-    /// Empty while the prefix is read.
-    body: BytesMut,
+    /// None while the prefix is read.
+    body: Option<Buffer>,
     /// Bytes read of the prefix, or of the body once it is there.
     filled: usize,
     /// Bytes read since the beginning.
@@ -74,8 +76,8 @@ pub(super) struct Reader {
 }
 
 impl Reader {
-    pub(super) fn new(channel: Channel, max_frame: usize) -> Self {
-        Self { channel, max_frame, prefix: [0; LENGTH], body: BytesMut::new(), filled: 0, total: 0 }
+    pub(super) fn new(channel: Channel, max_frame: usize, buffers: Buffers) -> Self {
+        Self { channel, max_frame, buffers, prefix: [0; LENGTH], body: None, filled: 0, total: 0 }
     }
 
     /// Bytes read since the beginning, those of an unfinished frame included.
@@ -90,8 +92,11 @@ impl Reader {
         stream: &mut (impl AsyncRead + Unpin),
     ) -> Poll<Result<Option<Frame>, ReadError>> {
         loop {
-            let in_prefix = self.body.is_empty();
-            let buffer = if in_prefix { &mut self.prefix[self.filled..] } else { &mut self.body[self.filled..] };
+            let in_prefix = self.body.is_none();
+            let buffer = match &mut self.body {
+                None => &mut self.prefix[self.filled..],
+                Some(body) => &mut body.as_mut()[self.filled..],
+            };
             let read = match ready!(Pin::new(&mut *stream).poll_read(cx, buffer)) {
                 Ok(read) => read,
                 Err(error) => return Poll::Ready(Err(self.broken(&error.to_string()))),
@@ -107,12 +112,11 @@ impl Reader {
             self.total += read as u64;
             if in_prefix && self.filled == LENGTH {
                 let length = self.check_length(u32::from_le_bytes(self.prefix))?;
-                self.body = BytesMut::zeroed(length);
+                self.body = Some(self.buffers.take(length));
                 self.filled = 0;
-            } else if !in_prefix && self.filled == self.body.len() {
+            } else if let Some(body) = self.body.take_if(|body| body.as_ref().len() == self.filled) {
                 self.filled = 0;
-                let body = std::mem::take(&mut self.body).freeze();
-                return Poll::Ready(self.split(body).map(Some));
+                return Poll::Ready(self.split(body.freeze()).map(Some));
             }
         }
     }
@@ -207,7 +211,7 @@ mod tests {
     }
 
     fn decode(bytes: &[u8]) -> Result<Vec<Frame>, ReadError> {
-        let mut reader = Reader::new(Channel::Bulk, 1000);
+        let mut reader = Reader::new(Channel::Bulk, 1000, Buffers::default());
         let mut input = Cursor::new(bytes);
         let mut frames = Vec::new();
         while let Some(frame) = block_on(poll_fn(|cx| reader.poll_frame(cx, &mut input)))? {

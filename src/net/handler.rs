@@ -31,6 +31,7 @@ use super::events::EventSender;
 use super::frame::{ReadError, Reader, Writer};
 use super::link::{Link, cost};
 use super::ping::{self, Ping};
+use crate::buffers::Buffers;
 
 /// From the connection to four standing substreams (guess; it takes three round trips).
 const SET_UP: Duration = Duration::from_secs(10);
@@ -136,6 +137,7 @@ pub(super) struct Handler {
     link: Arc<Link>,
     events: EventSender,
     max_frame: usize,
+    buffers: Buffers,
     phase: Phase,
     /// When the connection was made; once it is open, when something was last read from it.
     since: Instant,
@@ -149,7 +151,13 @@ pub(super) struct Handler {
 }
 
 impl Handler {
-    pub(super) fn new(link: Arc<Link>, events: EventSender, max_frame: usize, opens_first: bool) -> Self {
+    pub(super) fn new(
+        link: Arc<Link>,
+        events: EventSender,
+        max_frame: usize,
+        buffers: Buffers,
+        opens_first: bool,
+    ) -> Self {
         let mut tick = interval(TICK);
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let now = Instant::now();
@@ -157,6 +165,7 @@ impl Handler {
             link,
             events,
             max_frame,
+            buffers,
             phase: Phase::SetUp,
             since: now,
             to_open: VecDeque::from([PING]),
@@ -205,7 +214,8 @@ impl Handler {
         if slot.is_some() {
             return self.fault(true, format!("second {channel} stream on one connection"));
         }
-        *slot = Some(Incoming { stream, reader: Reader::new(channel, self.max_frame), ended: false });
+        let reader = Reader::new(channel, self.max_frame, self.buffers.clone());
+        *slot = Some(Incoming { stream, reader, ended: false });
         self.open_ours();
         self.stands();
     }

@@ -4,12 +4,13 @@ use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
 use super::job;
+use crate::crypto::mask::Sign;
 use crate::protocol::all_reduce;
 use crate::protocol::ballot::Ballot;
 use crate::protocol::context::Context;
 use crate::protocol::council::{Accepted, Acceptor};
 use crate::protocol::record::{Frozen, Record as SumRecord, Value};
-use crate::protocol::transfer::{Held, Want};
+use crate::protocol::transfer::{Held, Served, Want};
 
 /// One thing to be on disk before any message that depends on it leaves. A later one of the same [`Record::name`]
 /// replaces it.
@@ -80,7 +81,8 @@ pub(super) struct Sealed {
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct Archive {
-    frozen: Vec<(Frozen, Bytes)>,
+    /// Their sealed totals are not kept: what was opened and the pads give them again.
+    frozen: Vec<Frozen>,
     values: Vec<Value>,
     opened: Vec<Bytes>,
     /// The value of the next slot that this peer has acknowledged, or would have were it in the council.
@@ -107,10 +109,15 @@ impl Archive {
         &self.values
     }
 
-    pub(super) fn freeze(&mut self, frozen: Frozen, total: Bytes, opened: Bytes) {
+    pub(super) fn freeze(&mut self, frozen: Frozen, opened: Bytes) {
         self.values.push(frozen.record.value.clone());
-        self.frozen.push((frozen, total));
+        self.frozen.push(frozen);
         self.opened.push(opened);
+        self.decide();
+    }
+
+    /// The next slot is decided: nobody is served its total any more before it is open, and no copy of it is held.
+    pub(super) fn decide(&mut self) {
         self.accepted = None;
         self.offered = None;
     }
@@ -121,15 +128,22 @@ impl Archive {
     }
 
     /// What another peer asks for, if it is here.
-    pub(super) fn held(&self, slot: u8, want: Want) -> Option<(Held, Bytes)> {
+    pub(super) fn held(&self, ctx: &Context, slot: u8, want: Want) -> Option<(Held, Served)> {
         match want {
             Want::Frozen => {
-                let (frozen, total) = self.frozen.get(usize::from(slot))?;
-                Some((Held::Frozen(frozen.clone()), total.clone()))
+                let (frozen, opened) = (self.frozen.get(usize::from(slot))?, self.opened.get(usize::from(slot))?);
+                let held = Held::Frozen(frozen.clone());
+                // The coin has no vector.
+                let served = if slot == 0 {
+                    Served::Sealed(Bytes::new())
+                } else {
+                    Served::Opened(opened.clone(), job::pads(ctx, frozen, Sign::Add))
+                };
+                Some((held, served))
             }
             Want::Accepted(digest) => {
                 let sealed = self.sealed(&digest).filter(|sealed| sealed.record.value.sum.slot == slot)?;
-                Some((Held::Accepted(sealed.record.clone()), sealed.total.clone()))
+                Some((Held::Accepted(sealed.record.clone()), Served::Sealed(sealed.total.clone())))
             }
         }
     }
@@ -166,9 +180,9 @@ pub(super) fn restore(ctx: &Context, stored: Vec<Record>) -> Result<Restored, Re
         each.check(ctx)
             .and_then(|()| check_total(ctx, &each.record, &total))
             .map_err(|e| RestoreError::Broken(slot, e))?;
-        let opened = job::open(ctx, &each, &total);
+        let opened = job::open(ctx, &each, total);
         out.acceptor.freeze(slot);
-        out.archive.freeze(each, total, opened);
+        out.archive.freeze(each, opened);
     }
     if let Some((ballot, record, total)) = accepted {
         let slot = record.value.sum.slot;

@@ -31,7 +31,7 @@ pub enum Job {
         ctx: Arc<Context>,
         /// The decision and its pads.
         frozen: Frozen,
-        /// The sealed total.
+        /// The sealed total; opened in its own memory where nobody else holds it.
         total: Bytes,
     },
 }
@@ -47,8 +47,6 @@ pub enum Done {
     Open {
         /// As in the job.
         frozen: Frozen,
-        /// As in the job.
-        total: Bytes,
         /// Without pads.
         opened: Bytes,
     },
@@ -73,8 +71,8 @@ impl Job {
             }
             Self::Mask(job) => Done::Mask(job.run()),
             Self::Open { ctx, frozen, total } => {
-                let opened = open(&ctx, &frozen, &total);
-                Done::Open { frozen, total, opened }
+                let opened = open(&ctx, &frozen, total);
+                Done::Open { frozen, opened }
             }
         }
     }
@@ -82,14 +80,19 @@ impl Job {
 
 /// The total without its pads; for slot 0 the seed.
 #[must_use]
-pub(super) fn open(ctx: &Context, frozen: &Frozen, total: &Bytes) -> Bytes {
-    let sum = frozen.record.value.sum;
-    if sum.slot == 0 {
+pub(super) fn open(ctx: &Context, frozen: &Frozen, total: Bytes) -> Bytes {
+    if frozen.record.value.sum.slot == 0 {
         return Bytes::copy_from_slice(&frozen.seed(ctx));
     }
+    let mut words = total.try_into_mut().unwrap_or_else(|shared| shared[..].into());
+    pads(ctx, frozen, Sign::Subtract).apply(&mut words, 0);
+    words.freeze()
+}
+
+/// The pads of a decision: added to what was opened they give the sealed total again.
+pub(super) fn pads(ctx: &Context, frozen: &Frozen, sign: Sign) -> Masks {
+    let sum = frozen.record.value.sum;
     let pads = frozen.pads.iter().flatten();
-    let masks = pads.map(|pad| Mask::new(Arc::new(*pad), "pad", sum, Sign::Subtract)).collect();
-    let mut words = total.to_vec();
-    Masks { word: ctx.plan[usize::from(sum.slot)].word(), masks }.apply(&mut words, 0);
-    words.into()
+    let masks = pads.map(|pad| Mask::new(Arc::new(*pad), "pad", sum, sign)).collect();
+    Masks { word: ctx.plan[usize::from(sum.slot)].word(), masks }
 }

@@ -119,6 +119,7 @@ impl Node {
         self.fail_view(now, Reason::Superseded, None, None, step);
     }
 
+    /// Takes the pads off. The decision and the sealed total are on disk before: whoever crashes here opens it when it is back.
     pub(super) fn open(&mut self, frozen: Frozen, total: Bytes, step: &mut Step<Self>) {
         let SumId { slot, .. } = frozen.record.value.sum;
         if slot != self.archive.frozen() || self.opening.is_some() {
@@ -134,6 +135,8 @@ impl Node {
             }
         }
         self.opening = Some(slot);
+        self.archive.decide();
+        step.0.push(Action::Persist(Record::Frozen(frozen.clone(), total.clone())));
         step.0.push(Action::Compute(Job::Open { ctx: self.ctx.clone(), frozen, total }));
     }
 
@@ -151,19 +154,18 @@ impl Node {
                     Err(text) => self.end(Ending::Own(text), step),
                 }
             }
-            Done::Open { frozen, total, opened } => {
+            Done::Open { frozen, opened } => {
                 self.opening = None;
-                self.freeze(now, frozen, total, opened, step);
+                self.freeze(now, frozen, opened, step);
             }
         }
     }
 
-    pub(super) fn freeze(&mut self, now: Time, frozen: Frozen, total: Bytes, opened: Bytes, step: &mut Step<Self>) {
+    pub(super) fn freeze(&mut self, now: Time, frozen: Frozen, opened: Bytes, step: &mut Step<Self>) {
         let value = frozen.record.value.clone();
         let slot = value.sum.slot;
-        step.0.push(Action::Persist(Record::Frozen(frozen.clone(), total.clone())));
         self.acceptor.freeze(slot);
-        self.archive.freeze(frozen, total, opened);
+        self.archive.freeze(frozen, opened);
         self.inputs.remove(&slot);
         step.output(Event::Opened(value));
         if let Err(text) = self.task.check(slot, self.archive.opened()) {
@@ -194,7 +196,7 @@ impl Node {
         for output in step.lift(child) {
             match output {
                 transfer::Output::Wanted(peer, slot, want) => {
-                    let held = self.archive.held(slot, want);
+                    let held = self.archive.held(&self.ctx, slot, want);
                     let child = self.transfer.serve(peer, slot, held);
                     self.transferred(now, child, step);
                 }

@@ -3,22 +3,23 @@
 //! A vector is cut in chunks of [`CHUNK`] bytes. A peer sends chunk `i` to its parent when its own share of it is masked and
 //! both children's have been added; the root sends it down again as soon as it is complete, and so the total travels
 //! down while later chunks still travel up. At most [`WINDOW`] chunks on an edge and direction are unacknowledged; a credit
-//! acknowledges all chunks up to one. A chunk that comes from a child or from masking is added to the one that was there before it,
-//! in the buffer that it came in, and leaves as it is when it is complete; the total is written once, front to back. Whoever runs ahead waits: own chunks are masked, and children's acknowledged, only up to
+//! acknowledges all chunks up to one. Children's chunks are added to the own one, in the buffer that it was masked in, which leaves
+//! as it is when it is complete; the total is written once, front to back. Whoever runs ahead waits: own chunks are masked, and children's acknowledged, only up to
 //! `AHEAD` chunks before the one that leaves next, so that besides the vector and the total a sum takes little memory.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::sync::Arc;
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use sha2::Digest;
 
 use super::ballot::Ballot;
 use super::pairwise::Masks;
 use super::tree::Place;
-use super::{Action, Fault, Input, Machine, Never, Step, Time};
+use super::{Action, Ahead, Fault, Input, Machine, Never, Step, Time};
+use crate::buffers::{Buffer, Buffers};
 use crate::crypto::mask::{self, Word};
 use crate::crypto::tagged_hash;
 use crate::session::Peer;
@@ -89,6 +90,7 @@ pub struct Job {
     pub vector: Bytes,
     /// The streams to add and subtract.
     pub masks: Arc<Masks>,
+    buffers: Buffers,
 }
 
 /// A masked chunk.
@@ -99,7 +101,7 @@ pub struct Done {
     /// Which chunk.
     pub index: u32,
     /// Its masked words.
-    pub data: Bytes,
+    data: Buffer,
 }
 
 impl Job {
@@ -107,9 +109,11 @@ impl Job {
     #[must_use]
     pub fn run(self) -> Done {
         let start = self.index as usize * CHUNK;
-        let mut data = self.vector[start..(start + CHUNK).min(self.vector.len())].to_vec();
-        self.masks.apply(&mut data, start as u64);
-        Done { sum: self.sum, index: self.index, data: data.into() }
+        let own = &self.vector[start..(start + CHUNK).min(self.vector.len())];
+        let mut data = self.buffers.take(own.len());
+        data.as_mut().copy_from_slice(own);
+        self.masks.apply(data.as_mut(), start as u64);
+        Done { sum: self.sum, index: self.index, data }
     }
 }
 
@@ -159,6 +163,17 @@ impl Flow {
     }
 }
 
+/// A chunk that is not complete.
+#[derive(Clone, Debug, Default)]
+struct Partial {
+    /// This peer's own part and those that were added to it.
+    sum: Option<Buffer>,
+    /// Children's parts, until the own one is there.
+    waiting: Vec<Bytes>,
+    /// How many parts have come.
+    parts: u8,
+}
+
 /// The machine of one sum at one member.
 #[derive(Clone, Debug)]
 pub struct AllReduce {
@@ -168,9 +183,11 @@ pub struct AllReduce {
     len: usize,
     /// Own and children.
     parts: u8,
-    /// Chunks that something has come of and that have not left, and how many parts they hold.
-    partial: BTreeMap<u32, (BytesMut, u8)>,
+    /// Chunks that something has come of and that have not left.
+    partial: BTreeMap<u32, Partial>,
     vector: Option<(Bytes, Arc<Masks>)>,
+    /// Where chunks are masked.
+    buffers: Buffers,
     own_next: u32,
     own_working: usize,
     /// Chunks taken from and acknowledged to each child.
@@ -207,7 +224,7 @@ impl Machine for AllReduce {
             }
             Input::Done(done) => {
                 self.own_working -= 1;
-                self.add(done.index, done.data);
+                self.add_own(done.index, done.data);
                 self.advance(&mut step);
             }
             Input::PeerUp(_) | Input::PeerLost(_) | Input::Timer(_) => {}
@@ -228,6 +245,7 @@ impl AllReduce {
             parts,
             partial: BTreeMap::new(),
             vector: None,
+            buffers: Buffers::default(),
             own_next: 0,
             own_working: 0,
             from_children: place.children.iter().map(|&child| (child, Flow::default())).collect(),
@@ -269,33 +287,39 @@ impl AllReduce {
         if self.place.parent.is_some() { self.up.next } else { self.from_parent.next }
     }
 
-    fn add(&mut self, index: u32, data: Bytes) {
-        match self.partial.entry(index) {
-            Entry::Vacant(vacant) => {
-                vacant.insert((data.into(), 1));
-            }
-            Entry::Occupied(mut occupied) => {
-                let (sum, parts) = occupied.get_mut();
-                mask::add(self.word, sum, &data);
-                *parts += 1;
-            }
+    /// This peer's own part of chunk `index` is masked.
+    fn add_own(&mut self, index: u32, mut sum: Buffer) {
+        let partial = self.partial.entry(index).or_default();
+        partial.waiting.drain(..).for_each(|child| mask::add(self.word, sum.as_mut(), &child));
+        partial.sum = Some(sum);
+        partial.parts += 1;
+    }
+
+    /// A child's part of chunk `index` is there.
+    fn add_child(&mut self, index: u32, data: Bytes) {
+        let partial = self.partial.entry(index).or_default();
+        match &mut partial.sum {
+            Some(sum) => mask::add(self.word, sum.as_mut(), &data),
+            None => partial.waiting.push(data),
         }
+        partial.parts += 1;
     }
 
     /// Takes chunk `index` if all parts of it are there.
     fn complete(&mut self, index: u32) -> Option<Bytes> {
         let parts = self.parts;
         match self.partial.entry(index) {
-            Entry::Occupied(entry) if entry.get().1 == parts => Some(entry.remove().0.freeze()),
+            Entry::Occupied(entry) if entry.get().parts == parts => entry.remove().sum.map(Buffer::freeze),
             _ => None,
         }
     }
 
     /// The next chunk of the total is there.
-    fn extend(&mut self, data: &[u8]) {
+    fn extend(&mut self, data: &Bytes, step: &mut Step<Self>) {
         self.digest.update(data);
         self.total.extend_from_slice(data);
         self.from_parent.next += 1;
+        step.0.push(Action::Ahead(Ahead::Chunk(self.sum, data.clone())));
     }
 
     fn message(&mut self, from: Peer, message: Message, step: &mut Step<Self>) -> Result<(), Fault> {
@@ -321,14 +345,14 @@ impl AllReduce {
                         // A child keeps to what was acknowledged.
                         let flow = self.from_children.get_mut(&from).filter(|flow| flow.room());
                         flow.ok_or(Fault::OutOfOrder("chunk"))?.next += 1;
-                        self.add(index, data);
+                        self.add_child(index, data);
                     }
                     Direction::Down => {
                         // The total of a chunk exists only after this peer's partial sum of it has left.
                         if index >= self.up.next {
                             return Err(Fault::OutOfOrder("total"));
                         }
-                        self.extend(&data);
+                        self.extend(&data, step);
                         self.relay(index, &data, step);
                         if let Some(index) = self.from_parent.credit(self.chunks()) {
                             step.send(from, Message::Credit { sum: self.sum, direction, index });
@@ -377,7 +401,7 @@ impl AllReduce {
             None => {
                 while let Some(data) = self.complete(self.from_parent.next) {
                     let index = self.from_parent.next;
-                    self.extend(&data);
+                    self.extend(&data, step);
                     self.relay(index, &data, step);
                 }
             }
@@ -386,7 +410,13 @@ impl AllReduce {
         if let Some((vector, masks)) = &self.vector {
             while self.own_next < chunks.min(until) && self.own_working < MASKING {
                 let (vector, masks) = (vector.clone(), masks.clone());
-                step.0.push(Action::Compute(Job { sum: self.sum, index: self.own_next, vector, masks }));
+                step.0.push(Action::Compute(Job {
+                    sum: self.sum,
+                    index: self.own_next,
+                    vector,
+                    masks,
+                    buffers: self.buffers.clone(),
+                }));
                 self.own_next += 1;
                 self.own_working += 1;
             }
@@ -416,7 +446,11 @@ impl AllReduce {
             self.finished = true;
             self.vector = None;
             let digest = tag_total(&self.session, self.sum, self.digest.finalize());
+            step.0.push(Action::Ahead(Ahead::End(self.sum, digest)));
             step.output(Total { bytes: Bytes::from(std::mem::take(&mut self.total)), digest });
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use super::all_reduce::{self, CHUNK, WINDOW};
 use super::context::Context;
+use super::pairwise::Masks;
 use super::record::{Frozen, Record};
 use super::{Action, Fault, Input, Machine, Never, Step, Time};
 use crate::session::Peer;
@@ -86,10 +87,40 @@ struct Fetching {
     progress: Time,
 }
 
+/// The sealed total that is served.
+#[derive(Clone, Debug)]
+pub enum Served {
+    /// As it is.
+    Sealed(Bytes),
+    /// What was opened, and the pads that make it the sealed total again.
+    Opened(Bytes, Masks),
+}
+
+impl Served {
+    fn len(&self) -> usize {
+        match self {
+            Self::Sealed(bytes) | Self::Opened(bytes, _) => bytes.len(),
+        }
+    }
+
+    fn piece(&self, index: u32) -> Bytes {
+        let start = index as usize * CHUNK;
+        let range = start..(start + CHUNK).min(self.len());
+        match self {
+            Self::Sealed(total) => total.slice(range),
+            Self::Opened(opened, pads) => {
+                let mut words = opened[range].to_vec();
+                pads.apply(&mut words, start as u64);
+                words.into()
+            }
+        }
+    }
+}
+
 #[derive(Clone, Debug)]
 struct Serving {
     slot: u8,
-    total: Bytes,
+    total: Served,
     next: u32,
     acknowledged: u32,
 }
@@ -188,7 +219,7 @@ impl Transfer {
     }
 
     /// Answers [`Output::Wanted`].
-    pub fn serve(&mut self, to: Peer, slot: u8, held: Option<(Held, Bytes)>) -> Step<Self> {
+    pub fn serve(&mut self, to: Peer, slot: u8, held: Option<(Held, Served)>) -> Step<Self> {
         let mut step = Step::none();
         match held {
             None => step.send(to, Message::Lacking(slot)),
@@ -211,8 +242,7 @@ impl Transfer {
         let Some(serving) = self.serving.get_mut(&to) else { return };
         let pieces = pieces(serving.total.len());
         while serving.next < pieces && ((serving.next - serving.acknowledged) as usize) < WINDOW {
-            let start = serving.next as usize * CHUNK;
-            let data = serving.total.slice(start..(start + CHUNK).min(serving.total.len()));
+            let data = serving.total.piece(serving.next);
             step.send(to, Message::Piece { slot: serving.slot, index: serving.next, data });
             serving.next += 1;
         }

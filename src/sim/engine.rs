@@ -402,6 +402,8 @@ impl<W: World> Engine<W> {
                 Action::Persist(record) => {
                     self.hosts[peer.index()].disk.insert(record.name(), record);
                 }
+                // The simulated disk has no time of its own.
+                Action::Ahead(_) => {}
                 Action::Output(event) => {
                     let stopped = matches!(event, Event::Done | Event::Ended(_));
                     if !W::says(self, peer, event) || stopped {

@@ -90,7 +90,7 @@ impl Run {
                     self.stopped.insert(peer);
                 }
                 Action::Output(Event::Ended(ending)) => panic!("{peer} ended: {ending}"),
-                Action::Output(_) => {}
+                Action::Output(_) | Action::Ahead(_) => {}
                 Action::Blame { peer: blamed, fault } => panic!("{peer} blames {blamed}: {fault}"),
             }
         }

@@ -1,0 +1,90 @@
+//! A sealed total that is written while it comes, by a thread of its own, so that little is left to do when its record must be
+//! on disk.
+
+use std::io::{self, Write};
+use std::path::Path;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::thread::JoinHandle;
+
+use bytes::Bytes;
+use tempfile::NamedTempFile;
+
+use crate::protocol::all_reduce::SumId;
+
+/// After so many bytes what was written is synced, so that the last sync has little to do.
+const SYNC: usize = 16 << 20;
+/// Chunks that may wait for the disk, 16 MiB: as many as come during a sync.
+const QUEUE: usize = 64;
+
+/// One total under way. Dropped before it is named, it leaves no file.
+#[derive(Debug)]
+pub(super) struct Ahead {
+    sum: SumId,
+    /// Whoever sends faster than the disk writes waits for it; `None` once all is sent.
+    chunks: Option<SyncSender<Bytes>>,
+    writer: Option<JoinHandle<io::Result<NamedTempFile>>>,
+    /// The total's digest, once it is complete.
+    digest: Option<[u8; 32]>,
+}
+
+impl Ahead {
+    pub(super) fn new(folder: &Path, sum: SumId) -> io::Result<Self> {
+        let file = super::beside(folder)?;
+        let (sender, chunks) = sync_channel(QUEUE);
+        let writer = std::thread::Builder::new().name("flyswarm-disk".into()).spawn(|| write(file, chunks))?;
+        Ok(Self { sum, chunks: Some(sender), writer: Some(writer), digest: None })
+    }
+
+    pub(super) fn sum(&self) -> SumId {
+        self.sum
+    }
+
+    /// Queues the next bytes. If the disk has refused earlier ones, [`Ahead::finish`] says so.
+    pub(super) fn chunk(&self, data: Bytes) {
+        if let Some(chunks) = &self.chunks {
+            let _ = chunks.send(data);
+        }
+    }
+
+    /// That was all; what is left is synced meanwhile.
+    pub(super) fn end(&mut self, digest: [u8; 32]) {
+        self.chunks = None;
+        self.digest = Some(digest);
+    }
+
+    pub(super) fn is(&self, digest: &[u8; 32]) -> bool {
+        self.digest.as_ref() == Some(digest)
+    }
+
+    /// The file, whole and synced.
+    pub(super) fn finish(mut self) -> io::Result<NamedTempFile> {
+        self.join()
+    }
+
+    fn join(&mut self) -> io::Result<NamedTempFile> {
+        self.chunks = None;
+        let joined = self.writer.take().map(JoinHandle::join);
+        joined.and_then(Result::ok).unwrap_or_else(|| Err(io::Error::other("the thread that writes has panicked")))
+    }
+}
+
+impl Drop for Ahead {
+    fn drop(&mut self) {
+        // The file, if it was not named, goes with this.
+        let _ = self.join();
+    }
+}
+
+fn write(mut file: NamedTempFile, chunks: Receiver<Bytes>) -> io::Result<NamedTempFile> {
+    let mut unsynced = 0;
+    for chunk in chunks {
+        file.write_all(&chunk)?;
+        unsynced += chunk.len();
+        if unsynced >= SYNC {
+            file.as_file().sync_data()?;
+            unsynced = 0;
+        }
+    }
+    file.as_file().sync_all()?;
+    Ok(file)
+}
