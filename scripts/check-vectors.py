@@ -15,6 +15,7 @@ import struct
 import sys
 import tomllib
 import unicodedata
+from fractions import Fraction
 from pathlib import Path
 
 from blake3 import blake3
@@ -570,7 +571,7 @@ class Session:
         classes = len(self.classes)
         plan = [("coin", 4, 0), ("holders", 4, 1 + classes)]
         if self.scaling in ("center", "standard", "soft-bins"):
-            plan.append(("moments", 8, 1 + self.features * (1 if self.scaling == "center" else 3)))
+            plan.append(("moments", 8, 1 + self.features * (3 if self.scaling == "center" else 9)))
         return [*plan, ("counts", 4, classes * self.m)]
 
     def dealers(self, slot, members):
@@ -797,30 +798,52 @@ def f32(x):
     return struct.unpack("<f", struct.pack("<f", x))[0]
 
 
-def moments(session, rows):
-    n, d, squares = len(rows), session.features, session.scaling != "center"
-    q = [[int(math.copysign(math.floor(abs(x) * 2**20 + 0.5), x)) for x in row] for row in rows]
-    words = [n, *(sum(row[j] for row in q) % 2**64 for j in range(d))]
-    if squares:
-        for j in range(d):
-            words.append(sum(row[j] ** 2 % 2**40 for row in q))
-            words.append(sum(row[j] ** 2 // 2**40 for row in q))
+def moments(rows, d, squares):
+    n = len(rows)
+
+    def integer(x):
+        nearest = math.floor(abs(Fraction(x)) * 2**40 + Fraction(1, 2))
+        return nearest if x >= 0 else -nearest
+
+    q = [[integer(x) for x in row] for row in rows]
+    words = [n]
+    for j in range(d):
+        words.append(sum(row[j] % 2**40 for row in q))
+        words.append(sum((row[j] >> 40) % 2**40 for row in q))
+        words.append(sum(row[j] >> 80 for row in q) % 2**64)
+    for j in range(d if squares else 0):
+        words += [sum((row[j] ** 2 >> 40 * k) % 2**40 for row in q) for k in range(6)]
     return b"".join(le(word, 8) for word in words)
+
+
+def opened_moments(total, d, squares):
+    """Means and deviations from the sum of all words; `Refused` where they are the sums of no rows."""
+    words = struct.unpack(f"<{len(total) // 8}Q", total)
+    if len(words) != 1 + d * (9 if squares else 3):
+        raise Refused("moments")
+    n = words[0]
+    if not 1 <= n < 2**23:
+        raise Refused("moments")
+    signed = [word - 2**64 if k % 3 == 2 and word >= 2**63 else word for k, word in enumerate(words[1 : 1 + 3 * d])]
+    if any(abs(word) > n * 2**40 for word in (*signed, *words[1 + 3 * d :])):
+        raise Refused("moments")
+    means, deviations = [], []
+    for j in range(d):
+        total_of_q = sum(word * 2 ** (40 * k) for k, word in enumerate(signed[3 * j : 3 * j + 3]))
+        means.append(float(total_of_q) / float(n * 2**40))
+        if squares:
+            limbs = words[1 + 3 * d + 6 * j : 7 + 3 * d + 6 * j]
+            numerator = n * sum(limb << 40 * k for k, limb in enumerate(limbs)) - total_of_q**2
+            if numerator < 0:
+                raise Refused("moments")
+            deviations.append(math.sqrt(float(numerator) / (float(n * n) * float(2**80))))
+    return means, deviations
 
 
 def scaler(session, total):
     """The function that scales a row, from the opened moments."""
-    d = session.features
     if total is not None:
-        words = struct.unpack(f"<{len(total) // 8}Q", total)
-        n = words[0]
-        sums = [word - 2**64 if word >= 2**63 else word for word in words[1 : 1 + d]]
-        means = [s / float(n * 2**20) for s in sums]
-        deviations = []
-        for j in range(0 if session.scaling == "center" else d):
-            low, high = words[1 + d + 2 * j : 3 + d + 2 * j]
-            numerator = n * (low + high * 2**40) - sums[j] ** 2
-            deviations.append(math.sqrt(float(numerator) / (float(n * n) * float(2**40))))
+        means, deviations = opened_moments(total, session.features, session.scaling != "center")
 
     def unit(row):
         squares = 0.0
@@ -1387,7 +1410,7 @@ def check_sum():
             if number == 1:
                 vector = words([int(bool(labels)), *(int(c in labels) for c in range(len(session.classes)))])
             elif number == 2:
-                vector = moments(session, rows[peer])
+                vector = moments(rows[peer], session.features, session.scaling != "center")
             else:
                 won = [winners(session, opened[0], rows_of_m, scale, row) for row in rows[peer]]
                 vector = words(count(session, won, labels))
@@ -1413,11 +1436,22 @@ def check_flynn():
     seed = bytes.fromhex(file["seed"])
     values = struct.unpack(f"<{len(file['rows']) // 8}f", bytes.fromhex(file["rows"]))
     rows = [list(values[i : i + 3]) for i in range(0, len(values), 3)]
+    for at, case in enumerate(file["moments"]):
+        d, squares = case["features"], case["squares"]
+        values = struct.unpack(f"<{len(case['rows']) // 8}f", bytes.fromhex(case["rows"]))
+        measured = [list(values[i : i + d]) for i in range(0, len(values), d)]
+        total = bytes.fromhex(case["words"])
+        check(f"moments {at}", moments(measured, d, squares) == total)
+        means, deviations = opened_moments(total, d, squares)
+        check(f"means {at}", struct.pack(f"<{d}d", *means).hex() == case["means"])
+        check(f"deviations {at}", struct.pack(f"<{len(deviations)}d", *deviations).hex() == case["deviations"])
+    for at, case in enumerate(file["refused_moments"]):
+        check_refused(f"refused moments {at}", "moments", opened_moments, bytes.fromhex(case), 1, True)
     for case in file["cases"]:
         session = Session(case["toml"])
         total = case["moments"] and bytes.fromhex(case["moments"])
         if total:
-            check(f"moments {session.scaling}", moments(session, rows) == total)
+            check(f"moments {session.scaling}", moments(rows, session.features, session.scaling != "center") == total)
         scale = scaler(session, total)
         scaled = b"".join(struct.pack(f"<{session.width}f", *scale(row)) for row in rows)
         check(f"scaled {session.scaling}", scaled.hex() == case["scaled"])

@@ -17,7 +17,7 @@ use crate::evaluate::search::{TrialError, search};
 use crate::evaluate::{Candidate, Metric, Tally, Trial, best, summed};
 use crate::model::file::write_whole;
 use crate::model::readout::Readout;
-use crate::sketch::scaling::{Scaling, moments};
+use crate::sketch::scaling::Scaling;
 
 /// Finds settings of FlyNN for labelled rows by cross-validation, and compares with baselines on the same folds
 ///
@@ -83,8 +83,7 @@ impl Tune {
         let seed = self.search.seed.to_le_bytes();
         let data = data.subset(&stratified_sample(data.labels(), self.rows, &seed));
         let trials = Trial::of(&data, &folds(data.labels(), self.folds.into(), &seed));
-        let moments = moments(&data, true).is_ok();
-        let (candidates, readouts) = self.grid(&data, moments)?;
+        let (candidates, readouts) = self.grid(&data)?;
         let name = self.data.display().to_string();
         let bar = bar((candidates.len() * trials.len()) as u64, name.clone());
         let failed = |error: TrialError| Failure::Input(format!("{name}: {error}"));
@@ -99,7 +98,7 @@ impl Tune {
             })
             .collect();
         ranked.sort_by(|a, b| b.tally.score(self.search.metric).total_cmp(&a.tally.score(self.search.metric)));
-        let baselines = self.baselines(&trials, moments).map_err(failed)?;
+        let baselines = self.baselines(&trials).map_err(failed)?;
         let Some(first) = ranked.first() else {
             return Err(Failure::Input(format!("{name}: no candidate suits these rows")));
         };
@@ -117,8 +116,8 @@ impl Tune {
     }
 
     /// What is tried.
-    fn grid(&self, data: &Dataset, moments: bool) -> Result<(Vec<Candidate>, Vec<Readout>), Failure> {
-        let ranges = Ranges { d: data.features(), classes: data.classes().len(), max_m: self.search.max_m, moments };
+    fn grid(&self, data: &Dataset) -> Result<(Vec<Candidate>, Vec<Readout>), Failure> {
+        let ranges = Ranges { d: data.features(), classes: data.classes().len(), max_m: self.search.max_m };
         let mut candidates = ranges.draw(self.budget, &self.search.seed.to_le_bytes());
         let mut readouts = readouts();
         if self.published {
@@ -133,10 +132,10 @@ impl Tune {
     }
 
     /// The best setting of each baseline: name, setting, tally.
-    fn baselines(&self, trials: &[Trial], moments: bool) -> Result<Vec<(&'static str, String, Tally)>, TrialError> {
-        let neighbours = trials.iter().map(|trial| baselines::neighbours(trial, moments));
+    fn baselines(&self, trials: &[Trial]) -> Result<Vec<(&'static str, String, Tally)>, TrialError> {
+        let neighbours = trials.iter().map(baselines::neighbours);
         let tallies = summed(neighbours.collect::<Result<Vec<_>, _>>()?.into_iter().map(|(outer, _)| outer).collect());
-        let settings = neighbour_settings(moments);
+        let settings = neighbour_settings();
         let mut found = Vec::new();
         for (name, only) in [("kNN", None), ("1NN", Some(1))] {
             let among = tallies.iter().enumerate().filter(|(i, _)| only.is_none_or(|k| settings[*i].1 == k));
@@ -145,9 +144,9 @@ impl Tune {
             }
         }
         let features = trials.first().map_or(0, |trial| trial.train.features());
-        let tallies = baselines::sbfc(trials, self.search.max_m, moments, &self.search.seed.to_le_bytes())?;
+        let tallies = baselines::sbfc(trials, self.search.max_m, &self.search.seed.to_le_bytes())?;
         if let Some(at) = best(tallies.iter().enumerate(), self.search.metric) {
-            let setting = sbfc_settings(features, self.search.max_m, moments).swap_remove(at);
+            let setting = sbfc_settings(features, self.search.max_m).swap_remove(at);
             found.push(("SBFC", setting, tallies[at].clone()));
         }
         Ok(found)

@@ -41,11 +41,6 @@ impl Prepared {
         let scaler = Scaler::fit(&scaling, train)?;
         Ok(Trial { train: scaler.transform(train), test: scaler.transform(test) })
     }
-
-    /// Whether it needs exact means.
-    fn needs_moments(self) -> bool {
-        matches!(self, Self::Center | Self::Standard)
-    }
 }
 
 /// The bounds of each feature; a constant one gets some that differ.
@@ -67,8 +62,8 @@ fn range(data: &Dataset) -> Scaling {
 
 /// Names of the settings of [`neighbours`], in its order, and the k of each.
 #[must_use]
-pub fn neighbour_settings(moments: bool) -> Vec<(String, usize)> {
-    let scalings = Prepared::ALL.into_iter().filter(|how| moments || !how.needs_moments());
+pub fn neighbour_settings() -> Vec<(String, usize)> {
+    let scalings = Prepared::ALL.into_iter();
     scalings.flat_map(|how| TRIED.map(|k| (format!("k {k}, {how:?}").to_lowercase(), k))).collect()
 }
 
@@ -76,9 +71,9 @@ pub fn neighbour_settings(moments: bool) -> Vec<(String, usize)> {
 ///
 /// # Errors
 /// [`TrialError`].
-pub fn neighbours(trial: &Trial, moments: bool) -> Result<(Vec<Tally>, Vec<Tally>), TrialError> {
+pub fn neighbours(trial: &Trial) -> Result<(Vec<Tally>, Vec<Tally>), TrialError> {
     let (mut outer, mut inner) = (Vec::new(), Vec::new());
-    for how in Prepared::ALL.into_iter().filter(|how| moments || !how.needs_moments()) {
+    for how in Prepared::ALL {
         let Trial { train, test } = how.apply(trial)?;
         let near = Neighbours::new(&train).ok_or(ModelError::Unlabelled)?;
         for (rows, predicted, tallies) in
@@ -106,20 +101,21 @@ const SBFC: [Prepared; 3] = [Prepared::UnitNorm, Prepared::Center, Prepared::Sta
 
 /// Names of the settings of [`sbfc`], in its order.
 #[must_use]
-pub fn sbfc_settings(d: usize, most: usize, moments: bool) -> Vec<String> {
-    let scalings = SBFC.into_iter().filter(|how| moments || !how.needs_moments());
-    scalings.flat_map(|how| sizes(d, most).into_iter().map(move |m| format!("m {m}, {how:?}").to_lowercase())).collect()
+pub fn sbfc_settings(d: usize, most: usize) -> Vec<String> {
+    SBFC.into_iter()
+        .flat_map(|how| sizes(d, most).into_iter().map(move |m| format!("m {m}, {how:?}").to_lowercase()))
+        .collect()
 }
 
 /// Tallies of SBFC for every scaling and number of bits, summed over the trials.
 ///
 /// # Errors
 /// [`TrialError`].
-pub fn sbfc(trials: &[Trial], most: usize, moments: bool, seed: &[u8]) -> Result<Vec<Tally>, TrialError> {
+pub fn sbfc(trials: &[Trial], most: usize, seed: &[u8]) -> Result<Vec<Tally>, TrialError> {
     let mut all = Vec::new();
     for (number, trial) in (0u64..).zip(trials) {
         let mut tallies = Vec::new();
-        for how in SBFC.into_iter().filter(|how| moments || !how.needs_moments()) {
+        for how in SBFC {
             let Trial { train, test } = how.apply(trial)?;
             let seed = [seed, &number.to_le_bytes()].concat();
             let predicted = simhash::predict(&train, &test, &sizes(train.features(), most), &seed)?;
@@ -142,18 +138,16 @@ mod tests {
         let data = digits();
         let trial =
             &Trial::of(&data.subset(&(0..300).collect::<Vec<_>>()), &[train_test(&data.labels()[..300], 30, b"s")])[0];
-        for moments in [false, true] {
-            let (outer, inner) = neighbours(trial, moments).unwrap();
-            let settings = neighbour_settings(moments);
-            assert_eq!([outer.len(), inner.len()], [settings.len(); 2]);
-            // k = 1 on raw rows, the second scaling.
-            assert_eq!(settings[TRIED.len()].0, "k 1, raw");
-            let one = Neighbours::new(&trial.train).unwrap().predict(1, &trial.test);
-            assert_eq!(outer[TRIED.len()], Tally::new(&trial.test, &one));
-            let found = sbfc(std::slice::from_ref(trial), 1000, moments, b"s").unwrap();
-            assert_eq!(found.len(), sbfc_settings(64, 1000, moments).len());
-            assert!(found.iter().any(|tally| tally.score(Metric::Accuracy) > 0.3), "better than chance");
-        }
+        let (outer, inner) = neighbours(trial).unwrap();
+        let settings = neighbour_settings();
+        assert_eq!([outer.len(), inner.len()], [settings.len(); 2]);
+        // k = 1 on raw rows, the second scaling.
+        assert_eq!(settings[TRIED.len()].0, "k 1, raw");
+        let one = Neighbours::new(&trial.train).unwrap().predict(1, &trial.test);
+        assert_eq!(outer[TRIED.len()], Tally::new(&trial.test, &one));
+        let found = sbfc(std::slice::from_ref(trial), 1000, b"s").unwrap();
+        assert_eq!(found.len(), sbfc_settings(64, 1000).len());
+        assert!(found.iter().any(|tally| tally.score(Metric::Accuracy) > 0.3), "better than chance");
     }
 
     #[test]

@@ -58,8 +58,6 @@ pub struct Ranges {
     pub classes: usize,
     /// A lower limit for m than the paper's 2048 d, to bound time and memory.
     pub max_m: usize,
-    /// Whether means over all rows may be used (features below 2^20).
-    pub moments: bool,
 }
 
 /// Ones in a row of M: a number, or a share of d (padded where densified, not multiplied by soft bins).
@@ -103,22 +101,20 @@ const EXTENDED: [Scaling; 5] =
     [Scaling::Center, Scaling::Standard, Scaling::SoftBins(2), Scaling::SoftBins(4), Scaling::SoftBins(8)];
 
 impl Ranges {
-    /// Our default setting first (where it can be used), then a list of known good ones, then random ones, every third of them as published:
+    /// Our default setting first (where m is large enough for it), then a list of known good ones, then random ones, every third of them as published:
     /// 1 + `count` in all, less those that the data does not allow.
     #[must_use]
     pub fn draw(&self, count: usize, seed: &[u8]) -> Vec<Candidate> {
         let rng = &mut generator(seed, "candidates");
-        let portfolio = PORTFOLIO.iter().filter(|known| self.moments || known.scaling.needs_moments().is_none());
-        let portfolio: Vec<_> = portfolio.filter_map(|known| self.known(known)).take(count).collect();
+        let portfolio: Vec<_> = PORTFOLIO.iter().filter_map(|known| self.known(known)).take(count).collect();
         let count = count - portfolio.len();
         let random = (0..count).filter_map(|i| {
             let extended = EXTENDED[rng.random_range(0..EXTENDED.len())].clone();
-            let scaling = if i % 3 == 0 || !self.moments { Scaling::UnitNorm } else { extended };
+            let scaling = if i % 3 == 0 { Scaling::UnitNorm } else { extended };
             self.random(scaling, rng)
         });
         let random: Vec<_> = random.collect();
-        let preset = preset(self.d, self.max_m).filter(|_| self.moments);
-        preset.into_iter().chain(portfolio).chain(random).collect()
+        preset(self.d, self.max_m).into_iter().chain(portfolio).chain(random).collect()
     }
 
     /// Columns of M.
@@ -217,17 +213,14 @@ mod tests {
     #[test]
     fn every_candidate_makes_a_sketch_whatever_the_features() {
         for d in [1, 2, 3, 64, 3000] {
-            for moments in [false, true] {
-                let ranges = Ranges { d, classes: 100, max_m: 1000, moments };
-                let candidates = ranges.draw(200, b"seed");
-                assert!(d == 1 || candidates.len() >= 200);
-                for candidate in &candidates {
-                    assert!(moments || candidate.is_published());
-                    let sketch = candidate.parameters(d, [0; 32]).check(100);
-                    assert!(sketch.is_ok(), "{candidate}: {sketch:?}");
-                }
-                assert_eq!(candidates, ranges.draw(200, b"seed"));
+            let ranges = Ranges { d, classes: 100, max_m: 1000 };
+            let candidates = ranges.draw(200, b"seed");
+            assert!(d == 1 || candidates.len() >= 200);
+            for candidate in &candidates {
+                let sketch = candidate.parameters(d, [0; 32]).check(100);
+                assert!(sketch.is_ok(), "{candidate}: {sketch:?}");
             }
+            assert_eq!(candidates, ranges.draw(200, b"seed"));
         }
     }
 

@@ -12,12 +12,11 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::baselines::{self, neighbour_settings, sbfc_settings};
-use super::candidate::{Ranges, readouts};
+use super::candidate::{Ranges, preset, readouts};
 use super::search::{self, TrialError};
 use super::{Metric, Tally, Trial, best, summed};
 use crate::data::Dataset;
 use crate::data::split::{folds, stratified_sample};
-use crate::sketch::scaling::moments;
 
 /// How a set is evaluated. Results of equal plans are comparable.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -151,40 +150,40 @@ impl Sheet {
 pub fn evaluate(name: &str, data: &Dataset, plan: &Plan, tick: &(dyn Fn() + Sync)) -> Result<SetResult, TrialError> {
     let seed = plan.seed.to_le_bytes();
     let data = data.subset(&stratified_sample(data.labels(), plan.rows, &seed));
-    let moments = moments(&data, true).is_ok();
     let (features, classes) = (data.features(), data.classes().len());
-    let candidates = Ranges { d: features, classes, max_m: plan.max_m, moments }.draw(plan.budget, &seed);
+    let candidates = Ranges { d: features, classes, max_m: plan.max_m }.draw(plan.budget, &seed);
     let readouts = readouts();
     let (mut flynn, mut knn, mut sbfc) = (Sheet::default(), Sheet::default(), Sheet::default());
     flynn.names = candidates
         .iter()
         .flat_map(|candidate| readouts.iter().map(move |r| format!("{candidate}, {} {}", r.score, r.gamma)))
         .collect();
-    let neighbours = neighbour_settings(moments);
+    let neighbours = neighbour_settings();
     knn.names = neighbours.iter().map(|(name, _)| name.clone()).collect();
-    sbfc.names = sbfc_settings(features, plan.max_m, moments);
+    sbfc.names = sbfc_settings(features, plan.max_m);
 
     for (number, trial) in (0u64..).zip(Trial::of(&data, &folds(data.labels(), plan.outer, &seed))) {
         let inner_seed = [&seed[..], b"inner", &number.to_le_bytes()].concat();
         let outer_seed = [&seed[..], b"outer", &number.to_le_bytes()].concat();
         let inner = Trial::of(&trial.train, &folds(trial.train.labels(), plan.inner, &inner_seed));
-        let (outer_tallies, inner_tallies) = baselines::neighbours(&trial, moments)?;
+        let (outer_tallies, inner_tallies) = baselines::neighbours(&trial)?;
         knn.outer.push(outer_tallies);
         knn.inner.push(inner_tallies);
         let outer = std::slice::from_ref(&trial);
-        sbfc.inner.push(baselines::sbfc(&inner, plan.max_m, moments, &inner_seed)?);
-        sbfc.outer.push(baselines::sbfc(outer, plan.max_m, moments, &outer_seed)?);
+        sbfc.inner.push(baselines::sbfc(&inner, plan.max_m, &inner_seed)?);
+        sbfc.outer.push(baselines::sbfc(outer, plan.max_m, &outer_seed)?);
         flynn.inner.push(search::search(&candidates, &readouts, &inner, &inner_seed, tick)?);
         flynn.outer.push(search::search(&candidates, &readouts, outer, &outer_seed, tick)?);
     }
 
     let published =
         |at: usize| candidates[at / readouts.len()].is_published() && readouts[at % readouts.len()].is_published();
+    let has_preset = preset(features, plan.max_m).is_some();
     let figures = |metric| {
         let of = |method| match method {
             Method::Flynn => flynn.figures(metric, |_| true),
             Method::FlynnPublished => flynn.figures(metric, published),
-            Method::FlynnDefault => flynn.figures(metric, |at| moments && at == 0),
+            Method::FlynnDefault => flynn.figures(metric, |at| has_preset && at == 0),
             Method::Knn => knn.figures(metric, |_| true),
             Method::OneNn => knn.figures(metric, |at| neighbours[at].1 == 1),
             Method::Sbfc => sbfc.figures(metric, |_| true),

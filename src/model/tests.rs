@@ -9,7 +9,7 @@ use crate::sketch::Parameters;
 use crate::sketch::scaling::{Moments, Scaling, moments};
 
 fn scaler(scaling: &Scaling, data: &Dataset) -> Scaler {
-    let words = scaling.needs_moments().map(|squares| moments(data, squares).unwrap());
+    let words = scaling.needs_moments().map(|squares| moments(data, squares));
     let moments = words.map(|words| Moments::from_words(&words, data.features()).unwrap());
     Scaler::new(scaling, data.features(), moments.as_ref()).unwrap()
 }
@@ -186,9 +186,9 @@ proptest! {
         let parts: Vec<Dataset> = (0..4).map(part).collect();
         let mut moments = None;
         if let Some(squares) = scaling.needs_moments() {
-            let mut total = vec![0u64; if squares { 1 + 3 * 64 } else { 1 + 64 }];
+            let mut total = vec![0u64; Moments::words(64, squares)];
             for part in &parts {
-                let words = crate::sketch::scaling::moments(part, squares).unwrap();
+                let words = crate::sketch::scaling::moments(part, squares);
                 total.iter_mut().zip(words).for_each(|(total, word)| *total = total.wrapping_add(word));
             }
             moments = Some(Moments::from_words(&total, 64).unwrap());

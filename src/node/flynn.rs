@@ -84,11 +84,11 @@ impl Rules {
     pub fn plan(&self) -> Vec<Quantity> {
         let (data, flynn) = (&self.session.data, &self.session.flynn);
         let classes = data.classes.len() as u64;
-        let features = u64::from(data.features);
+        let features = data.features as usize;
         let quantity = |name: &str, word_bytes, words| Quantity { name: name.into(), word_bytes, words };
         let mut plan = vec![Quantity::coin(), quantity("holders", 4, 1 + classes)];
         if let Some(squares) = self.scaling.needs_moments() {
-            plan.push(quantity("moments", 8, 1 + features * if squares { 3 } else { 1 }));
+            plan.push(quantity("moments", 8, Moments::words(features, squares) as u64));
         }
         plan.push(quantity("counts", 4, classes * u64::from(flynn.m)));
         plan
@@ -170,9 +170,6 @@ impl Flynn {
             return Err(FlynnError::Data("the rows have no labels".into()));
         }
         let rules = Rules::new(session);
-        if let Some(squares) = rules.scaling.needs_moments() {
-            scaling::moments(&data, squares)?;
-        }
         Ok(Self { rules, data })
     }
 
@@ -184,7 +181,7 @@ impl Flynn {
                 let held = std::iter::once(self.data.rows() as u64).chain(counts);
                 held.flat_map(|rows| u32::from(rows > 0).to_le_bytes()).collect()
             }
-            "moments" => words(&scaling::moments(&self.data, self.rules.scaling.needs_moments() == Some(true))?).into(),
+            "moments" => words(&scaling::moments(&self.data, self.rules.scaling.needs_moments() == Some(true))).into(),
             _ => {
                 let seed = opened.first().and_then(seed).ok_or(FlynnError::Incomplete(0, 1))?;
                 self.refuse_uncounted(opened)?;

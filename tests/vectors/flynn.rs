@@ -4,9 +4,10 @@ use flyswarm::data::Dataset;
 use flyswarm::model::bloom;
 use flyswarm::node::flynn::Rules;
 use flyswarm::session::Session;
+use flyswarm::sketch::Parameters;
 use flyswarm::sketch::flyhash::FlyHash;
 use flyswarm::sketch::scaling;
-use flyswarm::sketch::{Parameters, scaling::Scaling};
+use flyswarm::sketch::scaling::{Moments, Scaler, Scaling};
 use serde_json::{Value, json};
 
 use crate::sessions::small_text;
@@ -19,6 +20,10 @@ fn floats(values: &[f32]) -> Value {
 
 fn doubles(values: &[f64]) -> Value {
     hex(values.iter().flat_map(|x| x.to_le_bytes()).collect::<Vec<_>>())
+}
+
+fn long_words(words: &[u64]) -> Value {
+    hex(words.iter().flat_map(|word| word.to_le_bytes()).collect::<Vec<_>>())
 }
 
 pub(crate) fn flynn() -> Value {
@@ -43,9 +48,9 @@ pub(crate) fn flynn() -> Value {
         let session = Session::parse(&text).unwrap();
         let rules = Rules::new(session.clone());
         let moments = match session.data.scaling {
-            flyswarm::session::Scaling::Center => Some(scaling::moments(&data, false).unwrap()),
+            flyswarm::session::Scaling::Center => Some(scaling::moments(&data, false)),
             flyswarm::session::Scaling::Standard | flyswarm::session::Scaling::SoftBins { .. } => {
-                Some(scaling::moments(&data, true).unwrap())
+                Some(scaling::moments(&data, true))
             }
             _ => None,
         };
@@ -72,6 +77,45 @@ pub(crate) fn flynn() -> Value {
             "predicted": predictor.predict(&data).unwrap(),
         }));
     }
+    // The largest values, ordinary ones, and some below the resolution, side by side.
+    let mixed =
+        [2f32.powi(80).next_down(), 7.25, 3e-13, -1e23, -0.1, 2f32.powi(-41), 6e-12, 1e-3, -4e-12, 0.0, 2e5, 1e-45];
+    let mixed = Dataset::new(3, mixed.into(), Vec::new(), Vec::new()).unwrap();
+    let moments = [false, true].map(|squares| {
+        let words = scaling::moments(&mixed, squares);
+        let scaling = if squares { Scaling::Standard } else { Scaling::Center };
+        let scaler = Scaler::new(&scaling, 3, Some(&Moments::from_words(&words, 3).unwrap())).unwrap();
+        json!({
+            "features": 3,
+            "squares": squares,
+            "rows": floats(mixed.values()),
+            "words": long_words(&words),
+            "means": doubles(scaler.means()),
+            "deviations": doubles(scaler.deviations()),
+        })
+    });
+    let good = scaling::moments(&Dataset::new(1, vec![1.0, 2.0, 4.0], Vec::new(), Vec::new()).unwrap(), true);
+    let changes = [
+        (0, 0),
+        (0, 1 << 23),
+        (1, 1 << 63),
+        (2, 1 << 62),
+        (3, 1 << 62),
+        (3, 3 << 62),
+        (4, 1 << 62),
+        (6, 0),
+        (9, 1 << 62),
+    ];
+    let mut refused: Vec<_> = changes
+        .iter()
+        .map(|&(at, word)| {
+            let mut words = good.clone();
+            words[at] = word;
+            words
+        })
+        .collect();
+    refused.push(good[..9].to_vec());
+    assert!(refused.iter().all(|words| Moments::from_words(words, 1).is_err()));
     // A larger matrix, by the digest of its columns as u32 words.
     let large = Parameters { d: 784, m: 2000, s: 19, rho: 16, seed, densify: false, scaling: Scaling::None };
     let columns: Vec<u8> =
@@ -82,6 +126,8 @@ pub(crate) fn flynn() -> Value {
         "rows": floats(&values),
         "labels": data.labels(),
         "cases": cases,
+        "moments": moments,
+        "refused_moments": refused.iter().map(|words| long_words(words)).collect::<Vec<_>>(),
         "large": { "d": 784, "m": 2000, "s": 19, "sha256": hex(<[u8; 32]>::from(sha2::Digest::finalize(sha2::Digest::chain_update(<sha2::Sha256 as sha2::Digest>::new(), &columns)))) },
     })
 }
