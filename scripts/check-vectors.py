@@ -444,6 +444,47 @@ def need(holds, what):
         raise Refused("session", what)
 
 
+class Setting:
+    """What decides a sketch, but for the seed: the tables `data` and `flynn`, or an entry of `tune.setting` (section 4)."""
+
+    def __init__(self, table, features, classes):
+        need(set(table) <= {"scaling", "densify", "m", "s", "rho"}, "unknown field")
+        need({"m", "s", "rho"} <= set(table), "missing field")
+        self.densify = table.get("densify", False)
+        self.scaling, self.range, self.bins = table.get("scaling", "none"), None, 1
+        if isinstance(self.scaling, dict):
+            [(self.scaling, inner)] = self.scaling.items()
+            if self.scaling == "soft-bins":
+                self.bins = inner["bins"]
+                need(2 <= self.bins <= 64 and features * self.bins <= 2**20, "bins")
+            else:
+                self.range = [f32(inner[end]) for end in ("lo", "hi")]
+                need(self.range[0] < self.range[1], "range")
+        self.width = features * self.bins
+        self.d = 1 << (self.width - 1).bit_length() if self.densify else self.width
+
+        def size(value, letter, base, least):
+            if isinstance(value, int):
+                return value
+            need(re.fullmatch(r"[0-9.]{1,32}" + letter, value), "size")
+            return max(int(float(value[:-1]) * float(base)), least)
+
+        self.m = size(table["m"], "d", self.d, 0)
+        need(1 <= self.m <= 2**28 // classes, "m")
+        self.s = size(table["s"], "d", self.d, 2)
+        need(2 <= self.s <= self.d, "s")
+        self.rho = size(table["rho"], "m", self.m, 2)
+        need(1 <= self.rho <= self.m, "rho")
+
+    def encoded_scaling(self):
+        encoded = self.scaling.encode() + b"".join(struct.pack("<d", end + 0.0) for end in self.range or [])
+        return encoded + (le(self.bins, 8) if self.scaling == "soft-bins" else b"")
+
+    def encoded(self):
+        sizes = b"".join(le(size, 8) for size in (self.m, self.s, self.rho))
+        return Session.item(self.encoded_scaling()) + bytes([self.densify]) + sizes
+
+
 class Session:
     TIMING = {
         "gather_ms": (0, 3_600_000, 10_000),
@@ -461,19 +502,21 @@ class Session:
         except tomllib.TOMLDecodeError as error:
             raise Refused("session") from error
         fields = {
-            "": "name task min_peers data flynn privacy timing roster",
+            "": "name task min_peers data flynn tune privacy timing roster",
             "data": "features classes scaling densify",
             "flynn": "m s rho gamma score",
+            "tune": "folds setting",
             "privacy": "min_holders colluding",
             "timing": " ".join(self.TIMING),
         }
-        optional = "min_peers privacy timing scaling densify score min_holders colluding " + fields["timing"]
+        optional = "min_peers tune privacy timing scaling densify score folds min_holders colluding " + fields["timing"]
         for table, names in fields.items():
             found = file.get(table, {}) if table else file
             need(set(found) <= set(names.split()), "unknown field")
             present = not table or table in file
             need(not present or set(names.split()) - set(found) <= set(optional.split()), "missing field")
-        need(file["task"] == "flynn", "task")
+        self.task = file["task"]
+        need(self.task == ("tune" if "tune" in file else "flynn"), "task")
         need(printable(file["name"]), "name")
         entries = sorted((public_of_peer_id(entry["peer_id"]), entry["name"]) for entry in file["roster"])
         self.roster = [public for public, _ in entries]
@@ -488,32 +531,17 @@ class Session:
         need(1 <= self.features <= 65_536, "features")
         need(2 <= len(self.classes) <= 1000 and len(set(self.classes)) == len(self.classes), "classes")
         need(all(map(printable, self.classes)), "class")
-        self.densify = data.get("densify", False)
-        self.scaling, self.range, self.bins = data.get("scaling", "none"), None, 1
-        if isinstance(self.scaling, dict):
-            [(self.scaling, inner)] = self.scaling.items()
-            if self.scaling == "soft-bins":
-                self.bins = inner["bins"]
-                need(2 <= self.bins <= 64 and self.features * self.bins <= 2**20, "bins")
-            else:
-                self.range = [f32(inner[end]) for end in ("lo", "hi")]
-                need(self.range[0] < self.range[1], "range")
-        self.width = self.features * self.bins
-        self.d = 1 << (self.width - 1).bit_length() if self.densify else self.width
-
-        def size(value, letter, base, least):
-            if isinstance(value, int):
-                return value
-            need(re.fullmatch(r"[0-9.]{1,32}" + letter, value), "size")
-            return max(int(float(value[:-1]) * float(base)), least)
-
         flynn = file["flynn"]
-        self.m = size(flynn["m"], "d", self.d, 0)
-        need(1 <= self.m <= 2**28 // len(self.classes), "m")
-        self.s = size(flynn["s"], "d", self.d, 2)
-        need(2 <= self.s <= self.d, "s")
-        self.rho = size(flynn["rho"], "m", self.m, 2)
-        need(1 <= self.rho <= self.m, "rho")
+        tables = [(data, "scaling"), (data, "densify"), (flynn, "m"), (flynn, "s"), (flynn, "rho")]
+        own = Setting({key: table[key] for table, key in tables if key in table}, self.features, len(self.classes))
+        self.__dict__.update(own.__dict__)
+        tune = file.get("tune")
+        self.folds = tune.get("folds", 3) if tune else 0
+        self.settings = [own]
+        if tune:
+            need(2 <= self.folds <= 20 and 1 <= len(tune["setting"]) <= 64, "tune")
+            self.settings += [Setting(each, self.features, len(self.classes)) for each in tune["setting"]]
+            need(self.folds * len(self.classes) * sum(each.m for each in self.settings) <= 2**28, "counts")
         self.gamma = float(flynn["gamma"]) + 0.0
         need(0 <= self.gamma < 1, "gamma")
         self.score = flynn.get("score", "decay")
@@ -528,22 +556,21 @@ class Session:
             need(low <= timing[name] <= high, name)
 
         number = lambda x: struct.pack("<d", x + 0.0)
-        scaling = self.scaling.encode() + b"".join(number(end) for end in self.range or [])
-        if self.scaling == "soft-bins":
-            scaling += le(self.bins, 8)
         values = [
             ("name", file["name"].encode()),
-            ("task", b"flynn"),
+            ("task", self.task.encode()),
             ("min_peers", le(self.min_peers, 8)),
             ("data.features", le(self.features, 8)),
             ("data.classes", self.list(name.encode() for name in self.classes)),
-            ("data.scaling", scaling),
+            ("data.scaling", own.encoded_scaling()),
             ("data.densify", bytes([self.densify])),
             ("flynn.m", le(self.m, 8)),
             ("flynn.s", le(self.s, 8)),
             ("flynn.rho", le(self.rho, 8)),
             ("flynn.gamma", number(self.gamma)),
             ("flynn.score", self.score.encode()),
+            *([("tune.folds", le(self.folds, 8))] if tune else []),
+            *([("tune.settings", self.list(each.encoded() for each in self.settings[1:]))] if tune else []),
             ("privacy.min_holders", le(self.min_holders, 8)),
             ("privacy.colluding", number(self.colluding)),
             *((f"timing.{name}", le(value, 8)) for name, value in timing.items()),
@@ -570,9 +597,13 @@ class Session:
         """(name, bytes of a word, words) of each slot (section 15)."""
         classes = len(self.classes)
         plan = [("coin", 4, 0), ("holders", 4, 1 + classes)]
-        if self.scaling in ("center", "standard", "soft-bins"):
-            plan.append(("moments", 8, 1 + self.features * (3 if self.scaling == "center" else 9)))
-        return [*plan, ("counts", 4, classes * self.m)]
+        scalings = {each.scaling for each in self.settings}
+        if scalings & {"center", "standard", "soft-bins"}:
+            plan.append(("moments", 8, 1 + self.features * (9 if scalings & {"standard", "soft-bins"} else 3)))
+        if self.task == "flynn":
+            return [*plan, ("counts", 4, classes * self.m)]
+        counts = self.folds * classes * sum(each.m for each in self.settings)
+        return [*plan, ("counts", 4, counts), ("scores", 4, classes * (1 + 23 * len(self.settings)))]
 
     def dealers(self, slot, members):
         present = [peer for peer in self.council if peer in members]

@@ -101,6 +101,18 @@ impl Tally {
         tally
     }
 
+    /// Of (right, rows) for each class; `None` where more are right than there are rows.
+    #[must_use]
+    pub fn of(classes: Vec<(u32, u32)>) -> Option<Self> {
+        classes.iter().all(|(right, rows)| right <= rows).then_some(Self { classes })
+    }
+
+    /// (right, rows) of each class.
+    #[must_use]
+    pub fn classes(&self) -> &[(u32, u32)] {
+        &self.classes
+    }
+
     /// Adds another of the same classes.
     pub fn add(&mut self, other: &Self) {
         for ((right, rows), (r, n)) in self.classes.iter_mut().zip(&other.classes) {

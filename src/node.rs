@@ -8,11 +8,13 @@ mod archive;
 mod election;
 mod event;
 pub mod flynn;
+mod holders;
 mod job;
 mod slots;
 mod task;
 #[cfg(test)]
 mod tests;
+pub mod tune;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

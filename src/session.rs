@@ -16,7 +16,7 @@
 //! | names, in this order | value |
 //! | --- | --- |
 //! | `name` | text |
-//! | `task` | text: `flynn` |
+//! | `task` | text: `flynn`, `tune` |
 //! | `min_peers` | integer |
 //! | `data.features` | integer |
 //! | `data.classes` | list, in the order of the file |
@@ -25,6 +25,8 @@
 //! | `flynn.m`, `flynn.s`, `flynn.rho` | integer, multiples resolved |
 //! | `flynn.gamma` | number |
 //! | `flynn.score` | text: `decay`, `balanced-decay`, `log`, `balanced-log` |
+//! | `tune.folds` | integer; only with the task `tune` |
+//! | `tune.settings` | list, in the order of the file; an item is LE u64 length of scaling, scaling as above, densify as above, m, s and rho as integers; only with the task `tune` |
 //! | `privacy.min_holders` | integer |
 //! | `privacy.colluding` | number |
 //! | `timing.gather_ms`, `timing.propose_ms`, `timing.stall_ms`, `timing.quorum_ms`, `timing.compute_ms`, `timing.linger_ms`, `timing.max_views` | integer |
@@ -106,8 +108,10 @@ pub struct Session {
     pub min_peers: u16,
     /// What the rows look like.
     pub data: DataSpec,
-    /// The parameters of the task `flynn`.
+    /// The parameters of the task `flynn`; with the task `tune` the setting that the others are compared with.
     pub flynn: FlynnSpec,
+    /// What the task `tune` compares; none with another task.
+    pub tune: Option<TuneSpec>,
     /// What is refused for the sake of privacy.
     pub privacy: Privacy,
     /// How long to wait for what.
@@ -122,12 +126,15 @@ pub struct Session {
 pub enum TaskKind {
     /// FlyNNFL (Ram and Sinha, "Federated Nearest Neighbor Classification with a Colony of Fruit-Flies", AAAI 2022).
     Flynn,
+    /// Cross-validation of settings of FlyNN over the rows of all peers.
+    Tune,
 }
 
 impl fmt::Display for TaskKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {
             Self::Flynn => "flynn",
+            Self::Tune => "tune",
         })
     }
 }
@@ -184,6 +191,22 @@ pub enum Scaling {
     },
 }
 
+impl Scaling {
+    /// The same for rows.
+    #[must_use]
+    pub fn of_rows(self) -> crate::sketch::scaling::Scaling {
+        use crate::sketch::scaling::Scaling as OfRows;
+        match self {
+            Self::None => OfRows::None,
+            Self::UnitNorm => OfRows::UnitNorm,
+            Self::Range { lo, hi } => OfRows::Range { lo: vec![lo], hi: vec![hi] },
+            Self::Center => OfRows::Center,
+            Self::Standard => OfRows::Standard,
+            Self::SoftBins { bins } => OfRows::SoftBins(bins),
+        }
+    }
+}
+
 impl fmt::Display for Scaling {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -210,6 +233,35 @@ pub struct FlynnSpec {
     pub gamma: f64,
     /// What counts mean at prediction: the paper's score, or an extension of it.
     pub score: Score,
+}
+
+/// What the task `tune` compares.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct TuneSpec {
+    /// Parts of every peer's rows, each scored once by what was learnt from the others: 2 to 20. Default 3.
+    pub folds: u16,
+    /// 1 to 64 settings beside that of `[data]` and `[flynn]`. The counts of all of them, in every fold, make at most 1 GiB.
+    pub settings: Vec<Setting>,
+}
+
+impl TuneSpec {
+    /// The default of `folds`.
+    pub const FOLDS: u16 = 3;
+}
+
+/// What decides a sketch, but for the features and the seed.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Setting {
+    /// How features are brought to one scale.
+    pub scaling: Scaling,
+    /// See [`DataSpec::densify`].
+    pub densify: bool,
+    /// See [`FlynnSpec::m`].
+    pub m: u32,
+    /// See [`FlynnSpec::s`].
+    pub s: u32,
+    /// See [`FlynnSpec::rho`].
+    pub rho: u32,
 }
 
 /// What is refused for the sake of privacy.
@@ -325,6 +377,14 @@ impl Session {
     #[must_use]
     pub fn name(&self, peer: Peer) -> &str {
         &self.roster[peer.index()].name
+    }
+
+    /// Every setting that the task `tune` compares, that of `[data]` and `[flynn]` first.
+    #[must_use]
+    pub fn settings(&self) -> Vec<Setting> {
+        let FlynnSpec { m, s, rho, .. } = self.flynn;
+        let own = Setting { scaling: self.data.scaling, densify: self.data.densify, m, s, rho };
+        std::iter::once(own).chain(self.tune.iter().flat_map(|tune| tune.settings.iter().copied())).collect()
     }
 
     /// Number of counts in the model: m x classes. At most 2^28.

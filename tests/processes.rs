@@ -15,6 +15,7 @@ mod swarm;
 mod table;
 
 use check::same_and_exact;
+use flyswarm::session::{Scaling, Setting, TaskKind, TuneSpec};
 use swarm::Swarm;
 
 #[test]
@@ -27,4 +28,39 @@ fn five_processes_arrive_at_the_pooled_model() {
         assert_eq!((ended.code, &*ended.errors), (Some(0), ""));
     }
     assert_eq!(same_and_exact(&swarm, &all).len(), 5);
+}
+
+#[test]
+fn a_session_of_the_task_tune_gives_every_process_the_same_settings_which_a_session_takes() {
+    let mut swarm = Swarm::new(3, |session| {
+        session.task = TaskKind::Tune;
+        let setting = |scaling, s| Setting { scaling, densify: false, m: 512, s, rho: 16 };
+        let settings = vec![setting(Scaling::Center, 10), setting(Scaling::SoftBins { bins: 4 }, 3)];
+        session.tune = Some(TuneSpec { folds: 3, settings });
+    });
+    swarm.start_all();
+    for i in 0..3 {
+        let ended = swarm.wait_end(i);
+        assert_eq!((ended.code, &*ended.errors), (Some(0), ""));
+    }
+    let texts: Vec<_> = (0..3).map(|i| std::fs::read_to_string(swarm.file(i, "model")).expect("settings")).collect();
+    assert!(texts[0] == texts[1] && texts[1] == texts[2], "{texts:?}");
+    let scores: Vec<f64> =
+        texts[0].lines().filter_map(|line| line.strip_prefix("#   ")?.get(..6)?.parse().ok()).collect();
+    assert!(scores.len() == 3 && scores[0] > 0.85 && scores.is_sorted_by(|a, b| a >= b), "{}", texts[0]);
+    let receipts: Vec<_> = (0..3).map(|i| swarm.receipt(i)).collect();
+    assert!(receipts.iter().all(|receipt| receipt["settings"]["digest"] == receipts[0]["settings"]["digest"]));
+    assert_eq!(check::members(&receipts[0], "scores").len(), 3);
+    // What was found goes into a session file as it stands.
+    let (data, flynn) =
+        texts[0].split_once("\n\n").and_then(|(_, lines)| lines.split_once("\n\n")).expect("two tables");
+    let mut session = swarm.session.clone();
+    (session.task, session.tune) = (TaskKind::Flynn, None);
+    let text = session.to_toml();
+    let (head, rest) = text.split_once("[data]").expect("a table");
+    let (_, rest) = rest.split_once("[privacy]").expect("a table");
+    let classes: Vec<_> = session.data.classes.iter().map(|class| format!("{class:?}")).collect();
+    let text =
+        format!("{head}[data]\nfeatures = 64\nclasses = [{}]\n{data}\n{flynn}\n[privacy]{rest}", classes.join(", "));
+    flyswarm::session::Session::parse(&text).expect(&text);
 }

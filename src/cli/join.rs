@@ -1,5 +1,7 @@
 //! `flyswarm join`: one node of a session, until it has the model and nobody needs it any more.
 
+mod work;
+
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -19,14 +21,14 @@ use crate::crypto::identity::load_identity;
 use crate::data::{Dataset, LabelColumn};
 use crate::model::file::write_whole;
 use crate::net::driver::{self, DriverError, Handle, Plan, Report, Usage};
-use crate::node::flynn::{Flynn, Rules};
-use crate::node::{Ending, Event, Task};
+use crate::node::{Ending, Event};
 use crate::protocol::context::Context;
 use crate::protocol::record::Value as Decision;
 use crate::protocol::view::Stage;
 use crate::session::Session;
+use work::Work;
 
-/// Runs one node of a session and writes the model
+/// Runs one node of a session and writes what it gives: the model, or the settings that were best
 #[derive(Debug, Args)]
 pub(super) struct Join {
     /// Session file
@@ -48,13 +50,13 @@ pub(super) struct Join {
     /// Do not look for peers by mDNS
     #[arg(long)]
     no_mdns: bool,
-    /// The model file [default: the session's name with .model]
+    /// What is written [default: the session's name with .model or .settings.toml]
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
-    /// The receipt [default: the model file with .receipt.json]
+    /// The receipt [default: that file with .receipt.json]
     #[arg(long, value_name = "FILE")]
     receipt: Option<PathBuf>,
-    /// Overwrite a model or receipt that exists
+    /// Overwrite files that exist
     #[arg(long)]
     force: bool,
     /// Print one JSON object a line on standard output for everything that happens
@@ -71,9 +73,9 @@ pub(super) struct Join {
 /// A checked command line.
 struct Prepared {
     ctx: Arc<Context>,
-    rules: Rules,
+    work: Work,
     data: Arc<Dataset>,
-    model: PathBuf,
+    out: PathBuf,
     receipt: PathBuf,
     progress: Progress,
 }
@@ -85,9 +87,11 @@ impl Join {
         let me = session.peer(&identity.public()).ok_or_else(|| {
             Failure::Input(format!("{}: {} is not in the roster", self.session.display(), identity.public()))
         })?;
-        let model = self.out.clone().unwrap_or_else(|| PathBuf::from(format!("{}.model", session.name)));
-        let receipt = self.receipt.clone().unwrap_or_else(|| model.with_extension("receipt.json"));
-        for path in [&model, &receipt] {
+        let work = Work::new(&session);
+        let named = || PathBuf::from(format!("{}.{}", session.name, work.extension()));
+        let out = self.out.clone().unwrap_or_else(named);
+        let receipt = self.receipt.clone().unwrap_or_else(|| out.with_extension("receipt.json"));
+        for path in [&out, &receipt] {
             if path.exists() && !self.force {
                 return Err(Failure::Input(format!("{}: exists; --force overwrites it", path.display())));
             }
@@ -95,7 +99,7 @@ impl Join {
         }
         let rows = self.data.load_labelled(session.data.features as usize, &session.data.classes, &self.label)?;
         let data = Arc::new(rows);
-        let task = Flynn::new(session.clone(), data.clone()).map_err(|error| Failure::Input(error.to_string()))?;
+        let task = work.task(&session, &data)?;
         let state = match (&self.state, key_path(self.key.clone())?.parent()) {
             (Some(folder), _) => folder.clone(),
             (None, Some(folder)) => folder.join("state"),
@@ -107,7 +111,7 @@ impl Join {
         let stop = Arc::new(AtomicBool::new(false));
         let plan = Plan {
             ctx: ctx.clone(),
-            task: Arc::new(task),
+            task,
             seed: *random()?,
             state,
             listen: self.listen.clone(),
@@ -116,7 +120,7 @@ impl Join {
             stop: stop.clone(),
         };
         let progress = Progress::new(self.json, ctx.plan.len());
-        let prepared = Prepared { rules: Rules::new(session), ctx, data, model, receipt, progress };
+        let prepared = Prepared { work, ctx, data, out, receipt, progress };
         let result = prepared.drive(plan, &stop, self.addresses_from_stdin);
         prepared.progress.finish();
         if let (Err(failure), Progress::Json) = (&result, &prepared.progress) {
@@ -167,14 +171,13 @@ impl Prepared {
     }
 
     fn save(&self, opened: &[bytes::Bytes]) -> Result<[u8; 32], Failure> {
-        let model = self.rules.model(opened).map_err(|error| Failure::Session(error.to_string()))?;
-        model.save(&self.model)?;
-        let digest = model.digest();
+        let (digest, more) = self.work.save(opened, &self.out)?;
+        let what = self.work.name();
         self.progress.tell(
-            &json!({"event": "finished", "model": self.model, "digest": hex::encode(digest)}),
+            &json!({"event": "finished", what: self.out, "digest": hex::encode(digest)}),
             &format!(
-                "wrote {}: model {}; here for the others for up to {} s more",
-                self.model.display(),
+                "wrote {}: {what} {}{more}; here for the others for up to {} s more",
+                self.out.display(),
                 hex::encode(digest),
                 self.ctx.session.timing.linger_ms.div_ceil(1000)
             ),
@@ -207,7 +210,7 @@ impl Prepared {
                 "sealed_total": hex::encode(value.total),
             })).collect::<Vec<_>>(),
             "views": views,
-            "model": {"file": self.model, "digest": hex::encode(digest)},
+            self.work.name(): {"file": self.out, "digest": hex::encode(digest)},
             "data": {
                 "rows": self.data.rows(),
                 "salt": hex::encode(*salt),

@@ -11,9 +11,14 @@ use clap::{Args, Subcommand};
 
 use super::{Failure, print};
 use crate::crypto::identity::PublicKey;
-use crate::evaluate::candidate::{PRESET_BINS, PRESET_M, PRESET_READOUT, PRESET_RHO, PRESET_S};
+use crate::evaluate::Candidate;
+use crate::evaluate::candidate::{PRESET_BINS, PRESET_M, PRESET_READOUT, PRESET_RHO, PRESET_S, Ranges};
 use crate::model::readout::Readout;
-use crate::session::{DataSpec, Entry, Privacy, Scaling, Score, Session, SessionError, Size, Sizes, TaskKind, Timing};
+use crate::session::{
+    DataSpec, Entry, FlynnSpec, Privacy, Scaling, Score, Session, SessionError, Setting, Size, Sizes, TaskKind, Timing,
+    TuneSpec,
+};
+use crate::sketch::scaling::Scaling as OfRows;
 
 /// Make, check and show session files.
 #[derive(Debug, Subcommand)]
@@ -76,6 +81,12 @@ pub(super) struct NewArguments {
     /// Random signs, padding and a Walsh-Hadamard transform after scaling
     #[arg(long)]
     densify: bool,
+    /// A session that finds out by cross-validation which settings suit the rows of all peers: this one and so many others
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=64))]
+    tune: Option<u16>,
+    /// Parts that each peer's rows are split into by such a session [default: 3]
+    #[arg(long, value_name = "N", requires = "tune")]
+    folds: Option<u16>,
     /// Go on with at least so many peers [default: a majority, at least 3]
     #[arg(long, value_name = "N")]
     min_peers: Option<u16>,
@@ -161,6 +172,10 @@ impl NewArguments {
         let Readout { score, gamma } = defaults.readout;
         let readout = Readout { score: self.score.unwrap_or(score), gamma: self.gamma.unwrap_or(gamma) };
         let flynn = sizes.resolve(&data, readout)?;
+        let tune = self.tune.map(|count| TuneSpec {
+            folds: self.folds.unwrap_or(TuneSpec::FOLDS),
+            settings: settings(&data, flynn, count.into(), self.published),
+        });
         let mut timing = Timing::default();
         for (field, value) in self.timings {
             timing.set(&field, value)?;
@@ -168,10 +183,11 @@ impl NewArguments {
         let defaults = Privacy::default();
         Session {
             name: self.name,
-            task: TaskKind::Flynn,
+            task: if tune.is_some() { TaskKind::Tune } else { TaskKind::Flynn },
             min_peers: self.min_peers.unwrap_or_else(|| Session::default_min_peers(self.peers.len())),
             data,
             flynn,
+            tune,
             privacy: Privacy {
                 min_holders: self.min_holders.unwrap_or(defaults.min_holders),
                 colluding: self.colluding.unwrap_or(defaults.colluding),
@@ -181,6 +197,30 @@ impl NewArguments {
         }
         .check()
     }
+}
+
+/// Settings to compare, as `tune` tries them, with at most as many bits as the session's own; that one is not among them.
+fn settings(data: &DataSpec, flynn: FlynnSpec, count: usize, published: bool) -> Vec<Setting> {
+    let ranges = Ranges { d: data.features as usize, classes: data.classes.len(), max_m: flynn.m as usize };
+    let own = Setting { scaling: data.scaling, densify: data.densify, m: flynn.m, s: flynn.s, rho: flynn.rho };
+    let drawn = ranges.draw(3 * count, data.classes.join(",").as_bytes());
+    let drawn = drawn.into_iter().filter(|candidate| !published || candidate.is_published());
+    drawn.filter_map(|candidate| setting(&candidate)).filter(|setting| *setting != own).take(count).collect()
+}
+
+/// A candidate as a session file says it; those that are tried have no bounds of their own.
+fn setting(candidate: &Candidate) -> Option<Setting> {
+    let scaling = match candidate.scaling {
+        OfRows::None => Scaling::None,
+        OfRows::UnitNorm => Scaling::UnitNorm,
+        OfRows::Center => Scaling::Center,
+        OfRows::Standard => Scaling::Standard,
+        OfRows::SoftBins(bins) => Scaling::SoftBins { bins },
+        OfRows::Range { .. } => return None,
+    };
+    let size = |value: usize| u32::try_from(value).ok();
+    let (m, s, rho) = (size(candidate.m)?, size(candidate.s)?, size(candidate.rho)?);
+    Some(Setting { scaling, densify: candidate.densify, m, s, rho })
 }
 
 /// Integers from the first to the last, both included.

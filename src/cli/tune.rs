@@ -102,7 +102,7 @@ impl Tune {
         let Some(first) = ranked.first() else {
             return Err(Failure::Input(format!("{name}: no candidate suits these rows")));
         };
-        let lines = session_lines(first);
+        let lines = session_lines(first.candidate, first.readout);
         if let Some(path) = &self.out {
             write_whole(path, lines.as_bytes())
                 .map_err(|error| super::model::for_io(&error, format!("{}: {error}", path.display())))?;
@@ -202,8 +202,9 @@ impl Tune {
 }
 
 /// The lines of a session file that a setting decides.
-fn session_lines(ranked: &Ranked) -> String {
-    let Ranked { candidate: Candidate { m, s, rho, densify, scaling }, readout: Readout { score, gamma }, .. } = ranked;
+pub(super) fn session_lines(candidate: &Candidate, readout: Readout) -> String {
+    let Candidate { m, s, rho, densify, scaling } = candidate;
+    let Readout { score, gamma } = readout;
     let scaling = match scaling {
         Scaling::SoftBins(bins) => format!("{{ soft-bins = {{ bins = {bins} }} }}"),
         other => format!("\"{}\"", other.name()),

@@ -4,8 +4,9 @@ use rayon::prelude::*;
 
 use super::{Candidate, Tally, Trial, summed};
 use crate::crypto::stream::derive;
+use crate::data::Dataset;
 use crate::model::ModelError;
-use crate::model::bloom;
+use crate::model::bloom::{self, Counts};
 use crate::model::readout::{Readout, Scorer, gather, lowest};
 use crate::sketch::ParameterError;
 use crate::sketch::flyhash::FlyHash;
@@ -69,15 +70,30 @@ pub fn predict(
     let scaler = Scaler::fit(&candidate.scaling, train)?;
     let hash = FlyHash::new(&sketch);
     let counts = bloom::fit(&hash, &scaler, train, classes)?;
-    let scorers: Vec<Scorer> = readouts.iter().map(|&readout| Scorer::new(readout, &counts, classes)).collect();
+    Ok(read(&hash, &scaler, &counts, readouts, test)?)
+}
+
+/// The classes of `test` under every readout of the same counts.
+///
+/// # Errors
+/// [`ModelError`] when the rows do not fit.
+pub fn read(
+    hash: &FlyHash,
+    scaler: &Scaler,
+    counts: &Counts,
+    readouts: &[Readout],
+    test: &Dataset,
+) -> Result<Vec<Vec<u16>>, ModelError> {
+    let classes = counts.classes();
+    let scorers: Vec<Scorer> = readouts.iter().map(|&readout| Scorer::new(readout, counts, classes)).collect();
     let mut predicted = vec![Vec::with_capacity(test.rows()); readouts.len()];
     let mut gathered = vec![Vec::with_capacity(hash.rho()); classes];
     let mut scores = vec![0.0; classes];
     for from in (0..test.rows()).step_by(BLOCK) {
         let rows = from..test.rows().min(from + BLOCK);
-        let winners = hash.winners(&scaler, test, rows).map_err(ModelError::from)?;
+        let winners = hash.winners(scaler, test, rows)?;
         for winners in winners.chunks_exact(hash.rho()) {
-            gathered.iter_mut().enumerate().for_each(|(l, gathered)| gather(&counts, l, winners, gathered));
+            gathered.iter_mut().enumerate().for_each(|(l, gathered)| gather(counts, l, winners, gathered));
             for (scorer, predicted) in scorers.iter().zip(&mut predicted) {
                 for (l, (score, gathered)) in scores.iter_mut().zip(&gathered).enumerate() {
                     *score = scorer.novelty(l, gathered);

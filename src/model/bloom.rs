@@ -116,6 +116,12 @@ impl Counts {
         self.values.iter().flat_map(|c| c.to_le_bytes()).collect()
     }
 
+    /// How many classes.
+    #[must_use]
+    pub fn classes(&self) -> usize {
+        self.classes
+    }
+
     /// All numbers, row-major, classes x m.
     #[must_use]
     pub fn values(&self) -> &[u32] {

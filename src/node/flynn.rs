@@ -10,19 +10,17 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::Task;
+use super::holders::{self, HOLDERS};
 use crate::data::Dataset;
 use crate::model::bloom::{self, Counts};
 use crate::model::readout::Readout;
 use crate::model::{Model, ModelError};
 use crate::protocol::context::Quantity;
 use crate::protocol::record::Value;
-use crate::session::{self, Peer, Session};
+use crate::session::{Peer, Session};
 use crate::sketch::flyhash::FlyHash;
 use crate::sketch::scaling::{self, Moments, Scaler, Scaling};
 use crate::sketch::{Parameters, Sketch};
-
-/// Slot of `holders`: word 0 counts members with rows, word 1 + l those with rows of class l.
-pub const HOLDERS: u8 = 1;
 
 /// One peer's part.
 #[derive(Debug)]
@@ -62,14 +60,7 @@ impl Rules {
     /// Of a session of task `flynn`.
     #[must_use]
     pub fn new(session: Session) -> Self {
-        let scaling = match session.data.scaling {
-            session::Scaling::None => Scaling::None,
-            session::Scaling::UnitNorm => Scaling::UnitNorm,
-            session::Scaling::Range { lo, hi } => Scaling::Range { lo: vec![lo], hi: vec![hi] },
-            session::Scaling::Center => Scaling::Center,
-            session::Scaling::Standard => Scaling::Standard,
-            session::Scaling::SoftBins { bins } => Scaling::SoftBins(bins),
-        };
+        let scaling = session.data.scaling.of_rows();
         Self { session, scaling }
     }
 
@@ -86,7 +77,7 @@ impl Rules {
         let classes = data.classes.len() as u64;
         let features = data.features as usize;
         let quantity = |name: &str, word_bytes, words| Quantity { name: name.into(), word_bytes, words };
-        let mut plan = vec![Quantity::coin(), quantity("holders", 4, 1 + classes)];
+        let mut plan = vec![Quantity::coin(), holders::quantity(&self.session)];
         if let Some(squares) = self.scaling.needs_moments() {
             plan.push(quantity("moments", 8, Moments::words(features, squares) as u64));
         }
@@ -150,25 +141,7 @@ impl Rules {
 impl Flynn {
     /// A peer with these rows, which may be none.
     pub fn new(session: Session, data: Arc<Dataset>) -> Result<Self, FlynnError> {
-        let features = session.data.features as usize;
-        if data.features() != features {
-            return Err(FlynnError::Data(format!(
-                "rows have {} features, the session says {features}",
-                data.features()
-            )));
-        }
-        if data.classes() != session.data.classes {
-            return Err(FlynnError::Data("the classes of the rows are not those of the session".into()));
-        }
-        // No count of the sum can wrap: it is at most the rows of all peers.
-        let most = u32::MAX as usize / session.roster.len();
-        if data.rows() > most {
-            let text = format!("{} rows, with {} peers at most {most} each", data.rows(), session.roster.len());
-            return Err(FlynnError::Data(text));
-        }
-        if data.rows() > 0 && data.labels().is_empty() {
-            return Err(FlynnError::Data("the rows have no labels".into()));
-        }
+        holders::fits(&session, &data).map_err(FlynnError::Data)?;
         let rules = Rules::new(session);
         Ok(Self { rules, data })
     }
@@ -176,59 +149,17 @@ impl Flynn {
     fn vector(&self, name: &str, opened: &[Bytes]) -> Result<Bytes, FlynnError> {
         let classes = self.rules.session.data.classes.len();
         Ok(match name {
-            "holders" => {
-                let counts = self.data.class_counts(classes);
-                let held = std::iter::once(self.data.rows() as u64).chain(counts);
-                held.flat_map(|rows| u32::from(rows > 0).to_le_bytes()).collect()
-            }
+            "holders" => holders::vector(&self.rules.session, &self.data),
             "moments" => words(&scaling::moments(&self.data, self.rules.scaling.needs_moments() == Some(true))).into(),
             _ => {
                 let seed = opened.first().and_then(seed).ok_or(FlynnError::Incomplete(0, 1))?;
-                self.refuse_uncounted(opened)?;
+                holders::refuse_uncounted(&self.rules.session, &self.data, opened).map_err(FlynnError::Data)?;
                 let hash = FlyHash::new(&self.rules.sketch(seed)?);
                 let moments = opened.get(usize::from(HOLDERS) + 1).map(|bytes| &bytes[..]);
                 let scaler = self.rules.scaler(moments)?;
                 bloom::fit(&hash, &scaler, &self.data, classes)?.to_le_bytes().into()
             }
         })
-    }
-
-    /// A peer that came after the holders were counted may not bring a class that nobody had: it would be its only holder.
-    fn refuse_uncounted(&self, opened: &[Bytes]) -> Result<(), FlynnError> {
-        let Some(holders) = opened.get(usize::from(HOLDERS)) else { return Ok(()) };
-        let (words, _) = holders.as_chunks::<4>();
-        let names = &self.rules.session.data.classes;
-        let own = self.data.class_counts(names.len());
-        match names
-            .iter()
-            .zip(own)
-            .zip(words.iter().skip(1))
-            .find(|((_, own), counted)| *own > 0 && **counted == [0; 4])
-        {
-            Some(((class, _), _)) => Err(FlynnError::Data(format!(
-                "nobody had rows of class {class} when the session counted who holds what"
-            ))),
-            None => Ok(()),
-        }
-    }
-
-    /// Class names with fewer holders than allowed, given that `lost` of those counted may be gone.
-    fn too_few_holders(&self, opened: &[Bytes], lost: usize) -> Result<(), String> {
-        let minimum = usize::from(self.rules.session.privacy.min_holders);
-        let Some(holders) = opened.get(usize::from(HOLDERS)) else { return Ok(()) };
-        let (words, _) = holders.as_chunks::<4>();
-        let names = std::iter::once("rows".to_owned())
-            .chain(self.rules.session.data.classes.iter().map(|class| format!("rows of class {class}")));
-        for (name, &word) in names.zip(words) {
-            let counted = u32::from_le_bytes(word) as usize;
-            // A class that nobody has is nobody's secret.
-            let absent = counted == 0 && name != "rows";
-            if !absent && counted.saturating_sub(lost) < minimum {
-                let gone = if lost > 0 { format!(", and {lost} of those counted are gone") } else { String::new() };
-                return Err(format!("only {counted} members have {name}{gone}; privacy.min_holders is {minimum}"));
-            }
-        }
-        Ok(())
     }
 }
 
@@ -244,13 +175,11 @@ impl Task for Flynn {
     }
 
     fn allows(&self, slot: u8, values: &[Value], opened: &[Bytes], members: &[Peer]) -> Result<(), String> {
-        let Some(counted) = values.get(usize::from(HOLDERS)).filter(|_| slot > HOLDERS) else { return Ok(()) };
-        let lost = counted.members.iter().filter(|peer| !members.contains(peer)).count();
-        self.too_few_holders(opened, lost)
+        holders::allows(&self.rules.session, slot, values, opened, members)
     }
 
     fn check(&self, slot: u8, opened: &[Bytes]) -> Result<(), String> {
-        if slot == HOLDERS { self.too_few_holders(opened, 0) } else { Ok(()) }
+        if slot == HOLDERS { holders::enough(&self.rules.session, opened, 0) } else { Ok(()) }
     }
 }
 

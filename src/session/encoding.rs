@@ -2,40 +2,62 @@
 
 use sha2::Digest;
 
-use super::{Scaling, Session, SessionId};
+use super::{Scaling, Session, SessionId, Setting};
 use crate::crypto::identity::PublicKey;
 use crate::crypto::tagged_hash;
 
 /// Names and canonical values of all fields, in order.
 fn entries(session: &Session) -> Vec<(String, Vec<u8>)> {
-    let integer = |value: u64| value.to_le_bytes().to_vec();
-    let number = |value: f64| value.to_le_bytes().to_vec();
-    let Session { name, task, min_peers, data, flynn, privacy, timing, roster } = session;
-    let scaling = match data.scaling {
-        Scaling::Range { lo, hi } => [b"range", &number(lo.into())[..], &number(hi.into())].concat(),
-        Scaling::SoftBins { bins } => [b"soft-bins", &integer(bins.into())[..]].concat(),
-        other => other.to_string().into_bytes(),
-    };
+    let Session { name, task, min_peers, data, flynn, tune, privacy, timing, roster } = session;
     let mut entries = vec![
         ("name", name.as_bytes().to_vec()),
         ("task", task.to_string().into_bytes()),
         ("min_peers", integer((*min_peers).into())),
         ("data.features", integer(data.features.into())),
         ("data.classes", list(data.classes.iter().map(String::as_bytes))),
-        ("data.scaling", scaling),
+        ("data.scaling", scaling(data.scaling)),
         ("data.densify", vec![u8::from(data.densify)]),
         ("flynn.m", integer(flynn.m.into())),
         ("flynn.s", integer(flynn.s.into())),
         ("flynn.rho", integer(flynn.rho.into())),
         ("flynn.gamma", number(flynn.gamma)),
         ("flynn.score", flynn.score.name().as_bytes().to_vec()),
-        ("privacy.min_holders", integer(privacy.min_holders.into())),
-        ("privacy.colluding", number(privacy.colluding)),
     ];
+    if let Some(tune) = tune {
+        let settings: Vec<_> = tune.settings.iter().map(setting).collect();
+        entries.push(("tune.folds", integer(tune.folds.into())));
+        entries.push(("tune.settings", list(settings.iter().map(Vec::as_slice))));
+    }
+    entries.push(("privacy.min_holders", integer(privacy.min_holders.into())));
+    entries.push(("privacy.colluding", number(privacy.colluding)));
     entries.extend(super::rules::TIMING.iter().map(|field| (field.limit.field, integer((field.get)(timing)))));
     entries.push(("roster.peer_id", list(roster.iter().map(|entry| &entry.key.as_bytes()[..]))));
     entries.push(("roster.name", list(roster.iter().map(|entry| entry.name.as_bytes()))));
     entries.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
+}
+
+fn integer(value: u64) -> Vec<u8> {
+    value.to_le_bytes().to_vec()
+}
+
+fn number(value: f64) -> Vec<u8> {
+    value.to_le_bytes().to_vec()
+}
+
+fn scaling(scaling: Scaling) -> Vec<u8> {
+    match scaling {
+        Scaling::Range { lo, hi } => [b"range", &number(lo.into())[..], &number(hi.into())].concat(),
+        Scaling::SoftBins { bins } => [b"soft-bins", &integer(bins.into())[..]].concat(),
+        other => other.to_string().into_bytes(),
+    }
+}
+
+fn setting(setting: &Setting) -> Vec<u8> {
+    let mut out = Vec::new();
+    put(&mut out, &scaling(setting.scaling));
+    out.push(u8::from(setting.densify));
+    [setting.m, setting.s, setting.rho].into_iter().for_each(|size| out.extend(integer(size.into())));
+    out
 }
 
 fn list<'a>(items: impl ExactSizeIterator<Item = &'a [u8]>) -> Vec<u8> {

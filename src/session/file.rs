@@ -10,7 +10,7 @@ use serde::Deserialize;
 
 use super::rules::{self, FILE_LIMIT, SessionError, TIMING};
 use super::size::{Size, Sizes};
-use super::{DataSpec, Entry, Privacy, Scaling, Score, Session, TaskKind, Timing};
+use super::{DataSpec, Entry, FlynnSpec, Privacy, Scaling, Score, Session, Setting, TaskKind, Timing, TuneSpec};
 use crate::model::readout::Readout;
 
 /// The file as it stands: every integer wide enough to be judged by our own rules, sizes not yet resolved.
@@ -22,6 +22,7 @@ struct RawSession {
     min_peers: Option<i64>,
     data: RawData,
     flynn: RawFlynn,
+    tune: Option<RawTune>,
     #[serde(default)]
     privacy: RawPrivacy,
     #[serde(default)]
@@ -53,6 +54,25 @@ struct RawFlynn {
     gamma: f64,
     #[serde(default)]
     score: Score,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawTune {
+    folds: Option<i64>,
+    setting: Vec<RawSetting>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawSetting {
+    #[serde(default = "no_scaling")]
+    scaling: Scaling,
+    #[serde(default)]
+    densify: bool,
+    m: Size,
+    s: Size,
+    rho: Size,
 }
 
 #[derive(Default, Deserialize)]
@@ -110,7 +130,7 @@ impl Session {
     }
 
     fn write_toml(&self, out: &mut String) -> std::fmt::Result {
-        let Self { name, task, min_peers, data, flynn, privacy, timing, roster } = self;
+        let Self { name, task, min_peers, data, flynn, tune, privacy, timing, roster } = self;
         let peers = roster.len();
         writeln!(
             out,
@@ -118,7 +138,8 @@ impl Session {
         )?;
         writeln!(out, "# Session id: {}\n", self.id())?;
         writeln!(out, "name = {}", quoted(name))?;
-        writeln!(out, "# What is computed: \"flynn\", a nearest-neighbour-like classifier on the rows of all peers.")?;
+        writeln!(out, "# What is computed: \"flynn\", a nearest-neighbour-like classifier on the rows of all peers;")?;
+        writeln!(out, "# or \"tune\", which of several settings of it is best.")?;
         writeln!(out, "task = \"{task}\"")?;
         writeln!(out, "# Go on with at least so many peers: {} (a majority of the roster) to {peers}.", peers / 2 + 1)?;
         writeln!(out, "min_peers = {min_peers}\n")?;
@@ -134,13 +155,7 @@ impl Session {
             out,
             "# {{ range = {{ lo = 0.0, hi = 255.0 }} }} (mapped to 0..1), or {{ soft-bins = {{ bins = 2 }} }} (2 to 64 for each feature)."
         )?;
-        match data.scaling {
-            Scaling::Range { lo, hi } => {
-                writeln!(out, "scaling = {{ range = {{ lo = {}, hi = {} }} }}", single(lo), single(hi))?;
-            }
-            Scaling::SoftBins { bins } => writeln!(out, "scaling = {{ soft-bins = {{ bins = {bins} }} }}")?,
-            other => writeln!(out, "scaling = \"{other}\"")?,
-        }
+        writeln!(out, "scaling = {}", data.scaling.to_toml())?;
         writeln!(out, "# Random signs, zero-padding to a power of two and a Walsh-Hadamard transform after scaling.")?;
         writeln!(out, "densify = {}\n", data.densify)?;
 
@@ -170,6 +185,24 @@ impl Session {
         )?;
         writeln!(out, "score = \"{}\"\n", flynn.score)?;
 
+        if let Some(tune) = tune {
+            writeln!(out, "[tune]")?;
+            writeln!(
+                out,
+                "# Parts of every peer's rows, each scored once by what was learnt from the others: 2 to 20."
+            )?;
+            writeln!(out, "folds = {}\n", tune.folds)?;
+            writeln!(
+                out,
+                "# What is compared beside the setting above: 1 to 64 settings, m and s as numbers or multiples"
+            )?;
+            writeln!(out, "# of their own d. The counts of all of them, in every fold, make at most 1 GiB.")?;
+            for Setting { scaling, densify, m, s, rho } in &tune.settings {
+                writeln!(out, "[[tune.setting]]\nscaling = {}", scaling.to_toml())?;
+                writeln!(out, "densify = {densify}\nm = {m}\ns = {s}\nrho = {rho}\n")?;
+            }
+        }
+
         writeln!(out, "[privacy]")?;
         writeln!(out, "# A class held by fewer peers is refused: 1 to {peers}.")?;
         writeln!(out, "min_holders = {}", privacy.min_holders)?;
@@ -195,6 +228,18 @@ impl Session {
             writeln!(out, "addresses = [{}]", addresses.join(", "))?;
         }
         Ok(())
+    }
+}
+
+impl Scaling {
+    /// As the value of `scaling` in a session file.
+    #[must_use]
+    pub fn to_toml(self) -> String {
+        match self {
+            Self::Range { lo, hi } => format!("{{ range = {{ lo = {}, hi = {} }} }}", single(lo), single(hi)),
+            Self::SoftBins { bins } => format!("{{ soft-bins = {{ bins = {bins} }} }}"),
+            other => format!("\"{other}\""),
+        }
     }
 }
 
@@ -231,6 +276,7 @@ impl RawSession {
         data.check()?;
         let flynn = Sizes { m: self.flynn.m, s: self.flynn.s, rho: self.flynn.rho }
             .resolve(&data, Readout { score: self.flynn.score, gamma: self.flynn.gamma })?;
+        let tune = self.tune.map(|tune| tune.resolve(&data)).transpose()?;
         let min_peers = match self.min_peers {
             Some(number) => rules::min_peers(roster.len()).check(number)?,
             None => Session::default_min_peers(roster.len()),
@@ -246,7 +292,23 @@ impl RawSession {
         for (name, value) in self.timing {
             timing.set(&name, value)?;
         }
-        Ok(Session { name: self.name, task: self.task, min_peers, data, flynn, privacy, timing, roster })
+        Ok(Session { name: self.name, task: self.task, min_peers, data, flynn, tune, privacy, timing, roster })
+    }
+}
+
+impl RawTune {
+    fn resolve(self, data: &DataSpec) -> Result<TuneSpec, SessionError> {
+        let folds = self.folds.map_or(Ok(TuneSpec::FOLDS), |folds| rules::FOLDS.check(folds))?;
+        let settings = self.setting.into_iter().enumerate().map(|(index, raw)| {
+            let RawSetting { scaling, densify, m, s, rho } = raw;
+            let rows = DataSpec { scaling, densify, ..data.clone() };
+            let resolved = rows
+                .check()
+                .and_then(|()| Sizes { m, s, rho }.resolve(&rows, Readout { score: Score::Decay, gamma: 0.0 }));
+            let FlynnSpec { m, s, rho, .. } = resolved.map_err(|error| rules::of_setting(error, index + 1))?;
+            Ok(Setting { scaling, densify, m, s, rho })
+        });
+        Ok(TuneSpec { folds, settings: settings.collect::<Result<_, SessionError>>()? })
     }
 }
 

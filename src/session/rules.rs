@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use crate::data::MAX_FEATURES;
 use crate::sketch::scaling::MAX_BINS;
 
-use super::{DataSpec, Entry, Scaling, Session, Timing};
+use super::{DataSpec, Entry, Scaling, Session, Setting, TaskKind, Timing};
 
 /// The largest session file, in bytes. 1,024 peers with 16 addresses of ordinary length fit.
 pub(super) const FILE_LIMIT: usize = 1 << 20;
@@ -107,6 +107,8 @@ impl Limit {
 pub(super) const FEATURES: Limit = Limit::new("data.features", 1, 65_536);
 const CLASSES: Limit = Limit::new("the length of data.classes", 2, 1_000);
 pub(super) const ROSTER: Limit = Limit::new("the length of roster", 3, 1_024);
+pub(super) const FOLDS: Limit = Limit::new("tune.folds", 2, 20);
+const SETTINGS: Limit = Limit::new("the length of tune.setting", 1, 64);
 const ADDRESSES: Limit = Limit::new("the length of addresses", 0, ADDRESSES_LIMIT as u64);
 
 pub(super) fn m(classes: usize) -> Limit {
@@ -189,23 +191,19 @@ impl Session {
         self.roster.sort_by_key(|entry| entry.key);
         // -0 and 0 compare equal, but would give two session ids.
         self.flynn.gamma += 0.0;
-        if let Scaling::Range { lo, hi } = &mut self.data.scaling {
-            *lo += 0.0;
-            *hi += 0.0;
+        let settings = self.tune.iter_mut().flat_map(|tune| &mut tune.settings);
+        for scaling in settings.map(|setting| &mut setting.scaling).chain([&mut self.data.scaling]) {
+            if let Scaling::Range { lo, hi } = scaling {
+                *lo += 0.0;
+                *hi += 0.0;
+            }
         }
         let roster = self.roster.len();
         check_name("name", &self.name)?;
         ROSTER.check::<u16>(roster as i128)?;
         min_peers(roster).check::<u16>(self.min_peers)?;
         self.data.check()?;
-        m(self.data.classes.len()).check::<u32>(self.flynn.m)?;
-        s(self.data.dimension()).check::<u32>(self.flynn.s)?;
-        rho(self.flynn.m).check::<u32>(self.flynn.rho)?;
-        let entries = u64::from(self.flynn.m) * u64::from(self.flynn.s);
-        if entries > ENTRIES_LIMIT {
-            let limit = format!("at most {} with m = {}", ENTRIES_LIMIT / u64::from(self.flynn.m), self.flynn.m);
-            return Err(SessionError::value("flynn.s", self.flynn.s, limit));
-        }
+        self.check_settings()?;
         check_number("flynn.gamma", self.flynn.gamma, (0.0..1.0).contains(&self.flynn.gamma), "from 0 to below 1")?;
         min_holders(roster).check::<u16>(self.privacy.min_holders)?;
         let colluding = self.privacy.colluding;
@@ -235,6 +233,60 @@ impl Session {
     }
 }
 
+impl Session {
+    /// Every setting by itself, and all of them together.
+    fn check_settings(&self) -> Result<(), SessionError> {
+        let classes = self.data.classes.len();
+        if self.tune.is_some() != (self.task == TaskKind::Tune) {
+            let limit = if self.tune.is_some() { "tune where there is a [tune]" } else { "flynn without a [tune]" };
+            return Err(SessionError::value("task", self.task, limit));
+        }
+        for (index, setting) in self.settings().iter().enumerate() {
+            let named = |error| if index == 0 { error } else { of_setting(error, index) };
+            setting.check(self.data.features, classes).map_err(named)?;
+        }
+        let Some(tune) = &self.tune else { return Ok(()) };
+        FOLDS.check::<u16>(tune.folds)?;
+        SETTINGS.check::<u32>(tune.settings.len() as i128)?;
+        let counts: u64 = self.settings().iter().map(|setting| u64::from(setting.m) * classes as u64 * 4).sum();
+        let bytes = counts * u64::from(tune.folds);
+        if bytes > COUNTS_LIMIT {
+            let limit = format!("at most {COUNTS_LIMIT} (1 GiB)");
+            return Err(SessionError::value(
+                "the sum of folds x m x classes x 4 bytes over all settings",
+                bytes,
+                limit,
+            ));
+        }
+        Ok(())
+    }
+}
+
+/// The same error with the setting's number, from 1.
+pub(super) fn of_setting(error: SessionError, index: usize) -> SessionError {
+    match error {
+        SessionError::Value { field, value, limit } => {
+            SessionError::Value { field: format!("{field} of tune.setting {index}"), value, limit }
+        }
+        other => other,
+    }
+}
+
+impl Setting {
+    fn check(&self, features: u32, classes: usize) -> Result<(), SessionError> {
+        let data = DataSpec { features, classes: Vec::new(), scaling: self.scaling, densify: self.densify };
+        data.check_scaling()?;
+        m(classes).check::<u32>(self.m)?;
+        s(data.dimension()).check::<u32>(self.s)?;
+        rho(self.m).check::<u32>(self.rho)?;
+        if u64::from(self.m) * u64::from(self.s) > ENTRIES_LIMIT {
+            let limit = format!("at most {} with m = {}", ENTRIES_LIMIT / u64::from(self.m), self.m);
+            return Err(SessionError::value("flynn.s", self.s, limit));
+        }
+        Ok(())
+    }
+}
+
 impl DataSpec {
     /// Checks features, classes and scaling.
     ///
@@ -250,6 +302,10 @@ impl DataSpec {
                 return Err(SessionError::value("data.classes", format!("{class:?} twice"), "all different"));
             }
         }
+        self.check_scaling()
+    }
+
+    fn check_scaling(&self) -> Result<(), SessionError> {
         if let Scaling::Range { lo, hi } = self.scaling {
             check_number("data.scaling.range.lo", lo.into(), lo.is_finite(), "finite as a 32-bit float")?;
             check_number("data.scaling.range.hi", hi.into(), hi.is_finite(), "finite as a 32-bit float")?;

@@ -91,6 +91,7 @@ fn session(scenario: &Scenario, rows: Option<&Rows>) -> Result<(Session, Vec<Ide
         min_peers: scenario.session.min_peers.unwrap_or(Session::default_min_peers(peers)),
         data,
         flynn,
+        tune: None,
         privacy: Privacy {
             min_holders: scenario.session.min_holders.unwrap_or(usual.min_holders),
             colluding: scenario.session.colluding.unwrap_or(usual.colluding),

@@ -4,11 +4,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use flyswarm::node::flynn::Rules;
+use flyswarm::node::tune;
 use flyswarm::protocol::all_reduce::SumId;
 use flyswarm::protocol::ballot::Ballot;
 use flyswarm::protocol::context::Context;
 use flyswarm::protocol::{pairwise, tree};
-use flyswarm::session::{Peer, Session};
+use flyswarm::session::{Peer, Session, TaskKind};
 use serde_json::{Value, json};
 
 use crate::{bytes, hex, identity};
@@ -63,6 +64,32 @@ linger_ms = 6
 max_views = 7
 "#;
 
+/// Two settings beside the own one.
+const TUNE: &str = r#"name = "vectors"
+task = "tune"
+[data]
+features = 3
+classes = ["cat", "dog"]
+[flynn]
+m = 16
+s = 2
+rho = 3
+gamma = 0.5
+[tune]
+folds = 2
+[[tune.setting]]
+scaling = { soft-bins = { bins = 2 } }
+m = "4d"
+s = 2
+rho = 3
+[[tune.setting]]
+scaling = { range = { lo = -0.1, hi = 255 } }
+densify = true
+m = 20
+s = 3
+rho = "0.2m"
+"#;
+
 pub(crate) fn small_text(peers: usize) -> String {
     toml(SMALL, peers)
 }
@@ -86,11 +113,12 @@ fn shown(text: &str) -> Value {
     let session = Session::parse(text).unwrap();
     assert_eq!(Session::parse(&session.to_toml()).unwrap(), session);
     let fields: Vec<_> = session.fields().into_iter().map(|(name, hash)| json!([name, hex(hash)])).collect();
-    let plan: Vec<_> = Rules::new(session.clone())
-        .plan()
-        .into_iter()
-        .map(|quantity| json!([quantity.name, quantity.word_bytes, quantity.words]))
-        .collect();
+    let plan = match session.task {
+        TaskKind::Flynn => Rules::new(session.clone()).plan(),
+        TaskKind::Tune => tune::Rules::new(session.clone()).plan(),
+    };
+    let plan: Vec<_> =
+        plan.into_iter().map(|quantity| json!([quantity.name, quantity.word_bytes, quantity.words])).collect();
     json!({
         "toml": text,
         "id": session.id().to_string(),
@@ -106,7 +134,8 @@ fn shown(text: &str) -> Value {
 }
 
 pub(crate) fn session() -> Value {
-    let good: Vec<_> = [(SMALL, 3), (FULL, 20)].into_iter().map(|(head, peers)| shown(&toml(head, peers))).collect();
+    let good: Vec<_> =
+        [(SMALL, 3), (FULL, 20), (TUNE, 3)].into_iter().map(|(head, peers)| shown(&toml(head, peers))).collect();
     let good_text = toml(SMALL, 3);
     let change = |from: &str, to: &str| {
         assert!(good_text.contains(from), "{from}");
@@ -117,6 +146,10 @@ pub(crate) fn session() -> Value {
         ("unknown field", change("[data]", "colour = 1\n[data]")),
         ("missing field", change("rho = 3\n", "")),
         ("another task", change("\"flynn\"", "\"xclp\"")),
+        ("tune without settings", change("\"flynn\"", "\"tune\"")),
+        ("settings without tune", toml(&TUNE.replacen("\"tune\"", "\"flynn\"", 1), 3)),
+        ("one fold", toml(&TUNE.replacen("folds = 2", "folds = 1", 1), 3)),
+        ("a setting whose s is above its d", toml(&TUNE.replacen("\ns = 3", "\ns = 5", 1), 3)),
         ("two peers", toml(SMALL, 2)),
         ("min_peers below a majority", change("[data]", "min_peers = 1\n[data]")),
         ("a class twice", change("\"dog\"", "\"cat\"")),

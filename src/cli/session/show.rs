@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::Serialize;
 
-use crate::session::{FlynnSpec, Peer, Privacy, Scaling, Session, Timing};
+use crate::session::{FlynnSpec, Peer, Privacy, Scaling, Session, Setting, Timing, TuneSpec};
 
 /// A session as shown to people and, as JSON, to programs.
 #[derive(Debug, Serialize)]
@@ -15,6 +15,8 @@ pub(super) struct Shown {
     min_peers: u16,
     data: ShownData,
     flynn: FlynnSpec,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tune: Option<TuneSpec>,
     sizes: ShownSizes,
     privacy: Privacy,
     timing: Timing,
@@ -70,6 +72,7 @@ impl Shown {
                 densify: session.data.densify,
             },
             flynn: session.flynn,
+            tune: session.tune.clone(),
             sizes: ShownSizes { counts: session.counts(), counts_bytes: session.counts() * 4 },
             privacy: session.privacy,
             timing: session.timing,
@@ -93,6 +96,13 @@ impl fmt::Display for Shown {
         let FlynnSpec { m, s, rho, gamma, score } = flynn;
         line("flynn", &format!("m = {m}, s = {s}, rho = {rho}, gamma = {gamma}, score {score}"))?;
         line("counts", &format!("{} ({} bytes)", sizes.counts, sizes.counts_bytes))?;
+        if let Some(TuneSpec { folds, settings }) = &self.tune {
+            line("tune", &format!("this setting and {} others, {folds} folds", settings.len()))?;
+            for Setting { scaling, densify, m, s, rho } in settings {
+                let densify = if *densify { ", densify" } else { "" };
+                line("", &format!("m = {m}, s = {s}, rho = {rho}, scaling {scaling}{densify}"))?;
+            }
+        }
         let holders = privacy.min_holders;
         line(
             "privacy",

@@ -52,6 +52,7 @@ pub(super) fn session(identities: &[Identity], timing: Timing) -> Session {
         min_peers: Session::default_min_peers(identities.len()),
         data: DataSpec { features: 4, classes: vec!["a".into(), "b".into()], scaling: Scaling::None, densify: false },
         flynn: FlynnSpec { m: 16, s: 2, rho: 2, gamma: 0.5, score: Score::Decay },
+        tune: None,
         privacy: Privacy { min_holders: 1, colluding: 1.0 / 3.0 },
         timing,
         roster,

@@ -1,0 +1,90 @@
+//! Which peers have rows of which class: counted in a sealed sum before anything is learnt, so that nobody is the only one whose
+//! rows a sum shows (spec, section "Task flynn", quantity `holders`).
+
+use bytes::Bytes;
+
+use crate::data::Dataset;
+use crate::protocol::context::Quantity;
+use crate::protocol::record::Value;
+use crate::session::{Peer, Session};
+
+/// Slot of `holders`: word 0 counts members with rows, word 1 + l those with rows of class l.
+pub(super) const HOLDERS: u8 = 1;
+
+/// The quantity.
+#[must_use]
+pub(super) fn quantity(session: &Session) -> Quantity {
+    Quantity { name: "holders".into(), word_bytes: 4, words: 1 + session.data.classes.len() as u64 }
+}
+
+/// A peer's part.
+pub(super) fn vector(session: &Session, data: &Dataset) -> Bytes {
+    let counts = data.class_counts(session.data.classes.len());
+    let held = std::iter::once(data.rows() as u64).chain(counts);
+    held.flat_map(|rows| u32::from(rows > 0).to_le_bytes()).collect()
+}
+
+/// Whether the rows fit the session; says what does not.
+pub(super) fn fits(session: &Session, data: &Dataset) -> Result<(), String> {
+    let features = session.data.features as usize;
+    if data.features() != features {
+        return Err(format!("rows have {} features, the session says {features}", data.features()));
+    }
+    if data.classes() != session.data.classes {
+        return Err("the classes of the rows are not those of the session".into());
+    }
+    // No count of the sum can wrap: it is at most the rows of all peers.
+    let most = u32::MAX as usize / session.roster.len();
+    if data.rows() > most {
+        return Err(format!("{} rows, with {} peers at most {most} each", data.rows(), session.roster.len()));
+    }
+    if data.rows() > 0 && data.labels().is_empty() {
+        return Err("the rows have no labels".into());
+    }
+    Ok(())
+}
+
+/// A peer that came after the holders were counted may not bring a class that nobody had: it would be its only holder.
+pub(super) fn refuse_uncounted(session: &Session, data: &Dataset, opened: &[Bytes]) -> Result<(), String> {
+    let Some(holders) = opened.get(usize::from(HOLDERS)) else { return Ok(()) };
+    let (words, _) = holders.as_chunks::<4>();
+    let names = &session.data.classes;
+    let own = data.class_counts(names.len());
+    match names.iter().zip(own).zip(words.iter().skip(1)).find(|((_, own), counted)| *own > 0 && **counted == [0; 4]) {
+        Some(((class, _), _)) => {
+            Err(format!("nobody had rows of class {class} when the session counted who holds what"))
+        }
+        None => Ok(()),
+    }
+}
+
+/// Whether a new sum of `slot` may be started over `members`.
+pub(super) fn allows(
+    session: &Session,
+    slot: u8,
+    values: &[Value],
+    opened: &[Bytes],
+    members: &[Peer],
+) -> Result<(), String> {
+    let Some(counted) = values.get(usize::from(HOLDERS)).filter(|_| slot > HOLDERS) else { return Ok(()) };
+    let lost = counted.members.iter().filter(|peer| !members.contains(peer)).count();
+    enough(session, opened, lost)
+}
+
+/// Whether each class has as many holders as are asked for, given that `lost` of those counted may be gone.
+pub(super) fn enough(session: &Session, opened: &[Bytes], lost: usize) -> Result<(), String> {
+    let minimum = usize::from(session.privacy.min_holders);
+    let Some(holders) = opened.get(usize::from(HOLDERS)) else { return Ok(()) };
+    let (words, _) = holders.as_chunks::<4>();
+    let classes = session.data.classes.iter().map(|class| format!("rows of class {class}"));
+    for (name, &word) in std::iter::once("rows".to_owned()).chain(classes).zip(words) {
+        let counted = u32::from_le_bytes(word) as usize;
+        // A class that nobody has is nobody's secret.
+        let absent = counted == 0 && name != "rows";
+        if !absent && counted.saturating_sub(lost) < minimum {
+            let gone = if lost > 0 { format!(", and {lost} of those counted are gone") } else { String::new() };
+            return Err(format!("only {counted} members have {name}{gone}; privacy.min_holders is {minimum}"));
+        }
+    }
+    Ok(())
+}
