@@ -2,6 +2,8 @@
 //!
 //! Results go to standard output, everything else to standard error. Errors are one line.
 
+#[cfg(feature = "net")]
+mod children;
 mod compare;
 #[cfg(feature = "net")]
 mod demo;
@@ -80,6 +82,8 @@ enum Command {
     Tune(tune::Tune),
     Tables(tables::Tables),
     Simulate(simulate::Simulate),
+    #[cfg(feature = "net")]
+    SimulatedPeer(simulate::SimulatedPeer),
     Compare(compare::Compare),
 }
 
@@ -115,6 +119,8 @@ fn run(command: Command, out: &mut dyn Write) -> Result<(), Failure> {
         Command::Tune(command) => command.run(out),
         Command::Tables(command) => command.run(out),
         Command::Simulate(command) => command.run(out),
+        #[cfg(feature = "net")]
+        Command::SimulatedPeer(command) => command.run(),
         Command::Compare(command) => command.run(out),
     }
 }

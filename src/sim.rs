@@ -5,6 +5,8 @@
 //! from the scenario's seed, so that the same seed gives the same trace hash on every machine. [`checks`] hold after every
 //! event. What came out is an [`outcome`].
 
+pub mod agreement;
+pub mod cast;
 pub mod checks;
 pub mod compare;
 pub mod cost;
@@ -20,4 +22,4 @@ mod tamper;
 pub mod task;
 #[cfg(test)]
 mod tests;
-mod timeline;
+pub(crate) mod timeline;

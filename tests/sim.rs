@@ -2,11 +2,13 @@
 
 use std::path::{Path, PathBuf};
 
+use flyswarm::sim::agreement::{Agreement, Played};
 use flyswarm::sim::compare::compare;
 use flyswarm::sim::outcome::Outcome;
 use flyswarm::sim::report;
 use flyswarm::sim::run::{run, run_all};
 use flyswarm::sim::scenario::File;
+use flyswarm::sim::tally::{Count, PURPOSES};
 
 fn parse(text: &str) -> Result<File, String> {
     File::parse(text, "test".into(), PathBuf::new(), false).map_err(|error| error.0)
@@ -41,6 +43,19 @@ fn scaling_divides_the_work_of_training_among_the_parties() {
     let runs = shipped("scaling");
     let own = |run: &Outcome| run.training.as_ref().map(|training| training.alone_ms / training.slowest_ms).unwrap();
     assert!(own(&runs[3]) > 1.4 * own(&runs[0]), "{} for 16 parties, {} for 3", own(&runs[3]), own(&runs[0]));
+}
+
+#[test]
+fn scaling_needs_no_data_that_are_not_there() {
+    for name in ["scaling-letter", "scaling-fashion"] {
+        let there = shipped(name).len();
+        assert!([0, 8].contains(&there), "{name}: {there} runs; either the set is there or it is not");
+    }
+}
+
+#[test]
+fn the_scenario_for_processes_is_one_view_and_the_pooled_model() {
+    assert!(shipped("processes")[0].result.is_some());
 }
 
 #[test]
@@ -126,6 +141,55 @@ fn every_shipped_scenario_can_be_read_in_its_full_form() {
         }
     }
     assert!(read >= 10, "only {read} scenarios");
+}
+
+#[test]
+fn a_run_whose_optional_data_are_missing_is_left_out_and_named() {
+    let text = "[data]\nset = \"not/there.csv\"\noptional = true\n[[variant]]\nname = \"a\"\n[[variant]]\nname = \"b\"\ndata = { set = \"digits\", rows = 100 }\ntask = { m = 64, rho = 4 }\n";
+    let results = run_all(&parse(text).unwrap(), &mut |_| {}).unwrap();
+    assert_eq!(results.left_out, [("a".to_owned(), "not/there.csv".to_owned())]);
+    assert_eq!(results.runs.iter().map(|run| &*run.name).collect::<Vec<_>>(), ["b"]);
+    let needed = text.replace("optional = true", "");
+    let error = run_all(&parse(&needed).unwrap(), &mut |_| {}).unwrap_err().to_string();
+    assert!(error.contains("not/there.csv"), "{error}");
+}
+
+#[test]
+fn processes_that_do_something_else_than_the_simulator_says_are_found() {
+    let outcome = only(&format!("peers = 4\n{SUM}"), 1);
+    let name = |slot: u8| outcome.slots[usize::from(slot)].name.clone();
+    let played: Vec<_> = outcome
+        .hosts
+        .iter()
+        .map(|host| Played {
+            stages: host.spans.iter().filter_map(|span| Some((name(span.slot), span.stage?))).collect(),
+            views: vec!["1".into()],
+            sent: PURPOSES
+                .iter()
+                .map(|purpose| {
+                    let row = outcome.purposes.iter().find(|row| row.purpose == *purpose);
+                    row.filter(|_| host.peer == 0).map_or(Count::default(), |row| row.total)
+                })
+                .collect(),
+            result: outcome.result.clone(),
+            ..Played::default()
+        })
+        .collect();
+    let differs = |change: &dyn Fn(&mut [Played])| {
+        let mut played = played.clone();
+        change(&mut played);
+        Agreement::new(&outcome, played).difference().map(|line| line.what.clone())
+    };
+    assert_eq!(differs(&|_| {}), None);
+    let some = |text: &str| Some(text.to_owned());
+    assert_eq!(differs(&|played| played[2].result = some("0")), some("result"));
+    assert_eq!(differs(&|played| played[2].result = None), some("result"));
+    assert_eq!(differs(&|played| played[1].views = vec!["1".into(), "2".into()]), some("views"));
+    assert_eq!(differs(&|played| played[3].stages.swap(2, 3)), some("stages in their order"));
+    assert_eq!(differs(&|played| drop(played[3].stages.pop())), some("stages in their order"));
+    let hundredth = outcome.sent.bytes / 100;
+    assert_eq!(differs(&|played| played[0].sent[0].bytes += hundredth - 1), None);
+    assert_eq!(differs(&|played| played[0].sent[0].bytes += hundredth + 1), some("sent in all"));
 }
 
 const SUM: &str = "[task]\nkind = \"sum\"\nwords = 50\n";

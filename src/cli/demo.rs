@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use serde_json::{Value, json};
 
-use self::children::{Children, Finished};
+use self::children::{Finished, Nodes};
 use super::id::random;
 use super::{Failure, written};
 use crate::crypto::identity::{Identity, create_identity};
@@ -80,8 +80,8 @@ impl Demo {
     pub(super) fn run(self, out: &mut dyn Write) -> Result<(), Failure> {
         let folder = self.folder()?;
         let setup = self.prepare(folder.path())?;
-        let mut children = Children::start(folder.path(), &setup.session, &setup.names)?;
-        let finished = children.wait(self.json)?;
+        let mut nodes = Nodes::start(folder.path(), &setup.session, &setup.names)?;
+        let finished = nodes.wait(self.json)?;
         let result = setup.compare(folder.path(), &finished)?;
         let text = if self.json { format!("{result}\n") } else { table::render(&result) };
         written(out.write_all(text.as_bytes()), "standard output")?;

@@ -269,7 +269,7 @@ fn stages(ctx: &Context, usage: &Usage) -> Vec<Value> {
     out.into_iter().map(|(name, seconds, bytes)| json!({"name": name, "seconds": seconds, "bytes": bytes})).collect()
 }
 
-fn failure(error: DriverError) -> Failure {
+pub(super) fn failure(error: DriverError) -> Failure {
     let text = error.to_string();
     match error {
         DriverError::Address(..) | DriverError::Ended(Ending::Own(_)) => Failure::Input(text),
@@ -288,7 +288,7 @@ fn check_folder(path: &Path) -> Result<(), Failure> {
     }
 }
 
-fn parse_hold(ctx: &Context, text: &str) -> Result<(u8, Stage), Failure> {
+pub(super) fn parse_hold(ctx: &Context, text: &str) -> Result<(u8, Stage), Failure> {
     const STAGES: [Stage; 6] = [Stage::Keys, Stage::Compute, Stage::Sum, Stage::Accept, Stage::Release, Stage::Open];
     let wrong = || Failure::Input(format!("--hold-at {text}: expected QUANTITY.STAGE"));
     let (quantity, stage) = text.split_once('.').ok_or_else(wrong)?;
@@ -303,7 +303,7 @@ fn clock() -> f64 {
 }
 
 /// The first Ctrl-C or SIGTERM leaves cleanly, the second at once.
-fn leave_on_signal(stop: Arc<AtomicBool>, handle: Handle) {
+pub(super) fn leave_on_signal(stop: Arc<AtomicBool>, handle: Handle) {
     std::thread::spawn(move || {
         let Ok(runtime) = tokio::runtime::Builder::new_current_thread().enable_all().build() else { return };
         runtime.block_on(async {
@@ -334,8 +334,8 @@ struct Known {
     address: Multiaddr,
 }
 
-/// The demo tells its children where the others listen.
-fn read_addresses(handle: Handle) {
+/// Whoever starts several nodes tells each where the others listen.
+pub(super) fn read_addresses(handle: Handle) {
     std::thread::spawn(move || {
         for line in std::io::stdin().lines().map_while(Result::ok) {
             let known = serde_json::from_str::<Known>(&line).ok();

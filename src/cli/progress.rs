@@ -117,6 +117,7 @@ impl Progress {
                 &format!("held at {}.{}", ctx.plan[usize::from(*slot)].name, stage_name(*stage)),
             ),
             Report::Node(event) => self.node(ctx, event),
+            Report::Sent(..) => {}
         }
     }
 

@@ -1,6 +1,10 @@
 //! `flyswarm simulate`: runs a scenario in virtual time, prints what came out, writes result and report.
 
 mod calibrate;
+#[cfg(feature = "net")]
+mod peer;
+#[cfg(feature = "net")]
+mod processes;
 mod table;
 
 use std::io::{self, IsTerminal, Write};
@@ -10,8 +14,12 @@ use std::time::Duration;
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 
+#[cfg(feature = "net")]
+pub(super) use self::peer::SimulatedPeer;
 pub(super) use self::table::columns;
 use super::{Failure, print};
+#[cfg(feature = "net")]
+use crate::sim::agreement::Agreement;
 use crate::sim::outcome::Results;
 use crate::sim::report;
 use crate::sim::run::{self, Progress};
@@ -35,6 +43,11 @@ pub(super) struct Simulate {
     /// The small form of the scenario, as the tests run it
     #[arg(long)]
     small: bool,
+    /// Then run it once more as real processes over libp2p on this machine, and say whether the two agree: results and views the same, bytes
+    /// of all frames within 1 %, stages in the same order
+    #[cfg(feature = "net")]
+    #[arg(long)]
+    processes: bool,
     /// Measure this machine's rates; print them as a scenario's table of rates, or put them into FILE, of which nothing else changes
     #[arg(long, conflicts_with_all = ["seed", "out", "small"])]
     calibrate: bool,
@@ -50,15 +63,67 @@ impl Simulate {
         if let Some(seed) = self.seed {
             file.runs.iter_mut().for_each(|(_, scenario)| scenario.seed = seed);
         }
+        #[cfg(feature = "net")]
+        if self.processes {
+            for (name, scenario) in &file.runs {
+                processes::check(name, scenario)
+                    .map_err(|error| Failure::Input(format!("{}: {error}", path.display())))?;
+            }
+        }
         let bar = bar();
         let results = run::run_all(&file, &mut |progress| show(&bar, progress))
             .map_err(|error| Failure::Input(format!("{}: {error}", path.display())))?;
         bar.finish_and_clear();
+        #[cfg(feature = "net")]
+        let agreements = if self.processes { self.processes(&path, &file, &results)? } else { Vec::new() };
         if let Some(folder) = &self.out {
             write(folder, &results)?;
+            #[cfg(feature = "net")]
+            if self.processes {
+                write_file(folder, "processes.json", &json(folder, &agreements)?)?;
+            }
         }
         print(out, &table::render(&results))?;
-        self.judge(&path, &results)
+        #[cfg(feature = "net")]
+        for agreement in &agreements {
+            print(out, &table::agreement(agreement))?;
+        }
+        self.judge(&path, &results)?;
+        #[cfg(feature = "net")]
+        self.agree(&path, &agreements)?;
+        Ok(())
+    }
+
+    /// Plays every run of the file as processes, and holds them against the results.
+    #[cfg(feature = "net")]
+    fn processes(&self, path: &Path, file: &File, results: &Results) -> Result<Vec<Agreement>, Failure> {
+        let bar = bar();
+        let mut out = Vec::new();
+        for (number, outcome) in results.runs.iter().enumerate() {
+            bar.set_message(format!("{}: as processes", outcome.name));
+            let played = processes::play(self.small, path, number, file, &mut |finished, peers| {
+                bar.set_length(peers as u64);
+                bar.set_position(finished as u64);
+            })?;
+            out.push(Agreement::new(outcome, played));
+        }
+        bar.finish_and_clear();
+        Ok(out)
+    }
+
+    /// The first thing in which processes and virtual time differ.
+    #[cfg(feature = "net")]
+    fn agree(&self, path: &Path, agreements: &[Agreement]) -> Result<(), Failure> {
+        let differs = agreements.iter().find_map(|agreement| Some((agreement, agreement.difference()?)));
+        let Some((agreement, line)) = differs else { return Ok(()) };
+        Err(Failure::Session(format!(
+            "{}: {}: real processes differ from virtual time in {}: {} simulated, {} real",
+            path.display(),
+            agreement.run,
+            line.what,
+            line.simulated,
+            line.real
+        )))
     }
 
     /// The first thing that failed, with the command that repeats it.
@@ -99,12 +164,14 @@ fn show(bar: &ProgressBar, progress: Progress<'_>) {
 
 /// Writes what a run left behind, each file whole or not at all.
 fn write(folder: &Path, results: &Results) -> Result<(), Failure> {
-    let failed = |error: &dyn std::fmt::Display| Failure::Machine(format!("{}: {error}", folder.display()));
-    std::fs::create_dir_all(folder).map_err(|error| failed(&error))?;
-    let mut json = serde_json::to_string_pretty(results).map_err(|error| failed(&error))?;
-    json.push('\n');
-    write_file(folder, "result.json", &json)?;
+    std::fs::create_dir_all(folder).map_err(|error| Failure::Machine(format!("{}: {error}", folder.display())))?;
+    write_file(folder, "result.json", &json(folder, results)?)?;
     write_file(folder, "report.html", &report::render(results))
+}
+
+fn json(folder: &Path, value: &impl serde::Serialize) -> Result<String, Failure> {
+    let json = serde_json::to_string_pretty(value);
+    json.map(|json| json + "\n").map_err(|error| Failure::Machine(format!("{}: {error}", folder.display())))
 }
 
 /// Writes a file whole or not at all.

@@ -18,7 +18,7 @@ use super::{Command, Config, Event as NetEvent, Events, Frame, NetError, Network
 use crate::crypto::identity::PublicKey;
 use crate::node::{Done, Ending, Event, Job, Node, RestoreError, Task, Timer};
 use crate::protocol::context::Context;
-use crate::protocol::message::Channel;
+use crate::protocol::message::{Channel, Message};
 use crate::protocol::view::Stage;
 use crate::protocol::{Action, Fault, Input, Machine, Step, Time, wire};
 use crate::session::Peer;
@@ -65,6 +65,8 @@ pub enum Report<'a> {
     Blamed(Peer, String),
     /// The node says.
     Node(&'a Event),
+    /// The node sends a message, whose frame's header and payload have so many bytes.
+    Sent(&'a Message, u64),
     /// The node is held at a stage, for tests.
     Held(u8, Stage),
 }
@@ -341,6 +343,7 @@ impl Driver<'_> {
                     if let Some((_, spent)) = self.usage.stages.last_mut() {
                         spent.bytes += bytes;
                     }
+                    (self.report)(Report::Sent(&message, bytes));
                     let channel = to_net(frame.channel);
                     let frame = Frame { header: frame.header, payload: frame.payload };
                     let to = self.ids[to.index()];

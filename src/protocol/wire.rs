@@ -26,8 +26,12 @@ pub struct Frame {
     pub payload: Bytes,
 }
 
+/// What a decoded frame may take in memory: a list's items are up to a few times longer there than on the wire, and every frame
+/// within [`MAX_FRAME`] must decode.
+const MAX_DECODED: usize = 4 * MAX_FRAME;
+
 fn config() -> impl bincode::config::Config {
-    bincode::config::standard().with_limit::<MAX_FRAME>()
+    bincode::config::standard().with_limit::<MAX_DECODED>()
 }
 
 /// The one encoding of `item` that signatures and hashes are made over.

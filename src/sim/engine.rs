@@ -148,6 +148,8 @@ pub struct Engine<W: World> {
     sequence: u64,
     links: BTreeMap<(Peer, Peer), Link>,
     cut: BTreeSet<(Peer, Peer)>,
+    /// (from, to) -> the connection that `from` closed when it was done: what it had sent before still arrives.
+    drained: BTreeMap<(Peer, Peer), u64>,
     /// (peer, other) -> when the peer hears that its last connection to the other is gone.
     lost: BTreeMap<(Peer, Peer), Time>,
     /// Hosts that run, and events of the world's own that are to come.
@@ -155,6 +157,8 @@ pub struct Engine<W: World> {
     planned: usize,
     /// Long headers that were sent lately: what is passed on by many peers is kept once.
     recent: VecDeque<Bytes>,
+    /// The last long message that was encoded, and to what.
+    encoded: Option<(Message, Frame)>,
     /// The last long header that was decoded, and to what: many peers get the very same.
     decoded: Option<(Bytes, Message)>,
     /// Whether jobs run beside the engine.
@@ -196,10 +200,12 @@ impl<W: World> Engine<W> {
             sequence: 0,
             links: BTreeMap::new(),
             cut: BTreeSet::new(),
+            drained: BTreeMap::new(),
             lost: BTreeMap::new(),
             running: 0,
             planned: 0,
             recent: VecDeque::new(),
+            encoded: None,
             decoded: None,
             parallel,
         }
@@ -302,37 +308,47 @@ impl<W: World> Engine<W> {
         self.links.insert(pair, link);
     }
 
-    fn disconnect(&mut self, a: Peer, b: Peer, notice: Notice) {
-        if self.links.remove(&pair(a, b)).is_some() {
+    /// With `flushed` that peer has closed it in good order.
+    fn disconnect(&mut self, a: Peer, b: Peer, notice: Notice, flushed: Option<Peer>) {
+        if let Some(link) = self.links.remove(&pair(a, b)) {
             for (peer, other) in [(a, b), (b, a)] {
-                let at = self.world.learns(self.now, peer, other, notice);
+                let mut at = self.world.learns(self.now, peer, other, notice);
+                if flushed == Some(other) {
+                    self.drained.insert((other, peer), link.epoch);
+                    let last = link.last[side(other, peer)];
+                    at = at.max(Time(last[0].max(last[1]).0 + 1));
+                }
                 self.lost.insert((peer, other), at);
                 self.push(at, Happening::Lost { peer, other });
             }
         }
     }
 
-    /// Ends a host's process at once.
+    /// Ends a host's process at once; what it had sent is lost where it has not arrived.
     pub fn crash(&mut self, peer: Peer) {
+        self.stop(peer, None);
+    }
+
+    fn stop(&mut self, peer: Peer, flushed: Option<Peer>) {
         let host = &mut self.hosts[peer.index()];
         self.running -= usize::from(host.node.take().is_some());
         if let Some(parked) = host.paused.take() {
             parked.iter().for_each(|number| drop(self.parked.remove(number)));
         }
         for other in self.peers() {
-            self.disconnect(peer, other, Notice::Closed);
+            self.disconnect(peer, other, Notice::Closed, flushed);
         }
     }
 
     /// Separates two hosts until they are healed.
     pub fn cut(&mut self, a: Peer, b: Peer, notice: Notice) {
         self.cut.insert(pair(a, b));
-        self.disconnect(a, b, notice);
+        self.disconnect(a, b, notice, None);
     }
 
     /// Ends the connection; it may be made anew at any time.
     pub fn close(&mut self, a: Peer, b: Peer, notice: Notice) {
-        self.disconnect(a, b, notice);
+        self.disconnect(a, b, notice, None);
     }
 
     /// Lets two hosts connect again.
@@ -406,8 +422,13 @@ impl<W: World> Engine<W> {
                 Action::Ahead(_) => {}
                 Action::Output(event) => {
                     let stopped = matches!(event, Event::Done | Event::Ended(_));
-                    if !W::says(self, peer, event) || stopped {
+                    if !W::says(self, peer, event) {
                         self.crash(peer);
+                        return;
+                    }
+                    if stopped {
+                        // As a process does it that waits for its last frames to be read.
+                        self.stop(peer, Some(peer));
                         return;
                     }
                 }
@@ -431,16 +452,28 @@ impl<W: World> Engine<W> {
 
     fn send(&mut self, from: Peer, to: Peer, message: &Message) {
         assert_ne!(from, to, "BUG: a node sends to itself");
-        let mut frame = wire::encode(message);
-        if frame.header.len() >= LONG {
-            frame.header = self.once(frame.header);
-        }
+        let mut frame = self.encode(message);
         let carriage = self.world.sends(self.now, from, to, message, &mut frame);
         assert!(frame.header.len() + frame.payload.len() <= wire::MAX_FRAME, "BUG: a frame above the limit");
         self.carry(from, to, &frame, carriage == Carriage::Hold);
         if carriage == Carriage::Twice {
             self.carry(from, to, &frame, false);
         }
+    }
+
+    /// The message's frame; of a long one that many peers pass on the one that was made for the first.
+    fn encode(&mut self, message: &Message) -> Frame {
+        if let Some((last, frame)) = &self.encoded
+            && last == message
+        {
+            return frame.clone();
+        }
+        let mut frame = wire::encode(message);
+        if frame.header.len() >= LONG && frame.payload.is_empty() {
+            frame.header = self.once(frame.header);
+            self.encoded = Some((message.clone(), frame.clone()));
+        }
+        frame
     }
 
     fn once(&mut self, header: Bytes) -> Bytes {
@@ -507,7 +540,8 @@ impl<W: World> Engine<W> {
         }
         match happening {
             Happening::Frame { from, to, epoch, frame } => {
-                if self.links.get(&pair(from, to)).is_some_and(|link| link.epoch == epoch) {
+                let stands = self.links.get(&pair(from, to)).is_some_and(|link| link.epoch == epoch);
+                if stands || self.drained.get(&(from, to)) == Some(&epoch) {
                     match self.decode(frame) {
                         Ok(message) => self.input(to, Input::Message { from, message }),
                         Err(fault) => W::malformed(self, to, from, &fault),
@@ -538,6 +572,7 @@ impl<W: World> Engine<W> {
                 }
             }
             Happening::Lost { peer, other } => {
+                self.drained.remove(&(other, peer));
                 if self.hosts[peer.index()].seen.remove(&other).is_some() {
                     self.input(peer, Input::PeerLost(other));
                 }

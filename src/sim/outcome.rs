@@ -1,6 +1,8 @@
 //! What came out of a run, as `result.json` holds it.
 
+use bytes::Bytes;
 use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
 
 use super::checks::Violation;
 use super::tally::{Count, Purpose, Span};
@@ -20,6 +22,9 @@ pub struct Results {
     pub version: String,
     /// SHA-256 over the trace hashes of the runs.
     pub trace_hash: String,
+    /// Runs that were left out because their data are not there, and which.
+    #[serde(default)]
+    pub left_out: Vec<(String, String)>,
     /// The runs.
     pub runs: Vec<Outcome>,
 }
@@ -51,6 +56,9 @@ pub struct Outcome {
     pub views: Vec<View>,
     /// The quantities.
     pub slots: Vec<Slot>,
+    /// The digest of the result; see [`digest`].
+    #[serde(default)]
+    pub result: Option<String>,
     /// What the model is worth.
     pub accuracy: Option<Accuracy>,
     /// Training, in virtual time.
@@ -73,6 +81,17 @@ pub struct Outcome {
     pub checked: u64,
     /// What failed.
     pub violations: Vec<Violation>,
+}
+
+/// SHA-256 over the opened vectors of the plan, each after its length as LE u64, in hexadecimal.
+#[must_use]
+pub fn digest(opened: &[Bytes]) -> String {
+    let mut hash = Sha256::new();
+    for vector in opened {
+        hash.update((vector.len() as u64).to_le_bytes());
+        hash.update(vector);
+    }
+    hex::encode(hash.finalize())
 }
 
 /// One view.
@@ -119,10 +138,36 @@ pub struct Accuracy {
 pub struct Training {
     /// One party with all rows, milliseconds.
     pub alone_ms: f64,
+    /// Of that, drawing the lifting matrix, which every party has to do whatever the number of its rows.
+    #[serde(default)]
+    pub matrix_ms: f64,
     /// The slowest peer's own part, milliseconds.
     pub slowest_ms: f64,
     /// From the first view to the last result, milliseconds.
     pub session_ms: f64,
+}
+
+impl Outcome {
+    /// How long the peers were in these stages, of all quantities together, on average, milliseconds.
+    #[must_use]
+    pub fn spent_ms(&self, stages: &[Stage]) -> f64 {
+        let rows = self.stages.iter().filter(|row| row.stage.is_some_and(|stage| stages.contains(&stage)));
+        rows.map(|row| row.mean_ms).sum()
+    }
+}
+
+impl Training {
+    /// How many times faster the session is than one party, all things counted.
+    #[must_use]
+    pub fn speed_up(&self) -> f64 {
+        self.alone_ms / self.session_ms.max(0.001)
+    }
+
+    /// The same but for drawing the matrix, which is taken off both.
+    #[must_use]
+    pub fn of_rows(&self) -> f64 {
+        (self.alone_ms - self.matrix_ms) / (self.session_ms - self.matrix_ms).max(0.001)
+    }
 }
 
 /// What was sent for one purpose.

@@ -97,6 +97,9 @@ pub fn render(results: &Results) -> String {
         out.push_str(&bars::accuracy(&results.runs));
         out.push_str("</section>\n");
     }
+    if results.runs.iter().any(|run| run.training.is_some()) {
+        out.push_str(&training(results));
+    }
     for run in &results.runs {
         out.push_str(&section(run, results.runs.len() == 1));
     }
@@ -136,6 +139,30 @@ fn overview(results: &Results) -> String {
             bytes(run.sent.bytes as f64),
             bytes(run.sent.bytes as f64 / f64::from(run.peers)),
         );
+    }
+    out.push_str("</tbody></table></div>");
+    for (name, set) in &results.left_out {
+        let _ = write!(out, "<p>{} was left out: {} is not there.</p>", escape(name), escape(set));
+    }
+    out.push_str("</section>\n");
+    out
+}
+
+fn training(results: &Results) -> String {
+    let mut out = String::from(
+        "<section><h2>Training</h2><p>By the rates of the scenario: one party with all rows, against the session from its first view to the \
+         last result. <b>M</b>: drawing the lifting matrix, which every party does.</p><div class=\"wide\"><table><thead><tr><th>run</th>\
+         <th>one party</th><th>of it M</th><th>session</th><th>slowest's own part</th><th>sums</th><th>council</th><th>speed-up</th>\
+         <th>without M</th></tr></thead><tbody>",
+    );
+    for run in &results.runs {
+        let Some(training) = &run.training else { continue };
+        let sums = run.spent_ms(&[Stage::Keys, Stage::Sum]);
+        let council = run.spent_ms(&[Stage::Accept, Stage::Release, Stage::Open]);
+        let times = [training.alone_ms, training.matrix_ms, training.session_ms, training.slowest_ms, sums, council];
+        let times: String = times.iter().map(|ms| format!("<td>{}</td>", time(*ms))).collect();
+        let (all, rows) = (training.speed_up(), training.of_rows());
+        let _ = write!(out, "<tr><td>{}</td>{times}<td>{all:.2}</td><td>{rows:.2}</td></tr>", escape(&run.name));
     }
     out.push_str("</tbody></table></div></section>\n");
     out
@@ -187,16 +214,6 @@ fn section(run: &Outcome, open: bool) -> String {
     out.push_str(&bars::stages(run));
     out.push_str("<h3>What the bytes were for</h3>");
     out.push_str(&bars::purposes(run));
-    if let Some(training) = &run.training {
-        let _ = write!(
-            out,
-            "<h3>Training</h3><p>One party with all rows would need {}; the slowest peer computed for {} at a time, and the \
-             whole session took {} from its first view to the last result.</p>",
-            time(training.alone_ms),
-            time(training.slowest_ms),
-            time(training.session_ms)
-        );
-    }
     if usize::from(run.peers) <= SHOWN && !run.views.is_empty() {
         out.push_str(
             "<h3>Tree of the last view</h3><p>Sums travel up, totals down. Ringed: the council. The fuller, the more a peer sent.</p>",

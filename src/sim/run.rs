@@ -2,33 +2,28 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
-use std::sync::Arc;
 
 use sha2::{Digest, Sha256};
 
+use super::cast::Cast;
 use super::checks::{self, Check};
 use super::engine::Engine;
 use super::links::micros;
 use super::outcome::{
-    Accuracy, Blame, Host, Mark, Outcome, PurposeRow, Results, SHOWN, Slot, StageRow, Training, View,
+    self, Accuracy, Blame, Host, Mark, Outcome, PurposeRow, Results, SHOWN, Slot, StageRow, Training, View,
 };
-use super::scenario::{File, Scenario, ScenarioError, TaskKind};
+use super::scenario::{File, Scenario, ScenarioError};
 use super::swarm::Swarm;
 use super::tally::{Count, PURPOSES};
-use super::task::{self, Rows};
+use super::task::Rows;
 use super::timeline;
-use crate::crypto::identity::Identity;
-use crate::crypto::stream::derive;
 use crate::model::Model;
 use crate::model::score::Confusion;
 use crate::node::flynn::Rules;
-use crate::protocol::context::Context;
 use crate::protocol::view::Stage;
 use crate::protocol::{Time, memo, tree};
-use crate::session::{Entry, Peer, Privacy, Session, TaskKind as SessionTask, Timing};
+use crate::session::Peer;
 
-/// Larger rosters than a session file may have are simulated without its rules.
-const ROSTER: u16 = 1024;
 /// Events between two looks at how far a run is.
 const LOOK: u64 = 2048;
 
@@ -51,8 +46,12 @@ pub struct Progress<'a> {
 /// [`ScenarioError`] when a run cannot begin. What goes wrong in a run is in its outcome.
 pub fn run_all(file: &File, progress: &mut dyn FnMut(Progress<'_>)) -> Result<Results, ScenarioError> {
     let mut hash = Sha256::new();
-    let mut runs = Vec::new();
+    let (mut runs, mut left_out) = (Vec::new(), Vec::new());
     for (name, scenario) in &file.runs {
+        if let Some(set) = Rows::missing(&scenario.data, &file.folder) {
+            left_out.push((name.clone(), set.to_owned()));
+            continue;
+        }
         let outcome = run(name, scenario, &file.folder, progress)?;
         hash.update(outcome.trace_hash.as_bytes());
         runs.push(outcome);
@@ -62,49 +61,9 @@ pub fn run_all(file: &File, progress: &mut dyn FnMut(Progress<'_>)) -> Result<Re
         about: file.about.clone(),
         version: env!("CARGO_PKG_VERSION").into(),
         trace_hash: hex::encode(hash.finalize()),
+        left_out,
         runs,
     })
-}
-
-/// A session of the scenario, and the identities of its peers in their order.
-fn session(scenario: &Scenario, rows: Option<&Rows>) -> Result<(Session, Vec<Identity>), ScenarioError> {
-    let seed = scenario.seed.to_le_bytes();
-    let mut identities: Vec<_> = (0..scenario.peers)
-        .map(|i| Identity::from_seed(*derive(&seed, "simulation/identity", &i.to_le_bytes())))
-        .collect();
-    identities.sort_by_key(Identity::public);
-    let entry = |(i, identity): (usize, &Identity)| Entry {
-        key: identity.public(),
-        name: format!("peer-{i}"),
-        addresses: Vec::new(),
-    };
-    let (data, flynn) = task::spec(scenario, rows)?;
-    let mut timing = Timing::default();
-    for (name, &value) in &scenario.timing {
-        timing.set(name, value).map_err(|error| ScenarioError(error.to_string()))?;
-    }
-    let usual = Privacy::default();
-    let peers = usize::from(scenario.peers);
-    let session = Session {
-        name: "simulation".into(),
-        task: SessionTask::Flynn,
-        min_peers: scenario.session.min_peers.unwrap_or(Session::default_min_peers(peers)),
-        data,
-        flynn,
-        tune: None,
-        privacy: Privacy {
-            min_holders: scenario.session.min_holders.unwrap_or(usual.min_holders),
-            colluding: scenario.session.colluding.unwrap_or(usual.colluding),
-        },
-        timing,
-        roster: identities.iter().enumerate().map(entry).collect(),
-    };
-    let session = if scenario.peers <= ROSTER {
-        session.check().map_err(|error| ScenarioError(error.to_string()))?
-    } else {
-        session
-    };
-    Ok((session, identities))
 }
 
 /// A swarm that is ready to start, and its rows.
@@ -112,22 +71,9 @@ fn session(scenario: &Scenario, rows: Option<&Rows>) -> Result<(Session, Vec<Ide
 /// # Errors
 /// [`ScenarioError`].
 pub fn prepare(scenario: &Scenario, folder: &Path) -> Result<(Engine<Swarm>, Option<Rows>), ScenarioError> {
-    let rows = match scenario.task.kind {
-        TaskKind::Flynn => Some(Rows::deal(&scenario.data, scenario.peers, scenario.seed, folder)?),
-        TaskKind::Sum => None,
-    };
-    let (session, identities) = session(scenario, rows.as_ref())?;
-    let tasks = task::tasks(scenario, &session, rows.as_ref())?;
-    let plan = task::plan(scenario, &session);
-    let other = Session { name: "another session".into(), ..session.clone() };
-    let ctx = Arc::new(Context::new(session, Peer(0), identities[0].clone(), plan.clone()));
-    let other = Arc::new(Context::new(other, Peer(0), identities[0].clone(), plan));
-    let sizes = match &rows {
-        Some(rows) => rows.parts.iter().map(|part| part.rows()).collect(),
-        None => vec![0; usize::from(scenario.peers)],
-    };
-    let faults = timeline::whole(scenario);
-    let swarm = Swarm::new(scenario, ctx, other, identities, tasks, sizes, faults);
+    let cast = Cast::new(scenario, folder)?;
+    let rows = cast.rows.clone();
+    let swarm = Swarm::new(scenario, cast, timeline::whole(scenario));
     Ok((Engine::new(swarm, scenario.peers, true), rows))
 }
 
@@ -194,6 +140,7 @@ fn outcome(name: &str, scenario: &Scenario, engine: &mut Engine<Swarm>, rows: Op
     let began_ms = world.views.values().map(|(_, at)| ms(*at)).min().unwrap_or(0);
     let training = rows.map(|rows| Training {
         alone_ms: world.costs.training_s(rows.train.rows()) * 1000.0,
+        matrix_ms: world.costs.training_s(0) * 1000.0,
         slowest_ms: world.costs.longest_us as f64 / 1000.0,
         session_ms: finished_ms.saturating_sub(began_ms) as f64,
     });
@@ -224,6 +171,7 @@ fn outcome(name: &str, scenario: &Scenario, engine: &mut Engine<Swarm>, rows: Op
         unfinished: unfinished.collect(),
         views: views(world),
         slots: slots.collect(),
+        result: world.finished.values().next().map(|finished| outcome::digest(&finished.opened)),
         accuracy,
         training,
         sent: Count { messages: world.sent.0, bytes: world.sent.1 },

@@ -89,8 +89,12 @@ impl Default for Scenario {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Data {
-    /// `digits`, or a CSV file beside the scenario, its label in the last column.
+    /// `digits`, a CSV file, its label in the last column, or IDX images; the path is seen from the scenario's folder.
     pub set: String,
+    /// With IDX images: the file of their labels.
+    pub labels: String,
+    /// Where the set is not there the run is left out, and that is said.
+    pub optional: bool,
     /// How rows are dealt to peers.
     pub split: Split,
     /// With `by-class`: peers that hold each class.
@@ -105,7 +109,16 @@ pub struct Data {
 
 impl Default for Data {
     fn default() -> Self {
-        Self { set: "digits".into(), split: Split::Even, holders: 3, alpha: 0.5, test_percent: 25, rows: 0 }
+        Self {
+            set: "digits".into(),
+            labels: String::new(),
+            optional: false,
+            split: Split::Even,
+            holders: 3,
+            alpha: 0.5,
+            test_percent: 25,
+            rows: 0,
+        }
     }
 }
 
@@ -289,11 +302,11 @@ impl Default for Rates {
     fn default() -> Self {
         // One core of a 2-core virtual machine of 2026, rounded; `--calibrate` measures another.
         Self {
-            matrix: 1e7,
-            lift: 8e9,
-            select: 1e9,
-            mask: 1.5e9,
-            add: 1e9,
+            matrix: 7e7,
+            lift: 5e10,
+            select: 1.2e9,
+            mask: 6e9,
+            add: 4e9,
             verify: 15_000.0,
             agree: 12_000.0,
             message: 200_000.0,

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
+use super::cast::{Cast, randomness};
 use super::checks::{Check, Checks};
 use super::cost::Costs;
 use super::engine::{Carriage, Engine, Notice, World};
@@ -22,7 +23,7 @@ use crate::protocol::message::Message;
 use crate::protocol::record::Value;
 use crate::protocol::wire::Frame;
 use crate::protocol::{Time, tree};
-use crate::session::Peer;
+use crate::session::{Peer, Session};
 
 /// What the swarm does to itself.
 #[derive(Debug)]
@@ -77,7 +78,9 @@ pub struct Swarm {
     tasks: Vec<Arc<dyn Task>>,
     connections: Connections,
     silence: u64,
-    seeds: Stream,
+    seed: u64,
+    /// How often each peer was started.
+    starts: Vec<u32>,
     pub(super) noise: Stream,
     paths: Paths,
     /// What computing costs.
@@ -118,20 +121,19 @@ fn pair(a: Peer, b: Peer) -> (Peer, Peer) {
 }
 
 impl Swarm {
-    /// The peers of a session, `rows` of each, with what goes wrong.
+    /// The cast of a scenario, with what goes wrong.
     #[must_use]
-    pub fn new(
-        scenario: &Scenario,
-        ctx: Arc<Context>,
-        other: Arc<Context>,
-        identities: Vec<Identity>,
-        tasks: Vec<Arc<dyn Task>>,
-        rows: Vec<usize>,
-        faults: Vec<Fault>,
-    ) -> Self {
+    pub fn new(scenario: &Scenario, cast: Cast, faults: Vec<Fault>) -> Self {
         let seed = scenario.seed.to_le_bytes();
+        let ctx = Arc::new(cast.context(Peer(0)));
+        let other = Session { name: "another session".into(), ..cast.session.clone() };
+        let other = Arc::new(Context::new(other, Peer(0), cast.identities[0].clone(), cast.plan.clone()));
+        let rows = match &cast.rows {
+            Some(rows) => rows.parts.iter().map(|part| part.rows()).collect(),
+            None => vec![0; usize::from(scenario.peers)],
+        };
         let mut checks = Checks::default();
-        let mut tasks = tasks;
+        let mut tasks = cast.tasks;
         for fault in &faults {
             let peers = fault.peers.as_ref().map_or(Vec::new(), |peers| peers.of(&ctx.council, scenario.peers));
             if fault.kind == Kind::OtherSession {
@@ -150,7 +152,8 @@ impl Swarm {
             tally: Tally::new(scenario.peers),
             connections: scenario.network.connections,
             silence: micros(scenario.network.silence_ms),
-            seeds: Stream::new(&seed, "simulation/seeds", &[]),
+            seed: scenario.seed,
+            starts: vec![0; usize::from(scenario.peers)],
             noise: Stream::new(&seed, "simulation/tamper", &[]),
             trace: blake3::Hasher::new(),
             sent: (0, 0),
@@ -168,7 +171,7 @@ impl Swarm {
             failed: BTreeMap::new(),
             ctx,
             other,
-            identities,
+            identities: cast.identities,
             tasks,
         }
     }
@@ -375,8 +378,9 @@ impl World for Swarm {
     type Event = Doing;
 
     fn node(&mut self, peer: Peer, stored: Vec<Record>) -> Node {
-        let mut seed = [0; 32];
-        self.seeds.fill(&mut seed);
+        let start = &mut self.starts[peer.index()];
+        let seed = randomness(self.seed, peer, *start);
+        *start += 1;
         Node::new(self.context(peer), self.tasks[peer.index()].clone(), seed, stored)
             .unwrap_or_else(|error| unreachable!("BUG: what a node stored restores: {error}"))
     }

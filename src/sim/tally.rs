@@ -87,9 +87,10 @@ pub struct Count {
 }
 
 impl Count {
-    fn add(&mut self, bytes: usize) {
+    /// One more.
+    pub fn add(&mut self, bytes: u64) {
         self.messages += 1;
-        self.bytes += bytes as u64;
+        self.bytes += bytes;
     }
 }
 
@@ -131,11 +132,12 @@ impl Tally {
     /// A frame leaves.
     pub fn sent(&mut self, from: Peer, message: &Message, bytes: usize) {
         let host = &mut self.hosts[from.index()];
+        let bytes = bytes as u64;
         host.purposes[Purpose::of(message) as usize].add(bytes);
         let place = host.spans.last().map_or((0, None), |span| (span.slot, span.stage));
         match host.stages.iter_mut().find(|(stage, _)| *stage == place) {
             Some((_, count)) => count.add(bytes),
-            None => host.stages.push((place, Count { messages: 1, bytes: bytes as u64 })),
+            None => host.stages.push((place, Count { messages: 1, bytes })),
         }
     }
 

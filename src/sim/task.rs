@@ -30,6 +30,12 @@ pub struct Rows {
 }
 
 impl Rows {
+    /// The set, where it need not be there and is not.
+    #[must_use]
+    pub fn missing<'a>(data: &'a Data, folder: &Path) -> Option<&'a str> {
+        (data.optional && data.set != "digits" && !folder.join(&data.set).exists()).then_some(&data.set)
+    }
+
     /// Reads, splits and deals; `folder` is where the scenario stands.
     ///
     /// # Errors
@@ -38,7 +44,9 @@ impl Rows {
         let all = if data.set == "digits" {
             digits()
         } else {
-            load(&folder.join(&data.set), &Expected::default()).map_err(|error| ScenarioError(error.to_string()))?
+            let labels = (!data.labels.is_empty()).then(|| folder.join(&data.labels));
+            let expected = Expected { labels_file: labels.as_deref(), ..Expected::default() };
+            load(&folder.join(&data.set), &expected).map_err(|error| ScenarioError(error.to_string()))?
         };
         let seed = seed.to_le_bytes();
         let mut split = train_test(all.labels(), data.test_percent, &seed);

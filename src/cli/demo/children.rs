@@ -1,40 +1,30 @@
-//! The demo's processes: starting, introducing and watching them.
+//! The demo's processes: what each of them ends with, and how far they are.
 
-use std::io::{BufRead, BufReader, Read, Write};
+use std::ffi::OsString;
 use std::path::Path;
-use std::process::{Child, ChildStdin, Command, Stdio};
-use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 use serde_json::{Value, json};
 
 use crate::cli::Failure;
+use crate::cli::children::{Children, Said, now};
 use crate::session::Session;
 
 /// Longer than any time-out of the demo's session.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// Running nodes. Dropping kills those that still run.
-pub(super) struct Children {
+/// Running nodes, and what they have told. Dropping kills those that still run.
+pub(super) struct Nodes {
+    children: Children,
     peers: Vec<Peer>,
-    lines: mpsc::Receiver<(usize, Line)>,
     started: Instant,
 }
 
 struct Peer {
     name: String,
-    id: String,
-    process: Child,
-    input: Option<ChildStdin>,
     receipt: Option<Value>,
     complaint: String,
-}
-
-enum Line {
-    Event(Value),
-    Complaint(String),
-    End,
 }
 
 /// What all of them left behind.
@@ -45,103 +35,56 @@ pub(super) struct Finished {
     pub(super) seconds: f64,
 }
 
-impl Drop for Children {
-    fn drop(&mut self) {
-        for peer in &mut self.peers {
-            // It may have ended already.
-            let _ = peer.process.kill();
-            let _ = peer.process.wait();
-        }
-    }
-}
-
-impl Children {
+impl Nodes {
     /// Starts one node for each name, on a free port of the loopback interface.
     pub(super) fn start(folder: &Path, session: &Session, names: &[String]) -> Result<Self, Failure> {
-        let program = std::env::current_exe().map_err(|error| Failure::Machine(format!("own program: {error}")))?;
-        let (sender, lines) = mpsc::channel();
-        let mut children = Self { peers: Vec::new(), lines, started: now() };
-        for (i, name) in names.iter().enumerate() {
-            let file = |suffix: &str| folder.join(format!("{name}.{suffix}"));
-            let mut process = Command::new(&program)
-                .arg("join")
-                .arg(folder.join("session.toml"))
-                .args(["--json", "--no-mdns", "--addresses-from-stdin", "--header", "no"])
-                .args(["--listen", "/ip4/127.0.0.1/tcp/0"])
-                .arg("--data")
-                .arg(file("csv"))
-                .arg("--key")
-                .arg(file("key"))
-                .arg("--state")
-                .arg(folder.join("state"))
-                .arg("--out")
-                .arg(file("model"))
-                .stdin(Stdio::piped())
-                .stdout(Stdio::piped())
-                .stderr(Stdio::piped())
-                .spawn()
-                .map_err(|error| Failure::Machine(format!("{}: {error}", program.display())))?;
-            let (stdout, stderr) = (process.stdout.take(), process.stderr.take());
-            let input = process.stdin.take();
+        let id = |name: &String| {
             let entry = session.roster.iter().find(|entry| entry.name == *name);
-            let id = entry.map(|entry| entry.key.to_string()).unwrap_or_default();
-            children.peers.push(Peer {
-                name: name.clone(),
-                id,
-                process,
-                input,
-                receipt: None,
-                complaint: String::new(),
-            });
-            let events = sender.clone();
-            std::thread::spawn(move || {
-                let lines = stdout.into_iter().flat_map(|out| BufReader::new(out).lines()).map_while(Result::ok);
-                for value in lines.filter_map(|line| serde_json::from_str(&line).ok()) {
-                    if events.send((i, Line::Event(value))).is_err() {
-                        return;
-                    }
-                }
-                let _ = events.send((i, Line::End));
-            });
-            let complaints = sender.clone();
-            std::thread::spawn(move || {
-                let mut text = String::new();
-                if let Some(stderr) = stderr {
-                    // What is not text is no complaint that could be shown.
-                    let _ = stderr.take(1 << 16).read_to_string(&mut text);
-                }
-                let _ = complaints.send((i, Line::Complaint(text)));
-            });
+            entry.map(|entry| entry.key.to_string()).unwrap_or_default()
+        };
+        let started = now();
+        let mut children = Children::new(names.iter().map(id).collect());
+        for (i, name) in names.iter().enumerate() {
+            let file = |suffix: &str| folder.join(format!("{name}.{suffix}")).into_os_string();
+            let mut arguments: Vec<OsString> = vec!["join".into(), folder.join("session.toml").into()];
+            let words = ["--json", "--no-mdns", "--addresses-from-stdin", "--header", "no"];
+            arguments.extend(words.map(OsString::from));
+            arguments.extend(["--listen", "/ip4/127.0.0.1/tcp/0"].map(OsString::from));
+            let files = [
+                ("--data", file("csv")),
+                ("--key", file("key")),
+                ("--state", folder.join("state").into()),
+                ("--out", file("model")),
+            ];
+            arguments.extend(files.into_iter().flat_map(|(option, file)| [option.into(), file]));
+            children.start(i, &arguments)?;
         }
-        Ok(children)
+        let peer = |name: &String| Peer { name: name.clone(), receipt: None, complaint: String::new() };
+        Ok(Self { children, peers: names.iter().map(peer).collect(), started })
     }
 
-    /// Introduces them to each other, shows how far each is, and waits for all to end well.
+    /// Shows how far each is, and waits for all to end well.
     pub(super) fn wait(&mut self, quiet: bool) -> Result<Finished, Failure> {
         let view = View::new(quiet, &self.peers);
         let until = self.started + PATIENCE;
         let mut running = self.peers.len();
         while running > 0 {
-            let left = until.saturating_duration_since(now());
-            match self.lines.recv_timeout(left) {
-                Ok((i, Line::Event(event))) => {
+            match self.children.next(until) {
+                Ok((i, Said::Event(event))) => {
                     view.show(i, &self.peers[i].name, &event);
                     self.event(i, &event);
                 }
-                Ok((i, Line::Complaint(text))) => {
-                    self.peers[i].complaint = text.lines().last().unwrap_or_default().to_owned();
-                }
-                Ok((i, Line::End)) => {
+                Ok((i, Said::Complaint(text))) => self.complaint(i, &text),
+                Ok((i, Said::End)) => {
                     running -= 1;
                     self.ended(i)?;
                 }
-                Err(RecvTimeoutError::Timeout) => {
+                Err(_) => {
                     let names: Vec<_> =
                         self.peers.iter().filter(|peer| peer.receipt.is_none()).map(|peer| &*peer.name).collect();
                     let text = format!("{} did not end within {} s", names.join(", "), PATIENCE.as_secs());
                     return Err(Failure::Session(text));
                 }
-                Err(RecvTimeoutError::Disconnected) => break,
             }
         }
         view.clear();
@@ -151,15 +94,6 @@ impl Children {
 
     fn event(&mut self, i: usize, event: &Value) {
         match event["event"].as_str() {
-            Some("listening") => {
-                let line = format!("{}\n", json!({"peer": self.peers[i].id, "address": event["address"]}));
-                for (j, peer) in self.peers.iter_mut().enumerate() {
-                    if let Some(input) = peer.input.as_mut().filter(|_| j != i) {
-                        // One that has ended is noticed by its end.
-                        let _ = input.write_all(line.as_bytes());
-                    }
-                }
-            }
             Some("receipt") => self.peers[i].receipt = Some(event["receipt"].clone()),
             Some("error") => {
                 self.peers[i].complaint = event["message"].as_str().unwrap_or_default().to_owned();
@@ -168,19 +102,20 @@ impl Children {
         }
     }
 
+    fn complaint(&mut self, i: usize, text: &str) {
+        self.peers[i].complaint = text.lines().last().unwrap_or_default().to_owned();
+    }
+
     fn ended(&mut self, i: usize) -> Result<(), Failure> {
-        let peer = &mut self.peers[i];
-        let status = peer.process.wait().map_err(|error| Failure::Machine(format!("{}: {error}", peer.name)))?;
-        if status.success() && peer.receipt.is_some() {
+        let Some(status) = self.children.wait(i)? else { return Ok(()) };
+        if status.success() && self.peers[i].receipt.is_some() {
             return Ok(());
         }
         // Its last words may still be under way.
         let until = now() + Duration::from_secs(1);
         while self.peers[i].complaint.is_empty() {
-            match self.lines.recv_timeout(until.saturating_duration_since(now())) {
-                Ok((j, Line::Complaint(text))) => {
-                    self.peers[j].complaint = text.lines().last().unwrap_or_default().to_owned();
-                }
+            match self.children.next(until) {
+                Ok((j, Said::Complaint(text))) => self.complaint(j, &text),
                 Ok(_) => {}
                 Err(_) => break,
             }
@@ -188,11 +123,6 @@ impl Children {
         let peer = &self.peers[i];
         Err(Failure::Session(format!("{} ended with {status}: {}", peer.name, peer.complaint)))
     }
-}
-
-#[allow(clippy::disallowed_methods, reason = "the demo shows how long it took")]
-fn now() -> Instant {
-    Instant::now()
 }
 
 impl Finished {

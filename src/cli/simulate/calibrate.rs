@@ -23,15 +23,16 @@ use crate::sketch::Parameters;
 use crate::sketch::flyhash::FlyHash;
 use crate::sketch::scaling::{Scaler, Scaling};
 
-/// How long each thing is done at least.
-const LONG_ENOUGH: Duration = Duration::from_millis(300);
+/// How long each thing is done at least, so often. Short goes, for other programs only ever slow one down, and the best counts.
+const LONG_ENOUGH: Duration = Duration::from_millis(10);
+const GOES: u32 = 60;
 
 #[allow(clippy::disallowed_methods, reason = "measuring is what this is for")]
 fn now() -> Instant {
     Instant::now()
 }
 
-/// Units of work in a second, where one call does `units`: the best of three goes, for other programs only ever slow one down.
+/// Units of work in a second, where one call does `units`: the best of all goes.
 fn rate(units: f64, mut work: impl FnMut()) -> f64 {
     work();
     let mut go = || {
@@ -43,14 +44,19 @@ fn rate(units: f64, mut work: impl FnMut()) -> f64 {
         }
         units * f64::from(calls) / start.elapsed().as_secs_f64()
     };
-    let best = (0..3).map(|_| go()).fold(0.0, f64::max);
+    let best = (0..GOES).map(|_| go()).fold(0.0, f64::max);
     // Two digits: more would only be noise.
     let power = 10f64.powf(best.log10().floor() - 1.0);
     (best / power).round() * power
 }
 
 /// Measures all of them on one core.
-pub(super) fn measure() -> Rates {
+pub(super) fn measure() -> Result<Rates, Failure> {
+    let failed = |error: rayon::ThreadPoolBuildError| Failure::Machine(format!("a thread: {error}"));
+    Ok(rayon::ThreadPoolBuilder::new().num_threads(1).build().map_err(failed)?.install(all))
+}
+
+fn all() -> Rates {
     let data = digits();
     let scaler = Scaler::new(&Scaling::UnitNorm, data.features(), None)
         .unwrap_or_else(|error| unreachable!("BUG: unit-norm needs nothing: {error}"));
@@ -68,7 +74,7 @@ pub(super) fn measure() -> Rates {
     };
     // A row costs m s / lift + m / select: two values of s give both.
     let (few, many) = (hash(m, 4), hash(m, 40));
-    let best = |hash: &FlyHash| (0..12).map(|_| winners(hash)).fold(f64::INFINITY, f64::min);
+    let best = |hash: &FlyHash| (0..GOES).map(|_| winners(hash)).fold(f64::INFINITY, f64::min);
     let (short, long) = (best(&few), best(&many));
     let sums = (m * rows) as f64;
     let lift = sums * 36.0 / (long - short).max(1e-9);
@@ -97,8 +103,7 @@ pub(super) fn measure() -> Rates {
         add: rate(other.len() as f64, || {
             let mut sum = vec![0; other.len()];
             mask::add(Word::W32, &mut sum, &other);
-            black_box(crate::crypto::tagged_hash("calibrate"));
-            black_box(<sha2::Sha256 as sha2::Digest>::digest(&sum));
+            black_box(blake3::hash(&sum));
         }),
         verify: rate(1.0, || {
             black_box(key.verify(b"calibrate", b"message", &signature));
@@ -113,7 +118,7 @@ pub(super) fn measure() -> Rates {
 
 /// Measures, and prints the table or puts it into the scenario.
 pub(super) fn run(file: Option<&Path>, out: &mut dyn Write) -> Result<(), Failure> {
-    let Some(path) = file else { return print(out, &format!("[rates]\n{}", lines(&measure()))) };
+    let Some(path) = file else { return print(out, &format!("[rates]\n{}", lines(&measure()?))) };
     let wrong = |error: &dyn std::fmt::Display| Failure::Input(format!("{}: {error}", path.display()));
     let text = std::fs::read_to_string(path).map_err(|error| wrong(&error))?;
     // What is no scenario is left alone, and what would be none afterwards is not written.
@@ -122,7 +127,7 @@ pub(super) fn run(file: Option<&Path>, out: &mut dyn Write) -> Result<(), Failur
         File::parse(text, name, PathBuf::new(), false).map(drop).map_err(|error| wrong(&error))
     };
     check(&text)?;
-    let changed = replaced(&text, &lines(&measure()));
+    let changed = replaced(&text, &lines(&measure()?));
     check(&changed)?;
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let name = path.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());

@@ -2,6 +2,9 @@
 
 use std::fmt::Write as _;
 
+use crate::protocol::view::Stage;
+#[cfg(feature = "net")]
+use crate::sim::agreement::Agreement;
 use crate::sim::outcome::{Outcome, PurposeRow, Results};
 use crate::sim::report::bytes;
 use crate::sim::tally::{PURPOSES, Purpose};
@@ -38,13 +41,19 @@ pub(super) fn render(results: &Results) -> String {
     let mut head =
         strings(&["run", "peers", "finished", "views", "result at", "ended at", "frames", "sent", "per peer"]);
     if accuracy {
-        head.extend(strings(&["accuracy", "pooled", "alone", "speed-up"]));
+        head.extend(strings(&["accuracy", "pooled", "alone"]));
     }
     head.push("checks".into());
     let mut rows = vec![head];
     rows.extend(results.runs.iter().map(|run| row(run, accuracy)));
     out.push_str(&columns(&rows));
     out.push('\n');
+    if accuracy {
+        out.push_str(&training(&results.runs));
+    }
+    for (name, set) in &results.left_out {
+        let _ = writeln!(out, "{name} was left out: {set} is not there");
+    }
     match &results.runs[..] {
         [run] => out.push_str(&details(run)),
         runs => out.push_str(&shares(runs)),
@@ -76,16 +85,28 @@ fn row(run: &Outcome, accuracy: bool) -> Vec<String> {
             }
             None => row.extend(strings(&["-", "-", "-"])),
         }
-        row.push(run.training.as_ref().map_or_else(
-            || "-".into(),
-            |training| format!("{:.2}", training.alone_ms / training.session_ms.max(0.001)),
-        ));
     }
     row.push(match run.violations.len() {
         0 => format!("{} ok", run.checked),
         failed => format!("{failed} FAILED"),
     });
     row
+}
+
+/// Training by all against training by one party: with everything that a session does, and without drawing the matrix M.
+fn training(runs: &[Outcome]) -> String {
+    let head = ["training", "one party", "of it M", "session", "own part", "sums", "council", "speed-up", "without M"];
+    let mut rows = vec![strings(&head)];
+    for run in runs {
+        let Some(training) = &run.training else { continue };
+        let sums = run.spent_ms(&[Stage::Keys, Stage::Sum]);
+        let council = run.spent_ms(&[Stage::Accept, Stage::Release, Stage::Open]);
+        let times = [training.alone_ms, training.matrix_ms, training.session_ms, training.slowest_ms, sums, council];
+        let times = times.map(|ms| format!("{ms:.1} ms"));
+        let factors = [training.speed_up(), training.of_rows()].map(|times| format!("{times:.2}"));
+        rows.push(std::iter::once(run.name.clone()).chain(times).chain(factors).collect());
+    }
+    columns(&rows) + "\n"
 }
 
 fn name(purpose: Purpose) -> String {
@@ -115,6 +136,26 @@ fn shares(runs: &[Outcome]) -> String {
     };
     rows.push(std::iter::once("all".to_owned()).chain(runs.iter().map(sum)).collect());
     columns(&rows)
+}
+
+/// A run held against real processes.
+#[cfg(feature = "net")]
+pub(super) fn agreement(agreement: &Agreement) -> String {
+    let mut rows = vec![strings(&[&agreement.run, "virtual time", "processes", ""])];
+    for line in &agreement.lines {
+        let agrees = match line.agrees {
+            Some(true) => "agrees",
+            Some(false) => "DIFFERS",
+            None => "",
+        };
+        rows.push(strings(&[&line.what, &line.simulated, &line.real, agrees]));
+    }
+    let mut out = format!("\n{}", columns(&rows));
+    for (i, played) in agreement.played.iter().enumerate().filter(|(_, played)| played.result.is_none()) {
+        let _ =
+            writeln!(out, "process {i} has no result: {}", played.reason.as_deref().unwrap_or("it did not say why"));
+    }
+    out
 }
 
 fn details(run: &Outcome) -> String {

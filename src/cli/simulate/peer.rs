@@ -1,0 +1,119 @@
+//! One peer of a scenario as a process of its own, which `simulate --processes` starts.
+
+use std::net::Ipv4Addr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use clap::Args;
+use libp2p::Multiaddr;
+use libp2p::multiaddr::Protocol;
+use serde_json::json;
+
+use crate::cli::Failure;
+use crate::cli::join::{failure, leave_on_signal, parse_hold, read_addresses};
+use crate::cli::progress::Progress;
+use crate::net::driver::{self, Plan, Report};
+use crate::node::Event;
+use crate::session::Peer;
+use crate::sim::cast::{Cast, randomness};
+use crate::sim::outcome::digest;
+use crate::sim::scenario::File;
+use crate::sim::tally::{Count, PURPOSES, Purpose};
+
+/// One peer of a scenario as a process of its own; `simulate --processes` starts them
+///
+/// Its randomness follows from the scenario's seed, so that it does what the simulated peer does, and nothing that it masks is secret. Hence
+/// it takes neither a session file nor a key nor rows: session, key and rows are the scenario's, and the key follows from the same seed.
+/// `join` has no way to be given randomness.
+#[derive(Debug, Args)]
+#[command(hide = true)]
+pub(in crate::cli) struct SimulatedPeer {
+    /// The scenario
+    file: PathBuf,
+    /// Its small form
+    #[arg(long)]
+    small: bool,
+    /// Which of its runs, from 0
+    #[arg(long)]
+    run: usize,
+    #[arg(long)]
+    seed: u64,
+    /// Which peer, from 0
+    #[arg(long)]
+    peer: u16,
+    /// How often the peer was started before
+    #[arg(long)]
+    start: u32,
+    /// Where promises and results are kept
+    #[arg(long)]
+    state: PathBuf,
+    /// Stop at QUANTITY.STAGE until killed
+    #[arg(long)]
+    hold_at: Option<String>,
+}
+
+/// What was sent so far, as a line.
+fn sent(progress: &Progress, sent: &[Count]) {
+    progress.tell(&json!({"event": "sent", "sent": sent}), "");
+}
+
+impl SimulatedPeer {
+    pub(in crate::cli) fn run(self) -> Result<(), Failure> {
+        let progress = Progress::new(true, 0);
+        let result = self.play(&progress);
+        if let Err(failure) = &result {
+            progress.tell(&json!({"event": "error", "message": failure.to_string()}), "");
+        }
+        result
+    }
+
+    fn play(&self, progress: &Progress) -> Result<(), Failure> {
+        let input = |error: crate::sim::scenario::ScenarioError| Failure::Input(error.0);
+        let mut file = File::load(&self.file, self.small).map_err(input)?;
+        if self.run >= file.runs.len() {
+            return Err(Failure::Input(format!("{}: has {} runs", self.file.display(), file.runs.len())));
+        }
+        let (_, mut scenario) = file.runs.swap_remove(self.run);
+        if self.peer >= scenario.peers {
+            return Err(Failure::Input(format!("{}: has {} peers", self.file.display(), scenario.peers)));
+        }
+        scenario.seed = self.seed;
+        let me = Peer(self.peer);
+        let cast = Cast::new(&scenario, &file.folder).map_err(input)?;
+        let ctx = Arc::new(cast.context(me));
+        let stop = Arc::new(AtomicBool::new(false));
+        let plan = Plan {
+            ctx: ctx.clone(),
+            task: cast.tasks[me.index()].clone(),
+            seed: randomness(scenario.seed, me, self.start),
+            state: self.state.clone(),
+            listen: vec![Multiaddr::from(Ipv4Addr::LOCALHOST).with(Protocol::Tcp(0))],
+            mdns: false,
+            hold_at: self.hold_at.as_deref().map(|text| parse_hold(&ctx, text)).transpose()?,
+            stop: stop.clone(),
+        };
+        let mut counts = vec![Count::default(); PURPOSES.len()];
+        let result = driver::run(plan, &mut |report| {
+            // Before it is told that it is there, for then it is killed.
+            if matches!(report, Report::Held(..)) {
+                sent(progress, &counts);
+            }
+            progress.report(&ctx, &report);
+            match report {
+                Report::Started(handle) => {
+                    leave_on_signal(stop.clone(), handle.clone());
+                    read_addresses(handle);
+                }
+                Report::Sent(message, bytes) => counts[Purpose::of(message) as usize].add(bytes),
+                Report::Node(Event::Stage(..)) => sent(progress, &counts),
+                Report::Node(Event::Finished(opened, _)) => {
+                    progress.tell(&json!({"event": "finished", "result": digest(opened)}), "");
+                }
+                _ => {}
+            }
+        });
+        sent(progress, &counts);
+        result.map(drop).map_err(failure)
+    }
+}

@@ -1,0 +1,166 @@
+//! Whether real processes did what the simulator says that they do.
+//!
+//! Both play the same [`Cast`](super::cast::Cast) with the same randomness, so what does not depend on time must be the same: the
+//! result, the views, and the order in which each peer passes through the stages. Who says "I am still working" or "I have finished" a moment
+//! before another does depend on it, so the bytes of all frames may differ by [`BYTES_PERCENT`]. Where something goes wrong on the way, time also decides
+//! how far the others have got by then and who leads the next view: of such a run only that the same peers have a result, and all the same one,
+//! must agree.
+
+use serde::Serialize;
+
+use super::outcome::Outcome;
+use super::tally::{Count, PURPOSES, Purpose};
+use crate::protocol::view::Stage;
+
+/// By how much the bytes of all encoded frames may differ, percent.
+pub const BYTES_PERCENT: f64 = 1.0;
+
+/// What one peer's processes did, all its lives together.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Played {
+    /// The stages in the order in which they were entered: quantity, stage.
+    pub stages: Vec<(String, Stage)>,
+    /// The views that it entered, by ballot.
+    pub views: Vec<String>,
+    /// What it sent, in the order of [`PURPOSES`].
+    pub sent: Vec<Count>,
+    /// The digest of its result; see [`digest`](super::outcome::digest).
+    pub result: Option<String>,
+    /// Seconds until it had the result.
+    pub finished_s: Option<f64>,
+    /// Why it ended without.
+    pub reason: Option<String>,
+}
+
+/// One thing that is compared.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Line {
+    /// What.
+    pub what: String,
+    /// In virtual time.
+    pub simulated: String,
+    /// Of the processes.
+    pub real: String,
+    /// Whether they agree; none where they need not.
+    pub agrees: Option<bool>,
+}
+
+/// A run held against the processes that played it.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Agreement {
+    /// The run.
+    pub run: String,
+    /// What was compared.
+    pub lines: Vec<Line>,
+    /// The processes, in the order of the peers.
+    pub played: Vec<Played>,
+}
+
+impl Agreement {
+    /// Compares. The outcome tells of each peer one by one, so there are at most [`SHOWN`](super::outcome::SHOWN).
+    #[must_use]
+    pub fn new(outcome: &Outcome, played: Vec<Played>) -> Self {
+        let mut lines = vec![result(outcome, &played), views(outcome, &played), stages(outcome, &played)];
+        lines.extend(sent(outcome, &played));
+        lines.push(time(outcome, &played));
+        if !outcome.marks.is_empty() {
+            lines.iter_mut().skip(1).for_each(|line| line.agrees = None);
+        }
+        Self { run: outcome.name.clone(), lines, played }
+    }
+
+    /// The first thing that must agree and does not.
+    #[must_use]
+    pub fn difference(&self) -> Option<&Line> {
+        self.lines.iter().find(|line| line.agrees == Some(false))
+    }
+}
+
+fn line(what: &str, simulated: String, real: String, agrees: Option<bool>) -> Line {
+    Line { what: what.into(), simulated, real, agrees }
+}
+
+/// The same peers have the same result; where nothing went wrong, the very one of virtual time.
+fn result(outcome: &Outcome, played: &[Played]) -> Line {
+    let simulated: Vec<_> = outcome.hosts.iter().map(|host| host.finished_ms.and(outcome.result.as_deref())).collect();
+    let real: Vec<_> = played.iter().map(|played| played.result.as_deref()).collect();
+    let show = |results: &[Option<&str>]| {
+        let mut digests: Vec<_> = results.iter().copied().flatten().collect();
+        digests.sort_unstable();
+        digests.dedup();
+        let short: Vec<_> = digests.iter().map(|digest| digest.get(..16).unwrap_or(digest)).collect();
+        format!("{} at {} of {}", short.join(" and "), results.iter().flatten().count(), results.len())
+    };
+    let common = real.iter().flatten().next().copied();
+    let alike = simulated.len() == real.len()
+        && simulated.iter().zip(&real).all(|(a, b)| a.is_some() == b.is_some() && (b.is_none() || *b == common));
+    let agrees = if outcome.marks.is_empty() { simulated == real } else { alike };
+    line("result", show(&simulated), show(&real), Some(agrees))
+}
+
+fn views(outcome: &Outcome, played: &[Played]) -> Line {
+    let mut real: Vec<_> = played.iter().flat_map(|played| &played.views).collect();
+    real.sort_unstable();
+    real.dedup();
+    line("views", outcome.views.len().to_string(), real.len().to_string(), Some(outcome.views.len() == real.len()))
+}
+
+/// Each peer goes through the same stages in the same order.
+fn stages(outcome: &Outcome, played: &[Played]) -> Line {
+    let name = |(quantity, stage): &(String, Stage)| format!("{quantity}.{stage:?}").to_lowercase();
+    let mut counts = (0, 0);
+    let mut differs = None;
+    for (host, played) in outcome.hosts.iter().zip(played) {
+        let stage =
+            |span: &super::tally::Span| Some((outcome.slots.get(usize::from(span.slot))?.name.clone(), span.stage?));
+        let simulated: Vec<_> = host.spans.iter().filter_map(stage).collect();
+        counts.0 += simulated.len();
+        counts.1 += played.stages.len();
+        if differs.is_none() && simulated != played.stages {
+            let at = simulated.iter().zip(&played.stages).take_while(|(a, b)| a == b).count();
+            let show = |stages: &[(String, Stage)]| stages.get(at).map_or("nothing".into(), name);
+            differs = Some((host.peer, show(&simulated), show(&played.stages)));
+        }
+    }
+    let (simulated, real) = match &differs {
+        Some((peer, simulated, real)) => (format!("peer {peer}: {simulated}"), format!("peer {peer}: {real}")),
+        None => (format!("{} in all", counts.0), format!("{} in all", counts.1)),
+    };
+    line("stages in their order", simulated, real, Some(differs.is_none()))
+}
+
+fn sent(outcome: &Outcome, played: &[Played]) -> Vec<Line> {
+    let real = |i: usize| {
+        played.iter().filter_map(|played| played.sent.get(i)).fold(Count::default(), |sum, each| Count {
+            messages: sum.messages + each.messages,
+            bytes: sum.bytes + each.bytes,
+        })
+    };
+    let simulated = |purpose: Purpose| {
+        let row = outcome.purposes.iter().find(|row| row.purpose == purpose);
+        row.map_or(Count::default(), |row| row.total)
+    };
+    let show = |count: Count| format!("{} frames, {} bytes", count.messages, count.bytes);
+    let mut all = (Count::default(), Count::default());
+    let mut lines = Vec::new();
+    for (i, &purpose) in PURPOSES.iter().enumerate() {
+        let (simulated, real) = (simulated(purpose), real(i));
+        for (sum, each) in [(&mut all.0, simulated), (&mut all.1, real)] {
+            sum.messages += each.messages;
+            sum.bytes += each.bytes;
+        }
+        if simulated.messages + real.messages > 0 {
+            lines.push(line(&format!("{purpose:?}").to_lowercase(), show(simulated), show(real), None));
+        }
+    }
+    let (a, b) = (all.0.bytes as f64, all.1.bytes as f64);
+    let near = (a - b).abs() <= BYTES_PERCENT / 100.0 * a;
+    let apart = format!("{} ({:+.3} %)", show(all.1), 100.0 * (b - a) / a.max(1.0));
+    lines.push(line("sent in all", show(all.0), apart, Some(near)));
+    lines
+}
+
+fn time(outcome: &Outcome, played: &[Played]) -> Line {
+    let last = played.iter().filter_map(|played| played.finished_s).fold(0.0, f64::max);
+    line("result after", format!("{:.2} s", outcome.finished_ms as f64 / 1000.0), format!("{last:.2} s"), None)
+}
