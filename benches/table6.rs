@@ -2,10 +2,10 @@
 //! of the process, and how far the training is from what the core can load at all. Rows are made up, with the shape and the
 //! share of zeros of the real ones: speed does not depend on what they show.
 //!
-//!     cargo bench --no-default-features --bench table6 [-- --full] [-- --json]
+//!     cargo bench --no-default-features --bench table6 [-- --full] [-- --json] [-- --only NAME]
 //!     cargo bench --no-default-features --bench table6 -- --files TRAIN.csv TEST.csv M S RHO
 //!
-//! `--full` trains on all 60,000 rows of the MNIST shape. `--files` trains on one file and predicts the other, and prints JSON,
+//! `--only` leaves out the settings whose names do not begin so. `--full` trains on all 60,000 rows of the MNIST shape. `--files` trains on one file and predicts the other, and prints JSON,
 //! for `scripts/bench-knn.py`.
 
 #![allow(missing_docs)]
@@ -46,7 +46,10 @@ fn main() {
     let pool = rayon::ThreadPoolBuilder::new().num_threads(1).build().expect("a thread");
     pool.install(|| match arguments.iter().position(|argument| argument == "--files") {
         Some(at) => files(&arguments[at + 1..]),
-        None => settings(has("--full"), has("--json")),
+        None => {
+            let only = arguments.iter().position(|argument| argument == "--only").and_then(|at| arguments.get(at + 1));
+            settings(has("--full"), has("--json"), only.map_or("", |name| name));
+        }
     });
 }
 
@@ -101,7 +104,7 @@ fn measure(sketch: &Sketch, train: &Dataset, test: &Dataset, runs: usize) -> Fou
     Found { draw, train: fit, predict, predicted }
 }
 
-fn settings(full: bool, as_json: bool) {
+fn settings(full: bool, as_json: bool, only: &str) {
     let [l1, l2] = [16 << 10, 1 << 20].map(load_rate);
     if !as_json {
         println!(
@@ -112,7 +115,7 @@ fn settings(full: bool, as_json: bool) {
             "", "M, s", "ms/1000 rows", "G adds/s", "GB/s", "of L1", "of L2", "predict/s"
         );
     }
-    for mut setting in SETTINGS {
+    for mut setting in SETTINGS.into_iter().filter(|(name, ..)| name.starts_with(only)) {
         let (name, d, m, s, rho, ..) = setting;
         if full && name == "mnist, bytes" {
             setting.5 = 60_000;

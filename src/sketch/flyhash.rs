@@ -16,7 +16,7 @@
 //! No sum is infinite or NaN, since entries are finite and below 2^80 (`data::MAX_MAGNITUDE`), and none is -0.0, since
 //! it starts from 0.0: so sums are ordered as numbers.
 //!
-//! How it is computed fast without changing any of this: `block.rs` and `levels.rs`. No n x m array exists.
+//! How it is computed fast without changing any of this: `block.rs`, `levels.rs` and `guess.rs`. No n x m array exists.
 
 use std::ops::Range;
 
@@ -28,6 +28,7 @@ use super::scaling::Scaler;
 use crate::data::Dataset;
 
 mod block;
+mod guess;
 mod levels;
 mod matrix;
 mod selection;
@@ -119,20 +120,31 @@ impl FlyHash {
             }
         }
         let points = (BLOCK_ENTRIES / self.dimension).clamp(1, LANES);
-        let block = |b: usize| {
-            let from = rows.start + b * points;
-            self.block(scaler, data, from..rows.end.min(from + points))
+        let rows: Vec<usize> = rows.collect();
+        let blocks = |rows: &[usize], guessing| -> Vec<_> {
+            rows.par_chunks(points).map(|rows| self.block(scaler, data, rows, guessing)).collect()
         };
-        Ok((0..rows.len().div_ceil(points)).into_par_iter().map(block).collect::<Vec<_>>().concat())
+        let (mut winners, mut failed) = (Vec::with_capacity(rows.len() * self.winners), Vec::new());
+        for (from, (found, without)) in (0..).step_by(points).zip(blocks(&rows, true)) {
+            winners.extend(found);
+            failed.extend(without.into_iter().map(|at| from + at));
+        }
+        // Few, if any, so that they are brought together from all blocks.
+        let again: Vec<usize> = failed.iter().map(|&at| rows[at]).collect();
+        let found = blocks(&again, false).into_iter().flat_map(|(found, _)| found).collect::<Vec<_>>();
+        for (at, found) in failed.into_iter().zip(found.chunks_exact(self.winners)) {
+            winners[at * self.winners..][..self.winners].copy_from_slice(found);
+        }
+        Ok(winners)
     }
 
-    fn block(&self, scaler: &Scaler, data: &Dataset, rows: Range<usize>) -> Vec<u32> {
+    fn block(&self, scaler: &Scaler, data: &Dataset, rows: &[usize], guessing: bool) -> (Vec<u32>, Vec<usize>) {
         let mut values = vec![0.0; rows.len() * self.dimension];
-        for (row, point) in rows.zip(values.chunks_exact_mut(self.dimension)) {
+        for (&row, point) in rows.iter().zip(values.chunks_exact_mut(self.dimension)) {
             self.prepare(scaler, data.row(row), point);
         }
         let (columns, ones, dimension) = (&self.columns, self.ones, self.dimension);
-        Points { columns, ones, dimension, values }.winners(self.arch, self.winners)
+        Points { columns, ones, dimension, values }.winners(self.arch, self.winners, guessing)
     }
 
     /// One point as M sees it: scaled, and rotated where densified. `out` is D zeros.

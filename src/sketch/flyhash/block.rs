@@ -1,17 +1,22 @@
 //! A block of points side by side: every row of M summed for all of them at once.
 //!
 //! Each point has a *lane*, so that a row of M with s ones is s additions of contiguous vectors. Rows are first summed in
-//! levels of a byte ([`super::levels`]): two lanes share a `u16`, four levels add up without a carry from one lane into the
-//! other, and are then added to totals of 16 bits for each lane. Only rows that may win are summed in f32. Where levels
-//! cannot tell rows apart (too many ones in a row; entries of very different size), all of them are.
+//! levels of a byte ([`super::levels`]). Where levels are exact or a row has many ones, two lanes share a `u16`: four levels add up without a
+//! carry from one lane into the other, and are then added to totals of 16 bits for each lane. Else a byte holds a quarter of
+//! the sum, rounded up. Only rows that may win are summed in f32, and a guess of what the winners will have
+//! ([`super::guess`]) keeps them few from the first row on. Where levels cannot tell rows apart (too many ones in a row; entries of
+//! very different size), all of them are.
 //!
 //! The loops are plain Rust over arrays, compiled for AVX-512, AVX2, NEON and whatever else there is; `pulp` picks one
 //! when the program runs. Levels are whole numbers, and f32 sums add in the same order in every lane, so that the result is
 //! the same whatever the vectors' width.
 
+use std::cell::OnceCell;
+
 use pulp::{Arch, NullaryFnOnce};
 
-use super::levels::{GROUP, MAX_ONES, Scale};
+use super::guess::Guess;
+use super::levels::{Extent, GROUP, LEVELS, MAX_ONES, MAX_QUARTERED, Scale, quartered};
 use super::selection::{Candidate, Selection};
 
 /// Points of a block (guess: two vectors of bytes for AVX-512).
@@ -19,12 +24,14 @@ pub(super) const LANES: usize = 128;
 /// Levels, or sums of them, of two lanes in each word: lane i in the low byte of word i, lane `LANES` / 2 + i in the high
 /// byte; or sums of one half of the lanes.
 pub(super) type Words = [u16; LANES / 2];
+/// Levels, or quarters of sums of them, of all lanes.
+pub(super) type Bytes = [u8; LANES];
 /// Lanes that are summed at once in f32, so that the sums stay in registers.
 pub(super) const FLOATS: usize = 32;
 /// A column for all lanes, on cache lines of its own, so that no load crosses lines.
 #[derive(Debug, Clone, Copy)]
 #[repr(align(64))]
-struct Column<T>(T);
+pub(super) struct Column<T>(pub(super) T);
 /// Entries or sums of [`FLOATS`] lanes.
 pub(super) type Floats = [f32; FLOATS];
 /// Rows of M that are summed before they are offered: where single sums are looked at in the same loop, they are not kept
@@ -32,6 +39,10 @@ pub(super) type Floats = [f32; FLOATS];
 const BATCH: usize = 8;
 /// Rows of M after which it is looked at whether levels tell them apart.
 const CHUNK: usize = 512;
+/// Columns that are turned into levels at a time.
+const TILE: usize = 16;
+/// Share of the rows of M, as a divisor, after which it is looked at whether guesses were too high.
+const EARLY: usize = 8;
 /// Summing one row in f32 for all lanes takes about as long as summing it in levels and then for this many lanes one by one
 /// (guess).
 const PASSED: usize = 4;
@@ -78,24 +89,46 @@ impl Points<'_> {
         }
     }
 
-    /// `rho` ascending rows of M for each point, one point after another.
-    pub(super) fn winners(&self, arch: Arch, rho: usize) -> Vec<u32> {
-        let scales: Vec<Scale> = self.rows().map(|point| Scale::new(point, self.ones)).collect();
-        let exact = scales.iter().all(Scale::is_exact);
-        let levels = (self.ones <= MAX_ONES).then(|| self.levels(&scales));
-        let floats = if exact && levels.is_some() { Vec::new() } else { self.floats() };
-        let mut selection = Selection::new(scales, rho);
+    /// `rho` ascending rows of M for each point, one point after another; and the points, ascending, for which a guess did not hold:
+    /// what stands in their places means nothing. Without `guessing` there are none.
+    pub(super) fn winners(&self, arch: Arch, rho: usize, guessing: bool) -> (Vec<u32>, Vec<usize>) {
+        let ones = self.ones;
+        let guess = if guessing { Guess::new(self.columns.len() / ones, ones, self.dimension, rho) } else { None };
+        let (extents, guesses): (Vec<Extent>, Vec<f32>) =
+            arch.dispatch(Seen { points: self, guess }).into_iter().unzip();
+        let exact: Option<Vec<Scale>> = extents.iter().map(|&extent| Scale::exact(extent, ones)).collect();
+        let quarters = exact.is_none() && ones <= MAX_QUARTERED;
+        let highest = if quarters { quartered(ones) } else { LEVELS };
         // Nearly all rows pass at first, the fewer the more have been seen; more pass by levels than by sums.
-        let (mut use_levels, mut enough) = (exact && levels.is_some(), PASSED * CHUNK / 2);
-        for (first, columns) in (0..).step_by(CHUNK).zip(self.columns.chunks(CHUNK * self.ones)) {
+        let (mut use_levels, mut enough) = (exact.is_some() || guess.is_some(), PASSED * CHUNK / 2);
+        let scales = exact.unwrap_or_else(|| {
+            let exact = |extent| Scale::exact(extent, ones).filter(|_| !quarters);
+            let scale = |&extent| exact(extent).unwrap_or_else(|| Scale::bounding(extent, ones, highest));
+            extents.iter().map(scale).collect()
+        });
+        let levels = (ones <= MAX_ONES).then(|| {
+            let levels = arch.dispatch(Levels { points: self, scales: &scales });
+            if quarters { Summed::Quarters(levels) } else { Summed::Words(levels.into_iter().map(in_words).collect()) }
+        });
+        let floats = OnceCell::new();
+        let mut selection = Selection::new(scales, guesses, rho);
+        let chunks = self.columns.chunks(CHUNK * ones);
+        let early = chunks.len() / EARLY;
+        for (number, columns) in (0..).zip(chunks) {
+            let first = CHUNK as u32 * number;
+            if guess.is_some() && number as usize == early && selection.seems_in_vain(EARLY) {
+                return (vec![0; self.rows().len() * rho], (0..self.rows().len()).collect());
+            }
             let before = selection.passed();
             match &levels {
-                Some(levels) if use_levels => {
+                Some(Summed::Words(levels)) if use_levels => {
                     arch.dispatch(InLevels { columns, first, levels, points: self, selection: &mut selection });
                 }
+                Some(Summed::Quarters(levels)) if use_levels => {
+                    arch.dispatch(InQuarters { columns, first, levels, points: self, selection: &mut selection });
+                }
                 _ => {
-                    for (lane, floats) in (0..).step_by(FLOATS).zip(&floats) {
-                        let ones = self.ones;
+                    for (lane, floats) in (0..).step_by(FLOATS).zip(floats.get_or_init(|| self.floats())) {
                         arch.dispatch(InFloats { columns, first, ones, floats, lane, selection: &mut selection });
                     }
                 }
@@ -111,18 +144,6 @@ impl Points<'_> {
         selection.finish(self)
     }
 
-    /// The levels of all lanes, column after column.
-    fn levels(&self, scales: &[Scale]) -> Vec<Column<Words>> {
-        let mut columns = vec![Column([0; LANES / 2]); self.dimension];
-        for (lane, (point, scale)) in self.rows().zip(scales).enumerate() {
-            let (word, shift) = (lane % (LANES / 2), 8 * (lane / (LANES / 2)));
-            for (column, &x) in columns.iter_mut().zip(point) {
-                column.0[word] |= u16::from(scale.level(x)) << shift;
-            }
-        }
-        columns
-    }
-
     /// The entries of all lanes, column after column, for each group of lanes.
     fn floats(&self) -> Vec<Vec<Column<Floats>>> {
         let mut groups = vec![vec![Column([0.0; FLOATS]); self.dimension]; self.rows().len().div_ceil(FLOATS)];
@@ -133,6 +154,137 @@ impl Points<'_> {
         }
         groups
     }
+}
+
+/// How levels are summed.
+enum Summed {
+    /// To sums of 16 bits.
+    Words(Vec<Column<Words>>),
+    /// To quarters of sums, rounded up.
+    Quarters(Vec<Column<Bytes>>),
+}
+
+/// The extent of each point, and a guess, negative infinity for none.
+struct Seen<'a> {
+    points: &'a Points<'a>,
+    guess: Option<Guess>,
+}
+
+impl NullaryFnOnce for Seen<'_> {
+    type Output = Vec<(Extent, f32)>;
+
+    #[inline(always)]
+    fn call(self) -> Self::Output {
+        let mut seen = Vec::with_capacity(LANES);
+        for point in self.points.rows() {
+            let extent = Extent::new(point);
+            seen.push((extent, self.guess.map_or(f32::NEG_INFINITY, |guess| guess.of(point, extent))));
+        }
+        seen
+    }
+}
+
+/// The levels of all lanes, column after column.
+struct Levels<'a> {
+    points: &'a Points<'a>,
+    scales: &'a [Scale],
+}
+
+impl NullaryFnOnce for Levels<'_> {
+    type Output = Vec<Column<Bytes>>;
+
+    #[inline(always)]
+    fn call(self) -> Self::Output {
+        let mut columns = vec![Column([0; LANES]); self.points.dimension];
+        // A few columns at a time, so that all they are written to stays close.
+        for (first, columns) in (0..).step_by(TILE).zip(columns.chunks_mut(TILE)) {
+            for (lane, (point, scale)) in self.points.rows().zip(self.scales).enumerate() {
+                let entries = &point[first..first + columns.len()];
+                let mut levels = [0; TILE];
+                levels.iter_mut().zip(entries).for_each(|(level, &x)| *level = scale.level(x));
+                columns.iter_mut().zip(levels).for_each(|(column, level)| column.0[lane] = level);
+            }
+        }
+        columns
+    }
+}
+
+/// Levels of the first half of the lanes in the low bytes, those of the second in the high ones.
+fn in_words(Column(levels): Column<Bytes>) -> Column<Words> {
+    let (low, high) = levels.split_at(LANES / 2);
+    Column(std::array::from_fn(|i| u16::from_le_bytes([low[i], high[i]])))
+}
+
+/// Sums the quarters of some rows of M, from row `first` on.
+struct InQuarters<'a> {
+    columns: &'a [u32],
+    first: u32,
+    levels: &'a [Column<Bytes>],
+    points: &'a Points<'a>,
+    selection: &'a mut Selection,
+}
+
+impl NullaryFnOnce for InQuarters<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn call(self) {
+        let ones = self.points.ones;
+        let mut sums = [Column([0; LANES]); BATCH];
+        for (first, columns) in (self.first..).step_by(BATCH).zip(self.columns.chunks(BATCH * ones)) {
+            for (columns, sums) in columns.chunks_exact(ones).zip(&mut sums) {
+                sums.0 = sum_quarters(columns, self.levels);
+            }
+            for (row, sums) in (first..).zip(&sums[..columns.len() / ones]) {
+                self.selection.offer_quarters(row, &sums.0, self.points);
+            }
+        }
+    }
+}
+
+#[inline(always)]
+fn sum_quarters(columns: &[u32], levels: &[Column<Bytes>]) -> Bytes {
+    let (fours, rest) = columns.as_chunks::<{ 4 * GROUP }>();
+    let mut sum = [0; LANES];
+    for four in fours {
+        let (pair, other) = four.split_at(2 * GROUP);
+        add_quarters(&mut sum, &averaged(&halves(pair, levels), &halves(other, levels)));
+    }
+    if rest.len() > 2 * GROUP {
+        let (pair, other) = rest.split_at(2 * GROUP);
+        add_quarters(&mut sum, &averaged(&halves(pair, levels), &halves(other, levels)));
+    } else if !rest.is_empty() {
+        add_quarters(&mut sum, &averaged(&halves(rest, levels), &[0; LANES]));
+    }
+    sum
+}
+
+/// Half the sum of at most two groups of columns, rounded up.
+#[inline(always)]
+fn halves(columns: &[u32], levels: &[Column<Bytes>]) -> Bytes {
+    let (group, other) = columns.split_at(columns.len().min(GROUP));
+    averaged(&sum_bytes(group, levels), &sum_bytes(other, levels))
+}
+
+/// The sum of at most [`GROUP`] columns.
+#[inline(always)]
+fn sum_bytes(columns: &[u32], levels: &[Column<Bytes>]) -> Bytes {
+    let mut sum = [0u8; LANES];
+    for &column in columns {
+        sum.iter_mut().zip(&levels[column as usize].0).for_each(|(sum, level)| *sum = sum.wrapping_add(*level));
+    }
+    sum
+}
+
+/// The mean, rounded up.
+#[inline(always)]
+fn averaged(a: &Bytes, b: &Bytes) -> Bytes {
+    std::array::from_fn(|i| (a[i] | b[i]) - ((a[i] ^ b[i]) >> 1))
+}
+
+#[inline(always)]
+fn add_quarters(sum: &mut Bytes, quarters: &Bytes) {
+    sum.iter_mut().zip(quarters).for_each(|(sum, quarter)| *sum = sum.saturating_add(*quarter));
 }
 
 /// Sums the levels of some rows of M, from row `first` on.
@@ -150,13 +302,13 @@ impl NullaryFnOnce for InLevels<'_> {
     #[inline(always)]
     fn call(self) {
         let ones = self.points.ones;
-        let mut sums = [[[0; LANES / 2]; 2]; BATCH];
+        let mut sums = [Column([[0; LANES / 2]; 2]); BATCH];
         for (first, columns) in (self.first..).step_by(BATCH).zip(self.columns.chunks(BATCH * ones)) {
             for (columns, sums) in columns.chunks_exact(ones).zip(&mut sums) {
-                *sums = sum_levels(columns, self.levels);
+                sums.0 = sum_levels(columns, self.levels);
             }
             for (row, sums) in (first..).zip(&sums[..columns.len() / ones]) {
-                self.selection.offer_levels(row, sums, self.points);
+                self.selection.offer_levels(row, &sums.0, self.points);
             }
         }
     }

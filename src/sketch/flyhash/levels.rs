@@ -9,6 +9,10 @@
 //!
 //! **Exact levels.** Whole numbers that span at most [`LEVELS`] (digits, letters, bits) and whose sums stay within 2^24
 //! are their own levels, with step 1: then s lo + Q *is* the f32 sum, and nothing is left to be summed again.
+//!
+//! **Quarters.** With few ones in a row of M a byte is enough for the whole sum, if it is rounded up to a multiple of four: groups of four levels
+//! are averaged in pairs and pairs of pairs, halves upwards (one instruction), and the quarters of the sum that come out are added. What is
+//! rounded up stays an upper bound. [`quartered`] is the highest level for which the sum does not leave the byte.
 
 /// The highest level: four of them add up in a byte.
 pub(super) const LEVELS: u8 = 63;
@@ -16,8 +20,15 @@ pub(super) const LEVELS: u8 = 63;
 pub(super) const GROUP: usize = (u8::MAX / LEVELS) as usize;
 /// Most ones in a row of M: a sum of levels stays below `u16::MAX`.
 pub(super) const MAX_ONES: usize = (u16::MAX as usize - 1) / LEVELS as usize;
+/// Most ones in a row of M whose quarters are summed (guess: with more, levels are too few to tell rows apart).
+pub(super) const MAX_QUARTERED: usize = 32;
 /// Whole numbers up to it, and so their sums, are exact in f32.
 const EXACT: f64 = (1u32 << 24) as f64;
+
+/// The highest level where the quarters of `ones` levels are summed.
+pub(super) fn quartered(ones: usize) -> u8 {
+    u8::try_from(4 * usize::from(u8::MAX) / ones.max(1)).map_or(LEVELS, |highest| highest.min(LEVELS))
+}
 
 /// How one point becomes levels, and sums of levels become bounds.
 #[derive(Debug, Clone)]
@@ -29,26 +40,72 @@ pub(super) struct Scale {
     step: f64,
     /// 1 / step, or 0.
     inverse: f64,
+    highest: u8,
     slack: f64,
 }
 
-impl Scale {
-    /// For the finite entries of one point, and rows of M with `ones` ones.
-    pub(super) fn new(point: &[f32], ones: usize) -> Self {
-        let (mut lo, mut hi, mut whole) = (f32::INFINITY, f32::NEG_INFINITY, true);
-        for &x in point {
-            (lo, hi) = (lo.min(x), hi.max(x));
-            whole &= x as i32 as f32 == x;
+/// What matters of the entries of a point.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Extent {
+    lo: f32,
+    hi: f32,
+    /// Whether all are whole numbers.
+    whole: bool,
+}
+
+impl Extent {
+    /// Of the finite entries of one point.
+    #[inline(always)]
+    pub(super) fn new(point: &[f32]) -> Self {
+        const LANES: usize = 16;
+        let (mut lo, mut hi, mut whole) = ([f32::INFINITY; LANES], [f32::NEG_INFINITY; LANES], [true; LANES]);
+        let (chunks, rest) = point.as_chunks::<LANES>();
+        for chunk in chunks {
+            for (((lo, hi), whole), &x) in lo.iter_mut().zip(&mut hi).zip(&mut whole).zip(chunk) {
+                *lo = if x < *lo { x } else { *lo };
+                *hi = if x > *hi { x } else { *hi };
+                *whole &= x as i32 as f32 == x;
+            }
         }
+        for (((lo, hi), whole), &x) in lo.iter_mut().zip(&mut hi).zip(&mut whole).zip(rest) {
+            (*lo, *hi) = (lo.min(x), hi.max(x));
+            *whole &= x as i32 as f32 == x;
+        }
+        Self {
+            lo: lo.into_iter().fold(f32::INFINITY, f32::min),
+            hi: hi.into_iter().fold(f32::NEG_INFINITY, f32::max),
+            whole: whole == [true; LANES],
+        }
+    }
+
+    /// Whether all entries are whole numbers.
+    #[inline(always)]
+    pub(super) fn is_whole(self) -> bool {
+        self.whole
+    }
+
+    /// The least entry, and how much larger the largest is.
+    #[inline(always)]
+    pub(super) fn lo_and_range(self) -> (f64, f64) {
+        (f64::from(self.lo), f64::from(self.hi) - f64::from(self.lo))
+    }
+}
+
+impl Scale {
+    /// Levels that are the entries themselves, for rows of M with `ones` ones; `None` where they cannot be.
+    pub(super) fn exact(Extent { lo, hi, whole }: Extent, ones: usize) -> Option<Self> {
+        let (lo, hi, ones) = (f64::from(lo), f64::from(hi), ones as f64);
+        let exact = whole && hi - lo <= f64::from(LEVELS) && ones * f64::max(-lo, hi) <= EXACT;
+        exact.then_some(Self { base: ones * lo, lo, step: 1.0, inverse: 1.0, highest: LEVELS, slack: 0.0 })
+    }
+
+    /// Levels up to `highest` that bound the entries.
+    pub(super) fn bounding(Extent { lo, hi, .. }: Extent, ones: usize, highest: u8) -> Self {
         let (lo, hi, ones) = (f64::from(lo), f64::from(hi), ones as f64);
         let (range, largest) = (hi - lo, f64::max(-lo, hi));
-        let base = ones * lo;
-        if whole && range <= f64::from(LEVELS) && ones * largest <= EXACT {
-            return Self { base, lo, step: 1.0, inverse: 1.0, slack: 0.0 };
-        }
-        let step = range / f64::from(LEVELS);
-        let inverse = if range > 0.0 { f64::from(LEVELS) / range } else { 0.0 };
-        Self { base, lo, step, inverse, slack: ones * ones * largest / f64::from(1 << 23) }
+        let step = range / f64::from(highest);
+        let inverse = if range > 0.0 { f64::from(highest) / range } else { 0.0 };
+        Self { base: ones * lo, lo, step, inverse, highest, slack: ones * ones * largest / f64::from(1 << 23) }
     }
 
     /// Whether [`Scale::bound`] is the sum itself.
@@ -56,12 +113,12 @@ impl Scale {
         self.slack == 0.0
     }
 
-    /// The level of an entry, at most [`LEVELS`].
+    /// The level of an entry, at most the highest.
     #[inline(always)]
     pub(super) fn level(&self, x: f32) -> u8 {
         let level = (f64::from(x) - self.lo) * self.inverse;
         let whole = level as u8;
-        (whole + u8::from(f64::from(whole) < level)).min(LEVELS)
+        (whole + u8::from(f64::from(whole) < level)).min(self.highest)
     }
 
     /// The sum of a row whose levels add up to `levels`, or, unless exact, about the most that it can be.
@@ -98,7 +155,7 @@ mod tests {
     fn small_whole_numbers_are_their_own_levels() {
         for (lo, ones) in [(0, 4), (-63, 4), (1000, 4), (16_777_216 / 4 - 63, 4), (-20, 1)] {
             let point: Vec<f32> = (0..64).map(|x| (lo + x) as f32).collect();
-            let scale = Scale::new(&point, ones);
+            let scale = Scale::exact(Extent::new(&point), ones).unwrap();
             assert!(scale.is_exact(), "from {lo}");
             for (entries, row) in point.windows(ones).zip(0i32..) {
                 let total = levels(&scale, entries);
@@ -107,14 +164,14 @@ mod tests {
             }
         }
         for point in [&[0.0, 64.0][..], &[0.5, 1.0], &[16_777_216.0 / 4.0 + 1.0; 2], &[-1e30, 0.0]] {
-            assert!(!Scale::new(point, 4).is_exact(), "{point:?}");
+            assert!(Scale::exact(Extent::new(point), 4).is_none(), "{point:?}");
         }
     }
 
     #[test]
     fn where_all_entries_are_equal_no_later_row_wins() {
         for x in [0.0, 1.0, -0.3, 1e-45, 1e30] {
-            let scale = Scale::new(&[x; 5], 3);
+            let scale = Scale::bounding(Extent::new(&[x; 5]), 3, LEVELS);
             assert_eq!(levels(&scale, &[x; 3]), 0);
             assert!(scale.least_above(sum(&[x; 3])) > 0, "{x}");
         }
@@ -126,6 +183,7 @@ mod tests {
         fn no_row_above_is_left_out(
             mantissas in prop::collection::vec(-1.0f32..1.0, 2..60), exponents in prop::collection::vec(-3i32..4, 60),
             scale in -140i32..79, offset in -1e6f32..1e6, has_offset: bool, below in 0u32..3,
+            highest in 8u8..=LEVELS,
         ) {
             let point: Vec<f32> = mantissas
                 .iter()
@@ -133,9 +191,9 @@ mod tests {
                 .map(|(x, e)| ((x * 2f32.powi(*e) + if has_offset { offset } else { 0.0 }) as f64 * 2f64.powi(scale)) as f32)
                 .collect();
             let row = &point[..point.len() - 1];
-            let scale = Scale::new(&point, row.len());
+            let scale = Scale::bounding(Extent::new(&point), row.len(), highest);
             let (sum, levels) = (sum(row), levels(&scale, row));
-            prop_assert!(levels <= row.len() as u16 * u16::from(LEVELS));
+            prop_assert!(levels <= row.len() as u16 * u16::from(highest));
             let mut kept = sum;
             for _ in 0..=below {
                 kept = kept.next_down();

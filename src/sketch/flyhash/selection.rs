@@ -4,7 +4,7 @@
 //! smallest kept one comes after all that are kept and cannot win: thresholds are strict. A rule under which it may would
 //! have to let equal sums through, in [`Selection::raise`].
 
-use super::block::{FLOATS, Floats, LANES, Points, Words};
+use super::block::{Bytes, Column, FLOATS, Floats, LANES, Points, Words};
 use super::levels::Scale;
 
 /// A row of M and its sum; the larger the better: by sum, then the lower row.
@@ -37,9 +37,11 @@ pub(super) struct Selection {
     rho: usize,
     /// Candidates of a lane that are kept before they are cut to the `rho` best: half as many again.
     most: usize,
-    /// Sums of levels below it cannot win any more: 0 until `rho` rows are kept, `u16::MAX` for unused lanes.
-    limits: [Words; 2],
-    /// Sums not above it cannot win any more; infinite for unused lanes.
+    /// Sums of levels below it cannot win any more, or are below the guess; `u16::MAX` for unused lanes.
+    limits: Column<[Words; 2]>,
+    /// Likewise for quarters of sums of levels: one for each lane.
+    quarter_limits: Column<Bytes>,
+    /// Sums not above it cannot win any more, or are not above the guess; infinite for unused lanes.
     thresholds: [f32; LANES],
     lanes: Vec<Lane>,
     /// Candidates so far that have to be summed alone, or would have to be had they come as levels.
@@ -49,24 +51,46 @@ pub(super) struct Selection {
 #[derive(Debug)]
 struct Lane {
     scale: Scale,
+    /// Sums that are not above it are not kept, whether they win or not.
+    guess: f32,
     kept: Vec<Candidate>,
     /// Candidates before it have their sum, others a bound of it.
     summed: usize,
 }
 
 impl Selection {
-    /// One lane for each scale, at most [`LANES`].
-    pub(super) fn new(scales: impl IntoIterator<Item = Scale>, rho: usize) -> Self {
+    /// One lane for each scale, at most [`LANES`], with its guess: negative infinity for none.
+    pub(super) fn new(scales: Vec<Scale>, guesses: Vec<f32>, rho: usize) -> Self {
         let most = rho + rho.div_ceil(2);
-        let lane = |scale| Lane { scale, kept: Vec::with_capacity(most), summed: 0 };
-        let lanes: Vec<Lane> = scales.into_iter().map(lane).collect();
-        let mut limits = [u16::MAX; LANES];
-        limits[..lanes.len()].fill(0);
-        let mut thresholds = [f32::INFINITY; LANES];
-        thresholds[..lanes.len()].fill(f32::NEG_INFINITY);
-        let (low, high) = limits.split_at(LANES / 2);
-        let limits = [low, high].map(|half| std::array::from_fn(|i| half[i]));
-        Self { rho, most, limits, thresholds, lanes, passed: 0 }
+        let lanes = scales.len();
+        let mut selection = Self {
+            rho,
+            most,
+            limits: Column([[u16::MAX; LANES / 2]; 2]),
+            // Unused lanes have no levels.
+            quarter_limits: Column([u8::MAX; LANES]),
+            thresholds: [f32::INFINITY; LANES],
+            lanes: Vec::with_capacity(lanes),
+            passed: 0,
+        };
+        for (at, (scale, guess)) in scales.into_iter().zip(guesses).enumerate() {
+            let limit = if guess == f32::NEG_INFINITY { 0 } else { scale.least_above(guess) };
+            selection.lanes.push(Lane { scale, guess, kept: Vec::with_capacity(most), summed: 0 });
+            selection.set_threshold(at, guess, limit);
+        }
+        selection
+    }
+
+    fn set_threshold(&mut self, at: usize, threshold: f32, limit: u16) {
+        self.thresholds[at] = threshold;
+        self.limits.0[at / (LANES / 2)][at % (LANES / 2)] = limit;
+        self.quarter_limits.0[at] = u8::try_from(limit.div_ceil(4)).unwrap_or(u8::MAX);
+    }
+
+    /// Whether many lanes will not have `rho` candidates if it goes on as in the `part`-th part of the rows that was seen.
+    pub(super) fn seems_in_vain(&self, part: usize) -> bool {
+        let few = self.lanes.iter().filter(|lane| part * lane.kept.len() < self.rho);
+        4 * few.count() > self.lanes.len()
     }
 
     /// Rows so far that were not below a threshold when offered, counted for each lane that is not exact.
@@ -78,7 +102,7 @@ impl Selection {
     #[inline(always)]
     pub(super) fn offer_levels(&mut self, row: u32, sums: &[Words; 2], points: &Points) {
         let mut any = false;
-        for (sums, limits) in sums.iter().zip(&self.limits) {
+        for (sums, limits) in sums.iter().zip(&self.limits.0) {
             any |= sums.iter().zip(limits).fold(false, |any, (sum, limit)| any | (sum >= limit));
         }
         if !any {
@@ -86,7 +110,7 @@ impl Selection {
         }
         for (half, sums) in sums.iter().enumerate() {
             let mut hits = [0; LANES / 2];
-            for ((hit, sum), limit) in hits.iter_mut().zip(sums).zip(&self.limits[half]) {
+            for ((hit, sum), limit) in hits.iter_mut().zip(sums).zip(&self.limits.0[half]) {
                 *hit = u8::from(sum >= limit);
             }
             let mut bits = bits_of(&hits);
@@ -94,6 +118,27 @@ impl Selection {
                 let at = bits.trailing_zeros() as usize;
                 bits &= bits - 1;
                 self.keep(half * LANES / 2 + at, sums[at], row, points);
+            }
+        }
+    }
+
+    /// Offers the quarters of the sums of levels of one row of M, rounded up.
+    #[inline(always)]
+    pub(super) fn offer_quarters(&mut self, row: u32, sums: &Bytes, points: &Points) {
+        let limits = &self.quarter_limits.0;
+        if !sums.iter().zip(limits).fold(false, |any, (sum, limit)| any | (sum >= limit)) {
+            return;
+        }
+        let mut hits = [0; LANES];
+        for ((hit, sum), limit) in hits.iter_mut().zip(sums).zip(limits) {
+            *hit = u8::from(sum >= limit);
+        }
+        for (first, eight) in (0..).step_by(8).zip(hits.as_chunks::<8>().0) {
+            let mut bits = u64::from_le_bytes(*eight);
+            while bits != 0 {
+                let at = first + bits.trailing_zeros() as usize / 8;
+                bits &= bits - 1;
+                self.keep(at, 4 * u16::from(sums[at]), row, points);
             }
         }
     }
@@ -140,9 +185,10 @@ impl Selection {
 
     #[inline(never)]
     fn settle(&mut self, at: usize, points: &Points) {
-        let Lane { scale, kept, summed } = &mut self.lanes[at];
+        let Lane { scale, guess, kept, summed } = &mut self.lanes[at];
         if !scale.is_exact() {
             points.sum(at, &mut kept[*summed..]);
+            kept.retain(|candidate| candidate.sum() > *guess);
         }
         *summed = kept.len();
         self.raise(at);
@@ -150,7 +196,7 @@ impl Selection {
 
     /// Cuts the candidates of a lane, all of which have their sum, to the `rho` best, and raises its thresholds.
     fn raise(&mut self, at: usize) {
-        let Lane { scale, kept, summed } = &mut self.lanes[at];
+        let Lane { scale, kept, summed, .. } = &mut self.lanes[at];
         if kept.len() < self.rho {
             return;
         }
@@ -158,20 +204,25 @@ impl Selection {
         let smallest = smallest.sum();
         kept.truncate(self.rho);
         *summed = self.rho;
-        self.thresholds[at] = smallest;
-        self.limits[at / (LANES / 2)][at % (LANES / 2)] = scale.least_above(smallest);
+        let limit = scale.least_above(smallest);
+        self.set_threshold(at, smallest, limit);
     }
 
-    /// `rho` ascending rows of M for each lane.
-    pub(super) fn finish(mut self, points: &Points) -> Vec<u32> {
+    /// `rho` ascending rows of M for each lane, and the lanes that have fewer above their guess.
+    pub(super) fn finish(mut self, points: &Points) -> (Vec<u32>, Vec<usize>) {
         self.settle_all(points);
         let mut winners = Vec::with_capacity(self.lanes.len() * self.rho);
-        for lane in self.lanes {
+        let mut failed = Vec::new();
+        for (at, lane) in self.lanes.into_iter().enumerate() {
             let start = winners.len();
             winners.extend(lane.kept.iter().map(|candidate| candidate.row()));
+            if lane.kept.len() < self.rho {
+                failed.push(at);
+                winners.resize(start + self.rho, 0);
+            }
             winners[start..].sort_unstable();
         }
-        winners
+        (winners, failed)
     }
 }
 

@@ -117,6 +117,14 @@ fn made(kind: &str, n: usize, d: usize) -> Dataset {
             "bits" => (x % 2) as f32,
             "levels" => (x % 64) as f32 - 32.0,
             "bytes" => (if x.is_multiple_of(5) { x >> 8 } else { 0 }) as f32,
+            "black and white" => (if x.is_multiple_of(3) { 255 } else { 0 }) as f32,
+            "few large" => {
+                if i % d < 3 {
+                    1.0
+                } else {
+                    x as f32 / 65_536_000.0
+                }
+            }
             "ties in thirds" => (x % 8) as f32 / 3.0 - 1.0,
             "fractions" => x as f32 / 65536.0 - 0.3,
             "all equal" => -0.1,
@@ -137,10 +145,12 @@ fn made(kind: &str, n: usize, d: usize) -> Dataset {
     rows(d, (0..n * d).map(value).collect())
 }
 
-const KINDS: [&str; 11] = [
+const KINDS: [&str; 13] = [
     "bits",
     "levels",
     "bytes",
+    "black and white",
+    "few large",
     "ties in thirds",
     "fractions",
     "all equal",
@@ -167,6 +177,38 @@ fn every_kind_of_rows_has_the_winners_of_the_rule_on_every_instruction_set() {
             assert_eq!(some, expected, "{kind}, densify {densify}, {arch:?}");
             assert_eq!(found, hash(&sketch, &data), "{kind}, densify {densify}, {arch:?}");
         }
+    }
+}
+
+/// Quarters of sums with any rest of columns, the longest, and words instead.
+#[test]
+fn rows_of_m_of_any_length_have_the_winners_of_the_rule() {
+    for (s, kind) in [1, 3, 4, 5, 8, 9, 12, 16, 17, 19, 31, 32, 33, 40]
+        .into_iter()
+        .flat_map(|s| ["bytes", "black and white", "fractions"].map(|kind| (s, kind)))
+    {
+        let data = made(kind, 3, 60);
+        let sketch = sketch(60, 3000, s, 4, false);
+        let expected: Vec<u32> = (0..3).flat_map(|i| naive(&sketch, data.row(i))).collect();
+        for arch in instruction_sets() {
+            let scaler = Scaler::new(&Scaling::None, 60, None).unwrap();
+            let found = FlyHash { arch, ..FlyHash::new(&sketch) }.winners(&scaler, &data, 0..3).unwrap();
+            assert_eq!(found, expected, "{kind}, s {s}, {arch:?}");
+        }
+    }
+}
+
+/// So few ones that some guesses are too high.
+#[test]
+fn points_whose_guess_fails_are_searched_again() {
+    let (data, sketch) = (made("fractions", 300, 60), sketch(60, 30_000, 4, 3, false));
+    let scaler = Scaler::new(&Scaling::None, 60, None).unwrap();
+    let hash = FlyHash::new(&sketch);
+    let (_, failed) = hash.block(&scaler, &data, &(0..128).collect::<Vec<_>>(), true);
+    assert!(!failed.is_empty() && failed.len() < 32, "{failed:?}");
+    let found = hash.winners(&scaler, &data, 0..300).unwrap();
+    for i in (0..300).step_by(17).chain(failed) {
+        assert_eq!(found[3 * i..][..3], naive(&sketch, data.row(i)), "{i}");
     }
 }
 
