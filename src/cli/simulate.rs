@@ -99,7 +99,9 @@ impl Simulate {
     fn processes(&self, path: &Path, file: &File, results: &Results) -> Result<Vec<Agreement>, Failure> {
         let bar = bar();
         let mut out = Vec::new();
-        for (number, outcome) in results.runs.iter().enumerate() {
+        let played =
+            |(_, (name, _)): &(usize, &(String, _))| results.left_out.iter().all(|(left_out, _)| left_out != name);
+        for ((number, _), outcome) in file.runs.iter().enumerate().filter(played).zip(&results.runs) {
             bar.set_message(format!("{}: as processes", outcome.name));
             let played = processes::play(self.small, path, number, file, &mut |finished, peers| {
                 bar.set_length(peers as u64);

@@ -157,8 +157,6 @@ pub struct Engine<W: World> {
     planned: usize,
     /// Long headers that were sent lately: what is passed on by many peers is kept once.
     recent: VecDeque<Bytes>,
-    /// The last long message that was encoded, and to what.
-    encoded: Option<(Message, Frame)>,
     /// The last long header that was decoded, and to what: many peers get the very same.
     decoded: Option<(Bytes, Message)>,
     /// Whether jobs run beside the engine.
@@ -205,7 +203,6 @@ impl<W: World> Engine<W> {
             running: 0,
             planned: 0,
             recent: VecDeque::new(),
-            encoded: None,
             decoded: None,
             parallel,
         }
@@ -452,28 +449,16 @@ impl<W: World> Engine<W> {
 
     fn send(&mut self, from: Peer, to: Peer, message: &Message) {
         assert_ne!(from, to, "BUG: a node sends to itself");
-        let mut frame = self.encode(message);
+        let mut frame = wire::encode(message);
+        if frame.header.len() >= LONG {
+            frame.header = self.once(frame.header);
+        }
         let carriage = self.world.sends(self.now, from, to, message, &mut frame);
         assert!(frame.header.len() + frame.payload.len() <= wire::MAX_FRAME, "BUG: a frame above the limit");
         self.carry(from, to, &frame, carriage == Carriage::Hold);
         if carriage == Carriage::Twice {
             self.carry(from, to, &frame, false);
         }
-    }
-
-    /// The message's frame; of a long one that many peers pass on the one that was made for the first.
-    fn encode(&mut self, message: &Message) -> Frame {
-        if let Some((last, frame)) = &self.encoded
-            && last == message
-        {
-            return frame.clone();
-        }
-        let mut frame = wire::encode(message);
-        if frame.header.len() >= LONG && frame.payload.is_empty() {
-            frame.header = self.once(frame.header);
-            self.encoded = Some((message.clone(), frame.clone()));
-        }
-        frame
     }
 
     fn once(&mut self, header: Bytes) -> Bytes {

@@ -46,11 +46,7 @@ pub(super) fn check(name: &str, scenario: &Scenario) -> Result<(), ScenarioError
     if let Some((field, _)) = tables.iter().find(|(_, count)| *count > 0) {
         return refused(&format!("[[{field}]]"), "all processes share this machine");
     }
-    let can = |kind: Kind| match kind {
-        Kind::Crash | Kind::Restart => true,
-        Kind::Pause => cfg!(unix),
-        _ => false,
-    };
+    let can = |kind| matches!(kind, Kind::Crash | Kind::Restart) || (kind == Kind::Pause && cfg!(unix));
     if let Some((i, fault)) = scenario.fault.iter().enumerate().find(|(_, fault)| !can(fault.kind)) {
         return refused(&format!("fault {} ({})", i + 1, fault.kind.name()), "processes crash, restart and pause");
     }
