@@ -3,9 +3,10 @@
 //! share of zeros of the real ones: speed does not depend on what they show.
 //!
 //!     cargo bench --no-default-features --bench table6 [-- --full] [-- --json] [-- --only NAME]
+//!     cargo bench --no-default-features --bench table6 -- --sweeps
 //!     cargo bench --no-default-features --bench table6 -- --files TRAIN.csv TEST.csv M S RHO
 //!
-//! `--only` leaves out the settings whose names do not begin so. `--full` trains on all 60,000 rows of the MNIST shape. `--files` trains on one file and predicts the other, and prints JSON,
+//! `--only` leaves out the settings whose names do not begin so. `--full` trains on all 60,000 rows of the MNIST shape. `--sweeps` shows how training grows with each parameter. `--files` trains on one file and predicts the other, and prints JSON,
 //! for `scripts/bench-knn.py`.
 
 #![allow(missing_docs)]
@@ -46,6 +47,7 @@ fn main() {
     let pool = rayon::ThreadPoolBuilder::new().num_threads(1).build().expect("a thread");
     pool.install(|| match arguments.iter().position(|argument| argument == "--files") {
         Some(at) => files(&arguments[at + 1..]),
+        None if has("--sweeps") => sweeps(),
         None => {
             let only = arguments.iter().position(|argument| argument == "--only").and_then(|at| arguments.get(at + 1));
             settings(has("--full"), has("--json"), only.map_or("", |name| name));
@@ -153,6 +155,38 @@ fn settings(full: bool, as_json: bool, only: &str) {
                 "",
                 AUTHORS * 1e3 / train
             );
+        }
+    }
+}
+
+/// Training where one of d, m, s, rho moves away from a middle, for bytes of which a fifth are not 0.
+fn sweeps() {
+    const MIDDLE: [usize; 4] = [784, 16_384, 78, 32];
+    let time = |[d, m, s, rho]: [usize; 4]| {
+        let data = rows(("", d, m, s, rho, 512, 255, 19));
+        let (hash, scaler) = (FlyHash::new(&sketch(d, m, s, rho, 10)), Scaler::new(&Scaling::None, d, None));
+        let scaler = scaler.expect("nothing to go wrong");
+        let (fit, _) = least(RUNS, || bloom::fit(&hash, &scaler, &data, 10).expect("it fits"));
+        fit / data.rows() as f64 * 1e6
+    };
+    let middle = time(MIDDLE);
+    println!(
+        "One thread, CPU time, least of {RUNS} runs. d 784, m 16384, s 78, rho 32: {middle:.1} ms for 1000 rows. One of them changed:\n"
+    );
+    println!("{:>6}{:>8}{:>14}{:>12}{:>12}", "", "", "ms/1000 rows", "parameter x", "time x");
+    let values: [(&str, &[usize]); 4] = [
+        ("d", &[98, 196, 392, 784, 1568, 3136]),
+        ("m", &[1024, 4096, 16_384, 65_536, 262_144]),
+        ("s", &[8, 16, 32, 39, 78, 235, 392]),
+        ("rho", &[8, 32, 128, 512]),
+    ];
+    for (at, (name, values)) in values.into_iter().enumerate() {
+        for &value in values {
+            let mut setting = MIDDLE;
+            setting[at] = value;
+            let found = time(setting);
+            let grown = value as f64 / MIDDLE[at] as f64;
+            println!("{name:>6}{value:>8}{found:>14.1}{grown:>12.3}{:>12.3}", found / middle);
         }
     }
 }

@@ -5,7 +5,7 @@ use crate::data::digits::digits;
 
 const LINE: &str = "tables sets --out results --rows 60 --outer 2 --inner 2 --budget 4 --max-m 512";
 
-/// A folder `sets` with the first digits, and the same with a feature too large for exact means, a constant one and rows twice.
+/// A folder `sets` with the first digits, and the same with a feature of millions, a constant one and rows twice.
 fn folder() -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     fs::create_dir(folder.path().join("sets")).unwrap();
@@ -29,7 +29,7 @@ fn every_set_of_a_folder_becomes_a_line_and_a_file() {
     let text = run_line(folder.path(), LINE).unwrap();
     let lines: Vec<_> = text.lines().collect();
     assert!(lines[3].starts_with("first") && lines[4].starts_with("second"), "{text}");
-    // A feature of 2e6 has an exact mean too.
+    // Every method has a figure, whatever the size of a feature.
     assert!(!lines[3].contains(" - ") && !lines[4].contains(" - "), "{text}");
     assert!(text.contains("OPTIMISTIC") && text.contains("W/T/L"), "{text}");
     assert!(text.lines().any(|line| line.starts_with("FlyNN ") && line.contains("SBFC")), "{text}");
