@@ -2,7 +2,7 @@
 """The best single settings over the sets that `flyswarm tables FOLDER --out RESULTS` has evaluated: scripts/best-setting.py RESULTS.
 
 A setting's figure is the mean over the sets of its score divided by the best setting's on that set. Only the default and the list of
-known candidates are the same on every set (but for sizes that follow d), so only these are ranked. Sets without exact means are left out.
+known candidates are the same on every set (but for sizes that follow d), so only these are ranked.
 """
 
 import json
@@ -12,7 +12,6 @@ import sys
 KNOWN = 13  # the default and the PORTFOLIO of src/evaluate/candidate.rs
 
 results = [json.loads(path.read_text()) for path in sorted(pathlib.Path(sys.argv[1]).glob("[!.]*.json"))]
-results = [result for result in results if "flynn-default" in result["figures"]["balanced"]]
 candidates = 1 + results[0]["plan"]["budget"]
 settings = len(results[0]["tried"]) // candidates * min(KNOWN, candidates)
 for metric in ("balanced", "accuracy"):

@@ -263,7 +263,7 @@ def le(n, size):
 
 
 def tagged(tag, *parts):
-    return hashlib.sha256(b"flyswarm/2 " + tag.encode() + b"\0" + b"".join(parts)).digest()
+    return hashlib.sha256(b"flyswarm/3 " + tag.encode() + b"\0" + b"".join(parts)).digest()
 
 
 def ballot_bytes(ballot):
@@ -338,7 +338,7 @@ def public_of(seed):
 
 
 def signed_bytes(context, message):
-    return b"flyswarm/2 signature\0" + le(len(context), 8) + context + message
+    return b"flyswarm/3 signature\0" + le(len(context), 8) + context + message
 
 
 def sign(seed, context, message):
@@ -368,7 +368,7 @@ def verify_item(session, context, signed):
 
 
 def derive(key, label, params):
-    extracted = hmac.digest(b"flyswarm/2", key, "sha256")
+    extracted = hmac.digest(b"flyswarm/3", key, "sha256")
     return hmac.digest(extracted, label.encode() + b"\0" + params + b"\1", "sha256")
 
 
@@ -1350,7 +1350,7 @@ def check_sum():
         match names:
             case ["Hello"]:
                 hello.discard((peer, to))
-                check("hello", message["Hello"] == {"version": 2, "session": session.id.hex(), "frozen": 0})
+                check("hello", message["Hello"] == {"version": 3, "session": session.id.hex(), "frozen": 0})
             case ["Prepare"]:
                 check("prepare", message["Prepare"]["proposer"] == peer and "promised" in disk[peer])
             case ["Promise"]:

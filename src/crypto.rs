@@ -20,7 +20,7 @@ pub mod stream;
 
 use sha2::{Digest, Sha256};
 
-/// SHA-256 of `"flyswarm/2 " || label || 0x00`, to be continued by the caller: the start of every tagged hash.
+/// SHA-256 of `"flyswarm/3 " || label || 0x00`, to be continued by the caller: the start of every tagged hash.
 #[must_use]
 pub fn tagged_hash(label: &str) -> Sha256 {
     Sha256::new().chain_update(stream::PROTOCOL).chain_update(" ").chain_update(label).chain_update([0])

@@ -1,7 +1,7 @@
 //! The transport: peers, connections and opaque frames over libp2p. It knows no protocol of ours.
 //!
 //! **Stack.** TCP without delay, Noise (the peer's Ed25519 identity is its `PeerId`), Yamux, multistream-select 1.0.
-//! Three protocols are spoken on a connection: `/flyswarm/2/control`, `/flyswarm/2/bulk` and `/ipfs/ping/1.0.0`.
+//! Three protocols are spoken on a connection: `/flyswarm/3/control`, `/flyswarm/3/bulk` and `/ipfs/ping/1.0.0`.
 //!
 //! **Who may connect.** Peers of the roster. Everyone else is refused once Noise has shown who they are, before any
 //! substream. Of a pair the peer with the smaller `PeerId` dials at once, the other only where it knows an address and
@@ -124,8 +124,8 @@ impl Channel {
     #[must_use]
     pub fn protocol(self) -> &'static str {
         match self {
-            Self::Control => "/flyswarm/2/control",
-            Self::Bulk => "/flyswarm/2/bulk",
+            Self::Control => "/flyswarm/3/control",
+            Self::Bulk => "/flyswarm/3/bulk",
         }
     }
 }

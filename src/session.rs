@@ -9,7 +9,7 @@
 //! Two files mean the same session exactly if they give the same id:
 //!
 //! ```text
-//! id    = SHA-256("flyswarm/2 session" || 0x00 || entry of every field, in the order below)
+//! id    = SHA-256("flyswarm/3 session" || 0x00 || entry of every field, in the order below)
 //! entry = LE u64 length of name || name || LE u64 length of value || value
 //! ```
 //!
@@ -38,11 +38,11 @@
 //! enter with their defaults. Addresses, comments and layout do not enter.
 //!
 //! So that two peers with different files can say where they differ, each field also has a hash of its own: the first 8 bytes
-//! of `SHA-256("flyswarm/2 session field" || 0x00 || entry)`, see [`Session::fields`].
+//! of `SHA-256("flyswarm/3 session field" || 0x00 || entry)`, see [`Session::fields`].
 //!
 //! # The council
 //!
-//! The first 15 peers in the order of `SHA-256("flyswarm/2 council" || 0x00 || id || public key)`; all where there are fewer.
+//! The first 15 peers in the order of `SHA-256("flyswarm/3 council" || 0x00 || id || public key)`; all where there are fewer.
 
 mod encoding;
 mod file;

@@ -246,7 +246,7 @@ fn inspect_model(file: &Path, as_json: bool) -> Result<String, Failure> {
         return Ok(format!("{value:#}"));
     }
     let mut lines = vec![
-        "flyswarm model, version 2".to_owned(),
+        "flyswarm model, version 3".to_owned(),
         format!("digest    {}", hex::encode(model.digest())),
         format!("features  {}", parameters.d),
         format!("scaling   {}{}", parameters.scaling.name(), if parameters.densify { ", densified" } else { "" }),

@@ -10,7 +10,7 @@ use super::{all_reduce, transfer, view};
 use crate::session::Peer;
 
 /// Version of the messages; a peer with another one is refused.
-pub const VERSION: u16 = 2;
+pub const VERSION: u16 = 3;
 
 /// One message. The variants' order is their number on the wire.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -332,6 +332,8 @@ impl<W: World> Engine<W> {
         if let Some(parked) = host.paused.take() {
             parked.iter().for_each(|number| drop(self.parked.remove(number)));
         }
+        // What was on its way to this process does not reach the next one.
+        self.drained.retain(|(_, to), _| *to != peer);
         for other in self.peers() {
             self.disconnect(peer, other, Notice::Closed, flushed);
         }
@@ -340,6 +342,7 @@ impl<W: World> Engine<W> {
     /// Separates two hosts until they are healed.
     pub fn cut(&mut self, a: Peer, b: Peer, notice: Notice) {
         self.cut.insert(pair(a, b));
+        self.drained.retain(|&(from, to), _| pair(from, to) != pair(a, b));
         self.disconnect(a, b, notice, None);
     }
 

@@ -201,13 +201,14 @@ fn rows_of_m_of_any_length_have_the_winners_of_the_rule() {
 /// So few ones that some guesses are too high.
 #[test]
 fn points_whose_guess_fails_are_searched_again() {
-    let (data, sketch) = (made("fractions", 300, 60), sketch(60, 30_000, 4, 3, false));
+    let (data, sketch) = (made("fractions", 1280, 60), sketch(60, 30_000, 4, 3, false));
     let scaler = Scaler::new(&Scaling::None, 60, None).unwrap();
     let hash = FlyHash::new(&sketch);
-    let (_, failed) = hash.block(&scaler, &data, &(0..128).collect::<Vec<_>>(), true);
-    assert!(!failed.is_empty() && failed.len() < 32, "{failed:?}");
-    let found = hash.winners(&scaler, &data, 0..300).unwrap();
-    for i in (0..300).step_by(17).chain(failed) {
+    let block = |from: usize| hash.block(&scaler, &data, &(from..from + 128).collect::<Vec<_>>(), true).1;
+    let failed: Vec<_> = (0..1280).step_by(128).flat_map(block).collect();
+    assert!(!failed.is_empty() && failed.len() < 320, "{failed:?}");
+    let found = hash.winners(&scaler, &data, 0..1280).unwrap();
+    for i in (0..1280).step_by(97).chain(failed) {
         assert_eq!(found[3 * i..][..3], naive(&sketch, data.row(i)), "{i}");
     }
 }
