@@ -16,12 +16,18 @@ const SYNC: usize = 16 << 20;
 /// Chunks that may wait for the disk, 16 MiB: as many as come during a sync.
 const QUEUE: usize = 64;
 
+/// What the thread that writes is told.
+enum Part {
+    Chunk(Bytes),
+    End,
+}
+
 /// One total under way. Dropped before it is named, it leaves no file.
 #[derive(Debug)]
 pub(super) struct Ahead {
     sum: SumId,
     /// Whoever sends faster than the disk writes waits for it; `None` once all is sent.
-    chunks: Option<SyncSender<Bytes>>,
+    parts: Option<SyncSender<Part>>,
     writer: Option<JoinHandle<io::Result<NamedTempFile>>>,
     /// The total's digest, once it is complete.
     digest: Option<[u8; 32]>,
@@ -30,9 +36,9 @@ pub(super) struct Ahead {
 impl Ahead {
     pub(super) fn new(folder: &Path, sum: SumId) -> io::Result<Self> {
         let file = super::beside(folder)?;
-        let (sender, chunks) = sync_channel(QUEUE);
-        let writer = std::thread::Builder::new().name("flyswarm-disk".into()).spawn(|| write(file, chunks))?;
-        Ok(Self { sum, chunks: Some(sender), writer: Some(writer), digest: None })
+        let (sender, parts) = sync_channel(QUEUE);
+        let writer = std::thread::Builder::new().name("flyswarm-disk".into()).spawn(|| write(file, parts))?;
+        Ok(Self { sum, parts: Some(sender), writer: Some(writer), digest: None })
     }
 
     pub(super) fn sum(&self) -> SumId {
@@ -41,14 +47,16 @@ impl Ahead {
 
     /// Queues the next bytes. If the disk has refused earlier ones, [`Ahead::finish`] says so.
     pub(super) fn chunk(&self, data: Bytes) {
-        if let Some(chunks) = &self.chunks {
-            let _ = chunks.send(data);
+        if let Some(parts) = &self.parts {
+            let _ = parts.send(Part::Chunk(data));
         }
     }
 
     /// That was all; what is left is synced meanwhile.
     pub(super) fn end(&mut self, digest: [u8; 32]) {
-        self.chunks = None;
+        if let Some(parts) = self.parts.take() {
+            let _ = parts.send(Part::End);
+        }
         self.digest = Some(digest);
     }
 
@@ -62,7 +70,7 @@ impl Ahead {
     }
 
     fn join(&mut self) -> io::Result<NamedTempFile> {
-        self.chunks = None;
+        self.parts = None;
         let joined = self.writer.take().map(JoinHandle::join);
         joined.and_then(Result::ok).unwrap_or_else(|| Err(io::Error::other("the thread that writes has panicked")))
     }
@@ -75,9 +83,13 @@ impl Drop for Ahead {
     }
 }
 
-fn write(mut file: NamedTempFile, chunks: Receiver<Bytes>) -> io::Result<NamedTempFile> {
+fn write(mut file: NamedTempFile, parts: Receiver<Part>) -> io::Result<NamedTempFile> {
     let mut unsynced = 0;
-    for chunk in chunks {
+    for part in parts {
+        let Part::Chunk(chunk) = part else {
+            file.as_file().sync_all()?;
+            return Ok(file);
+        };
         file.write_all(&chunk)?;
         unsynced += chunk.len();
         if unsynced >= SYNC {
@@ -85,6 +97,6 @@ fn write(mut file: NamedTempFile, chunks: Receiver<Bytes>) -> io::Result<NamedTe
             unsynced = 0;
         }
     }
-    file.as_file().sync_all()?;
-    Ok(file)
+    // Not wanted any more: nothing waits for the disk.
+    Err(io::ErrorKind::Interrupted.into())
 }
