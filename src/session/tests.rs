@@ -494,7 +494,7 @@ fn settings_to_compare_are_read_with_their_own_d_and_written_again() {
         ["", "folds = 2\n", "folds = 4\n"].map(|folds| Session::parse(&tuning(&format!("{folds}{SETTING}"))).unwrap());
     assert_eq!(ids[0].tune.as_ref().map(|tune| tune.folds), Some(3));
     assert!(ids[0].id() != ids[1].id() && ids[1].id() != ids[2].id());
-    let other = Session::parse(&tuning(&format!("{}", SETTING.replace("rho = 3", "rho = 4")))).unwrap();
+    let other = Session::parse(&tuning(&SETTING.replace("rho = 3", "rho = 4"))).unwrap();
     let differing = |a: &Session, b: &Session| {
         let fields = a.fields().into_iter().zip(b.fields()).filter(|(a, b)| a != b);
         fields.map(|((name, _), _)| name).collect::<Vec<_>>()

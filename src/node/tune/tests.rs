@@ -144,7 +144,7 @@ fn a_class_that_too_few_hold_is_refused_before_anything_is_counted() {
     let session = session(3, 2);
     let parts = parts(3, 90, 3);
     let task = Tune::new(session.clone(), Arc::new(parts[0].clone())).unwrap();
-    let mut words = vec![3u32; 11];
+    let mut words = [3u32; 11];
     words[4] = 1;
     let holders: Bytes = words.iter().flat_map(|word| word.to_le_bytes()).collect();
     let opened = [Bytes::copy_from_slice(&COIN), holders];
