@@ -2,7 +2,7 @@
 """Compares our made-up data (src/evaluate/synthetic.rs) with scikit-learn's make_classification, statistic by statistic.
 
     cargo build --no-default-features --example synthetic
-    scripts/check-synthetic.py target/debug/examples/synthetic
+    scripts/check-synthetic.py target/debug/examples/synthetic [FEATURES]
 
 Each statistic is taken on as many sets of both as SETS says; their means may differ by four standard errors. Needs numpy and
 scikit-learn.
@@ -16,8 +16,10 @@ from sklearn.datasets import make_classification
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import cross_val_score
 from sklearn.neighbors import KNeighborsClassifier
+from sklearn.preprocessing import normalize
 
-ROWS, FEATURES, SETS = 1000, 20, 16
+ROWS, SETS = 1000, 16
+FEATURES = int(sys.argv[2]) if len(sys.argv) > 2 else 20
 
 
 def ours(seed):
@@ -38,7 +40,7 @@ def statistics(x, y):
     centred = x - x.mean(0)
     eigenvalues = np.linalg.eigvalsh(np.cov(centred.T))[::-1]
     means = np.array([x[y == c].mean(0) for c in range(5)])
-    accuracy = lambda model: cross_val_score(model, x, y, cv=5).mean()
+    accuracy = lambda model, x=x: cross_val_score(model, x, y, cv=5).mean()
     return {
         "smallest class": counts.min(),
         "largest class": counts.max(),
@@ -50,6 +52,7 @@ def statistics(x, y):
         "variance of class means": means.var(0).mean(),
         "1NN accuracy": accuracy(KNeighborsClassifier(1)),
         "15NN accuracy": accuracy(KNeighborsClassifier(15)),
+        "15NN accuracy, rows of length 1": accuracy(KNeighborsClassifier(15), normalize(x)),
         "logistic regression accuracy": accuracy(LogisticRegression(max_iter=300)),
     }
 
