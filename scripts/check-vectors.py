@@ -1514,6 +1514,50 @@ def check_flynn():
     check("a larger matrix", digest.hexdigest() == large["sha256"])
 
 
+READOUTS = (
+    [("balanced-log", 0.9)]
+    + [("decay", gamma / 10) for gamma in range(9)]
+    + [("balanced-decay", gamma) for gamma in (0.1, 0.3, 0.5, 0.7, 0.8, 0.9)]
+    + [("log", gamma) for gamma in (0.0, 0.5, 0.9, 0.99)]
+    + [("balanced-log", gamma) for gamma in (0.0, 0.5, 0.99)]
+)
+
+
+def check_tune():
+    file = vectors("tune")
+    session, labels, folds = Session(file["toml"]), file["labels"], file["folds"]
+    values = struct.unpack(f"<{len(file['rows']) // 8}f", bytes.fromhex(file["rows"]))
+    rows = [list(values[i : i + 3]) for i in range(0, len(values), 3)]
+    opened = [bytes.fromhex(each) for each in file["opened"]]
+    check("plan", [len(each) for each in opened[1:]] == [width * length for _, width, length in session.plan()[1:]])
+    check("moments", moments(rows, session.features, True) == opened[2])
+    every_count, scores = [], [labels.count(c) for c in range(len(session.classes))]
+    for number, setting in enumerate(session.settings):
+        setting.features, setting.classes = session.features, session.classes
+        scale = scaler(setting, opened[2])
+        right = [[0] * len(session.classes) for _ in READOUTS]
+        for fold in range(session.folds):
+            seed = derive(opened[0], "tune/matrix", le(number, 4) + le(fold, 4))
+            rows_of_m = list(matrix(seed, setting.m, setting.d, setting.s))
+            won = [winners(setting, seed, rows_of_m, scale, row) for row in rows]
+            outside = [row for row in range(len(rows)) if folds[row] != fold]
+            counts = count(setting, [won[row] for row in outside], [labels[row] for row in outside])
+            every_count += counts
+            for (setting.score, setting.gamma), tally in zip(READOUTS, right):
+                weigh = readout(setting, counts)
+                for row in set(range(len(rows))) - set(outside):
+                    score = []
+                    for c in range(len(session.classes)):
+                        s = 0.0
+                        for i in won[row]:
+                            s += weigh(c, counts[c * setting.m + i])
+                        score.append(s)
+                    tally[labels[row]] += score.index(min(score)) == labels[row]
+        scores += [n for tally in right for n in tally]
+    check("counts of every setting and fold", words(every_count) == opened[3])
+    check("scores of every setting and readout", words(scores) == opened[4])
+
+
 def main():
     for part in (
         check_encoding,
@@ -1526,6 +1570,7 @@ def main():
         check_faults,
         check_sum,
         check_flynn,
+        check_tune,
     ):
         try:
             part()

@@ -35,7 +35,7 @@ use serde_json::Value;
 type Maker = fn() -> Value;
 
 /// Names of the files and what makes them.
-const FILES: [(&str, Maker); 15] = [
+const FILES: [(&str, Maker); 16] = [
     ("encoding", primitives::encoding),
     ("identity", primitives::identities),
     ("stream", primitives::stream),
@@ -51,6 +51,7 @@ const FILES: [(&str, Maker); 15] = [
     ("sum", run::sum),
     ("faults", faults::faults),
     ("flynn", flynn::flynn),
+    ("tune", flynn::tune),
 ];
 
 #[test]

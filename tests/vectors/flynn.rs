@@ -1,8 +1,14 @@
 //! What the seed fixes and what a peer makes of its rows: M, signs, scaling, hashes, counts, scores.
 
+use std::sync::Arc;
+
+use bytes::Bytes;
 use flyswarm::data::Dataset;
+use flyswarm::data::split::folds;
 use flyswarm::model::bloom;
+use flyswarm::node::Task;
 use flyswarm::node::flynn::Rules;
+use flyswarm::node::tune::Tune;
 use flyswarm::session::Session;
 use flyswarm::sketch::Parameters;
 use flyswarm::sketch::flyhash::FlyHash;
@@ -10,7 +16,7 @@ use flyswarm::sketch::scaling;
 use flyswarm::sketch::scaling::{Moments, Scaler, Scaling};
 use serde_json::{Value, json};
 
-use crate::sessions::small_text;
+use crate::sessions::{TUNE, small_text, toml};
 use crate::{bytes, hex};
 
 /// Rows as a vector shows them: binary32, little-endian, in hex.
@@ -129,5 +135,29 @@ pub(crate) fn flynn() -> Value {
         "moments": moments,
         "refused_moments": refused.iter().map(|words| long_words(words)).collect::<Vec<_>>(),
         "large": { "d": 784, "m": 2000, "s": 19, "sha256": hex(<[u8; 32]>::from(sha2::Digest::finalize(sha2::Digest::chain_update(<sha2::Sha256 as sha2::Digest>::new(), &columns)))) },
+    })
+}
+
+/// One peer's vectors of every slot, as if the sums were its own alone, and the fold that it put each row into.
+pub(crate) fn tune() -> Value {
+    let text = toml(TUNE, 3);
+    let session = Session::parse(&text).unwrap();
+    let values: Vec<f32> = (0..36).map(|i| ((i * i * 7 + i) % 41) as f32 / 8.0 - 2.0).collect();
+    let data = Dataset::new(3, values.clone(), (0..12).map(|i| i % 2).collect(), session.data.classes.clone()).unwrap();
+    let task = Tune::new(session, Arc::new(data.clone())).unwrap();
+    let seed = bytes::<32>("coin");
+    let mut opened = vec![Bytes::copy_from_slice(&seed)];
+    for slot in 1..task.plan().len() {
+        opened.push(task.contribution(slot as u8, &opened).unwrap());
+        task.check(slot as u8, &opened).map_or_else(|error| assert_eq!(slot, 1, "{error}"), drop);
+    }
+    let splits = folds(data.labels(), 2, &seed);
+    json!({
+        "about": "the task tune: one peer's vectors (spec, section 15a); rows are binary32, little-endian",
+        "toml": text,
+        "rows": floats(&values),
+        "labels": data.labels(),
+        "folds": (0..data.rows()).map(|row| splits.iter().position(|split| split.test.contains(&row))).collect::<Vec<_>>(),
+        "opened": opened.iter().map(|bytes| hex(bytes)).collect::<Vec<_>>(),
     })
 }

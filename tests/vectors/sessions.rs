@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use crate::{bytes, hex, identity};
 
 /// A session file of that many peers: the head, then the roster.
-fn toml(head: &str, peers: usize) -> String {
+pub(crate) fn toml(head: &str, peers: usize) -> String {
     let mut text = head.to_owned();
     for i in 0..peers {
         text += &format!("[[roster]]\nname = \"peer-{i}\"\npeer_id = \"{}\"\n", identity(i).public());
@@ -65,7 +65,7 @@ max_views = 7
 "#;
 
 /// Two settings beside the own one.
-const TUNE: &str = r#"name = "vectors"
+pub(crate) const TUNE: &str = r#"name = "vectors"
 task = "tune"
 [data]
 features = 3
