@@ -158,6 +158,6 @@ pub(crate) fn tune() -> Value {
         "rows": floats(&values),
         "labels": data.labels(),
         "folds": (0..data.rows()).map(|row| splits.iter().position(|split| split.test.contains(&row))).collect::<Vec<_>>(),
-        "opened": opened.iter().map(|bytes| hex(bytes)).collect::<Vec<_>>(),
+        "opened": opened.iter().map(hex).collect::<Vec<_>>(),
     })
 }
