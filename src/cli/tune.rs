@@ -138,9 +138,9 @@ impl Tune {
         let settings = neighbour_settings();
         let mut found = Vec::new();
         for (name, only) in [("kNN", None), ("1NN", Some(1))] {
-            let among = tallies.iter().enumerate().filter(|(i, _)| only.is_none_or(|k| settings[*i].1 == k));
+            let among = tallies.iter().enumerate().filter(|(i, _)| only.is_none_or(|k| settings[*i].k == k));
             if let Some(at) = best(among, self.search.metric) {
-                found.push((name, settings[at].0.clone(), tallies[at].clone()));
+                found.push((name, settings[at].to_string(), tallies[at].clone()));
             }
         }
         let features = trials.first().map_or(0, |trial| trial.train.features());
