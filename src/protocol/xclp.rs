@@ -52,9 +52,18 @@ pub const PART: usize = 256 * 1024;
 /// Parts that may be under way from one peer to another.
 pub const WINDOW: usize = 8;
 
-/// What two peers of an exchange say to each other.
+/// What two peers say to each other in the exchange of a view.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Message {
+pub struct Message {
+    /// The view.
+    pub ballot: Ballot,
+    /// What is said.
+    pub body: Body,
+}
+
+/// See [`Message`].
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Body {
     /// Owner to owner: the hash of its part of the seed of the planes.
     Commit([u8; 32]),
     /// Owner to owner, when it has all commitments: the part.
@@ -107,6 +116,23 @@ pub enum What {
     Scores,
 }
 
+/// What a task knows of its part in an exchange.
+#[derive(Clone, Debug)]
+pub struct Part {
+    /// Who does what; `None` if this peer has no part in it.
+    pub roles: Option<Roles>,
+    /// What is computed.
+    pub rule: Propagation,
+    /// Bits of a code, the paper's L.
+    pub bits: usize,
+    /// Classes, C.
+    pub classes: usize,
+    /// The session's coin.
+    pub coin: [u8; 32],
+    /// This peer's rows, as many as the roles say; none for a witness.
+    pub rows: Option<Rows>,
+}
+
 /// The constants of one peer's part in one exchange.
 pub struct Setup {
     /// The session's id.
@@ -140,7 +166,7 @@ impl std::fmt::Debug for Setup {
 }
 
 /// Rows in the order in which others know them, which tells nothing.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub struct Rows {
     /// Scaled; its labels are not used.
     pub data: Arc<Dataset>,
@@ -155,6 +181,33 @@ pub struct Outcome {
     pub scores: Vec<f64>,
     /// How many labels each class has, over all peers; empty for a witness.
     pub counts: Vec<u64>,
+}
+
+impl Outcome {
+    /// As it is kept on disk: LE u32 number of classes, LE u64 counts, then the scores as LE binary64.
+    #[must_use]
+    pub fn to_bytes(&self) -> Bytes {
+        let classes = u32::try_from(self.counts.len()).unwrap_or(u32::MAX).to_le_bytes();
+        let counts = self.counts.iter().flat_map(|count| count.to_le_bytes());
+        let scores = self.scores.iter().flat_map(|score| score.to_le_bytes());
+        classes.into_iter().chain(counts).chain(scores).collect()
+    }
+
+    /// As [`to_bytes`](Self::to_bytes) makes it; `None` if it is not.
+    #[must_use]
+    pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
+        let (classes, rest) = bytes.split_first_chunk::<4>()?;
+        let (words, rest) = rest.as_chunks::<8>();
+        let classes = u32::from_le_bytes(*classes) as usize;
+        if !rest.is_empty() || words.len() < classes {
+            return None;
+        }
+        let (counts, scores) = words.split_at(classes);
+        Some(Self {
+            counts: counts.iter().map(|&word| u64::from_le_bytes(word)).collect(),
+            scores: scores.iter().map(|&word| f64::from_le_bytes(word)).collect(),
+        })
+    }
 }
 
 impl std::fmt::Debug for Outcome {

@@ -66,7 +66,8 @@ pub enum SessionError {
 }
 
 impl SessionError {
-    pub(super) fn value(field: impl Into<String>, value: impl Display, limit: impl Into<String>) -> Self {
+    /// A value that breaks a rule.
+    pub fn value(field: impl Into<String>, value: impl Display, limit: impl Into<String>) -> Self {
         let value = value.to_string();
         // A value may come from a hostile file: show the beginning.
         let value =
@@ -86,7 +87,7 @@ pub(super) struct Limit {
 }
 
 impl Limit {
-    const fn new(field: &'static str, lo: u64, hi: u64) -> Self {
+    pub(super) const fn new(field: &'static str, lo: u64, hi: u64) -> Self {
         Self { field, lo, hi, what: "" }
     }
 
@@ -241,6 +242,12 @@ impl Session {
             let limit = if self.tune.is_some() { "tune where there is a [tune]" } else { "flynn without a [tune]" };
             return Err(SessionError::value("task", self.task, limit));
         }
+        match (&self.xclp, self.task) {
+            (Some(xclp), TaskKind::Xclp) => return xclp.check(self.data.features, self.roster.len()),
+            (None, TaskKind::Flynn | TaskKind::Tune) => {}
+            (Some(_), task) => return Err(SessionError::value("task", task, "xclp where there is an [xclp]")),
+            (None, task) => return Err(SessionError::value("task", task, "flynn or tune without an [xclp]")),
+        }
         for (index, setting) in self.settings().iter().enumerate() {
             let named = |error| if index == 0 { error } else { of_setting(error, index) };
             setting.check(self.data.features, classes).map_err(named)?;
@@ -344,7 +351,7 @@ impl Entry {
     }
 }
 
-fn check_number(field: &str, value: f64, holds: bool, limit: &str) -> Result<(), SessionError> {
+pub(super) fn check_number(field: &str, value: f64, holds: bool, limit: &str) -> Result<(), SessionError> {
     // `holds` is false for NaN in every use: ranges contain none, and it is not finite.
     if holds { Ok(()) } else { Err(SessionError::value(field, value, limit)) }
 }

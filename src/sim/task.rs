@@ -151,7 +151,7 @@ impl Task for Numbers {
         Ok(())
     }
 
-    fn check(&self, _: u8, _: &[Bytes]) -> Result<(), String> {
+    fn check(&self, _: u8, _: &[Value], _: &[Bytes]) -> Result<(), String> {
         Ok(())
     }
 }
@@ -183,7 +183,7 @@ impl Task for Poisoned {
         self.0.allows(slot, values, opened, members)
     }
 
-    fn check(&self, slot: u8, opened: &[Bytes]) -> Result<(), String> {
+    fn check(&self, slot: u8, _values: &[Value], opened: &[Bytes]) -> Result<(), String> {
         self.0.check(slot, opened)
     }
 }

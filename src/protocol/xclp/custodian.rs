@@ -6,7 +6,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::desk::{Desk, Made, Task};
-use super::{Exchange, Message, What, custody, dealer, owner};
+use super::{Body, Exchange, What, custody, dealer, owner};
 use crate::protocol::view::Reason;
 use crate::protocol::{Fault, Step};
 use crate::session::Peer;
@@ -31,7 +31,7 @@ impl Custodian {
             }
             let seeds = [fresh(), fresh()];
             for ((to, with), seed) in [(left, right), (right, left)].into_iter().zip(seeds) {
-                step.send(to, Message::Triple { with, seed });
+                desk.tell([to], &Body::Triple { with, seed }, step);
             }
             let rows = (roles.rows_of(left), roles.rows_of(right));
             desk.compute(2 * rows.0 * rows.1 * bits, step, move || {

@@ -154,7 +154,7 @@ mod tests {
     #[test]
     fn blinded_shares_give_every_row_s_distances_in_another_order() {
         let plain: Vec<u16> = (0..20).map(|i| i * 3).collect();
-        let share: Vec<u16> = (0..20).map(|i| i * 40_503).collect();
+        let share: Vec<u16> = (0..20u16).map(|i| i.wrapping_mul(40_503)).collect();
         let rest: Vec<u16> = plain.iter().zip(&share).map(|(p, s)| p.wrapping_sub(*s)).collect();
         let (one, two) = (blinding().blind(Sign::Add, &share), blinding().blind(Sign::Subtract, &rest));
         let found = distances(&one, &two, 64).unwrap();

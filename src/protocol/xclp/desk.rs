@@ -6,8 +6,9 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::parcels::Parcels;
-use super::{Exchange, Message, Setup, What};
+use super::{Body, Exchange, Message, Setup, What};
 use crate::model::propagation::graph::Graph;
+use crate::protocol::ballot::Ballot;
 use crate::protocol::{Action, Step};
 use crate::session::Peer;
 use crate::sketch::lsh::Codes;
@@ -39,7 +40,11 @@ impl Job {
 
 /// What a job gave.
 #[derive(Clone)]
-pub struct Done(pub(super) Made);
+pub struct Done {
+    /// The exchange's view.
+    pub ballot: Ballot,
+    pub(super) made: Made,
+}
 
 #[derive(Clone)]
 pub(super) enum Made {
@@ -86,7 +91,7 @@ pub(super) struct Desk {
 
 impl Desk {
     pub(super) fn new(setup: Arc<Setup>) -> Self {
-        Self { setup, parcels: Parcels::default(), begun: BTreeSet::new() }
+        Self { parcels: Parcels::new(setup.ballot), setup, begun: BTreeSet::new() }
     }
 
     /// Whether this is the first time that `task` may be begun.
@@ -104,7 +109,8 @@ impl Desk {
         step: &mut Step<Exchange>,
         run: impl Fn() -> Made + Send + Sync + 'static,
     ) {
-        let job = Job { operations: operations as u64, run: Arc::new(move || Done(run())) };
+        let ballot = self.setup.ballot;
+        let job = Job { operations: operations as u64, run: Arc::new(move || Done { ballot, made: run() }) };
         step.0.push(Action::Compute(job));
     }
 
@@ -112,10 +118,10 @@ impl Desk {
         self.parcels.send(to, what, data, step);
     }
 
-    pub(super) fn tell(&self, peers: impl IntoIterator<Item = Peer>, message: &Message, step: &mut Step<Exchange>) {
+    pub(super) fn tell(&self, peers: impl IntoIterator<Item = Peer>, body: &Body, step: &mut Step<Exchange>) {
         for peer in peers {
             if peer != self.setup.me {
-                step.send(peer, message.clone());
+                step.send(peer, Message { ballot: self.setup.ballot, body: body.clone() });
             }
         }
     }

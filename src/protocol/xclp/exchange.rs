@@ -9,7 +9,7 @@ use super::custodian::Custodian;
 use super::desk::{Desk, Done, Job, Made};
 use super::owner::Owner;
 use super::propagator::{Propagator, SHORT};
-use super::{Message, Outcome, Setup, What};
+use super::{Body, Message, Outcome, Setup, What};
 use crate::protocol::ballot::Ballot;
 use crate::protocol::view::{HEARTBEAT_MS, Reason, Rng};
 use crate::protocol::{Action, Fault, Input, Machine, Never, Step, Time};
@@ -61,12 +61,12 @@ impl Machine for Exchange {
             Input::Start => self.start(now, &mut step),
             Input::Message { from, message } => {
                 self.heard = now;
-                if let Err(fault) = self.message(from, message, &mut step) {
+                if let Err(fault) = self.message(from, message.body, &mut step) {
                     step.blame(from, fault);
                     self.fail(Reason::Fault, Some(from), &mut step);
                 }
             }
-            Input::Done(Done(made)) => {
+            Input::Done(Done { made, .. }) => {
                 self.heard = now;
                 self.jobs -= 1;
                 self.made(made, &mut step);
@@ -148,18 +148,18 @@ impl Exchange {
         }
     }
 
-    fn message(&mut self, from: Peer, message: Message, step: &mut Step<Self>) -> Result<(), Fault> {
+    fn message(&mut self, from: Peer, body: Body, step: &mut Step<Self>) -> Result<(), Fault> {
         const NOT_MINE: Fault = Fault::OutOfOrder("message for another role");
         let desk = &mut self.desk;
-        match message {
-            Message::Commit(commit) => self.owner.as_mut().ok_or(NOT_MINE)?.commit(desk, from, commit),
-            Message::Reveal(part) => self.owner.as_mut().ok_or(NOT_MINE)?.reveal(desk, from, part),
-            Message::Triple { with, seed } => self.owner.as_mut().ok_or(NOT_MINE)?.triple(desk, from, with, seed),
-            Message::Keys(keys) => self.propagator.as_mut().ok_or(NOT_MINE)?.keys(desk, from, keys),
-            Message::Mask(seed) => self.propagator.as_mut().ok_or(NOT_MINE)?.mask(desk, from, seed),
-            Message::Graph(digest) => self.propagator.as_mut().ok_or(NOT_MINE)?.theirs(desk, from, digest),
-            Message::Credit => desk.parcels.credit(from, step),
-            Message::Part { what, length, data } => {
+        match body {
+            Body::Commit(commit) => self.owner.as_mut().ok_or(NOT_MINE)?.commit(desk, from, commit),
+            Body::Reveal(part) => self.owner.as_mut().ok_or(NOT_MINE)?.reveal(desk, from, part),
+            Body::Triple { with, seed } => self.owner.as_mut().ok_or(NOT_MINE)?.triple(desk, from, with, seed),
+            Body::Keys(keys) => self.propagator.as_mut().ok_or(NOT_MINE)?.keys(desk, from, keys),
+            Body::Mask(seed) => self.propagator.as_mut().ok_or(NOT_MINE)?.mask(desk, from, seed),
+            Body::Graph(digest) => self.propagator.as_mut().ok_or(NOT_MINE)?.theirs(desk, from, digest),
+            Body::Credit => desk.parcels.credit(from, step),
+            Body::Part { what, length, data } => {
                 let expected = expected(&desk.setup, from, what);
                 let Some(data) = desk.parcels.part(from, (what, length, data), expected, step)? else { return Ok(()) };
                 match what {

@@ -9,7 +9,7 @@ use zeroize::Zeroizing;
 
 use super::custody::{self, Blinding};
 use super::desk::{Desk, Made, Parcel, Task};
-use super::{Exchange, Message, Outcome, Rows, Setup, What, dealer, shares};
+use super::{Body, Exchange, Outcome, Rows, Setup, What, dealer, shares};
 use crate::crypto::mask::Sign;
 use crate::crypto::tagged_hash;
 use crate::protocol::{Fault, Step};
@@ -64,7 +64,7 @@ impl Owner {
         let me = desk.setup.me;
         let commit = commitment(&desk.setup, me, &self.part);
         self.commits.insert(me, commit);
-        desk.tell(desk.setup.roles.owners(), &Message::Commit(commit), step);
+        desk.tell(desk.setup.roles.owners(), &Body::Commit(commit), step);
     }
 
     pub(super) fn commit(&mut self, desk: &Desk, from: Peer, commit: [u8; 32]) -> Result<(), Fault> {
@@ -122,7 +122,7 @@ impl Owner {
         let me = setup.me;
         if self.commits.len() == owners && !self.parts.contains_key(&me) {
             self.parts.insert(me, *self.part);
-            desk.tell(setup.roles.owners(), &Message::Reveal(*self.part), step);
+            desk.tell(setup.roles.owners(), &Body::Reveal(*self.part), step);
         }
         if self.parts.len() == owners && desk.first(Task::Encode) {
             let start = tagged_hash("planes").chain_update(setup.session).chain_update(setup.coin);
@@ -198,8 +198,8 @@ impl Owner {
             let blinding = Blinding::new(pair, setup.ballot, me, other, setup.roles.rows_of(other));
             Some((other, blinding.key()))
         });
-        desk.tell(setup.roles.propagators, &Message::Keys(keys.collect()), step);
-        desk.tell([setup.roles.propagators[1]], &Message::Mask(*self.mask), step);
+        desk.tell(setup.roles.propagators, &Body::Keys(keys.collect()), step);
+        desk.tell([setup.roles.propagators[1]], &Body::Mask(*self.mask), step);
         let labels = shares::masked(&self.rows.labels, setup.classes, &self.mask);
         desk.parcel((setup.roles.propagators[0], What::Labels, shares::to_bytes(&labels).into()), step);
         let lists: Vec<Vec<u16>> = std::mem::take(&mut self.smallest).into_values().collect();
@@ -247,7 +247,7 @@ impl Owner {
             let custodians = roles.custodians_of(desk.setup.me);
             return custodians.into_iter().find(|peer| !self.smallest.contains_key(peer)).map(|peer| (4, peer));
         }
-        roles.propagators.into_iter().find(|peer| !self.scores.contains_key(peer)).map(|peer| (7, peer))
+        roles.propagators.into_iter().find(|peer| !self.scores.contains_key(peer)).map(|peer| (8, peer))
     }
 }
 

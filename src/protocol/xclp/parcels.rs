@@ -5,7 +5,8 @@ use std::ops::RangeInclusive;
 
 use bytes::{Bytes, BytesMut};
 
-use super::{Exchange, Message, PART, WINDOW, What};
+use super::{Body, Exchange, Message, PART, WINDOW, What};
+use crate::protocol::ballot::Ballot;
 use crate::protocol::{Fault, Step};
 use crate::session::Peer;
 
@@ -16,14 +17,18 @@ struct Outgoing {
 }
 
 /// Parcels to and from all peers.
-#[derive(Default)]
 pub(super) struct Parcels {
+    ballot: Ballot,
     outgoing: BTreeMap<Peer, Outgoing>,
     coming: BTreeMap<(Peer, What), BytesMut>,
     arrived: BTreeSet<(Peer, What)>,
 }
 
 impl Parcels {
+    pub(super) fn new(ballot: Ballot) -> Self {
+        Self { ballot, outgoing: BTreeMap::new(), coming: BTreeMap::new(), arrived: BTreeSet::new() }
+    }
+
     pub(super) fn send(&mut self, to: Peer, what: What, data: Bytes, step: &mut Step<Exchange>) {
         self.outgoing.entry(to).or_default().queue.push_back((what, data, 0));
         self.go_on(to, step);
@@ -44,7 +49,8 @@ impl Parcels {
             let end = (*offset + PART).min(data.len());
             // Lengths were checked against the session's limits.
             let length = u32::try_from(data.len()).unwrap_or(u32::MAX);
-            step.send(to, Message::Part { what: *what, length, data: data.slice(*offset..end) });
+            let body = Body::Part { what: *what, length, data: data.slice(*offset..end) };
+            step.send(to, Message { ballot: self.ballot, body });
             *offset = end;
             if end == data.len() {
                 outgoing.queue.pop_front();
@@ -75,7 +81,7 @@ impl Parcels {
         if data.len() != (length - coming.len()).min(PART) {
             return Err(Fault::Inconsistent(format!("a part of {what:?} has {} bytes", data.len())));
         }
-        step.send(from, Message::Credit);
+        step.send(from, Message { ballot: self.ballot, body: Body::Credit });
         coming.extend_from_slice(&data);
         if coming.len() < length {
             return Ok(None);

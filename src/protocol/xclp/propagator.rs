@@ -8,7 +8,7 @@ use sha2::Digest;
 
 use super::custody::Blinding;
 use super::desk::{Desk, Made, Task};
-use super::{Exchange, Message, Setup, What, shares};
+use super::{Body, Exchange, Setup, What, shares};
 use crate::crypto::tagged_hash;
 use crate::model::propagation::graph::{Edge, Graph, nearest};
 use crate::model::propagation::series::{LARGEST, Series};
@@ -81,7 +81,7 @@ impl Propagator {
 
     pub(super) fn made(&mut self, desk: &Desk, graph: Arc<Graph>, digest: [u8; 32], step: &mut Step<Exchange>) {
         self.graph = Some((graph, digest));
-        desk.tell(desk.setup.roles.propagators, &Message::Graph(digest), step);
+        desk.tell(desk.setup.roles.propagators, &Body::Graph(digest), step);
     }
 
     pub(super) fn advance(&mut self, desk: &mut Desk, step: &mut Step<Exchange>) -> Result<(), Reason> {

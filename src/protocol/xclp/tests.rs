@@ -19,13 +19,13 @@ const RULE: Propagation = Propagation { k: 5, alpha: 0.99, power: 1, balance: fa
 
 pub(super) struct Net {
     pub(super) peers: BTreeMap<Peer, Exchange>,
-    queue: VecDeque<(Peer, Peer, Message)>,
+    queue: VecDeque<(Peer, Peer, Body)>,
     order: Stream,
     pub(super) outcomes: BTreeMap<Peer, Outcome>,
     pub(super) failed: Vec<(Peer, Reason, Option<Peer>)>,
     pub(super) blamed: Vec<(Peer, Peer, Fault)>,
     /// Everything that anybody was sent: receiver, sender, message.
-    pub(super) seen: Vec<(Peer, Peer, Message)>,
+    pub(super) seen: Vec<(Peer, Peer, Body)>,
     pub(super) rows: BTreeMap<Peer, Rows>,
     pub(super) roles: Roles,
 }
@@ -89,7 +89,7 @@ impl Net {
         let step = exchange.handle(now, input);
         for action in step.0 {
             match action {
-                Action::Send { to, message } => self.queue.push_back((peer, to, message)),
+                Action::Send { to, message } => self.queue.push_back((peer, to, message.body)),
                 Action::Compute(job) => self.input(peer, now, Input::Done(job.run())),
                 Action::Output(Output::Finished(outcome)) => drop(self.outcomes.insert(peer, outcome)),
                 Action::Output(Output::Failed(reason, suspect)) => self.failed.push((peer, reason, suspect)),
@@ -100,8 +100,13 @@ impl Net {
         }
     }
 
+    fn say(&mut self, from: Peer, to: Peer, body: Body) {
+        let message = Message { ballot: Ballot { counter: 1, proposer: Peer(0) }, body };
+        self.input(to, Time::default(), Input::Message { from, message });
+    }
+
     /// Delivers messages, in order between two peers, until there are none; `alter` may change or swallow them.
-    pub(super) fn run(&mut self, alter: &mut dyn FnMut(Peer, Peer, Message) -> Option<Message>) {
+    pub(super) fn run(&mut self, alter: &mut dyn FnMut(Peer, Peer, Body) -> Option<Body>) {
         let all: Vec<_> = self.peers.keys().copied().collect();
         all.iter().for_each(|&peer| self.input(peer, Time::default(), Input::Start));
         while !self.queue.is_empty() {
@@ -112,14 +117,14 @@ impl Net {
             let Some((from, to, message)) = self.queue.remove(at) else { continue };
             let Some(message) = alter(from, to, message) else { continue };
             self.seen.push((to, from, message.clone()));
-            self.input(to, Time::default(), Input::Message { from, message });
+            self.say(from, to, message);
         }
     }
 
     /// What the same rows give in one place, under the planes that the owners drew.
     fn pooled(&self) -> (Vec<Option<u16>>, Codes) {
         let parts = self.seen.iter().filter_map(|(_, from, message)| match message {
-            Message::Reveal(part) => Some((*from, *part)),
+            Body::Reveal(part) => Some((*from, *part)),
             _ => None,
         });
         let parts: BTreeMap<Peer, [u8; 32]> = parts.collect();
@@ -138,7 +143,7 @@ impl Net {
     }
 }
 
-pub(super) fn pass(_: Peer, _: Peer, message: Message) -> Option<Message> {
+pub(super) fn pass(_: Peer, _: Peer, message: Body) -> Option<Body> {
     Some(message)
 }
 
@@ -181,12 +186,12 @@ fn both_propagators_hold_the_very_edges_of_the_pooled_points() {
 
 #[test]
 fn wrong_shapes_ranges_and_commitments_are_blamed_by_name() {
-    type Alter = fn(&Roles, Peer, Message) -> Message;
+    type Alter = fn(&Roles, Peer, Body) -> Body;
     let cases: [(&str, Alter, &str); 6] = [
         (
             "a part that was not committed to",
             |_, from, message| match message {
-                Message::Reveal(_) if from == Peer(1) => Message::Reveal([3; 32]),
+                Body::Reveal(_) if from == Peer(1) => Body::Reveal([3; 32]),
                 other => other,
             },
             "does not match its commitment",
@@ -194,8 +199,8 @@ fn wrong_shapes_ranges_and_commitments_are_blamed_by_name() {
         (
             "hidden codes of another length",
             |_, from, message| match message {
-                Message::Part { what: What::Hidden, length, data } if from == Peer(1) => {
-                    Message::Part { what: What::Hidden, length: length + 2, data }
+                Body::Part { what: What::Hidden, length, data } if from == Peer(1) => {
+                    Body::Part { what: What::Hidden, length: length + 2, data }
                 }
                 other => other,
             },
@@ -204,10 +209,10 @@ fn wrong_shapes_ranges_and_commitments_are_blamed_by_name() {
         (
             "smallest distances that are not sorted",
             |roles, from, message| match message {
-                Message::Part { what: What::Smallest, length, data } if from == roles.custodian(Peer(0), Peer(1)) => {
+                Body::Part { what: What::Smallest, length, data } if from == roles.custodian(Peer(0), Peer(1)) => {
                     let mut data = data.to_vec();
                     data[..2].copy_from_slice(&300u16.to_le_bytes());
-                    Message::Part { what: What::Smallest, length, data: data.into() }
+                    Body::Part { what: What::Smallest, length, data: data.into() }
                 }
                 other => other,
             },
@@ -216,10 +221,10 @@ fn wrong_shapes_ranges_and_commitments_are_blamed_by_name() {
         (
             "a limit of more than half the bits",
             |_, from, message| match message {
-                Message::Part { what: What::Limits, length, data } if from == Peer(1) => {
+                Body::Part { what: What::Limits, length, data } if from == Peer(1) => {
                     let mut data = data.to_vec();
                     data[..2].copy_from_slice(&300u16.to_le_bytes());
-                    Message::Part { what: What::Limits, length, data: data.into() }
+                    Body::Part { what: What::Limits, length, data: data.into() }
                 }
                 other => other,
             },
@@ -228,10 +233,10 @@ fn wrong_shapes_ranges_and_commitments_are_blamed_by_name() {
         (
             "an edge out of range",
             |_, from, message| match message {
-                Message::Part { what: What::Short(owner), length, data } if from == owner && owner == Peer(1) => {
+                Body::Part { what: What::Short(owner), length, data } if from == owner && owner == Peer(1) => {
                     let mut data = data.to_vec();
                     data[2..6].copy_from_slice(&5000u32.to_le_bytes());
-                    Message::Part { what: What::Short(owner), length, data: data.into() }
+                    Body::Part { what: What::Short(owner), length, data: data.into() }
                 }
                 other => other,
             },
@@ -240,10 +245,10 @@ fn wrong_shapes_ranges_and_commitments_are_blamed_by_name() {
         (
             "labels that are too large",
             |_, from, message| match message {
-                Message::Part { what: What::Labels, length, data } if from == Peer(1) => {
+                Body::Part { what: What::Labels, length, data } if from == Peer(1) => {
                     let mut data = data.to_vec();
                     data[15] = 0x7f;
-                    Message::Part { what: What::Labels, length, data: data.into() }
+                    Body::Part { what: What::Labels, length, data: data.into() }
                 }
                 other => other,
             },
@@ -264,20 +269,17 @@ fn wrong_shapes_ranges_and_commitments_are_blamed_by_name() {
 
 #[test]
 fn shares_that_make_no_distances_and_different_graphs_end_the_view_and_name_nobody() {
-    let flip = |what: fn(&What) -> bool| {
-        move |_: Peer, _: Peer, message: Message| {
-            Some(match message {
-                Message::Part { what: each, length, data } if what(&each) => {
-                    let mut data = data.to_vec();
-                    data[1] ^= 0x40;
-                    Message::Part { what: each, length, data: data.into() }
-                }
-                other => other,
-            })
-        }
-    };
     let mut net = Net::new(&[20, 20, 20, 20, 0, 0], RULE, 4);
-    net.run(&mut flip(|what| *what == What::Share(Peer(0), Peer(1))));
+    net.run(&mut |from, _, message| {
+        Some(match message {
+            Body::Part { what, length, data } if what == What::Share(Peer(0), Peer(1)) && from == Peer(0) => {
+                let mut data = data.to_vec();
+                data[1] ^= 0x40;
+                Body::Part { what, length, data: data.into() }
+            }
+            other => other,
+        })
+    });
     assert!(
         net.blamed.is_empty() && net.failed.iter().any(|failed| failed.1 == Reason::Disagreement),
         "{:?}",
@@ -288,10 +290,10 @@ fn shares_that_make_no_distances_and_different_graphs_end_the_view_and_name_nobo
     let one = net.roles.propagators[0];
     net.run(&mut |_, to, message| {
         Some(match message {
-            Message::Part { what: What::Short(owner), length, data } if to == one => {
+            Body::Part { what: What::Short(owner), length, data } if to == one => {
                 let mut data = data.to_vec();
                 data[10] ^= 1;
-                Message::Part { what: What::Short(owner), length, data: data.into() }
+                Body::Part { what: What::Short(owner), length, data: data.into() }
             }
             other => other,
         })
@@ -314,32 +316,38 @@ fn nonsense_from_any_role_is_blamed_and_not_believed() {
         What::Labels,
         What::Scores,
     ];
-    let messages = whats.map(|what| Message::Part { what, length: u32::MAX, data: Bytes::new() });
+    let messages = whats.map(|what| Body::Part { what, length: u32::MAX, data: Bytes::new() });
     let messages = messages.into_iter().chain([
-        Message::Keys(Vec::new()),
-        Message::Mask([0; 32]),
-        Message::Graph([0; 32]),
-        Message::Credit,
-        Message::Triple { with: Peer(99), seed: [0; 32] },
-        Message::Commit([0; 32]),
-        Message::Reveal([0; 32]),
-        Message::Part { what: What::Short(Peer(99)), length: 0, data: Bytes::new() },
+        Body::Keys(Vec::new()),
+        Body::Mask([0; 32]),
+        Body::Graph([0; 32]),
+        Body::Credit,
+        Body::Triple { with: Peer(99), seed: [0; 32] },
+        Body::Commit([0; 32]),
+        Body::Reveal([0; 32]),
+        Body::Part { what: What::Short(Peer(99)), length: 0, data: Bytes::new() },
     ]);
     for message in messages {
         for to in (0..6).map(Peer) {
             for from in (0..6).map(Peer).filter(|&from| from != to) {
                 let mut net = Net::new(&[8, 8, 8, 8, 0, 0], RULE, 4);
                 net.input(to, Time::default(), Input::Start);
-                net.input(to, Time::default(), Input::Message { from, message: message.clone() });
+                let under_way = net
+                    .queue
+                    .iter()
+                    .any(|(by, at, message)| (*by, *at) == (to, from) && matches!(message, Body::Part { .. }));
+                net.say(from, to, message.clone());
                 let fine = match &message {
                     // What its role may say at the start.
-                    Message::Commit(_) => true,
-                    Message::Mask(_) => to == net.roles.propagators[1] && net.roles.rows.contains_key(&from),
-                    Message::Graph(_) => net.roles.propagators.contains(&to) && net.roles.propagators.contains(&from),
-                    // Triples were sent where this peer deals.
+                    Body::Commit(_) => net.roles.rows.contains_key(&from) && net.roles.rows.contains_key(&to),
+                    Body::Mask(_) => to == net.roles.propagators[1] && net.roles.rows.contains_key(&from),
+                    Body::Graph(_) => net.roles.propagators.contains(&to) && net.roles.propagators.contains(&from),
+                    Body::Credit => under_way,
                     _ => false,
                 };
-                assert!(fine || net.blamed == [(to, from, net.blamed[0].2.clone())], "{message:?} {from} {to}");
+                let blamed: Vec<_> = net.blamed.iter().map(|(by, who, _)| (*by, *who)).collect();
+                let expected = if fine { vec![] } else { vec![(to, from)] };
+                assert_eq!(blamed, expected, "{message:?} from {from} to {to}");
             }
         }
     }
