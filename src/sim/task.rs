@@ -183,7 +183,7 @@ impl Task for Poisoned {
         self.0.allows(slot, values, opened, members)
     }
 
-    fn check(&self, slot: u8, _values: &[Value], opened: &[Bytes]) -> Result<(), String> {
-        self.0.check(slot, opened)
+    fn check(&self, slot: u8, values: &[Value], opened: &[Bytes]) -> Result<(), String> {
+        self.0.check(slot, values, opened)
     }
 }
