@@ -15,6 +15,11 @@ fn entries(session: &Session) -> Vec<(String, Vec<u8>)> {
         ("min_peers", integer((*min_peers).into())),
         ("data.features", integer(data.features.into())),
         ("data.classes", list(data.classes.iter().map(String::as_bytes))),
+    ];
+    if !data.columns.is_empty() {
+        entries.push(("data.columns", list(data.columns.iter().map(String::as_bytes))));
+    }
+    entries.extend([
         ("data.scaling", scaling(data.scaling)),
         ("data.densify", vec![u8::from(data.densify)]),
         ("flynn.m", integer(flynn.m.into())),
@@ -22,7 +27,7 @@ fn entries(session: &Session) -> Vec<(String, Vec<u8>)> {
         ("flynn.rho", integer(flynn.rho.into())),
         ("flynn.gamma", number(flynn.gamma)),
         ("flynn.score", flynn.score.name().as_bytes().to_vec()),
-    ];
+    ]);
     if let Some(tune) = tune {
         let settings: Vec<_> = tune.settings.iter().map(setting).collect();
         entries.push(("tune.folds", integer(tune.folds.into())));

@@ -274,7 +274,13 @@ pub(super) fn of_setting(error: SessionError, index: usize) -> SessionError {
 
 impl Setting {
     fn check(&self, features: u32, classes: usize) -> Result<(), SessionError> {
-        let data = DataSpec { features, classes: Vec::new(), scaling: self.scaling, densify: self.densify };
+        let data = DataSpec {
+            features,
+            columns: Vec::new(),
+            classes: Vec::new(),
+            scaling: self.scaling,
+            densify: self.densify,
+        };
         data.check_scaling()?;
         m(classes).check::<u32>(self.m)?;
         s(data.dimension()).check::<u32>(self.s)?;
@@ -288,12 +294,23 @@ impl Setting {
 }
 
 impl DataSpec {
-    /// Checks features, classes and scaling.
+    /// Checks features, their names, classes and scaling.
     ///
     /// # Errors
     /// [`SessionError::Value`] for the first rule that is broken.
     pub fn check(&self) -> Result<(), SessionError> {
         FEATURES.check::<u32>(self.features)?;
+        if !self.columns.is_empty() && self.columns.len() != self.features as usize {
+            let limit = format!("{}, one name for each of data.features, or none", self.features);
+            return Err(SessionError::value("the length of data.columns", self.columns.len(), limit));
+        }
+        let mut seen = BTreeSet::new();
+        for column in &self.columns {
+            check_name("a column of data.columns", column)?;
+            if !seen.insert(column) {
+                return Err(SessionError::value("data.columns", format!("{column:?} twice"), "all different"));
+            }
+        }
         CLASSES.check::<u32>(self.classes.len() as i128)?;
         let mut seen = BTreeSet::new();
         for class in &self.classes {

@@ -30,6 +30,8 @@ pub(super) struct Shown {
 struct ShownData {
     features: u32,
     dimension: u32,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    columns: Vec<String>,
     classes: Vec<String>,
     scaling: Scaling,
     densify: bool,
@@ -67,6 +69,7 @@ impl Shown {
             data: ShownData {
                 features: session.data.features,
                 dimension: session.data.dimension(),
+                columns: session.data.columns.clone(),
                 classes: session.data.classes.clone(),
                 scaling: session.data.scaling,
                 densify: session.data.densify,
@@ -92,6 +95,9 @@ impl fmt::Display for Shown {
         line("task", &self.task)?;
         let padded = if data.densify { " (padded)" } else { "" };
         line("data", &format!("{} features, d = {}{padded}, scaling {}", data.features, data.dimension, data.scaling))?;
+        if !data.columns.is_empty() {
+            line("columns", &data.columns.join(", "))?;
+        }
         line("classes", &format!("{}: {}", data.classes.len(), data.classes.join(", ")))?;
         let FlynnSpec { m, s, rho, gamma, score } = flynn;
         line("flynn", &format!("m = {m}, s = {s}, rho = {rho}, gamma = {gamma}, score {score}"))?;
