@@ -20,6 +20,7 @@
 //! | `min_peers` | integer |
 //! | `data.features` | integer |
 //! | `data.classes` | list, in the order of the file |
+//! | `data.columns` | list, in the order of the file; only where the file names columns |
 //! | `data.scaling` | text: `none`, `unit-norm`, `center`, `standard`; or `range` followed by lo and hi, two numbers; or `soft-bins` followed by the bins, an integer |
 //! | `data.densify` | one byte, 0 or 1 |
 //! | `flynn.m`, `flynn.s`, `flynn.rho` | integer, multiples resolved; this and the two below not with the task `xclp` |
@@ -157,6 +158,9 @@ impl fmt::Display for TaskKind {
 pub struct DataSpec {
     /// Features of a row: 1 to 65,536.
     pub features: u32,
+    /// Names of the features in their order, one for each and all different, each 1 to 64 printable characters; empty where the file
+    /// has none. Rows that have names of their own must have these.
+    pub columns: Vec<String>,
     /// The classes, 2 to 1,000, all different, each 1 to 64 printable characters. Their order is that of the counts and decides ties.
     pub classes: Vec<String>,
     /// How features are brought to one scale.

@@ -132,6 +132,7 @@ impl Demo {
             min_peers: Session::default_min_peers(peers),
             data: DataSpec {
                 features: u32::try_from(train.features()).unwrap_or(u32::MAX),
+                columns: Vec::new(),
                 classes: train.classes().to_vec(),
                 scaling: Scaling::Center,
                 densify: false,

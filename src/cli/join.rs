@@ -14,8 +14,8 @@ use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
 use super::Failure;
+use super::data::DataArguments;
 use super::id::{key_path, random};
-use super::model::DataArguments;
 use super::progress::{Progress, stage_name};
 use crate::crypto::identity::load_identity;
 use crate::data::{Dataset, LabelColumn};
@@ -97,7 +97,7 @@ impl Join {
             }
             check_folder(path)?;
         }
-        let rows = self.data.load_labelled(session.data.features as usize, &session.data.classes, &self.label)?;
+        let (rows, said) = self.data.load_labelled(&session.data, &self.label)?;
         let data = Arc::new(rows);
         let task = work.task(&session, &data)?;
         let state = match (&self.state, key_path(self.key.clone())?.parent()) {
@@ -120,6 +120,9 @@ impl Join {
             stop: stop.clone(),
         };
         let progress = Progress::new(self.json, ctx.plan.len());
+        if let Some(said) = said {
+            progress.tell(&json!({"event": "columns", "message": said}), &said);
+        }
         let prepared = Prepared { work, ctx, data, out, receipt, progress };
         let result = prepared.drive(plan, &stop, self.addresses_from_stdin);
         prepared.progress.finish();

@@ -11,6 +11,7 @@ use clap::{Args, Subcommand};
 
 use super::{Failure, print};
 use crate::crypto::identity::PublicKey;
+use crate::data::{self, Column, Expected, LabelColumn};
 use crate::evaluate::Candidate;
 use crate::evaluate::candidate::{PRESET_BINS, PRESET_M, PRESET_READOUT, PRESET_RHO, PRESET_S, Ranges};
 use crate::model::readout::Readout;
@@ -45,9 +46,21 @@ pub(super) struct NewArguments {
     /// What people call the session
     #[arg(long)]
     name: String,
-    /// Features of a row
-    #[arg(long, value_name = "N")]
-    features: u32,
+    /// Features of a row; not needed where their names are given
+    #[arg(long, value_name = "N", required_unless_present_any = ["columns", "columns_from"])]
+    features: Option<u32>,
+    /// Names of the features, separated by commas: rows that have names must then have these
+    #[arg(long, value_name = "A,B,...", value_delimiter = ',')]
+    columns: Vec<String>,
+    /// Takes the names of the features from a file of rows
+    #[arg(long, value_name = "FILE", conflicts_with = "columns")]
+    columns_from: Option<PathBuf>,
+    /// The label column of that file: a name, a number from 1, last or none
+    #[arg(long, value_name = "COLUMN", default_value = "last", requires = "columns_from")]
+    label: LabelColumn,
+    /// A column of that file to leave out: a name, or a number from 1; repeatable
+    #[arg(long, value_name = "COLUMN", requires = "columns_from")]
+    drop: Vec<Column>,
     /// The classes, separated by commas
     #[arg(long, value_name = "A,B,...", value_delimiter = ',', required_unless_present = "classes_from_range")]
     classes: Vec<String>,
@@ -162,7 +175,10 @@ impl SessionCommand {
             Self::New(arguments) => {
                 let (file, force) = (arguments.out.clone(), arguments.force);
                 let session = arguments.session()?;
-                write(&file, &session.to_toml(), force)?;
+                let text = session.to_toml();
+                // Many long names could make a file that is too large to be read.
+                Session::parse(&text)?;
+                write(&file, &text, force)?;
                 print(out, &format!("wrote {}: session {}\n", file.display(), session.id()))
             }
             Self::Check { file } => print(out, &format!("ok: session {}\n", Session::load(file)?.id())),
@@ -184,16 +200,31 @@ pub(super) fn shown(file: &Path, json: bool) -> Result<String, Failure> {
 }
 
 impl NewArguments {
-    fn session(self) -> Result<Session, SessionError> {
+    /// The names of the features; none where they are not named.
+    fn columns(&self) -> Result<Vec<String>, Failure> {
+        let Some(path) = &self.columns_from else { return Ok(self.columns.clone()) };
+        let (label, drop) = (self.label.clone(), self.drop.as_slice());
+        let loaded = data::load_named(path, &Expected { label, drop, ..Expected::default() })?;
+        if loaded.columns.is_empty() {
+            let text = format!("{}: no names of columns, expected them for --columns-from", path.display());
+            return Err(Failure::Input(text));
+        }
+        Ok(loaded.columns)
+    }
+
+    fn session(self) -> Result<Session, Failure> {
         let (xclp, flynn) = (self.xclp_options(), self.flynn_options());
         let xclp_task = self.task == "xclp";
         if let Some(option) = if xclp_task { flynn.first() } else { xclp.first() } {
-            return Err(SessionError::value(*option, "given", format!("left out with the task {}", self.task)));
+            return Err(Failure::Input(format!("{option}: not with the task {}", self.task)));
         }
+        let columns = self.columns()?;
+        let named = u32::try_from(columns.len()).unwrap_or(u32::MAX);
+        let features = self.features.unwrap_or(named);
         let classes = self.classes_from_range.map_or(self.classes, ClassRange::names);
         let defaults = if self.published { &PUBLISHED } else { &DEFAULTS };
         let scaling = self.scaling.unwrap_or(if xclp_task { Scaling::None } else { defaults.scaling });
-        let data = DataSpec { features: self.features, classes, scaling, densify: self.densify };
+        let data = DataSpec { features, columns, classes, scaling, densify: self.densify };
         // The dimension below is that of checked data.
         data.check()?;
         let Sizes { m, s, rho } = (defaults.sizes)();
@@ -222,7 +253,7 @@ impl NewArguments {
             timing.set(&field, value)?;
         }
         let defaults = Privacy::default();
-        Session {
+        let session = Session {
             name: self.name,
             task: match (xclp_task, &tune) {
                 (true, _) => TaskKind::Xclp,
@@ -240,8 +271,8 @@ impl NewArguments {
             },
             timing,
             roster: self.peers.into_iter().map(|peer| peer.0).collect(),
-        }
-        .check()
+        };
+        Ok(session.check()?)
     }
 }
 

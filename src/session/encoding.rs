@@ -15,9 +15,14 @@ fn entries(session: &Session) -> Vec<(String, Vec<u8>)> {
         ("min_peers", integer((*min_peers).into())),
         ("data.features", integer(data.features.into())),
         ("data.classes", list(data.classes.iter().map(String::as_bytes))),
+    ];
+    if !data.columns.is_empty() {
+        entries.push(("data.columns", list(data.columns.iter().map(String::as_bytes))));
+    }
+    entries.extend([
         ("data.scaling", scaling(data.scaling)),
         ("data.densify", vec![u8::from(data.densify)]),
-    ];
+    ]);
     if *task != TaskKind::Xclp {
         entries.extend([
             ("flynn.m", integer(flynn.m.into())),

@@ -36,6 +36,8 @@ struct RawSession {
 #[serde(deny_unknown_fields)]
 struct RawData {
     features: i64,
+    #[serde(default)]
+    columns: Vec<String>,
     classes: Vec<String>,
     #[serde(default = "no_scaling")]
     scaling: Scaling,
@@ -150,9 +152,18 @@ impl Session {
         writeln!(out, "[data]")?;
         writeln!(out, "# Features of a row: 1 to 65536.")?;
         writeln!(out, "features = {}", data.features)?;
+        let list = |names: &[String]| names.iter().map(|name| quoted(name)).collect::<Vec<_>>().join(", ");
+        if data.columns.is_empty() {
+            writeln!(
+                out,
+                "# Names may be given to all of them: columns = [...]. Rows that have names must then have these."
+            )?;
+        } else {
+            writeln!(out, "# Their names; rows that have names must have these, in any order.")?;
+            writeln!(out, "columns = [{}]", list(&data.columns))?;
+        }
         writeln!(out, "# 2 to 1000 classes, all different; their order decides ties.")?;
-        let classes: Vec<String> = data.classes.iter().map(|class| quoted(class)).collect();
-        writeln!(out, "classes = [{}]", classes.join(", "))?;
+        writeln!(out, "classes = [{}]", list(&data.classes))?;
         writeln!(out, "# \"none\", \"unit-norm\" (each row), \"center\" or \"standard\" (over all peers), or")?;
         writeln!(
             out,
@@ -281,6 +292,7 @@ impl RawSession {
         let roster = self.roster.into_iter().map(RawEntry::resolve).collect::<Result<Vec<_>, _>>()?;
         let data = DataSpec {
             features: rules::FEATURES.check(self.data.features)?,
+            columns: self.data.columns,
             classes: self.data.classes,
             scaling: self.data.scaling,
             densify: self.data.densify,

@@ -66,8 +66,7 @@ pub enum SessionError {
 }
 
 impl SessionError {
-    /// A value that breaks a rule.
-    pub fn value(field: impl Into<String>, value: impl Display, limit: impl Into<String>) -> Self {
+    pub(super) fn value(field: impl Into<String>, value: impl Display, limit: impl Into<String>) -> Self {
         let value = value.to_string();
         // A value may come from a hostile file: show the beginning.
         let value =
@@ -281,7 +280,13 @@ pub(super) fn of_setting(error: SessionError, index: usize) -> SessionError {
 
 impl Setting {
     fn check(&self, features: u32, classes: usize) -> Result<(), SessionError> {
-        let data = DataSpec { features, classes: Vec::new(), scaling: self.scaling, densify: self.densify };
+        let data = DataSpec {
+            features,
+            columns: Vec::new(),
+            classes: Vec::new(),
+            scaling: self.scaling,
+            densify: self.densify,
+        };
         data.check_scaling()?;
         m(classes).check::<u32>(self.m)?;
         s(data.dimension()).check::<u32>(self.s)?;
@@ -295,12 +300,23 @@ impl Setting {
 }
 
 impl DataSpec {
-    /// Checks features, classes and scaling.
+    /// Checks features, their names, classes and scaling.
     ///
     /// # Errors
     /// [`SessionError::Value`] for the first rule that is broken.
     pub fn check(&self) -> Result<(), SessionError> {
         FEATURES.check::<u32>(self.features)?;
+        if !self.columns.is_empty() && self.columns.len() != self.features as usize {
+            let limit = format!("{}, one name for each of data.features, or none", self.features);
+            return Err(SessionError::value("the length of data.columns", self.columns.len(), limit));
+        }
+        let mut seen = BTreeSet::new();
+        for column in &self.columns {
+            check_name("a column of data.columns", column)?;
+            if !seen.insert(column) {
+                return Err(SessionError::value("data.columns", format!("{column:?} twice"), "all different"));
+            }
+        }
         CLASSES.check::<u32>(self.classes.len() as i128)?;
         let mut seen = BTreeSet::new();
         for class in &self.classes {

@@ -49,6 +49,7 @@ pub fn session(keys: &[Identity]) -> Session {
         min_peers: Session::default_min_peers(keys.len()),
         data: DataSpec {
             features: data.features() as u32,
+            columns: Vec::new(),
             classes: data.classes().to_vec(),
             scaling: Scaling::Standard,
             densify: false,

@@ -34,6 +34,8 @@ pub(super) struct Shown {
 struct ShownData {
     features: u32,
     dimension: u32,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    columns: Vec<String>,
     classes: Vec<String>,
     scaling: Scaling,
     densify: bool,
@@ -72,6 +74,7 @@ impl Shown {
             data: ShownData {
                 features: session.data.features,
                 dimension: session.data.dimension(),
+                columns: session.data.columns.clone(),
                 classes: session.data.classes.clone(),
                 scaling: session.data.scaling,
                 densify: session.data.densify,
@@ -98,6 +101,9 @@ impl fmt::Display for Shown {
         line("task", &self.task)?;
         let padded = if data.densify { " (padded)" } else { "" };
         line("data", &format!("{} features, d = {}{padded}, scaling {}", data.features, data.dimension, data.scaling))?;
+        if !data.columns.is_empty() {
+            line("columns", &data.columns.join(", "))?;
+        }
         line("classes", &format!("{}: {}", data.classes.len(), data.classes.join(", ")))?;
         if let Some(FlynnSpec { m, s, rho, gamma, score }) = &self.flynn {
             line("flynn", &format!("m = {m}, s = {s}, rho = {rho}, gamma = {gamma}, score {score}"))?;
