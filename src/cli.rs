@@ -74,6 +74,8 @@ enum Command {
     Demo(demo::Demo),
     #[cfg(feature = "net")]
     Join(join::Join),
+    #[cfg(feature = "net")]
+    Witness(join::Witness),
     /// Print the peer id of this user's key; make the key if there is none
     Id(id::IdArguments),
     /// Make, check and show session files
@@ -117,6 +119,8 @@ fn run(command: Command, out: &mut dyn Write) -> Result<(), Failure> {
         Command::Demo(command) => command.run(out),
         #[cfg(feature = "net")]
         Command::Join(command) => command.run(),
+        #[cfg(feature = "net")]
+        Command::Witness(command) => command.run(),
         Command::Id(arguments) => arguments.run(out),
         Command::Session(command) => command.run(out),
         Command::Predict(command) => command.run(out),

@@ -19,10 +19,7 @@ fn entries(session: &Session) -> Vec<(String, Vec<u8>)> {
     if !data.columns.is_empty() {
         entries.push(("data.columns", list(data.columns.iter().map(String::as_bytes))));
     }
-    entries.extend([
-        ("data.scaling", scaling(data.scaling)),
-        ("data.densify", vec![u8::from(data.densify)]),
-    ]);
+    entries.extend([("data.scaling", scaling(data.scaling)), ("data.densify", vec![u8::from(data.densify)])]);
     if *task != TaskKind::Xclp {
         entries.extend([
             ("flynn.m", integer(flynn.m.into())),
