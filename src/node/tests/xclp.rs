@@ -28,7 +28,7 @@ fn lab(rows: &[usize], scaling: Scaling, seed: u64) -> Lab {
         task: TaskKind::Xclp,
         flynn: FlynnSpec::NONE,
         xclp: Some(XclpSpec { bits: 512, ..XclpSpec::new(64) }),
-        data: DataSpec { features: 64, classes: data.classes().to_vec(), scaling, densify: false },
+        data: DataSpec { features: 64, columns: Vec::new(), classes: data.classes().to_vec(), scaling, densify: false },
         ..session(&identities, timing())
     }
     .check()
