@@ -138,7 +138,8 @@ impl Witness {
         let named = || PathBuf::from(format!("{}.receipt.json", place.session.name));
         let receipt = self.node.receipt.clone().unwrap_or_else(named);
         self.node.writable(&[&receipt])?;
-        let none = Dataset::new(place.session.data.features as usize, Vec::new(), Vec::new(), Vec::new())?;
+        let features = place.session.data.features as usize;
+        let none = Dataset::new(features, vec![0.0; features], Vec::new(), Vec::new())?.subset(&[]);
         let rows = Rows { data: Arc::new(none), labels: Vec::new() };
         self.node.run(place, work, rows, None, receipt, None)
     }
