@@ -503,13 +503,13 @@ class Session:
             raise Refused("session") from error
         fields = {
             "": "name task min_peers data flynn tune privacy timing roster",
-            "data": "features classes scaling densify",
+            "data": "features columns classes scaling densify",
             "flynn": "m s rho gamma score",
             "tune": "folds setting",
             "privacy": "min_holders colluding",
             "timing": " ".join(self.TIMING),
         }
-        optional = "min_peers tune privacy timing scaling densify score folds min_holders colluding " + fields["timing"]
+        optional = "min_peers tune privacy timing columns scaling densify score folds min_holders colluding " + fields["timing"]
         for table, names in fields.items():
             found = file.get(table, {}) if table else file
             need(set(found) <= set(names.split()), "unknown field")
@@ -528,6 +528,9 @@ class Session:
 
         data = file["data"]
         self.features, self.classes = data["features"], data["classes"]
+        self.columns = data.get("columns", [])
+        need(len(self.columns) in (0, self.features) and len(set(self.columns)) == len(self.columns), "columns")
+        need(all(map(printable, self.columns)), "column")
         need(1 <= self.features <= 65_536, "features")
         need(2 <= len(self.classes) <= 1000 and len(set(self.classes)) == len(self.classes), "classes")
         need(all(map(printable, self.classes)), "class")
@@ -562,6 +565,7 @@ class Session:
             ("min_peers", le(self.min_peers, 8)),
             ("data.features", le(self.features, 8)),
             ("data.classes", self.list(name.encode() for name in self.classes)),
+            *([("data.columns", self.list(name.encode() for name in self.columns))] if self.columns else []),
             ("data.scaling", own.encoded_scaling()),
             ("data.densify", bytes([self.densify])),
             ("flynn.m", le(self.m, 8)),

@@ -5,10 +5,12 @@
 #[cfg(feature = "net")]
 mod children;
 mod compare;
+mod data;
 #[cfg(feature = "net")]
 mod demo;
 #[cfg(feature = "net")]
 mod doctor;
+mod export;
 mod id;
 #[cfg(feature = "net")]
 mod join;
@@ -18,6 +20,7 @@ mod network;
 #[cfg(feature = "net")]
 mod progress;
 mod session;
+mod shell;
 mod simulate;
 mod tables;
 mod tune;
@@ -96,12 +99,15 @@ enum Command {
     Predict(model::Predict),
     Eval(model::Eval),
     Inspect(model::Inspect),
+    Export(export::Export),
     Tune(tune::Tune),
     Tables(tables::Tables),
     Simulate(simulate::Simulate),
     #[cfg(feature = "net")]
     SimulatedPeer(simulate::SimulatedPeer),
     Compare(compare::Compare),
+    Completions(shell::Completions),
+    Man(shell::Man),
 }
 
 /// Parses the arguments of this process, runs the command, prints its error on one line.
@@ -148,12 +154,15 @@ fn run(command: Command, out: &mut dyn Write) -> Result<(), Failure> {
         Command::Predict(command) => command.run(out),
         Command::Eval(command) => command.run(out),
         Command::Inspect(command) => command.run(out),
+        Command::Export(command) => command.run(out),
         Command::Tune(command) => command.run(out),
         Command::Tables(command) => command.run(out),
         Command::Simulate(command) => command.run(out),
         #[cfg(feature = "net")]
         Command::SimulatedPeer(command) => command.run(),
         Command::Compare(command) => command.run(out),
+        Command::Completions(command) => command.run(out),
+        Command::Man(command) => command.run(out),
     }
 }
 

@@ -1,4 +1,4 @@
-//! Data: rows of numbers with a class each, read from CSV or IDX files, split and dealt to peers.
+//! Data: rows of numbers with a class each, read from files ([`Format`]), split and dealt to peers.
 //!
 //! What is read is checked once, here: every number is finite and below [`MAX_MAGNITUDE`], every row has the same number
 //! of features, every label is a class of the session. Later stages rely on it (no NaN can arise in a projection).
@@ -7,19 +7,29 @@
 //! is removed: `1.0` is not the class `1`. Where no class list is given it is made from the file: the distinct labels,
 //! in numeric order if all of them are whole numbers, else in byte order.
 
-use std::collections::BTreeMap;
-use std::fs::File;
-use std::io::{self, BufRead, BufReader, Cursor, Read};
+use std::io;
 use std::path::{Path, PathBuf};
-use std::str::FromStr;
 
-use flate2::bufread::MultiGzDecoder;
-
+mod arff;
+mod columns;
 mod csv;
 pub mod deal;
 pub mod digits;
+mod format;
 mod idx;
+mod labels;
+mod libsvm;
+mod npy;
+mod npz;
+mod parquet;
+mod source;
 pub mod split;
+
+pub use columns::{Column, LabelColumn};
+pub use format::Format;
+pub use labels::check_class_name;
+use labels::{Labels, quoted, whole};
+use source::{Lines, Source};
 
 /// Most features of a row: 2^20. A guess, far above the 3,072 of CIFAR.
 pub const MAX_FEATURES: usize = 1 << 20;
@@ -110,9 +120,9 @@ pub enum DataError {
         /// What does not fit and what would.
         problem: String,
     },
-    /// An entry of an IDX file is not what it must be.
+    /// An entry of a file that has no lines is not what it must be.
     #[error("{}: {what} is {found}, expected {expected}", file.display())]
-    Idx {
+    Entry {
         /// The file.
         file: PathBuf,
         /// Which entry.
@@ -257,226 +267,78 @@ impl Dataset {
     }
 }
 
-/// Which column of a CSV file holds the label.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub enum LabelColumn {
-    /// The column of this name; the file must have a header.
-    Name(String),
-    /// The column of this number, from 1.
-    Number(usize),
-    /// The last column.
-    #[default]
-    Last,
-    /// No column: all are features, and the rows have no labels.
-    None,
-}
-
-impl FromStr for LabelColumn {
-    type Err = String;
-
-    /// `last`, `none`, a number from 1, `name:NAME`, or any other text as a name.
-    fn from_str(text: &str) -> Result<Self, String> {
-        match text {
-            "last" => Ok(Self::Last),
-            "none" => Ok(Self::None),
-            "" => Err("expected a column name, a number from 1, last or none".into()),
-            _ if text.bytes().all(|b| b.is_ascii_digit()) => match text.parse() {
-                Ok(number) if number > 0 => Ok(Self::Number(number)),
-                _ => Err(format!("column {text}: expected a number from 1 to {MAX_FEATURES}")),
-            },
-            _ => Ok(Self::Name(text.strip_prefix("name:").unwrap_or(text).to_owned())),
-        }
-    }
-}
-
 /// What the caller knows about a file before it is read.
 #[derive(Debug, Clone, Default)]
 pub struct Expected<'a> {
     /// Features per row, where known.
     pub features: Option<usize>,
+    /// Names of the features in their order, where known: a file that has names must have these, in any order.
+    pub columns: &'a [String],
     /// Class names in the order of their indices; made from the file where not given.
     pub classes: Option<&'a [String]>,
-    /// Where the label is (CSV), or [`LabelColumn::None`] for rows without labels.
+    /// Where the label is, or [`LabelColumn::None`] for rows without labels.
     pub label: LabelColumn,
+    /// Columns that are left out.
+    pub drop: &'a [Column],
     /// Whether the first line of a CSV file is a header; found out where not given, see [`load`].
     pub header: Option<bool>,
-    /// The labels file that belongs to an IDX file.
+    /// The labels file that belongs to an IDX or NPY file.
     pub labels_file: Option<&'a Path>,
+    /// The array of features in an NPZ file; `X` where not given.
+    pub array: Option<&'a str>,
+    /// The format; found out where not given.
+    pub format: Option<Format>,
 }
 
-/// Reads a data file: IDX (first bytes 0 0) or CSV, either of them gzipped or not; all are told by content, not name.
-///
-/// CSV: commas, double quotes, LF or CRLF, one row a line, blank lines ignored. Unless said otherwise the first line is a header when
-/// none of its feature fields is a number, and a row when all are; a mixture is refused, since to guess could lose a row.
+/// What a file holds.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Loaded {
+    /// The rows.
+    pub data: Dataset,
+    /// Names of the features, in the order of the rows; empty where the file has none.
+    pub columns: Vec<String>,
+    /// Whether the columns were brought into the order of [`Expected::columns`].
+    pub reordered: bool,
+}
+
+/// Reads a data file; see [`Format`] for what is read and how it is told.
 ///
 /// # Errors
-/// One [`DataError`], naming file, line and column, for the first thing that is wrong.
+/// One [`DataError`], naming file and line or array, for the first thing that is wrong.
 pub fn load(path: &Path, expected: &Expected) -> Result<Dataset, DataError> {
-    let mut source = Source::open(path)?;
-    if source.starts_with_zeros()? {
-        let labels = match (expected.labels_file, &expected.label) {
-            (_, LabelColumn::None) => None,
-            (Some(labels), _) => Some(Source::open(labels)?),
-            (None, _) => {
-                return Err(DataError::Layout {
-                    file: path.into(),
-                    problem: "IDX images hold no labels, expected a labels file beside them (--labels)".into(),
-                });
-            }
-        };
-        return idx::read(source, labels, expected);
-    }
-    if expected.labels_file.is_some() {
-        return Err(DataError::Layout {
-            file: path.into(),
-            problem: "a labels file goes with IDX images only, and this file is not IDX".into(),
-        });
-    }
-    csv::read(source, expected)
+    load_named(path, expected).map(|loaded| loaded.data)
 }
 
-/// A file or bytes in memory, unzipped as they are read.
-struct Source {
-    file: PathBuf,
-    gzip: bool,
-    reader: Box<dyn BufRead>,
-}
-
-impl std::fmt::Debug for Source {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Source({})", self.file.display())
+/// As [`load`], with the names of the columns.
+///
+/// # Errors
+/// As [`load`].
+pub fn load_named(path: &Path, expected: &Expected) -> Result<Loaded, DataError> {
+    let source = Source::open(path)?;
+    let format = match expected.format {
+        Some(format) => format,
+        None => format::detect(&source)?,
+    };
+    if let (Some(_), Format::Csv | Format::Npz | Format::Parquet | Format::Arff | Format::Libsvm) =
+        (expected.labels_file, format)
+    {
+        let problem = format!("a labels file goes with IDX images and NPY arrays only, and this file is {format}");
+        return Err(DataError::Layout { file: path.into(), problem });
     }
-}
-
-impl Source {
-    fn open(path: &Path) -> Result<Self, DataError> {
-        let refuse = |source| DataError::Read { file: path.into(), source };
-        let file = File::open(path).map_err(refuse)?;
-        Self::new(path, Box::new(BufReader::with_capacity(1 << 16, file)))
-    }
-
-    fn from_bytes(name: &str, bytes: &'static [u8]) -> Result<Self, DataError> {
-        Self::new(Path::new(name), Box::new(Cursor::new(bytes)))
-    }
-
-    fn new(path: &Path, mut inner: Box<dyn BufRead>) -> Result<Self, DataError> {
-        let start = inner.fill_buf().map_err(|source| DataError::Read { file: path.into(), source })?;
-        let gzip = start.starts_with(&[0x1f, 0x8b]);
-        let reader: Box<dyn BufRead> =
-            if gzip { Box::new(BufReader::with_capacity(1 << 16, MultiGzDecoder::new(inner))) } else { inner };
-        Ok(Self { file: path.into(), gzip, reader })
-    }
-
-    /// IDX magic numbers begin with two zero bytes; no text does.
-    fn starts_with_zeros(&mut self) -> Result<bool, DataError> {
-        let start = match self.reader.fill_buf() {
-            Ok(start) => start.starts_with(&[0, 0]),
-            Err(source) => return Err(self.failed(source)),
-        };
-        Ok(start)
-    }
-
-    /// The error for a failed read: a bad gzip stream is told apart from a bad disk.
-    fn failed(&self, source: io::Error) -> DataError {
-        use io::ErrorKind::{InvalidData, InvalidInput, UnexpectedEof};
-        if self.gzip && matches!(source.kind(), UnexpectedEof | InvalidData | InvalidInput) {
-            DataError::Gzip { file: self.file.clone(), source }
-        } else {
-            DataError::Read { file: self.file.clone(), source }
-        }
-    }
-
-    /// Up to `limit` bytes; memory grows with what is there, not with what a header declares.
-    fn read_up_to(&mut self, limit: u64) -> Result<Vec<u8>, DataError> {
-        let mut bytes = Vec::new();
-        match (&mut self.reader).take(limit).read_to_end(&mut bytes) {
-            Ok(_) => Ok(bytes),
-            Err(source) => Err(self.failed(source)),
-        }
+    match format {
+        Format::Csv => csv::read(source, expected),
+        Format::Idx => idx::read(source, expected),
+        Format::Npy => npy::read(source, expected),
+        Format::Npz => npz::read(source, expected),
+        Format::Parquet => parquet::read(source, expected),
+        Format::Arff => arff::read(source, expected),
+        Format::Libsvm => libsvm::read(source, expected),
     }
 }
 
 /// Finite and below [`MAX_MAGNITUDE`].
 fn magnitude_ok(x: f32) -> bool {
     x.abs() < MAX_MAGNITUDE
-}
-
-/// Turns label texts into indices, against a given list or one made on the way.
-#[derive(Debug)]
-struct Labels {
-    known: BTreeMap<String, usize>,
-    given: bool,
-    indices: Vec<usize>,
-}
-
-impl Labels {
-    fn new(classes: Option<&[String]>) -> Self {
-        let known = classes.unwrap_or(&[]).iter().enumerate().map(|(i, name)| (name.trim().to_owned(), i)).collect();
-        Self { known, given: classes.is_some(), indices: Vec::new() }
-    }
-
-    /// Adds one trimmed label; on failure says what was expected.
-    fn push(&mut self, text: &str) -> Result<(), String> {
-        if let Some(&index) = self.known.get(text) {
-            self.indices.push(index);
-            return Ok(());
-        }
-        if self.given {
-            let mut names: Vec<_> = self.known.iter().map(|(name, &i)| (i, name.as_str())).collect();
-            names.sort_unstable();
-            let shown: Vec<_> = names.iter().take(12).map(|&(_, name)| name).collect();
-            let more = if names.len() > shown.len() { ", ..." } else { "" };
-            return Err(format!("one of the {} classes {}{more}", names.len(), shown.join(", ")));
-        }
-        check_class_name(text)?;
-        let index = self.known.len();
-        if index >= MAX_CLASSES {
-            return Err(format!("at most {MAX_CLASSES} classes"));
-        }
-        self.known.insert(text.to_owned(), index);
-        self.indices.push(index);
-        Ok(())
-    }
-
-    /// Class names in order, and the index of each row.
-    fn finish(self) -> (Vec<String>, Vec<u16>) {
-        let mut names: Vec<(String, usize)> = self.known.into_iter().collect();
-        if self.given {
-            names.sort_unstable_by_key(|&(_, index)| index);
-        } else if names.iter().all(|(name, _)| name.parse::<i64>().is_ok()) {
-            // Stable, so that "1" and "01" keep their byte order.
-            names.sort_by_key(|(name, _)| name.parse::<i64>().unwrap_or_default());
-        }
-        let mut place = vec![0u16; names.len()];
-        for (new, (_, old)) in (0u16..).zip(&names) {
-            if let Some(place) = place.get_mut(*old) {
-                *place = new;
-            }
-        }
-        let labels = self.indices.iter().map(|&old| place.get(old).copied().unwrap_or_default()).collect();
-        (names.into_iter().map(|(name, _)| name).collect(), labels)
-    }
-}
-
-/// A class name is 1 to [`MAX_CLASS_NAME`] bytes without control characters and without white space around it.
-///
-/// # Errors
-/// What was expected, as text.
-pub fn check_class_name(name: &str) -> Result<(), String> {
-    if name.is_empty() || name.len() > MAX_CLASS_NAME || name.trim() != name || name.chars().any(char::is_control) {
-        return Err(format!("a class name of 1 to {MAX_CLASS_NAME} bytes without control characters"));
-    }
-    Ok(())
-}
-
-/// A field as it is quoted in an error: escaped, at most 40 characters.
-fn quoted(field: &[u8]) -> String {
-    if field.is_empty() {
-        return "nothing".into();
-    }
-    let text = String::from_utf8_lossy(field);
-    let short: String = text.chars().take(40).collect();
-    format!("{short:?}{}", if short.len() < text.len() { "..." } else { "" })
 }
 
 #[cfg(test)]

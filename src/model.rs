@@ -17,6 +17,8 @@ use crate::sketch::{ParameterError, Sketch};
 pub mod bloom;
 pub mod file;
 pub mod neighbours;
+mod npz;
+pub mod propagation;
 pub mod readout;
 pub mod score;
 pub mod simhash;

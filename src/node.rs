@@ -7,6 +7,7 @@
 mod archive;
 mod election;
 mod event;
+mod exchange;
 pub mod flynn;
 mod holders;
 mod job;
@@ -15,6 +16,7 @@ mod task;
 #[cfg(test)]
 mod tests;
 pub mod tune;
+pub mod xclp;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -36,9 +38,10 @@ use crate::protocol::record::Record as SumRecord;
 use crate::protocol::signed::Signed;
 use crate::protocol::transfer::{self, Transfer};
 use crate::protocol::view::{self, Reason, Rng, View};
-use crate::protocol::{Action, Fault, Input, Machine, Never, Parent, Step, Time, deal};
+use crate::protocol::{Action, Fault, Input, Machine, Never, Parent, Step, Time, deal, xclp as exchanges};
 use crate::session::Peer;
 use election::Election;
+use exchange::Talk;
 
 /// What a node's timers bring back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,6 +52,8 @@ pub enum Timer {
     View(view::Timer),
     /// A transfer's.
     Transfer(transfer::Timer),
+    /// An exchange's.
+    Exchange(exchanges::Timer),
 }
 
 /// A node.
@@ -72,6 +77,9 @@ pub struct Node {
     inputs: BTreeMap<u8, Bytes>,
     computing: Option<(u8, Time)>,
     opening: Option<u8>,
+    talk: Talk,
+    /// What an exchange gave, and in which view.
+    outcome: Option<(Ballot, Bytes)>,
     armed: Option<Time>,
     over: Over,
 }
@@ -146,6 +154,7 @@ impl Machine for Node {
                 let child = self.transfer.handle(now, Input::Timer(timer));
                 self.transferred(now, child, &mut step);
             }
+            Input::Timer(Timer::Exchange(timer)) => self.converse(now, Input::Timer(timer), &mut step),
             Input::Done(done) => self.done(now, done, &mut step),
         }
         self.note_blamed(now, &mut step);
@@ -210,6 +219,8 @@ impl Node {
             inputs: BTreeMap::new(),
             computing: None,
             opening: None,
+            talk: Talk::default(),
+            outcome: restored.outcome,
             armed: None,
             over: Over::No,
         })
@@ -237,6 +248,7 @@ impl Node {
         let child = self.transfer.handle(now, Input::PeerLost(peer));
         self.transferred(now, child, step);
         self.drive(now, Input::PeerLost(peer), step);
+        self.converse(now, Input::PeerLost(peer), step);
     }
 
     fn message(&mut self, now: Time, from: Peer, message: Message, step: &mut Step<Self>) -> Result<(), Fault> {
@@ -322,6 +334,7 @@ impl Node {
                 let child = self.transfer.handle(now, Input::Message { from, message });
                 self.transferred(now, child, step);
             }
+            Message::Exchange(message) => self.hear(now, from, message, step)?,
         }
         Ok(())
     }
@@ -414,6 +427,7 @@ impl Node {
         step.0.push(Action::Persist(Record::Joined(ballot)));
         self.election.entered(ballot);
         self.round = Round { frozen, ..Round::default() };
+        self.talk = Talk::default();
         step.output(Event::ViewBegan(ballot, view.members().to_vec()));
         let begin = Message::Begin { ballot, members: view.members().to_vec(), frozen };
         let mut unreached = BTreeSet::new();
@@ -463,6 +477,7 @@ impl Node {
             }
         }
         self.round = Round::default();
+        self.forget_exchange();
         self.election.failed(now, from.unwrap_or(self.ctx.me), reason, suspect);
         step.output(Event::ViewFailed(ballot, reason, suspect));
         self.tell_all(step);

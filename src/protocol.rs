@@ -24,6 +24,7 @@ pub mod transfer;
 pub mod tree;
 pub mod view;
 pub mod wire;
+pub mod xclp;
 
 use bytes::Bytes;
 

@@ -16,17 +16,24 @@
 //! | names, in this order | value |
 //! | --- | --- |
 //! | `name` | text |
-//! | `task` | text: `flynn`, `tune` |
+//! | `task` | text: `flynn`, `tune`, `xclp` |
 //! | `min_peers` | integer |
 //! | `data.features` | integer |
 //! | `data.classes` | list, in the order of the file |
+//! | `data.columns` | list, in the order of the file; only where the file names columns |
 //! | `data.scaling` | text: `none`, `unit-norm`, `center`, `standard`; or `range` followed by lo and hi, two numbers; or `soft-bins` followed by the bins, an integer |
 //! | `data.densify` | one byte, 0 or 1 |
-//! | `flynn.m`, `flynn.s`, `flynn.rho` | integer, multiples resolved |
+//! | `flynn.m`, `flynn.s`, `flynn.rho` | integer, multiples resolved; this and the two below not with the task `xclp` |
 //! | `flynn.gamma` | number |
 //! | `flynn.score` | text: `decay`, `balanced-decay`, `log`, `balanced-log` |
 //! | `tune.folds` | integer; only with the task `tune` |
 //! | `tune.settings` | list, in the order of the file; an item is LE u64 length of scaling, scaling as above, densify as above, m, s and rho as integers; only with the task `tune` |
+//! | `xclp.bits`, `xclp.k` | integer; this and the fields below only with the task `xclp` |
+//! | `xclp.many_neighbours` | one byte, 0 or 1 |
+//! | `xclp.alpha` | number |
+//! | `xclp.power` | integer |
+//! | `xclp.balance` | one byte, 0 or 1 |
+//! | `xclp.tolerance` | number |
 //! | `privacy.min_holders` | integer |
 //! | `privacy.colluding` | number |
 //! | `timing.gather_ms`, `timing.propose_ms`, `timing.stall_ms`, `timing.quorum_ms`, `timing.compute_ms`, `timing.linger_ms`, `timing.max_views` | integer |
@@ -48,6 +55,7 @@ mod encoding;
 mod file;
 mod rules;
 mod size;
+mod xclp;
 
 use std::fmt;
 
@@ -58,6 +66,7 @@ pub use crate::model::readout::Score;
 
 pub use rules::SessionError;
 pub use size::{Size, Sizes};
+pub use xclp::XclpSpec;
 
 /// How many peers vote, hold shares and make the coin (design, section 3). The shares of a decision are at most 15 x 15.
 pub const COUNCIL: usize = 15;
@@ -108,10 +117,12 @@ pub struct Session {
     pub min_peers: u16,
     /// What the rows look like.
     pub data: DataSpec,
-    /// The parameters of the task `flynn`; with the task `tune` the setting that the others are compared with.
+    /// The parameters of the task `flynn`; with the task `tune` the setting that the others are compared with; [`FlynnSpec::NONE`] with `xclp`.
     pub flynn: FlynnSpec,
     /// What the task `tune` compares; none with another task.
     pub tune: Option<TuneSpec>,
+    /// The parameters of the task `xclp`; none with another task.
+    pub xclp: Option<XclpSpec>,
     /// What is refused for the sake of privacy.
     pub privacy: Privacy,
     /// How long to wait for what.
@@ -128,6 +139,8 @@ pub enum TaskKind {
     Flynn,
     /// Cross-validation of settings of FlyNN over the rows of all peers.
     Tune,
+    /// Label propagation over the points of all peers (Scott, Yeo & Lampert, "Cross-client Label Propagation", TMLR 2023).
+    Xclp,
 }
 
 impl fmt::Display for TaskKind {
@@ -135,6 +148,7 @@ impl fmt::Display for TaskKind {
         f.pad(match self {
             Self::Flynn => "flynn",
             Self::Tune => "tune",
+            Self::Xclp => "xclp",
         })
     }
 }
@@ -144,6 +158,9 @@ impl fmt::Display for TaskKind {
 pub struct DataSpec {
     /// Features of a row: 1 to 65,536.
     pub features: u32,
+    /// Names of the features in their order, one for each and all different, each 1 to 64 printable characters; empty where the file
+    /// has none. Rows that have names of their own must have these.
+    pub columns: Vec<String>,
     /// The classes, 2 to 1,000, all different, each 1 to 64 printable characters. Their order is that of the counts and decides ties.
     pub classes: Vec<String>,
     /// How features are brought to one scale.
@@ -233,6 +250,11 @@ pub struct FlynnSpec {
     pub gamma: f64,
     /// What counts mean at prediction: the paper's score, or an extension of it.
     pub score: Score,
+}
+
+impl FlynnSpec {
+    /// Stands in sessions that train no FlyNN.
+    pub const NONE: Self = Self { m: 1, s: 2, rho: 1, gamma: 0.0, score: Score::Decay };
 }
 
 /// What the task `tune` compares.

@@ -10,6 +10,7 @@
 use crate::data::{MAX_CLASSES, MAX_FEATURES};
 
 pub mod flyhash;
+pub mod lsh;
 pub mod scaling;
 
 use scaling::Scaling;

@@ -157,10 +157,11 @@ fn run(what: &str, script: Script) -> (usize, usize) {
     assert_eq!(counted.len(), 4, "{what}: {counted:?}");
     let mut named = [0, 0];
     for &i in &real {
-        for (count, name) in named.iter_mut().zip(["blamed", "refused"]) {
+        // Once blamed it is not heard again, whatever of it is still on its way.
+        for (count, (name, most)) in named.iter_mut().zip([("blamed", 1), ("refused", 3)]) {
             let told = swarm.told(i, name);
             assert!(told.iter().all(|event| event["peer"] == NAMES[me]), "{what}: {told:?}");
-            assert!(told.len() <= 3, "{what}: {} lines of {name}", told.len());
+            assert!(told.len() <= most, "{what}: {} lines of {name}", told.len());
             for event in &told {
                 let line = event.to_string();
                 assert!(line.len() < 700 && !line.contains("\\u001b"), "{what}: {line}");

@@ -59,9 +59,16 @@ fn session() -> Session {
         name: "bench".into(),
         task: TaskKind::Flynn,
         min_peers: NODES as u16,
-        data: DataSpec { features: 64, classes: vec!["a".into(), "b".into()], scaling: Scaling::None, densify: false },
+        data: DataSpec {
+            features: 64,
+            columns: Vec::new(),
+            classes: vec!["a".into(), "b".into()],
+            scaling: Scaling::None,
+            densify: false,
+        },
         flynn: FlynnSpec { m: 1024, s: 6, rho: 8, gamma: 0.5, score: Score::Decay },
         tune: None,
+        xclp: None,
         privacy: Privacy { min_holders: 3, colluding: 1.0 / 3.0 },
         timing: Timing { gather_ms: 60_000, stall_ms: 60_000, ..Timing::default() },
         roster: (0..NODES)

@@ -1,5 +1,7 @@
 //! Any file is refused or gives rows whose numbers fit together.
 //!
+//! Of all formats: each is told by its first bytes.
+//!
 //! Input: how to read it, length of the labels file (u8), labels file, data file.
 #![no_main]
 
@@ -8,7 +10,7 @@ mod seeds;
 use std::fs;
 use std::sync::LazyLock;
 
-use flyswarm::data::{Expected, LabelColumn, load};
+use flyswarm::data::{Column, Expected, LabelColumn, load_named};
 use libfuzzer_sys::fuzz_target;
 use tempfile::TempDir;
 
@@ -20,7 +22,10 @@ fuzz_target!(init: seeds::write("data", inputs()), |data: &[u8]| {
     let (path, labels_path) = (FOLDER.path().join("rows"), FOLDER.path().join("labels"));
     fs::write(&path, file).expect("it can be written");
     let classes = ["0".to_owned(), "1".to_owned()];
+    let (columns, drop) = (["b".to_owned(), "a".to_owned()], [Column::Number(2)]);
     let expected = Expected {
+        columns: if how & 0x40 != 0 { &columns } else { &[] },
+        drop: if how & 0x80 != 0 { &drop } else { &[] },
         features: (how & 1 != 0).then_some(2),
         classes: (how & 2 != 0).then_some(&classes[..]),
         label: match how >> 2 & 3 {
@@ -31,11 +36,16 @@ fuzz_target!(init: seeds::write("data", inputs()), |data: &[u8]| {
         },
         header: [None, None, Some(true), Some(false)][usize::from(how >> 4 & 3)],
         labels_file: (length > 0).then_some(&labels_path),
+        array: None,
+        format: None,
     };
     if length > 0 {
         fs::write(&labels_path, labels).expect("it can be written");
     }
-    let Ok(data) = load(&path, &expected) else { return };
+    let Ok(loaded) = load_named(&path, &expected) else { return };
+    let data = loaded.data;
+    assert!(loaded.columns.is_empty() || loaded.columns.len() == data.features());
+    assert!(loaded.columns.is_empty() || expected.columns.is_empty() || loaded.columns == expected.columns);
     assert_eq!(data.values().len(), data.rows() * data.features());
     assert!(data.rows() > 0 && data.values().iter().all(|value| value.is_finite()));
     assert!(expected.features.is_none_or(|features| features == data.features()));
@@ -59,5 +69,18 @@ fn inputs() -> Vec<Vec<u8>> {
         input(12, b"", b"\xef\xbb\xbfx,y\n1,\"a,b\"\n"),
         input(0, &labels, &images),
         input(4, b"", &images),
+        input(0, b"", include_bytes!("../../tests/formats/rows.npy")),
+        input(4, include_bytes!("../../tests/formats/y.npy"), include_bytes!("../../tests/formats/X.npy")),
+        input(0, include_bytes!("../../tests/formats/y.npy"), include_bytes!("../../tests/formats/X.npy")),
+        input(0x80, b"", include_bytes!("../../tests/formats/rows-fortran.npy")),
+        input(0, b"", include_bytes!("../../tests/formats/rows.npz")),
+        input(4, b"", include_bytes!("../../tests/formats/named.npz")),
+        input(0, b"", include_bytes!("../../tests/formats/rows.parquet")),
+        input(0x40, b"", include_bytes!("../../tests/formats/rows-zstd.parquet")),
+        input(0x80, b"", include_bytes!("../../tests/formats/rows-gzip.parquet")),
+        input(0, b"", include_bytes!("../../tests/formats/rows-none.parquet")),
+        input(0, b"", include_bytes!("../../tests/formats/rows.arff")),
+        input(0, b"", include_bytes!("../../tests/formats/sparse.arff")),
+        input(0, b"", b"0 1:1 2:-2.5 # x\n1 2:4\n"),
     ]
 }

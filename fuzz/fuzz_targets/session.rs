@@ -28,7 +28,7 @@ fn inputs() -> Vec<Vec<u8>> {
                 name: "digits".into(),
                 task: TaskKind::Flynn,
                 min_peers: 3,
-                data: DataSpec { features: 64, classes: vec!["0".into(), "1".into()], scaling, densify: true },
+                data: DataSpec { features: 64, columns: Vec::new(), classes: vec!["0".into(), "1".into()], scaling, densify: true },
                 flynn: FlynnSpec { m: 1024, s: 6, rho: 32, gamma: 0.5, score: Score::Decay },
                 tune: None,
                 privacy: Privacy { min_holders: 3, colluding: 0.25 },

@@ -132,6 +132,7 @@ impl Demo {
             min_peers: Session::default_min_peers(peers),
             data: DataSpec {
                 features: u32::try_from(train.features()).unwrap_or(u32::MAX),
+                columns: Vec::new(),
                 classes: train.classes().to_vec(),
                 scaling: Scaling::Center,
                 densify: false,
@@ -139,6 +140,7 @@ impl Demo {
             // m = 128 d, s = 0.3 d, rho = 64: among the best of the trials in facts.md.
             flynn: FlynnSpec { m: 8192, s: 19, rho: 64, gamma: 0.5, score: Score::Decay },
             tune: None,
+            xclp: None,
             privacy: Privacy { min_holders: 3, colluding: 1.0 / 3.0 },
             timing: Timing { gather_ms: 15_000, linger_ms: 5_000, ..Timing::default() },
             roster,

@@ -15,8 +15,8 @@ use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
 use super::Failure;
+use super::data::DataArguments;
 use super::id::{key_path, random};
-use super::model::DataArguments;
 use super::network::NetworkArguments;
 use super::progress::Progress;
 use crate::crypto::identity::{Identity, load_identity};
@@ -100,7 +100,7 @@ impl Join {
             }
             check_folder(path)?;
         }
-        let rows = self.data.load_labelled(session.data.features as usize, &session.data.classes, &self.label)?;
+        let (rows, said) = self.data.load_labelled(&session.data, &self.label)?;
         let data = Arc::new(rows);
         let task = work.task(&session, &data)?;
         let state = state_folder(self.state.clone(), &key_path(self.key.clone())?, &identity, &session);
@@ -119,6 +119,9 @@ impl Join {
             stop: stop.clone(),
         };
         let progress = Progress::new(self.json, ctx.plan.len());
+        if let Some(said) = said {
+            progress.tell(&json!({"event": "columns", "message": said}), &said);
+        }
         let metrics = self.metrics.map(|address| serve(&ctx, address, &progress)).transpose()?;
         let prepared = Prepared { work, ctx, data, out, receipt, progress, metrics };
         let result = prepared.drive(plan, &stop, self.addresses_from_stdin);

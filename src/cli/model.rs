@@ -7,33 +7,12 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use serde_json::json;
 
+use super::data::DataArguments;
 use super::{Failure, written};
-use crate::data::{self, DataError, Dataset, Expected, LabelColumn};
+use crate::data::{DataError, LabelColumn};
 use crate::model::file::{self, FileError, write_whole};
 use crate::model::score::Confusion;
 use crate::model::{Model, ModelError};
-
-/// Where rows come from.
-#[derive(Debug, Args)]
-pub(super) struct DataArguments {
-    /// CSV or IDX images, gzipped or not
-    #[arg(long, value_name = "FILE")]
-    data: PathBuf,
-    /// Labels of IDX images
-    #[arg(long, value_name = "FILE")]
-    labels: Option<PathBuf>,
-    /// Whether the first line of a CSV file is a header; found out where not given
-    #[arg(long, value_name = "yes|no", value_parser = yes_or_no)]
-    header: Option<bool>,
-}
-
-pub(super) fn yes_or_no(text: &str) -> Result<bool, String> {
-    match text {
-        "yes" => Ok(true),
-        "no" => Ok(false),
-        _ => Err("expected yes or no".into()),
-    }
-}
 
 /// Prints the class of each row, one a line
 #[derive(Debug, Args)]
@@ -108,47 +87,10 @@ pub(super) fn for_io(source: &io::Error, text: String) -> Failure {
     }
 }
 
-impl DataArguments {
-    /// Reads labelled rows for a session.
-    #[cfg(feature = "net")]
-    pub(super) fn load_labelled(
-        &self,
-        features: usize,
-        classes: &[String],
-        label: &LabelColumn,
-    ) -> Result<Dataset, Failure> {
-        let expected = Expected {
-            features: Some(features),
-            classes: Some(classes),
-            label: label.clone(),
-            header: self.header,
-            labels_file: self.labels.as_deref(),
-        };
-        Ok(data::load(&self.data, &expected)?)
-    }
-
-    /// Reads the rows for `model`; its classes are expected where `matched`.
-    fn load(&self, model: &Model, label: &LabelColumn, matched: bool) -> Result<Dataset, Failure> {
-        let expected = Expected {
-            features: Some(model.sketch().parameters().d),
-            classes: matched.then(|| model.classes()),
-            label: label.clone(),
-            header: self.header,
-            labels_file: self.labels.as_deref(),
-        };
-        data::load(&self.data, &expected).map_err(|error| match &error {
-            DataError::Features { found, expected, labelled: false, .. } if *found == expected + 1 && !matched => {
-                Failure::Input(format!("{error} (if one is a label: --label last, or its name or number)"))
-            }
-            _ => error.into(),
-        })
-    }
-}
-
 impl Predict {
     pub(super) fn run(&self, out: &mut dyn Write) -> Result<(), Failure> {
         let model = Model::load(&self.model)?;
-        let data = self.data.load(&model, &self.label, false)?;
+        let data = self.data.load_for(&model, &self.label, false)?;
         let predicted = model.predictor().predict(&data)?;
         let Some(path) = &self.out else {
             return written(write_classes(&model, &predicted, out), "standard output");
@@ -179,7 +121,7 @@ impl Eval {
         if self.label == LabelColumn::None {
             return Err(Failure::Input("--label none: expected a column of labels to compare with".into()));
         }
-        let data = self.data.load(&model, &self.label, true)?;
+        let data = self.data.load_for(&model, &self.label, true)?;
         let predicted = model.predictor().predict(&data)?;
         let confusion = Confusion::new(model.classes(), data.labels(), &predicted);
         let text = if self.json {
@@ -359,7 +301,7 @@ mod tests {
         }
         let folder = folder(&digits_csv(2, false));
         let path = |name: &str| folder.path().join(name);
-        let data = DataArguments { data: path("d.csv"), labels: None, header: None };
+        let data = DataArguments::of(path("d.csv"));
         let predict = Predict { model: path("m"), data, label: LabelColumn::None, out: None };
         assert!(predict.run(&mut Closed(io::ErrorKind::BrokenPipe)).is_ok());
         assert_eq!(predict.run(&mut Closed(io::ErrorKind::StorageFull)).unwrap_err().code(), 4);

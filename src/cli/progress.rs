@@ -147,7 +147,7 @@ impl Progress {
                 );
             }
             // The connection's end is reported with its reason; the rest by `join`.
-            Event::Lost(_) | Event::Finished(..) | Event::Done | Event::Ended(_) => {}
+            Event::Lost(_) | Event::Exchanged(_) | Event::Finished(..) | Event::Done | Event::Ended(_) => {}
         }
     }
 

@@ -13,12 +13,13 @@ use clap::{Args, Subcommand};
 
 use super::{Failure, print};
 use crate::crypto::identity::PublicKey;
+use crate::data::{self, Column, Expected, LabelColumn};
 use crate::evaluate::Candidate;
 use crate::evaluate::candidate::{PRESET_BINS, PRESET_M, PRESET_READOUT, PRESET_RHO, PRESET_S, Ranges};
 use crate::model::readout::Readout;
 use crate::session::{
     DataSpec, Entry, FlynnSpec, Privacy, Scaling, Score, Session, SessionError, Setting, Size, Sizes, TaskKind, Timing,
-    TuneSpec,
+    TuneSpec, XclpSpec,
 };
 use crate::sketch::scaling::Scaling as OfRows;
 
@@ -47,9 +48,21 @@ pub(super) struct NewArguments {
     /// What people call the session
     #[arg(long)]
     name: String,
-    /// Features of a row
-    #[arg(long, value_name = "N")]
-    features: u32,
+    /// Features of a row; not needed where their names are given
+    #[arg(long, value_name = "N", required_unless_present_any = ["columns", "columns_from"])]
+    features: Option<u32>,
+    /// Names of the features, separated by commas: rows that have names must then have these
+    #[arg(long, value_name = "A,B,...", value_delimiter = ',')]
+    columns: Vec<String>,
+    /// Takes the names of the features from a file of rows
+    #[arg(long, value_name = "FILE", conflicts_with = "columns")]
+    columns_from: Option<PathBuf>,
+    /// The label column of that file: a name, a number from 1, last or none
+    #[arg(long, value_name = "COLUMN", default_value = "last", requires = "columns_from")]
+    label: LabelColumn,
+    /// A column of that file to leave out: a name, or a number from 1; repeatable
+    #[arg(long, value_name = "COLUMN", requires = "columns_from")]
+    drop: Vec<Column>,
     /// The classes, separated by commas
     #[arg(long, value_name = "A,B,...", value_delimiter = ',', required_unless_present = "classes_from_range")]
     classes: Vec<String>,
@@ -93,6 +106,30 @@ pub(super) struct NewArguments {
     /// Random signs, padding and a Walsh-Hadamard transform after scaling
     #[arg(long)]
     densify: bool,
+    /// flynn (a classifier) or xclp (labels for every peer's own rows)
+    #[arg(long, value_name = "TASK", default_value = "flynn", value_parser = ["flynn", "xclp"])]
+    task: String,
+    /// Bits of a code, with the task xclp [default: 4096]
+    #[arg(long, value_name = "L")]
+    bits: Option<u32>,
+    /// Neighbours of a point, with the task xclp [default: 10, at most a quarter of the features]
+    #[arg(long, value_name = "K")]
+    neighbours: Option<u32>,
+    /// Allow more neighbours than a quarter of the features
+    #[arg(long)]
+    many_neighbours: bool,
+    /// How far labels spread, with the task xclp [default: 0.99]
+    #[arg(long)]
+    alpha: Option<f64>,
+    /// Similarities are cosines to this power, with the task xclp: 1 (paper) to 3 (the authors' code) [default: 1]
+    #[arg(long)]
+    power: Option<u8>,
+    /// With the task xclp: a class with more labels weighs more, as in the paper
+    #[arg(long)]
+    no_balance: bool,
+    /// What scores are right to, with the task xclp [default: 1e-5]
+    #[arg(long)]
+    tolerance: Option<f64>,
     /// A session that finds out by cross-validation which settings suit the rows of all peers: this one and so many others
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=64))]
     tune: Option<u16>,
@@ -153,7 +190,10 @@ impl SessionCommand {
                 arguments.collect()?;
                 let (file, force) = (arguments.out.clone(), arguments.force);
                 let session = arguments.session()?;
-                write(&file, &session.to_toml(), force)?;
+                let text = session.to_toml();
+                // Many long names could make a file that is too large to be read.
+                Session::parse(&text)?;
+                write(&file, &text, force)?;
                 print(out, &format!("wrote {}: session {}\n", file.display(), session.id()))
             }
             Self::Check { file } => print(out, &format!("ok: session {}\n", Session::load(file)?.id())),
@@ -186,18 +226,50 @@ impl NewArguments {
         Ok(())
     }
 
-    fn session(self) -> Result<Session, SessionError> {
+    /// The names of the features; none where they are not named.
+    fn columns(&self) -> Result<Vec<String>, Failure> {
+        let Some(path) = &self.columns_from else { return Ok(self.columns.clone()) };
+        let (label, drop) = (self.label.clone(), self.drop.as_slice());
+        let loaded = data::load_named(path, &Expected { label, drop, ..Expected::default() })?;
+        if loaded.columns.is_empty() {
+            let text = format!("{}: no names of columns, expected them for --columns-from", path.display());
+            return Err(Failure::Input(text));
+        }
+        Ok(loaded.columns)
+    }
+
+    fn session(self) -> Result<Session, Failure> {
+        let (xclp, flynn) = (self.xclp_options(), self.flynn_options());
+        let xclp_task = self.task == "xclp";
+        if let Some(option) = if xclp_task { flynn.first() } else { xclp.first() } {
+            return Err(Failure::Input(format!("{option}: not with the task {}", self.task)));
+        }
+        let columns = self.columns()?;
+        let named = u32::try_from(columns.len()).unwrap_or(u32::MAX);
+        let features = self.features.unwrap_or(named);
         let classes = self.classes_from_range.map_or(self.classes, ClassRange::names);
         let defaults = if self.published { &PUBLISHED } else { &DEFAULTS };
-        let scaling = self.scaling.unwrap_or(defaults.scaling);
-        let data = DataSpec { features: self.features, classes, scaling, densify: self.densify };
+        let scaling = self.scaling.unwrap_or(if xclp_task { Scaling::None } else { defaults.scaling });
+        let data = DataSpec { features, columns, classes, scaling, densify: self.densify };
         // The dimension below is that of checked data.
         data.check()?;
         let Sizes { m, s, rho } = (defaults.sizes)();
         let sizes = Sizes { m: self.m.unwrap_or(m), s: self.s.unwrap_or(s), rho: self.rho.unwrap_or(rho) };
         let Readout { score, gamma } = defaults.readout;
         let readout = Readout { score: self.score.unwrap_or(score), gamma: self.gamma.unwrap_or(gamma) };
-        let flynn = sizes.resolve(&data, readout)?;
+        let flynn = if xclp_task { FlynnSpec::NONE } else { sizes.resolve(&data, readout)? };
+        let xclp = xclp_task.then(|| {
+            let defaults = XclpSpec::new(data.features);
+            XclpSpec {
+                bits: self.bits.unwrap_or(defaults.bits),
+                k: self.neighbours.unwrap_or(defaults.k),
+                many_neighbours: self.many_neighbours,
+                alpha: self.alpha.unwrap_or(defaults.alpha),
+                power: self.power.unwrap_or(defaults.power),
+                balance: !self.no_balance,
+                tolerance: self.tolerance.unwrap_or(defaults.tolerance),
+            }
+        });
         let tune = self.tune.map(|count| TuneSpec {
             folds: self.folds.unwrap_or(TuneSpec::FOLDS),
             settings: settings(&data, flynn, count.into(), self.published),
@@ -207,21 +279,56 @@ impl NewArguments {
             timing.set(&field, value)?;
         }
         let defaults = Privacy::default();
-        Session {
+        let session = Session {
             name: self.name,
-            task: if tune.is_some() { TaskKind::Tune } else { TaskKind::Flynn },
+            task: match (xclp_task, &tune) {
+                (true, _) => TaskKind::Xclp,
+                (false, Some(_)) => TaskKind::Tune,
+                (false, None) => TaskKind::Flynn,
+            },
             min_peers: self.min_peers.unwrap_or_else(|| Session::default_min_peers(self.peers.len())),
             data,
             flynn,
             tune,
+            xclp,
             privacy: Privacy {
                 min_holders: self.min_holders.unwrap_or(defaults.min_holders),
                 colluding: self.colluding.unwrap_or(defaults.colluding),
             },
             timing,
             roster: self.peers.into_iter().map(|peer| peer.0).collect(),
-        }
-        .check()
+        };
+        Ok(session.check()?)
+    }
+}
+
+/// Options that belong to one task.
+impl NewArguments {
+    fn xclp_options(&self) -> Vec<&'static str> {
+        let given = [
+            ("--bits", self.bits.is_some()),
+            ("--neighbours", self.neighbours.is_some()),
+            ("--many-neighbours", self.many_neighbours),
+            ("--alpha", self.alpha.is_some()),
+            ("--power", self.power.is_some()),
+            ("--no-balance", self.no_balance),
+            ("--tolerance", self.tolerance.is_some()),
+        ];
+        given.into_iter().filter(|(_, given)| *given).map(|(name, _)| name).collect()
+    }
+
+    fn flynn_options(&self) -> Vec<&'static str> {
+        let given = [
+            ("--m", self.m.is_some()),
+            ("--s", self.s.is_some()),
+            ("--rho", self.rho.is_some()),
+            ("--gamma", self.gamma.is_some()),
+            ("--score", self.score.is_some()),
+            ("--densify", self.densify),
+            ("--published", self.published),
+            ("--tune", self.tune.is_some()),
+        ];
+        given.into_iter().filter(|(_, given)| *given).map(|(name, _)| name).collect()
     }
 }
 

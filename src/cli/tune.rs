@@ -7,10 +7,11 @@ use std::path::PathBuf;
 use clap::Args;
 use serde_json::json;
 
+use super::data::Reading;
 use super::tables::{SearchArguments, at_least, bar};
 use super::{Failure, print};
 use crate::data::split::{folds, stratified_sample};
-use crate::data::{self, Dataset, Expected, LabelColumn};
+use crate::data::{self, Dataset, LabelColumn};
 use crate::evaluate::baselines::{self, neighbour_settings, sbfc_settings};
 use crate::evaluate::candidate::{Ranges, readouts};
 use crate::evaluate::search::{TrialError, search};
@@ -25,17 +26,13 @@ use crate::sketch::scaling::Scaling;
 /// the best of many over the folds that chose them, so somewhat optimistic: `tables` has nested ones.
 #[derive(Debug, Args)]
 pub(super) struct Tune {
-    /// CSV or IDX images, gzipped or not, with labels
+    /// CSV, NPY, NPZ, Parquet, ARFF, libsvm or IDX images, with labels
     data: PathBuf,
     /// Label column: a name, a number from 1, or last
     #[arg(long, value_name = "COLUMN", default_value = "last")]
     label: LabelColumn,
-    /// Labels of IDX images
-    #[arg(long, value_name = "FILE")]
-    labels: Option<PathBuf>,
-    /// Whether the first line of a CSV file is a header; found out where not given
-    #[arg(long, value_name = "yes|no", value_parser = super::model::yes_or_no)]
-    header: Option<bool>,
+    #[command(flatten)]
+    reading: Reading,
     /// Random candidates beside the default, known good ones first
     #[arg(long, default_value_t = 24, value_parser = at_least::<0>)]
     budget: usize,
@@ -73,9 +70,7 @@ impl Tune {
         if self.label == LabelColumn::None {
             return Err(Failure::Input("--label none: expected a column of labels to learn".into()));
         }
-        let (label, labels_file) = (self.label.clone(), self.labels.as_deref());
-        let expected = Expected { label, header: self.header, labels_file, ..Expected::default() };
-        let data = data::load(&self.data, &expected)?;
+        let data = data::load(&self.data, &self.reading.expected(&self.label))?;
         if data.classes().len() < 2 {
             let text = format!("{}: one class only, expected at least 2", self.data.display());
             return Err(Failure::Input(text));
@@ -138,9 +133,9 @@ impl Tune {
         let settings = neighbour_settings();
         let mut found = Vec::new();
         for (name, only) in [("kNN", None), ("1NN", Some(1))] {
-            let among = tallies.iter().enumerate().filter(|(i, _)| only.is_none_or(|k| settings[*i].1 == k));
+            let among = tallies.iter().enumerate().filter(|(i, _)| only.is_none_or(|k| settings[*i].k == k));
             if let Some(at) = best(among, self.search.metric) {
-                found.push((name, settings[at].0.clone(), tallies[at].clone()));
+                found.push((name, settings[at].to_string(), tallies[at].clone()));
             }
         }
         let features = trials.first().map_or(0, |trial| trial.train.features());

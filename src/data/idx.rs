@@ -2,11 +2,22 @@
 //! elements. Unsigned bytes (type 8) are read; images become rows of the pixels in file order, values 0 to 255.
 //! Format: <http://yann.lecun.com/exdb/mnist/>, "the IDX file format".
 
-use super::{DataError, Dataset, Expected, Labels, MAX_FEATURES, MAX_ROWS, MAX_VALUES, Source};
+use super::{
+    DataError, Dataset, Expected, LabelColumn, Labels, Loaded, MAX_FEATURES, MAX_ROWS, MAX_VALUES, Source, npy,
+};
 
 const UNSIGNED_BYTES: u8 = 0x08;
 
-pub(super) fn read(mut images: Source, labels: Option<Source>, expected: &Expected) -> Result<Dataset, DataError> {
+pub(super) fn read(mut images: Source, expected: &Expected) -> Result<Loaded, DataError> {
+    let refuse = |problem: &str| Err(DataError::Layout { file: images.file.clone(), problem: problem.into() });
+    let labels = match (expected.labels_file, &expected.label) {
+        (_, LabelColumn::None) => None,
+        (Some(labels), _) => Some(Source::open(labels)?),
+        (None, _) => return refuse("IDX images hold no labels, expected a labels file beside them (--labels)"),
+    };
+    if !expected.drop.is_empty() {
+        return refuse("IDX images have pixels and no columns to leave out");
+    }
     let sizes = sizes(&mut images, 2..=4)?;
     let (rows, shape) = sizes.split_first().map_or((0, &[][..]), |(&rows, shape)| (rows, shape));
     // At most 3 factors below 2^32: no overflow in u128.
@@ -36,23 +47,33 @@ pub(super) fn read(mut images: Source, labels: Option<Source>, expected: &Expect
 
     let pixels = elements(&mut images, rows * features)?;
     let mut names = Labels::new(expected.classes);
-    if let Some(mut source) = labels {
-        let found = self::sizes(&mut source, 1..=1)?;
-        if found != [rows as u32] {
-            return Err(wrong(&source, "number of labels", format!("{found:?}"), format!("[{rows}] as in the images")));
-        }
-        for (i, label) in elements(&mut source, rows)?.iter().enumerate() {
-            names
-                .push(&label.to_string())
-                .map_err(|expected| wrong(&source, &format!("label {i}"), label.to_string(), expected))?;
-        }
+    if let Some(source) = labels {
+        labels_of(source, rows, &mut names)?;
     }
     let (classes, labels) = names.finish();
-    Ok(Dataset { features, values: pixels.iter().map(|&x| f32::from(x)).collect(), labels, classes })
+    let values = pixels.iter().map(|&x| f32::from(x)).collect();
+    Ok(Loaded { data: Dataset { features, values, labels, classes }, columns: Vec::new(), reordered: false })
+}
+
+/// Reads a labels file, IDX or NPY, for so many rows.
+pub(super) fn labels_of(mut source: Source, rows: usize, names: &mut Labels) -> Result<(), DataError> {
+    if source.head.starts_with(npy::MAGIC) {
+        return npy::read_labels(source, rows, names);
+    }
+    let found = sizes(&mut source, 1..=1)?;
+    if found != [rows as u32] {
+        return Err(wrong(&source, "number of labels", format!("{found:?}"), format!("[{rows}] as in the images")));
+    }
+    for (i, label) in elements(&mut source, rows)?.iter().enumerate() {
+        names
+            .push(&label.to_string())
+            .map_err(|expected| wrong(&source, &format!("label {i}"), label.to_string(), expected))?;
+    }
+    Ok(())
 }
 
 fn wrong(source: &Source, what: &str, found: String, expected: String) -> DataError {
-    DataError::Idx { file: source.file.clone(), what: what.into(), found, expected }
+    DataError::Entry { file: source.file.clone(), what: what.into(), found, expected }
 }
 
 /// Reads the magic number and the sizes.

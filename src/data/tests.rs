@@ -5,6 +5,8 @@ use tempfile::TempDir;
 
 use super::*;
 
+mod formats;
+
 fn gzip(bytes: &[u8]) -> Vec<u8> {
     let mut encoder = GzEncoder::new(Vec::new(), Compression::default());
     encoder.write_all(bytes).unwrap();

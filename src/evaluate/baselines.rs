@@ -1,6 +1,8 @@
 //! The methods that FlyNN is compared with, on the same trials: nearest neighbours with k and the scaling tuned, one nearest neighbour,
 //! and SBFC.
 
+use std::fmt::{Display, Formatter};
+
 use super::search::TrialError;
 use super::{Tally, Trial, summed};
 use crate::data::Dataset;
@@ -60,11 +62,25 @@ fn range(data: &Dataset) -> Scaling {
     Scaling::Range { lo, hi }
 }
 
-/// Names of the settings of [`neighbours`], in its order, and the k of each.
+/// A setting of nearest neighbours.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct NeighbourSetting {
+    /// Neighbours that vote.
+    pub k: usize,
+    /// What is done to the rows first.
+    pub how: Prepared,
+}
+
+impl Display for NeighbourSetting {
+    fn fmt(&self, f: &mut Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}", format!("k {}, {:?}", self.k, self.how).to_lowercase())
+    }
+}
+
+/// The settings of [`neighbours`], in its order.
 #[must_use]
-pub fn neighbour_settings() -> Vec<(String, usize)> {
-    let scalings = Prepared::ALL.into_iter();
-    scalings.flat_map(|how| TRIED.map(|k| (format!("k {k}, {how:?}").to_lowercase(), k))).collect()
+pub fn neighbour_settings() -> Vec<NeighbourSetting> {
+    Prepared::ALL.into_iter().flat_map(|how| TRIED.map(|k| NeighbourSetting { k, how })).collect()
 }
 
 /// Tallies of kNN for every scaling and k on the test rows, and by leaving out each training row in turn: (outer, inner).
@@ -142,7 +158,7 @@ mod tests {
         let settings = neighbour_settings();
         assert_eq!([outer.len(), inner.len()], [settings.len(); 2]);
         // k = 1 on raw rows, the second scaling.
-        assert_eq!(settings[TRIED.len()].0, "k 1, raw");
+        assert_eq!(settings[TRIED.len()].to_string(), "k 1, raw");
         let one = Neighbours::new(&trial.train).unwrap().predict(1, &trial.test);
         assert_eq!(outer[TRIED.len()], Tally::new(&trial.test, &one));
         let found = sbfc(std::slice::from_ref(trial), 1000, b"s").unwrap();

@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::baselines::{self, neighbour_settings, sbfc_settings};
+use super::baselines::{self, Prepared, neighbour_settings, sbfc_settings};
 use super::candidate::{Ranges, preset, readouts};
 use super::search::{self, TrialError};
 use super::{Metric, Tally, Trial, best, summed};
@@ -55,6 +55,8 @@ pub enum Method {
     FlynnDefault,
     /// Nearest neighbours, k and scaling tuned.
     Knn,
+    /// Nearest neighbours on the rows as they are, k tuned: the paper's baseline.
+    KnnRaw,
     /// One nearest neighbour, scaling tuned.
     OneNn,
     /// SimHash Bloom filters, bits and scaling tuned.
@@ -63,8 +65,8 @@ pub enum Method {
 
 impl Method {
     /// All of them.
-    pub const ALL: [Self; 6] =
-        [Self::Flynn, Self::FlynnPublished, Self::FlynnDefault, Self::Knn, Self::OneNn, Self::Sbfc];
+    pub const ALL: [Self; 7] =
+        [Self::Flynn, Self::FlynnPublished, Self::FlynnDefault, Self::Knn, Self::KnnRaw, Self::OneNn, Self::Sbfc];
 
     /// The name in tables.
     #[must_use]
@@ -74,6 +76,7 @@ impl Method {
             Self::FlynnPublished => "FlyNN as published",
             Self::FlynnDefault => "FlyNN, default",
             Self::Knn => "kNN",
+            Self::KnnRaw => "kNN, raw",
             Self::OneNn => "1NN",
             Self::Sbfc => "SBFC",
         }
@@ -159,7 +162,7 @@ pub fn evaluate(name: &str, data: &Dataset, plan: &Plan, tick: &(dyn Fn() + Sync
         .flat_map(|candidate| readouts.iter().map(move |r| format!("{candidate}, {} {}", r.score, r.gamma)))
         .collect();
     let neighbours = neighbour_settings();
-    knn.names = neighbours.iter().map(|(name, _)| name.clone()).collect();
+    knn.names = neighbours.iter().map(ToString::to_string).collect();
     sbfc.names = sbfc_settings(features, plan.max_m);
 
     for (number, trial) in (0u64..).zip(Trial::of(&data, &folds(data.labels(), plan.outer, &seed))) {
@@ -185,7 +188,8 @@ pub fn evaluate(name: &str, data: &Dataset, plan: &Plan, tick: &(dyn Fn() + Sync
             Method::FlynnPublished => flynn.figures(metric, published),
             Method::FlynnDefault => flynn.figures(metric, |at| has_preset && at == 0),
             Method::Knn => knn.figures(metric, |_| true),
-            Method::OneNn => knn.figures(metric, |at| neighbours[at].1 == 1),
+            Method::KnnRaw => knn.figures(metric, |at| neighbours[at].how == Prepared::Raw),
+            Method::OneNn => knn.figures(metric, |at| neighbours[at].k == 1),
             Method::Sbfc => sbfc.figures(metric, |_| true),
         };
         Method::ALL.into_iter().filter_map(|method| Some((method, of(method)?))).collect()

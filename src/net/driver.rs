@@ -4,7 +4,7 @@
 //! computing nor writing delays a ping. The machine's inputs are taken one by one: finished jobs first, then due timers, then
 //! what the network brought.
 
-use std::collections::{BTreeMap, BinaryHeap};
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -21,7 +21,7 @@ use crate::protocol::about::{About, Role};
 use crate::protocol::context::Context;
 use crate::protocol::message::{Channel, Message};
 use crate::protocol::view::Stage;
-use crate::protocol::{Action, Fault, Input, Machine, Step, Time, wire};
+use crate::protocol::{Action, Input, Machine, Step, Time, wire};
 use crate::session::{Entry, Peer, Session};
 use crate::store::{Store, StoreError};
 
@@ -176,6 +176,8 @@ struct Driver<'a> {
     store: Store,
     peers: BTreeMap<PeerId, Peer>,
     ids: Vec<PeerId>,
+    /// Peers that were blamed: what of theirs is still on its way is not read.
+    banned: BTreeSet<Peer>,
     started: Instant,
     alarms: BinaryHeap<Alarm>,
     timers: BTreeMap<u64, Timer>,
@@ -224,6 +226,7 @@ pub fn run(plan: Plan, report: &mut dyn FnMut(Report<'_>)) -> Result<Usage, Driv
         store,
         peers,
         ids,
+        banned: BTreeSet::new(),
         started,
         alarms: BinaryHeap::new(),
         timers: BTreeMap::new(),
@@ -335,27 +338,29 @@ impl Driver<'_> {
             }
             NetEvent::Malformed { from, reason } => {
                 if let Some(&peer) = self.peers.get(&from) {
-                    (self.report)(Report::Blamed(peer, reason));
-                    let _ = self.network.send(Command::Ban(from));
+                    self.blame(peer, reason);
                 }
             }
             NetEvent::Frame { from, channel, frame } => {
-                let Some(&from) = self.peers.get(&from) else { return };
+                let Some(&from) = self.peers.get(&from).filter(|from| !self.banned.contains(from)) else { return };
                 let bytes = (frame.header.len() + frame.payload.len()) as u64;
                 match wire::decode(from_net(channel), &frame.header, frame.payload) {
                     Ok(message) => {
                         (self.report)(Report::Received(from, &message, bytes));
                         self.input(Input::Message { from, message });
                     }
-                    Err(fault) => self.blame(from, &fault),
+                    Err(fault) => self.blame(from, fault.to_string()),
                 }
             }
         }
     }
 
-    /// Honest peers are never blamed, so one that is has no more to say here.
-    fn blame(&mut self, peer: Peer, fault: &Fault) {
-        (self.report)(Report::Blamed(peer, fault.to_string()));
+    /// Honest peers are never blamed, so one that is has no more to say here: it is told once, with the first of its faults.
+    fn blame(&mut self, peer: Peer, reason: String) {
+        if !self.banned.insert(peer) {
+            return;
+        }
+        (self.report)(Report::Blamed(peer, reason));
         let _ = self.network.send(Command::Ban(self.ids[peer.index()]));
     }
 
@@ -404,7 +409,7 @@ impl Driver<'_> {
                         _ => {}
                     }
                 }
-                Action::Blame { peer, fault } => self.blame(peer, &fault),
+                Action::Blame { peer, fault } => self.blame(peer, fault.to_string()),
             }
         }
     }

@@ -24,6 +24,8 @@ pub enum Record {
     Accepted(Ballot, SumRecord, #[serde(skip)] Bytes),
     /// Decided and opened; with the sealed total.
     Frozen(Frozen, #[serde(skip)] Bytes),
+    /// What the exchange of this view gave this peer ([`crate::protocol::xclp::Outcome::to_bytes`]), with its SHA-256.
+    Outcome(Ballot, [u8; 32], #[serde(skip)] Bytes),
 }
 
 impl Record {
@@ -35,6 +37,7 @@ impl Record {
             Self::Joined(_) => "joined".into(),
             Self::Accepted(..) => "accepted".into(),
             Self::Frozen(frozen, _) => format!("frozen-{}", frozen.record.value.sum.slot),
+            Self::Outcome(..) => "outcome".into(),
         }
     }
 
@@ -43,6 +46,7 @@ impl Record {
     pub fn total(&self) -> Option<(&[u8; 32], &[u8])> {
         let (value, total) = match self {
             Self::Promised(_) | Self::Joined(_) => return None,
+            Self::Outcome(_, digest, bytes) => return Some((digest, bytes)),
             Self::Accepted(_, record, total) => (&record.value, total),
             Self::Frozen(frozen, total) => (&frozen.record.value, total),
         };
@@ -54,6 +58,7 @@ impl Record {
     pub fn with_total(self, bytes: Bytes) -> Self {
         match self {
             Self::Promised(_) | Self::Joined(_) => self,
+            Self::Outcome(ballot, digest, _) => Self::Outcome(ballot, digest, bytes),
             Self::Accepted(ballot, record, _) => Self::Accepted(ballot, record, bytes),
             Self::Frozen(frozen, _) => Self::Frozen(frozen, bytes),
         }
@@ -153,11 +158,17 @@ pub(super) struct Restored {
     pub(super) acceptor: Acceptor<[u8; 32]>,
     pub(super) joined: Ballot,
     pub(super) archive: Archive,
+    pub(super) outcome: Option<(Ballot, Bytes)>,
 }
 
 /// Puts together what was stored, checking all of it again.
 pub(super) fn restore(ctx: &Context, stored: Vec<Record>) -> Result<Restored, RestoreError> {
-    let mut out = Restored { acceptor: Acceptor::default(), joined: Ballot::default(), archive: Archive::default() };
+    let mut out = Restored {
+        acceptor: Acceptor::default(),
+        joined: Ballot::default(),
+        archive: Archive::default(),
+        outcome: None,
+    };
     let mut frozen = Vec::new();
     let mut accepted = None;
     for record in stored {
@@ -169,6 +180,7 @@ pub(super) fn restore(ctx: &Context, stored: Vec<Record>) -> Result<Restored, Re
             }
             Record::Accepted(ballot, record, total) => accepted = Some((ballot, record, total)),
             Record::Frozen(each, total) => frozen.push((each, total)),
+            Record::Outcome(ballot, _, bytes) => out.outcome = Some((ballot, bytes)),
         }
     }
     frozen.sort_by_key(|(each, _)| each.record.value.sum.slot);

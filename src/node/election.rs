@@ -279,7 +279,9 @@ impl Node {
                 }
             }
         }
-        let busy = self.computing.is_some() || self.opening.is_some() || self.transfer.receiving();
+        self.begin_exchange(now, step);
+        let busy =
+            self.talk.goes_on() || self.computing.is_some() || self.opening.is_some() || self.transfer.receiving();
         if let Some(view) = &mut self.view {
             view.set_working(busy);
         }
@@ -498,6 +500,7 @@ impl Node {
                 deadlines
                     .extend(self.round.unreached.as_ref().filter(|(peers, ..)| !peers.is_empty()).map(|(.., at)| *at));
                 deadlines.extend(self.computing.map(|(_, since)| since.plus_ms(timing.compute_ms)));
+                deadlines.extend(self.exchange_alarm());
             }
             Over::No => {
                 if !self.election.gathered {

@@ -10,6 +10,7 @@ use crate::protocol::all_reduce;
 use crate::protocol::context::Context;
 use crate::protocol::pairwise::{Mask, Masks};
 use crate::protocol::record::Frozen;
+use crate::protocol::xclp;
 
 /// One piece of long work.
 #[derive(Clone, Debug)]
@@ -25,6 +26,8 @@ pub enum Job {
     },
     /// Mask a chunk.
     Mask(all_reduce::Job),
+    /// Work of an exchange.
+    Exchange(xclp::Job),
     /// Take the pads off a decided total.
     Open {
         /// For the plan.
@@ -43,6 +46,8 @@ pub enum Done {
     Contribution(u8, Result<Bytes, String>),
     /// The masked chunk.
     Mask(all_reduce::Done),
+    /// What work of an exchange gave.
+    Exchange(xclp::Done),
     /// The opened words; for the coin, the seed.
     Open {
         /// As in the job.
@@ -70,6 +75,7 @@ impl Job {
                 Done::Contribution(slot, result)
             }
             Self::Mask(job) => Done::Mask(job.run()),
+            Self::Exchange(job) => Done::Exchange(job.run()),
             Self::Open { ctx, frozen, total } => {
                 let opened = open(&ctx, &frozen, total);
                 Done::Open { frozen, opened }

@@ -59,6 +59,8 @@ impl Node {
                 let child = view.contribute(now, slot, vector);
                 self.viewed(now, child, step);
             }
+        } else if self.talk.wanted(slot) || self.exchanges(now, slot, step) {
+            // Its vector comes from an exchange.
         } else if self.computing.is_none() {
             self.computing = Some((slot, now));
             let (task, opened) = (self.task.clone(), self.archive.opened().to_vec());
@@ -143,6 +145,11 @@ impl Node {
     pub(super) fn done(&mut self, now: Time, done: Done, step: &mut Step<Self>) {
         match done {
             Done::Mask(done) => self.drive(now, Input::Done(done), step),
+            Done::Exchange(done) => {
+                if self.talk.ballot() == Some(done.ballot) {
+                    self.converse(now, Input::Done(done), step);
+                }
+            }
             Done::Contribution(slot, result) => {
                 self.computing = None;
                 match result {
@@ -167,8 +174,11 @@ impl Node {
         self.acceptor.freeze(slot);
         self.archive.freeze(frozen, opened);
         self.inputs.remove(&slot);
+        if self.talk.wanted(slot) {
+            self.talk = super::Talk::default();
+        }
         step.output(Event::Opened(value));
-        if let Err(text) = self.task.check(slot, self.archive.opened()) {
+        if let Err(text) = self.task.check(slot, self.archive.values(), self.archive.opened()) {
             self.end(Ending::Refused(text), step);
             return;
         }
@@ -188,6 +198,7 @@ impl Node {
         self.view = None;
         self.round = Round::default();
         self.over = Over::Lingering(now.plus_ms(self.ctx.session.timing.linger_ms));
+        self.tell_outcome(step);
         step.output(Event::Finished(self.archive.opened().to_vec(), self.archive.values().to_vec()));
         self.tell_all(step);
     }

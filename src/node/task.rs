@@ -6,6 +6,7 @@ use bytes::Bytes;
 
 use crate::protocol::context::Quantity;
 use crate::protocol::record::Value;
+use crate::protocol::xclp;
 use crate::session::Peer;
 
 /// A task: quantities that are summed and opened one after another, each of which may depend on those before it.
@@ -19,9 +20,26 @@ pub trait Task: Debug + Send + Sync {
     /// for this peer.
     fn contribution(&self, slot: u8, opened: &[Bytes]) -> Result<Bytes, String>;
 
+    /// What this peer knows of the exchange that its vector for `slot` comes from; `None` where the vector is made by this peer alone. An error ends
+    /// the session for this peer.
+    fn exchange(
+        &self,
+        _slot: u8,
+        _values: &[Value],
+        _opened: &[Bytes],
+        _members: &[Peer],
+    ) -> Result<Option<xclp::Part>, String> {
+        Ok(None)
+    }
+
+    /// This peer's vector for a slot with an exchange, given what that gave it.
+    fn exchanged(&self, _slot: u8, _outcome: &xclp::Outcome) -> Result<Bytes, String> {
+        Err("this task has no exchange".into())
+    }
+
     /// Whether a new sum of `slot` may be started over `members`, given what was opened over whom; says why not.
     fn allows(&self, slot: u8, values: &[Value], opened: &[Bytes], members: &[Peer]) -> Result<(), String>;
 
     /// Looks at what has just been opened; an error ends the session for everybody, for all find it alike.
-    fn check(&self, slot: u8, opened: &[Bytes]) -> Result<(), String>;
+    fn check(&self, slot: u8, values: &[Value], opened: &[Bytes]) -> Result<(), String>;
 }

@@ -7,6 +7,7 @@ mod scenarios;
 mod schedules;
 mod secrecy;
 mod systematic;
+mod xclp;
 
 use std::collections::BTreeSet;
 

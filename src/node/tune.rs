@@ -267,7 +267,7 @@ impl Task for Tune {
         holders::allows(&self.rules.session, slot, values, opened, members)
     }
 
-    fn check(&self, slot: u8, opened: &[Bytes]) -> Result<(), String> {
+    fn check(&self, slot: u8, _values: &[Value], opened: &[Bytes]) -> Result<(), String> {
         match slot {
             HOLDERS => holders::enough(&self.rules.session, opened, 0),
             slot if usize::from(slot) + 1 == self.plan().len() => {

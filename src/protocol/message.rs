@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use super::ballot::Ballot;
 use super::council::Promise;
 use super::view::Reason;
-use super::{all_reduce, transfer, view};
+use super::{all_reduce, transfer, view, xclp};
 use crate::session::Peer;
 
 /// Version of the messages; a peer with another one is refused.
@@ -61,6 +61,8 @@ pub enum Message {
     View(view::Message),
     /// Between any two peers.
     Transfer(transfer::Message),
+    /// Between two members of a view, in the task `xclp`.
+    Exchange(xclp::Message),
 }
 
 /// Two ordered streams between each pair, with no order between them.
@@ -78,7 +80,8 @@ impl Message {
     pub fn channel(&self) -> Channel {
         match self {
             Self::View(view::Message::Reduce(all_reduce::Message::Chunk { .. }))
-            | Self::Transfer(transfer::Message::Head(..) | transfer::Message::Piece { .. }) => Channel::Bulk,
+            | Self::Transfer(transfer::Message::Head(..) | transfer::Message::Piece { .. })
+            | Self::Exchange(xclp::Message { body: xclp::Body::Part { .. }, .. }) => Channel::Bulk,
             _ => Channel::Control,
         }
     }
@@ -88,7 +91,8 @@ impl Message {
     pub fn payload(&self) -> Bytes {
         match self {
             Self::View(view::Message::Reduce(all_reduce::Message::Chunk { data, .. }))
-            | Self::Transfer(transfer::Message::Piece { data, .. }) => data.clone(),
+            | Self::Transfer(transfer::Message::Piece { data, .. })
+            | Self::Exchange(xclp::Message { body: xclp::Body::Part { data, .. }, .. }) => data.clone(),
             _ => Bytes::new(),
         }
     }
@@ -97,7 +101,8 @@ impl Message {
     pub(super) fn payload_mut(&mut self) -> Option<&mut Bytes> {
         match self {
             Self::View(view::Message::Reduce(all_reduce::Message::Chunk { data, .. }))
-            | Self::Transfer(transfer::Message::Piece { data, .. }) => Some(data),
+            | Self::Transfer(transfer::Message::Piece { data, .. })
+            | Self::Exchange(xclp::Message { body: xclp::Body::Part { data, .. }, .. }) => Some(data),
             _ => None,
         }
     }

@@ -220,6 +220,12 @@ impl View {
         self.round.as_ref().map(|round| round.slot)
     }
 
+    /// The keys that this peer shares with the others (all of them in views of up to [`super::context::FULL_MESH`] members), once they are agreed on.
+    #[must_use]
+    pub fn keys(&self) -> Option<&BTreeMap<Peer, Arc<[u8; 32]>>> {
+        self.keys.as_ref()
+    }
+
     /// Whether this peer leads.
     #[must_use]
     pub fn leads(&self) -> bool {

@@ -4,32 +4,39 @@ use std::collections::BTreeMap;
 
 use sha2::Digest;
 
-use super::{Scaling, Session, SessionId, Setting};
+use super::{Scaling, Session, SessionId, Setting, TaskKind};
 use crate::crypto::identity::PublicKey;
 use crate::crypto::tagged_hash;
 
 /// Names and canonical values of all fields, in order.
 fn entries(session: &Session) -> Vec<(String, Vec<u8>)> {
-    let Session { name, task, min_peers, data, flynn, tune, privacy, timing, roster } = session;
+    let Session { name, task, min_peers, data, flynn, tune, xclp, privacy, timing, roster } = session;
     let mut entries = vec![
         ("name", name.as_bytes().to_vec()),
         ("task", task.to_string().into_bytes()),
         ("min_peers", integer((*min_peers).into())),
         ("data.features", integer(data.features.into())),
         ("data.classes", list(data.classes.iter().map(String::as_bytes))),
-        ("data.scaling", scaling(data.scaling)),
-        ("data.densify", vec![u8::from(data.densify)]),
-        ("flynn.m", integer(flynn.m.into())),
-        ("flynn.s", integer(flynn.s.into())),
-        ("flynn.rho", integer(flynn.rho.into())),
-        ("flynn.gamma", number(flynn.gamma)),
-        ("flynn.score", flynn.score.name().as_bytes().to_vec()),
     ];
+    if !data.columns.is_empty() {
+        entries.push(("data.columns", list(data.columns.iter().map(String::as_bytes))));
+    }
+    entries.extend([("data.scaling", scaling(data.scaling)), ("data.densify", vec![u8::from(data.densify)])]);
+    if *task != TaskKind::Xclp {
+        entries.extend([
+            ("flynn.m", integer(flynn.m.into())),
+            ("flynn.s", integer(flynn.s.into())),
+            ("flynn.rho", integer(flynn.rho.into())),
+            ("flynn.gamma", number(flynn.gamma)),
+            ("flynn.score", flynn.score.name().as_bytes().to_vec()),
+        ]);
+    }
     if let Some(tune) = tune {
         let settings: Vec<_> = tune.settings.iter().map(setting).collect();
         entries.push(("tune.folds", integer(tune.folds.into())));
         entries.push(("tune.settings", list(settings.iter().map(Vec::as_slice))));
     }
+    entries.extend(xclp.iter().flat_map(super::XclpSpec::entries));
     entries.push(("privacy.min_holders", integer(privacy.min_holders.into())));
     entries.push(("privacy.colluding", number(privacy.colluding)));
     entries.extend(super::rules::TIMING.iter().map(|field| (field.limit.field, integer((field.get)(timing)))));

@@ -10,6 +10,7 @@ use serde::Deserialize;
 
 use super::rules::{self, FILE_LIMIT, SessionError, TIMING};
 use super::size::{Size, Sizes};
+use super::xclp::RawXclp;
 use super::{DataSpec, Entry, FlynnSpec, Privacy, Scaling, Score, Session, Setting, TaskKind, Timing, TuneSpec};
 use crate::model::readout::Readout;
 
@@ -21,8 +22,9 @@ struct RawSession {
     task: TaskKind,
     min_peers: Option<i64>,
     data: RawData,
-    flynn: RawFlynn,
+    flynn: Option<RawFlynn>,
     tune: Option<RawTune>,
+    xclp: Option<RawXclp>,
     #[serde(default)]
     privacy: RawPrivacy,
     #[serde(default)]
@@ -34,6 +36,8 @@ struct RawSession {
 #[serde(deny_unknown_fields)]
 struct RawData {
     features: i64,
+    #[serde(default)]
+    columns: Vec<String>,
     classes: Vec<String>,
     #[serde(default = "no_scaling")]
     scaling: Scaling,
@@ -130,7 +134,7 @@ impl Session {
     }
 
     fn write_toml(&self, out: &mut String) -> std::fmt::Result {
-        let Self { name, task, min_peers, data, flynn, tune, privacy, timing, roster } = self;
+        let Self { name, task, min_peers, data, flynn, tune, xclp, privacy, timing, roster } = self;
         let peers = roster.len();
         writeln!(
             out,
@@ -139,7 +143,8 @@ impl Session {
         writeln!(out, "# Session id: {}\n", self.id())?;
         writeln!(out, "name = {}", quoted(name))?;
         writeln!(out, "# What is computed: \"flynn\", a nearest-neighbour-like classifier on the rows of all peers;")?;
-        writeln!(out, "# or \"tune\", which of several settings of it is best.")?;
+        writeln!(out, "# \"tune\", which of several settings of it is best; or \"xclp\", labels for every peer's own")?;
+        writeln!(out, "# rows, propagated over the rows of all.")?;
         writeln!(out, "task = \"{task}\"")?;
         writeln!(out, "# Go on with at least so many peers: {} (a majority of the roster) to {peers}.", peers / 2 + 1)?;
         writeln!(out, "min_peers = {min_peers}\n")?;
@@ -147,9 +152,18 @@ impl Session {
         writeln!(out, "[data]")?;
         writeln!(out, "# Features of a row: 1 to 65536.")?;
         writeln!(out, "features = {}", data.features)?;
+        let list = |names: &[String]| names.iter().map(|name| quoted(name)).collect::<Vec<_>>().join(", ");
+        if data.columns.is_empty() {
+            writeln!(
+                out,
+                "# Names may be given to all of them: columns = [...]. Rows that have names must then have these."
+            )?;
+        } else {
+            writeln!(out, "# Their names; rows that have names must have these, in any order.")?;
+            writeln!(out, "columns = [{}]", list(&data.columns))?;
+        }
         writeln!(out, "# 2 to 1000 classes, all different; their order decides ties.")?;
-        let classes: Vec<String> = data.classes.iter().map(|class| quoted(class)).collect();
-        writeln!(out, "classes = [{}]", classes.join(", "))?;
+        writeln!(out, "classes = [{}]", list(&data.classes))?;
         writeln!(out, "# \"none\", \"unit-norm\" (each row), \"center\" or \"standard\" (over all peers), or")?;
         writeln!(
             out,
@@ -159,32 +173,11 @@ impl Session {
         writeln!(out, "# Random signs, zero-padding to a power of two and a Walsh-Hadamard transform after scaling.")?;
         writeln!(out, "densify = {}\n", data.densify)?;
 
-        writeln!(out, "[flynn]")?;
-        writeln!(
-            out,
-            "# d = {}, the features (times the soft bins; with densify: padded to a power of two).",
-            data.dimension()
-        )?;
-        writeln!(
-            out,
-            "# Bits of a hash: a number, or a multiple of d such as \"256d\". The counts need m x classes x 4 bytes."
-        )?;
-        writeln!(out, "m = {}", flynn.m)?;
-        writeln!(out, "# Features that a bit looks at: 2 to d, or a multiple of d such as \"0.1d\".")?;
-        writeln!(out, "s = {}", flynn.s)?;
-        writeln!(out, "# Bits set in a hash: 1 to m, or a multiple of m such as \"0.001m\".")?;
-        writeln!(out, "rho = {}", flynn.rho)?;
-        writeln!(
-            out,
-            "# Decay of a bit's weight each time it is set: from 0 to below 1; log scores add 1 - gamma to counts."
-        )?;
-        writeln!(out, "gamma = {:?}", flynn.gamma)?;
-        writeln!(
-            out,
-            "# What counts mean at prediction: \"decay\" (the paper's), \"balanced-decay\", \"log\" or \"balanced-log\"."
-        )?;
-        writeln!(out, "score = \"{}\"\n", flynn.score)?;
-
+        if let Some(xclp) = xclp {
+            xclp.write_toml(out)?;
+        } else {
+            flynn.write_toml(data, out)?;
+        }
         if let Some(tune) = tune {
             writeln!(out, "[tune]")?;
             writeln!(
@@ -231,6 +224,36 @@ impl Session {
     }
 }
 
+impl FlynnSpec {
+    fn write_toml(&self, data: &DataSpec, out: &mut String) -> std::fmt::Result {
+        writeln!(out, "[flynn]")?;
+        writeln!(
+            out,
+            "# d = {}, the features (times the soft bins; with densify: padded to a power of two).",
+            data.dimension()
+        )?;
+        writeln!(
+            out,
+            "# Bits of a hash: a number, or a multiple of d such as \"256d\". The counts need m x classes x 4 bytes."
+        )?;
+        writeln!(out, "m = {}", self.m)?;
+        writeln!(out, "# Features that a bit looks at: 2 to d, or a multiple of d such as \"0.1d\".")?;
+        writeln!(out, "s = {}", self.s)?;
+        writeln!(out, "# Bits set in a hash: 1 to m, or a multiple of m such as \"0.001m\".")?;
+        writeln!(out, "rho = {}", self.rho)?;
+        writeln!(
+            out,
+            "# Decay of a bit's weight each time it is set: from 0 to below 1; log scores add 1 - gamma to counts."
+        )?;
+        writeln!(out, "gamma = {:?}", self.gamma)?;
+        writeln!(
+            out,
+            "# What counts mean at prediction: \"decay\" (the paper's), \"balanced-decay\", \"log\" or \"balanced-log\"."
+        )?;
+        writeln!(out, "score = \"{}\"\n", self.score)
+    }
+}
+
 impl Scaling {
     /// As the value of `scaling` in a session file.
     #[must_use]
@@ -269,13 +292,24 @@ impl RawSession {
         let roster = self.roster.into_iter().map(RawEntry::resolve).collect::<Result<Vec<_>, _>>()?;
         let data = DataSpec {
             features: rules::FEATURES.check(self.data.features)?,
+            columns: self.data.columns,
             classes: self.data.classes,
             scaling: self.data.scaling,
             densify: self.data.densify,
         };
         data.check()?;
-        let flynn = Sizes { m: self.flynn.m, s: self.flynn.s, rho: self.flynn.rho }
-            .resolve(&data, Readout { score: self.flynn.score, gamma: self.flynn.gamma })?;
+        let flynn = match (self.flynn, self.task) {
+            (None, TaskKind::Xclp) => FlynnSpec::NONE,
+            (Some(flynn), TaskKind::Flynn | TaskKind::Tune) => Sizes { m: flynn.m, s: flynn.s, rho: flynn.rho }
+                .resolve(&data, Readout { score: flynn.score, gamma: flynn.gamma })?,
+            (None, task) => return Err(SessionError::value("task", task, "xclp where there is no [flynn]")),
+            (Some(_), task) => return Err(SessionError::value("task", task, "flynn or tune where there is a [flynn]")),
+        };
+        let xclp = match (self.xclp, self.task) {
+            (raw, TaskKind::Xclp) => Some(raw.unwrap_or_default().resolve(data.features)?),
+            (None, _) => None,
+            (Some(_), task) => return Err(SessionError::value("task", task, "xclp where there is an [xclp]")),
+        };
         let tune = self.tune.map(|tune| tune.resolve(&data)).transpose()?;
         let min_peers = match self.min_peers {
             Some(number) => rules::min_peers(roster.len()).check(number)?,
@@ -292,7 +326,7 @@ impl RawSession {
         for (name, value) in self.timing {
             timing.set(&name, value)?;
         }
-        Ok(Session { name: self.name, task: self.task, min_peers, data, flynn, tune, privacy, timing, roster })
+        Ok(Session { name: self.name, task: self.task, min_peers, data, flynn, tune, xclp, privacy, timing, roster })
     }
 }
 

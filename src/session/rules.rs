@@ -86,7 +86,7 @@ pub(super) struct Limit {
 }
 
 impl Limit {
-    const fn new(field: &'static str, lo: u64, hi: u64) -> Self {
+    pub(super) const fn new(field: &'static str, lo: u64, hi: u64) -> Self {
         Self { field, lo, hi, what: "" }
     }
 
@@ -241,6 +241,12 @@ impl Session {
             let limit = if self.tune.is_some() { "tune where there is a [tune]" } else { "flynn without a [tune]" };
             return Err(SessionError::value("task", self.task, limit));
         }
+        match (&self.xclp, self.task) {
+            (Some(xclp), TaskKind::Xclp) => return xclp.check(self.data.features, self.roster.len()),
+            (None, TaskKind::Flynn | TaskKind::Tune) => {}
+            (Some(_), task) => return Err(SessionError::value("task", task, "xclp where there is an [xclp]")),
+            (None, task) => return Err(SessionError::value("task", task, "flynn or tune without an [xclp]")),
+        }
         for (index, setting) in self.settings().iter().enumerate() {
             let named = |error| if index == 0 { error } else { of_setting(error, index) };
             setting.check(self.data.features, classes).map_err(named)?;
@@ -274,7 +280,13 @@ pub(super) fn of_setting(error: SessionError, index: usize) -> SessionError {
 
 impl Setting {
     fn check(&self, features: u32, classes: usize) -> Result<(), SessionError> {
-        let data = DataSpec { features, classes: Vec::new(), scaling: self.scaling, densify: self.densify };
+        let data = DataSpec {
+            features,
+            columns: Vec::new(),
+            classes: Vec::new(),
+            scaling: self.scaling,
+            densify: self.densify,
+        };
         data.check_scaling()?;
         m(classes).check::<u32>(self.m)?;
         s(data.dimension()).check::<u32>(self.s)?;
@@ -288,12 +300,23 @@ impl Setting {
 }
 
 impl DataSpec {
-    /// Checks features, classes and scaling.
+    /// Checks features, their names, classes and scaling.
     ///
     /// # Errors
     /// [`SessionError::Value`] for the first rule that is broken.
     pub fn check(&self) -> Result<(), SessionError> {
         FEATURES.check::<u32>(self.features)?;
+        if !self.columns.is_empty() && self.columns.len() != self.features as usize {
+            let limit = format!("{}, one name for each of data.features, or none", self.features);
+            return Err(SessionError::value("the length of data.columns", self.columns.len(), limit));
+        }
+        let mut seen = BTreeSet::new();
+        for column in &self.columns {
+            check_name("a column of data.columns", column)?;
+            if !seen.insert(column) {
+                return Err(SessionError::value("data.columns", format!("{column:?} twice"), "all different"));
+            }
+        }
         CLASSES.check::<u32>(self.classes.len() as i128)?;
         let mut seen = BTreeSet::new();
         for class in &self.classes {
@@ -344,7 +367,7 @@ impl Entry {
     }
 }
 
-fn check_number(field: &str, value: f64, holds: bool, limit: &str) -> Result<(), SessionError> {
+pub(super) fn check_number(field: &str, value: f64, holds: bool, limit: &str) -> Result<(), SessionError> {
     // `holds` is false for NaN in every use: ranges contain none, and it is not finite.
     if holds { Ok(()) } else { Err(SessionError::value(field, value, limit)) }
 }

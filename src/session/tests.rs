@@ -19,12 +19,14 @@ fn session(peers: u64) -> Session {
         min_peers: Session::default_min_peers(peers as usize),
         data: DataSpec {
             features: 64,
+            columns: Vec::new(),
             classes: (0..10).map(|class| class.to_string()).collect(),
             scaling: Scaling::UnitNorm,
             densify: false,
         },
         flynn: FlynnSpec { m: 16_384, s: 6, rho: 32, gamma: 0.5, score: Score::Decay },
         tune: None,
+        xclp: None,
         privacy: Privacy::default(),
         timing: Timing::default(),
         roster: (0..peers).map(entry).collect(),
@@ -316,6 +318,36 @@ fn every_field_but_the_addresses_changes_the_id_and_is_named() {
     assert_eq!(base.fields().len(), 23, "a field that is not listed above was added");
 }
 
+#[test]
+fn names_of_columns_are_a_field_of_their_own_where_they_are_given() {
+    let plain = session(5);
+    let named = |names: [&str; 2]| {
+        let mut named = plain.clone();
+        named.data.columns = (0..64).map(|i| format!("f{i}")).collect();
+        named.data.columns[0] = names[0].into();
+        named.data.columns[1] = names[1].into();
+        named.check()
+    };
+    let first = named(["age", "weight"]).unwrap();
+    assert_eq!(Session::parse(&first.to_toml()).unwrap(), first);
+    let (before, after) = (plain.fields(), first.fields());
+    assert_eq!(after[..5], before[..5]);
+    assert_eq!(after[5].0, "data.columns");
+    assert_eq!(after[6..], before[5..]);
+    let turned = named(["weight", "age"]).unwrap();
+    assert!(first.id() != plain.id() && turned.id() != first.id() && turned.fields()[5] != after[5]);
+    let told = |session: Result<Session, SessionError>| session.unwrap_err().to_string();
+    assert!(told(named(["age", "age"])).contains("data.columns is \"age\" twice, must be all different"));
+    assert!(told(named(["age", ""])).contains("a column of data.columns is \"\", must be 1 to 64 printable"));
+    let mut short = first;
+    short.data.columns.pop();
+    let text = told(short.check());
+    assert!(
+        text.contains("the length of data.columns is 63, must be 64, one name for each of data.features"),
+        "{text}"
+    );
+}
+
 /// The encoding spelt out by hand from the module documentation, for a session whose every field is written below.
 #[test]
 fn the_id_is_the_hash_of_the_documented_bytes() {
@@ -425,7 +457,7 @@ fn sessions() -> impl Strategy<Value = Session> {
         session.name = name;
         let (features, classes, scaling, densify, class) = data;
         let classes = (0..classes).map(|i| format!("{i}{class}")).collect();
-        session.data = DataSpec { features, classes, scaling, densify };
+        session.data = DataSpec { features, columns: Vec::new(), classes, scaling, densify };
         let (m, s, rho, gamma) = flynn;
         session.flynn = FlynnSpec { m, s, rho, gamma, score: Score::Decay };
         session.privacy.colluding = colluding;

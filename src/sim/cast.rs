@@ -88,6 +88,7 @@ fn session(scenario: &Scenario, rows: Option<&Rows>) -> Result<(Session, Vec<Ide
         data,
         flynn,
         tune: None,
+        xclp: None,
         privacy: Privacy {
             min_holders: scenario.session.min_holders.unwrap_or(usual.min_holders),
             colluding: scenario.session.colluding.unwrap_or(usual.colluding),

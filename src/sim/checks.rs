@@ -142,7 +142,7 @@ impl Checks {
                     Ok(_) => {}
                 }
             }
-            Done::Contribution(..) | Done::Mask(_) => {}
+            Done::Contribution(..) | Done::Mask(_) | Done::Exchange(_) => {}
         }
     }
 

@@ -82,6 +82,7 @@ impl Costs {
                 let bytes = job.vector.len().saturating_sub(start).min(all_reduce::CHUNK);
                 (bytes * job.masks.masks.len()) as f64 / self.rates.mask
             }
+            Job::Exchange(job) => job.operations as f64 / self.rates.lift,
             Job::Open { frozen, total, .. } => (total.len() * frozen.pads.len()) as f64 / self.rates.mask,
         }
     }

@@ -110,6 +110,8 @@ pub struct Swarm {
     pub ends: BTreeMap<Peer, End>,
     /// Who has the result.
     pub finished: BTreeMap<Peer, Finished>,
+    /// What an exchange gave each.
+    pub outcomes: BTreeMap<Peer, crate::protocol::xclp::Outcome>,
     /// Views that began, by how many members, and when the first member entered.
     pub views: BTreeMap<Ballot, (Vec<Peer>, Time)>,
     /// Views that failed, and why the first member left.
@@ -167,6 +169,7 @@ impl Swarm {
             marks: Vec::new(),
             ends: BTreeMap::new(),
             finished: BTreeMap::new(),
+            outcomes: BTreeMap::new(),
             views: BTreeMap::new(),
             failed: BTreeMap::new(),
             ctx,
@@ -487,6 +490,7 @@ impl World for Swarm {
                     engine.at(now, Doing::Apply(i));
                 }
             }
+            Event::Exchanged(outcome) => swarm.outcomes.extend(outcome.map(|outcome| (peer, outcome))),
             Event::Opened(value) => swarm.checks.freezes(now, peer, &value),
             Event::Finished(opened, values) => {
                 swarm.tally.enters(now, peer, 0, None);

@@ -33,10 +33,12 @@ pub enum Purpose {
     Working,
     /// What is fetched from another peer.
     Transfer,
+    /// Of an exchange (task `xclp`).
+    Exchange,
 }
 
 /// All of them, in the order in which they are shown.
-pub const PURPOSES: [Purpose; 11] = [
+pub const PURPOSES: [Purpose; 12] = [
     Purpose::Greeting,
     Purpose::Status,
     Purpose::Election,
@@ -48,6 +50,7 @@ pub const PURPOSES: [Purpose; 11] = [
     Purpose::Shares,
     Purpose::Working,
     Purpose::Transfer,
+    Purpose::Exchange,
 ];
 
 impl Purpose {
@@ -63,6 +66,7 @@ impl Purpose {
             | Message::Begin { .. }
             | Message::Failed { .. } => Self::Election,
             Message::Transfer(_) => Self::Transfer,
+            Message::Exchange(_) => Self::Exchange,
             Message::View(message) => match message {
                 view::Message::Up(_, Report::Keys(_)) | view::Message::Down(_, Order::Keys(_)) => Self::Keys,
                 view::Message::Up(_, Report::Hold { .. }) | view::Message::Down(_, Order::Sum(_)) => Self::Deals,

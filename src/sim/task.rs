@@ -72,6 +72,7 @@ impl Rows {
     pub fn spec(&self, scaling: Scaling, densify: bool) -> DataSpec {
         DataSpec {
             features: u32::try_from(self.train.features()).unwrap_or(u32::MAX),
+            columns: Vec::new(),
             classes: self.train.classes().to_vec(),
             scaling,
             densify,
@@ -84,7 +85,7 @@ pub fn spec(scenario: &Scenario, rows: Option<&Rows>) -> Result<(DataSpec, Flynn
     let task = &scenario.task;
     let Some(rows) = rows else {
         let classes = vec!["a".into(), "b".into()];
-        let data = DataSpec { features: 4, classes, scaling: Scaling::None, densify: false };
+        let data = DataSpec { features: 4, columns: Vec::new(), classes, scaling: Scaling::None, densify: false };
         return Ok((data, FlynnSpec { m: 16, s: 2, rho: 2, gamma: 0.5, score: Score::Decay }));
     };
     let data = rows.spec(task.scaling, task.densify);
@@ -151,7 +152,7 @@ impl Task for Numbers {
         Ok(())
     }
 
-    fn check(&self, _: u8, _: &[Bytes]) -> Result<(), String> {
+    fn check(&self, _: u8, _: &[Value], _: &[Bytes]) -> Result<(), String> {
         Ok(())
     }
 }
@@ -183,7 +184,7 @@ impl Task for Poisoned {
         self.0.allows(slot, values, opened, members)
     }
 
-    fn check(&self, slot: u8, opened: &[Bytes]) -> Result<(), String> {
-        self.0.check(slot, opened)
+    fn check(&self, slot: u8, values: &[Value], opened: &[Bytes]) -> Result<(), String> {
+        self.0.check(slot, values, opened)
     }
 }

@@ -102,6 +102,12 @@ impl FlyHash {
         self.columns.chunks_exact(self.ones)
     }
 
+    /// The signs of the numbers of a scaled row, 1 or -1, where densified.
+    #[must_use]
+    pub fn signs(&self) -> Option<&[f32]> {
+        self.signs.as_deref()
+    }
+
     /// The winners of the points `rows` of `data`: `rho` ascending rows of M for each, one point after another.
     ///
     /// # Errors

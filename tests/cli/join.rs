@@ -67,6 +67,25 @@ impl Bad {
 }
 
 #[test]
+fn names_of_columns_are_compared_with_the_session_file_before_anything_is_sent() {
+    let bad = Bad { swarm: Swarm::new(3, |session| session.data.columns = (0..64).map(|i| format!("c{i}")).collect()) };
+    let arff = |name: &str, third: &str| {
+        let mut text = "@relation r\n".to_owned();
+        for i in 0..64 {
+            let column = if i == 2 { third.to_owned() } else { format!("c{i}") };
+            text += &format!("@attribute {column} numeric\n");
+        }
+        let rows = fs::read_to_string(bad.path("alice.csv")).expect("rows");
+        bad.write(name, text + "@attribute class string\n@data\n" + &rows)
+    };
+    let file = arff("other.arff", "age");
+    bad.refused("data", &file, &[], 2, &["other.arff: column 3 is called \"age\", the session file says \"c2\""]);
+    let file = arff("same.arff", "c2");
+    // The names are right, so that what is wrong next is told.
+    bad.refused("data", &file, &["--label", "none"], 2, &["attribute 65 (\"class\") is text", "--drop"]);
+}
+
+#[test]
 fn bad_rows_are_refused_by_file_line_and_column() {
     let bad = Bad { swarm: Swarm::new(3, |_| {}) };
     let file = bad.rows("wide.csv", 1, |old| format!("1,{old}"));

@@ -49,12 +49,14 @@ pub fn session(keys: &[Identity]) -> Session {
         min_peers: Session::default_min_peers(keys.len()),
         data: DataSpec {
             features: data.features() as u32,
+            columns: Vec::new(),
             classes: data.classes().to_vec(),
             scaling: Scaling::Standard,
             densify: false,
         },
         flynn: FlynnSpec { m: 1024, s: 10, rho: 16, gamma: 0.5, score: Score::Decay },
         tune: None,
+        xclp: None,
         privacy: Privacy { min_holders: 2, ..Privacy::default() },
         timing: Timing {
             gather_ms: 10_000,

@@ -64,6 +64,20 @@ linger_ms = 6
 max_views = 7
 "#;
 
+/// Names of the features.
+const NAMED: &str = r#"name = "vectors"
+task = "flynn"
+[data]
+features = 3
+columns = ["b", "höhe in m", "a"]
+classes = ["cat", "dog"]
+[flynn]
+m = 16
+s = 2
+rho = 3
+gamma = 0.5
+"#;
+
 /// Two settings beside the own one.
 pub(crate) const TUNE: &str = r#"name = "vectors"
 task = "tune"
@@ -134,8 +148,10 @@ fn shown(text: &str) -> Value {
 }
 
 pub(crate) fn session() -> Value {
-    let good: Vec<_> =
-        [(SMALL, 3), (FULL, 20), (TUNE, 3)].into_iter().map(|(head, peers)| shown(&toml(head, peers))).collect();
+    let good: Vec<_> = [(SMALL, 3), (FULL, 20), (TUNE, 3), (NAMED, 3)]
+        .into_iter()
+        .map(|(head, peers)| shown(&toml(head, peers)))
+        .collect();
     let good_text = toml(SMALL, 3);
     let change = |from: &str, to: &str| {
         assert!(good_text.contains(from), "{from}");
@@ -153,6 +169,9 @@ pub(crate) fn session() -> Value {
         ("two peers", toml(SMALL, 2)),
         ("min_peers below a majority", change("[data]", "min_peers = 1\n[data]")),
         ("a class twice", change("\"dog\"", "\"cat\"")),
+        ("fewer names than features", change("classes", "columns = [\"a\", \"b\"]\nclasses")),
+        ("a column twice", change("classes", "columns = [\"a\", \"b\", \"a\"]\nclasses")),
+        ("a column with a line break in its name", change("classes", "columns = [\"a\", \"b\", \"c\\n\"]\nclasses")),
         ("an unknown score", change("gamma = 0.5", "gamma = 0.5\nscore = \"sum\"")),
         ("one soft bin", change("\"standard\"", "{ soft-bins = { bins = 1 } }")),
         ("gamma is 1", change("gamma = 0.5", "gamma = 1.0")),

@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::Serialize;
 
-use crate::session::{FlynnSpec, Peer, Privacy, Scaling, Session, Setting, Timing, TuneSpec};
+use crate::session::{FlynnSpec, Peer, Privacy, Scaling, Session, Setting, TaskKind, Timing, TuneSpec, XclpSpec};
 
 /// A session as shown to people and, as JSON, to programs.
 #[derive(Debug, Serialize)]
@@ -14,10 +14,14 @@ pub(super) struct Shown {
     task: String,
     min_peers: u16,
     data: ShownData,
-    flynn: FlynnSpec,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    flynn: Option<FlynnSpec>,
     #[serde(skip_serializing_if = "Option::is_none")]
     tune: Option<TuneSpec>,
-    sizes: ShownSizes,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    xclp: Option<XclpSpec>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    sizes: Option<ShownSizes>,
     privacy: Privacy,
     timing: Timing,
     majority_of_council: usize,
@@ -30,6 +34,8 @@ pub(super) struct Shown {
 struct ShownData {
     features: u32,
     dimension: u32,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    columns: Vec<String>,
     classes: Vec<String>,
     scaling: Scaling,
     densify: bool,
@@ -59,6 +65,7 @@ impl Shown {
             let addresses = entry.addresses.clone();
             ShownPeer { index: peer.0, name: entry.name.clone(), peer_id: entry.key.to_string(), addresses }
         };
+        let trains = session.task != TaskKind::Xclp;
         Self {
             id: session.id().to_string(),
             name: session.name.clone(),
@@ -67,13 +74,15 @@ impl Shown {
             data: ShownData {
                 features: session.data.features,
                 dimension: session.data.dimension(),
+                columns: session.data.columns.clone(),
                 classes: session.data.classes.clone(),
                 scaling: session.data.scaling,
                 densify: session.data.densify,
             },
-            flynn: session.flynn,
+            flynn: trains.then_some(session.flynn),
             tune: session.tune.clone(),
-            sizes: ShownSizes { counts: session.counts(), counts_bytes: session.counts() * 4 },
+            xclp: session.xclp,
+            sizes: trains.then(|| ShownSizes { counts: session.counts(), counts_bytes: session.counts() * 4 }),
             privacy: session.privacy,
             timing: session.timing,
             majority_of_council: session.majority(),
@@ -85,17 +94,30 @@ impl Shown {
 
 impl fmt::Display for Shown {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { data, flynn, sizes, privacy, timing, roster, .. } = self;
+        let Self { data, privacy, timing, roster, .. } = self;
         let mut line = |name: &str, value: &dyn fmt::Display| writeln!(f, "{name:<12} {value}");
         line("session", &self.id)?;
         line("name", &self.name)?;
         line("task", &self.task)?;
         let padded = if data.densify { " (padded)" } else { "" };
         line("data", &format!("{} features, d = {}{padded}, scaling {}", data.features, data.dimension, data.scaling))?;
+        if !data.columns.is_empty() {
+            line("columns", &data.columns.join(", "))?;
+        }
         line("classes", &format!("{}: {}", data.classes.len(), data.classes.join(", ")))?;
-        let FlynnSpec { m, s, rho, gamma, score } = flynn;
-        line("flynn", &format!("m = {m}, s = {s}, rho = {rho}, gamma = {gamma}, score {score}"))?;
-        line("counts", &format!("{} ({} bytes)", sizes.counts, sizes.counts_bytes))?;
+        if let Some(FlynnSpec { m, s, rho, gamma, score }) = &self.flynn {
+            line("flynn", &format!("m = {m}, s = {s}, rho = {rho}, gamma = {gamma}, score {score}"))?;
+        }
+        if let Some(sizes) = &self.sizes {
+            line("counts", &format!("{} ({} bytes)", sizes.counts, sizes.counts_bytes))?;
+        }
+        if let Some(XclpSpec { bits, k, alpha, power, balance, tolerance, .. }) = &self.xclp {
+            let balanced = if *balance { ", classes balanced" } else { "" };
+            line(
+                "xclp",
+                &format!("{bits} bits, k = {k}, alpha = {alpha}, power {power}, tolerance {tolerance}{balanced}"),
+            )?;
+        }
         if let Some(TuneSpec { folds, settings }) = &self.tune {
             line("tune", &format!("this setting and {} others, {folds} folds", settings.len()))?;
             for Setting { scaling, densify, m, s, rho } in settings {

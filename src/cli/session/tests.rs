@@ -92,6 +92,53 @@ fn wrong_arguments_are_refused_and_nothing_is_written() {
 }
 
 #[test]
+fn names_of_columns_come_from_the_command_line_or_a_file_of_rows() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = |name: &str, text: &str| {
+        let path = folder.path().join(name);
+        fs::write(&path, text).unwrap();
+        path.to_str().unwrap().to_owned()
+    };
+    let rows = file("rows.csv", "id,age,weight,kind\n7,40,70,sick\n");
+    let bare = file("bare.csv", "40,70,sick\n");
+    let long = file("long.csv", &format!("{},kind\n1,sick\n", "x".repeat(65)));
+    let out = folder.path().join("s.toml");
+    let made = |more: &[&str]| -> Result<DataSpec, Failure> {
+        let mut words = vec!["flyswarm", "session", "new", "--name", "n", "--classes", "sick,well", "--force", "--out"];
+        words.push(out.to_str().unwrap());
+        let peers = [peer(1), peer(2), peer(3)];
+        peers.iter().for_each(|peer| words.extend(["--peer", peer]));
+        words.extend(more);
+        let command = Arguments::try_parse_from(words).map_err(|error| Failure::Input(error.to_string()))?.command;
+        run(command, &mut Vec::new())?;
+        Ok(Session::load(&out).unwrap().data)
+    };
+    for more in [
+        &["--columns", "age,weight"][..],
+        &["--features", "2", "--columns", "age,weight"],
+        &["--columns-from", &rows, "--drop", "id"],
+        &["--columns-from", &rows, "--drop", "1", "--label", "kind"],
+    ] {
+        let data = made(more).unwrap();
+        assert_eq!((data.features, data.columns), (2, vec!["age".to_owned(), "weight".to_owned()]), "{more:?}");
+    }
+    assert_eq!(made(&["--features", "2"]).unwrap().columns, Vec::<String>::new());
+    for (more, expected) in [
+        (&["--features", "3", "--columns", "age,weight"][..], "the length of data.columns is 2, must be 3"),
+        (&["--columns-from", &bare], "bare.csv: no names of columns, expected them for --columns-from"),
+        (&["--columns-from", &long], "a column of data.columns is \"xxx"),
+        (&["--columns-from", &rows, "--columns", "a"], "cannot be used with"),
+        (&[], "--features"),
+    ] {
+        let told = made(more).map(|_| ()).unwrap_err();
+        assert!(told.code() == 2 && told.to_string().contains(expected), "{more:?}: {told}");
+    }
+    made(&["--columns", "age,weight"]).unwrap();
+    let shown = shown(&out, false).unwrap();
+    assert!(shown.contains("columns      age, weight\n"), "{shown}");
+}
+
+#[test]
 fn ranges_of_classes_hold_both_ends() {
     let range = |text: &str| text.parse::<ClassRange>().map(ClassRange::names);
     assert_eq!(range("-1..1").unwrap(), ["-1", "0", "1"]);

@@ -39,7 +39,7 @@ fn compared(
 
 /// The methods that are compared with each baseline.
 const OURS: [Method; 3] = [Method::Flynn, Method::FlynnDefault, Method::FlynnPublished];
-const BASELINES: [Method; 3] = [Method::Knn, Method::OneNn, Method::Sbfc];
+const BASELINES: [Method; 4] = [Method::Knn, Method::KnnRaw, Method::OneNn, Method::Sbfc];
 
 /// Every set on a line, then Table 2 for each of our methods, nested and optimistic.
 pub(super) fn table_2(results: &[SetResult], metric: Metric) -> String {

@@ -47,6 +47,8 @@ pub(super) struct Lab {
     identities: Vec<Identity>,
     session: Session,
     words: Vec<u64>,
+    /// Of each peer, instead of sums of numbers.
+    tasks: Vec<Arc<dyn Task>>,
     random: Stream,
     pub(super) delay_us: (u32, u32),
     /// Kill this peer when it has carried out so many actions.
@@ -110,7 +112,8 @@ impl World for Lab {
     type Event = Fault;
 
     fn node(&mut self, peer: Peer, stored: Vec<Record>) -> Node {
-        let task = Arc::new(Numbers { me: peer, words: self.words.clone() });
+        let numbers = || Arc::new(Numbers { me: peer, words: self.words.clone() }) as Arc<dyn Task>;
+        let task = self.tasks.get(peer.index()).cloned().unwrap_or_else(numbers);
         let mut ctx = Context::new(self.session.clone(), peer, self.identities[peer.index()].clone(), task.plan());
         ctx.rule = self.rule;
         let mut seed = [0; 32];
@@ -241,10 +244,34 @@ impl Network {
     pub(super) fn with_rule(peers: u8, words: &[u64], timing: Timing, seed: u64, rule: OpeningRule) -> Self {
         let mut identities: Vec<_> = (0..peers).map(|i| Identity::from_seed([i + 1; 32])).collect();
         identities.sort_by_key(Identity::public);
+        let session = session(&identities, timing);
+        Self::of(identities, session, words, Vec::new(), seed, rule)
+    }
+
+    /// Peers with tasks of their own.
+    pub(super) fn with_tasks(
+        identities: Vec<Identity>,
+        session: Session,
+        tasks: Vec<Arc<dyn Task>>,
+        seed: u64,
+    ) -> Self {
+        Self::of(identities, session, &[], tasks, seed, OpeningRule::Decided)
+    }
+
+    fn of(
+        identities: Vec<Identity>,
+        session: Session,
+        words: &[u64],
+        tasks: Vec<Arc<dyn Task>>,
+        seed: u64,
+        rule: OpeningRule,
+    ) -> Self {
+        let peers = u16::try_from(identities.len()).unwrap();
         let lab = Lab {
-            session: session(&identities, timing),
+            session,
             identities,
             words: words.to_vec(),
+            tasks,
             random: Stream::new(&seed.to_le_bytes(), "network", &[]),
             delay_us: (100, 20_000),
             kill_after: None,
@@ -264,7 +291,7 @@ impl Network {
             actions: BTreeMap::new(),
             frames: 0,
         };
-        let mut out = Self(Engine::new(lab, u16::from(peers), false));
+        let mut out = Self(Engine::new(lab, peers, false));
         for peer in out.peers() {
             out.0.restart(peer);
         }
@@ -326,6 +353,9 @@ impl Network {
             if let Event::Finished(opened, finished) = event {
                 for (slot, value) in (0u8..).zip(finished).skip(1) {
                     assert!(value.members.len() >= 3);
+                    if !self.tasks.is_empty() {
+                        continue;
+                    }
                     let words = self.words[usize::from(slot) - 1];
                     let mut expected = vec![0u32; usize::try_from(words).unwrap()];
                     for &member in &value.members {

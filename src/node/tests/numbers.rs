@@ -35,7 +35,7 @@ impl Task for Numbers {
     fn allows(&self, _: u8, _: &[Value], _: &[Bytes], _: &[Peer]) -> Result<(), String> {
         Ok(())
     }
-    fn check(&self, _: u8, _: &[Bytes]) -> Result<(), String> {
+    fn check(&self, _: u8, _: &[Value], _: &[Bytes]) -> Result<(), String> {
         Ok(())
     }
 }
@@ -50,9 +50,16 @@ pub(super) fn session(identities: &[Identity], timing: Timing) -> Session {
         name: "test".into(),
         task: TaskKind::Flynn,
         min_peers: Session::default_min_peers(identities.len()),
-        data: DataSpec { features: 4, classes: vec!["a".into(), "b".into()], scaling: Scaling::None, densify: false },
+        data: DataSpec {
+            features: 4,
+            columns: Vec::new(),
+            classes: vec!["a".into(), "b".into()],
+            scaling: Scaling::None,
+            densify: false,
+        },
         flynn: FlynnSpec { m: 16, s: 2, rho: 2, gamma: 0.5, score: Score::Decay },
         tune: None,
+        xclp: None,
         privacy: Privacy { min_holders: 1, colluding: 1.0 / 3.0 },
         timing,
         roster,

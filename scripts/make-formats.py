@@ -1,0 +1,54 @@
+#!/usr/bin/env python3
+"""Writes tests/formats: the same four rows in every format, by the programs that people use. Needs numpy, pandas, pyarrow and scikit-learn.
+
+    python3 scripts/make-formats.py [FOLDER]
+"""
+import gzip
+import sys
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from scipy.io import arff
+from sklearn.datasets import dump_svmlight_file
+
+folder = Path(sys.argv[1] if len(sys.argv) > 1 else Path(__file__).parent.parent / "tests" / "formats")
+folder.mkdir(exist_ok=True)
+
+X = np.array([[1, -2.5, 40], [3, 4, 0], [0.1, 7e3, -1], [5, 0, 2]])
+names = np.array(["a", "b", "c"])
+kind = np.array(["cat", "dog", "cat", "dog"])
+y = np.array([0, 1, 0, 1])
+
+table = pd.DataFrame(X, columns=names)
+table["c"] = table["c"].astype("int64")
+table["kind"] = kind
+table.to_csv(folder / "rows.csv", index=False)
+
+np.save(folder / "rows.npy", np.column_stack([X, y]))
+np.save(folder / "rows-fortran.npy", np.asfortranarray(np.column_stack([X, y]).astype(">f4")))
+np.save(folder / "X.npy", X.astype("float32").reshape(4, 3, 1))
+np.save(folder / "y.npy", kind)
+np.save(folder / "object.npy", np.array([[1, "cat"]], dtype=object))
+np.savez(folder / "rows.npz", X=X, y=y.astype("int16"))
+np.savez_compressed(folder / "named.npz", X=X[:, ::-1].astype("float32"), target=kind, columns=names[::-1])
+
+table.to_parquet(folder / "rows.parquet", index=False)
+for codec in ["zstd", "gzip", "none"]:
+    table.to_parquet(folder / f"rows-{codec}.parquet", index=False, compression=None if codec == "none" else codec, row_group_size=3)
+table.assign(colour=["red", "blue", "red", "red"]).to_parquet(folder / "colour.parquet", index=False)
+table.set_axis([7, 1, 9, 2], axis=0).to_parquet(folder / "index.parquet")
+table.assign(b=[1, None, 2, 3]).to_parquet(folder / "null.parquet", index=False)
+
+dump_svmlight_file(X, y, str(folder / "rows.libsvm"), zero_based=False, comment="four rows")
+dump_svmlight_file(X, y, str(folder / "zero-based.libsvm"))
+
+lines = [f"{a:g},{b:g},{c:g},{k}" for (a, b, c), k in zip(X, kind)]
+head = "% four rows\n@relation 'four rows'\n\n" + "".join(f"@attribute {name} numeric\n" for name in names)
+dense = head + "@attribute kind {cat,dog}\n\n@data\n" + "\n".join(lines) + "\n"
+(folder / "rows.arff").write_text(dense)
+loaded, _ = arff.loadarff(str(folder / "rows.arff"))  # a second opinion on what is written by hand here
+assert [list(row)[:3] for row in loaded.tolist()] == X.tolist()
+(folder / "rows.arff.gz").write_bytes(gzip.compress(dense.encode(), mtime=0))
+sparse = "\n".join("{" + ", ".join(f"{i} {x:g}" for i, x in enumerate(row) if x) + (", 3 dog" if k == "dog" else "") + "}" for row, k in zip(X, kind))
+(folder / "sparse.arff").write_text(head + "@attribute kind {cat,dog}\n@data\n" + sparse + "\n")

@@ -1,0 +1,109 @@
+//! The arguments by which commands are told of rows, and reading them.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+use super::Failure;
+use crate::data::{self, Column, DataError, Dataset, Expected, Format, LabelColumn};
+use crate::model::Model;
+#[cfg(feature = "net")]
+use crate::session::DataSpec;
+
+/// How a file of rows is read.
+#[derive(Debug, Default, Args)]
+pub(super) struct Reading {
+    /// Labels of IDX images or an NPY array, in a file of either format
+    #[arg(long, value_name = "FILE")]
+    pub(super) labels: Option<PathBuf>,
+    /// Leave out a column: its name, or its number from 1; repeatable
+    #[arg(long, value_name = "COLUMN")]
+    pub(super) drop: Vec<Column>,
+    /// Whether the first line of a CSV file is a header; found out where not given
+    #[arg(long, value_name = "yes|no", value_parser = yes_or_no)]
+    pub(super) header: Option<bool>,
+    /// The array of features in an NPZ file [default: X]
+    #[arg(long, value_name = "NAME")]
+    pub(super) array: Option<String>,
+    /// csv, idx, npy, npz, parquet, arff or libsvm; found out where not given
+    #[arg(long)]
+    pub(super) format: Option<Format>,
+}
+
+fn yes_or_no(text: &str) -> Result<bool, String> {
+    match text {
+        "yes" => Ok(true),
+        "no" => Ok(false),
+        _ => Err("expected yes or no".into()),
+    }
+}
+
+impl Reading {
+    /// What is expected of a file, but for what a session or model says.
+    pub(super) fn expected(&self, label: &LabelColumn) -> Expected<'_> {
+        Expected {
+            label: label.clone(),
+            drop: &self.drop,
+            header: self.header,
+            labels_file: self.labels.as_deref(),
+            array: self.array.as_deref(),
+            format: self.format,
+            ..Expected::default()
+        }
+    }
+}
+
+/// Where rows come from.
+#[derive(Debug, Args)]
+pub(super) struct DataArguments {
+    /// CSV, NPY, NPZ, Parquet, ARFF, libsvm or IDX images; texts, NPY and IDX gzipped or not
+    #[arg(long, value_name = "FILE")]
+    data: PathBuf,
+    #[command(flatten)]
+    reading: Reading,
+}
+
+impl DataArguments {
+    /// A file that is read without more being said.
+    #[cfg(test)]
+    pub(super) fn of(data: PathBuf) -> Self {
+        Self { data, reading: Reading::default() }
+    }
+
+    /// Reads labelled rows for a session; and what is to be said of how its columns were taken.
+    #[cfg(feature = "net")]
+    pub(super) fn load_labelled(
+        &self,
+        spec: &DataSpec,
+        label: &LabelColumn,
+    ) -> Result<(Dataset, Option<String>), Failure> {
+        let expected = Expected {
+            features: Some(spec.features as usize),
+            columns: &spec.columns,
+            classes: Some(&spec.classes),
+            ..self.reading.expected(label)
+        };
+        let loaded = data::load_named(&self.data, &expected)?;
+        let said = match (spec.columns.is_empty(), loaded.columns.is_empty()) {
+            _ if loaded.reordered => Some("columns brought into the order of the session file, by their names"),
+            (false, true) => Some("no names of columns: taken in the order of the session file"),
+            _ => None,
+        };
+        Ok((loaded.data, said.map(|said| format!("{}: {said}", self.data.display()))))
+    }
+
+    /// Reads the rows for `model`; its classes are expected where `matched`.
+    pub(super) fn load_for(&self, model: &Model, label: &LabelColumn, matched: bool) -> Result<Dataset, Failure> {
+        let expected = Expected {
+            features: Some(model.sketch().parameters().d),
+            classes: matched.then(|| model.classes()),
+            ..self.reading.expected(label)
+        };
+        data::load(&self.data, &expected).map_err(|error| match &error {
+            DataError::Features { found, expected, labelled: false, .. } if *found == expected + 1 && !matched => {
+                Failure::Input(format!("{error} (if one is a label: --label last, or its name or number)"))
+            }
+            _ => error.into(),
+        })
+    }
+}

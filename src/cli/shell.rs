@@ -1,0 +1,92 @@
+//! `completions` and `man`: what a shell and a manual need to know of this program.
+
+use std::fs;
+use std::io::Write;
+use std::path::PathBuf;
+
+use clap::{Args, CommandFactory};
+use clap_complete::Shell;
+
+use super::model::for_io;
+use super::{Arguments, Failure, print};
+
+/// Print the completions of a shell
+#[derive(Debug, Args)]
+pub(super) struct Completions {
+    shell: Shell,
+}
+
+/// Write the manual pages, one for each command
+#[derive(Debug, Args)]
+pub(super) struct Man {
+    /// The folder, which is made if it is not there
+    folder: PathBuf,
+}
+
+impl Completions {
+    pub(super) fn run(&self, out: &mut dyn Write) -> Result<(), Failure> {
+        let mut text = Vec::new();
+        clap_complete::generate(self.shell, &mut Arguments::command(), "flyswarm", &mut text);
+        print(out, &String::from_utf8_lossy(&text))
+    }
+}
+
+impl Man {
+    pub(super) fn run(&self, out: &mut dyn Write) -> Result<(), Failure> {
+        let failed = |error| for_io(&error, format!("{}: {error}", self.folder.display()));
+        fs::create_dir_all(&self.folder).map_err(failed)?;
+        let command = Arguments::command().disable_help_subcommand(true);
+        clap_mangen::generate_to(command, &self.folder).map_err(failed)?;
+        print(out, &format!("wrote {}\n", self.folder.join("flyswarm.1").display()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::run_line;
+
+    #[test]
+    fn completions_know_the_commands_and_their_options() {
+        let folder = tempfile::tempdir().unwrap();
+        for shell in ["bash", "zsh", "fish"] {
+            let text = run_words(folder.path(), shell);
+            for word in ["predict", "export", "session", "completions", "columns-from", "flyswarm"] {
+                assert!(text.contains(word), "{shell}: {word}");
+            }
+        }
+    }
+
+    fn run_words(folder: &std::path::Path, shell: &str) -> String {
+        let words = ["flyswarm", "completions", shell];
+        let mut out = Vec::new();
+        let arguments = <super::Arguments as clap::Parser>::try_parse_from(words).unwrap();
+        assert!(folder.is_dir());
+        super::super::run(arguments.command, &mut out).unwrap();
+        String::from_utf8(out).unwrap()
+    }
+
+    /// What systemd runs is a command line of this program.
+    #[cfg(feature = "net")]
+    #[test]
+    fn the_unit_starts_join_with_arguments_that_it_has() {
+        let unit = include_str!("../../packaging/flyswarm@.service");
+        let line = unit.lines().find_map(|line| line.strip_prefix("ExecStart=/usr/bin/flyswarm ")).unwrap();
+        let line = line.replace("${LISTEN}", "/ip4/0.0.0.0/tcp/4001").replace("%S", "/var/lib").replace("%E", "/etc");
+        let line = line.replace("%i", "wards");
+        let words = std::iter::once("flyswarm").chain(line.split(' '));
+        let parsed = <super::Arguments as clap::Parser>::try_parse_from(words).unwrap();
+        assert!(matches!(parsed.command, super::super::Command::Join(_)));
+    }
+
+    #[test]
+    fn every_command_has_a_manual_page() {
+        let folder = tempfile::tempdir().unwrap();
+        run_line(folder.path(), "man pages").unwrap();
+        let page = |name: &str| std::fs::read_to_string(folder.path().join("pages").join(name)).unwrap();
+        assert!(page("flyswarm.1").starts_with(".ie"), "{}", page("flyswarm.1"));
+        for name in ["predict", "export", "session-new", "session-check", "man"] {
+            let text = page(&format!("flyswarm-{name}.1"));
+            assert!(text.contains(".SH SYNOPSIS") && text.contains(".SH OPTIONS"), "{name}");
+        }
+    }
+}

@@ -1,0 +1,301 @@
+//! Parquet with flat columns of numbers; the label may be text.
+
+use std::cell::Cell;
+use std::fs::File;
+use std::panic::{self, AssertUnwindSafe};
+use std::path::Path;
+use std::sync::Once;
+
+use ::parquet::basic::{ConvertedType, LogicalType, Type};
+use ::parquet::column::reader::{ColumnReader, get_typed_column_reader};
+use ::parquet::data_type::{BoolType, ByteArrayType, DataType, DoubleType, FloatType, Int32Type, Int64Type};
+use ::parquet::errors::ParquetError;
+use ::parquet::file::reader::{FileReader, RowGroupReader, SerializedFileReader};
+use ::parquet::schema::types::ColumnDescriptor;
+
+use super::columns::{Columns, Found, Role, advice};
+use super::{DataError, Dataset, Expected, Labels, Loaded, MAX_ROWS, MAX_VALUES, Source, magnitude_ok, quoted, whole};
+
+/// Rows of a column that are read at once.
+const BATCH: usize = 1 << 13;
+/// What pandas calls an index that it writes as a column.
+const INDEX: &str = "__index_level_";
+
+/// What a column holds, as far as it is read here.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Bool,
+    Int32,
+    Uint32,
+    Int64,
+    Uint64,
+    Float,
+    Double,
+    Text,
+}
+
+/// The kind of a column, or what it is called where it cannot be read.
+fn kind(column: &ColumnDescriptor) -> Result<Kind, String> {
+    if column.max_rep_level() > 0 || column.path().parts().len() > 1 {
+        return Err("nested".into());
+    }
+    let logical = column.logical_type_ref();
+    let other = || logical.map_or_else(|| column.converted_type().to_string(), |logical| format!("{logical:?}"));
+    let signed = match (logical, column.converted_type()) {
+        (Some(LogicalType::Integer(integer)), _) => Some(integer.is_signed),
+        (None, ConvertedType::NONE) => Some(true),
+        (None, ConvertedType::INT_8 | ConvertedType::INT_16 | ConvertedType::INT_32 | ConvertedType::INT_64) => {
+            Some(true)
+        }
+        (None, ConvertedType::UINT_8 | ConvertedType::UINT_16 | ConvertedType::UINT_32 | ConvertedType::UINT_64) => {
+            Some(false)
+        }
+        _ => None,
+    };
+    let plain = logical.is_none() && column.converted_type() == ConvertedType::NONE;
+    let text = matches!(logical, Some(LogicalType::String | LogicalType::Enum))
+        || logical.is_none() && matches!(column.converted_type(), ConvertedType::UTF8 | ConvertedType::ENUM);
+    match (column.physical_type(), signed) {
+        (Type::BOOLEAN, _) => Ok(Kind::Bool),
+        (Type::INT32, Some(true)) => Ok(Kind::Int32),
+        (Type::INT32, Some(false)) => Ok(Kind::Uint32),
+        (Type::INT64, Some(true)) => Ok(Kind::Int64),
+        (Type::INT64, Some(false)) => Ok(Kind::Uint64),
+        (Type::FLOAT, _) if plain => Ok(Kind::Float),
+        (Type::DOUBLE, _) if plain => Ok(Kind::Double),
+        (Type::BYTE_ARRAY, _) if plain || text => Ok(Kind::Text),
+        (physical, _) if plain => Err(physical.to_string()),
+        _ => Err(other()),
+    }
+}
+
+/// A column of a row group, for errors.
+struct At<'a> {
+    file: &'a Path,
+    name: &'a str,
+    /// Rows of the groups before.
+    rows: usize,
+}
+
+impl At<'_> {
+    fn wrong(&self, row: usize, found: String, expected: impl Into<String>) -> DataError {
+        let what = format!("row {}, column {}", self.rows + row + 1, quoted(self.name.as_bytes()));
+        DataError::Entry { file: self.file.into(), what, found, expected: expected.into() }
+    }
+
+    /// Calls `f` with each value of a column; gives their number.
+    fn each<T: DataType>(
+        &self,
+        reader: ColumnReader,
+        mut f: impl FnMut(usize, &T::T) -> Result<(), DataError>,
+    ) -> Result<usize, DataError> {
+        let mut reader = get_typed_column_reader::<T>(reader);
+        let (mut levels, mut values, mut rows) = (Vec::new(), Vec::new(), 0);
+        loop {
+            levels.clear();
+            values.clear();
+            let read = reader.read_records(BATCH, Some(&mut levels), None, &mut values);
+            let (records, found, _) = read.map_err(|error| damaged(self.file, &error))?;
+            if records == 0 {
+                return Ok(rows);
+            }
+            if found != records || values.len() != records {
+                let row = rows + levels.iter().position(|&level| level == 0).unwrap_or(found);
+                return Err(self.wrong(row, "null".into(), "a value in every row (fill or leave out rows without)"));
+            }
+            for (i, value) in values.iter().enumerate() {
+                f(rows + i, value)?;
+            }
+            rows += records;
+            if self.rows + rows > MAX_ROWS {
+                let (found, limit) = ((self.rows + rows) as u64, MAX_ROWS as u64);
+                return Err(DataError::Limit { file: self.file.into(), what: "too many rows", found, limit });
+            }
+        }
+    }
+
+    /// The numbers of a column.
+    fn numbers(&self, kind: Kind, reader: ColumnReader) -> Result<Vec<f32>, DataError> {
+        let mut out = Vec::new();
+        let mut push = |row: usize, x: f32| {
+            if !magnitude_ok(x) {
+                return Err(self.wrong(row, x.to_string(), "a finite number below 2^80"));
+            }
+            out.push(x);
+            Ok(())
+        };
+        match kind {
+            Kind::Bool => self.each::<BoolType>(reader, |row, &x| push(row, f32::from(u8::from(x)))),
+            Kind::Int32 => self.each::<Int32Type>(reader, |row, &x| push(row, x as f32)),
+            Kind::Uint32 => self.each::<Int32Type>(reader, |row, &x| push(row, x.cast_unsigned() as f32)),
+            Kind::Int64 => self.each::<Int64Type>(reader, |row, &x| push(row, x as f32)),
+            Kind::Uint64 => self.each::<Int64Type>(reader, |row, &x| push(row, x.cast_unsigned() as f32)),
+            Kind::Float => self.each::<FloatType>(reader, |row, &x| push(row, x)),
+            Kind::Double => self.each::<DoubleType>(reader, |row, &x| push(row, x as f32)),
+            Kind::Text => Ok(0),
+        }?;
+        Ok(out)
+    }
+
+    /// Adds the classes of a column; gives their number.
+    fn labels(&self, kind: Kind, reader: ColumnReader, labels: &mut Labels) -> Result<usize, DataError> {
+        let mut push = |row: usize, text: Result<String, String>, found: &dyn Fn() -> String| {
+            text.and_then(|text| labels.push(text.trim())).map_err(|expected| self.wrong(row, found(), expected))
+        };
+        let mut of = |row: usize, text: String| push(row, Ok(text.clone()), &|| quoted(text.as_bytes()));
+        match kind {
+            Kind::Bool => self.each::<BoolType>(reader, |row, &x| of(row, if x { "True" } else { "False" }.into())),
+            Kind::Int32 => self.each::<Int32Type>(reader, |row, x| of(row, x.to_string())),
+            Kind::Uint32 => self.each::<Int32Type>(reader, |row, x| of(row, x.cast_unsigned().to_string())),
+            Kind::Int64 => self.each::<Int64Type>(reader, |row, x| of(row, x.to_string())),
+            Kind::Uint64 => self.each::<Int64Type>(reader, |row, x| of(row, x.cast_unsigned().to_string())),
+            Kind::Float => self.each::<FloatType>(reader, |row, x| push(row, whole(f64::from(*x)), &|| x.to_string())),
+            Kind::Double => self.each::<DoubleType>(reader, |row, x| push(row, whole(*x), &|| x.to_string())),
+            Kind::Text => self.each::<ByteArrayType>(reader, |row, x| {
+                let text = String::from_utf8(x.data().to_vec()).map_err(|_| "UTF-8 text".to_owned());
+                push(row, text, &|| quoted(x.data()))
+            }),
+        }
+    }
+}
+
+fn damaged(file: &Path, error: &ParquetError) -> DataError {
+    DataError::Layout { file: file.into(), problem: format!("damaged or not of the Parquet that is read: {error}") }
+}
+
+pub(super) fn read(source: Source, expected: &Expected) -> Result<Loaded, DataError> {
+    let file = source.file.as_path();
+    if source.gzip {
+        let problem = "a Parquet file is compressed by itself: gunzip it first".into();
+        return Err(DataError::Layout { file: file.into(), problem });
+    }
+    let unfit = || {
+        let problem = "damaged: what its metadata declare does not fit together".into();
+        Err(DataError::Layout { file: file.into(), problem })
+    };
+    guarded(|| read_file(file, expected)).unwrap_or_else(unfit)
+}
+
+thread_local! {
+    static GUARDED: Cell<bool> = const { Cell::new(false) };
+}
+
+/// The result of `f`, or `None` where it panics, which is not printed. The crate asserts some of what a file's metadata declare (that
+/// offsets are not negative, for one) instead of returning an error.
+fn guarded<T>(f: impl FnOnce() -> T) -> Option<T> {
+    static HOOK: Once = Once::new();
+    HOOK.call_once(|| {
+        let before = panic::take_hook();
+        panic::set_hook(Box::new(move |info| {
+            if !GUARDED.get() {
+                before(info);
+            }
+        }));
+    });
+    let outer = GUARDED.replace(true);
+    // What `f` has begun is dropped.
+    let result = panic::catch_unwind(AssertUnwindSafe(f));
+    GUARDED.set(outer);
+    result.ok()
+}
+
+fn read_file(file: &Path, expected: &Expected) -> Result<Loaded, DataError> {
+    let reader = File::open(file).map_err(|source| DataError::Read { file: file.into(), source })?;
+    let reader = SerializedFileReader::new(reader).map_err(|error| damaged(file, &error))?;
+    let schema = reader.metadata().file_metadata().schema_descr();
+    let names: Vec<String> = schema.columns().iter().map(|column| column.path().string()).collect();
+    let found = Found { file, place: "the schema", line: 1, count: names.len(), names: Some(names.clone()) };
+    let aside = found.aside(&expected.label, expected.drop)?;
+    let kinds = kinds(file, schema.columns(), &names, |column| aside.contains(column), aside.label)?;
+    let columns = found.columns(&aside, expected)?;
+
+    let (mut values, mut labels, mut rows) = (Vec::new(), Labels::new(expected.classes), 0);
+    for group in 0..reader.num_row_groups() {
+        let group = reader.get_row_group(group).map_err(|error| damaged(file, &error))?;
+        rows += read_group(file, &*group, (&columns, &names, &kinds), rows, &mut values, &mut labels)?;
+    }
+    if rows == 0 {
+        return Err(DataError::NoRows { file: file.into(), header: true });
+    }
+    let (classes, labels) = labels.finish();
+    let data = Dataset { features: columns.features, values, labels, classes };
+    Ok(Loaded { data, columns: columns.names, reordered: columns.reordered })
+}
+
+/// What every column holds; those left out are not looked at.
+fn kinds(
+    file: &Path,
+    columns: &[std::sync::Arc<ColumnDescriptor>],
+    names: &[String],
+    aside: impl Fn(usize) -> bool,
+    label: Option<usize>,
+) -> Result<Vec<Option<Kind>>, DataError> {
+    let refuse = |name: &str, found: String, expected: String| DataError::Entry {
+        file: file.into(),
+        what: format!("column {}", quoted(name.as_bytes())),
+        found,
+        expected,
+    };
+    let kind_of = |(at, (column, name)): (usize, (&std::sync::Arc<ColumnDescriptor>, &String))| {
+        if aside(at) && label != Some(at) {
+            return Ok(None);
+        }
+        if name.starts_with(INDEX) && label != Some(at) {
+            let expected = format!("features (write with index=False, or --drop {name})");
+            return Err(refuse(name, "an index of pandas".into(), expected));
+        }
+        match kind(column) {
+            Ok(Kind::Text) if label != Some(at) => Err(refuse(name, "text".into(), advice(name))),
+            Ok(kind) => Ok(Some(kind)),
+            Err(found) if label == Some(at) => {
+                Err(refuse(name, format!("of type {found}"), "text, integers or bool as the label".into()))
+            }
+            Err(found) => Err(refuse(name, format!("of type {found}"), advice(name))),
+        }
+    };
+    columns.iter().zip(names).enumerate().map(kind_of).collect()
+}
+
+/// Reads a row group behind the `before` rows of others; gives its rows.
+fn read_group(
+    file: &Path,
+    group: &dyn RowGroupReader,
+    (columns, names, kinds): (&Columns, &[String], &[Option<Kind>]),
+    before: usize,
+    values: &mut Vec<f32>,
+    labels: &mut Labels,
+) -> Result<usize, DataError> {
+    let (start, features, mut rows) = (values.len(), columns.features, None);
+    for (at, (role, kind)) in columns.roles.iter().zip(kinds).enumerate() {
+        let Some(kind) = *kind else { continue };
+        let place = At { file, name: &names[at], rows: before };
+        let reader = group.get_column_reader(at).map_err(|error| damaged(file, &error))?;
+        let found = match *role {
+            Role::Dropped => continue,
+            Role::Label => place.labels(kind, reader, labels)?,
+            Role::Feature(feature) => {
+                let column = place.numbers(kind, reader)?;
+                if values.len() == start {
+                    let found = start.saturating_add(column.len().saturating_mul(features));
+                    if found > MAX_VALUES {
+                        let limit = MAX_VALUES as u64;
+                        let what = "too many numbers";
+                        return Err(DataError::Limit { file: file.into(), what, found: found as u64, limit });
+                    }
+                    values.resize(found, 0.0);
+                }
+                for (row, x) in values[start..].chunks_exact_mut(features).zip(&column) {
+                    row[feature] = *x;
+                }
+                column.len()
+            }
+        };
+        let rows = *rows.get_or_insert(found);
+        if rows != found {
+            let problem =
+                format!("damaged: column {} has {found} rows in a group of {rows}", quoted(names[at].as_bytes()));
+            return Err(DataError::Layout { file: file.into(), problem });
+        }
+    }
+    Ok(rows.unwrap_or(0))
+}

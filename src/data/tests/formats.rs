@@ -1,0 +1,467 @@
+//! All formats: `tests/formats` has the same four rows as `scripts/make-formats.py` writes them with pandas, NumPy and scikit-learn.
+
+use std::io::{Cursor, Write};
+
+use zip::write::SimpleFileOptions;
+
+use super::*;
+
+const ROWS: [f32; 12] = [1.0, -2.5, 40.0, 3.0, 4.0, 0.0, 0.1, 7e3, -1.0, 5.0, 0.0, 2.0];
+
+fn fixture(name: &str) -> PathBuf {
+    [env!("CARGO_MANIFEST_DIR"), "tests", "formats", name].iter().collect()
+}
+
+fn label(text: &str) -> LabelColumn {
+    text.parse().unwrap()
+}
+
+fn text_of(error: &DataError, path: &Path) -> String {
+    let text = error.to_string();
+    assert!(!text.contains('\n'), "one line: {text}");
+    text.replace(path.to_str().unwrap(), "")
+}
+
+fn refused(name: &str, expected: &Expected) -> String {
+    let path = fixture(name);
+    text_of(&load(&path, expected).unwrap_err(), &path)
+}
+
+/// What is wrong with these bytes in a file of that name.
+fn refused_bytes(name: &str, bytes: &[u8], expected: &Expected) -> String {
+    let files = Files::new();
+    let path = files.write(name, bytes);
+    text_of(&load(&path, expected).unwrap_err(), &path)
+}
+
+#[test]
+fn the_same_rows_come_out_of_every_format() {
+    let plain = Expected::default();
+    let y = fixture("y.npy");
+    let beside = Expected { labels_file: Some(&y), ..Expected::default() };
+    let target = Expected { label: label("target"), ..Expected::default() };
+    let kind = Expected { label: label("kind"), ..Expected::default() };
+    for (name, expected, classes, names) in [
+        ("rows.csv", &plain, "cat,dog", "a,b,c"),
+        ("rows.npy", &plain, "0,1", ""),
+        ("rows-fortran.npy", &plain, "0,1", ""),
+        ("X.npy", &beside, "cat,dog", ""),
+        ("rows.npz", &plain, "0,1", ""),
+        ("rows.parquet", &plain, "cat,dog", "a,b,c"),
+        ("rows.parquet", &kind, "cat,dog", "a,b,c"),
+        ("rows-zstd.parquet", &plain, "cat,dog", "a,b,c"),
+        ("rows-gzip.parquet", &plain, "cat,dog", "a,b,c"),
+        ("rows-none.parquet", &plain, "cat,dog", "a,b,c"),
+        ("rows.arff", &plain, "cat,dog", "a,b,c"),
+        ("rows.arff", &kind, "cat,dog", "a,b,c"),
+        ("rows.arff.gz", &plain, "cat,dog", "a,b,c"),
+        ("sparse.arff", &plain, "cat,dog", "a,b,c"),
+        ("rows.libsvm", &plain, "0,1", ""),
+    ] {
+        let loaded = load_named(&fixture(name), expected).unwrap_or_else(|error| panic!("{error}"));
+        let data = loaded.data;
+        assert_eq!((data.features(), data.values()), (3, &ROWS[..]), "{name}");
+        assert_eq!((data.labels(), data.classes().join(",")), (&[0u16, 1, 0, 1][..], classes.to_owned()), "{name}");
+        assert_eq!((loaded.columns.join(","), loaded.reordered), (names.to_owned(), false), "{name}");
+    }
+    let named = load_named(&fixture("named.npz"), &target).unwrap();
+    assert_eq!(named.columns, ["c", "b", "a"]);
+    assert_eq!(named.data.row(0), [40.0, -2.5, 1.0]);
+    assert_eq!(named.data.classes(), classes());
+}
+
+#[test]
+fn columns_are_taken_by_name_where_names_are_expected() {
+    let order = ["c", "a", "b"].map(String::from);
+    let by_name = Expected { columns: &order, features: Some(3), ..Expected::default() };
+    for name in ["rows.csv", "rows.parquet", "rows.arff", "sparse.arff"] {
+        let loaded = load_named(&fixture(name), &by_name).unwrap();
+        assert!(loaded.reordered && loaded.columns == order, "{name}");
+        assert_eq!(loaded.data.row(0), [40.0, 1.0, -2.5], "{name}");
+        assert_eq!(loaded.data.labels(), [0, 1, 0, 1]);
+    }
+    let target = Expected { label: label("target"), ..by_name.clone() };
+    assert_eq!(load_named(&fixture("named.npz"), &target).unwrap().data.row(0), [40.0, 1.0, -2.5]);
+    let unnamed = load_named(&fixture("rows.npy"), &by_name).unwrap();
+    assert!(!unnamed.reordered && unnamed.columns.is_empty(), "without names the order is what it is");
+    assert_eq!(unnamed.data.values(), ROWS);
+
+    let difference = |columns: &[&str], drop: &str| {
+        let columns: Vec<String> = columns.iter().map(|name| (*name).to_owned()).collect();
+        let drop: Vec<Column> = drop.split_terminator(',').map(|text| text.parse().unwrap()).collect();
+        let features = Some(columns.len());
+        refused("rows.csv", &Expected { columns: &columns, drop: &drop, features, ..Expected::default() })
+    };
+    assert_eq!(difference(&["a", "b", "weight"], ""), ": column 3 is called \"c\", the session file says \"weight\"");
+    assert_eq!(
+        difference(&["a", "weight", "b"], ""),
+        ": column 3 is called \"c\", the session file has no such column, but \"weight\""
+    );
+    assert_eq!(
+        difference(&["a", "c"], ""),
+        ": column 2 is called \"b\", which the session file does not have (--drop leaves a column out)"
+    );
+    assert_eq!(difference(&["a", "b", "c", "d"], ""), ": no column is called \"d\", which the session file has");
+    assert_eq!(difference(&["a", "b"], "b"), ": column 3 is called \"c\", the session file says \"b\"");
+}
+
+/// Numbers as names do not hide a header that is known.
+#[test]
+fn a_first_line_with_a_name_that_is_expected_is_a_header() {
+    let columns = ["1", "b"].map(String::from);
+    let expected = Expected { columns: &columns, ..Expected::default() };
+    let data = read(b"b,1,kind\n1,2,cat\n", &expected);
+    assert_eq!(data.values(), [2.0, 1.0]);
+}
+
+#[test]
+fn columns_can_be_left_out_in_every_format_that_has_them() {
+    for (name, drop, expected) in [
+        ("rows.csv", "b", [1.0, 40.0]),
+        ("rows.csv", "1", [-2.5, 40.0]),
+        ("rows.npy", "2", [1.0, 40.0]),
+        ("rows-fortran.npy", "2", [1.0, 40.0]),
+        ("rows.npz", "1", [-2.5, 40.0]),
+        ("rows.parquet", "c", [1.0, -2.5]),
+        ("rows.arff", "a", [-2.5, 40.0]),
+        ("sparse.arff", "b", [1.0, 40.0]),
+        ("rows.libsvm", "3", [1.0, -2.5]),
+    ] {
+        let drop = [drop.parse().unwrap()];
+        let data = load(&fixture(name), &Expected { drop: &drop, features: Some(2), ..Expected::default() }).unwrap();
+        assert_eq!(data.row(0), expected, "{name}");
+        assert_eq!(data.labels(), [0, 1, 0, 1], "{name}");
+    }
+    let colour = ["colour".parse().unwrap()];
+    let kept = Expected { drop: &colour, label: label("kind"), ..Expected::default() };
+    assert_eq!(load(&fixture("colour.parquet"), &kept).unwrap().values(), ROWS);
+    let refusal = |name: &str, drop: &str| {
+        let drop = [drop.parse().unwrap()];
+        refused(name, &Expected { drop: &drop, ..Expected::default() })
+    };
+    assert_eq!(refusal("rows.csv", "z"), ": line 1 has no column named \"z\", expected one");
+    assert_eq!(refusal("rows.csv", "kind"), ": column 4 is the label and cannot be left out");
+    assert_eq!(refusal("rows.npy", "5"), ": column 5 to be left out, expected 1 to 4");
+    assert!(refusal("rows.npy", "b").contains("asked for by name, expected a number"));
+    assert!(refusal("rows.libsvm", "b").contains("no names"));
+}
+
+#[test]
+fn labels_may_be_asked_for_by_name_by_number_or_not_at_all() {
+    let first = Expected { label: label("1"), ..Expected::default() };
+    let drop = ["kind".parse().unwrap()];
+    let data = load(&fixture("rows.csv"), &Expected { drop: &drop, ..first.clone() }).unwrap();
+    assert_eq!((data.classes().join(","), data.row(0)), ("0.1,1.0,3.0,5.0".into(), &[-2.5, 40.0][..]));
+    assert!(
+        refused("rows.npy", &first)
+            .contains("the label in row 3, column 1 is 0.1, expected a class: text or a whole number")
+    );
+    assert!(refused("rows.npz", &first).contains("row 3, column 1 is 0.1, expected a class"));
+    let drop = ["kind".parse().unwrap()];
+    let double = refused("rows.parquet", &Expected { drop: &drop, ..first.clone() });
+    assert_eq!(
+        double,
+        ": row 3, column \"a\" is 0.1, expected a class: text or a whole number (a quantity to predict is no class)"
+    );
+    assert!(refused("rows.libsvm", &first).contains("begins every line"));
+    let none = Expected { label: LabelColumn::None, ..Expected::default() };
+    for (name, features) in [("rows.npy", 4), ("rows.npz", 3), ("rows.libsvm", 3), ("X.npy", 3)] {
+        let data = load(&fixture(name), &none).unwrap();
+        assert_eq!((data.features(), data.labels()), (features, &[][..]), "{name}");
+    }
+}
+
+#[test]
+fn columns_of_categories_are_refused_by_name_with_advice() {
+    let last = Expected::default();
+    let kind = Expected { label: label("kind"), ..Expected::default() };
+    let none = Expected { label: LabelColumn::None, ..Expected::default() };
+    let advice = |name: &str| {
+        format!(
+            "expected a number: make a column of categories one of 0 and 1 for each (pandas.get_dummies), or leave it out (--drop \"{name}\")"
+        )
+    };
+    assert_eq!(refused("colour.parquet", &kind), format!(": column \"colour\" is text, {}", advice("colour")));
+    assert_eq!(refused("rows.arff", &none), format!(": attribute 4 (\"kind\") is nominal, {}", advice("kind")));
+    assert_eq!(refused("rows.parquet", &none), format!(": column \"kind\" is text, {}", advice("kind")));
+    let csv = refused_bytes("f.csv", b"a,colour,kind\n1,red,cat\n", &last);
+    assert_eq!(csv, format!(", line 2, column 2: found \"red\", {}", advice("colour")));
+    let missing = refused_bytes("f.csv", b"a,colour,kind\n1,NA,cat\n", &last);
+    assert_eq!(missing, ", line 2, column 2: found \"NA\", expected a number");
+    assert!(refused("object.npy", &last).contains("not Python objects (a pickle"));
+    assert!(refused("index.parquet", &kind).contains("column \"__index_level_0__\" is an index of pandas"));
+    assert_eq!(
+        refused("null.parquet", &kind),
+        ": row 2, column \"b\" is null, expected a value in every row (fill or leave out rows without)"
+    );
+}
+
+#[test]
+fn what_is_named_like_a_format_but_begins_otherwise_is_refused() {
+    for name in ["a.npy", "a.NPZ", "a.parquet", "a.npy.gz"] {
+        let text = refused_bytes(name, b"1,2,cat\n", &Expected::default());
+        assert!(text.contains("but it begins with [31, 2c, 32, 2c, 63, 61]"), "{text}");
+    }
+    let csv = Expected { format: Some(Format::Csv), ..Expected::default() };
+    let files = Files::new();
+    assert_eq!(load(&files.write("a.npy", b"1,2,cat\n"), &csv).unwrap().rows(), 1);
+    let wrong = |format| refused("rows.csv", &Expected { format: Some(format), ..Expected::default() });
+    assert!(wrong(Format::Npy).contains("magic number"));
+    assert!(wrong(Format::Npz).contains("damaged or no NPZ archive"));
+    assert!(wrong(Format::Parquet).contains("damaged or not of the Parquet"));
+    let images = Expected { format: Some(Format::Idx), label: LabelColumn::None, ..Expected::default() };
+    assert!(refused("rows.csv", &images).contains("magic number"));
+    assert!(wrong(Format::Arff).contains("line 1, column 1: found \"a,b,c,kind\", expected @relation"));
+    assert!(wrong(Format::Libsvm).contains("expected one label a row"));
+    for format in Format::ALL {
+        assert_eq!(format.to_string().parse(), Ok(format));
+    }
+    let zipped = std::fs::read(fixture("rows.npz")).unwrap();
+    assert!(refused_bytes("a", &gzip(&zipped), &Expected::default()).contains("gunzip it first"));
+    let y = fixture("y.npy");
+    let labelled = Expected { labels_file: Some(&y), ..Expected::default() };
+    assert!(refused("rows.csv", &labelled).contains("and this file is csv"));
+}
+
+/// Every file cut anywhere, and with any byte changed, is refused in one line or gives rows; nothing panics.
+#[test]
+fn cut_and_damaged_files_are_refused() {
+    let files = Files::new();
+    let expected = Expected { label: LabelColumn::None, ..Expected::default() };
+    for name in
+        ["rows.npy", "rows-fortran.npy", "rows.npz", "named.npz", "rows.parquet", "rows-zstd.parquet", "sparse.arff"]
+    {
+        let whole = std::fs::read(fixture(name)).unwrap();
+        let expected = if name.contains("parquet") || name.contains("arff") { &Expected::default() } else { &expected };
+        for cut in 0..whole.len() {
+            let path = files.write(name, &whole[..cut]);
+            let text = load(&path, expected);
+            assert!(text.is_err() || name.ends_with("arff"), "{name} cut at {cut}");
+            assert!(text.map_or(true, |data| data.rows() > 0));
+        }
+        for at in 0..whole.len() {
+            for change in [0x01, 0xff] {
+                let mut damaged = whole.clone();
+                damaged[at] ^= change;
+                match load(&files.write(name, &damaged), expected) {
+                    Ok(data) => assert!(data.values().iter().all(|x| x.is_finite()) && data.rows() > 0),
+                    Err(error) => assert!(!error.to_string().contains('\n'), "{error}"),
+                }
+            }
+        }
+    }
+}
+
+fn npy(descr: &str, fortran: bool, shape: &str, elements: &[u8]) -> Vec<u8> {
+    let order = if fortran { "True" } else { "False" };
+    let header = format!("{{'descr': '{descr}', 'fortran_order': {order}, 'shape': {shape}, }}\n");
+    let mut bytes = b"\x93NUMPY\x01\x00".to_vec();
+    bytes.extend((header.len() as u16).to_le_bytes());
+    [&bytes, header.as_bytes(), elements].concat()
+}
+
+#[test]
+fn npy_files_that_lie_or_hold_other_things_are_refused() {
+    let bare = Expected { label: LabelColumn::None, ..Expected::default() };
+    let doubles = |numbers: &[f64]| numbers.iter().flat_map(|x| x.to_le_bytes()).collect::<Vec<u8>>();
+    let four = doubles(&[1.0, 2.0, 3.0, 4.0]);
+    for (bytes, error) in [
+        (npy("<f8", false, "(2, 3)", &four), ": number of elements is 4, expected 6 as in its header"),
+        (npy("<f8", false, "(1, 3)", &four), ": number of elements is over 3, expected 3 as in its header"),
+        (npy("<f8", false, "(8000000, 1048576)", &four), ": too many numbers: 8388608000000, limit 2147483648"),
+        (
+            npy("<f8", false, "(18446744073709551615, 18446744073709551615)", &four),
+            ": too many columns: 18446744073709551615, limit 1048576",
+        ),
+        (
+            npy("<f8", false, "(2, 4294967296, 4294967296)", &four),
+            ": too many columns: 18446744073709551615, limit 1048576",
+        ),
+        (
+            npy("<f8", false, "(2047, 1048576)", &four),
+            ": number of elements is 4, expected 2146435072 as in its header",
+        ),
+        (npy("<f8", false, "(4,)", &four), ": shape is (4,), expected (rows, columns)"),
+        (npy("<f8", false, "()", &four), ": shape is (), expected (rows, columns)"),
+        (npy("<f8", false, "(0, 4)", &[]), ": no rows after the header"),
+        (
+            npy("<f8", false, "(2, 2)", &doubles(&[1.0, 2.0, f64::NAN, 4.0])),
+            ": row 2, column 1 is NaN, expected a finite number below 2^80",
+        ),
+        (
+            npy("<f8", true, "(2, 2)", &doubles(&[1.0, 2.0, 1e300, 4.0])),
+            ": row 1, column 2 is inf, expected a finite number below 2^80",
+        ),
+        (
+            npy("<U1", false, "(2, 2)", &[0x61, 0, 0, 0].repeat(4)),
+            ": type is \"<U1\", expected bool, integers, float32 or float64: save X.astype('float32')",
+        ),
+        (b"\x93NUMPY\x01\x00\xff\xff{".to_vec(), ": length is cut in the header, expected a whole header"),
+        (
+            b"\x93NUMPY\x02\x00\xff\xff\xff\xff{".to_vec(),
+            ": length of the header is 4294967295, expected at most 65536",
+        ),
+        (b"\x93NUMPY\x09\x00".to_vec(), ": version is 9, expected 1, 2 or 3"),
+    ] {
+        assert_eq!(refused_bytes("a", &bytes, &bare), error);
+    }
+    let y = fixture("y.npy");
+    let labelled = Expected { labels_file: Some(&y), ..Expected::default() };
+    let files = Files::new();
+    let error = load(&files.write("a.npy", &npy("<f8", false, "(2, 2)", &four)), &labelled).unwrap_err().to_string();
+    assert!(error.ends_with("y.npy: number of entries is 4, expected 2, one for each row"), "{error}");
+    // Images with labels of their own in IDX.
+    let labels = files.write("l", &idx(8, &[2], &[7, 5]));
+    let beside = Expected { labels_file: Some(&labels), ..Expected::default() };
+    let images = load(&files.write("a.npy", &npy("<f8", false, "(2, 1, 2)", &four)), &beside).unwrap();
+    assert_eq!((images.values(), images.labels()), (&[1.0, 2.0, 3.0, 4.0][..], &[1u16, 0][..]));
+    assert_eq!(
+        load(&files.write("z", &gzip(&npy("<f8", true, "(2, 2)", &four))), &bare).unwrap().values(),
+        [1.0, 3.0, 2.0, 4.0]
+    );
+}
+
+fn archive(arrays: &[(&str, &[u8])]) -> Vec<u8> {
+    let mut writer = zip::ZipWriter::new(Cursor::new(Vec::new()));
+    for (name, bytes) in arrays {
+        writer.start_file(*name, SimpleFileOptions::default()).unwrap();
+        writer.write_all(bytes).unwrap();
+    }
+    writer.finish().unwrap().into_inner()
+}
+
+#[test]
+fn npz_archives_are_refused_by_the_name_of_the_array() {
+    let plain = Expected::default();
+    let x = npy("|u1", false, "(2, 2)", &[1, 2, 3, 4]);
+    let y = npy("|u1", false, "(2,)", &[0, 1]);
+    let refused = |arrays: &[(&str, &[u8])]| refused_bytes("a.npz", &archive(arrays), &plain);
+    assert_eq!(
+        refused(&[("data.npy", &x), ("y.npy", &y)]),
+        ": no array \"X\", which holds the features unless --array names another: it has \"data\", \"y\""
+    );
+    assert_eq!(
+        refused(&[("X.npy", &x), ("target.npy", &y)]),
+        ": no array \"y\", which holds the labels unless --label names another: it has \"X\", \"target\""
+    );
+    assert_eq!(
+        refused(&[("X.npy", &x), ("y.npy", &x)]),
+        ": array \"y\", shape is (2, 2), expected (2,): one entry for each row"
+    );
+    assert_eq!(
+        refused(&[("X.npy", &x[..x.len() - 1]), ("y.npy", &y)]),
+        ": array \"X\", number of elements is 3, expected 4 as in its header"
+    );
+    let names = npy("|S1", false, "(3,)", b"abc");
+    assert_eq!(
+        refused(&[("X.npy", &x), ("y.npy", &y), ("columns.npy", &names)]),
+        ": array \"X\", shape is (2, 2), expected 3 columns, one for each name"
+    );
+    // A bomb: much more than its header says, which is where reading ends.
+    let bomb = [x.clone(), vec![0; 1 << 26]].concat();
+    assert_eq!(
+        refused(&[("X.npy", &bomb), ("y.npy", &y)]),
+        ": array \"X\", number of elements is over 4, expected 4 as in its header"
+    );
+    let many: Vec<(String, &[u8])> = (0..1025).map(|i| (format!("{i}.npy"), &[][..])).collect();
+    let many: Vec<(&str, &[u8])> = many.iter().map(|(name, bytes)| (name.as_str(), *bytes)).collect();
+    assert_eq!(refused(&many), ": too many arrays: 1025, limit 1024");
+    let files = Files::new();
+    let named = Expected { array: Some("data"), label: label("target"), ..Expected::default() };
+    let data = load(&files.write("a", &archive(&[("data.npy", &x), ("target.npy", &y)])), &named).unwrap();
+    assert_eq!((data.values(), data.labels()), (&[1.0, 2.0, 3.0, 4.0][..], &[0u16, 1][..]));
+}
+
+#[test]
+fn each_bad_libsvm_field_is_named_by_line_and_column() {
+    let two = Expected { features: Some(2), classes: Some(&classes()), ..Expected::default() };
+    for (text, error) in [
+        ("cat 1:1 2:x\n", ", line 1, column 3: found \"2:x\", expected index:value with a number behind the colon"),
+        (
+            "cat 1:1\n# a\n\ndog 1:nan\n",
+            ", line 4, column 2: found \"1:nan\", expected a finite number below 2^80 behind the colon",
+        ),
+        ("cat 1:1 3:1\n", ", line 1, column 3: found \"3:1\", expected an index of 1 to 2"),
+        (
+            "cat 0:1\n",
+            ", line 1, column 2: found \"0:1\", expected an index of 1 to 2 (scikit-learn: dump_svmlight_file with zero_based=False)",
+        ),
+        ("cat 2:1 1:1\n", ", line 1, column 3: found \"1:1\", expected an index above 2: they ascend"),
+        (
+            "cat qid:3 1:1\n",
+            ", line 1, column 2: found \"qid:3\", expected index:value with a whole number before the colon",
+        ),
+        ("cat 1\n", ", line 1, column 2: found \"1\", expected index:value"),
+        ("1:1\n", ", line 1, column 1: found \"1:1\", expected a label before the first index"),
+        (
+            "0.5 1:1\n",
+            ", line 1, column 1: found \"0.5\", expected a class: text or a whole number (a quantity to predict is no class)",
+        ),
+        ("cow 1:1\n", ", line 1, column 1: found \"cow\", expected one of the 2 classes cat, dog"),
+        ("# only this\n", ": no rows: the file is empty"),
+    ] {
+        assert_eq!(refused_bytes("f.svm", text.as_bytes(), &two), error, "{text:?}");
+    }
+    assert_eq!(
+        refused("zero-based.libsvm", &Expected::default()),
+        ", line 1, column 2: found \"0:1\", expected an index of 1 to 1048576 (scikit-learn: dump_svmlight_file with zero_based=False)"
+    );
+    let many = "1 1:1\n".repeat(400) + "1 1048576:1\n";
+    assert_eq!(
+        refused_bytes("f.svm", many.as_bytes(), &Expected::default()),
+        ": too many numbers in a sparse file, zeros included: 420478976, limit 268435456"
+    );
+    // Told by its content, with labels in all their spellings; a row may be all zeros.
+    let data = read(b"+1 1:1 2:2\n-1 2:3 # x\n1.0\n", &Expected { features: Some(3), ..Expected::default() });
+    assert_eq!(data.classes(), ["-1", "1"]);
+    assert_eq!((data.labels(), data.row(1)), (&[1u16, 0, 1][..], &[0.0, 3.0, 0.0][..]));
+}
+
+#[test]
+fn each_bad_arff_field_is_named_by_line_and_column() {
+    let head = "@relation r\n@attribute a numeric\n@attribute 'b c' REAL\n@attribute class {cat,dog}\n@data\n";
+    for (rows, error) in [
+        ("1,x,cat\n", ", line 6, column 2: found \"x\", expected a number"),
+        (
+            "1,?,cat\n",
+            ", line 6, column 2: found \"?\", expected a number: fill missing values or leave their rows out",
+        ),
+        ("1,1e99,cat\n", ", line 6, column 2: found \"1e99\", expected a finite number below 2^80"),
+        ("1,2,cow\n", ", line 6, column 3: found \"cow\", expected one of the values of its attribute"),
+        ("1,2\n", ", line 6, column 2: found nothing, expected a comma: 3 values a row"),
+        ("1,2,cat,4\n", ", line 6, column 4: found \",4\", expected the end: 3 values a row"),
+        ("1,2,'cat\n", ", line 6, column 3: found \"'cat\", expected the end of a text in quotes"),
+        (
+            "1,2,cat\n% x\n{0 1}\n",
+            ", line 8, column 1: found \"{0 1}\", expected rows that are all sparse or all dense",
+        ),
+        ("{1 1, 0 2}\n", ", line 6, column 3: found \"0\", expected an ascending number of an attribute, 2 to 2"),
+        ("{3 1}\n", ", line 6, column 1: found \"3\", expected an ascending number of an attribute, 0 to 2"),
+        ("{0 1\n", ", line 6, column 1: found nothing, expected a comma or a closing brace"),
+        ("", ": no rows after the header"),
+    ] {
+        assert_eq!(refused_bytes("f", [head, rows].concat().as_bytes(), &Expected::default()), error, "{rows:?}");
+    }
+    for (text, error) in [
+        ("@relation r\n@attribute a numeric\n", ": no @data: expected an ARFF header"),
+        (
+            "@relation r\n@attribute a colour\n",
+            ", line 2, column 3: found \"colour\", expected numeric, real, integer, string, date or {the values}",
+        ),
+        ("@relation r\n@attribute a {x, y\n", ", line 2, column 3: found nothing, expected a comma or a closing brace"),
+        ("@relation r\n@attribute\n", ", line 2, column 2: found nothing, expected the name of an attribute"),
+        ("@relation r\n@end\n", ", line 2, column 1: found \"@end\", expected @relation, @attribute or @data"),
+        ("@relation r\n@data\n1\n", ": no column is left: expected at least one feature"),
+        (
+            "@relation r\n@attribute a date\n@attribute b string\n@data\n",
+            ": attribute 1 (\"a\") is a date, expected a number",
+        ),
+    ] {
+        let found = refused_bytes("f", text.as_bytes(), &Expected::default());
+        assert!(found.starts_with(error), "{text:?}: {found}");
+    }
+    let quoted = "@RELATION r\n@ATTRIBUTE \"class x\" {'a b', \"it\\'s\"}\n@attribute v integer\n@DATA\n'a b', 1\n\"it's\", 2\n{";
+    let first = Expected { label: label("class x"), ..Expected::default() };
+    let data = read(quoted.strip_suffix('{').unwrap().as_bytes(), &first);
+    assert_eq!((data.classes().join("|"), data.values()), ("a b|it's".into(), &[1.0, 2.0][..]));
+}

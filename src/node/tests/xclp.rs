@@ -1,0 +1,154 @@
+//! Whole nodes that propagate labels, with crashes at every stage of the exchange.
+
+use std::sync::Arc;
+
+use super::network::{Fault, Network};
+use super::numbers::{session, timing};
+use crate::crypto::identity::Identity;
+use crate::data::digits::digits;
+use crate::node::xclp::Xclp;
+use crate::node::{Ending, Event, Task};
+use crate::protocol::message::Message;
+use crate::protocol::xclp::{Body, Outcome, What};
+use crate::session::{DataSpec, FlynnSpec, Peer, Scaling, Session, TaskKind, XclpSpec};
+
+const ROWS: [usize; 7] = [40, 60, 30, 50, 20, 0, 0];
+
+struct Lab {
+    net: Network,
+    tasks: Vec<Arc<Xclp>>,
+    truth: Vec<Vec<u16>>,
+}
+
+fn lab(rows: &[usize], scaling: Scaling, seed: u64) -> Lab {
+    let mut identities: Vec<_> = (0..rows.len()).map(|i| Identity::from_seed([i as u8 + 1; 32])).collect();
+    identities.sort_by_key(Identity::public);
+    let data = digits();
+    let session = Session {
+        task: TaskKind::Xclp,
+        flynn: FlynnSpec::NONE,
+        xclp: Some(XclpSpec { bits: 512, ..XclpSpec::new(64) }),
+        data: DataSpec { features: 64, classes: data.classes().to_vec(), scaling, densify: false },
+        ..session(&identities, timing())
+    }
+    .check()
+    .unwrap();
+    let (mut first, mut tasks, mut truth) = (0, Vec::new(), Vec::new());
+    for (peer, &n) in (0u16..).map(Peer).zip(rows) {
+        let part = data.subset(&(first..first + n).collect::<Vec<_>>());
+        first += n;
+        truth.push(part.labels().to_vec());
+        let labels = part.labels().iter().enumerate().map(|(i, &label)| (i % 5 == 0).then_some(label)).collect();
+        let task = Xclp::new(session.clone(), peer, Arc::new(part), labels, &[peer.0 as u8; 32]).unwrap();
+        tasks.push(Arc::new(task));
+    }
+    let nodes = tasks.iter().map(|task| task.clone() as Arc<dyn Task>).collect();
+    Lab { net: Network::with_tasks(identities, session, nodes, seed), tasks, truth }
+}
+
+impl Lab {
+    fn outcome(&self, peer: Peer) -> Option<&Outcome> {
+        self.net.events.iter().rev().find_map(|(_, who, event)| match event {
+            Event::Exchanged(Some(outcome)) if *who == peer => Some(outcome),
+            _ => None,
+        })
+    }
+
+    /// The share of all points of `peers` whose label is right.
+    fn accuracy(&self, peers: &[Peer]) -> f64 {
+        let (mut right, mut all) = (0, 0);
+        for &peer in peers {
+            let Some(outcome) = self.outcome(peer) else { panic!("{peer} has no outcome") };
+            let said = self.tasks[peer.index()].said(outcome);
+            let truth = &self.truth[peer.index()];
+            assert_eq!(said.len(), truth.len());
+            right += said.iter().zip(truth).filter(|(said, truth)| said.label == Some(**truth)).count();
+            all += truth.len();
+        }
+        f64::from(right as u32) / f64::from(all as u32)
+    }
+
+    fn finished(&self) -> Vec<Peer> {
+        let has = |peer: &Peer| {
+            self.net.events.iter().any(|(_, who, event)| who == peer && matches!(event, Event::Finished(..)))
+        };
+        self.net.peers().filter(has).collect()
+    }
+}
+
+#[test]
+fn every_node_gets_labels_for_its_own_rows() {
+    for (seed, scaling) in [(1, Scaling::None), (2, Scaling::Center)] {
+        let mut lab = lab(&ROWS, scaling, seed);
+        lab.net.run(60_000);
+        assert_eq!(lab.finished().len(), 7, "{:?}", lab.net.events);
+        let accuracy = lab.accuracy(&[Peer(0), Peer(1), Peer(2), Peer(3), Peer(4)]);
+        assert!(accuracy > 0.75, "{accuracy}");
+        assert!(lab.outcome(Peer(6)).unwrap().scores.is_empty(), "a witness gets no scores");
+        // The last sum says how many points there are and how many have a label now.
+        let opened = lab.net.events.iter().find_map(|(_, _, event)| match event {
+            Event::Finished(opened, _) => opened.last().cloned(),
+            _ => None,
+        });
+        assert_eq!(opened.unwrap()[..4], 200u32.to_le_bytes());
+    }
+}
+
+/// Where a peer is killed: when this is sent for the first time by it.
+const PLACES: [(&str, fn(&Body) -> bool); 9] = [
+    ("commitment", |body| matches!(body, Body::Commit(_))),
+    ("part of the planes", |body| matches!(body, Body::Reveal(_))),
+    ("triple", |body| matches!(body, Body::Triple { .. })),
+    ("hidden codes", |body| matches!(body, Body::Part { what: What::Hidden, .. })),
+    ("share", |body| matches!(body, Body::Part { what: What::Share(..), .. })),
+    ("smallest", |body| matches!(body, Body::Part { what: What::Smallest, .. })),
+    ("limits", |body| matches!(body, Body::Part { what: What::Limits, .. })),
+    ("graph", |body| matches!(body, Body::Graph(_))),
+    ("scores", |body| matches!(body, Body::Part { what: What::Scores, .. })),
+];
+
+/// A message that is held stops all after it, so whoever would send it seems to have gone silent; then it is killed.
+#[test]
+fn a_node_killed_at_any_stage_of_the_exchange_comes_back_and_all_have_labels() {
+    for (seed, (what, sends)) in (0..).zip(PLACES) {
+        let mut lab = lab(&ROWS, Scaling::None, seed);
+        let killed = std::sync::Arc::new(std::sync::Mutex::new(None));
+        let seen = killed.clone();
+        lab.net.hold = Some(Box::new(move |from, _, message| {
+            let matches = matches!(message, Message::Exchange(message) if sends(&message.body));
+            matches && *seen.lock().unwrap().get_or_insert(from) == from
+        }));
+        lab.net.run_unchecked(60_000, |_| killed.lock().unwrap().is_some());
+        let victim = killed.lock().unwrap().expect(what);
+        let now = lab.net.now_ms();
+        lab.net.at_ms(now, Fault::Crash(victim));
+        lab.net.at_ms(now + 4_000, Fault::HealAll);
+        lab.net.run(now + 120_000);
+        assert_eq!(lab.finished().len(), 7, "{what}: killed {victim}: {:?}", lab.net.events);
+        let counted = lab.net.events.iter().find_map(|(_, _, event)| match event {
+            Event::Finished(_, values) => values.last().cloned(),
+            _ => None,
+        });
+        let members = counted.unwrap().members;
+        let owners: Vec<_> = members.into_iter().filter(|peer| ROWS[peer.index()] > 0).collect();
+        assert!(owners.len() >= 4, "{what}: {owners:?}");
+        let accuracy = lab.accuracy(&owners);
+        assert!(accuracy > 0.5, "{what}: {accuracy}");
+    }
+}
+
+#[test]
+fn without_two_witnesses_the_session_ends_with_the_reason() {
+    let mut lab = lab(&[20, 20, 20, 20, 20, 20, 0], Scaling::None, 3);
+    lab.net.run(200_000);
+    let ended: Vec<_> = lab
+        .net
+        .events
+        .iter()
+        .filter_map(|(_, _, event)| match event {
+            Event::Ended(Ending::Refused(text)) => Some(text.clone()),
+            _ => None,
+        })
+        .collect();
+    assert!(ended.len() == 7 && ended.iter().all(|text| text.contains("flyswarm witness")), "{ended:?}");
+}

@@ -1,0 +1,227 @@
+//! The task `xclp`: labels for every peer's own points, propagated over the points of all (spec, section "XCLP").
+//!
+//! Slots: the coin, which draws the roles; `rows`, how many each member has (everybody may know); `moments` where the scaling needs them;
+//! `labelled`, whose vector comes from the exchange of its view ([`crate::protocol::xclp`]). Members that were not counted in `rows` have no part in it.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use super::Task;
+use crate::crypto::stream::Stream;
+use crate::data::Dataset;
+use crate::data::deal::shuffle;
+use crate::model::propagation::series::MAX_POINTS;
+use crate::model::propagation::{Propagation, Said};
+use crate::protocol::context::Quantity;
+use crate::protocol::record::Value;
+use crate::protocol::xclp::roles::{FEWEST_HOLDERS, Roles};
+use crate::protocol::xclp::{self, Outcome, Part};
+use crate::session::{Peer, Session, XclpSpec};
+use crate::sketch::scaling::{self, Moments, Scaler, Scaling};
+
+/// Slot of `rows`: word p is the number of rows of peer p.
+const ROWS: u8 = 1;
+
+/// What follows from the session file alone.
+#[derive(Clone, Debug)]
+pub struct Rules {
+    session: Session,
+    spec: XclpSpec,
+    scaling: Scaling,
+}
+
+/// One peer's part.
+#[derive(Debug)]
+pub struct Xclp {
+    rules: Rules,
+    me: Peer,
+    data: Arc<Dataset>,
+    labels: Vec<Option<u16>>,
+    /// The order in which others know the rows.
+    order: Vec<usize>,
+}
+
+impl Rules {
+    /// Of a session of task `xclp`.
+    #[must_use]
+    pub fn new(session: Session) -> Self {
+        let spec = session.xclp.unwrap_or_else(|| XclpSpec::new(session.data.features));
+        Self { scaling: session.data.scaling.of_rows(), session, spec }
+    }
+
+    /// What is computed.
+    #[must_use]
+    pub fn rule(&self) -> Propagation {
+        self.spec.rule()
+    }
+
+    fn plan(&self) -> Vec<Quantity> {
+        let quantity = |name: &str, word_bytes, words| Quantity { name: name.into(), word_bytes, words };
+        let mut plan = vec![Quantity::coin(), quantity("rows", 4, self.session.roster.len() as u64)];
+        if let Some(squares) = self.scaling.needs_moments() {
+            let words = Moments::words(self.session.data.features as usize, squares) as u64;
+            plan.push(quantity("moments", 8, words));
+        }
+        plan.push(quantity("labelled", 4, 2));
+        plan
+    }
+
+    /// How many rows each peer was counted with.
+    fn counted(opened: &[Bytes]) -> BTreeMap<Peer, u32> {
+        let words = opened.get(usize::from(ROWS)).map_or(&[][..], |bytes| bytes.as_chunks::<4>().0);
+        (0u16..).map(Peer).zip(words.iter().map(|&word| u32::from_le_bytes(word))).collect()
+    }
+
+    /// Who does what in a view of `members`.
+    fn roles(&self, values: &[Value], opened: &[Bytes], members: &[Peer]) -> Result<Roles, String> {
+        let (Some(seed), Some(rows)) = (opened.first(), values.get(usize::from(ROWS))) else {
+            return Err("the coin and the rows are not open".into());
+        };
+        let counted: Vec<Peer> = members.iter().copied().filter(|peer| rows.members.contains(peer)).collect();
+        Roles::draw(seed, &counted, &Self::counted(opened))
+    }
+
+    fn scaler(&self, moments: Option<&[u8]>) -> Result<Scaler, String> {
+        let features = self.session.data.features as usize;
+        let moments = match (self.scaling.needs_moments(), moments) {
+            (Some(_), Some(bytes)) => {
+                let words: Vec<_> = bytes.as_chunks::<8>().0.iter().map(|&word| u64::from_le_bytes(word)).collect();
+                Some(Moments::from_words(&words, features).map_err(|error| error.to_string())?)
+            }
+            _ => None,
+        };
+        Scaler::new(&self.scaling, features, moments.as_ref()).map_err(|error| error.to_string())
+    }
+
+    /// The rows as the codes see them, from one place: what `centralised` propagation of the same points starts from.
+    pub fn scaled(&self, data: &Dataset) -> Result<Dataset, String> {
+        Ok(Scaler::fit(&self.scaling, data).map_err(|error| error.to_string())?.transform(data))
+    }
+}
+
+impl Xclp {
+    /// A peer with these rows, which may be none, and their labels, `None` where unknown. `secret` orders the rows.
+    pub fn new(
+        session: Session,
+        me: Peer,
+        data: Arc<Dataset>,
+        labels: Vec<Option<u16>>,
+        secret: &[u8; 32],
+    ) -> Result<Self, String> {
+        let features = session.data.features as usize;
+        if data.features() != features {
+            return Err(format!("rows have {} features, the session says {features}", data.features()));
+        }
+        if labels.len() != data.rows() {
+            return Err(format!("{} labels for {} rows", labels.len(), data.rows()));
+        }
+        if data.rows() > MAX_POINTS {
+            return Err(format!("{} rows, of all peers together there may be {MAX_POINTS}", data.rows()));
+        }
+        let mut order: Vec<usize> = (0..data.rows()).collect();
+        shuffle(&mut order, &mut Stream::new(secret, "order of rows", &session.id().0));
+        Ok(Self { rules: Rules::new(session), me, data, labels, order })
+    }
+
+    /// What is said of each row, in the order of the file.
+    #[must_use]
+    pub fn said(&self, outcome: &Outcome) -> Vec<Said> {
+        let mut said = vec![Said { label: None, confidence: 0.0 }; self.order.len()];
+        for (&row, found) in self.order.iter().zip(self.rules.rule().say(&outcome.scores, &outcome.counts)) {
+            said[row] = found;
+        }
+        said
+    }
+
+    fn words(&self, slot: &str) -> Result<Bytes, String> {
+        match slot {
+            "rows" => {
+                let peers = self.rules.session.roster.len();
+                let rows = u32::try_from(self.data.rows()).map_err(|_| "too many rows".to_owned())?;
+                let words = (0..peers).map(|peer| if peer == self.me.index() { rows } else { 0 });
+                Ok(words.flat_map(u32::to_le_bytes).collect())
+            }
+            "moments" => {
+                let squares = self.rules.scaling.needs_moments() == Some(true);
+                Ok(scaling::moments(&self.data, squares).iter().flat_map(|word| word.to_le_bytes()).collect())
+            }
+            other => Err(format!("no vector of {other} without its exchange")),
+        }
+    }
+}
+
+impl Task for Xclp {
+    fn plan(&self) -> Vec<Quantity> {
+        self.rules.plan()
+    }
+
+    fn contribution(&self, slot: u8, _opened: &[Bytes]) -> Result<Bytes, String> {
+        let plan = self.plan();
+        self.words(&plan.get(usize::from(slot)).ok_or("no such slot")?.name)
+    }
+
+    fn exchange(&self, slot: u8, values: &[Value], opened: &[Bytes], members: &[Peer]) -> Result<Option<Part>, String> {
+        if usize::from(slot) + 1 != self.plan().len() {
+            return Ok(None);
+        }
+        // A leader that starts a sum over too few members breaks a rule that `allows` checks; this peer then has no part in it.
+        let roles = self.rules.roles(values, opened, members).ok();
+        let counted =
+            roles.as_ref().is_some_and(|roles| roles.ring.contains(&self.me) || roles.propagators.contains(&self.me));
+        let coin = opened.first().and_then(|coin| coin[..].try_into().ok()).ok_or("the coin is not open")?;
+        let moments = self.rules.scaling.needs_moments().and(opened.get(usize::from(ROWS) + 1));
+        let holds = self.data.rows() > 0 && counted;
+        let rows = if holds {
+            let scaled = self.rules.scaler(moments.map(|bytes| &bytes[..]))?.transform(&self.data).subset(&self.order);
+            let labels = self.order.iter().map(|&row| self.labels[row]).collect();
+            Some(xclp::Rows { data: Arc::new(scaled), labels: Arc::new(labels) })
+        } else {
+            None
+        };
+        Ok(Some(Part {
+            roles: roles.filter(|_| counted),
+            rule: self.rules.rule(),
+            bits: self.rules.spec.bits as usize,
+            classes: self.rules.session.data.classes.len(),
+            coin,
+            rows,
+        }))
+    }
+
+    /// Points, and those that have a label now: in the sum, of all peers.
+    fn exchanged(&self, _slot: u8, outcome: &Outcome) -> Result<Bytes, String> {
+        let said = self.said(outcome);
+        let labelled = said.iter().filter(|said| said.label.is_some()).count();
+        Ok([said.len(), labelled]
+            .into_iter()
+            .flat_map(|n| u32::try_from(n).unwrap_or(u32::MAX).to_le_bytes())
+            .collect())
+    }
+
+    fn allows(&self, slot: u8, values: &[Value], opened: &[Bytes], members: &[Peer]) -> Result<(), String> {
+        if usize::from(slot) + 1 == self.plan().len() {
+            self.rules.roles(values, opened, members)?;
+        }
+        Ok(())
+    }
+
+    fn check(&self, slot: u8, values: &[Value], opened: &[Bytes]) -> Result<(), String> {
+        if slot != ROWS {
+            return Ok(());
+        }
+        let counted = Rules::counted(opened);
+        let holders = counted.values().filter(|&&rows| rows > 0).count();
+        if holders < FEWEST_HOLDERS {
+            return Err(format!("only {holders} members have rows; xclp needs {FEWEST_HOLDERS}"));
+        }
+        let points: u64 = counted.values().map(|&rows| u64::from(rows)).sum();
+        if points > MAX_POINTS as u64 {
+            return Err(format!("{points} rows together, at most {MAX_POINTS}"));
+        }
+        // Whoever was not counted has no part: if these are too few, so is every later view.
+        let counted = values.get(usize::from(ROWS)).map_or(&[][..], |value| &value.members);
+        self.rules.roles(values, opened, counted).map(drop)
+    }
+}

@@ -1,0 +1,217 @@
+//! XCLP with no server: labels spread over everybody's points, and nobody sees the graph but two propagators, who see nothing else (Scott, Yeo &
+//! Lampert, *Cross-client Label Propagation*, TMLR 2023, Algorithm 1; design.md, section 7; spec, section "XCLP").
+//!
+//! One [`Exchange`] is one peer's part in one view. Who does what is drawn by the coin ([`roles`]):
+//!
+//! | step | who | sends | to |
+//! | --- | --- | --- | --- |
+//! | planes | owner | a commitment, then its part of the seed of the planes | owners |
+//! | triples | dealer | seeds, Y ([`dealer`]) | the two owners of a block |
+//! | hide | owner | D or E | the other owner |
+//! | shares | both owners | blinded shares of the distances, each side of the block for itself ([`custody`]) | its custodian |
+//! | smallest | custodian | the k smallest distances of each row, not whose | the rows' owner |
+//! | limits | owner | the distance below which a row's edges are | its custodians |
+//! | edges | custodians, owner | the distances below the limits | both propagators |
+//! | keys | owner | what undoes the blinding | both propagators |
+//! | graph | propagator | the graph's digest | the other propagator |
+//! | labels | owner | masked labels; the seed of the mask ([`shares`]) | first propagator; second |
+//! | scores | propagators | the owner's rows of the propagated shares | owner |
+//!
+//! Everything travels directly between the two peers, under Noise. Vectors travel as parcels, in parts by credits ([`parcels`]).
+
+mod custodian;
+pub mod custody;
+pub mod dealer;
+mod desk;
+mod exchange;
+mod owner;
+mod parcels;
+mod propagator;
+pub mod roles;
+pub mod shares;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use serde::{Deserialize, Serialize};
+
+pub use desk::{Done, Job};
+pub use exchange::{Exchange, Output, Timer};
+
+use crate::data::Dataset;
+use crate::model::propagation::Propagation;
+use crate::protocol::ballot::Ballot;
+use crate::session::Peer;
+use roles::Roles;
+
+/// Bytes of a part of a parcel, but the last.
+pub const PART: usize = 256 * 1024;
+/// Parts that may be under way from one peer to another.
+pub const WINDOW: usize = 8;
+
+/// What two peers say to each other in the exchange of a view.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Message {
+    /// The view.
+    pub ballot: Ballot,
+    /// What is said.
+    pub body: Body,
+}
+
+/// See [`Message`].
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Body {
+    /// Owner to owner: the hash of its part of the seed of the planes.
+    Commit([u8; 32]),
+    /// Owner to owner, when it has all commitments: the part.
+    Reveal([u8; 32]),
+    /// Dealer to an owner: the seed of its half of the triple for the block with the other one.
+    Triple {
+        /// The other owner.
+        with: Peer,
+        /// The seed.
+        seed: [u8; 32],
+    },
+    /// Owner to a propagator: for every other owner, ascending, the key that blinds the distances to its rows.
+    Keys(Vec<(Peer, [u8; 32])>),
+    /// Owner to the second propagator: the seed of the mask of its labels.
+    Mask([u8; 32]),
+    /// Propagator to propagator: digest of the graph.
+    Graph([u8; 32]),
+    /// The next part of a parcel. Bulk channel.
+    Part {
+        /// Which parcel.
+        what: What,
+        /// Bytes of the whole parcel.
+        length: u32,
+        /// [`PART`] bytes, the last one what remains.
+        #[serde(skip)]
+        data: Bytes,
+    },
+    /// One part has been taken.
+    Credit,
+}
+
+/// A vector that travels between two peers of an exchange; none travels twice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum What {
+    /// Dealer to the later owner: Y, 2 bytes for each pair of rows of the earlier owner (named) and its own.
+    Dealt(Peer),
+    /// Owner to owner: its hidden codes, 2 bytes for each of its rows and bits.
+    Hidden,
+    /// Owner to custodian: its blinded share of the distances from the rows of the first to those of the second, 2 bytes each.
+    Share(Peer, Peer),
+    /// Custodian to owner: the k smallest distances of each row, 2 bytes each.
+    Smallest,
+    /// Owner to custodian: the limit of each row, 2 bytes each.
+    Limits,
+    /// Custodian or owner to a propagator: distances below the limits of the named owner's rows, 12 bytes each.
+    Short(Peer),
+    /// Owner to the first propagator: masked labels, 16 bytes for each row and class.
+    Labels,
+    /// Propagator to owner: masked scores of its rows and the column sums, 16 bytes for each row and class, and for each class.
+    Scores,
+}
+
+/// What a task knows of its part in an exchange.
+#[derive(Clone, Debug)]
+pub struct Part {
+    /// Who does what; `None` if this peer has no part in it.
+    pub roles: Option<Roles>,
+    /// What is computed.
+    pub rule: Propagation,
+    /// Bits of a code, the paper's L.
+    pub bits: usize,
+    /// Classes, C.
+    pub classes: usize,
+    /// The session's coin.
+    pub coin: [u8; 32],
+    /// This peer's rows, as many as the roles say; none for a witness.
+    pub rows: Option<Rows>,
+}
+
+/// The constants of one peer's part in one exchange.
+pub struct Setup {
+    /// The session's id.
+    pub session: [u8; 32],
+    /// The view.
+    pub ballot: Ballot,
+    /// This peer.
+    pub me: Peer,
+    /// Who does what.
+    pub roles: Roles,
+    /// What is computed.
+    pub rule: Propagation,
+    /// Bits of a code, the paper's L.
+    pub bits: usize,
+    /// Classes, C.
+    pub classes: usize,
+    /// The session's coin.
+    pub coin: [u8; 32],
+    /// The keys of the view that this peer shares with each other member.
+    pub keys: BTreeMap<Peer, Arc<[u8; 32]>>,
+    /// This peer's rows, as many as the roles say; none for a witness.
+    pub rows: Option<Rows>,
+    /// How long nothing may come from a peer that is waited for, milliseconds.
+    pub patience_ms: u64,
+}
+
+impl std::fmt::Debug for Setup {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Setup({}, {:?}, {:?}, <redacted>)", self.me, self.ballot, self.roles)
+    }
+}
+
+/// Rows in the order in which others know them, which tells nothing.
+#[derive(Clone, Debug)]
+pub struct Rows {
+    /// Scaled; its labels are not used.
+    pub data: Arc<Dataset>,
+    /// Of each row its class, where that is known.
+    pub labels: Arc<Vec<Option<u16>>>,
+}
+
+/// What an exchange gave this peer.
+#[derive(Clone, PartialEq)]
+pub struct Outcome {
+    /// Scores of its own rows, rows x classes; none for a witness.
+    pub scores: Vec<f64>,
+    /// How many labels each class has, over all peers; empty for a witness.
+    pub counts: Vec<u64>,
+}
+
+impl Outcome {
+    /// As it is kept on disk: LE u32 number of classes, LE u64 counts, then the scores as LE binary64.
+    #[must_use]
+    pub fn to_bytes(&self) -> Bytes {
+        let classes = u32::try_from(self.counts.len()).unwrap_or(u32::MAX).to_le_bytes();
+        let counts = self.counts.iter().flat_map(|count| count.to_le_bytes());
+        let scores = self.scores.iter().flat_map(|score| score.to_le_bytes());
+        classes.into_iter().chain(counts).chain(scores).collect()
+    }
+
+    /// As [`to_bytes`](Self::to_bytes) makes it; `None` if it is not.
+    #[must_use]
+    pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
+        let (classes, rest) = bytes.split_first_chunk::<4>()?;
+        let (words, rest) = rest.as_chunks::<8>();
+        let classes = u32::from_le_bytes(*classes) as usize;
+        if !rest.is_empty() || words.len() < classes {
+            return None;
+        }
+        let (counts, scores) = words.split_at(classes);
+        Some(Self {
+            counts: counts.iter().map(|&word| u64::from_le_bytes(word)).collect(),
+            scores: scores.iter().map(|&word| f64::from_le_bytes(word)).collect(),
+        })
+    }
+}
+
+impl std::fmt::Debug for Outcome {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Outcome(<redacted>)")
+    }
+}

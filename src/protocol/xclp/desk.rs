@@ -1,0 +1,128 @@
+//! What all roles of a peer share: its constants, its parcels, and how work leaves.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use super::parcels::Parcels;
+use super::{Body, Exchange, Message, Setup, What};
+use crate::model::propagation::graph::Graph;
+use crate::protocol::ballot::Ballot;
+use crate::protocol::{Action, Step};
+use crate::session::Peer;
+use crate::sketch::lsh::Codes;
+
+/// A parcel that work has made.
+pub(super) type Parcel = (Peer, What, Bytes);
+
+/// Long work of an exchange.
+#[derive(Clone)]
+pub struct Job {
+    /// Additions and multiplications, about.
+    pub operations: u64,
+    run: Arc<dyn Fn() -> Done + Send + Sync>,
+}
+
+impl std::fmt::Debug for Job {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Job({} operations)", self.operations)
+    }
+}
+
+impl Job {
+    /// Carries it out.
+    #[must_use]
+    pub fn run(self) -> Done {
+        (self.run)()
+    }
+}
+
+/// What a job gave.
+#[derive(Clone)]
+pub struct Done {
+    /// The exchange's view.
+    pub ballot: Ballot,
+    pub(super) made: Made,
+}
+
+#[derive(Clone)]
+pub(super) enum Made {
+    /// This peer's codes, and the distances between its own rows.
+    Codes(Arc<Codes>, Arc<Vec<u16>>),
+    /// Parcels to be sent, and nothing else.
+    Parcels(Vec<Parcel>),
+    /// The distances of a block in custody; `None` if they are none.
+    Block((Peer, Peer), Option<Arc<Vec<u16>>>),
+    /// The limits of this peer's rows and its own short distances, to be sent.
+    Limits(Vec<Parcel>),
+    /// The graph and its digest, or who has sent something wrong.
+    Graph(Result<(Arc<Graph>, [u8; 32]), (Peer, String)>),
+    /// Scores for all owners, to be sent.
+    Scores(Vec<Parcel>),
+}
+
+impl std::fmt::Debug for Done {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Done(<redacted>)")
+    }
+}
+
+/// Work that is begun once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Task {
+    Encode,
+    Hide(Peer),
+    Pair(Peer),
+    Limits,
+    Combine(Peer, Peer),
+    Smallest(Peer),
+    Short(Peer),
+    Graph,
+    Propagate,
+}
+
+/// See the module.
+pub(super) struct Desk {
+    pub(super) setup: Arc<Setup>,
+    pub(super) parcels: Parcels,
+    begun: BTreeSet<Task>,
+}
+
+impl Desk {
+    pub(super) fn new(setup: Arc<Setup>) -> Self {
+        Self { parcels: Parcels::new(setup.ballot), setup, begun: BTreeSet::new() }
+    }
+
+    /// Whether this is the first time that `task` may be begun.
+    pub(super) fn first(&mut self, task: Task) -> bool {
+        self.begun.insert(task)
+    }
+
+    pub(super) fn has_begun(&self, task: Task) -> bool {
+        self.begun.contains(&task)
+    }
+
+    pub(super) fn compute(
+        &self,
+        operations: usize,
+        step: &mut Step<Exchange>,
+        run: impl Fn() -> Made + Send + Sync + 'static,
+    ) {
+        let ballot = self.setup.ballot;
+        let job = Job { operations: operations as u64, run: Arc::new(move || Done { ballot, made: run() }) };
+        step.0.push(Action::Compute(job));
+    }
+
+    pub(super) fn parcel(&mut self, (to, what, data): Parcel, step: &mut Step<Exchange>) {
+        self.parcels.send(to, what, data, step);
+    }
+
+    pub(super) fn tell(&self, peers: impl IntoIterator<Item = Peer>, body: &Body, step: &mut Step<Exchange>) {
+        for peer in peers {
+            if peer != self.setup.me {
+                step.send(peer, Message { ballot: self.setup.ballot, body: body.clone() });
+            }
+        }
+    }
+}

@@ -1,0 +1,300 @@
+//! One peer's part in one exchange, as a machine.
+
+use std::ops::RangeInclusive;
+use std::sync::Arc;
+
+use chacha20::rand_core::{Rng as _, SeedableRng};
+
+use super::custodian::Custodian;
+use super::desk::{Desk, Done, Job, Made};
+use super::owner::Owner;
+use super::propagator::{Propagator, SHORT};
+use super::{Body, Message, Outcome, Setup, What};
+use crate::protocol::ballot::Ballot;
+use crate::protocol::view::{HEARTBEAT_MS, Reason, Rng};
+use crate::protocol::{Action, Fault, Input, Machine, Never, Step, Time};
+use crate::session::Peer;
+
+/// Comes back every [`HEARTBEAT_MS`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Timer(pub Ballot);
+
+/// What an exchange tells the node.
+#[derive(Debug)]
+pub enum Output {
+    /// This peer has done its part, and this is what it got.
+    Finished(Outcome),
+    /// The exchange cannot go on, because of this peer if one is named.
+    Failed(Reason, Option<Peer>),
+}
+
+/// See the module.
+pub struct Exchange {
+    desk: Desk,
+    owner: Option<Owner>,
+    custodian: Option<Custodian>,
+    propagator: Option<Propagator>,
+    rng: Rng,
+    /// When something came last, and how many jobs are out.
+    heard: Time,
+    jobs: usize,
+    over: bool,
+}
+
+impl std::fmt::Debug for Exchange {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Exchange({:?})", self.desk.setup)
+    }
+}
+
+impl Machine for Exchange {
+    type Message = Message;
+    type Timer = Timer;
+    type Job = Job;
+    type Done = Done;
+    type Record = Never;
+    type Output = Output;
+
+    fn handle(&mut self, now: Time, input: Input<Self>) -> Step<Self> {
+        let mut step = Step::none();
+        match input {
+            Input::Start => self.start(now, &mut step),
+            Input::Message { from, message } => {
+                self.heard = now;
+                if let Err(fault) = self.message(from, message.body, &mut step) {
+                    step.blame(from, fault);
+                    self.fail(Reason::Fault, Some(from), &mut step);
+                }
+            }
+            Input::Done(Done { made, .. }) => {
+                self.heard = now;
+                self.jobs -= 1;
+                self.made(made, &mut step);
+            }
+            Input::Timer(Timer(ballot)) if ballot == self.desk.setup.ballot && !self.over => self.tick(now, &mut step),
+            Input::PeerLost(peer) if !self.over && self.neighbours().any(|each| each == peer) => {
+                self.fail(Reason::Lost, Some(peer), &mut step);
+            }
+            Input::Timer(_) | Input::PeerUp(_) | Input::PeerLost(_) => {}
+        }
+        self.advance(&mut step);
+        self.jobs += step.0.iter().filter(|action| matches!(action, Action::Compute(_))).count();
+        step
+    }
+}
+
+impl Exchange {
+    /// A part that has not started; `seed` is 32 fresh secret bytes.
+    #[must_use]
+    pub fn new(setup: Setup, seed: [u8; 32]) -> Self {
+        let mut rng = Rng::from_seed(seed);
+        let mut fresh = || {
+            let mut bytes = [0; 32];
+            rng.fill_bytes(&mut bytes);
+            bytes
+        };
+        let owner = setup.rows.clone().map(|rows| Owner::new(rows, fresh(), fresh()));
+        let propagates = setup.roles.propagators.contains(&setup.me);
+        Self {
+            owner,
+            custodian: setup.roles.ring.contains(&setup.me).then(Custodian::default),
+            propagator: propagates.then(Propagator::default),
+            desk: Desk::new(Arc::new(setup)),
+            rng,
+            heard: Time::default(),
+            jobs: 0,
+            over: false,
+        }
+    }
+
+    /// The view.
+    #[must_use]
+    pub fn ballot(&self) -> Ballot {
+        self.desk.setup.ballot
+    }
+
+    /// Every other peer of the exchange: it needs a connection to each.
+    pub fn neighbours(&self) -> impl Iterator<Item = Peer> {
+        let setup = &self.desk.setup;
+        setup.roles.ring.iter().copied().chain(setup.roles.propagators).filter(|&peer| peer != setup.me)
+    }
+
+    /// The constants of this part.
+    #[cfg(test)]
+    pub(super) fn setup(&self) -> &Setup {
+        &self.desk.setup
+    }
+
+    /// A propagator's graph.
+    #[cfg(test)]
+    pub(super) fn graph(&self) -> Option<&crate::model::propagation::graph::Graph> {
+        self.propagator.as_ref()?.graph()
+    }
+
+    fn start(&mut self, now: Time, step: &mut Step<Self>) {
+        self.heard = now;
+        step.0.push(Action::SetTimer { at: now.plus_ms(HEARTBEAT_MS), timer: Timer(self.ballot()) });
+        if let Some(owner) = &mut self.owner {
+            owner.start(&self.desk, step);
+        }
+        if self.custodian.is_some() {
+            let rng = &mut self.rng;
+            let mut fresh = || {
+                let mut bytes = [0; 32];
+                rng.fill_bytes(&mut bytes);
+                bytes
+            };
+            Custodian::start(&self.desk, &mut fresh, step);
+        }
+    }
+
+    fn message(&mut self, from: Peer, body: Body, step: &mut Step<Self>) -> Result<(), Fault> {
+        const NOT_MINE: Fault = Fault::OutOfOrder("message for another role");
+        let desk = &mut self.desk;
+        match body {
+            Body::Commit(commit) => self.owner.as_mut().ok_or(NOT_MINE)?.commit(desk, from, commit),
+            Body::Reveal(part) => self.owner.as_mut().ok_or(NOT_MINE)?.reveal(desk, from, part),
+            Body::Triple { with, seed } => self.owner.as_mut().ok_or(NOT_MINE)?.triple(desk, from, with, seed),
+            Body::Keys(keys) => self.propagator.as_mut().ok_or(NOT_MINE)?.keys(desk, from, keys),
+            Body::Mask(seed) => self.propagator.as_mut().ok_or(NOT_MINE)?.mask(desk, from, seed),
+            Body::Graph(digest) => self.propagator.as_mut().ok_or(NOT_MINE)?.theirs(desk, from, digest),
+            Body::Credit => desk.parcels.credit(from, step),
+            Body::Part { what, length, data } => {
+                let expected = expected(&desk.setup, from, what);
+                let Some(data) = desk.parcels.part(from, (what, length, data), expected, step)? else { return Ok(()) };
+                match what {
+                    What::Dealt(_) | What::Hidden | What::Smallest | What::Scores => {
+                        self.owner.as_mut().ok_or(NOT_MINE)?.parcel(desk, from, what, data)
+                    }
+                    What::Share(..) | What::Limits => {
+                        self.custodian.as_mut().ok_or(NOT_MINE)?.parcel(desk, from, what, data)
+                    }
+                    What::Short(_) | What::Labels => self.propagator.as_mut().ok_or(NOT_MINE)?.parcel(from, what, data),
+                }
+            }
+        }
+    }
+
+    fn made(&mut self, made: Made, step: &mut Step<Self>) {
+        match made {
+            Made::Codes(codes, distances) => {
+                if let Some(owner) = &mut self.owner {
+                    owner.made(codes, distances);
+                }
+            }
+            Made::Block(block, distances) => {
+                if let Some(Err(reason)) = self.custodian.as_mut().map(|custodian| custodian.made(block, distances)) {
+                    self.fail(reason, None, step);
+                }
+            }
+            Made::Graph(Ok((graph, digest))) => {
+                if let Some(propagator) = &mut self.propagator {
+                    propagator.made(&self.desk, graph, digest, step);
+                }
+            }
+            Made::Graph(Err((peer, text))) => {
+                step.blame(peer, Fault::Inconsistent(text));
+                self.fail(Reason::Fault, Some(peer), step);
+            }
+            Made::Parcels(parcels) | Made::Limits(parcels) => self.send(parcels, step),
+            Made::Scores(parcels) => {
+                self.send(parcels, step);
+                if let Some(propagator) = &mut self.propagator {
+                    propagator.finished = true;
+                }
+            }
+        }
+    }
+
+    fn send(&mut self, parcels: Vec<super::desk::Parcel>, step: &mut Step<Self>) {
+        parcels.into_iter().for_each(|parcel| self.desk.parcel(parcel, step));
+    }
+
+    fn advance(&mut self, step: &mut Step<Self>) {
+        if self.over {
+            return;
+        }
+        let desk = &mut self.desk;
+        if let Some(owner) = &mut self.owner {
+            owner.advance(desk, step);
+        }
+        if let Some(custodian) = &mut self.custodian {
+            custodian.advance(desk, step);
+        }
+        if let Some(Err(reason)) = self.propagator.as_mut().map(|propagator| propagator.advance(desk, step)) {
+            return self.fail(reason, None, step);
+        }
+        let outcome = match &self.owner {
+            Some(owner) => owner.outcome(&self.desk.setup),
+            None => Some(Ok(Outcome { scores: Vec::new(), counts: Vec::new() })),
+        };
+        let kept = self.custodian.as_ref().is_none_or(|custodian| custodian.finished(&self.desk));
+        let propagated = self.propagator.as_ref().is_none_or(|propagator| propagator.finished);
+        let idle = self.jobs == 0 && !step.0.iter().any(|action| matches!(action, Action::Compute(_)));
+        match outcome {
+            Some(Err(_)) => self.fail(Reason::Disagreement, None, step),
+            Some(Ok(outcome)) if kept && propagated && idle => {
+                self.over = true;
+                step.output(Output::Finished(outcome));
+            }
+            _ => {}
+        }
+    }
+
+    fn fail(&mut self, reason: Reason, peer: Option<Peer>, step: &mut Step<Self>) {
+        if !std::mem::replace(&mut self.over, true) {
+            step.output(Output::Failed(reason, peer));
+        }
+    }
+
+    /// Who waits at an earlier step speaks first: it waits for the one that does not answer, and others wait for it.
+    fn tick(&mut self, now: Time, step: &mut Step<Self>) {
+        let waits = [
+            self.owner.as_ref().and_then(|owner| owner.waits(&self.desk)),
+            self.custodian.as_ref().and_then(|custodian| custodian.waits(&self.desk)),
+            self.propagator.as_ref().and_then(|propagator| propagator.waits(&self.desk)),
+        ];
+        if let Some((stage, peer)) = waits.into_iter().flatten().min() {
+            let patience = self.desk.setup.patience_ms + u64::from(stage) * 2 * HEARTBEAT_MS;
+            if self.jobs == 0 && now >= self.heard.plus_ms(patience) {
+                return self.fail(Reason::Stalled, Some(peer), step);
+            }
+        }
+        step.0.push(Action::SetTimer { at: now.plus_ms(HEARTBEAT_MS), timer: Timer(self.ballot()) });
+    }
+}
+
+/// How many bytes a parcel from `from` to this peer may have; `None` if it has no business here.
+fn expected(setup: &Setup, from: Peer, what: What) -> Option<RangeInclusive<usize>> {
+    let (roles, me) = (&setup.roles, setup.me);
+    let rows = |peer: Peer| roles.rows_of(peer);
+    let owner = |peer: Peer| roles.rows.contains_key(&peer);
+    let exactly = |bytes: usize| Some(bytes..=bytes);
+    match what {
+        What::Dealt(left) if owner(left) && owner(me) && left < me && roles.dealer(left, me) == from => {
+            exactly(2 * rows(left) * rows(me))
+        }
+        What::Hidden if owner(from) && owner(me) => exactly(2 * rows(from) * setup.bits),
+        What::Share(one, other)
+            if one != other
+                && owner(one)
+                && owner(other)
+                && (from == one || from == other)
+                && roles.custodian(one, other) == me =>
+        {
+            exactly(2 * rows(one) * rows(other))
+        }
+        What::Smallest if owner(me) && roles.custodians_of(me).contains(&from) => exactly(2 * rows(me) * setup.rule.k),
+        What::Limits if owner(from) && roles.custodians_of(from).contains(&me) => exactly(2 * rows(from)),
+        What::Short(one)
+            if owner(one)
+                && roles.propagators.contains(&me)
+                && (from == one || roles.custodians_of(one).contains(&from)) =>
+        {
+            Some(0..=SHORT * rows(one) * roles.points())
+        }
+        What::Labels if owner(from) && roles.propagators[0] == me => exactly(16 * rows(from) * setup.classes),
+        What::Scores if owner(me) && roles.propagators.contains(&from) => exactly(16 * (rows(me) + 1) * setup.classes),
+        _ => None,
+    }
+}

@@ -1,0 +1,264 @@
+//! The part of a peer with rows.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use sha2::Digest;
+use zeroize::Zeroizing;
+
+use super::custody::{self, Blinding};
+use super::desk::{Desk, Made, Parcel, Task};
+use super::{Body, Exchange, Outcome, Rows, Setup, What, dealer, shares};
+use crate::crypto::mask::Sign;
+use crate::crypto::tagged_hash;
+use crate::protocol::{Fault, Step};
+use crate::session::Peer;
+use crate::sketch::lsh::Codes;
+
+pub(super) struct Owner {
+    rows: Rows,
+    /// This peer's part of the seed of the planes.
+    part: Zeroizing<[u8; 32]>,
+    mask: Zeroizing<[u8; 32]>,
+    commits: BTreeMap<Peer, [u8; 32]>,
+    parts: BTreeMap<Peer, [u8; 32]>,
+    /// Codes, and distances between this peer's own rows.
+    codes: Option<(Arc<Codes>, Arc<Vec<u16>>)>,
+    triples: BTreeMap<Peer, [u8; 32]>,
+    hidden: BTreeMap<Peer, Bytes>,
+    dealt: BTreeMap<Peer, Bytes>,
+    smallest: BTreeMap<Peer, Vec<u16>>,
+    scores: BTreeMap<Peer, Vec<i128>>,
+}
+
+/// What an owner commits to.
+fn commitment(setup: &Setup, owner: Peer, part: &[u8; 32]) -> [u8; 32] {
+    tagged_hash("planes part")
+        .chain_update(setup.session)
+        .chain_update(setup.ballot.to_bytes())
+        .chain_update(owner.0.to_le_bytes())
+        .chain_update(part)
+        .finalize()
+        .into()
+}
+
+impl Owner {
+    pub(super) fn new(rows: Rows, part: [u8; 32], mask: [u8; 32]) -> Self {
+        Self {
+            rows,
+            part: Zeroizing::new(part),
+            mask: Zeroizing::new(mask),
+            commits: BTreeMap::new(),
+            parts: BTreeMap::new(),
+            codes: None,
+            triples: BTreeMap::new(),
+            hidden: BTreeMap::new(),
+            dealt: BTreeMap::new(),
+            smallest: BTreeMap::new(),
+            scores: BTreeMap::new(),
+        }
+    }
+
+    pub(super) fn start(&mut self, desk: &Desk, step: &mut Step<Exchange>) {
+        let me = desk.setup.me;
+        let commit = commitment(&desk.setup, me, &self.part);
+        self.commits.insert(me, commit);
+        desk.tell(desk.setup.roles.owners(), &Body::Commit(commit), step);
+    }
+
+    pub(super) fn commit(&mut self, desk: &Desk, from: Peer, commit: [u8; 32]) -> Result<(), Fault> {
+        let expected = desk.setup.roles.rows.contains_key(&from) && self.commits.insert(from, commit).is_none();
+        if expected { Ok(()) } else { Err(Fault::OutOfOrder("commitment to the planes")) }
+    }
+
+    pub(super) fn reveal(&mut self, desk: &Desk, from: Peer, part: [u8; 32]) -> Result<(), Fault> {
+        let known = self.commits.get(&from).ok_or(Fault::OutOfOrder("part of the planes"))?;
+        if *known != commitment(&desk.setup, from, &part) {
+            return Err(Fault::Inconsistent("its part of the planes does not match its commitment".into()));
+        }
+        // A part before this peer's own commitment reached the sender would be one that it could still change.
+        if self.parts.insert(from, part).is_some() {
+            return Err(Fault::OutOfOrder("part of the planes"));
+        }
+        Ok(())
+    }
+
+    pub(super) fn triple(&mut self, desk: &Desk, from: Peer, with: Peer, seed: [u8; 32]) -> Result<(), Fault> {
+        let (roles, me) = (&desk.setup.roles, desk.setup.me);
+        let expected = with != me && roles.rows.contains_key(&with) && roles.dealer(me, with) == from;
+        if expected && self.triples.insert(with, seed).is_none() { Ok(()) } else { Err(Fault::OutOfOrder("triple")) }
+    }
+
+    /// A whole parcel; `what` is one that [`Exchange`] has found this peer to be the right one for.
+    pub(super) fn parcel(&mut self, desk: &Desk, from: Peer, what: What, data: Bytes) -> Result<(), Fault> {
+        match what {
+            What::Hidden => drop(self.hidden.insert(from, data)),
+            What::Dealt(left) => drop(self.dealt.insert(left, data)),
+            What::Smallest => {
+                let (k, most) = (desk.setup.rule.k, desk.setup.bits);
+                let values = dealer::from_bytes(&data);
+                let sound = |row: &[u16]| {
+                    row.is_sorted() && row.iter().all(|&value| value == custody::NONE || usize::from(value) <= most)
+                };
+                if !values.chunks(k).all(sound) {
+                    return Err(Fault::Inconsistent("its smallest distances are none".into()));
+                }
+                self.smallest.insert(from, values);
+            }
+            What::Scores => drop(self.scores.insert(from, shares::from_bytes(&data))),
+            _ => return Err(Fault::OutOfOrder("parcel")),
+        }
+        Ok(())
+    }
+
+    pub(super) fn made(&mut self, codes: Arc<Codes>, distances: Arc<Vec<u16>>) {
+        self.codes = Some((codes, distances));
+    }
+
+    pub(super) fn advance(&mut self, desk: &mut Desk, step: &mut Step<Exchange>) {
+        let setup = desk.setup.clone();
+        let owners = setup.roles.rows.len();
+        let me = setup.me;
+        if self.commits.len() == owners && !self.parts.contains_key(&me) {
+            self.parts.insert(me, *self.part);
+            desk.tell(setup.roles.owners(), &Body::Reveal(*self.part), step);
+        }
+        if self.parts.len() == owners && desk.first(Task::Encode) {
+            let start = tagged_hash("planes").chain_update(setup.session).chain_update(setup.coin);
+            let seed: [u8; 32] =
+                self.parts.values().fold(start, |hash, part| hash.chain_update(part)).finalize().into();
+            let (rows, bits) = (self.rows.clone(), setup.bits);
+            let n = rows.data.rows();
+            desk.compute(2 * n * bits * rows.data.features() + n * n * bits / 64, step, move || {
+                let codes = Codes::of(&rows.data, &seed, bits)
+                    .unwrap_or_else(|| unreachable!("BUG: sessions have codes of whole words"));
+                let distances = codes.distances(&codes);
+                Made::Codes(Arc::new(codes), Arc::new(distances))
+            });
+        }
+        let Some((codes, own)) = self.codes.clone() else { return };
+        for other in setup.roles.owners().filter(|&other| other != me) {
+            self.block(desk, other, &codes, step);
+        }
+        let custodians = setup.roles.custodians_of(me);
+        if self.smallest.len() == custodians.len() && desk.first(Task::Limits) {
+            self.limits(desk, custodians, own, step);
+        }
+    }
+
+    /// What is done with one other owner.
+    fn block(&mut self, desk: &mut Desk, other: Peer, codes: &Arc<Codes>, step: &mut Step<Exchange>) {
+        let Some(&seed) = self.triples.get(&other) else { return };
+        let setup = desk.setup.clone();
+        let me = setup.me;
+        let (own_rows, their_rows) = (codes.rows(), setup.roles.rows_of(other));
+        if desk.first(Task::Hide(other)) {
+            let codes = codes.clone();
+            desk.compute(own_rows * setup.bits, step, move || {
+                let hidden = dealer::to_bytes(&dealer::hide(&codes, &seed));
+                Made::Parcels(vec![(other, What::Hidden, hidden.into())])
+            });
+        }
+        let left = me < other;
+        if !self.hidden.contains_key(&other) || !(left || self.dealt.contains_key(&other)) {
+            return;
+        }
+        if !desk.first(Task::Pair(other)) {
+            return;
+        }
+        let (hidden, dealt) = (self.hidden.remove(&other).unwrap_or_default(), self.dealt.remove(&other));
+        let codes = codes.clone();
+        desk.compute(2 * own_rows * their_rows * setup.bits, step, move || {
+            let hidden = dealer::from_bytes(&hidden);
+            // Rows of the one with the smaller number, columns of the other.
+            let share = match &dealt {
+                Some(dealt) => dealer::right_share(&codes, &hidden, &dealer::from_bytes(dealt)),
+                None => dealer::left_share(&codes, &seed, &hidden),
+            };
+            let turned = custody::transposed(&share, if left { their_rows } else { own_rows });
+            let (mine, theirs) = if left { (share, turned) } else { (turned, share) };
+            let parcel = |owner: Peer, column: Peer, share: &[u16]| -> Option<Parcel> {
+                let pair = setup.keys.get(&other)?;
+                let blinding = Blinding::new(pair, setup.ballot, owner, column, setup.roles.rows_of(column));
+                let sign = if owner == me { Sign::Add } else { Sign::Subtract };
+                let blinded = dealer::to_bytes(&blinding.blind(sign, share));
+                Some((setup.roles.custodian(owner, column), What::Share(owner, column), blinded.into()))
+            };
+            Made::Parcels([parcel(me, other, &mine), parcel(other, me, &theirs)].into_iter().flatten().collect())
+        });
+    }
+
+    /// The limits go to the custodians; the keys, this peer's own short distances and the labels to the propagators.
+    fn limits(&mut self, desk: &mut Desk, custodians: Vec<Peer>, own: Arc<Vec<u16>>, step: &mut Step<Exchange>) {
+        let setup = desk.setup.clone();
+        let me = setup.me;
+        let keys = setup.roles.owners().filter(|&other| other != me).filter_map(|other| {
+            let pair = setup.keys.get(&other)?;
+            let blinding = Blinding::new(pair, setup.ballot, me, other, setup.roles.rows_of(other));
+            Some((other, blinding.key()))
+        });
+        desk.tell(setup.roles.propagators, &Body::Keys(keys.collect()), step);
+        desk.tell([setup.roles.propagators[1]], &Body::Mask(*self.mask), step);
+        let labels = shares::masked(&self.rows.labels, setup.classes, &self.mask);
+        desk.parcel((setup.roles.propagators[0], What::Labels, shares::to_bytes(&labels).into()), step);
+        let lists: Vec<Vec<u16>> = std::mem::take(&mut self.smallest).into_values().collect();
+        let rows = setup.roles.rows_of(me);
+        desk.compute(rows * rows, step, move || {
+            let k = setup.rule.k;
+            let mut own = own.as_ref().clone();
+            // No point is its own neighbour.
+            own.iter_mut().step_by(rows + 1).for_each(|distance| *distance = custody::NONE);
+            let nearest = custody::smallest(&[&own], rows, k);
+            let lists: Vec<&[u16]> = lists.iter().map(Vec::as_slice).chain([&nearest[..]]).collect();
+            let limits = custody::limits(&lists, rows, k, setup.bits);
+            let short = short_bytes(custody::shorter(&own, &limits).into_iter().map(|short| (me, short)));
+            let limits = Bytes::from(dealer::to_bytes(&limits));
+            let to_custodians = custodians.iter().map(|&to| (to, What::Limits, limits.clone()));
+            let to_propagators = setup.roles.propagators.map(|to| (to, What::Short(me), short.clone()));
+            Made::Limits(to_custodians.chain(to_propagators).collect())
+        });
+    }
+
+    /// The scores, when both propagators have sent theirs.
+    pub(super) fn outcome(&self, setup: &Setup) -> Option<Result<Outcome, String>> {
+        let [one, two] = setup.roles.propagators.map(|peer| self.scores.get(&peer));
+        let opened = shares::opened(one?, two?, setup.classes, setup.roles.points());
+        Some(opened.map(|(scores, counts)| Outcome { scores, counts }))
+    }
+
+    /// Whom this peer waits for, and at which step.
+    pub(super) fn waits(&self, desk: &Desk) -> Option<(u32, Peer)> {
+        let roles = &desk.setup.roles;
+        let others = || roles.owners().filter(|&other| other != desk.setup.me);
+        if let Some(peer) = others().find(|peer| !self.commits.contains_key(peer)) {
+            return Some((0, peer));
+        }
+        if let Some(peer) = others().find(|peer| !self.parts.contains_key(peer)) {
+            return Some((1, peer));
+        }
+        if let Some(other) = others().find(|&other| !desk.has_begun(Task::Pair(other))) {
+            let dealer = roles.dealer(desk.setup.me, other);
+            let dealt = desk.setup.me < other || self.dealt.contains_key(&other);
+            let waits = if !self.triples.contains_key(&other) || !dealt { dealer } else { other };
+            return Some((2, waits));
+        }
+        if !desk.has_begun(Task::Limits) {
+            let custodians = roles.custodians_of(desk.setup.me);
+            return custodians.into_iter().find(|peer| !self.smallest.contains_key(peer)).map(|peer| (4, peer));
+        }
+        roles.propagators.into_iter().find(|peer| !self.scores.contains_key(peer)).map(|peer| (8, peer))
+    }
+}
+
+/// Short distances as they travel: LE u16 owner of the columns, LE u32 row, LE u32 place, LE u16 distance.
+pub(super) fn short_bytes(all: impl Iterator<Item = (Peer, custody::Short)>) -> Bytes {
+    let mut out = Vec::new();
+    for (other, (row, place, distance)) in all {
+        out.extend(other.0.to_le_bytes());
+        out.extend(row.to_le_bytes());
+        out.extend(place.to_le_bytes());
+        out.extend(distance.to_le_bytes());
+    }
+    out.into()
+}

@@ -1,0 +1,382 @@
+//! Whole exchanges on a queue: every message in any order between pairs, every job at once.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+use super::exchange::Output;
+use super::roles::Roles;
+use super::*;
+use crate::crypto::stream::{Stream, derive};
+use crate::data::Dataset;
+use crate::data::digits::digits;
+use crate::model::propagation::{Said, centralised, edges, label_counts};
+use crate::protocol::view::Reason;
+use crate::protocol::{Action, Fault, Input, Machine, Time};
+use crate::sketch::lsh::Codes;
+
+const BITS: usize = 512;
+const RULE: Propagation = Propagation { k: 5, alpha: 0.99, power: 1, balance: false, tolerance: 1e-6 };
+
+pub(super) struct Net {
+    pub(super) peers: BTreeMap<Peer, Exchange>,
+    queue: VecDeque<(Peer, Peer, Body)>,
+    order: Stream,
+    pub(super) outcomes: BTreeMap<Peer, Outcome>,
+    pub(super) failed: Vec<(Peer, Reason, Option<Peer>)>,
+    pub(super) blamed: Vec<(Peer, Peer, Fault)>,
+    /// Everything that anybody was sent: receiver, sender, message.
+    pub(super) seen: Vec<(Peer, Peer, Body)>,
+    pub(super) rows: BTreeMap<Peer, Rows>,
+    pub(super) roles: Roles,
+}
+
+/// Rows of digits for each owner, of which those whose number is a multiple of `every` have a label.
+pub(super) fn held(sizes: &[usize], every: usize) -> BTreeMap<Peer, Rows> {
+    let data = digits();
+    let mut first = 0;
+    (0u16..)
+        .zip(sizes)
+        .filter(|(_, n)| **n > 0)
+        .map(|(peer, &n)| {
+            let some = data.subset(&(first..first + n).collect::<Vec<_>>());
+            first += n;
+            let labels =
+                some.labels().iter().enumerate().map(|(i, &label)| (i % every == 0).then_some(label)).collect();
+            (Peer(peer), Rows { data: Arc::new(some), labels: Arc::new(labels) })
+        })
+        .collect()
+}
+
+impl Net {
+    /// Members 0, 1, ... with so many rows each, 0 for a witness.
+    pub(super) fn new(sizes: &[usize], rule: Propagation, seed: u8) -> Self {
+        let rows = held(sizes, 7);
+        let counts = rows.iter().map(|(&peer, rows)| (peer, rows.data.rows() as u32)).collect();
+        let members: Vec<_> = (0..sizes.len() as u16).map(Peer).collect();
+        let roles = Roles::draw(&[seed; 32], &members, &counts).unwrap();
+        let key = |a: Peer, b: Peer| Arc::new(*derive(b"pairs", "test", &[a.min(b).0 as u8, a.max(b).0 as u8, seed]));
+        let peers = members.iter().map(|&me| {
+            let setup = Setup {
+                session: [1; 32],
+                ballot: Ballot { counter: 1, proposer: Peer(0) },
+                me,
+                roles: roles.clone(),
+                rule,
+                bits: BITS,
+                classes: 10,
+                coin: [seed; 32],
+                keys: members.iter().filter(|&&other| other != me).map(|&other| (other, key(me, other))).collect(),
+                rows: rows.get(&me).cloned(),
+                patience_ms: 10_000,
+            };
+            (me, Exchange::new(setup, *derive(b"secrets", "test", &[me.0 as u8, seed])))
+        });
+        Self {
+            peers: peers.collect(),
+            queue: VecDeque::new(),
+            order: Stream::new(&[seed; 32], "test", b"order"),
+            outcomes: BTreeMap::new(),
+            failed: Vec::new(),
+            blamed: Vec::new(),
+            seen: Vec::new(),
+            rows,
+            roles,
+        }
+    }
+
+    pub(super) fn input(&mut self, peer: Peer, now: Time, input: Input<Exchange>) {
+        let Some(exchange) = self.peers.get_mut(&peer) else { return };
+        let step = exchange.handle(now, input);
+        for action in step.0 {
+            match action {
+                Action::Send { to, message } => self.queue.push_back((peer, to, message.body)),
+                Action::Compute(job) => self.input(peer, now, Input::Done(job.run())),
+                Action::Output(Output::Finished(outcome)) => drop(self.outcomes.insert(peer, outcome)),
+                Action::Output(Output::Failed(reason, suspect)) => self.failed.push((peer, reason, suspect)),
+                Action::Blame { peer: who, fault } => self.blamed.push((peer, who, fault)),
+                Action::SetTimer { .. } | Action::Ahead(_) => {}
+                Action::Persist(never) => match never {},
+            }
+        }
+    }
+
+    fn say(&mut self, from: Peer, to: Peer, body: Body) {
+        let message = Message { ballot: Ballot { counter: 1, proposer: Peer(0) }, body };
+        self.input(to, Time::default(), Input::Message { from, message });
+    }
+
+    /// Delivers messages, in order between two peers, until there are none; `alter` may change or swallow them.
+    pub(super) fn run(&mut self, alter: &mut dyn FnMut(Peer, Peer, Body) -> Option<Body>) {
+        let all: Vec<_> = self.peers.keys().copied().collect();
+        all.iter().for_each(|&peer| self.input(peer, Time::default(), Input::Start));
+        while !self.queue.is_empty() {
+            let at = self.order.below(self.queue.len() as u32) as usize;
+            let pair = (self.queue[at].0, self.queue[at].1);
+            // The first of that pair.
+            let at = self.queue.iter().position(|(from, to, _)| (*from, *to) == pair).unwrap_or(at);
+            let Some((from, to, message)) = self.queue.remove(at) else { continue };
+            let Some(message) = alter(from, to, message) else { continue };
+            self.seen.push((to, from, message.clone()));
+            self.say(from, to, message);
+        }
+    }
+
+    /// What the same rows give in one place, under the planes that the owners drew.
+    fn pooled(&self) -> (Vec<Option<u16>>, Codes) {
+        let parts = self.seen.iter().filter_map(|(_, from, message)| match message {
+            Body::Reveal(part) => Some((*from, *part)),
+            _ => None,
+        });
+        let parts: BTreeMap<Peer, [u8; 32]> = parts.collect();
+        use sha2::Digest;
+        let coin = self.peers.values().next().unwrap().setup().coin;
+        let start = crate::crypto::tagged_hash("planes").chain_update([1; 32]).chain_update(coin);
+        let seed: [u8; 32] = parts.values().fold(start, |hash, part| hash.chain_update(part)).finalize().into();
+        let labels = self.rows.values().flat_map(|rows| rows.labels.iter().copied()).collect();
+        let values = self.rows.values().flat_map(|rows| rows.data.values().to_vec()).collect();
+        let all = Dataset::new(64, values, Vec::new(), Vec::new()).unwrap();
+        (labels, Codes::of(&all, &seed, BITS).unwrap())
+    }
+
+    fn said(&self, rule: &Propagation) -> Vec<Said> {
+        self.rows.keys().flat_map(|peer| rule.say(&self.outcomes[peer].scores, &self.outcomes[peer].counts)).collect()
+    }
+}
+
+pub(super) fn pass(_: Peer, _: Peer, message: Body) -> Option<Body> {
+    Some(message)
+}
+
+#[test]
+fn every_owner_gets_the_labels_of_the_pooled_points() {
+    for (seed, sizes) in
+        [(1, vec![30, 50, 20, 40, 60, 0, 0]), (2, vec![0, 25, 0, 70, 0, 31]), (3, vec![0, 40, 1, 0, 40, 40, 0, 12])]
+    {
+        for rule in [RULE, Propagation { power: 3, balance: true, k: 10, ..RULE }] {
+            let mut net = Net::new(&sizes, rule, seed);
+            net.run(&mut pass);
+            assert!(net.failed.is_empty() && net.blamed.is_empty(), "{:?} {:?}", net.failed, net.blamed);
+            assert_eq!(net.outcomes.len(), sizes.len(), "all have done their part");
+            let (labels, codes) = net.pooled();
+            let counts = label_counts(&labels, 10);
+            let exact = centralised(&codes, &labels, 10, &rule);
+            let found: Vec<f64> = net.rows.keys().flat_map(|peer| net.outcomes[peer].scores.clone()).collect();
+            let worst = found.iter().zip(&exact).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max);
+            assert!(worst <= rule.tolerance, "{worst:e}");
+            assert!(net.rows.keys().all(|peer| net.outcomes[peer].counts == counts));
+            let said = net.said(&rule);
+            let expected = rule.say(&exact, &counts);
+            assert!(said.iter().zip(&expected).all(|(a, b)| a.label == b.label));
+            assert!(said.iter().any(|said| said.label.is_some()));
+        }
+    }
+}
+
+#[test]
+fn both_propagators_hold_the_very_edges_of_the_pooled_points() {
+    let mut net = Net::new(&[30, 50, 20, 40, 60, 0, 0], RULE, 9);
+    net.run(&mut pass);
+    let (_, codes) = net.pooled();
+    let expected = edges(&codes, RULE.k);
+    for peer in net.roles.propagators {
+        let graph = net.peers[&peer].graph().unwrap();
+        assert_eq!(*graph, crate::model::propagation::graph::Graph::new(200, BITS, 1, &expected));
+    }
+}
+
+#[test]
+fn wrong_shapes_ranges_and_commitments_are_blamed_by_name() {
+    type Alter = fn(&Roles, Peer, Body) -> Body;
+    let cases: [(&str, Alter, &str); 6] = [
+        (
+            "a part that was not committed to",
+            |_, from, message| match message {
+                Body::Reveal(_) if from == Peer(1) => Body::Reveal([3; 32]),
+                other => other,
+            },
+            "does not match its commitment",
+        ),
+        (
+            "hidden codes of another length",
+            |_, from, message| match message {
+                Body::Part { what: What::Hidden, length, data } if from == Peer(1) => {
+                    Body::Part { what: What::Hidden, length: length + 2, data }
+                }
+                other => other,
+            },
+            "expected",
+        ),
+        (
+            "smallest distances that are not sorted",
+            |roles, from, message| match message {
+                Body::Part { what: What::Smallest, length, data } if from == roles.custodian(Peer(0), Peer(1)) => {
+                    let mut data = data.to_vec();
+                    data[..2].copy_from_slice(&300u16.to_le_bytes());
+                    Body::Part { what: What::Smallest, length, data: data.into() }
+                }
+                other => other,
+            },
+            "smallest distances",
+        ),
+        (
+            "a limit of more than half the bits",
+            |_, from, message| match message {
+                Body::Part { what: What::Limits, length, data } if from == Peer(1) => {
+                    let mut data = data.to_vec();
+                    data[..2].copy_from_slice(&300u16.to_le_bytes());
+                    Body::Part { what: What::Limits, length, data: data.into() }
+                }
+                other => other,
+            },
+            "half the bits",
+        ),
+        (
+            "an edge out of range",
+            |_, from, message| match message {
+                Body::Part { what: What::Short(owner), length, data } if from == owner && owner == Peer(1) => {
+                    let mut data = data.to_vec();
+                    data[2..6].copy_from_slice(&5000u32.to_le_bytes());
+                    Body::Part { what: What::Short(owner), length, data: data.into() }
+                }
+                other => other,
+            },
+            "out of range",
+        ),
+        (
+            "labels that are too large",
+            |_, from, message| match message {
+                Body::Part { what: What::Labels, length, data } if from == Peer(1) => {
+                    let mut data = data.to_vec();
+                    data[15] = 0x7f;
+                    Body::Part { what: What::Labels, length, data: data.into() }
+                }
+                other => other,
+            },
+            "too large",
+        ),
+    ];
+    for (what, alter, text) in cases {
+        let mut net = Net::new(&[20, 20, 20, 20, 0, 0], RULE, 4);
+        let roles = net.roles.clone();
+        net.run(&mut |from, _, message| Some(alter(&roles, from, message)));
+        assert!(!net.blamed.is_empty(), "{what}");
+        for (by, who, fault) in &net.blamed {
+            assert!(fault.to_string().contains(text), "{what}: {by} blames {who}: {fault}");
+        }
+        assert!(net.failed.iter().all(|(_, reason, _)| *reason == Reason::Fault), "{what}: {:?}", net.failed);
+    }
+}
+
+#[test]
+fn shares_that_make_no_distances_and_different_graphs_end_the_view_and_name_nobody() {
+    let mut net = Net::new(&[20, 20, 20, 20, 0, 0], RULE, 4);
+    net.run(&mut |from, _, message| {
+        Some(match message {
+            Body::Part { what, length, data } if what == What::Share(Peer(0), Peer(1)) && from == Peer(0) => {
+                let mut data = data.to_vec();
+                data[1] ^= 0x40;
+                Body::Part { what, length, data: data.into() }
+            }
+            other => other,
+        })
+    });
+    assert!(
+        net.blamed.is_empty() && net.failed.iter().any(|failed| failed.1 == Reason::Disagreement),
+        "{:?}",
+        net.failed
+    );
+    // One propagator is told another distance than the other.
+    let mut net = Net::new(&[20, 20, 20, 20, 0, 0], RULE, 4);
+    let one = net.roles.propagators[0];
+    net.run(&mut |_, to, message| {
+        Some(match message {
+            Body::Part { what: What::Short(owner), length, data } if to == one => {
+                let mut data = data.to_vec();
+                data[10] ^= 1;
+                Body::Part { what: What::Short(owner), length, data: data.into() }
+            }
+            other => other,
+        })
+    });
+    assert!(
+        net.blamed.is_empty() && net.failed.iter().all(|failed| failed.1 == Reason::Disagreement && failed.2.is_none())
+    );
+    assert_eq!(net.failed.len(), 2);
+}
+
+#[test]
+fn nonsense_from_any_role_is_blamed_and_not_believed() {
+    let whats = [
+        What::Dealt(Peer(0)),
+        What::Hidden,
+        What::Share(Peer(0), Peer(1)),
+        What::Smallest,
+        What::Limits,
+        What::Short(Peer(0)),
+        What::Labels,
+        What::Scores,
+    ];
+    let messages = whats.map(|what| Body::Part { what, length: u32::MAX, data: Bytes::new() });
+    let messages = messages.into_iter().chain([
+        Body::Keys(Vec::new()),
+        Body::Mask([0; 32]),
+        Body::Graph([0; 32]),
+        Body::Credit,
+        Body::Triple { with: Peer(99), seed: [0; 32] },
+        Body::Commit([0; 32]),
+        Body::Reveal([0; 32]),
+        Body::Part { what: What::Short(Peer(99)), length: 0, data: Bytes::new() },
+    ]);
+    for message in messages {
+        for to in (0..6).map(Peer) {
+            for from in (0..6).map(Peer).filter(|&from| from != to) {
+                let mut net = Net::new(&[8, 8, 8, 8, 0, 0], RULE, 4);
+                net.input(to, Time::default(), Input::Start);
+                let under_way = net
+                    .queue
+                    .iter()
+                    .any(|(by, at, message)| (*by, *at) == (to, from) && matches!(message, Body::Part { .. }));
+                net.say(from, to, message.clone());
+                let fine = match &message {
+                    // What its role may say at the start.
+                    Body::Commit(_) => net.roles.rows.contains_key(&from) && net.roles.rows.contains_key(&to),
+                    Body::Mask(_) => to == net.roles.propagators[1] && net.roles.rows.contains_key(&from),
+                    Body::Graph(_) => net.roles.propagators.contains(&to) && net.roles.propagators.contains(&from),
+                    Body::Credit => under_way,
+                    _ => false,
+                };
+                let blamed: Vec<_> = net.blamed.iter().map(|(by, who, _)| (*by, *who)).collect();
+                let expected = if fine { vec![] } else { vec![(to, from)] };
+                assert_eq!(blamed, expected, "{message:?} from {from} to {to}");
+            }
+        }
+    }
+}
+
+#[test]
+fn the_peer_that_says_nothing_is_named_by_who_waits_for_it_first() {
+    for silent in (0..6).map(Peer) {
+        let mut net = Net::new(&[20, 20, 20, 20, 0, 0], RULE, 4);
+        net.run(&mut |from, _, message| (from != silent).then_some(message));
+        let first = (0..40u64).find_map(|second| {
+            let now = Time(second * 1_000_000);
+            (0..6).map(Peer).filter(|&peer| peer != silent).for_each(|peer| {
+                net.input(peer, now, Input::Timer(Timer(Ballot { counter: 1, proposer: Peer(0) })));
+            });
+            net.failed.first().copied()
+        });
+        assert_eq!(
+            first.map(|(_, reason, who)| (reason, who)),
+            Some((Reason::Stalled, Some(silent))),
+            "{silent} is silent"
+        );
+    }
+}
+
+#[test]
+fn a_lost_peer_ends_the_exchange() {
+    let mut net = Net::new(&[20, 20, 20, 20, 0, 0], RULE, 4);
+    net.input(Peer(0), Time::default(), Input::Start);
+    net.input(Peer(0), Time::default(), Input::PeerLost(Peer(5)));
+    assert_eq!(net.failed, [(Peer(0), Reason::Lost, Some(Peer(5)))]);
+}
