@@ -91,6 +91,8 @@ enum Command {
     #[cfg(feature = "net")]
     #[command(subcommand)]
     NetworkKey(network::NetworkKeyCommand),
+    #[cfg(feature = "net")]
+    Witness(join::Witness),
     /// Print the peer id of this user's key; make the key if there is none
     Id(id::IdArguments),
     /// Make, check and show session files
@@ -149,6 +151,8 @@ fn run(command: Command, out: &mut dyn Write) -> Result<(), Failure> {
         Command::Doctor(command) => command.run(out),
         #[cfg(feature = "net")]
         Command::NetworkKey(command) => command.run(out),
+        #[cfg(feature = "net")]
+        Command::Witness(command) => command.run(),
         Command::Id(arguments) => arguments.run(out),
         Command::Session(command) => command.run(out),
         Command::Predict(command) => command.run(out),

@@ -92,6 +92,25 @@ impl DataArguments {
         Ok((loaded.data, said.map(|said| format!("{}: {said}", self.data.display()))))
     }
 
+    /// Reads rows for the task `xclp`, where a label may be left empty; gives the rows, the class of each where known, and what is to be said of how the columns
+    /// were taken.
+    #[cfg(feature = "net")]
+    pub(super) fn load_partly_labelled(
+        &self,
+        spec: &DataSpec,
+        label: &LabelColumn,
+    ) -> Result<(Dataset, Vec<Option<u16>>, Option<String>), Failure> {
+        // No class has an empty name, so that it can stand for "unknown" while the file is read.
+        let mut spec = spec.clone();
+        let unknown = spec.classes.len();
+        spec.classes.push(String::new());
+        let (rows, said) = self.load_labelled(&spec, label)?;
+        let labels = rows.labels().iter().map(|&label| Some(label).filter(|&label| usize::from(label) < unknown));
+        let labels = labels.collect();
+        let data = Dataset::new(rows.features(), rows.values().to_vec(), Vec::new(), Vec::new())?;
+        Ok((data, labels, said))
+    }
+
     /// Reads the rows for `model`; its classes are expected where `matched`.
     pub(super) fn load_for(&self, model: &Model, label: &LabelColumn, matched: bool) -> Result<Dataset, Failure> {
         let expected = Expected {

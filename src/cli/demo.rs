@@ -1,7 +1,8 @@
-//! `flyswarm demo`: several real nodes, each a process of its own, train one classifier on the digits data.
+//! `flyswarm demo`: several real nodes, each a process of its own, train one classifier on the digits data, or label it together.
 
 mod children;
 mod table;
+mod xclp;
 
 use std::fs;
 use std::io::Write;
@@ -34,10 +35,13 @@ const NAMES: [&str; 16] = [
     "nina", "olga", "peggy",
 ];
 
-/// Trains one classifier among several processes on this machine, and compares it with the pooled one
+/// Runs a session of several processes on this machine, and compares what it gives with the same from pooled rows
 #[derive(Debug, Args)]
 pub(super) struct Demo {
-    /// How many nodes
+    /// flynn (they train one classifier) or xclp (they label their rows together; two witnesses more take part)
+    #[arg(long, value_name = "TASK", default_value = "flynn", value_parser = ["flynn", "xclp"])]
+    task: String,
+    /// How many nodes with rows; with the task xclp at least 4
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u16).range(3..=16))]
     peers: u16,
     /// How rows are split and dealt; the session's own seed is agreed on by the peers
@@ -79,8 +83,11 @@ struct Setup {
 impl Demo {
     pub(super) fn run(self, out: &mut dyn Write) -> Result<(), Failure> {
         let folder = self.folder()?;
+        if self.task == "xclp" {
+            return xclp::run(&self, folder.path(), out);
+        }
         let setup = self.prepare(folder.path())?;
-        let mut nodes = Nodes::start(folder.path(), &setup.session, &setup.names)?;
+        let mut nodes = Nodes::start(folder.path(), &setup.session, &setup.names, "model")?;
         let finished = nodes.wait(self.json)?;
         let result = setup.compare(folder.path(), &finished)?;
         let text = if self.json { format!("{result}\n") } else { table::render(&result) };

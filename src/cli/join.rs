@@ -20,6 +20,7 @@ use super::id::{key_path, random};
 use super::network::NetworkArguments;
 use super::progress::Progress;
 use crate::crypto::identity::{Identity, load_identity};
+use crate::crypto::stream::derive;
 use crate::data::{Dataset, LabelColumn};
 use crate::model::file::write_whole;
 use crate::net::driver::{self, DriverError, Handle, Plan, Report, Usage};
@@ -28,19 +29,37 @@ use crate::node::{Ending, Event};
 use crate::protocol::context::Context;
 use crate::protocol::record::Value as Decision;
 use crate::protocol::view::Stage;
-use crate::session::Session;
-use work::Work;
+use crate::protocol::xclp::{Outcome, roles::Roles};
+use crate::session::{Peer, Session, TaskKind};
+use work::{Rows, Work};
 
-/// Runs one node of a session and writes what it gives: the model, or the settings that were best
+/// Runs one node of a session and writes what it gives: the model, the settings that were best, or labels for its own rows
 #[derive(Debug, Args)]
 pub(super) struct Join {
-    /// Session file
-    session: PathBuf,
+    #[command(flatten)]
+    node: NodeArguments,
     #[command(flatten)]
     data: DataArguments,
     /// Label column: a name, a number from 1, or last
     #[arg(long, value_name = "COLUMN", default_value = "last")]
     label: LabelColumn,
+    /// What is written [default: the session's name with .model, .settings.toml or .labels.csv]
+    #[arg(long, value_name = "FILE")]
+    out: Option<PathBuf>,
+}
+
+/// Runs one node without rows: in a session of the task xclp it helps the others, and sees no data
+#[derive(Debug, Args)]
+pub(super) struct Witness {
+    #[command(flatten)]
+    node: NodeArguments,
+}
+
+/// What every node is told.
+#[derive(Debug, Args)]
+struct NodeArguments {
+    /// Session file
+    session: PathBuf,
     /// The key file [default: as `flyswarm id`]
     #[arg(long, value_name = "FILE")]
     key: Option<PathBuf>,
@@ -49,10 +68,7 @@ pub(super) struct Join {
     state: Option<PathBuf>,
     #[command(flatten)]
     network: NetworkArguments,
-    /// What is written [default: the session's name with .model or .settings.toml]
-    #[arg(long, value_name = "FILE")]
-    out: Option<PathBuf>,
-    /// The receipt [default: that file with .receipt.json]
+    /// The receipt [default: the file that is written with .receipt.json, for a witness the session's name]
     #[arg(long, value_name = "FILE")]
     receipt: Option<PathBuf>,
     /// Overwrite files that exist
@@ -67,6 +83,9 @@ pub(super) struct Join {
     /// Read lines {"peer": PEERID, "address": MULTIADDR} from standard input
     #[arg(long, hide = true)]
     addresses_from_stdin: bool,
+    /// Demo: tell the seed of the planes, which every member with rows knows
+    #[arg(long, hide = true)]
+    tell_planes: bool,
     /// Tests: stop at QUANTITY.STAGE until killed
     #[arg(long, hide = true, value_name = "QUANTITY.STAGE")]
     hold_at: Option<String>,
@@ -76,33 +95,91 @@ pub(super) struct Join {
 struct Prepared {
     ctx: Arc<Context>,
     work: Work,
-    data: Arc<Dataset>,
-    out: PathBuf,
+    rows: Rows,
+    /// `None` for a witness.
+    out: Option<PathBuf>,
     receipt: PathBuf,
     progress: Progress,
+    tell_planes: bool,
     metrics: Option<Metrics>,
+}
+
+/// A session file and this user's place in it.
+struct Place {
+    session: Session,
+    identity: Identity,
+    me: Peer,
 }
 
 impl Join {
     pub(super) fn run(self) -> Result<(), Failure> {
+        let place = self.node.place()?;
+        let work = Work::new(&place.session);
+        let named = || PathBuf::from(format!("{}.{}", place.session.name, work.extension()));
+        let out = self.out.clone().unwrap_or_else(named);
+        let receipt = self.node.receipt.clone().unwrap_or_else(|| out.with_extension("receipt.json"));
+        self.node.writable(&[&out, &receipt])?;
+        let (rows, said) = if place.session.task == TaskKind::Xclp {
+            let (data, labels, said) = self.data.load_partly_labelled(&place.session.data, &self.label)?;
+            (Rows { data: Arc::new(data), labels }, said)
+        } else {
+            let (data, said) = self.data.load_labelled(&place.session.data, &self.label)?;
+            (Rows { data: Arc::new(data), labels: Vec::new() }, said)
+        };
+        self.node.run(place, work, rows, Some(out), receipt, said)
+    }
+}
+
+impl Witness {
+    pub(super) fn run(self) -> Result<(), Failure> {
+        let place = self.node.place()?;
+        if place.session.task != TaskKind::Xclp {
+            let (file, task) = (self.node.session.display(), place.session.task);
+            return Err(Failure::Input(format!("{file}: the task {task} has no witnesses, only xclp has")));
+        }
+        let work = Work::new(&place.session);
+        let named = || PathBuf::from(format!("{}.receipt.json", place.session.name));
+        let receipt = self.node.receipt.clone().unwrap_or_else(named);
+        self.node.writable(&[&receipt])?;
+        let none = Dataset::new(place.session.data.features as usize, Vec::new(), Vec::new(), Vec::new())?;
+        let rows = Rows { data: Arc::new(none), labels: Vec::new() };
+        self.node.run(place, work, rows, None, receipt, None)
+    }
+}
+
+impl NodeArguments {
+    fn place(&self) -> Result<Place, Failure> {
         let session = Session::load(&self.session)?;
         let identity = load_identity(&key_path(self.key.clone())?)?;
         let me = session.peer(&identity.public()).ok_or_else(|| {
             Failure::Input(format!("{}: {} is not in the roster", self.session.display(), identity.public()))
         })?;
-        let work = Work::new(&session);
-        let named = || PathBuf::from(format!("{}.{}", session.name, work.extension()));
-        let out = self.out.clone().unwrap_or_else(named);
-        let receipt = self.receipt.clone().unwrap_or_else(|| out.with_extension("receipt.json"));
-        for path in [&out, &receipt] {
+        Ok(Place { session, identity, me })
+    }
+
+    fn writable(&self, paths: &[&Path]) -> Result<(), Failure> {
+        for path in paths {
             if path.exists() && !self.force {
                 return Err(Failure::Input(format!("{}: exists; --force overwrites it", path.display())));
             }
             check_folder(path)?;
         }
-        let (rows, said) = self.data.load_labelled(&session.data, &self.label)?;
-        let data = Arc::new(rows);
-        let task = work.task(&session, &data)?;
+        Ok(())
+    }
+
+    /// Runs the node; `out` is `None` for a witness.
+    fn run(
+        self,
+        place: Place,
+        mut work: Work,
+        rows: Rows,
+        out: Option<PathBuf>,
+        receipt: PathBuf,
+        said: Option<String>,
+    ) -> Result<(), Failure> {
+        let Place { session, identity, me } = place;
+        let secret = derive(&*identity.seed(), "rows", &session.id().0);
+        let task = work.task(&session, me, &rows, &secret)?;
         let state = state_folder(self.state.clone(), &key_path(self.key.clone())?, &identity, &session);
         let ctx = Arc::new(Context::new(session.clone(), me, identity, task.plan()));
         let hold_at = self.hold_at.as_deref().map(|text| parse_hold(&ctx, text)).transpose()?;
@@ -123,7 +200,7 @@ impl Join {
             progress.tell(&json!({"event": "columns", "message": said}), &said);
         }
         let metrics = self.metrics.map(|address| serve(&ctx, address, &progress)).transpose()?;
-        let prepared = Prepared { work, ctx, data, out, receipt, progress, metrics };
+        let prepared = Prepared { work, ctx, rows, out, receipt, progress, tell_planes: self.tell_planes, metrics };
         let result = prepared.drive(plan, &stop, self.addresses_from_stdin);
         prepared.progress.finish();
         if let (Err(failure), Progress::Json) = (&result, &prepared.progress) {
@@ -157,6 +234,8 @@ impl Prepared {
         let mut views = 0u64;
         let mut finished: Option<Result<[u8; 32], Failure>> = None;
         let mut decisions = Vec::new();
+        let mut outcome = None;
+        let mut roles = None;
         let result = driver::run(plan, &mut |report| {
             if let Some(metrics) = &self.metrics {
                 metrics.note(&self.ctx, &report);
@@ -173,9 +252,11 @@ impl Prepared {
                     }
                 }
                 Report::Node(Event::ViewBegan(..)) => views += 1,
+                Report::Node(Event::Exchange(drawn)) => roles = Some(drawn.clone()),
+                Report::Node(Event::Exchanged(found)) => outcome.clone_from(found),
                 Report::Node(Event::Finished(opened, values)) => {
                     decisions.clone_from(values);
-                    finished = Some(self.save(opened));
+                    finished = Some(self.save(opened, outcome.as_ref()));
                     if !matches!(finished, Some(Ok(_))) {
                         stop.store(true, Ordering::Release);
                     }
@@ -191,19 +272,27 @@ impl Prepared {
             (Err(error), _) => return Err(failure(error)),
             (Ok(_), None) => return Err(Failure::Session("the session ended without a result".into())),
         };
-        self.write_receipt(&usage.0, usage.1, views, started, &decisions)
+        self.write_receipt(&usage.0, usage.1, (views, started), &decisions, roles.as_ref())
     }
 
-    fn save(&self, opened: &[bytes::Bytes]) -> Result<[u8; 32], Failure> {
-        let (digest, more) = self.work.save(opened, &self.out)?;
+    fn save(&self, opened: &[bytes::Bytes], outcome: Option<&Outcome>) -> Result<[u8; 32], Failure> {
+        let here = self.ctx.session.timing.linger_ms.div_ceil(1000);
+        let Some(out) = &self.out else {
+            let text = format!("the others have their labels; here for them for up to {here} s more");
+            self.progress.tell(&json!({"event": "finished"}), &text);
+            return Ok([0; 32]);
+        };
+        let (digest, more) = self.work.save(opened, outcome, out)?;
+        if let Some(planes) = outcome.map(|outcome| outcome.planes).filter(|_| self.tell_planes) {
+            self.progress.tell(&json!({"event": "planes", "seed": hex::encode(planes)}), "");
+        }
         let what = self.work.name();
         self.progress.tell(
-            &json!({"event": "finished", what: self.out, "digest": hex::encode(digest)}),
+            &json!({"event": "finished", what: out, "digest": hex::encode(digest)}),
             &format!(
-                "wrote {}: {what} {}{more}; here for the others for up to {} s more",
-                self.out.display(),
+                "wrote {}: {what} {}{more}; here for the others for up to {here} s more",
+                out.display(),
                 hex::encode(digest),
-                self.ctx.session.timing.linger_ms.div_ceil(1000)
             ),
         );
         Ok(digest)
@@ -213,9 +302,9 @@ impl Prepared {
         &self,
         usage: &Usage,
         digest: [u8; 32],
-        views: u64,
-        started: f64,
+        (views, started): (u64, f64),
         decisions: &[Decision],
+        roles: Option<&Roles>,
     ) -> Result<(), Failure> {
         let salt = random()?;
         let names =
@@ -233,12 +322,16 @@ impl Prepared {
                 "members": names(value),
                 "sealed_total": hex::encode(value.total),
             })).collect::<Vec<_>>(),
+            "roles": roles.map(|roles| json!({
+                "propagators": roles.propagators.map(|peer| self.ctx.session.name(peer)),
+                "ring": roles.ring.iter().map(|&peer| self.ctx.session.name(peer)).collect::<Vec<_>>(),
+            })),
             "views": views,
-            self.work.name(): {"file": self.out, "digest": hex::encode(digest)},
+            self.work.name(): self.out.as_ref().map(|out| json!({"file": out, "digest": hex::encode(digest)})),
             "data": {
-                "rows": self.data.rows(),
+                "rows": self.rows.data.rows(),
                 "salt": hex::encode(*salt),
-                "digest": hex::encode(data_digest(&salt, &self.data)),
+                "digest": hex::encode(data_digest(&salt, &self.rows)),
             },
             "stages": stages(&self.ctx, usage),
             "bytes_sent": usage.bytes_sent,
@@ -257,14 +350,16 @@ impl Prepared {
     }
 }
 
-/// SHA-256(tag "data" || salt || rows, features as u64 LE || values as f32 LE || labels as u16 LE): the peer can show
+/// SHA-256(tag "data" || salt || rows, features as u64 LE || values as f32 LE || labels as u16 LE, 65535 where unknown): the peer can show
 /// later which rows it used, and nobody can guess them from it.
-fn data_digest(salt: &[u8; 32], data: &Dataset) -> [u8; 32] {
+fn data_digest(salt: &[u8; 32], rows: &Rows) -> [u8; 32] {
+    let Rows { data, labels } = rows;
     let mut hash = crate::crypto::tagged_hash("data").chain_update(salt);
     hash.update((data.rows() as u64).to_le_bytes());
     hash.update((data.features() as u64).to_le_bytes());
     data.values().iter().for_each(|value| Sha256::update(&mut hash, value.to_le_bytes()));
-    data.labels().iter().for_each(|label| Sha256::update(&mut hash, label.to_le_bytes()));
+    let partly = labels.iter().map(|label| label.unwrap_or(u16::MAX));
+    data.labels().iter().copied().chain(partly).for_each(|label| Sha256::update(&mut hash, label.to_le_bytes()));
     hash.finalize().into()
 }
 
@@ -276,6 +371,7 @@ fn stages(ctx: &Context, usage: &Usage) -> Vec<Value> {
             None => "connect and linger".to_owned(),
             Some((_, Stage::Keys)) => "keys".to_owned(),
             Some((slot, stage)) if usize::from(*slot) + 1 == ctx.plan.len() => match stage {
+                Stage::Keys | Stage::Compute if ctx.session.task == TaskKind::Xclp => "exchange".to_owned(),
                 Stage::Keys | Stage::Compute => "train".to_owned(),
                 Stage::Sum => "sum".to_owned(),
                 Stage::Accept | Stage::Release | Stage::Open => "open".to_owned(),

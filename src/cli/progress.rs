@@ -147,6 +147,15 @@ impl Progress {
                 );
             }
             // The connection's end is reported with its reason; the rest by `join`.
+            Event::Exchange(roles) => {
+                let names = |peers: &[crate::session::Peer]| {
+                    peers.iter().map(|&peer| ctx.session.name(peer).to_owned()).collect::<Vec<_>>()
+                };
+                let (propagators, ring) = (names(&roles.propagators), names(&roles.ring));
+                let text =
+                    format!("roles: {} propagate, {} keep distances", propagators.join(" and "), ring.join(", "));
+                self.tell(&json!({"event": "roles", "propagators": propagators, "ring": ring}), &text);
+            }
             Event::Lost(_) | Event::Exchanged(_) | Event::Finished(..) | Event::Done | Event::Ended(_) => {}
         }
     }

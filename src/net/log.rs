@@ -40,6 +40,8 @@ pub(super) fn note(ctx: &Context, report: &Report<'_>) {
             Event::Opened(value) => {
                 tracing::info!(quantity = quantity(value.sum.slot), members = value.members.len(), "opened");
             }
+            Event::Exchange(_) => tracing::info!("an exchange begins"),
+            Event::Exchanged(outcome) => tracing::info!(outcome = outcome.is_some(), "the exchange is over"),
             Event::Finished(..) => tracing::info!("finished"),
             Event::Done => tracing::info!("done"),
             Event::Ended(ending) => tracing::error!(%ending, "ended without a result"),
@@ -59,5 +61,6 @@ fn kind(message: &Message) -> &'static str {
         Message::Failed { .. } => "failed",
         Message::View(_) => "view",
         Message::Transfer(_) => "transfer",
+        Message::Exchange(_) => "exchange",
     }
 }

@@ -5,7 +5,7 @@ use bytes::Bytes;
 use crate::protocol::ballot::Ballot;
 use crate::protocol::record::Value;
 use crate::protocol::view::{Reason, Stage};
-use crate::protocol::xclp;
+use crate::protocol::xclp::{self, roles::Roles};
 use crate::session::Peer;
 
 /// What a node tells its user.
@@ -25,6 +25,8 @@ pub enum Event {
     Stage(u8, Stage),
     /// A quantity is frozen; where and over whom it was summed.
     Opened(Value),
+    /// The exchange of the view begins, with these roles.
+    Exchange(Roles),
     /// What the exchange in which the last quantity was summed gave this peer; before [`Event::Finished`]. `None` if it was not in it.
     Exchanged(Option<xclp::Outcome>),
     /// Every quantity is frozen: the opened vectors of the plan, the first of them the seed, and what they stand on.

@@ -76,7 +76,7 @@ impl Node {
         self.talk.slot = Some(slot);
         let Part { roles, rule, bits, classes, coin, rows } = part;
         let Some(roles) = roles else {
-            self.exchanged(now, Outcome { scores: Vec::new(), counts: Vec::new() }, step);
+            self.exchanged(now, Outcome::none(), step);
             return true;
         };
         let setup = Setup {
@@ -108,6 +108,7 @@ impl Node {
             }
             return;
         }
+        step.output(Event::Exchange(exchange.roles().clone()));
         self.talk.running = self.talk.pending.take().map(|(exchange, _)| exchange);
         self.converse(now, Input::Start, step);
         for (from, message) in std::mem::take(&mut self.talk.early) {

@@ -13,12 +13,13 @@ use crate::crypto::stream::Stream;
 use crate::data::Dataset;
 use crate::data::deal::shuffle;
 use crate::model::propagation::series::MAX_POINTS;
-use crate::model::propagation::{Propagation, Said};
+use crate::model::propagation::{Propagation, Said, centralised, edges, label_counts};
 use crate::protocol::context::Quantity;
 use crate::protocol::record::Value;
 use crate::protocol::xclp::roles::{FEWEST_HOLDERS, Roles};
 use crate::protocol::xclp::{self, Outcome, Part};
 use crate::session::{Peer, Session, XclpSpec};
+use crate::sketch::lsh::Codes;
 use crate::sketch::scaling::{self, Moments, Scaler, Scaling};
 
 /// Slot of `rows`: word p is the number of rows of peer p.
@@ -94,11 +95,6 @@ impl Rules {
         };
         Scaler::new(&self.scaling, features, moments.as_ref()).map_err(|error| error.to_string())
     }
-
-    /// The rows as the codes see them, from one place: what `centralised` propagation of the same points starts from.
-    pub fn scaled(&self, data: &Dataset) -> Result<Dataset, String> {
-        Ok(Scaler::fit(&self.scaling, data).map_err(|error| error.to_string())?.transform(data))
-    }
 }
 
 impl Xclp {
@@ -125,6 +121,12 @@ impl Xclp {
         Ok(Self { rules: Rules::new(session), me, data, labels, order })
     }
 
+    /// The session's classes.
+    #[must_use]
+    pub fn classes(&self) -> &[String] {
+        &self.rules.session.data.classes
+    }
+
     /// What is said of each row, in the order of the file.
     #[must_use]
     pub fn said(&self, outcome: &Outcome) -> Vec<Said> {
@@ -133,6 +135,32 @@ impl Xclp {
             said[row] = found;
         }
         said
+    }
+
+    /// What is said of each row of some peers, ascending, when their rows are in one place: what they must arrive at together.
+    /// The number of edges of their graph is given too.
+    pub fn pooled(tasks: &[&Self], planes: &[u8; 32]) -> Result<(Vec<Vec<Said>>, usize), String> {
+        let Some(first) = tasks.first() else { return Ok((Vec::new(), 0)) };
+        let (rules, features) = (&first.rules, first.data.features());
+        let join = |parts: &[Dataset]| {
+            let values = parts.iter().flat_map(|part| part.values().iter().copied()).collect();
+            Dataset::new(features, values, Vec::new(), Vec::new()).map_err(|error| error.to_string())
+        };
+        let all = join(&tasks.iter().map(|task| task.data.subset(&task.order)).collect::<Vec<_>>())?;
+        let scaled = Scaler::fit(&rules.scaling, &all).map_err(|error| error.to_string())?.transform(&all);
+        let labels: Vec<_> = tasks.iter().flat_map(|task| task.order.iter().map(|&row| task.labels[row])).collect();
+        let classes = first.classes().len();
+        let codes = Codes::of(&scaled, planes, rules.spec.bits as usize).ok_or("bits of a code")?;
+        let scores = centralised(&codes, &labels, classes, &rules.rule());
+        let counts = label_counts(&labels, classes);
+        let mut rest = &scores[..];
+        let of_task = |task: &&Self| {
+            let (own, others) = rest.split_at(task.order.len() * classes);
+            rest = others;
+            task.said(&Outcome { scores: own.to_vec(), counts: counts.clone(), planes: *planes })
+        };
+        let said = tasks.iter().map(of_task).collect();
+        Ok((said, edges(&codes, rules.spec.k as usize).len()))
     }
 
     fn words(&self, slot: &str) -> Result<Bytes, String> {

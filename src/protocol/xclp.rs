@@ -181,22 +181,31 @@ pub struct Outcome {
     pub scores: Vec<f64>,
     /// How many labels each class has, over all peers; empty for a witness.
     pub counts: Vec<u64>,
+    /// The seed of the planes, which all members with rows know; zeros for a witness.
+    pub planes: [u8; 32],
 }
 
 impl Outcome {
-    /// As it is kept on disk: LE u32 number of classes, LE u64 counts, then the scores as LE binary64.
+    /// A witness's.
+    #[must_use]
+    pub fn none() -> Self {
+        Self { scores: Vec::new(), counts: Vec::new(), planes: [0; 32] }
+    }
+
+    /// As it is kept on disk: the seed of the planes, LE u32 number of classes, LE u64 counts, then the scores as LE binary64.
     #[must_use]
     pub fn to_bytes(&self) -> Bytes {
         let classes = u32::try_from(self.counts.len()).unwrap_or(u32::MAX).to_le_bytes();
         let counts = self.counts.iter().flat_map(|count| count.to_le_bytes());
         let scores = self.scores.iter().flat_map(|score| score.to_le_bytes());
-        classes.into_iter().chain(counts).chain(scores).collect()
+        self.planes.into_iter().chain(classes).chain(counts).chain(scores).collect()
     }
 
     /// As [`to_bytes`](Self::to_bytes) makes it; `None` if it is not.
     #[must_use]
     pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
-        let (classes, rest) = bytes.split_first_chunk::<4>()?;
+        let (planes, rest) = bytes.split_first_chunk::<32>()?;
+        let (classes, rest) = rest.split_first_chunk::<4>()?;
         let (words, rest) = rest.as_chunks::<8>();
         let classes = u32::from_le_bytes(*classes) as usize;
         if !rest.is_empty() || words.len() < classes {
@@ -204,6 +213,7 @@ impl Outcome {
         }
         let (counts, scores) = words.split_at(classes);
         Some(Self {
+            planes: *planes,
             counts: counts.iter().map(|&word| u64::from_le_bytes(word)).collect(),
             scores: scores.iter().map(|&word| f64::from_le_bytes(word)).collect(),
         })

@@ -490,6 +490,7 @@ impl World for Swarm {
                     engine.at(now, Doing::Apply(i));
                 }
             }
+            Event::Exchange(_) => {}
             Event::Exchanged(outcome) => swarm.outcomes.extend(outcome.map(|outcome| (peer, outcome))),
             Event::Opened(value) => swarm.checks.freezes(now, peer, &value),
             Event::Finished(opened, values) => {

@@ -18,6 +18,7 @@ const PATIENCE: Duration = Duration::from_secs(120);
 pub(super) struct Nodes {
     children: Children,
     peers: Vec<Peer>,
+    planes: Option<[u8; 32]>,
     started: Instant,
 }
 
@@ -31,13 +32,16 @@ struct Peer {
 pub(super) struct Finished {
     /// In the order of the peers.
     pub(super) receipts: Vec<Value>,
+    /// The seed of the planes, where somebody has told it.
+    pub(super) planes: Option<[u8; 32]>,
     /// From the first start to the last end.
     pub(super) seconds: f64,
 }
 
 impl Nodes {
-    /// Starts one node for each name, on a free port of the loopback interface.
-    pub(super) fn start(folder: &Path, session: &Session, names: &[String]) -> Result<Self, Failure> {
+    /// Starts one node for each name, on a free port of the loopback interface; one without rows (NAME.csv) as a witness. What it gives is written to
+    /// NAME.`extension`.
+    pub(super) fn start(folder: &Path, session: &Session, names: &[String], extension: &str) -> Result<Self, Failure> {
         let id = |name: &String| {
             let entry = session.roster.iter().find(|entry| entry.name == *name);
             entry.map(|entry| entry.key.to_string()).unwrap_or_default()
@@ -46,21 +50,25 @@ impl Nodes {
         let mut children = Children::new(names.iter().map(id).collect());
         for (i, name) in names.iter().enumerate() {
             let file = |suffix: &str| folder.join(format!("{name}.{suffix}")).into_os_string();
-            let mut arguments: Vec<OsString> = vec!["join".into(), folder.join("session.toml").into()];
-            let words = ["--json", "--no-mdns", "--addresses-from-stdin", "--header", "no"];
+            let rows = folder.join(format!("{name}.csv")).exists();
+            let command = if rows { "join" } else { "witness" };
+            let mut arguments: Vec<OsString> = vec![command.into(), folder.join("session.toml").into()];
+            let words = ["--json", "--no-mdns", "--addresses-from-stdin", "--tell-planes"];
             arguments.extend(words.map(OsString::from));
             arguments.extend(["--listen", "/ip4/127.0.0.1/tcp/0"].map(OsString::from));
-            let files = [
-                ("--data", file("csv")),
+            let mut files = vec![
                 ("--key", file("key")),
                 ("--state", folder.join("state").into()),
-                ("--out", file("model")),
+                ("--receipt", file("receipt.json")),
             ];
+            if rows {
+                files.extend([("--header", "no".into()), ("--data", file("csv")), ("--out", file(extension))]);
+            }
             arguments.extend(files.into_iter().flat_map(|(option, file)| [option.into(), file]));
             children.start(i, &arguments)?;
         }
         let peer = |name: &String| Peer { name: name.clone(), receipt: None, complaint: String::new() };
-        Ok(Self { children, peers: names.iter().map(peer).collect(), started })
+        Ok(Self { children, peers: names.iter().map(peer).collect(), planes: None, started })
     }
 
     /// Shows how far each is, and waits for all to end well.
@@ -89,12 +97,17 @@ impl Nodes {
         }
         view.clear();
         let receipts = self.peers.iter().filter_map(|peer| peer.receipt.clone()).collect();
-        Ok(Finished { receipts, seconds: (now() - self.started).as_secs_f64() })
+        Ok(Finished { receipts, planes: self.planes, seconds: (now() - self.started).as_secs_f64() })
     }
 
     fn event(&mut self, i: usize, event: &Value) {
         match event["event"].as_str() {
             Some("receipt") => self.peers[i].receipt = Some(event["receipt"].clone()),
+            Some("planes") => {
+                let mut seed = [0; 32];
+                let told = hex::decode_to_slice(event["seed"].as_str().unwrap_or_default(), &mut seed);
+                self.planes = told.ok().map(|()| seed);
+            }
             Some("error") => {
                 self.peers[i].complaint = event["message"].as_str().unwrap_or_default().to_owned();
             }
@@ -188,6 +201,8 @@ impl View {
             Some("stage") if event["stage"] == "compute" => format!("{}: computing", text("slot")),
             Some("stage") if event["stage"] == "sum" => format!("{}: summing", text("slot")),
             Some("opened") => format!("{}: opened", text("quantity")),
+            Some("roles") => "begins the exchange".into(),
+            Some("finished") if event["model"].is_null() => "is done".into(),
             Some("finished") => format!("has the model {}", &text("digest").chars().take(16).collect::<String>()),
             Some("view-failed") => format!("view {} failed", text("view")),
             Some("disconnected") => format!("lost {}: {}", text("peer"), text("reason")),

@@ -1,24 +1,37 @@
-//! What a session's task gives a peer: a model, or which setting is best.
+//! What a session's task gives a peer: a model, which setting is best, or labels for its own rows.
 
 use std::path::Path;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use sha2::{Digest, Sha256};
 
 use super::super::Failure;
 use super::super::tune::session_lines;
 use crate::data::Dataset;
 use crate::evaluate::Metric;
 use crate::model::file::write_whole;
+use crate::model::propagation::Said;
 use crate::node::Task;
 use crate::node::flynn::{self, Flynn};
-use crate::node::tune::{self, Outcome, Tune};
-use crate::session::{Session, TaskKind};
+use crate::node::tune::{self, Tune};
+use crate::node::xclp::Xclp;
+use crate::protocol::xclp::Outcome;
+use crate::session::{Peer, Session, TaskKind};
 
 /// What is known of the task before the session begins.
 pub(super) enum Work {
     Flynn(flynn::Rules),
     Tune(tune::Rules),
+    /// The task itself, once there are rows: it knows their order.
+    Xclp(Option<Arc<Xclp>>),
+}
+
+/// What a peer brings along.
+pub(super) struct Rows {
+    pub(super) data: Arc<Dataset>,
+    /// With the task `xclp`, of each row its class where that is known.
+    pub(super) labels: Vec<Option<u16>>,
 }
 
 impl Work {
@@ -26,15 +39,26 @@ impl Work {
         match session.task {
             TaskKind::Flynn => Self::Flynn(flynn::Rules::new(session.clone())),
             TaskKind::Tune => Self::Tune(tune::Rules::new(session.clone())),
+            TaskKind::Xclp => Self::Xclp(None),
         }
     }
 
-    /// This peer's part of it.
-    pub(super) fn task(&self, session: &Session, data: &Arc<Dataset>) -> Result<Arc<dyn Task>, Failure> {
-        let (session, data) = (session.clone(), data.clone());
+    /// This peer's part of it; `secret` is known to nobody else.
+    pub(super) fn task(
+        &mut self,
+        session: &Session,
+        me: Peer,
+        rows: &Rows,
+        secret: &[u8; 32],
+    ) -> Result<Arc<dyn Task>, Failure> {
+        let (session, data) = (session.clone(), rows.data.clone());
         Ok(match self {
             Self::Flynn(_) => Arc::new(Flynn::new(session, data).map_err(|error| Failure::Input(error.to_string()))?),
             Self::Tune(_) => Arc::new(Tune::new(session, data).map_err(|error| Failure::Input(error.to_string()))?),
+            Self::Xclp(task) => {
+                let made = Xclp::new(session, me, data, rows.labels.clone(), secret).map_err(Failure::Input)?;
+                task.insert(Arc::new(made)).clone()
+            }
         })
     }
 
@@ -43,6 +67,7 @@ impl Work {
         match self {
             Self::Flynn(_) => "model",
             Self::Tune(_) => "settings",
+            Self::Xclp(_) => "labels",
         }
     }
 
@@ -51,11 +76,17 @@ impl Work {
         match self {
             Self::Flynn(_) => "model",
             Self::Tune(_) => "settings.toml",
+            Self::Xclp(_) => "labels.csv",
         }
     }
 
-    /// Writes what was opened to `file`; gives its digest, the same at every peer, and what there is to say of it.
-    pub(super) fn save(&self, opened: &[Bytes], file: &Path) -> Result<([u8; 32], String), Failure> {
+    /// Writes what was opened, or what an exchange gave this peer, to `file`; gives its digest, the same at every peer but for labels, and what there is to say of it.
+    pub(super) fn save(
+        &self,
+        opened: &[Bytes],
+        outcome: Option<&Outcome>,
+        file: &Path,
+    ) -> Result<([u8; 32], String), Failure> {
         match self {
             Self::Flynn(rules) => {
                 let model = rules.model(opened).map_err(|error| Failure::Session(error.to_string()))?;
@@ -72,12 +103,38 @@ impl Work {
                 });
                 Ok((outcome.digest, best))
             }
+            Self::Xclp(task) => {
+                let (Some(task), Some(outcome)) = (task, outcome) else {
+                    let text = "the session was finished without this peer: there are no labels for its rows";
+                    return Err(Failure::Session(text.into()));
+                };
+                let said = task.said(outcome);
+                let text = labels_text(&said, task.classes());
+                write_whole(file, text.as_bytes())
+                    .map_err(|error| Failure::Machine(format!("{}: {error}", file.display())))?;
+                let unknown = said.iter().filter(|said| said.label.is_none()).count();
+                let reached =
+                    if unknown > 0 { format!("; no label reaches {unknown} of the rows") } else { String::new() };
+                Ok((Sha256::digest(&text).into(), reached))
+            }
         }
     }
 }
 
+/// Label and confidence of each row, in the order of the data file; nothing where no label reaches a row.
+fn labels_text(said: &[Said], classes: &[String]) -> String {
+    let mut out = csv::Writer::from_writer(Vec::new());
+    // Writing to memory cannot fail, and names of classes are text.
+    let _ = out.write_record(["label", "confidence"]);
+    for Said { label, confidence } in said {
+        let label = label.and_then(|label| classes.get(usize::from(label))).map_or("", String::as_str);
+        let _ = out.write_record([label, &format!("{confidence:.6}")]);
+    }
+    out.into_inner().ok().and_then(|bytes| String::from_utf8(bytes).ok()).unwrap_or_default()
+}
+
 /// Every setting with its scores as comments, then the lines of the best for a session file.
-fn settings_text(outcome: &Outcome) -> String {
+fn settings_text(outcome: &tune::Outcome) -> String {
     let mut text = "# Cross-validated over the rows of all peers; of each setting the best readout.\n".to_owned();
     text += "# balanced accuracy  setting\n";
     for (candidate, readout, tally) in &outcome.ranked {

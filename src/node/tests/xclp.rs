@@ -84,6 +84,14 @@ fn every_node_gets_labels_for_its_own_rows() {
         assert_eq!(lab.finished().len(), 7, "{:?}", lab.net.events);
         let accuracy = lab.accuracy(&[Peer(0), Peer(1), Peer(2), Peer(3), Peer(4)]);
         assert!(accuracy > 0.75, "{accuracy}");
+        let owners: Vec<&Xclp> = lab.tasks[..5].iter().map(|task| &**task).collect();
+        let planes = lab.outcome(Peer(0)).unwrap().planes;
+        for (peer, pooled) in (0u16..).map(Peer).zip(Xclp::pooled(&owners, &planes).unwrap().0) {
+            let found = lab.tasks[peer.index()].said(lab.outcome(peer).unwrap());
+            let labels =
+                |said: &[crate::model::propagation::Said]| said.iter().map(|each| each.label).collect::<Vec<_>>();
+            assert_eq!(labels(&found), labels(&pooled), "{peer}");
+        }
         assert!(lab.outcome(Peer(6)).unwrap().scores.is_empty(), "a witness gets no scores");
         // The last sum says how many points there are and how many have a label now.
         let opened = lab.net.events.iter().find_map(|(_, _, event)| match event {

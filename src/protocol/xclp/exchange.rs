@@ -113,6 +113,12 @@ impl Exchange {
         self.desk.setup.ballot
     }
 
+    /// Who does what.
+    #[must_use]
+    pub fn roles(&self) -> &super::roles::Roles {
+        &self.desk.setup.roles
+    }
+
     /// Every other peer of the exchange: it needs a connection to each.
     pub fn neighbours(&self) -> impl Iterator<Item = Peer> {
         let setup = &self.desk.setup;
@@ -226,7 +232,7 @@ impl Exchange {
         }
         let outcome = match &self.owner {
             Some(owner) => owner.outcome(&self.desk.setup),
-            None => Some(Ok(Outcome { scores: Vec::new(), counts: Vec::new() })),
+            None => Some(Ok(Outcome::none())),
         };
         let kept = self.custodian.as_ref().is_none_or(|custodian| custodian.finished(&self.desk));
         let propagated = self.propagator.as_ref().is_none_or(|propagator| propagator.finished);

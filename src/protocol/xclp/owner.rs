@@ -60,6 +60,12 @@ impl Owner {
         }
     }
 
+    /// The seed of the planes, from everybody's part.
+    fn planes(&self, setup: &Setup) -> [u8; 32] {
+        let start = tagged_hash("planes").chain_update(setup.session).chain_update(setup.coin);
+        self.parts.values().fold(start, |hash, part| hash.chain_update(part)).finalize().into()
+    }
+
     pub(super) fn start(&mut self, desk: &Desk, step: &mut Step<Exchange>) {
         let me = desk.setup.me;
         let commit = commitment(&desk.setup, me, &self.part);
@@ -125,9 +131,7 @@ impl Owner {
             desk.tell(setup.roles.owners(), &Body::Reveal(*self.part), step);
         }
         if self.parts.len() == owners && desk.first(Task::Encode) {
-            let start = tagged_hash("planes").chain_update(setup.session).chain_update(setup.coin);
-            let seed: [u8; 32] =
-                self.parts.values().fold(start, |hash, part| hash.chain_update(part)).finalize().into();
+            let seed = self.planes(&setup);
             let (rows, bits) = (self.rows.clone(), setup.bits);
             let n = rows.data.rows();
             desk.compute(2 * n * bits * rows.data.features() + n * n * bits / 64, step, move || {
@@ -224,7 +228,7 @@ impl Owner {
     pub(super) fn outcome(&self, setup: &Setup) -> Option<Result<Outcome, String>> {
         let [one, two] = setup.roles.propagators.map(|peer| self.scores.get(&peer));
         let opened = shares::opened(one?, two?, setup.classes, setup.roles.points());
-        Some(opened.map(|(scores, counts)| Outcome { scores, counts }))
+        Some(opened.map(|(scores, counts)| Outcome { scores, counts, planes: self.planes(setup) }))
     }
 
     /// Whom this peer waits for, and at which step.
