@@ -1313,6 +1313,11 @@ def check_messages():
     for name in ("Message", "ViewMessage", "Report", "Order", "ReduceMessage", "TransferMessage", "Held"):
         for variant, _ in SCHEMA[name][1].values():
             check(f"a vector of {name} {variant}", any(variant in path.split("/") for path in seen))
+    for case in file["abouts"]:
+        data = bytes.fromhex(case["bytes"])
+        check("decode what a node tells about itself", decode("About", data) == case["item"])
+        check("encode what a node tells about itself", encode("About", case["item"]) == data)
+    check("both roles", {case["item"]["role"] for case in file["abouts"]} == {"Join", "Doctor"})
     good = {case["what"]: (case["channel"], case["header"], case["payload"]) for case in file["messages"]}
     file = vectors("bad")
     for case in file["bad"]:

@@ -8,11 +8,15 @@ mod compare;
 mod data;
 #[cfg(feature = "net")]
 mod demo;
+#[cfg(feature = "net")]
+mod doctor;
 mod export;
 mod id;
 #[cfg(feature = "net")]
 mod join;
 mod model;
+#[cfg(feature = "net")]
+mod network;
 #[cfg(feature = "net")]
 mod progress;
 mod session;
@@ -21,10 +25,12 @@ mod simulate;
 mod tables;
 mod tune;
 
-use std::io::{self, Write};
+use std::io::{self, IsTerminal, Write};
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+use tracing_subscriber::EnvFilter;
+use tracing_subscriber::filter::LevelFilter;
 
 /// What a command ends with; see [`Failure::code`] for the exit codes.
 #[derive(Debug, thiserror::Error)]
@@ -64,6 +70,12 @@ impl Failure {
     arg_required_else_help = true
 )]
 struct Arguments {
+    /// Log to standard error, such as info or flyswarm=debug,libp2p_tcp=trace [default: RUST_LOG, or nothing]
+    #[arg(long, global = true, value_name = "FILTER")]
+    log: Option<String>,
+    /// Log one JSON object a line
+    #[arg(long, global = true)]
+    log_json: bool,
     #[command(subcommand)]
     command: Command,
 }
@@ -74,6 +86,11 @@ enum Command {
     Demo(demo::Demo),
     #[cfg(feature = "net")]
     Join(join::Join),
+    #[cfg(feature = "net")]
+    Doctor(doctor::Doctor),
+    #[cfg(feature = "net")]
+    #[command(subcommand)]
+    NetworkKey(network::NetworkKeyCommand),
     #[cfg(feature = "net")]
     Witness(join::Witness),
     /// Print the peer id of this user's key; make the key if there is none
@@ -99,12 +116,8 @@ enum Command {
 #[must_use]
 pub fn main() -> ExitCode {
     let arguments = Arguments::parse();
-    // Silent unless RUST_LOG says otherwise; results and errors never go this way.
-    tracing_subscriber::fmt()
-        .with_env_filter(tracing_subscriber::EnvFilter::from_default_env())
-        .with_writer(io::stderr)
-        .init();
-    match run(arguments.command, &mut io::stdout().lock()) {
+    let result = start_log(arguments.log.as_deref(), arguments.log_json);
+    match result.and_then(|()| run(arguments.command, &mut io::stdout().lock())) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
             eprintln!("flyswarm: {}", failure.to_string().replace('\n', " "));
@@ -113,12 +126,31 @@ pub fn main() -> ExitCode {
     }
 }
 
+/// Silent unless the option or RUST_LOG says otherwise; results and errors never go this way.
+fn start_log(filter: Option<&str>, json: bool) -> Result<(), Failure> {
+    let directives = filter.map_or_else(|| std::env::var("RUST_LOG").unwrap_or_default(), str::to_owned);
+    let filter = EnvFilter::builder().with_default_directive(LevelFilter::OFF.into()).parse(&directives);
+    let filter = filter.map_err(|error| Failure::Input(format!("--log {directives}: {error}")))?;
+    let log =
+        tracing_subscriber::fmt().with_env_filter(filter).with_ansi(io::stderr().is_terminal()).with_writer(io::stderr);
+    if json {
+        log.json().init()
+    } else {
+        log.init()
+    }
+    Ok(())
+}
+
 fn run(command: Command, out: &mut dyn Write) -> Result<(), Failure> {
     match command {
         #[cfg(feature = "net")]
         Command::Demo(command) => command.run(out),
         #[cfg(feature = "net")]
         Command::Join(command) => command.run(),
+        #[cfg(feature = "net")]
+        Command::Doctor(command) => command.run(out),
+        #[cfg(feature = "net")]
+        Command::NetworkKey(command) => command.run(out),
         #[cfg(feature = "net")]
         Command::Witness(command) => command.run(),
         Command::Id(arguments) => arguments.run(out),

@@ -1,7 +1,8 @@
 //! The transport: peers, connections and opaque frames over libp2p. It knows no protocol of ours.
 //!
-//! **Stack.** TCP without delay, Noise (the peer's Ed25519 identity is its `PeerId`), Yamux, multistream-select 1.0.
-//! Three protocols are spoken on a connection: `/flyswarm/3/control`, `/flyswarm/3/bulk` and `/ipfs/ping/1.0.0`.
+//! **Stack.** TCP without delay, with a network key the stream cipher of libp2p's `pnet` 1.0, Noise (the peer's Ed25519 identity is its `PeerId`), Yamux, multistream-select 1.0.
+//! Four protocols are spoken on a connection: `/flyswarm/3/control`, `/flyswarm/3/bulk`, `/ipfs/ping/1.0.0` and, where
+//! somebody asks, `/flyswarm/probe/1` ([`Command::Probe`]).
 //!
 //! **Who may connect.** Peers of the roster. Everyone else is refused once Noise has shown who they are, before any
 //! substream. Of a pair the peer with the smaller `PeerId` dials at once, the other only where it knows an address and
@@ -35,7 +36,11 @@ mod events;
 mod frame;
 mod handler;
 mod link;
+mod log;
+pub mod metrics;
+pub mod observe;
 mod ping;
+mod probe;
 mod service;
 mod transport;
 
@@ -47,7 +52,9 @@ use std::sync::{Arc, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use bytes::Bytes;
 use libp2p::identity::Keypair;
+pub use libp2p::pnet::PreSharedKey as NetworkKey;
 pub use libp2p::{Multiaddr, PeerId};
 use tokio::sync::mpsc::{self, UnboundedSender};
 use zeroize::Zeroizing;
@@ -55,6 +62,7 @@ use zeroize::Zeroizing;
 pub use self::events::{Events, Waker};
 pub use self::frame::Frame;
 use self::link::{Link, Traffic};
+pub use self::probe::{Answers, Questions, Reach};
 use self::service::Order;
 
 /// Default of [`Config::max_frame`]: the most that Yamux in Rust accepts from other implementations in one piece.
@@ -77,13 +85,29 @@ pub struct Config {
     pub max_frame: usize,
     /// How long the peer with the larger `PeerId` leaves dialling to the other.
     pub patience: Duration,
+    /// What peers of the roster that ask are told about this node: at most 64 KiB, of the caller's choosing.
+    pub about: Bytes,
+    /// Whether to tell [`Event::Found`] and [`Event::NotUp`] too: what leads to a connection, and why it fails.
+    pub details: bool,
+    /// Encrypts every connection once more, so that only who has the same key gets as far as Noise (libp2p `pnet`).
+    pub network_key: Option<NetworkKey>,
 }
 
 impl Config {
-    /// No listener, no mDNS, and the default limits.
+    /// No listener, no mDNS, no network key, and the default limits.
     #[must_use]
     pub fn new(identity_seed: Zeroizing<[u8; 32]>, roster: BTreeMap<PeerId, Vec<Multiaddr>>) -> Self {
-        Self { identity_seed, roster, listen: Vec::new(), mdns: false, max_frame: MAX_FRAME, patience: PATIENCE }
+        Self {
+            identity_seed,
+            roster,
+            listen: Vec::new(),
+            mdns: false,
+            max_frame: MAX_FRAME,
+            patience: PATIENCE,
+            about: Bytes::new(),
+            details: false,
+            network_key: None,
+        }
     }
 }
 
@@ -96,6 +120,9 @@ impl fmt::Debug for Config {
             .field("mdns", &self.mdns)
             .field("max_frame", &self.max_frame)
             .field("patience", &self.patience)
+            .field("about", &self.about.len())
+            .field("details", &self.details)
+            .field("network_key", &self.network_key.map(|_| "<redacted>"))
             .finish()
     }
 }
@@ -181,6 +208,42 @@ pub enum Event {
         /// Where it is.
         address: Multiaddr,
     },
+    /// mDNS says that a peer of the roster is here. Nobody vouches for it. Only with [`Config::details`].
+    Found {
+        /// Who.
+        peer: PeerId,
+        /// Where it says that it listens.
+        address: Multiaddr,
+    },
+    /// A connection with a peer of the roster could not be made, or ended before the peer was up. It is tried again.
+    /// Only with [`Config::details`].
+    NotUp {
+        /// Who.
+        peer: PeerId,
+        /// Where.
+        address: Multiaddr,
+        /// Whether Noise had shown that it is this peer.
+        known: bool,
+        /// One line for the user.
+        reason: String,
+    },
+    /// Somebody who shows this node's own identity dialled it or answered its dial.
+    Twin {
+        /// Where.
+        address: Multiaddr,
+    },
+    /// What came of a [`Command::Probe`].
+    Probed {
+        /// Who was asked.
+        peer: PeerId,
+        /// What it said, or one line on why nothing came.
+        answers: Result<Answers, String>,
+    },
+    /// The peer has asked all that it wanted.
+    WasProbed {
+        /// Who asked.
+        peer: PeerId,
+    },
     /// A [`Waker`] was used: something else than the network wants the caller's attention.
     Woken,
     /// A peer of the roster broke the rules of this layer. Its connection is closed; it may come back.
@@ -215,6 +278,8 @@ pub enum Command {
     },
     /// Closes the connection and refuses the peer from now on.
     Ban(PeerId),
+    /// Asks a peer that is up about itself and the way to it; one question list at a time. [`Event::Probed`] follows.
+    Probe(PeerId, Questions),
 }
 
 /// Why the network did not start, or refused a command. Nothing was changed.
@@ -245,6 +310,9 @@ pub enum NetError {
         /// [`Config::max_frame`].
         limit: usize,
     },
+    /// `about` of the configuration.
+    #[error("{0} bytes about this node, the limit is {limit}", limit = probe::MAX_ABOUT)]
+    About(usize),
     /// `max_frame` of the configuration.
     #[error("max_frame is {0}, it must be between 4 and 4294967295")]
     MaxFrame(usize),
@@ -272,12 +340,15 @@ impl Network {
         if config.max_frame < 4 || u32::try_from(config.max_frame).is_err() {
             return Err(NetError::MaxFrame(config.max_frame));
         }
+        if config.about.len() > probe::MAX_ABOUT {
+            return Err(NetError::About(config.about.len()));
+        }
         let keypair = keypair(&config.identity_seed)?;
         let local = keypair.public().to_peer_id();
         let others = config.roster.keys().filter(|peer| **peer != local);
         let traffic: BTreeMap<_, _> = others.map(|peer| (*peer, Arc::<Traffic>::default())).collect();
         let links = events::Links::default();
-        let (sender, events) = events::queue(Arc::clone(&links));
+        let (sender, events) = events::queue(Arc::clone(&links), config.details);
         let (orders, receiver) = mpsc::unbounded_channel();
         let thread = service::start(&config, &keypair, &traffic, sender.clone(), receiver)?;
         let max_frame = config.max_frame;
@@ -319,6 +390,7 @@ impl Network {
             }
             Command::AddAddress(peer, address) => self.order(Order::AddAddress(peer, address)),
             Command::Ban(peer) => self.order(Order::Ban(peer)),
+            Command::Probe(peer, questions) => self.order(Order::Probe(peer, questions)),
         }
         Ok(())
     }

@@ -269,7 +269,7 @@ impl Node {
                 if self.greeted.contains_key(&from) {
                     return Err(Fault::OutOfOrder("fields"));
                 }
-                let mut differing = differing_fields(&self.ctx.session.fields(), &theirs);
+                let mut differing = self.ctx.session.differing_fields(&theirs);
                 if differing.is_empty() {
                     differing.push("protocol version".into());
                 }
@@ -584,15 +584,4 @@ fn ballot_of(message: &view::Message) -> Ballot {
         view::Message::Up(ballot, _) | view::Message::Down(ballot, _) | view::Message::Working(ballot) => *ballot,
         view::Message::Reduce(Reduce::Chunk { sum, .. } | Reduce::Credit { sum, .. }) => sum.ballot,
     }
-}
-
-/// Names of the fields whose hashes differ or that the other side lacks. A name that only the other side has is not
-/// repeated: it is the other's to choose.
-fn differing_fields(ours: &[(String, [u8; 8])], theirs: &[(String, [u8; 8])]) -> Vec<String> {
-    let theirs: BTreeMap<_, _> = theirs.iter().map(|(name, hash)| (name, hash)).collect();
-    let ours: BTreeMap<_, _> = ours.iter().map(|(name, hash)| (name, hash)).collect();
-    let unknown = theirs.keys().any(|name| !ours.contains_key(name));
-    let differing =
-        ours.iter().filter(|(name, hash)| theirs.get(*name) != Some(*hash)).map(|(name, _)| (*name).clone());
-    differing.chain(unknown.then(|| "fields unknown here".to_owned())).collect()
 }

@@ -8,6 +8,7 @@
 //! Three things are kept apart: a wrong call by this program is an `Err`, a peer that breaks a rule is `Blame`, and what
 //! cannot happen is `unreachable!("BUG: ...")`.
 
+pub mod about;
 pub mod all_reduce;
 pub mod ballot;
 pub mod context;

@@ -101,6 +101,20 @@ impl Store {
         Ok((store, complete))
     }
 
+    /// Whether another process has `folder` open. Makes and changes nothing.
+    pub fn in_use(folder: &Path) -> Result<bool, StoreError> {
+        let path = folder.join("lock");
+        let lock = match File::open(&path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
+            lock => lock.map_err(|error| StoreError::Io { path: path.clone(), error })?,
+        };
+        match lock.try_lock_shared() {
+            Ok(()) => Ok(false),
+            Err(TryLockError::WouldBlock) => Ok(true),
+            Err(TryLockError::Error(error)) => Err(StoreError::Io { path, error }),
+        }
+    }
+
     /// Writes a total while it comes. What the disk refuses here it is asked again when a record needs it.
     pub fn ahead(&mut self, part: protocol::Ahead) {
         match part {
@@ -266,8 +280,11 @@ mod tests {
     #[test]
     fn a_second_process_is_refused() {
         let folder = tempfile::tempdir().unwrap();
-        let _held = Store::open(folder.path()).unwrap();
+        let held = Store::open(folder.path()).unwrap();
         assert!(matches!(Store::open(folder.path()), Err(StoreError::Locked(_))));
+        assert!(Store::in_use(folder.path()).unwrap());
+        drop(held);
+        assert!(!Store::in_use(folder.path()).unwrap() && !Store::in_use(&folder.path().join("none")).unwrap());
     }
 
     #[test]

@@ -5,6 +5,8 @@
 
 #[path = "net/node.rs"]
 mod node;
+#[path = "net/probe.rs"]
+mod probe;
 #[path = "net/raw.rs"]
 mod raw;
 

@@ -22,13 +22,22 @@ pub(super) struct IdArguments {
     /// Make a new key; an error if the file exists
     #[arg(long)]
     new: bool,
+    /// Then tell it to this network by mDNS for so many seconds, for whoever runs `flyswarm session new --collect`
+    #[cfg(feature = "net")]
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    announce: Option<u64>,
 }
 
 impl IdArguments {
     pub(super) fn run(self, out: &mut dyn Write) -> Result<(), Failure> {
         let path = key_path(self.key)?;
         let identity = if self.new { create(&path)? } else { load_or_create(&path)? };
-        print(out, &format!("{}\n", identity.public()))
+        print(out, &format!("{}\n", identity.public()))?;
+        #[cfg(feature = "net")]
+        if let Some(seconds) = self.announce {
+            super::network::announce(&identity, seconds)?;
+        }
+        Ok(())
     }
 }
 

@@ -2,6 +2,7 @@
 
 mod work;
 
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,12 +17,14 @@ use sha2::{Digest, Sha256};
 use super::Failure;
 use super::data::DataArguments;
 use super::id::{key_path, random};
-use super::progress::{Progress, stage_name};
+use super::network::NetworkArguments;
+use super::progress::Progress;
 use crate::crypto::identity::{Identity, load_identity};
 use crate::crypto::stream::derive;
 use crate::data::{Dataset, LabelColumn};
 use crate::model::file::write_whole;
 use crate::net::driver::{self, DriverError, Handle, Plan, Report, Usage};
+use crate::net::metrics::{Metrics, stage_name};
 use crate::node::{Ending, Event};
 use crate::protocol::context::Context;
 use crate::protocol::record::Value as Decision;
@@ -63,18 +66,17 @@ struct NodeArguments {
     /// Where promises and results are kept until the session is over [default: `state` beside the key file]
     #[arg(long, value_name = "DIR")]
     state: Option<PathBuf>,
-    /// Address to listen on; may be repeated
-    #[arg(long, value_name = "MULTIADDR", default_value = "/ip4/0.0.0.0/tcp/0")]
-    listen: Vec<Multiaddr>,
-    /// Do not look for peers by mDNS
-    #[arg(long)]
-    no_mdns: bool,
+    #[command(flatten)]
+    network: NetworkArguments,
     /// The receipt [default: the file that is written with .receipt.json, for a witness the session's name]
     #[arg(long, value_name = "FILE")]
     receipt: Option<PathBuf>,
     /// Overwrite files that exist
     #[arg(long)]
     force: bool,
+    /// Answer Prometheus at http://ADDRESS/metrics; a port alone is one of 127.0.0.1
+    #[arg(long, value_name = "[ADDRESS:]PORT", value_parser = parse_metrics)]
+    metrics: Option<SocketAddr>,
     /// Print one JSON object a line on standard output for everything that happens
     #[arg(long)]
     json: bool,
@@ -99,6 +101,7 @@ struct Prepared {
     receipt: PathBuf,
     progress: Progress,
     tell_planes: bool,
+    metrics: Option<Metrics>,
 }
 
 /// A session file and this user's place in it.
@@ -178,12 +181,7 @@ impl NodeArguments {
         let Place { session, identity, me } = place;
         let secret = derive(&*identity.seed(), "rows", &session.id().0);
         let task = work.task(&session, me, &rows, &secret)?;
-        let state = match (&self.state, key_path(self.key.clone())?.parent()) {
-            (Some(folder), _) => folder.clone(),
-            (None, Some(folder)) => folder.join("state"),
-            (None, None) => PathBuf::from("state"),
-        };
-        let state = state.join(identity.public().to_string()).join(session.id().to_string());
+        let state = state_folder(self.state.clone(), &key_path(self.key.clone())?, &identity, &session);
         let ctx = Arc::new(Context::new(session.clone(), me, identity, task.plan()));
         let hold_at = self.hold_at.as_deref().map(|text| parse_hold(&ctx, text)).transpose()?;
         let stop = Arc::new(AtomicBool::new(false));
@@ -192,8 +190,9 @@ impl NodeArguments {
             task,
             seed: *random()?,
             state,
-            listen: self.listen.clone(),
-            mdns: !self.no_mdns,
+            listen: self.network.listen(),
+            mdns: !self.network.no_mdns,
+            network_key: self.network.key()?,
             hold_at,
             stop: stop.clone(),
         };
@@ -201,7 +200,8 @@ impl NodeArguments {
         if let Some(said) = said {
             progress.tell(&json!({"event": "columns", "message": said}), &said);
         }
-        let prepared = Prepared { work, ctx, rows, out, receipt, progress, tell_planes: self.tell_planes };
+        let metrics = self.metrics.map(|address| serve(&ctx, address, &progress)).transpose()?;
+        let prepared = Prepared { work, ctx, rows, out, receipt, progress, tell_planes: self.tell_planes, metrics };
         let result = prepared.drive(plan, &stop, self.addresses_from_stdin);
         prepared.progress.finish();
         if let (Err(failure), Progress::Json) = (&result, &prepared.progress) {
@@ -209,6 +209,24 @@ impl NodeArguments {
         }
         result
     }
+}
+
+fn parse_metrics(text: &str) -> Result<SocketAddr, String> {
+    let port = text.parse().map(|port: u16| SocketAddr::from((Ipv4Addr::LOCALHOST, port)));
+    port.or_else(|_| text.parse()).map_err(|_| "must be a port or ADDRESS:PORT, such as 127.0.0.1:9464".to_owned())
+}
+
+fn serve(ctx: &Context, address: SocketAddr, progress: &Progress) -> Result<Metrics, Failure> {
+    let metrics = Metrics::new(ctx);
+    let bound = metrics.serve(address).map_err(|error| Failure::Machine(format!("--metrics {address}: {error}")))?;
+    progress.tell(&json!({"event": "metrics", "address": bound}), &format!("metrics at http://{bound}/metrics"));
+    Ok(metrics)
+}
+
+/// Where an identity's state in a session is kept: under the folder that was asked for, or beside the key.
+pub(super) fn state_folder(asked: Option<PathBuf>, key: &Path, identity: &Identity, session: &Session) -> PathBuf {
+    let beside = || key.parent().map_or_else(|| PathBuf::from("state"), |folder| folder.join("state"));
+    asked.unwrap_or_else(beside).join(identity.public().to_string()).join(session.id().to_string())
 }
 
 impl Prepared {
@@ -220,6 +238,9 @@ impl Prepared {
         let mut outcome = None;
         let mut roles = None;
         let result = driver::run(plan, &mut |report| {
+            if let Some(metrics) = &self.metrics {
+                metrics.note(&self.ctx, &report);
+            }
             // Once the result is there, peers that leave have theirs too.
             if finished.is_none() || !matches!(report, Report::Disconnected(..)) {
                 self.progress.report(&self.ctx, &report);

@@ -7,6 +7,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::{Value, json};
 
 use crate::net::driver::Report;
+use crate::net::metrics::stage_name;
 use crate::node::Event;
 use crate::protocol::context::Context;
 use crate::protocol::view::{Reason, Stage};
@@ -14,18 +15,6 @@ use crate::session::Peer;
 
 /// Stages of a slot, for the bar.
 const STAGES: [Stage; 5] = [Stage::Compute, Stage::Sum, Stage::Accept, Stage::Release, Stage::Open];
-
-/// The stage's name as `--hold-at` and the JSON lines spell it.
-pub(super) fn stage_name(stage: Stage) -> &'static str {
-    match stage {
-        Stage::Keys => "keys",
-        Stage::Compute => "compute",
-        Stage::Sum => "sum",
-        Stage::Accept => "accept",
-        Stage::Release => "release",
-        Stage::Open => "open",
-    }
-}
 
 /// Where progress goes.
 #[derive(Debug)]
@@ -100,6 +89,10 @@ impl Progress {
                 &json!({"event": "listen-failed", "address": address, "reason": why}),
                 &format!("no longer listening on {address}: {why}"),
             ),
+            Report::Twin(address) => self.tell(
+                &json!({"event": "twin", "address": address}),
+                &format!("another node uses this identity at {address}: end one of them, or make it a key of its own"),
+            ),
             Report::Stranger(peer, address) => self.tell(
                 &json!({"event": "stranger", "peer": peer.to_string(), "address": address}),
                 &format!("refused {peer} at {address}: not in the roster"),
@@ -117,7 +110,7 @@ impl Progress {
                 &format!("held at {}.{}", ctx.plan[usize::from(*slot)].name, stage_name(*stage)),
             ),
             Report::Node(event) => self.node(ctx, event),
-            Report::Sent(..) => {}
+            Report::Sent(..) | Report::Received(..) => {}
         }
     }
 

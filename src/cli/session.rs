@@ -1,5 +1,7 @@
 //! `flyswarm session`: make, check and show session files.
 
+#[cfg(feature = "net")]
+pub(in crate::cli) mod collect;
 mod show;
 
 use std::fs::{self, File};
@@ -68,8 +70,18 @@ pub(super) struct NewArguments {
     #[arg(long, value_name = "FIRST..LAST", conflicts_with = "classes", allow_hyphen_values = true)]
     classes_from_range: Option<ClassRange>,
     /// A peer; repeat for each, at least three
-    #[arg(long = "peer", value_name = "NAME=PEERID[@MULTIADDR]", required = true)]
+    #[cfg_attr(feature = "net", arg(required_unless_present = "collect"))]
+    #[cfg_attr(not(feature = "net"), arg(required = true))]
+    #[arg(long = "peer", value_name = "NAME=PEERID[@MULTIADDR]")]
     peers: Vec<PeerArgument>,
+    /// Look by mDNS for so many seconds who is on this network (see `flyswarm id --announce`), and ask whom to admit
+    #[cfg(feature = "net")]
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=3600))]
+    collect: Option<u64>,
+    /// Admit without asking: all, or NAME=ENDING for the one whose peer id ends so; repeatable, or separated by commas
+    #[cfg(feature = "net")]
+    #[arg(long, value_name = "all|NAME=ENDING", requires = "collect", value_delimiter = ',')]
+    admit: Vec<collect::Admit>,
     /// Bits of a hash: a number, or a multiple of the dimension d [default: 16384; published: 256d]
     #[arg(long)]
     m: Option<Size>,
@@ -172,7 +184,10 @@ const PUBLISHED: Preset = Preset {
 impl SessionCommand {
     pub(super) fn run(self, out: &mut dyn Write) -> Result<(), Failure> {
         match self {
-            Self::New(arguments) => {
+            #[cfg_attr(not(feature = "net"), expect(unused_mut))]
+            Self::New(mut arguments) => {
+                #[cfg(feature = "net")]
+                arguments.collect()?;
                 let (file, force) = (arguments.out.clone(), arguments.force);
                 let session = arguments.session()?;
                 let text = session.to_toml();
@@ -200,6 +215,17 @@ pub(super) fn shown(file: &Path, json: bool) -> Result<String, Failure> {
 }
 
 impl NewArguments {
+    /// Adds who is found and admitted.
+    #[cfg(feature = "net")]
+    fn collect(&mut self) -> Result<(), Failure> {
+        let Some(seconds) = self.collect else { return Ok(()) };
+        let mut found = collect::listen(seconds)?;
+        found.retain(|key, _| !self.peers.iter().any(|peer| peer.0.key == *key));
+        let admitted = collect::choose(&found, &self.admit, &mut io::stdin().lock(), &mut io::stderr())?;
+        self.peers.extend(admitted.into_iter().map(PeerArgument));
+        Ok(())
+    }
+
     /// The names of the features; none where they are not named.
     fn columns(&self) -> Result<Vec<String>, Failure> {
         let Some(path) = &self.columns_from else { return Ok(self.columns.clone()) };

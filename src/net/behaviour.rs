@@ -19,22 +19,25 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use bytes::Bytes;
 use libp2p::core::transport::PortUse;
 use libp2p::core::{Endpoint, Multiaddr};
 use libp2p::multiaddr::Protocol;
 use libp2p::swarm::behaviour::{ConnectionClosed, DialFailure, ListenFailure};
 use libp2p::swarm::dial_opts::{DialOpts, PeerCondition};
 use libp2p::swarm::{
-    CloseConnection, ConnectionDenied, ConnectionError, ConnectionId, DialError, FromSwarm, NetworkBehaviour,
-    NotifyHandler, ToSwarm,
+    CloseConnection, ConnectionDenied, ConnectionError, ConnectionId, DialError, FromSwarm, ListenError,
+    NetworkBehaviour, NotifyHandler, ToSwarm,
 };
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval};
 
 use super::dial::{Dialer, Source, dials_first, without_peer};
 use super::events::EventSender;
-use super::handler::{Go, Handler, Report};
+use super::handler::{Handler, Report, Tell};
 use super::link::{Link, Traffic};
-use super::{Event, PeerId};
+use super::observe::is_node;
+use super::probe::Questions;
+use super::{Config, Event, PeerId};
 use crate::buffers::Buffers;
 
 /// Connections with one peer that may exist beside each other on the side that does not choose: one each way, and one that
@@ -75,31 +78,41 @@ impl Peer {
     }
 }
 
+/// The numeric address at the beginning of `address`.
+fn ip_of(address: &Multiaddr) -> Option<IpAddr> {
+    address.iter().find_map(|part| match part {
+        Protocol::Ip4(ip) => Some(IpAddr::from(ip)),
+        Protocol::Ip6(ip) => Some(IpAddr::from(ip)),
+        _ => None,
+    })
+}
+
 /// See the module.
 pub(super) struct Behaviour {
     local: PeerId,
     max_frame: usize,
+    /// Told to peers that ask.
+    about: Bytes,
     buffers: Buffers,
     events: EventSender,
     peers: BTreeMap<PeerId, Peer>,
     finishing: bool,
     strangers: BTreeMap<(IpAddr, PeerId), Instant>,
     tick: Interval,
-    actions: VecDeque<ToSwarm<Infallible, Go>>,
+    actions: VecDeque<ToSwarm<Infallible, Tell>>,
 }
 
 impl Behaviour {
     pub(super) fn new(
         local: PeerId,
-        roster: &BTreeMap<PeerId, Vec<Multiaddr>>,
+        config: &Config,
         traffic: &BTreeMap<PeerId, Arc<Traffic>>,
-        max_frame: usize,
-        patience: Duration,
         events: EventSender,
     ) -> Self {
+        let Config { roster, max_frame, patience, about, .. } = config;
         let now = Instant::now();
         let peer = |(peer, traffic): (&PeerId, &Arc<Traffic>)| {
-            let mut dialer = Dialer::new(local, *peer, patience, now);
+            let mut dialer = Dialer::new(local, *peer, *patience, now);
             for address in roster.get(peer).into_iter().flatten() {
                 dialer.add(address.clone(), Source::Given);
             }
@@ -110,7 +123,8 @@ impl Behaviour {
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
         Self {
             local,
-            max_frame,
+            max_frame: *max_frame,
+            about: about.clone(),
             buffers: Buffers::default(),
             events,
             peers: traffic.iter().map(peer).collect(),
@@ -122,8 +136,27 @@ impl Behaviour {
     }
 
     pub(super) fn add_address(&mut self, peer: PeerId, address: Multiaddr, source: Source) {
-        if let Some(peer) = self.peers.get_mut(&peer) {
-            peer.dialer.add(address, source);
+        let Some(entry) = self.peers.get_mut(&peer) else { return };
+        if source == Source::Found && !is_node(&address) {
+            return;
+        }
+        entry.dialer.add(address.clone(), source);
+        // mDNS is not authenticated, and whoever floods it need not fill the caller's queue.
+        if source == Source::Found && !self.events.is_crowded() {
+            self.events.detail(Event::Found { peer, address: without_peer(address) });
+        }
+    }
+
+    /// Asks a peer that is up.
+    pub(super) fn probe(&mut self, peer: PeerId, questions: Questions) {
+        let connections = self.peers.get(&peer).into_iter().flat_map(|entry| &entry.connections);
+        let up = connections.filter(|(_, connection)| connection.up.is_some() && !connection.shut).map(|(id, _)| *id);
+        match up.last() {
+            Some(id) => {
+                let (handler, event) = (NotifyHandler::One(id), Tell::Probe(questions));
+                self.actions.push_back(ToSwarm::NotifyHandler { peer_id: peer, handler, event });
+            }
+            None => self.events.send(Event::Probed { peer, answers: Err("not connected".to_owned()) }),
         }
     }
 
@@ -198,12 +231,7 @@ impl Behaviour {
     }
 
     fn stranger(&mut self, peer: PeerId, address: &Multiaddr) {
-        let ip = address.iter().find_map(|part| match part {
-            Protocol::Ip4(ip) => Some(IpAddr::from(ip)),
-            Protocol::Ip6(ip) => Some(IpAddr::from(ip)),
-            _ => None,
-        });
-        let key = (ip.unwrap_or(IpAddr::from([0; 4])), peer);
+        let key = (ip_of(address).unwrap_or(IpAddr::from([0; 4])), peer);
         let now = Instant::now();
         self.strangers.retain(|_, since| now - *since < REPORT_AGAIN);
         if self.strangers.len() < STRANGERS && !self.strangers.contains_key(&key) {
@@ -232,8 +260,9 @@ impl Behaviour {
             return refuse("another connection is in use");
         }
         let link = Arc::new(Link::new(peer, Arc::clone(&entry.traffic)));
+        let about = (self.about.clone(), ip_of(address));
         let handler =
-            Handler::new(Arc::clone(&link), self.events.clone(), self.max_frame, self.buffers.clone(), chooses);
+            Handler::new(Arc::clone(&link), self.events.clone(), self.max_frame, self.buffers.clone(), chooses, about);
         let address = without_peer(address.clone());
         entry.connections.insert(id, Connection { link, address, up: None, shut: false });
         Ok(handler)
@@ -259,7 +288,11 @@ impl Behaviour {
         if self.finishing {
             connection.link.finish();
         }
-        self.actions.push_back(ToSwarm::NotifyHandler { peer_id: peer, handler: NotifyHandler::One(id), event: Go });
+        self.actions.push_back(ToSwarm::NotifyHandler {
+            peer_id: peer,
+            handler: NotifyHandler::One(id),
+            event: Tell::Go,
+        });
     }
 
     fn closed(&mut self, peer: PeerId, id: ConnectionId, cause: Option<&ConnectionError>) {
@@ -281,8 +314,11 @@ impl Behaviour {
 
     fn dial_failed(&mut self, failure: &DialFailure<'_>) {
         let now = Instant::now();
-        if let DialError::WrongPeerId { obtained, address } = failure.error {
-            self.stranger(*obtained, address);
+        match failure.error {
+            DialError::WrongPeerId { obtained, address } if *obtained == self.local => self.twin(address),
+            DialError::WrongPeerId { obtained, address } => self.stranger(*obtained, address),
+            DialError::LocalPeerId { address } => self.twin(address),
+            _ => {}
         }
         let Some(entry) = failure.peer_id.and_then(|peer| self.peers.get_mut(&peer)) else { return };
         entry.connections.remove(&failure.connection_id);
@@ -290,8 +326,26 @@ impl Behaviour {
             entry.dialing = None;
             entry.dialer.failed(now);
         }
-        if let DialError::WrongPeerId { address, .. } = failure.error {
-            entry.dialer.wrong(address.clone(), now);
+        match failure.error {
+            DialError::WrongPeerId { address, .. } | DialError::LocalPeerId { address } => {
+                entry.dialer.wrong(address.clone(), now);
+            }
+            DialError::Transport(failed) => {
+                if let Some(peer) = failure.peer_id {
+                    for (address, error) in failed {
+                        let (address, reason) = (without_peer(address.clone()), innermost(error));
+                        self.events.detail(Event::NotUp { peer, address, known: false, reason });
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Somebody else has this node's identity.
+    fn twin(&mut self, address: &Multiaddr) {
+        if !self.events.is_crowded() {
+            self.events.send(Event::Twin { address: without_peer(address.clone()) });
         }
     }
 
@@ -317,13 +371,24 @@ impl Behaviour {
     }
 }
 
+/// The last cause of an error, which says most.
+fn innermost(error: &dyn std::error::Error) -> String {
+    let mut error = error;
+    while let Some(source) = error.source() {
+        error = source;
+    }
+    error.to_string().replace('\n', " ")
+}
+
 impl Connection {
     fn shut(&mut self, events: &EventSender, reason: &str) {
         if !self.shut {
             self.shut = true;
             self.link.shut();
-            if self.up.is_some() {
-                events.send(Event::PeerLost { peer: self.link.peer, reason: reason.to_owned() });
+            let (peer, reason) = (self.link.peer, reason.to_owned());
+            match self.up {
+                Some(_) => events.send(Event::PeerLost { peer, reason }),
+                None => events.detail(Event::NotUp { peer, address: self.address.clone(), known: true, reason }),
             }
         }
     }
@@ -369,6 +434,9 @@ impl NetworkBehaviour for Behaviour {
             FromSwarm::DialFailure(failure) => self.dial_failed(&failure),
             FromSwarm::ListenFailure(ListenFailure { connection_id, error, send_back_addr, .. }) => {
                 tracing::debug!(address = %send_back_addr, %error, "incoming connection failed");
+                if let ListenError::LocalPeerId { address } = error {
+                    self.twin(address);
+                }
                 for entry in self.peers.values_mut() {
                     entry.connections.remove(&connection_id);
                 }
@@ -387,10 +455,12 @@ impl NetworkBehaviour for Behaviour {
                 }
                 self.close(peer, id, &reason);
             }
+            Report::Probed(answers) => self.events.send(Event::Probed { peer, answers }),
+            Report::WasProbed => self.events.send(Event::WasProbed { peer }),
         }
     }
 
-    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<ToSwarm<Infallible, Go>> {
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<ToSwarm<Infallible, Tell>> {
         while self.tick.poll_tick(cx).is_ready() {
             self.dial_due();
         }

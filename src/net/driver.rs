@@ -14,14 +14,15 @@ use std::time::{Duration, Instant};
 use libp2p::identity::ed25519;
 use libp2p::{Multiaddr, PeerId};
 
-use super::{Command, Config, Event as NetEvent, Events, Frame, NetError, Network, Waker};
+use super::{Command, Config, Event as NetEvent, Events, Frame, NetError, Network, NetworkKey, Waker, log};
 use crate::crypto::identity::PublicKey;
 use crate::node::{Done, Ending, Event, Job, Node, RestoreError, Task, Timer};
+use crate::protocol::about::{About, Role};
 use crate::protocol::context::Context;
 use crate::protocol::message::{Channel, Message};
 use crate::protocol::view::Stage;
 use crate::protocol::{Action, Input, Machine, Step, Time, wire};
-use crate::session::Peer;
+use crate::session::{Entry, Peer, Session};
 use crate::store::{Store, StoreError};
 
 /// How long a leaving node waits for its last frames to be read.
@@ -42,6 +43,8 @@ pub struct Plan {
     pub listen: Vec<Multiaddr>,
     /// Whether to look for peers by mDNS.
     pub mdns: bool,
+    /// See [`Config::network_key`].
+    pub network_key: Option<NetworkKey>,
     /// Tests only: stop at this slot and stage, connections alive, until killed.
     pub hold_at: Option<(u8, Stage)>,
     /// Set, with a wake, to leave.
@@ -57,6 +60,8 @@ pub enum Report<'a> {
     Listening(&'a Multiaddr),
     /// A listener broke.
     ListenFailed(&'a Multiaddr, &'a str),
+    /// Somebody else uses this node's identity.
+    Twin(&'a Multiaddr),
     /// Somebody outside the roster was refused.
     Stranger(&'a PeerId, &'a Multiaddr),
     /// A connection ended, with the reason.
@@ -66,7 +71,9 @@ pub enum Report<'a> {
     /// The node says.
     Node(&'a Event),
     /// The node sends a message, whose frame's header and payload have so many bytes.
-    Sent(&'a Message, u64),
+    Sent(Peer, &'a Message, u64),
+    /// One came that could be decoded.
+    Received(Peer, &'a Message, u64),
     /// The node is held at a stage, for tests.
     Held(u8, Stage),
 }
@@ -135,6 +142,22 @@ pub struct Usage {
     pub bytes_received: u64,
 }
 
+/// The names and addresses of a session's peers, as the network wants them, in the order of the roster.
+///
+/// # Errors
+/// Where an address of the session file is not one.
+pub fn roster(session: &Session) -> Result<Vec<(PeerId, Vec<Multiaddr>)>, DriverError> {
+    let parsed = |entry: &Entry| {
+        let parse = |text: &String| {
+            text.parse().map_err(|error: libp2p::multiaddr::Error| {
+                DriverError::Address(text.clone(), entry.name.clone(), error.to_string())
+            })
+        };
+        Ok((peer_id(&entry.key), entry.addresses.iter().map(parse).collect::<Result<_, _>>()?))
+    };
+    session.roster.iter().map(parsed).collect()
+}
+
 /// The libp2p name of an identity.
 #[must_use]
 pub fn peer_id(key: &PublicKey) -> PeerId {
@@ -175,24 +198,21 @@ struct Driver<'a> {
 /// # Errors
 /// [`DriverError`]; nothing that was persisted is lost.
 pub fn run(plan: Plan, report: &mut dyn FnMut(Report<'_>)) -> Result<Usage, DriverError> {
+    let ctx = plan.ctx.clone();
+    let report = &mut |told: Report<'_>| {
+        log::note(&ctx, &told);
+        report(told);
+    };
     let session = &plan.ctx.session;
-    let ids: Vec<_> = session.peers().map(|peer| peer_id(&session.key(peer))).collect();
-    let mut roster = BTreeMap::new();
-    for (entry, &id) in session.roster.iter().zip(&ids) {
-        let mut addresses = Vec::new();
-        for text in &entry.addresses {
-            let parsed = text.parse().map_err(|error: libp2p::multiaddr::Error| {
-                DriverError::Address(text.clone(), entry.name.clone(), error.to_string())
-            })?;
-            addresses.push(parsed);
-        }
-        roster.insert(id, addresses);
-    }
+    let roster = roster(session)?;
+    let ids: Vec<_> = roster.iter().map(|(id, _)| *id).collect();
     let (store, stored) = Store::open(&plan.state)?;
     let node = Node::new(plan.ctx.clone(), plan.task, plan.seed, stored)?;
-    let mut config = Config::new(plan.ctx.identity.seed(), roster);
+    let mut config = Config::new(plan.ctx.identity.seed(), roster.into_iter().collect());
+    config.about = About::new(session, Role::Join).encode();
     config.listen = plan.listen;
     config.mdns = plan.mdns;
+    config.network_key = plan.network_key;
     let (network, events) = Network::spawn(config)?;
     let (job_sender, jobs) = mpsc::channel();
     let (address_sender, addresses) = mpsc::channel();
@@ -295,7 +315,13 @@ impl Driver<'_> {
 
     fn network_event(&mut self, event: NetEvent) {
         match event {
-            NetEvent::Woken => {}
+            // What `flyswarm doctor` asks is answered by the network; who is not up is tried again.
+            NetEvent::Woken
+            | NetEvent::Found { .. }
+            | NetEvent::NotUp { .. }
+            | NetEvent::Probed { .. }
+            | NetEvent::WasProbed { .. } => {}
+            NetEvent::Twin { address } => (self.report)(Report::Twin(&address)),
             NetEvent::Listening(address) => (self.report)(Report::Listening(&address)),
             NetEvent::ListenFailed { address, reason } => (self.report)(Report::ListenFailed(&address, &reason)),
             NetEvent::Stranger { peer, address } => (self.report)(Report::Stranger(&peer, &address)),
@@ -317,8 +343,12 @@ impl Driver<'_> {
             }
             NetEvent::Frame { from, channel, frame } => {
                 let Some(&from) = self.peers.get(&from).filter(|from| !self.banned.contains(from)) else { return };
+                let bytes = (frame.header.len() + frame.payload.len()) as u64;
                 match wire::decode(from_net(channel), &frame.header, frame.payload) {
-                    Ok(message) => self.input(Input::Message { from, message }),
+                    Ok(message) => {
+                        (self.report)(Report::Received(from, &message, bytes));
+                        self.input(Input::Message { from, message });
+                    }
                     Err(fault) => self.blame(from, fault.to_string()),
                 }
             }
@@ -348,7 +378,7 @@ impl Driver<'_> {
                     if let Some((_, spent)) = self.usage.stages.last_mut() {
                         spent.bytes += bytes;
                     }
-                    (self.report)(Report::Sent(&message, bytes));
+                    (self.report)(Report::Sent(to, &message, bytes));
                     let channel = to_net(frame.channel);
                     let frame = Frame { header: frame.header, payload: frame.payload };
                     let to = self.ids[to.index()];

@@ -30,6 +30,8 @@ enum Effect {
 pub(super) struct EventSender {
     queue: Sender<(Event, Effect)>,
     waiting: Arc<AtomicUsize>,
+    /// Whether the caller wants what leads to connections too.
+    details: bool,
 }
 
 impl EventSender {
@@ -46,6 +48,15 @@ impl EventSender {
 
     pub(super) fn send(&self, event: Event) {
         self.push(event, Effect::None);
+    }
+
+    /// For callers that want to know why nothing happens.
+    pub(super) fn detail(&self, event: Event) {
+        if self.details {
+            self.send(event);
+        } else {
+            tracing::debug!(?event, "on the way to a connection");
+        }
     }
 
     fn push(&self, event: Event, effect: Effect) {
@@ -122,9 +133,9 @@ impl Events {
     }
 }
 
-pub(super) fn queue(links: Links) -> (EventSender, Events) {
+pub(super) fn queue(links: Links, details: bool) -> (EventSender, Events) {
     let (sender, receiver) = mpsc::channel();
     let waiting = Arc::new(AtomicUsize::new(0));
-    let events = EventSender { queue: sender, waiting: Arc::clone(&waiting) };
+    let events = EventSender { queue: sender, waiting: Arc::clone(&waiting), details };
     (events, Events { queue: receiver, waiting, links })
 }

@@ -4,7 +4,7 @@
 //!
 //! - `SetUp` until two substreams to send on and two to receive on stand. The peer that chooses connections opens its two
 //!   first; the other opens its own when it has seen one of these ([`super::behaviour`] says which is which and why).
-//! - `Standing`: reported to the behaviour, which answers with [`Go`] once it has told the caller `PeerUp`.
+//! - `Standing`: reported to the behaviour, which answers with [`Tell::Go`] once it has told the caller `PeerUp`.
 //! - `Open`: frames flow. Nothing is read from a substream while its received frames fill their account, and Yamux then
 //!   stops the sender; control is written and read before bulk.
 //! - `Done`: a fault was reported; nothing is written, read or reported again.
@@ -12,12 +12,16 @@
 use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::future::{Ready, ready};
+use std::io;
+use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use futures::{AsyncRead, AsyncWrite};
+use bytes::Bytes;
+use futures::future::BoxFuture;
+use futures::{AsyncRead, AsyncWrite, FutureExt};
 use libp2p::Stream;
 use libp2p::core::upgrade::{InboundUpgrade, OutboundUpgrade, UpgradeInfo};
 use libp2p::swarm::handler::{
@@ -31,6 +35,7 @@ use super::events::EventSender;
 use super::frame::{ReadError, Reader, Writer};
 use super::link::{Link, cost};
 use super::ping::{self, Ping};
+use super::probe::{self, Answers, Questions};
 use crate::buffers::Buffers;
 
 /// From the connection to four standing substreams (guess; it takes three round trips).
@@ -45,6 +50,7 @@ const TICK: Duration = Duration::from_millis(250);
 pub(super) enum Purpose {
     Frames(Channel),
     Ping,
+    Probe,
 }
 
 impl AsRef<str> for Purpose {
@@ -52,6 +58,7 @@ impl AsRef<str> for Purpose {
         match self {
             Self::Frames(channel) => channel.protocol(),
             Self::Ping => "/ipfs/ping/1.0.0",
+            Self::Probe => probe::PROTOCOL,
         }
     }
 }
@@ -60,10 +67,12 @@ impl AsRef<str> for Purpose {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Negotiate(&'static [Purpose]);
 
-const ACCEPTED: &[Purpose] = &[Purpose::Frames(Channel::Control), Purpose::Frames(Channel::Bulk), Purpose::Ping];
+const ACCEPTED: &[Purpose] =
+    &[Purpose::Frames(Channel::Control), Purpose::Frames(Channel::Bulk), Purpose::Ping, Purpose::Probe];
 const CONTROL: &[Purpose] = &[Purpose::Frames(Channel::Control)];
 const BULK: &[Purpose] = &[Purpose::Frames(Channel::Bulk)];
 const PING: &[Purpose] = &[Purpose::Ping];
+const PROBE: &[Purpose] = &[Purpose::Probe];
 
 impl UpgradeInfo for Negotiate {
     type Info = Purpose;
@@ -94,9 +103,14 @@ impl OutboundUpgrade<Stream> for Negotiate {
     }
 }
 
-/// The behaviour has told the caller `PeerUp`: let frames flow.
+/// What the behaviour tells a handler.
 #[derive(Debug)]
-pub(super) struct Go;
+pub(super) enum Tell {
+    /// It has told the caller `PeerUp`: let frames flow.
+    Go,
+    /// Ask the peer these.
+    Probe(Questions),
+}
 
 /// What a handler tells the behaviour.
 #[derive(Debug)]
@@ -105,6 +119,10 @@ pub(super) enum Report {
     Standing,
     /// The connection must be closed. `malformed` where the peer broke the rules.
     Fault { malformed: bool, reason: String },
+    /// What came of a probe.
+    Probed(Result<Answers, String>),
+    /// The peer has asked all it wanted.
+    WasProbed,
 }
 
 #[derive(Debug, PartialEq, Eq)]
@@ -132,6 +150,17 @@ struct Incoming {
     ended: bool,
 }
 
+/// What the peer asks and is asked (see [`probe`]).
+#[derive(Default)]
+struct Probes {
+    /// Substreams that were answered.
+    answered: u32,
+    answering: Option<BoxFuture<'static, io::Result<()>>>,
+    /// Waits for its substream.
+    to_ask: Option<Questions>,
+    asking: Option<BoxFuture<'static, Result<Answers, String>>>,
+}
+
 /// See the module.
 pub(super) struct Handler {
     link: Arc<Link>,
@@ -146,6 +175,9 @@ pub(super) struct Handler {
     outgoing: [Option<Outgoing>; 2],
     incoming: [Option<Incoming>; 2],
     ping: Ping,
+    probes: Probes,
+    about: Bytes,
+    remote: Option<IpAddr>,
     tick: Interval,
     reports: VecDeque<Report>,
 }
@@ -157,6 +189,7 @@ impl Handler {
         max_frame: usize,
         buffers: Buffers,
         opens_first: bool,
+        (about, remote): (Bytes, Option<IpAddr>),
     ) -> Self {
         let mut tick = interval(TICK);
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -173,6 +206,9 @@ impl Handler {
             outgoing: [None, None],
             incoming: [None, None],
             ping: Ping::new(now),
+            probes: Probes::default(),
+            about,
+            remote,
             tick,
             reports: VecDeque::new(),
         };
@@ -207,8 +243,17 @@ impl Handler {
     }
 
     fn accepted(&mut self, purpose: Purpose, stream: Stream) {
-        let Purpose::Frames(channel) = purpose else {
-            return self.ping.accepted(stream);
+        let channel = match purpose {
+            Purpose::Frames(channel) => channel,
+            Purpose::Ping => return self.ping.accepted(stream),
+            Purpose::Probe => {
+                // More than one at a time or too many are dropped, which resets them.
+                if self.probes.answering.is_none() && self.probes.answered < probe::MAX_PROBES {
+                    self.probes.answered += 1;
+                    self.probes.answering = Some(probe::answer(stream, self.about.clone(), self.remote).boxed());
+                }
+                return;
+            }
         };
         let slot = &mut self.incoming[channel.index()];
         if slot.is_some() {
@@ -223,6 +268,11 @@ impl Handler {
     fn opened(&mut self, purpose: Purpose, stream: Stream) {
         match purpose {
             Purpose::Ping => self.ping.opened(stream, Instant::now()),
+            Purpose::Probe => {
+                if let Some(questions) = self.probes.to_ask.take() {
+                    self.probes.asking = Some(probe::ask(stream, questions).boxed());
+                }
+            }
             Purpose::Frames(channel) => {
                 self.outgoing[channel.index()] = Some(Outgoing { stream, writing: None, dirty: false, ended: false });
                 self.stands();
@@ -241,6 +291,24 @@ impl Handler {
             self.fault(false, format!("streams not open after {} s", SET_UP.as_secs()));
         } else if half_ended && reads && waited >= FAREWELL {
             self.fault(false, format!("one stream ended, the other silent for {} s", FAREWELL.as_secs()));
+        }
+    }
+
+    fn pump_probes(&mut self, cx: &mut Context<'_>) {
+        if let Some(answering) = &mut self.probes.answering
+            && let Poll::Ready(result) = answering.poll_unpin(cx)
+        {
+            self.probes.answering = None;
+            match result {
+                Ok(()) => self.reports.push_back(Report::WasProbed),
+                Err(error) => tracing::debug!(peer = %self.link.peer, %error, "a probe ended early"),
+            }
+        }
+        if let Some(asking) = &mut self.probes.asking
+            && let Poll::Ready(result) = asking.poll_unpin(cx)
+        {
+            self.probes.asking = None;
+            self.reports.push_back(Report::Probed(result));
         }
     }
 
@@ -329,7 +397,7 @@ impl Outgoing {
 }
 
 impl ConnectionHandler for Handler {
-    type FromBehaviour = Go;
+    type FromBehaviour = Tell;
     type ToBehaviour = Report;
     type InboundProtocol = Negotiate;
     type OutboundProtocol = Negotiate;
@@ -344,9 +412,18 @@ impl ConnectionHandler for Handler {
         true
     }
 
-    fn on_behaviour_event(&mut self, _: Go) {
-        if self.phase == Phase::Standing {
-            self.phase = Phase::Open;
+    fn on_behaviour_event(&mut self, tell: Tell) {
+        match tell {
+            Tell::Go if self.phase == Phase::Standing => self.phase = Phase::Open,
+            Tell::Go => {}
+            Tell::Probe(questions) => {
+                if self.probes.to_ask.is_some() || self.probes.asking.is_some() {
+                    self.reports.push_back(Report::Probed(Err("another probe is under way".to_owned())));
+                } else {
+                    self.probes.to_ask = Some(questions);
+                    self.to_open.push_back(PROBE);
+                }
+            }
         }
     }
 
@@ -370,7 +447,12 @@ impl ConnectionHandler for Handler {
                     StreamUpgradeError::Io(error) => error.to_string(),
                     StreamUpgradeError::Apply(never) => match never {},
                 };
-                self.fault(false, format!("cannot open {}: {why}", failed.info.as_ref()));
+                if failed.info == Purpose::Probe {
+                    self.probes.to_ask = None;
+                    self.reports.push_back(Report::Probed(Err(why)));
+                } else {
+                    self.fault(false, format!("cannot open {}: {why}", failed.info.as_ref()));
+                }
             }
             _ => {}
         }
@@ -385,6 +467,7 @@ impl ConnectionHandler for Handler {
             if let Err(reason) = self.ping.poll(now, cx) {
                 self.fault(false, reason);
             }
+            self.pump_probes(cx);
             let (verdict, finishing) = self.link.watch(cx.waker());
             if let Some(reason) = verdict {
                 self.fault(false, reason);

@@ -23,6 +23,7 @@ use super::behaviour::Behaviour;
 use super::dial::Source;
 use super::events::EventSender;
 use super::link::Traffic;
+use super::probe::Questions;
 use super::{Config, Event, NetError, transport};
 
 /// Connections whose handshake is under way, those of strangers included (guess).
@@ -42,6 +43,7 @@ const RUNTIME_END: Duration = Duration::from_millis(500);
 pub(super) enum Order {
     AddAddress(PeerId, Multiaddr),
     Ban(PeerId),
+    Probe(PeerId, Questions),
     /// Flush for at most this long, then end.
     ShutDown(Duration),
 }
@@ -54,7 +56,18 @@ type Listeners = Vec<(ListenerId, Multiaddr)>;
 struct Parts {
     limits: connection_limits::Behaviour,
     mdns: Toggle<mdns::tokio::Behaviour>,
+    /// One behaviour speaks one of IPv4 and IPv6.
+    mdns6: Toggle<mdns::tokio::Behaviour>,
     peers: Behaviour,
+}
+
+/// mDNS over IPv4, and the same over IPv6.
+pub(super) fn mdns(local: PeerId) -> io::Result<[mdns::tokio::Behaviour; 2]> {
+    let over = |enable_ipv6| {
+        let config = mdns::Config { ttl: MDNS_TTL, query_interval: MDNS_QUERY, enable_ipv6 };
+        mdns::tokio::Behaviour::new(config, local)
+    };
+    Ok([over(false)?, over(true)?])
 }
 
 /// Starts listening, then the thread. It ends on `ShutDown` or when `orders` closes, and says who did not
@@ -93,16 +106,18 @@ fn swarm(
     let limits = connection_limits::ConnectionLimits::default()
         .with_max_pending_incoming(Some(PENDING))
         .with_max_established(Some(established));
-    let mdns = config.mdns.then(|| {
-        let config = mdns::Config { ttl: MDNS_TTL, query_interval: MDNS_QUERY, enable_ipv6: false };
-        mdns::tokio::Behaviour::new(config, local)
-    });
+    let [over_4, over_6] = match config.mdns {
+        true => mdns(local).map_err(NetError::Mdns)?.map(Some),
+        false => [None, None],
+    };
     let parts = Parts {
         limits: connection_limits::Behaviour::new(limits),
-        mdns: Toggle::from(mdns.transpose().map_err(NetError::Mdns)?),
-        peers: Behaviour::new(local, &config.roster, traffic, config.max_frame, config.patience, events),
+        mdns: Toggle::from(over_4),
+        mdns6: Toggle::from(over_6),
+        peers: Behaviour::new(local, config, traffic, events),
     };
-    let transport = transport::build(keypair).map_err(|error| NetError::Identity(error.to_string()))?;
+    let transport =
+        transport::build(keypair, config.network_key).map_err(|error| NetError::Identity(error.to_string()))?;
     let options = libp2p::swarm::Config::with_tokio_executor().with_max_negotiating_inbound_streams(NEGOTIATING);
     let mut swarm = Swarm::new(transport, parts, local, options);
     let mut listeners = Listeners::new();
@@ -162,6 +177,7 @@ fn run(
                         swarm.behaviour_mut().peers.add_address(peer, address, Source::Given);
                     }
                     Some(Order::Ban(peer)) => swarm.behaviour_mut().peers.ban(peer),
+                    Some(Order::Probe(peer, questions)) => swarm.behaviour_mut().peers.probe(peer, questions),
                     Some(Order::ShutDown(within)) => {
                         deadline = Some(Instant::now() + within);
                         swarm.behaviour_mut().peers.finish();
@@ -199,12 +215,16 @@ fn observe(
         SwarmEvent::NewListenAddr { address, .. } => events.send(Event::Listening(address)),
         SwarmEvent::ListenerClosed { listener_id, reason: Err(error), .. }
         | SwarmEvent::ListenerError { listener_id, error } => failed(listener_id, error.to_string()),
-        SwarmEvent::Behaviour(PartsEvent::Mdns(mdns::Event::Discovered(found))) => {
+        SwarmEvent::Behaviour(
+            PartsEvent::Mdns(mdns::Event::Discovered(found)) | PartsEvent::Mdns6(mdns::Event::Discovered(found)),
+        ) => {
             for (peer, address) in found {
                 swarm.behaviour_mut().peers.add_address(peer, address, Source::Found);
             }
         }
-        SwarmEvent::Behaviour(PartsEvent::Mdns(mdns::Event::Expired(expired))) => {
+        SwarmEvent::Behaviour(
+            PartsEvent::Mdns(mdns::Event::Expired(expired)) | PartsEvent::Mdns6(mdns::Event::Expired(expired)),
+        ) => {
             for (peer, address) in expired {
                 swarm.behaviour_mut().peers.expire_address(peer, address);
             }

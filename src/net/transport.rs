@@ -1,4 +1,4 @@
-//! TCP (no delay), DNS names, Noise, Yamux; and a bound on how long a connection may take to close.
+//! TCP (no delay), DNS names, the network key, Noise, Yamux; and a bound on how long a connection may take to close.
 
 use std::future::Future;
 use std::io;
@@ -6,10 +6,12 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use futures::future::Either;
 use libp2p::core::muxing::{StreamMuxer, StreamMuxerBox, StreamMuxerEvent};
 use libp2p::core::transport::{Boxed, Transport};
 use libp2p::core::upgrade::Version;
 use libp2p::identity::Keypair;
+use libp2p::pnet::{PnetConfig, PreSharedKey};
 use libp2p::{PeerId, dns, noise, tcp, yamux};
 use tokio::time::{Sleep, sleep};
 
@@ -23,7 +25,10 @@ const CLOSE: Duration = Duration::from_secs(5);
 /// buffers, and it is enough for 1 Gbit/s at 60 ms.
 const STREAMS: usize = 4032;
 
-pub(super) fn build(keypair: &Keypair) -> Result<Boxed<(PeerId, StreamMuxerBox)>, noise::Error> {
+pub(super) fn build(
+    keypair: &Keypair,
+    network_key: Option<PreSharedKey>,
+) -> Result<Boxed<(PeerId, StreamMuxerBox)>, noise::Error> {
     let mut yamux = yamux::Config::default();
     yamux.set_max_num_streams(STREAMS);
     let tcp = || tcp::tokio::Transport::new(tcp::Config::default().nodelay(true));
@@ -35,7 +40,14 @@ pub(super) fn build(keypair: &Keypair) -> Result<Boxed<(PeerId, StreamMuxerBox)>
             tcp().boxed()
         }
     };
-    Ok(resolved
+    let streams = match network_key {
+        Some(key) => resolved
+            .and_then(move |socket, _| PnetConfig::new(key).handshake(socket))
+            .map(|s, _| Either::Left(s))
+            .boxed(),
+        None => resolved.map(|socket, _| Either::Right(socket)).boxed(),
+    };
+    Ok(streams
         .upgrade(Version::V1)
         .authenticate(noise::Config::new(keypair)?)
         .multiplex(yamux)

@@ -1,5 +1,7 @@
 //! The canonical encoding of a session, as the module documentation of [`super`] gives it.
 
+use std::collections::BTreeMap;
+
 use sha2::Digest;
 
 use super::{Scaling, Session, SessionId, Setting, TaskKind};
@@ -105,6 +107,19 @@ impl Session {
                 (field.0, [a, b, c, d, e, f, g, h])
             })
             .collect()
+    }
+
+    /// Names of the fields whose hashes differ from those of another file's [`Self::fields`], or that it lacks. A name that
+    /// only the other has is not repeated: it is the other's to choose.
+    #[must_use]
+    pub fn differing_fields(&self, theirs: &[(String, [u8; 8])]) -> Vec<String> {
+        let theirs: BTreeMap<_, _> = theirs.iter().map(|(name, hash)| (name, hash)).collect();
+        let ours = self.fields();
+        let ours: BTreeMap<_, _> = ours.iter().map(|(name, hash)| (name, hash)).collect();
+        let unknown = theirs.keys().any(|name| !ours.contains_key(name));
+        let differing =
+            ours.iter().filter(|(name, hash)| theirs.get(*name) != Some(*hash)).map(|(name, _)| (*name).clone());
+        differing.chain(unknown.then(|| "fields unknown here".to_owned())).collect()
     }
 }
 

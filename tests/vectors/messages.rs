@@ -1,6 +1,7 @@
 //! Every message, encoded.
 
 use bytes::Bytes;
+use flyswarm::protocol::about::{About, Role};
 use flyswarm::protocol::all_reduce::{self, Direction};
 use flyswarm::protocol::ballot::Ballot;
 use flyswarm::protocol::council::{Accepted, Promise};
@@ -114,9 +115,15 @@ pub(crate) fn messages() -> Value {
             out
         })
         .collect();
+    let abouts = [Role::Join, Role::Doctor].map(|role| {
+        let about = About::new(&small(3), role);
+        assert_eq!(About::decode(&about.encode()).unwrap(), about);
+        json!({"item": shown(&about), "bytes": hex(about.encode())})
+    });
     json!({
         "about": "every message: header, payload, and the bytes on the stream (spec, sections 2 and 6)",
         "toml": small_text(3),
         "messages": messages,
+        "abouts": abouts,
     })
 }

@@ -90,6 +90,7 @@ impl SimulatedPeer {
             state: self.state.clone(),
             listen: vec![Multiaddr::from(Ipv4Addr::LOCALHOST).with(Protocol::Tcp(0))],
             mdns: false,
+            network_key: None,
             hold_at: self.hold_at.as_deref().map(|text| parse_hold(&ctx, text)).transpose()?,
             stop: stop.clone(),
         };
@@ -105,7 +106,7 @@ impl SimulatedPeer {
                     leave_on_signal(stop.clone(), handle.clone());
                     read_addresses(handle);
                 }
-                Report::Sent(message, bytes) => counts[Purpose::of(message) as usize].add(bytes),
+                Report::Sent(_, message, bytes) => counts[Purpose::of(message) as usize].add(bytes),
                 Report::Node(Event::Stage(..)) => sent(progress, &counts),
                 Report::Node(Event::Finished(opened, _)) => {
                     progress.tell(&json!({"event": "finished", "result": digest(opened)}), "");

@@ -1,0 +1,539 @@
+//! `flyswarm doctor`: what would go wrong if the session were started now.
+//!
+//! It looks at this machine, then at mDNS for its own identity, and only then shows that identity to the others: two nodes with one
+//! identity would take each other's connections. To a peer that runs `join` it never says hello, so it is no member of any view
+//! and leaves without harm; all it wants to know it asks over `/flyswarm/probe/1` (spec, section 6.1).
+
+mod finding;
+mod local;
+mod peers;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::Write;
+use std::net::{TcpStream, ToSocketAddrs};
+use std::path::{Path, PathBuf};
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+use clap::Args;
+use libp2p::multiaddr::Protocol;
+use serde_json::json;
+
+use self::finding::{Finding, Level, Printer};
+use self::peers::{Here, Other, TRIED, Touch, port};
+use super::id::key_path;
+use super::join::state_folder;
+use super::network::NetworkArguments;
+use super::{Failure, print};
+use crate::crypto::identity::{Identity, load_identity};
+use crate::net::driver::{self, peer_id};
+use crate::net::observe::{Observer, is_node};
+use crate::net::{Channel, Command, Config, Event, Events, Multiaddr, Network, PeerId, Questions, Waker};
+use crate::protocol::about::{About, Role};
+use crate::protocol::message::{self, Message};
+use crate::protocol::wire;
+use crate::session::Session;
+use crate::store::Store;
+
+/// How long mDNS is listened to before this identity is shown: twice the time of a first answer on a slow link (guess).
+const LISTEN_FIRST: Duration = Duration::from_millis(1500);
+/// For a plain TCP connection: longer than Linux asks in vain who has an address on its own network (3 s).
+const TOUCH: Duration = Duration::from_secs(4);
+/// mDNS has asked four times by then.
+const MDNS: Duration = Duration::from_secs(5);
+/// Addresses where nobody listened are tried again after so long.
+const AGAIN: Duration = Duration::from_secs(2);
+/// The other side dials as well; there is no need to leave it to one of them for long.
+const DIAL_AFTER: Duration = Duration::from_millis(500);
+/// Bytes each way for the rates: to a peer that looks as well, and to one that takes part.
+const MOST: (u32, u32) = (4 << 20, 1 << 20);
+/// For the last frames.
+const FLUSH: Duration = Duration::from_secs(1);
+
+/// Tells what would go wrong before a session is started: run it on every machine at about the same time
+#[derive(Debug, Args)]
+pub(super) struct Doctor {
+    /// Session file
+    session: PathBuf,
+    #[command(flatten)]
+    network: NetworkArguments,
+    /// The key file [default: as `flyswarm id`]
+    #[arg(long, value_name = "FILE")]
+    key: Option<PathBuf>,
+    /// Where `join` would keep its state [default: `state` beside the key file]
+    #[arg(long, value_name = "DIR")]
+    state: Option<PathBuf>,
+    /// Where `join` would write [default: the session's name with .model, in this folder]
+    #[arg(long, value_name = "FILE")]
+    out: Option<PathBuf>,
+    /// Look for the others for at most so many seconds
+    #[arg(long, value_name = "SECONDS", default_value_t = 15, value_parser = clap::value_parser!(u64).range(1..=3600))]
+    wait: u64,
+    /// Print one JSON object a line
+    #[arg(long)]
+    json: bool,
+}
+
+impl Doctor {
+    pub(super) fn run(self, out: &mut dyn Write) -> Result<(), Failure> {
+        let session = Session::load(&self.session)?;
+        let key = key_path(self.key.clone())?;
+        let identity = load_identity(&key)?;
+        let roster = driver::roster(&session).map_err(super::join::failure)?;
+        let network_key = self.network.key()?;
+        let mut printer = Printer { out, json: self.json, failed: false };
+        let state = state_folder(self.state.clone(), &key, &identity, &session);
+        let mut alone = self.local(&session, &identity, &state, &mut printer)?;
+        let me = peer_id(&identity.public());
+        let mut others: BTreeMap<PeerId, Other> = BTreeMap::new();
+        for ((id, file), entry) in roster.iter().zip(&session.roster) {
+            if *id != me {
+                let other = Other { name: entry.name.clone(), file: file.clone(), ..Other::default() };
+                others.insert(*id, other);
+            }
+        }
+        if !self.network.no_mdns {
+            alone |= twin(me, &mut others, &mut printer)?;
+        }
+        let mut config = Config::new(identity.seed(), roster.into_iter().collect());
+        config.listen = self.network.listen();
+        config.mdns = !self.network.no_mdns;
+        config.network_key = network_key;
+        config.patience = DIAL_AFTER;
+        config.details = true;
+        config.about = About::new(&session, Role::Doctor).encode();
+        let mut examination = Examination::new(&session, others, config.mdns, network_key.is_some());
+        examination.chosen = self.network.chosen();
+        eprintln!("looking for {} others for up to {} s", examination.others.len(), self.wait);
+        if alone {
+            // Its identity would get in the way of the other node, or is of no use: addresses can be tried without.
+            config.roster.clear();
+            examination.only_touch(Duration::from_secs(self.wait));
+        } else {
+            examination.connect(config, Duration::from_secs(self.wait), &mut printer)?;
+        }
+        self.verdict(&examination, &mut printer)
+    }
+
+    /// This machine alone. Whether the identity must not be shown.
+    fn local(
+        &self,
+        session: &Session,
+        identity: &Identity,
+        state: &Path,
+        printer: &mut Printer<'_>,
+    ) -> Result<bool, Failure> {
+        let (count, needed) = (session.roster.len(), session.min_peers);
+        let version = message::VERSION;
+        let text = format!(
+            "{}, id {}, {count} peers of which {needed} are needed, protocol version {version}",
+            session.name,
+            session.id()
+        );
+        printer.say(&Finding::new(Level::Ok, "session", text))?;
+        let public = identity.public();
+        let mut alone = false;
+        match session.peer(&public) {
+            Some(me) => {
+                printer.say(&Finding::new(Level::Ok, "identity", format!("{}, {public}", session.name(me))))?;
+            }
+            None => {
+                alone = true;
+                let text = format!("{public} is not in the roster of {}", self.session.display());
+                let advice = "name the right key with --key, or have this id put into everybody's session file";
+                printer.say(&Finding::new(Level::Error, "roster", text).advise(advice))?;
+            }
+        }
+        match Store::in_use(state) {
+            Ok(false) => {}
+            Ok(true) => {
+                alone = true;
+                let text = format!(
+                    "`flyswarm join` runs on this machine with this session and identity ({} is locked)",
+                    state.display()
+                );
+                let advice = "wait for it or end it: one identity can take part only once";
+                printer.say(&Finding::new(Level::Error, "twice", text).advise(advice))?;
+            }
+            Err(error) => {
+                let advice = "mend its rights, or choose another folder with --state";
+                printer.say(&Finding::new(Level::Error, "disk", error.to_string()).advise(advice))?;
+            }
+        }
+        let model = self.out.as_deref().and_then(Path::parent).unwrap_or(Path::new("."));
+        printer.say_all(&local::disk(session, state, model))?;
+        local::files(session).map_or(Ok(()), |finding| printer.say(&finding))?;
+        Ok(alone)
+    }
+
+    fn verdict(&self, examination: &Examination<'_>, printer: &mut Printer<'_>) -> Result<(), Failure> {
+        let session = examination.session;
+        let ready = 1 + examination.others.values().filter(|other| other.is_ready(session)).count();
+        let needed = usize::from(session.min_peers);
+        let missing = if ready < needed { Level::Error } else { Level::Warning };
+        let mut others: Vec<_> = examination.others.values().collect();
+        others.sort_by_key(|other| &other.name);
+        for other in others {
+            printer.say_all(&other.findings(examination.here(), missing))?;
+        }
+        if examination.mdns
+            && !examination.here().mdns_works
+            && examination.others.values().any(|other| other.up.is_some())
+        {
+            let text = "nobody of the roster was found by mDNS";
+            let advice = "see that UDP port 5353 is open for multicast here; until then every address must be in the session file";
+            printer.say(&Finding::new(Level::Warning, "mdns", text).advise(advice))?;
+        }
+        for (peer, address) in &examination.strangers {
+            let text = format!("{peer} at {address} is not in this session file and was turned away");
+            let advice = "if it should take part, its id is missing or wrong here: compare with `flyswarm id` there";
+            printer.say(&Finding::new(Level::Warning, "stranger", text).advise(advice))?;
+        }
+        let count = session.roster.len();
+        let could_start = !printer.failed && ready >= needed;
+        let summary = format!("{ready} of {count} peers are ready, {needed} are needed");
+        if printer.json {
+            let verdict = json!({"check": "verdict", "could_start": could_start, "ready": ready, "peers": count, "needed": needed});
+            print(printer.out, &format!("{verdict}\n"))?;
+        }
+        if !could_start {
+            let why = if ready < needed { summary } else { format!("{summary}, but see the errors above") };
+            return Err(Failure::Session(format!("a session could not start: {why}")));
+        }
+        if printer.json { Ok(()) } else { print(printer.out, &format!("a session could start: {summary}\n")) }
+    }
+}
+
+/// Whether mDNS knows this identity already; notes what else it knows.
+fn twin(me: PeerId, others: &mut BTreeMap<PeerId, Other>, printer: &mut Printer<'_>) -> Result<bool, Failure> {
+    let observer = match Observer::start() {
+        Ok(observer) => observer,
+        Err(error) => {
+            let advice = "the addresses in the session file are all there is then";
+            printer.say(&Finding::new(Level::Warning, "mdns", format!("cannot look: {error}")).advise(advice))?;
+            return Ok(false);
+        }
+    };
+    let until = now() + LISTEN_FIRST;
+    let mut twins = BTreeSet::new();
+    while let Some(left) = until.checked_duration_since(now()) {
+        if let Some((peer, address)) = observer.next(left)
+            && is_node(&address)
+        {
+            if peer == me {
+                twins.insert(address);
+            } else if let Some(other) = others.get_mut(&peer) {
+                other.found.insert(address);
+            }
+        }
+    }
+    for address in &twins {
+        printer.say(&twin_finding(address))?;
+    }
+    Ok(!twins.is_empty())
+}
+
+fn twin_finding(address: &Multiaddr) -> Finding {
+    let text = format!("this identity is in use at {address}");
+    let advice = "end the node there; if that is another machine, make it a key of its own (`flyswarm id --new`)";
+    Finding::new(Level::Error, "twice", text).advise(advice)
+}
+
+#[allow(clippy::disallowed_methods, reason = "the doctor waits for the others for so long and no longer")]
+fn now() -> Instant {
+    Instant::now()
+}
+
+/// What is under way.
+struct Examination<'a> {
+    session: &'a Session,
+    others: BTreeMap<PeerId, Other>,
+    mdns: bool,
+    keyed: bool,
+    chosen: bool,
+    listening: Vec<Multiaddr>,
+    strangers: BTreeMap<PeerId, Multiaddr>,
+    twins: BTreeSet<Multiaddr>,
+    touches: (mpsc::Sender<(PeerId, Multiaddr, Touch)>, mpsc::Receiver<(PeerId, Multiaddr, Touch)>),
+}
+
+impl<'a> Examination<'a> {
+    fn new(session: &'a Session, others: BTreeMap<PeerId, Other>, mdns: bool, keyed: bool) -> Self {
+        Self {
+            session,
+            others,
+            mdns,
+            keyed,
+            chosen: false,
+            listening: Vec::new(),
+            strangers: BTreeMap::new(),
+            twins: BTreeSet::new(),
+            touches: mpsc::channel(),
+        }
+    }
+
+    fn here(&self) -> Here<'_> {
+        let port = self.listening.iter().find_map(port).map(|port| (port, self.chosen));
+        let (session, mdns, keyed) = (self.session, self.mdns, self.keyed);
+        let mdns_works = self.others.values().any(|other| !other.found.is_empty());
+        Here { session, mdns, mdns_works, keyed, port, vector: local::vector_bytes(session) }
+    }
+
+    fn complete(&self, waited: Duration) -> bool {
+        let found = |other: &Other| !self.mdns || !other.found.is_empty() || waited >= MDNS;
+        self.others.values().all(|other| other.is_complete() && found(other))
+    }
+
+    /// Tries addresses over plain TCP that were not tried yet.
+    fn touch(&mut self, peer: PeerId, waker: Option<&Waker>) {
+        let Some(other) = self.others.get_mut(&peer) else { return };
+        let mut fresh = Vec::new();
+        for address in other.file.iter().chain(&other.found) {
+            if other.touched.len() < TRIED && !other.touched.contains_key(address) {
+                other.touched.insert(address.clone(), None);
+                fresh.push(address.clone());
+            }
+        }
+        fresh.into_iter().for_each(|address| self.try_on_a_thread(peer, address, waker));
+    }
+
+    /// Where nobody listened a moment ago somebody may now.
+    fn touch_refused_again(&mut self, waker: &Waker) {
+        let refused = |other: &Other| {
+            let refused = other.touched.iter().filter(|(_, touch)| **touch == Some(Touch::Refused));
+            refused.map(|(address, _)| address.clone()).collect::<Vec<_>>()
+        };
+        for (peer, other) in self.others.iter().filter(|(_, other)| other.up.is_none()) {
+            refused(other).into_iter().for_each(|address| self.try_on_a_thread(*peer, address, Some(waker)));
+        }
+    }
+
+    fn try_on_a_thread(&self, peer: PeerId, address: Multiaddr, waker: Option<&Waker>) {
+        let (sender, waker) = (self.touches.0.clone(), waker.cloned());
+        std::thread::spawn(move || {
+            let touch = try_address(&address);
+            // The doctor may have ended.
+            let _ = sender.send((peer, address, touch));
+            if let Some(waker) = waker {
+                waker.wake();
+            }
+        });
+    }
+
+    fn take_touches(&mut self) {
+        while let Ok((peer, address, touch)) = self.touches.1.try_recv() {
+            if let Some(other) = self.others.get_mut(&peer) {
+                other.touched.insert(address, Some(touch));
+            }
+        }
+    }
+
+    /// What can be learnt without an identity.
+    fn only_touch(&mut self, wait: Duration) {
+        self.others.keys().copied().collect::<Vec<_>>().into_iter().for_each(|peer| self.touch(peer, None));
+        let until = now() + wait.min(TOUCH + Duration::from_millis(500));
+        while now() < until && self.others.values().flat_map(|other| other.touched.values()).any(Option::is_none) {
+            std::thread::sleep(Duration::from_millis(20));
+            self.take_touches();
+        }
+    }
+
+    fn connect(&mut self, config: Config, wait: Duration, printer: &mut Printer<'_>) -> Result<(), Failure> {
+        let until = now() + wait;
+        let (network, events) = match Network::spawn(config.clone()) {
+            Ok(started) => started,
+            Err(error) => {
+                let advice = "end what uses it, or choose another address with --listen";
+                printer.say(&Finding::new(Level::Error, "listen", error.to_string()).advise(advice))?;
+                self.only_touch(wait);
+                return Ok(());
+            }
+        };
+        let waker = network.waker();
+        self.others.keys().copied().collect::<Vec<_>>().into_iter().for_each(|peer| self.touch(peer, Some(&waker)));
+        let mut told = false;
+        let begun = now();
+        let mut last = begun;
+        while let Some(left) = until.checked_duration_since(now()) {
+            if self.complete(begun.elapsed()) {
+                break;
+            }
+            // Interfaces are told a moment after the start.
+            if !told && begun.elapsed() >= Duration::from_secs(1) {
+                told = true;
+                self.tell_listeners(printer)?;
+            }
+            if let Ok(event) = events.recv_timeout(left.min(Duration::from_millis(200))) {
+                self.event(event, &network, printer)?;
+            }
+            self.take_touches();
+            if last.elapsed() >= AGAIN {
+                last = now();
+                self.touch_refused_again(&waker);
+            }
+        }
+        if !told {
+            self.tell_listeners(printer)?;
+        }
+        let _ = network.shutdown(FLUSH);
+        self.drain(&events);
+        Ok(())
+    }
+
+    fn drain(&mut self, events: &Events) {
+        while let Ok(event) = events.try_recv() {
+            if let Event::WasProbed { peer } = event
+                && let Some(other) = self.others.get_mut(&peer)
+            {
+                other.was_probed += 1;
+            }
+        }
+    }
+
+    fn tell_listeners(&self, printer: &mut Printer<'_>) -> Result<(), Failure> {
+        let loopback = |address: &Multiaddr| {
+            address.iter().any(|part| match part {
+                Protocol::Ip4(ip) => ip.is_loopback(),
+                Protocol::Ip6(ip) => ip.is_loopback(),
+                _ => false,
+            })
+        };
+        let (inner, outer): (Vec<_>, Vec<_>) = self.listening.iter().partition(|address| loopback(address));
+        for address in outer.iter().copied() {
+            let finding = Finding::new(Level::Ok, "listening", address.to_string());
+            let advice =
+                "the port changes with every run; where a firewall must know it: --listen /ip4/0.0.0.0/tcp/4001";
+            printer.say(&if self.chosen { finding } else { finding.advise(advice) })?;
+        }
+        if outer.is_empty() {
+            let inner = inner.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+            let text = format!("only on this machine itself ({inner}): no other can reach it");
+            let advice = "connect it to a network, or listen on one with --listen /ip4/0.0.0.0/tcp/4001";
+            printer.say(&Finding::new(Level::Warning, "listening", text).advise(advice))?;
+        }
+        Ok(())
+    }
+
+    fn event(&mut self, event: Event, network: &Network, printer: &mut Printer<'_>) -> Result<(), Failure> {
+        match event {
+            Event::Listening(address) => self.listening.push(address),
+            Event::ListenFailed { address, reason } => {
+                let text = format!("no longer on {address}: {reason}");
+                printer.say(&Finding::new(Level::Error, "listen", text).advise("see that the interface is up"))?;
+            }
+            Event::Twin { address } => {
+                if self.twins.len() < TRIED && self.twins.insert(address.clone()) {
+                    printer.say(&twin_finding(&address))?;
+                }
+            }
+            Event::Stranger { peer, address } => {
+                // At an address where a peer should be, it is in that one's place.
+                let place = self
+                    .others
+                    .values_mut()
+                    .find(|other| other.file.contains(&address) || other.found.contains(&address));
+                match place {
+                    Some(other) => drop(other.others.insert(address, peer)),
+                    None if self.strangers.len() < TRIED => drop(self.strangers.insert(peer, address)),
+                    None => {}
+                }
+            }
+            Event::Found { peer, address } => {
+                if let Some(other) = self.others.get_mut(&peer) {
+                    other.found.insert(address);
+                    self.touch(peer, Some(&network.waker()));
+                }
+            }
+            Event::NotUp { peer, address, known, reason } => {
+                if let Some(other) = self.others.get_mut(&peer)
+                    && (other.not_up.len() < 2 * TRIED || other.not_up.contains_key(&address))
+                {
+                    other.not_up.insert(address, (known, reason));
+                }
+            }
+            Event::PeerUp { peer, address } => self.up(peer, address, network)?,
+            Event::Probed { peer, answers } => self.probed(peer, answers, network)?,
+            Event::WasProbed { peer } => {
+                if let Some(other) = self.others.get_mut(&peer) {
+                    other.was_probed += 1;
+                }
+            }
+            Event::Frame { from, channel: Channel::Control, frame } => {
+                let message = wire::decode(message::Channel::Control, &frame.header, frame.payload);
+                if let (Ok(Message::Hello { version, session, .. }), Some(other)) =
+                    (message, self.others.get_mut(&from))
+                {
+                    other.hello = Some((version, session));
+                }
+            }
+            Event::Frame { .. } | Event::PeerLost { .. } | Event::Malformed { .. } | Event::Woken => {}
+        }
+        Ok(())
+    }
+
+    fn up(&mut self, peer: PeerId, address: Multiaddr, network: &Network) -> Result<(), Failure> {
+        let Some(other) = self.others.get_mut(&peer) else { return Ok(()) };
+        other.touched.retain(|_, touch| matches!(touch, None | Some(Touch::Connected)));
+        other.up = Some(address);
+        other.not_up.clear();
+        let finished = other.answers.as_ref().is_some_and(|answers| answers.rates.is_some());
+        // What was silent before it came may answer now.
+        self.touch(peer, Some(&network.waker()));
+        if finished { Ok(()) } else { ask(network, peer, Questions::default()) }
+    }
+
+    fn probed(
+        &mut self,
+        peer: PeerId,
+        answers: Result<crate::net::Answers, String>,
+        network: &Network,
+    ) -> Result<(), Failure> {
+        let port = self.here().port.map(|(port, _)| port);
+        let Some(other) = self.others.get_mut(&peer) else { return Ok(()) };
+        match answers {
+            Ok(answers) => {
+                other.unanswered = None;
+                match About::decode(&answers.about) {
+                    Ok(about) => {
+                        let most = if about.role == Role::Doctor { MOST.0 } else { MOST.1 };
+                        other.about = Some(about);
+                        if answers.rates.is_none() {
+                            ask(network, peer, Questions { bytes: most, port })?;
+                        }
+                    }
+                    Err(fault) => other.unanswered = Some(fault.to_string()),
+                }
+                other.answers = Some(answers);
+            }
+            Err(reason) => other.unanswered = Some(reason),
+        }
+        Ok(())
+    }
+}
+
+fn ask(network: &Network, peer: PeerId, questions: Questions) -> Result<(), Failure> {
+    network.send(Command::Probe(peer, questions)).map_err(|error| Failure::Machine(error.to_string()))
+}
+
+/// A plain TCP connection, closed at once.
+fn try_address(address: &Multiaddr) -> Touch {
+    let Some(port) = port(address) else { return Touch::Failed("not a TCP address".to_owned()) };
+    let host = match address.iter().next() {
+        Some(Protocol::Ip4(ip)) => ip.to_string(),
+        Some(Protocol::Ip6(ip)) => ip.to_string(),
+        Some(Protocol::Dns(name) | Protocol::Dns4(name) | Protocol::Dns6(name)) => name.to_string(),
+        _ => return Touch::Failed("neither a number nor a DNS name".to_owned()),
+    };
+    let places = match (host.as_str(), port).to_socket_addrs() {
+        Ok(places) => places,
+        Err(error) => return Touch::Failed(format!("{host} is not known to DNS: {error}")),
+    };
+    let mut last = Touch::Failed(format!("{host} has no address"));
+    for place in places.take(4) {
+        match TcpStream::connect_timeout(&place, TOUCH) {
+            Ok(_) => return Touch::Connected,
+            Err(error) => last = Touch::of(&error),
+        }
+    }
+    last
+}

@@ -1,0 +1,150 @@
+//! What can go wrong on this machine alone: space on its disk, files that may be open, the session running already.
+
+use std::io;
+use std::path::Path;
+
+use super::finding::{Finding, Level};
+use crate::session::Session;
+
+/// Files that a node has open besides its connections (guess; a node of three peers has about 40).
+const OWN_FILES: u64 = 64;
+/// Connections whose handshake may be under way, as the transport admits them, and two for each peer.
+const HANDSHAKES: u64 = 64;
+/// Beyond vectors: records, receipts (guess).
+const SMALL: u64 = 16 << 20;
+
+/// Bytes that a session's state may take at the same time: the total acknowledged, the one that is being written and the
+/// frozen one, 4 bytes a count.
+fn state_bytes(session: &Session) -> u64 {
+    3 * vector_bytes(session) + SMALL
+}
+
+/// Bytes of the largest vector that is summed.
+pub(super) fn vector_bytes(session: &Session) -> u64 {
+    let classes = session.data.classes.len() as u64;
+    let counts = match &session.tune {
+        Some(tune) => u64::from(tune.folds) * session.settings().iter().map(|s| u64::from(s.m) * classes).sum::<u64>(),
+        None => session.counts() as u64,
+    };
+    4 * counts
+}
+
+pub(super) fn megabytes(bytes: u64) -> String {
+    match bytes {
+        1_000_000_000.. => format!("{:.1} GB", bytes as f64 / 1e9),
+        10_000_000.. => format!("{:.0} MB", bytes as f64 / 1e6),
+        1_000_000.. => format!("{:.1} MB", bytes as f64 / 1e6),
+        _ => format!("{:.0} kB", bytes as f64 / 1e3),
+    }
+}
+
+/// Whether state and model have room.
+pub(super) fn disk(session: &Session, state: &Path, out: &Path) -> Vec<Finding> {
+    let mut findings = vec![place("state", state, state_bytes(session))];
+    findings.push(place("the model", out, vector_bytes(session) + SMALL));
+    findings
+}
+
+fn place(what: &str, folder: &Path, needed: u64) -> Finding {
+    // The folder is made by the session: what counts is the first one above it that is there.
+    let absolute = std::path::absolute(folder).unwrap_or_else(|_| folder.to_owned());
+    let Some(there) = absolute.ancestors().find(|folder| folder.is_dir()) else {
+        return Finding::new(Level::Error, "disk", format!("{}: no such folder", folder.display()));
+    };
+    let name = there.display().to_string();
+    // A byte that arrives on the disk says more than permissions.
+    let written = tempfile::tempfile_in(there).and_then(|mut file| {
+        io::Write::write_all(&mut file, &[0; 4096])?;
+        file.sync_all()
+    });
+    if let Err(error) = written {
+        let text = format!("{name}, where {what} goes, cannot be written to: {error}");
+        return Finding::new(Level::Error, "disk", text).advise("make room, mend its rights, or choose another folder");
+    }
+    match free(there) {
+        Ok(free) => room(what, &name, free, needed),
+        Err(error) => Finding::new(Level::Warning, "disk", format!("{name}: the space left is not known: {error}")),
+    }
+}
+
+#[cfg(unix)]
+fn free(folder: &Path) -> io::Result<u64> {
+    let system = rustix::fs::statvfs(folder)?;
+    Ok(system.f_bavail.saturating_mul(system.f_frsize))
+}
+
+#[cfg(not(unix))]
+fn free(_: &Path) -> io::Result<u64> {
+    Err(io::Error::other("this system is not asked"))
+}
+
+fn room(what: &str, name: &str, free: u64, needed: u64) -> Finding {
+    let text = format!("{} free in {name} for {what}, which may take {}", megabytes(free), megabytes(needed));
+    if free < needed {
+        Finding::new(Level::Error, "disk", text).advise("make room, or choose another folder with --state or --out")
+    } else {
+        Finding::new(Level::Ok, "disk", text)
+    }
+}
+
+/// Whether enough files may be open at once.
+pub(super) fn files(session: &Session) -> Option<Finding> {
+    #[cfg(unix)]
+    {
+        let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
+        Some(open_files(limit.unwrap_or(u64::MAX), session.roster.len() as u64))
+    }
+    #[cfg(not(unix))]
+    {
+        let _ = session;
+        None
+    }
+}
+
+fn open_files(limit: u64, peers: u64) -> Finding {
+    let (least, needed) = (OWN_FILES + peers, OWN_FILES + HANDSHAKES + 2 * peers);
+    let advice = format!("raise the limit before `flyswarm join`: ulimit -n {}", needed.next_power_of_two().max(1024));
+    let text = |limit| format!("{limit} files may be open at once, a session of {peers} peers needs up to {needed}");
+    match limit {
+        _ if limit < least => Finding::new(Level::Error, "files", format!("only {}", text(limit))).advise(advice),
+        _ if limit < needed => Finding::new(Level::Warning, "files", format!("only {}", text(limit))).advise(advice),
+        _ => Finding::new(Level::Ok, "files", text(limit)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_disk_with_too_little_room_keeps_a_session_from_starting() {
+        let full = room("state", "/var", 5_000_000, 20_000_000);
+        assert_eq!(
+            full.line(),
+            "error    disk: 5.0 MB free in /var for state, which may take 20 MB; make room, or choose another folder with \
+             --state or --out"
+        );
+        assert_eq!(room("state", "/var", 30_000_000, 20_000_000).level, Level::Ok);
+    }
+
+    #[test]
+    fn a_folder_that_is_not_there_yet_is_judged_by_the_one_above() {
+        let folder = tempfile::tempdir().unwrap();
+        let finding = place("state", &folder.path().join("a/b/c"), 1);
+        assert_eq!(finding.level, Level::Ok, "{}", finding.line());
+        assert!(!folder.path().join("a").exists(), "nothing is made");
+    }
+
+    #[test]
+    fn few_open_files_warn_and_too_few_are_an_error() {
+        assert_eq!(open_files(1024, 5).level, Level::Ok);
+        let few = open_files(100, 5);
+        assert_eq!(
+            few.line(),
+            "warning  files: only 100 files may be open at once, a session of 5 peers needs up to 138; raise the limit before \
+             `flyswarm join`: ulimit -n 1024"
+        );
+        assert_eq!(open_files(50, 5).level, Level::Error);
+        assert!(open_files(1024, 1000).advice.ends_with("ulimit -n 4096"));
+    }
+}

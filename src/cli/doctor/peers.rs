@@ -1,0 +1,348 @@
+//! What was learnt of one other peer, and what to say of it. No socket and no clock: the doctor notes, this judges.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::time::Duration;
+
+use super::finding::{Finding, Level};
+use super::local::megabytes;
+use crate::net::{Answers, Multiaddr, PeerId, Reach};
+use crate::protocol::about::{About, Role};
+use crate::protocol::message::VERSION;
+use crate::session::Session;
+
+/// Clocks further apart make receipts and logs hard to read together (guess); nothing in the protocol depends on them.
+const CLOCK: f64 = 60.0;
+/// A sum that takes longer is worth a warning (guess).
+const LONG_SUM: f64 = 60.0;
+/// Addresses of a peer that are tried and told.
+pub(super) const TRIED: usize = 8;
+
+/// What a plain TCP connection to an address came to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Touch {
+    Connected,
+    Refused,
+    Silence,
+    Failed(String),
+}
+
+impl Touch {
+    pub(super) fn of(error: &io::Error) -> Self {
+        match error.kind() {
+            io::ErrorKind::ConnectionRefused => Self::Refused,
+            io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock => Self::Silence,
+            _ => Self::Failed(error.to_string()),
+        }
+    }
+}
+
+/// One other peer of the roster.
+#[derive(Debug, Default)]
+pub(super) struct Other {
+    pub(super) name: String,
+    /// Addresses in the session file.
+    pub(super) file: Vec<Multiaddr>,
+    /// Addresses that mDNS gave.
+    pub(super) found: BTreeSet<Multiaddr>,
+    /// `None` while it is tried.
+    pub(super) touched: BTreeMap<Multiaddr, Option<Touch>>,
+    /// Where it was up last.
+    pub(super) up: Option<Multiaddr>,
+    /// Why connections did not come up: at which address, whether the peer had shown its identity, the reason.
+    pub(super) not_up: BTreeMap<Multiaddr, (bool, String)>,
+    /// Other identities at its addresses.
+    pub(super) others: BTreeMap<Multiaddr, PeerId>,
+    pub(super) about: Option<About>,
+    /// Version and session as greeted, for a peer that answers no questions.
+    pub(super) hello: Option<(u16, [u8; 32])>,
+    pub(super) unanswered: Option<String>,
+    /// The last answers, those with rates once they are there.
+    pub(super) answers: Option<Answers>,
+    /// Its questions to this machine that were answered.
+    pub(super) was_probed: u32,
+}
+
+/// What judging a peer needs to know of this side.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Here<'a> {
+    pub(super) session: &'a Session,
+    /// Whether mDNS was looked at.
+    pub(super) mdns: bool,
+    /// Whether it knew any of the others.
+    pub(super) mdns_works: bool,
+    /// Whether a network key is used.
+    pub(super) keyed: bool,
+    /// The port that peers were asked to connect to, and whether the user chose it.
+    pub(super) port: Option<(u16, bool)>,
+    /// Bytes of the largest sum.
+    pub(super) vector: u64,
+}
+
+impl Other {
+    /// Whether it would take part in this session now.
+    pub(super) fn is_ready(&self, session: &Session) -> bool {
+        let same = |version, id| version == VERSION && id == session.id().0;
+        match (&self.about, &self.hello) {
+            (Some(about), _) => same(about.version, about.session),
+            (None, Some((version, id))) => same(*version, *id),
+            (None, None) => false,
+        }
+    }
+
+    /// Whether nothing more is to be learnt: all questions are answered, and those of another doctor too.
+    pub(super) fn is_complete(&self) -> bool {
+        let asked = self.answers.as_ref().is_some_and(|answers| answers.rates.is_some()) || self.unanswered.is_some();
+        let served = self.about.as_ref().is_none_or(|about| about.role == Role::Join || self.was_probed >= 2);
+        asked && served && self.touched.values().all(Option::is_some)
+    }
+
+    /// Everything worth a line. `missing` is the level of what keeps this peer out.
+    pub(super) fn findings(&self, here: Here<'_>, missing: Level) -> Vec<Finding> {
+        let mut findings = match (&self.about, &self.hello) {
+            (None, None) => self.not_there(here, missing),
+            _ => self.there(here, missing),
+        };
+        findings.iter_mut().for_each(|finding| finding.peer = Some(self.name.clone()));
+        findings
+    }
+
+    fn source(&self, address: &Multiaddr) -> &'static str {
+        match (self.file.contains(address), self.found.contains(address)) {
+            (true, true) => "from the session file and mDNS",
+            (true, false) => "from the session file",
+            (false, true) => "from mDNS",
+            (false, false) => "it connected to this machine",
+        }
+    }
+
+    fn known_by(&self) -> &'static str {
+        match (self.file.is_empty(), self.found.is_empty()) {
+            (false, false) => "known by mDNS and the session file",
+            (false, true) => "known by the session file only",
+            (true, false) => "known by mDNS only",
+            (true, true) => "known by neither mDNS nor the session file",
+        }
+    }
+
+    fn there(&self, here: Here<'_>, missing: Level) -> Vec<Finding> {
+        let mut findings = Vec::new();
+        let (version, session) = match (&self.about, &self.hello) {
+            (Some(about), _) => (about.version, about.session),
+            (None, Some(hello)) => *hello,
+            (None, None) => return findings,
+        };
+        let at = self.up.as_ref().map_or(String::new(), |address| format!(" at {address} ({})", self.source(address)));
+        if version != VERSION {
+            let text = format!("speaks protocol version {version}, this machine {VERSION}{at}");
+            findings.push(Finding::new(missing, "version", text).advise("install the same flyswarm on both"));
+        } else if session != here.session.id().0 {
+            let fields = match &self.about {
+                Some(about) => about.differs_from(here.session),
+                None => Vec::new(),
+            };
+            let fields = if fields.is_empty() { "a field".to_owned() } else { fields.join(", ") };
+            let ids = (hex::encode(&session[..4]), hex::encode(&here.session.id().0[..4]));
+            let text =
+                format!("has another session file: {fields} differs (its session {}..., ours {}...)", ids.0, ids.1);
+            let advice = "give everyone the same file; `flyswarm session check` prints its id";
+            findings.push(Finding::new(missing, "session", text).advise(advice));
+        } else {
+            let runs = match self.about.as_ref().map(|about| about.role) {
+                Some(Role::Join) => ", runs join",
+                Some(Role::Doctor) => ", runs doctor",
+                None => "",
+            };
+            let way = self.answers.as_ref().map_or_else(String::new, |answers| format!(", {}", way(answers)));
+            let text = format!("ready{at}; {}{runs}{way}", self.known_by());
+            findings.push(Finding::new(Level::Ok, "peer", text));
+        }
+        if let Some(why) = &self.unanswered {
+            let text = format!("answers no questions ({why}): times and rates are not known");
+            findings.push(Finding::new(Level::Note, "probe", text));
+        }
+        if let Some(answers) = &self.answers {
+            findings.extend(judged(answers, here));
+        }
+        if here.mdns_works && self.found.is_empty() {
+            let text = "not seen by mDNS, although it can be reached";
+            let advice =
+                "no harm while its address is in everybody's session file; else open UDP port 5353 for multicast";
+            findings.push(Finding::new(Level::Note, "mdns", text).advise(advice));
+        }
+        // What works need not be mentioned again.
+        for (address, touch) in self.touched.iter().filter(|(address, _)| self.file.contains(address)) {
+            if let Some(touch) = touch
+                && *touch != Touch::Connected
+            {
+                let finding = self.touch_finding(address, touch, Level::Warning);
+                findings.push(finding);
+            }
+        }
+        findings.extend(self.impostors(Level::Warning));
+        findings
+    }
+
+    fn not_there(&self, here: Here<'_>, missing: Level) -> Vec<Finding> {
+        if self.touched.is_empty() && self.not_up.is_empty() {
+            let (text, advice) = if here.mdns {
+                (
+                    "nothing heard from it: mDNS does not know it and the session file has no address",
+                    "see that it is on, on this network, and runs `flyswarm join` or `doctor`; where the network keeps \
+                     multicast (UDP port 5353) back, write its address into the session file",
+                )
+            } else {
+                (
+                    "nothing heard from it: the session file has no address, and mDNS is off",
+                    "leave out --no-mdns, or write its address into the session file",
+                )
+            };
+            return vec![Finding::new(missing, "address", text).advise(advice)];
+        }
+        let mut findings = Vec::new();
+        if let (Some(address), Some(why)) = (&self.up, &self.unanswered) {
+            let text =
+                format!("is there at {address} ({}), but does not say what it runs: {why}", self.source(address));
+            findings.push(Finding::new(missing, "probe", text).advise("install the same flyswarm on both"));
+        }
+        // Whoever showed its identity was there; why it left says more than what its addresses do now.
+        let mut known: Vec<_> = self.not_up.iter().filter(|(_, (known, _))| *known).collect();
+        known.sort_by_key(|(address, _)| !self.file.contains(address) && !self.found.contains(address));
+        if let Some((address, (_, why))) = known.first() {
+            let at = format!("{address} ({})", self.source(address));
+            findings.push(if why.contains("does not speak it") {
+                let text = format!("speaks another protocol version at {at}: {why}");
+                Finding::new(missing, "version", text).advise("install the same flyswarm on both")
+            } else {
+                let text = format!("ends the connection at {at} as soon as it knows who calls: {why}");
+                let advice = "its session file may have another peer id for this machine, or it runs another version: compare \
+                              `flyswarm id` with both files, and `flyswarm --version`";
+                Finding::new(missing, "roster", text).advise(advice)
+            });
+        }
+        if !findings.is_empty() {
+            return findings;
+        }
+        let (key, compare) = if here.keyed {
+            ("no network key or another one", "compare `flyswarm network-key show` on both")
+        } else {
+            ("a network key", "give the same one with --network-key")
+        };
+        for (address, (_, why)) in self.not_up.iter().take(TRIED) {
+            let connected = matches!(self.touched.get(address), Some(Some(Touch::Connected)) | None);
+            if connected && !self.others.contains_key(address) {
+                let text = format!(
+                    "something answers at {address} ({}), but not as flyswarm does: {why}",
+                    self.source(address)
+                );
+                let advice = format!("it may use {key}: {compare}; or the port belongs to another program");
+                findings.push(Finding::new(missing, "network-key", text).advise(advice));
+            }
+        }
+        for (address, touch) in &self.touched {
+            match touch {
+                Some(Touch::Connected) if findings.is_empty() && !self.others.contains_key(address) => {
+                    let text =
+                        format!("something answers at {address} ({}), but no handshake follows", self.source(address));
+                    let advice = format!("it may use {key}: {compare}; or it is overloaded, or another program");
+                    findings.push(Finding::new(missing, "network-key", text).advise(advice));
+                }
+                Some(Touch::Connected) | None => {}
+                Some(touch) => findings.push(self.touch_finding(address, touch, missing)),
+            }
+        }
+        findings.extend(self.impostors(missing));
+        findings
+    }
+
+    fn touch_finding(&self, address: &Multiaddr, touch: &Touch, level: Level) -> Finding {
+        let at = format!("{address} ({})", self.source(address));
+        let port = port(address).map_or("its port".to_owned(), |port| format!("TCP port {port}"));
+        match touch {
+            Touch::Connected => Finding::new(Level::Ok, "address", format!("answers at {at}")),
+            Touch::Refused => Finding::new(level, "refused", format!("nobody listens at {at}: connection refused")).advise(
+                "is `flyswarm join` or `doctor` running there? An address in the session file needs the same --listen each time",
+            ),
+            Touch::Silence => Finding::new(level, "firewall", format!("no answer at {at} within 4 s: looks like a firewall, or it is off"))
+                .advise(format!("there, open {port}; see that the address is still its own")),
+            Touch::Failed(why) => Finding::new(level, "address", format!("{at} cannot be reached: {why}"))
+                .advise("see that both machines are on the same network and that the address is right"),
+        }
+    }
+
+    fn impostors(&self, level: Level) -> Vec<Finding> {
+        let finding = |(address, who): (&Multiaddr, &PeerId)| {
+            let text = format!("somebody else answers at {address} ({}): {who}", self.source(address));
+            let advice =
+                "the address now belongs to another, or the machine has a new key: compare `flyswarm id` there";
+            Finding::new(level, "identity", text).advise(advice)
+        };
+        self.others.iter().map(finding).collect()
+    }
+}
+
+/// The TCP port that an address ends with.
+pub(super) fn port(address: &Multiaddr) -> Option<u16> {
+    address.iter().find_map(|part| match part {
+        libp2p::multiaddr::Protocol::Tcp(port) => Some(port),
+        _ => None,
+    })
+}
+
+fn duration(time: Duration) -> String {
+    let ms = time.as_secs_f64() * 1e3;
+    if ms < 10.0 { format!("{ms:.1} ms") } else { format!("{ms:.0} ms") }
+}
+
+fn rate(bytes: f64) -> String {
+    // Positive and below 10^19: a transfer takes at least 10 microseconds.
+    format!("{}/s", megabytes(bytes as u64))
+}
+
+fn way(answers: &Answers) -> String {
+    let mut text = format!("round trip {}", duration(answers.round_trip));
+    if let Some((out, back)) = answers.rates {
+        text += &format!(", {} there, {} back", rate(out), rate(back));
+    }
+    let ahead = answers.clock_ahead;
+    let direction = if ahead < 0.0 { "behind" } else { "ahead" };
+    text + &format!(", its clock {:.2} s {direction}", ahead.abs())
+}
+
+fn judged(answers: &Answers, here: Here<'_>) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    if answers.clock_ahead.abs() > CLOCK {
+        let direction = if answers.clock_ahead < 0.0 { "behind" } else { "ahead of" };
+        let text = format!("its clock is {:.0} s {direction} this machine's", answers.clock_ahead.abs());
+        let advice = "set both by NTP; the session does not mind, but receipts and logs would not fit together";
+        findings.push(Finding::new(Level::Warning, "clock", text).advise(advice));
+    }
+    if let Some((out, back)) = answers.rates {
+        let slowest = out.min(back).max(1.0);
+        let seconds = here.vector as f64 / slowest;
+        if seconds > LONG_SUM {
+            let text = format!("{} of counts take {seconds:.0} s at {}", megabytes(here.vector), rate(slowest));
+            let advice = "use a cable, or fewer bits (m) in the session file";
+            findings.push(Finding::new(Level::Warning, "throughput", text).advise(advice));
+        }
+    }
+    if let (Some(reach), Some((port, chosen))) = (answers.reach, here.port) {
+        let what = match reach {
+            Reach::Connected => return findings,
+            Reach::Refused => "is refused",
+            Reach::Silence => "gets no answer in 3 s: looks like a firewall on this machine",
+            Reach::Failed => "fails",
+        };
+        let text = format!("its connection to this machine's TCP port {port} {what}");
+        let advice = if chosen {
+            format!("open TCP port {port} on this machine")
+        } else {
+            "choose a port with --listen /ip4/0.0.0.0/tcp/4001 and open it on this machine".to_owned()
+        };
+        findings.push(Finding::new(Level::Warning, "firewall", text).advise(advice));
+    }
+    findings
+}
+
+#[cfg(test)]
+mod tests;

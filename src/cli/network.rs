@@ -1,0 +1,175 @@
+//! How a node meets others: addresses, mDNS and the network key, the same for every command that does; and `flyswarm network-key`.
+
+use std::fs::{self, File};
+use std::io::{self, Read, Write};
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use clap::{Args, Subcommand};
+use libp2p::Multiaddr;
+use zeroize::Zeroizing;
+
+use super::id::random;
+use super::{Failure, print};
+use crate::crypto::identity::Identity;
+use crate::net::driver::peer_id;
+use crate::net::{NetworkKey, observe};
+
+/// Longest network key file (guess: ten times what one has).
+const KEY_FILE: u64 = 1024;
+
+#[derive(Debug, Args)]
+pub(super) struct NetworkArguments {
+    /// Address to listen on; may be repeated [default: a free port of every interface]
+    #[arg(long, value_name = "MULTIADDR")]
+    listen: Vec<Multiaddr>,
+    /// Do not look for peers by mDNS
+    #[arg(long)]
+    pub(super) no_mdns: bool,
+    /// Network key: only peers that have the same one can talk (see `flyswarm network-key`)
+    #[arg(long, value_name = "FILE")]
+    network_key: Option<PathBuf>,
+}
+
+impl NetworkArguments {
+    /// Where to listen: on IPv4, and on IPv6 where this machine has it.
+    pub(super) fn listen(&self) -> Vec<Multiaddr> {
+        if !self.listen.is_empty() {
+            return self.listen.clone();
+        }
+        let mut any = vec!["/ip4/0.0.0.0/tcp/0"];
+        if TcpListener::bind("[::]:0").is_ok() {
+            any.push("/ip6/::/tcp/0");
+        }
+        any.iter().filter_map(|address| address.parse().ok()).collect()
+    }
+
+    /// Whether the user chose where to listen.
+    pub(super) fn chosen(&self) -> bool {
+        !self.listen.is_empty()
+    }
+
+    /// The network key, if one was named.
+    pub(super) fn key(&self) -> Result<Option<NetworkKey>, Failure> {
+        self.network_key.as_deref().map(read_key).transpose()
+    }
+}
+
+/// Make or check a network key: a secret that all peers of a network share, without which nobody can talk to them
+#[derive(Debug, Subcommand)]
+pub(super) enum NetworkKeyCommand {
+    /// Write a new key, readable by its owner only; give it to every peer over a safe channel
+    New {
+        /// The file to write
+        file: PathBuf,
+    },
+    /// Print a key's fingerprint, which is not secret: peers with the same one have the same key
+    Show {
+        /// The key file
+        file: PathBuf,
+    },
+}
+
+impl NetworkKeyCommand {
+    pub(super) fn run(self, out: &mut dyn Write) -> Result<(), Failure> {
+        match self {
+            Self::New { file } => {
+                let key = NetworkKey::new(*random()?);
+                create_key(&file, key)?;
+                print(out, &format!("wrote {}: network key {}\n", file.display(), key.fingerprint()))
+            }
+            Self::Show { file } => print(out, &format!("network key {}\n", read_key(&file)?.fingerprint())),
+        }
+    }
+}
+
+/// Lets mDNS answer for this identity; there is nobody to connect to.
+pub(super) fn announce(identity: &Identity, seconds: u64) -> Result<(), Failure> {
+    eprintln!("announced on this network for {seconds} s");
+    observe::announce(peer_id(&identity.public()), Duration::from_secs(seconds))
+        .map_err(|error| Failure::Machine(format!("mDNS: {error}")))
+}
+
+fn create_key(path: &Path, key: NetworkKey) -> Result<(), Failure> {
+    let machine = |error: io::Error| Failure::Machine(format!("{}: cannot be written: {error}", path.display()));
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    // Mode 0600 from the beginning.
+    let mut file = tempfile::Builder::new().prefix(".network-key").tempfile_in(folder).map_err(machine)?;
+    let text = Zeroizing::new(key.to_key_file());
+    file.write_all(text.as_bytes()).map_err(machine)?;
+    file.as_file().sync_all().map_err(machine)?;
+    file.persist_noclobber(path).map_err(|failed| match failed.error.kind() {
+        io::ErrorKind::AlreadyExists => {
+            Failure::Input(format!("{}: exists already and is not overwritten", path.display()))
+        }
+        _ => machine(failed.error),
+    })?;
+    Ok(())
+}
+
+fn read_key(path: &Path) -> Result<NetworkKey, Failure> {
+    let name = path.display();
+    let file = File::open(path).map_err(|error| match error.kind() {
+        io::ErrorKind::NotFound => Failure::Input(format!("{name}: no network key here")),
+        _ => Failure::Machine(format!("{name}: cannot be read: {error}")),
+    })?;
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::PermissionsExt;
+        let metadata = fs::metadata(path).map_err(|error| Failure::Machine(format!("{name}: {error}")))?;
+        let mode = metadata.permissions().mode() & 0o7777;
+        if mode & 0o077 != 0 {
+            return Err(Failure::Input(format!("{name}: mode is {mode:04o}, must be 0600 (nobody else may read it)")));
+        }
+    }
+    let mut text = Zeroizing::new(String::new());
+    let read = file.take(KEY_FILE + 1).read_to_string(&mut text);
+    read.map_err(|error| Failure::Input(format!("{name}: not a network key file: {error}")))?;
+    if text.len() as u64 > KEY_FILE {
+        return Err(Failure::Input(format!("{name}: has more than {KEY_FILE} bytes")));
+    }
+    // The parser's own words could hold a part of the key.
+    text.parse().map_err(|_| {
+        let form = "must be the line /key/swarm/psk/1.0.0/, the line /base16/ and 64 hexadecimal digits";
+        Failure::Input(format!("{name}: not a network key file: {form}"))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_network_key_is_made_once_and_read_back() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("network.key");
+        let mut out = Vec::new();
+        NetworkKeyCommand::New { file: path.clone() }.run(&mut out).unwrap();
+        let key = read_key(&path).unwrap();
+        assert!(String::from_utf8(out).unwrap().ends_with(&format!("network key {}\n", key.fingerprint())));
+        assert!(fs::read_to_string(&path).unwrap().starts_with("/key/swarm/psk/1.0.0/\n/base16/\n"));
+        let error = NetworkKeyCommand::New { file: path.clone() }.run(&mut Vec::new()).unwrap_err();
+        assert!(error.to_string().ends_with("exists already and is not overwritten"), "{error}");
+        assert!(read_key(&path).unwrap() == key);
+    }
+
+    #[test]
+    fn a_network_key_that_others_can_read_or_that_is_none_is_refused_without_its_content() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("network.key");
+        create_key(&path, NetworkKey::new([0xab; 32])).unwrap();
+        #[cfg(unix)]
+        {
+            use std::os::unix::fs::PermissionsExt;
+            fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).unwrap();
+            assert!(read_key(&path).unwrap_err().to_string().contains("mode is 0640"));
+            fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+        }
+        for bad in ["", "abababab", "/key/swarm/psk/1.0.0/\n/base16/\nabab", &"x".repeat(2000)] {
+            fs::write(&path, bad).unwrap();
+            let text = read_key(&path).unwrap_err().to_string();
+            assert!(text.contains("network.key: ") && !text.contains("abab"), "{text}");
+        }
+    }
+}

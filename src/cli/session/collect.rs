@@ -1,0 +1,180 @@
+//! `session new --collect`: the identities that are on this network now, and which of them the user admits.
+//!
+//! mDNS is not authenticated: anybody on the network can announce an id. An id that is admitted by mistake takes part in the
+//! session, so ids are to be compared with what their owners read out.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::{BufRead, Write};
+use std::str::FromStr;
+use std::time::{Duration, Instant};
+
+use libp2p::multiaddr::Protocol;
+
+use super::super::Failure;
+use crate::crypto::identity::PublicKey;
+use crate::net::Multiaddr;
+use crate::net::observe::Observer;
+use crate::session::Entry;
+
+/// Identities shown (guess): a network with more needs `--peer`.
+const MOST: usize = 64;
+/// Characters of an id that are enough to name it among those found.
+const ENDING: usize = 6;
+
+/// Who is admitted without being asked for.
+#[derive(Debug, Clone, PartialEq)]
+pub(in crate::cli) enum Admit {
+    /// Everybody found.
+    All,
+    /// The one whose id ends so, under this name.
+    One(String, String),
+}
+
+impl FromStr for Admit {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text.split_once('=') {
+            None if text == "all" => Ok(Self::All),
+            Some((name, ending)) if ending.len() >= ENDING => Ok(Self::One(name.to_owned(), ending.to_owned())),
+            _ => Err(format!("must be all, or NAME=ENDING with at least the last {ENDING} characters of the peer id")),
+        }
+    }
+}
+
+/// What is on the network.
+pub(super) type Found = BTreeMap<PublicKey, BTreeSet<Multiaddr>>;
+
+/// Listens for `seconds`.
+pub(super) fn listen(seconds: u64) -> Result<Found, Failure> {
+    let observer = Observer::start().map_err(|error| Failure::Machine(format!("mDNS: {error}")))?;
+    eprintln!("looking for identities on this network for {seconds} s");
+    let until = now() + Duration::from_secs(seconds);
+    let mut found = Found::new();
+    while let Some(left) = until.checked_duration_since(now()) {
+        if let Some((peer, address)) = observer.next(left)
+            && let Ok(key) = peer.to_string().parse::<PublicKey>()
+            && (found.len() < MOST || found.contains_key(&key))
+        {
+            found.entry(key).or_default().insert(address);
+        }
+    }
+    Ok(found)
+}
+
+#[allow(clippy::disallowed_methods, reason = "it listens for so long and no longer")]
+fn now() -> Instant {
+    Instant::now()
+}
+
+/// Those of `found` that are admitted: as `admit` says, or as the user answers where it says nothing.
+pub(super) fn choose(
+    found: &Found,
+    admit: &[Admit],
+    answers: &mut dyn BufRead,
+    questions: &mut dyn Write,
+) -> Result<Vec<Entry>, Failure> {
+    if found.is_empty() {
+        let advice = "run `flyswarm id --announce 600` on the other machines";
+        return Err(Failure::Input(format!("nobody was found on this network by mDNS: {advice}")));
+    }
+    let entry = |key: &PublicKey, name: String| Entry { key: *key, name, addresses: Vec::new() };
+    let mut admitted = Vec::new();
+    for each in admit {
+        match each {
+            Admit::All => {
+                let unnamed = |key: &PublicKey| !admitted.iter().any(|entry: &Entry| entry.key == *key);
+                let rest: Vec<_> = found.keys().filter(|key| unnamed(key)).copied().collect();
+                admitted.extend(rest.iter().map(|key| entry(key, default_name(key))));
+            }
+            Admit::One(name, ending) => {
+                let mut ends = found.keys().filter(|key| key.to_string().ends_with(ending.as_str()));
+                match (ends.next(), ends.next()) {
+                    (Some(key), None) => admitted.push(entry(key, name.clone())),
+                    (None, _) => {
+                        let text = format!("--admit {name}={ending}: none of the {} found ends so", found.len());
+                        return Err(Failure::Input(text));
+                    }
+                    (Some(_), Some(_)) => {
+                        return Err(Failure::Input(format!("--admit {name}={ending}: more than one ends so")));
+                    }
+                }
+            }
+        }
+    }
+    if admit.is_empty() {
+        for (key, addresses) in found {
+            let at = addresses.iter().filter_map(place).collect::<Vec<_>>().join(", ");
+            let terminal = |error: std::io::Error| Failure::Machine(format!("the terminal: {error}"));
+            writeln!(questions, "{key} at {at}: its name? (nothing leaves it out)").map_err(terminal)?;
+            let mut name = String::new();
+            answers.read_line(&mut name).map_err(terminal)?;
+            if !name.trim().is_empty() {
+                admitted.push(entry(key, name.trim().to_owned()));
+            }
+        }
+    }
+    Ok(admitted)
+}
+
+/// The number that an address begins with.
+fn place(address: &Multiaddr) -> Option<String> {
+    match address.iter().next()? {
+        Protocol::Ip4(ip) => Some(ip.to_string()),
+        Protocol::Ip6(ip) => Some(ip.to_string()),
+        _ => None,
+    }
+}
+
+fn default_name(key: &PublicKey) -> String {
+    let id = key.to_string();
+    format!("peer-{}", &id[id.len() - ENDING..])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::crypto::identity::Identity;
+
+    fn found(count: u8) -> Found {
+        (1..=count).map(|seed| (Identity::from_seed([seed; 32]).public(), BTreeSet::new())).collect()
+    }
+
+    fn chosen(found: &Found, admit: &[&str], answers: &str) -> Result<Vec<(String, PublicKey)>, Failure> {
+        let admit: Vec<Admit> = admit.iter().map(|text| text.parse().unwrap()).collect();
+        let entries = choose(found, &admit, &mut answers.as_bytes(), &mut Vec::new())?;
+        Ok(entries.into_iter().map(|entry| (entry.name, entry.key)).collect())
+    }
+
+    #[test]
+    fn the_user_names_those_who_are_admitted_and_leaves_out_the_others() {
+        let found = found(3);
+        let keys: Vec<_> = found.keys().copied().collect();
+        assert_eq!(
+            chosen(&found, &[], "north\n\n south \n").unwrap(),
+            [("north".to_owned(), keys[0]), ("south".to_owned(), keys[2])]
+        );
+        assert_eq!(chosen(&found, &[], "").unwrap(), [], "the end of the input admits nobody");
+        let mut shown = Vec::new();
+        choose(&found, &[], &mut "".as_bytes(), &mut shown).unwrap();
+        let shown = String::from_utf8(shown).unwrap();
+        assert!(keys.iter().all(|key| shown.contains(&key.to_string())), "ids are shown whole: {shown}");
+    }
+
+    #[test]
+    fn scripts_admit_all_or_by_the_end_of_an_id() {
+        let found = found(3);
+        let keys: Vec<_> = found.keys().copied().collect();
+        let ending = |key: &PublicKey| key.to_string()[44..].to_owned();
+        let all = chosen(&found, &["all"], "").unwrap();
+        assert_eq!(all.iter().map(|(_, key)| *key).collect::<Vec<_>>(), keys);
+        assert_eq!(all[0].0, format!("peer-{}", &keys[0].to_string()[46..]));
+        let north = format!("north={}", ending(&keys[1]));
+        assert_eq!(chosen(&found, &[&north], "").unwrap(), [("north".to_owned(), keys[1])]);
+        assert_eq!(chosen(&found, &[&north, "all"], "").unwrap().len(), 3, "named ones are admitted once");
+        let error = chosen(&found, &["north=zzzzzz"], "").unwrap_err();
+        assert_eq!(error.to_string(), "--admit north=zzzzzz: none of the 3 found ends so");
+        assert!("north=abc".parse::<Admit>().is_err() && "some".parse::<Admit>().is_err());
+        assert!(chosen(&Found::new(), &["all"], "").unwrap_err().to_string().contains("id --announce"));
+    }
+}

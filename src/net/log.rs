@@ -1,0 +1,66 @@
+//! What a node's driver writes to the log (`tracing`, target `flyswarm`): what its user is told, and each message by name and size.
+//! Never a message's content: some of it is secret.
+
+use super::driver::Report;
+use super::metrics::stage_name;
+use crate::node::Event;
+use crate::protocol::context::Context;
+use crate::protocol::message::Message;
+use crate::session::Peer;
+
+pub(super) fn note(ctx: &Context, report: &Report<'_>) {
+    let name = |peer: &Peer| ctx.session.name(*peer);
+    let quantity = |slot: u8| ctx.plan.get(usize::from(slot)).map_or("", |quantity| quantity.name.as_str());
+    match report {
+        Report::Started(_) => tracing::info!(session = %ctx.id, peer = name(&ctx.me), "started"),
+        Report::Listening(address) => tracing::info!(%address, "listening"),
+        Report::ListenFailed(address, reason) => tracing::warn!(%address, reason, "no longer listening"),
+        Report::Twin(address) => tracing::error!(%address, "another node uses this identity"),
+        Report::Stranger(peer, address) => tracing::warn!(%peer, %address, "refused: not in the roster"),
+        Report::Disconnected(peer, reason) => tracing::info!(peer = name(peer), reason, "disconnected"),
+        Report::Blamed(peer, fault) => tracing::warn!(peer = name(peer), fault, "blamed"),
+        Report::Held(slot, stage) => tracing::info!(quantity = quantity(*slot), stage = stage_name(*stage), "held"),
+        Report::Sent(peer, message, bytes) => {
+            tracing::debug!(peer = name(peer), message = kind(message), bytes, "sent");
+        }
+        Report::Received(peer, message, bytes) => {
+            tracing::debug!(peer = name(peer), message = kind(message), bytes, "received");
+        }
+        Report::Node(event) => match event {
+            Event::Joined(peer) => tracing::info!(peer = name(peer), "joined"),
+            Event::Lost(peer) => tracing::info!(peer = name(peer), "lost"),
+            Event::Refused(peer, fields) => tracing::warn!(peer = name(peer), ?fields, "refused: another session file"),
+            Event::ViewBegan(ballot, members) => tracing::info!(view = %ballot, members = members.len(), "view began"),
+            Event::ViewFailed(ballot, reason, suspect) => {
+                tracing::warn!(view = %ballot, ?reason, suspect = suspect.as_ref().map(name), "view failed");
+            }
+            Event::Stage(slot, stage) => {
+                tracing::info!(quantity = quantity(*slot), stage = stage_name(*stage), "stage");
+            }
+            Event::Opened(value) => {
+                tracing::info!(quantity = quantity(value.sum.slot), members = value.members.len(), "opened");
+            }
+            Event::Exchange(_) => tracing::info!("an exchange begins"),
+            Event::Exchanged(outcome) => tracing::info!(outcome = outcome.is_some(), "the exchange is over"),
+            Event::Finished(..) => tracing::info!("finished"),
+            Event::Done => tracing::info!("done"),
+            Event::Ended(ending) => tracing::error!(%ending, "ended without a result"),
+        },
+    }
+}
+
+fn kind(message: &Message) -> &'static str {
+    match message {
+        Message::Hello { .. } => "hello",
+        Message::Fields(_) => "fields",
+        Message::Status { .. } => "status",
+        Message::Prepare(_) => "prepare",
+        Message::Promise(..) => "promise",
+        Message::Refuse(..) => "refuse",
+        Message::Begin { .. } => "begin",
+        Message::Failed { .. } => "failed",
+        Message::View(_) => "view",
+        Message::Transfer(_) => "transfer",
+        Message::Exchange(_) => "exchange",
+    }
+}

@@ -1,0 +1,248 @@
+//! Numbers for Prometheus: what a running node has done, at `http://ADDRESS/metrics`, for whoever may connect to that address.
+//!
+//! The server answers one request at a time and takes little of anybody: see the constants. What it tells is what the node's own
+//! lines tell: names of the session file, stages, bytes, counts of faults. No key and no part of a sum passes here.
+
+use std::io::{self, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use prometheus_client::encoding::text::encode;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::registry::Registry;
+
+use super::driver::Report;
+use crate::node::Event;
+use crate::protocol::all_reduce::{self, CHUNK, Direction};
+use crate::protocol::context::Context;
+use crate::protocol::message::Message;
+use crate::protocol::view::{self, Stage};
+use crate::session::Peer;
+
+/// Longest request (guess: ten times what Prometheus sends).
+const REQUEST: usize = 8 * 1024;
+/// For a request and for its answer (guess).
+const PATIENCE: Duration = Duration::from_secs(2);
+
+type Labels = Vec<(&'static str, String)>;
+
+/// One node's numbers. Cheap to note, whether or not somebody asks for them.
+#[derive(Debug)]
+pub struct Metrics {
+    registry: Arc<Mutex<Registry>>,
+    connected: Family<Labels, Gauge>,
+    stage: Family<Labels, Gauge>,
+    bytes: Family<Labels, Counter>,
+    sum: Family<Labels, Gauge>,
+    views: Counter,
+    views_failed: Family<Labels, Counter>,
+    faults: Family<Labels, Counter>,
+    strangers: Counter,
+    finished: Gauge,
+    /// The stage that bytes are counted under.
+    now: Mutex<(String, String)>,
+}
+
+impl Metrics {
+    /// All at zero, with a line for every peer and quantity of the session.
+    #[must_use]
+    pub fn new(ctx: &Context) -> Self {
+        let metrics = Self {
+            registry: Arc::default(),
+            connected: Family::default(),
+            stage: Family::default(),
+            bytes: Family::default(),
+            sum: Family::default(),
+            views: Counter::default(),
+            views_failed: Family::default(),
+            faults: Family::default(),
+            strangers: Counter::default(),
+            finished: Gauge::default(),
+            now: Mutex::new(("none".into(), "connect".into())),
+        };
+        let mut registry = Registry::with_prefix("flyswarm");
+        registry.register("connected", "Peers that are connected and have the same session", metrics.connected.clone());
+        registry.register("stage", "The stage that the node is in has the value 1", metrics.stage.clone());
+        registry.register("bytes", "Bytes of messages by peer, direction and stage", metrics.bytes.clone());
+        registry.register(
+            "sum_bytes",
+            "How far the sum of a quantity is, up the tree and down, in bytes",
+            metrics.sum.clone(),
+        );
+        let sizes = Family::<Labels, Gauge>::default();
+        registry.register("quantity_bytes", "Size of a quantity in bytes", sizes.clone());
+        registry.register("views", "Views begun", metrics.views.clone());
+        registry.register(
+            "views_failed",
+            "Views that ended before their time, by reason",
+            metrics.views_failed.clone(),
+        );
+        registry.register("faults", "Rules broken, by peer", metrics.faults.clone());
+        registry.register(
+            "strangers",
+            "Connections refused because the identity is not in the roster",
+            metrics.strangers.clone(),
+        );
+        registry.register("finished", "1 once the result is there", metrics.finished.clone());
+        for peer in ctx.session.peers().filter(|peer| *peer != ctx.me) {
+            let labels = vec![("peer", ctx.session.name(peer).to_owned())];
+            metrics.connected.get_or_create(&labels).set(0);
+            drop(metrics.faults.get_or_create(&labels));
+        }
+        for quantity in &ctx.plan {
+            let size = i64::try_from(quantity.len()).unwrap_or(i64::MAX);
+            sizes.get_or_create(&vec![("quantity", quantity.name.clone())]).set(size);
+        }
+        metrics.enter(("none".into(), "connect".into()));
+        *metrics.registry.lock().unwrap_or_else(PoisonError::into_inner) = registry;
+        metrics
+    }
+
+    /// Counts what the driver reports.
+    pub fn note(&self, ctx: &Context, report: &Report<'_>) {
+        let peer = |peer: Peer| vec![("peer", ctx.session.name(peer).to_owned())];
+        match report {
+            Report::Stranger(..) => drop(self.strangers.inc()),
+            Report::Blamed(who, _) => drop(self.faults.get_or_create(&peer(*who)).inc()),
+            Report::Sent(to, message, bytes) => self.moved(ctx, *to, "sent", message, *bytes),
+            Report::Received(from, message, bytes) => self.moved(ctx, *from, "received", message, *bytes),
+            Report::Node(event) => match event {
+                Event::Joined(who) => drop(self.connected.get_or_create(&peer(*who)).set(1)),
+                Event::Lost(who) => drop(self.connected.get_or_create(&peer(*who)).set(0)),
+                Event::ViewBegan(..) => drop(self.views.inc()),
+                Event::ViewFailed(_, reason, _) => {
+                    let labels = vec![("reason", format!("{reason:?}").to_lowercase())];
+                    self.views_failed.get_or_create(&labels).inc();
+                }
+                Event::Stage(slot, stage) => {
+                    if let Some(quantity) = ctx.plan.get(usize::from(*slot)) {
+                        self.enter((quantity.name.clone(), stage_name(*stage).to_owned()));
+                    }
+                }
+                Event::Finished(..) => {
+                    self.finished.set(1);
+                    self.enter(("none".into(), "linger".into()));
+                }
+                _ => {}
+            },
+            _ => {}
+        }
+    }
+
+    fn enter(&self, (quantity, stage): (String, String)) {
+        self.stage.clear();
+        self.stage.get_or_create(&vec![("quantity", quantity.clone()), ("stage", stage.clone())]).set(1);
+        *self.now.lock().unwrap_or_else(PoisonError::into_inner) = (quantity, stage);
+    }
+
+    fn moved(&self, ctx: &Context, peer: Peer, direction: &str, message: &Message, bytes: u64) {
+        let (quantity, stage) = self.now.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let labels = vec![
+            ("direction", direction.to_owned()),
+            ("peer", ctx.session.name(peer).to_owned()),
+            ("quantity", quantity),
+            ("stage", stage),
+        ];
+        self.bytes.get_or_create(&labels).inc_by(bytes);
+        if let Message::View(view::Message::Reduce(all_reduce::Message::Chunk { sum, direction, index, data })) =
+            message
+            && let Some(quantity) = ctx.plan.get(usize::from(sum.slot))
+        {
+            let way = match direction {
+                Direction::Up => "up",
+                Direction::Down => "down",
+            };
+            let labels = vec![("quantity", quantity.name.clone()), ("way", way.to_owned())];
+            let done = (*index as usize).saturating_mul(CHUNK).saturating_add(data.len()).min(quantity.len());
+            // With several children the one that is furthest counts; a sum that begins anew begins at its first chunk.
+            let gauge = self.sum.get_or_create(&labels);
+            let done = i64::try_from(done).unwrap_or(i64::MAX);
+            if *index == 0 || gauge.get() < done {
+                gauge.set(done);
+            }
+        }
+    }
+
+    /// The text as Prometheus reads it (OpenMetrics 1.0).
+    #[must_use]
+    pub fn text(&self) -> String {
+        text(&self.registry)
+    }
+
+    /// Answers at `address` from now on, on a thread of its own.
+    ///
+    /// # Errors
+    /// Where the address cannot be bound.
+    pub fn serve(&self, address: SocketAddr) -> io::Result<SocketAddr> {
+        let listener = TcpListener::bind(address)?;
+        let address = listener.local_addr()?;
+        let registry = Arc::clone(&self.registry);
+        thread::Builder::new().name("flyswarm-metrics".to_owned()).spawn(move || {
+            for connection in listener.incoming() {
+                match connection {
+                    // Who asks wrongly or too slowly gets no answer.
+                    Ok(connection) => drop(answer(connection, &registry)),
+                    // Too many open files: they may be fewer soon.
+                    Err(_) => thread::sleep(Duration::from_millis(100)),
+                }
+            }
+        })?;
+        Ok(address)
+    }
+}
+
+/// The stage's name, as `join` spells it too.
+#[must_use]
+pub fn stage_name(stage: Stage) -> &'static str {
+    match stage {
+        Stage::Keys => "keys",
+        Stage::Compute => "compute",
+        Stage::Sum => "sum",
+        Stage::Accept => "accept",
+        Stage::Release => "release",
+        Stage::Open => "open",
+    }
+}
+
+fn text(registry: &Mutex<Registry>) -> String {
+    let mut text = String::new();
+    let registry = registry.lock().unwrap_or_else(PoisonError::into_inner);
+    encode(&mut text, &registry).unwrap_or_else(|_| unreachable!("BUG: a string takes what is written"));
+    text
+}
+
+#[allow(clippy::disallowed_methods, reason = "a slow reader is not waited for")]
+fn answer(mut connection: TcpStream, registry: &Mutex<Registry>) -> io::Result<()> {
+    let until = Instant::now() + PATIENCE;
+    let mut request = Vec::new();
+    let mut buffer = [0; 1024];
+    while !request.windows(4).any(|bytes| bytes == b"\r\n\r\n") {
+        let left = until.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
+        connection.set_read_timeout(Some(left))?;
+        let got = connection.read(&mut buffer)?;
+        request.extend_from_slice(&buffer[..got]);
+        if got == 0 || request.len() > REQUEST || Instant::now() >= until {
+            return Ok(());
+        }
+    }
+    let line = request.split(|byte| *byte == b'\r').next().unwrap_or_default();
+    let mut words = line.split(|byte| *byte == b' ');
+    let (method, path) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
+    let (status, kind, body) = match (method, path) {
+        (b"GET", b"/metrics") => {
+            ("200 OK", "application/openmetrics-text; version=1.0.0; charset=utf-8", text(registry))
+        }
+        (b"GET", _) => ("404 Not Found", "text/plain", "the numbers are at /metrics\n".to_owned()),
+        _ => ("405 Method Not Allowed", "text/plain", "only GET\n".to_owned()),
+    };
+    let length = body.len();
+    let head =
+        format!("HTTP/1.0 {status}\r\nContent-Type: {kind}\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n");
+    connection.set_write_timeout(Some(PATIENCE))?;
+    connection.write_all(head.as_bytes())?;
+    connection.write_all(body.as_bytes())
+}

@@ -1,0 +1,284 @@
+//! What a peer of the roster may ask of another about itself and the way between them: `/flyswarm/probe/1` (spec, section 6.1).
+//!
+//! Questions and answers go over one substream of the connection that already stands, one after another. Answering costs
+//! little and is bounded: see the constants. Whoever asks for more loses the substream, not the connection.
+
+use std::io;
+use std::net::IpAddr;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use bytes::Bytes;
+use futures::{AsyncReadExt, AsyncWriteExt};
+use libp2p::Stream;
+use tokio::net::TcpStream;
+use tokio::time::{Instant, timeout};
+
+/// The name negotiated for its substreams. It has a version of its own: peers of different protocol versions can ask.
+pub(super) const PROTOCOL: &str = "/flyswarm/probe/1";
+/// Most bytes of the text that a node tells about itself (guess: 40 times what a session's fields take).
+pub(super) const MAX_ABOUT: usize = 64 * 1024;
+/// Most bytes of one `Take` or `Give`, and of all on one substream, both directions together (guess: 0.3 s at 1 Gbit/s).
+const MAX_PIECE: u32 = 4 << 20;
+const MAX_SUM: u64 = 16 << 20;
+/// Questions on one substream (guess: an honest peer asks some twenty).
+const MAX_QUESTIONS: u32 = 64;
+/// Substreams that are answered on one connection, one at a time (guess).
+pub(super) const MAX_PROBES: u32 = 8;
+/// For all answers on one substream, and for all questions (guess).
+const PATIENCE: Duration = Duration::from_secs(30);
+/// For a connection to the asking peer's port.
+const CONNECT: Duration = Duration::from_secs(3);
+/// A transfer that took this long says enough about the rate (guess).
+const LONG_ENOUGH: Duration = Duration::from_millis(250);
+const FIRST_PIECE: u32 = 64 << 10;
+/// Round trips; the shortest counts.
+const ROUNDS: usize = 5;
+
+const ABOUT: u8 = 0;
+const TAKE: u8 = 1;
+const GIVE: u8 = 2;
+const REACH: u8 = 3;
+
+/// What a peer found when it connected to a port of this node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reach {
+    /// Somebody listens.
+    Connected,
+    /// The connection was refused: nobody listens there.
+    Refused,
+    /// No answer in 3 s.
+    Silence,
+    /// Something else, such as no route.
+    Failed,
+}
+
+impl Reach {
+    fn byte(self) -> u8 {
+        match self {
+            Self::Connected => 0,
+            Self::Refused => 1,
+            Self::Silence => 2,
+            Self::Failed => 3,
+        }
+    }
+
+    fn from_byte(byte: u8) -> io::Result<Self> {
+        [Self::Connected, Self::Refused, Self::Silence, Self::Failed]
+            .into_iter()
+            .find(|reach| reach.byte() == byte)
+            .ok_or_else(|| io::Error::other(format!("answer {byte} to a question that has 0 to 3")))
+    }
+
+    fn of(error: &io::Error) -> Self {
+        match error.kind() {
+            io::ErrorKind::ConnectionRefused => Self::Refused,
+            io::ErrorKind::TimedOut => Self::Silence,
+            _ => Self::Failed,
+        }
+    }
+}
+
+/// What to ask.
+#[derive(Debug, Clone, Default)]
+pub struct Questions {
+    /// Most bytes to send, and to have sent, for the rates; 0 asks for none. At most 4 MiB are.
+    pub bytes: u32,
+    /// A TCP port of this node that the peer is asked to connect to.
+    pub port: Option<u16>,
+}
+
+/// What came of it.
+#[derive(Debug, Clone)]
+pub struct Answers {
+    /// What the peer tells about itself, as in its [`super::Config::about`]. At most 64 KiB.
+    pub about: Bytes,
+    /// The shortest of five.
+    pub round_trip: Duration,
+    /// The peer's clock less this machine's, in seconds; exact to half a round trip.
+    pub clock_ahead: f64,
+    /// Bytes per second to the peer and from it.
+    pub rates: Option<(f64, f64)>,
+    /// What it found at the port asked about.
+    pub reach: Option<Reach>,
+}
+
+/// Answers until the other side ends the substream. Returns `Err` where it broke or went beyond a limit.
+pub(super) async fn answer(stream: Stream, about: Bytes, remote: Option<IpAddr>) -> io::Result<()> {
+    match timeout(PATIENCE, answer_all(stream, about, remote)).await {
+        Ok(result) => result,
+        Err(_) => Err(io::ErrorKind::TimedOut.into()),
+    }
+}
+
+async fn answer_all(mut stream: Stream, about: Bytes, remote: Option<IpAddr>) -> io::Result<()> {
+    let mut left = MAX_SUM;
+    for _ in 0..MAX_QUESTIONS {
+        let mut question = [0];
+        if stream.read(&mut question).await? == 0 {
+            return stream.close().await;
+        }
+        match question[0] {
+            ABOUT => {
+                stream.write_all(&now_micros().to_le_bytes()).await?;
+                let length = u32::try_from(about.len()).unwrap_or_else(|_| unreachable!("BUG: checked at the start"));
+                stream.write_all(&length.to_le_bytes()).await?;
+                stream.write_all(&about).await?;
+            }
+            TAKE => {
+                let count = piece(&mut stream, &mut left).await?;
+                discard(&mut stream, count).await?;
+                stream.write_all(&[TAKE]).await?;
+            }
+            GIVE => {
+                let count = piece(&mut stream, &mut left).await?;
+                give(&mut stream, count).await?;
+            }
+            REACH => {
+                let mut port = [0; 2];
+                stream.read_exact(&mut port).await?;
+                let found = reach(remote, u16::from_le_bytes(port)).await;
+                stream.write_all(&[found.byte()]).await?;
+            }
+            other => return Err(io::Error::other(format!("question {other}, there are 0 to 3"))),
+        }
+        stream.flush().await?;
+    }
+    Err(io::Error::other(format!("more than {MAX_QUESTIONS} questions on one substream")))
+}
+
+/// The size of a `Take` or `Give`, within the limits.
+async fn piece(stream: &mut Stream, left: &mut u64) -> io::Result<u32> {
+    let mut count = [0; 4];
+    stream.read_exact(&mut count).await?;
+    let count = u32::from_le_bytes(count);
+    match left.checked_sub(count.into()) {
+        Some(less) if count <= MAX_PIECE => *left = less,
+        _ => {
+            let text = format!("{count} bytes asked for, the limits are {MAX_PIECE} at once and {MAX_SUM} in all");
+            return Err(io::Error::other(text));
+        }
+    }
+    Ok(count)
+}
+
+async fn discard(stream: &mut Stream, count: u32) -> io::Result<()> {
+    let mut buffer = vec![0; 16 << 10];
+    let mut left = count as usize;
+    while left > 0 {
+        let some = left.min(buffer.len());
+        let got = stream.read(&mut buffer[..some]).await?;
+        if got == 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        left -= got;
+    }
+    Ok(())
+}
+
+async fn give(stream: &mut Stream, count: u32) -> io::Result<()> {
+    let zeros = vec![0; 16 << 10];
+    let mut left = count as usize;
+    while left > 0 {
+        let some = left.min(zeros.len());
+        stream.write_all(&zeros[..some]).await?;
+        left -= some;
+    }
+    Ok(())
+}
+
+/// Connects to the asking peer itself and to nobody else.
+async fn reach(remote: Option<IpAddr>, port: u16) -> Reach {
+    let Some(ip) = remote else { return Reach::Failed };
+    match timeout(CONNECT, TcpStream::connect((ip, port))).await {
+        Ok(Ok(_)) => Reach::Connected,
+        Ok(Err(error)) => Reach::of(&error),
+        Err(_) => Reach::Silence,
+    }
+}
+
+/// Asks everything.
+pub(super) async fn ask(stream: Stream, questions: Questions) -> Result<Answers, String> {
+    match timeout(PATIENCE, ask_all(stream, questions)).await {
+        Ok(result) => result.map_err(|error| error.to_string()),
+        Err(_) => Err(format!("no answers for {} s", PATIENCE.as_secs())),
+    }
+}
+
+async fn ask_all(mut stream: Stream, questions: Questions) -> io::Result<Answers> {
+    let (mut round_trip, mut clock_ahead, mut about) = (Duration::MAX, 0.0, Bytes::new());
+    for _ in 0..ROUNDS {
+        let (sent, before) = (Instant::now(), now_micros());
+        stream.write_all(&[ABOUT]).await?;
+        stream.flush().await?;
+        let mut clock = [0; 8];
+        stream.read_exact(&mut clock).await?;
+        let took = sent.elapsed();
+        let mut length = [0; 4];
+        stream.read_exact(&mut length).await?;
+        let length = u32::from_le_bytes(length) as usize;
+        if length > MAX_ABOUT {
+            return Err(io::Error::other(format!("{length} bytes about itself, the limit is {MAX_ABOUT}")));
+        }
+        let mut text = vec![0; length];
+        stream.read_exact(&mut text).await?;
+        if took < round_trip {
+            let middle = before as f64 + took.as_micros() as f64 / 2.0;
+            (round_trip, clock_ahead) = (took, (u64::from_le_bytes(clock) as f64 - middle) / 1e6);
+        }
+        about = text.into();
+    }
+    let most = questions.bytes.min(MAX_PIECE);
+    let mut rates = None;
+    if most > 0 {
+        let mut sent = 0.0;
+        let mut got = 0.0;
+        for direction in [TAKE, GIVE] {
+            let mut count = FIRST_PIECE.min(most);
+            let rate = if direction == TAKE { &mut sent } else { &mut got };
+            loop {
+                let took = transfer(&mut stream, direction, count).await?;
+                let moving = took.saturating_sub(round_trip).max(Duration::from_micros(10));
+                *rate = f64::from(count) / moving.as_secs_f64();
+                // All of them together are less than twice the last.
+                if took >= LONG_ENOUGH || count >= most {
+                    break;
+                }
+                count = count.saturating_mul(2).min(most);
+            }
+        }
+        rates = Some((sent, got));
+    }
+    let mut reach = None;
+    if let Some(port) = questions.port {
+        stream.write_all(&[REACH]).await?;
+        stream.write_all(&port.to_le_bytes()).await?;
+        stream.flush().await?;
+        let mut found = [0];
+        stream.read_exact(&mut found).await?;
+        reach = Some(Reach::from_byte(found[0])?);
+    }
+    stream.close().await?;
+    Ok(Answers { about, round_trip, clock_ahead, rates, reach })
+}
+
+async fn transfer(stream: &mut Stream, direction: u8, count: u32) -> io::Result<Duration> {
+    let begun = Instant::now();
+    stream.write_all(&[direction]).await?;
+    stream.write_all(&count.to_le_bytes()).await?;
+    if direction == TAKE {
+        give(stream, count).await?;
+        stream.flush().await?;
+        discard(stream, 1).await?;
+    } else {
+        stream.flush().await?;
+        discard(stream, count).await?;
+    }
+    Ok(begun.elapsed())
+}
+
+/// This machine's clock: microseconds since 1970.
+#[allow(clippy::disallowed_methods, reason = "peers compare their clocks")]
+fn now_micros() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_micros()).unwrap_or(u64::MAX)
+}
