@@ -630,6 +630,11 @@ class Session:
     def plan(self):
         """(name, bytes of a word, words) of each slot (section 15)."""
         classes = len(self.classes)
+        if self.task == "xclp":
+            plan = [("coin", 4, 0), ("rows", 4, len(self.roster))]
+            if self.scaling in ("center", "standard", "soft-bins"):
+                plan.append(("moments", 8, self.features * (3 if self.scaling == "center" else 9) + 1))
+            return [*plan, ("labelled", 4, 2)]
         plan = [("coin", 4, 0), ("holders", 4, 1 + classes)]
         scalings = {each.scaling for each in self.settings}
         if scalings & {"center", "standard", "soft-bins"}:
@@ -1269,12 +1274,19 @@ def innermost(message):
         names.append(name)
         if name in ("Up", "Down", "Head"):
             message = message[1]
+        if name == "Exchange":
+            message = message["body"]
+        if name == "Part":
+            message = message["what"]
+    if names[:1] == ["Exchange"] and isinstance(message, str):
+        names.append(message)
     return names
 
 
 def channel_of(message):
     names = innermost(message)
     bulk = names[:3] == ["View", "Reduce", "Chunk"] or names[0] == "Transfer" and names[1] in ("Head", "Piece")
+    bulk = bulk or names[:2] == ["Exchange", "Part"]
     return "bulk" if bulk else "control"
 
 
@@ -1282,7 +1294,7 @@ def read_frame(channel, header, payload):
     message = decode("Message", header)
     if channel != channel_of(message):
         raise Refused("malformed", "channel")
-    if payload and not ({"Chunk", "Piece"} & set(innermost(message))):
+    if payload and not ({"Chunk", "Piece", "Part"} & set(innermost(message))):
         raise Refused("malformed", "payload")
     return message
 
@@ -1310,7 +1322,7 @@ def check_messages():
         check(f"encode {case['what']}", encode("Message", case["message"]) == header)
         stream = le(4 + len(header) + len(payload), 4) + le(len(header), 4) + header + payload
         check(f"stream {case['what']}", stream.hex() == case["stream"])
-    for name in ("Message", "ViewMessage", "Report", "Order", "ReduceMessage", "TransferMessage", "Held"):
+    for name in ("Message", "ViewMessage", "Report", "Order", "ReduceMessage", "TransferMessage", "Held", "Body", "What"):
         for variant, _ in SCHEMA[name][1].values():
             check(f"a vector of {name} {variant}", any(variant in path.split("/") for path in seen))
     for case in file["abouts"]:

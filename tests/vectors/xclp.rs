@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 use crate::sessions::toml;
 use crate::{bytes, hex};
 
-const HEAD: &str = r#"name = "vectors"
+pub(crate) const HEAD: &str = r#"name = "vectors"
 task = "xclp"
 [data]
 features = 3
@@ -38,7 +38,7 @@ pub(crate) fn xclp() -> Value {
     let text = toml(HEAD, 7);
     let session = Session::parse(&text).unwrap();
     let rule = session.xclp.unwrap().rule();
-    let (id, coin) = (session.id().0, *bytes::<32>("coin"));
+    let (id, coin) = (session.id().0, bytes::<32>("coin"));
     let ballot = Ballot { counter: 3, proposer: Peer(2) };
     let rows: BTreeMap<Peer, u32> = [(Peer(0), 2), (Peer(3), 3), (Peer(4), 1), (Peer(6), 2)].into();
     let members: Vec<Peer> = (0..7).map(Peer).collect();
@@ -46,7 +46,7 @@ pub(crate) fn xclp() -> Value {
     let custodians: Vec<_> =
         roles.blocks().map(|(owner, other)| json!([owner.0, other.0, roles.custodian(owner, other).0])).collect();
 
-    let parts: Vec<[u8; 32]> = rows.keys().map(|peer| *bytes::<32>(&format!("part {}", peer.0))).collect();
+    let parts: Vec<[u8; 32]> = rows.keys().map(|peer| bytes::<32>(&format!("part {}", peer.0))).collect();
     let commits: Vec<_> =
         rows.keys().zip(&parts).map(|(&peer, part)| hex(commitment(&id, ballot, peer, part))).collect();
     let seed = planes(&id, &coin, parts.iter());
@@ -58,13 +58,13 @@ pub(crate) fn xclp() -> Value {
 
     // The block of peers 0 (rows 0 and 1) and 3 (rows 2 to 4).
     let (a, b) = (codes.select(&[0, 1]), codes.select(&[2, 3, 4]));
-    let (left, right) = (*bytes::<32>("left triple"), *bytes::<32>("right triple"));
+    let (left, right) = (bytes::<32>("left triple"), bytes::<32>("right triple"));
     let y = dealer::deal(&left, &right, (2, 3), BITS);
     let (d, e) = (dealer::hide(&a, &left), dealer::hide(&b, &right));
     let (one, two) = (dealer::left_share(&a, &left, &e), dealer::right_share(&b, &d, &y));
     let words = |words: &[u16]| hex(dealer::to_bytes(words));
 
-    let pair = *bytes::<32>("pair");
+    let pair = bytes::<32>("pair");
     let blinding = Blinding::new(&pair, ballot, Peer(0), Peer(3), 3);
     let (mine, theirs) = (blinding.blind(Sign::Add, &one), blinding.blind(Sign::Subtract, &two));
     let turned = Blinding::new(&pair, ballot, Peer(3), Peer(0), 2).blind(Sign::Subtract, &custody::transposed(&one, 3));
@@ -84,7 +84,7 @@ pub(crate) fn xclp() -> Value {
         .collect();
     let graph = Graph::new(8, BITS, rule.power, &edges);
     let labels = [Some(1), None, None, Some(0), None, None, None, Some(1)];
-    let mask = *bytes::<32>("mask of labels");
+    let mask = bytes::<32>("mask of labels");
     let (first, second) = (shares::masked(&labels, 2, &mask), shares::mask(&mask, 16));
     let series = Series::new(rule.alpha, rule.tolerance, 8);
     let numbers = |numbers: &[i128]| hex(shares::to_bytes(numbers));
