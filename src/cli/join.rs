@@ -120,8 +120,8 @@ impl Join {
         let receipt = self.node.receipt.clone().unwrap_or_else(|| out.with_extension("receipt.json"));
         self.node.writable(&[&out, &receipt])?;
         let (rows, said) = if place.session.task == TaskKind::Xclp {
-            let (data, labels, said) = self.data.load_partly_labelled(&place.session.data, &self.label)?;
-            (Rows { data: Arc::new(data), labels }, said)
+            let (rows, said) = self.data.load_partly_labelled(&place.session.data, &self.label)?;
+            (Rows { data: Arc::new(rows.data), labels: rows.labels }, said)
         } else {
             let (data, said) = self.data.load_labelled(&place.session.data, &self.label)?;
             (Rows { data: Arc::new(data), labels: Vec::new() }, said)

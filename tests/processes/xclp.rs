@@ -86,14 +86,14 @@ fn killed_in_any_role_the_others_have_their_labels_and_so_has_who_comes_back() {
         swarm.signal(victim, "KILL");
         assert_eq!(swarm.wait_end(victim).signal, Some(9));
         start(&mut swarm, victim);
-        for i in 0..PEERS {
+        for (i, name) in NAMES.iter().enumerate().take(PEERS) {
             let ended = swarm.wait_end(i);
             // Who was away while the others finished has no labels, and is told so.
             let without = i == victim && ended.errors.contains("finished without this peer");
-            assert!(ended.code == Some(0) || (without && ended.code == Some(3)), "{role}: {} {ended:?}", NAMES[i]);
+            assert!(ended.code == Some(0) || (without && ended.code == Some(3)), "{role}: {name} {ended:?}");
             if i < OWNERS && !without {
                 let share = accuracy(&swarm, i);
-                assert!(share > 0.7, "{role}, {}: {share}", NAMES[i]);
+                assert!(share > 0.7, "{role}, {name}: {share}");
             }
         }
     }
@@ -134,9 +134,9 @@ fn witnesses_without_an_xclp_session_and_too_few_of_them_are_refused_on_one_line
         swarm.start(i, &[]);
     }
     (0..OWNERS).chain([PEERS - 1]).for_each(|i| start(&mut swarm, i));
-    for i in 0..PEERS {
+    for (i, name) in NAMES.iter().enumerate().take(PEERS) {
         let ended = swarm.wait_end(i);
-        assert_eq!(ended.code, Some(3), "{}: {ended:?}", NAMES[i]);
+        assert_eq!(ended.code, Some(3), "{name}: {ended:?}");
         assert!(ended.errors.contains("two members without rows") && ended.errors.lines().count() == 1, "{ended:?}");
     }
 }
