@@ -23,3 +23,4 @@ pub mod task;
 #[cfg(test)]
 mod tests;
 pub(crate) mod timeline;
+mod xclp;

@@ -129,6 +129,12 @@ impl Xclp {
         &self.rules.session.data.classes
     }
 
+    /// The labels that it knows, in the order of the file.
+    #[must_use]
+    pub fn labels(&self) -> &[Option<u16>] {
+        &self.labels
+    }
+
     /// What is said of each row, in the order of the file.
     #[must_use]
     pub fn said(&self, outcome: &Outcome) -> Vec<Said> {

@@ -6,9 +6,11 @@ use std::sync::Arc;
 
 use super::scenario::{Scenario, ScenarioError, TaskKind};
 use super::task::{self, Rows};
+use super::xclp;
 use crate::crypto::identity::Identity;
 use crate::crypto::stream::derive;
 use crate::node::Task;
+use crate::node::xclp::Xclp;
 use crate::protocol::context::{Context, Quantity};
 use crate::session::{Entry, Peer, Privacy, Session, TaskKind as SessionTask, Timing};
 
@@ -26,8 +28,10 @@ pub struct Cast {
     pub tasks: Vec<Arc<dyn Task>>,
     /// What is summed.
     pub plan: Vec<Quantity>,
-    /// For the task `flynn`.
+    /// For the tasks `flynn` and `xclp`.
     pub rows: Option<Rows>,
+    /// For the task `xclp`, each peer's part.
+    pub labelled: Vec<Arc<Xclp>>,
 }
 
 impl Cast {
@@ -39,11 +43,19 @@ impl Cast {
         let rows = match scenario.task.kind {
             TaskKind::Flynn => Some(Rows::deal(&scenario.data, scenario.peers, scenario.seed, folder)?),
             TaskKind::Sum => None,
+            TaskKind::Xclp => Some(xclp::deal(scenario, folder)?),
         };
         let (session, identities) = session(scenario, rows.as_ref())?;
-        let tasks = task::tasks(scenario, &session, rows.as_ref())?;
+        let labelled = match (&rows, scenario.task.kind) {
+            (Some(rows), TaskKind::Xclp) => xclp::tasks(scenario, &session, rows)?,
+            _ => Vec::new(),
+        };
+        let tasks = match scenario.task.kind {
+            TaskKind::Xclp => labelled.iter().map(|task| task.clone() as Arc<dyn Task>).collect(),
+            TaskKind::Flynn | TaskKind::Sum => task::tasks(scenario, &session, rows.as_ref())?,
+        };
         let plan = task::plan(scenario, &session);
-        Ok(Self { session, identities, tasks, plan, rows })
+        Ok(Self { session, identities, tasks, plan, rows, labelled })
     }
 
     /// What a peer's node is given.
@@ -83,12 +95,12 @@ fn session(scenario: &Scenario, rows: Option<&Rows>) -> Result<(Session, Vec<Ide
     let peers = usize::from(scenario.peers);
     let session = Session {
         name: "simulation".into(),
-        task: SessionTask::Flynn,
+        task: if scenario.task.kind == TaskKind::Xclp { SessionTask::Xclp } else { SessionTask::Flynn },
         min_peers: scenario.session.min_peers.unwrap_or(Session::default_min_peers(peers)),
         data,
         flynn,
         tune: None,
-        xclp: None,
+        xclp: xclp::spec(scenario),
         privacy: Privacy {
             min_holders: scenario.session.min_holders.unwrap_or(usual.min_holders),
             colluding: scenario.session.colluding.unwrap_or(usual.colluding),

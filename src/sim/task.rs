@@ -89,6 +89,9 @@ pub fn spec(scenario: &Scenario, rows: Option<&Rows>) -> Result<(DataSpec, Flynn
         return Ok((data, FlynnSpec { m: 16, s: 2, rho: 2, gamma: 0.5, score: Score::Decay }));
     };
     let data = rows.spec(task.scaling, task.densify);
+    if task.kind == super::scenario::TaskKind::Xclp {
+        return Ok((DataSpec { densify: false, ..data }, FlynnSpec::NONE));
+    }
     let sizes = Sizes { m: task.m.clone(), s: task.s.clone(), rho: task.rho.clone() };
     let flynn = sizes
         .resolve(&data, Readout { score: task.score, gamma: task.gamma })
@@ -123,6 +126,7 @@ pub fn tasks(scenario: &Scenario, session: &Session, rows: Option<&Rows>) -> Res
 pub fn plan(scenario: &Scenario, session: &Session) -> Vec<Quantity> {
     match scenario.task.kind {
         TaskKind::Flynn => Rules::new(session.clone()).plan(),
+        TaskKind::Xclp => crate::node::xclp::Rules::new(session.clone()).plan(),
         TaskKind::Sum => Numbers { me: Peer(0), words: scenario.task.words, seed: 0 }.plan(),
     }
 }

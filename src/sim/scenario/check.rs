@@ -32,6 +32,13 @@ impl Scenario {
         within("limit_s", self.limit_s, 1.0, 1e6)?;
         within("data.test_percent", self.data.test_percent.into(), 1.0, 90.0)?;
         within("data.alpha", self.data.alpha, 0.01, 1e6)?;
+        if self.task.kind == TaskKind::Xclp && self.task.witnesses >= self.peers {
+            return Err(wrong(
+                "task.witnesses",
+                self.task.witnesses,
+                format!("below {}, the number of peers", self.peers),
+            ));
+        }
         if self.task.kind == TaskKind::Sum && !(1..=1 << 26).contains(&self.task.words) {
             return Err(wrong("task.words", self.task.words, format!("1 to {}", 1 << 26)));
         }
@@ -134,6 +141,7 @@ impl Scenario {
                 let slots: &[&str] = match self.task.kind {
                     TaskKind::Flynn => &["coin", "holders", "moments", "counts"],
                     TaskKind::Sum => &["coin", "sum"],
+                    TaskKind::Xclp => &["coin", "rows", "moments", "labelled"],
                 };
                 if !slots.contains(&moment.slot.as_str()) {
                     return Err(wrong("at.slot", format!("{:?}", moment.slot), format!("one of {}", slots.join(", "))));
