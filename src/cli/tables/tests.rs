@@ -48,7 +48,7 @@ fn every_set_of_a_folder_becomes_a_line_and_a_file() {
         serde_json::from_str(&run_line(folder.path(), &format!("{LINE} --json")).unwrap()).unwrap();
     assert_eq!(
         (json["sets"].as_array().map(Vec::len), json["comparisons"].as_array().map(Vec::len)),
-        (Some(2), Some(18))
+        (Some(2), Some(24))
     );
 }
 
