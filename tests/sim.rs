@@ -39,6 +39,18 @@ fn parity_gives_the_pooled_model_bit_for_bit() {
 }
 
 #[test]
+fn xclp_gives_the_labels_of_the_rows_in_one_place() {
+    for (name, runs) in [("xclp-parity", 1), ("xclp-16", 1), ("xclp-drop-out", 4)] {
+        let found = shipped(name);
+        assert_eq!(found.len(), runs, "{name}");
+        for run in &found {
+            let accuracy = run.accuracy.as_ref().unwrap();
+            assert!(accuracy.equal && (accuracy.swarm - accuracy.pooled).abs() < 1e-12, "{name}, {}", run.name);
+        }
+    }
+}
+
+#[test]
 fn scaling_divides_the_work_of_training_among_the_parties() {
     let runs = shipped("scaling");
     let own = |run: &Outcome| run.training.as_ref().map(|training| training.alone_ms / training.slowest_ms).unwrap();
