@@ -502,21 +502,24 @@ class Session:
         except tomllib.TOMLDecodeError as error:
             raise Refused("session") from error
         fields = {
-            "": "name task min_peers data flynn tune privacy timing roster",
+            "": "name task min_peers data flynn tune xclp privacy timing roster",
             "data": "features columns classes scaling densify",
             "flynn": "m s rho gamma score",
             "tune": "folds setting",
+            "xclp": "bits k many_neighbours alpha power balance tolerance",
             "privacy": "min_holders colluding",
             "timing": " ".join(self.TIMING),
         }
-        optional = "min_peers tune privacy timing columns scaling densify score folds min_holders colluding " + fields["timing"]
+        optional = "flynn xclp " + fields["xclp"] + " min_peers tune privacy timing columns scaling densify score folds min_holders colluding " + fields["timing"]
         for table, names in fields.items():
             found = file.get(table, {}) if table else file
             need(set(found) <= set(names.split()), "unknown field")
             present = not table or table in file
             need(not present or set(names.split()) - set(found) <= set(optional.split()), "missing field")
         self.task = file["task"]
-        need(self.task == ("tune" if "tune" in file else "flynn"), "task")
+        allowed = {"tune"} if "tune" in file else {"flynn"} if "flynn" in file else {"xclp"}
+        need(self.task in allowed and ("flynn" in file) == (self.task != "xclp"), "task")
+        need(self.task == "xclp" or "xclp" not in file, "xclp")
         need(printable(file["name"]), "name")
         entries = sorted((public_of_peer_id(entry["peer_id"]), entry["name"]) for entry in file["roster"])
         self.roster = [public for public, _ in entries]
@@ -534,7 +537,17 @@ class Session:
         need(1 <= self.features <= 65_536, "features")
         need(2 <= len(self.classes) <= 1000 and len(set(self.classes)) == len(self.classes), "classes")
         need(all(map(printable, self.classes)), "class")
-        flynn = file["flynn"]
+        flynn = file.get("flynn", {"m": 1, "s": 2, "rho": 1, "gamma": 0})
+        xclp = file.get("xclp", {})
+        quarter = max(self.features // 4, 1)
+        self.bits, self.k = xclp.get("bits", 4096), xclp.get("k", min(10, quarter))
+        self.many_neighbours, self.balance = xclp.get("many_neighbours", False), xclp.get("balance", True)
+        self.alpha, self.power = float(xclp.get("alpha", 0.99)), xclp.get("power", 1)
+        self.tolerance = float(xclp.get("tolerance", 1e-5))
+        need(64 <= self.bits <= 16_384 and self.bits % 64 == 0 and 1 <= self.k <= 1000, "xclp")
+        need(self.many_neighbours or self.k <= quarter, "k")
+        need(0.01 <= self.alpha <= 0.999 and 1 <= self.power <= 3 and 1e-9 <= self.tolerance <= 0.01, "xclp")
+        need(self.task != "xclp" or p <= 64, "roster")
         tables = [(data, "scaling"), (data, "densify"), (flynn, "m"), (flynn, "s"), (flynn, "rho")]
         own = Setting({key: table[key] for table, key in tables if key in table}, self.features, len(self.classes))
         self.__dict__.update(own.__dict__)
@@ -568,13 +581,26 @@ class Session:
             *([("data.columns", self.list(name.encode() for name in self.columns))] if self.columns else []),
             ("data.scaling", own.encoded_scaling()),
             ("data.densify", bytes([self.densify])),
-            ("flynn.m", le(self.m, 8)),
-            ("flynn.s", le(self.s, 8)),
-            ("flynn.rho", le(self.rho, 8)),
-            ("flynn.gamma", number(self.gamma)),
-            ("flynn.score", self.score.encode()),
+            *self.only(
+                self.task != "xclp",
+                ("flynn.m", le(self.m, 8)),
+                ("flynn.s", le(self.s, 8)),
+                ("flynn.rho", le(self.rho, 8)),
+                ("flynn.gamma", number(self.gamma)),
+                ("flynn.score", self.score.encode()),
+            ),
             *([("tune.folds", le(self.folds, 8))] if tune else []),
             *([("tune.settings", self.list(each.encoded() for each in self.settings[1:]))] if tune else []),
+            *self.only(
+                self.task == "xclp",
+                ("xclp.bits", le(self.bits, 8)),
+                ("xclp.k", le(self.k, 8)),
+                ("xclp.many_neighbours", bytes([self.many_neighbours])),
+                ("xclp.alpha", number(self.alpha)),
+                ("xclp.power", le(self.power, 8)),
+                ("xclp.balance", bytes([self.balance])),
+                ("xclp.tolerance", number(self.tolerance)),
+            ),
             ("privacy.min_holders", le(self.min_holders, 8)),
             ("privacy.colluding", number(self.colluding)),
             *((f"timing.{name}", le(value, 8)) for name, value in timing.items()),
@@ -589,6 +615,10 @@ class Session:
         self.majority = len(self.council) // 2 + 1
 
     @staticmethod
+    def only(condition, *values):
+        return values if condition else ()
+
+    @staticmethod
     def item(data):
         return le(len(data), 8) + data
 
@@ -600,6 +630,11 @@ class Session:
     def plan(self):
         """(name, bytes of a word, words) of each slot (section 15)."""
         classes = len(self.classes)
+        if self.task == "xclp":
+            plan = [("coin", 4, 0), ("rows", 4, len(self.roster))]
+            if self.scaling in ("center", "standard", "soft-bins"):
+                plan.append(("moments", 8, self.features * (3 if self.scaling == "center" else 9) + 1))
+            return [*plan, ("labelled", 4, 2)]
         plan = [("coin", 4, 0), ("holders", 4, 1 + classes)]
         scalings = {each.scaling for each in self.settings}
         if scalings & {"center", "standard", "soft-bins"}:
@@ -1239,12 +1274,19 @@ def innermost(message):
         names.append(name)
         if name in ("Up", "Down", "Head"):
             message = message[1]
+        if name == "Exchange":
+            message = message["body"]
+        if name == "Part":
+            message = message["what"]
+    if names[:1] == ["Exchange"] and isinstance(message, str):
+        names.append(message)
     return names
 
 
 def channel_of(message):
     names = innermost(message)
     bulk = names[:3] == ["View", "Reduce", "Chunk"] or names[0] == "Transfer" and names[1] in ("Head", "Piece")
+    bulk = bulk or names[:2] == ["Exchange", "Part"]
     return "bulk" if bulk else "control"
 
 
@@ -1252,7 +1294,7 @@ def read_frame(channel, header, payload):
     message = decode("Message", header)
     if channel != channel_of(message):
         raise Refused("malformed", "channel")
-    if payload and not ({"Chunk", "Piece"} & set(innermost(message))):
+    if payload and not ({"Chunk", "Piece", "Part"} & set(innermost(message))):
         raise Refused("malformed", "payload")
     return message
 
@@ -1280,7 +1322,7 @@ def check_messages():
         check(f"encode {case['what']}", encode("Message", case["message"]) == header)
         stream = le(4 + len(header) + len(payload), 4) + le(len(header), 4) + header + payload
         check(f"stream {case['what']}", stream.hex() == case["stream"])
-    for name in ("Message", "ViewMessage", "Report", "Order", "ReduceMessage", "TransferMessage", "Held"):
+    for name in ("Message", "ViewMessage", "Report", "Order", "ReduceMessage", "TransferMessage", "Held", "Body", "What"):
         for variant, _ in SCHEMA[name][1].values():
             check(f"a vector of {name} {variant}", any(variant in path.split("/") for path in seen))
     for case in file["abouts"]:
@@ -1567,6 +1609,193 @@ def check_tune():
     check("scores of every setting and readout", words(scores) == opened[4])
 
 
+# --------------------------------------------------------------------------------------------------------- section 15b: xclp
+
+
+def matrix_product(a, b):
+    return [[sum(x * y for x, y in zip(row, column)) % 2**16 for column in b] for row in a]
+
+
+def words16(stream, rows, columns):
+    flat = struct.unpack(f"<{rows * columns}H", stream.read(2 * rows * columns))
+    return [list(flat[i * columns : (i + 1) * columns]) for i in range(rows)]
+
+
+def hex16(matrix):
+    return b"".join(le(x % 2**16, 2) for row in matrix for x in row).hex()
+
+
+def hex128(numbers):
+    return b"".join(le(x % 2**128, 16) for x in numbers).hex()
+
+
+def signed128(x):
+    return (x + 2**127) % 2**128 - 2**127
+
+
+def words128(stream, count):
+    data = stream.read(16 * count)
+    return [int.from_bytes(data[i : i + 16], "little") for i in range(0, len(data), 16)]
+
+
+def shuffled(n, stream):
+    order = list(range(n))
+    for t in range(n - 1, 0, -1):
+        i = stream.below(t + 1)
+        order[t], order[i] = order[i], order[t]
+    return order
+
+
+def rounded(x):
+    return math.floor(x + 0.5)
+
+
+def check_xclp():
+    file = vectors("xclp")
+    session = Session(file["toml"])
+    ballot = ballot_bytes({"counter": file["ballot"][0], "proposer": file["ballot"][1]})
+    coin = bytes.fromhex(file["coin"])
+    check("id of an xclp session", session.id.hex() == file["id"])
+
+    roles, sizes = file["roles"], dict(file["roles"]["rows"])
+    order = sorted(range(roles["members"]), key=lambda peer: tagged("role", coin, le(peer, 2)))
+    propagators = [peer for peer in order if peer not in sizes][:2]
+    ring = [peer for peer in order if peer not in propagators]
+    check("roles", propagators == roles["propagators"] and ring == roles["ring"])
+
+    def custodian(owner, other):
+        at = ring.index(owner)
+        after = ring[(at + 1) % len(ring)]
+        return ring[at - 1] if after == other else after
+
+    check("custodians", all(custodian(owner, other) == keeper for owner, other, keeper in roles["custodians"]))
+
+    parts = [bytes.fromhex(part) for part in file["parts"]]
+    commits = [tagged("planes part", session.id, ballot, le(peer, 2), part) for peer, part in zip(sizes, parts)]
+    check("commitments to the planes", [commit.hex() for commit in commits] == file["commitments"])
+    seed = tagged("planes", session.id, coin, *parts)
+    check("seed of the planes", seed.hex() == file["planes"])
+    features, bits, k = session.features, session.bits, session.k
+    rows = [file["rows"][i : i + features] for i in range(0, len(file["rows"]), features)]
+    codes = [[] for _ in rows]
+    pairs = -(-features // 2)
+    for plane in range(bits):
+        stream, entries = Stream(seed, "planes", b"", 16 * pairs * plane), []
+        for _ in range(pairs):
+            a, b = struct.unpack("<QQ", stream.read(16))
+            u, v = ((a >> 11) + 1) / 2**53, (b >> 11) / 2**53
+            radius = math.sqrt(-2 * math.log(u))
+            entries += [radius * math.cos(2 * math.pi * v), radius * math.sin(2 * math.pi * v)]
+        for code, row in zip(codes, rows):
+            code.append(int(sum(p * x for p, x in zip(entries, row)) > 0))
+    packed = [le(sum(bit << l for l, bit in enumerate(code)), bits // 8).hex() for code in codes]
+    check("codes", packed == file["codes"])
+    hamming = lambda a, b: sum(x != y for x, y in zip(a, b))
+
+    found, a, b = file["hamming"], codes[0:2], codes[2:5]
+    left, right = bytes.fromhex(found["left_seed"]), bytes.fromhex(found["right_seed"])
+    u, v = words16(Stream(left, "triple", b""), 2, bits), words16(Stream(right, "triple", b""), 3, bits)
+    x = words16(Stream(left, "share", b""), 2, 3)
+    y = [[(p - q) % 2**16 for p, q in zip(*both)] for both in zip(matrix_product(u, v), x)]
+    d = [[(bit - mask) % 2**16 for bit, mask in zip(*both)] for both in zip(a, u)]
+    e = [[(bit - mask) % 2**16 for bit, mask in zip(*both)] for both in zip(b, v)]
+    check("dealt and hidden", [hex16(y), hex16(d), hex16(e)] == [found["dealt"], found["d"], found["e"]])
+    ue, db = matrix_product(u, e), matrix_product(d, b)
+    one = [[(sum(a[i]) - 2 * (ue[i][j] + x[i][j])) % 2**16 for j in range(3)] for i in range(2)]
+    two = [[(sum(b[j]) - 2 * (db[i][j] + y[i][j])) % 2**16 for j in range(3)] for i in range(2)]
+    check("shares of distances", [hex16(one), hex16(two)] == [found["left_share"], found["right_share"]])
+    together = [[(p + q) % 2**16 for p, q in zip(*both)] for both in zip(one, two)]
+    check("shares add up to distances", together == [[hamming(p, q) for q in b] for p in a])
+
+    found = file["custody"]
+    pair = bytes.fromhex(found["pair"])
+
+    def blind(owner, other, share, sign):
+        key = derive(pair, "custody", ballot + le(owner, 2) + le(other, 2))
+        mask = words16(Stream(key, "mask", b""), len(share), len(share[0]))
+        columns = [shuffled(len(share[0]), Stream(key, "columns", le(i, 4))) for i in range(len(share))]
+        moved = [[row[column] for column in order] for row, order in zip(share, columns)]
+        return key, columns, [[(p + sign * q) % 2**16 for p, q in zip(*both)] for both in zip(moved, mask)]
+
+    key, columns, mine = blind(0, 3, one, 1)
+    theirs = blind(0, 3, two, -1)[2]
+    turned = blind(3, 0, [list(column) for column in zip(*one)], -1)[2]
+    check("blinding", key.hex() == found["key"] and columns == found["columns"])
+    check("blinded shares", [hex16(each) for each in (mine, theirs, turned)] == [found[n] for n in ("left", "right", "turned")])
+    kept = [[(p + q) % 2**16 for p, q in zip(*both)] for both in zip(mine, theirs)]
+    smallest = [(sorted(row) + [65535] * k)[:k] for row in kept]
+    limits = [min(row[k - 1] + 1, bits // 2) for row in smallest]
+    short = [[i, q, h] for i, row in enumerate(kept) for q, h in enumerate(row) if h < limits[i]]
+    check("kept distances", [sum(kept, []), sum(smallest, []), limits, short] == [found[n] for n in ("kept", "smallest", "limits", "short")])
+
+    found, n = file["graph"], len(rows)
+    edges = []
+    for i in range(n):
+        near = sorted((hamming(codes[i], codes[j]), j) for j in range(n) if j != i)
+        edges += [[i, j, h] for h, j in near[:k] if 2 * h < bits]
+    encoded = b"".join(le(i, 4) + le(j, 4) + le(h, 2) for i, j, h in edges)
+    check("edges", edges == found["edges"])
+    check("digest of the graph", tagged("graph of points", session.id, ballot, encoded).hex() == found["digest"])
+    w = [{} for _ in rows]
+    for i, j, h in edges:
+        b = max(math.cos(math.pi * h / bits), 0.0)
+        b = functools.reduce(lambda product, _: product * b, range(session.power), 1.0)
+        for p, q in ((i, j), (j, i)):
+            w[p][q] = w[p].get(q, 0.0) + b
+    degree_of = [functools.reduce(lambda total, q: total + row[q], sorted(row), 0.0) for row in w]
+    weights = [[[q, rounded(row[q] / (math.sqrt(degree_of[min(p, q)]) * math.sqrt(degree_of[max(p, q)])) * 2**32)] for q in sorted(row)] for p, row in enumerate(w)]
+    near_enough = lambda one, other: [q for q, _ in one] == [q for q, _ in other] and all(abs(x - y) <= 1 for (_, x), (_, y) in zip(one, other))
+    check("weights of the graph", all(map(near_enough, weights, found["weights"])))
+    weights = found["weights"]
+
+    found, classes = file["propagation"], len(session.classes)
+    second = [(x % 2**80) - 2**79 for x in words128(Stream(bytes.fromhex(found["mask"]), "labels", b""), n * classes)]
+    first = list(second)
+    for row, label in enumerate(found["labels"]):
+        if label is not None:
+            first[row * classes + label] += 2**40
+    check("shares of labels", [hex128(first), hex128(second)] == [found["first"], found["second"]])
+    s = math.sqrt(1 - session.alpha**2)
+    q = (1 - s) / session.alpha
+    coefficients, power = [rounded(2**32 / s)], q
+    while 2 * power / ((1 - q) * s) > session.tolerance / math.sqrt(n):
+        coefficients.append(rounded(2 * power / s * 2**32))
+        power *= q
+    check("steps of the series", len(coefficients) - 1 == found["steps"])
+    shift = lambda x: (x + 2**31) >> 32
+
+    def propagate(share):
+        before, last = [0] * len(share), list(share)
+        total = [shift(coefficients[0] * x) for x in share]
+        for step, c in enumerate(coefficients[1:]):
+            factor = 1 if step == 0 else 2
+            image = [factor * sum(weight * last[j * classes + c] for j, weight in weights[i]) for i in range(n) for c in range(classes)]
+            before, last = last, [shift(x) - old for x, old in zip(image, before)]
+            total = [t + shift(c * x) for t, x in zip(total, last)]
+        return total
+
+    z1, z2 = propagate(first), propagate(second)
+    check("propagated shares", [hex128(z1), hex128(z2)] == [found["propagated_first"], found["propagated_second"]])
+    masks = words128(Stream(derive(pair, "scores", ballot + le(3, 2)), "mask", b""), 4 * classes)
+    sent = []
+    for z, share in ((z1, first), (z2, second)):
+        rows_and_sums = z[4:10] + [sum(share[c::classes]) for c in range(classes)]
+        sent.append([(x + mask) % 2**128 for x, mask in zip(rows_and_sums, masks)])
+    check("scores on their way", [hex128(each) for each in sent] == [found["sent_first"], found["sent_second"]])
+    opened = [signed128(x - y) / 2**40 for x, y in zip(*sent)]
+    check("scores and counts", opened == found["scores"] + found["counts"])
+    said = []
+    for row in range(3):
+        scores = [0.0 if x < session.tolerance else x for x in opened[row * classes : (row + 1) * classes]]
+        total = sum(scores)
+        if total == 0:
+            said.append([None, 0.0])
+            continue
+        entropy = -sum(x / total * math.log(x / total) for x in scores if x > 0)
+        said.append([scores.index(max(scores)), max(1 - entropy / math.log(classes), 0.0)])
+    check("labels", all(x == p and abs(y - q) < 1e-12 for (x, y), (p, q) in zip(said, found["said"])))
+
+
 def main():
     for part in (
         check_encoding,
@@ -1580,6 +1809,7 @@ def main():
         check_sum,
         check_flynn,
         check_tune,
+        check_xclp,
     ):
         try:
             part()

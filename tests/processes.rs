@@ -15,6 +15,8 @@ mod simulated;
 mod swarm;
 #[path = "processes/table.rs"]
 mod table;
+#[path = "processes/xclp.rs"]
+mod xclp;
 
 use check::same_and_exact;
 use flyswarm::session::{Scaling, Setting, TaskKind, TuneSpec};

@@ -23,6 +23,8 @@ mod primitives;
 mod run;
 #[path = "vectors/sessions.rs"]
 mod sessions;
+#[path = "vectors/xclp.rs"]
+mod xclp;
 
 use std::convert::Infallible;
 use std::path::Path;
@@ -35,7 +37,7 @@ use serde_json::Value;
 type Maker = fn() -> Value;
 
 /// Names of the files and what makes them.
-const FILES: [(&str, Maker); 16] = [
+const FILES: [(&str, Maker); 17] = [
     ("encoding", primitives::encoding),
     ("identity", primitives::identities),
     ("stream", primitives::stream),
@@ -52,6 +54,7 @@ const FILES: [(&str, Maker); 16] = [
     ("faults", faults::faults),
     ("flynn", flynn::flynn),
     ("tune", flynn::tune),
+    ("xclp", xclp::xclp),
 ];
 
 #[test]

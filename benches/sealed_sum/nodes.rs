@@ -38,7 +38,7 @@ impl Task for Sum {
         if members.len() == NODES { Ok(()) } else { Err(format!("{} members", members.len())) }
     }
 
-    fn check(&self, slot: u8, opened: &[Bytes]) -> Result<(), String> {
+    fn check(&self, slot: u8, _: &[Value], opened: &[Bytes]) -> Result<(), String> {
         let expected: u32 = (0..NODES as u32).map(own).sum();
         // A sample: looking at every word would be measured too.
         let right = slot == 0 || opened[1].chunks_exact(4).step_by(1009).all(|word| word == expected.to_le_bytes());
@@ -100,6 +100,7 @@ fn node(index: usize, bytes: usize, state: PathBuf, tell: &mut dyn FnMut(News)) 
         state,
         listen: vec!["/ip4/127.0.0.1/tcp/0".parse().expect("an address")],
         mdns: false,
+        network_key: None,
         hold_at: None,
         stop: Arc::new(AtomicBool::new(false)),
     };

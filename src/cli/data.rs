@@ -53,6 +53,13 @@ impl Reading {
     }
 }
 
+/// Rows without labels of their own, and of each its class where that is known.
+#[cfg(feature = "net")]
+pub(super) struct PartlyLabelled {
+    pub(super) data: Dataset,
+    pub(super) labels: Vec<Option<u16>>,
+}
+
 /// Where rows come from.
 #[derive(Debug, Args)]
 pub(super) struct DataArguments {
@@ -92,14 +99,14 @@ impl DataArguments {
         Ok((loaded.data, said.map(|said| format!("{}: {said}", self.data.display()))))
     }
 
-    /// Reads rows for the task `xclp`, where a label may be left empty; gives the rows, the class of each where known, and what is to be said of how the columns
+    /// Reads rows for the task `xclp`, where a label may be left empty; gives the rows and what is to be said of how the columns
     /// were taken.
     #[cfg(feature = "net")]
     pub(super) fn load_partly_labelled(
         &self,
         spec: &DataSpec,
         label: &LabelColumn,
-    ) -> Result<(Dataset, Vec<Option<u16>>, Option<String>), Failure> {
+    ) -> Result<(PartlyLabelled, Option<String>), Failure> {
         // No class has an empty name, so that it can stand for "unknown" while the file is read.
         let mut spec = spec.clone();
         let unknown = spec.classes.len();
@@ -108,7 +115,7 @@ impl DataArguments {
         let labels = rows.labels().iter().map(|&label| Some(label).filter(|&label| usize::from(label) < unknown));
         let labels = labels.collect();
         let data = Dataset::new(rows.features(), rows.values().to_vec(), Vec::new(), Vec::new())?;
-        Ok((data, labels, said))
+        Ok((PartlyLabelled { data, labels }, said))
     }
 
     /// Reads the rows for `model`; its classes are expected where `matched`.

@@ -244,6 +244,9 @@ fn now() -> Instant {
     Instant::now()
 }
 
+/// What came of a plain connection to an address of a peer.
+type Touched = (PeerId, Multiaddr, Touch);
+
 /// What is under way.
 struct Examination<'a> {
     session: &'a Session,
@@ -254,7 +257,7 @@ struct Examination<'a> {
     listening: Vec<Multiaddr>,
     strangers: BTreeMap<PeerId, Multiaddr>,
     twins: BTreeSet<Multiaddr>,
-    touches: (mpsc::Sender<(PeerId, Multiaddr, Touch)>, mpsc::Receiver<(PeerId, Multiaddr, Touch)>),
+    touches: (mpsc::Sender<Touched>, mpsc::Receiver<Touched>),
 }
 
 impl<'a> Examination<'a> {
@@ -399,7 +402,7 @@ impl<'a> Examination<'a> {
             })
         };
         let (inner, outer): (Vec<_>, Vec<_>) = self.listening.iter().partition(|address| loopback(address));
-        for address in outer.iter().copied() {
+        for address in &outer {
             let finding = Finding::new(Level::Ok, "listening", address.to_string());
             let advice =
                 "the port changes with every run; where a firewall must know it: --listen /ip4/0.0.0.0/tcp/4001";

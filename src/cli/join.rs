@@ -120,8 +120,8 @@ impl Join {
         let receipt = self.node.receipt.clone().unwrap_or_else(|| out.with_extension("receipt.json"));
         self.node.writable(&[&out, &receipt])?;
         let (rows, said) = if place.session.task == TaskKind::Xclp {
-            let (data, labels, said) = self.data.load_partly_labelled(&place.session.data, &self.label)?;
-            (Rows { data: Arc::new(data), labels }, said)
+            let (rows, said) = self.data.load_partly_labelled(&place.session.data, &self.label)?;
+            (Rows { data: Arc::new(rows.data), labels: rows.labels }, said)
         } else {
             let (data, said) = self.data.load_labelled(&place.session.data, &self.label)?;
             (Rows { data: Arc::new(data), labels: Vec::new() }, said)
@@ -141,7 +141,8 @@ impl Witness {
         let named = || PathBuf::from(format!("{}.receipt.json", place.session.name));
         let receipt = self.node.receipt.clone().unwrap_or_else(named);
         self.node.writable(&[&receipt])?;
-        let none = Dataset::new(place.session.data.features as usize, Vec::new(), Vec::new(), Vec::new())?;
+        let features = place.session.data.features as usize;
+        let none = Dataset::new(features, vec![0.0; features], Vec::new(), Vec::new())?.subset(&[]);
         let rows = Rows { data: Arc::new(none), labels: Vec::new() };
         self.node.run(place, work, rows, None, receipt, None)
     }

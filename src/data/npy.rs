@@ -46,12 +46,12 @@ impl Stream<'_> {
     }
 
     fn failed(&self, source: io::Error) -> DataError {
-        use io::ErrorKind::{InvalidData, InvalidInput, Other, UnexpectedEof};
+        use io::ErrorKind::{InvalidData, InvalidInput, Other, UnexpectedEof, Unsupported};
         match source.kind() {
             InvalidData | InvalidInput | Other | UnexpectedEof if self.gzip => {
                 DataError::Gzip { file: self.file.into(), source }
             }
-            InvalidData | InvalidInput | Other | UnexpectedEof if !self.name.is_empty() => {
+            InvalidData | InvalidInput | Other | UnexpectedEof | Unsupported if !self.name.is_empty() => {
                 self.wrong("content", format!("damaged ({source})"), "a whole compressed array")
             }
             _ => DataError::Read { file: self.file.into(), source },

@@ -443,7 +443,14 @@ impl Node {
             self.transferred(now, child, step);
             return;
         }
-        let members = self.choose_members();
+        let mut members = self.choose_members();
+        // Whoever was lost is left out for a while, unless the task cannot do without it.
+        if resume.is_none() && self.may_sum(&members).is_err() {
+            let everybody = self.reachable();
+            if self.may_sum(&everybody).is_ok() {
+                members = everybody;
+            }
+        }
         if resume.is_none()
             && let Err(why) = self.may_sum(&members)
         {

@@ -58,7 +58,9 @@ impl Rules {
         self.spec.rule()
     }
 
-    fn plan(&self) -> Vec<Quantity> {
+    /// The quantities of the session.
+    #[must_use]
+    pub fn plan(&self) -> Vec<Quantity> {
         let quantity = |name: &str, word_bytes, words| Quantity { name: name.into(), word_bytes, words };
         let mut plan = vec![Quantity::coin(), quantity("rows", 4, self.session.roster.len() as u64)];
         if let Some(squares) = self.scaling.needs_moments() {

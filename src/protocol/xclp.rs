@@ -40,6 +40,8 @@ use serde::{Deserialize, Serialize};
 
 pub use desk::{Done, Job};
 pub use exchange::{Exchange, Output, Timer};
+pub use owner::{commitment, planes};
+pub use propagator::graph_digest;
 
 use crate::data::Dataset;
 use crate::model::propagation::Propagation;

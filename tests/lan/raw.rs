@@ -71,7 +71,10 @@ pub fn dial(key: &Identity, victim: &Identity, address: Multiaddr, odd: Odd) -> 
             let mut opener = swarm.behaviour().stream.new_control();
             tokio::spawn(async move {
                 let mut streams = Vec::new();
-                while opens {
+                if !opens {
+                    return;
+                }
+                loop {
                     for channel in Channel::BOTH {
                         if let Ok(stream) = opener.open_stream(victim, StreamProtocol::new(channel.protocol())).await {
                             streams.push(stream);

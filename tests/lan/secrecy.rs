@@ -35,7 +35,7 @@ fn spellings(secret: &[u8]) -> Vec<Vec<u8>> {
     };
     vec![
         secret[..16].to_vec(),
-        hex[..32].as_bytes().to_vec(),
+        hex.as_bytes()[..32].to_vec(),
         hex[..32].to_uppercase().into_bytes(),
         bs58::encode(secret).into_string().into_bytes(),
         list(", "),

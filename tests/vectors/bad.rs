@@ -26,7 +26,7 @@ pub(crate) fn bad() -> Value {
     use Channel::{Bulk, Control};
 
     refuse("empty header", Control, &[], &[]);
-    refuse("unknown message", Control, &[10], &[]);
+    refuse("unknown message", Control, &[11], &[]);
     refuse("unknown message, long variant number", Control, &[252, 0, 0, 1, 0], &[]);
     refuse("unknown view message", Control, &[8, 4], &[]);
     refuse("unknown report", Control, &[8, 0, 1, 1, 4], &[]);

@@ -149,7 +149,7 @@ pub(crate) fn tune() -> Value {
     let mut opened = vec![Bytes::copy_from_slice(&seed)];
     for slot in 1..task.plan().len() {
         opened.push(task.contribution(slot as u8, &opened).unwrap());
-        task.check(slot as u8, &opened).map_or_else(|error| assert_eq!(slot, 1, "{error}"), drop);
+        task.check(slot as u8, &[], &opened).map_or_else(|error| assert_eq!(slot, 1, "{error}"), drop);
     }
     let splits = folds(data.labels(), 2, &seed);
     json!({

@@ -9,6 +9,7 @@ use flyswarm::protocol::message::{Channel, Message, VERSION};
 use flyswarm::protocol::transfer::{self, Held, Want};
 use flyswarm::protocol::view::{self, Order, Reason, Report};
 use flyswarm::protocol::wire;
+use flyswarm::protocol::xclp::{self, Body, What};
 use flyswarm::session::Peer;
 use serde_json::{Value, json};
 
@@ -28,6 +29,8 @@ pub(crate) fn all() -> Vec<(&'static str, Message)> {
     let down = |order| Message::View(view::Message::Down(ballot, order));
     let reduce = |message| Message::View(view::Message::Reduce(message));
     let transfer = Message::Transfer;
+    let exchange = |body| Message::Exchange(xclp::Message { ballot, body });
+    let part = |what| exchange(Body::Part { what, length: 70_000, data: data.clone() });
     let accepted = Accepted { ballot, slot: 1, value: digest };
     vec![
         ("hello", Message::Hello { version: VERSION, session: ctx.id.0, frozen: 0 }),
@@ -77,8 +80,23 @@ pub(crate) fn all() -> Vec<(&'static str, Message)> {
         ("lacking", transfer(transfer::Message::Lacking(1))),
         ("head frozen", transfer(transfer::Message::Head(1, Box::new(Held::Frozen(made.frozen.clone()))))),
         ("head accepted", transfer(transfer::Message::Head(1, Box::new(Held::Accepted(made.record.clone()))))),
-        ("piece", transfer(transfer::Message::Piece { slot: 1, index: 0, data })),
+        ("piece", transfer(transfer::Message::Piece { slot: 1, index: 0, data: data.clone() })),
         ("transfer credit", transfer(transfer::Message::Credit(1, 300))),
+        ("commit", exchange(Body::Commit(digest))),
+        ("reveal", exchange(Body::Reveal(digest))),
+        ("triple", exchange(Body::Triple { with: Peer(2), seed: digest })),
+        ("keys", exchange(Body::Keys(vec![(Peer(0), digest), (Peer(300), [9; 32])]))),
+        ("mask", exchange(Body::Mask(digest))),
+        ("graph", exchange(Body::Graph(digest))),
+        ("part dealt", part(What::Dealt(Peer(1)))),
+        ("part hidden", part(What::Hidden)),
+        ("part share", part(What::Share(Peer(1), Peer(300)))),
+        ("part smallest", part(What::Smallest)),
+        ("part limits", part(What::Limits)),
+        ("part short", part(What::Short(Peer(1)))),
+        ("part labels", part(What::Labels)),
+        ("part scores", part(What::Scores)),
+        ("exchange credit", exchange(Body::Credit)),
     ]
 }
 

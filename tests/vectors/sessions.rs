@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use flyswarm::node::flynn::Rules;
-use flyswarm::node::tune;
+use flyswarm::node::{tune, xclp};
 use flyswarm::protocol::all_reduce::SumId;
 use flyswarm::protocol::ballot::Ballot;
 use flyswarm::protocol::context::Context;
@@ -130,6 +130,7 @@ fn shown(text: &str) -> Value {
     let plan = match session.task {
         TaskKind::Flynn => Rules::new(session.clone()).plan(),
         TaskKind::Tune => tune::Rules::new(session.clone()).plan(),
+        TaskKind::Xclp => xclp::Rules::new(session.clone()).plan(),
     };
     let plan: Vec<_> =
         plan.into_iter().map(|quantity| json!([quantity.name, quantity.word_bytes, quantity.words])).collect();
@@ -148,7 +149,7 @@ fn shown(text: &str) -> Value {
 }
 
 pub(crate) fn session() -> Value {
-    let good: Vec<_> = [(SMALL, 3), (FULL, 20), (TUNE, 3), (NAMED, 3)]
+    let good: Vec<_> = [(SMALL, 3), (FULL, 20), (TUNE, 3), (NAMED, 3), (crate::xclp::HEAD, 7)]
         .into_iter()
         .map(|(head, peers)| shown(&toml(head, peers)))
         .collect();

@@ -363,6 +363,17 @@ fn npz_archives_are_refused_by_the_name_of_the_array() {
         refused(&[("X.npy", &bomb), ("y.npy", &y)]),
         ": array \"X\", number of elements is over 4, expected 4 as in its header"
     );
+    // A method of compression that is not known here, in the header of the file and in the directory.
+    let mut method = archive(&[("X.npy", &x), ("y.npy", &y)]);
+    let directory = method.windows(4).position(|bytes| bytes == b"PK\x01\x02").unwrap();
+    for at in [8, directory + 10] {
+        method[at..at + 2].copy_from_slice(&[0xff, 0x7f]);
+    }
+    let text = refused_bytes("a.npz", &method, &plain);
+    assert!(
+        text.starts_with(": array \"X\", content is damaged (") || text.starts_with(": damaged or no NPZ"),
+        "{text}"
+    );
     let many: Vec<(String, &[u8])> = (0..1025).map(|i| (format!("{i}.npy"), &[][..])).collect();
     let many: Vec<(&str, &[u8])> = many.iter().map(|(name, bytes)| (name.as_str(), *bytes)).collect();
     assert_eq!(refused(&many), ": too many arrays: 1025, limit 1024");

@@ -28,7 +28,7 @@ fn lab(rows: &[usize], scaling: Scaling, seed: u64) -> Lab {
         task: TaskKind::Xclp,
         flynn: FlynnSpec::NONE,
         xclp: Some(XclpSpec { bits: 512, ..XclpSpec::new(64) }),
-        data: DataSpec { features: 64, classes: data.classes().to_vec(), scaling, densify: false },
+        data: DataSpec { features: 64, columns: Vec::new(), classes: data.classes().to_vec(), scaling, densify: false },
         ..session(&identities, timing())
     }
     .check()
@@ -102,8 +102,11 @@ fn every_node_gets_labels_for_its_own_rows() {
     }
 }
 
+/// What it is called, and whether it is this that is sent.
+type Place = (&'static str, fn(&Body) -> bool);
+
 /// Where a peer is killed: when this is sent for the first time by it.
-const PLACES: [(&str, fn(&Body) -> bool); 9] = [
+const PLACES: [Place; 9] = [
     ("commitment", |body| matches!(body, Body::Commit(_))),
     ("part of the planes", |body| matches!(body, Body::Reveal(_))),
     ("triple", |body| matches!(body, Body::Triple { .. })),

@@ -43,7 +43,7 @@ fn federated(session: &Session, parts: &[Dataset]) -> Vec<Bytes> {
             crate::crypto::mask::add(quantity.word(), &mut total, &vector);
         }
         opened.push(total.into());
-        peers[0].check(slot as u8, &opened).unwrap();
+        peers[0].check(slot as u8, &[], &opened).unwrap();
     }
     opened
 }
@@ -136,7 +136,7 @@ fn more_rows_right_than_there_are_ends_the_session_for_everybody() {
     opened.push(scores.into());
     let task = Tune::new(session, Arc::new(parts[0].clone())).unwrap();
     let slot = task.plan().len() as u8 - 1;
-    assert_eq!(task.check(slot, &opened), Err("the opened scores are not those of any rows".into()));
+    assert_eq!(task.check(slot, &[], &opened), Err("the opened scores are not those of any rows".into()));
 }
 
 #[test]
@@ -148,7 +148,7 @@ fn a_class_that_too_few_hold_is_refused_before_anything_is_counted() {
     words[4] = 1;
     let holders: Bytes = words.iter().flat_map(|word| word.to_le_bytes()).collect();
     let opened = [Bytes::copy_from_slice(&COIN), holders];
-    let error = task.check(HOLDERS, &opened).unwrap_err();
+    let error = task.check(HOLDERS, &[], &opened).unwrap_err();
     assert!(error.starts_with("only 1 members have rows of class 3"), "{error}");
     let sum = SumId { ballot: Ballot::default(), slot: HOLDERS };
     let value = Value { sum, members: vec![Peer(0), Peer(1), Peer(2)], total: [0; 32], deals: [0; 32] };

@@ -125,12 +125,6 @@ impl Exchange {
         setup.roles.ring.iter().copied().chain(setup.roles.propagators).filter(|&peer| peer != setup.me)
     }
 
-    /// The constants of this part.
-    #[cfg(test)]
-    pub(super) fn setup(&self) -> &Setup {
-        &self.desk.setup
-    }
-
     /// A propagator's graph.
     #[cfg(test)]
     pub(super) fn graph(&self) -> Option<&crate::model::propagation::graph::Graph> {

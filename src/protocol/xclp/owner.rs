@@ -12,6 +12,7 @@ use super::desk::{Desk, Made, Parcel, Task};
 use super::{Body, Exchange, Outcome, Rows, Setup, What, dealer, shares};
 use crate::crypto::mask::Sign;
 use crate::crypto::tagged_hash;
+use crate::protocol::ballot::Ballot;
 use crate::protocol::{Fault, Step};
 use crate::session::Peer;
 use crate::sketch::lsh::Codes;
@@ -33,14 +34,22 @@ pub(super) struct Owner {
 }
 
 /// What an owner commits to.
-fn commitment(setup: &Setup, owner: Peer, part: &[u8; 32]) -> [u8; 32] {
+#[must_use]
+pub fn commitment(session: &[u8; 32], ballot: Ballot, owner: Peer, part: &[u8; 32]) -> [u8; 32] {
     tagged_hash("planes part")
-        .chain_update(setup.session)
-        .chain_update(setup.ballot.to_bytes())
+        .chain_update(session)
+        .chain_update(ballot.to_bytes())
         .chain_update(owner.0.to_le_bytes())
         .chain_update(part)
         .finalize()
         .into()
+}
+
+/// The seed of the planes from the session, its coin and every owner's part, ascending by owner.
+#[must_use]
+pub fn planes<'a>(session: &[u8; 32], coin: &[u8; 32], parts: impl Iterator<Item = &'a [u8; 32]>) -> [u8; 32] {
+    let start = tagged_hash("planes").chain_update(session).chain_update(coin);
+    parts.fold(start, |hash, part| hash.chain_update(part)).finalize().into()
 }
 
 impl Owner {
@@ -62,13 +71,12 @@ impl Owner {
 
     /// The seed of the planes, from everybody's part.
     fn planes(&self, setup: &Setup) -> [u8; 32] {
-        let start = tagged_hash("planes").chain_update(setup.session).chain_update(setup.coin);
-        self.parts.values().fold(start, |hash, part| hash.chain_update(part)).finalize().into()
+        planes(&setup.session, &setup.coin, self.parts.values())
     }
 
     pub(super) fn start(&mut self, desk: &Desk, step: &mut Step<Exchange>) {
         let me = desk.setup.me;
-        let commit = commitment(&desk.setup, me, &self.part);
+        let commit = commitment(&desk.setup.session, desk.setup.ballot, me, &self.part);
         self.commits.insert(me, commit);
         desk.tell(desk.setup.roles.owners(), &Body::Commit(commit), step);
     }
@@ -80,7 +88,7 @@ impl Owner {
 
     pub(super) fn reveal(&mut self, desk: &Desk, from: Peer, part: [u8; 32]) -> Result<(), Fault> {
         let known = self.commits.get(&from).ok_or(Fault::OutOfOrder("part of the planes"))?;
-        if *known != commitment(&desk.setup, from, &part) {
+        if *known != commitment(&desk.setup.session, desk.setup.ballot, from, &part) {
             return Err(Fault::Inconsistent("its part of the planes does not match its commitment".into()));
         }
         // A part before this peer's own commitment reached the sender would be one that it could still change.

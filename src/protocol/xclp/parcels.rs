@@ -20,7 +20,8 @@ struct Outgoing {
 pub(super) struct Parcels {
     ballot: Ballot,
     outgoing: BTreeMap<Peer, Outgoing>,
-    coming: BTreeMap<(Peer, What), BytesMut>,
+    /// With the length that the first part named.
+    coming: BTreeMap<(Peer, What), (usize, BytesMut)>,
     arrived: BTreeSet<(Peer, What)>,
 }
 
@@ -77,8 +78,8 @@ impl Parcels {
         if self.arrived.contains(&(from, what)) {
             return Err(Fault::OutOfOrder("parcel"));
         }
-        let coming = self.coming.entry((from, what)).or_default();
-        if data.len() != (length - coming.len()).min(PART) {
+        let (named, coming) = self.coming.entry((from, what)).or_insert_with(|| (length, BytesMut::new()));
+        if *named != length || data.len() != (length - coming.len()).min(PART) {
             return Err(Fault::Inconsistent(format!("a part of {what:?} has {} bytes", data.len())));
         }
         step.send(from, Message { ballot: self.ballot, body: Body::Credit });
@@ -87,6 +88,6 @@ impl Parcels {
             return Ok(None);
         }
         self.arrived.insert((from, what));
-        Ok(self.coming.remove(&(from, what)).map(BytesMut::freeze))
+        Ok(self.coming.remove(&(from, what)).map(|(_, data)| data.freeze()))
     }
 }

@@ -12,6 +12,7 @@ use super::{Body, Exchange, Setup, What, shares};
 use crate::crypto::tagged_hash;
 use crate::model::propagation::graph::{Edge, Graph, nearest};
 use crate::model::propagation::series::{LARGEST, Series};
+use crate::protocol::ballot::Ballot;
 use crate::protocol::view::Reason;
 use crate::protocol::{Fault, Step};
 use crate::session::Peer;
@@ -95,7 +96,7 @@ impl Propagator {
             desk.compute(work * 64, step, move || {
                 Made::Graph(edges(&setup, &keys, short.iter().map(|(who, bytes)| (*who, bytes.clone()))).map(|edges| {
                     let graph = Graph::new(setup.roles.points(), setup.bits, setup.rule.power, &edges);
-                    (Arc::new(graph), digest(&setup, &edges))
+                    (Arc::new(graph), graph_digest(&setup.session, setup.ballot, &edges))
                 }))
             });
         }
@@ -208,9 +209,10 @@ fn edges(
     Ok(edges.collect())
 }
 
-/// What the propagators compare: the edges in order, each LE u32 from, LE u32 to, LE u16 distance; and whose labels are propagated, which are all owners'.
-fn digest(setup: &Setup, edges: &[Edge]) -> [u8; 32] {
-    let start = tagged_hash("graph of points").chain_update(setup.session).chain_update(setup.ballot.to_bytes());
+/// What the propagators compare: session, view, and the edges in order, each LE u32 from, LE u32 to, LE u16 distance.
+#[must_use]
+pub fn graph_digest(session: &[u8; 32], ballot: Ballot, edges: &[Edge]) -> [u8; 32] {
+    let start = tagged_hash("graph of points").chain_update(session).chain_update(ballot.to_bytes());
     edges
         .iter()
         .fold(start, |hash, edge| {

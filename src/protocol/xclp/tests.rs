@@ -346,6 +346,30 @@ fn nonsense_from_any_role_is_blamed_and_not_believed() {
 }
 
 #[test]
+fn a_parcel_whose_length_changes_on_the_way_is_blamed() {
+    let mut net = Net::new(&[20, 20, 20, 20, 0, 0], RULE, 4);
+    let (to, from) = (net.roles.propagators[0], Peer(0));
+    net.input(to, Time::default(), Input::Start);
+    let part = |length: u32, data: usize| Body::Part { what: What::Short(from), length, data: vec![0; data].into() };
+    // The longest that it may be has one part here; two need a longer one.
+    let most = 12 * 20 * 80;
+    assert!(most < PART);
+    net.say(from, to, part(most as u32, 12));
+    assert_eq!(net.blamed.len(), 1, "a first part that is neither whole nor full");
+    let mut parcels = super::parcels::Parcels::new(Ballot { counter: 1, proposer: Peer(0) });
+    let mut step = crate::protocol::Step::none();
+    let mut take = |length: usize, data: usize| {
+        let part = (What::Short(from), length as u32, Bytes::from(vec![0; data]));
+        parcels.part(from, part, Some(0..=3 * PART), &mut step).map(|whole| whole.map(|data| data.len()))
+    };
+    assert_eq!(take(2 * PART, PART), Ok(None));
+    assert!(take(5, 5).is_err(), "a shorter length than has come already");
+    assert!(take(3 * PART, PART).is_err(), "another length");
+    assert_eq!(take(2 * PART, PART), Ok(Some(2 * PART)));
+    assert!(take(2 * PART, PART).is_err(), "twice");
+}
+
+#[test]
 fn the_peer_that_says_nothing_is_named_by_who_waits_for_it_first() {
     for silent in (0..6).map(Peer) {
         let mut net = Net::new(&[20, 20, 20, 20, 0, 0], RULE, 4);

@@ -1,0 +1,91 @@
+//! What XCLP's stages cost on one core: `cargo bench --bench xclp --no-default-features`.
+//!
+//! The size of one round of the paper (section 4.2): 5 owners of 500 points, 512 features, L = 4,096, 10 classes. CPU time, least of several runs.
+
+#![allow(missing_docs)]
+
+use cpu_time::ThreadTime;
+use flyswarm::crypto::mask::Sign;
+use flyswarm::crypto::stream::Stream;
+use flyswarm::data::Dataset;
+use flyswarm::model::propagation::edges;
+use flyswarm::model::propagation::graph::Graph;
+use flyswarm::model::propagation::series::{ONE, Series};
+use flyswarm::protocol::ballot::Ballot;
+use flyswarm::protocol::xclp::custody::{self, Blinding};
+use flyswarm::protocol::xclp::dealer;
+use flyswarm::session::Peer;
+use flyswarm::sketch::lsh::Codes;
+
+const ROWS: usize = 500;
+const FEATURES: usize = 512;
+const BITS: usize = 4096;
+const CLASSES: usize = 10;
+
+/// Seconds of this thread: the least of `runs`, and what the last run gave.
+fn least<T>(runs: usize, mut work: impl FnMut() -> T) -> (f64, T) {
+    let mut best = f64::INFINITY;
+    let mut last = None;
+    for _ in 0..runs {
+        let start = ThreadTime::now();
+        last = Some(work());
+        best = best.min(start.elapsed().as_secs_f64());
+    }
+    (best, last.expect("at least one run"))
+}
+
+fn rows(n: usize, salt: u8) -> Dataset {
+    let mut stream = Stream::new(&[salt; 32], "bench", &[]);
+    let values = (0..n * FEATURES).map(|_| stream.below(2001) as f32 / 1000.0 - 1.0).collect();
+    Dataset::new(FEATURES, values, Vec::new(), Vec::new()).expect("rows")
+}
+
+fn main() {
+    // Work and clock on one thread.
+    rayon::ThreadPoolBuilder::new().num_threads(1).build().expect("a thread").install(measure);
+}
+
+fn measure() {
+    let (codes_s, a) = least(5, || Codes::of(&rows(ROWS, 1), b"planes", BITS).expect("whole words"));
+    let b = Codes::of(&rows(ROWS, 2), b"planes", BITS).expect("whole words");
+    println!("codes of {ROWS} rows, {FEATURES} features, L = {BITS}: {codes_s:.3} s");
+    let (plain_s, _) = least(10, || a.distances(&b));
+    println!("plain distances, {ROWS} x {ROWS}: {:.4} s", plain_s);
+
+    let (left, right) = ([1; 32], [2; 32]);
+    let (deal_s, y) = least(10, || dealer::deal(&left, &right, (ROWS, ROWS), BITS));
+    let (hide_s, d) = least(10, || dealer::hide(&a, &left));
+    let e = dealer::hide(&b, &right);
+    let (left_s, one) = least(10, || dealer::left_share(&a, &left, &e));
+    let (right_s, two) = least(10, || dealer::right_share(&b, &d, &y));
+    let sum: Vec<u16> = one.iter().zip(&two).map(|(x, y)| x.wrapping_add(*y)).collect();
+    assert_eq!(sum, a.distances(&b), "the shares add up to the distances");
+    let all = deal_s + 2.0 * hide_s + left_s + right_s;
+    let gbit = (ROWS * ROWS * BITS) as f64 / 1e9;
+    println!(
+        "secure distances by a dealt triple: {:.1} Gbit of code compared per second and core (target 10), all three roles: dealer {deal_s:.4} s, \
+         hiding 2 x {hide_s:.4} s, shares {left_s:.4} s and {right_s:.4} s; {:.0} times the plain distances",
+        gbit / all,
+        all / plain_s,
+    );
+
+    let blinding = Blinding::new(&[3; 32], Ballot { counter: 1, proposer: Peer(0) }, Peer(0), Peer(1), ROWS);
+    let (blind_s, mine) = least(10, || blinding.blind(Sign::Add, &one));
+    let theirs = blinding.blind(Sign::Subtract, &two);
+    let (keep_s, kept) = least(10, || custody::distances(&mine, &theirs, BITS).expect("distances"));
+    let (smallest_s, _) = least(10, || custody::smallest(&[&kept], ROWS, 10));
+    println!("custody of a block: blinding 2 x {blind_s:.4} s, adding {keep_s:.4} s, smallest {smallest_s:.4} s");
+
+    let points = 5 * ROWS;
+    let codes = Codes::of(&rows(points, 4), b"planes", BITS).expect("whole words");
+    let (edges_s, found) = least(2, || edges(&codes, 10));
+    let (graph_s, graph) = least(5, || Graph::new(points, BITS, 1, &found));
+    let series = Series::new(0.99, 1e-5, points);
+    let share: Vec<i128> = (0..points * CLASSES).map(|i| if i % 97 == 0 { ONE } else { 0 }).collect();
+    let (apply_s, _) = least(3, || series.apply(&graph, &share, CLASSES));
+    println!(
+        "{points} points, {} edges in one place {edges_s:.3} s; graph {graph_s:.4} s; {} steps on a share of {CLASSES} classes {apply_s:.3} s",
+        found.len(),
+        series.steps(),
+    );
+}

@@ -1,0 +1,106 @@
+#!/usr/bin/env python3
+"""One round of XCLP as real processes beside numpy's centralised version, in one run: scripts/bench-xclp.py PROGRAM [--points 500] [--peers 5]
+[--features 512] [--bits 4096] [--classes 10].
+
+PROGRAM is a release build of flyswarm. Makes clusters, deals them to the peers with two witnesses beside, and prints wall seconds, bytes sent by each
+peer, the share of labels that are right, and the same for numpy: random planes, Hamming distances as a matrix product, the k nearest, the exact inverse.
+Needs numpy.
+"""
+
+import argparse
+import json
+import pathlib
+import subprocess
+import tempfile
+import time
+
+import numpy as np
+
+arguments = argparse.ArgumentParser()
+arguments.add_argument("program", type=pathlib.Path)
+arguments.add_argument("--points", type=int, default=500)
+arguments.add_argument("--peers", type=int, default=5)
+arguments.add_argument("--features", type=int, default=512)
+arguments.add_argument("--bits", type=int, default=4096)
+arguments.add_argument("--classes", type=int, default=10)
+arguments.add_argument("--port", type=int, default=41500)
+given = arguments.parse_args()
+program = given.program.resolve()
+rng = np.random.default_rng(0)
+n = given.points * given.peers
+
+centres = rng.normal(size=(given.classes, given.features))
+truth = rng.integers(given.classes, size=n)
+rows = (centres[truth] + 4 * rng.normal(size=(n, given.features))).astype(np.float32)
+known = rng.random(n) < 0.05
+
+
+def run(*words):
+    return subprocess.run([program, *words], check=True, capture_output=True, text=True).stdout
+
+
+with tempfile.TemporaryDirectory() as folder:
+    folder = pathlib.Path(folder)
+    names = [f"peer-{i}" for i in range(given.peers)] + ["witness-0", "witness-1"]
+    peers, listen = [], []
+    for place, name in enumerate(names):
+        identity = run("id", "--key", str(folder / f"{name}.key")).split()
+        identity = next(word for word in identity if word.startswith("12D3"))
+        listen.append(f"/ip4/127.0.0.1/tcp/{given.port + place}")
+        peers += ["--peer", f"{name}={identity}@{listen[-1]}"]
+    session = folder / "session.toml"
+    run("session", "new", "--task", "xclp", "--name", "bench", "--features", str(given.features), "--bits", str(given.bits), "--classes-from-range",
+        f"0..{given.classes - 1}", *peers, "--timing", "linger_ms=20000", "--out", str(session))
+    for place, name in enumerate(names[: given.peers]):
+        own = range(place * given.points, (place + 1) * given.points)
+        lines = [",".join(map(repr, rows[i].tolist())) + "," + (str(truth[i]) if known[i] else "") for i in own]
+        (folder / f"{name}.csv").write_text("\n".join(lines) + "\n")
+    start = time.perf_counter()
+    processes = []
+    for place, name in enumerate(names):
+        words = [program, "join" if place < given.peers else "witness", session, "--key", folder / f"{name}.key", "--state", folder / "state", "--no-mdns",
+                 "--listen", listen[place], "--receipt", folder / f"{name}.json"]
+        if place < given.peers:
+            words += ["--data", folder / f"{name}.csv", "--header", "no", "--out", folder / f"{name}.labels.csv"]
+        processes.append(subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True))
+    for name, process in zip(names, processes):
+        _, errors = process.communicate(timeout=300)
+        if process.returncode:
+            raise SystemExit(f"{name}: {errors}")
+    wall = time.perf_counter() - start
+    receipts = [json.loads((folder / f"{name}.json").read_text()) for name in names]
+    right = 0
+    for place, name in enumerate(names[: given.peers]):
+        said = [line.split(",")[0] for line in (folder / f"{name}.labels.csv").read_text().splitlines()[1:]]
+        own = range(place * given.points, (place + 1) * given.points)
+        right += sum(said[i - own[0]] == str(truth[i]) for i in own if not known[i])
+
+print(f"{given.peers} peers x {given.points} points, {given.features} features, L = {given.bits}, C = {given.classes}, two witnesses; {int(known.sum())} labels")
+print(f"flyswarm: {wall:.2f} s wall with starting and reading, {right / (~known).sum():.4f} of the unknown labels right")
+exchange = max(stage["seconds"] for receipt in receipts for stage in receipt["stages"] if stage["name"] == "exchange")
+print(f"  of which the exchange: {exchange:.2f} s")
+for name, receipt in zip(names, receipts):
+    print(f"  {name:<10} sent {receipt['bytes_sent'] / 1e6:6.2f} MB, received {receipt['bytes_received'] / 1e6:6.2f} MB")
+
+start = time.perf_counter()
+planes = rng.normal(size=(given.bits, given.features))
+codes = (rows @ planes.T > 0).astype(np.float32)
+coded = time.perf_counter()
+ones = codes.sum(1)
+distances = ones[:, None] + ones[None, :] - 2 * codes @ codes.T
+np.fill_diagonal(distances, given.bits)
+near = np.argpartition(distances, 10, axis=1)[:, :10]
+compared = time.perf_counter()
+b = np.zeros((n, n))
+np.put_along_axis(b, near, np.cos(np.pi * np.take_along_axis(distances, near, 1) / given.bits).clip(0), 1)
+w = b + b.T
+degree = np.maximum(w.sum(1), 1e-300)
+normal = w / np.sqrt(degree[:, None] * degree[None, :])
+y = np.zeros((n, given.classes))
+y[np.flatnonzero(known), truth[known]] = 1
+scores = np.linalg.solve(np.eye(n) - 0.99 * normal, y) / np.maximum(y.sum(0), 1)
+solved = time.perf_counter()
+found = scores.argmax(1)
+print(f"numpy, one place: {solved - start:.2f} s (codes {coded - start:.2f}, distances and neighbours {compared - coded:.2f}, propagation {solved - compared:.2f}), "
+      f"{(found == truth)[~known].mean():.4f} right")
+print(f"ratio of wall times: {wall / (solved - start):.1f}, of the exchange alone {exchange / (solved - start):.1f}")
