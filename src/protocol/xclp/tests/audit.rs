@@ -32,6 +32,9 @@ fn exceeds(what: &str, figure: f64, limit: f64) {
     assert!(figure > limit, "{what}: {figure:.4}, expected more than {limit:.4}: the audit would not see a leak");
 }
 
+/// A clause of the specification, and the messages that it names.
+type Clause = (&'static str, &'static [&'static str]);
+
 /// The kinds of messages and their senders that the roles give a peer.
 fn due(run: &Run, me: Peer) -> BTreeSet<(&'static str, Peer)> {
     let roles = &run.roles;
@@ -98,7 +101,7 @@ fn every_peer_is_sent_what_its_roles_need_and_nothing_else() {
 #[test]
 fn the_spec_s_table_of_who_sees_what_names_what_was_sent() {
     // What the specification says that a role sees, and by which messages that is so.
-    let said: [(&str, &[(&str, &[&str])]); 3] = [
+    let said: [(&str, &[Clause]); 3] = [
         (
             "owner (task `xclp`)",
             &[

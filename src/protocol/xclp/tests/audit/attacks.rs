@@ -92,7 +92,7 @@ impl Prior {
 
     /// Regularised least squares: the likeliest rows (targets x features) from their cosines with known rows (anchors x targets), when a cosine is
     /// wrong by about `noise`.
-    pub(super) fn from_cosines(&self, anchors: &[Row], cosines: &[Row], noise: f64) -> Vec<Row> {
+    pub(super) fn likeliest(&self, anchors: &[Row], cosines: &[Row], noise: f64) -> Vec<Row> {
         let image: Vec<Row> =
             anchors.iter().map(|anchor| self.covariance.iter().map(|row| dot(row, anchor)).collect()).collect();
         let mut gram: Vec<Row> =

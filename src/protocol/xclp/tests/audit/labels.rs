@@ -25,6 +25,9 @@ fn figures(scores: &[Row], labels: &[Option<u16>]) -> [Vec<(f64, bool)>; 3] {
     out
 }
 
+/// What a propagator makes of its share.
+type Attack = fn(&Run, &[Row]) -> Vec<Row>;
+
 /// As far from chance as it is, whichever the direction.
 fn told(scored: &[(f64, bool)]) -> f64 {
     let auc = auc(scored);
@@ -40,7 +43,7 @@ fn times(matrix: &[Row], x: &[Row]) -> Vec<Row> {
 #[test]
 fn a_share_of_the_labels_tells_propagators_nothing() {
     let labels = VIEWS[0].labels();
-    let attacks: [(&str, fn(&Run, &[Row]) -> Vec<Row>); 3] = [
+    let attacks: [(&str, Attack); 3] = [
         ("its share as it is", |_, share| share.to_vec()),
         ("its share, averaged over neighbours", |run, share| times(&run.graph, share)),
         ("its share, made into scores", |run, share| {

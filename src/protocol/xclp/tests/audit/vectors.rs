@@ -34,6 +34,9 @@ fn pooled(views: impl Iterator<Item = Vec<f64>>) -> Row {
     sum.iter().map(|x| x / count).collect()
 }
 
+/// Which points.
+type Among<'a> = &'a dyn Fn(usize) -> bool;
+
 /// A custodian's regression from bags of distances to rows, learnt on its own rows: for each owner that it keeps, `among` of its points.
 fn bags(views: &[Run], me: Peer, among: &dyn Fn(usize) -> bool) -> Found {
     let first = &views[0];
@@ -99,7 +102,7 @@ fn bags_of_distances_tell_custodians_little_more_than_the_mean_does_in_one_view_
     let hubs = VIEWS[0].hubs();
     let all = |_: usize| true;
     let hub = |point: usize| hubs.contains(&point);
-    let cases: [(&str, usize, &dyn Fn(usize) -> bool); 4] = [
+    let cases: [(&str, usize, Among); 4] = [
         ("regression on bags, one view", 1, &all),
         ("regression on bags, ten views", 10, &all),
         ("regression on bags, one view, the tenth of highest degree", 1, &hub),
@@ -168,7 +171,7 @@ fn the_smallest_distances_bring_owners_no_nearer_than_their_own_nearest_rows() {
             let entries = entries(&VIEWS[..views], me);
             let mut whose: BTreeMap<usize, Vec<(usize, f64)>> = BTreeMap::new();
             for &(row, point, value) in &entries {
-                let found = prior.from_cosines(&[own[row].clone()], &[vec![value]], 0.01);
+                let found = prior.likeliest(&[own[row].clone()], &[vec![value]], 0.01);
                 let figures = (cosine(&found[0], &points[point]), nearest(&own, &points[point]));
                 unlinked.push(figures.0);
                 base.push(figures.1);
@@ -181,7 +184,7 @@ fn the_smallest_distances_bring_owners_no_nearer_than_their_own_nearest_rows() {
             for (point, known) in &whose {
                 let (anchors, values): (Vec<Row>, Vec<Row>) =
                     known.iter().map(|&(row, value)| (own[row].clone(), vec![value])).unzip();
-                linked.push(cosine(&prior.from_cosines(&anchors, &values, 0.01)[0], &points[*point]));
+                linked.push(cosine(&prior.likeliest(&anchors, &values, 0.01)[0], &points[*point]));
                 base_linked.push(nearest(&own, &points[*point]));
             }
         }
@@ -209,7 +212,7 @@ fn naive_results_to_the_pair_give_rows_away() {
             let cosines: Vec<Row> =
                 run.distances(me, other).iter().map(|row| row.iter().map(|&d| cosine_of(d)).collect()).collect();
             let rows = run.rows_of(other);
-            found.extend(prior.from_cosines(&own, &cosines, 0.01).iter().zip(&rows).map(|(a, b)| cosine(a, b)));
+            found.extend(prior.likeliest(&own, &cosines, 0.01).iter().zip(&rows).map(|(a, b)| cosine(a, b)));
             base.extend(rows.iter().map(|row| nearest(&own, row)));
         }
     }
