@@ -1,5 +1,7 @@
 //! Whole exchanges on a queue: every message in any order between pairs, every job at once.
 
+mod audit;
+
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
@@ -50,10 +52,20 @@ pub(super) fn held(sizes: &[usize], every: usize) -> BTreeMap<Peer, Rows> {
 impl Net {
     /// Members 0, 1, ... with so many rows each, 0 for a witness.
     pub(super) fn new(sizes: &[usize], rule: Propagation, seed: u8) -> Self {
-        let rows = held(sizes, 7);
+        Self::with(held(sizes, 7), sizes.len() as u16, rule, BITS, [seed; 2])
+    }
+
+    /// Members 0, 1, ... below `members`, of whom some have rows; the seeds of the coin and of everything that is drawn in secret.
+    pub(super) fn with(
+        rows: BTreeMap<Peer, Rows>,
+        members: u16,
+        rule: Propagation,
+        bits: usize,
+        [coin, seed]: [u8; 2],
+    ) -> Self {
         let counts = rows.iter().map(|(&peer, rows)| (peer, rows.data.rows() as u32)).collect();
-        let members: Vec<_> = (0..sizes.len() as u16).map(Peer).collect();
-        let roles = Roles::draw(&[seed; 32], &members, &counts).unwrap();
+        let members: Vec<_> = (0..members).map(Peer).collect();
+        let roles = Roles::draw(&[coin; 32], &members, &counts).unwrap();
         let key = |a: Peer, b: Peer| Arc::new(*derive(b"pairs", "test", &[a.min(b).0 as u8, a.max(b).0 as u8, seed]));
         let peers = members.iter().map(|&me| {
             let setup = Setup {
@@ -62,9 +74,9 @@ impl Net {
                 me,
                 roles: roles.clone(),
                 rule,
-                bits: BITS,
+                bits,
                 classes: 10,
-                coin: [seed; 32],
+                coin: [coin; 32],
                 keys: members.iter().filter(|&&other| other != me).map(|&other| (other, key(me, other))).collect(),
                 rows: rows.get(&me).cloned(),
                 patience_ms: 10_000,
