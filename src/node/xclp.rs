@@ -146,8 +146,13 @@ impl Xclp {
     }
 
     /// What is said of each row of some peers, ascending, when their rows are in one place: what they must arrive at together.
+    /// `moments` are those that the session opened, where its scaling has any, for they may be of more rows than these; else those of these rows.
     /// The number of edges of their graph is given too.
-    pub fn pooled(tasks: &[&Self], planes: &[u8; 32]) -> Result<(Vec<Vec<Said>>, usize), String> {
+    pub fn pooled(
+        tasks: &[&Self],
+        planes: &[u8; 32],
+        moments: Option<&[u8]>,
+    ) -> Result<(Vec<Vec<Said>>, usize), String> {
         let Some(first) = tasks.first() else { return Ok((Vec::new(), 0)) };
         let (rules, features) = (&first.rules, first.data.features());
         let join = |parts: &[Dataset]| {
@@ -155,7 +160,11 @@ impl Xclp {
             Dataset::new(features, values, Vec::new(), Vec::new()).map_err(|error| error.to_string())
         };
         let all = join(&tasks.iter().map(|task| task.data.subset(&task.order)).collect::<Vec<_>>())?;
-        let scaled = Scaler::fit(&rules.scaling, &all).map_err(|error| error.to_string())?.transform(&all);
+        let scaler = match (rules.scaling.needs_moments(), moments) {
+            (Some(_), Some(moments)) => rules.scaler(Some(moments))?,
+            _ => Scaler::fit(&rules.scaling, &all).map_err(|error| error.to_string())?,
+        };
+        let scaled = scaler.transform(&all);
         let labels: Vec<_> = tasks.iter().flat_map(|task| task.order.iter().map(|&row| task.labels[row])).collect();
         let classes = first.classes().len();
         let codes = Codes::of(&scaled, planes, rules.spec.bits as usize).ok_or("bits of a code")?;

@@ -68,13 +68,16 @@ pub(super) fn tasks(scenario: &Scenario, session: &Session, rows: &Rows) -> Resu
 
 /// What the labels of the rows without one are worth, at the members of the last sum; also that they are those of the same rows in one place.
 pub(super) fn accuracy(world: &mut Swarm, now: Time, rows: &Rows, tasks: &[Arc<Xclp>]) -> Option<Accuracy> {
-    let members = &world.finished.values().next()?.values.last()?.members;
+    let finished = world.finished.values().next()?.clone();
+    let members = &finished.values.last()?.members;
+    // After the coin and the rows, where the plan has them.
+    let moments = finished.opened.get(2).filter(|_| finished.opened.len() > 3).map(|bytes| &bytes[..]);
     let owners: Vec<Peer> = members.iter().copied().filter(|peer| rows.parts[peer.index()].rows() > 0).collect();
     let planes = owners.iter().find_map(|peer| world.outcomes.get(peer))?.planes;
     let of = |peer: &Peer| &*tasks[peer.index()];
-    let pooled = Xclp::pooled(&owners.iter().map(of).collect::<Vec<_>>(), &planes).ok()?.0;
+    let pooled = Xclp::pooled(&owners.iter().map(of).collect::<Vec<_>>(), &planes, moments).ok()?.0;
     let largest = owners.iter().max_by_key(|peer| rows.parts[peer.index()].rows())?;
-    let alone = Xclp::pooled(&[of(largest)], &planes).ok()?.0;
+    let alone = Xclp::pooled(&[of(largest)], &planes, moments).ok()?.0;
     let (mut swarm, mut together, mut by_itself) = (Share::default(), Share::default(), Share::default());
     let (mut equal, mut hash) = (true, Sha256::new());
     for (peer, pooled) in owners.iter().zip(&pooled) {

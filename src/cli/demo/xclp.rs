@@ -135,7 +135,7 @@ impl Setup {
     /// Reads every peer's labels back and holds them against the truth, the pooled rows, and each peer alone.
     fn compare(&self, folder: &Path, finished: &Finished) -> Result<Value, Failure> {
         let planes = finished.planes.ok_or_else(|| Failure::Session("no peer has told the planes".into()))?;
-        let pooled = |tasks: &[&Xclp]| Xclp::pooled(tasks, &planes).map_err(Failure::Session);
+        let pooled = |tasks: &[&Xclp]| Xclp::pooled(tasks, &planes, None).map_err(Failure::Session);
         let tasks: Vec<&Xclp> = self.owners.iter().map(|owner| &owner.task).collect();
         let (centralised, edges) = pooled(&tasks)?;
         let (mut peers, mut equal) = (Vec::new(), true);

@@ -86,7 +86,7 @@ fn every_node_gets_labels_for_its_own_rows() {
         assert!(accuracy > 0.75, "{accuracy}");
         let owners: Vec<&Xclp> = lab.tasks[..5].iter().map(|task| &**task).collect();
         let planes = lab.outcome(Peer(0)).unwrap().planes;
-        for (peer, pooled) in (0u16..).map(Peer).zip(Xclp::pooled(&owners, &planes).unwrap().0) {
+        for (peer, pooled) in (0u16..).map(Peer).zip(Xclp::pooled(&owners, &planes, None).unwrap().0) {
             let found = lab.tasks[peer.index()].said(lab.outcome(peer).unwrap());
             let labels =
                 |said: &[crate::model::propagation::Said]| said.iter().map(|each| each.label).collect::<Vec<_>>();
