@@ -17,7 +17,7 @@
 //! | labels | owner | masked labels; the seed of the mask ([`shares`]) | first propagator; second |
 //! | scores | propagators | the owner's rows of the propagated shares | owner |
 //!
-//! Everything travels directly between the two peers, under Noise. Vectors travel as parcels, in parts by credits ([`parcels`]).
+//! Everything travels directly between the two peers, under Noise. Vectors travel as parcels, in parts by credits (`parcels.rs`).
 
 mod custodian;
 pub mod custody;

@@ -23,7 +23,7 @@ pub(super) fn spec(scenario: &Scenario) -> Option<XclpSpec> {
     let usual = XclpSpec::new(4096);
     // Scores so close to those of the exact solution that no label hangs on the difference.
     let tolerance = 1e-8;
-    (task.kind == TaskKind::Xclp).then(|| XclpSpec {
+    (task.kind == TaskKind::Xclp).then_some(XclpSpec {
         bits: task.bits,
         k: task.k,
         many_neighbours: true,
