@@ -31,6 +31,7 @@ fn inputs() -> Vec<Vec<u8>> {
                 data: DataSpec { features: 64, columns: Vec::new(), classes: vec!["0".into(), "1".into()], scaling, densify: true },
                 flynn: FlynnSpec { m: 1024, s: 6, rho: 32, gamma: 0.5, score: Score::Decay },
                 tune: None,
+                xclp: None,
                 privacy: Privacy { min_holders: 3, colluding: 0.25 },
                 timing: Timing::default(),
                 roster: (1..=4).map(entry).collect(),
