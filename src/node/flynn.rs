@@ -102,16 +102,7 @@ impl Rules {
 
     /// The scaler from the opened moments, if the scaling has any.
     pub fn scaler(&self, moments: Option<&[u8]>) -> Result<Scaler, FlynnError> {
-        let features = self.session.data.features as usize;
-        let moments = match (self.scaling.needs_moments(), moments) {
-            (Some(_), Some(bytes)) => {
-                let (words, _) = bytes.as_chunks::<8>();
-                let words: Vec<_> = words.iter().map(|&word| u64::from_le_bytes(word)).collect();
-                Some(Moments::from_words(&words, features)?)
-            }
-            _ => None,
-        };
-        Ok(Scaler::new(&self.scaling, features, moments.as_ref())?)
+        Ok(Scaler::opened(&self.scaling, self.session.data.features as usize, moments)?)
     }
 
     /// The model that the opened vectors of the whole plan make.

@@ -88,14 +88,7 @@ impl Rules {
 
     fn scaler(&self, moments: Option<&[u8]>) -> Result<Scaler, String> {
         let features = self.session.data.features as usize;
-        let moments = match (self.scaling.needs_moments(), moments) {
-            (Some(_), Some(bytes)) => {
-                let words: Vec<_> = bytes.as_chunks::<8>().0.iter().map(|&word| u64::from_le_bytes(word)).collect();
-                Some(Moments::from_words(&words, features).map_err(|error| error.to_string())?)
-            }
-            _ => None,
-        };
-        Scaler::new(&self.scaling, features, moments.as_ref()).map_err(|error| error.to_string())
+        Scaler::opened(&self.scaling, features, moments).map_err(|error| error.to_string())
     }
 }
 

@@ -158,6 +158,19 @@ pub struct Scaler {
 }
 
 impl Scaler {
+    /// The scaler from the opened words of the moments (LE u64), which are looked at where the scaling needs any.
+    ///
+    /// # Errors
+    /// As [`Scaler::new`], and where the words are no moments.
+    pub fn opened(scaling: &Scaling, features: usize, moments: Option<&[u8]>) -> Result<Self, ScalingError> {
+        let words = moments.filter(|_| scaling.needs_moments().is_some()).map(|bytes| {
+            let (words, _) = bytes.as_chunks::<8>();
+            words.iter().map(|&word| u64::from_le_bytes(word)).collect::<Vec<_>>()
+        });
+        let moments = words.map(|words| Moments::from_words(&words, features)).transpose()?;
+        Self::new(scaling, features, moments.as_ref())
+    }
+
     /// The scaler of a scaling for `features` features; `moments` are needed by `center`, `standard` and `soft-bins`, others
     /// ignore them.
     ///
