@@ -104,6 +104,8 @@ impl Work {
                 Ok((outcome.digest, best))
             }
             Self::Xclp(task) => {
+                // Who came after the rows were counted had no part in the exchange, and was given no scores.
+                let outcome = outcome.filter(|outcome| !outcome.counts.is_empty());
                 let (Some(task), Some(outcome)) = (task, outcome) else {
                     let text = "the session was finished without this peer: there are no labels for its rows";
                     return Err(Failure::Session(text.into()));

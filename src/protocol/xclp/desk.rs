@@ -54,8 +54,6 @@ pub(super) enum Made {
     Parcels(Vec<Parcel>),
     /// The distances of a block in custody; `None` if they are none.
     Block((Peer, Peer), Option<Arc<Vec<u16>>>),
-    /// The limits of this peer's rows and its own short distances, to be sent.
-    Limits(Vec<Parcel>),
     /// The graph and its digest, or who has sent something wrong.
     Graph(Result<(Arc<Graph>, [u8; 32]), (Peer, String)>),
     /// Scores for all owners, to be sent.

@@ -196,7 +196,7 @@ impl Exchange {
                 step.blame(peer, Fault::Inconsistent(text));
                 self.fail(Reason::Fault, Some(peer), step);
             }
-            Made::Parcels(parcels) | Made::Limits(parcels) => self.send(parcels, step),
+            Made::Parcels(parcels) => self.send(parcels, step),
             Made::Scores(parcels) => {
                 self.send(parcels, step);
                 if let Some(propagator) = &mut self.propagator {

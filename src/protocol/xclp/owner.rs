@@ -91,7 +91,6 @@ impl Owner {
         if *known != commitment(&desk.setup.session, desk.setup.ballot, from, &part) {
             return Err(Fault::Inconsistent("its part of the planes does not match its commitment".into()));
         }
-        // A part before this peer's own commitment reached the sender would be one that it could still change.
         if self.parts.insert(from, part).is_some() {
             return Err(Fault::OutOfOrder("part of the planes"));
         }
@@ -228,7 +227,7 @@ impl Owner {
             let limits = Bytes::from(dealer::to_bytes(&limits));
             let to_custodians = custodians.iter().map(|&to| (to, What::Limits, limits.clone()));
             let to_propagators = setup.roles.propagators.map(|to| (to, What::Short(me), short.clone()));
-            Made::Limits(to_custodians.chain(to_propagators).collect())
+            Made::Parcels(to_custodians.chain(to_propagators).collect())
         });
     }
 

@@ -1,6 +1,6 @@
 //! The part of the two witnesses who know the graph and propagate a share of the labels each.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -231,8 +231,8 @@ fn scores(setup: &Setup, graph: &Graph, series: &Series, share: &[i128]) -> Vec<
         .map(|class| share.iter().skip(class).step_by(classes).fold(0i128, |sum, x| sum.wrapping_add(*x)))
         .collect();
     let all = series.apply(graph, share, classes);
-    let propagators: BTreeSet<Peer> = setup.roles.propagators.into();
-    let Some(pair) = propagators.iter().find(|&&peer| peer != setup.me).and_then(|peer| setup.keys.get(peer)) else {
+    let other = setup.roles.propagators.iter().find(|&&peer| peer != setup.me);
+    let Some(pair) = other.and_then(|peer| setup.keys.get(peer)) else {
         return Vec::new();
     };
     let of = |owner: Peer| {
