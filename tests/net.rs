@@ -7,13 +7,15 @@
 mod node;
 #[path = "net/probe.rs"]
 mod probe;
+#[path = "net/quic.rs"]
+mod quic;
 #[path = "net/raw.rs"]
 mod raw;
 
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use flyswarm::net::{Channel, Command, Event, MAX_FRAME, NetError, Network};
+use flyswarm::net::{Channel, Command, Event, MAX_FRAME, NetError, Network, NetworkKey};
 use libp2p::StreamProtocol;
 use node::{Node, PATIENCE, config, frame, ordered, pair, peer};
 use raw::Raw;
@@ -31,9 +33,8 @@ fn until(what: &str, mut condition: impl FnMut() -> bool) {
     }
 }
 
-#[test]
-fn two_nodes_exchange_frames_both_ways_in_order_on_both_channels() {
-    let (mut a, mut b) = pair(1, 2);
+/// Both send frames of many sizes on both channels and take what the other sends: all of it, in order, unchanged.
+fn exchange(a: &mut Node, b: &mut Node) {
     let count = 500_u32;
     for number in 0..count {
         for channel in Channel::BOTH {
@@ -42,7 +43,7 @@ fn two_nodes_exchange_frames_both_ways_in_order_on_both_channels() {
             b.send(a.peer, channel, frame(&number.to_le_bytes(), payload));
         }
     }
-    for node in [&mut a, &mut b] {
+    for node in [a, b] {
         let mut expected = [0_u32; 2];
         while expected != [count; 2] {
             let (_, channel, got) = node.wait_frame();
@@ -51,6 +52,12 @@ fn two_nodes_exchange_frames_both_ways_in_order_on_both_channels() {
             *next += 1;
         }
     }
+}
+
+#[test]
+fn two_nodes_exchange_frames_both_ways_in_order_on_both_channels() {
+    let (mut a, mut b) = pair(1, 2);
+    exchange(&mut a, &mut b);
     until("counters", || a.network().bytes_sent(&b.peer, Channel::Bulk) > 0);
     assert_eq!(
         a.network().bytes_sent(&b.peer, Channel::Bulk),
@@ -345,7 +352,12 @@ fn a_killed_peer_is_lost_once_and_up_again_after_its_restart() {
 
 #[test]
 fn a_peer_that_leaves_is_lost_after_its_last_frame() {
-    let (mut a, mut b) = pair(35, 36);
+    let (a, b) = pair(35, 36);
+    leave(a, b);
+}
+
+/// One leaves with 10 MiB in its queue: the other has all of it before it loses the peer.
+fn leave(mut a: Node, mut b: Node) {
     for number in 0..40_u8 {
         a.send(b.peer, Channel::Bulk, frame(&[number], vec![number; 256 * KIB]));
     }
@@ -427,9 +439,15 @@ fn an_address_in_use_and_a_wrong_one_are_errors_that_name_them() {
     second.listen = vec![node.address.clone()];
     let error = Network::spawn(second.clone()).expect_err("the port is taken").to_string();
     assert!(error.contains(&node.address.to_string()) && error.contains("in use"), "{error}");
-    second.listen = vec!["/ip4/127.0.0.1/udp/1/quic-v1".parse().expect("an address")];
-    let error = Network::spawn(second.clone()).expect_err("no QUIC").to_string();
-    assert!(error.starts_with("cannot listen on /ip4/127.0.0.1/udp/1/quic-v1: "), "{error}");
+    for (listen, network_key, expected) in [
+        ("/ip4/127.0.0.1/udp/1", None, "/ip4/0.0.0.0/udp/0/quic-v1 are supported"),
+        ("/ip4/127.0.0.1/udp/0/quic-v1", Some(NetworkKey::new([7; 32])), "with a network key only"),
+    ] {
+        second.listen = vec![listen.parse().expect("an address")];
+        second.network_key = network_key;
+        let error = Network::spawn(second.clone()).expect_err("not supported").to_string();
+        assert!(error.starts_with(&format!("cannot listen on {listen}: ")) && error.contains(expected), "{error}");
+    }
     second.max_frame = 1;
     assert!(matches!(Network::spawn(second), Err(NetError::MaxFrame(1))));
 }

@@ -287,11 +287,12 @@ impl<'a> Examination<'a> {
         self.others.values().all(|other| other.is_complete() && found(other))
     }
 
-    /// Tries addresses over plain TCP that were not tried yet.
+    /// Tries addresses over plain TCP that were not tried yet. QUIC says nothing without a handshake.
     fn touch(&mut self, peer: PeerId, waker: Option<&Waker>) {
         let Some(other) = self.others.get_mut(&peer) else { return };
         let mut fresh = Vec::new();
-        for address in other.file.iter().chain(&other.found) {
+        let quic = |address: &&Multiaddr| address.iter().any(|part| matches!(part, Protocol::QuicV1));
+        for address in other.file.iter().chain(&other.found).filter(|address| !quic(address)) {
             if other.touched.len() < TRIED && !other.touched.contains_key(address) {
                 other.touched.insert(address.clone(), None);
                 fresh.push(address.clone());

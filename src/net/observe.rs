@@ -129,7 +129,7 @@ pub fn announce(peer: PeerId, time: Duration) -> io::Result<()> {
 /// Whether an address that mDNS gave is one of a node, and not of [`announce`].
 #[must_use]
 pub fn is_node(address: &Multiaddr) -> bool {
-    address.iter().any(|part| matches!(part, Protocol::Tcp(_)))
+    address.iter().any(|part| matches!(part, Protocol::Tcp(_) | Protocol::QuicV1))
 }
 
 /// Has an address on every interface, and listens on none.

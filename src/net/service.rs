@@ -127,9 +127,13 @@ fn swarm(
         let listener = swarm.listen_on(address.clone()).map_err(|error| {
             failed(match error {
                 TransportError::Other(error) => error,
-                TransportError::MultiaddrNotSupported(_) => {
-                    io::Error::new(io::ErrorKind::InvalidInput, "only addresses like /ip4/0.0.0.0/tcp/0 are supported")
-                }
+                TransportError::MultiaddrNotSupported(_) => io::Error::new(
+                    io::ErrorKind::InvalidInput,
+                    match config.network_key {
+                        Some(_) => "with a network key only addresses like /ip4/0.0.0.0/tcp/0 are supported",
+                        None => "only addresses like /ip4/0.0.0.0/tcp/0 and /ip4/0.0.0.0/udp/0/quic-v1 are supported",
+                    },
+                ),
             })
         })?;
         listeners.push((listener, address.clone()));

@@ -1,18 +1,18 @@
-//! TCP (no delay), DNS names, the network key, Noise, Yamux; and a bound on how long a connection may take to close.
+//! TCP (no delay) with the network key, Noise and Yamux, and QUIC beside it; DNS names; and a bound on how long a connection may
+//! take to close.
 
 use std::future::Future;
-use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use futures::future::Either;
 use libp2p::core::muxing::{StreamMuxer, StreamMuxerBox, StreamMuxerEvent};
-use libp2p::core::transport::{Boxed, Transport};
+use libp2p::core::transport::{Boxed, OptionalTransport, Transport};
 use libp2p::core::upgrade::Version;
 use libp2p::identity::Keypair;
 use libp2p::pnet::{PnetConfig, PreSharedKey};
-use libp2p::{PeerId, dns, noise, tcp, yamux};
+use libp2p::{PeerId, dns, noise, quic, tcp, yamux};
 use tokio::time::{Sleep, sleep};
 
 /// For TCP, Noise and Yamux together, each way (guess: two round trips and a slow machine).
@@ -25,35 +25,42 @@ const CLOSE: Duration = Duration::from_secs(5);
 /// buffers, and it is enough for 1 Gbit/s at 60 ms.
 const STREAMS: usize = 4032;
 
+/// TCP, and QUIC unless there is a network key: that key encrypts the bytes of one stream, and QUIC has none to give it.
 pub(super) fn build(
     keypair: &Keypair,
     network_key: Option<PreSharedKey>,
 ) -> Result<Boxed<(PeerId, StreamMuxerBox)>, noise::Error> {
+    let noise = noise::Config::new(keypair)?;
     let mut yamux = yamux::Config::default();
     yamux.set_max_num_streams(STREAMS);
-    let tcp = || tcp::tokio::Transport::new(tcp::Config::default().nodelay(true));
-    // A machine without a resolver configuration still reaches addresses written as numbers.
-    let resolved = match dns::tokio::Transport::system(tcp()) {
+    let both = || {
+        let tcp = tcp::tokio::Transport::new(tcp::Config::default().nodelay(true))
+            .and_then(move |socket, _| async move {
+                Ok::<_, libp2p::pnet::PnetError>(match network_key {
+                    Some(key) => Either::Left(PnetConfig::new(key).handshake(socket).await?),
+                    None => Either::Right(socket),
+                })
+            })
+            .upgrade(Version::V1)
+            .authenticate(noise.clone())
+            .multiplex(yamux.clone())
+            .timeout(SET_UP)
+            .map(|(peer, muxer), _| (peer, StreamMuxerBox::new(BoundedClose::new(muxer))));
+        let quic = match network_key {
+            Some(_) => OptionalTransport::none(),
+            None => OptionalTransport::some(quic::tokio::Transport::new(quic::Config::new(keypair))),
+        };
+        let quic = quic.map(|(peer, muxer), _| (peer, StreamMuxerBox::new(BoundedClose::new(muxer))));
+        tcp.or_transport(quic).map(|either, _| either.into_inner())
+    };
+    Ok(match dns::tokio::Transport::system(both()) {
         Ok(dns) => dns.boxed(),
+        // A machine without a resolver configuration still reaches addresses written as numbers.
         Err(error) => {
             tracing::warn!(%error, "names in addresses cannot be resolved");
-            tcp().boxed()
+            both().boxed()
         }
-    };
-    let streams = match network_key {
-        Some(key) => resolved
-            .and_then(move |socket, _| PnetConfig::new(key).handshake(socket))
-            .map(|s, _| Either::Left(s))
-            .boxed(),
-        None => resolved.map(|socket, _| Either::Right(socket)).boxed(),
-    };
-    Ok(streams
-        .upgrade(Version::V1)
-        .authenticate(noise::Config::new(keypair)?)
-        .multiplex(yamux)
-        .timeout(SET_UP)
-        .map(|(peer, muxer), _| (peer, StreamMuxerBox::new(BoundedClose::new(muxer))))
-        .boxed())
+    })
 }
 
 /// A muxer whose closing ends in time, whether or not the peer takes what is left.
@@ -68,10 +75,7 @@ impl<M> BoundedClose<M> {
     }
 }
 
-impl<M> StreamMuxer for BoundedClose<M>
-where
-    M: StreamMuxer<Error: Into<io::Error>> + Unpin,
-{
+impl<M: StreamMuxer + Unpin> StreamMuxer for BoundedClose<M> {
     type Substream = M::Substream;
     type Error = M::Error;
 

@@ -24,10 +24,17 @@ pub fn ordered(a: u8, b: u8) -> (u8, u8) {
     if peer(a) < peer(b) { (a, b) } else { (b, a) }
 }
 
+pub const TCP: &str = "/ip4/127.0.0.1/tcp/0";
+pub const QUIC: &str = "/ip4/127.0.0.1/udp/0/quic-v1";
+
 pub fn config(number: u8, roster: &[u8]) -> Config {
+    config_on(TCP, number, roster)
+}
+
+pub fn config_on(listen: &str, number: u8, roster: &[u8]) -> Config {
     let roster = roster.iter().map(|number| (peer(*number), Vec::new())).collect::<BTreeMap<_, _>>();
     let mut config = Config::new(seed(number), roster);
-    config.listen = vec!["/ip4/127.0.0.1/tcp/0".parse().expect("an address")];
+    config.listen = vec![listen.parse().expect("an address")];
     config.patience = Duration::ZERO;
     config
 }
@@ -120,9 +127,14 @@ impl Node {
 
 /// Two connected nodes, the smaller `PeerId` first.
 pub fn pair(a: u8, b: u8) -> (Node, Node) {
+    pair_on(TCP, a, b)
+}
+
+/// Two nodes that listen so and are connected, the smaller `PeerId` first.
+pub fn pair_on(listen: &str, a: u8, b: u8) -> (Node, Node) {
     let (small, large) = ordered(a, b);
-    let mut small = Node::start(config(small, &[a, b]));
-    let mut large = Node::start(config(large, &[a, b]));
+    let mut small = Node::start(config_on(listen, small, &[a, b]));
+    let mut large = Node::start(config_on(listen, large, &[a, b]));
     small.knows(&large);
     small.wait_up(large.peer);
     large.wait_up(small.peer);
