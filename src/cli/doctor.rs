@@ -276,10 +276,9 @@ impl<'a> Examination<'a> {
     }
 
     fn here(&self) -> Here<'_> {
-        let port = self.listening.iter().find_map(port).map(|port| (port, self.chosen));
-        let (session, mdns, keyed) = (self.session, self.mdns, self.keyed);
+        let (session, mdns, keyed, chosen) = (self.session, self.mdns, self.keyed, self.chosen);
         let mdns_works = self.others.values().any(|other| !other.found.is_empty());
-        Here { session, mdns, mdns_works, keyed, port, vector: local::vector_bytes(session) }
+        Here { session, mdns, mdns_works, keyed, chosen, vector: local::vector_bytes(session) }
     }
 
     fn complete(&self, waited: Duration) -> bool {
@@ -492,8 +491,11 @@ impl<'a> Examination<'a> {
         answers: Result<crate::net::Answers, String>,
         network: &Network,
     ) -> Result<(), Failure> {
-        let port = self.here().port.map(|(port, _)| port);
         let Some(other) = self.others.get_mut(&peer) else { return Ok(()) };
+        // It tries the address that it is connected to: IPv4 and IPv6 have ports of their own.
+        let family = |address: &Multiaddr| matches!(address.iter().next(), Some(Protocol::Ip6(_)));
+        let alike = |own: &&Multiaddr| other.up.as_ref().is_some_and(|theirs| family(theirs) == family(own));
+        let port = self.listening.iter().filter(alike).find_map(port);
         match answers {
             Ok(answers) => {
                 other.unanswered = None;
@@ -502,6 +504,7 @@ impl<'a> Examination<'a> {
                         let most = if about.role == Role::Doctor { MOST.0 } else { MOST.1 };
                         other.about = Some(about);
                         if answers.rates.is_none() {
+                            other.asked = port;
                             ask(network, peer, Questions { bytes: most, port })?;
                         }
                     }

@@ -57,6 +57,8 @@ pub(super) struct Other {
     /// Version and session as greeted, for a peer that answers no questions.
     pub(super) hello: Option<(u16, [u8; 32])>,
     pub(super) unanswered: Option<String>,
+    /// The port of this machine that it was asked to connect to.
+    pub(super) asked: Option<u16>,
     /// The last answers, those with rates once they are there.
     pub(super) answers: Option<Answers>,
     /// Its questions to this machine that were answered.
@@ -73,8 +75,8 @@ pub(super) struct Here<'a> {
     pub(super) mdns_works: bool,
     /// Whether a network key is used.
     pub(super) keyed: bool,
-    /// The port that peers were asked to connect to, and whether the user chose it.
-    pub(super) port: Option<(u16, bool)>,
+    /// Whether the user chose where to listen.
+    pub(super) chosen: bool,
     /// Bytes of the largest sum.
     pub(super) vector: u64,
 }
@@ -162,7 +164,7 @@ impl Other {
             findings.push(Finding::new(Level::Note, "probe", text));
         }
         if let Some(answers) = &self.answers {
-            findings.extend(judged(answers, here));
+            findings.extend(judged(answers, self.asked, here));
         }
         if here.mdns_works && self.found.is_empty() {
             let text = "not seen by mDNS, although it can be reached";
@@ -309,7 +311,7 @@ fn way(answers: &Answers) -> String {
     text + &format!(", its clock {:.2} s {direction}", ahead.abs())
 }
 
-fn judged(answers: &Answers, here: Here<'_>) -> Vec<Finding> {
+fn judged(answers: &Answers, asked: Option<u16>, here: Here<'_>) -> Vec<Finding> {
     let mut findings = Vec::new();
     if answers.clock_ahead.abs() > CLOCK {
         let direction = if answers.clock_ahead < 0.0 { "behind" } else { "ahead of" };
@@ -326,7 +328,7 @@ fn judged(answers: &Answers, here: Here<'_>) -> Vec<Finding> {
             findings.push(Finding::new(Level::Warning, "throughput", text).advise(advice));
         }
     }
-    if let (Some(reach), Some((port, chosen))) = (answers.reach, here.port) {
+    if let (Some(reach), Some(port)) = (answers.reach, asked) {
         let what = match reach {
             Reach::Connected => return findings,
             Reach::Refused => "is refused",
@@ -334,7 +336,7 @@ fn judged(answers: &Answers, here: Here<'_>) -> Vec<Finding> {
             Reach::Failed => "fails",
         };
         let text = format!("its connection to this machine's TCP port {port} {what}");
-        let advice = if chosen {
+        let advice = if here.chosen {
             format!("open TCP port {port} on this machine")
         } else {
             "choose a port with --listen /ip4/0.0.0.0/tcp/4001 and open it on this machine".to_owned()

@@ -16,7 +16,7 @@ fn session() -> Session {
 }
 
 fn here(session: &Session) -> Here<'_> {
-    Here { session, mdns: true, mdns_works: true, keyed: false, port: Some((4001, true)), vector: 1 << 20 }
+    Here { session, mdns: true, mdns_works: true, keyed: false, chosen: true, vector: 1 << 20 }
 }
 
 fn address() -> Multiaddr {
@@ -44,6 +44,7 @@ fn well(session: &Session) -> Other {
         about: Some(About::new(session, Role::Doctor)),
         answers: Some(answers()),
         was_probed: 2,
+        asked: Some(4001),
         ..Other::default()
     }
 }
