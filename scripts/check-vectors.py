@@ -506,7 +506,7 @@ class Session:
             "data": "features columns classes scaling densify",
             "flynn": "m s rho gamma score",
             "tune": "folds setting",
-            "xclp": "bits k many_neighbours alpha power balance tolerance",
+            "xclp": "bits k many_neighbours alpha power balance tolerance hamming",
             "privacy": "min_holders colluding",
             "timing": " ".join(self.TIMING),
         }
@@ -544,6 +544,8 @@ class Session:
         self.many_neighbours, self.balance = xclp.get("many_neighbours", False), xclp.get("balance", True)
         self.alpha, self.power = float(xclp.get("alpha", 0.99)), xclp.get("power", 1)
         self.tolerance = float(xclp.get("tolerance", 1e-5))
+        self.hamming = xclp.get("hamming", "dealer")
+        need(self.hamming in ("dealer", "ot"), "xclp")
         need(64 <= self.bits <= 16_384 and self.bits % 64 == 0 and 1 <= self.k <= 1000, "xclp")
         need(self.many_neighbours or self.k <= quarter, "k")
         need(0.01 <= self.alpha <= 0.999 and 1 <= self.power <= 3 and 1e-9 <= self.tolerance <= 0.01, "xclp")
@@ -600,6 +602,7 @@ class Session:
                 ("xclp.power", le(self.power, 8)),
                 ("xclp.balance", bytes([self.balance])),
                 ("xclp.tolerance", number(self.tolerance)),
+                ("xclp.hamming", self.hamming.encode()),
             ),
             ("privacy.min_holders", le(self.min_holders, 8)),
             ("privacy.colluding", number(self.colluding)),
@@ -1796,6 +1799,157 @@ def check_xclp():
     check("labels", all(x == p and abs(y - q) < 1e-12 for (x, y), (p, q) in zip(said, found["said"])))
 
 
+# ------------------------------------------------------------------------- section 15c: secure Hamming distances, by transfer
+
+
+D = -121665 * pow(121666, -1, PRIME) % PRIME
+SQRT_M1 = pow(2, (PRIME - 1) // 4, PRIME)
+ZERO = (0, 1, 1, 0)
+
+
+def sqrt_ratio(u, v):
+    """RFC 9496, section 4.2: whether u / v is a square, and the non-negative root of it or of SQRT_M1 times it."""
+    r = u * pow(v, 3, PRIME) * pow(u * pow(v, 7, PRIME), (PRIME - 5) // 8, PRIME) % PRIME
+    check = v * r * r % PRIME
+    if check in (-u % PRIME, -u * SQRT_M1 % PRIME):
+        r = r * SQRT_M1 % PRIME
+    return check in (u % PRIME, -u % PRIME), PRIME - r if r % 2 else r
+
+
+def ristretto_decode(data):
+    """RFC 9496, section 4.3.1."""
+    s = int.from_bytes(data, "little")
+    u1, u2 = (1 - s * s) % PRIME, (1 + s * s) % PRIME
+    v = (-D * u1 * u1 - u2 * u2) % PRIME
+    square, root = sqrt_ratio(1, v * u2 * u2 % PRIME)
+    x = 2 * s * root * u2 % PRIME
+    x = PRIME - x if x % 2 else x
+    y = u1 * root * root * u2 * v % PRIME
+    if s >= PRIME or s % 2 or not square or x * y % PRIME % 2 or y == 0:
+        raise Refused("no-point")
+    return x, y, 1, x * y % PRIME
+
+
+def ristretto_encode(point):
+    """RFC 9496, section 4.3.2."""
+    x, y, z, t = point
+    u1, u2 = (z + y) * (z - y) % PRIME, x * y % PRIME
+    _, root = sqrt_ratio(1, u1 * u2 * u2 % PRIME)
+    d1, d2 = root * u1 % PRIME, root * u2 % PRIME
+    inverse = d1 * d2 * t % PRIME
+    if t * inverse % PRIME % 2:
+        _, factor = sqrt_ratio(1, -1 - D)
+        x, y, d = y * SQRT_M1 % PRIME, x * SQRT_M1 % PRIME, d1 * factor % PRIME
+    else:
+        d = d2
+    if x * inverse % PRIME % 2:
+        y = -y
+    s = d * (z - y) % PRIME
+    return le(PRIME - s if s % 2 else s, 32)
+
+
+def plus(p, q):
+    """The sum on the twisted Edwards curve, extended coordinates (Hisil, Wong, Carter & Dawson, 2008)."""
+    a, b = (p[1] - p[0]) * (q[1] - q[0]), (p[1] + p[0]) * (q[1] + q[0])
+    c, d = 2 * D * p[3] * q[3], 2 * p[2] * q[2]
+    e, f, g, h = (b - a) % PRIME, (d - c) % PRIME, (d + c) % PRIME, (b + a) % PRIME
+    return e * f % PRIME, g * h % PRIME, f * g % PRIME, e * h % PRIME
+
+
+def minus(p):
+    return -p[0] % PRIME, p[1], p[2], -p[3] % PRIME
+
+
+def times(n, p):
+    out = ZERO
+    for bit in bin(n)[2:]:
+        out = plus(out, out)
+        out = plus(out, p) if bit == "1" else out
+    return out
+
+
+def bits_of(data):
+    return [byte >> i & 1 for byte in data for i in range(8)]
+
+
+def from_bits(bits):
+    return bytes(sum(bit << i for i, bit in enumerate(bits[at : at + 8])) for at in range(0, len(bits), 8))
+
+
+def pieces_of(receiver, sender, bits):
+    w = min(bits // 64, max(1, 8192 // sender))
+    return [[row, at, min(w, bits // 64 - at)] for row in range(receiver) for at in range(0, bits // 64, w)]
+
+
+def check_ot():
+    file = vectors("ot")
+    for cut in file["cuts"]:
+        check("pieces", pieces_of(cut["receiver"], cut["sender"], cut["bits"]) == cut["pieces"])
+    ballot = ballot_bytes({"counter": file["ballot"][0], "proposer": file["ballot"][1]})
+    context = tagged("oblivious transfer", bytes.fromhex(file["session"]), ballot, le(file["receiver"], 2), le(file["sender"], 2))
+    check("context of transfers", context.hex() == file["context"])
+    base = (15112221349535400772501151409588531511454012693041857206046113283949847762202, 4 * pow(5, -1, PRIME) % PRIME)
+    base = (*base, 1, base[0] * base[1] % PRIME)
+    mine, theirs = map(bytes.fromhex, file["secrets"])
+    scalars = lambda secret, n: [int.from_bytes(s, "little") % ORDER for s in [Stream(secret, "base transfer", b"", 64 * i).read(64) for i in range(n)]]
+    (a,), b = scalars(mine, 1), scalars(theirs, 128)
+    sent = times(a, base)
+    message = ristretto_encode(sent)
+    chosen = bits_of(Stream(theirs, "base choices", b"").read(16))
+    points = [plus(times(x, base), sent) if bit else times(x, base) for x, bit in zip(b, chosen)]
+    reply = [ristretto_encode(point) for point in points]
+    check("points of base transfers", [message.hex(), b"".join(reply).hex()] == [file["base"], file["choices"]])
+    check("points decode", all(ristretto_encode(ristretto_decode(data)) == data for data in reply))
+    for data in file["no_points"]:
+        try:
+            refused = bytes.fromhex(data) == bytes(32)
+            ristretto_decode(bytes.fromhex(data))
+        except Refused:
+            refused = True
+        check("no point", refused)
+    key = lambda i, shared: tagged("base transfer", context, le(i, 4), message, reply[i], ristretto_encode(shared))
+    pairs = [[key(i, times(a, point)), key(i, times(a, plus(point, minus(sent))))] for i, point in enumerate(points)]
+    keys = [key(i, times(x, sent)) for i, x in enumerate(b)]
+    check("base keys", [b"".join(map(b"".join, pairs)).hex(), b"".join(keys).hex()] == [file["pairs"], file["chosen"]])
+    check("base keys that were chosen", keys == [pair[bit] for pair, bit in zip(pairs, chosen)])
+
+    cipher = Cipher(algorithms.AES128(derive(context, "transfer hash", b"")[:16]), modes.ECB()).encryptor()
+    xor = lambda p, q: bytes(x ^ y for x, y in zip(p, q))
+    codes, others = [[bits_of(bytes.fromhex(code)) for code in file[of]] for of in ("receiver_codes", "sender_codes")]
+    bits, s = file["bits"], len(others)
+
+    def hashed(j, x):
+        image, out = cipher.update(x), b""
+        for c in range(-(-s // 8)):
+            out += xor(cipher.update(xor(image, le(j, 8) + le(c, 8))), image)
+        return struct.unpack(f"<{s}H", out[: 2 * s])
+
+    one, two = [[0] * s for _ in codes], [[sum(code) for code in others] for _ in codes]
+    for (row, first, words), piece in zip(pieces_of(len(codes), s, bits), file["pieces"], strict=True):
+        at, n = row * bits + 64 * first, 64 * words
+        column = lambda secret: bits_of(Stream(secret, "transfer column", b"", at // 8).read(n // 8))
+        choices = codes[row][64 * first :][:n]
+        zeros = [column(pair[0]) for pair in pairs]
+        u = [[x ^ y ^ c for x, y, c in zip(zero, column(pair[1]), choices)] for zero, pair in zip(zeros, pairs)]
+        check("columns", b"".join(map(from_bits, u)).hex() == piece["columns"])
+        q = [[x ^ bit & y for x, y in zip(column(secret), column_u)] for secret, bit, column_u in zip(keys, chosen, u)]
+        strings = []
+        for j in range(n):
+            t_j, q_j = from_bits([zero[j] for zero in zeros]), from_bits([each[j] for each in q])
+            p, other = hashed(at + j, q_j), hashed(at + j, xor(q_j, from_bits(chosen)))
+            d = [1 - 2 * code[64 * first + j] for code in others]
+            y = [(x + z - w) % 2**16 for x, z, w in zip(p, d, other)]
+            strings.append(y)
+            got = [(x + choices[j] * z) % 2**16 for x, z in zip(hashed(at + j, t_j), y)]
+            check("a transfer", got == [(x + choices[j] * z) % 2**16 for x, z in zip(p, d)])
+            one[row] = [(x + z) % 2**16 for x, z in zip(one[row], got)]
+            two[row] = [(x - z) % 2**16 for x, z in zip(two[row], p)]
+        check("strings", hex16(strings) == piece["strings"])
+    check("shares of distances", [hex16(one), hex16(zip(*two))] == [file["receiver_share"], file["sender_share"]])
+    plain = [[sum(x != y for x, y in zip(p, q)) for q in others] for p in codes]
+    check("shares by transfer add up to distances", [[(x + y) % 2**16 for x, y in zip(*both)] for both in zip(one, two)] == plain)
+
+
 def main():
     for part in (
         check_encoding,
@@ -1810,6 +1964,7 @@ def main():
         check_flynn,
         check_tune,
         check_xclp,
+        check_ot,
     ):
         try:
             part()

@@ -34,6 +34,7 @@
 //! | `xclp.power` | integer |
 //! | `xclp.balance` | one byte, 0 or 1 |
 //! | `xclp.tolerance` | number |
+//! | `xclp.hamming` | text: `dealer`, `ot` |
 //! | `privacy.min_holders` | integer |
 //! | `privacy.colluding` | number |
 //! | `timing.gather_ms`, `timing.propose_ms`, `timing.stall_ms`, `timing.quorum_ms`, `timing.compute_ms`, `timing.linger_ms`, `timing.max_views` | integer |
@@ -66,7 +67,7 @@ pub use crate::model::readout::Score;
 
 pub use rules::SessionError;
 pub use size::{Size, Sizes};
-pub use xclp::XclpSpec;
+pub use xclp::{Hamming, XclpSpec};
 
 /// How many peers vote, hold shares and make the coin (design, section 3). The shares of a decision are at most 15 x 15.
 pub const COUNCIL: usize = 15;

@@ -17,6 +17,8 @@ mod flynn;
 mod items;
 #[path = "vectors/messages.rs"]
 mod messages;
+#[path = "vectors/ot.rs"]
+mod ot;
 #[path = "vectors/primitives.rs"]
 mod primitives;
 #[path = "vectors/run.rs"]
@@ -37,7 +39,7 @@ use serde_json::Value;
 type Maker = fn() -> Value;
 
 /// Names of the files and what makes them.
-const FILES: [(&str, Maker); 17] = [
+const FILES: [(&str, Maker); 18] = [
     ("encoding", primitives::encoding),
     ("identity", primitives::identities),
     ("stream", primitives::stream),
@@ -55,6 +57,7 @@ const FILES: [(&str, Maker); 17] = [
     ("flynn", flynn::flynn),
     ("tune", flynn::tune),
     ("xclp", xclp::xclp),
+    ("ot", ot::ot),
 ];
 
 #[test]

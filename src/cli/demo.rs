@@ -23,7 +23,7 @@ use crate::model::Model;
 use crate::model::neighbours::Neighbours;
 use crate::model::score::Confusion;
 use crate::node::flynn::Rules;
-use crate::session::{DataSpec, Entry, FlynnSpec, Privacy, Scaling, Score, Session, TaskKind, Timing};
+use crate::session::{DataSpec, Entry, FlynnSpec, Hamming, Privacy, Scaling, Score, Session, TaskKind, Timing};
 
 /// Holders of each class among the peers.
 const HOLDERS: usize = 3;
@@ -41,6 +41,9 @@ pub(super) struct Demo {
     /// flynn (they train one classifier) or xclp (they label their rows together; two witnesses more take part)
     #[arg(long, value_name = "TASK", default_value = "flynn", value_parser = ["flynn", "xclp"])]
     task: String,
+    /// With the task xclp: how two peers get shares of their distances, dealer or ot
+    #[arg(long, value_name = "BACKEND", default_value_t = Hamming::Dealer)]
+    hamming: Hamming,
     /// How many nodes with rows; with the task xclp at least 4
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u16).range(3..=16))]
     peers: u16,

@@ -18,8 +18,8 @@ use crate::evaluate::Candidate;
 use crate::evaluate::candidate::{PRESET_BINS, PRESET_M, PRESET_READOUT, PRESET_RHO, PRESET_S, Ranges};
 use crate::model::readout::Readout;
 use crate::session::{
-    DataSpec, Entry, FlynnSpec, Privacy, Scaling, Score, Session, SessionError, Setting, Size, Sizes, TaskKind, Timing,
-    TuneSpec, XclpSpec,
+    DataSpec, Entry, FlynnSpec, Hamming, Privacy, Scaling, Score, Session, SessionError, Setting, Size, Sizes,
+    TaskKind, Timing, TuneSpec, XclpSpec,
 };
 use crate::sketch::scaling::Scaling as OfRows;
 
@@ -130,6 +130,9 @@ pub(super) struct NewArguments {
     /// What scores are right to, with the task xclp [default: 1e-5]
     #[arg(long)]
     tolerance: Option<f64>,
+    /// With the task xclp, how two peers get shares of their distances: dealer (a third one deals them a triple) or ot (oblivious transfer) [default: dealer]
+    #[arg(long, value_name = "BACKEND")]
+    hamming: Option<Hamming>,
     /// A session that finds out by cross-validation which settings suit the rows of all peers: this one and so many others
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=64))]
     tune: Option<u16>,
@@ -268,6 +271,7 @@ impl NewArguments {
                 power: self.power.unwrap_or(defaults.power),
                 balance: !self.no_balance,
                 tolerance: self.tolerance.unwrap_or(defaults.tolerance),
+                hamming: self.hamming.unwrap_or(defaults.hamming),
             }
         });
         let tune = self.tune.map(|count| TuneSpec {
@@ -313,6 +317,7 @@ impl NewArguments {
             ("--power", self.power.is_some()),
             ("--no-balance", self.no_balance),
             ("--tolerance", self.tolerance.is_some()),
+            ("--hamming", self.hamming.is_some()),
         ];
         given.into_iter().filter(|(_, given)| *given).map(|(name, _)| name).collect()
     }

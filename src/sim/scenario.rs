@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use serde::Deserialize;
 use toml::{Table, Value};
 
-use crate::session::{Scaling, Score, Size};
+use crate::session::{Hamming, Scaling, Score, Size};
 
 pub use fault::{Fault, Kind, Moment, Peers, Tamper, name as fault_name};
 
@@ -165,6 +165,8 @@ pub struct Task {
     pub bits: u32,
     /// `xclp`: neighbours of a point.
     pub k: u32,
+    /// `xclp`: how two owners get shares of their distances.
+    pub hamming: Hamming,
 }
 
 impl Default for Task {
@@ -183,6 +185,7 @@ impl Default for Task {
             labels: 5,
             bits: 1024,
             k: 10,
+            hamming: Hamming::Dealer,
         }
     }
 }

@@ -92,7 +92,7 @@ fn prepare(demo: &Demo, folder: &Path) -> Result<Setup, Failure> {
         flynn: FlynnSpec::NONE,
         tune: None,
         // So close to the exact solution that no label hangs on the difference.
-        xclp: Some(XclpSpec { tolerance: 1e-8, ..XclpSpec::new(features) }),
+        xclp: Some(XclpSpec { tolerance: 1e-8, hamming: demo.hamming, ..XclpSpec::new(features) }),
         privacy: Privacy::default(),
         timing: Timing { gather_ms: 15_000, linger_ms: 5_000, ..Timing::default() },
         roster,

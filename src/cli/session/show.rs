@@ -111,11 +111,13 @@ impl fmt::Display for Shown {
         if let Some(sizes) = &self.sizes {
             line("counts", &format!("{} ({} bytes)", sizes.counts, sizes.counts_bytes))?;
         }
-        if let Some(XclpSpec { bits, k, alpha, power, balance, tolerance, .. }) = &self.xclp {
+        if let Some(XclpSpec { bits, k, alpha, power, balance, tolerance, hamming, .. }) = &self.xclp {
             let balanced = if *balance { ", classes balanced" } else { "" };
             line(
                 "xclp",
-                &format!("{bits} bits, k = {k}, alpha = {alpha}, power {power}, tolerance {tolerance}{balanced}"),
+                &format!(
+                    "{bits} bits, k = {k}, alpha = {alpha}, power {power}, tolerance {tolerance}{balanced}, distances by {hamming}"
+                ),
             )?;
         }
         if let Some(TuneSpec { folds, settings }) = &self.tune {
