@@ -8,9 +8,10 @@
 //!   Algorithm 4);
 //! - how far two data sets lie apart ([`DistributionSketch::distance`], section 3 and Algorithm 3).
 //!
-//! Hashes ([`RowHashes`]): signs of random projections ([`srp`]) for dense records, [`minhash`] for sets.
+//! Hashes ([`RowHashes`]): signs of random projections ([`srp`]) for dense records, [`minhash`] for sets. [`private`] adds noise, so that a sketch may be shown.
 
 pub mod minhash;
+pub mod private;
 pub mod srp;
 
 use std::fmt;
@@ -257,20 +258,8 @@ impl DistributionSketch {
         }
         let buckets = hashes.buckets(record);
         let rows = self.counters.chunks_exact(self.range).zip(buckets);
-        let counts: Vec<u64> = rows.map(|(row, bucket)| row[usize::from(bucket)].into()).collect();
-        let groups = groups.clamp(1, counts.len());
-        let (size, longer) = (counts.len() / groups, counts.len() % groups);
-        let mut rest = &counts[..];
-        let mut means: Vec<f64> = (0..groups)
-            .map(|group| {
-                let (own, others) = rest.split_at(size + usize::from(group < longer));
-                rest = others;
-                own.iter().sum::<u64>() as f64 / own.len() as f64
-            })
-            .collect();
-        means.sort_unstable_by(f64::total_cmp);
-        let median = (means[(groups - 1) / 2] + means[groups / 2]) / 2.0;
-        median / f64::from(self.records)
+        let counts: Vec<f64> = rows.map(|(row, bucket)| row[usize::from(bucket)].into()).collect();
+        median_of_means(&counts, groups) / f64::from(self.records)
     }
 
     /// Every counter divided by the number of records, in binary64; zeros without records.
@@ -321,6 +310,22 @@ impl DistributionSketch {
         let all = u64::from(self.records) + more;
         u32::try_from(all).map_err(|_| SketchError::Records(all))
     }
+}
+
+/// The median of the means of so many consecutive groups; see [`DistributionSketch::density`].
+fn median_of_means(counts: &[f64], groups: usize) -> f64 {
+    let groups = groups.clamp(1, counts.len());
+    let (size, longer) = (counts.len() / groups, counts.len() % groups);
+    let mut rest = counts;
+    let mut means: Vec<f64> = (0..groups)
+        .map(|group| {
+            let (own, others) = rest.split_at(size + usize::from(group < longer));
+            rest = others;
+            own.iter().sum::<f64>() / own.len() as f64
+        })
+        .collect();
+    means.sort_unstable_by(f64::total_cmp);
+    (means[(groups - 1) / 2] + means[groups / 2]) / 2.0
 }
 
 #[cfg(test)]
