@@ -27,6 +27,7 @@ fn session(peers: u64) -> Session {
         flynn: FlynnSpec { m: 16_384, s: 6, rho: 32, gamma: 0.5, score: Score::Decay },
         tune: None,
         xclp: None,
+        sketch: None,
         privacy: Privacy::default(),
         timing: Timing::default(),
         roster: (0..peers).map(entry).collect(),
