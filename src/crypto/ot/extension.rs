@@ -185,7 +185,7 @@ struct Hash(Aes128);
 impl Hash {
     fn new(context: &[u8; 32]) -> Self {
         let key = derive(context, "transfer hash", &[]);
-        Self(Aes128::new((&*key).first_chunk::<16>().unwrap_or(&[0; 16]).into()))
+        Self(Aes128::new(key.first_chunk::<16>().unwrap_or(&[0; 16]).into()))
     }
 
     /// pi of each row.
