@@ -23,6 +23,8 @@ mod primitives;
 mod run;
 #[path = "vectors/sessions.rs"]
 mod sessions;
+#[path = "vectors/sketch.rs"]
+mod sketch;
 #[path = "vectors/xclp.rs"]
 mod xclp;
 
@@ -37,7 +39,7 @@ use serde_json::Value;
 type Maker = fn() -> Value;
 
 /// Names of the files and what makes them.
-const FILES: [(&str, Maker); 17] = [
+const FILES: [(&str, Maker); 18] = [
     ("encoding", primitives::encoding),
     ("identity", primitives::identities),
     ("stream", primitives::stream),
@@ -55,6 +57,7 @@ const FILES: [(&str, Maker); 17] = [
     ("flynn", flynn::flynn),
     ("tune", flynn::tune),
     ("xclp", xclp::xclp),
+    ("sketch", sketch::sketch),
 ];
 
 #[test]

@@ -19,8 +19,8 @@ use crate::evaluate::Candidate;
 use crate::evaluate::candidate::{PRESET_BINS, PRESET_M, PRESET_READOUT, PRESET_RHO, PRESET_S, Ranges};
 use crate::model::readout::Readout;
 use crate::session::{
-    DataSpec, Entry, FlynnSpec, Privacy, Scaling, Score, Session, SessionError, Setting, Size, Sizes, SketchSpec,
-    TaskKind, Timing, TuneSpec, XclpSpec,
+    DataSpec, Entry, FlynnSpec, Privacy, Scaling, Score, Session, SessionError, Setting, Size, Sizes, TaskKind, Timing,
+    TuneSpec, XclpSpec,
 };
 use crate::sketch::scaling::Scaling as OfRows;
 

@@ -150,7 +150,11 @@ mod tests {
             }
         }
         // Kurtosis 6: six standard errors of a sample variance, and of a mean.
-        assert!((square / draws / variance - 1.0).abs() < 6.0 * (5.0f64 / draws).sqrt(), "{} {variance}", square / draws);
+        assert!(
+            (square / draws / variance - 1.0).abs() < 6.0 * (5.0f64 / draws).sqrt(),
+            "{} {variance}",
+            square / draws
+        );
         assert!((mean / draws).abs() < 6.0 * (variance / draws).sqrt());
         assert_eq!(sketch.release(epsilon, &mut rng(1)), sketch.release(epsilon, &mut rng(1)));
         assert_ne!(sketch.release(epsilon, &mut rng(1)), sketch.release(epsilon, &mut rng(2)));
