@@ -502,24 +502,26 @@ class Session:
         except tomllib.TOMLDecodeError as error:
             raise Refused("session") from error
         fields = {
-            "": "name task min_peers data flynn tune xclp privacy timing roster",
+            "": "name task min_peers data flynn tune xclp sketch privacy timing roster",
             "data": "features columns classes scaling densify",
             "flynn": "m s rho gamma score",
             "tune": "folds setting",
             "xclp": "bits k many_neighbours alpha power balance tolerance hamming",
+            "sketch": "hash rows range publish pairwise active chosen temperature",
             "privacy": "min_holders colluding",
             "timing": " ".join(self.TIMING),
         }
-        optional = "flynn xclp " + fields["xclp"] + " min_peers tune privacy timing columns scaling densify score folds min_holders colluding " + fields["timing"]
+        optional = "flynn xclp sketch classes " + fields["xclp"] + " " + fields["sketch"] + " min_peers tune privacy timing columns scaling densify score folds min_holders colluding " + fields["timing"]
         for table, names in fields.items():
             found = file.get(table, {}) if table else file
             need(set(found) <= set(names.split()), "unknown field")
             present = not table or table in file
             need(not present or set(names.split()) - set(found) <= set(optional.split()), "missing field")
         self.task = file["task"]
-        allowed = {"tune"} if "tune" in file else {"flynn"} if "flynn" in file else {"xclp"}
-        need(self.task in allowed and ("flynn" in file) == (self.task != "xclp"), "task")
+        allowed = {"tune"} if "tune" in file else {"flynn"} if "flynn" in file else {"xclp", "sketch"}
+        need(self.task in allowed and ("flynn" in file) == (self.task in ("flynn", "tune")), "task")
         need(self.task == "xclp" or "xclp" not in file, "xclp")
+        need(self.task == "sketch" or "sketch" not in file, "sketch")
         need(printable(file["name"]), "name")
         entries = sorted((public_of_peer_id(entry["peer_id"]), entry["name"]) for entry in file["roster"])
         self.roster = [public for public, _ in entries]
@@ -530,12 +532,12 @@ class Session:
         need(p // 2 + 1 <= self.min_peers <= p, "min_peers")
 
         data = file["data"]
-        self.features, self.classes = data["features"], data["classes"]
+        self.features, self.classes = data["features"], data.get("classes", [])
         self.columns = data.get("columns", [])
         need(len(self.columns) in (0, self.features) and len(set(self.columns)) == len(self.columns), "columns")
         need(all(map(printable, self.columns)), "column")
         need(1 <= self.features <= 65_536, "features")
-        need(2 <= len(self.classes) <= 1000 and len(set(self.classes)) == len(self.classes), "classes")
+        need((2 <= len(self.classes) <= 1000 or self.task == "sketch" and not self.classes) and len(set(self.classes)) == len(self.classes), "classes")
         need(all(map(printable, self.classes)), "class")
         flynn = file.get("flynn", {"m": 1, "s": 2, "rho": 1, "gamma": 0})
         xclp = file.get("xclp", {})
@@ -550,9 +552,24 @@ class Session:
         need(self.many_neighbours or self.k <= quarter, "k")
         need(0.01 <= self.alpha <= 0.999 and 1 <= self.power <= 3 and 1e-9 <= self.tolerance <= 0.01, "xclp")
         need(self.task != "xclp" or p <= 64, "roster")
+        sketch = file.get("sketch", {})
+        self.hash, self.rows, self.width = sketch.get("hash", "srp"), sketch.get("rows", 1000), sketch.get("range", 64)
+        self.publish, self.pairwise = sketch.get("publish", False), sketch.get("pairwise", False)
+        self.active, self.chosen = sketch.get("active", 0), sketch.get("chosen", 0)
+        self.temperature = float(sketch.get("temperature", 1))
+        need(2 <= self.width <= 65_536 and 1 <= self.rows <= 2**24 // self.width, "sketch")
+        need(0 <= self.active <= p and 0 <= self.chosen <= p and 0.001 <= self.temperature <= 1000, "sketch")
+        need(self.chosen == 0 or self.publish and self.active in (0, *range(self.chosen, p + 1)), "sketch")
+        need(not self.pairwise or p * self.rows * self.width <= 2**28, "sketch")
         tables = [(data, "scaling"), (data, "densify"), (flynn, "m"), (flynn, "s"), (flynn, "rho")]
         own = Setting({key: table[key] for table, key in tables if key in table}, self.features, len(self.classes))
         self.__dict__.update(own.__dict__)
+        if self.task == "sketch":
+            planes = self.width.bit_length() - 1
+            dimension = self.features * (own.bins if own.scaling == "soft-bins" else 1)
+            srp = self.hash == "srp" and 1 << planes == self.width and self.rows * planes * dimension <= 2**28
+            need(srp or self.hash == "minhash" and own.scaling == "none", "sketch")
+            need(not self.densify, "densify")
         tune = file.get("tune")
         self.folds = tune.get("folds", 3) if tune else 0
         self.settings = [own]
@@ -584,7 +601,7 @@ class Session:
             ("data.scaling", own.encoded_scaling()),
             ("data.densify", bytes([self.densify])),
             *self.only(
-                self.task != "xclp",
+                self.task in ("flynn", "tune"),
                 ("flynn.m", le(self.m, 8)),
                 ("flynn.s", le(self.s, 8)),
                 ("flynn.rho", le(self.rho, 8)),
@@ -603,6 +620,17 @@ class Session:
                 ("xclp.balance", bytes([self.balance])),
                 ("xclp.tolerance", number(self.tolerance)),
                 ("xclp.hamming", self.hamming.encode()),
+            ),
+            *self.only(
+                self.task == "sketch",
+                ("sketch.hash", self.hash.encode()),
+                ("sketch.rows", le(self.rows, 8)),
+                ("sketch.range", le(self.width, 8)),
+                ("sketch.publish", bytes([self.publish])),
+                ("sketch.pairwise", bytes([self.pairwise])),
+                ("sketch.active", le(self.active, 8)),
+                ("sketch.chosen", le(self.chosen, 8)),
+                ("sketch.temperature", number(self.temperature)),
             ),
             ("privacy.min_holders", le(self.min_holders, 8)),
             ("privacy.colluding", number(self.colluding)),
@@ -642,6 +670,11 @@ class Session:
         scalings = {each.scaling for each in self.settings}
         if scalings & {"center", "standard", "soft-bins"}:
             plan.append(("moments", 8, 1 + self.features * (9 if scalings & {"standard", "soft-bins"} else 3)))
+        if self.task == "sketch":
+            plan.append(("sketch", 4, self.rows * self.width + 1))
+            plan += self.only(self.publish, ("scores", 4, len(self.roster)))
+            plan += self.only(self.pairwise, ("pairwise", 4, len(self.roster) * self.rows * self.width))
+            return [*plan, *self.only(self.chosen > 0, ("draw", 4, 8))]
         if self.task == "flynn":
             return [*plan, ("counts", 4, classes * self.m)]
         counts = self.folds * classes * sum(each.m for each in self.settings)
@@ -1950,6 +1983,162 @@ def check_ot():
     check("shares by transfer add up to distances", [[(x + y) % 2**16 for x, y in zip(*both)] for both in zip(one, two)] == plain)
 
 
+# ------------------------------------------------------------------------------------------------------- section 15d: sketch
+
+
+def single(x):
+    """Rounded to binary32."""
+    return struct.unpack("<f", struct.pack("<f", x))[0]
+
+
+def srp_numbers(seed, rows, width, records):
+    planes, features = width.bit_length() - 1, len(records[0])
+    stream = Stream(seed, "sketch/planes", b"")
+    numbers = [[0] * rows for _ in records]
+    for plane in range(rows * planes):
+        entries = []
+        for _ in range((features + 1) // 2):
+            u, v = (word >> 11 for word in struct.unpack("<2Q", stream.read(16)))
+            radius = math.sqrt(-2 * math.log((u + 1) / 2**53))
+            entries += [single(radius * turn(2 * math.pi * (v / 2**53))) for turn in (math.cos, math.sin)]
+        for record, number in zip(records, numbers):
+            # In binary64 a product of two binary32 is exact, and a sum is rounded to binary32 as if it were rounded once.
+            total = functools.reduce(lambda total, xy: single(total + single(xy[0] * xy[1])), zip(entries, record), 0.0)
+            number[plane // planes] |= (total > 0) << (plane % planes)
+    return numbers
+
+
+def minhash_numbers(seed, rows, width, records):
+    keys = struct.unpack(f"<{rows}Q", Stream(seed, "sketch/minhash", b"").read(8 * rows))
+
+    def value(key, j):
+        z = (key + j * 0x9E3779B97F4A7C15) % 2**64
+        z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9 % 2**64
+        z = (z ^ z >> 27) * 0x94D049BB133111EB % 2**64
+        return z ^ z >> 31
+
+    sets = [[j for j, x in enumerate(record, 1) if x > 0] or [0] for record in records]
+    return [[min(value(key, j) for j in members) % width for key in keys] for members in sets]
+
+
+def sketched(numbers, rows, width):
+    words = [0] * (rows * width) + [len(numbers)]
+    for number in numbers:
+        for row, bucket in enumerate(number):
+            words[row * width + bucket] += 1
+    return words
+
+
+def sketch_distance(width, one, other):
+    norms = plain = 0.0
+    rows = len(one) // width
+    for row in range(rows):
+        square = 0.0
+        for a, b in zip(one[row * width : (row + 1) * width], other[row * width : (row + 1) * width]):
+            square += (a - b) * (a - b)
+        norms += math.sqrt(square)
+        plain += square
+    return norms / rows, math.sqrt(plain)
+
+
+def shares(words):
+    return [count / words[-1] for count in words[:-1]]
+
+
+def sketch_score(distance):
+    return 1 + rounded(distance * 2**30)
+
+
+def draw_weights(scores, temperature):
+    g = [1.1253517471925912e-7]
+    while len(g) < 25:
+        g.insert(0, math.sqrt(g[0]))
+    s = [2**30 / score for score in scores]
+    weights = []
+    for each in s:
+        x = (max(s) - each) / temperature
+        if x >= 32:
+            weights.append(1)
+            continue
+        exponent, product = math.floor(x * 2**20), 1.0
+        for k in range(25):
+            if exponent >> k & 1:
+                product *= g[k]
+        weights.append(max(1, math.floor(2**21 * product)))
+    return weights
+
+
+def drawn(coin, number, scores, active, chosen, temperature):
+    stream = Stream(coin, "sketch/select", le(number, 4))
+    places = [place for place, score in enumerate(scores) if score > 0]
+    if 0 < active < len(places):
+        for i in range(active):
+            j = i + stream.below(len(places) - i)
+            places[i], places[j] = places[j], places[i]
+        places = sorted(places[:active])
+    left = list(zip(places, draw_weights([scores[place] for place in places], temperature)))
+    out = []
+    while left and len(out) < chosen:
+        t = stream.below(sum(weight for _, weight in left))
+        for at, (place, weight) in enumerate(left):
+            if t < weight:
+                out.append(place)
+                del left[at]
+                break
+            t -= weight
+    return places, out
+
+
+def check_sketch():
+    file = vectors("sketch")
+    records = [file["records"][i : i + 3] for i in range(0, len(file["records"]), 3)]
+    for case in file["hashes"]:
+        seed, rows, width = bytes.fromhex(case["seed"]), case["rows"], case["range"]
+        numbers = (srp_numbers if case["hash"] == "srp" else minhash_numbers)(seed, rows, width, records)
+        what = f"{case['hash']} {rows} x {width}"
+        check(f"numbers, {what}", numbers == case["numbers"])
+        words, part = sketched(numbers, rows, width), sketched([numbers[i] for i in case["part"]], rows, width)
+        check(f"sketches, {what}", words == case["words"] and part == case["part_words"])
+        mean, plain = sketch_distance(width, shares(part), shares(words))
+        check(f"distances, {what}", (mean, plain) == (case["row_mean"], case["plain"]) and sketch_score(mean) == case["score"])
+    for scores, temperature, weights in file["weights"]:
+        check(f"weights at temperature {temperature}", draw_weights(scores, temperature) == weights)
+    coin = bytes.fromhex(file["coin"])
+    for active, chosen, temperature, number, considered, out in file["draws"]:
+        found = drawn(coin, number, file["scores"], active, chosen, temperature)
+        check(f"draw of {chosen} of {active}, round {number}", found == (considered, out))
+
+    case = file["session"]
+    session, seed = Session(case["toml"]), bytes.fromhex(case["seed"])
+    scaled = []
+    for part in case["rows"]:
+        part = [part[i : i + 3] for i in range(0, len(part), 3)]
+        norms = [math.sqrt(functools.reduce(lambda total, x: total + x * x, row, 0.0)) for row in part]
+        scaled.append([[single(x / norm) if norm else 0.0 for x in row] for row, norm in zip(part, norms)])
+    words = [sketched(srp_numbers(seed, session.rows, session.width, part), session.rows, session.width) for part in scaled]
+    total = [sum(column) for column in zip(*words)]
+    distances = [sketch_distance(session.width, shares(each), shares(total)) for each in words]
+    scores = [sketch_score(mean) for mean, _ in distances]
+    sketches = [[rounded(share * 2**30) for share in shares(each)] for each in words]
+    blank = [0] * len(sketches[0])
+    opened = {"holders": [3], "sketch": total, "scores": scores, "pairwise": sum(sketches, [])}
+    own = {"holders": [1], "sketch": words[1], "scores": [0, scores[1], 0], "pairwise": blank + sketches[1] + blank}
+    secret = [Stream(b"flyswarm test vectors", f"secret {peer}", b"").read(32) for peer in range(3)]
+    parts = [struct.unpack("<8I", Stream(each, "sketch/draw", session.id).read(32)) for each in secret]
+    own["draw"], opened["draw"] = parts[1], [sum(column) % 2**32 for column in zip(*parts)]
+    packed = lambda words: b"".join(le(word, 4) for word in words).hex()
+    check("slots of a sketch session", case["slots"] == [name for name, _, _ in session.plan()][1:])
+    for slot, mine, all_of_it in zip(case["slots"], case["own"], case["opened"]):
+        check(f"{slot} of a sketch session", packed(own[slot]) == mine and packed(opened[slot]) == all_of_it)
+    check("own distance", list(distances[1]) == case["distance"])
+    check("digest of a sketch", tagged("sketch", session.id, bytes.fromhex(packed(total))).hex() == case["digest"])
+    rounded_shares = [[share / 2**30 for share in each] for each in sketches]
+    matrix = [[sketch_distance(session.width, one, other)[0] for other in rounded_shares] for one in rounded_shares]
+    check("distances between peers", matrix == case["matrix"])
+    found = drawn(bytes.fromhex(packed(opened["draw"])), 0, scores, session.active, session.chosen, session.temperature)
+    check("draw of a sketch session", found == (case["active"], case["chosen"]))
+
+
 def main():
     for part in (
         check_encoding,
@@ -1965,6 +2154,7 @@ def main():
         check_tune,
         check_xclp,
         check_ot,
+        check_sketch,
     ):
         try:
             part()

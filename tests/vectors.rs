@@ -25,6 +25,8 @@ mod primitives;
 mod run;
 #[path = "vectors/sessions.rs"]
 mod sessions;
+#[path = "vectors/sketch.rs"]
+mod sketch;
 #[path = "vectors/xclp.rs"]
 mod xclp;
 
@@ -39,7 +41,7 @@ use serde_json::Value;
 type Maker = fn() -> Value;
 
 /// Names of the files and what makes them.
-const FILES: [(&str, Maker); 18] = [
+const FILES: [(&str, Maker); 19] = [
     ("encoding", primitives::encoding),
     ("identity", primitives::identities),
     ("stream", primitives::stream),
@@ -58,6 +60,7 @@ const FILES: [(&str, Maker); 18] = [
     ("tune", flynn::tune),
     ("xclp", xclp::xclp),
     ("ot", ot::ot),
+    ("sketch", sketch::sketch),
 ];
 
 #[test]

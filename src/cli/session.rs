@@ -20,7 +20,7 @@ use crate::evaluate::candidate::{PRESET_BINS, PRESET_M, PRESET_READOUT, PRESET_R
 use crate::model::readout::Readout;
 use crate::session::{
     DataSpec, Entry, FlynnSpec, Hamming, Privacy, Scaling, Score, Session, SessionError, Setting, Size, Sizes,
-    SketchSpec, TaskKind, Timing, TuneSpec, XclpSpec,
+    TaskKind, Timing, TuneSpec, XclpSpec,
 };
 use crate::sketch::scaling::Scaling as OfRows;
 

@@ -347,3 +347,6 @@ fn words(bytes: &[u8]) -> Vec<u32> {
 fn bytes(words: impl IntoIterator<Item = u32>) -> Bytes {
     words.into_iter().flat_map(u32::to_le_bytes).collect()
 }
+
+#[cfg(test)]
+mod tests;
