@@ -6,6 +6,8 @@
 
 use cpu_time::ThreadTime;
 use flyswarm::crypto::mask::Sign;
+use flyswarm::crypto::ot::base::{Sender as Base, choose};
+use flyswarm::crypto::ot::extension::{Receiver, Sender};
 use flyswarm::crypto::stream::Stream;
 use flyswarm::data::Dataset;
 use flyswarm::model::propagation::edges;
@@ -13,7 +15,7 @@ use flyswarm::model::propagation::graph::Graph;
 use flyswarm::model::propagation::series::{ONE, Series};
 use flyswarm::protocol::ballot::Ballot;
 use flyswarm::protocol::xclp::custody::{self, Blinding};
-use flyswarm::protocol::xclp::dealer;
+use flyswarm::protocol::xclp::{dealer, ot};
 use flyswarm::session::Peer;
 use flyswarm::sketch::lsh::Codes;
 
@@ -69,6 +71,8 @@ fn measure() {
         all / plain_s,
     );
 
+    transfers(&a, &b);
+
     let blinding = Blinding::new(&[3; 32], Ballot { counter: 1, proposer: Peer(0) }, Peer(0), Peer(1), ROWS);
     let (blind_s, mine) = least(10, || blinding.blind(Sign::Add, &one));
     let theirs = blinding.blind(Sign::Subtract, &two);
@@ -87,5 +91,48 @@ fn measure() {
         "{points} points, {} edges in one place {edges_s:.3} s; graph {graph_s:.4} s; {} steps on a share of {CLASSES} classes {apply_s:.3} s",
         found.len(),
         series.steps(),
+    );
+}
+
+/// The same by oblivious transfer: some of the receiver's rows, of which each costs as much.
+fn transfers(a: &Codes, b: &Codes) {
+    let (context, rows) = ([7; 32], 20);
+    let (base_s, (receiver, sender)) = least(3, || {
+        let base = Base::new(&context, &[8; 32]);
+        let (reply, chosen) = choose(&context, &base.message(), ot::choices(&[9; 32]), &[9; 32]).expect("a point");
+        let keys = base.keys(&reply).expect("points");
+        (Receiver::new(&context, keys), Sender::new(&context, ot::choices(&[9; 32]), chosen))
+    });
+    let (vectors_s, vectors) = least(3, || ot::vectors(b));
+    let cut = ot::Cut::new(rows, ROWS, BITS);
+    let pieces: Vec<_> = (0..cut.pieces()).map(|index| cut.piece(index)).collect();
+    let (columns_s, columns) =
+        least(3, || pieces.iter().map(|&piece| ot::columns(&receiver, cut, piece, a)).collect::<Vec<_>>());
+    let (send_s, sent) = least(3, || {
+        let pieces = pieces.iter().zip(&columns);
+        pieces.map(|(&piece, columns)| ot::send(&sender, cut, piece, columns, &vectors)).collect::<Vec<_>>()
+    });
+    let (receive_s, received) = least(3, || {
+        let pieces = pieces.iter().zip(&sent);
+        pieces.map(|(&piece, (strings, _))| ot::receive(&receiver, cut, piece, a, strings)).collect::<Vec<_>>()
+    });
+    let mut sums = [vec![0u16; rows * ROWS], vec![0u16; rows * ROWS]];
+    for ((piece, one), (_, two)) in pieces.iter().zip(&received).zip(&sent) {
+        for (sums, part) in sums.iter_mut().zip([one, two]) {
+            sums[piece.row * ROWS..].iter_mut().zip(part).for_each(|(sum, x)| *sum = sum.wrapping_add(*x));
+        }
+    }
+    let theirs = custody::transposed(&ot::sender_share(b, &sums[1]), rows);
+    let sum: Vec<u16> = sums[0].iter().zip(theirs).map(|(x, y)| x.wrapping_add(y)).collect();
+    assert_eq!(sum, a.distances(b)[..rows * ROWS], "the shares add up to the distances");
+    let scale = ROWS as f64 / rows as f64;
+    let mega = (rows * BITS) as f64 / 1e6;
+    println!(
+        "secure distances by oblivious transfer: base transfers {base_s:.3} s, vectors {vectors_s:.3} s; a block: columns {:.2} s, strings {:.2} s, receiving {:.2} s \
+         ({:.1} million transfers of {ROWS} words a second and core, both sides together)",
+        columns_s * scale,
+        send_s * scale,
+        receive_s * scale,
+        mega / (columns_s + send_s + receive_s),
     );
 }

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """One round of XCLP as real processes beside numpy's centralised version, in one run: scripts/bench-xclp.py PROGRAM [--points 500] [--peers 5]
-[--features 512] [--bits 4096] [--classes 10].
+[--features 512] [--bits 4096] [--classes 10] [--hamming dealer|ot].
 
 PROGRAM is a release build of flyswarm. Makes clusters, deals them to the peers with two witnesses beside, and prints wall seconds, bytes sent by each
 peer, the share of labels that are right, and the same for numpy: random planes, Hamming distances as a matrix product, the k nearest, the exact inverse.
-Needs numpy.
+Then the bytes that secure Hamming distances must cost by their own arithmetic (specification, section 15c), and how many were sent. Needs numpy.
 """
 
 import argparse
@@ -23,6 +23,7 @@ arguments.add_argument("--peers", type=int, default=5)
 arguments.add_argument("--features", type=int, default=512)
 arguments.add_argument("--bits", type=int, default=4096)
 arguments.add_argument("--classes", type=int, default=10)
+arguments.add_argument("--hamming", choices=["dealer", "ot"], default="dealer")
 arguments.add_argument("--port", type=int, default=41500)
 given = arguments.parse_args()
 program = given.program.resolve()
@@ -49,7 +50,7 @@ with tempfile.TemporaryDirectory() as folder:
         listen.append(f"/ip4/127.0.0.1/tcp/{given.port + place}")
         peers += ["--peer", f"{name}={identity}@{listen[-1]}"]
     session = folder / "session.toml"
-    run("session", "new", "--task", "xclp", "--name", "bench", "--features", str(given.features), "--bits", str(given.bits), "--classes-from-range",
+    run("session", "new", "--task", "xclp", "--name", "bench", "--features", str(given.features), "--bits", str(given.bits), "--hamming", given.hamming, "--classes-from-range",
         f"0..{given.classes - 1}", *peers, "--timing", "linger_ms=20000", "--out", str(session))
     for place, name in enumerate(names[: given.peers]):
         own = range(place * given.points, (place + 1) * given.points)
@@ -64,7 +65,7 @@ with tempfile.TemporaryDirectory() as folder:
             words += ["--data", folder / f"{name}.csv", "--header", "no", "--out", folder / f"{name}.labels.csv"]
         processes.append(subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True))
     for name, process in zip(names, processes):
-        _, errors = process.communicate(timeout=300)
+        _, errors = process.communicate(timeout=3600)
         if process.returncode:
             raise SystemExit(f"{name}: {errors}")
     wall = time.perf_counter() - start
@@ -75,12 +76,23 @@ with tempfile.TemporaryDirectory() as folder:
         own = range(place * given.points, (place + 1) * given.points)
         right += sum(said[i - own[0]] == str(truth[i]) for i in own if not known[i])
 
-print(f"{given.peers} peers x {given.points} points, {given.features} features, L = {given.bits}, C = {given.classes}, two witnesses; {int(known.sum())} labels")
+print(f"{given.peers} peers x {given.points} points, {given.features} features, L = {given.bits}, C = {given.classes}, distances by {given.hamming}, two witnesses; {int(known.sum())} labels")
 print(f"flyswarm: {wall:.2f} s wall with starting and reading, {right / (~known).sum():.4f} of the unknown labels right")
 exchange = max(stage["seconds"] for receipt in receipts for stage in receipt["stages"] if stage["name"] == "exchange")
 print(f"  of which the exchange: {exchange:.2f} s")
 for name, receipt in zip(names, receipts):
     print(f"  {name:<10} sent {receipt['bytes_sent'] / 1e6:6.2f} MB, received {receipt['bytes_received'] / 1e6:6.2f} MB")
+
+pairs, block = given.peers * (given.peers - 1) // 2, given.points**2
+of_block = {
+    # Y, D and E, and two seeds.
+    "dealer": 2 * block + 2 * 2 * given.points * given.bits + 64,
+    # A string for each bit of one of the two, a column of 128 bits, and the points of the base transfers.
+    "ot": given.bits * given.points * (2 * given.points + 16) + 129 * 32,
+}[given.hamming]
+sent = sum(receipt["bytes_sent"] for receipt in receipts)
+print(f"distances, by arithmetic: {pairs} x {of_block / 1e6:.2f} MB = {pairs * of_block / 1e6:.2f} MB; "
+      f"all that was sent {sent / 1e6:.2f} MB, {sent / (pairs * of_block):.2f} times as much; {sent / 1e6 / exchange:.0f} MB/s during the exchange")
 
 start = time.perf_counter()
 planes = rng.normal(size=(given.bits, given.features))

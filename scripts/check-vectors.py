@@ -502,24 +502,26 @@ class Session:
         except tomllib.TOMLDecodeError as error:
             raise Refused("session") from error
         fields = {
-            "": "name task min_peers data flynn tune xclp privacy timing roster",
+            "": "name task min_peers data flynn tune xclp sketch privacy timing roster",
             "data": "features columns classes scaling densify",
             "flynn": "m s rho gamma score",
             "tune": "folds setting",
-            "xclp": "bits k many_neighbours alpha power balance tolerance",
+            "xclp": "bits k many_neighbours alpha power balance tolerance hamming",
+            "sketch": "hash rows range publish pairwise active chosen temperature",
             "privacy": "min_holders colluding",
             "timing": " ".join(self.TIMING),
         }
-        optional = "flynn xclp " + fields["xclp"] + " min_peers tune privacy timing columns scaling densify score folds min_holders colluding " + fields["timing"]
+        optional = "flynn xclp sketch classes " + fields["xclp"] + " " + fields["sketch"] + " min_peers tune privacy timing columns scaling densify score folds min_holders colluding " + fields["timing"]
         for table, names in fields.items():
             found = file.get(table, {}) if table else file
             need(set(found) <= set(names.split()), "unknown field")
             present = not table or table in file
             need(not present or set(names.split()) - set(found) <= set(optional.split()), "missing field")
         self.task = file["task"]
-        allowed = {"tune"} if "tune" in file else {"flynn"} if "flynn" in file else {"xclp"}
-        need(self.task in allowed and ("flynn" in file) == (self.task != "xclp"), "task")
+        allowed = {"tune"} if "tune" in file else {"flynn"} if "flynn" in file else {"xclp", "sketch"}
+        need(self.task in allowed and ("flynn" in file) == (self.task in ("flynn", "tune")), "task")
         need(self.task == "xclp" or "xclp" not in file, "xclp")
+        need(self.task == "sketch" or "sketch" not in file, "sketch")
         need(printable(file["name"]), "name")
         entries = sorted((public_of_peer_id(entry["peer_id"]), entry["name"]) for entry in file["roster"])
         self.roster = [public for public, _ in entries]
@@ -530,12 +532,12 @@ class Session:
         need(p // 2 + 1 <= self.min_peers <= p, "min_peers")
 
         data = file["data"]
-        self.features, self.classes = data["features"], data["classes"]
+        self.features, self.classes = data["features"], data.get("classes", [])
         self.columns = data.get("columns", [])
         need(len(self.columns) in (0, self.features) and len(set(self.columns)) == len(self.columns), "columns")
         need(all(map(printable, self.columns)), "column")
         need(1 <= self.features <= 65_536, "features")
-        need(2 <= len(self.classes) <= 1000 and len(set(self.classes)) == len(self.classes), "classes")
+        need((2 <= len(self.classes) <= 1000 or self.task == "sketch" and not self.classes) and len(set(self.classes)) == len(self.classes), "classes")
         need(all(map(printable, self.classes)), "class")
         flynn = file.get("flynn", {"m": 1, "s": 2, "rho": 1, "gamma": 0})
         xclp = file.get("xclp", {})
@@ -544,13 +546,30 @@ class Session:
         self.many_neighbours, self.balance = xclp.get("many_neighbours", False), xclp.get("balance", True)
         self.alpha, self.power = float(xclp.get("alpha", 0.99)), xclp.get("power", 1)
         self.tolerance = float(xclp.get("tolerance", 1e-5))
+        self.hamming = xclp.get("hamming", "dealer")
+        need(self.hamming in ("dealer", "ot"), "xclp")
         need(64 <= self.bits <= 16_384 and self.bits % 64 == 0 and 1 <= self.k <= 1000, "xclp")
         need(self.many_neighbours or self.k <= quarter, "k")
         need(0.01 <= self.alpha <= 0.999 and 1 <= self.power <= 3 and 1e-9 <= self.tolerance <= 0.01, "xclp")
         need(self.task != "xclp" or p <= 64, "roster")
+        sketch = file.get("sketch", {})
+        self.hash, self.rows, self.width = sketch.get("hash", "srp"), sketch.get("rows", 1000), sketch.get("range", 64)
+        self.publish, self.pairwise = sketch.get("publish", False), sketch.get("pairwise", False)
+        self.active, self.chosen = sketch.get("active", 0), sketch.get("chosen", 0)
+        self.temperature = float(sketch.get("temperature", 1))
+        need(2 <= self.width <= 65_536 and 1 <= self.rows <= 2**24 // self.width, "sketch")
+        need(0 <= self.active <= p and 0 <= self.chosen <= p and 0.001 <= self.temperature <= 1000, "sketch")
+        need(self.chosen == 0 or self.publish and self.active in (0, *range(self.chosen, p + 1)), "sketch")
+        need(not self.pairwise or p * self.rows * self.width <= 2**28, "sketch")
         tables = [(data, "scaling"), (data, "densify"), (flynn, "m"), (flynn, "s"), (flynn, "rho")]
         own = Setting({key: table[key] for table, key in tables if key in table}, self.features, len(self.classes))
         self.__dict__.update(own.__dict__)
+        if self.task == "sketch":
+            planes = self.width.bit_length() - 1
+            dimension = self.features * (own.bins if own.scaling == "soft-bins" else 1)
+            srp = self.hash == "srp" and 1 << planes == self.width and self.rows * planes * dimension <= 2**28
+            need(srp or self.hash == "minhash" and own.scaling == "none", "sketch")
+            need(not self.densify, "densify")
         tune = file.get("tune")
         self.folds = tune.get("folds", 3) if tune else 0
         self.settings = [own]
@@ -582,7 +601,7 @@ class Session:
             ("data.scaling", own.encoded_scaling()),
             ("data.densify", bytes([self.densify])),
             *self.only(
-                self.task != "xclp",
+                self.task in ("flynn", "tune"),
                 ("flynn.m", le(self.m, 8)),
                 ("flynn.s", le(self.s, 8)),
                 ("flynn.rho", le(self.rho, 8)),
@@ -600,6 +619,18 @@ class Session:
                 ("xclp.power", le(self.power, 8)),
                 ("xclp.balance", bytes([self.balance])),
                 ("xclp.tolerance", number(self.tolerance)),
+                ("xclp.hamming", self.hamming.encode()),
+            ),
+            *self.only(
+                self.task == "sketch",
+                ("sketch.hash", self.hash.encode()),
+                ("sketch.rows", le(self.rows, 8)),
+                ("sketch.range", le(self.width, 8)),
+                ("sketch.publish", bytes([self.publish])),
+                ("sketch.pairwise", bytes([self.pairwise])),
+                ("sketch.active", le(self.active, 8)),
+                ("sketch.chosen", le(self.chosen, 8)),
+                ("sketch.temperature", number(self.temperature)),
             ),
             ("privacy.min_holders", le(self.min_holders, 8)),
             ("privacy.colluding", number(self.colluding)),
@@ -639,6 +670,11 @@ class Session:
         scalings = {each.scaling for each in self.settings}
         if scalings & {"center", "standard", "soft-bins"}:
             plan.append(("moments", 8, 1 + self.features * (9 if scalings & {"standard", "soft-bins"} else 3)))
+        if self.task == "sketch":
+            plan.append(("sketch", 4, self.rows * self.width + 1))
+            plan += self.only(self.publish, ("scores", 4, len(self.roster)))
+            plan += self.only(self.pairwise, ("pairwise", 4, len(self.roster) * self.rows * self.width))
+            return [*plan, *self.only(self.chosen > 0, ("draw", 4, 8))]
         if self.task == "flynn":
             return [*plan, ("counts", 4, classes * self.m)]
         counts = self.folds * classes * sum(each.m for each in self.settings)
@@ -1796,6 +1832,313 @@ def check_xclp():
     check("labels", all(x == p and abs(y - q) < 1e-12 for (x, y), (p, q) in zip(said, found["said"])))
 
 
+# ------------------------------------------------------------------------- section 15c: secure Hamming distances, by transfer
+
+
+D = -121665 * pow(121666, -1, PRIME) % PRIME
+SQRT_M1 = pow(2, (PRIME - 1) // 4, PRIME)
+ZERO = (0, 1, 1, 0)
+
+
+def sqrt_ratio(u, v):
+    """RFC 9496, section 4.2: whether u / v is a square, and the non-negative root of it or of SQRT_M1 times it."""
+    r = u * pow(v, 3, PRIME) * pow(u * pow(v, 7, PRIME), (PRIME - 5) // 8, PRIME) % PRIME
+    check = v * r * r % PRIME
+    if check in (-u % PRIME, -u * SQRT_M1 % PRIME):
+        r = r * SQRT_M1 % PRIME
+    return check in (u % PRIME, -u % PRIME), PRIME - r if r % 2 else r
+
+
+def ristretto_decode(data):
+    """RFC 9496, section 4.3.1."""
+    s = int.from_bytes(data, "little")
+    u1, u2 = (1 - s * s) % PRIME, (1 + s * s) % PRIME
+    v = (-D * u1 * u1 - u2 * u2) % PRIME
+    square, root = sqrt_ratio(1, v * u2 * u2 % PRIME)
+    x = 2 * s * root * u2 % PRIME
+    x = PRIME - x if x % 2 else x
+    y = u1 * root * root * u2 * v % PRIME
+    if s >= PRIME or s % 2 or not square or x * y % PRIME % 2 or y == 0:
+        raise Refused("no-point")
+    return x, y, 1, x * y % PRIME
+
+
+def ristretto_encode(point):
+    """RFC 9496, section 4.3.2."""
+    x, y, z, t = point
+    u1, u2 = (z + y) * (z - y) % PRIME, x * y % PRIME
+    _, root = sqrt_ratio(1, u1 * u2 * u2 % PRIME)
+    d1, d2 = root * u1 % PRIME, root * u2 % PRIME
+    inverse = d1 * d2 * t % PRIME
+    if t * inverse % PRIME % 2:
+        _, factor = sqrt_ratio(1, -1 - D)
+        x, y, d = y * SQRT_M1 % PRIME, x * SQRT_M1 % PRIME, d1 * factor % PRIME
+    else:
+        d = d2
+    if x * inverse % PRIME % 2:
+        y = -y
+    s = d * (z - y) % PRIME
+    return le(PRIME - s if s % 2 else s, 32)
+
+
+def plus(p, q):
+    """The sum on the twisted Edwards curve, extended coordinates (Hisil, Wong, Carter & Dawson, 2008)."""
+    a, b = (p[1] - p[0]) * (q[1] - q[0]), (p[1] + p[0]) * (q[1] + q[0])
+    c, d = 2 * D * p[3] * q[3], 2 * p[2] * q[2]
+    e, f, g, h = (b - a) % PRIME, (d - c) % PRIME, (d + c) % PRIME, (b + a) % PRIME
+    return e * f % PRIME, g * h % PRIME, f * g % PRIME, e * h % PRIME
+
+
+def minus(p):
+    return -p[0] % PRIME, p[1], p[2], -p[3] % PRIME
+
+
+def times(n, p):
+    out = ZERO
+    for bit in bin(n)[2:]:
+        out = plus(out, out)
+        out = plus(out, p) if bit == "1" else out
+    return out
+
+
+def bits_of(data):
+    return [byte >> i & 1 for byte in data for i in range(8)]
+
+
+def from_bits(bits):
+    return bytes(sum(bit << i for i, bit in enumerate(bits[at : at + 8])) for at in range(0, len(bits), 8))
+
+
+def pieces_of(receiver, sender, bits):
+    w = min(bits // 64, max(1, 8192 // sender))
+    return [[row, at, min(w, bits // 64 - at)] for row in range(receiver) for at in range(0, bits // 64, w)]
+
+
+def check_ot():
+    file = vectors("ot")
+    for cut in file["cuts"]:
+        check("pieces", pieces_of(cut["receiver"], cut["sender"], cut["bits"]) == cut["pieces"])
+    ballot = ballot_bytes({"counter": file["ballot"][0], "proposer": file["ballot"][1]})
+    context = tagged("oblivious transfer", bytes.fromhex(file["session"]), ballot, le(file["receiver"], 2), le(file["sender"], 2))
+    check("context of transfers", context.hex() == file["context"])
+    base = (15112221349535400772501151409588531511454012693041857206046113283949847762202, 4 * pow(5, -1, PRIME) % PRIME)
+    base = (*base, 1, base[0] * base[1] % PRIME)
+    mine, theirs = map(bytes.fromhex, file["secrets"])
+    scalars = lambda secret, n: [int.from_bytes(s, "little") % ORDER for s in [Stream(secret, "base transfer", b"", 64 * i).read(64) for i in range(n)]]
+    (a,), b = scalars(mine, 1), scalars(theirs, 128)
+    sent = times(a, base)
+    message = ristretto_encode(sent)
+    chosen = bits_of(Stream(theirs, "base choices", b"").read(16))
+    points = [plus(times(x, base), sent) if bit else times(x, base) for x, bit in zip(b, chosen)]
+    reply = [ristretto_encode(point) for point in points]
+    check("points of base transfers", [message.hex(), b"".join(reply).hex()] == [file["base"], file["choices"]])
+    check("points decode", all(ristretto_encode(ristretto_decode(data)) == data for data in reply))
+    for data in file["no_points"]:
+        try:
+            refused = bytes.fromhex(data) == bytes(32)
+            ristretto_decode(bytes.fromhex(data))
+        except Refused:
+            refused = True
+        check("no point", refused)
+    key = lambda i, shared: tagged("base transfer", context, le(i, 4), message, reply[i], ristretto_encode(shared))
+    pairs = [[key(i, times(a, point)), key(i, times(a, plus(point, minus(sent))))] for i, point in enumerate(points)]
+    keys = [key(i, times(x, sent)) for i, x in enumerate(b)]
+    check("base keys", [b"".join(map(b"".join, pairs)).hex(), b"".join(keys).hex()] == [file["pairs"], file["chosen"]])
+    check("base keys that were chosen", keys == [pair[bit] for pair, bit in zip(pairs, chosen)])
+
+    cipher = Cipher(algorithms.AES128(derive(context, "transfer hash", b"")[:16]), modes.ECB()).encryptor()
+    xor = lambda p, q: bytes(x ^ y for x, y in zip(p, q))
+    codes, others = [[bits_of(bytes.fromhex(code)) for code in file[of]] for of in ("receiver_codes", "sender_codes")]
+    bits, s = file["bits"], len(others)
+
+    def hashed(j, x):
+        image, out = cipher.update(x), b""
+        for c in range(-(-s // 8)):
+            out += xor(cipher.update(xor(image, le(j, 8) + le(c, 8))), image)
+        return struct.unpack(f"<{s}H", out[: 2 * s])
+
+    one, two = [[0] * s for _ in codes], [[sum(code) for code in others] for _ in codes]
+    for (row, first, words), piece in zip(pieces_of(len(codes), s, bits), file["pieces"], strict=True):
+        at, n = row * bits + 64 * first, 64 * words
+        column = lambda secret: bits_of(Stream(secret, "transfer column", b"", at // 8).read(n // 8))
+        choices = codes[row][64 * first :][:n]
+        zeros = [column(pair[0]) for pair in pairs]
+        u = [[x ^ y ^ c for x, y, c in zip(zero, column(pair[1]), choices)] for zero, pair in zip(zeros, pairs)]
+        check("columns", b"".join(map(from_bits, u)).hex() == piece["columns"])
+        q = [[x ^ bit & y for x, y in zip(column(secret), column_u)] for secret, bit, column_u in zip(keys, chosen, u)]
+        strings = []
+        for j in range(n):
+            t_j, q_j = from_bits([zero[j] for zero in zeros]), from_bits([each[j] for each in q])
+            p, other = hashed(at + j, q_j), hashed(at + j, xor(q_j, from_bits(chosen)))
+            d = [1 - 2 * code[64 * first + j] for code in others]
+            y = [(x + z - w) % 2**16 for x, z, w in zip(p, d, other)]
+            strings.append(y)
+            got = [(x + choices[j] * z) % 2**16 for x, z in zip(hashed(at + j, t_j), y)]
+            check("a transfer", got == [(x + choices[j] * z) % 2**16 for x, z in zip(p, d)])
+            one[row] = [(x + z) % 2**16 for x, z in zip(one[row], got)]
+            two[row] = [(x - z) % 2**16 for x, z in zip(two[row], p)]
+        check("strings", hex16(strings) == piece["strings"])
+    check("shares of distances", [hex16(one), hex16(zip(*two))] == [file["receiver_share"], file["sender_share"]])
+    plain = [[sum(x != y for x, y in zip(p, q)) for q in others] for p in codes]
+    check("shares by transfer add up to distances", [[(x + y) % 2**16 for x, y in zip(*both)] for both in zip(one, two)] == plain)
+
+
+# ------------------------------------------------------------------------------------------------------- section 15d: sketch
+
+
+def single(x):
+    """Rounded to binary32."""
+    return struct.unpack("<f", struct.pack("<f", x))[0]
+
+
+def srp_numbers(seed, rows, width, records):
+    planes, features = width.bit_length() - 1, len(records[0])
+    stream = Stream(seed, "sketch/planes", b"")
+    numbers = [[0] * rows for _ in records]
+    for plane in range(rows * planes):
+        entries = []
+        for _ in range((features + 1) // 2):
+            u, v = (word >> 11 for word in struct.unpack("<2Q", stream.read(16)))
+            radius = math.sqrt(-2 * math.log((u + 1) / 2**53))
+            entries += [single(radius * turn(2 * math.pi * (v / 2**53))) for turn in (math.cos, math.sin)]
+        for record, number in zip(records, numbers):
+            # In binary64 a product of two binary32 is exact, and a sum is rounded to binary32 as if it were rounded once.
+            total = functools.reduce(lambda total, xy: single(total + single(xy[0] * xy[1])), zip(entries, record), 0.0)
+            number[plane // planes] |= (total > 0) << (plane % planes)
+    return numbers
+
+
+def minhash_numbers(seed, rows, width, records):
+    keys = struct.unpack(f"<{rows}Q", Stream(seed, "sketch/minhash", b"").read(8 * rows))
+
+    def value(key, j):
+        z = (key + j * 0x9E3779B97F4A7C15) % 2**64
+        z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9 % 2**64
+        z = (z ^ z >> 27) * 0x94D049BB133111EB % 2**64
+        return z ^ z >> 31
+
+    sets = [[j for j, x in enumerate(record, 1) if x > 0] or [0] for record in records]
+    return [[min(value(key, j) for j in members) % width for key in keys] for members in sets]
+
+
+def sketched(numbers, rows, width):
+    words = [0] * (rows * width) + [len(numbers)]
+    for number in numbers:
+        for row, bucket in enumerate(number):
+            words[row * width + bucket] += 1
+    return words
+
+
+def sketch_distance(width, one, other):
+    norms = plain = 0.0
+    rows = len(one) // width
+    for row in range(rows):
+        square = 0.0
+        for a, b in zip(one[row * width : (row + 1) * width], other[row * width : (row + 1) * width]):
+            square += (a - b) * (a - b)
+        norms += math.sqrt(square)
+        plain += square
+    return norms / rows, math.sqrt(plain)
+
+
+def shares(words):
+    return [count / words[-1] for count in words[:-1]]
+
+
+def sketch_score(distance):
+    return 1 + rounded(distance * 2**30)
+
+
+def draw_weights(scores, temperature):
+    g = [1.1253517471925912e-7]
+    while len(g) < 25:
+        g.insert(0, math.sqrt(g[0]))
+    s = [2**30 / score for score in scores]
+    weights = []
+    for each in s:
+        x = (max(s) - each) / temperature
+        if x >= 32:
+            weights.append(1)
+            continue
+        exponent, product = math.floor(x * 2**20), 1.0
+        for k in range(25):
+            if exponent >> k & 1:
+                product *= g[k]
+        weights.append(max(1, math.floor(2**21 * product)))
+    return weights
+
+
+def drawn(coin, number, scores, active, chosen, temperature):
+    stream = Stream(coin, "sketch/select", le(number, 4))
+    places = [place for place, score in enumerate(scores) if score > 0]
+    if 0 < active < len(places):
+        for i in range(active):
+            j = i + stream.below(len(places) - i)
+            places[i], places[j] = places[j], places[i]
+        places = sorted(places[:active])
+    left = list(zip(places, draw_weights([scores[place] for place in places], temperature)))
+    out = []
+    while left and len(out) < chosen:
+        t = stream.below(sum(weight for _, weight in left))
+        for at, (place, weight) in enumerate(left):
+            if t < weight:
+                out.append(place)
+                del left[at]
+                break
+            t -= weight
+    return places, out
+
+
+def check_sketch():
+    file = vectors("sketch")
+    records = [file["records"][i : i + 3] for i in range(0, len(file["records"]), 3)]
+    for case in file["hashes"]:
+        seed, rows, width = bytes.fromhex(case["seed"]), case["rows"], case["range"]
+        numbers = (srp_numbers if case["hash"] == "srp" else minhash_numbers)(seed, rows, width, records)
+        what = f"{case['hash']} {rows} x {width}"
+        check(f"numbers, {what}", numbers == case["numbers"])
+        words, part = sketched(numbers, rows, width), sketched([numbers[i] for i in case["part"]], rows, width)
+        check(f"sketches, {what}", words == case["words"] and part == case["part_words"])
+        mean, plain = sketch_distance(width, shares(part), shares(words))
+        check(f"distances, {what}", (mean, plain) == (case["row_mean"], case["plain"]) and sketch_score(mean) == case["score"])
+    for scores, temperature, weights in file["weights"]:
+        check(f"weights at temperature {temperature}", draw_weights(scores, temperature) == weights)
+    coin = bytes.fromhex(file["coin"])
+    for active, chosen, temperature, number, considered, out in file["draws"]:
+        found = drawn(coin, number, file["scores"], active, chosen, temperature)
+        check(f"draw of {chosen} of {active}, round {number}", found == (considered, out))
+
+    case = file["session"]
+    session, seed = Session(case["toml"]), bytes.fromhex(case["seed"])
+    scaled = []
+    for part in case["rows"]:
+        part = [part[i : i + 3] for i in range(0, len(part), 3)]
+        norms = [math.sqrt(functools.reduce(lambda total, x: total + x * x, row, 0.0)) for row in part]
+        scaled.append([[single(x / norm) if norm else 0.0 for x in row] for row, norm in zip(part, norms)])
+    words = [sketched(srp_numbers(seed, session.rows, session.width, part), session.rows, session.width) for part in scaled]
+    total = [sum(column) for column in zip(*words)]
+    distances = [sketch_distance(session.width, shares(each), shares(total)) for each in words]
+    scores = [sketch_score(mean) for mean, _ in distances]
+    sketches = [[rounded(share * 2**30) for share in shares(each)] for each in words]
+    blank = [0] * len(sketches[0])
+    opened = {"holders": [3], "sketch": total, "scores": scores, "pairwise": sum(sketches, [])}
+    own = {"holders": [1], "sketch": words[1], "scores": [0, scores[1], 0], "pairwise": blank + sketches[1] + blank}
+    secret = [Stream(b"flyswarm test vectors", f"secret {peer}", b"").read(32) for peer in range(3)]
+    parts = [struct.unpack("<8I", Stream(each, "sketch/draw", session.id).read(32)) for each in secret]
+    own["draw"], opened["draw"] = parts[1], [sum(column) % 2**32 for column in zip(*parts)]
+    packed = lambda words: b"".join(le(word, 4) for word in words).hex()
+    check("slots of a sketch session", case["slots"] == [name for name, _, _ in session.plan()][1:])
+    for slot, mine, all_of_it in zip(case["slots"], case["own"], case["opened"]):
+        check(f"{slot} of a sketch session", packed(own[slot]) == mine and packed(opened[slot]) == all_of_it)
+    check("own distance", list(distances[1]) == case["distance"])
+    check("digest of a sketch", tagged("sketch", session.id, bytes.fromhex(packed(total))).hex() == case["digest"])
+    rounded_shares = [[share / 2**30 for share in each] for each in sketches]
+    matrix = [[sketch_distance(session.width, one, other)[0] for other in rounded_shares] for one in rounded_shares]
+    check("distances between peers", matrix == case["matrix"])
+    found = drawn(bytes.fromhex(packed(opened["draw"])), 0, scores, session.active, session.chosen, session.temperature)
+    check("draw of a sketch session", found == (case["active"], case["chosen"]))
+
+
 def main():
     for part in (
         check_encoding,
@@ -1810,6 +2153,8 @@ def main():
         check_flynn,
         check_tune,
         check_xclp,
+        check_ot,
+        check_sketch,
     ):
         try:
             part()

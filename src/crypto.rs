@@ -15,6 +15,7 @@ pub mod envelope;
 mod fixed;
 pub mod identity;
 pub mod mask;
+pub mod ot;
 pub mod product;
 pub mod shamir;
 pub mod stream;

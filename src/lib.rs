@@ -1,7 +1,7 @@
 //! flyswarm: federated learning with no central aggregator.
 //!
 //! data -> sketch -> protocol -> model -> prediction. Imports go one way:
-//! `data, crypto < sketch < model < evaluate, session < protocol < node < net, sim < cli`.
+//! `data, crypto, privacy < sketch < model < evaluate, session < protocol < node < net, sim < cli`.
 
 mod buffers;
 pub mod cli;
@@ -12,6 +12,7 @@ pub mod model;
 #[cfg(feature = "net")]
 pub mod net;
 pub mod node;
+pub mod privacy;
 pub mod protocol;
 pub mod session;
 pub mod sim;

@@ -16,11 +16,13 @@ use crate::sketch::{ParameterError, Sketch};
 
 pub mod bloom;
 pub mod file;
+pub mod heterogeneity;
 pub mod neighbours;
 mod npz;
 pub mod propagation;
 pub mod readout;
 pub mod score;
+pub mod selection;
 pub mod simhash;
 
 use bloom::{BLOCK, Counts, CountsError};

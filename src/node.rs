@@ -11,6 +11,7 @@ mod exchange;
 pub mod flynn;
 mod holders;
 mod job;
+pub mod sketch;
 mod slots;
 mod task;
 #[cfg(test)]

@@ -16,14 +16,14 @@
 //! | names, in this order | value |
 //! | --- | --- |
 //! | `name` | text |
-//! | `task` | text: `flynn`, `tune`, `xclp` |
+//! | `task` | text: `flynn`, `tune`, `xclp`, `sketch` |
 //! | `min_peers` | integer |
 //! | `data.features` | integer |
 //! | `data.classes` | list, in the order of the file |
 //! | `data.columns` | list, in the order of the file; only where the file names columns |
 //! | `data.scaling` | text: `none`, `unit-norm`, `center`, `standard`; or `range` followed by lo and hi, two numbers; or `soft-bins` followed by the bins, an integer |
 //! | `data.densify` | one byte, 0 or 1 |
-//! | `flynn.m`, `flynn.s`, `flynn.rho` | integer, multiples resolved; this and the two below not with the task `xclp` |
+//! | `flynn.m`, `flynn.s`, `flynn.rho` | integer, multiples resolved; this and the two below not with the tasks `xclp` and `sketch` |
 //! | `flynn.gamma` | number |
 //! | `flynn.score` | text: `decay`, `balanced-decay`, `log`, `balanced-log` |
 //! | `tune.folds` | integer; only with the task `tune` |
@@ -34,6 +34,12 @@
 //! | `xclp.power` | integer |
 //! | `xclp.balance` | one byte, 0 or 1 |
 //! | `xclp.tolerance` | number |
+//! | `xclp.hamming` | text: `dealer`, `ot` |
+//! | `sketch.hash` | text: `srp`, `minhash`; this and the fields below only with the task `sketch` |
+//! | `sketch.rows`, `sketch.range` | integer |
+//! | `sketch.publish`, `sketch.pairwise` | one byte, 0 or 1 |
+//! | `sketch.active`, `sketch.chosen` | integer |
+//! | `sketch.temperature` | number |
 //! | `privacy.min_holders` | integer |
 //! | `privacy.colluding` | number |
 //! | `timing.gather_ms`, `timing.propose_ms`, `timing.stall_ms`, `timing.quorum_ms`, `timing.compute_ms`, `timing.linger_ms`, `timing.max_views` | integer |
@@ -55,6 +61,7 @@ mod encoding;
 mod file;
 mod rules;
 mod size;
+mod sketch;
 mod xclp;
 
 use std::fmt;
@@ -66,7 +73,8 @@ pub use crate::model::readout::Score;
 
 pub use rules::SessionError;
 pub use size::{Size, Sizes};
-pub use xclp::XclpSpec;
+pub use sketch::SketchSpec;
+pub use xclp::{Hamming, XclpSpec};
 
 /// How many peers vote, hold shares and make the coin (design, section 3). The shares of a decision are at most 15 x 15.
 pub const COUNCIL: usize = 15;
@@ -117,12 +125,14 @@ pub struct Session {
     pub min_peers: u16,
     /// What the rows look like.
     pub data: DataSpec,
-    /// The parameters of the task `flynn`; with the task `tune` the setting that the others are compared with; [`FlynnSpec::NONE`] with `xclp`.
+    /// The parameters of the task `flynn`; with the task `tune` the setting that the others are compared with; [`FlynnSpec::NONE`] with `xclp` and `sketch`.
     pub flynn: FlynnSpec,
     /// What the task `tune` compares; none with another task.
     pub tune: Option<TuneSpec>,
     /// The parameters of the task `xclp`; none with another task.
     pub xclp: Option<XclpSpec>,
+    /// The parameters of the task `sketch`; none with another task.
+    pub sketch: Option<SketchSpec>,
     /// What is refused for the sake of privacy.
     pub privacy: Privacy,
     /// How long to wait for what.
@@ -141,6 +151,17 @@ pub enum TaskKind {
     Tune,
     /// Label propagation over the points of all peers (Scott, Yeo & Lampert, "Cross-client Label Propagation", TMLR 2023).
     Xclp,
+    /// How far each peer's data lie from those of all (Liu, Xu, Coleman & Shrivastava, "One-Pass Distribution Sketch for Measuring Data
+    /// Heterogeneity in Federated Learning", NeurIPS 2023).
+    Sketch,
+}
+
+impl TaskKind {
+    /// Whether there is a `[flynn]`.
+    #[must_use]
+    pub fn trains(self) -> bool {
+        matches!(self, Self::Flynn | Self::Tune)
+    }
 }
 
 impl fmt::Display for TaskKind {
@@ -149,6 +170,7 @@ impl fmt::Display for TaskKind {
             Self::Flynn => "flynn",
             Self::Tune => "tune",
             Self::Xclp => "xclp",
+            Self::Sketch => "sketch",
         })
     }
 }
@@ -161,7 +183,7 @@ pub struct DataSpec {
     /// Names of the features in their order, one for each and all different, each 1 to 64 printable characters; empty where the file
     /// has none. Rows that have names of their own must have these.
     pub columns: Vec<String>,
-    /// The classes, 2 to 1,000, all different, each 1 to 64 printable characters. Their order is that of the counts and decides ties.
+    /// The classes, 2 to 1,000, all different, each 1 to 64 printable characters; none with the task `sketch`. Their order is that of the counts and decides ties.
     pub classes: Vec<String>,
     /// How features are brought to one scale.
     pub scaling: Scaling,

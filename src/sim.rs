@@ -16,6 +16,7 @@ pub mod outcome;
 pub mod report;
 pub mod run;
 pub mod scenario;
+mod sketch;
 pub mod swarm;
 pub mod tally;
 mod tamper;

@@ -5,11 +5,15 @@
 //! sparsely to m numbers and keeps the places of the `rho` largest. Only additions in a fixed order, `* /` and `sqrt` are
 //! used, which IEEE 754 fixes.
 //!
+//! [`distribution`] counts rows of a locality-sensitive hash, so that data sets can be compared; [`lsh`] gives codes of single rows.
+//!
 //! Source: Ram & Sinha, *Federated Nearest Neighbor Classification with a Colony of Fruit-Flies*, section 2.
 
 use crate::data::{MAX_CLASSES, MAX_FEATURES};
 
+pub mod distribution;
 pub mod flyhash;
+mod gaussian;
 pub mod lsh;
 pub mod scaling;
 

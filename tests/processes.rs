@@ -11,6 +11,8 @@ mod cut;
 mod lives;
 #[path = "processes/simulated.rs"]
 mod simulated;
+#[path = "processes/sketch.rs"]
+mod sketch;
 #[path = "processes/swarm.rs"]
 mod swarm;
 #[path = "processes/table.rs"]

@@ -40,13 +40,23 @@ fn parity_gives_the_pooled_model_bit_for_bit() {
 
 #[test]
 fn xclp_gives_the_labels_of_the_rows_in_one_place() {
-    for (name, runs) in [("xclp-parity", 1), ("xclp-16", 1), ("xclp-drop-out", 4)] {
+    for (name, runs) in [("xclp-parity", 1), ("xclp-16", 1), ("xclp-drop-out", 4), ("xclp-ot", 2)] {
         let found = shipped(name);
         assert_eq!(found.len(), runs, "{name}");
         for run in &found {
             let accuracy = run.accuracy.as_ref().unwrap();
             assert!(accuracy.equal && (accuracy.swarm - accuracy.pooled).abs() < 1e-12, "{name}, {}", run.name);
         }
+    }
+}
+
+#[test]
+fn sketches_give_the_distances_of_the_rows_in_one_place_and_everybody_the_same_draw() {
+    let runs = shipped("sketch");
+    assert_eq!(runs.len(), 4);
+    for run in &runs {
+        let ranking = run.ranking.as_ref().unwrap();
+        assert!(ranking.equal && ranking.peers.len() == 7 && ranking.chosen.len() == 3, "{}: {ranking:?}", run.name);
     }
 }
 
@@ -58,11 +68,13 @@ fn scaling_divides_the_work_of_training_among_the_parties() {
 }
 
 #[test]
-fn scaling_needs_no_data_that_are_not_there() {
+fn fashion_and_letters_are_needed_by_no_test() {
     for name in ["scaling-letter", "scaling-fashion"] {
         let there = shipped(name).len();
         assert!([0, 8].contains(&there), "{name}: {there} runs; either the set is there or it is not");
     }
+    let sketched = shipped("sketch-fashion").len();
+    assert!([0, 6].contains(&sketched), "{sketched} runs");
 }
 
 #[test]

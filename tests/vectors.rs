@@ -17,12 +17,16 @@ mod flynn;
 mod items;
 #[path = "vectors/messages.rs"]
 mod messages;
+#[path = "vectors/ot.rs"]
+mod ot;
 #[path = "vectors/primitives.rs"]
 mod primitives;
 #[path = "vectors/run.rs"]
 mod run;
 #[path = "vectors/sessions.rs"]
 mod sessions;
+#[path = "vectors/sketch.rs"]
+mod sketch;
 #[path = "vectors/xclp.rs"]
 mod xclp;
 
@@ -37,7 +41,7 @@ use serde_json::Value;
 type Maker = fn() -> Value;
 
 /// Names of the files and what makes them.
-const FILES: [(&str, Maker); 17] = [
+const FILES: [(&str, Maker); 19] = [
     ("encoding", primitives::encoding),
     ("identity", primitives::identities),
     ("stream", primitives::stream),
@@ -55,6 +59,8 @@ const FILES: [(&str, Maker); 17] = [
     ("flynn", flynn::flynn),
     ("tune", flynn::tune),
     ("xclp", xclp::xclp),
+    ("ot", ot::ot),
+    ("sketch", sketch::sketch),
 ];
 
 #[test]

@@ -69,6 +69,7 @@ fn session() -> Session {
         flynn: FlynnSpec { m: 1024, s: 6, rho: 8, gamma: 0.5, score: Score::Decay },
         tune: None,
         xclp: None,
+        sketch: None,
         privacy: Privacy { min_holders: 3, colluding: 1.0 / 3.0 },
         timing: Timing { gather_ms: 60_000, stall_ms: 60_000, ..Timing::default() },
         roster: (0..NODES)

@@ -84,10 +84,31 @@ impl DataArguments {
         spec: &DataSpec,
         label: &LabelColumn,
     ) -> Result<(Dataset, Option<String>), Failure> {
+        self.load_session(spec, Some(&spec.classes), label)
+    }
+
+    /// Reads rows for the task `sketch`: whatever is in the label column is left out.
+    #[cfg(feature = "net")]
+    pub(super) fn load_features(
+        &self,
+        spec: &DataSpec,
+        label: &LabelColumn,
+    ) -> Result<(Dataset, Option<String>), Failure> {
+        let (rows, said) = self.load_session(spec, None, label)?;
+        Ok((Dataset::new(rows.features(), rows.values().to_vec(), Vec::new(), Vec::new())?, said))
+    }
+
+    #[cfg(feature = "net")]
+    fn load_session(
+        &self,
+        spec: &DataSpec,
+        classes: Option<&[String]>,
+        label: &LabelColumn,
+    ) -> Result<(Dataset, Option<String>), Failure> {
         let expected = Expected {
             features: Some(spec.features as usize),
             columns: &spec.columns,
-            classes: Some(&spec.classes),
+            classes,
             ..self.reading.expected(label)
         };
         let loaded = data::load_named(&self.data, &expected)?;

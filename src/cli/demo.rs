@@ -1,6 +1,8 @@
-//! `flyswarm demo`: several real nodes, each a process of its own, train one classifier on the digits data, or label it together.
+//! `flyswarm demo`: several real nodes, each a process of its own, train one classifier on the digits data, label it together, or find out how unlike
+//! their parts of it are.
 
 mod children;
+mod sketch;
 mod table;
 mod xclp;
 
@@ -23,7 +25,7 @@ use crate::model::Model;
 use crate::model::neighbours::Neighbours;
 use crate::model::score::Confusion;
 use crate::node::flynn::Rules;
-use crate::session::{DataSpec, Entry, FlynnSpec, Privacy, Scaling, Score, Session, TaskKind, Timing};
+use crate::session::{DataSpec, Entry, FlynnSpec, Hamming, Privacy, Scaling, Score, Session, TaskKind, Timing};
 
 /// Holders of each class among the peers.
 const HOLDERS: usize = 3;
@@ -38,12 +40,15 @@ const NAMES: [&str; 16] = [
 /// Runs a session of several processes on this machine, and compares what it gives with the same from pooled rows
 #[derive(Debug, Args)]
 pub(super) struct Demo {
-    /// flynn (they train one classifier) or xclp (they label their rows together; two witnesses more take part)
-    #[arg(long, value_name = "TASK", default_value = "flynn", value_parser = ["flynn", "xclp"])]
+    /// flynn (they train one classifier), xclp (they label their rows together; two witnesses more take part) or sketch (how unlike their rows are)
+    #[arg(long, value_name = "TASK", default_value = "flynn", value_parser = ["flynn", "xclp", "sketch"])]
     task: String,
-    /// How many nodes with rows; with the task xclp at least 4
-    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u16).range(3..=16))]
-    peers: u16,
+    /// With the task xclp: how two peers get shares of their distances, dealer or ot
+    #[arg(long, value_name = "BACKEND", default_value_t = Hamming::Dealer)]
+    hamming: Hamming,
+    /// How many nodes with rows, 3 to 16; with the task xclp at least 4 [default: 5, with the task sketch 7]
+    #[arg(long, value_parser = clap::value_parser!(u16).range(3..=16))]
+    peers: Option<u16>,
     /// How rows are split and dealt; the session's own seed is agreed on by the peers
     #[arg(long, default_value_t = 0)]
     seed: u64,
@@ -86,6 +91,9 @@ impl Demo {
         if self.task == "xclp" {
             return xclp::run(&self, folder.path(), out);
         }
+        if self.task == "sketch" {
+            return sketch::run(&self, folder.path(), out);
+        }
         let setup = self.prepare(folder.path())?;
         let mut nodes = Nodes::start(folder.path(), &setup.session, &setup.names, "model")?;
         let finished = nodes.wait(self.json)?;
@@ -96,6 +104,10 @@ impl Demo {
             return Err(Failure::Session("the peers' models are not all equal to the pooled one".into()));
         }
         Ok(())
+    }
+
+    fn peers(&self) -> usize {
+        self.peers.map_or(if self.task == "sketch" { 7 } else { 5 }, usize::from)
     }
 
     fn folder(&self) -> Result<Folder, Failure> {
@@ -119,7 +131,7 @@ impl Demo {
         let seed = self.seed.to_le_bytes();
         let split = train_test(data.labels(), TEST_PERCENT, &seed);
         let (train, test) = (data.subset(&split.train), data.subset(&split.test));
-        let peers = usize::from(self.peers);
+        let peers = self.peers();
         let dealt = deal::by_classes(train.labels(), train.classes().len(), peers, HOLDERS, &seed)
             .map_err(|error| Failure::Input(error.to_string()))?;
         let names: Vec<_> = NAMES.iter().take(peers).map(|&name| name.to_owned()).collect();
@@ -148,6 +160,7 @@ impl Demo {
             flynn: FlynnSpec { m: 8192, s: 19, rho: 64, gamma: 0.5, score: Score::Decay },
             tune: None,
             xclp: None,
+            sketch: None,
             privacy: Privacy { min_holders: 3, colluding: 1.0 / 3.0 },
             timing: Timing { gather_ms: 15_000, linger_ms: 5_000, ..Timing::default() },
             roster,

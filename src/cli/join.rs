@@ -33,17 +33,17 @@ use crate::protocol::xclp::{Outcome, roles::Roles};
 use crate::session::{Peer, Session, TaskKind};
 use work::{Rows, Work};
 
-/// Runs one node of a session and writes what it gives: the model, the settings that were best, or labels for its own rows
+/// Runs one node of a session and writes what it gives: the model, the settings that were best, labels for its own rows, or how far these lie from all
 #[derive(Debug, Args)]
 pub(super) struct Join {
     #[command(flatten)]
     node: NodeArguments,
     #[command(flatten)]
     data: DataArguments,
-    /// Label column: a name, a number from 1, or last
+    /// Label column: a name, a number from 1, last, or (with the task sketch, which does not look at labels) none
     #[arg(long, value_name = "COLUMN", default_value = "last")]
     label: LabelColumn,
-    /// What is written [default: the session's name with .model, .settings.toml or .labels.csv]
+    /// What is written [default: the session's name with .model, .settings.toml, .labels.csv or .sketch.json]
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
 }
@@ -119,13 +119,22 @@ impl Join {
         let out = self.out.clone().unwrap_or_else(named);
         let receipt = self.node.receipt.clone().unwrap_or_else(|| out.with_extension("receipt.json"));
         self.node.writable(&[&out, &receipt])?;
-        let (rows, said) = if place.session.task == TaskKind::Xclp {
-            let (rows, said) = self.data.load_partly_labelled(&place.session.data, &self.label)?;
-            (Rows { data: Arc::new(rows.data), labels: rows.labels }, said)
-        } else {
-            let (data, said) = self.data.load_labelled(&place.session.data, &self.label)?;
-            (Rows { data: Arc::new(data), labels: Vec::new() }, said)
+        let (spec, none) = (&place.session.data, Vec::new());
+        let (data, labels, said) = match place.session.task {
+            TaskKind::Xclp => {
+                let (rows, said) = self.data.load_partly_labelled(spec, &self.label)?;
+                (rows.data, rows.labels, said)
+            }
+            TaskKind::Sketch => {
+                let (data, said) = self.data.load_features(spec, &self.label)?;
+                (data, none, said)
+            }
+            TaskKind::Flynn | TaskKind::Tune => {
+                let (data, said) = self.data.load_labelled(spec, &self.label)?;
+                (data, none, said)
+            }
         };
+        let rows = Rows { data: Arc::new(data), labels };
         self.node.run(place, work, rows, Some(out), receipt, said)
     }
 }
@@ -367,11 +376,13 @@ fn data_digest(salt: &[u8; 32], rows: &Rows) -> [u8; 32] {
 /// Seconds and bytes by stage: each side quantity as one, the last split in train, sum and open.
 fn stages(ctx: &Context, usage: &Usage) -> Vec<Value> {
     let mut out: Vec<(String, f64, u64)> = Vec::new();
+    let sketches = ctx.session.task == TaskKind::Sketch;
     for (stage, spent) in &usage.stages {
         let name = match stage {
             None => "connect and linger".to_owned(),
             Some((_, Stage::Keys)) => "keys".to_owned(),
-            Some((slot, stage)) if usize::from(*slot) + 1 == ctx.plan.len() => match stage {
+            // Of a sketch the last quantity is no more than the others.
+            Some((slot, stage)) if usize::from(*slot) + 1 == ctx.plan.len() && !sketches => match stage {
                 Stage::Keys | Stage::Compute if ctx.session.task == TaskKind::Xclp => "exchange".to_owned(),
                 Stage::Keys | Stage::Compute => "train".to_owned(),
                 Stage::Sum => "sum".to_owned(),

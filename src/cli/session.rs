@@ -3,6 +3,7 @@
 #[cfg(feature = "net")]
 pub(in crate::cli) mod collect;
 mod show;
+mod sketch;
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -18,8 +19,8 @@ use crate::evaluate::Candidate;
 use crate::evaluate::candidate::{PRESET_BINS, PRESET_M, PRESET_READOUT, PRESET_RHO, PRESET_S, Ranges};
 use crate::model::readout::Readout;
 use crate::session::{
-    DataSpec, Entry, FlynnSpec, Privacy, Scaling, Score, Session, SessionError, Setting, Size, Sizes, TaskKind, Timing,
-    TuneSpec, XclpSpec,
+    DataSpec, Entry, FlynnSpec, Hamming, Privacy, Scaling, Score, Session, SessionError, Setting, Size, Sizes,
+    TaskKind, Timing, TuneSpec, XclpSpec,
 };
 use crate::sketch::scaling::Scaling as OfRows;
 
@@ -63,8 +64,8 @@ pub(super) struct NewArguments {
     /// A column of that file to leave out: a name, or a number from 1; repeatable
     #[arg(long, value_name = "COLUMN", requires = "columns_from")]
     drop: Vec<Column>,
-    /// The classes, separated by commas
-    #[arg(long, value_name = "A,B,...", value_delimiter = ',', required_unless_present = "classes_from_range")]
+    /// The classes, separated by commas; none with the task sketch
+    #[arg(long, value_name = "A,B,...", value_delimiter = ',')]
     classes: Vec<String>,
     /// The classes as a range of integers, both ends included: 0..9 are ten
     #[arg(long, value_name = "FIRST..LAST", conflicts_with = "classes", allow_hyphen_values = true)]
@@ -106,8 +107,8 @@ pub(super) struct NewArguments {
     /// Random signs, padding and a Walsh-Hadamard transform after scaling
     #[arg(long)]
     densify: bool,
-    /// flynn (a classifier) or xclp (labels for every peer's own rows)
-    #[arg(long, value_name = "TASK", default_value = "flynn", value_parser = ["flynn", "xclp"])]
+    /// flynn (a classifier), xclp (labels for every peer's own rows) or sketch (how far each peer's rows lie from all)
+    #[arg(long, value_name = "TASK", default_value = "flynn", value_parser = ["flynn", "xclp", "sketch"])]
     task: String,
     /// Bits of a code, with the task xclp [default: 4096]
     #[arg(long, value_name = "L")]
@@ -130,6 +131,11 @@ pub(super) struct NewArguments {
     /// What scores are right to, with the task xclp [default: 1e-5]
     #[arg(long)]
     tolerance: Option<f64>,
+    /// With the task xclp, how two peers get shares of their distances: dealer (a third one deals them a triple) or ot (oblivious transfer) [default: dealer]
+    #[arg(long, value_name = "BACKEND")]
+    hamming: Option<Hamming>,
+    #[command(flatten)]
+    sketch: sketch::SketchArguments,
     /// A session that finds out by cross-validation which settings suit the rows of all peers: this one and so many others
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=64))]
     tune: Option<u16>,
@@ -239,17 +245,28 @@ impl NewArguments {
     }
 
     fn session(self) -> Result<Session, Failure> {
-        let (xclp, flynn) = (self.xclp_options(), self.flynn_options());
-        let xclp_task = self.task == "xclp";
-        if let Some(option) = if xclp_task { flynn.first() } else { xclp.first() } {
+        let (xclp_task, sketch_task) = (self.task == "xclp", self.task == "sketch");
+        let trains = !xclp_task && !sketch_task;
+        let options =
+            [(trains, self.flynn_options()), (xclp_task, self.xclp_options()), (sketch_task, self.sketch.given())];
+        if let Some(option) = options.iter().filter(|(own, _)| !own).find_map(|(_, given)| given.first()) {
             return Err(Failure::Input(format!("{option}: not with the task {}", self.task)));
+        }
+        let classless = self.classes.is_empty() && self.classes_from_range.is_none();
+        if classless != sketch_task {
+            let needed = if classless { "needed with" } else { "not with" };
+            return Err(Failure::Input(format!("--classes, --classes-from-range: {needed} the task {}", self.task)));
         }
         let columns = self.columns()?;
         let named = u32::try_from(columns.len()).unwrap_or(u32::MAX);
         let features = self.features.unwrap_or(named);
         let classes = self.classes_from_range.map_or(self.classes, ClassRange::names);
         let defaults = if self.published { &PUBLISHED } else { &DEFAULTS };
-        let scaling = self.scaling.unwrap_or(if xclp_task { Scaling::None } else { defaults.scaling });
+        let scaling = self.scaling.unwrap_or(match () {
+            () if trains => defaults.scaling,
+            () if sketch_task => self.sketch.scaling(),
+            () => Scaling::None,
+        });
         let data = DataSpec { features, columns, classes, scaling, densify: self.densify };
         // The dimension below is that of checked data.
         data.check()?;
@@ -257,7 +274,8 @@ impl NewArguments {
         let sizes = Sizes { m: self.m.unwrap_or(m), s: self.s.unwrap_or(s), rho: self.rho.unwrap_or(rho) };
         let Readout { score, gamma } = defaults.readout;
         let readout = Readout { score: self.score.unwrap_or(score), gamma: self.gamma.unwrap_or(gamma) };
-        let flynn = if xclp_task { FlynnSpec::NONE } else { sizes.resolve(&data, readout)? };
+        let flynn = if trains { sizes.resolve(&data, readout)? } else { FlynnSpec::NONE };
+        let sketch = sketch_task.then(|| self.sketch.spec());
         let xclp = xclp_task.then(|| {
             let defaults = XclpSpec::new(data.features);
             XclpSpec {
@@ -268,6 +286,7 @@ impl NewArguments {
                 power: self.power.unwrap_or(defaults.power),
                 balance: !self.no_balance,
                 tolerance: self.tolerance.unwrap_or(defaults.tolerance),
+                hamming: self.hamming.unwrap_or(defaults.hamming),
             }
         });
         let tune = self.tune.map(|count| TuneSpec {
@@ -281,16 +300,18 @@ impl NewArguments {
         let defaults = Privacy::default();
         let session = Session {
             name: self.name,
-            task: match (xclp_task, &tune) {
-                (true, _) => TaskKind::Xclp,
-                (false, Some(_)) => TaskKind::Tune,
-                (false, None) => TaskKind::Flynn,
+            task: match &tune {
+                _ if xclp_task => TaskKind::Xclp,
+                _ if sketch_task => TaskKind::Sketch,
+                Some(_) => TaskKind::Tune,
+                None => TaskKind::Flynn,
             },
             min_peers: self.min_peers.unwrap_or_else(|| Session::default_min_peers(self.peers.len())),
             data,
             flynn,
             tune,
             xclp,
+            sketch,
             privacy: Privacy {
                 min_holders: self.min_holders.unwrap_or(defaults.min_holders),
                 colluding: self.colluding.unwrap_or(defaults.colluding),
@@ -313,6 +334,7 @@ impl NewArguments {
             ("--power", self.power.is_some()),
             ("--no-balance", self.no_balance),
             ("--tolerance", self.tolerance.is_some()),
+            ("--hamming", self.hamming.is_some()),
         ];
         given.into_iter().filter(|(_, given)| *given).map(|(name, _)| name).collect()
     }

@@ -146,6 +146,52 @@ pub fn dirichlet(
     Ok(sorted(dealt))
 }
 
+/// Every peer gets as many rows, of a class mix of its own, drawn from a symmetric Dirichlet distribution whose concentration grows from that of the first
+/// peer to that of the last (`alphas`) evenly in its logarithm: 0.1 gives nearly one class, 10 nearly all alike. A tenth of the rows goes to nobody,
+/// so that classes last; a class that is used up all the same is left out of later mixes.
+///
+/// # Errors
+/// [`DealError::TooFewRows`].
+pub fn mixes(
+    labels: &[u16],
+    classes: usize,
+    peers: usize,
+    alphas: (f64, f64),
+    seed: &[u8],
+) -> Result<Vec<Vec<usize>>, DealError> {
+    let each = labels.len() / 10 * 9 / peers.max(1);
+    if each == 0 || peers == 0 {
+        return Err(DealError::TooFewRows { rows: labels.len(), peers });
+    }
+    let mut stream = Stream::new(seed, "data/deal/mixes", &[]);
+    let mut rows_of = by_class(labels);
+    rows_of.resize(classes.max(rows_of.len()), Vec::new());
+    rows_of.iter_mut().for_each(|rows| shuffle(rows, &mut stream));
+    let mut deal = |peer: usize| {
+        let along = peer as f64 / (peers - 1).max(1) as f64;
+        let alpha = alphas.0 * libm::pow(alphas.1 / alphas.0, along);
+        let weights: Vec<f64> = rows_of.iter().map(|_| gamma_variate(alpha, &mut stream)).collect();
+        let mut own = Vec::with_capacity(each);
+        for _ in 0..each {
+            let left: f64 = weights.iter().zip(&rows_of).filter(|(_, rows)| !rows.is_empty()).map(|(w, _)| w).sum();
+            let mut point = uniform(&mut stream) * left;
+            // Rounding may leave the point above the last one.
+            let mut from = None;
+            for (rows, weight) in rows_of.iter_mut().zip(&weights).filter(|(rows, _)| !rows.is_empty()) {
+                from = Some(rows);
+                if point < *weight {
+                    break;
+                }
+                point -= weight;
+            }
+            own.extend(from.and_then(Vec::pop));
+        }
+        own
+    };
+    let dealt = (0..peers).map(&mut deal).collect();
+    Ok(sorted(dealt))
+}
+
 /// Uniform in (0, 1), 32 bits.
 fn uniform(stream: &mut Stream) -> f64 {
     (f64::from(stream.next_u32()) + 0.5) / 4_294_967_296.0
@@ -231,6 +277,22 @@ mod tests {
         };
         let (few, all) = (largest(0.1), largest(1000.0));
         assert!(few > 0.6 && all < 0.25, "{few} {all}");
+    }
+
+    #[test]
+    fn mixes_are_of_one_size_and_from_nearly_one_class_to_nearly_all_alike() {
+        let data = digits();
+        let dealt = mixes(data.labels(), 10, 8, (0.05, 50.0), b"s").unwrap();
+        assert!(dealt.iter().all(|rows| rows.len() == data.rows() / 10 * 9 / 8));
+        let mut all = dealt.concat();
+        all.sort_unstable();
+        assert!(all.is_sorted_by(|a, b| a < b), "no row twice");
+        let largest = |rows: &Vec<usize>| {
+            let of = |class: u16| rows.iter().filter(|&&i| data.labels()[i] == class).count();
+            (0..10).map(of).max().unwrap() as f64 / rows.len() as f64
+        };
+        assert!(largest(&dealt[0]) > 0.6 && largest(&dealt[7]) < 0.25, "{} {}", largest(&dealt[0]), largest(&dealt[7]));
+        assert_eq!(mixes(&[0, 1], 2, 3, (1.0, 1.0), b"s"), Err(DealError::TooFewRows { rows: 2, peers: 3 }));
     }
 
     #[test]

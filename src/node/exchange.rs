@@ -13,7 +13,7 @@ use crate::protocol::xclp::{self, Body, Exchange, Outcome, Output, Part, Setup, 
 use crate::protocol::{Action, Fault, Input, Machine as _, Never, Parent, Step, Time};
 use crate::session::Peer;
 
-/// Short messages that a peer may say before the exchange begins here: a triple and a key for each other member at most.
+/// Short messages that a peer may say before the exchange begins here, more than there are.
 const EARLY: usize = 256;
 
 /// See the module.
@@ -74,7 +74,7 @@ impl Node {
             }
         };
         self.talk.slot = Some(slot);
-        let Part { roles, rule, bits, classes, coin, rows } = part;
+        let Part { roles, rule, bits, hamming, classes, coin, rows } = part;
         let Some(roles) = roles else {
             self.exchanged(now, Outcome::none(), step);
             return true;
@@ -86,6 +86,7 @@ impl Node {
             roles,
             rule,
             bits,
+            hamming,
             classes,
             coin,
             keys: view.keys().cloned().unwrap_or_default(),

@@ -222,6 +222,7 @@ impl Task for Xclp {
             roles: roles.filter(|_| counted),
             rule: self.rules.rule(),
             bits: self.rules.spec.bits as usize,
+            hamming: self.rules.spec.hamming,
             classes: self.rules.session.data.classes.len(),
             coin,
             rows,

@@ -6,8 +6,7 @@
 //! | step | who | sends | to |
 //! | --- | --- | --- | --- |
 //! | planes | owner | a commitment, then its part of the seed of the planes | owners |
-//! | triples | dealer | seeds, Y ([`dealer`]) | the two owners of a block |
-//! | hide | owner | D or E | the other owner |
+//! | distances | dealer, owners | what gives two owners shares of their distances (`hamming.rs`): by a dealt triple ([`dealer`]) or by oblivious transfer ([`ot`]) | owners |
 //! | shares | both owners | blinded shares of the distances, each side of the block for itself ([`custody`]) | its custodian |
 //! | smallest | custodian | the k smallest distances of each row, not whose | the rows' owner |
 //! | limits | owner | the distance below which a row's edges are | its custodians |
@@ -24,6 +23,8 @@ pub mod custody;
 pub mod dealer;
 mod desk;
 mod exchange;
+mod hamming;
+pub mod ot;
 mod owner;
 mod parcels;
 mod propagator;
@@ -46,7 +47,7 @@ pub use propagator::graph_digest;
 use crate::data::Dataset;
 use crate::model::propagation::Propagation;
 use crate::protocol::ballot::Ballot;
-use crate::session::Peer;
+use crate::session::{Hamming, Peer};
 use roles::Roles;
 
 /// Bytes of a part of a parcel, but the last.
@@ -70,13 +71,6 @@ pub enum Body {
     Commit([u8; 32]),
     /// Owner to owner, when it has all commitments: the part.
     Reveal([u8; 32]),
-    /// Dealer to an owner: the seed of its half of the triple for the block with the other one.
-    Triple {
-        /// The other owner.
-        with: Peer,
-        /// The seed.
-        seed: [u8; 32],
-    },
     /// Owner to a propagator: for every other owner, ascending, the key that blinds the distances to its rows.
     Keys(Vec<(Peer, [u8; 32])>),
     /// Owner to the second propagator: the seed of the mask of its labels.
@@ -100,10 +94,20 @@ pub enum Body {
 /// A vector that travels between two peers of an exchange; none travels twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum What {
+    /// Dealer to an owner: the 32 bytes of the seed of its half of the triple for the block with the one that is named.
+    Triple(Peer),
     /// Dealer to the later owner: Y, 2 bytes for each pair of rows of the earlier owner (named) and its own.
     Dealt(Peer),
     /// Owner to owner: its hidden codes, 2 bytes for each of its rows and bits.
     Hidden,
+    /// Receiver of the transfers to their sender: the point A of the base transfers.
+    Base,
+    /// Sender of the transfers to their receiver: the points of the base transfers, 32 bytes each.
+    Choices,
+    /// Receiver to sender: the columns of a piece, 16 bytes for each bit of it.
+    Columns(u32),
+    /// Sender to receiver: the strings of a piece, 2 bytes for each bit of it and row of the sender.
+    Strings(u32),
     /// Owner to custodian: its blinded share of the distances from the rows of the first to those of the second, 2 bytes each.
     Share(Peer, Peer),
     /// Custodian to owner: the k smallest distances of each row, 2 bytes each.
@@ -127,6 +131,8 @@ pub struct Part {
     pub rule: Propagation,
     /// Bits of a code, the paper's L.
     pub bits: usize,
+    /// How owners get shares of their distances.
+    pub hamming: Hamming,
     /// Classes, C.
     pub classes: usize,
     /// The session's coin.
@@ -149,6 +155,8 @@ pub struct Setup {
     pub rule: Propagation,
     /// Bits of a code, the paper's L.
     pub bits: usize,
+    /// How owners get shares of their distances.
+    pub hamming: Hamming,
     /// Classes, C.
     pub classes: usize,
     /// The session's coin.

@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 
 use sha2::Digest;
 
-use super::{Scaling, Session, SessionId, Setting, TaskKind};
+use super::{Scaling, Session, SessionId, Setting};
 use crate::crypto::identity::PublicKey;
 use crate::crypto::tagged_hash;
 
 /// Names and canonical values of all fields, in order.
 fn entries(session: &Session) -> Vec<(String, Vec<u8>)> {
-    let Session { name, task, min_peers, data, flynn, tune, xclp, privacy, timing, roster } = session;
+    let Session { name, task, min_peers, data, flynn, tune, xclp, sketch, privacy, timing, roster } = session;
     let mut entries = vec![
         ("name", name.as_bytes().to_vec()),
         ("task", task.to_string().into_bytes()),
@@ -22,7 +22,7 @@ fn entries(session: &Session) -> Vec<(String, Vec<u8>)> {
         entries.push(("data.columns", list(data.columns.iter().map(String::as_bytes))));
     }
     entries.extend([("data.scaling", scaling(data.scaling)), ("data.densify", vec![u8::from(data.densify)])]);
-    if *task != TaskKind::Xclp {
+    if task.trains() {
         entries.extend([
             ("flynn.m", integer(flynn.m.into())),
             ("flynn.s", integer(flynn.s.into())),
@@ -37,6 +37,7 @@ fn entries(session: &Session) -> Vec<(String, Vec<u8>)> {
         entries.push(("tune.settings", list(settings.iter().map(Vec::as_slice))));
     }
     entries.extend(xclp.iter().flat_map(super::XclpSpec::entries));
+    entries.extend(sketch.iter().flat_map(super::SketchSpec::entries));
     entries.push(("privacy.min_holders", integer(privacy.min_holders.into())));
     entries.push(("privacy.colluding", number(privacy.colluding)));
     entries.extend(super::rules::TIMING.iter().map(|field| (field.limit.field, integer((field.get)(timing)))));

@@ -10,6 +10,7 @@ use serde::Deserialize;
 
 use super::rules::{self, FILE_LIMIT, SessionError, TIMING};
 use super::size::{Size, Sizes};
+use super::sketch::RawSketch;
 use super::xclp::RawXclp;
 use super::{DataSpec, Entry, FlynnSpec, Privacy, Scaling, Score, Session, Setting, TaskKind, Timing, TuneSpec};
 use crate::model::readout::Readout;
@@ -25,6 +26,7 @@ struct RawSession {
     flynn: Option<RawFlynn>,
     tune: Option<RawTune>,
     xclp: Option<RawXclp>,
+    sketch: Option<RawSketch>,
     #[serde(default)]
     privacy: RawPrivacy,
     #[serde(default)]
@@ -38,6 +40,7 @@ struct RawData {
     features: i64,
     #[serde(default)]
     columns: Vec<String>,
+    #[serde(default)]
     classes: Vec<String>,
     #[serde(default = "no_scaling")]
     scaling: Scaling,
@@ -134,7 +137,7 @@ impl Session {
     }
 
     fn write_toml(&self, out: &mut String) -> std::fmt::Result {
-        let Self { name, task, min_peers, data, flynn, tune, xclp, privacy, timing, roster } = self;
+        let Self { name, task, min_peers, data, flynn, tune, xclp, sketch, privacy, timing, roster } = self;
         let peers = roster.len();
         writeln!(
             out,
@@ -143,8 +146,11 @@ impl Session {
         writeln!(out, "# Session id: {}\n", self.id())?;
         writeln!(out, "name = {}", quoted(name))?;
         writeln!(out, "# What is computed: \"flynn\", a nearest-neighbour-like classifier on the rows of all peers;")?;
-        writeln!(out, "# \"tune\", which of several settings of it is best; or \"xclp\", labels for every peer's own")?;
-        writeln!(out, "# rows, propagated over the rows of all.")?;
+        writeln!(
+            out,
+            "# \"tune\", which of several settings of it is best; \"xclp\", labels for every peer's own rows,"
+        )?;
+        writeln!(out, "# propagated over the rows of all; or \"sketch\", how far each peer's rows lie from all.")?;
         writeln!(out, "task = \"{task}\"")?;
         writeln!(out, "# Go on with at least so many peers: {} (a majority of the roster) to {peers}.", peers / 2 + 1)?;
         writeln!(out, "min_peers = {min_peers}\n")?;
@@ -162,8 +168,10 @@ impl Session {
             writeln!(out, "# Their names; rows that have names must have these, in any order.")?;
             writeln!(out, "columns = [{}]", list(&data.columns))?;
         }
-        writeln!(out, "# 2 to 1000 classes, all different; their order decides ties.")?;
-        writeln!(out, "classes = [{}]", list(&data.classes))?;
+        if sketch.is_none() {
+            writeln!(out, "# 2 to 1000 classes, all different; their order decides ties.")?;
+            writeln!(out, "classes = [{}]", list(&data.classes))?;
+        }
         writeln!(out, "# \"none\", \"unit-norm\" (each row), \"center\" or \"standard\" (over all peers), or")?;
         writeln!(
             out,
@@ -173,10 +181,10 @@ impl Session {
         writeln!(out, "# Random signs, zero-padding to a power of two and a Walsh-Hadamard transform after scaling.")?;
         writeln!(out, "densify = {}\n", data.densify)?;
 
-        if let Some(xclp) = xclp {
-            xclp.write_toml(out)?;
-        } else {
-            flynn.write_toml(data, out)?;
+        match (xclp, sketch) {
+            (Some(xclp), _) => xclp.write_toml(out)?,
+            (_, Some(sketch)) => sketch.write_toml(out)?,
+            _ => flynn.write_toml(data, out)?,
         }
         if let Some(tune) = tune {
             writeln!(out, "[tune]")?;
@@ -299,16 +307,21 @@ impl RawSession {
         };
         data.check()?;
         let flynn = match (self.flynn, self.task) {
-            (None, TaskKind::Xclp) => FlynnSpec::NONE,
+            (None, TaskKind::Xclp | TaskKind::Sketch) => FlynnSpec::NONE,
             (Some(flynn), TaskKind::Flynn | TaskKind::Tune) => Sizes { m: flynn.m, s: flynn.s, rho: flynn.rho }
                 .resolve(&data, Readout { score: flynn.score, gamma: flynn.gamma })?,
-            (None, task) => return Err(SessionError::value("task", task, "xclp where there is no [flynn]")),
+            (None, task) => return Err(SessionError::value("task", task, "xclp or sketch where there is no [flynn]")),
             (Some(_), task) => return Err(SessionError::value("task", task, "flynn or tune where there is a [flynn]")),
         };
         let xclp = match (self.xclp, self.task) {
             (raw, TaskKind::Xclp) => Some(raw.unwrap_or_default().resolve(data.features)?),
             (None, _) => None,
             (Some(_), task) => return Err(SessionError::value("task", task, "xclp where there is an [xclp]")),
+        };
+        let sketch = match (self.sketch, self.task) {
+            (raw, TaskKind::Sketch) => Some(raw.unwrap_or_default().resolve(roster.len())?),
+            (None, _) => None,
+            (Some(_), task) => return Err(SessionError::value("task", task, "sketch where there is a [sketch]")),
         };
         let tune = self.tune.map(|tune| tune.resolve(&data)).transpose()?;
         let min_peers = match self.min_peers {
@@ -326,7 +339,19 @@ impl RawSession {
         for (name, value) in self.timing {
             timing.set(&name, value)?;
         }
-        Ok(Session { name: self.name, task: self.task, min_peers, data, flynn, tune, xclp, privacy, timing, roster })
+        Ok(Session {
+            name: self.name,
+            task: self.task,
+            min_peers,
+            data,
+            flynn,
+            tune,
+            xclp,
+            sketch,
+            privacy,
+            timing,
+            roster,
+        })
     }
 }
 

@@ -241,11 +241,18 @@ impl Session {
             let limit = if self.tune.is_some() { "tune where there is a [tune]" } else { "flynn without a [tune]" };
             return Err(SessionError::value("task", self.task, limit));
         }
-        match (&self.xclp, self.task) {
-            (Some(xclp), TaskKind::Xclp) => return xclp.check(self.data.features, self.roster.len()),
-            (None, TaskKind::Flynn | TaskKind::Tune) => {}
-            (Some(_), task) => return Err(SessionError::value("task", task, "xclp where there is an [xclp]")),
-            (None, task) => return Err(SessionError::value("task", task, "flynn or tune without an [xclp]")),
+        match (&self.xclp, &self.sketch, self.task) {
+            (None, Some(sketch), TaskKind::Sketch) => return sketch.check(&self.data, self.roster.len()),
+            (Some(xclp), None, TaskKind::Xclp) => {
+                CLASSES.check::<u32>(classes as i128)?;
+                return xclp.check(self.data.features, self.roster.len());
+            }
+            (None, None, TaskKind::Flynn | TaskKind::Tune) => CLASSES.check::<u32>(classes as i128).map(drop)?,
+            (Some(_), _, task) => return Err(SessionError::value("task", task, "xclp where there is an [xclp]")),
+            (_, Some(_), task) => return Err(SessionError::value("task", task, "sketch where there is a [sketch]")),
+            (None, None, task) => {
+                return Err(SessionError::value("task", task, format!("flynn or tune without an [{task}]")));
+            }
         }
         for (index, setting) in self.settings().iter().enumerate() {
             let named = |error| if index == 0 { error } else { of_setting(error, index) };
@@ -317,7 +324,10 @@ impl DataSpec {
                 return Err(SessionError::value("data.columns", format!("{column:?} twice"), "all different"));
             }
         }
-        CLASSES.check::<u32>(self.classes.len() as i128)?;
+        // How many there must be depends on the task.
+        if !self.classes.is_empty() {
+            CLASSES.check::<u32>(self.classes.len() as i128)?;
+        }
         let mut seen = BTreeSet::new();
         for class in &self.classes {
             check_name("a class of data.classes", class)?;

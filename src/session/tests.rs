@@ -1,5 +1,7 @@
 //! Sessions: what is read, what is refused and in which words, what the id depends on.
 
+mod sketch;
+
 use proptest::prelude::*;
 
 use super::*;
@@ -27,6 +29,7 @@ fn session(peers: u64) -> Session {
         flynn: FlynnSpec { m: 16_384, s: 6, rho: 32, gamma: 0.5, score: Score::Decay },
         tune: None,
         xclp: None,
+        sketch: None,
         privacy: Privacy::default(),
         timing: Timing::default(),
         roster: (0..peers).map(entry).collect(),
@@ -218,7 +221,7 @@ fn what_is_not_a_session_file_is_refused_with_its_line() {
         "line 7: unexpected keys in table: mid, available keys: lo, hi"
     );
     assert!(refusal(&with("[flynn]", "scaling = \"log\"\n[flynn]")).starts_with("line 7: unknown variant `log`"));
-    assert!(refusal(&with("flynn", "sketch")).starts_with("line 3: unknown variant `sketch`"));
+    assert!(refusal(&with("flynn", "fedavg")).starts_with("line 3: unknown variant `fedavg`"));
     assert!(refusal(&with("784", "\"784\"")).starts_with("line 5: invalid type: string \"784\""));
     assert!(refusal(&with("\"256d\"", "1.5")).contains("expected an integer or a multiple such as \"256d\""));
     assert!(refusal(&with("rho = 16\n", "")).contains("missing field `rho`"));

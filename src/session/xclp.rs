@@ -1,6 +1,7 @@
 //! The parameters of the task `xclp` in a session file.
 
-use std::fmt::Write;
+use std::fmt::{self, Write};
+use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
@@ -11,6 +12,43 @@ use crate::sketch::lsh::{MAX_BITS, WORD};
 
 /// Most peers of a session of the task `xclp`: every two of them talk.
 pub(super) const MAX_PEERS: usize = 64;
+
+/// How two owners get additive shares of the distances between their codes: the same distances, with others who must not collude and other costs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Hamming {
+    /// A matrix triple that the block's custodian deals: the fastest, and no public-key work; whoever deals must not collude with one of the two.
+    Dealer,
+    /// Oblivious transfer between the two (SHADE, Bringer, Chabanne & Patey, 2013): nobody deals anything; 2 bytes for each bit and pair of rows.
+    Ot,
+}
+
+impl Hamming {
+    /// The name in session files.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Dealer => "dealer",
+            Self::Ot => "ot",
+        }
+    }
+}
+
+impl fmt::Display for Hamming {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+impl FromStr for Hamming {
+    type Err = SessionError;
+
+    fn from_str(text: &str) -> Result<Self, SessionError> {
+        let all = [Self::Dealer, Self::Ot];
+        let found = all.into_iter().find(|each| each.name() == text);
+        found.ok_or_else(|| SessionError::value("xclp.hamming", text, "dealer or ot"))
+    }
+}
 
 /// The parameters of XCLP (Scott, Yeo & Lampert, TMLR 2023, Algorithm 1).
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
@@ -30,6 +68,8 @@ pub struct XclpSpec {
     pub balance: bool,
     /// Scores are right to this, and smaller ones count as 0: 1e-9 to 0.01. Default 1e-5.
     pub tolerance: f64,
+    /// How two owners get shares of their distances. Default [`Hamming::Dealer`].
+    pub hamming: Hamming,
 }
 
 /// The section of the file.
@@ -43,6 +83,7 @@ pub(super) struct RawXclp {
     power: Option<i64>,
     balance: Option<bool>,
     tolerance: Option<f64>,
+    hamming: Option<String>,
 }
 
 const BITS: Limit = Limit::new("xclp.bits", WORD as u64, MAX_BITS as u64);
@@ -61,6 +102,7 @@ impl XclpSpec {
             power: 1,
             balance: true,
             tolerance: 1e-5,
+            hamming: Hamming::Dealer,
         }
     }
 
@@ -97,7 +139,7 @@ impl XclpSpec {
         Ok(())
     }
 
-    pub(super) fn entries(&self) -> [(&'static str, Vec<u8>); 7] {
+    pub(super) fn entries(&self) -> [(&'static str, Vec<u8>); 8] {
         let integer = |value: u64| value.to_le_bytes().to_vec();
         [
             ("xclp.bits", integer(self.bits.into())),
@@ -107,11 +149,12 @@ impl XclpSpec {
             ("xclp.power", integer(self.power.into())),
             ("xclp.balance", vec![u8::from(self.balance)]),
             ("xclp.tolerance", self.tolerance.to_le_bytes().to_vec()),
+            ("xclp.hamming", self.hamming.name().into()),
         ]
     }
 
     pub(super) fn write_toml(&self, out: &mut String) -> std::fmt::Result {
-        let Self { bits, k, many_neighbours, alpha, power, balance, tolerance } = self;
+        let Self { bits, k, many_neighbours, alpha, power, balance, tolerance, hamming } = self;
         writeln!(out, "[xclp]")?;
         writeln!(out, "# Bits of a code: a multiple of {WORD}, at most {MAX_BITS}. More estimate angles better.")?;
         writeln!(out, "bits = {bits}")?;
@@ -125,7 +168,13 @@ impl XclpSpec {
         writeln!(out, "# Whether each class weighs the same however many labels it has.")?;
         writeln!(out, "balance = {balance}")?;
         writeln!(out, "# Scores are right to this, and smaller ones count as none: 1e-9 to 0.01.")?;
-        writeln!(out, "tolerance = {tolerance:?}\n")
+        writeln!(out, "tolerance = {tolerance:?}")?;
+        writeln!(
+            out,
+            "# How two owners get shares of their distances: \"dealer\" (a third member deals them a triple) or \"ot\""
+        )?;
+        writeln!(out, "# (oblivious transfer between the two: nobody deals anything, and far more bytes).")?;
+        writeln!(out, "hamming = \"{hamming}\"\n")
     }
 }
 
@@ -140,6 +189,7 @@ impl RawXclp {
             power: self.power.map_or(Ok(defaults.power), |power| POWER.check(power))?,
             balance: self.balance.unwrap_or(defaults.balance),
             tolerance: self.tolerance.unwrap_or(defaults.tolerance),
+            hamming: self.hamming.map_or(Ok(defaults.hamming), |name| name.parse())?,
         })
     }
 }

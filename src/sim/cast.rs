@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::scenario::{Scenario, ScenarioError, TaskKind};
 use super::task::{self, Rows};
-use super::xclp;
+use super::{sketch, xclp};
 use crate::crypto::identity::Identity;
 use crate::crypto::stream::derive;
 use crate::node::Task;
@@ -28,7 +28,7 @@ pub struct Cast {
     pub tasks: Vec<Arc<dyn Task>>,
     /// What is summed.
     pub plan: Vec<Quantity>,
-    /// For the tasks `flynn` and `xclp`.
+    /// For all tasks but `sum`.
     pub rows: Option<Rows>,
     /// For the task `xclp`, each peer's part.
     pub labelled: Vec<Arc<Xclp>>,
@@ -41,7 +41,9 @@ impl Cast {
     /// [`ScenarioError`].
     pub fn new(scenario: &Scenario, folder: &Path) -> Result<Self, ScenarioError> {
         let rows = match scenario.task.kind {
-            TaskKind::Flynn => Some(Rows::deal(&scenario.data, scenario.peers, scenario.seed, folder)?),
+            TaskKind::Flynn | TaskKind::Sketch => {
+                Some(Rows::deal(&scenario.data, scenario.peers, scenario.seed, folder)?)
+            }
             TaskKind::Sum => None,
             TaskKind::Xclp => Some(xclp::deal(scenario, folder)?),
         };
@@ -50,9 +52,10 @@ impl Cast {
             (Some(rows), TaskKind::Xclp) => xclp::tasks(scenario, &session, rows)?,
             _ => Vec::new(),
         };
-        let tasks = match scenario.task.kind {
-            TaskKind::Xclp => labelled.iter().map(|task| task.clone() as Arc<dyn Task>).collect(),
-            TaskKind::Flynn | TaskKind::Sum => task::tasks(scenario, &session, rows.as_ref())?,
+        let tasks = match (&rows, scenario.task.kind) {
+            (_, TaskKind::Xclp) => labelled.iter().map(|task| task.clone() as Arc<dyn Task>).collect(),
+            (Some(rows), TaskKind::Sketch) => sketch::tasks(scenario, &session, rows)?,
+            (rows, _) => task::tasks(scenario, &session, rows.as_ref())?,
         };
         let plan = task::plan(scenario, &session);
         Ok(Self { session, identities, tasks, plan, rows, labelled })
@@ -95,12 +98,17 @@ fn session(scenario: &Scenario, rows: Option<&Rows>) -> Result<(Session, Vec<Ide
     let peers = usize::from(scenario.peers);
     let session = Session {
         name: "simulation".into(),
-        task: if scenario.task.kind == TaskKind::Xclp { SessionTask::Xclp } else { SessionTask::Flynn },
+        task: match scenario.task.kind {
+            TaskKind::Xclp => SessionTask::Xclp,
+            TaskKind::Sketch => SessionTask::Sketch,
+            TaskKind::Flynn | TaskKind::Sum => SessionTask::Flynn,
+        },
         min_peers: scenario.session.min_peers.unwrap_or(Session::default_min_peers(peers)),
         data,
         flynn,
         tune: None,
         xclp: xclp::spec(scenario),
+        sketch: sketch::spec(scenario)?,
         privacy: Privacy {
             min_holders: scenario.session.min_holders.unwrap_or(usual.min_holders),
             colluding: scenario.session.colluding.unwrap_or(usual.colluding),

@@ -102,6 +102,10 @@ fn runs(a: &Outcome, b: &Outcome) -> Vec<Change> {
         out.text("model", &a.digest, &b.digest);
         out.text("equals the pooled model", &a.equal.to_string(), &b.equal.to_string());
     }
+    if let (Some(a), Some(b)) = (&a.ranking, &b.ranking) {
+        out.number("rank correlation", a.spearman, b.spearman, 4);
+        out.text("distances equal the pooled ones", &a.equal.to_string(), &b.equal.to_string());
+    }
     if let (Some(a), Some(b)) = (&a.training, &b.training) {
         out.number("longest computation, ms", a.slowest_ms, b.slowest_ms, 1);
     }

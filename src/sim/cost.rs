@@ -22,6 +22,7 @@ pub struct Costs {
     row_s: f64,
     matrix_s: f64,
     feature_s: f64,
+    sketch_s: f64,
     task: TaskKind,
     /// The longest job so far, microseconds.
     pub longest_us: u64,
@@ -48,6 +49,10 @@ impl Costs {
             row_s: m * s / rates.lift + m / rates.select,
             matrix_s: m * s / rates.matrix,
             feature_s: d / rates.lift,
+            sketch_s: ctx
+                .session
+                .sketch
+                .map_or(0.0, |spec| f64::from(spec.rows) * f64::from(spec.range).log2() * d / rates.lift),
             task: scenario.task.kind,
             longest_us: 0,
         }
@@ -73,7 +78,8 @@ impl Costs {
                 write
                     + match (self.task, quantity.name.as_str()) {
                         (TaskKind::Flynn, "counts") => self.training_s(rows),
-                        (TaskKind::Flynn | TaskKind::Xclp, "moments") => rows as f64 * self.feature_s,
+                        (TaskKind::Sketch, "sketch") => rows as f64 * self.sketch_s,
+                        (_, "moments") => rows as f64 * self.feature_s,
                         _ => 0.0,
                     }
             }

@@ -61,6 +61,9 @@ pub struct Outcome {
     pub result: Option<String>,
     /// What the model is worth.
     pub accuracy: Option<Accuracy>,
+    /// How the peers' distances compare with what is known of their classes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ranking: Option<Ranking>,
     /// Training, in virtual time.
     pub training: Option<Training>,
     /// Sent in all: frames and their bytes.
@@ -131,6 +134,19 @@ pub struct Accuracy {
     pub equal: bool,
     /// First 16 digits of the model's SHA-256.
     pub digest: String,
+}
+
+/// The peers with rows by the distance of their rows from all.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Ranking {
+    /// Spearman's rank correlation of distance and total variation.
+    pub spearman: f64,
+    /// Whether the opened sketch is that of all members' rows in one place, and the published distances those of each member's rows from it, bit for bit.
+    pub equal: bool,
+    /// Peer, rows, distance (mean over rows of the sketch), total variation of its class mix from that of all.
+    pub peers: Vec<(u16, usize, f64, f64)>,
+    /// Who was drawn, in the order of drawing.
+    pub chosen: Vec<u16>,
 }
 
 /// How long training takes, by the scenario's rates.

@@ -10,14 +10,14 @@ use super::checks::{self, Check};
 use super::engine::Engine;
 use super::links::micros;
 use super::outcome::{
-    self, Accuracy, Blame, Host, Mark, Outcome, PurposeRow, Results, SHOWN, Slot, StageRow, Training, View,
+    self, Accuracy, Blame, Host, Mark, Outcome, PurposeRow, Ranking, Results, SHOWN, Slot, StageRow, Training, View,
 };
-use super::scenario::{File, Scenario, ScenarioError};
+use super::scenario::{File, Scenario, ScenarioError, TaskKind};
 use super::swarm::Swarm;
 use super::tally::{Count, PURPOSES};
 use super::task::Rows;
 use super::timeline;
-use super::xclp;
+use super::{sketch, xclp};
 use crate::model::Model;
 use crate::model::score::Confusion;
 use crate::node::flynn::Rules;
@@ -136,14 +136,19 @@ fn outcome(name: &str, scenario: &Scenario, engine: &mut Engine<Swarm>, rows: Op
     let labelled = engine.world.labelled.clone();
     let accuracy = match rows {
         Some(rows) if !labelled.is_empty() => xclp::accuracy(&mut engine.world, now, rows, &labelled),
+        Some(_) if scenario.task.kind == TaskKind::Sketch => None,
         rows => rows.and_then(|rows| accuracy(engine, rows)),
     };
-    expected(scenario, engine, accuracy.as_ref());
+    let ranking = match rows {
+        Some(rows) if scenario.task.kind == TaskKind::Sketch => sketch::ranking(&mut engine.world, now, rows),
+        _ => None,
+    };
+    expected(scenario, engine, accuracy.as_ref(), ranking.as_ref());
     let world = &engine.world;
     let ms = |time: Time| time.0 / 1000;
     let finished_ms = world.finished.values().map(|finished| ms(finished.at)).max().unwrap_or(0);
     let began_ms = world.views.values().map(|(_, at)| ms(*at)).min().unwrap_or(0);
-    let training = rows.filter(|_| labelled.is_empty()).map(|rows| Training {
+    let training = rows.filter(|_| scenario.task.kind == TaskKind::Flynn).map(|rows| Training {
         alone_ms: world.costs.training_s(rows.train.rows()) * 1000.0,
         matrix_ms: world.costs.training_s(0) * 1000.0,
         slowest_ms: world.costs.longest_us as f64 / 1000.0,
@@ -178,6 +183,7 @@ fn outcome(name: &str, scenario: &Scenario, engine: &mut Engine<Swarm>, rows: Op
         slots: slots.collect(),
         result: world.finished.values().next().map(|finished| outcome::digest(&finished.opened)),
         accuracy,
+        ranking,
         training,
         sent: Count { messages: world.sent.0, bytes: world.sent.1 },
         purposes: purposes(engine),
@@ -327,7 +333,12 @@ fn accuracy(engine: &mut Engine<Swarm>, rows: &Rows) -> Option<Accuracy> {
 }
 
 /// Holds the run against what the scenario expects.
-pub(super) fn expected(scenario: &Scenario, engine: &mut Engine<Swarm>, accuracy: Option<&Accuracy>) {
+pub(super) fn expected(
+    scenario: &Scenario,
+    engine: &mut Engine<Swarm>,
+    accuracy: Option<&Accuracy>,
+    ranking: Option<&Ranking>,
+) {
     let now = engine.now();
     let expect = &scenario.expect;
     let world = &mut engine.world;
@@ -336,11 +347,20 @@ pub(super) fn expected(scenario: &Scenario, engine: &mut Engine<Swarm>, accuracy
         found.push(format!("{} peers have finished, {wanted} are expected to", world.finished.len()));
     }
     if let Some(wanted) = expect.pooled {
-        match accuracy {
-            Some(accuracy) if accuracy.equal == wanted => {}
-            Some(_) if wanted => found.push("the model is not the pooled one".into()),
-            Some(_) => found.push("the model is the pooled one, which is not expected".into()),
-            None => found.push("there is no model".into()),
+        match accuracy.map(|accuracy| accuracy.equal).or(ranking.map(|ranking| ranking.equal)) {
+            Some(equal) if equal == wanted => {}
+            Some(_) if wanted => found.push("the result is not the pooled one".into()),
+            Some(_) => found.push("the result is the pooled one, which is not expected".into()),
+            None => found.push("there is no result".into()),
+        }
+    }
+    if let Some(least) = expect.spearman {
+        match ranking {
+            Some(ranking) if ranking.spearman >= least => {}
+            Some(ranking) => {
+                found.push(format!("the rank correlation is {:.4}, at least {least} is expected", ranking.spearman));
+            }
+            None => found.push("there are no distances".into()),
         }
     }
     if let Some(least) = expect.accuracy {

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use serde::Deserialize;
 use toml::{Table, Value};
 
-use crate::session::{Scaling, Score, Size};
+use crate::session::{Hamming, Scaling, Score, Size};
 
 pub use fault::{Fault, Kind, Moment, Peers, Tamper, name as fault_name};
 
@@ -99,8 +99,10 @@ pub struct Data {
     pub split: Split,
     /// With `by-class`: peers that hold each class.
     pub holders: usize,
-    /// With `dirichlet`: small is uneven.
+    /// With `dirichlet`: small is uneven; with `mixes`: of the first peer.
     pub alpha: f64,
+    /// With `mixes`: of the last peer.
+    pub alpha_to: f64,
     /// Rows kept to measure accuracy with, percent.
     pub test_percent: u32,
     /// Of the rows to train on, at most so many are used; 0: all.
@@ -116,6 +118,7 @@ impl Default for Data {
             split: Split::Even,
             holders: 3,
             alpha: 0.5,
+            alpha_to: 10.0,
             test_percent: 25,
             rows: 0,
         }
@@ -133,6 +136,8 @@ pub enum Split {
     ByClass,
     /// Each class in shares drawn from a Dirichlet distribution.
     Dirichlet,
+    /// Each peer a class mix drawn from one, from uneven to even.
+    Mixes,
 }
 
 /// What is computed.
@@ -165,6 +170,10 @@ pub struct Task {
     pub bits: u32,
     /// `xclp`: neighbours of a point.
     pub k: u32,
+    /// `xclp`: how two owners get shares of their distances.
+    pub hamming: Hamming,
+    /// `sketch`: as in a session file.
+    pub sketch: Table,
 }
 
 impl Default for Task {
@@ -183,6 +192,8 @@ impl Default for Task {
             labels: 5,
             bits: 1024,
             k: 10,
+            hamming: Hamming::Dealer,
+            sketch: Table::new(),
         }
     }
 }
@@ -197,6 +208,8 @@ pub enum TaskKind {
     Sum,
     /// Labels for every peer's own rows of the data set (XCLP).
     Xclp,
+    /// How far each peer's rows lie from those of all.
+    Sketch,
 }
 
 /// What the session file would say.
@@ -371,6 +384,8 @@ pub struct Expect {
     pub pooled: Option<bool>,
     /// `flynn`: the accuracy is at least this.
     pub accuracy: Option<f64>,
+    /// `sketch`: distances rank the peers as the total variation of their classes does, with a Spearman correlation of at least this.
+    pub spearman: Option<f64>,
     /// So many views at most.
     pub views: Option<u64>,
     /// These peers are blamed, and nobody else.

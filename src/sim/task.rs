@@ -61,6 +61,7 @@ impl Rows {
             Split::Even => deal::even(train.rows(), peers, &seed),
             Split::ByClass => deal::by_classes(labels, classes, peers, data.holders, &seed),
             Split::Dirichlet => deal::dirichlet(labels, classes, peers, data.alpha, &seed),
+            Split::Mixes => deal::mixes(labels, classes, peers, (data.alpha, data.alpha_to), &seed),
         };
         let dealt = dealt.map_err(|error| ScenarioError(format!("data: {error}")))?;
         let parts = dealt.iter().map(|rows| Arc::new(train.subset(rows))).collect();
@@ -89,7 +90,10 @@ pub fn spec(scenario: &Scenario, rows: Option<&Rows>) -> Result<(DataSpec, Flynn
         return Ok((data, FlynnSpec { m: 16, s: 2, rho: 2, gamma: 0.5, score: Score::Decay }));
     };
     let data = rows.spec(task.scaling, task.densify);
-    if task.kind == super::scenario::TaskKind::Xclp {
+    if task.kind == TaskKind::Sketch {
+        return Ok((DataSpec { classes: Vec::new(), densify: false, ..data }, FlynnSpec::NONE));
+    }
+    if task.kind == TaskKind::Xclp {
         return Ok((DataSpec { densify: false, ..data }, FlynnSpec::NONE));
     }
     let sizes = Sizes { m: task.m.clone(), s: task.s.clone(), rho: task.rho.clone() };
@@ -127,6 +131,7 @@ pub fn plan(scenario: &Scenario, session: &Session) -> Vec<Quantity> {
     match scenario.task.kind {
         TaskKind::Flynn => Rules::new(session.clone()).plan(),
         TaskKind::Xclp => crate::node::xclp::Rules::new(session.clone()).plan(),
+        TaskKind::Sketch => crate::node::sketch::Rules::new(session.clone()).plan(),
         TaskKind::Sum => Numbers { me: Peer(0), words: scenario.task.words, seed: 0 }.plan(),
     }
 }

@@ -67,6 +67,6 @@ fn a_wrong_share_that_nobody_names_is_found() {
     let (mut engine, _) = prepare(&scenario, Path::new("")).unwrap();
     Arc::get_mut(&mut engine.world.ctx).unwrap().bug = Some(Bug::NoBlame);
     pass("test", &scenario, &mut engine, &mut |_| {});
-    super::run::expected(&scenario, &mut engine, None);
+    super::run::expected(&scenario, &mut engine, None, None);
     assert_eq!(engine.world.checks.violations[0].check, Check::Blamed);
 }

@@ -28,6 +28,7 @@ pub(super) fn spec(scenario: &Scenario) -> Option<XclpSpec> {
         k: task.k,
         many_neighbours: true,
         tolerance,
+        hamming: task.hamming,
         ..usual
     })
 }

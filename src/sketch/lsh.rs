@@ -1,23 +1,15 @@
 //! Locality-sensitive codes: bit l of a row tells on which side of a random plane it lies, and the Hamming distance of two codes
 //! estimates their angle, cos(pi H / L) (Scott, Yeo & Lampert, *Cross-client Label Propagation*, TMLR 2023, Algorithm 1, lines 3-6).
 //!
-//! The normal of plane l is row l of a matrix of L x d standard Gaussians. They come from `Stream(seed, "planes", [])` ([`crate::crypto::stream`]), row after
-//! row, by Box and Muller's rule: words of 8 bytes, little-endian, two for each pair of columns (an odd d leaves the last of a row unused);
+//! The normal of plane l is row l of a matrix of L x d standard Gaussians from `Stream(seed, "planes", [])`, drawn as [`super::gaussian`] says.
 //!
-//! ```text
-//! u = ((a >> 11) + 1) / 2^53     v = (b >> 11) / 2^53     r = sqrt(-2 ln u)
-//! entry 2i = r cos(2 pi v)       entry 2i + 1 = r sin(2 pi v)
-//! ```
-//!
-//! in binary64 with the crate `libm`. The bit is 1 where the sum of the products, added in the order of the features in binary64, is above 0.
+//! The bit is 1 where the sum of the products, added in the order of the features in binary64, is above 0.
 //! Another language gives the entries to about 1e-15 and so the same bits but for rows that lie in a plane to about 1e-13.
-
-use std::f64::consts::TAU;
 
 use pulp::{Arch, NullaryFnOnce};
 use rayon::prelude::*;
 
-use crate::crypto::stream::Stream;
+use super::gaussian::Gaussians;
 use crate::data::Dataset;
 
 /// Bits of a word of a code.
@@ -120,21 +112,8 @@ fn allowed(bits: usize) -> bool {
 /// Planes `first` to `first + PLANES` side by side: for each feature their entries.
 fn planes(seed: &[u8], first: usize, features: usize) -> Vec<[f64; PLANES]> {
     let mut out = vec![[0.0; PLANES]; features];
-    let pairs = features.div_ceil(2);
-    let mut stream = Stream::new(seed, "planes", &[]);
-    stream.seek((first * pairs * 16) as u64);
-    let mut bytes = vec![0; pairs * 16];
-    for plane in 0..PLANES {
-        stream.fill(&mut bytes);
-        let (words, _) = bytes.as_chunks::<8>();
-        for (pair, columns) in words.chunks_exact(2).zip(out.chunks_mut(2)) {
-            let [u, v] = [pair[0], pair[1]].map(|word| (u64::from_le_bytes(word) >> 11) as f64);
-            let radius = (-2.0 * libm::log((u + 1.0) * 2f64.powi(-53))).sqrt();
-            let angle = TAU * (v * 2f64.powi(-53));
-            let both = [radius * libm::cos(angle), radius * libm::sin(angle)];
-            columns.iter_mut().zip(both).for_each(|(column, value)| column[plane] = value);
-        }
-    }
+    let mut rows = Gaussians::new(seed, "planes", features, first);
+    (0..PLANES).for_each(|plane| rows.row(|feature, entry| out[feature][plane] = entry));
     out
 }
 
@@ -205,6 +184,7 @@ impl NullaryFnOnce for Distances<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::crypto::stream::Stream;
     use crate::data::digits::digits;
 
     fn rows(n: usize, d: usize) -> Dataset {

@@ -57,6 +57,7 @@ pub fn session(keys: &[Identity]) -> Session {
         flynn: FlynnSpec { m: 1024, s: 10, rho: 16, gamma: 0.5, score: Score::Decay },
         tune: None,
         xclp: None,
+        sketch: None,
         privacy: Privacy { min_holders: 2, ..Privacy::default() },
         timing: Timing {
             gather_ms: 10_000,

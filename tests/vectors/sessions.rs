@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use flyswarm::node::flynn::Rules;
-use flyswarm::node::{tune, xclp};
+use flyswarm::node::{sketch, tune, xclp};
 use flyswarm::protocol::all_reduce::SumId;
 use flyswarm::protocol::ballot::Ballot;
 use flyswarm::protocol::context::Context;
@@ -131,6 +131,7 @@ fn shown(text: &str) -> Value {
         TaskKind::Flynn => Rules::new(session.clone()).plan(),
         TaskKind::Tune => tune::Rules::new(session.clone()).plan(),
         TaskKind::Xclp => xclp::Rules::new(session.clone()).plan(),
+        TaskKind::Sketch => sketch::Rules::new(session.clone()).plan(),
     };
     let plan: Vec<_> =
         plan.into_iter().map(|quantity| json!([quantity.name, quantity.word_bytes, quantity.words])).collect();
@@ -149,10 +150,11 @@ fn shown(text: &str) -> Value {
 }
 
 pub(crate) fn session() -> Value {
-    let good: Vec<_> = [(SMALL, 3), (FULL, 20), (TUNE, 3), (NAMED, 3), (crate::xclp::HEAD, 7)]
-        .into_iter()
-        .map(|(head, peers)| shown(&toml(head, peers)))
-        .collect();
+    let good: Vec<_> =
+        [(SMALL, 3), (FULL, 20), (TUNE, 3), (NAMED, 3), (crate::xclp::HEAD, 7), (crate::sketch::HEAD, 3)]
+            .into_iter()
+            .map(|(head, peers)| shown(&toml(head, peers)))
+            .collect();
     let good_text = toml(SMALL, 3);
     let change = |from: &str, to: &str| {
         assert!(good_text.contains(from), "{from}");
@@ -180,6 +182,21 @@ pub(crate) fn session() -> Value {
         ("counts above 1 GiB", change("m = 16", "m = 134217729")),
         ("a name that turns the direction of writing", change("vectors", "a\u{202e}b")),
         ("a peer twice", change(&identity(1).public().to_string(), &twice)),
+        (
+            "a sketch with classes",
+            toml(&crate::sketch::HEAD.replacen("features", "classes = [\"a\", \"b\"]\nfeatures", 1), 3),
+        ),
+        ("a range that is no power of two", toml(&crate::sketch::HEAD.replacen("range = 4", "range = 6", 1), 3)),
+        (
+            "a draw without published scores",
+            toml(&crate::sketch::HEAD.replacen("publish = true", "publish = false", 1), 3),
+        ),
+        ("more chosen than active", toml(&crate::sketch::HEAD.replacen("active = 3", "active = 1", 1), 3)),
+        (
+            "minhash of scaled rows",
+            toml(&crate::sketch::HEAD.replacen("[sketch]", "[sketch]\nhash = \"minhash\"", 1), 3),
+        ),
+        ("flynn without classes", change("classes = [\"cat\", \"dog\"]\n", "")),
         ("time-out of 0", change("[flynn]", "[timing]\nstall_ms = 0\n[flynn]")),
     ]
     .into_iter()

@@ -30,6 +30,7 @@ alpha = 0.9
 power = 3
 balance = false
 tolerance = 1e-4
+hamming = "ot"
 "#;
 
 const BITS: usize = 64;

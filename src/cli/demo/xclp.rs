@@ -59,12 +59,12 @@ pub(super) fn run(demo: &Demo, folder: &Path, out: &mut dyn Write) -> Result<(),
 
 /// Deals the rows by class, keeps a few labels of each class, makes keys and the session file, and writes each peer's part.
 fn prepare(demo: &Demo, folder: &Path) -> Result<Setup, Failure> {
-    if demo.peers < 4 {
+    let peers = demo.peers();
+    if peers < 4 {
         return Err(Failure::Input("--peers: the task xclp needs at least 4 beside the witnesses".into()));
     }
     let data = digits();
     let seed = demo.seed.to_le_bytes();
-    let peers = usize::from(demo.peers);
     let dealt = deal::by_classes(data.labels(), data.classes().len(), peers, HOLDERS, &seed)
         .map_err(|error| Failure::Input(error.to_string()))?;
     let known = known_labels(&data, &seed);
@@ -92,7 +92,8 @@ fn prepare(demo: &Demo, folder: &Path) -> Result<Setup, Failure> {
         flynn: FlynnSpec::NONE,
         tune: None,
         // So close to the exact solution that no label hangs on the difference.
-        xclp: Some(XclpSpec { tolerance: 1e-8, ..XclpSpec::new(features) }),
+        xclp: Some(XclpSpec { tolerance: 1e-8, hamming: demo.hamming, ..XclpSpec::new(features) }),
+        sketch: None,
         privacy: Privacy::default(),
         timing: Timing { gather_ms: 15_000, linger_ms: 5_000, ..Timing::default() },
         roster,

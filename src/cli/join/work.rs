@@ -1,9 +1,10 @@
-//! What a session's task gives a peer: a model, which setting is best, or labels for its own rows.
+//! What a session's task gives a peer: a model, which setting is best, labels for its own rows, or how far these lie from all.
 
 use std::path::Path;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
 use super::super::Failure;
@@ -14,10 +15,12 @@ use crate::model::file::write_whole;
 use crate::model::propagation::Said;
 use crate::node::Task;
 use crate::node::flynn::{self, Flynn};
+use crate::node::sketch::{self, SketchTask, TaskError};
 use crate::node::tune::{self, Tune};
 use crate::node::xclp::Xclp;
-use crate::protocol::xclp::Outcome;
+use crate::protocol::xclp;
 use crate::session::{Peer, Session, TaskKind};
+use crate::sketch::distribution::Distance;
 
 /// What is known of the task before the session begins.
 pub(super) enum Work {
@@ -25,6 +28,8 @@ pub(super) enum Work {
     Tune(tune::Rules),
     /// The task itself, once there are rows: it knows their order.
     Xclp(Option<Arc<Xclp>>),
+    /// Likewise: it has this peer's own sketch.
+    Sketch(Option<Arc<SketchTask>>),
 }
 
 /// What a peer brings along.
@@ -40,6 +45,7 @@ impl Work {
             TaskKind::Flynn => Self::Flynn(flynn::Rules::new(session.clone())),
             TaskKind::Tune => Self::Tune(tune::Rules::new(session.clone())),
             TaskKind::Xclp => Self::Xclp(None),
+            TaskKind::Sketch => Self::Sketch(None),
         }
     }
 
@@ -59,6 +65,10 @@ impl Work {
                 let made = Xclp::new(session, me, data, rows.labels.clone(), secret).map_err(Failure::Input)?;
                 task.insert(Arc::new(made)).clone()
             }
+            Self::Sketch(task) => {
+                let made = SketchTask::new(session, me, data, secret);
+                task.insert(Arc::new(made.map_err(|error| Failure::Input(error.to_string()))?)).clone()
+            }
         })
     }
 
@@ -68,6 +78,7 @@ impl Work {
             Self::Flynn(_) => "model",
             Self::Tune(_) => "settings",
             Self::Xclp(_) => "labels",
+            Self::Sketch(_) => "sketch",
         }
     }
 
@@ -77,6 +88,7 @@ impl Work {
             Self::Flynn(_) => "model",
             Self::Tune(_) => "settings.toml",
             Self::Xclp(_) => "labels.csv",
+            Self::Sketch(_) => "sketch.json",
         }
     }
 
@@ -84,7 +96,7 @@ impl Work {
     pub(super) fn save(
         &self,
         opened: &[Bytes],
-        outcome: Option<&Outcome>,
+        outcome: Option<&xclp::Outcome>,
         file: &Path,
     ) -> Result<([u8; 32], String), Failure> {
         match self {
@@ -119,6 +131,19 @@ impl Work {
                     if unknown > 0 { format!("; no label reaches {unknown} of the rows") } else { String::new() };
                 Ok((Sha256::digest(&text).into(), reached))
             }
+            Self::Sketch(task) => {
+                let task = task.as_ref().ok_or_else(|| Failure::Session("there is no task".into()))?;
+                let failed = |error: TaskError| Failure::Session(error.to_string());
+                let outcome = task.rules().outcome(opened).map_err(failed)?;
+                let distance = task.distance(opened).map_err(failed)?;
+                let text = format!("{:#}\n", sketch_json(task.session(), &outcome, distance, opened));
+                write_whole(file, text.as_bytes())
+                    .map_err(|error| Failure::Machine(format!("{}: {error}", file.display())))?;
+                let own = distance.map_or(String::new(), |distance| {
+                    format!("; distance {:.4} (mean over rows), {:.4} (plain)", distance.row_mean, distance.plain)
+                });
+                Ok((outcome.digest, own))
+            }
         }
     }
 }
@@ -133,6 +158,31 @@ fn labels_text(said: &[Said], classes: &[String]) -> String {
         let _ = out.write_record([label, &format!("{confidence:.6}")]);
     }
     out.into_inner().ok().and_then(|bytes| String::from_utf8(bytes).ok()).unwrap_or_default()
+}
+
+/// The global sketch, this peer's distance to it, and what else the session opened. Counters go row after row.
+fn sketch_json(session: &Session, outcome: &sketch::Outcome, distance: Option<Distance>, opened: &[Bytes]) -> Value {
+    let name = |peer: usize| session.roster.get(peer).map_or("", |entry| &entry.name);
+    let names = |peers: &[usize]| peers.iter().map(|&peer| name(peer)).collect::<Vec<_>>();
+    let (rows, range) = outcome.global.shape();
+    let published =
+        outcome.published.iter().enumerate().map(|(peer, &distance)| (name(peer).to_owned(), json!(distance)));
+    let matrix = outcome.matrix();
+    let everybody: Vec<usize> = (0..session.roster.len()).collect();
+    json!({
+        "hash": session.sketch.map(|sketch| sketch.hash),
+        "rows": rows,
+        "range": range,
+        "seed": opened.first().map(hex::encode),
+        "records": outcome.global.records(),
+        "distance": distance,
+        "published": (!outcome.published.is_empty()).then(|| published.collect::<serde_json::Map<_, _>>()),
+        "selection": outcome.draw.as_ref().map(|(draw, coin)| json!({
+            "round": 0, "coin": hex::encode(coin), "active": names(&draw.active), "chosen": names(&draw.chosen),
+        })),
+        "heterogeneity": (!matrix.is_empty()).then(|| json!({"peers": names(&everybody), "distances": matrix})),
+        "counters": outcome.global.counters(),
+    })
 }
 
 /// Every setting with its scores as comments, then the lines of the best for a session file.

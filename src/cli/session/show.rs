@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::Serialize;
 
-use crate::session::{FlynnSpec, Peer, Privacy, Scaling, Session, Setting, TaskKind, Timing, TuneSpec, XclpSpec};
+use crate::session::{FlynnSpec, Peer, Privacy, Scaling, Session, Setting, SketchSpec, Timing, TuneSpec, XclpSpec};
 
 /// A session as shown to people and, as JSON, to programs.
 #[derive(Debug, Serialize)]
@@ -20,6 +20,8 @@ pub(super) struct Shown {
     tune: Option<TuneSpec>,
     #[serde(skip_serializing_if = "Option::is_none")]
     xclp: Option<XclpSpec>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    sketch: Option<SketchSpec>,
     #[serde(skip_serializing_if = "Option::is_none")]
     sizes: Option<ShownSizes>,
     privacy: Privacy,
@@ -65,7 +67,7 @@ impl Shown {
             let addresses = entry.addresses.clone();
             ShownPeer { index: peer.0, name: entry.name.clone(), peer_id: entry.key.to_string(), addresses }
         };
-        let trains = session.task != TaskKind::Xclp;
+        let trains = session.task.trains();
         Self {
             id: session.id().to_string(),
             name: session.name.clone(),
@@ -82,6 +84,7 @@ impl Shown {
             flynn: trains.then_some(session.flynn),
             tune: session.tune.clone(),
             xclp: session.xclp,
+            sketch: session.sketch,
             sizes: trains.then(|| ShownSizes { counts: session.counts(), counts_bytes: session.counts() * 4 }),
             privacy: session.privacy,
             timing: session.timing,
@@ -104,19 +107,37 @@ impl fmt::Display for Shown {
         if !data.columns.is_empty() {
             line("columns", &data.columns.join(", "))?;
         }
-        line("classes", &format!("{}: {}", data.classes.len(), data.classes.join(", ")))?;
+        if !data.classes.is_empty() {
+            line("classes", &format!("{}: {}", data.classes.len(), data.classes.join(", ")))?;
+        }
         if let Some(FlynnSpec { m, s, rho, gamma, score }) = &self.flynn {
             line("flynn", &format!("m = {m}, s = {s}, rho = {rho}, gamma = {gamma}, score {score}"))?;
         }
         if let Some(sizes) = &self.sizes {
             line("counts", &format!("{} ({} bytes)", sizes.counts, sizes.counts_bytes))?;
         }
-        if let Some(XclpSpec { bits, k, alpha, power, balance, tolerance, .. }) = &self.xclp {
+        if let Some(XclpSpec { bits, k, alpha, power, balance, tolerance, hamming, .. }) = &self.xclp {
             let balanced = if *balance { ", classes balanced" } else { "" };
             line(
                 "xclp",
-                &format!("{bits} bits, k = {k}, alpha = {alpha}, power {power}, tolerance {tolerance}{balanced}"),
+                &format!(
+                    "{bits} bits, k = {k}, alpha = {alpha}, power {power}, tolerance {tolerance}{balanced}, distances by {hamming}"
+                ),
             )?;
+        }
+        if let Some(SketchSpec { hash, rows, range, publish, pairwise, active, chosen, temperature }) = &self.sketch {
+            line("sketch", &format!("{hash}, {rows} rows of {range} counters ({} bytes)", (rows * range + 1) * 4))?;
+            let opened = match (publish, pairwise) {
+                (false, false) => "the global sketch alone",
+                (true, false) => "also every peer's distance",
+                (false, true) => "also every peer's sketch",
+                (true, true) => "also every peer's distance and sketch",
+            };
+            line("opened", &opened)?;
+            if *chosen > 0 {
+                let of = if *active > 0 { format!("{active} drawn") } else { "all".into() };
+                line("selection", &format!("{chosen} of {of} peers, temperature {temperature}"))?;
+            }
         }
         if let Some(TuneSpec { folds, settings }) = &self.tune {
             line("tune", &format!("this setting and {} others, {folds} folds", settings.len()))?;

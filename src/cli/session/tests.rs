@@ -5,7 +5,8 @@ use clap::Parser;
 use super::super::{Arguments, run};
 use super::*;
 use crate::crypto::identity::Identity;
-use crate::session::FlynnSpec;
+use crate::session::{FlynnSpec, SketchSpec};
+use crate::sketch::distribution::Family;
 
 fn peer(seed: u8) -> String {
     format!("peer-{seed}={}", Identity::from_seed([seed; 32]).public())
@@ -171,4 +172,46 @@ fn what_is_shown_is_resolved() {
     let text = shown.to_string();
     assert!(text.contains(&format!("session      {}\n", session.id())), "{text}");
     assert!(text.contains("counts       163840 (655360 bytes)\n"), "{text}");
+}
+
+#[test]
+fn a_sketch_session_takes_its_own_options_and_no_classes() {
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("sketch.toml");
+    let made = |more: &[&str]| -> Result<Session, Failure> {
+        let mut words = vec!["flyswarm", "session", "new", "--name", "n", "--features", "64", "--force", "--out"];
+        words.push(out.to_str().unwrap());
+        let peers = [peer(1), peer(2), peer(3)];
+        peers.iter().for_each(|peer| words.extend(["--peer", peer]));
+        words.extend(more);
+        let command = Arguments::try_parse_from(words).map_err(|error| Failure::Input(error.to_string()))?.command;
+        run(command, &mut Vec::new())?;
+        Ok(Session::load(&out).unwrap())
+    };
+    let plain = made(&["--task", "sketch"]).unwrap();
+    assert_eq!((plain.sketch, plain.data.scaling), (Some(SketchSpec::default()), Scaling::Center));
+    let every =
+        "--task sketch --hash minhash --rows 50 --range 100 --publish --pairwise --choose 1 --active 2 --temperature 3";
+    let session = made(&every.split(' ').collect::<Vec<_>>()).unwrap();
+    let spec = session.sketch.unwrap();
+    assert_eq!((spec.hash, spec.rows, spec.range, spec.publish, spec.pairwise), (Family::Minhash, 50, 100, true, true));
+    assert_eq!((spec.chosen, spec.active, spec.temperature), (1, 2, 3.0));
+    assert_eq!(session.data.scaling, Scaling::None);
+    let shown = shown(&out, false).unwrap();
+    assert!(shown.contains("sketch       minhash, 50 rows of 100 counters (20004 bytes)\n"), "{shown}");
+    assert!(
+        shown.contains("selection    1 of 2 drawn peers, temperature 3\n") && !shown.contains("classes"),
+        "{shown}"
+    );
+    for (more, expected) in [
+        (&["--task", "sketch", "--classes", "a,b"][..], "--classes, --classes-from-range: not with the task sketch"),
+        (&["--task", "sketch", "--m", "64"], "--m: not with the task sketch"),
+        (&["--task", "sketch", "--choose", "1"], "sketch.publish is false, must be true where peers are chosen"),
+        (&["--classes", "a,b", "--rows", "5"], "--rows: not with the task flynn"),
+        (&["--task", "xclp", "--classes", "a,b", "--publish"], "--publish: not with the task xclp"),
+        (&[], "--classes, --classes-from-range: needed with the task flynn"),
+    ] {
+        let told = made(more).unwrap_err();
+        assert!(told.code() == 2 && told.to_string().contains(expected), "{more:?}: {told}");
+    }
 }

@@ -51,6 +51,17 @@ pub(super) fn render(results: &Results) -> String {
     if accuracy {
         out.push_str(&training(&results.runs));
     }
+    for (run, ranking) in results.runs.iter().filter_map(|run| Some((run, run.ranking.as_ref()?))) {
+        let pooled =
+            if ranking.equal { "those of the rows in one place" } else { "NOT those of the rows in one place" };
+        let _ = writeln!(
+            out,
+            "{}: distances are {pooled}; they rank {} peers as the total variation of their classes does, Spearman {:.3}",
+            run.name,
+            ranking.peers.len(),
+            ranking.spearman
+        );
+    }
     for (name, set) in &results.left_out {
         let _ = writeln!(out, "{name} was left out: {set} is not there");
     }

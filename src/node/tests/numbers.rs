@@ -60,6 +60,7 @@ pub(super) fn session(identities: &[Identity], timing: Timing) -> Session {
         flynn: FlynnSpec { m: 16, s: 2, rho: 2, gamma: 0.5, score: Score::Decay },
         tune: None,
         xclp: None,
+        sketch: None,
         privacy: Privacy { min_holders: 1, colluding: 1.0 / 3.0 },
         timing,
         roster,

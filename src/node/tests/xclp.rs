@@ -10,7 +10,7 @@ use crate::node::xclp::Xclp;
 use crate::node::{Ending, Event, Task};
 use crate::protocol::message::Message;
 use crate::protocol::xclp::{Body, Outcome, What};
-use crate::session::{DataSpec, FlynnSpec, Peer, Scaling, Session, TaskKind, XclpSpec};
+use crate::session::{DataSpec, FlynnSpec, Hamming, Peer, Scaling, Session, TaskKind, XclpSpec};
 
 const ROWS: [usize; 7] = [40, 60, 30, 50, 20, 0, 0];
 
@@ -20,14 +20,14 @@ struct Lab {
     truth: Vec<Vec<u16>>,
 }
 
-fn lab(rows: &[usize], scaling: Scaling, seed: u64) -> Lab {
+fn lab(rows: &[usize], scaling: Scaling, hamming: Hamming, seed: u64) -> Lab {
     let mut identities: Vec<_> = (0..rows.len()).map(|i| Identity::from_seed([i as u8 + 1; 32])).collect();
     identities.sort_by_key(Identity::public);
     let data = digits();
     let session = Session {
         task: TaskKind::Xclp,
         flynn: FlynnSpec::NONE,
-        xclp: Some(XclpSpec { bits: 512, ..XclpSpec::new(64) }),
+        xclp: Some(XclpSpec { bits: 512, hamming, ..XclpSpec::new(64) }),
         data: DataSpec { features: 64, columns: Vec::new(), classes: data.classes().to_vec(), scaling, densify: false },
         ..session(&identities, timing())
     }
@@ -78,8 +78,10 @@ impl Lab {
 
 #[test]
 fn every_node_gets_labels_for_its_own_rows() {
-    for (seed, scaling) in [(1, Scaling::None), (2, Scaling::Center)] {
-        let mut lab = lab(&ROWS, scaling, seed);
+    for (seed, scaling, hamming) in
+        [(1, Scaling::None, Hamming::Dealer), (2, Scaling::Center, Hamming::Dealer), (3, Scaling::None, Hamming::Ot)]
+    {
+        let mut lab = lab(&ROWS, scaling, hamming, seed);
         lab.net.run(60_000);
         assert_eq!(lab.finished().len(), 7, "{:?}", lab.net.events);
         let accuracy = lab.accuracy(&[Peer(0), Peer(1), Peer(2), Peer(3), Peer(4)]);
@@ -102,27 +104,31 @@ fn every_node_gets_labels_for_its_own_rows() {
     }
 }
 
-/// What it is called, and whether it is this that is sent.
-type Place = (&'static str, fn(&Body) -> bool);
+/// What it is called, in a session with which backend, and whether it is this that is sent.
+type Place = (&'static str, Hamming, fn(&Body) -> bool);
 
 /// Where a peer is killed: when this is sent for the first time by it.
-const PLACES: [Place; 9] = [
-    ("commitment", |body| matches!(body, Body::Commit(_))),
-    ("part of the planes", |body| matches!(body, Body::Reveal(_))),
-    ("triple", |body| matches!(body, Body::Triple { .. })),
-    ("hidden codes", |body| matches!(body, Body::Part { what: What::Hidden, .. })),
-    ("share", |body| matches!(body, Body::Part { what: What::Share(..), .. })),
-    ("smallest", |body| matches!(body, Body::Part { what: What::Smallest, .. })),
-    ("limits", |body| matches!(body, Body::Part { what: What::Limits, .. })),
-    ("graph", |body| matches!(body, Body::Graph(_))),
-    ("scores", |body| matches!(body, Body::Part { what: What::Scores, .. })),
+const PLACES: [Place; 13] = [
+    ("commitment", Hamming::Dealer, |body| matches!(body, Body::Commit(_))),
+    ("part of the planes", Hamming::Ot, |body| matches!(body, Body::Reveal(_))),
+    ("triple", Hamming::Dealer, |body| matches!(body, Body::Part { what: What::Triple(_), .. })),
+    ("base", Hamming::Ot, |body| matches!(body, Body::Part { what: What::Base, .. })),
+    ("choices", Hamming::Ot, |body| matches!(body, Body::Part { what: What::Choices, .. })),
+    ("columns", Hamming::Ot, |body| matches!(body, Body::Part { what: What::Columns(_), .. })),
+    ("strings", Hamming::Ot, |body| matches!(body, Body::Part { what: What::Strings(9), .. })),
+    ("hidden codes", Hamming::Dealer, |body| matches!(body, Body::Part { what: What::Hidden, .. })),
+    ("share", Hamming::Ot, |body| matches!(body, Body::Part { what: What::Share(..), .. })),
+    ("smallest", Hamming::Dealer, |body| matches!(body, Body::Part { what: What::Smallest, .. })),
+    ("limits", Hamming::Dealer, |body| matches!(body, Body::Part { what: What::Limits, .. })),
+    ("graph", Hamming::Ot, |body| matches!(body, Body::Graph(_))),
+    ("scores", Hamming::Dealer, |body| matches!(body, Body::Part { what: What::Scores, .. })),
 ];
 
 /// A message that is held stops all after it, so whoever would send it seems to have gone silent; then it is killed.
 #[test]
 fn a_node_killed_at_any_stage_of_the_exchange_comes_back_and_all_have_labels() {
-    for (seed, (what, sends)) in (0..).zip(PLACES) {
-        let mut lab = lab(&ROWS, Scaling::None, seed);
+    for (seed, (what, hamming, sends)) in (0..).zip(PLACES) {
+        let mut lab = lab(&ROWS, Scaling::None, hamming, seed);
         let killed = std::sync::Arc::new(std::sync::Mutex::new(None));
         let seen = killed.clone();
         lab.net.hold = Some(Box::new(move |from, _, message| {
@@ -150,7 +156,7 @@ fn a_node_killed_at_any_stage_of_the_exchange_comes_back_and_all_have_labels() {
 
 #[test]
 fn without_two_witnesses_the_session_ends_with_the_reason() {
-    let mut lab = lab(&[20, 20, 20, 20, 20, 20, 0], Scaling::None, 3);
+    let mut lab = lab(&[20, 20, 20, 20, 20, 20, 0], Scaling::None, Hamming::Dealer, 3);
     lab.net.run(200_000);
     let ended: Vec<_> = lab
         .net

@@ -1,4 +1,4 @@
-//! The part of a member of the ring: dealing triples and keeping blinded distances.
+//! The part of a member of the ring: keeping blinded distances, and dealing triples where owners need them.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -6,10 +6,10 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::desk::{Desk, Made, Task};
-use super::{Body, Exchange, What, custody, dealer, owner};
+use super::{Exchange, What, custody, dealer, owner};
 use crate::protocol::view::Reason;
 use crate::protocol::{Fault, Step};
-use crate::session::Peer;
+use crate::session::{Hamming, Peer};
 
 #[derive(Default)]
 pub(super) struct Custodian {
@@ -23,15 +23,19 @@ pub(super) struct Custodian {
 
 impl Custodian {
     /// Deals the triples of the blocks whose dealer this peer is. `fresh` gives 32 new secret bytes.
-    pub(super) fn start(desk: &Desk, fresh: &mut dyn FnMut() -> [u8; 32], step: &mut Step<Exchange>) {
-        let (roles, bits) = (&desk.setup.roles, desk.setup.bits);
+    pub(super) fn start(desk: &mut Desk, fresh: &mut dyn FnMut() -> [u8; 32], step: &mut Step<Exchange>) {
+        let (setup, bits) = (desk.setup.clone(), desk.setup.bits);
+        if setup.hamming != Hamming::Dealer {
+            return;
+        }
+        let roles = &setup.roles;
         for (left, right) in roles.blocks().filter(|(left, right)| left < right) {
-            if roles.dealer(left, right) != desk.setup.me {
+            if roles.dealer(left, right) != setup.me {
                 continue;
             }
             let seeds = [fresh(), fresh()];
             for ((to, with), seed) in [(left, right), (right, left)].into_iter().zip(seeds) {
-                desk.tell([to], &Body::Triple { with, seed }, step);
+                desk.parcel((to, What::Triple(with), Bytes::copy_from_slice(&seed)), step);
             }
             let rows = (roles.rows_of(left), roles.rows_of(right));
             desk.compute(2 * rows.0 * rows.1 * bits, step, move || {

@@ -1,4 +1,4 @@
-//! Secure Hamming distances with a dealt triple (spec, section "Secure Hamming, dealer"): after Beaver, "Efficient multiparty protocols using circuit
+//! Secure Hamming distances with a dealt triple (spec, section 15c, `dealer`): after Beaver, "Efficient multiparty protocols using circuit
 //! randomization", CRYPTO 1991, with matrices in place of numbers.
 //!
 //! Two owners hold codes A (n x L) and B (m x L), 0 or 1, and want additive shares mod 2^16 of the n x m matrix of Hamming distances
@@ -13,8 +13,19 @@
 //!
 //! U E^T + X + D B^T + Y = A B^T. D and E are uniform to whoever does not have the seeds. A triple serves one pair of owners in one view.
 
+use std::ops::RangeInclusive;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use zeroize::Zeroizing;
+
+use super::desk::{Desk, Made};
+use super::hamming::{Got, Pair, ones};
+use super::{Exchange, What, custody};
 use crate::crypto::product::product;
 use crate::crypto::stream::Stream;
+use crate::protocol::Step;
+use crate::session::Peer;
 use crate::sketch::lsh::{Codes, WORD};
 
 /// The dealer's Y, left rows x right rows.
@@ -61,9 +72,86 @@ pub fn right_share(codes: &Codes, hidden: &[u16], dealt: &[u16]) -> Vec<u16> {
     out
 }
 
-/// At most 16,384.
-fn ones(code: &[u64]) -> u16 {
-    code.iter().map(|word| word.count_ones() as u16).sum()
+/// An owner's part in a block with a dealt triple.
+pub(super) struct Dealt {
+    other: Peer,
+    seed: Option<Zeroizing<[u8; 32]>>,
+    dealt: Option<Bytes>,
+    theirs: Option<Bytes>,
+    hidden: bool,
+    begun: bool,
+    share: Option<Vec<u16>>,
+}
+
+impl Dealt {
+    pub(super) fn new(other: Peer) -> Self {
+        Self { other, seed: None, dealt: None, theirs: None, hidden: false, begun: false, share: None }
+    }
+}
+
+impl Pair for Dealt {
+    fn expected(&self, desk: &Desk, from: Peer, what: What) -> Option<RangeInclusive<usize>> {
+        let (roles, me) = (&desk.setup.roles, desk.setup.me);
+        let rows = |peer| roles.rows_of(peer);
+        let dealer = roles.dealer(me, self.other) == from;
+        let bytes = match what {
+            What::Triple(_) if dealer => 32,
+            What::Dealt(left) if dealer && left < me => 2 * rows(left) * rows(me),
+            What::Hidden => 2 * rows(from) * desk.setup.bits,
+            _ => return None,
+        };
+        Some(bytes..=bytes)
+    }
+
+    fn parcel(&mut self, what: What, data: Bytes) {
+        match what {
+            What::Triple(_) => self.seed = data[..].try_into().ok().map(Zeroizing::new),
+            What::Dealt(_) => self.dealt = Some(data),
+            _ => self.theirs = Some(data),
+        }
+    }
+
+    fn made(&mut self, got: Got) {
+        if let Got::Share(share) = got {
+            self.share = Some(share);
+        }
+    }
+
+    fn advance(&mut self, desk: &mut Desk, codes: Option<&Arc<Codes>>, step: &mut Step<Exchange>) {
+        let (Some(codes), Some(seed)) = (codes, &self.seed) else { return };
+        let (other, left, bits) = (self.other, desk.setup.me < self.other, desk.setup.bits);
+        if !std::mem::replace(&mut self.hidden, true) {
+            let (codes, seed) = (codes.clone(), seed.clone());
+            desk.compute(codes.rows() * bits, step, move || {
+                Made::Parcels(vec![(other, What::Hidden, to_bytes(&hide(&codes, &seed)).into())])
+            });
+        }
+        if self.begun || !(left || self.dealt.is_some()) {
+            return;
+        }
+        let Some(theirs) = self.theirs.take() else { return };
+        self.begun = true;
+        let (codes, seed, dealt) = (codes.clone(), seed.clone(), self.dealt.take());
+        desk.compute(theirs.len() * codes.rows(), step, move || {
+            let theirs = from_bytes(&theirs);
+            let share = match &dealt {
+                Some(dealt) => custody::transposed(&right_share(&codes, &theirs, &from_bytes(dealt)), codes.rows()),
+                None => left_share(&codes, &seed, &theirs),
+            };
+            Made::Pair(other, Ok(Got::Share(share)), Vec::new())
+        });
+    }
+
+    fn waits(&self, desk: &Desk) -> Option<Peer> {
+        let me = desk.setup.me;
+        let dealt = self.seed.is_some() && (me < self.other || self.dealt.is_some());
+        let waits = if dealt { self.other } else { desk.setup.roles.dealer(me, self.other) };
+        (!self.begun).then_some(waits)
+    }
+
+    fn share(&mut self) -> Option<Vec<u16>> {
+        self.share.take()
+    }
 }
 
 /// Every bit as a word.

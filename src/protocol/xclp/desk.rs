@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
+use super::hamming::{Checked, Got};
 use super::parcels::Parcels;
 use super::{Body, Exchange, Message, Setup, What};
 use crate::model::propagation::graph::Graph;
@@ -52,6 +53,8 @@ pub(super) enum Made {
     Codes(Arc<Codes>, Arc<Vec<u16>>),
     /// Parcels to be sent, and nothing else.
     Parcels(Vec<Parcel>),
+    /// What work for the block with another owner gave, and what is to be sent.
+    Pair(Peer, Checked<Got>, Vec<Parcel>),
     /// The distances of a block in custody; `None` if they are none.
     Block((Peer, Peer), Option<Arc<Vec<u16>>>),
     /// The graph and its digest, or who has sent something wrong.
@@ -70,8 +73,6 @@ impl std::fmt::Debug for Done {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Task {
     Encode,
-    Hide(Peer),
-    Pair(Peer),
     Limits,
     Combine(Peer, Peer),
     Smallest(Peer),

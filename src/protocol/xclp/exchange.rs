@@ -9,7 +9,7 @@ use super::custodian::Custodian;
 use super::desk::{Desk, Done, Job, Made};
 use super::owner::Owner;
 use super::propagator::{Propagator, SHORT};
-use super::{Body, Message, Outcome, Setup, What};
+use super::{Body, Message, Outcome, Setup, What, hamming};
 use crate::protocol::ballot::Ballot;
 use crate::protocol::view::{HEARTBEAT_MS, Reason, Rng};
 use crate::protocol::{Action, Fault, Input, Machine, Never, Step, Time};
@@ -93,7 +93,7 @@ impl Exchange {
             rng.fill_bytes(&mut bytes);
             bytes
         };
-        let owner = setup.rows.clone().map(|rows| Owner::new(rows, fresh(), fresh()));
+        let owner = setup.rows.clone().map(|rows| Owner::new(rows, &setup, &mut fresh));
         let propagates = setup.roles.propagators.contains(&setup.me);
         Self {
             owner,
@@ -144,7 +144,7 @@ impl Exchange {
                 rng.fill_bytes(&mut bytes);
                 bytes
             };
-            Custodian::start(&self.desk, &mut fresh, step);
+            Custodian::start(&mut self.desk, &mut fresh, step);
         }
     }
 
@@ -154,22 +154,23 @@ impl Exchange {
         match body {
             Body::Commit(commit) => self.owner.as_mut().ok_or(NOT_MINE)?.commit(desk, from, commit),
             Body::Reveal(part) => self.owner.as_mut().ok_or(NOT_MINE)?.reveal(desk, from, part),
-            Body::Triple { with, seed } => self.owner.as_mut().ok_or(NOT_MINE)?.triple(desk, from, with, seed),
             Body::Keys(keys) => self.propagator.as_mut().ok_or(NOT_MINE)?.keys(desk, from, keys),
             Body::Mask(seed) => self.propagator.as_mut().ok_or(NOT_MINE)?.mask(desk, from, seed),
             Body::Graph(digest) => self.propagator.as_mut().ok_or(NOT_MINE)?.theirs(desk, from, digest),
             Body::Credit => desk.parcels.credit(from, step),
             Body::Part { what, length, data } => {
-                let expected = expected(&desk.setup, from, what);
+                let expected = match (hamming::other(from, what), &self.owner) {
+                    (Some(other), Some(owner)) => owner.expected(desk, other, from, what),
+                    (Some(_), None) => None,
+                    (None, _) => expected(&desk.setup, from, what),
+                };
                 let Some(data) = desk.parcels.part(from, (what, length, data), expected, step)? else { return Ok(()) };
                 match what {
-                    What::Dealt(_) | What::Hidden | What::Smallest | What::Scores => {
-                        self.owner.as_mut().ok_or(NOT_MINE)?.parcel(desk, from, what, data)
-                    }
                     What::Share(..) | What::Limits => {
                         self.custodian.as_mut().ok_or(NOT_MINE)?.parcel(desk, from, what, data)
                     }
                     What::Short(_) | What::Labels => self.propagator.as_mut().ok_or(NOT_MINE)?.parcel(from, what, data),
+                    _ => self.owner.as_mut().ok_or(NOT_MINE)?.parcel(desk, from, what, data),
                 }
             }
         }
@@ -181,6 +182,16 @@ impl Exchange {
                 if let Some(owner) = &mut self.owner {
                     owner.made(codes, distances);
                 }
+            }
+            Made::Pair(other, Ok(got), parcels) => {
+                self.send(parcels, step);
+                if let Some(owner) = &mut self.owner {
+                    owner.got(other, got);
+                }
+            }
+            Made::Pair(other, Err(fault), _) => {
+                step.blame(other, fault);
+                self.fail(Reason::Fault, Some(other), step);
             }
             Made::Block(block, distances) => {
                 if let Some(Err(reason)) = self.custodian.as_mut().map(|custodian| custodian.made(block, distances)) {
@@ -264,17 +275,13 @@ impl Exchange {
     }
 }
 
-/// How many bytes a parcel from `from` to this peer may have; `None` if it has no business here.
+/// How many bytes a parcel from `from` to this peer may have that is none of a backend's; `None` if it has no business here.
 fn expected(setup: &Setup, from: Peer, what: What) -> Option<RangeInclusive<usize>> {
     let (roles, me) = (&setup.roles, setup.me);
     let rows = |peer: Peer| roles.rows_of(peer);
     let owner = |peer: Peer| roles.rows.contains_key(&peer);
     let exactly = |bytes: usize| Some(bytes..=bytes);
     match what {
-        What::Dealt(left) if owner(left) && owner(me) && left < me && roles.dealer(left, me) == from => {
-            exactly(2 * rows(left) * rows(me))
-        }
-        What::Hidden if owner(from) && owner(me) => exactly(2 * rows(from) * setup.bits),
         What::Share(one, other)
             if one != other
                 && owner(one)

@@ -7,8 +7,11 @@ use bytes::Bytes;
 use sha2::Digest;
 use zeroize::Zeroizing;
 
+use std::ops::RangeInclusive;
+
 use super::custody::{self, Blinding};
 use super::desk::{Desk, Made, Parcel, Task};
+use super::hamming::{self, Got, Pair};
 use super::{Body, Exchange, Outcome, Rows, Setup, What, dealer, shares};
 use crate::crypto::mask::Sign;
 use crate::crypto::tagged_hash;
@@ -26,9 +29,8 @@ pub(super) struct Owner {
     parts: BTreeMap<Peer, [u8; 32]>,
     /// Codes, and distances between this peer's own rows.
     codes: Option<(Arc<Codes>, Arc<Vec<u16>>)>,
-    triples: BTreeMap<Peer, [u8; 32]>,
-    hidden: BTreeMap<Peer, Bytes>,
-    dealt: BTreeMap<Peer, Bytes>,
+    /// What makes the shares of the block with each other owner.
+    pairs: BTreeMap<Peer, Box<dyn Pair>>,
     smallest: BTreeMap<Peer, Vec<u16>>,
     scores: BTreeMap<Peer, Vec<i128>>,
 }
@@ -53,17 +55,18 @@ pub fn planes<'a>(session: &[u8; 32], coin: &[u8; 32], parts: impl Iterator<Item
 }
 
 impl Owner {
-    pub(super) fn new(rows: Rows, part: [u8; 32], mask: [u8; 32]) -> Self {
+    /// `fresh` gives 32 new secret bytes.
+    pub(super) fn new(rows: Rows, setup: &Setup, fresh: &mut dyn FnMut() -> [u8; 32]) -> Self {
+        let (part, mask) = (Zeroizing::new(fresh()), Zeroizing::new(fresh()));
+        let others = setup.roles.owners().filter(|&other| other != setup.me);
         Self {
             rows,
-            part: Zeroizing::new(part),
-            mask: Zeroizing::new(mask),
+            part,
+            mask,
+            pairs: others.map(|other| (other, hamming::pair(setup, other, fresh()))).collect(),
             commits: BTreeMap::new(),
             parts: BTreeMap::new(),
             codes: None,
-            triples: BTreeMap::new(),
-            hidden: BTreeMap::new(),
-            dealt: BTreeMap::new(),
             smallest: BTreeMap::new(),
             scores: BTreeMap::new(),
         }
@@ -97,17 +100,14 @@ impl Owner {
         Ok(())
     }
 
-    pub(super) fn triple(&mut self, desk: &Desk, from: Peer, with: Peer, seed: [u8; 32]) -> Result<(), Fault> {
-        let (roles, me) = (&desk.setup.roles, desk.setup.me);
-        let expected = with != me && roles.rows.contains_key(&with) && roles.dealer(me, with) == from;
-        if expected && self.triples.insert(with, seed).is_none() { Ok(()) } else { Err(Fault::OutOfOrder("triple")) }
+    /// How many bytes a parcel for the block with `other` may have; `None` if none is due.
+    pub(super) fn expected(&self, desk: &Desk, other: Peer, from: Peer, what: What) -> Option<RangeInclusive<usize>> {
+        self.pairs.get(&other)?.expected(desk, from, what)
     }
 
     /// A whole parcel; `what` is one that [`Exchange`] has found this peer to be the right one for.
     pub(super) fn parcel(&mut self, desk: &Desk, from: Peer, what: What, data: Bytes) -> Result<(), Fault> {
         match what {
-            What::Hidden => drop(self.hidden.insert(from, data)),
-            What::Dealt(left) => drop(self.dealt.insert(left, data)),
             What::Smallest => {
                 let (k, most) = (desk.setup.rule.k, desk.setup.bits);
                 let values = dealer::from_bytes(&data);
@@ -120,9 +120,19 @@ impl Owner {
                 self.smallest.insert(from, values);
             }
             What::Scores => drop(self.scores.insert(from, shares::from_bytes(&data))),
-            _ => return Err(Fault::OutOfOrder("parcel")),
+            _ => match hamming::other(from, what).and_then(|other| self.pairs.get_mut(&other)) {
+                Some(pair) => pair.parcel(what, data),
+                None => return Err(Fault::OutOfOrder("parcel")),
+            },
         }
         Ok(())
+    }
+
+    /// What work for the block with `other` gave.
+    pub(super) fn got(&mut self, other: Peer, got: Got) {
+        if let Some(pair) = self.pairs.get_mut(&other) {
+            pair.made(got);
+        }
     }
 
     pub(super) fn made(&mut self, codes: Arc<Codes>, distances: Arc<Vec<u16>>) {
@@ -148,47 +158,26 @@ impl Owner {
                 Made::Codes(Arc::new(codes), Arc::new(distances))
             });
         }
-        let Some((codes, own)) = self.codes.clone() else { return };
-        for other in setup.roles.owners().filter(|&other| other != me) {
-            self.block(desk, other, &codes, step);
+        let codes = self.codes.as_ref().map(|(codes, _)| codes);
+        for (&other, pair) in &mut self.pairs {
+            pair.advance(desk, codes, step);
+            if let Some(share) = pair.share() {
+                Self::custody(desk, other, share, step);
+            }
         }
+        let Some((_, own)) = self.codes.clone() else { return };
         let custodians = setup.roles.custodians_of(me);
         if self.smallest.len() == custodians.len() && desk.first(Task::Limits) {
             self.limits(desk, custodians, own, step);
         }
     }
 
-    /// What is done with one other owner.
-    fn block(&mut self, desk: &mut Desk, other: Peer, codes: &Arc<Codes>, step: &mut Step<Exchange>) {
-        let Some(&seed) = self.triples.get(&other) else { return };
+    /// The share of the block with another owner goes to the two custodians, blinded: each side of the block for itself.
+    fn custody(desk: &Desk, other: Peer, share: Vec<u16>, step: &mut Step<Exchange>) {
         let setup = desk.setup.clone();
-        let me = setup.me;
-        let (own_rows, their_rows) = (codes.rows(), setup.roles.rows_of(other));
-        if desk.first(Task::Hide(other)) {
-            let codes = codes.clone();
-            desk.compute(own_rows * setup.bits, step, move || {
-                let hidden = dealer::to_bytes(&dealer::hide(&codes, &seed));
-                Made::Parcels(vec![(other, What::Hidden, hidden.into())])
-            });
-        }
-        let left = me < other;
-        if !self.hidden.contains_key(&other) || !(left || self.dealt.contains_key(&other)) {
-            return;
-        }
-        if !desk.first(Task::Pair(other)) {
-            return;
-        }
-        let (hidden, dealt) = (self.hidden.remove(&other).unwrap_or_default(), self.dealt.remove(&other));
-        let codes = codes.clone();
-        desk.compute(2 * own_rows * their_rows * setup.bits, step, move || {
-            let hidden = dealer::from_bytes(&hidden);
-            // Rows of the one with the smaller number, columns of the other.
-            let share = match &dealt {
-                Some(dealt) => dealer::right_share(&codes, &hidden, &dealer::from_bytes(dealt)),
-                None => dealer::left_share(&codes, &seed, &hidden),
-            };
-            let turned = custody::transposed(&share, if left { their_rows } else { own_rows });
-            let (mine, theirs) = if left { (share, turned) } else { (turned, share) };
+        let (me, their_rows) = (setup.me, setup.roles.rows_of(other));
+        desk.compute(4 * share.len(), step, move || {
+            let turned = custody::transposed(&share, their_rows);
             let parcel = |owner: Peer, column: Peer, share: &[u16]| -> Option<Parcel> {
                 let pair = setup.keys.get(&other)?;
                 let blinding = Blinding::new(pair, setup.ballot, owner, column, setup.roles.rows_of(column));
@@ -196,7 +185,7 @@ impl Owner {
                 let blinded = dealer::to_bytes(&blinding.blind(sign, share));
                 Some((setup.roles.custodian(owner, column), What::Share(owner, column), blinded.into()))
             };
-            Made::Parcels([parcel(me, other, &mine), parcel(other, me, &theirs)].into_iter().flatten().collect())
+            Made::Parcels([parcel(me, other, &share), parcel(other, me, &turned)].into_iter().flatten().collect())
         });
     }
 
@@ -248,11 +237,8 @@ impl Owner {
         if let Some(peer) = others().find(|peer| !self.parts.contains_key(peer)) {
             return Some((1, peer));
         }
-        if let Some(other) = others().find(|&other| !desk.has_begun(Task::Pair(other))) {
-            let dealer = roles.dealer(desk.setup.me, other);
-            let dealt = desk.setup.me < other || self.dealt.contains_key(&other);
-            let waits = if !self.triples.contains_key(&other) || !dealt { dealer } else { other };
-            return Some((2, waits));
+        if let Some(peer) = self.pairs.values().find_map(|pair| pair.waits(desk)) {
+            return Some((2, peer));
         }
         if !desk.has_begun(Task::Limits) {
             let custodians = roles.custodians_of(desk.setup.me);

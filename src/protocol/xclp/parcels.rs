@@ -35,6 +35,11 @@ impl Parcels {
         self.go_on(to, step);
     }
 
+    /// How many parcels of a kind have not wholly left for a peer.
+    pub(super) fn waiting(&self, to: Peer, kind: impl Fn(What) -> bool) -> usize {
+        self.outgoing.get(&to).map_or(0, |outgoing| outgoing.queue.iter().filter(|(what, ..)| kind(*what)).count())
+    }
+
     /// The receiver has taken a part.
     pub(super) fn credit(&mut self, from: Peer, step: &mut Step<Exchange>) -> Result<(), Fault> {
         let outgoing = self.outgoing.get_mut(&from).filter(|outgoing| outgoing.under_way > 0);

@@ -14,9 +14,12 @@ use crate::data::digits::digits;
 use crate::model::propagation::{Said, centralised, edges, label_counts};
 use crate::protocol::view::Reason;
 use crate::protocol::{Action, Fault, Input, Machine, Time};
+use crate::session::Hamming;
 use crate::sketch::lsh::Codes;
 
 const BITS: usize = 512;
+/// Every way to get shares of distances.
+pub(super) const BACKENDS: [Hamming; 2] = [Hamming::Dealer, Hamming::Ot];
 const RULE: Propagation = Propagation { k: 5, alpha: 0.99, power: 1, balance: false, tolerance: 1e-6 };
 
 pub(super) struct Net {
@@ -51,8 +54,8 @@ pub(super) fn held(sizes: &[usize], every: usize) -> BTreeMap<Peer, Rows> {
 
 impl Net {
     /// Members 0, 1, ... with so many rows each, 0 for a witness.
-    pub(super) fn new(sizes: &[usize], rule: Propagation, seed: u8) -> Self {
-        Self::with(held(sizes, 7), sizes.len() as u16, rule, BITS, [seed; 2])
+    pub(super) fn new(sizes: &[usize], rule: Propagation, seed: u8, hamming: Hamming) -> Self {
+        Self::with(held(sizes, 7), sizes.len() as u16, rule, (BITS, hamming), [seed; 2])
     }
 
     /// Members 0, 1, ... below `members`, of whom some have rows; the seeds of the coin and of everything that is drawn in secret.
@@ -60,7 +63,7 @@ impl Net {
         rows: BTreeMap<Peer, Rows>,
         members: u16,
         rule: Propagation,
-        bits: usize,
+        (bits, hamming): (usize, Hamming),
         [coin, seed]: [u8; 2],
     ) -> Self {
         let counts = rows.iter().map(|(&peer, rows)| (peer, rows.data.rows() as u32)).collect();
@@ -75,6 +78,7 @@ impl Net {
                 roles: roles.clone(),
                 rule,
                 bits,
+                hamming,
                 classes: 10,
                 coin: [coin; 32],
                 keys: members.iter().filter(|&&other| other != me).map(|&other| (other, key(me, other))).collect(),
@@ -153,11 +157,11 @@ pub(super) fn pass(_: Peer, _: Peer, message: Body) -> Option<Body> {
 
 #[test]
 fn every_owner_gets_the_labels_of_the_pooled_points() {
-    for (seed, sizes) in
-        [(1, vec![30, 50, 20, 40, 60, 0, 0]), (2, vec![0, 25, 0, 70, 0, 31]), (3, vec![0, 40, 1, 0, 40, 40, 0, 12])]
-    {
+    let sizes =
+        [(1, vec![30, 50, 20, 40, 60, 0, 0]), (2, vec![0, 25, 0, 70, 0, 31]), (3, vec![0, 40, 1, 0, 40, 40, 0, 12])];
+    for ((seed, sizes), hamming) in sizes.iter().flat_map(|sizes| BACKENDS.map(|hamming| (sizes, hamming))) {
         for rule in [RULE, Propagation { power: 3, balance: true, k: 10, ..RULE }] {
-            let mut net = Net::new(&sizes, rule, seed);
+            let mut net = Net::new(sizes, rule, *seed, hamming);
             net.run(&mut pass);
             assert!(net.failed.is_empty() && net.blamed.is_empty(), "{:?} {:?}", net.failed, net.blamed);
             assert_eq!(net.outcomes.len(), sizes.len(), "all have done their part");
@@ -178,22 +182,25 @@ fn every_owner_gets_the_labels_of_the_pooled_points() {
 
 #[test]
 fn both_propagators_hold_the_very_edges_of_the_pooled_points() {
-    let mut net = Net::new(&[30, 50, 20, 40, 60, 0, 0], RULE, 9);
-    net.run(&mut pass);
-    let (_, codes) = net.pooled();
-    let expected = edges(&codes, RULE.k);
-    for peer in net.roles.propagators {
-        let graph = net.peers[&peer].graph().unwrap();
-        assert_eq!(*graph, crate::model::propagation::graph::Graph::new(200, BITS, 1, &expected));
+    for hamming in BACKENDS {
+        let mut net = Net::new(&[30, 50, 20, 40, 60, 0, 0], RULE, 9, hamming);
+        net.run(&mut pass);
+        let (_, codes) = net.pooled();
+        let expected = edges(&codes, RULE.k);
+        for peer in net.roles.propagators {
+            let graph = net.peers[&peer].graph().unwrap();
+            assert_eq!(*graph, crate::model::propagation::graph::Graph::new(200, BITS, 1, &expected));
+        }
     }
 }
 
 #[test]
 fn wrong_shapes_ranges_and_commitments_are_blamed_by_name() {
     type Alter = fn(&Roles, Peer, Body) -> Body;
-    let cases: [(&str, Alter, &str); 6] = [
+    let cases: [(&str, Hamming, Alter, &str); 10] = [
         (
             "a part that was not committed to",
+            Hamming::Ot,
             |_, from, message| match message {
                 Body::Reveal(_) if from == Peer(1) => Body::Reveal([3; 32]),
                 other => other,
@@ -201,7 +208,52 @@ fn wrong_shapes_ranges_and_commitments_are_blamed_by_name() {
             "does not match its commitment",
         ),
         (
+            "strings of another length",
+            Hamming::Ot,
+            |_, from, message| match message {
+                Body::Part { what: What::Strings(piece), length, data } if from == Peer(1) => {
+                    Body::Part { what: What::Strings(piece), length: length - 2, data }
+                }
+                other => other,
+            },
+            "expected",
+        ),
+        (
+            "choices that are no points",
+            Hamming::Ot,
+            |_, from, message| match message {
+                Body::Part { what: What::Choices, length, data } if from == Peer(1) => {
+                    Body::Part { what: What::Choices, length, data: vec![0xff; data.len()].into() }
+                }
+                other => other,
+            },
+            "no points of the group",
+        ),
+        (
+            "a base that is no point",
+            Hamming::Ot,
+            |_, from, message| match message {
+                Body::Part { what: What::Base, length, .. } if from == Peer(1) => {
+                    Body::Part { what: What::Base, length, data: vec![0; 32].into() }
+                }
+                other => other,
+            },
+            "no points of the group",
+        ),
+        (
+            "columns of a piece that there is not",
+            Hamming::Ot,
+            |_, from, message| match message {
+                Body::Part { what: What::Columns(_), length, data } if from == Peer(1) => {
+                    Body::Part { what: What::Columns(20), length, data }
+                }
+                other => other,
+            },
+            "parcel",
+        ),
+        (
             "hidden codes of another length",
+            Hamming::Dealer,
             |_, from, message| match message {
                 Body::Part { what: What::Hidden, length, data } if from == Peer(1) => {
                     Body::Part { what: What::Hidden, length: length + 2, data }
@@ -212,6 +264,7 @@ fn wrong_shapes_ranges_and_commitments_are_blamed_by_name() {
         ),
         (
             "smallest distances that are not sorted",
+            Hamming::Dealer,
             |roles, from, message| match message {
                 Body::Part { what: What::Smallest, length, data } if from == roles.custodian(Peer(0), Peer(1)) => {
                     let mut data = data.to_vec();
@@ -224,6 +277,7 @@ fn wrong_shapes_ranges_and_commitments_are_blamed_by_name() {
         ),
         (
             "a limit of more than half the bits",
+            Hamming::Dealer,
             |_, from, message| match message {
                 Body::Part { what: What::Limits, length, data } if from == Peer(1) => {
                     let mut data = data.to_vec();
@@ -236,6 +290,7 @@ fn wrong_shapes_ranges_and_commitments_are_blamed_by_name() {
         ),
         (
             "an edge out of range",
+            Hamming::Dealer,
             |_, from, message| match message {
                 Body::Part { what: What::Short(owner), length, data } if from == owner && owner == Peer(1) => {
                     let mut data = data.to_vec();
@@ -248,6 +303,7 @@ fn wrong_shapes_ranges_and_commitments_are_blamed_by_name() {
         ),
         (
             "labels that are too large",
+            Hamming::Dealer,
             |_, from, message| match message {
                 Body::Part { what: What::Labels, length, data } if from == Peer(1) => {
                     let mut data = data.to_vec();
@@ -259,8 +315,8 @@ fn wrong_shapes_ranges_and_commitments_are_blamed_by_name() {
             "too large",
         ),
     ];
-    for (what, alter, text) in cases {
-        let mut net = Net::new(&[20, 20, 20, 20, 0, 0], RULE, 4);
+    for (what, hamming, alter, text) in cases {
+        let mut net = Net::new(&[20, 20, 20, 20, 0, 0], RULE, 4, hamming);
         let roles = net.roles.clone();
         net.run(&mut |from, _, message| Some(alter(&roles, from, message)));
         assert!(!net.blamed.is_empty(), "{what}");
@@ -273,7 +329,7 @@ fn wrong_shapes_ranges_and_commitments_are_blamed_by_name() {
 
 #[test]
 fn shares_that_make_no_distances_and_different_graphs_end_the_view_and_name_nobody() {
-    let mut net = Net::new(&[20, 20, 20, 20, 0, 0], RULE, 4);
+    let mut net = Net::new(&[20, 20, 20, 20, 0, 0], RULE, 4, Hamming::Dealer);
     net.run(&mut |from, _, message| {
         Some(match message {
             Body::Part { what, length, data } if what == What::Share(Peer(0), Peer(1)) && from == Peer(0) => {
@@ -290,7 +346,7 @@ fn shares_that_make_no_distances_and_different_graphs_end_the_view_and_name_nobo
         net.failed
     );
     // One propagator is told another distance than the other.
-    let mut net = Net::new(&[20, 20, 20, 20, 0, 0], RULE, 4);
+    let mut net = Net::new(&[20, 20, 20, 20, 0, 0], RULE, 4, Hamming::Dealer);
     let one = net.roles.propagators[0];
     net.run(&mut |_, to, message| {
         Some(match message {
@@ -311,8 +367,15 @@ fn shares_that_make_no_distances_and_different_graphs_end_the_view_and_name_nobo
 #[test]
 fn nonsense_from_any_role_is_blamed_and_not_believed() {
     let whats = [
+        What::Triple(Peer(0)),
+        What::Triple(Peer(99)),
         What::Dealt(Peer(0)),
         What::Hidden,
+        What::Base,
+        What::Choices,
+        What::Columns(0),
+        What::Columns(u32::MAX),
+        What::Strings(0),
         What::Share(Peer(0), Peer(1)),
         What::Smallest,
         What::Limits,
@@ -326,15 +389,14 @@ fn nonsense_from_any_role_is_blamed_and_not_believed() {
         Body::Mask([0; 32]),
         Body::Graph([0; 32]),
         Body::Credit,
-        Body::Triple { with: Peer(99), seed: [0; 32] },
         Body::Commit([0; 32]),
         Body::Reveal([0; 32]),
         Body::Part { what: What::Short(Peer(99)), length: 0, data: Bytes::new() },
     ]);
-    for message in messages {
+    for (message, hamming) in messages.flat_map(|message| BACKENDS.map(|hamming| (message.clone(), hamming))) {
         for to in (0..6).map(Peer) {
             for from in (0..6).map(Peer).filter(|&from| from != to) {
-                let mut net = Net::new(&[8, 8, 8, 8, 0, 0], RULE, 4);
+                let mut net = Net::new(&[8, 8, 8, 8, 0, 0], RULE, 4, hamming);
                 net.input(to, Time::default(), Input::Start);
                 let under_way = net
                     .queue
@@ -359,7 +421,7 @@ fn nonsense_from_any_role_is_blamed_and_not_believed() {
 
 #[test]
 fn a_parcel_whose_length_changes_on_the_way_is_blamed() {
-    let mut net = Net::new(&[20, 20, 20, 20, 0, 0], RULE, 4);
+    let mut net = Net::new(&[20, 20, 20, 20, 0, 0], RULE, 4, Hamming::Dealer);
     let (to, from) = (net.roles.propagators[0], Peer(0));
     net.input(to, Time::default(), Input::Start);
     let part = |length: u32, data: usize| Body::Part { what: What::Short(from), length, data: vec![0; data].into() };
@@ -383,8 +445,8 @@ fn a_parcel_whose_length_changes_on_the_way_is_blamed() {
 
 #[test]
 fn the_peer_that_says_nothing_is_named_by_who_waits_for_it_first() {
-    for silent in (0..6).map(Peer) {
-        let mut net = Net::new(&[20, 20, 20, 20, 0, 0], RULE, 4);
+    for (silent, hamming) in (0..6).map(Peer).flat_map(|peer| BACKENDS.map(|hamming| (peer, hamming))) {
+        let mut net = Net::new(&[20, 20, 20, 20, 0, 0], RULE, 4, hamming);
         net.run(&mut |from, _, message| (from != silent).then_some(message));
         let first = (0..40u64).find_map(|second| {
             let now = Time(second * 1_000_000);
@@ -403,7 +465,7 @@ fn the_peer_that_says_nothing_is_named_by_who_waits_for_it_first() {
 
 #[test]
 fn a_lost_peer_ends_the_exchange() {
-    let mut net = Net::new(&[20, 20, 20, 20, 0, 0], RULE, 4);
+    let mut net = Net::new(&[20, 20, 20, 20, 0, 0], RULE, 4, Hamming::Dealer);
     net.input(Peer(0), Time::default(), Input::Start);
     net.input(Peer(0), Time::default(), Input::PeerLost(Peer(5)));
     assert_eq!(net.failed, [(Peer(0), Reason::Lost, Some(Peer(5)))]);

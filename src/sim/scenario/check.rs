@@ -32,6 +32,7 @@ impl Scenario {
         within("limit_s", self.limit_s, 1.0, 1e6)?;
         within("data.test_percent", self.data.test_percent.into(), 1.0, 90.0)?;
         within("data.alpha", self.data.alpha, 0.01, 1e6)?;
+        within("data.alpha_to", self.data.alpha_to, 0.01, 1e6)?;
         if self.task.kind == TaskKind::Xclp && self.task.witnesses >= self.peers {
             return Err(wrong(
                 "task.witnesses",
@@ -142,6 +143,7 @@ impl Scenario {
                     TaskKind::Flynn => &["coin", "holders", "moments", "counts"],
                     TaskKind::Sum => &["coin", "sum"],
                     TaskKind::Xclp => &["coin", "rows", "moments", "labelled"],
+                    TaskKind::Sketch => &["coin", "holders", "moments", "sketch", "scores", "pairwise", "draw"],
                 };
                 if !slots.contains(&moment.slot.as_str()) {
                     return Err(wrong("at.slot", format!("{:?}", moment.slot), format!("one of {}", slots.join(", "))));

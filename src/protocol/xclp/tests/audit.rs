@@ -11,11 +11,11 @@ mod view;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use view::{Run, VIEWS};
+use view::Run;
 
-use super::held;
+use super::{BACKENDS, held};
 use crate::protocol::xclp::What;
-use crate::session::Peer;
+use crate::session::{Hamming, Peer};
 
 /// A line of the table.
 fn say(who: &str, attack: &str, figure: f64, against: &str) {
@@ -41,10 +41,19 @@ fn due(run: &Run, me: Peer) -> BTreeSet<(&'static str, Peer)> {
     let mut due = BTreeSet::new();
     if roles.rows.contains_key(&me) {
         for other in roles.owners().filter(|&other| other != me) {
-            due.extend(["Commit", "Reveal", "Hidden"].map(|kind| (kind, other)));
-            due.insert(("Triple", roles.dealer(me, other)));
-            if other < me {
-                due.insert(("Dealt", roles.dealer(me, other)));
+            due.extend(["Commit", "Reveal"].map(|kind| (kind, other)));
+            match run.hamming {
+                Hamming::Dealer => {
+                    due.extend([("Hidden", other), ("Triple", roles.dealer(me, other))]);
+                    if other < me {
+                        due.insert(("Dealt", roles.dealer(me, other)));
+                    }
+                }
+                Hamming::Ot => {
+                    let receives = (roles.rows_of(me), me) < (roles.rows_of(other), other);
+                    let kinds = if receives { ["Choices", "Strings"] } else { ["Base", "Columns"] };
+                    due.extend(kinds.map(|kind| (kind, other)));
+                }
             }
         }
         due.extend(roles.custodians_of(me).into_iter().map(|custodian| ("Smallest", custodian)));
@@ -67,12 +76,15 @@ fn due(run: &Run, me: Peer) -> BTreeSet<(&'static str, Peer)> {
 
 #[test]
 fn every_peer_is_sent_what_its_roles_need_and_nothing_else() {
-    for (seed, sizes) in
-        [(1, vec![30, 50, 20, 40, 60, 0, 0]), (2, vec![0, 25, 0, 70, 0, 31]), (3, vec![9, 0, 9, 0, 0, 9, 9])]
-    {
-        let run = Run::of(held(&sizes, 7), sizes.len() as u16, [seed; 2]);
+    let sizes = [(1, vec![30, 50, 20, 40, 60, 0, 0]), (2, vec![0, 25, 0, 70, 0, 31]), (3, vec![9, 0, 9, 0, 0, 9, 9])];
+    for ((seed, sizes), hamming) in sizes.iter().flat_map(|sizes| BACKENDS.map(|hamming| (sizes, hamming))) {
+        let run = Run::by(hamming, held(sizes, 7), sizes.len() as u16, [*seed; 2]);
         for peer in (0..sizes.len() as u16).map(Peer) {
-            assert_eq!(run.kinds.get(&peer).cloned().unwrap_or_default(), due(&run, peer), "{peer}, seed {seed}");
+            assert_eq!(
+                run.kinds.get(&peer).cloned().unwrap_or_default(),
+                due(&run, peer),
+                "{peer}, seed {seed}, {hamming}"
+            );
         }
         let mut custody: BTreeMap<Peer, BTreeSet<(Peer, Peer)>> = BTreeMap::new();
         for (to, from, what) in run.parcels.keys() {
@@ -108,8 +120,8 @@ fn the_spec_s_table_of_who_sees_what_names_what_was_sent() {
                 ("the rows of each member", &[]),
                 ("the seed of the planes and each owner's part of it", &["Commit", "Reveal"]),
                 (
-                    "its halves of the triples and others' codes under masks, uniform words to it",
-                    &["Triple", "Dealt", "Hidden"],
+                    "its halves of the triples and others' codes under masks, uniform words to it, or with `ot` its side of the transfers, which is uniform to it but for its own shares",
+                    &["Triple", "Dealt", "Hidden", "Base", "Choices", "Columns", "Strings"],
                 ),
                 ("the k smallest distances of each of its rows to others, by custodian, not whose", &["Smallest"]),
                 ("its own scores, and the labels of each class over all", &["Scores"]),
@@ -137,14 +149,17 @@ fn the_spec_s_table_of_who_sees_what_names_what_was_sent() {
         ),
     ];
     let spec = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/protocol-spec.md")).unwrap();
-    let run = &VIEWS[0];
+    let runs = BACKENDS.map(|hamming| Run::by(hamming, held(&[9, 12, 10, 11, 8, 0, 0], 3), 7, [1; 2]));
     let of_role = |role: &str| -> BTreeSet<&str> {
-        let members: Vec<Peer> = match role {
-            "propagator" => run.roles.propagators.into(),
-            _ => run.roles.ring.clone(),
+        let of_run = |run: &Run| {
+            let members: Vec<Peer> = match role {
+                "propagator" => run.roles.propagators.into(),
+                _ => run.roles.ring.clone(),
+            };
+            let kinds = members.iter().flat_map(|peer| run.kinds[peer].iter().map(|(kind, _)| *kind));
+            kinds.filter(|kind| *kind != "Credit").collect::<Vec<_>>()
         };
-        let kinds = members.iter().flat_map(|peer| run.kinds[peer].iter().map(|(kind, _)| *kind));
-        kinds.filter(|kind| *kind != "Credit").collect()
+        runs.iter().flat_map(of_run).collect()
     };
     let mut ring = BTreeSet::new();
     for (role, clauses) in said {

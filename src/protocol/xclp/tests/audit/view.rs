@@ -13,7 +13,7 @@ use crate::model::propagation::Propagation;
 use crate::model::propagation::graph::WEIGHT_BITS;
 use crate::protocol::xclp::roles::Roles;
 use crate::protocol::xclp::{Body, Outcome, Rows, What, dealer};
-use crate::session::Peer;
+use crate::session::{Hamming, Peer};
 use crate::sketch::lsh::Codes;
 
 pub(super) const BITS: usize = 4096;
@@ -27,6 +27,7 @@ const EVERY: usize = 3;
 
 /// One run and what was seen in it.
 pub(super) struct Run {
+    pub(super) hamming: Hamming,
     pub(super) roles: Roles,
     pub(super) rows: BTreeMap<Peer, Rows>,
     /// The kinds of messages that a peer was sent, and by whom.
@@ -82,7 +83,12 @@ pub(super) fn cosine_of(distance: u16) -> f64 {
 impl Run {
     /// A whole exchange in memory, every message recorded.
     pub(super) fn of(rows: BTreeMap<Peer, Rows>, members: u16, seeds: [u8; 2]) -> Self {
-        let mut net = Net::with(rows, members, RULE, BITS, seeds);
+        Self::by(Hamming::Dealer, rows, members, seeds)
+    }
+
+    /// The same, with shares of distances by any backend.
+    pub(super) fn by(hamming: Hamming, rows: BTreeMap<Peer, Rows>, members: u16, seeds: [u8; 2]) -> Self {
+        let mut net = Net::with(rows, members, RULE, (BITS, hamming), seeds);
         net.run(&mut pass);
         assert!(net.failed.is_empty() && net.blamed.is_empty(), "{:?} {:?}", net.failed, net.blamed);
         let mut kinds: BTreeMap<Peer, BTreeSet<_>> = BTreeMap::new();
@@ -104,7 +110,7 @@ impl Run {
                 known.row(i).iter().for_each(|&(j, w)| row[j as usize] = weight(w));
             }
         }
-        Self { roles: net.roles, rows: net.rows, kinds, parcels, masks, outcomes: net.outcomes, graph }
+        Self { hamming, roles: net.roles, rows: net.rows, kinds, parcels, masks, outcomes: net.outcomes, graph }
     }
 
     /// Directions of a peer's rows.
@@ -166,14 +172,18 @@ fn kind(body: &Body) -> &'static str {
     match body {
         Body::Commit(_) => "Commit",
         Body::Reveal(_) => "Reveal",
-        Body::Triple { .. } => "Triple",
         Body::Keys(_) => "Keys",
         Body::Mask(_) => "Mask",
         Body::Graph(_) => "Graph",
         Body::Credit => "Credit",
         Body::Part { what, .. } => match what {
+            What::Triple(_) => "Triple",
             What::Dealt(_) => "Dealt",
             What::Hidden => "Hidden",
+            What::Base => "Base",
+            What::Choices => "Choices",
+            What::Columns(_) => "Columns",
+            What::Strings(_) => "Strings",
             What::Share(..) => "Share",
             What::Smallest => "Smallest",
             What::Limits => "Limits",

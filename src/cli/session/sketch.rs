@@ -1,0 +1,70 @@
+//! The options of `session new` for the task `sketch`.
+
+use clap::Args;
+
+use crate::session::{Scaling, SketchSpec};
+use crate::sketch::distribution::Family;
+
+// (clap would take a documentation comment for the command's.)
+#[derive(Debug, Args)]
+pub(super) struct SketchArguments {
+    /// The hash of a sketch: srp (dense rows) or minhash (of the features above 0), with the task sketch [default: srp]
+    #[arg(long)]
+    hash: Option<Family>,
+    /// Rows of the sketch [default: 1000]
+    #[arg(long, value_name = "R")]
+    rows: Option<u32>,
+    /// Counters of a row of the sketch, with srp a power of two [default: 64]
+    #[arg(long, value_name = "B")]
+    range: Option<u32>,
+    /// With the task sketch: open every peer's distance to the global sketch
+    #[arg(long)]
+    publish: bool,
+    /// With the task sketch: open every peer's own sketch, and so all distances between peers
+    #[arg(long)]
+    pairwise: bool,
+    /// Of the published peers so many are considered for the draw [default: all]
+    #[arg(long, value_name = "L", requires = "choose")]
+    active: Option<u16>,
+    /// So many peers are drawn, the nearer the likelier; needs --publish [default: none]
+    #[arg(long, value_name = "K")]
+    choose: Option<u16>,
+    /// Temperature of the draw [default: 1]
+    #[arg(long, requires = "choose")]
+    temperature: Option<f64>,
+}
+
+impl SketchArguments {
+    pub(super) fn given(&self) -> Vec<&'static str> {
+        let given = [
+            ("--hash", self.hash.is_some()),
+            ("--rows", self.rows.is_some()),
+            ("--range", self.range.is_some()),
+            ("--publish", self.publish),
+            ("--pairwise", self.pairwise),
+            ("--active", self.active.is_some()),
+            ("--choose", self.choose.is_some()),
+            ("--temperature", self.temperature.is_some()),
+        ];
+        given.into_iter().filter(|(_, given)| *given).map(|(name, _)| name).collect()
+    }
+
+    /// SRP compares angles: about the mean of all records these tell more.
+    pub(super) fn scaling(&self) -> Scaling {
+        if self.hash == Some(Family::Minhash) { Scaling::None } else { Scaling::Center }
+    }
+
+    pub(super) fn spec(&self) -> SketchSpec {
+        let defaults = SketchSpec::default();
+        SketchSpec {
+            hash: self.hash.unwrap_or(defaults.hash),
+            rows: self.rows.unwrap_or(defaults.rows),
+            range: self.range.unwrap_or(defaults.range),
+            publish: self.publish,
+            pairwise: self.pairwise,
+            active: self.active.unwrap_or(defaults.active),
+            chosen: self.choose.unwrap_or(defaults.chosen),
+            temperature: self.temperature.unwrap_or(defaults.temperature),
+        }
+    }
+}

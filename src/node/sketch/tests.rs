@@ -1,0 +1,174 @@
+//! The task over several peers against the same computation over their rows in one place.
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::data::digits::digits;
+use crate::sketch::distribution::Family;
+
+const COIN: [u8; 32] = [7; 32];
+
+fn session(peers: usize, fields: &str) -> Session {
+    let mut text = format!("name = \"test\"\ntask = \"sketch\"\n[data]\nfeatures = 64\n{fields}\n");
+    for i in 0..peers {
+        let key = crate::crypto::identity::Identity::from_seed([i as u8; 32]).public();
+        text += &format!("[[roster]]\nname = \"peer-{i}\"\npeer_id = \"{key}\"\n");
+    }
+    Session::parse(&text).unwrap()
+}
+
+fn tasks(session: &Session, parts: &[Dataset]) -> Vec<SketchTask> {
+    let peers = (0u16..).map(Peer).zip(parts);
+    peers
+        .map(|(peer, rows)| {
+            SketchTask::new(session.clone(), peer, Arc::new(rows.clone()), &[peer.0 as u8; 32]).unwrap()
+        })
+        .collect()
+}
+
+/// The sum of what all peers contribute to each slot, opened one after another.
+fn federated(tasks: &[SketchTask]) -> Vec<Bytes> {
+    let plan = tasks[0].plan();
+    let mut opened = vec![Bytes::copy_from_slice(&COIN)];
+    for (slot, quantity) in plan.iter().enumerate().skip(1) {
+        let mut total = vec![0; quantity.len()];
+        for task in tasks {
+            let vector = task.contribution(slot as u8, &opened).unwrap();
+            assert_eq!(vector.len(), quantity.len(), "{}", quantity.name);
+            crate::crypto::mask::add(quantity.word(), &mut total, &vector);
+        }
+        opened.push(total.into());
+        tasks[0].check(slot as u8, &[], &opened).unwrap();
+    }
+    opened
+}
+
+/// Rows 0 to `cuts[0]` for the first peer, and so on.
+fn parts(cuts: &[usize]) -> Vec<Dataset> {
+    let mut first = 0;
+    let part = |&n: &usize| {
+        let rows: Vec<usize> = (first..first + n).collect();
+        first += n;
+        digits().subset(&rows)
+    };
+    cuts.iter().map(part).collect()
+}
+
+const ALL: &str = "scaling = \"standard\"\n[sketch]\nrows = 12\nrange = 8\npublish = true\npairwise = true\nchosen = 2";
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+    #[test]
+    fn peers_open_the_sketch_of_their_rows_in_one_place_and_their_distances_to_it(
+        cuts in prop::collection::vec(0usize..60, 3..7), family in 0usize..3,
+    ) {
+        prop_assume!(cuts.iter().filter(|&&n| n > 0).count() >= 3);
+        let fields = [
+            ALL,
+            "scaling = \"center\"\n[sketch]\nrows = 9\nrange = 32\npublish = true",
+            "[sketch]\nhash = \"minhash\"\nrows = 10\nrange = 11\npublish = true\npairwise = true",
+        ][family];
+        let session = session(cuts.len(), fields);
+        let parts = parts(&cuts);
+        let tasks = tasks(&session, &parts);
+        let opened = federated(&tasks);
+        let rules = tasks[0].rules();
+        let outcome = rules.outcome(&opened).unwrap();
+        let all: Vec<usize> = (0..cuts.iter().sum()).collect();
+        prop_assert_eq!(rules.sketch(&digits().subset(&all), &opened).unwrap(), outcome.global.clone());
+        for ((task, part), published) in tasks.iter().zip(&parts).zip(&outcome.published) {
+            let own = task.distance(&opened).unwrap();
+            prop_assert_eq!(own.is_some(), part.rows() > 0);
+            match (own, published) {
+                (Some(own), Some(published)) => prop_assert!((own.row_mean - published).abs() < 1e-9),
+                (None, None) => {}
+                other => prop_assert!(false, "{other:?}"),
+            }
+        }
+        let matrix = outcome.matrix();
+        for (i, row) in matrix.iter().enumerate() {
+            for (j, found) in row.iter().enumerate() {
+                let sketch = |peer: usize| rules.sketch(&parts[peer], &opened).unwrap();
+                let exact = sketch(i).distance(&sketch(j)).unwrap().row_mean;
+                let both = cuts[i] > 0 && cuts[j] > 0;
+                prop_assert!(found.map_or(!both, |found| both && (found - exact).abs() < 1e-8), "{i} {j} {found:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn the_plan_has_only_what_the_session_asks_for() {
+    let names = |fields: &str| {
+        let plan = Rules::new(session(3, fields)).plan();
+        plan.into_iter().map(|quantity| quantity.name).collect::<Vec<_>>()
+    };
+    assert_eq!(names(""), ["coin", "holders", "sketch"]);
+    assert_eq!(names("scaling = \"center\""), ["coin", "holders", "moments", "sketch"]);
+    assert_eq!(names("[sketch]\npublish = true"), ["coin", "holders", "sketch", "scores"]);
+    assert_eq!(names("[sketch]\npairwise = true"), ["coin", "holders", "sketch", "pairwise"]);
+    assert_eq!(names(ALL), ["coin", "holders", "moments", "sketch", "scores", "pairwise", "draw"]);
+}
+
+#[test]
+fn the_draw_is_the_same_for_all_and_depends_on_every_members_part_of_the_coin() {
+    let session = session(5, ALL);
+    let parts = parts(&[30, 20, 0, 40, 50]);
+    let of = |secret: u8| {
+        let mut tasks = tasks(&session, &parts);
+        tasks[2] = SketchTask::new(session.clone(), Peer(2), Arc::new(parts[2].clone()), &[secret; 32]).unwrap();
+        let opened = federated(&tasks);
+        let draws: Vec<_> = tasks.iter().map(|task| task.rules().outcome(&opened).unwrap().draw).collect();
+        assert!(draws.iter().all(|draw| *draw == draws[0]));
+        let (draw, coin) = draws[0].clone().unwrap();
+        assert_eq!((draw.active, draw.chosen.len()), (vec![0, 1, 3, 4], 2), "peer 2 has no rows and so no score");
+        coin
+    };
+    // Not even a peer without rows can be left out of the coin.
+    assert_ne!(of(1), of(2));
+}
+
+#[test]
+fn what_no_records_can_give_ends_the_session_and_names_the_peer() {
+    let session = session(3, ALL);
+    let parts = parts(&[30, 20, 25]);
+    let tasks = tasks(&session, &parts);
+    let opened = federated(&tasks);
+    let slot = |name: &str| tasks[0].plan().iter().position(|quantity| quantity.name == name).unwrap();
+    let with = |name: &str, word: usize, value: u32| {
+        let mut opened = opened.clone();
+        let mut bytes = opened[slot(name)].to_vec();
+        bytes[word * 4..][..4].copy_from_slice(&value.to_le_bytes());
+        opened[slot(name)] = bytes.into();
+        tasks[0].check(slot(name) as u8, &[], &opened)
+    };
+    assert_eq!(with("scores", 1, 3 << 30), Err("peer 1 has published a distance, which is none of any records".into()));
+    assert_eq!(
+        with("pairwise", 2 * 96 + 5, 1 << 31),
+        Err("peer 2 has published a sketch, which is none of any records".into())
+    );
+    assert_eq!(
+        with("sketch", 9, 1_000_000),
+        Err("the sketch: row 1 of the sketch does not count every record once".into())
+    );
+    assert_eq!(with("holders", 0, 2), Err("only 2 members have rows; privacy.min_holders is 3".into()));
+    assert!(slot("draw") == 6 && with("draw", 0, 77) == Ok(()));
+}
+
+#[test]
+fn rows_of_other_features_are_refused_and_labels_are_not_looked_at() {
+    let session = session(3, "[sketch]\nrows = 4\nrange = 4");
+    let narrow = Dataset::new(2, vec![1.0, 2.0], Vec::new(), Vec::new()).unwrap();
+    let error = SketchTask::new(session.clone(), Peer(0), Arc::new(narrow), &[0; 32]).unwrap_err().to_string();
+    assert_eq!(error, "rows have 2 features, the session says 64");
+    let labelled = parts(&[20])[0].clone();
+    let bare = Dataset::new(64, labelled.values().to_vec(), Vec::new(), Vec::new()).unwrap();
+    let opened = [Bytes::copy_from_slice(&COIN)];
+    let rules = Rules::new(session);
+    assert_eq!(rules.sketch(&labelled, &opened).unwrap(), rules.sketch(&bare, &opened).unwrap());
+    assert_eq!(rules.hashes(&opened).unwrap().rows(), 4);
+    assert_eq!(
+        Family::Srp.hashes(&COIN, 4, 4, 64).unwrap().buckets(bare.row(3)),
+        rules.hashes(&opened).unwrap().buckets(bare.row(3))
+    );
+}

@@ -1,0 +1,85 @@
+//! Uniform, Bernoulli, geometric and discrete Laplace draws, each exactly as named (Canonne, Kamath & Steinke, "The Discrete
+//! Gaussian for Differential Privacy", NeurIPS 2020, Algorithms 1 and 2).
+
+use rand::CryptoRng;
+
+use super::Ratio;
+
+/// Uniform in 0..`n`. The bits that `n` - 1 needs are drawn until they say a number below `n`.
+///
+/// # Panics
+/// If `n` is 0.
+pub(super) fn below(n: u128, rng: &mut impl CryptoRng) -> u128 {
+    assert!(n > 0, "BUG: no number is below 0");
+    let last = n - 1;
+    if last == 0 {
+        return 0;
+    }
+    let mask = u128::MAX >> last.leading_zeros();
+    loop {
+        let low = u128::from(rng.next_u64());
+        let high = if mask > u128::from(u64::MAX) { u128::from(rng.next_u64()) << 64 } else { 0 };
+        let number = (high | low) & mask;
+        if number <= last {
+            return number;
+        }
+    }
+}
+
+/// True with probability `numerator` / `denominator`, which is at most 1.
+pub(super) fn bernoulli(numerator: u128, denominator: u128, rng: &mut impl CryptoRng) -> bool {
+    below(denominator, rng) < numerator
+}
+
+/// True with probability exp(-`numerator` / `denominator`) (Algorithm 1). Expected time does not depend on the parameters: the
+/// first e-fold that fails ends it.
+pub(super) fn bernoulli_exp(mut numerator: u128, denominator: u128, rng: &mut impl CryptoRng) -> bool {
+    while numerator > denominator {
+        if !bernoulli_exp_unit(1, 1, rng) {
+            return false;
+        }
+        numerator -= denominator;
+    }
+    bernoulli_exp_unit(numerator, denominator, rng)
+}
+
+/// The same for a fraction g of at most 1: k coins of probability g, g/2, g/3, .. fall before the first that does not; that k is
+/// even has probability 1 - g + g^2/2 - .. = exp(-g).
+fn bernoulli_exp_unit(numerator: u128, denominator: u128, rng: &mut impl CryptoRng) -> bool {
+    let mut k = 1;
+    while bernoulli(numerator, denominator * k, rng) {
+        k += 1;
+    }
+    k % 2 == 1
+}
+
+/// n with probability (1 - q) q^n, q = exp(-1 / `scale`) (the first half of Algorithm 2).
+pub(super) fn geometric(scale: Ratio, rng: &mut impl CryptoRng) -> u64 {
+    let (t, s) = (u128::from(scale.numerator()), u128::from(scale.denominator()));
+    let remainder = loop {
+        let remainder = below(t, rng);
+        if bernoulli_exp(remainder, t, rng) {
+            break remainder;
+        }
+    };
+    let mut whole = 0;
+    while bernoulli_exp_unit(1, 1, rng) {
+        whole += 1;
+    }
+    // Larger ones have a probability below exp(-2^63 / scale): with the scales of a session, below 2^-10000.
+    u64::try_from((remainder + t * whole) / s).unwrap_or(u64::MAX)
+}
+
+/// y with probability proportional to exp(-|y| / `scale`), over all integers (Algorithm 2).
+pub fn discrete_laplace(scale: Ratio, rng: &mut impl CryptoRng) -> i64 {
+    loop {
+        let magnitude = i64::try_from(geometric(scale, rng)).unwrap_or(i64::MAX);
+        let negative = rng.next_u32() & 1 == 1;
+        // Zero must not come twice.
+        match (negative, magnitude) {
+            (true, 0) => {}
+            (true, _) => return -magnitude,
+            (false, _) => return magnitude,
+        }
+    }
+}

@@ -1,0 +1,64 @@
+//! Secure Hamming distances: how two owners get additive shares mod 2^16 of the distances between their rows (spec, section 15c).
+//!
+//! Each backend is a machine of its own for one other owner, and what it says travels in parcels of its own. What is done with the shares does not depend on it.
+
+use std::ops::RangeInclusive;
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use super::desk::Desk;
+use super::{Exchange, Setup, What, dealer, ot};
+use crate::protocol::{Fault, Step};
+use crate::session::{Hamming, Peer};
+use crate::sketch::lsh::Codes;
+
+/// One owner's part in making the shares of a block.
+pub(super) trait Pair: Send {
+    /// How many bytes a parcel may have that begins or goes on now; `None` if none is due.
+    fn expected(&self, desk: &Desk, from: Peer, what: What) -> Option<RangeInclusive<usize>>;
+    /// A whole parcel that was [`expected`](Self::expected).
+    fn parcel(&mut self, what: What, data: Bytes);
+    /// What a job gave that was begun by this.
+    fn made(&mut self, got: Got);
+    /// Begins what can be begun; `codes` are this peer's when they are there.
+    fn advance(&mut self, desk: &mut Desk, codes: Option<&Arc<Codes>>, step: &mut Step<Exchange>);
+    /// Whom it waits for; nobody while it has work, and when it is done.
+    fn waits(&self, desk: &Desk) -> Option<Peer>;
+    /// This peer's share, its rows x the other's: given once, when it is there.
+    fn share(&mut self) -> Option<Vec<u16>>;
+}
+
+/// What work for a block gave.
+#[derive(Clone)]
+pub(super) enum Got {
+    /// The share, this peer's rows x the other's.
+    Share(Vec<u16>),
+    /// See [`ot`].
+    Transfers(ot::Got),
+}
+
+/// This peer's part with `other`; `secret` is 32 fresh bytes.
+pub(super) fn pair(setup: &Setup, other: Peer, secret: [u8; 32]) -> Box<dyn Pair> {
+    match setup.hamming {
+        Hamming::Dealer => Box::new(dealer::Dealt::new(other)),
+        Hamming::Ot => ot::pair(setup, other, secret),
+    }
+}
+
+/// The other owner of the block that a parcel from `from` belongs to, if it is one of a backend.
+pub(super) fn other(from: Peer, what: What) -> Option<Peer> {
+    match what {
+        What::Triple(with) | What::Dealt(with) => Some(with),
+        What::Hidden | What::Base | What::Choices | What::Columns(_) | What::Strings(_) => Some(from),
+        What::Share(..) | What::Smallest | What::Limits | What::Short(_) | What::Labels | What::Scores => None,
+    }
+}
+
+/// The ones of a code, at most 16,384.
+pub(super) fn ones(code: &[u64]) -> u16 {
+    code.iter().map(|word| word.count_ones() as u16).sum()
+}
+
+/// A fault of another owner that work found.
+pub(super) type Checked<T> = Result<T, Fault>;

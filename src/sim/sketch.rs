@@ -1,0 +1,95 @@
+//! The task `sketch` in a scenario: whether distances are those of the rows in one place, and whether they say how unlike the peers' classes are.
+
+use std::sync::Arc;
+
+use super::checks::Check;
+use super::outcome::Ranking;
+use super::scenario::{Scenario, ScenarioError, TaskKind};
+use super::swarm::Swarm;
+use super::task::Rows;
+use crate::crypto::stream::derive;
+use crate::data::Dataset;
+use crate::model::heterogeneity::{spearman, total_variation};
+use crate::model::selection;
+use crate::node::Task;
+use crate::node::sketch::{Rules, SketchTask, TaskError};
+use crate::protocol::Time;
+use crate::session::{Peer, Session, SketchSpec};
+
+/// The session's section, for this task.
+pub(super) fn spec(scenario: &Scenario) -> Result<Option<SketchSpec>, ScenarioError> {
+    if scenario.task.kind != TaskKind::Sketch {
+        return Ok(None);
+    }
+    let spec = SketchSpec::from_table(scenario.task.sketch.clone(), scenario.peers.into());
+    spec.map(Some).map_err(|error| ScenarioError(format!("task.sketch: {error}")))
+}
+
+/// Every peer's part.
+pub(super) fn tasks(scenario: &Scenario, session: &Session, rows: &Rows) -> Result<Vec<Arc<dyn Task>>, ScenarioError> {
+    let part = |(peer, part): (Peer, &Arc<Dataset>)| {
+        let secret = derive(&scenario.seed.to_le_bytes(), "simulation/draw", &peer.0.to_le_bytes());
+        let task = SketchTask::new(session.clone(), peer, part.clone(), &secret);
+        task.map(|task| Arc::new(task) as Arc<dyn Task>).map_err(|error| ScenarioError(error.to_string()))
+    };
+    (0u16..).map(Peer).zip(&rows.parts).map(part).collect()
+}
+
+/// Holds what was opened against the rows of the members of each sum in one place, and ranks the peers.
+pub(super) fn ranking(world: &mut Swarm, now: Time, rows: &Rows) -> Option<Ranking> {
+    let first = world.finished.values().next()?.clone();
+    let other = world.finished.iter().find(|(_, finished)| finished.opened != first.opened).map(|(peer, _)| *peer);
+    if let Some(peer) = other {
+        world.checks.violated(now, Check::Exact, format!("{peer} has another result than the others"));
+    }
+    let rules = Rules::new((*world.ctx.session).clone());
+    match compared(&rules, world, &first, rows) {
+        Ok(ranking) => Some(Ranking { equal: ranking.equal && other.is_none(), ..ranking }),
+        Err(error) => {
+            world.checks.violated(now, Check::Exact, error.to_string());
+            None
+        }
+    }
+}
+
+fn compared(
+    rules: &Rules,
+    world: &Swarm,
+    finished: &super::swarm::Finished,
+    rows: &Rows,
+) -> Result<Ranking, TaskError> {
+    let outcome = rules.outcome(&finished.opened)?;
+    let members = |name: &str| {
+        let slot = world.ctx.plan.iter().position(|quantity| quantity.name == name);
+        slot.and_then(|slot| finished.values.get(slot)).map_or(&[][..], |value| &value.members)
+    };
+    let counted = members("sketch");
+    let together: Vec<f32> = counted.iter().flat_map(|peer| rows.parts[peer.index()].values().to_vec()).collect();
+    let together = Dataset::new(rows.train.features(), together, Vec::new(), Vec::new())
+        .map_err(|error| TaskError::Data(error.to_string()))?;
+    let mut equal = rules.sketch(&together, &finished.opened)? == outcome.global;
+    let classes = rows.train.classes().len();
+    let mut all = vec![0; classes];
+    for peer in counted {
+        let own = rows.parts[peer.index()].class_counts(classes);
+        all.iter_mut().zip(own).for_each(|(sum, count)| *sum += count);
+    }
+    let mut peers = Vec::new();
+    for (peer, part) in (0u16..).zip(&rows.parts).filter(|(_, part)| part.rows() > 0) {
+        let distance = rules.sketch(part, &finished.opened)?.distance(&outcome.global)?.row_mean;
+        if let Some(published) =
+            outcome.published.get(usize::from(peer)).filter(|_| members("scores").contains(&Peer(peer)))
+        {
+            equal &= *published == selection::distance(selection::score(distance));
+        }
+        peers.push((peer, part.rows(), distance, total_variation(&part.class_counts(classes), &all)));
+    }
+    let pairs: Vec<_> = peers.iter().map(|&(_, _, distance, variation)| (distance, variation)).collect();
+    let chosen = outcome.draw.map_or(Vec::new(), |(draw, _)| draw.chosen);
+    Ok(Ranking {
+        spearman: spearman(&pairs).unwrap_or(0.0),
+        equal,
+        peers,
+        chosen: chosen.into_iter().filter_map(|peer| u16::try_from(peer).ok()).collect(),
+    })
+}

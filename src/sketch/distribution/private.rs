@@ -1,0 +1,193 @@
+//! A sketch that may be shown: every counter with noise drawn once (paper, Theorem D.2).
+//!
+//! Neighbouring data sets differ in one record that is replaced by another; the number of records is public. In each of the R rows one
+//! counter falls by 1 and one rises by 1, or none changes, so the L1 sensitivity is 2 R, and discrete Laplace noise of scale 2 R / epsilon on every
+//! counter is epsilon-differentially private. Whatever is read off the release costs nothing more. More rows make each counter noisier: the
+//! error is of the order of sqrt(1 / R) + sqrt(R) / (n epsilon), so R grows with n epsilon and not beyond.
+
+use rand::CryptoRng;
+
+use super::{Distance, DistributionSketch, RowHashes, SketchError, median_of_means};
+use crate::privacy::{Ratio, discrete_laplace};
+
+/// Counters with noise, and how many records were counted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PrivateSketch {
+    range: usize,
+    records: u32,
+    counters: Vec<i64>,
+}
+
+impl DistributionSketch {
+    /// This sketch with fresh noise. A second release of the same records costs epsilon once more: keep the first and show it again.
+    ///
+    /// # Errors
+    /// [`SketchError::Shape`] where 2 R / epsilon is no ratio of 64-bit integers.
+    pub fn release(&self, epsilon: Ratio, rng: &mut impl CryptoRng) -> Result<PrivateSketch, SketchError> {
+        let (rows, range) = self.shape();
+        let scale = epsilon.inverse().times(2 * rows as u64).ok_or_else(|| SketchError::Shape {
+            what: "rows",
+            value: rows,
+            expected: format!("2 rows / epsilon within 64 bits, with epsilon {epsilon}"),
+        })?;
+        let counters = self.counters.iter().map(|&count| i64::from(count).saturating_add(discrete_laplace(scale, rng)));
+        Ok(PrivateSketch { range, records: self.records, counters: counters.collect() })
+    }
+}
+
+impl PrivateSketch {
+    /// Rows and range, R and B.
+    #[must_use]
+    pub fn shape(&self) -> (usize, usize) {
+        (self.counters.len() / self.range, self.range)
+    }
+
+    /// Records counted.
+    #[must_use]
+    pub fn records(&self) -> u32 {
+        self.records
+    }
+
+    /// The noisy counters, row after row; they may be negative.
+    #[must_use]
+    pub fn counters(&self) -> &[i64] {
+        &self.counters
+    }
+
+    /// Adds another release: the noises add up too.
+    ///
+    /// # Errors
+    /// [`SketchError::Mismatch`], [`SketchError::Records`].
+    pub fn merge(&mut self, other: &Self) -> Result<(), SketchError> {
+        let (expected, found) = (self.shape(), other.shape());
+        if found != expected {
+            return Err(SketchError::Mismatch { found, expected });
+        }
+        let records = u64::from(self.records) + u64::from(other.records);
+        self.records = u32::try_from(records).map_err(|_| SketchError::Records(records))?;
+        self.counters.iter_mut().zip(&other.counters).for_each(|(sum, &count)| *sum = sum.saturating_add(count));
+        Ok(())
+    }
+
+    /// As [`DistributionSketch::density`]; with noise it may be below 0 or above 1.
+    #[must_use]
+    pub fn density(&self, hashes: &dyn RowHashes, record: &[f32], groups: usize) -> f64 {
+        if self.records == 0 {
+            return 0.0;
+        }
+        let rows = self.counters.chunks_exact(self.range).zip(hashes.buckets(record));
+        let counts: Vec<f64> = rows.map(|(row, bucket)| row[usize::from(bucket)] as f64).collect();
+        median_of_means(&counts, groups) / f64::from(self.records)
+    }
+
+    /// As [`DistributionSketch::distance`]. Noise makes distances longer.
+    ///
+    /// # Errors
+    /// [`SketchError::Mismatch`].
+    pub fn distance(&self, other: &Self) -> Result<Distance, SketchError> {
+        let (expected, found) = (self.shape(), other.shape());
+        if found != expected {
+            return Err(SketchError::Mismatch { found, expected });
+        }
+        Ok(Distance::between(self.range, &self.shares(), &other.shares()))
+    }
+
+    fn shares(&self) -> Vec<f64> {
+        let records = f64::from(self.records.max(1));
+        self.counters.iter().map(|&count| count as f64 / records).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use chacha20::ChaCha20Rng;
+    use chacha20::rand_core::SeedableRng;
+
+    use super::super::{Family, srp::Srp};
+    use super::*;
+    use crate::data::digits::digits;
+
+    fn rng(seed: u8) -> ChaCha20Rng {
+        ChaCha20Rng::from_seed([seed; 32])
+    }
+
+    fn sketch(rows: usize, range: usize) -> (Srp, DistributionSketch) {
+        let hashes = Srp::new(b"private", rows, range, 64).unwrap();
+        let mut sketch = DistributionSketch::new(rows, range).unwrap();
+        sketch.extend(&hashes, &digits()).unwrap();
+        (hashes, sketch)
+    }
+
+    #[test]
+    fn one_record_replaced_moves_each_row_by_two_at_most() {
+        let data = digits();
+        for family in [Family::Srp, Family::Minhash] {
+            let hashes = family.hashes(b"neighbours", 50, 16, 64).unwrap();
+            let of = |rows: &[usize]| {
+                let mut sketch = DistributionSketch::new(50, 16).unwrap();
+                sketch.extend(&*hashes, &data.subset(rows)).unwrap();
+                sketch
+            };
+            let (one, other) = (of(&[1, 2, 3, 4]), of(&[1, 2, 3, 900]));
+            let moved = one.counters.iter().zip(&other.counters).map(|(&a, &b)| u64::from(a.abs_diff(b))).sum::<u64>();
+            assert!(moved > 0 && moved <= 2 * 50, "{family}: {moved}");
+        }
+    }
+
+    /// The variance of discrete Laplace noise of scale t is 2 q / (1 - q)^2, q = exp(-1 / t).
+    #[test]
+    fn noise_has_the_scale_of_two_rows_over_epsilon() {
+        let (_, sketch) = sketch(20, 64);
+        let epsilon = Ratio::new(5, 2).unwrap();
+        let q = (-1.0 / (2.0 * 20.0 / 2.5f64)).exp();
+        let variance = 2.0 * q / (1.0 - q).powi(2);
+        let (mut square, mut mean, mut draws) = (0.0, 0.0, 0.0);
+        for seed in 0..20 {
+            let release = sketch.release(epsilon, &mut rng(seed)).unwrap();
+            for (noisy, &count) in release.counters.iter().zip(&sketch.counters) {
+                let noise = (noisy - i64::from(count)) as f64;
+                (square, mean, draws) = (square + noise * noise, mean + noise, draws + 1.0);
+            }
+        }
+        // Kurtosis 6: six standard errors of a sample variance, and of a mean.
+        assert!(
+            (square / draws / variance - 1.0).abs() < 6.0 * (5.0f64 / draws).sqrt(),
+            "{} {variance}",
+            square / draws
+        );
+        assert!((mean / draws).abs() < 6.0 * (variance / draws).sqrt());
+        assert_eq!(sketch.release(epsilon, &mut rng(1)), sketch.release(epsilon, &mut rng(1)));
+        assert_ne!(sketch.release(epsilon, &mut rng(1)), sketch.release(epsilon, &mut rng(2)));
+    }
+
+    #[test]
+    fn densities_of_a_release_are_near_those_of_the_sketch_where_the_budget_allows() {
+        let (hashes, sketch) = sketch(100, 16);
+        let data = digits();
+        let error = |epsilon: u64| {
+            let release = sketch.release(Ratio::new(epsilon, 1).unwrap(), &mut rng(9)).unwrap();
+            let of = |i: usize| {
+                let exact = sketch.density(&hashes, data.row(i), 1);
+                (release.density(&hashes, data.row(i), 1) - exact).abs()
+            };
+            [3, 300, 900, 1500].into_iter().map(of).sum::<f64>() / 4.0
+        };
+        // The mean of 100 counters, each with a deviation of sqrt 2 x 200 / epsilon, over 1797 records.
+        assert!(error(10) < 4.0 * 2f64.sqrt() * 20.0 / 10.0 / 1797.0, "{}", error(10));
+        assert!(error(1) > error(1000));
+    }
+
+    #[test]
+    fn releases_add_up_and_other_shapes_are_refused() {
+        let (_, sketch) = sketch(10, 16);
+        let epsilon = Ratio::new(1, 1).unwrap();
+        let (mut sum, other) =
+            (sketch.release(epsilon, &mut rng(1)).unwrap(), sketch.release(epsilon, &mut rng(2)).unwrap());
+        let expected: Vec<i64> = sum.counters.iter().zip(&other.counters).map(|(a, b)| a + b).collect();
+        sum.merge(&other).unwrap();
+        assert_eq!((sum.counters(), sum.records()), (&expected[..], 2 * 1797));
+        assert!(sum.distance(&other).unwrap().row_mean > 0.0);
+        let wrong = PrivateSketch { range: 8, ..other };
+        assert!(sum.merge(&wrong).is_err() && sum.distance(&wrong).is_err());
+    }
+}
