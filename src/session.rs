@@ -34,7 +34,7 @@
 //! | `xclp.power` | integer |
 //! | `xclp.balance` | one byte, 0 or 1 |
 //! | `xclp.tolerance` | number |
-//! | `xclp.hamming` | text: `dealer`, `ot` |
+//! | `xclp.hamming` | text: `dealer`, `ot`, `phe` |
 //! | `privacy.min_holders` | integer |
 //! | `privacy.colluding` | number |
 //! | `timing.gather_ms`, `timing.propose_ms`, `timing.stall_ms`, `timing.quorum_ms`, `timing.compute_ms`, `timing.linger_ms`, `timing.max_views` | integer |

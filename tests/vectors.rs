@@ -19,6 +19,8 @@ mod items;
 mod messages;
 #[path = "vectors/ot.rs"]
 mod ot;
+#[path = "vectors/phe.rs"]
+mod phe;
 #[path = "vectors/primitives.rs"]
 mod primitives;
 #[path = "vectors/run.rs"]
@@ -39,7 +41,7 @@ use serde_json::Value;
 type Maker = fn() -> Value;
 
 /// Names of the files and what makes them.
-const FILES: [(&str, Maker); 18] = [
+const FILES: [(&str, Maker); 19] = [
     ("encoding", primitives::encoding),
     ("identity", primitives::identities),
     ("stream", primitives::stream),
@@ -58,6 +60,7 @@ const FILES: [(&str, Maker); 18] = [
     ("tune", flynn::tune),
     ("xclp", xclp::xclp),
     ("ot", ot::ot),
+    ("phe", phe::phe),
 ];
 
 #[test]

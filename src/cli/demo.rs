@@ -41,7 +41,7 @@ pub(super) struct Demo {
     /// flynn (they train one classifier) or xclp (they label their rows together; two witnesses more take part)
     #[arg(long, value_name = "TASK", default_value = "flynn", value_parser = ["flynn", "xclp"])]
     task: String,
-    /// With the task xclp: how two peers get shares of their distances, dealer or ot
+    /// With the task xclp: how two peers get shares of their distances, dealer, ot or phe
     #[arg(long, value_name = "BACKEND", default_value_t = Hamming::Dealer)]
     hamming: Hamming,
     /// How many nodes with rows; with the task xclp at least 4
