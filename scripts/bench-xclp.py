@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """One round of XCLP as real processes beside numpy's centralised version, in one run: scripts/bench-xclp.py PROGRAM [--points 500] [--peers 5]
-[--features 512] [--bits 4096] [--classes 10] [--hamming dealer|ot].
+[--features 512] [--bits 4096] [--classes 10] [--hamming dealer|ot|phe].
 
 PROGRAM is a release build of flyswarm. Makes clusters, deals them to the peers with two witnesses beside, and prints wall seconds, bytes sent by each
 peer, the share of labels that are right, and the same for numpy: random planes, Hamming distances as a matrix product, the k nearest, the exact inverse.
@@ -23,7 +23,7 @@ arguments.add_argument("--peers", type=int, default=5)
 arguments.add_argument("--features", type=int, default=512)
 arguments.add_argument("--bits", type=int, default=4096)
 arguments.add_argument("--classes", type=int, default=10)
-arguments.add_argument("--hamming", choices=["dealer", "ot"], default="dealer")
+arguments.add_argument("--hamming", choices=["dealer", "ot", "phe"], default="dealer")
 arguments.add_argument("--port", type=int, default=41500)
 given = arguments.parse_args()
 program = given.program.resolve()
@@ -89,6 +89,8 @@ of_block = {
     "dealer": 2 * block + 2 * 2 * given.points * given.bits + 64,
     # A string for each bit of one of the two, a column of 128 bits, and the points of the base transfers.
     "ot": given.bits * given.points * (2 * given.points + 16) + 129 * 32,
+    # Ciphertexts, answers and the public key, where the rows are at most 512.
+    "phe": 51_200 * -(-given.bits // (4096 // (1 << (given.points - 1).bit_length()))) + given.points * (25_600 + -(-given.points * 50 // 8)) + 51_232,
 }[given.hamming]
 sent = sum(receipt["bytes_sent"] for receipt in receipts)
 print(f"distances, by arithmetic: {pairs} x {of_block / 1e6:.2f} MB = {pairs * of_block / 1e6:.2f} MB; "

@@ -547,7 +547,7 @@ class Session:
         self.alpha, self.power = float(xclp.get("alpha", 0.99)), xclp.get("power", 1)
         self.tolerance = float(xclp.get("tolerance", 1e-5))
         self.hamming = xclp.get("hamming", "dealer")
-        need(self.hamming in ("dealer", "ot"), "xclp")
+        need(self.hamming in ("dealer", "ot", "phe"), "xclp")
         need(64 <= self.bits <= 16_384 and self.bits % 64 == 0 and 1 <= self.k <= 1000, "xclp")
         need(self.many_neighbours or self.k <= quarter, "k")
         need(0.01 <= self.alpha <= 0.999 and 1 <= self.power <= 3 and 1e-9 <= self.tolerance <= 0.01, "xclp")
@@ -1983,6 +1983,118 @@ def check_ot():
     check("shares by transfer add up to distances", [[(x + y) % 2**16 for x, y in zip(*both)] for both in zip(one, two)] == plain)
 
 
+# ---------------------------------------------------------------------- section 15c: secure Hamming distances, encrypted
+
+
+N, T = 4096, 2**15
+PRIMES = (1125899906826241, 1125899906629633)
+Q = PRIMES[0] * PRIMES[1]
+
+
+def product(a, b, q):
+    """Of polynomials mod X^4096 + 1 and q, by one product of long integers (Kronecker)."""
+    width = 16
+    long = lambda p: int.from_bytes(b"".join(le(x % q, width) for x in p), "little")
+    data = (long(a) * long(b)).to_bytes(2 * N * width, "little")
+    parts = [int.from_bytes(data[i : i + width], "little") for i in range(0, len(data), width)]
+    return [(x - y) % q for x, y in zip(parts[:N], parts[N:])]
+
+
+def drawn(stream, size, count, keep, made):
+    """`count` numbers made of words of `size` bytes, those that are not to be kept skipped."""
+    out = []
+    while len(out) < count:
+        word = int.from_bytes(stream.read(size), "little")
+        if keep(word):
+            out.append(made(word))
+    return out
+
+
+def uniform_mod(stream, p):
+    return drawn(stream, 8, N, lambda word: word % 2**50 < p, lambda word: word % 2**50)
+
+
+def ternary(stream):
+    return drawn(stream, 1, N, lambda byte: byte < 255, lambda byte: byte % 3 - 1)
+
+
+def small_errors(stream, count=N):
+    ones = lambda word: (word % 2**21).bit_count()
+    return drawn(stream, 8, count, lambda word: True, lambda word: ones(word) - ones(word >> 21))
+
+
+def packed50(coefficients):
+    return le(sum(x << 50 * i for i, x in enumerate(coefficients)), -(-50 * len(coefficients) // 8))
+
+
+def sha256(data):
+    return hashlib.sha256(data).hexdigest()
+
+
+def check_phe():
+    for file in vectors("phe"):
+        bits = file["bits"]
+        a, b = [[bits_of(bytes.fromhex(code)) for code in file[of]] for of in ("holder_codes", "evaluator_codes")]
+        x, v = map(bytes.fromhex, file["secrets"])
+        w = min(512, 1 << (len(a) - 1).bit_length())
+        columns, z = N // w, -(-bits * w // N)
+        s, y = ternary(Buffered(x, "lattice secret", b"")), derive(x, "lattice public", b"")
+
+        def encrypted(label, params, m):
+            public, e = Buffered(y, label, params), small_errors(Buffered(x, label, params))
+            a = [uniform_mod(public, p) for p in PRIMES]
+            masks = [product(a_p, s, p) for a_p, p in zip(a, PRIMES)]
+            return [[(Q // T * bit + err - mask) % p for bit, err, mask in zip(m, e, masks_p)] for masks_p, p in zip(masks, PRIMES)], a
+
+        p0, p1 = encrypted("public key", b"", [0] * N)
+        check("public key", sha256(y + b"".join(map(packed50, p0))) == file["key"])
+        sent, answers, one, two = [], [], [[0] * len(b) for _ in a], [[0] * len(a) for _ in b]
+        for g in range(-(-len(a) // 512)):
+            rows = a[512 * g :][:512]
+            made = []
+            for i in range(z):
+                m = [0] * N
+                for r, row in enumerate(rows):
+                    for k, bit in enumerate(row[columns * i :][:columns]):
+                        m[k * w + r] = bit
+                made.append(encrypted("ciphertext", le(g * z + i, 4), m))
+                sent.append(sha256(b"".join(map(packed50, made[-1][0]))))
+            for at, row in enumerate(b):
+                stream = Buffered(v, "answer", le(g * len(b) + at, 8))
+                u, e0, e1 = ternary(stream), small_errors(stream, len(rows)), small_errors(stream)
+                f = [int.from_bytes(stream.read(16), "little") % 2**83 for _ in rows]
+                h = [int.from_bytes(stream.read(2), "little") % T for _ in rows]
+                answer = []
+                for limb, p in enumerate(PRIMES):
+                    # X^(-k w) is X^(2 N - k w).
+                    sums = [[0] * N, [0] * N]
+                    for i, ciphertext in enumerate(made):
+                        chosen = [0] * N
+                        for k, bit in enumerate(row[columns * i :][:columns]):
+                            if bit:
+                                chosen[-k * w % N] += -1 if k else 1
+                        for total, part in zip(sums, ciphertext):
+                            total[:] = [(x + y) % p for x, y in zip(total, product(part[limb], chosen, p))]
+                    fresh = [product(key[limb], u, p) for key in (p0, p1)]
+                    first = [(x + y + e + Q // T * mask + noise) % p for x, y, e, mask, noise in zip(sums[0], fresh[0], e0, h, f)]
+                    answer.append(first + [(x + y + e) % p for x, y, e in zip(sums[1], fresh[1], e1)])
+                least = [y - PRIMES[1] if y > PRIMES[1] // 2 else y for y in answer[1]]
+                divided = [(x - y) * pow(PRIMES[1], -1, PRIMES[0]) % PRIMES[0] for x, y in zip(answer[0], least)]
+                a0, a1 = divided[: len(rows)], divided[len(rows) :]
+                answers.append(sha256(packed50(a0) + packed50(a1)))
+                opened = [(x + y) % PRIMES[0] for x, y in zip(a0, product(a1, s, PRIMES[0]))]
+                for r, (value, mask) in enumerate(zip(opened, h)):
+                    o = (value * T + PRIMES[0] // 2) // PRIMES[0] % T
+                    one[512 * g + r][at] = sum(rows[r]) - 2 * o
+                    two[at][512 * g + r] = sum(row) + 2 * mask
+        check("ciphertexts", sent == file["ciphertexts"])
+        check("answers", answers == file["answers"])
+        check("shares by encryption", [hex16(one), hex16(two)] == [file["holder_share"], file["evaluator_share"]])
+        plain = [[sum(p != q for p, q in zip(row, other)) for other in b] for row in a]
+        added = [[(one[i][j] + two[j][i]) % 2**16 for j in range(len(b))] for i in range(len(a))]
+        check("shares by encryption add up to distances", added == plain)
+
+
 # ------------------------------------------------------------------------------------------------------- section 15d: sketch
 
 
@@ -2154,6 +2266,7 @@ def main():
         check_tune,
         check_xclp,
         check_ot,
+        check_phe,
         check_sketch,
     ):
         try:

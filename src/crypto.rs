@@ -4,7 +4,7 @@
 //! randomness is always an argument; nothing here knows of sockets, clocks or sessions.
 //!
 //! Assumptions: discrete logarithms and gap-Diffie-Hellman on Curve25519; HKDF-SHA256 as a key derivation function;
-//! AES-256 as a pseudo-random permutation; SHA-256 and BLAKE3 collision-resistant and SHA-256, on share hashes, one-way. One seed serves both
+//! AES as a pseudo-random permutation (under a public key, in [`ot`], as a random one); Ring-LWE with the parameters of [`phe`]; SHA-256 and BLAKE3 collision-resistant and SHA-256, on share hashes, one-way. One seed serves both
 //! Ed25519 signatures and the X25519 key of [`envelope`] (studied in <https://eprint.iacr.org/2021/509>); every signature
 //! made here has a domain tag.
 //!
@@ -16,6 +16,7 @@ mod fixed;
 pub mod identity;
 pub mod mask;
 pub mod ot;
+pub mod phe;
 pub mod product;
 pub mod shamir;
 pub mod stream;

@@ -34,7 +34,7 @@
 //! | `xclp.power` | integer |
 //! | `xclp.balance` | one byte, 0 or 1 |
 //! | `xclp.tolerance` | number |
-//! | `xclp.hamming` | text: `dealer`, `ot` |
+//! | `xclp.hamming` | text: `dealer`, `ot`, `phe` |
 //! | `sketch.hash` | text: `srp`, `minhash`; this and the fields below only with the task `sketch` |
 //! | `sketch.rows`, `sketch.range` | integer |
 //! | `sketch.publish`, `sketch.pairwise` | one byte, 0 or 1 |

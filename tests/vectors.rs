@@ -19,6 +19,8 @@ mod items;
 mod messages;
 #[path = "vectors/ot.rs"]
 mod ot;
+#[path = "vectors/phe.rs"]
+mod phe;
 #[path = "vectors/primitives.rs"]
 mod primitives;
 #[path = "vectors/run.rs"]
@@ -41,7 +43,7 @@ use serde_json::Value;
 type Maker = fn() -> Value;
 
 /// Names of the files and what makes them.
-const FILES: [(&str, Maker); 19] = [
+const FILES: [(&str, Maker); 20] = [
     ("encoding", primitives::encoding),
     ("identity", primitives::identities),
     ("stream", primitives::stream),
@@ -60,6 +62,7 @@ const FILES: [(&str, Maker); 19] = [
     ("tune", flynn::tune),
     ("xclp", xclp::xclp),
     ("ot", ot::ot),
+    ("phe", phe::phe),
     ("sketch", sketch::sketch),
 ];
 

@@ -43,7 +43,7 @@ pub(super) struct Demo {
     /// flynn (they train one classifier), xclp (they label their rows together; two witnesses more take part) or sketch (how unlike their rows are)
     #[arg(long, value_name = "TASK", default_value = "flynn", value_parser = ["flynn", "xclp", "sketch"])]
     task: String,
-    /// With the task xclp: how two peers get shares of their distances, dealer or ot
+    /// With the task xclp: how two peers get shares of their distances, dealer, ot or phe
     #[arg(long, value_name = "BACKEND", default_value_t = Hamming::Dealer)]
     hamming: Hamming,
     /// How many nodes with rows, 3 to 16; with the task xclp at least 4 [default: 5, with the task sketch 7]

@@ -131,7 +131,7 @@ pub(super) struct NewArguments {
     /// What scores are right to, with the task xclp [default: 1e-5]
     #[arg(long)]
     tolerance: Option<f64>,
-    /// With the task xclp, how two peers get shares of their distances: dealer (a third one deals them a triple) or ot (oblivious transfer) [default: dealer]
+    /// With the task xclp, how two peers get shares of their distances: dealer (a third one deals them a triple), ot (oblivious transfer) or phe (homomorphic encryption) [default: dealer]
     #[arg(long, value_name = "BACKEND")]
     hamming: Option<Hamming>,
     #[command(flatten)]

@@ -6,7 +6,7 @@
 //! | step | who | sends | to |
 //! | --- | --- | --- | --- |
 //! | planes | owner | a commitment, then its part of the seed of the planes | owners |
-//! | distances | dealer, owners | what gives two owners shares of their distances (`hamming.rs`): by a dealt triple ([`dealer`]) or by oblivious transfer ([`ot`]) | owners |
+//! | distances | dealer, owners | what gives two owners shares of their distances (`hamming.rs`): by a dealt triple ([`dealer`]), oblivious transfer ([`ot`]) or homomorphic encryption ([`phe`]) | owners |
 //! | shares | both owners | blinded shares of the distances, each side of the block for itself ([`custody`]) | its custodian |
 //! | smallest | custodian | the k smallest distances of each row, not whose | the rows' owner |
 //! | limits | owner | the distance below which a row's edges are | its custodians |
@@ -27,6 +27,7 @@ mod hamming;
 pub mod ot;
 mod owner;
 mod parcels;
+pub mod phe;
 mod propagator;
 pub mod roles;
 pub mod shares;
@@ -89,6 +90,8 @@ pub enum Body {
     },
     /// One part has been taken.
     Credit,
+    /// Its part of the exchange goes on: whoever waits for what comes of it should not give up.
+    Working,
 }
 
 /// A vector that travels between two peers of an exchange; none travels twice.
@@ -108,6 +111,12 @@ pub enum What {
     Columns(u32),
     /// Sender to receiver: the strings of a piece, 2 bytes for each bit of it and row of the sender.
     Strings(u32),
+    /// Holder of a key to the evaluator: the public key.
+    Key,
+    /// Holder to evaluator: one of its ciphertexts.
+    Ciphertext(u32),
+    /// Evaluator to holder: the answer for one of its rows.
+    Answer(u32),
     /// Owner to custodian: its blinded share of the distances from the rows of the first to those of the second, 2 bytes each.
     Share(Peer, Peer),
     /// Custodian to owner: the k smallest distances of each row, 2 bytes each.

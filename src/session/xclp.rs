@@ -21,6 +21,8 @@ pub enum Hamming {
     Dealer,
     /// Oblivious transfer between the two (SHADE, Bringer, Chabanne & Patey, 2013): nobody deals anything; 2 bytes for each bit and pair of rows.
     Ot,
+    /// Packed homomorphic encryption between the two: nobody deals anything; 12.5 bytes for each bit of the one and 26 kB for each row of the other.
+    Phe,
 }
 
 impl Hamming {
@@ -30,6 +32,7 @@ impl Hamming {
         match self {
             Self::Dealer => "dealer",
             Self::Ot => "ot",
+            Self::Phe => "phe",
         }
     }
 }
@@ -44,9 +47,9 @@ impl FromStr for Hamming {
     type Err = SessionError;
 
     fn from_str(text: &str) -> Result<Self, SessionError> {
-        let all = [Self::Dealer, Self::Ot];
+        let all = [Self::Dealer, Self::Ot, Self::Phe];
         let found = all.into_iter().find(|each| each.name() == text);
-        found.ok_or_else(|| SessionError::value("xclp.hamming", text, "dealer or ot"))
+        found.ok_or_else(|| SessionError::value("xclp.hamming", text, "dealer, ot or phe"))
     }
 }
 
@@ -171,9 +174,12 @@ impl XclpSpec {
         writeln!(out, "tolerance = {tolerance:?}")?;
         writeln!(
             out,
-            "# How two owners get shares of their distances: \"dealer\" (a third member deals them a triple) or \"ot\""
+            "# How two owners get shares of their distances: \"dealer\" (a third member deals them a triple), \"ot\""
         )?;
-        writeln!(out, "# (oblivious transfer between the two: nobody deals anything, and far more bytes).")?;
+        writeln!(
+            out,
+            "# (oblivious transfer between the two, far more bytes) or \"phe\" (homomorphic encryption, more work)."
+        )?;
         writeln!(out, "hamming = \"{hamming}\"\n")
     }
 }

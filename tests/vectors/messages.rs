@@ -94,6 +94,9 @@ pub(crate) fn all() -> Vec<(&'static str, Message)> {
         ("part choices", part(What::Choices)),
         ("part columns", part(What::Columns(3))),
         ("part strings", part(What::Strings(70_000))),
+        ("part key", part(What::Key)),
+        ("part ciphertext", part(What::Ciphertext(300))),
+        ("part answer", part(What::Answer(3))),
         ("part share", part(What::Share(Peer(1), Peer(300)))),
         ("part smallest", part(What::Smallest)),
         ("part limits", part(What::Limits)),
@@ -101,6 +104,7 @@ pub(crate) fn all() -> Vec<(&'static str, Message)> {
         ("part labels", part(What::Labels)),
         ("part scores", part(What::Scores)),
         ("exchange credit", exchange(Body::Credit)),
+        ("exchange working", exchange(Body::Working)),
     ]
 }
 

@@ -78,9 +78,12 @@ impl Lab {
 
 #[test]
 fn every_node_gets_labels_for_its_own_rows() {
-    for (seed, scaling, hamming) in
-        [(1, Scaling::None, Hamming::Dealer), (2, Scaling::Center, Hamming::Dealer), (3, Scaling::None, Hamming::Ot)]
-    {
+    for (seed, scaling, hamming) in [
+        (1, Scaling::None, Hamming::Dealer),
+        (2, Scaling::Center, Hamming::Dealer),
+        (3, Scaling::None, Hamming::Ot),
+        (4, Scaling::None, Hamming::Phe),
+    ] {
         let mut lab = lab(&ROWS, scaling, hamming, seed);
         lab.net.run(60_000);
         assert_eq!(lab.finished().len(), 7, "{:?}", lab.net.events);
@@ -108,7 +111,7 @@ fn every_node_gets_labels_for_its_own_rows() {
 type Place = (&'static str, Hamming, fn(&Body) -> bool);
 
 /// Where a peer is killed: when this is sent for the first time by it.
-const PLACES: [Place; 13] = [
+const PLACES: [Place; 16] = [
     ("commitment", Hamming::Dealer, |body| matches!(body, Body::Commit(_))),
     ("part of the planes", Hamming::Ot, |body| matches!(body, Body::Reveal(_))),
     ("triple", Hamming::Dealer, |body| matches!(body, Body::Part { what: What::Triple(_), .. })),
@@ -116,6 +119,9 @@ const PLACES: [Place; 13] = [
     ("choices", Hamming::Ot, |body| matches!(body, Body::Part { what: What::Choices, .. })),
     ("columns", Hamming::Ot, |body| matches!(body, Body::Part { what: What::Columns(_), .. })),
     ("strings", Hamming::Ot, |body| matches!(body, Body::Part { what: What::Strings(9), .. })),
+    ("key", Hamming::Phe, |body| matches!(body, Body::Part { what: What::Key, .. })),
+    ("ciphertext", Hamming::Phe, |body| matches!(body, Body::Part { what: What::Ciphertext(1), .. })),
+    ("answer", Hamming::Phe, |body| matches!(body, Body::Part { what: What::Answer(10), .. })),
     ("hidden codes", Hamming::Dealer, |body| matches!(body, Body::Part { what: What::Hidden, .. })),
     ("share", Hamming::Ot, |body| matches!(body, Body::Part { what: What::Share(..), .. })),
     ("smallest", Hamming::Dealer, |body| matches!(body, Body::Part { what: What::Smallest, .. })),

@@ -38,6 +38,8 @@ pub struct Exchange {
     /// When something came last, and how many jobs are out.
     heard: Time,
     jobs: usize,
+    /// Whether anything has moved here since the last heartbeat.
+    moved: bool,
     over: bool,
 }
 
@@ -61,6 +63,7 @@ impl Machine for Exchange {
             Input::Start => self.start(now, &mut step),
             Input::Message { from, message } => {
                 self.heard = now;
+                self.moved |= message.body != Body::Working;
                 if let Err(fault) = self.message(from, message.body, &mut step) {
                     step.blame(from, fault);
                     self.fail(Reason::Fault, Some(from), &mut step);
@@ -68,6 +71,7 @@ impl Machine for Exchange {
             }
             Input::Done(Done { made, .. }) => {
                 self.heard = now;
+                self.moved = true;
                 self.jobs -= 1;
                 self.made(made, &mut step);
             }
@@ -103,6 +107,7 @@ impl Exchange {
             rng,
             heard: Time::default(),
             jobs: 0,
+            moved: false,
             over: false,
         }
     }
@@ -158,6 +163,7 @@ impl Exchange {
             Body::Mask(seed) => self.propagator.as_mut().ok_or(NOT_MINE)?.mask(desk, from, seed),
             Body::Graph(digest) => self.propagator.as_mut().ok_or(NOT_MINE)?.theirs(desk, from, digest),
             Body::Credit => desk.parcels.credit(from, step),
+            Body::Working => Ok(()),
             Body::Part { what, length, data } => {
                 let expected = match (hamming::other(from, what), &self.owner) {
                     (Some(other), Some(owner)) => owner.expected(desk, other, from, what),
@@ -270,6 +276,11 @@ impl Exchange {
             if self.jobs == 0 && now >= self.heard.plus_ms(patience) {
                 return self.fail(Reason::Stalled, Some(peer), step);
             }
+        }
+        // Those who wait for what comes of this, some of whom nobody sends anything for minutes, know that it goes on.
+        if std::mem::take(&mut self.moved) || self.jobs > 0 {
+            let others: Vec<_> = self.neighbours().collect();
+            self.desk.tell(others, &Body::Working, step);
         }
         step.0.push(Action::SetTimer { at: now.plus_ms(HEARTBEAT_MS), timer: Timer(self.ballot()) });
     }

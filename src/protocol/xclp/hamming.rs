@@ -8,7 +8,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::desk::Desk;
-use super::{Exchange, Setup, What, dealer, ot};
+use super::{Exchange, Setup, What, dealer, ot, phe};
 use crate::protocol::{Fault, Step};
 use crate::session::{Hamming, Peer};
 use crate::sketch::lsh::Codes;
@@ -36,6 +36,8 @@ pub(super) enum Got {
     Share(Vec<u16>),
     /// See [`ot`].
     Transfers(ot::Got),
+    /// See [`phe`].
+    Encryption(phe::Got),
 }
 
 /// This peer's part with `other`; `secret` is 32 fresh bytes.
@@ -43,6 +45,7 @@ pub(super) fn pair(setup: &Setup, other: Peer, secret: [u8; 32]) -> Box<dyn Pair
     match setup.hamming {
         Hamming::Dealer => Box::new(dealer::Dealt::new(other)),
         Hamming::Ot => ot::pair(setup, other, secret),
+        Hamming::Phe => phe::pair(setup, other, secret),
     }
 }
 
@@ -51,6 +54,7 @@ pub(super) fn other(from: Peer, what: What) -> Option<Peer> {
     match what {
         What::Triple(with) | What::Dealt(with) => Some(with),
         What::Hidden | What::Base | What::Choices | What::Columns(_) | What::Strings(_) => Some(from),
+        What::Key | What::Ciphertext(_) | What::Answer(_) => Some(from),
         What::Share(..) | What::Smallest | What::Limits | What::Short(_) | What::Labels | What::Scores => None,
     }
 }

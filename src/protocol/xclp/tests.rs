@@ -19,7 +19,7 @@ use crate::sketch::lsh::Codes;
 
 const BITS: usize = 512;
 /// Every way to get shares of distances.
-pub(super) const BACKENDS: [Hamming; 2] = [Hamming::Dealer, Hamming::Ot];
+pub(super) const BACKENDS: [Hamming; 3] = [Hamming::Dealer, Hamming::Ot, Hamming::Phe];
 const RULE: Propagation = Propagation { k: 5, alpha: 0.99, power: 1, balance: false, tolerance: 1e-6 };
 
 pub(super) struct Net {
@@ -197,7 +197,7 @@ fn both_propagators_hold_the_very_edges_of_the_pooled_points() {
 #[test]
 fn wrong_shapes_ranges_and_commitments_are_blamed_by_name() {
     type Alter = fn(&Roles, Peer, Body) -> Body;
-    let cases: [(&str, Hamming, Alter, &str); 10] = [
+    let cases: [(&str, Hamming, Alter, &str); 14] = [
         (
             "a part that was not committed to",
             Hamming::Ot,
@@ -250,6 +250,50 @@ fn wrong_shapes_ranges_and_commitments_are_blamed_by_name() {
                 other => other,
             },
             "parcel",
+        ),
+        (
+            "a key with coefficients out of range",
+            Hamming::Phe,
+            |_, from, message| match message {
+                Body::Part { what: What::Key, length, data } if from == Peer(1) => {
+                    Body::Part { what: What::Key, length, data: vec![0xff; data.len()].into() }
+                }
+                other => other,
+            },
+            "a key with coefficients out of range",
+        ),
+        (
+            "a ciphertext with coefficients out of range",
+            Hamming::Phe,
+            |_, from, message| match message {
+                Body::Part { what: What::Ciphertext(0), length, data } if from == Peer(1) => {
+                    Body::Part { what: What::Ciphertext(0), length, data: vec![0xff; data.len()].into() }
+                }
+                other => other,
+            },
+            "a ciphertext with coefficients out of range",
+        ),
+        (
+            "an answer with coefficients out of range",
+            Hamming::Phe,
+            |_, from, message| match message {
+                Body::Part { what: What::Answer(3), length, data } if from == Peer(1) => {
+                    Body::Part { what: What::Answer(3), length, data: vec![0xff; data.len()].into() }
+                }
+                other => other,
+            },
+            "an answer with coefficients out of range",
+        ),
+        (
+            "an answer of another length",
+            Hamming::Phe,
+            |_, from, message| match message {
+                Body::Part { what: What::Answer(3), length, data } if from == Peer(1) => {
+                    Body::Part { what: What::Answer(3), length: length + 1, data }
+                }
+                other => other,
+            },
+            "expected",
         ),
         (
             "hidden codes of another length",
@@ -376,6 +420,10 @@ fn nonsense_from_any_role_is_blamed_and_not_believed() {
         What::Columns(0),
         What::Columns(u32::MAX),
         What::Strings(0),
+        What::Key,
+        What::Ciphertext(0),
+        What::Ciphertext(u32::MAX),
+        What::Answer(0),
         What::Share(Peer(0), Peer(1)),
         What::Smallest,
         What::Limits,
@@ -389,6 +437,7 @@ fn nonsense_from_any_role_is_blamed_and_not_believed() {
         Body::Mask([0; 32]),
         Body::Graph([0; 32]),
         Body::Credit,
+        Body::Working,
         Body::Commit([0; 32]),
         Body::Reveal([0; 32]),
         Body::Part { what: What::Short(Peer(99)), length: 0, data: Bytes::new() },
@@ -409,6 +458,7 @@ fn nonsense_from_any_role_is_blamed_and_not_believed() {
                     Body::Mask(_) => to == net.roles.propagators[1] && net.roles.rows.contains_key(&from),
                     Body::Graph(_) => net.roles.propagators.contains(&to) && net.roles.propagators.contains(&from),
                     Body::Credit => under_way,
+                    Body::Working => true,
                     _ => false,
                 };
                 let blamed: Vec<_> = net.blamed.iter().map(|(by, who, _)| (*by, *who)).collect();
@@ -461,6 +511,34 @@ fn the_peer_that_says_nothing_is_named_by_who_waits_for_it_first() {
             "{silent} is silent"
         );
     }
+}
+
+/// Nobody sends a propagator anything while owners compare their rows, however long that takes.
+#[test]
+fn who_waits_for_others_that_work_does_not_give_up() {
+    let mut net = Net::new(&[20, 20, 20, 20, 0, 0], RULE, 4, Hamming::Ot);
+    let tick = || Input::Timer(Timer(Ballot { counter: 1, proposer: Peer(0) }));
+    let second = |second: u64| Time(second * 1_000_000);
+    let (waits, works) = (net.roles.propagators[0], Peer(0));
+    for peer in [waits, works] {
+        net.input(peer, Time::default(), Input::Start);
+    }
+    net.say(Peer(1), works, Body::Commit([7; 32]));
+    for (now, moved) in [(second(1), true), (second(2), false)] {
+        net.queue.clear();
+        net.input(works, now, tick());
+        let told = net.queue.iter().filter(|(_, _, body)| *body == Body::Working).count();
+        assert_eq!(told, if moved { 5 } else { 0 }, "to all others, once for each second in which something moved");
+    }
+    net.queue.clear();
+    for now in (1..60).map(second) {
+        let message = Message { ballot: Ballot { counter: 1, proposer: Peer(0) }, body: Body::Working };
+        net.input(waits, now, Input::Message { from: works, message });
+        net.input(waits, now, tick());
+    }
+    assert!(net.failed.is_empty() && net.queue.is_empty(), "what it was told is no progress of its own");
+    (60..120).map(second).for_each(|now| net.input(waits, now, tick()));
+    assert_eq!(net.failed.len(), 1, "in silence it gives up");
 }
 
 #[test]

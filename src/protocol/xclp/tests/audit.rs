@@ -54,6 +54,11 @@ fn due(run: &Run, me: Peer) -> BTreeSet<(&'static str, Peer)> {
                     let kinds = if receives { ["Choices", "Strings"] } else { ["Base", "Columns"] };
                     due.extend(kinds.map(|kind| (kind, other)));
                 }
+                Hamming::Phe => {
+                    let holds = (roles.rows_of(me), me) < (roles.rows_of(other), other);
+                    let kinds = if holds { &["Answer"][..] } else { &["Key", "Ciphertext"] };
+                    due.extend(kinds.iter().map(|kind| (*kind, other)));
+                }
             }
         }
         due.extend(roles.custodians_of(me).into_iter().map(|custodian| ("Smallest", custodian)));
@@ -120,8 +125,19 @@ fn the_spec_s_table_of_who_sees_what_names_what_was_sent() {
                 ("the rows of each member", &[]),
                 ("the seed of the planes and each owner's part of it", &["Commit", "Reveal"]),
                 (
-                    "its halves of the triples and others' codes under masks, uniform words to it, or with `ot` its side of the transfers, which is uniform to it but for its own shares",
-                    &["Triple", "Dealt", "Hidden", "Base", "Choices", "Columns", "Strings"],
+                    "its halves of the triples and others' codes under masks, uniform words to it, or with `ot` its side of the transfers, which is uniform to it but for its own shares, or with `phe` others' codes encrypted or its own shares",
+                    &[
+                        "Triple",
+                        "Dealt",
+                        "Hidden",
+                        "Base",
+                        "Choices",
+                        "Columns",
+                        "Strings",
+                        "Key",
+                        "Ciphertext",
+                        "Answer",
+                    ],
                 ),
                 ("the k smallest distances of each of its rows to others, by custodian, not whose", &["Smallest"]),
                 ("its own scores, and the labels of each class over all", &["Scores"]),

@@ -176,6 +176,7 @@ fn kind(body: &Body) -> &'static str {
         Body::Mask(_) => "Mask",
         Body::Graph(_) => "Graph",
         Body::Credit => "Credit",
+        Body::Working => "Working",
         Body::Part { what, .. } => match what {
             What::Triple(_) => "Triple",
             What::Dealt(_) => "Dealt",
@@ -184,6 +185,9 @@ fn kind(body: &Body) -> &'static str {
             What::Choices => "Choices",
             What::Columns(_) => "Columns",
             What::Strings(_) => "Strings",
+            What::Key => "Key",
+            What::Ciphertext(_) => "Ciphertext",
+            What::Answer(_) => "Answer",
             What::Share(..) => "Share",
             What::Smallest => "Smallest",
             What::Limits => "Limits",
