@@ -537,7 +537,7 @@ class Session:
         need(len(self.columns) in (0, self.features) and len(set(self.columns)) == len(self.columns), "columns")
         need(all(map(printable, self.columns)), "column")
         need(1 <= self.features <= 65_536, "features")
-        need((2 <= len(self.classes) <= 1000 or self.task == "sketch" and not self.classes) and len(set(self.classes)) == len(self.classes), "classes")
+        need((not self.classes if self.task == "sketch" else 2 <= len(self.classes) <= 1000) and len(set(self.classes)) == len(self.classes), "classes")
         need(all(map(printable, self.classes)), "class")
         flynn = file.get("flynn", {"m": 1, "s": 2, "rho": 1, "gamma": 0})
         xclp = file.get("xclp", {})
@@ -553,21 +553,21 @@ class Session:
         need(0.01 <= self.alpha <= 0.999 and 1 <= self.power <= 3 and 1e-9 <= self.tolerance <= 0.01, "xclp")
         need(self.task != "xclp" or p <= 64, "roster")
         sketch = file.get("sketch", {})
-        self.hash, self.rows, self.width = sketch.get("hash", "srp"), sketch.get("rows", 1000), sketch.get("range", 64)
+        self.hash, self.rows, self.span = sketch.get("hash", "srp"), sketch.get("rows", 1000), sketch.get("range", 64)
         self.publish, self.pairwise = sketch.get("publish", False), sketch.get("pairwise", False)
         self.active, self.chosen = sketch.get("active", 0), sketch.get("chosen", 0)
         self.temperature = float(sketch.get("temperature", 1))
-        need(2 <= self.width <= 65_536 and 1 <= self.rows <= 2**24 // self.width, "sketch")
+        need(2 <= self.span <= 65_536 and 1 <= self.rows <= 2**24 // self.span, "sketch")
         need(0 <= self.active <= p and 0 <= self.chosen <= p and 0.001 <= self.temperature <= 1000, "sketch")
         need(self.chosen == 0 or self.publish and self.active in (0, *range(self.chosen, p + 1)), "sketch")
-        need(not self.pairwise or p * self.rows * self.width <= 2**28, "sketch")
+        need(not self.pairwise or p * self.rows * self.span <= 2**28, "sketch")
         tables = [(data, "scaling"), (data, "densify"), (flynn, "m"), (flynn, "s"), (flynn, "rho")]
-        own = Setting({key: table[key] for table, key in tables if key in table}, self.features, len(self.classes))
+        own = Setting({key: table[key] for table, key in tables if key in table}, self.features, max(len(self.classes), 1))
         self.__dict__.update(own.__dict__)
         if self.task == "sketch":
-            planes = self.width.bit_length() - 1
+            planes = self.span.bit_length() - 1
             dimension = self.features * (own.bins if own.scaling == "soft-bins" else 1)
-            srp = self.hash == "srp" and 1 << planes == self.width and self.rows * planes * dimension <= 2**28
+            srp = self.hash == "srp" and 1 << planes == self.span and self.rows * planes * dimension <= 2**28
             need(srp or self.hash == "minhash" and own.scaling == "none", "sketch")
             need(not self.densify, "densify")
         tune = file.get("tune")
@@ -625,7 +625,7 @@ class Session:
                 self.task == "sketch",
                 ("sketch.hash", self.hash.encode()),
                 ("sketch.rows", le(self.rows, 8)),
-                ("sketch.range", le(self.width, 8)),
+                ("sketch.range", le(self.span, 8)),
                 ("sketch.publish", bytes([self.publish])),
                 ("sketch.pairwise", bytes([self.pairwise])),
                 ("sketch.active", le(self.active, 8)),
@@ -671,9 +671,9 @@ class Session:
         if scalings & {"center", "standard", "soft-bins"}:
             plan.append(("moments", 8, 1 + self.features * (9 if scalings & {"standard", "soft-bins"} else 3)))
         if self.task == "sketch":
-            plan.append(("sketch", 4, self.rows * self.width + 1))
+            plan.append(("sketch", 4, self.rows * self.span + 1))
             plan += self.only(self.publish, ("scores", 4, len(self.roster)))
-            plan += self.only(self.pairwise, ("pairwise", 4, len(self.roster) * self.rows * self.width))
+            plan += self.only(self.pairwise, ("pairwise", 4, len(self.roster) * self.rows * self.span))
             return [*plan, *self.only(self.chosen > 0, ("draw", 4, 8))]
         if self.task == "flynn":
             return [*plan, ("counts", 4, classes * self.m)]
@@ -2227,9 +2227,9 @@ def check_sketch():
         part = [part[i : i + 3] for i in range(0, len(part), 3)]
         norms = [math.sqrt(functools.reduce(lambda total, x: total + x * x, row, 0.0)) for row in part]
         scaled.append([[single(x / norm) if norm else 0.0 for x in row] for row, norm in zip(part, norms)])
-    words = [sketched(srp_numbers(seed, session.rows, session.width, part), session.rows, session.width) for part in scaled]
+    words = [sketched(srp_numbers(seed, session.rows, session.span, part), session.rows, session.span) for part in scaled]
     total = [sum(column) for column in zip(*words)]
-    distances = [sketch_distance(session.width, shares(each), shares(total)) for each in words]
+    distances = [sketch_distance(session.span, shares(each), shares(total)) for each in words]
     scores = [sketch_score(mean) for mean, _ in distances]
     sketches = [[rounded(share * 2**30) for share in shares(each)] for each in words]
     blank = [0] * len(sketches[0])
@@ -2245,7 +2245,7 @@ def check_sketch():
     check("own distance", list(distances[1]) == case["distance"])
     check("digest of a sketch", tagged("sketch", session.id, bytes.fromhex(packed(total))).hex() == case["digest"])
     rounded_shares = [[share / 2**30 for share in each] for each in sketches]
-    matrix = [[sketch_distance(session.width, one, other)[0] for other in rounded_shares] for one in rounded_shares]
+    matrix = [[sketch_distance(session.span, one, other)[0] for other in rounded_shares] for one in rounded_shares]
     check("distances between peers", matrix == case["matrix"])
     found = drawn(bytes.fromhex(packed(opened["draw"])), 0, scores, session.active, session.chosen, session.temperature)
     check("draw of a sketch session", found == (case["active"], case["chosen"]))

@@ -262,11 +262,12 @@ impl NewArguments {
         let features = self.features.unwrap_or(named);
         let classes = self.classes_from_range.map_or(self.classes, ClassRange::names);
         let defaults = if self.published { &PUBLISHED } else { &DEFAULTS };
-        let scaling = self.scaling.unwrap_or(match () {
-            () if trains => defaults.scaling,
-            () if sketch_task => self.sketch.scaling(),
-            () => Scaling::None,
-        });
+        let scaling = match self.scaling {
+            Some(scaling) => scaling,
+            None if trains => defaults.scaling,
+            None if sketch_task => self.sketch.scaling(),
+            None => Scaling::None,
+        };
         let data = DataSpec { features, columns, classes, scaling, densify: self.densify };
         // The dimension below is that of checked data.
         data.check()?;

@@ -249,8 +249,9 @@ impl DistributionSketch {
     /// raise. Groups are consecutive rows, sizes differ by at most one, the longer ones first; at least 1 and at most R of them; the median of an even number is
     /// the mean of the middle two. 0 without records.
     ///
-    /// `groups` = R is the paper's Algorithm 4. A row's share has the density as its mean but is skewed, so a median of few rows a group lies below it,
-    /// and more rows do not cure that; 1 group, the mean, has no such error and no protection against a single odd row either.
+    /// `groups` = R is the paper's Algorithm 4. A row's share has the density as its mean, but its distribution is skewed: the median of single rows misses
+    /// the mean by a fifth and more on the digits, and more rows do not cure that (docs/sketch.md). The mean (1 group) and the median of a few means have
+    /// errors that fall as R^-1/2; the latter also bears single odd rows, as the theorem behind Algorithm 4 asks.
     #[must_use]
     pub fn density(&self, hashes: &dyn RowHashes, record: &[f32], groups: usize) -> f64 {
         if self.records == 0 {
