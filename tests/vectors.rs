@@ -19,6 +19,8 @@ mod items;
 mod messages;
 #[path = "vectors/primitives.rs"]
 mod primitives;
+#[path = "vectors/private.rs"]
+mod private;
 #[path = "vectors/run.rs"]
 mod run;
 #[path = "vectors/sessions.rs"]
@@ -37,7 +39,7 @@ use serde_json::Value;
 type Maker = fn() -> Value;
 
 /// Names of the files and what makes them.
-const FILES: [(&str, Maker); 17] = [
+const FILES: [(&str, Maker); 18] = [
     ("encoding", primitives::encoding),
     ("identity", primitives::identities),
     ("stream", primitives::stream),
@@ -55,6 +57,7 @@ const FILES: [(&str, Maker); 17] = [
     ("flynn", flynn::flynn),
     ("tune", flynn::tune),
     ("xclp", xclp::xclp),
+    ("private", private::private),
 ];
 
 #[test]

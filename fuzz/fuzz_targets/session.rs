@@ -32,7 +32,7 @@ fn inputs() -> Vec<Vec<u8>> {
                 flynn: FlynnSpec { m: 1024, s: 6, rho: 32, gamma: 0.5, score: Score::Decay },
                 tune: None,
                 xclp: None,
-                privacy: Privacy { min_holders: 3, colluding: 0.25 },
+                privacy: Privacy { min_holders: 3, colluding: 0.25, noise: None },
                 timing: Timing::default(),
                 roster: (1..=4).map(entry).collect(),
             };
