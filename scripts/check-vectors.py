@@ -508,10 +508,10 @@ class Session:
             "tune": "folds setting",
             "xclp": "bits k many_neighbours alpha power balance tolerance hamming",
             "sketch": "hash rows range publish pairwise active chosen temperature",
-            "privacy": "min_holders colluding",
+            "privacy": "min_holders colluding epsilon top mode colluders",
             "timing": " ".join(self.TIMING),
         }
-        optional = "flynn xclp sketch classes " + fields["xclp"] + " " + fields["sketch"] + " min_peers tune privacy timing columns scaling densify score folds min_holders colluding " + fields["timing"]
+        optional = "flynn xclp sketch classes " + fields["xclp"] + " " + fields["sketch"] + " min_peers tune privacy timing columns scaling densify score folds " + fields["privacy"] + " " + fields["timing"]
         for table, names in fields.items():
             found = file.get(table, {}) if table else file
             need(set(found) <= set(names.split()), "unknown field")
@@ -586,6 +586,24 @@ class Session:
         need(1 <= self.min_holders <= p, "min_holders")
         self.colluding = float(privacy.get("colluding", 1 / 3))
         need(0.01 <= self.colluding <= 0.99, "colluding")
+        epsilon = privacy.get("epsilon")
+        need(epsilon is not None or not {"top", "mode", "colluders"} & set(privacy), "privacy")
+        self.mode = None
+        noise = []
+        if epsilon is not None:
+            self.mode = privacy.get("mode", "per-party")
+            need(self.mode in ("per-party", "parallel", "central") and self.task == "flynn", "mode")
+            need(own.scaling in ("none", "unit-norm", "range"), "scaling")
+            millionths = round(epsilon * 1e6)
+            need(1_000 <= millionths <= 100_000_000 and millionths / 1e6 == epsilon, "epsilon")
+            need("top" in privacy and 1 <= privacy["top"] <= own.m * len(self.classes), "top")
+            noise = [("privacy.epsilon", le(millionths, 8)), ("privacy.top", le(privacy["top"], 8))]
+            noise.append(("privacy.mode", self.mode.encode()))
+            if self.mode == "central":
+                colluders = privacy.get("colluders", 1)
+                need(1 <= colluders < self.min_peers, "colluders")
+                noise.append(("privacy.colluders", le(colluders, 8)))
+            need(self.mode == "central" or "colluders" not in privacy, "colluders")
         timing = {name: file.get("timing", {}).get(name, default) for name, (_, _, default) in self.TIMING.items()}
         for name, (low, high, _) in self.TIMING.items():
             need(low <= timing[name] <= high, name)
@@ -634,6 +652,7 @@ class Session:
             ),
             ("privacy.min_holders", le(self.min_holders, 8)),
             ("privacy.colluding", number(self.colluding)),
+            *noise,
             *((f"timing.{name}", le(value, 8)) for name, value in timing.items()),
             ("roster.peer_id", self.list(self.roster)),
             ("roster.name", self.list(name.encode() for name in names)),
@@ -666,6 +685,8 @@ class Session:
             if self.scaling in ("center", "standard", "soft-bins"):
                 plan.append(("moments", 8, self.features * (3 if self.scaling == "center" else 9) + 1))
             return [*plan, ("labelled", 4, 2)]
+        if self.mode is not None:
+            return [("coin", 4, 0), ("counts", 4, classes * self.m)]
         plan = [("coin", 4, 0), ("holders", 4, 1 + classes)]
         scalings = {each.scaling for each in self.settings}
         if scalings & {"center", "standard", "soft-bins"}:
@@ -2251,6 +2272,40 @@ def check_sketch():
     check("draw of a sketch session", found == (case["active"], case["chosen"]))
 
 
+def pairs_of(words):
+    return b"".join(le(place, 2) + le(word, 4) for place, word in enumerate(words) if word)
+
+
+def words_of(pairs, count):
+    need(len(pairs) % 6 == 0, "Inconsistent")
+    words, last = [0] * count, -1
+    for at in range(0, len(pairs), 6):
+        place, word = int.from_bytes(pairs[at : at + 2], "little"), int.from_bytes(pairs[at + 2 : at + 6], "little")
+        need(last < place < count and word, "Inconsistent")
+        words[place], last = word, place
+    return words
+
+
+def check_private():
+    file = vectors("private")
+    for case in file["chunks"]:
+        words = [0] * case["words"]
+        for place, word in case["nonzero"]:
+            words[place] = word
+        check("pairs", pairs_of(words).hex() == case["pairs"])
+        check("words", words_of(bytes.fromhex(case["pairs"]), case["words"]) == words)
+    for case in file["refused"]:
+        try:
+            words_of(bytes.fromhex(case["pairs"]), case["words"])
+            check(f"{case['what']} is accepted", False)
+        except Refused:
+            check(case["what"], case["class"] == "Inconsistent")
+    for case in file["totals"]:
+        counts = [word if word < 2**31 else 0 for word in case["total"]]
+        kept = sorted(range(len(counts)), key=lambda i: (-counts[i], i))[: case["top"]]
+        check("noisy total", [count if i in kept else 0 for i, count in enumerate(counts)] == case["counts"])
+
+
 def main():
     for part in (
         check_encoding,
@@ -2268,6 +2323,7 @@ def main():
         check_ot,
         check_phe,
         check_sketch,
+        check_private,
     ):
         try:
             part()

@@ -17,6 +17,7 @@ mod join;
 mod model;
 #[cfg(feature = "net")]
 mod network;
+mod noise;
 #[cfg(feature = "net")]
 mod progress;
 mod session;
@@ -95,6 +96,7 @@ enum Command {
     Witness(join::Witness),
     /// Print the peer id of this user's key; make the key if there is none
     Id(id::IdArguments),
+    Ledger(noise::Spent),
     /// Make, check and show session files
     #[command(subcommand)]
     Session(session::SessionCommand),
@@ -154,6 +156,7 @@ fn run(command: Command, out: &mut dyn Write) -> Result<(), Failure> {
         #[cfg(feature = "net")]
         Command::Witness(command) => command.run(),
         Command::Id(arguments) => arguments.run(out),
+        Command::Ledger(command) => command.run(out),
         Command::Session(command) => command.run(out),
         Command::Predict(command) => command.run(out),
         Command::Eval(command) => command.run(out),

@@ -217,7 +217,7 @@ impl Node {
             election: Election::default(),
             view: None,
             round: Round::default(),
-            inputs: BTreeMap::new(),
+            inputs: restored.drawn,
             computing: None,
             opening: None,
             talk: Talk::default(),

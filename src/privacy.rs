@@ -15,7 +15,10 @@
 //! no Polya distribution, which shared noise needs; its top-k selection is permute-and-flip, not the exponential mechanism of the
 //! paper; and it brings a second library of large integers. What is needed of it are the few pages below.
 
+#[cfg(test)]
+mod audit;
 mod exponential;
+pub mod mechanism;
 mod polya;
 pub mod ratio;
 pub mod sampler;

@@ -20,6 +20,7 @@ pub mod message;
 pub mod pairwise;
 pub mod record;
 pub mod signed;
+pub mod sparse;
 pub mod transfer;
 pub mod tree;
 pub mod view;

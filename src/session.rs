@@ -42,6 +42,9 @@
 //! | `sketch.temperature` | number |
 //! | `privacy.min_holders` | integer |
 //! | `privacy.colluding` | number |
+//! | `privacy.epsilon`, `privacy.top` | integer, epsilon in millionths; this and the two below only where there is an epsilon |
+//! | `privacy.mode` | text: `per-party`, `parallel`, `central` |
+//! | `privacy.colluders` | integer; only with the mode `central` |
 //! | `timing.gather_ms`, `timing.propose_ms`, `timing.stall_ms`, `timing.quorum_ms`, `timing.compute_ms`, `timing.linger_ms`, `timing.max_views` | integer |
 //! | `roster.peer_id` | list of the public keys (32 bytes each), ascending |
 //! | `roster.name` | list, in the order of the public keys |
@@ -59,6 +62,7 @@
 
 mod encoding;
 mod file;
+mod noise;
 mod rules;
 mod size;
 mod sketch;
@@ -71,7 +75,8 @@ use serde::{Deserialize, Serialize};
 use crate::crypto::identity::PublicKey;
 pub use crate::model::readout::Score;
 
-pub use rules::SessionError;
+pub use noise::{NoiseMode, NoiseSpec};
+pub use rules::{SessionError, check_name};
 pub use size::{Size, Sizes};
 pub use sketch::SketchSpec;
 pub use xclp::{Hamming, XclpSpec};
@@ -316,11 +321,13 @@ pub struct Privacy {
     /// The share of the roster that may collude without learning a single peer's part: 0.01 to 0.99. Above 64 peers it sets the
     /// degree of the mask graph. Default 1/3 (degree 32 at 1,000 peers).
     pub colluding: f64,
+    /// Differential privacy; none where `privacy.epsilon` is left out.
+    pub noise: Option<NoiseSpec>,
 }
 
 impl Default for Privacy {
     fn default() -> Self {
-        Self { min_holders: 3, colluding: 1.0 / 3.0 }
+        Self { min_holders: 3, colluding: 1.0 / 3.0, noise: None }
     }
 }
 

@@ -78,7 +78,7 @@ impl Store {
         for entry in fs::read_dir(folder).map_err(io(folder))? {
             let path = entry.map_err(io(folder))?.path();
             match path.file_name().and_then(|name| name.to_str()) {
-                Some("lock") => {}
+                Some("lock" | PAID) => {}
                 // What a crash left half-written.
                 Some(name) if name.starts_with('.') => fs::remove_file(&path).map_err(io(&path))?,
                 Some(name) if name.starts_with(TOTAL) => totals.push(name.to_owned()),
@@ -113,6 +113,20 @@ impl Store {
             Err(TryLockError::WouldBlock) => Ok(true),
             Err(TryLockError::Error(error)) => Err(StoreError::Io { path, error }),
         }
+    }
+
+    /// Whether the session whose state is in `folder` stands in the ledger. Goes with the state: without it a peer would draw anew.
+    pub fn is_paid(folder: &Path) -> Result<bool, StoreError> {
+        let path = folder.join(PAID);
+        path.try_exists().map_err(|error| StoreError::Io { path, error })
+    }
+
+    /// Says so from now on, durably.
+    pub fn mark_paid(folder: &Path) -> Result<(), StoreError> {
+        let path = folder.join(PAID);
+        let marked = create_private(folder).and_then(|()| File::create(&path)?.sync_all());
+        let synced = marked.and_then(|()| File::open(folder)?.sync_all());
+        synced.map_err(|error| StoreError::Io { path, error })
     }
 
     /// Writes a total while it comes. What the disk refuses here it is asked again when a record needs it.
@@ -153,10 +167,12 @@ impl Store {
         let start = [MAGIC, &length.to_le_bytes()].concat();
         let digest = Sha256::new().chain_update(&start).chain_update(&header).finalize();
         self.put(&record.name(), &[&start, &header, &digest])?;
-        if let Record::Frozen(..) = record {
-            // What was acknowledged is decided now.
-            self.remove("accepted")?;
-            before.extend(self.totals.remove("accepted"));
+        if let Record::Frozen(frozen, _) = record {
+            // What was acknowledged is decided now, and what was drawn for it is in it.
+            for name in ["accepted".to_owned(), format!("drawn-{}", frozen.record.value.sum.slot)] {
+                self.remove(&name)?;
+                before.extend(self.totals.remove(&name));
+            }
         }
         self.sync()?;
         before.iter().try_for_each(|name| self.remove_unnamed(name))
@@ -197,6 +213,8 @@ impl Store {
     }
 }
 
+/// Marks a folder whose session the ledger knows.
+const PAID: &str = "paid";
 /// What the names of totals begin with.
 const TOTAL: &str = "total-";
 

@@ -9,6 +9,8 @@ mod check;
 mod cut;
 #[path = "processes/lives.rs"]
 mod lives;
+#[path = "processes/private.rs"]
+mod private;
 #[path = "processes/simulated.rs"]
 mod simulated;
 #[path = "processes/sketch.rs"]

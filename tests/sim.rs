@@ -8,7 +8,7 @@ use flyswarm::sim::outcome::Outcome;
 use flyswarm::sim::report;
 use flyswarm::sim::run::{run, run_all};
 use flyswarm::sim::scenario::File;
-use flyswarm::sim::tally::{Count, PURPOSES};
+use flyswarm::sim::tally::{Count, PURPOSES, Purpose};
 
 fn parse(text: &str) -> Result<File, String> {
     File::parse(text, "test".into(), PathBuf::new(), false).map_err(|error| error.0)
@@ -100,6 +100,31 @@ fn a_crash_at_every_stage_leaves_one_result() {
     for run in shipped("churn") {
         assert_eq!(run.marks.len(), 2, "{}: the peer crashes and returns", run.name);
     }
+}
+
+#[test]
+fn private_counts_are_drawn_once_whoever_crashes() {
+    let runs = shipped("private");
+    assert!(runs.iter().filter(|run| run.name.contains("crash")).all(|run| run.marks.len() == 2), "the peer returns");
+}
+
+#[test]
+fn releases_cost_bytes_by_their_counts_and_not_by_m() {
+    let chunks = |run: &Outcome| {
+        let row = run.purposes.iter().find(|row| row.purpose == Purpose::Chunks);
+        row.map(|row| row.total.bytes).unwrap()
+    };
+    let [sealed, hundred, four_hundred, more_peers, more_bits] =
+        shipped("private-traffic").iter().map(chunks).collect::<Vec<_>>()[..]
+    else {
+        panic!("five variants")
+    };
+    // Eight peers: 14 ways on the tree, each of at most 8 releases of 6 bytes a count, and the headers of 3 chunks.
+    assert!(hundred < 14 * (8 * 100 * 6 + 3 * 40) && sealed > 50 * hundred, "{hundred} bytes, sealed {sealed}");
+    assert!(four_hundred > 2 * hundred && four_hundred < 14 * (8 * 400 * 6 + 3 * 40), "{four_hundred}, {hundred}");
+    assert!(more_peers < 30 * (16 * 100 * 6 + 3 * 40), "{more_peers}");
+    // Four times the counts are more chunks, but most of them are empty.
+    assert!(more_bits < 2 * hundred, "{more_bits}, {hundred}");
 }
 
 #[test]

@@ -23,6 +23,8 @@ mod ot;
 mod phe;
 #[path = "vectors/primitives.rs"]
 mod primitives;
+#[path = "vectors/private.rs"]
+mod private;
 #[path = "vectors/run.rs"]
 mod run;
 #[path = "vectors/sessions.rs"]
@@ -43,7 +45,7 @@ use serde_json::Value;
 type Maker = fn() -> Value;
 
 /// Names of the files and what makes them.
-const FILES: [(&str, Maker); 20] = [
+const FILES: [(&str, Maker); 21] = [
     ("encoding", primitives::encoding),
     ("identity", primitives::identities),
     ("stream", primitives::stream),
@@ -64,6 +66,7 @@ const FILES: [(&str, Maker); 20] = [
     ("ot", ot::ot),
     ("phe", phe::phe),
     ("sketch", sketch::sketch),
+    ("private", private::private),
 ];
 
 #[test]

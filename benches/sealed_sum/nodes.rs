@@ -27,7 +27,7 @@ struct Sum {
 
 impl Task for Sum {
     fn plan(&self) -> Vec<Quantity> {
-        vec![Quantity::coin(), Quantity { name: "vector".into(), word_bytes: 4, words: self.vector.len() as u64 / 4 }]
+        vec![Quantity::coin(), Quantity::exact("vector", 4, self.vector.len() as u64 / 4)]
     }
 
     fn contribution(&self, _: u8, _: &[Bytes]) -> Result<Bytes, String> {
@@ -70,7 +70,7 @@ fn session() -> Session {
         tune: None,
         xclp: None,
         sketch: None,
-        privacy: Privacy { min_holders: 3, colluding: 1.0 / 3.0 },
+        privacy: Privacy::default(),
         timing: Timing { gather_ms: 60_000, stall_ms: 60_000, ..Timing::default() },
         roster: (0..NODES)
             .map(|index| Entry { key: identity(index).public(), name: format!("n{index}"), addresses: Vec::new() })

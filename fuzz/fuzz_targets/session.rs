@@ -33,7 +33,7 @@ fn inputs() -> Vec<Vec<u8>> {
                 tune: None,
                 xclp: None,
                 sketch: None,
-                privacy: Privacy { min_holders: 3, colluding: 0.25 },
+                privacy: Privacy { min_holders: 3, colluding: 0.25, noise: None },
                 timing: Timing::default(),
                 roster: (1..=4).map(entry).collect(),
             };

@@ -1,5 +1,6 @@
 //! `flyswarm join`: one node of a session, until it has the model and nobody needs it any more.
 
+mod payment;
 mod work;
 
 use std::net::{Ipv4Addr, SocketAddr};
@@ -31,6 +32,7 @@ use crate::protocol::record::Value as Decision;
 use crate::protocol::view::Stage;
 use crate::protocol::xclp::{Outcome, roles::Roles};
 use crate::session::{Peer, Session, TaskKind};
+use payment::Payment;
 use work::{Rows, Work};
 
 /// Runs one node of a session and writes what it gives: the model, the settings that were best, labels for its own rows, or how far these lie from all
@@ -46,6 +48,8 @@ pub(super) struct Join {
     /// What is written [default: the session's name with .model, .settings.toml, .labels.csv or .sketch.json]
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
+    #[command(flatten)]
+    payment: Payment,
 }
 
 /// Runs one node without rows: in a session of the task xclp it helps the others, and sees no data
@@ -114,6 +118,7 @@ struct Place {
 impl Join {
     pub(super) fn run(self) -> Result<(), Failure> {
         let place = self.node.place()?;
+        self.payment.check(&self.node.session, &place.session)?;
         let work = Work::new(&place.session);
         let named = || PathBuf::from(format!("{}.{}", place.session.name, work.extension()));
         let out = self.out.clone().unwrap_or_else(named);
@@ -135,7 +140,7 @@ impl Join {
             }
         };
         let rows = Rows { data: Arc::new(data), labels };
-        self.node.run(place, work, rows, Some(out), receipt, said)
+        self.node.run(place, work, (rows, said), Some(out), receipt, &self.payment)
     }
 }
 
@@ -153,7 +158,7 @@ impl Witness {
         let features = place.session.data.features as usize;
         let none = Dataset::new(features, vec![0.0; features], Vec::new(), Vec::new())?.subset(&[]);
         let rows = Rows { data: Arc::new(none), labels: Vec::new() };
-        self.node.run(place, work, rows, None, receipt, None)
+        self.node.run(place, work, (rows, None), None, receipt, &Payment::default())
     }
 }
 
@@ -182,10 +187,10 @@ impl NodeArguments {
         self,
         place: Place,
         mut work: Work,
-        rows: Rows,
+        (rows, said): (Rows, Option<String>),
         out: Option<PathBuf>,
         receipt: PathBuf,
-        said: Option<String>,
+        payment: &Payment,
     ) -> Result<(), Failure> {
         let Place { session, identity, me } = place;
         let secret = derive(&*identity.seed(), "rows", &session.id().0);
@@ -210,6 +215,7 @@ impl NodeArguments {
             progress.tell(&json!({"event": "columns", "message": said}), &said);
         }
         let metrics = self.metrics.map(|address| serve(&ctx, address, &progress)).transpose()?;
+        payment.pay(&ctx, &key_path(self.key.clone())?, &plan.state)?;
         let prepared = Prepared { work, ctx, rows, out, receipt, progress, tell_planes: self.tell_planes, metrics };
         let result = prepared.drive(plan, &stop, self.addresses_from_stdin);
         prepared.progress.finish();

@@ -12,6 +12,7 @@ use std::str::FromStr;
 
 use clap::{Args, Subcommand};
 
+use super::noise::NoiseArguments;
 use super::{Failure, print};
 use crate::crypto::identity::PublicKey;
 use crate::data::{self, Column, Expected, LabelColumn};
@@ -83,22 +84,22 @@ pub(super) struct NewArguments {
     #[cfg(feature = "net")]
     #[arg(long, value_name = "all|NAME=ENDING", requires = "collect", value_delimiter = ',')]
     admit: Vec<collect::Admit>,
-    /// Bits of a hash: a number, or a multiple of the dimension d [default: 16384; published: 256d]
+    /// Bits of a hash: a number, or a multiple of the dimension d [default: 16384; published: 256d; with --epsilon: 20d]
     #[arg(long)]
     m: Option<Size>,
-    /// Features (soft bins) that a bit looks at: a number, or a multiple of d [default: 2; published: 0.3d]
+    /// Features (soft bins) that a bit looks at: a number, or a multiple of d [default: 2; published: 0.3d; with --epsilon: 0.1d]
     #[arg(long)]
     s: Option<Size>,
-    /// Bits set in a hash: a number, or a multiple of m [default: 256; published: 64]
+    /// Bits set in a hash: a number, or a multiple of m [default: 256; published: 64; with --epsilon: 0.05m]
     #[arg(long)]
     rho: Option<Size>,
     /// Decay of a bit's weight each time it is set, from 0 to below 1 [default: 0.9; published: 0.5]
     #[arg(long)]
     gamma: Option<f64>,
-    /// What counts mean at prediction: decay, balanced-decay, log or balanced-log [default: balanced-log; published: decay]
+    /// What counts mean at prediction: decay, balanced-decay, log or balanced-log [default: balanced-log; published or with --epsilon: decay]
     #[arg(long)]
     score: Option<Score>,
-    /// none, unit-norm, center, standard, range:LO:HI or soft-bins:BINS [default: soft-bins:8; published: unit-norm]
+    /// none, unit-norm, center, standard, range:LO:HI or soft-bins:BINS [default: soft-bins:8; published or with --epsilon: unit-norm]
     #[arg(long, value_parser = parse_scaling)]
     scaling: Option<Scaling>,
     /// The method as published where nothing else is said: the paper's score, rows of length 1
@@ -151,6 +152,8 @@ pub(super) struct NewArguments {
     /// Share of the peers that may collude [default: 1/3]
     #[arg(long, value_name = "SHARE")]
     colluding: Option<f64>,
+    #[command(flatten)]
+    noise: NoiseArguments,
     /// A time by its name in the file, such as gather_ms=5000; repeatable
     #[arg(long = "timing", value_name = "FIELD=MS", value_parser = parse_timing)]
     timings: Vec<(String, i64)>,
@@ -184,6 +187,17 @@ const DEFAULTS: Preset = Preset {
 const PUBLISHED: Preset = Preset {
     sizes: || Sizes { m: Size::Multiple("256d".into()), s: Size::Multiple("0.3d".into()), rho: Size::Absolute(64) },
     readout: Readout { score: Score::Decay, gamma: 0.5 },
+    scaling: Scaling::UnitNorm,
+};
+
+/// The paper's method with noise (appendix D.8): few bits, each of which many rows set, and nothing that needs exact means.
+const PRIVATE: Preset = Preset {
+    sizes: || Sizes {
+        m: Size::Multiple("20d".into()),
+        s: Size::Multiple("0.1d".into()),
+        rho: Size::Multiple("0.05m".into()),
+    },
+    readout: Readout { score: Score::Decay, gamma: 0.9 },
     scaling: Scaling::UnitNorm,
 };
 
@@ -261,7 +275,11 @@ impl NewArguments {
         let named = u32::try_from(columns.len()).unwrap_or(u32::MAX);
         let features = self.features.unwrap_or(named);
         let classes = self.classes_from_range.map_or(self.classes, ClassRange::names);
-        let defaults = if self.published { &PUBLISHED } else { &DEFAULTS };
+        let defaults = match (self.published, self.noise.spec()) {
+            (true, _) => &PUBLISHED,
+            (false, None) => &DEFAULTS,
+            (false, Some(_)) => &PRIVATE,
+        };
         let scaling = match self.scaling {
             Some(scaling) => scaling,
             None if trains => defaults.scaling,
@@ -316,6 +334,7 @@ impl NewArguments {
             privacy: Privacy {
                 min_holders: self.min_holders.unwrap_or(defaults.min_holders),
                 colluding: self.colluding.unwrap_or(defaults.colluding),
+                noise: self.noise.spec(),
             },
             timing,
             roster: self.peers.into_iter().map(|peer| peer.0).collect(),

@@ -1,13 +1,16 @@
 //! What a node keeps: promises, the acknowledged value and frozen quantities; and what of it must survive a crash.
 
+use std::collections::BTreeMap;
+
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
 
 use super::job;
 use crate::crypto::mask::Sign;
 use crate::protocol::all_reduce;
 use crate::protocol::ballot::Ballot;
-use crate::protocol::context::Context;
+use crate::protocol::context::{Context, Quantity};
 use crate::protocol::council::{Accepted, Acceptor};
 use crate::protocol::record::{Frozen, Record as SumRecord, Value};
 use crate::protocol::transfer::{Held, Served, Want};
@@ -24,6 +27,8 @@ pub enum Record {
     Accepted(Ballot, SumRecord, #[serde(skip)] Bytes),
     /// Decided and opened; with the sealed total.
     Frozen(Frozen, #[serde(skip)] Bytes),
+    /// This peer's vector of a slot that is drawn at random, with its SHA-256: never drawn again, sent again as it is.
+    Drawn(u8, [u8; 32], #[serde(skip)] Bytes),
     /// What the exchange of this view gave this peer ([`crate::protocol::xclp::Outcome::to_bytes`]), with its SHA-256.
     Outcome(Ballot, [u8; 32], #[serde(skip)] Bytes),
 }
@@ -38,6 +43,7 @@ impl Record {
             Self::Accepted(..) => "accepted".into(),
             Self::Frozen(frozen, _) => format!("frozen-{}", frozen.record.value.sum.slot),
             Self::Outcome(..) => "outcome".into(),
+            Self::Drawn(slot, ..) => format!("drawn-{slot}"),
         }
     }
 
@@ -46,7 +52,7 @@ impl Record {
     pub fn total(&self) -> Option<(&[u8; 32], &[u8])> {
         let (value, total) = match self {
             Self::Promised(_) | Self::Joined(_) => return None,
-            Self::Outcome(_, digest, bytes) => return Some((digest, bytes)),
+            Self::Outcome(_, digest, bytes) | Self::Drawn(_, digest, bytes) => return Some((digest, bytes)),
             Self::Accepted(_, record, total) => (&record.value, total),
             Self::Frozen(frozen, total) => (&frozen.record.value, total),
         };
@@ -59,6 +65,7 @@ impl Record {
         match self {
             Self::Promised(_) | Self::Joined(_) => self,
             Self::Outcome(ballot, digest, _) => Self::Outcome(ballot, digest, bytes),
+            Self::Drawn(slot, digest, _) => Self::Drawn(slot, digest, bytes),
             Self::Accepted(ballot, record, _) => Self::Accepted(ballot, record, bytes),
             Self::Frozen(frozen, _) => Self::Frozen(frozen, bytes),
         }
@@ -159,6 +166,8 @@ pub(super) struct Restored {
     pub(super) joined: Ballot,
     pub(super) archive: Archive,
     pub(super) outcome: Option<(Ballot, Bytes)>,
+    /// Vectors that were drawn, of slots that are not frozen yet.
+    pub(super) drawn: BTreeMap<u8, Bytes>,
 }
 
 /// Puts together what was stored, checking all of it again.
@@ -168,6 +177,7 @@ pub(super) fn restore(ctx: &Context, stored: Vec<Record>) -> Result<Restored, Re
         joined: Ballot::default(),
         archive: Archive::default(),
         outcome: None,
+        drawn: BTreeMap::new(),
     };
     let mut frozen = Vec::new();
     let mut accepted = None;
@@ -181,6 +191,13 @@ pub(super) fn restore(ctx: &Context, stored: Vec<Record>) -> Result<Restored, Re
             Record::Accepted(ballot, record, total) => accepted = Some((ballot, record, total)),
             Record::Frozen(each, total) => frozen.push((each, total)),
             Record::Outcome(ballot, _, bytes) => out.outcome = Some((ballot, bytes)),
+            Record::Drawn(slot, digest, bytes) => {
+                let length = ctx.plan.get(usize::from(slot)).filter(|quantity| quantity.drawn()).map(Quantity::len);
+                if length != Some(bytes.len()) || Sha256::digest(&bytes)[..] != digest {
+                    return Err(RestoreError::Broken(slot, "the drawn vector does not match its digest".into()));
+                }
+                out.drawn.insert(slot, bytes);
+            }
         }
     }
     frozen.sort_by_key(|(each, _)| each.record.value.sum.slot);
@@ -196,6 +213,8 @@ pub(super) fn restore(ctx: &Context, stored: Vec<Record>) -> Result<Restored, Re
         out.acceptor.freeze(slot);
         out.archive.freeze(each, opened);
     }
+    let frozen = out.archive.frozen();
+    out.drawn.retain(|&slot, _| slot >= frozen);
     if let Some((ballot, record, total)) = accepted {
         let slot = record.value.sum.slot;
         if slot == out.archive.frozen() {
@@ -214,7 +233,7 @@ pub(super) fn restore(ctx: &Context, stored: Vec<Record>) -> Result<Restored, Re
 
 fn check_total(ctx: &Context, record: &SumRecord, total: &[u8]) -> Result<(), String> {
     let sum = record.value.sum;
-    let length = ctx.plan.get(usize::from(sum.slot)).map(crate::protocol::context::Quantity::len);
+    let length = ctx.plan.get(usize::from(sum.slot)).map(Quantity::len);
     if length != Some(total.len()) || all_reduce::total_digest(&ctx.id.0, sum, total) != record.value.total {
         return Err("the total does not match its digest".into());
     }

@@ -1,9 +1,12 @@
-//! The task `flynn`: one exact classifier from everybody's rows (Ram and Sinha, AAAI 2022, section 3 and Algorithm 2
-//! without noise; spec, section "Task flynn").
+//! The task `flynn`: one exact classifier from everybody's rows (Ram and Sinha, AAAI 2022, section 3 and Algorithm 2;
+//! spec, section "Task flynn").
 //!
 //! Slots: the coin, whose seed fixes the lifting matrix; `holders`, which peers have rows of which class; `moments` where the
 //! scaling needs global means; `counts`, the class filters as counts. Counts add up, so the sum over the peers' counts is the
 //! counts of the pooled rows, bit for bit (Theorem 4).
+//!
+//! With `privacy.epsilon` the slots are the coin and `counts`, which holds what [`Mechanism::draw`](crate::privacy::mechanism::Mechanism::draw) makes of
+//! them (Algorithm 2 with noise; docs/privacy.md).
 
 use std::sync::Arc;
 
@@ -15,9 +18,10 @@ use crate::data::Dataset;
 use crate::model::bloom::{self, Counts};
 use crate::model::readout::Readout;
 use crate::model::{Model, ModelError};
-use crate::protocol::context::Quantity;
+use crate::protocol::context::{Kind, Quantity};
 use crate::protocol::record::Value;
-use crate::session::{Peer, Session};
+use crate::protocol::view::Rng;
+use crate::session::{NoiseMode, Peer, Session};
 use crate::sketch::flyhash::FlyHash;
 use crate::sketch::scaling::{self, Moments, Scaler, Scaling};
 use crate::sketch::{Parameters, Sketch};
@@ -76,12 +80,17 @@ impl Rules {
         let (data, flynn) = (&self.session.data, &self.session.flynn);
         let classes = data.classes.len() as u64;
         let features = data.features as usize;
-        let quantity = |name: &str, word_bytes, words| Quantity { name: name.into(), word_bytes, words };
+        let counts = Quantity::exact("counts", 4, classes * u64::from(flynn.m));
+        if let Some(noise) = self.session.privacy.noise {
+            // No exact sum beside the noisy one: who has which class, and means, would have to be paid for.
+            let kind = if noise.mode == NoiseMode::Central { Kind::Noised } else { Kind::Released };
+            return vec![Quantity::coin(), Quantity { kind, ..counts }];
+        }
         let mut plan = vec![Quantity::coin(), holders::quantity(&self.session)];
         if let Some(squares) = self.scaling.needs_moments() {
-            plan.push(quantity("moments", 8, Moments::words(features, squares) as u64));
+            plan.push(Quantity::exact("moments", 8, Moments::words(features, squares) as u64));
         }
-        plan.push(quantity("counts", 4, classes * u64::from(flynn.m)));
+        plan.push(counts);
         plan
     }
 
@@ -114,8 +123,13 @@ impl Rules {
         let sketch = self.sketch(seed)?;
         let scaler = self.scaler(opened.get(usize::from(HOLDERS) + 1).map(|bytes| &bytes[..]))?;
         let classes = self.session.data.classes.clone();
-        let counts = Counts::from_le_bytes(counts, classes.len(), self.session.flynn.m as usize)
+        let mut counts = Counts::from_le_bytes(counts, classes.len(), self.session.flynn.m as usize)
             .map_err(|error| FlynnError::Data(error.to_string()))?;
+        if let Some(noise) = self.session.privacy.noise {
+            let read = noise.mechanism(&self.session).read(counts.values());
+            counts = Counts::from_values(read, classes.len(), self.session.flynn.m as usize)
+                .map_err(|error| FlynnError::Data(error.to_string()))?;
+        }
         Ok(Model::new(sketch, self.readout(), classes, scaler, counts)?)
     }
 
@@ -133,24 +147,33 @@ impl Flynn {
     /// A peer with these rows, which may be none.
     pub fn new(session: Session, data: Arc<Dataset>) -> Result<Self, FlynnError> {
         holders::fits(&session, &data).map_err(FlynnError::Data)?;
+        // Noisy totals are read as signed, and noise needs room beside the counts.
+        let most = (1 << 30) / session.roster.len();
+        let central = session.privacy.noise.is_some_and(|noise| noise.mode == NoiseMode::Central);
+        if central && data.rows() > most {
+            return Err(FlynnError::Data(format!("{} rows, with noise in shares at most {most} each", data.rows())));
+        }
         let rules = Rules::new(session);
         Ok(Self { rules, data })
     }
 
     fn vector(&self, name: &str, opened: &[Bytes]) -> Result<Bytes, FlynnError> {
-        let classes = self.rules.session.data.classes.len();
         Ok(match name {
             "holders" => holders::vector(&self.rules.session, &self.data),
             "moments" => words(&scaling::moments(&self.data, self.rules.scaling.needs_moments() == Some(true))).into(),
             _ => {
-                let seed = opened.first().and_then(seed).ok_or(FlynnError::Incomplete(0, 1))?;
                 holders::refuse_uncounted(&self.rules.session, &self.data, opened).map_err(FlynnError::Data)?;
-                let hash = FlyHash::new(&self.rules.sketch(seed)?);
-                let moments = opened.get(usize::from(HOLDERS) + 1).map(|bytes| &bytes[..]);
-                let scaler = self.rules.scaler(moments)?;
-                bloom::fit(&hash, &scaler, &self.data, classes)?.to_le_bytes().into()
+                self.counts(opened)?.to_le_bytes().into()
             }
         })
+    }
+
+    /// Of this peer's rows, exactly.
+    fn counts(&self, opened: &[Bytes]) -> Result<Counts, FlynnError> {
+        let seed = opened.first().and_then(seed).ok_or(FlynnError::Incomplete(0, 1))?;
+        let hash = FlyHash::new(&self.rules.sketch(seed)?);
+        let scaler = self.rules.scaler(opened.get(usize::from(HOLDERS) + 1).map(|bytes| &bytes[..]))?;
+        Ok(bloom::fit(&hash, &scaler, &self.data, self.rules.session.data.classes.len())?)
     }
 }
 
@@ -165,12 +188,24 @@ impl Task for Flynn {
         self.vector(&quantity.name, opened).map_err(|error| error.to_string())
     }
 
+    fn draw(&self, _slot: u8, opened: &[Bytes], rng: &mut Rng) -> Result<Bytes, String> {
+        let session = &self.rules.session;
+        let noise = session.privacy.noise.ok_or("the session has no noise")?;
+        let counts = self.counts(opened).map_err(|error| error.to_string())?;
+        let words = noise.mechanism(session).draw(counts.values(), rng);
+        Ok(words.into_iter().flat_map(u32::to_le_bytes).collect())
+    }
+
     fn allows(&self, slot: u8, values: &[Value], opened: &[Bytes], members: &[Peer]) -> Result<(), String> {
+        if self.rules.session.privacy.noise.is_some() {
+            return Ok(());
+        }
         holders::allows(&self.rules.session, slot, values, opened, members)
     }
 
     fn check(&self, slot: u8, _values: &[Value], opened: &[Bytes]) -> Result<(), String> {
-        if slot == HOLDERS { holders::enough(&self.rules.session, opened, 0) } else { Ok(()) }
+        let counted = slot == HOLDERS && self.rules.session.privacy.noise.is_none();
+        if counted { holders::enough(&self.rules.session, opened, 0) } else { Ok(()) }
     }
 }
 

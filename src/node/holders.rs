@@ -14,7 +14,7 @@ pub(super) const HOLDERS: u8 = 1;
 /// The quantity.
 #[must_use]
 pub(super) fn quantity(session: &Session) -> Quantity {
-    Quantity { name: "holders".into(), word_bytes: 4, words: 1 + session.data.classes.len() as u64 }
+    Quantity::exact("holders", 4, 1 + session.data.classes.len() as u64)
 }
 
 /// A peer's part.

@@ -3,6 +3,8 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use chacha20::rand_core::SeedableRng;
+use zeroize::Zeroizing;
 
 use super::Task;
 use crate::crypto::mask::Sign;
@@ -10,6 +12,7 @@ use crate::protocol::all_reduce;
 use crate::protocol::context::Context;
 use crate::protocol::pairwise::{Mask, Masks};
 use crate::protocol::record::Frozen;
+use crate::protocol::view::Rng;
 use crate::protocol::xclp;
 
 /// One piece of long work.
@@ -23,6 +26,8 @@ pub enum Job {
         task: Arc<dyn Task>,
         /// What is open so far.
         opened: Vec<Bytes>,
+        /// For a vector that is drawn at random.
+        draw: Option<Draw>,
     },
     /// Mask a chunk.
     Mask(all_reduce::Job),
@@ -37,6 +42,28 @@ pub enum Job {
         /// The sealed total; opened in its own memory where nobody else holds it.
         total: Bytes,
     },
+}
+
+/// Fresh randomness for one vector: whoever knows it knows the noise.
+#[derive(Clone)]
+pub struct Draw(Zeroizing<[u8; 32]>);
+
+impl Draw {
+    pub(super) fn new(seed: [u8; 32]) -> Self {
+        Self(Zeroizing::new(seed))
+    }
+
+    /// The generator that it starts.
+    #[must_use]
+    pub fn generator(&self) -> Rng {
+        Rng::from_seed(*self.0)
+    }
+}
+
+impl std::fmt::Debug for Draw {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Draw(<redacted>)")
+    }
 }
 
 /// What it gave.
@@ -62,9 +89,13 @@ impl Job {
     #[must_use]
     pub fn run(self) -> Done {
         match self {
-            Self::Contribution { slot, task, opened } => {
+            Self::Contribution { slot, task, opened, draw } => {
                 let expected = task.plan().get(usize::from(slot)).map_or(0, crate::protocol::context::Quantity::len);
-                let result = if slot == 0 { Ok(Bytes::new()) } else { task.contribution(slot, &opened) };
+                let result = match draw {
+                    _ if slot == 0 => Ok(Bytes::new()),
+                    None => task.contribution(slot, &opened),
+                    Some(draw) => task.draw(slot, &opened, &mut draw.generator()),
+                };
                 let result = result.and_then(|vector| {
                     if vector.len() == expected {
                         Ok(vector)

@@ -95,7 +95,7 @@ impl Rules {
     pub fn plan(&self) -> Vec<Quantity> {
         let SketchSpec { rows, range, publish, pairwise, .. } = self.spec;
         let (counters, peers) = (u64::from(rows) * u64::from(range), self.session.roster.len() as u64);
-        let quantity = |name: &str, word_bytes, words| Quantity { name: name.into(), word_bytes, words };
+        let quantity = Quantity::exact;
         let mut plan = vec![Quantity::coin(), holders::quantity(&self.session)];
         if let Some(squares) = self.scaling.needs_moments() {
             let words = Moments::words(self.session.data.features as usize, squares) as u64;

@@ -1,11 +1,13 @@
 //! A slot at one node: its vector, the acknowledgement of the sealed total, opening, freezing; and what is fetched instead.
 
 use bytes::Bytes;
+use sha2::{Digest, Sha256};
 
 use super::archive::Sealed;
+use super::job::Draw;
 use super::{Done, Ending, Event, Job, Node, Over, Record, Round};
 use crate::protocol::all_reduce::SumId;
-use crate::protocol::context::SMALLEST_SUM;
+use crate::protocol::context::{Quantity, SMALLEST_SUM};
 use crate::protocol::record::{Acknowledgement, Frozen};
 use crate::protocol::signed::Signed;
 use crate::protocol::transfer::{self, Held, Transfer, Want};
@@ -64,7 +66,9 @@ impl Node {
         } else if self.computing.is_none() {
             self.computing = Some((slot, now));
             let (task, opened) = (self.task.clone(), self.archive.opened().to_vec());
-            step.0.push(Action::Compute(Job::Contribution { slot, task, opened }));
+            let drawn = self.ctx.plan.get(usize::from(slot)).is_some_and(Quantity::drawn);
+            let draw = drawn.then(|| Draw::new(self.fresh_seed()));
+            step.0.push(Action::Compute(Job::Contribution { slot, task, opened, draw }));
         }
     }
 
@@ -154,6 +158,11 @@ impl Node {
                 self.computing = None;
                 match result {
                     Ok(vector) if slot >= self.archive.frozen() => {
+                        if self.ctx.plan.get(usize::from(slot)).is_some_and(Quantity::drawn) {
+                            // On disk before anything that depends on it leaves: a second draw would tell more than was paid for.
+                            let digest = Sha256::digest(&vector).into();
+                            step.0.push(Action::Persist(Record::Drawn(slot, digest, vector.clone())));
+                        }
                         self.inputs.insert(slot, vector);
                         self.contribute(now, step);
                     }

@@ -6,6 +6,7 @@ use bytes::Bytes;
 
 use crate::protocol::context::Quantity;
 use crate::protocol::record::Value;
+use crate::protocol::view::Rng;
 use crate::protocol::xclp;
 use crate::session::Peer;
 
@@ -19,6 +20,12 @@ pub trait Task: Debug + Send + Sync {
     /// This peer's vector for `slot`, of the plan's length; called on a worker thread. The text of an error ends the session
     /// for this peer.
     fn contribution(&self, slot: u8, opened: &[Bytes]) -> Result<Bytes, String>;
+
+    /// This peer's vector for a slot that is drawn at random ([`Quantity::drawn`]), as [`Task::contribution`] for others. Called once in a
+    /// session, also where that is interrupted.
+    fn draw(&self, _slot: u8, _opened: &[Bytes], _rng: &mut Rng) -> Result<Bytes, String> {
+        Err("this task draws nothing".into())
+    }
 
     /// What this peer knows of the exchange that its vector for `slot` comes from; `None` where the vector is made by this peer alone. An error ends
     /// the session for this peer.

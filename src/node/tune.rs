@@ -120,7 +120,7 @@ impl Rules {
     /// The quantities of the session.
     #[must_use]
     pub fn plan(&self) -> Vec<Quantity> {
-        let quantity = |name: &str, word_bytes, words| Quantity { name: name.into(), word_bytes, words: words as u64 };
+        let quantity = |name: &str, word_bytes, words| Quantity::exact(name, word_bytes, words as u64);
         let mut plan = vec![Quantity::coin(), holders::quantity(&self.session)];
         if let Some(squares) = self.needs_moments() {
             plan.push(quantity("moments", 8, Moments::words(self.session.data.features as usize, squares)));

@@ -61,7 +61,7 @@ impl Rules {
     /// The quantities of the session.
     #[must_use]
     pub fn plan(&self) -> Vec<Quantity> {
-        let quantity = |name: &str, word_bytes, words| Quantity { name: name.into(), word_bytes, words };
+        let quantity = Quantity::exact;
         let mut plan = vec![Quantity::coin(), quantity("rows", 4, self.session.roster.len() as u64)];
         if let Some(squares) = self.scaling.needs_moments() {
             let words = Moments::words(self.session.data.features as usize, squares) as u64;

@@ -14,7 +14,7 @@ use super::sampler::{bernoulli, geometric};
 ///
 /// The ratio of its probabilities to those of the geometric distribution is, but for a constant, prod over j = 1..n of
 /// (j - 1 + r) / j, at most 1 and a product of rationals: a geometric n is accepted if n coins of these probabilities all fall.
-/// A draw takes (1 - q)^(r - 1) attempts on average, at most about `scale`.
+/// A draw takes (1 - q)^(r - 1) attempts on average, at most about `scale`, and as many coins as it is large.
 ///
 /// # Panics
 /// If `r` is above 1.
@@ -23,6 +23,9 @@ pub fn polya(r: Ratio, scale: Ratio, rng: &mut impl CryptoRng) -> u64 {
     assert!(part <= whole, "r is {r}, must be at most 1");
     'draw: loop {
         let n = geometric(scale, rng);
+        if part == whole {
+            return n;
+        }
         for j in 1..=u128::from(n) {
             if !bernoulli((j - 1) * whole + part, j * whole, rng) {
                 continue 'draw;

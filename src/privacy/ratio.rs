@@ -70,6 +70,15 @@ impl Ratio {
         }
     }
 
+    /// The decimal number of at most six places that is read as this binary64, if there is one between 0.000001 and 1000.
+    #[must_use]
+    pub fn from_decimal(number: f64) -> Option<Self> {
+        let millionths = (number * 1e6).round();
+        let fits = (1.0..=1e9).contains(&millionths) && (millionths / 1e6).to_bits() == number.to_bits();
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "1 to 1e9")]
+        fits.then(|| Self::millionths(millionths as u64)).flatten()
+    }
+
     /// The nearest binary64, for people and for tests: no mechanism may depend on it.
     #[must_use]
     #[expect(clippy::cast_precision_loss, reason = "rounding is the point")]
@@ -95,6 +104,30 @@ impl FromStr for Ratio {
         }
         let number = format!("{whole}{decimals:0<DECIMALS$}");
         number.parse().ok().and_then(Self::millionths).ok_or(NotDecimal)
+    }
+}
+
+impl<'de> serde::Deserialize<'de> for Ratio {
+    /// Of a decimal number, as text or as a number of TOML.
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        #[derive(serde::Deserialize)]
+        #[serde(untagged)]
+        enum Raw {
+            Number(f64),
+            Text(String),
+        }
+        let read = match serde::Deserialize::deserialize(deserializer)? {
+            Raw::Number(number) => Self::from_decimal(number).ok_or(NotDecimal),
+            Raw::Text(text) => text.parse(),
+        };
+        read.map_err(serde::de::Error::custom)
+    }
+}
+
+impl serde::Serialize for Ratio {
+    /// As text: a number would be rounded.
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
     }
 }
 
@@ -125,6 +158,11 @@ mod tests {
             let ratio: Ratio = text.parse().unwrap();
             assert_eq!((ratio.numerator(), ratio.denominator()), (numerator, denominator), "{text}");
             assert_eq!(ratio.to_string(), text);
+        }
+        assert_eq!(Ratio::from_decimal(0.1), "0.1".parse().ok());
+        assert_eq!(Ratio::from_decimal(2.000001), "2.000001".parse().ok());
+        for number in [0.0, -1.0, 0.1 + 0.2, 1e-7, 2000.0, f64::NAN, f64::INFINITY] {
+            assert_eq!(Ratio::from_decimal(number), None, "{number}");
         }
         for text in ["", "0", "0.0", ".5", "1.", "-1", "1e3", "0.0000001", "1,5", "nan", "1234567890123"] {
             assert_eq!(text.parse::<Ratio>(), Err(NotDecimal), "{text:?}");

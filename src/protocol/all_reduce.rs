@@ -16,7 +16,9 @@ use serde::{Deserialize, Serialize};
 use sha2::Digest;
 
 use super::ballot::Ballot;
+use super::context::Quantity;
 use super::pairwise::Masks;
+use super::sparse;
 use super::tree::Place;
 use super::{Action, Ahead, Fault, Input, Machine, Never, Step, Time};
 use crate::buffers::{Buffer, Buffers};
@@ -64,7 +66,7 @@ pub enum Message {
         direction: Direction,
         /// From 0, in order.
         index: u32,
-        /// [`CHUNK`] bytes, the last one what remains.
+        /// [`CHUNK`] bytes, the last one what remains; of a sum without masks its pairs ([`sparse`]).
         #[serde(skip)]
         data: Bytes,
     },
@@ -179,6 +181,8 @@ struct Partial {
 pub struct AllReduce {
     sum: SumId,
     word: Word,
+    /// Without masks: chunks travel as pairs.
+    plain: bool,
     place: Place,
     len: usize,
     /// Own and children.
@@ -234,13 +238,15 @@ impl Machine for AllReduce {
 }
 
 impl AllReduce {
-    /// A sum of vectors of `len` bytes; nothing is sent before [`AllReduce::contribute`].
+    /// A sum of vectors of this quantity; nothing is sent before [`AllReduce::contribute`].
     #[must_use]
-    pub fn new(session: &[u8; 32], sum: SumId, word: Word, len: usize, place: Place) -> Self {
+    pub fn new(session: &[u8; 32], sum: SumId, quantity: &Quantity, place: Place) -> Self {
+        let (word, len, plain) = (quantity.word(), quantity.len(), quantity.plain());
         let parts = 1 + u8::try_from(place.children.len()).unwrap_or_else(|_| unreachable!("BUG: a binary tree"));
         Self {
             sum,
             word,
+            plain,
             len,
             parts,
             partial: BTreeMap::new(),
@@ -314,6 +320,11 @@ impl AllReduce {
         }
     }
 
+    /// A chunk as it travels.
+    fn travelling(&self, words: Bytes) -> Bytes {
+        if self.plain { sparse::encode(&words) } else { words }
+    }
+
     /// The next chunk of the total is there.
     fn extend(&mut self, data: &Bytes, step: &mut Step<Self>) {
         self.digest.update(data);
@@ -332,12 +343,12 @@ impl AllReduce {
                 if expected != Some(index) || index >= self.chunks() {
                     return Err(Fault::OutOfOrder("chunk"));
                 }
-                let range = self.range(index);
-                if data.len() != range.len() {
+                let length = self.range(index).len();
+                let words = if self.plain { sparse::decode(&data, length)? } else { data.clone() };
+                if words.len() != length {
                     return Err(Fault::Inconsistent(format!(
-                        "chunk {index} has {} bytes, expected {}",
-                        data.len(),
-                        range.len()
+                        "chunk {index} has {} bytes, expected {length}",
+                        words.len(),
                     )));
                 }
                 match direction {
@@ -345,14 +356,14 @@ impl AllReduce {
                         // A child keeps to what was acknowledged.
                         let flow = self.from_children.get_mut(&from).filter(|flow| flow.room());
                         flow.ok_or(Fault::OutOfOrder("chunk"))?.next += 1;
-                        self.add_child(index, data);
+                        self.add_child(index, words);
                     }
                     Direction::Down => {
                         // The total of a chunk exists only after this peer's partial sum of it has left.
                         if index >= self.up.next {
                             return Err(Fault::OutOfOrder("total"));
                         }
-                        self.extend(&data, step);
+                        self.extend(&words, step);
                         self.relay(index, &data, step);
                         if let Some(index) = self.from_parent.credit(self.chunks()) {
                             step.send(from, Message::Credit { sum: self.sum, direction, index });
@@ -394,6 +405,7 @@ impl AllReduce {
                 while self.up.next < chunks && self.up.room() {
                     let index = self.up.next;
                     let Some(data) = self.complete(index) else { break };
+                    let data = self.travelling(data);
                     step.send(parent, Message::Chunk { sum: self.sum, direction: Direction::Up, index, data });
                     self.up.next += 1;
                 }
@@ -402,6 +414,7 @@ impl AllReduce {
                 while let Some(data) = self.complete(self.from_parent.next) {
                     let index = self.from_parent.next;
                     self.extend(&data, step);
+                    let data = self.travelling(data);
                     self.relay(index, &data, step);
                 }
             }
@@ -432,10 +445,9 @@ impl AllReduce {
             while flow.next < self.from_parent.next && flow.room() {
                 let index = flow.next;
                 let start = index as usize * CHUNK;
-                let data = copies
-                    .entry(index)
-                    .or_insert_with(|| Bytes::copy_from_slice(&self.total[start..(start + CHUNK).min(self.len)]))
-                    .clone();
+                let words = &self.total[start..(start + CHUNK).min(self.len)];
+                let copy = || if self.plain { sparse::encode(words) } else { Bytes::copy_from_slice(words) };
+                let data = copies.entry(index).or_insert_with(copy).clone();
                 step.send(child, Message::Chunk { sum: self.sum, direction: Direction::Down, index, data });
                 flow.next += 1;
             }

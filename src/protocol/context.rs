@@ -22,13 +22,46 @@ pub struct Quantity {
     pub word_bytes: u8,
     /// Words in the vector.
     pub words: u64,
+    /// What is put in, and how it travels.
+    pub kind: Kind,
+}
+
+/// How the vectors of a quantity are made and added.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Kind {
+    /// Of the rows alone; masked, opened by pads.
+    #[default]
+    Exact,
+    /// With noise that is drawn once in a session; masked and opened like the others.
+    Noised,
+    /// A differentially private release, drawn once in a session. What a peer puts in is no secret: no masks and no pads, and few
+    /// words that are not 0, so chunks travel as pairs of place and value. Words have 4 bytes.
+    Released,
 }
 
 impl Quantity {
     /// The coin: no words, a pad of every council member in the view.
     #[must_use]
     pub fn coin() -> Self {
-        Self { name: "coin".into(), word_bytes: 4, words: 0 }
+        Self::exact("coin", 4, 0)
+    }
+
+    /// A sum of what the rows give.
+    #[must_use]
+    pub fn exact(name: &str, word_bytes: u8, words: u64) -> Self {
+        Self { name: name.into(), word_bytes, words, kind: Kind::Exact }
+    }
+
+    /// Whether a peer's vector is drawn at random, once, and must then never be drawn again.
+    #[must_use]
+    pub fn drawn(&self) -> bool {
+        self.kind != Kind::Exact
+    }
+
+    /// Whether vectors travel without masks, as pairs.
+    #[must_use]
+    pub fn plain(&self) -> bool {
+        self.kind == Kind::Released
     }
 
     /// The ring that its words are added in.
@@ -155,10 +188,15 @@ impl Context {
             .unwrap_or_else(|_| unreachable!("BUG: rosters have at most 1024 peers"))
     }
 
-    /// Whose pads hide `slot` in a view of `members`: for the coin every council member there, otherwise the first three.
+    /// Whose pads hide `slot` in a view of `members`: for the coin every council member there, otherwise the first three; nobody's
+    /// where nothing is hidden.
     #[must_use]
     pub fn dealers(&self, slot: u8, members: &[Peer]) -> Vec<Peer> {
-        let most = if slot == 0 { usize::MAX } else { 3 };
+        let most = match self.plan.get(usize::from(slot)) {
+            Some(quantity) if quantity.plain() => 0,
+            _ if slot == 0 => usize::MAX,
+            _ => 3,
+        };
         self.council.iter().copied().filter(|peer| members.contains(peer)).take(most).collect()
     }
 }

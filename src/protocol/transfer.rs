@@ -16,6 +16,7 @@ use super::all_reduce::{self, CHUNK, WINDOW};
 use super::context::Context;
 use super::pairwise::Masks;
 use super::record::{Frozen, Record};
+use super::sparse;
 use super::{Action, Fault, Input, Machine, Never, Step, Time};
 use crate::session::Peer;
 
@@ -46,7 +47,8 @@ pub enum Message {
     Lacking(u8),
     /// The record; the sealed total follows. Bulk channel.
     Head(u8, Box<Held>),
-    /// Piece `index` of the sealed total, [`CHUNK`] bytes, the last one what remains. Bulk channel.
+    /// Piece `index` of the sealed total, [`CHUNK`] bytes, the last one what remains; of a total that nothing hides its pairs
+    /// ([`sparse`]). Bulk channel.
     Piece {
         /// The quantity.
         slot: u8,
@@ -242,7 +244,9 @@ impl Transfer {
         let Some(serving) = self.serving.get_mut(&to) else { return };
         let pieces = pieces(serving.total.len());
         while serving.next < pieces && ((serving.next - serving.acknowledged) as usize) < WINDOW {
-            let data = serving.total.piece(serving.next);
+            let plain = self.ctx.plan.get(usize::from(serving.slot)).is_some_and(super::context::Quantity::plain);
+            let words = serving.total.piece(serving.next);
+            let data = if plain { sparse::encode(&words) } else { words };
             step.send(to, Message::Piece { slot: serving.slot, index: serving.next, data });
             serving.next += 1;
         }
@@ -290,13 +294,16 @@ impl Transfer {
                 self.finish(slot, step)?;
             }
             Message::Piece { slot, index, data } => {
-                let len = self.ctx.plan.get(usize::from(slot)).map_or(0, super::context::Quantity::len);
+                let quantity = self.ctx.plan.get(usize::from(slot));
+                let len = quantity.map_or(0, super::context::Quantity::len);
+                let plain = quantity.is_some_and(super::context::Quantity::plain);
                 let Some(fetching) = self.expected(from, slot) else { return Ok(()) };
                 let start = index as usize * CHUNK;
                 let expected = (start + CHUNK).min(len).saturating_sub(start);
                 if fetching.held.is_none() || index != fetching.next {
                     return Ok(());
                 }
+                let data = if plain && expected > 0 { sparse::decode(&data, expected)? } else { data };
                 if data.is_empty() || data.len() != expected {
                     return Err(Fault::Inconsistent(format!(
                         "piece {index} has {} bytes, expected {expected}",

@@ -262,7 +262,8 @@ impl View {
         }
         let Some(reduce) = &mut round.reduce else { return step };
         step.output(Output::Stage(slot, Stage::Sum));
-        let mut masks = pairwise::pair_masks(self.ctx.me, keys, sum);
+        let quantity = &self.ctx.plan[usize::from(slot)];
+        let mut masks = if quantity.plain() { Vec::new() } else { pairwise::pair_masks(self.ctx.me, keys, sum) };
         #[cfg(test)]
         if self.ctx.bug == Some(super::context::Bug::ForgottenMask) {
             masks.pop();
@@ -270,8 +271,7 @@ impl View {
         if let Some(pad) = &round.pad {
             masks.push(Mask::new(Arc::new(**pad), "pad", sum, Sign::Add));
         }
-        let word = self.ctx.plan[usize::from(slot)].word();
-        let child = reduce.contribute(vector, Arc::new(Masks { word, masks }));
+        let child = reduce.contribute(vector, Arc::new(Masks { word: quantity.word(), masks }));
         self.reduced(child, &mut step);
         step
     }
@@ -463,7 +463,7 @@ impl View {
                     (round.pad, round.own_deals) = (Some(pad), vec![deal]);
                 }
                 let place = self.place.clone();
-                round.reduce = Some(AllReduce::new(&self.ctx.id.0, sum, quantity.word(), quantity.len(), place));
+                round.reduce = Some(AllReduce::new(&self.ctx.id.0, sum, &quantity, place));
                 self.round = Some(round);
                 step.output(Output::Stage(slot, Stage::Compute));
                 step.output(Output::Sum(slot));

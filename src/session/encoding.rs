@@ -40,6 +40,7 @@ fn entries(session: &Session) -> Vec<(String, Vec<u8>)> {
     entries.extend(sketch.iter().flat_map(super::SketchSpec::entries));
     entries.push(("privacy.min_holders", integer(privacy.min_holders.into())));
     entries.push(("privacy.colluding", number(privacy.colluding)));
+    entries.extend(privacy.noise.iter().flat_map(super::NoiseSpec::entries));
     entries.extend(super::rules::TIMING.iter().map(|field| (field.limit.field, integer((field.get)(timing)))));
     entries.push(("roster.peer_id", list(roster.iter().map(|entry| &entry.key.as_bytes()[..]))));
     entries.push(("roster.name", list(roster.iter().map(|entry| entry.name.as_bytes()))));

@@ -8,11 +8,14 @@ use std::path::Path;
 
 use serde::Deserialize;
 
+use super::noise::RawNoise;
 use super::rules::{self, FILE_LIMIT, SessionError, TIMING};
 use super::size::{Size, Sizes};
 use super::sketch::RawSketch;
 use super::xclp::RawXclp;
-use super::{DataSpec, Entry, FlynnSpec, Privacy, Scaling, Score, Session, Setting, TaskKind, Timing, TuneSpec};
+use super::{
+    DataSpec, Entry, FlynnSpec, NoiseMode, Privacy, Scaling, Score, Session, Setting, TaskKind, Timing, TuneSpec,
+};
 use crate::model::readout::Readout;
 
 /// The file as it stands: every integer wide enough to be judged by our own rules, sizes not yet resolved.
@@ -87,6 +90,10 @@ struct RawSetting {
 struct RawPrivacy {
     min_holders: Option<i64>,
     colluding: Option<f64>,
+    epsilon: Option<f64>,
+    top: Option<i64>,
+    mode: Option<NoiseMode>,
+    colluders: Option<i64>,
 }
 
 #[derive(Deserialize)]
@@ -208,7 +215,11 @@ impl Session {
         writeln!(out, "# A class held by fewer peers is refused: 1 to {peers}.")?;
         writeln!(out, "min_holders = {}", privacy.min_holders)?;
         writeln!(out, "# Share of the peers that may collude without learning one peer's part: 0.01 to 0.99.")?;
-        writeln!(out, "colluding = {:?}\n", privacy.colluding)?;
+        writeln!(out, "colluding = {:?}", privacy.colluding)?;
+        if let Some(noise) = &privacy.noise {
+            noise.write_toml(out)?;
+        }
+        writeln!(out)?;
 
         writeln!(out, "[timing]")?;
         for field in &TIMING {
@@ -335,6 +346,9 @@ impl RawSession {
         if let Some(share) = self.privacy.colluding {
             privacy.colluding = share;
         }
+        let RawPrivacy { epsilon, top, mode, colluders, .. } = self.privacy;
+        let counts = flynn.m as usize * data.classes.len();
+        privacy.noise = RawNoise { epsilon, top, mode, colluders }.resolve(counts, min_peers)?;
         let mut timing = Timing::default();
         for (name, value) in self.timing {
             timing.set(&name, value)?;

@@ -90,6 +90,11 @@ impl Limit {
         Self { field, lo, hi, what: "" }
     }
 
+    /// With a word on what the upper end is.
+    pub(super) const fn saying(self, what: &'static str) -> Self {
+        Self { what, ..self }
+    }
+
     /// The value in its type, if it is inside.
     ///
     /// # Panics
@@ -208,6 +213,9 @@ impl Session {
         min_holders(roster).check::<u16>(self.privacy.min_holders)?;
         let colluding = self.privacy.colluding;
         check_number("privacy.colluding", colluding, (0.01..=0.99).contains(&colluding), "0.01 to 0.99")?;
+        if let Some(noise) = &self.privacy.noise {
+            noise.check(&self)?;
+        }
         for field in &TIMING {
             field.limit.check::<u64>((field.get)(&self.timing))?;
         }
@@ -383,7 +391,10 @@ pub(super) fn check_number(field: &str, value: f64, holds: bool, limit: &str) ->
 }
 
 /// 1 to 64 printable characters, no space at the ends: names go into logs, tables and error lines.
-fn check_name(field: &str, name: &str) -> Result<(), SessionError> {
+///
+/// # Errors
+/// [`SessionError::Value`], with `field` for what the name is of.
+pub fn check_name(field: &str, name: &str) -> Result<(), SessionError> {
     let length = name.chars().count();
     if !(1..=NAME_LIMIT).contains(&length) || name.trim() != name || !name.chars().all(printable) {
         let limit = format!("1 to {NAME_LIMIT} printable characters, no space at the ends");

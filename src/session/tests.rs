@@ -75,7 +75,7 @@ fn refusal(text: &str) -> String {
 fn a_minimal_file_gets_the_defaults() {
     let read = Session::parse(&minimal()).unwrap();
     assert_eq!(read.min_peers, 3);
-    assert_eq!(read.privacy, Privacy { min_holders: 3, colluding: 1.0 / 3.0 });
+    assert_eq!(read.privacy, Privacy { min_holders: 3, colluding: 1.0 / 3.0, noise: None });
     assert_eq!(read.timing, Timing::default());
     assert_eq!(read.data.scaling, Scaling::None);
     assert!(!read.data.densify);

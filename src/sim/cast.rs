@@ -12,7 +12,7 @@ use crate::crypto::stream::derive;
 use crate::node::Task;
 use crate::node::xclp::Xclp;
 use crate::protocol::context::{Context, Quantity};
-use crate::session::{Entry, Peer, Privacy, Session, TaskKind as SessionTask, Timing};
+use crate::session::{Entry, NoiseSpec, Peer, Privacy, Session, TaskKind as SessionTask, Timing};
 
 /// Larger rosters than a session file may have are simulated without its rules.
 const ROSTER: u16 = 1024;
@@ -77,6 +77,12 @@ pub fn randomness(seed: u64, peer: Peer, start: u32) -> [u8; 32] {
     *derive(&seed.to_le_bytes(), "simulation/randomness", &place)
 }
 
+/// Differential privacy, where the scenario has a budget.
+fn noise(scenario: &Scenario) -> Option<NoiseSpec> {
+    let part = &scenario.session;
+    part.epsilon.map(|epsilon| NoiseSpec::new(epsilon, part.top.unwrap_or(1), part.mode))
+}
+
 /// A session of the scenario, and the identities of its peers in their order.
 fn session(scenario: &Scenario, rows: Option<&Rows>) -> Result<(Session, Vec<Identity>), ScenarioError> {
     let seed = scenario.seed.to_le_bytes();
@@ -112,6 +118,7 @@ fn session(scenario: &Scenario, rows: Option<&Rows>) -> Result<(Session, Vec<Ide
         privacy: Privacy {
             min_holders: scenario.session.min_holders.unwrap_or(usual.min_holders),
             colluding: scenario.session.colluding.unwrap_or(usual.colluding),
+            noise: noise(scenario),
         },
         timing,
         roster: identities.iter().enumerate().map(entry).collect(),

@@ -120,7 +120,10 @@ impl Checks {
     pub fn done(&mut self, now: Time, ctx: &Context, peer: Peer, done: &Done) {
         match done {
             Done::Contribution(slot, Ok(vector)) => {
-                self.vectors.insert((*slot, peer), vector.clone());
+                let before = self.vectors.insert((*slot, peer), vector.clone());
+                if before.is_some() && ctx.plan[usize::from(*slot)].drawn() {
+                    self.violated(now, Check::Exact, format!("{peer} has drawn its vector of slot {slot} twice"));
+                }
             }
             Done::Open { frozen, opened, .. } => {
                 self.looked += 1;

@@ -12,7 +12,8 @@ use std::path::{Path, PathBuf};
 use serde::Deserialize;
 use toml::{Table, Value};
 
-use crate::session::{Hamming, Scaling, Score, Size};
+use crate::privacy::Ratio;
+use crate::session::{Hamming, NoiseMode, Scaling, Score, Size};
 
 pub use fault::{Fault, Kind, Moment, Peers, Tamper, name as fault_name};
 
@@ -222,6 +223,12 @@ pub struct SessionPart {
     pub min_holders: Option<u16>,
     /// Share of the peers that may collude.
     pub colluding: Option<f64>,
+    /// Differential privacy: the budget.
+    pub epsilon: Option<Ratio>,
+    /// Counts of a release.
+    pub top: Option<u32>,
+    /// What the budget is for.
+    pub mode: NoiseMode,
 }
 
 /// Who keeps a connection to whom.

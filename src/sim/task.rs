@@ -16,6 +16,7 @@ use crate::node::Task;
 use crate::node::flynn::{Flynn, Rules};
 use crate::protocol::context::Quantity;
 use crate::protocol::record::Value;
+use crate::protocol::view::Rng;
 use crate::session::{DataSpec, FlynnSpec, Peer, Scaling, Score, Session, Sizes};
 
 /// The rows of a run.
@@ -146,7 +147,7 @@ struct Numbers {
 
 impl Task for Numbers {
     fn plan(&self) -> Vec<Quantity> {
-        vec![Quantity::coin(), Quantity { name: "sum".into(), word_bytes: 4, words: self.words }]
+        vec![Quantity::coin(), Quantity::exact("sum", 4, self.words)]
     }
 
     fn contribution(&self, _slot: u8, _opened: &[Bytes]) -> Result<Bytes, String> {
@@ -187,6 +188,10 @@ impl Task for Poisoned {
         let more: Vec<u8> = (0..quantity.words).flat_map(|_| 1000u32.to_le_bytes()).collect();
         mask::add(Word::W32, &mut out, &more);
         Ok(out.into())
+    }
+
+    fn draw(&self, slot: u8, opened: &[Bytes], rng: &mut Rng) -> Result<Bytes, String> {
+        self.0.draw(slot, opened, rng)
     }
 
     fn allows(&self, slot: u8, values: &[Value], opened: &[Bytes], members: &[Peer]) -> Result<(), String> {

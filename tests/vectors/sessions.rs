@@ -64,6 +64,25 @@ linger_ms = 6
 max_views = 7
 "#;
 
+/// With noise in shares: every field of differential privacy.
+const PRIVATE: &str = r#"name = "vectors"
+task = "flynn"
+[data]
+features = 3
+classes = ["cat", "dog"]
+scaling = "unit-norm"
+[flynn]
+m = 16
+s = 2
+rho = 3
+gamma = 0.5
+[privacy]
+epsilon = 0.7
+top = 5
+mode = "central"
+colluders = 2
+"#;
+
 /// Names of the features.
 const NAMED: &str = r#"name = "vectors"
 task = "flynn"
@@ -150,11 +169,21 @@ fn shown(text: &str) -> Value {
 }
 
 pub(crate) fn session() -> Value {
-    let good: Vec<_> =
-        [(SMALL, 3), (FULL, 20), (TUNE, 3), (NAMED, 3), (crate::xclp::HEAD, 7), (crate::sketch::HEAD, 3)]
-            .into_iter()
-            .map(|(head, peers)| shown(&toml(head, peers)))
-            .collect();
+    let released = PRIVATE.replace("mode = \"central\"\ncolluders = 2\n", "");
+    let private = |from: &str, to: &str| toml(&PRIVATE.replacen(from, to, 1), 5);
+    let good: Vec<_> = [
+        (SMALL, 3),
+        (FULL, 20),
+        (TUNE, 3),
+        (NAMED, 3),
+        (crate::xclp::HEAD, 7),
+        (crate::sketch::HEAD, 3),
+        (PRIVATE, 5),
+        (&released, 3),
+    ]
+    .into_iter()
+    .map(|(head, peers)| shown(&toml(head, peers)))
+    .collect();
     let good_text = toml(SMALL, 3);
     let change = |from: &str, to: &str| {
         assert!(good_text.contains(from), "{from}");
@@ -197,6 +226,18 @@ pub(crate) fn session() -> Value {
             toml(&crate::sketch::HEAD.replacen("[sketch]", "[sketch]\nhash = \"minhash\"", 1), 3),
         ),
         ("flynn without classes", change("classes = [\"cat\", \"dog\"]\n", "")),
+        ("an epsilon of seven places", private("0.7", "0.1234567")),
+        ("an epsilon of 0", private("0.7", "0.0")),
+        ("an epsilon without a top", private("top = 5\n", "")),
+        ("a top without an epsilon", private("epsilon = 0.7\n", "")),
+        ("a top above m x classes", private("top = 5", "top = 33")),
+        ("colluders without the mode central", private("central", "parallel")),
+        ("as many colluders as min_peers", private("colluders = 2", "colluders = 3")),
+        ("an epsilon beside exact means", private("unit-norm", "center")),
+        (
+            "an epsilon with another task",
+            toml(&TUNE.replacen("[tune]", "[privacy]\nepsilon = 1\ntop = 1\n[tune]", 1), 3),
+        ),
         ("time-out of 0", change("[flynn]", "[timing]\nstall_ms = 0\n[flynn]")),
     ]
     .into_iter()

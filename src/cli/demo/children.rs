@@ -63,6 +63,9 @@ impl Nodes {
             ];
             if rows {
                 files.extend([("--header", "no".into()), ("--data", file("csv")), ("--out", file(extension))]);
+                if session.privacy.noise.is_some() {
+                    files.push(("--dataset", "demo".into()));
+                }
             }
             arguments.extend(files.into_iter().flat_map(|(option, file)| [option.into(), file]));
             children.start(i, &arguments)?;

@@ -37,10 +37,10 @@ fn write(out: &mut String, result: &Value) -> std::fmt::Result {
     writeln!(
         out,
         "{}",
-        if result["equal"] == Value::Bool(true) {
-            "All models are equal to the one trained on the pooled rows, bit for bit."
-        } else {
-            "THE MODELS ARE NOT EQUAL."
+        match (result["equal"] == Value::Bool(true), result["noise"].is_null()) {
+            (true, true) => "All models are equal to the one trained on the pooled rows, bit for bit.",
+            (true, false) => "All models are equal, and have noise; the pooled one is the same without.",
+            (false, _) => "THE MODELS ARE NOT EQUAL.",
         }
     )?;
     writeln!(out, "\nFor comparison, on the same {} held-out rows:", result["rows"]["test"])?;

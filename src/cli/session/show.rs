@@ -4,7 +4,9 @@ use std::fmt;
 
 use serde::Serialize;
 
-use crate::session::{FlynnSpec, Peer, Privacy, Scaling, Session, Setting, SketchSpec, Timing, TuneSpec, XclpSpec};
+use crate::session::{
+    FlynnSpec, NoiseSpec, Peer, Privacy, Scaling, Session, Setting, SketchSpec, Timing, TuneSpec, XclpSpec,
+};
 
 /// A session as shown to people and, as JSON, to programs.
 #[derive(Debug, Serialize)]
@@ -151,6 +153,11 @@ impl fmt::Display for Shown {
             "privacy",
             &format!("a class needs {holders} holders, {:.3} of the peers may collude", privacy.colluding),
         )?;
+        if let Some(noise) = &privacy.noise {
+            let NoiseSpec { epsilon, top, mode, colluders } = noise;
+            let colluders = if *colluders > 0 { format!(", {colluders} may collude") } else { String::new() };
+            line("", &format!("epsilon = {epsilon}, {mode}, the top {top} counts{colluders}"))?;
+        }
         let Timing { gather_ms, propose_ms, stall_ms, quorum_ms, compute_ms, linger_ms, max_views } = timing;
         line(
             "timing",

@@ -52,7 +52,7 @@ fn a_new_file_holds_what_was_asked_for() {
     assert_eq!(session.data.classes, ["a", "b"]);
     assert_eq!(session.data.scaling, Scaling::Range { lo: -1.0, hi: 2.5 });
     assert_eq!(session.flynn, FlynnSpec { m: 128, s: 3, rho: 64, gamma: 0.0, score: Score::BalancedLog });
-    assert_eq!(session.privacy, Privacy { min_holders: 1, colluding: 0.5 });
+    assert_eq!(session.privacy, Privacy { min_holders: 1, colluding: 0.5, noise: None });
     assert_eq!((session.min_peers, session.timing.gather_ms, session.timing.max_views), (2, 5, 3));
 
     let session = Session::load(new(folder.path(), &["--published", "--rho", "32", "--force"]).unwrap()).unwrap();

@@ -25,7 +25,7 @@ impl Numbers {
 
 impl Task for Numbers {
     fn plan(&self) -> Vec<Quantity> {
-        let sums = self.words.iter().map(|&words| Quantity { name: "numbers".into(), word_bytes: 4, words });
+        let sums = self.words.iter().map(|&words| Quantity::exact("numbers", 4, words));
         std::iter::once(Quantity::coin()).chain(sums).collect()
     }
     fn contribution(&self, slot: u8, _opened: &[Bytes]) -> Result<Bytes, String> {
@@ -61,7 +61,7 @@ pub(super) fn session(identities: &[Identity], timing: Timing) -> Session {
         tune: None,
         xclp: None,
         sketch: None,
-        privacy: Privacy { min_holders: 1, colluding: 1.0 / 3.0 },
+        privacy: Privacy { min_holders: 1, ..Privacy::default() },
         timing,
         roster,
     }

@@ -1,0 +1,63 @@
+//! A private session is entered in the ledger before anything of it is sent.
+
+use std::path::Path;
+use std::time::SystemTime;
+
+use clap::Args;
+
+use super::super::Failure;
+use crate::ledger::{Charge, Ledger};
+use crate::privacy::Ratio;
+use crate::protocol::context::Context;
+use crate::session::{Session, check_name};
+use crate::store::{Store, StoreError};
+
+// What a session's rows are called, and may spend. (clap would take a documentation comment for the command's.)
+#[derive(Debug, Default, Args)]
+pub(super) struct Payment {
+    /// What you call these rows: under this name the ledger adds up what private sessions spend of them
+    #[arg(long, value_name = "NAME")]
+    dataset: Option<String>,
+    /// Join only if these rows have then spent at most this
+    #[arg(long, value_name = "E", requires = "dataset")]
+    budget: Option<Ratio>,
+}
+
+impl Payment {
+    /// Whether the options fit the session, which is in `file`.
+    pub(super) fn check(&self, file: &Path, session: &Session) -> Result<(), Failure> {
+        let file = file.display();
+        match (session.privacy.noise, &self.dataset) {
+            (Some(_), None) => {
+                let text = "a private session needs --dataset NAME, under which the ledger adds up what it spends";
+                Err(Failure::Input(format!("{file}: {text}")))
+            }
+            (Some(_), Some(name)) => Ok(check_name("--dataset", name)?),
+            (None, _) if self.budget.is_some() => {
+                let text = "--budget: the session has no privacy.epsilon, and what exact sums tell has no bound";
+                Err(Failure::Input(format!("{file}: {text}")))
+            }
+            (None, _) => Ok(()),
+        }
+    }
+
+    /// Enters the session in the ledger beside `key`, once for what is kept in `state`.
+    #[allow(clippy::disallowed_methods, reason = "ledgers say when")]
+    pub(super) fn pay(&self, ctx: &Context, key: &Path, state: &Path) -> Result<(), Failure> {
+        let (Some(noise), Some(dataset)) = (ctx.session.privacy.noise, &self.dataset) else { return Ok(()) };
+        let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+        let charge = Charge {
+            dataset: dataset.clone(),
+            epsilon: noise.epsilon,
+            mode: noise.mode,
+            session: ctx.id.to_string(),
+            name: ctx.session.name.clone(),
+            unix: since.map_or(0, |since| since.as_secs()),
+        };
+        let store = |error: StoreError| Failure::Machine(error.to_string());
+        let mut ledger = Ledger::open(&Ledger::path(key, &ctx.identity.public().to_string()))?;
+        // What a peer has drawn is kept with its state, and sent again as it is: who still has that pays once.
+        ledger.charge(charge, self.budget, Store::is_paid(state).map_err(store)?)?;
+        Store::mark_paid(state).map_err(store)
+    }
+}

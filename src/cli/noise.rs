@@ -1,0 +1,102 @@
+//! The options of differential privacy, and what was spent of it.
+
+use std::io::Write;
+use std::path::PathBuf;
+
+use clap::Args;
+use clap::builder::PossibleValuesParser;
+use clap::builder::TypedValueParser as _;
+use serde_json::json;
+
+use super::{Failure, id::key_path, print};
+use crate::crypto::identity::load_identity;
+use crate::ledger::{self, Ledger, LedgerError};
+use crate::privacy::Ratio;
+use crate::session::{NoiseMode, NoiseSpec};
+
+// How a session is made private. (clap would take a documentation comment for the command's.)
+#[derive(Debug, Args)]
+pub(super) struct NoiseArguments {
+    /// Differential privacy with this budget, 0.001 to 100 (docs/privacy.md)
+    #[arg(long, value_name = "E")]
+    epsilon: Option<Ratio>,
+    /// Counts that a peer releases, the paper's T; with --mode central, counts that are kept of the total [default: 100]
+    #[arg(long, value_name = "T", requires = "epsilon")]
+    top: Option<u32>,
+    /// What the budget is for: per-party (the paper's: one row at every peer), parallel (one row at one peer, by each release) or
+    /// central (one row at one peer, by the total) [default: per-party]
+    #[arg(long, value_name = "MODE", requires = "epsilon", value_parser = modes())]
+    mode: Option<NoiseMode>,
+    /// With --mode central: so many peers may pool what they know [default: 1]
+    #[arg(long, value_name = "N", requires = "epsilon")]
+    colluders: Option<u16>,
+}
+
+/// The default of `--top`.
+const TOP: u32 = 100;
+
+fn modes() -> impl clap::builder::TypedValueParser<Value = NoiseMode> {
+    PossibleValuesParser::new(["per-party", "parallel", "central"]).map(|text| match text.as_str() {
+        "parallel" => NoiseMode::Parallel,
+        "central" => NoiseMode::Central,
+        _ => NoiseMode::PerParty,
+    })
+}
+
+impl NoiseArguments {
+    /// What was asked for; whether it fits the session is the session's to say.
+    pub(super) fn spec(&self) -> Option<NoiseSpec> {
+        let epsilon = self.epsilon?;
+        let mut spec = NoiseSpec::new(epsilon, self.top.unwrap_or(TOP), self.mode.unwrap_or_default());
+        spec.colluders = self.colluders.unwrap_or(spec.colluders);
+        Some(spec)
+    }
+}
+
+/// Prints what this identity's data sets have spent in private sessions
+#[derive(Debug, Args)]
+pub(super) struct Spent {
+    /// The key file [default: as `flyswarm id`]
+    #[arg(long, value_name = "FILE")]
+    key: Option<PathBuf>,
+    /// As JSON
+    #[arg(long)]
+    json: bool,
+}
+
+impl Spent {
+    pub(super) fn run(self, out: &mut dyn Write) -> Result<(), Failure> {
+        let key = key_path(self.key)?;
+        let path = Ledger::path(&key, &load_identity(&key)?.public().to_string());
+        let charges = Ledger::read(&path)?;
+        let totals = ledger::totals(&charges);
+        if self.json {
+            let totals: Vec<_> = totals.iter().map(|(set, spent)| json!({"dataset": set, "spent": spent})).collect();
+            return print(out, &format!("{:#}\n", json!({"ledger": path, "datasets": totals, "charges": charges})));
+        }
+        let mut text = format!("{}\n", path.display());
+        for (set, spent) in totals {
+            text += &format!("{set}: {spent} spent\n");
+            for charge in charges.iter().filter(|charge| charge.dataset == set) {
+                let (epsilon, mode) = (charge.epsilon.to_string(), charge.mode);
+                text += &format!("  {epsilon:>10} {mode:<9} {} {}\n", charge.session, charge.name);
+            }
+        }
+        if charges.is_empty() {
+            text += "nothing spent\n";
+        }
+        print(out, &text)
+    }
+}
+
+impl From<LedgerError> for Failure {
+    fn from(error: LedgerError) -> Self {
+        let text = error.to_string();
+        match error {
+            LedgerError::Io { .. } => Self::Machine(text),
+            LedgerError::Damaged { .. } | LedgerError::Exceeded { .. } | LedgerError::OtherSet { .. } => {
+                Self::Input(text)
+            }
+        }
+    }
+}

@@ -1,0 +1,270 @@
+//! What an identity has spent of its data sets' privacy budgets: one line of JSON for each session, appended and synced before the
+//! session sends anything.
+//!
+//! A data set is what its owner calls so, whatever files it is in: a digest would take a set with one row more for another. Epsilons
+//! of sessions on one set are added up (sequential composition), each as it stands in the session file. A lock keeps two
+//! processes from spending the same budget.
+
+use std::fs::{self, File};
+use std::io::{self, Read, Write};
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use crate::privacy::Ratio;
+use crate::session::NoiseMode;
+
+/// The largest file that is read.
+const MAX_BYTES: u64 = 1 << 26;
+
+/// One session that was paid for.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Charge {
+    /// The data set, as its owner calls it.
+    pub dataset: String,
+    /// What the session may have told of it.
+    pub epsilon: Ratio,
+    /// For which neighbours (docs/privacy.md).
+    pub mode: NoiseMode,
+    /// The session's id, 64 hexadecimal digits.
+    pub session: String,
+    /// What people call the session.
+    pub name: String,
+    /// When, in seconds since 1970.
+    pub unix: u64,
+}
+
+/// Why a session is not paid for. Nothing was written.
+#[derive(Debug, thiserror::Error)]
+pub enum LedgerError {
+    /// The system refused.
+    #[error("{path}: {error}")]
+    Io {
+        /// The ledger.
+        path: PathBuf,
+        /// What it said.
+        error: io::Error,
+    },
+    /// A line is no charge.
+    #[error("{path}: line {line} of the ledger is damaged: {error}")]
+    Damaged {
+        /// The ledger.
+        path: PathBuf,
+        /// From 1.
+        line: usize,
+        /// What is wrong.
+        error: String,
+    },
+    /// The budget does not allow it.
+    #[error(
+        "data set {dataset:?} has spent {spent} of its budget of {budget}: a session of epsilon {epsilon} would exceed it"
+    )]
+    Exceeded {
+        /// The data set.
+        dataset: String,
+        /// What is spent.
+        spent: String,
+        /// What may be spent.
+        budget: Ratio,
+        /// What the session asks for.
+        epsilon: Ratio,
+    },
+    /// The session was joined with other rows before.
+    #[error("this identity has joined the session with the data set {known:?}, not {dataset:?}")]
+    OtherSet {
+        /// The one in the ledger.
+        known: String,
+        /// The one asked for.
+        dataset: String,
+    },
+}
+
+/// An identity's ledger, locked.
+#[derive(Debug)]
+pub struct Ledger {
+    path: PathBuf,
+    file: File,
+    charges: Vec<Charge>,
+}
+
+impl Ledger {
+    /// Where the ledger of an identity is: beside its key, so that no other state folder makes a second one.
+    #[must_use]
+    pub fn path(key: &Path, peer_id: &str) -> PathBuf {
+        key.with_file_name("ledger").join(format!("{peer_id}.jsonl"))
+    }
+
+    /// Opens or makes it, and waits for another process that has it open.
+    pub fn open(path: &Path) -> Result<Self, LedgerError> {
+        let io = |error| LedgerError::Io { path: path.to_owned(), error };
+        if let Some(folder) = path.parent() {
+            fs::create_dir_all(folder).map_err(io)?;
+        }
+        let file = File::options().create(true).read(true).append(true).open(path).map_err(io)?;
+        file.lock().map_err(io)?;
+        let text = text(&file).map_err(io)?;
+        let whole = text.rfind('\n').map_or(0, |end| end + 1);
+        if whole < text.len() {
+            // A crash while it was written: the session that it was for has sent nothing.
+            file.set_len(whole as u64).map_err(io)?;
+        }
+        let charges = parse(path, &text[..whole])?;
+        Ok(Self { path: path.to_owned(), file, charges })
+    }
+
+    /// Every charge, in its order; none where there is no ledger.
+    pub fn read(path: &Path) -> Result<Vec<Charge>, LedgerError> {
+        let io = |error| LedgerError::Io { path: path.to_owned(), error };
+        let file = match File::open(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            file => file.map_err(io)?,
+        };
+        let text = text(&file).map_err(io)?;
+        parse(path, &text[..text.rfind('\n').map_or(0, |end| end + 1)])
+    }
+
+    /// Pays for a session. One that `goes_on` from stored state, in which its release is kept, was paid for.
+    pub fn charge(&mut self, charge: Charge, budget: Option<Ratio>, goes_on: bool) -> Result<(), LedgerError> {
+        if let Some(known) = self.charges.iter().rev().find(|known| known.session == charge.session).filter(|_| goes_on)
+        {
+            if known.dataset == charge.dataset {
+                return Ok(());
+            }
+            return Err(LedgerError::OtherSet { known: known.dataset.clone(), dataset: charge.dataset });
+        }
+        let spent = spent(&self.charges, &charge.dataset);
+        if let Some(budget) = budget.filter(|&budget| spent + millionths(charge.epsilon) > millionths(budget)) {
+            let (dataset, epsilon, spent) = (charge.dataset, charge.epsilon, decimal(spent));
+            return Err(LedgerError::Exceeded { dataset, spent, budget, epsilon });
+        }
+        let io = |error| LedgerError::Io { path: self.path.clone(), error };
+        let line = serde_json::to_string(&charge).map_err(|error| io(error.into()))? + "\n";
+        self.file.write_all(line.as_bytes()).and_then(|()| self.file.sync_all()).map_err(io)?;
+        if let Some(folder) = self.path.parent() {
+            File::open(folder).and_then(|folder| folder.sync_all()).map_err(io)?;
+        }
+        self.charges.push(charge);
+        Ok(())
+    }
+}
+
+/// Each data set and what it has spent, in the order of their first sessions.
+#[must_use]
+pub fn totals(charges: &[Charge]) -> Vec<(String, String)> {
+    let mut sets: Vec<&str> = Vec::new();
+    for charge in charges {
+        if !sets.contains(&charge.dataset.as_str()) {
+            sets.push(&charge.dataset);
+        }
+    }
+    sets.into_iter().map(|set| (set.to_owned(), decimal(spent(charges, set)))).collect()
+}
+
+fn spent(charges: &[Charge], dataset: &str) -> u128 {
+    charges.iter().filter(|charge| charge.dataset == dataset).map(|charge| millionths(charge.epsilon)).sum()
+}
+
+/// Session files say whole millionths; anything finer counts as one more.
+fn millionths(epsilon: Ratio) -> u128 {
+    (u128::from(epsilon.numerator()) * 1_000_000).div_ceil(epsilon.denominator().into())
+}
+
+fn decimal(millionths: u128) -> String {
+    let ratio = u64::try_from(millionths).ok().and_then(Ratio::millionths);
+    ratio.map_or_else(|| "0".into(), |ratio| ratio.to_string())
+}
+
+fn text(file: &File) -> io::Result<String> {
+    let mut text = String::new();
+    let mut limited = file.take(MAX_BYTES + 1);
+    limited.read_to_string(&mut text)?;
+    if text.len() as u64 > MAX_BYTES {
+        return Err(io::Error::new(io::ErrorKind::InvalidData, "too large for a ledger"));
+    }
+    Ok(text)
+}
+
+fn parse(path: &Path, text: &str) -> Result<Vec<Charge>, LedgerError> {
+    let charge = |(line, text): (usize, &str)| {
+        let damaged = |error: serde_json::Error| LedgerError::Damaged {
+            path: path.to_owned(),
+            line: line + 1,
+            error: error.to_string(),
+        };
+        serde_json::from_str(text).map_err(damaged)
+    };
+    text.lines().enumerate().map(charge).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn charge(dataset: &str, epsilon: &str, session: u8) -> Charge {
+        Charge {
+            dataset: dataset.into(),
+            epsilon: epsilon.parse().unwrap(),
+            mode: NoiseMode::Parallel,
+            session: hex::encode([session; 32]),
+            name: "winter".into(),
+            unix: 1_800_000_000,
+        }
+    }
+
+    fn exceeded(result: Result<(), LedgerError>) -> bool {
+        matches!(result, Err(LedgerError::Exceeded { .. }))
+    }
+
+    #[test]
+    fn a_budget_is_spent_to_the_last_millionth_and_no_further_and_for_each_set_apart() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = Ledger::path(&folder.path().join("id.key"), "12D3");
+        let budget = "1".parse().ok();
+        let mut ledger = Ledger::open(&path).unwrap();
+        ledger.charge(charge("clinic", "0.3", 1), budget, false).unwrap();
+        ledger.charge(charge("clinic", "0.1", 2), budget, false).unwrap();
+        assert!(exceeded(ledger.charge(charge("clinic", "0.600001", 3), budget, false)));
+        ledger.charge(charge("other", "1", 3), budget, false).unwrap();
+        drop(ledger);
+        let mut ledger = Ledger::open(&path).unwrap();
+        ledger.charge(charge("clinic", "0.6", 4), budget, false).unwrap();
+        let error = ledger.charge(charge("clinic", "0.000001", 5), budget, false).unwrap_err().to_string();
+        assert_eq!(
+            error,
+            "data set \"clinic\" has spent 1 of its budget of 1: a session of epsilon 0.000001 would exceed it"
+        );
+        ledger.charge(charge("clinic", "2", 5), None, false).unwrap();
+        drop(ledger);
+        let charges = Ledger::read(&path).unwrap();
+        assert_eq!(totals(&charges), [("clinic".into(), "3".into()), ("other".into(), "1".into())]);
+        assert_eq!(charges.len(), 5);
+    }
+
+    #[test]
+    fn a_session_that_goes_on_is_paid_for_once_and_one_that_lost_its_release_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("ledger.jsonl");
+        let budget = "0.5".parse().ok();
+        let mut ledger = Ledger::open(&path).unwrap();
+        ledger.charge(charge("clinic", "0.5", 1), budget, false).unwrap();
+        ledger.charge(charge("clinic", "0.5", 1), budget, true).unwrap();
+        assert!(matches!(ledger.charge(charge("ward", "0.5", 1), None, true), Err(LedgerError::OtherSet { .. })));
+        assert!(exceeded(ledger.charge(charge("clinic", "0.5", 1), budget, false)));
+        assert_eq!(Ledger::read(&path).unwrap().len(), 1);
+    }
+
+    #[test]
+    fn a_line_that_a_crash_cut_off_goes_and_a_damaged_one_is_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("ledger.jsonl");
+        Ledger::open(&path).unwrap().charge(charge("clinic", "1", 1), None, false).unwrap();
+        let whole = fs::read_to_string(&path).unwrap();
+        fs::write(&path, format!("{whole}{}", &whole[..30])).unwrap();
+        assert_eq!(Ledger::read(&path).unwrap().len(), 1);
+        Ledger::open(&path).unwrap().charge(charge("clinic", "1", 2), None, false).unwrap();
+        assert_eq!(Ledger::read(&path).unwrap().len(), 2);
+        fs::write(&path, format!("{whole}nonsense\n")).unwrap();
+        let error = Ledger::open(&path).unwrap_err().to_string();
+        assert!(error.contains("line 2 of the ledger is damaged"), "{error}");
+    }
+}

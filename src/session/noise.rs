@@ -1,0 +1,305 @@
+//! Differential privacy in a session file: `privacy.epsilon`, `.top`, `.mode` and `.colluders`.
+
+use std::fmt::{self, Write};
+
+use serde::{Deserialize, Serialize};
+
+use super::rules::Limit;
+use super::{Scaling, Session, SessionError, TaskKind};
+use crate::privacy::Ratio;
+use crate::privacy::mechanism::Mechanism;
+
+/// How a session of the task `flynn` keeps its rows private.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct NoiseSpec {
+    /// The budget: a decimal number from 0.001 to 100 with at most six places, held exactly.
+    pub epsilon: Ratio,
+    /// Counts in a release of one peer, the paper's T; with the mode `central` counts that are kept of the total: 1 to m x classes.
+    pub top: u32,
+    /// What the budget is for.
+    pub mode: NoiseMode,
+    /// With the mode `central`, peers that may pool what they know without learning more: 1 to `min_peers` - 1. Default 1; 0 with
+    /// another mode, which needs no such bound.
+    pub colluders: u16,
+}
+
+/// What epsilon is for (docs/privacy.md).
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum NoiseMode {
+    /// One row replaced at every peer at once: each spends an equal part of epsilon (the paper's Algorithm 2).
+    #[default]
+    PerParty,
+    /// One row replaced at one peer: each spends all of epsilon.
+    Parallel,
+    /// One row replaced at one peer, seen in the total alone: shares of noise under a sealed sum.
+    Central,
+}
+
+impl fmt::Display for NoiseMode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::PerParty => "per-party",
+            Self::Parallel => "parallel",
+            Self::Central => "central",
+        })
+    }
+}
+
+/// The fields of the file.
+pub(super) struct RawNoise {
+    pub(super) epsilon: Option<f64>,
+    pub(super) top: Option<i64>,
+    pub(super) mode: Option<NoiseMode>,
+    pub(super) colluders: Option<i64>,
+}
+
+/// In millionths.
+const EPSILON: (u64, u64) = (1_000, 100_000_000);
+const EPSILON_LIMIT: &str = "0.001 to 100, with at most six decimal places";
+
+impl NoiseSpec {
+    /// With the default number of colluders.
+    #[must_use]
+    pub fn new(epsilon: Ratio, top: u32, mode: NoiseMode) -> Self {
+        Self { epsilon, top, mode, colluders: u16::from(mode == NoiseMode::Central) }
+    }
+
+    /// epsilon in millionths, if it is a whole number of them.
+    fn millionths(&self) -> Option<u64> {
+        let exact = self.epsilon.times(1_000_000)?;
+        (exact.denominator() == 1).then_some(exact.numerator())
+    }
+
+    /// What each peer does to its counts.
+    ///
+    /// # Panics
+    /// If the session was not checked.
+    #[must_use]
+    pub fn mechanism(&self, session: &Session) -> Mechanism {
+        let Self { epsilon, top, .. } = *self;
+        let peers = session.roster.len() as u64;
+        let most = u32::MAX / u32::try_from(peers).unwrap_or(u32::MAX);
+        match self.mode {
+            NoiseMode::PerParty => {
+                let epsilon = epsilon.over(peers).unwrap_or_else(|| panic!("{self:?} was not checked"));
+                Mechanism::Release { epsilon, top, most }
+            }
+            NoiseMode::Parallel => Mechanism::Release { epsilon, top, most },
+            NoiseMode::Central => {
+                let parties = u32::from(session.min_peers.saturating_sub(self.colluders).max(1));
+                Mechanism::Shares { epsilon, top, weight: session.flynn.rho, parties }
+            }
+        }
+    }
+
+    pub(super) fn check(&self, session: &Session) -> Result<(), SessionError> {
+        if !self.millionths().is_some_and(|number| (EPSILON.0..=EPSILON.1).contains(&number)) {
+            return Err(SessionError::value("privacy.epsilon", self.epsilon, EPSILON_LIMIT));
+        }
+        if session.task != TaskKind::Flynn {
+            let limit = "flynn where there is privacy.epsilon: other tasks open exact sums";
+            return Err(SessionError::value("task", session.task, limit));
+        }
+        if let scaling @ (Scaling::Center | Scaling::Standard | Scaling::SoftBins { .. }) = session.data.scaling {
+            let limit =
+                "none, unit-norm or range where there is privacy.epsilon: others need exact means over all peers";
+            return Err(SessionError::value("data.scaling", scaling, limit));
+        }
+        top(session.counts()).check::<u32>(self.top)?;
+        match self.mode {
+            NoiseMode::Central => colluders(session.min_peers).check::<u16>(self.colluders).map(drop),
+            _ if self.colluders == 0 => Ok(()),
+            mode => {
+                let limit = format!("left out with the mode {mode}: only central bounds who may collude");
+                Err(SessionError::value("privacy.colluders", self.colluders, limit))
+            }
+        }
+    }
+
+    /// Fields for the session's id; those that are not there do not enter.
+    pub(super) fn entries(&self) -> Vec<(&'static str, Vec<u8>)> {
+        let integer = |value: u64| value.to_le_bytes().to_vec();
+        let mut entries = vec![
+            ("privacy.epsilon", integer(self.millionths().unwrap_or(0))),
+            ("privacy.top", integer(self.top.into())),
+            ("privacy.mode", self.mode.to_string().into_bytes()),
+        ];
+        if self.mode == NoiseMode::Central {
+            entries.push(("privacy.colluders", integer(self.colluders.into())));
+        }
+        entries
+    }
+
+    pub(super) fn write_toml(&self, out: &mut String) -> fmt::Result {
+        let Self { epsilon, top, mode, colluders } = self;
+        writeln!(out, "# Differential privacy: the budget, {EPSILON_LIMIT}.")?;
+        writeln!(out, "epsilon = {epsilon}")?;
+        writeln!(out, "# Counts of a release (with the mode central: of the total) that are not 0: 1 to m x classes.")?;
+        writeln!(out, "top = {top}")?;
+        writeln!(out, "# What the budget is for: one row at every peer (\"per-party\"), or one row at one peer,")?;
+        writeln!(out, "# by each peer alone (\"parallel\") or in the total alone (\"central\").")?;
+        writeln!(out, "mode = \"{mode}\"")?;
+        if *mode == NoiseMode::Central {
+            writeln!(out, "# So many peers may pool what they know: 1 to min_peers - 1.")?;
+            writeln!(out, "colluders = {colluders}")?;
+        }
+        Ok(())
+    }
+}
+
+impl RawNoise {
+    pub(super) fn resolve(self, counts: usize, min_peers: u16) -> Result<Option<NoiseSpec>, SessionError> {
+        let Some(number) = self.epsilon else {
+            let given =
+                [("top", self.top.is_some()), ("mode", self.mode.is_some()), ("colluders", self.colluders.is_some())];
+            return match given.into_iter().find(|(_, given)| *given) {
+                None => Ok(None),
+                Some((name, _)) => Err(SessionError::value(
+                    format!("privacy.{name}"),
+                    "given",
+                    "left out where there is no privacy.epsilon",
+                )),
+            };
+        };
+        let wrong = || SessionError::value("privacy.epsilon", format!("{number:?}"), EPSILON_LIMIT);
+        // The decimal that the file says: nothing depends on the float it was read as.
+        let epsilon = Ratio::from_decimal(number).ok_or_else(wrong)?;
+        let asked =
+            self.top.ok_or_else(|| SessionError::value("privacy.top", "missing", "given beside privacy.epsilon"))?;
+        let mut spec = NoiseSpec::new(epsilon, top(counts).check(asked)?, self.mode.unwrap_or_default());
+        if let Some(number) = self.colluders {
+            spec.colluders = colluders(min_peers).check(number)?;
+        }
+        Ok(Some(spec))
+    }
+}
+
+fn top(counts: usize) -> Limit {
+    Limit::new("privacy.top", 1, counts as u64).saying(" (m x classes)")
+}
+
+fn colluders(min_peers: u16) -> Limit {
+    Limit::new("privacy.colluders", 1, u64::from(min_peers) - 1).saying(" (min_peers - 1)")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::crypto::identity::Identity;
+
+    /// A file of five peers, m = 16 and two classes, with these lines in `[privacy]`.
+    fn file(privacy: &str) -> String {
+        let mut text = format!(
+            "name = \"p\"\ntask = \"flynn\"\n[data]\nfeatures = 4\nclasses = [\"a\", \"b\"]\nscaling = \"unit-norm\"\n\
+             [flynn]\nm = 16\ns = 2\nrho = 3\ngamma = 0.9\n[privacy]\n{privacy}\n"
+        );
+        for i in 0..5 {
+            let id = Identity::from_seed([i; 32]).public();
+            text += &format!("[[roster]]\nname = \"peer-{i}\"\npeer_id = \"{id}\"\n");
+        }
+        text
+    }
+
+    fn parse(privacy: &str) -> Result<Session, SessionError> {
+        Session::parse(&file(privacy))
+    }
+
+    fn ratio(text: &str) -> Ratio {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn a_private_file_is_written_as_it_was_read_and_its_fields_enter_the_id() {
+        let plain = parse("").unwrap();
+        assert_eq!(plain.privacy.noise, None);
+        let mut ids = vec![plain.id()];
+        for (lines, top, mode, colluders) in [
+            ("epsilon = 0.7\ntop = 5", 5, NoiseMode::PerParty, 0),
+            ("epsilon = 0.7\ntop = 6", 6, NoiseMode::PerParty, 0),
+            ("epsilon = 0.7\ntop = 5\nmode = \"parallel\"", 5, NoiseMode::Parallel, 0),
+            ("epsilon = 0.7\ntop = 5\nmode = \"central\"", 5, NoiseMode::Central, 1),
+            ("epsilon = 0.7\ntop = 5\nmode = \"central\"\ncolluders = 2", 5, NoiseMode::Central, 2),
+        ] {
+            let session = parse(lines).unwrap();
+            let expected = NoiseSpec { epsilon: ratio("0.7"), top, mode, colluders };
+            assert_eq!(session.privacy.noise, Some(expected));
+            assert_eq!(Session::parse(&session.to_toml()).unwrap(), session);
+            assert!(!ids.contains(&session.id()), "{lines}");
+            ids.push(session.id());
+        }
+        let fields = |session: &Session| session.fields().into_iter().map(|(name, _)| name).collect::<Vec<_>>();
+        assert!(
+            !fields(&plain).iter().any(|name| name == "privacy.epsilon"),
+            "what is not there does not enter the id"
+        );
+        assert!(fields(&parse("epsilon = 2\ntop = 1").unwrap()).iter().any(|name| name == "privacy.mode"));
+    }
+
+    #[test]
+    fn whatever_does_not_go_together_with_a_budget_is_refused_with_the_reason() {
+        let budget = "epsilon = 1.5\ntop = 5\n";
+        let with = |from: &str, to: &str| {
+            let text = file(budget);
+            assert!(text.contains(from), "{from}");
+            text.replacen(from, to, 1)
+        };
+        for (text, reason) in [
+            (file("epsilon = 0\ntop = 1"), "privacy.epsilon is 0.0, must be 0.001 to 100"),
+            (file("epsilon = 0.0001\ntop = 1"), "privacy.epsilon is 0.0001, must be"),
+            (file("epsilon = 100.5\ntop = 1"), "privacy.epsilon is 100.5, must be"),
+            (file("epsilon = 0.1234567\ntop = 1"), "at most six decimal places"),
+            (file("epsilon = nan\ntop = 1"), "privacy.epsilon is NaN"),
+            (file("epsilon = 1"), "privacy.top is missing"),
+            (file("top = 1"), "privacy.top is given, must be left out where there is no privacy.epsilon"),
+            (file("epsilon = 1\ntop = 0"), "privacy.top is 0, must be 1 to 32 (m x classes)"),
+            (file("epsilon = 1\ntop = 33"), "privacy.top is 33"),
+            (file("epsilon = 1\ntop = 3\ncolluders = 1"), "only central bounds who may collude"),
+            (file("epsilon = 1\ntop = 3\nmode = \"central\"\ncolluders = 3"), "must be 1 to 2 (min_peers - 1)"),
+            (file("epsilon = 1\ntop = 3\nmode = \"local\""), "unknown variant"),
+            (with("unit-norm", "center"), "data.scaling is center, must be none, unit-norm or range"),
+            (with("\"unit-norm\"", "{ soft-bins = { bins = 3 } }"), "exact means"),
+            (
+                with("[privacy]", "[tune]\n[[tune.setting]]\nm = 16\ns = 2\nrho = 2\n[privacy]").replacen(
+                    "\"flynn\"",
+                    "\"tune\"",
+                    1,
+                ),
+                "task is tune, must be flynn where there is privacy.epsilon",
+            ),
+        ] {
+            let error = Session::parse(&text).expect_err(&text).to_string();
+            assert!(error.contains(reason), "{error:?} does not say {reason:?}");
+        }
+    }
+
+    #[test]
+    fn the_mode_says_what_each_peer_spends_and_adds() {
+        let mechanism = |lines: &str| {
+            let session = parse(lines).unwrap();
+            session.privacy.noise.unwrap().mechanism(&session)
+        };
+        let most = u32::MAX / 5;
+        assert_eq!(mechanism("epsilon = 1\ntop = 7"), Mechanism::Release { epsilon: ratio("0.2"), top: 7, most });
+        let whole = Mechanism::Release { epsilon: ratio("1"), top: 7, most };
+        assert_eq!(mechanism("epsilon = 1\ntop = 7\nmode = \"parallel\""), whole);
+        let shares = Mechanism::Shares { epsilon: ratio("1"), top: 7, weight: 3, parties: 2 };
+        // Three of five peers are enough for a view, and one may be curious.
+        assert_eq!(mechanism("epsilon = 1\ntop = 7\nmode = \"central\""), shares);
+    }
+
+    #[test]
+    fn no_session_that_is_allowed_is_out_of_range_of_its_mechanism() {
+        use chacha20::rand_core::SeedableRng;
+        let mut rng = chacha20::ChaCha20Rng::from_seed([1; 32]);
+        for epsilon in ["0.001", "0.001001", "99.999999", "100"].map(ratio) {
+            for peers in [3u64, 1021, 1024] {
+                for top in [1, 999_983, 1 << 28] {
+                    let each = epsilon.over(peers).unwrap();
+                    Mechanism::Release { epsilon: each, top, most: 1 }.draw(&[3, 4], &mut rng);
+                    Mechanism::Shares { epsilon, top, weight: top, parties: 1 }.draw(&[3, 4], &mut rng);
+                }
+            }
+        }
+    }
+}

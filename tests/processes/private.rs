@@ -1,0 +1,59 @@
+//! Differentially private sessions of real processes: one release of each peer, paid for once.
+
+use std::fs;
+use std::process::Command;
+
+use flyswarm::session::{NoiseMode, NoiseSpec, Scaling, Session};
+
+use super::lives::succeeded;
+use super::swarm::{NAMES, PROGRAM, Swarm};
+
+const PAID: [&str; 4] = ["--dataset", "ward", "--budget", "1"];
+
+fn private(mode: NoiseMode) -> impl FnOnce(&mut Session) {
+    move |session| {
+        session.data.scaling = Scaling::Range { lo: 0.0, hi: 16.0 };
+        session.flynn.m = 256;
+        session.flynn.rho = 8;
+        session.privacy.noise = Some(NoiseSpec::new("1".parse().expect("a number"), 60, mode));
+    }
+}
+
+fn ledger(swarm: &Swarm, i: usize) -> String {
+    let output = Command::new(PROGRAM)
+        .current_dir(swarm.folder.path())
+        .args(["ledger", "--key", &format!("{}.key", NAMES[i])])
+        .output()
+        .expect("it runs");
+    String::from_utf8(output.stdout).expect("text")
+}
+
+#[test]
+fn private_processes_get_one_model_and_a_killed_one_pays_once() {
+    for mode in [NoiseMode::Parallel, NoiseMode::Central] {
+        let mut swarm = Swarm::new(3, private(mode));
+        swarm.start(0, &[&PAID[..], &["--hold-at", "counts.sum"]].concat());
+        (1..3).for_each(|i| swarm.start(i, &PAID));
+        swarm.wait("the first held", |told| (told.value["event"] == "held").then_some(()));
+        swarm.signal(0, "KILL");
+        swarm.wait_end(0);
+        swarm.start(0, &PAID);
+        for i in 0..3 {
+            succeeded(&swarm.wait_end(i));
+            let spent = ledger(&swarm, i);
+            assert!(spent.contains("ward: 1 spent\n") && spent.lines().count() == 3, "{spent}");
+        }
+        let models: Vec<_> = (0..3).map(|i| fs::read(swarm.file(i, "model")).expect("a model")).collect();
+        assert!(models[0] == models[1] && models[1] == models[2]);
+        // The next session finds the budget spent, and sends nothing.
+        let mut other = swarm.session.clone();
+        other.name = "another".into();
+        fs::write(swarm.folder.path().join("session.toml"), other.to_toml()).expect("written");
+        swarm.start(1, &[&PAID[..], &["--force"]].concat());
+        let ended = swarm.wait_end(1);
+        assert_eq!(ended.code, Some(2), "{ended:?}");
+        assert!(ended.errors.contains("data set \"ward\" has spent 1 of its budget of 1"), "{ended:?}");
+        swarm.start(2, &["--force"]);
+        assert!(swarm.wait_end(2).errors.contains("needs --dataset"));
+    }
+}
