@@ -10,6 +10,7 @@ Then the bytes that secure Hamming distances must cost by their own arithmetic (
 import argparse
 import json
 import pathlib
+import resource
 import subprocess
 import tempfile
 import time
@@ -36,6 +37,11 @@ rows = (centres[truth] + 4 * rng.normal(size=(n, given.features))).astype(np.flo
 known = rng.random(n) < 0.05
 
 
+def processor_seconds():
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
 def run(*words):
     return subprocess.run([program, *words], check=True, capture_output=True, text=True).stdout
 
@@ -56,7 +62,7 @@ with tempfile.TemporaryDirectory() as folder:
         own = range(place * given.points, (place + 1) * given.points)
         lines = [",".join(map(repr, rows[i].tolist())) + "," + (str(truth[i]) if known[i] else "") for i in own]
         (folder / f"{name}.csv").write_text("\n".join(lines) + "\n")
-    start = time.perf_counter()
+    start, before = time.perf_counter(), processor_seconds()
     processes = []
     for place, name in enumerate(names):
         words = [program, "join" if place < given.peers else "witness", session, "--key", folder / f"{name}.key", "--state", folder / "state", "--no-mdns",
@@ -68,7 +74,7 @@ with tempfile.TemporaryDirectory() as folder:
         _, errors = process.communicate(timeout=3600)
         if process.returncode:
             raise SystemExit(f"{name}: {errors}")
-    wall = time.perf_counter() - start
+    wall, used = time.perf_counter() - start, processor_seconds() - before
     receipts = [json.loads((folder / f"{name}.json").read_text()) for name in names]
     right = 0
     for place, name in enumerate(names[: given.peers]):
@@ -79,7 +85,7 @@ with tempfile.TemporaryDirectory() as folder:
 print(f"{given.peers} peers x {given.points} points, {given.features} features, L = {given.bits}, C = {given.classes}, distances by {given.hamming}, two witnesses; {int(known.sum())} labels")
 print(f"flyswarm: {wall:.2f} s wall with starting and reading, {right / (~known).sum():.4f} of the unknown labels right")
 exchange = max(stage["seconds"] for receipt in receipts for stage in receipt["stages"] if stage["name"] == "exchange")
-print(f"  of which the exchange: {exchange:.2f} s")
+print(f"  of which the exchange: {exchange:.2f} s; {used:.1f} s of processors, all {len(names)} processes together")
 for name, receipt in zip(names, receipts):
     print(f"  {name:<10} sent {receipt['bytes_sent'] / 1e6:6.2f} MB, received {receipt['bytes_received'] / 1e6:6.2f} MB")
 
