@@ -601,7 +601,7 @@ class Session:
             noise.append(("privacy.mode", self.mode.encode()))
             if self.mode == "central":
                 colluders = privacy.get("colluders", 1)
-                need(1 <= colluders < self.min_peers, "colluders")
+                need(1 <= colluders < min(self.min_peers, 3, min(p, 15) // 2 + 1), "colluders")
                 noise.append(("privacy.colluders", le(colluders, 8)))
             need(self.mode == "central" or "colluders" not in privacy, "colluders")
         timing = {name: file.get("timing", {}).get(name, default) for name, (_, _, default) in self.TIMING.items()}

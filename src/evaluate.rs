@@ -19,6 +19,7 @@ pub mod baselines;
 pub mod candidate;
 pub mod compare;
 pub mod nested;
+pub mod private;
 pub mod search;
 pub mod synthetic;
 

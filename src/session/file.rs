@@ -14,7 +14,8 @@ use super::size::{Size, Sizes};
 use super::sketch::RawSketch;
 use super::xclp::RawXclp;
 use super::{
-    DataSpec, Entry, FlynnSpec, NoiseMode, Privacy, Scaling, Score, Session, Setting, TaskKind, Timing, TuneSpec,
+    COUNCIL, DataSpec, Entry, FlynnSpec, NoiseMode, Privacy, Scaling, Score, Session, Setting, TaskKind, Timing,
+    TuneSpec,
 };
 use crate::model::readout::Readout;
 
@@ -348,7 +349,8 @@ impl RawSession {
         }
         let RawPrivacy { epsilon, top, mode, colluders, .. } = self.privacy;
         let counts = flynn.m as usize * data.classes.len();
-        privacy.noise = RawNoise { epsilon, top, mode, colluders }.resolve(counts, min_peers)?;
+        privacy.noise = RawNoise { epsilon, top, mode, colluders }
+            .resolve(counts, (min_peers, roster.len().min(COUNCIL) / 2 + 1))?;
         let mut timing = Timing::default();
         for (name, value) in self.timing {
             timing.set(&name, value)?;

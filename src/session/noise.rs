@@ -18,8 +18,8 @@ pub struct NoiseSpec {
     pub top: u32,
     /// What the budget is for.
     pub mode: NoiseMode,
-    /// With the mode `central`, peers that may pool what they know without learning more: 1 to `min_peers` - 1. Default 1; 0 with
-    /// another mode, which needs no such bound.
+    /// With the mode `central`, peers that may pool what they know without learning more: 1 to `min_peers` - 1, and fewer
+    /// than the 3 dealers of a sum and than a majority of the council. Default 1; 0 with another mode, which needs no such bound.
     pub colluders: u16,
 }
 
@@ -54,6 +54,8 @@ pub(super) struct RawNoise {
     pub(super) colluders: Option<i64>,
 }
 
+/// Whose pads hide a sum ([`crate::protocol::context::Context::dealers`]).
+const DEALERS: usize = 3;
 /// In millionths.
 const EPSILON: (u64, u64) = (1_000, 100_000_000);
 const EPSILON_LIMIT: &str = "0.001 to 100, with at most six decimal places";
@@ -108,7 +110,9 @@ impl NoiseSpec {
         }
         top(session.counts()).check::<u32>(self.top)?;
         match self.mode {
-            NoiseMode::Central => colluders(session.min_peers).check::<u16>(self.colluders).map(drop),
+            NoiseMode::Central => {
+                colluders(session.min_peers, session.majority()).check::<u16>(self.colluders).map(drop)
+            }
             _ if self.colluders == 0 => Ok(()),
             mode => {
                 let limit = format!("left out with the mode {mode}: only central bounds who may collude");
@@ -141,7 +145,10 @@ impl NoiseSpec {
         writeln!(out, "# by each peer alone (\"parallel\") or in the total alone (\"central\").")?;
         writeln!(out, "mode = \"{mode}\"")?;
         if *mode == NoiseMode::Central {
-            writeln!(out, "# So many peers may pool what they know: 1 to min_peers - 1.")?;
+            writeln!(
+                out,
+                "# So many peers may pool what they know: 1 or 2, fewer than min_peers and than a majority of the council."
+            )?;
             writeln!(out, "colluders = {colluders}")?;
         }
         Ok(())
@@ -149,7 +156,11 @@ impl NoiseSpec {
 }
 
 impl RawNoise {
-    pub(super) fn resolve(self, counts: usize, min_peers: u16) -> Result<Option<NoiseSpec>, SessionError> {
+    pub(super) fn resolve(
+        self,
+        counts: usize,
+        (min_peers, majority): (u16, usize),
+    ) -> Result<Option<NoiseSpec>, SessionError> {
         let Some(number) = self.epsilon else {
             let given =
                 [("top", self.top.is_some()), ("mode", self.mode.is_some()), ("colluders", self.colluders.is_some())];
@@ -169,7 +180,7 @@ impl RawNoise {
             self.top.ok_or_else(|| SessionError::value("privacy.top", "missing", "given beside privacy.epsilon"))?;
         let mut spec = NoiseSpec::new(epsilon, top(counts).check(asked)?, self.mode.unwrap_or_default());
         if let Some(number) = self.colluders {
-            spec.colluders = colluders(min_peers).check(number)?;
+            spec.colluders = colluders(min_peers, majority).check(number)?;
         }
         Ok(Some(spec))
     }
@@ -179,8 +190,12 @@ fn top(counts: usize) -> Limit {
     Limit::new("privacy.top", 1, counts as u64).saying(" (m x classes)")
 }
 
-fn colluders(min_peers: u16) -> Limit {
-    Limit::new("privacy.colluders", 1, u64::from(min_peers) - 1).saying(" (min_peers - 1)")
+/// Those who could take the pads off a failed view would see two totals with one noise: all dealers of a sum together, or a majority
+/// of the council.
+fn colluders(min_peers: u16, majority: usize) -> Limit {
+    let most = (u64::from(min_peers) - 1).min(DEALERS as u64 - 1).min(majority as u64 - 1);
+    let what = " (fewer than min_peers, than the 3 dealers of a sum and than a majority of the council)";
+    Limit::new("privacy.colluders", 1, most).saying(what)
 }
 
 #[cfg(test)]
@@ -255,7 +270,7 @@ mod tests {
             (file("epsilon = 1\ntop = 0"), "privacy.top is 0, must be 1 to 32 (m x classes)"),
             (file("epsilon = 1\ntop = 33"), "privacy.top is 33"),
             (file("epsilon = 1\ntop = 3\ncolluders = 1"), "only central bounds who may collude"),
-            (file("epsilon = 1\ntop = 3\nmode = \"central\"\ncolluders = 3"), "must be 1 to 2 (min_peers - 1)"),
+            (file("epsilon = 1\ntop = 3\nmode = \"central\"\ncolluders = 3"), "must be 1 to 2 (fewer than min_peers"),
             (file("epsilon = 1\ntop = 3\nmode = \"local\""), "unknown variant"),
             (with("unit-norm", "center"), "data.scaling is center, must be none, unit-norm or range"),
             (with("\"unit-norm\"", "{ soft-bins = { bins = 3 } }"), "exact means"),

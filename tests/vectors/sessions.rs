@@ -233,6 +233,7 @@ pub(crate) fn session() -> Value {
         ("a top above m x classes", private("top = 5", "top = 33")),
         ("colluders without the mode central", private("central", "parallel")),
         ("as many colluders as min_peers", private("colluders = 2", "colluders = 3")),
+        ("a majority of the council colludes", toml(&PRIVATE.replacen("[data]", "min_peers = 3\n[data]", 1), 3)),
         ("an epsilon beside exact means", private("unit-norm", "center")),
         (
             "an epsilon with another task",
