@@ -2201,7 +2201,7 @@ def draw_weights(scores, temperature):
     return weights
 
 
-def drawn(coin, number, scores, active, chosen, temperature):
+def selected(coin, number, scores, active, chosen, temperature):
     stream = Stream(coin, "sketch/select", le(number, 4))
     places = [place for place, score in enumerate(scores) if score > 0]
     if 0 < active < len(places):
@@ -2238,7 +2238,7 @@ def check_sketch():
         check(f"weights at temperature {temperature}", draw_weights(scores, temperature) == weights)
     coin = bytes.fromhex(file["coin"])
     for active, chosen, temperature, number, considered, out in file["draws"]:
-        found = drawn(coin, number, file["scores"], active, chosen, temperature)
+        found = selected(coin, number, file["scores"], active, chosen, temperature)
         check(f"draw of {chosen} of {active}, round {number}", found == (considered, out))
 
     case = file["session"]
@@ -2268,7 +2268,7 @@ def check_sketch():
     rounded_shares = [[share / 2**30 for share in each] for each in sketches]
     matrix = [[sketch_distance(session.span, one, other)[0] for other in rounded_shares] for one in rounded_shares]
     check("distances between peers", matrix == case["matrix"])
-    found = drawn(bytes.fromhex(packed(opened["draw"])), 0, scores, session.active, session.chosen, session.temperature)
+    found = selected(bytes.fromhex(packed(opened["draw"])), 0, scores, session.active, session.chosen, session.temperature)
     check("draw of a sketch session", found == (case["active"], case["chosen"]))
 
 
