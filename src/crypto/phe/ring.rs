@@ -1,4 +1,4 @@
-//! The ring Z_q[X] / (X^4096 + 1), q the product of two primes: polynomials as residues, products by number-theoretic transforms.
+//! The ring `Z_q[X] / (X^4096 + 1)`, q the product of two primes: polynomials as residues, products by number-theoretic transforms.
 
 use std::sync::LazyLock;
 
