@@ -49,11 +49,11 @@ fn private_processes_get_one_model_and_a_killed_one_pays_once() {
         let mut other = swarm.session.clone();
         other.name = "another".into();
         fs::write(swarm.folder.path().join("session.toml"), other.to_toml()).expect("written");
-        swarm.start(1, &[&PAID[..], &["--force"]].concat());
+        swarm.start(1, &PAID);
         let ended = swarm.wait_end(1);
         assert_eq!(ended.code, Some(2), "{ended:?}");
         assert!(ended.errors.contains("data set \"ward\" has spent 1 of its budget of 1"), "{ended:?}");
-        swarm.start(2, &["--force"]);
+        swarm.start(2, &[]);
         assert!(swarm.wait_end(2).errors.contains("needs --dataset"));
     }
 }
