@@ -1,7 +1,7 @@
 //! Locality-sensitive codes: bit l of a row tells on which side of a random plane it lies, and the Hamming distance of two codes
 //! estimates their angle, cos(pi H / L) (Scott, Yeo & Lampert, *Cross-client Label Propagation*, TMLR 2023, Algorithm 1, lines 3-6).
 //!
-//! The normal of plane l is row l of a matrix of L x d standard Gaussians from `Stream(seed, "planes", [])`, drawn as [`super::gaussian`] says.
+//! The normal of plane l is row l of a matrix of L x d standard Gaussians from `Stream(seed, "planes", [])`, drawn as `sketch::gaussian` says.
 //!
 //! The bit is 1 where the sum of the products, added in the order of the features in binary64, is above 0.
 //! Another language gives the entries to about 1e-15 and so the same bits but for rows that lie in a plane to about 1e-13.

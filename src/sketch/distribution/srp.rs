@@ -5,8 +5,8 @@
 //! where its product with plane r p + i is above 0: products and their sum in binary32, added in the order of the features from 0, never
 //! fused. So a record that is all zeros has the number 0 everywhere.
 //!
-//! For speed records lie side by side, a register holding one feature of [`LANES`] of them, and the p sums of a row stay in registers while the
-//! features go by once. [`BLOCKS`] of such blocks are taken through a row's planes before the next row's are fetched. Every sum is still added in
+//! For speed records lie side by side, a register holding one feature of `LANES` of them, and the p sums of a row stay in registers while the
+//! features go by once. `BLOCKS` of such blocks are taken through a row's planes before the next row's are fetched. Every sum is still added in
 //! the same order, so a sketch is the same on every machine and vector width.
 
 use pulp::{Arch, Simd, WithSimd};
