@@ -21,7 +21,7 @@ for name, default in (("rows", 1000), ("records", 1024), ("features", 784), ("pl
     arguments.add_argument(f"--{name}", type=int, default=default)
 given = arguments.parse_args()
 
-command = ["cargo", "bench", "--bench", "sketch", "--no-default-features", "--", "^srp$"]
+command = ["cargo", "bench", "--bench", "sketch", "--no-default-features", "--", "::srp$|^srp|srp::"]
 text = subprocess.run(command, check=True, capture_output=True, text=True).stdout
 print(text)
 line = text[text.index(f"─ {given.rows} ") :].splitlines()[1]
