@@ -148,11 +148,12 @@ impl fmt::Display for Shown {
                 line("", &format!("m = {m}, s = {s}, rho = {rho}, scaling {scaling}{densify}"))?;
             }
         }
-        let holders = privacy.min_holders;
-        line(
-            "privacy",
-            &format!("a class needs {holders} holders, {:.3} of the peers may collude", privacy.colluding),
-        )?;
+        let mut about = format!("{:.3} of the peers may collude", privacy.colluding);
+        // A private session opens no holders to look at.
+        if privacy.noise.is_none() {
+            about = format!("a class needs {} holders, {about}", privacy.min_holders);
+        }
+        line("privacy", &about)?;
         if let Some(noise) = &privacy.noise {
             let NoiseSpec { epsilon, top, mode, colluders } = noise;
             let colluders = if *colluders > 0 { format!(", {colluders} may collude") } else { String::new() };
