@@ -50,6 +50,14 @@ const REPORT_AGAIN: Duration = Duration::from_secs(60);
 /// Strangers remembered, and so reported within that time, at most (guess).
 const STRANGERS: usize = 256;
 
+/// How a stranger was met: which of the two comes first is chance, and they tell different things.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Met {
+    Calling,
+    /// At an address where a peer of the roster should be.
+    Answering,
+}
+
 /// Why a connection was refused; only libp2p sees it.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
@@ -97,7 +105,7 @@ pub(super) struct Behaviour {
     events: EventSender,
     peers: BTreeMap<PeerId, Peer>,
     finishing: bool,
-    strangers: BTreeMap<(IpAddr, PeerId), Instant>,
+    strangers: BTreeMap<(IpAddr, PeerId, Met), Instant>,
     tick: Interval,
     actions: VecDeque<ToSwarm<Infallible, Tell>>,
 }
@@ -230,8 +238,8 @@ impl Behaviour {
         }
     }
 
-    fn stranger(&mut self, peer: PeerId, address: &Multiaddr) {
-        let key = (ip_of(address).unwrap_or(IpAddr::from([0; 4])), peer);
+    fn stranger(&mut self, peer: PeerId, address: &Multiaddr, met: Met) {
+        let key = (ip_of(address).unwrap_or(IpAddr::from([0; 4])), peer, met);
         let now = Instant::now();
         self.strangers.retain(|_, since| now - *since < REPORT_AGAIN);
         if self.strangers.len() < STRANGERS && !self.strangers.contains_key(&key) {
@@ -244,7 +252,7 @@ impl Behaviour {
         let refuse = |why| Err(ConnectionDenied::new(Refused(why)));
         let chooses = dials_first(self.local, peer);
         let Some(entry) = self.peers.get_mut(&peer) else {
-            self.stranger(peer, address);
+            self.stranger(peer, address, Met::Calling);
             return refuse("not in the roster");
         };
         if entry.banned {
@@ -316,7 +324,7 @@ impl Behaviour {
         let now = Instant::now();
         match failure.error {
             DialError::WrongPeerId { obtained, address } if *obtained == self.local => self.twin(address),
-            DialError::WrongPeerId { obtained, address } => self.stranger(*obtained, address),
+            DialError::WrongPeerId { obtained, address } => self.stranger(*obtained, address, Met::Answering),
             DialError::LocalPeerId { address } => self.twin(address),
             _ => {}
         }
