@@ -13,6 +13,7 @@
 //!
 //! U E^T + X + D B^T + Y = A B^T. D and E are uniform to whoever does not have the seeds. A triple serves one pair of owners in one view.
 
+use std::array::from_fn;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
@@ -28,6 +29,9 @@ use crate::protocol::Step;
 use crate::session::Peer;
 use crate::sketch::lsh::{Codes, WORD};
 
+/// Words of a stream that are made at once.
+const PIECE: usize = 4096;
+
 /// The dealer's Y, left rows x right rows.
 #[must_use]
 pub fn deal(left: &[u8; 32], right: &[u8; 32], rows: (usize, usize), bits: usize) -> Vec<u16> {
@@ -40,8 +44,9 @@ pub fn deal(left: &[u8; 32], right: &[u8; 32], rows: (usize, usize), bits: usize
 /// D or E: what an owner sends the other.
 #[must_use]
 pub fn hide(codes: &Codes, seed: &[u8; 32]) -> Vec<u16> {
-    let mask = words(seed, "triple", codes.rows() * codes.bits());
-    unpacked(codes).zip(mask).map(|(bit, mask)| bit.wrapping_sub(mask)).collect()
+    let mut out = unpacked(codes);
+    each_word(seed, "triple", &mut out, |bit, mask| *bit = bit.wrapping_sub(mask));
+    out
 }
 
 /// The left owner's share, from E.
@@ -61,8 +66,7 @@ pub fn left_share(codes: &Codes, seed: &[u8; 32], hidden: &[u16]) -> Vec<u16> {
 /// The right owner's share, from D and the dealer's Y; left rows x right rows as well.
 #[must_use]
 pub fn right_share(codes: &Codes, hidden: &[u16], dealt: &[u16]) -> Vec<u16> {
-    let own: Vec<u16> = unpacked(codes).collect();
-    let mut out = product(hidden, &own, codes.bits());
+    let mut out = product(hidden, &unpacked(codes), codes.bits());
     let ones: Vec<u16> = (0..codes.rows()).map(|row| ones(codes.row(row))).collect();
     for (out, y) in out.chunks_mut(ones.len().max(1)).zip(dealt.chunks(ones.len().max(1))) {
         for ((out, y), ones) in out.iter_mut().zip(y).zip(&ones) {
@@ -155,16 +159,31 @@ impl Pair for Dealt {
 }
 
 /// Every bit as a word.
-fn unpacked(codes: &Codes) -> impl Iterator<Item = u16> {
+fn unpacked(codes: &Codes) -> Vec<u16> {
+    let mut out = vec![0; codes.rows() * codes.bits()];
     let words = (0..codes.rows()).flat_map(|row| codes.row(row));
-    words.flat_map(|word| (0..WORD).map(move |bit| (word >> bit & 1) as u16))
+    for (out, word) in out.as_chunks_mut::<WORD>().0.iter_mut().zip(words) {
+        *out = from_fn(|bit| (word >> bit & 1) as u16);
+    }
+    out
 }
 
 /// Uniform words, little-endian.
 pub(super) fn words(seed: &[u8; 32], label: &str, count: usize) -> Vec<u16> {
-    let mut bytes = vec![0; 2 * count];
-    Stream::new(seed, label, &[]).fill(&mut bytes);
-    from_bytes(&bytes)
+    let mut out = vec![0; count];
+    each_word(seed, label, &mut out, |out, word| *out = word);
+    out
+}
+
+/// Gives every place its word of the stream, a piece at a time that stays in the first-level cache.
+fn each_word(seed: &[u8; 32], label: &str, out: &mut [u16], put: impl Fn(&mut u16, u16)) {
+    let mut stream = Stream::new(seed, label, &[]);
+    let mut bytes = Zeroizing::new([0; 2 * PIECE]);
+    for piece in out.chunks_mut(PIECE) {
+        let bytes = &mut bytes[..2 * piece.len()];
+        stream.fill(bytes);
+        piece.iter_mut().zip(bytes.as_chunks().0).for_each(|(out, &word)| put(out, u16::from_le_bytes(word)));
+    }
 }
 
 /// Words of 2 bytes, little-endian.
