@@ -84,7 +84,7 @@ with tempfile.TemporaryDirectory() as folder:
 
 print(f"{given.peers} peers x {given.points} points, {given.features} features, L = {given.bits}, C = {given.classes}, distances by {given.hamming}, two witnesses; {int(known.sum())} labels")
 print(f"flyswarm: {wall:.2f} s wall with starting and reading, {right / (~known).sum():.4f} of the unknown labels right")
-exchange = max(stage["seconds"] for receipt in receipts for stage in receipt["stages"] if stage["name"] == "exchange")
+exchange = max(sum(stage["seconds"] for stage in receipt["stages"] if stage["name"] in ("graph", "labels")) for receipt in receipts)
 print(f"  of which the exchange: {exchange:.2f} s; {used:.1f} s of processors, all {len(names)} processes together")
 for name, receipt in zip(names, receipts):
     print(f"  {name:<10} sent {receipt['bytes_sent'] / 1e6:6.2f} MB, received {receipt['bytes_received'] / 1e6:6.2f} MB")

@@ -684,7 +684,7 @@ class Session:
             plan = [("coin", 4, 0), ("rows", 4, len(self.roster))]
             if self.scaling in ("center", "standard", "soft-bins"):
                 plan.append(("moments", 8, self.features * (3 if self.scaling == "center" else 9) + 1))
-            return [*plan, ("labelled", 4, 2)]
+            return [*plan, ("graph", 4, len(self.roster) + 8), ("labelled", 4, 2)]
         if self.mode is not None:
             return [("coin", 4, 0), ("counts", 4, classes * self.m)]
         plan = [("coin", 4, 0), ("holders", 4, 1 + classes)]
@@ -1716,9 +1716,13 @@ def check_xclp():
 
     roles, sizes = file["roles"], dict(file["roles"]["rows"])
     order = sorted(range(roles["members"]), key=lambda peer: tagged("role", coin, le(peer, 2)))
-    propagators = [peer for peer in order if peer not in sizes][:2]
-    ring = [peer for peer in order if peer not in propagators]
+    needed, witnesses = max(4 - len(sizes), 0), [peer for peer in order if peer not in sizes]
+    eligible = [peer for x, peer in enumerate(witnesses) if x < 2 or x >= 2 + needed and (x - needed) % 2 == 0]
+    propagators, ring = eligible[:2], [peer for peer in order if peer not in eligible]
     check("roles", propagators == roles["propagators"] and ring == roles["ring"])
+    later = roles["later"]
+    knowers, others = ([peer for peer in some if peer not in later["gone"]] for some in (propagators, eligible[2:]))
+    check("roles of the second stage", (knowers + others)[:2] == later["propagators"] and [peer for peer in sizes if peer not in later["gone"]] == later["givers"])
 
     def custodian(owner, other):
         at = ring.index(owner)
@@ -1790,7 +1794,9 @@ def check_xclp():
     for i in range(n):
         near = sorted((hamming(codes[i], codes[j]), j) for j in range(n) if j != i)
         edges += [[i, j, h] for h, j in near[:k] if 2 * h < bits]
-    encoded = b"".join(le(i, 4) + le(j, 4) + le(h, 2) for i, j, h in edges)
+    salt = derive(pair, "graph", ballot)
+    check("salt of the graph", salt.hex() == found["salt"])
+    encoded = salt + b"".join(le(i, 4) + le(j, 4) + le(h, 2) for i, j, h in edges)
     check("edges", edges == found["edges"])
     check("digest of the graph", tagged("graph of points", session.id, ballot, encoded).hex() == found["digest"])
     w = [{} for _ in rows]

@@ -31,6 +31,7 @@ pub use event::{Ending, Event};
 pub use job::{Done, Job};
 pub use task::Task;
 
+use crate::protocol::all_reduce::SumId;
 use crate::protocol::ballot::Ballot;
 use crate::protocol::context::Context;
 use crate::protocol::council::Acceptor;
@@ -79,8 +80,8 @@ pub struct Node {
     computing: Option<(u8, Time)>,
     opening: Option<u8>,
     talk: Talk,
-    /// What an exchange gave, and in which view.
-    outcome: Option<(Ballot, Bytes)>,
+    /// What exchanges gave.
+    outcomes: BTreeMap<SumId, Bytes>,
     armed: Option<Time>,
     over: Over,
 }
@@ -221,7 +222,7 @@ impl Node {
             computing: None,
             opening: None,
             talk: Talk::default(),
-            outcome: restored.outcome,
+            outcomes: restored.outcomes,
             armed: None,
             over: Over::No,
         })

@@ -389,7 +389,7 @@ fn stages(ctx: &Context, usage: &Usage) -> Vec<Value> {
             Some((_, Stage::Keys)) => "keys".to_owned(),
             // Of a sketch the last quantity is no more than the others.
             Some((slot, stage)) if usize::from(*slot) + 1 == ctx.plan.len() && !sketches => match stage {
-                Stage::Keys | Stage::Compute if ctx.session.task == TaskKind::Xclp => "exchange".to_owned(),
+                Stage::Keys | Stage::Compute if ctx.session.task == TaskKind::Xclp => "labels".to_owned(),
                 Stage::Keys | Stage::Compute => "train".to_owned(),
                 Stage::Sum => "sum".to_owned(),
                 Stage::Accept | Stage::Release | Stage::Open => "open".to_owned(),

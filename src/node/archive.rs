@@ -8,7 +8,7 @@ use sha2::{Digest, Sha256};
 
 use super::job;
 use crate::crypto::mask::Sign;
-use crate::protocol::all_reduce;
+use crate::protocol::all_reduce::{self, SumId};
 use crate::protocol::ballot::Ballot;
 use crate::protocol::context::{Context, Quantity};
 use crate::protocol::council::{Accepted, Acceptor};
@@ -29,8 +29,9 @@ pub enum Record {
     Frozen(Frozen, #[serde(skip)] Bytes),
     /// This peer's vector of a slot that is drawn at random, with its SHA-256: never drawn again, sent again as it is.
     Drawn(u8, [u8; 32], #[serde(skip)] Bytes),
-    /// What the exchange of this view gave this peer ([`crate::protocol::xclp::Outcome::to_bytes`]), with its SHA-256.
-    Outcome(Ballot, [u8; 32], #[serde(skip)] Bytes),
+    /// What the exchange for this sum gave this peer ([`crate::protocol::xclp::Outcome::to_bytes`]), with its SHA-256. Each is kept: an older
+    /// view's sum may be the one that is decided.
+    Outcome(SumId, [u8; 32], #[serde(skip)] Bytes),
 }
 
 impl Record {
@@ -42,7 +43,9 @@ impl Record {
             Self::Joined(_) => "joined".into(),
             Self::Accepted(..) => "accepted".into(),
             Self::Frozen(frozen, _) => format!("frozen-{}", frozen.record.value.sum.slot),
-            Self::Outcome(..) => "outcome".into(),
+            Self::Outcome(SumId { ballot, slot }, ..) => {
+                format!("outcome-{slot}-{}-{}", ballot.counter, ballot.proposer.0)
+            }
             Self::Drawn(slot, ..) => format!("drawn-{slot}"),
         }
     }
@@ -64,7 +67,7 @@ impl Record {
     pub fn with_total(self, bytes: Bytes) -> Self {
         match self {
             Self::Promised(_) | Self::Joined(_) => self,
-            Self::Outcome(ballot, digest, _) => Self::Outcome(ballot, digest, bytes),
+            Self::Outcome(sum, digest, _) => Self::Outcome(sum, digest, bytes),
             Self::Drawn(slot, digest, _) => Self::Drawn(slot, digest, bytes),
             Self::Accepted(ballot, record, _) => Self::Accepted(ballot, record, bytes),
             Self::Frozen(frozen, _) => Self::Frozen(frozen, bytes),
@@ -165,7 +168,7 @@ pub(super) struct Restored {
     pub(super) acceptor: Acceptor<[u8; 32]>,
     pub(super) joined: Ballot,
     pub(super) archive: Archive,
-    pub(super) outcome: Option<(Ballot, Bytes)>,
+    pub(super) outcomes: BTreeMap<SumId, Bytes>,
     /// Vectors that were drawn, of slots that are not frozen yet.
     pub(super) drawn: BTreeMap<u8, Bytes>,
 }
@@ -176,7 +179,7 @@ pub(super) fn restore(ctx: &Context, stored: Vec<Record>) -> Result<Restored, Re
         acceptor: Acceptor::default(),
         joined: Ballot::default(),
         archive: Archive::default(),
-        outcome: None,
+        outcomes: BTreeMap::new(),
         drawn: BTreeMap::new(),
     };
     let mut frozen = Vec::new();
@@ -190,7 +193,7 @@ pub(super) fn restore(ctx: &Context, stored: Vec<Record>) -> Result<Restored, Re
             }
             Record::Accepted(ballot, record, total) => accepted = Some((ballot, record, total)),
             Record::Frozen(each, total) => frozen.push((each, total)),
-            Record::Outcome(ballot, _, bytes) => out.outcome = Some((ballot, bytes)),
+            Record::Outcome(sum, _, bytes) => drop(out.outcomes.insert(sum, bytes)),
             Record::Drawn(slot, digest, bytes) => {
                 let length = ctx.plan.get(usize::from(slot)).filter(|quantity| quantity.drawn()).map(Quantity::len);
                 if length != Some(bytes.len()) || Sha256::digest(&bytes)[..] != digest {

@@ -6,9 +6,9 @@
 use sha2::{Digest, Sha256};
 
 use super::{Ending, Event, Job, Node, Record, Timer};
-use crate::protocol::ballot::Ballot;
+use crate::protocol::all_reduce::SumId;
 use crate::protocol::record::Value;
-use crate::protocol::view::{Reason, View};
+use crate::protocol::view::Reason;
 use crate::protocol::xclp::{self, Body, Exchange, Outcome, Output, Part, Setup, WINDOW};
 use crate::protocol::{Action, Fault, Input, Machine as _, Never, Parent, Step, Time};
 use crate::session::Peer;
@@ -39,9 +39,14 @@ impl Talk {
         !self.finished && (self.running.is_some() || self.pending.is_some())
     }
 
-    /// The view of the exchange that is under way.
-    pub(super) fn ballot(&self) -> Option<Ballot> {
-        self.running.as_ref().map(|exchange| exchange.ballot())
+    /// The exchange that is under way.
+    pub(super) fn sum(&self) -> Option<SumId> {
+        self.running.as_ref().map(|exchange| exchange.sum())
+    }
+
+    /// The slot is frozen: what others have said already of the next one's exchange is kept.
+    pub(super) fn end(&mut self) {
+        *self = Self { early: std::mem::take(&mut self.early), ..Self::default() };
     }
 }
 
@@ -64,8 +69,8 @@ impl Node {
     /// Prepares the exchange that `slot` needs; false where it needs none.
     pub(super) fn exchanges(&mut self, now: Time, slot: u8, step: &mut Step<Self>) -> bool {
         let Some(view) = &self.view else { return false };
-        let (values, opened) = (self.archive.values(), self.archive.opened());
-        let part = match self.task.exchange(slot, values, opened, view.members()) {
+        let opened = (self.archive.values(), self.archive.opened());
+        let part = match self.task.exchange(slot, opened, view.members(), self.given().as_ref()) {
             Ok(Some(part)) => part,
             Ok(None) => return false,
             Err(text) => {
@@ -74,14 +79,15 @@ impl Node {
             }
         };
         self.talk.slot = Some(slot);
-        let Part { roles, rule, bits, hamming, classes, coin, rows } = part;
+        let Part { stage, roles, rule, bits, hamming, classes, coin, rows } = part;
         let Some(roles) = roles else {
-            self.exchanged(now, Outcome::none(), step);
+            self.exchanged(now, Outcome::default(), step);
             return true;
         };
         let setup = Setup {
             session: self.ctx.id.0,
-            ballot: view.ballot(),
+            sum: SumId { ballot: view.ballot(), slot },
+            stage,
             me: self.ctx.me,
             roles,
             rule,
@@ -92,6 +98,7 @@ impl Node {
             keys: view.keys().cloned().unwrap_or_default(),
             rows,
             patience_ms: self.ctx.session.timing.stall_ms,
+            longest_ms: self.ctx.session.timing.compute_ms,
         };
         let until = now.plus_ms(self.ctx.session.timing.propose_ms);
         let seed = self.fresh_seed();
@@ -109,11 +116,18 @@ impl Node {
             }
             return;
         }
-        step.output(Event::Exchange(exchange.roles().clone()));
+        if exchange.begins_anew() {
+            step.output(Event::Exchange(exchange.roles().clone()));
+        }
         self.talk.running = self.talk.pending.take().map(|(exchange, _)| exchange);
         self.converse(now, Input::Start, step);
+        let sum = self.talk.sum();
         for (from, message) in std::mem::take(&mut self.talk.early) {
-            self.converse(now, Input::Message { from, message }, step);
+            if Some(message.sum) == sum {
+                self.converse(now, Input::Message { from, message }, step);
+            } else if Some(message.sum) > sum {
+                self.talk.early.push((from, message));
+            }
         }
     }
 
@@ -122,7 +136,7 @@ impl Node {
         self.talk.pending.as_ref().map(|(_, until)| *until)
     }
 
-    /// Takes a message of an exchange; those of other views are of no use any more.
+    /// Takes a message of an exchange; those of other views and of slots that are frozen are of no use any more.
     pub(super) fn hear(
         &mut self,
         now: Time,
@@ -130,18 +144,24 @@ impl Node {
         message: xclp::Message,
         step: &mut Step<Self>,
     ) -> Result<(), Fault> {
-        let Some(view) = self.view.as_ref().filter(|view| view.ballot() == message.ballot) else { return Ok(()) };
+        let Some(view) = self.view.as_ref().filter(|view| view.ballot() == message.sum.ballot) else { return Ok(()) };
+        if message.sum.slot < self.archive.frozen() {
+            return Ok(());
+        }
         if !view.members().contains(&from) {
             return Err(Fault::OutOfOrder("message of a view that it is not in"));
         }
-        if self.talk.running.is_some() {
+        if self.talk.sum() == Some(message.sum) {
             self.converse(now, Input::Message { from, message }, step);
             return Ok(());
         }
         let parts = |message: &xclp::Message| matches!(message.body, Body::Part { .. });
-        let same = |each: &&(Peer, xclp::Message)| each.0 == from && parts(&each.1) == parts(&message);
+        let same = |each: &&(Peer, xclp::Message)| {
+            each.0 == from && each.1.sum == message.sum && parts(&each.1) == parts(&message)
+        };
         let limit = if parts(&message) { WINDOW } else { EARLY };
-        if self.talk.early.iter().filter(same).count() >= limit {
+        let known = usize::from(message.sum.slot) < self.ctx.plan.len();
+        if !known || self.talk.early.iter().filter(same).count() >= limit {
             return Err(Fault::OutOfOrder("message of an exchange"));
         }
         self.talk.early.push((from, message));
@@ -162,12 +182,13 @@ impl Node {
 
     /// The outcome is on disk before the vector that follows from it leaves.
     fn exchanged(&mut self, now: Time, outcome: Outcome, step: &mut Step<Self>) {
-        let (Some(slot), Some(ballot)) = (self.talk.slot, self.view.as_ref().map(View::ballot)) else { return };
+        let (Some(slot), Some(view)) = (self.talk.slot, &self.view) else { return };
+        let sum = SumId { ballot: view.ballot(), slot };
         self.talk.finished = true;
         let bytes = outcome.to_bytes();
         let digest = Sha256::digest(&bytes).into();
-        step.0.push(Action::Persist(Record::Outcome(ballot, digest, bytes.clone())));
-        self.outcome = Some((ballot, bytes));
+        step.0.push(Action::Persist(Record::Outcome(sum, digest, bytes.clone())));
+        self.outcomes.insert(sum, bytes);
         match self.task.exchanged(slot, &outcome) {
             Ok(vector) => {
                 self.inputs.insert(slot, vector);
@@ -184,11 +205,17 @@ impl Node {
         }
     }
 
-    /// What the exchange of the last quantity's view gave.
+    /// What the exchange of the last opened quantity's view gave this peer, if there was one and it had a part in it.
+    fn given(&self) -> Option<Outcome> {
+        let Value { sum, members, .. } = self.archive.values().last()?;
+        let bytes = self.outcomes.get(sum).filter(|_| members.contains(&self.ctx.me))?;
+        Outcome::from_bytes(bytes)
+    }
+
+    /// Tells it, where the task has exchanges.
     pub(super) fn tell_outcome(&self, step: &mut Step<Self>) {
-        let Some(Value { sum, members, .. }) = self.archive.values().last() else { return };
-        let Some((ballot, bytes)) = &self.outcome else { return };
-        let own = *ballot == sum.ballot && members.contains(&self.ctx.me);
-        step.output(Event::Exchanged(own.then(|| Outcome::from_bytes(bytes)).flatten()));
+        if !self.outcomes.is_empty() {
+            step.output(Event::Exchanged(self.given()));
+        }
     }
 }

@@ -150,7 +150,7 @@ impl Node {
         match done {
             Done::Mask(done) => self.drive(now, Input::Done(done), step),
             Done::Exchange(done) => {
-                if self.talk.ballot() == Some(done.ballot) {
+                if self.talk.sum() == Some(done.sum) {
                     self.converse(now, Input::Done(done), step);
                 }
             }
@@ -184,7 +184,7 @@ impl Node {
         self.archive.freeze(frozen, opened);
         self.inputs.remove(&slot);
         if self.talk.wanted(slot) {
-            self.talk = super::Talk::default();
+            self.talk.end();
         }
         step.output(Event::Opened(value));
         if let Err(text) = self.task.check(slot, self.archive.values(), self.archive.opened()) {

@@ -27,14 +27,14 @@ pub trait Task: Debug + Send + Sync {
         Err("this task draws nothing".into())
     }
 
-    /// What this peer knows of the exchange that its vector for `slot` comes from; `None` where the vector is made by this peer alone. An error ends
-    /// the session for this peer.
+    /// What this peer knows of the exchange that its vector for `slot` comes from, given what was opened over whom, and what the exchange of the slot before
+    /// gave it, if it had a part in that; `None` where the vector is made by this peer alone. An error ends the session for this peer.
     fn exchange(
         &self,
         _slot: u8,
-        _values: &[Value],
-        _opened: &[Bytes],
+        _opened: (&[Value], &[Bytes]),
         _members: &[Peer],
+        _before: Option<&xclp::Outcome>,
     ) -> Result<Option<xclp::Part>, String> {
         Ok(None)
     }

@@ -1,7 +1,8 @@
 //! The task `xclp`: labels for every peer's own points, propagated over the points of all (spec, section "XCLP").
 //!
 //! Slots: the coin, which draws the roles; `rows`, how many each member has (everybody may know); `moments` where the scaling needs them;
-//! `labelled`, whose vector comes from the exchange of its view ([`crate::protocol::xclp`]). Members that were not counted in `rows` have no part in it.
+//! `graph`, how many points each has in it, and its digest; `labelled`. The vectors of the last two come from the exchanges of their views
+//! ([`crate::protocol::xclp`]). Members that were not counted in `rows` have no part in them.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,13 +18,16 @@ use crate::model::propagation::{Propagation, Said, centralised, edges, label_cou
 use crate::protocol::context::Quantity;
 use crate::protocol::record::Value;
 use crate::protocol::xclp::roles::{FEWEST_HOLDERS, Roles};
-use crate::protocol::xclp::{self, Outcome, Part};
+use crate::protocol::xclp::{self, Known, Outcome, Part, Stage};
 use crate::session::{Peer, Session, XclpSpec};
 use crate::sketch::lsh::Codes;
 use crate::sketch::scaling::{self, Moments, Scaler, Scaling};
 
 /// Slot of `rows`: word p is the number of rows of peer p.
 const ROWS: u8 = 1;
+
+/// Words of the digest in `graph`, after those of the peers.
+const DIGEST: usize = 8;
 
 /// What follows from the session file alone.
 #[derive(Clone, Debug)]
@@ -67,23 +71,46 @@ impl Rules {
             let words = Moments::words(self.session.data.features as usize, squares) as u64;
             plan.push(quantity("moments", 8, words));
         }
+        plan.push(quantity("graph", 4, (self.session.roster.len() + DIGEST) as u64));
         plan.push(quantity("labelled", 4, 2));
         plan
     }
 
-    /// How many rows each peer was counted with.
-    fn counted(opened: &[Bytes]) -> BTreeMap<Peer, u32> {
-        let words = opened.get(usize::from(ROWS)).map_or(&[][..], |bytes| bytes.as_chunks::<4>().0);
+    /// The slot of `graph`; `labelled` is the one after.
+    fn graph(&self) -> u8 {
+        if self.scaling.needs_moments().is_some() { 3 } else { 2 }
+    }
+
+    /// How many rows each peer was counted with in `rows` or `graph`.
+    fn counted(&self, opened: &[Bytes], slot: u8) -> BTreeMap<Peer, u32> {
+        let words = opened.get(usize::from(slot)).map_or(&[][..], |bytes| bytes.as_chunks::<4>().0);
+        let words = &words[..self.session.roster.len().min(words.len())];
         (0u16..).map(Peer).zip(words.iter().map(|&word| u32::from_le_bytes(word))).collect()
     }
 
-    /// Who does what in a view of `members`.
-    fn roles(&self, values: &[Value], opened: &[Bytes], members: &[Peer]) -> Result<Roles, String> {
-        let (Some(seed), Some(rows)) = (opened.first(), values.get(usize::from(ROWS))) else {
+    /// Who does what in a view of `members` that sums this slot.
+    fn roles(&self, slot: u8, values: &[Value], opened: &[Bytes], members: &[Peer]) -> Result<Roles, String> {
+        let (Some(seed), Some(counted)) = (opened.first(), values.get(usize::from(ROWS)).map(|value| &value.members))
+        else {
             return Err("the coin and the rows are not open".into());
         };
-        let counted: Vec<Peer> = members.iter().copied().filter(|peer| rows.members.contains(peer)).collect();
-        Roles::draw(seed, &counted, &Self::counted(opened))
+        let rows = self.counted(opened, ROWS);
+        if slot <= self.graph() {
+            return Roles::draw(seed, counted, members, &rows);
+        }
+        let made = values.get(usize::from(self.graph())).ok_or("the graph is not made")?;
+        Roles::draw(seed, counted, &made.members, &rows)?.later(seed, counted, members, &rows)
+    }
+
+    /// The graph that was decided, as a peer knows it whom the exchange of its view gave `before`.
+    fn known(&self, values: &[Value], opened: &[Bytes], before: Option<&Outcome>) -> Result<Known, String> {
+        let slot = self.graph();
+        let (Some(value), Some(words)) = (values.get(usize::from(slot)), opened.get(usize::from(slot))) else {
+            return Err("the graph is not made".into());
+        };
+        let digest = words.last_chunk::<{ 4 * DIGEST }>().ok_or("the graph has no digest")?;
+        let knowers = self.roles(slot, values, opened, &value.members)?.propagators;
+        Ok(Known { ballot: value.sum.ballot, digest: *digest, knowers, before: before.cloned().unwrap_or_default() })
     }
 
     fn scaler(&self, moments: Option<&[u8]>) -> Result<Scaler, String> {
@@ -167,17 +194,22 @@ impl Xclp {
         let of_task = |task: &&Self| {
             let (own, others) = rest.split_at(task.order.len() * classes);
             rest = others;
-            task.said(&Outcome { scores: own.to_vec(), counts: counts.clone(), planes: *planes })
+            let planes = *planes;
+            task.said(&Outcome { scores: own.to_vec(), counts: counts.clone(), planes, ..Outcome::default() })
         };
         let said = tasks.iter().map(of_task).collect();
         Ok((said, edges(&codes, rules.spec.k as usize).len()))
+    }
+
+    fn rows(&self) -> Result<u32, String> {
+        u32::try_from(self.data.rows()).map_err(|_| "too many rows".to_owned())
     }
 
     fn words(&self, slot: &str) -> Result<Bytes, String> {
         match slot {
             "rows" => {
                 let peers = self.rules.session.roster.len();
-                let rows = u32::try_from(self.data.rows()).map_err(|_| "too many rows".to_owned())?;
+                let rows = self.rows()?;
                 let words = (0..peers).map(|peer| if peer == self.me.index() { rows } else { 0 });
                 Ok(words.flat_map(u32::to_le_bytes).collect())
             }
@@ -200,17 +232,33 @@ impl Task for Xclp {
         self.words(&plan.get(usize::from(slot)).ok_or("no such slot")?.name)
     }
 
-    fn exchange(&self, slot: u8, values: &[Value], opened: &[Bytes], members: &[Peer]) -> Result<Option<Part>, String> {
-        if usize::from(slot) + 1 != self.plan().len() {
+    fn exchange(
+        &self,
+        slot: u8,
+        (values, opened): (&[Value], &[Bytes]),
+        members: &[Peer],
+        before: Option<&Outcome>,
+    ) -> Result<Option<Part>, String> {
+        let graph = self.rules.graph();
+        if slot < graph {
             return Ok(None);
         }
         // A leader that starts a sum over too few members breaks a rule that `allows` checks; this peer then has no part in it.
-        let roles = self.rules.roles(values, opened, members).ok();
+        let roles = self.rules.roles(slot, values, opened, members).ok();
         let counted =
             roles.as_ref().is_some_and(|roles| roles.ring.contains(&self.me) || roles.propagators.contains(&self.me));
         let coin = opened.first().and_then(|coin| coin[..].try_into().ok()).ok_or("the coin is not open")?;
         let moments = self.rules.scaling.needs_moments().and(opened.get(usize::from(ROWS) + 1));
-        let holds = self.data.rows() > 0 && counted;
+        let holds = counted && roles.as_ref().is_some_and(|roles| roles.rows.contains_key(&self.me));
+        let stage = if slot == graph {
+            Stage::Graph
+        } else {
+            let known = self.rules.known(values, opened, before)?;
+            if counted && known.knowers.contains(&self.me) && before.is_none_or(|before| before.edges.is_empty()) {
+                return Err("this peer knew the graph, and its state has nothing of it any more".into());
+            }
+            Stage::Labels(known)
+        };
         let rows = if holds {
             let scaled = self.rules.scaler(moments.map(|bytes| &bytes[..]))?.transform(&self.data).subset(&self.order);
             let labels = self.order.iter().map(|&row| self.labels[row]).collect();
@@ -219,6 +267,7 @@ impl Task for Xclp {
             None
         };
         Ok(Some(Part {
+            stage,
             roles: roles.filter(|_| counted),
             rule: self.rules.rule(),
             bits: self.rules.spec.bits as usize,
@@ -229,8 +278,15 @@ impl Task for Xclp {
         }))
     }
 
-    /// Points, and those that have a label now: in the sum, of all peers.
-    fn exchanged(&self, _slot: u8, outcome: &Outcome) -> Result<Bytes, String> {
+    /// This peer's points in the graph, and the digest where it is to say it; then points, and those that have a label now: in the sum, of all peers.
+    fn exchanged(&self, slot: u8, outcome: &Outcome) -> Result<Bytes, String> {
+        if slot == self.rules.graph() {
+            let peers = self.rules.session.roster.len();
+            // Whoever had a part in it as an owner knows the planes.
+            let rows = if outcome.planes == [0; 32] { 0 } else { self.rows()? };
+            let words = (0..peers).map(|peer| if peer == self.me.index() { rows } else { 0 });
+            return Ok(words.flat_map(u32::to_le_bytes).chain(outcome.digest).collect());
+        }
         let said = self.said(outcome);
         let labelled = said.iter().filter(|said| said.label.is_some()).count();
         Ok([said.len(), labelled]
@@ -240,17 +296,25 @@ impl Task for Xclp {
     }
 
     fn allows(&self, slot: u8, values: &[Value], opened: &[Bytes], members: &[Peer]) -> Result<(), String> {
-        if usize::from(slot) + 1 == self.plan().len() {
-            self.rules.roles(values, opened, members)?;
+        if slot >= self.rules.graph() {
+            self.rules.roles(slot, values, opened, members)?;
         }
         Ok(())
     }
 
     fn check(&self, slot: u8, values: &[Value], opened: &[Bytes]) -> Result<(), String> {
+        if slot == self.rules.graph() {
+            let value = values.get(usize::from(slot)).ok_or("the graph is not made")?;
+            let roles = self.rules.roles(slot, values, opened, &value.members)?;
+            let points = self.rules.counted(opened, slot);
+            if points.iter().any(|(peer, &rows)| roles.rows.get(peer).copied().unwrap_or(0) != rows) {
+                return Err("the graph has other points than were counted".into());
+            }
+        }
         if slot != ROWS {
             return Ok(());
         }
-        let counted = Rules::counted(opened);
+        let counted = self.rules.counted(opened, ROWS);
         let holders = counted.values().filter(|&&rows| rows > 0).count();
         if holders < FEWEST_HOLDERS {
             return Err(format!("only {holders} members have rows; xclp needs {FEWEST_HOLDERS}"));
@@ -261,6 +325,6 @@ impl Task for Xclp {
         }
         // Whoever was not counted has no part: if these are too few, so is every later view.
         let counted = values.get(usize::from(ROWS)).map_or(&[][..], |value| &value.members);
-        self.rules.roles(values, opened, counted).map(drop)
+        self.rules.roles(self.rules.graph(), values, opened, counted).map(drop)
     }
 }

@@ -1,7 +1,8 @@
 //! XCLP with no server: labels spread over everybody's points, and nobody sees the graph but two propagators, who see nothing else (Scott, Yeo &
 //! Lampert, *Cross-client Label Propagation*, TMLR 2023, Algorithm 1; design.md, section 7; spec, section "XCLP").
 //!
-//! One [`Exchange`] is one peer's part in one view. Who does what is drawn by the coin ([`roles`]):
+//! One [`Exchange`] is one peer's part in one view and [`Stage`]; each stage is for a sum of its own, so that what the first gave is decided before
+//! the second begins, and whoever is lost later costs no distances again. Who does what is drawn by the coin ([`roles`]):
 //!
 //! | step | who | sends | to |
 //! | --- | --- | --- | --- |
@@ -13,6 +14,8 @@
 //! | edges | custodians, owner | the distances below the limits | both propagators |
 //! | keys | owner | what undoes the blinding | both propagators |
 //! | graph | propagator | the graph's digest | the other propagator |
+//! | *second stage* | | | |
+//! | edges | a propagator | the edges of the graph | the one that takes a lost one's place |
 //! | labels | owner | masked labels; the seed of the mask ([`shares`]) | first propagator; second |
 //! | scores | propagators | the owner's rows of the propagated shares | owner |
 //!
@@ -24,6 +27,7 @@ pub mod dealer;
 mod desk;
 mod exchange;
 mod hamming;
+mod labels;
 pub mod ot;
 mod owner;
 mod parcels;
@@ -43,10 +47,11 @@ use serde::{Deserialize, Serialize};
 pub use desk::{Done, Job};
 pub use exchange::{Exchange, Output, Timer};
 pub use owner::{commitment, planes};
-pub use propagator::graph_digest;
+pub use propagator::{Edges, graph_digest};
 
 use crate::data::Dataset;
 use crate::model::propagation::Propagation;
+use crate::protocol::all_reduce::SumId;
 use crate::protocol::ballot::Ballot;
 use crate::session::{Hamming, Peer};
 use roles::Roles;
@@ -59,8 +64,8 @@ pub const WINDOW: usize = 8;
 /// What two peers say to each other in the exchange of a view.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Message {
-    /// The view.
-    pub ballot: Ballot,
+    /// The view, and the slot that the exchange is for.
+    pub sum: SumId,
     /// What is said.
     pub body: Body,
 }
@@ -129,11 +134,43 @@ pub enum What {
     Labels,
     /// Propagator to owner: masked scores of its rows and the column sums, 16 bytes for each row and class, and for each class.
     Scores,
+    /// A propagator to one that takes a lost one's place: a salt and the edges of the graph, as [`Edges::to_bytes`] makes them.
+    Edges,
+}
+
+/// What an exchange is for.
+#[derive(Clone, Debug)]
+pub enum Stage {
+    /// From rows to the edges of the graph, which the propagators then know.
+    Graph,
+    /// From labels to scores, over the graph that was decided.
+    Labels(Known),
+}
+
+/// The graph that was decided, as one peer knows it.
+#[derive(Clone)]
+pub struct Known {
+    /// The view in which it was made.
+    pub ballot: Ballot,
+    /// See [`graph_digest`].
+    pub digest: [u8; 32],
+    /// Who was propagator then, and so knows it.
+    pub knowers: [Peer; 2],
+    /// What the exchange of that view gave this peer; nothing where it was not in it.
+    pub before: Outcome,
+}
+
+impl std::fmt::Debug for Known {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Known({:?}, {:?}, <redacted>)", self.ballot, self.knowers)
+    }
 }
 
 /// What a task knows of its part in an exchange.
 #[derive(Clone, Debug)]
 pub struct Part {
+    /// What it is for.
+    pub stage: Stage,
     /// Who does what; `None` if this peer has no part in it.
     pub roles: Option<Roles>,
     /// What is computed.
@@ -154,8 +191,10 @@ pub struct Part {
 pub struct Setup {
     /// The session's id.
     pub session: [u8; 32],
-    /// The view.
-    pub ballot: Ballot,
+    /// The view, and the slot that it is for.
+    pub sum: SumId,
+    /// What it is for.
+    pub stage: Stage,
     /// This peer.
     pub me: Peer,
     /// Who does what.
@@ -176,11 +215,13 @@ pub struct Setup {
     pub rows: Option<Rows>,
     /// How long nothing may come from a peer that is waited for, milliseconds.
     pub patience_ms: u64,
+    /// How long all may last, whatever comes, milliseconds.
+    pub longest_ms: u64,
 }
 
 impl std::fmt::Debug for Setup {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Setup({}, {:?}, {:?}, <redacted>)", self.me, self.ballot, self.roles)
+        write!(f, "Setup({}, {:?}, {:?}, <redacted>)", self.me, self.sum, self.roles)
     }
 }
 
@@ -194,36 +235,44 @@ pub struct Rows {
 }
 
 /// What an exchange gave this peer.
-#[derive(Clone, PartialEq)]
+#[derive(Clone, Default, PartialEq)]
 pub struct Outcome {
-    /// Scores of its own rows, rows x classes; none for a witness.
-    pub scores: Vec<f64>,
-    /// How many labels each class has, over all peers; empty for a witness.
-    pub counts: Vec<u64>,
     /// The seed of the planes, which all members with rows know; zeros for a witness.
     pub planes: [u8; 32],
+    /// The graph's digest ([`graph_digest`]), at the first propagator after the first stage, for it is this one that says it; else zeros.
+    pub digest: [u8; 32],
+    /// What a propagator knows of the graph, as [`Edges::to_bytes`] makes it; else, and after the second stage, empty.
+    pub edges: Bytes,
+    /// How many labels each class has, over all peers; empty for a witness, and after the first stage.
+    pub counts: Vec<u64>,
+    /// Scores of its own rows, rows x classes; as `counts`.
+    pub scores: Vec<f64>,
 }
 
 impl Outcome {
-    /// A witness's.
-    #[must_use]
-    pub fn none() -> Self {
-        Self { scores: Vec::new(), counts: Vec::new(), planes: [0; 32] }
-    }
-
-    /// As it is kept on disk: the seed of the planes, LE u32 number of classes, LE u64 counts, then the scores as LE binary64.
+    /// As it is kept on disk: the seed of the planes, the digest; LE u32 bytes of the edges, and these; LE u32 number of classes, LE u64 counts, then the scores as
+    /// LE binary64.
     #[must_use]
     pub fn to_bytes(&self) -> Bytes {
-        let classes = u32::try_from(self.counts.len()).unwrap_or(u32::MAX).to_le_bytes();
+        let length = |n: usize| u32::try_from(n).unwrap_or(u32::MAX).to_le_bytes();
         let counts = self.counts.iter().flat_map(|count| count.to_le_bytes());
         let scores = self.scores.iter().flat_map(|score| score.to_le_bytes());
-        self.planes.into_iter().chain(classes).chain(counts).chain(scores).collect()
+        let start = self
+            .planes
+            .into_iter()
+            .chain(self.digest)
+            .chain(length(self.edges.len()))
+            .chain(self.edges.iter().copied());
+        start.chain(length(self.counts.len())).chain(counts).chain(scores).collect()
     }
 
     /// As [`to_bytes`](Self::to_bytes) makes it; `None` if it is not.
     #[must_use]
     pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
         let (planes, rest) = bytes.split_first_chunk::<32>()?;
+        let (digest, rest) = rest.split_first_chunk::<32>()?;
+        let (length, rest) = rest.split_first_chunk::<4>()?;
+        let (edges, rest) = rest.split_at_checked(u32::from_le_bytes(*length) as usize)?;
         let (classes, rest) = rest.split_first_chunk::<4>()?;
         let (words, rest) = rest.as_chunks::<8>();
         let classes = u32::from_le_bytes(*classes) as usize;
@@ -233,6 +282,8 @@ impl Outcome {
         let (counts, scores) = words.split_at(classes);
         Some(Self {
             planes: *planes,
+            digest: *digest,
+            edges: Bytes::copy_from_slice(edges),
             counts: counts.iter().map(|&word| u64::from_le_bytes(word)).collect(),
             scores: scores.iter().map(|&word| f64::from_le_bytes(word)).collect(),
         })

@@ -2,6 +2,7 @@
 
 use bytes::Bytes;
 use flyswarm::protocol::about::{About, Role};
+use flyswarm::protocol::all_reduce::SumId;
 use flyswarm::protocol::all_reduce::{self, Direction};
 use flyswarm::protocol::ballot::Ballot;
 use flyswarm::protocol::council::{Accepted, Promise};
@@ -29,7 +30,7 @@ pub(crate) fn all() -> Vec<(&'static str, Message)> {
     let down = |order| Message::View(view::Message::Down(ballot, order));
     let reduce = |message| Message::View(view::Message::Reduce(message));
     let transfer = Message::Transfer;
-    let exchange = |body| Message::Exchange(xclp::Message { ballot, body });
+    let exchange = |body| Message::Exchange(xclp::Message { sum: SumId { ballot, slot: 3 }, body });
     let part = |what| exchange(Body::Part { what, length: 70_000, data: data.clone() });
     let accepted = Accepted { ballot, slot: 1, value: digest };
     vec![
@@ -103,6 +104,7 @@ pub(crate) fn all() -> Vec<(&'static str, Message)> {
         ("part short", part(What::Short(Peer(1)))),
         ("part labels", part(What::Labels)),
         ("part scores", part(What::Scores)),
+        ("part edges", part(What::Edges)),
         ("exchange credit", exchange(Body::Credit)),
         ("exchange working", exchange(Body::Working)),
     ]

@@ -9,7 +9,7 @@ use flyswarm::model::propagation::series::Series;
 use flyswarm::protocol::ballot::Ballot;
 use flyswarm::protocol::xclp::custody::{self, Blinding};
 use flyswarm::protocol::xclp::roles::Roles;
-use flyswarm::protocol::xclp::{commitment, dealer, graph_digest, planes, shares};
+use flyswarm::protocol::xclp::{Edges, commitment, dealer, graph_digest, planes, shares};
 use flyswarm::session::{Peer, Session};
 use flyswarm::sketch::lsh::Codes;
 use serde_json::{Value, json};
@@ -42,8 +42,12 @@ pub(crate) fn xclp() -> Value {
     let (id, coin) = (session.id().0, bytes::<32>("coin"));
     let ballot = Ballot { counter: 3, proposer: Peer(2) };
     let rows: BTreeMap<Peer, u32> = [(Peer(0), 2), (Peer(3), 3), (Peer(4), 1), (Peer(6), 2)].into();
-    let members: Vec<Peer> = (0..7).map(Peer).collect();
-    let roles = Roles::draw(&coin, &members, &rows).unwrap();
+    let members: Vec<Peer> = (0..9).map(Peer).collect();
+    let roles = Roles::draw(&coin, &members, &members, &rows).unwrap();
+    // In the second stage the first propagator and an owner are gone.
+    let here: Vec<Peer> =
+        members.iter().copied().filter(|&peer| peer != roles.propagators[0] && peer != Peer(4)).collect();
+    let later = roles.later(&coin, &members, &here, &rows).unwrap();
     let custodians: Vec<_> =
         roles.blocks().map(|(owner, other)| json!([owner.0, other.0, roles.custodian(owner, other).0])).collect();
 
@@ -84,6 +88,7 @@ pub(crate) fn xclp() -> Value {
         })
         .collect();
     let graph = Graph::new(8, BITS, rule.power, &edges);
+    let known = Edges { salt: Edges::salt(&pair, ballot), edges: edges.clone() };
     let labels = [Some(1), None, None, Some(0), None, None, None, Some(1)];
     let mask = bytes::<32>("mask of labels");
     let (first, second) = (shares::masked(&labels, 2, &mask), shares::mask(&mask, 16));
@@ -102,11 +107,16 @@ pub(crate) fn xclp() -> Value {
         "ballot": [ballot.counter, ballot.proposer.0],
         "coin": hex(coin),
         "roles": {
-            "members": 7,
+            "members": 9,
             "rows": rows.iter().map(|(peer, rows)| json!([peer.0, rows])).collect::<Vec<_>>(),
             "propagators": roles.propagators.map(|peer| peer.0),
             "ring": roles.ring.iter().map(|peer| peer.0).collect::<Vec<_>>(),
             "custodians": custodians,
+            "later": {
+                "gone": [roles.propagators[0].0, 4],
+                "propagators": later.propagators.map(|peer| peer.0),
+                "givers": later.givers().map(|peer| peer.0).collect::<Vec<_>>(),
+            },
         },
         "parts": parts.iter().map(hex).collect::<Vec<_>>(),
         "commitments": commits,
@@ -124,7 +134,8 @@ pub(crate) fn xclp() -> Value {
         },
         "graph": {
             "edges": edges.iter().map(|edge| json!([edge.from, edge.to, edge.distance])).collect::<Vec<_>>(),
-            "digest": hex(graph_digest(&id, ballot, &edges)),
+            "salt": hex(known.salt),
+            "digest": hex(graph_digest(&id, ballot, &known)),
             "weights": (0..8).map(|i| graph.row(i).to_vec()).collect::<Vec<_>>(),
         },
         "propagation": {

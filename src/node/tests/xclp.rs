@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::network::{Fault, Network};
 use super::numbers::{session, timing};
 use crate::crypto::identity::Identity;
+use crate::data::Dataset;
 use crate::data::digits::digits;
 use crate::node::xclp::Xclp;
 use crate::node::{Ending, Event, Task};
@@ -16,6 +17,8 @@ const ROWS: [usize; 7] = [40, 60, 30, 50, 20, 0, 0];
 
 struct Lab {
     net: Network,
+    session: Session,
+    parts: Vec<Arc<Dataset>>,
     tasks: Vec<Arc<Xclp>>,
     truth: Vec<Vec<u16>>,
 }
@@ -33,17 +36,19 @@ fn lab(rows: &[usize], scaling: Scaling, hamming: Hamming, seed: u64) -> Lab {
     }
     .check()
     .unwrap();
-    let (mut first, mut tasks, mut truth) = (0, Vec::new(), Vec::new());
+    let (mut first, mut tasks, mut truth, mut parts) = (0, Vec::new(), Vec::new(), Vec::new());
     for (peer, &n) in (0u16..).map(Peer).zip(rows) {
         let part = data.subset(&(first..first + n).collect::<Vec<_>>());
         first += n;
         truth.push(part.labels().to_vec());
         let labels = part.labels().iter().enumerate().map(|(i, &label)| (i % 5 == 0).then_some(label)).collect();
-        let task = Xclp::new(session.clone(), peer, Arc::new(part), labels, &[peer.0 as u8; 32]).unwrap();
+        let part = Arc::new(part);
+        parts.push(part.clone());
+        let task = Xclp::new(session.clone(), peer, part, labels, &[peer.0 as u8; 32]).unwrap();
         tasks.push(Arc::new(task));
     }
     let nodes = tasks.iter().map(|task| task.clone() as Arc<dyn Task>).collect();
-    Lab { net: Network::with_tasks(identities, session, nodes, seed), tasks, truth }
+    Lab { net: Network::with_tasks(identities, session.clone(), nodes, seed), session, parts, tasks, truth }
 }
 
 impl Lab {
@@ -66,6 +71,55 @@ impl Lab {
             all += truth.len();
         }
         f64::from(right as u32) / f64::from(all as u32)
+    }
+
+    /// Kills whoever is the first of whom `holds` says that it would send this, for good, and lets the others finish.
+    fn kill_for_good(&mut self, holds: impl Fn(&Body) -> bool + Send + 'static) -> Peer {
+        let killed = std::sync::Arc::new(std::sync::Mutex::new(None));
+        let seen = killed.clone();
+        self.net.hold = Some(Box::new(move |from, _, message| {
+            let matches = matches!(message, Message::Exchange(message) if holds(&message.body));
+            matches && *seen.lock().unwrap().get_or_insert(from) == from
+        }));
+        self.net.run_unchecked(60_000, |_| killed.lock().unwrap().is_some());
+        let victim = killed.lock().unwrap().expect("it is sent");
+        let now = self.net.now_ms();
+        self.net.at_ms(now, Fault::Crash(victim));
+        self.net.run_unchecked(now + 120_000, |_| false);
+        victim
+    }
+
+    /// Over whom the last two slots were summed.
+    fn members(&self) -> [Vec<Peer>; 2] {
+        let values = self.net.events.iter().find_map(|(_, _, event)| match event {
+            Event::Finished(_, values) => Some(values.clone()),
+            _ => None,
+        });
+        let values = values.unwrap();
+        [values[values.len() - 2].members.clone(), values[values.len() - 1].members.clone()]
+    }
+
+    /// Holds the labels of the owners that are left against those of all points in one place, where the lost ones have no labels.
+    fn holds_without(&self, lost: &[Peer]) {
+        let tasks: Vec<_> = (0u16..)
+            .map(Peer)
+            .zip(&self.tasks)
+            .filter(|(peer, _)| ROWS.get(peer.index()).is_some_and(|&n| n > 0))
+            .map(|(peer, task)| {
+                let labels =
+                    if lost.contains(&peer) { vec![None; task.labels().len()] } else { task.labels().to_vec() };
+                let part = self.parts[peer.index()].clone();
+                Xclp::new(self.session.clone(), peer, part, labels, &[peer.0 as u8; 32]).unwrap()
+            })
+            .collect();
+        let here: Vec<_> = (0..5).map(Peer).filter(|peer| !lost.contains(peer)).collect();
+        let planes = self.outcome(here[0]).unwrap().planes;
+        let pooled = Xclp::pooled(&tasks.iter().collect::<Vec<_>>(), &planes, None).unwrap().0;
+        for peer in here {
+            let found = self.tasks[peer.index()].said(self.outcome(peer).unwrap());
+            let same = found.iter().zip(&pooled[peer.index()]).all(|(a, b)| a.label == b.label);
+            assert!(same && found.iter().any(|each| each.label.is_some()), "{peer}");
+        }
     }
 
     fn finished(&self) -> Vec<Peer> {
@@ -111,7 +165,7 @@ fn every_node_gets_labels_for_its_own_rows() {
 type Place = (&'static str, Hamming, fn(&Body) -> bool);
 
 /// Where a peer is killed: when this is sent for the first time by it.
-const PLACES: [Place; 16] = [
+const PLACES: [Place; 18] = [
     ("commitment", Hamming::Dealer, |body| matches!(body, Body::Commit(_))),
     ("part of the planes", Hamming::Ot, |body| matches!(body, Body::Reveal(_))),
     ("triple", Hamming::Dealer, |body| matches!(body, Body::Part { what: What::Triple(_), .. })),
@@ -127,6 +181,8 @@ const PLACES: [Place; 16] = [
     ("smallest", Hamming::Dealer, |body| matches!(body, Body::Part { what: What::Smallest, .. })),
     ("limits", Hamming::Dealer, |body| matches!(body, Body::Part { what: What::Limits, .. })),
     ("graph", Hamming::Ot, |body| matches!(body, Body::Graph(_))),
+    ("labels", Hamming::Dealer, |body| matches!(body, Body::Part { what: What::Labels, .. })),
+    ("mask of labels", Hamming::Dealer, |body| matches!(body, Body::Mask(_))),
     ("scores", Hamming::Dealer, |body| matches!(body, Body::Part { what: What::Scores, .. })),
 ];
 
@@ -158,6 +214,42 @@ fn a_node_killed_at_any_stage_of_the_exchange_comes_back_and_all_have_labels() {
         let accuracy = lab.accuracy(&owners);
         assert!(accuracy > 0.5, "{what}: {accuracy}");
     }
+}
+
+#[test]
+fn an_owner_lost_for_good_after_the_graph_counts_as_unlabelled_and_no_distance_is_sent_again() {
+    let mut lab = lab(&ROWS, Scaling::None, Hamming::Dealer, 5);
+    let victim = lab.kill_for_good(|body| matches!(body, Body::Part { what: What::Labels, .. }));
+    assert!(ROWS[victim.index()] > 0 && lab.finished().len() == 6, "{victim}: {:?}", lab.net.events);
+    let [graph, labelled] = lab.members();
+    assert!(graph.contains(&victim) && !labelled.contains(&victim));
+    lab.holds_without(&[victim]);
+    let begun = lab.net.events.iter().filter(|(_, who, event)| {
+        *who == Peer(if victim == Peer(0) { 1 } else { 0 }) && matches!(event, Event::Exchange(_))
+    });
+    assert_eq!(begun.count(), 1, "the roles of the graph are drawn once");
+}
+
+#[test]
+fn a_propagator_lost_for_good_after_the_graph_is_replaced_by_a_witness_that_had_no_role() {
+    let mut lab = lab(&[40, 60, 30, 50, 20, 0, 0, 0], Scaling::None, Hamming::Dealer, 6);
+    let victim = lab.kill_for_good(|body| matches!(body, Body::Part { what: What::Scores, .. }));
+    assert!(victim.index() >= 5 && lab.finished().len() == 7, "{victim}: {:?}", lab.net.events);
+    let [graph, labelled] = lab.members();
+    assert!(graph.contains(&victim) && !labelled.contains(&victim));
+    lab.holds_without(&[]);
+    let drawn: Vec<_> = lab
+        .net
+        .events
+        .iter()
+        .filter_map(|(_, who, event)| match event {
+            Event::Exchange(roles) if *who == Peer(0) => Some(roles.propagators),
+            _ => None,
+        })
+        .collect();
+    let [first, second] = drawn[..] else { panic!("{drawn:?}") };
+    assert!(first.contains(&victim) && !second.contains(&victim));
+    assert_eq!(second.iter().filter(|peer| first.contains(peer)).count(), 1, "one of them knows the graph");
 }
 
 #[test]

@@ -7,9 +7,9 @@ use bytes::Bytes;
 
 use super::hamming::{Checked, Got};
 use super::parcels::Parcels;
-use super::{Body, Exchange, Message, Setup, What};
+use super::{Body, Edges, Exchange, Message, Setup, What};
 use crate::model::propagation::graph::Graph;
-use crate::protocol::ballot::Ballot;
+use crate::protocol::all_reduce::SumId;
 use crate::protocol::{Action, Step};
 use crate::session::Peer;
 use crate::sketch::lsh::Codes;
@@ -42,8 +42,8 @@ impl Job {
 /// What a job gave.
 #[derive(Clone)]
 pub struct Done {
-    /// The exchange's view.
-    pub ballot: Ballot,
+    /// The exchange that it is of.
+    pub sum: SumId,
     pub(super) made: Made,
 }
 
@@ -57,8 +57,10 @@ pub(super) enum Made {
     Pair(Peer, Checked<Got>, Vec<Parcel>),
     /// The distances of a block in custody; `None` if they are none.
     Block((Peer, Peer), Option<Arc<Vec<u16>>>),
-    /// The graph and its digest, or who has sent something wrong.
-    Graph(Result<(Arc<Graph>, [u8; 32]), (Peer, String)>),
+    /// The edges of the graph and their digest, or who has sent something wrong.
+    Edges(Result<(Arc<Edges>, [u8; 32]), (Peer, String)>),
+    /// The graph of the edges that were decided, or who has given others.
+    Graph(Result<Arc<Graph>, (Peer, String)>),
     /// Scores for all owners, to be sent.
     Scores(Vec<Parcel>),
 }
@@ -90,7 +92,7 @@ pub(super) struct Desk {
 
 impl Desk {
     pub(super) fn new(setup: Arc<Setup>) -> Self {
-        Self { parcels: Parcels::new(setup.ballot), setup, begun: BTreeSet::new() }
+        Self { parcels: Parcels::new(setup.sum), setup, begun: BTreeSet::new() }
     }
 
     /// Whether this is the first time that `task` may be begun.
@@ -108,8 +110,8 @@ impl Desk {
         step: &mut Step<Exchange>,
         run: impl Fn() -> Made + Send + Sync + 'static,
     ) {
-        let ballot = self.setup.ballot;
-        let job = Job { operations: operations as u64, run: Arc::new(move || Done { ballot, made: run() }) };
+        let sum = self.setup.sum;
+        let job = Job { operations: operations as u64, run: Arc::new(move || Done { sum, made: run() }) };
         step.0.push(Action::Compute(job));
     }
 
@@ -120,7 +122,7 @@ impl Desk {
     pub(super) fn tell(&self, peers: impl IntoIterator<Item = Peer>, body: &Body, step: &mut Step<Exchange>) {
         for peer in peers {
             if peer != self.setup.me {
-                step.send(peer, Message { ballot: self.setup.ballot, body: body.clone() });
+                step.send(peer, Message { sum: self.setup.sum, body: body.clone() });
             }
         }
     }

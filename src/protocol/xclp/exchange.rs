@@ -8,16 +8,16 @@ use chacha20::rand_core::{Rng as _, SeedableRng};
 use super::custodian::Custodian;
 use super::desk::{Desk, Done, Job, Made};
 use super::owner::Owner;
-use super::propagator::{Propagator, SHORT};
-use super::{Body, Message, Outcome, Setup, What, hamming};
-use crate::protocol::ballot::Ballot;
+use super::propagator::{EDGE, Propagator, SHORT};
+use super::{Body, Known, Message, Outcome, Setup, Stage, What, hamming, labels};
+use crate::protocol::all_reduce::SumId;
 use crate::protocol::view::{HEARTBEAT_MS, Reason, Rng};
 use crate::protocol::{Action, Fault, Input, Machine, Never, Step, Time};
 use crate::session::Peer;
 
 /// Comes back every [`HEARTBEAT_MS`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Timer(pub Ballot);
+pub struct Timer(pub SumId);
 
 /// What an exchange tells the node.
 #[derive(Debug)]
@@ -28,19 +28,28 @@ pub enum Output {
     Failed(Reason, Option<Peer>),
 }
 
-/// See the module.
+/// See the module. A stage's parts are there in that stage alone.
 pub struct Exchange {
     desk: Desk,
     owner: Option<Owner>,
     custodian: Option<Custodian>,
     propagator: Option<Propagator>,
+    labels: Option<Labels>,
     rng: Rng,
+    started: Time,
     /// When something came last, and how many jobs are out.
     heard: Time,
     jobs: usize,
     /// Whether anything has moved here since the last heartbeat.
     moved: bool,
     over: bool,
+}
+
+/// The parts of the second stage.
+struct Labels {
+    known: Known,
+    owner: Option<labels::Owner>,
+    propagator: Option<labels::Propagator>,
 }
 
 impl std::fmt::Debug for Exchange {
@@ -75,7 +84,7 @@ impl Machine for Exchange {
                 self.jobs -= 1;
                 self.made(made, &mut step);
             }
-            Input::Timer(Timer(ballot)) if ballot == self.desk.setup.ballot && !self.over => self.tick(now, &mut step),
+            Input::Timer(Timer(sum)) if sum == self.desk.setup.sum && !self.over => self.tick(now, &mut step),
             Input::PeerLost(peer) if !self.over && self.neighbours().any(|each| each == peer) => {
                 self.fail(Reason::Lost, Some(peer), &mut step);
             }
@@ -97,14 +106,30 @@ impl Exchange {
             rng.fill_bytes(&mut bytes);
             bytes
         };
-        let owner = setup.rows.clone().map(|rows| Owner::new(rows, &setup, &mut fresh));
         let propagates = setup.roles.propagators.contains(&setup.me);
+        let (mut owner, mut custodian, mut propagator, mut labels) = (None, None, None, None);
+        match &setup.stage {
+            Stage::Graph => {
+                owner = setup.rows.clone().map(|rows| Owner::new(rows, &setup, &mut fresh));
+                custodian = setup.roles.ring.contains(&setup.me).then(Custodian::default);
+                propagator = propagates.then(Propagator::default);
+            }
+            Stage::Labels(known) => {
+                labels = Some(Labels {
+                    known: known.clone(),
+                    owner: setup.rows.clone().map(|rows| labels::Owner::new(rows.labels, fresh())),
+                    propagator: propagates.then(labels::Propagator::default),
+                });
+            }
+        }
         Self {
             owner,
-            custodian: setup.roles.ring.contains(&setup.me).then(Custodian::default),
-            propagator: propagates.then(Propagator::default),
+            custodian,
+            propagator,
+            labels,
             desk: Desk::new(Arc::new(setup)),
             rng,
+            started: Time::default(),
             heard: Time::default(),
             jobs: 0,
             moved: false,
@@ -112,16 +137,22 @@ impl Exchange {
         }
     }
 
-    /// The view.
+    /// The view, and the slot that it is for.
     #[must_use]
-    pub fn ballot(&self) -> Ballot {
-        self.desk.setup.ballot
+    pub fn sum(&self) -> SumId {
+        self.desk.setup.sum
     }
 
     /// Who does what.
     #[must_use]
     pub fn roles(&self) -> &super::roles::Roles {
         &self.desk.setup.roles
+    }
+
+    /// Whether its roles are news: not where those who know the graph go on with it.
+    #[must_use]
+    pub fn begins_anew(&self) -> bool {
+        self.labels.as_ref().is_none_or(|labels| labels.known.knowers != self.roles().propagators)
     }
 
     /// Every other peer of the exchange: it needs a connection to each.
@@ -133,12 +164,20 @@ impl Exchange {
     /// A propagator's graph.
     #[cfg(test)]
     pub(super) fn graph(&self) -> Option<&crate::model::propagation::graph::Graph> {
-        self.propagator.as_ref()?.graph()
+        self.labels.as_ref()?.propagator.as_ref()?.graph()
     }
 
     fn start(&mut self, now: Time, step: &mut Step<Self>) {
-        self.heard = now;
-        step.0.push(Action::SetTimer { at: now.plus_ms(HEARTBEAT_MS), timer: Timer(self.ballot()) });
+        (self.started, self.heard) = (now, now);
+        step.0.push(Action::SetTimer { at: now.plus_ms(HEARTBEAT_MS), timer: Timer(self.sum()) });
+        if let Some(labels) = &mut self.labels {
+            if let Some(owner) = &mut labels.owner {
+                owner.start(&mut self.desk, step);
+            }
+            if labels.propagator.is_some() {
+                labels::Propagator::start(&mut self.desk, &labels.known, step);
+            }
+        }
         if let Some(owner) = &mut self.owner {
             owner.start(&self.desk, step);
         }
@@ -160,22 +199,32 @@ impl Exchange {
             Body::Commit(commit) => self.owner.as_mut().ok_or(NOT_MINE)?.commit(desk, from, commit),
             Body::Reveal(part) => self.owner.as_mut().ok_or(NOT_MINE)?.reveal(desk, from, part),
             Body::Keys(keys) => self.propagator.as_mut().ok_or(NOT_MINE)?.keys(desk, from, keys),
-            Body::Mask(seed) => self.propagator.as_mut().ok_or(NOT_MINE)?.mask(desk, from, seed),
+            Body::Mask(seed) => {
+                let propagator = self.labels.as_mut().and_then(|labels| labels.propagator.as_mut());
+                propagator.ok_or(NOT_MINE)?.mask(desk, from, seed)
+            }
             Body::Graph(digest) => self.propagator.as_mut().ok_or(NOT_MINE)?.theirs(desk, from, digest),
             Body::Credit => desk.parcels.credit(from, step),
             Body::Working => Ok(()),
             Body::Part { what, length, data } => {
-                let expected = match (hamming::other(from, what), &self.owner) {
-                    (Some(other), Some(owner)) => owner.expected(desk, other, from, what),
-                    (Some(_), None) => None,
-                    (None, _) => expected(&desk.setup, from, what),
+                let expected = match (hamming::other(from, what), &self.owner, &self.labels) {
+                    (Some(other), Some(owner), _) => owner.expected(desk, other, from, what),
+                    (Some(_), None, _) => None,
+                    (None, _, None) => expected(&desk.setup, from, what),
+                    (None, _, Some(labels)) => expected_later(&desk.setup, &labels.known, from, what),
                 };
                 let Some(data) = desk.parcels.part(from, (what, length, data), expected, step)? else { return Ok(()) };
+                if let Some(Labels { known, owner, propagator }) = &mut self.labels {
+                    return match what {
+                        What::Scores => owner.as_mut().ok_or(NOT_MINE)?.parcel(from, what, &data),
+                        _ => propagator.as_mut().ok_or(NOT_MINE)?.parcel(desk, known, (from, what, data), step),
+                    };
+                }
                 match what {
                     What::Share(..) | What::Limits => {
                         self.custodian.as_mut().ok_or(NOT_MINE)?.parcel(desk, from, what, data)
                     }
-                    What::Short(_) | What::Labels => self.propagator.as_mut().ok_or(NOT_MINE)?.parcel(from, what, data),
+                    What::Short(_) => self.propagator.as_mut().ok_or(NOT_MINE)?.parcel(from, what, data),
                     _ => self.owner.as_mut().ok_or(NOT_MINE)?.parcel(desk, from, what, data),
                 }
             }
@@ -204,23 +253,32 @@ impl Exchange {
                     self.fail(reason, None, step);
                 }
             }
-            Made::Graph(Ok((graph, digest))) => {
+            Made::Edges(Ok((edges, digest))) => {
                 if let Some(propagator) = &mut self.propagator {
-                    propagator.made(&self.desk, graph, digest, step);
+                    propagator.made(&self.desk, edges, digest, step);
                 }
             }
-            Made::Graph(Err((peer, text))) => {
+            Made::Graph(Ok(graph)) => {
+                if let Some(propagator) = self.spreads() {
+                    propagator.made(graph);
+                }
+            }
+            Made::Edges(Err((peer, text))) | Made::Graph(Err((peer, text))) => {
                 step.blame(peer, Fault::Inconsistent(text));
                 self.fail(Reason::Fault, Some(peer), step);
             }
             Made::Parcels(parcels) => self.send(parcels, step),
             Made::Scores(parcels) => {
                 self.send(parcels, step);
-                if let Some(propagator) = &mut self.propagator {
+                if let Some(propagator) = self.spreads() {
                     propagator.finished = true;
                 }
             }
         }
+    }
+
+    fn spreads(&mut self) -> Option<&mut labels::Propagator> {
+        self.labels.as_mut()?.propagator.as_mut()
     }
 
     fn send(&mut self, parcels: Vec<super::desk::Parcel>, step: &mut Step<Self>) {
@@ -241,21 +299,45 @@ impl Exchange {
         if let Some(Err(reason)) = self.propagator.as_mut().map(|propagator| propagator.advance(desk, step)) {
             return self.fail(reason, None, step);
         }
-        let outcome = match &self.owner {
-            Some(owner) => owner.outcome(&self.desk.setup),
-            None => Some(Ok(Outcome::none())),
-        };
-        let kept = self.custodian.as_ref().is_none_or(|custodian| custodian.finished(&self.desk));
-        let propagated = self.propagator.as_ref().is_none_or(|propagator| propagator.finished);
+        if let Some(propagator) = self.labels.as_mut().and_then(|labels| labels.propagator.as_mut()) {
+            propagator.advance(desk, step);
+        }
         let idle = self.jobs == 0 && !step.0.iter().any(|action| matches!(action, Action::Compute(_)));
-        match outcome {
+        match if self.labels.is_some() { self.scores() } else { self.graph_made().map(Ok) } {
             Some(Err(_)) => self.fail(Reason::Disagreement, None, step),
-            Some(Ok(outcome)) if kept && propagated && idle => {
+            Some(Ok(outcome)) if idle => {
                 self.over = true;
                 step.output(Output::Finished(outcome));
             }
             _ => {}
         }
+    }
+
+    /// What the first stage gave, once this peer has done its part in it.
+    fn graph_made(&self) -> Option<Outcome> {
+        let kept = self.custodian.as_ref().is_none_or(|custodian| custodian.finished(&self.desk));
+        let given = self.owner.is_none() || Owner::finished(&self.desk);
+        let mut outcome = Outcome::default();
+        if let Some(propagator) = &self.propagator {
+            let (edges, digest) = propagator.finished()?;
+            outcome.edges = edges.to_bytes();
+            if self.desk.setup.roles.propagators[0] == self.desk.setup.me {
+                outcome.digest = *digest;
+            }
+        }
+        if let Some(owner) = &self.owner {
+            outcome.planes = owner.planes(&self.desk.setup);
+        }
+        (kept && given).then_some(outcome)
+    }
+
+    /// What the second gave.
+    fn scores(&self) -> Option<Result<Outcome, String>> {
+        let Labels { known, owner, propagator } = self.labels.as_ref()?;
+        let spread = propagator.as_ref().is_none_or(|propagator| propagator.finished);
+        let outcome =
+            owner.as_ref().map_or(Some(Ok(Outcome::default())), |owner| owner.outcome(&self.desk.setup, known));
+        outcome.filter(|_| spread)
     }
 
     fn fail(&mut self, reason: Reason, peer: Option<Peer>, step: &mut Step<Self>) {
@@ -266,14 +348,19 @@ impl Exchange {
 
     /// Who waits at an earlier step speaks first: it waits for the one that does not answer, and others wait for it.
     fn tick(&mut self, now: Time, step: &mut Step<Self>) {
+        let labels = self.labels.as_ref();
         let waits = [
+            labels.and_then(|labels| labels.owner.as_ref()?.waits(&self.desk)),
+            labels.and_then(|labels| labels.propagator.as_ref()?.waits(&self.desk)),
             self.owner.as_ref().and_then(|owner| owner.waits(&self.desk)),
             self.custodian.as_ref().and_then(|custodian| custodian.waits(&self.desk)),
             self.propagator.as_ref().and_then(|propagator| propagator.waits(&self.desk)),
         ];
         if let Some((stage, peer)) = waits.into_iter().flatten().min() {
             let patience = self.desk.setup.patience_ms + u64::from(stage) * 2 * HEARTBEAT_MS;
-            if self.jobs == 0 && now >= self.heard.plus_ms(patience) {
+            let silent = self.jobs == 0 && now >= self.heard.plus_ms(patience);
+            // Whoever says for ever that it works holds nobody for ever.
+            if silent || now >= self.started.plus_ms(self.desk.setup.longest_ms) {
                 return self.fail(Reason::Stalled, Some(peer), step);
             }
         }
@@ -282,11 +369,11 @@ impl Exchange {
             let others: Vec<_> = self.neighbours().collect();
             self.desk.tell(others, &Body::Working, step);
         }
-        step.0.push(Action::SetTimer { at: now.plus_ms(HEARTBEAT_MS), timer: Timer(self.ballot()) });
+        step.0.push(Action::SetTimer { at: now.plus_ms(HEARTBEAT_MS), timer: Timer(self.sum()) });
     }
 }
 
-/// How many bytes a parcel from `from` to this peer may have that is none of a backend's; `None` if it has no business here.
+/// How many bytes a parcel of the first stage from `from` to this peer may have that is none of a backend's; `None` if it has no business here.
 fn expected(setup: &Setup, from: Peer, what: What) -> Option<RangeInclusive<usize>> {
     let (roles, me) = (&setup.roles, setup.me);
     let rows = |peer: Peer| roles.rows_of(peer);
@@ -311,8 +398,27 @@ fn expected(setup: &Setup, from: Peer, what: What) -> Option<RangeInclusive<usiz
         {
             Some(0..=SHORT * rows(one) * roles.points())
         }
-        What::Labels if owner(from) && roles.propagators[0] == me => exactly(16 * rows(from) * setup.classes),
-        What::Scores if owner(me) && roles.propagators.contains(&from) => exactly(16 * (rows(me) + 1) * setup.classes),
+        _ => None,
+    }
+}
+
+/// The same for the second stage.
+fn expected_later(setup: &Setup, known: &Known, from: Peer, what: What) -> Option<RangeInclusive<usize>> {
+    let (roles, me) = (&setup.roles, setup.me);
+    let exactly = |bytes: usize| Some(bytes..=bytes);
+    let propagates = |peer: Peer| roles.propagators.contains(&peer);
+    match what {
+        What::Labels if roles.gives_labels(from) && roles.propagators[0] == me => {
+            exactly(16 * roles.rows_of(from) * setup.classes)
+        }
+        What::Scores if roles.gives_labels(me) && propagates(from) => {
+            exactly(16 * (roles.rows_of(me) + 1) * setup.classes)
+        }
+        What::Edges
+            if propagates(me) && propagates(from) && known.knowers.contains(&from) && !known.knowers.contains(&me) =>
+        {
+            Some(32..=32 + EDGE * setup.rule.k * roles.points())
+        }
         _ => None,
     }
 }

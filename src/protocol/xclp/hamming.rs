@@ -55,7 +55,13 @@ pub(super) fn other(from: Peer, what: What) -> Option<Peer> {
         What::Triple(with) | What::Dealt(with) => Some(with),
         What::Hidden | What::Base | What::Choices | What::Columns(_) | What::Strings(_) => Some(from),
         What::Key | What::Ciphertext(_) | What::Answer(_) => Some(from),
-        What::Share(..) | What::Smallest | What::Limits | What::Short(_) | What::Labels | What::Scores => None,
+        What::Share(..)
+        | What::Smallest
+        | What::Limits
+        | What::Short(_)
+        | What::Edges
+        | What::Labels
+        | What::Scores => None,
     }
 }
 

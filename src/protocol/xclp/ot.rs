@@ -165,7 +165,7 @@ pub(super) fn pair(setup: &Setup, other: Peer, secret: [u8; 32]) -> Box<dyn Pair
     let receives = (rows(me), me) < (rows(other), other);
     let (receiver, sender) = if receives { (me, other) } else { (other, me) };
     let cut = Cut::new(rows(receiver), rows(sender), setup.bits);
-    let context = context(&setup.session, setup.ballot, receiver, sender);
+    let context = context(&setup.session, setup.sum.ballot, receiver, sender);
     let sums = Sums { left: cut.pieces(), sums: vec![0; cut.receiver * cut.sender] };
     if receives {
         let base = Some(Arc::new(base::Sender::new(&context, &secret)));

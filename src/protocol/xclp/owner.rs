@@ -12,7 +12,7 @@ use std::ops::RangeInclusive;
 use super::custody::{self, Blinding};
 use super::desk::{Desk, Made, Parcel, Task};
 use super::hamming::{self, Got, Pair};
-use super::{Body, Exchange, Outcome, Rows, Setup, What, dealer, shares};
+use super::{Body, Exchange, Rows, Setup, What, dealer};
 use crate::crypto::mask::Sign;
 use crate::crypto::tagged_hash;
 use crate::protocol::ballot::Ballot;
@@ -24,7 +24,6 @@ pub(super) struct Owner {
     rows: Rows,
     /// This peer's part of the seed of the planes.
     part: Zeroizing<[u8; 32]>,
-    mask: Zeroizing<[u8; 32]>,
     commits: BTreeMap<Peer, [u8; 32]>,
     parts: BTreeMap<Peer, [u8; 32]>,
     /// Codes, and distances between this peer's own rows.
@@ -32,7 +31,6 @@ pub(super) struct Owner {
     /// What makes the shares of the block with each other owner.
     pairs: BTreeMap<Peer, Box<dyn Pair>>,
     smallest: BTreeMap<Peer, Vec<u16>>,
-    scores: BTreeMap<Peer, Vec<i128>>,
 }
 
 /// What an owner commits to.
@@ -57,29 +55,27 @@ pub fn planes<'a>(session: &[u8; 32], coin: &[u8; 32], parts: impl Iterator<Item
 impl Owner {
     /// `fresh` gives 32 new secret bytes.
     pub(super) fn new(rows: Rows, setup: &Setup, fresh: &mut dyn FnMut() -> [u8; 32]) -> Self {
-        let (part, mask) = (Zeroizing::new(fresh()), Zeroizing::new(fresh()));
+        let part = Zeroizing::new(fresh());
         let others = setup.roles.owners().filter(|&other| other != setup.me);
         Self {
             rows,
             part,
-            mask,
             pairs: others.map(|other| (other, hamming::pair(setup, other, fresh()))).collect(),
             commits: BTreeMap::new(),
             parts: BTreeMap::new(),
             codes: None,
             smallest: BTreeMap::new(),
-            scores: BTreeMap::new(),
         }
     }
 
     /// The seed of the planes, from everybody's part.
-    fn planes(&self, setup: &Setup) -> [u8; 32] {
+    pub(super) fn planes(&self, setup: &Setup) -> [u8; 32] {
         planes(&setup.session, &setup.coin, self.parts.values())
     }
 
     pub(super) fn start(&mut self, desk: &Desk, step: &mut Step<Exchange>) {
         let me = desk.setup.me;
-        let commit = commitment(&desk.setup.session, desk.setup.ballot, me, &self.part);
+        let commit = commitment(&desk.setup.session, desk.setup.sum.ballot, me, &self.part);
         self.commits.insert(me, commit);
         desk.tell(desk.setup.roles.owners(), &Body::Commit(commit), step);
     }
@@ -91,7 +87,7 @@ impl Owner {
 
     pub(super) fn reveal(&mut self, desk: &Desk, from: Peer, part: [u8; 32]) -> Result<(), Fault> {
         let known = self.commits.get(&from).ok_or(Fault::OutOfOrder("part of the planes"))?;
-        if *known != commitment(&desk.setup.session, desk.setup.ballot, from, &part) {
+        if *known != commitment(&desk.setup.session, desk.setup.sum.ballot, from, &part) {
             return Err(Fault::Inconsistent("its part of the planes does not match its commitment".into()));
         }
         if self.parts.insert(from, part).is_some() {
@@ -119,7 +115,6 @@ impl Owner {
                 }
                 self.smallest.insert(from, values);
             }
-            What::Scores => drop(self.scores.insert(from, shares::from_bytes(&data))),
             _ => match hamming::other(from, what).and_then(|other| self.pairs.get_mut(&other)) {
                 Some(pair) => pair.parcel(what, data),
                 None => return Err(Fault::OutOfOrder("parcel")),
@@ -180,7 +175,7 @@ impl Owner {
             let turned = custody::transposed(&share, their_rows);
             let parcel = |owner: Peer, column: Peer, share: &[u16]| -> Option<Parcel> {
                 let pair = setup.keys.get(&other)?;
-                let blinding = Blinding::new(pair, setup.ballot, owner, column, setup.roles.rows_of(column));
+                let blinding = Blinding::new(pair, setup.sum.ballot, owner, column, setup.roles.rows_of(column));
                 let sign = if owner == me { Sign::Add } else { Sign::Subtract };
                 let blinded = dealer::to_bytes(&blinding.blind(sign, share));
                 Some((setup.roles.custodian(owner, column), What::Share(owner, column), blinded.into()))
@@ -189,19 +184,16 @@ impl Owner {
         });
     }
 
-    /// The limits go to the custodians; the keys, this peer's own short distances and the labels to the propagators.
+    /// The limits go to the custodians; the keys and this peer's own short distances to the propagators.
     fn limits(&mut self, desk: &mut Desk, custodians: Vec<Peer>, own: Arc<Vec<u16>>, step: &mut Step<Exchange>) {
         let setup = desk.setup.clone();
         let me = setup.me;
         let keys = setup.roles.owners().filter(|&other| other != me).filter_map(|other| {
             let pair = setup.keys.get(&other)?;
-            let blinding = Blinding::new(pair, setup.ballot, me, other, setup.roles.rows_of(other));
+            let blinding = Blinding::new(pair, setup.sum.ballot, me, other, setup.roles.rows_of(other));
             Some((other, blinding.key()))
         });
         desk.tell(setup.roles.propagators, &Body::Keys(keys.collect()), step);
-        desk.tell([setup.roles.propagators[1]], &Body::Mask(*self.mask), step);
-        let labels = shares::masked(&self.rows.labels, setup.classes, &self.mask);
-        desk.parcel((setup.roles.propagators[0], What::Labels, shares::to_bytes(&labels).into()), step);
         let lists: Vec<Vec<u16>> = std::mem::take(&mut self.smallest).into_values().collect();
         let rows = setup.roles.rows_of(me);
         desk.compute(rows * rows, step, move || {
@@ -220,11 +212,9 @@ impl Owner {
         });
     }
 
-    /// The scores, when both propagators have sent theirs.
-    pub(super) fn outcome(&self, setup: &Setup) -> Option<Result<Outcome, String>> {
-        let [one, two] = setup.roles.propagators.map(|peer| self.scores.get(&peer));
-        let opened = shares::opened(one?, two?, setup.classes, setup.roles.points());
-        Some(opened.map(|(scores, counts)| Outcome { scores, counts, planes: self.planes(setup) }))
+    /// Whether it has given everything that the graph needs of it.
+    pub(super) fn finished(desk: &Desk) -> bool {
+        desk.has_begun(Task::Limits)
     }
 
     /// Whom this peer waits for, and at which step.
@@ -244,7 +234,7 @@ impl Owner {
             let custodians = roles.custodians_of(desk.setup.me);
             return custodians.into_iter().find(|peer| !self.smallest.contains_key(peer)).map(|peer| (4, peer));
         }
-        roles.propagators.into_iter().find(|peer| !self.scores.contains_key(peer)).map(|peer| (8, peer))
+        None
     }
 }
 

@@ -6,7 +6,7 @@ use std::ops::RangeInclusive;
 use bytes::{Bytes, BytesMut};
 
 use super::{Body, Exchange, Message, PART, WINDOW, What};
-use crate::protocol::ballot::Ballot;
+use crate::protocol::all_reduce::SumId;
 use crate::protocol::{Fault, Step};
 use crate::session::Peer;
 
@@ -18,7 +18,7 @@ struct Outgoing {
 
 /// Parcels to and from all peers.
 pub(super) struct Parcels {
-    ballot: Ballot,
+    sum: SumId,
     outgoing: BTreeMap<Peer, Outgoing>,
     /// With the length that the first part named.
     coming: BTreeMap<(Peer, What), (usize, BytesMut)>,
@@ -26,8 +26,8 @@ pub(super) struct Parcels {
 }
 
 impl Parcels {
-    pub(super) fn new(ballot: Ballot) -> Self {
-        Self { ballot, outgoing: BTreeMap::new(), coming: BTreeMap::new(), arrived: BTreeSet::new() }
+    pub(super) fn new(sum: SumId) -> Self {
+        Self { sum, outgoing: BTreeMap::new(), coming: BTreeMap::new(), arrived: BTreeSet::new() }
     }
 
     pub(super) fn send(&mut self, to: Peer, what: What, data: Bytes, step: &mut Step<Exchange>) {
@@ -56,7 +56,7 @@ impl Parcels {
             // Lengths were checked against the session's limits.
             let length = u32::try_from(data.len()).unwrap_or(u32::MAX);
             let body = Body::Part { what: *what, length, data: data.slice(*offset..end) };
-            step.send(to, Message { ballot: self.ballot, body });
+            step.send(to, Message { sum: self.sum, body });
             *offset = end;
             if end == data.len() {
                 outgoing.queue.pop_front();
@@ -87,7 +87,7 @@ impl Parcels {
         if *named != length || data.len() != (length - coming.len()).min(PART) {
             return Err(Fault::Inconsistent(format!("a part of {what:?} has {} bytes", data.len())));
         }
-        step.send(from, Message { ballot: self.ballot, body: Body::Credit });
+        step.send(from, Message { sum: self.sum, body: Body::Credit });
         coming.extend_from_slice(&data);
         if coming.len() < length {
             return Ok(None);

@@ -1,4 +1,4 @@
-//! The part of the two witnesses who know the graph and propagate a share of the labels each.
+//! The part of the two witnesses who put the graph together, and what they then know.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -8,10 +8,10 @@ use sha2::Digest;
 
 use super::custody::Blinding;
 use super::desk::{Desk, Made, Task};
-use super::{Body, Exchange, Setup, What, shares};
+use super::{Body, Exchange, Setup, What};
+use crate::crypto::stream::derive;
 use crate::crypto::tagged_hash;
-use crate::model::propagation::graph::{Edge, Graph, nearest};
-use crate::model::propagation::series::{LARGEST, Series};
+use crate::model::propagation::graph::{Edge, nearest};
 use crate::protocol::ballot::Ballot;
 use crate::protocol::view::Reason;
 use crate::protocol::{Fault, Step};
@@ -19,21 +19,72 @@ use crate::session::Peer;
 
 /// Bytes of a short distance.
 pub(super) const SHORT: usize = 12;
+/// Bytes of an edge as it travels and is kept.
+pub(super) const EDGE: usize = 10;
 
 /// A sender and what it has sent of the named owner's rows.
 type Sent = ((Peer, Peer), Bytes);
+
+/// The graph as those know it who made it: its edges, ascending by (from, distance, to), and a salt that nobody else knows, without which its digest, which
+/// everybody knows, would let others try out what the edges are.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Edges {
+    /// Drawn from the key of the two propagators of its view.
+    pub salt: [u8; 32],
+    /// See the type.
+    pub edges: Vec<Edge>,
+}
+
+impl std::fmt::Debug for Edges {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Edges({}, <redacted>)", self.edges.len())
+    }
+}
+
+impl Edges {
+    /// The salt of a view's graph, from the key that its propagators share.
+    #[must_use]
+    pub fn salt(pair: &[u8; 32], ballot: Ballot) -> [u8; 32] {
+        *derive(pair, "graph", &ballot.to_bytes())
+    }
+
+    /// The salt, then of each edge LE u32 from, LE u32 to, LE u16 distance.
+    #[must_use]
+    pub fn to_bytes(&self) -> Bytes {
+        let mut out = self.salt.to_vec();
+        for edge in &self.edges {
+            out.extend(edge.from.to_le_bytes());
+            out.extend(edge.to.to_le_bytes());
+            out.extend(edge.distance.to_le_bytes());
+        }
+        out.into()
+    }
+
+    /// As [`to_bytes`](Self::to_bytes) makes it, of a graph of so many points and bits; `None` if it is none.
+    #[must_use]
+    pub fn from_bytes(bytes: &[u8], points: usize, bits: usize) -> Option<Self> {
+        let (salt, rest) = bytes.split_first_chunk::<32>()?;
+        let (all, rest) = rest.as_chunks::<EDGE>();
+        let edge = |&[f0, f1, f2, f3, t0, t1, t2, t3, d0, d1]: &[u8; EDGE]| Edge {
+            from: u32::from_le_bytes([f0, f1, f2, f3]),
+            to: u32::from_le_bytes([t0, t1, t2, t3]),
+            distance: u16::from_le_bytes([d0, d1]),
+        };
+        let edges: Vec<Edge> = all.iter().map(edge).collect();
+        let sound = |edge: &Edge| {
+            (edge.from.max(edge.to) as usize) < points && edge.from != edge.to && 2 * usize::from(edge.distance) < bits
+        };
+        (rest.is_empty() && edges.iter().all(sound)).then_some(Self { salt: *salt, edges })
+    }
+}
 
 #[derive(Default)]
 pub(super) struct Propagator {
     keys: BTreeMap<Peer, Vec<(Peer, [u8; 32])>>,
     /// By owner of the rows and sender.
     short: BTreeMap<(Peer, Peer), Bytes>,
-    graph: Option<(Arc<Graph>, [u8; 32])>,
+    edges: Option<(Arc<Edges>, [u8; 32])>,
     theirs: Option<[u8; 32]>,
-    labels: BTreeMap<Peer, Vec<i128>>,
-    masks: BTreeMap<Peer, [u8; 32]>,
-    /// The scores have gone.
-    pub(super) finished: bool,
 }
 
 impl Propagator {
@@ -44,15 +95,6 @@ impl Propagator {
         if right && self.keys.insert(from, keys).is_none() { Ok(()) } else { Err(Fault::OutOfOrder("blinding keys")) }
     }
 
-    pub(super) fn mask(&mut self, desk: &Desk, from: Peer, seed: [u8; 32]) -> Result<(), Fault> {
-        let second = desk.setup.roles.propagators[1] == desk.setup.me && desk.setup.roles.rows.contains_key(&from);
-        if second && self.masks.insert(from, seed).is_none() {
-            Ok(())
-        } else {
-            Err(Fault::OutOfOrder("mask of labels"))
-        }
-    }
-
     pub(super) fn theirs(&mut self, desk: &Desk, from: Peer, digest: [u8; 32]) -> Result<(), Fault> {
         if !desk.setup.roles.propagators.contains(&from) || self.theirs.replace(digest).is_some() {
             return Err(Fault::OutOfOrder("digest of the graph"));
@@ -60,28 +102,16 @@ impl Propagator {
         Ok(())
     }
 
-    #[cfg(test)]
-    pub(super) fn graph(&self) -> Option<&Graph> {
-        self.graph.as_ref().map(|(graph, _)| &**graph)
-    }
-
     pub(super) fn parcel(&mut self, from: Peer, what: What, data: Bytes) -> Result<(), Fault> {
         match what {
             What::Short(owner) => drop(self.short.insert((owner, from), data)),
-            What::Labels => {
-                let labels = shares::from_bytes(&data);
-                if labels.iter().any(|x| x.unsigned_abs() >= LARGEST.unsigned_abs()) {
-                    return Err(Fault::Inconsistent("its masked labels are too large".into()));
-                }
-                self.labels.insert(from, labels);
-            }
             _ => return Err(Fault::OutOfOrder("parcel")),
         }
         Ok(())
     }
 
-    pub(super) fn made(&mut self, desk: &Desk, graph: Arc<Graph>, digest: [u8; 32], step: &mut Step<Exchange>) {
-        self.graph = Some((graph, digest));
+    pub(super) fn made(&mut self, desk: &Desk, edges: Arc<Edges>, digest: [u8; 32], step: &mut Step<Exchange>) {
+        self.edges = Some((edges, digest));
         desk.tell(desk.setup.roles.propagators, &Body::Graph(digest), step);
     }
 
@@ -91,39 +121,27 @@ impl Propagator {
         let senders: usize = setup.roles.owners().map(|owner| 1 + setup.roles.custodians_of(owner).len()).sum();
         if self.keys.len() == owners && self.short.len() == senders && desk.first(Task::Graph) {
             let (keys, short) = (std::mem::take(&mut self.keys), std::mem::take(&mut self.short));
-            let setup = setup.clone();
             let work = short.values().map(|bytes| bytes.len()).sum::<usize>() + setup.roles.points();
             desk.compute(work * 64, step, move || {
-                Made::Graph(edges(&setup, &keys, short.iter().map(|(who, bytes)| (*who, bytes.clone()))).map(|edges| {
-                    let graph = Graph::new(setup.roles.points(), setup.bits, setup.rule.power, &edges);
-                    (Arc::new(graph), graph_digest(&setup.session, setup.ballot, &edges))
+                Made::Edges(edges(&setup, &keys, short.iter().map(|(who, bytes)| (*who, bytes.clone()))).map(|edges| {
+                    let pair = setup.roles.propagators.iter().find_map(|peer| setup.keys.get(peer));
+                    let salt = pair.map_or([0; 32], |pair| Edges::salt(pair, setup.sum.ballot));
+                    let edges = Edges { salt, edges };
+                    let digest = graph_digest(&setup.session, setup.sum.ballot, &edges);
+                    (Arc::new(edges), digest)
                 }))
             });
         }
-        let (Some((graph, digest)), Some(theirs)) = (&self.graph, &self.theirs) else { return Ok(()) };
-        if digest != theirs {
-            return Err(Reason::Disagreement);
+        match (&self.edges, &self.theirs) {
+            (Some((_, digest)), Some(theirs)) if digest != theirs => Err(Reason::Disagreement),
+            _ => Ok(()),
         }
-        let first = setup.roles.propagators[0] == setup.me;
-        let ready = if first { self.labels.len() } else { self.masks.len() } == owners;
-        if ready && desk.first(Task::Propagate) {
-            let graph = graph.clone();
-            let (labels, masks) = (std::mem::take(&mut self.labels), std::mem::take(&mut self.masks));
-            let steps = Series::new(setup.rule.alpha, setup.rule.tolerance, graph.points());
-            desk.compute(steps.steps() * graph.entries() * setup.classes * 4, step, move || {
-                let share: Vec<i128> = setup
-                    .roles
-                    .owners()
-                    .flat_map(|owner| match (labels.get(&owner), masks.get(&owner)) {
-                        (Some(labels), _) => labels.clone(),
-                        (None, Some(seed)) => shares::mask(seed, setup.roles.rows_of(owner) * setup.classes),
-                        (None, None) => Vec::new(),
-                    })
-                    .collect();
-                Made::Scores(scores(&setup, &graph, &steps, &share))
-            });
-        }
-        Ok(())
+    }
+
+    /// The graph that both have found, and its digest.
+    pub(super) fn finished(&self) -> Option<(&Edges, &[u8; 32])> {
+        let (edges, digest) = self.edges.as_ref()?;
+        (self.theirs.as_ref() == Some(digest)).then_some((edges, digest))
     }
 
     /// Whom this peer waits for, and at which step.
@@ -138,13 +156,7 @@ impl Propagator {
                 })
             });
         }
-        let [one, two] = roles.propagators;
-        let other = if one == desk.setup.me { two } else { one };
-        if self.graph.is_some() && self.theirs.is_none() {
-            return Some((7, other));
-        }
-        let has = |owner: &Peer| self.labels.contains_key(owner) || self.masks.contains_key(owner);
-        roles.owners().find(|owner| !desk.has_begun(Task::Propagate) && !has(owner)).map(|owner| (7, owner))
+        (self.edges.is_some() && self.theirs.is_none()).then_some((7, roles.other_propagator(desk.setup.me)))
     }
 }
 
@@ -209,37 +221,9 @@ fn edges(
     Ok(edges.collect())
 }
 
-/// What the propagators compare: session, view, and the edges in order, each LE u32 from, LE u32 to, LE u16 distance.
+/// What the propagators compare, and what is decided with the sum of the slot: session, view, and [`Edges`] as they are kept.
 #[must_use]
-pub fn graph_digest(session: &[u8; 32], ballot: Ballot, edges: &[Edge]) -> [u8; 32] {
+pub fn graph_digest(session: &[u8; 32], ballot: Ballot, edges: &Edges) -> [u8; 32] {
     let start = tagged_hash("graph of points").chain_update(session).chain_update(ballot.to_bytes());
-    edges
-        .iter()
-        .fold(start, |hash, edge| {
-            hash.chain_update(edge.from.to_le_bytes())
-                .chain_update(edge.to.to_le_bytes())
-                .chain_update(edge.distance.to_le_bytes())
-        })
-        .finalize()
-        .into()
-}
-
-/// The propagated share, for each owner its rows.
-fn scores(setup: &Setup, graph: &Graph, series: &Series, share: &[i128]) -> Vec<(Peer, What, Bytes)> {
-    let classes = setup.classes;
-    let sums: Vec<i128> = (0..classes)
-        .map(|class| share.iter().skip(class).step_by(classes).fold(0i128, |sum, x| sum.wrapping_add(*x)))
-        .collect();
-    let all = series.apply(graph, share, classes);
-    let other = setup.roles.propagators.iter().find(|&&peer| peer != setup.me);
-    let Some(pair) = other.and_then(|peer| setup.keys.get(peer)) else {
-        return Vec::new();
-    };
-    let of = |owner: Peer| {
-        let first = setup.roles.first_point(owner) * classes;
-        let rows = &all[first..][..setup.roles.rows_of(owner) * classes];
-        let result = shares::result(pair, setup.ballot, owner, rows, &sums);
-        (owner, What::Scores, shares::to_bytes(&result).into())
-    };
-    setup.roles.owners().map(of).collect()
+    start.chain_update(edges.to_bytes()).finalize().into()
 }

@@ -192,6 +192,7 @@ fn kind(body: &Body) -> &'static str {
             What::Smallest => "Smallest",
             What::Limits => "Limits",
             What::Short(_) => "Short",
+            What::Edges => "Edges",
             What::Labels => "Labels",
             What::Scores => "Scores",
         },

@@ -1,0 +1,314 @@
+//! Whoever says what it may not is blamed, by name.
+
+use super::*;
+
+#[test]
+fn wrong_shapes_ranges_and_commitments_are_blamed_by_name() {
+    type Alter = fn(&Roles, Peer, Body) -> Body;
+    let cases: [(&str, Hamming, Alter, &str); 14] = [
+        (
+            "a part that was not committed to",
+            Hamming::Ot,
+            |_, from, message| match message {
+                Body::Reveal(_) if from == Peer(1) => Body::Reveal([3; 32]),
+                other => other,
+            },
+            "does not match its commitment",
+        ),
+        (
+            "strings of another length",
+            Hamming::Ot,
+            |_, from, message| match message {
+                Body::Part { what: What::Strings(piece), length, data } if from == Peer(1) => {
+                    Body::Part { what: What::Strings(piece), length: length - 2, data }
+                }
+                other => other,
+            },
+            "expected",
+        ),
+        (
+            "choices that are no points",
+            Hamming::Ot,
+            |_, from, message| match message {
+                Body::Part { what: What::Choices, length, data } if from == Peer(1) => {
+                    Body::Part { what: What::Choices, length, data: vec![0xff; data.len()].into() }
+                }
+                other => other,
+            },
+            "no points of the group",
+        ),
+        (
+            "a base that is no point",
+            Hamming::Ot,
+            |_, from, message| match message {
+                Body::Part { what: What::Base, length, .. } if from == Peer(1) => {
+                    Body::Part { what: What::Base, length, data: vec![0; 32].into() }
+                }
+                other => other,
+            },
+            "no points of the group",
+        ),
+        (
+            "columns of a piece that there is not",
+            Hamming::Ot,
+            |_, from, message| match message {
+                Body::Part { what: What::Columns(_), length, data } if from == Peer(1) => {
+                    Body::Part { what: What::Columns(20), length, data }
+                }
+                other => other,
+            },
+            "parcel",
+        ),
+        (
+            "a key with coefficients out of range",
+            Hamming::Phe,
+            |_, from, message| match message {
+                Body::Part { what: What::Key, length, data } if from == Peer(1) => {
+                    Body::Part { what: What::Key, length, data: vec![0xff; data.len()].into() }
+                }
+                other => other,
+            },
+            "a key with coefficients out of range",
+        ),
+        (
+            "a ciphertext with coefficients out of range",
+            Hamming::Phe,
+            |_, from, message| match message {
+                Body::Part { what: What::Ciphertext(0), length, data } if from == Peer(1) => {
+                    Body::Part { what: What::Ciphertext(0), length, data: vec![0xff; data.len()].into() }
+                }
+                other => other,
+            },
+            "a ciphertext with coefficients out of range",
+        ),
+        (
+            "an answer with coefficients out of range",
+            Hamming::Phe,
+            |_, from, message| match message {
+                Body::Part { what: What::Answer(3), length, data } if from == Peer(1) => {
+                    Body::Part { what: What::Answer(3), length, data: vec![0xff; data.len()].into() }
+                }
+                other => other,
+            },
+            "an answer with coefficients out of range",
+        ),
+        (
+            "an answer of another length",
+            Hamming::Phe,
+            |_, from, message| match message {
+                Body::Part { what: What::Answer(3), length, data } if from == Peer(1) => {
+                    Body::Part { what: What::Answer(3), length: length + 1, data }
+                }
+                other => other,
+            },
+            "expected",
+        ),
+        (
+            "hidden codes of another length",
+            Hamming::Dealer,
+            |_, from, message| match message {
+                Body::Part { what: What::Hidden, length, data } if from == Peer(1) => {
+                    Body::Part { what: What::Hidden, length: length + 2, data }
+                }
+                other => other,
+            },
+            "expected",
+        ),
+        (
+            "smallest distances that are not sorted",
+            Hamming::Dealer,
+            |roles, from, message| match message {
+                Body::Part { what: What::Smallest, length, data } if from == roles.custodian(Peer(0), Peer(1)) => {
+                    let mut data = data.to_vec();
+                    data[..2].copy_from_slice(&300u16.to_le_bytes());
+                    Body::Part { what: What::Smallest, length, data: data.into() }
+                }
+                other => other,
+            },
+            "smallest distances",
+        ),
+        (
+            "a limit of more than half the bits",
+            Hamming::Dealer,
+            |_, from, message| match message {
+                Body::Part { what: What::Limits, length, data } if from == Peer(1) => {
+                    let mut data = data.to_vec();
+                    data[..2].copy_from_slice(&300u16.to_le_bytes());
+                    Body::Part { what: What::Limits, length, data: data.into() }
+                }
+                other => other,
+            },
+            "half the bits",
+        ),
+        (
+            "an edge out of range",
+            Hamming::Dealer,
+            |_, from, message| match message {
+                Body::Part { what: What::Short(owner), length, data } if from == owner && owner == Peer(1) => {
+                    let mut data = data.to_vec();
+                    data[2..6].copy_from_slice(&5000u32.to_le_bytes());
+                    Body::Part { what: What::Short(owner), length, data: data.into() }
+                }
+                other => other,
+            },
+            "out of range",
+        ),
+        (
+            "labels that are too large",
+            Hamming::Dealer,
+            |_, from, message| match message {
+                Body::Part { what: What::Labels, length, data } if from == Peer(1) => {
+                    let mut data = data.to_vec();
+                    data[15] = 0x7f;
+                    Body::Part { what: What::Labels, length, data: data.into() }
+                }
+                other => other,
+            },
+            "too large",
+        ),
+    ];
+    for (what, hamming, alter, text) in cases {
+        let mut net = Net::new(&[20, 20, 20, 20, 0, 0], RULE, 4, hamming);
+        let roles = net.roles.clone();
+        net.run(&mut |from, _, message| Some(alter(&roles, from, message)));
+        assert!(!net.blamed.is_empty(), "{what}");
+        for (by, who, fault) in &net.blamed {
+            assert!(fault.to_string().contains(text), "{what}: {by} blames {who}: {fault}");
+        }
+        assert!(net.failed.iter().all(|(_, reason, _)| *reason == Reason::Fault), "{what}: {:?}", net.failed);
+    }
+}
+
+#[test]
+fn shares_that_make_no_distances_and_different_graphs_end_the_view_and_name_nobody() {
+    let mut net = Net::new(&[20, 20, 20, 20, 0, 0], RULE, 4, Hamming::Dealer);
+    net.run(&mut |from, _, message| {
+        Some(match message {
+            Body::Part { what, length, data } if what == What::Share(Peer(0), Peer(1)) && from == Peer(0) => {
+                let mut data = data.to_vec();
+                data[1] ^= 0x40;
+                Body::Part { what, length, data: data.into() }
+            }
+            other => other,
+        })
+    });
+    assert!(
+        net.blamed.is_empty() && net.failed.iter().any(|failed| failed.1 == Reason::Disagreement),
+        "{:?}",
+        net.failed
+    );
+    // One propagator is told another distance than the other.
+    let mut net = Net::new(&[20, 20, 20, 20, 0, 0], RULE, 4, Hamming::Dealer);
+    let one = net.roles.propagators[0];
+    net.run(&mut |_, to, message| {
+        Some(match message {
+            Body::Part { what: What::Short(owner), length, data } if to == one => {
+                let mut data = data.to_vec();
+                data[10] ^= 1;
+                Body::Part { what: What::Short(owner), length, data: data.into() }
+            }
+            other => other,
+        })
+    });
+    assert!(
+        net.blamed.is_empty() && net.failed.iter().all(|failed| failed.1 == Reason::Disagreement && failed.2.is_none())
+    );
+    assert_eq!(net.failed.len(), 2);
+}
+
+#[test]
+fn nonsense_from_any_role_is_blamed_and_not_believed() {
+    let whats = [
+        What::Triple(Peer(0)),
+        What::Triple(Peer(99)),
+        What::Dealt(Peer(0)),
+        What::Hidden,
+        What::Base,
+        What::Choices,
+        What::Columns(0),
+        What::Columns(u32::MAX),
+        What::Strings(0),
+        What::Key,
+        What::Ciphertext(0),
+        What::Ciphertext(u32::MAX),
+        What::Answer(0),
+        What::Share(Peer(0), Peer(1)),
+        What::Smallest,
+        What::Limits,
+        What::Short(Peer(0)),
+        What::Edges,
+        What::Labels,
+        What::Scores,
+    ];
+    let messages = whats.map(|what| Body::Part { what, length: u32::MAX, data: Bytes::new() });
+    let messages = messages.into_iter().chain([
+        Body::Keys(Vec::new()),
+        Body::Mask([0; 32]),
+        Body::Graph([0; 32]),
+        Body::Credit,
+        Body::Working,
+        Body::Commit([0; 32]),
+        Body::Reveal([0; 32]),
+        Body::Part { what: What::Short(Peer(99)), length: 0, data: Bytes::new() },
+    ]);
+    for (message, hamming) in messages.flat_map(|message| BACKENDS.map(|hamming| (message.clone(), hamming))) {
+        for (second, to) in [false, true].into_iter().flat_map(|second| (0..6).map(move |peer| (second, Peer(peer)))) {
+            // Every backend makes the same graph.
+            if second && hamming != Hamming::Dealer {
+                continue;
+            }
+            for from in (0..6).map(Peer).filter(|&from| from != to) {
+                let mut net = Net::new(&[8, 8, 8, 8, 0, 0], RULE, 4, hamming);
+                if second {
+                    net.stage(&mut pass);
+                    net.second(net.sum.ballot, &(0..6).map(Peer).collect::<Vec<_>>());
+                }
+                net.input(to, Time::default(), Input::Start);
+                let under_way = net
+                    .queue
+                    .iter()
+                    .any(|(by, at, message)| (*by, *at) == (to, from) && matches!(message, Body::Part { .. }));
+                net.say(from, to, message.clone());
+                let owners = |peer: Peer| net.roles.rows.contains_key(&peer);
+                let fine = match &message {
+                    // What its role may say at the start.
+                    Body::Commit(_) => !second && owners(from) && owners(to),
+                    Body::Mask(_) => second && to == net.roles.propagators[1] && owners(from),
+                    Body::Graph(_) => {
+                        !second && net.roles.propagators.contains(&to) && net.roles.propagators.contains(&from)
+                    }
+                    Body::Credit => under_way,
+                    Body::Working => true,
+                    _ => false,
+                };
+                let blamed: Vec<_> = net.blamed.iter().map(|(by, who, _)| (*by, *who)).collect();
+                let expected = if fine { vec![] } else { vec![(to, from)] };
+                assert_eq!(blamed, expected, "{message:?} from {from} to {to}, second stage: {second}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_parcel_whose_length_changes_on_the_way_is_blamed() {
+    let mut net = Net::new(&[20, 20, 20, 20, 0, 0], RULE, 4, Hamming::Dealer);
+    let (to, from) = (net.roles.propagators[0], Peer(0));
+    net.input(to, Time::default(), Input::Start);
+    let part = |length: u32, data: usize| Body::Part { what: What::Short(from), length, data: vec![0; data].into() };
+    // The longest that it may be has one part here; two need a longer one.
+    let most = 12 * 20 * 80;
+    assert!(most < PART);
+    net.say(from, to, part(most as u32, 12));
+    assert_eq!(net.blamed.len(), 1, "a first part that is neither whole nor full");
+    let mut parcels = super::parcels::Parcels::new(net.sum);
+    let mut step = crate::protocol::Step::none();
+    let mut take = |length: usize, data: usize| {
+        let part = (What::Short(from), length as u32, Bytes::from(vec![0; data]));
+        parcels.part(from, part, Some(0..=3 * PART), &mut step).map(|whole| whole.map(|data| data.len()))
+    };
+    assert_eq!(take(2 * PART, PART), Ok(None));
+    assert!(take(5, 5).is_err(), "a shorter length than has come already");
+    assert!(take(3 * PART, PART).is_err(), "another length");
+    assert_eq!(take(2 * PART, PART), Ok(Some(2 * PART)));
+    assert!(take(2 * PART, PART).is_err(), "twice");
+}
