@@ -61,6 +61,20 @@ fn sketches_give_the_distances_of_the_rows_in_one_place_and_everybody_the_same_d
 }
 
 #[test]
+fn the_model_is_that_of_the_drawn_peers_whoever_dies_after_the_draw() {
+    let runs = shipped("select");
+    let drawn = |run: &Outcome| {
+        let ranking = run.ranking.as_ref().unwrap();
+        assert!(ranking.equal && run.accuracy.as_ref().unwrap().equal, "{}", run.name);
+        ranking.chosen.clone()
+    };
+    assert_eq!(runs.iter().map(|run| drawn(run).len()).collect::<Vec<_>>(), [4, 4, 8, 8]);
+    assert!(runs[2..].iter().all(|run| drawn(run).contains(&6)), "the peer that dies is one that was drawn");
+    let members = |run: &Outcome| run.slots.last().unwrap().members;
+    assert_eq!((members(&runs[2]), runs[2].finished), (Some(8), 8));
+}
+
+#[test]
 fn scaling_divides_the_work_of_training_among_the_parties() {
     let runs = shipped("scaling");
     let own = |run: &Outcome| run.training.as_ref().map(|training| training.alone_ms / training.slowest_ms).unwrap();

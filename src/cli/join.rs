@@ -24,6 +24,7 @@ use crate::crypto::identity::{Identity, load_identity};
 use crate::crypto::stream::derive;
 use crate::data::{Dataset, LabelColumn};
 use crate::model::file::write_whole;
+use crate::model::selection::Draw;
 use crate::net::driver::{self, DriverError, Handle, Plan, Report, Usage};
 use crate::net::metrics::{Metrics, stage_name};
 use crate::node::{Ending, Event};
@@ -33,7 +34,7 @@ use crate::protocol::view::Stage;
 use crate::protocol::xclp::{Outcome, roles::Roles};
 use crate::session::{Peer, Session, TaskKind};
 use payment::Payment;
-use work::{Rows, Work};
+use work::{Rows, Work, names};
 
 /// Runs one node of a session and writes what it gives: the model, the settings that were best, labels for its own rows, or how far these lie from all
 #[derive(Debug, Args)]
@@ -252,6 +253,7 @@ impl Prepared {
         let mut decisions = Vec::new();
         let mut outcome = None;
         let mut roles = None;
+        let mut drawn = None;
         let result = driver::run(plan, &mut |report| {
             if let Some(metrics) = &self.metrics {
                 metrics.note(&self.ctx, &report);
@@ -272,7 +274,10 @@ impl Prepared {
                 Report::Node(Event::Exchanged(found)) => outcome.clone_from(found),
                 Report::Node(Event::Finished(opened, values)) => {
                     decisions.clone_from(values);
-                    finished = Some(self.save(opened, outcome.as_ref()));
+                    finished = Some(self.work.drawn(opened).and_then(|draw| {
+                        drawn = draw;
+                        self.save(opened, outcome.as_ref())
+                    }));
                     if !matches!(finished, Some(Ok(_))) {
                         stop.store(true, Ordering::Release);
                     }
@@ -288,7 +293,7 @@ impl Prepared {
             (Err(error), _) => return Err(failure(error)),
             (Ok(_), None) => return Err(Failure::Session("the session ended without a result".into())),
         };
-        self.write_receipt(&usage.0, usage.1, (views, started), &decisions, roles.as_ref())
+        self.write_receipt(&usage.0, usage.1, (views, started), &decisions, roles.as_ref(), drawn.as_ref())
     }
 
     fn save(&self, opened: &[bytes::Bytes], outcome: Option<&Outcome>) -> Result<[u8; 32], Failure> {
@@ -321,11 +326,15 @@ impl Prepared {
         (views, started): (u64, f64),
         decisions: &[Decision],
         roles: Option<&Roles>,
+        drawn: Option<&Draw>,
     ) -> Result<(), Failure> {
         let salt = random()?;
-        let names =
-            |value: &Decision| value.members.iter().map(|&peer| self.ctx.session.name(peer)).collect::<Vec<_>>();
-        let counted = decisions.last().is_some_and(|value| value.members.contains(&self.ctx.me));
+        let session = &self.ctx.session;
+        let members = |value: &Decision| value.members.iter().map(|&peer| session.name(peer)).collect::<Vec<_>>();
+        let member = decisions.last().is_some_and(|value| value.members.contains(&self.ctx.me));
+        // In a session that learns from some peers alone, whoever was not drawn was a member with zeros.
+        let chosen = drawn.is_none_or(|draw| !session.selects() || draw.chosen.contains(&self.ctx.me.index()));
+        let counted = member && chosen;
         let receipt = json!({
             "session": self.ctx.id.to_string(),
             "name": self.ctx.session.name,
@@ -335,12 +344,15 @@ impl Prepared {
             "quantities": self.ctx.plan.iter().zip(decisions).map(|(quantity, value)| json!({
                 "name": quantity.name,
                 "view": value.sum.ballot.to_string(),
-                "members": names(value),
+                "members": members(value),
                 "sealed_total": hex::encode(value.total),
             })).collect::<Vec<_>>(),
             "roles": roles.map(|roles| json!({
                 "propagators": roles.propagators.map(|peer| self.ctx.session.name(peer)),
                 "ring": roles.ring.iter().map(|&peer| self.ctx.session.name(peer)).collect::<Vec<_>>(),
+            })),
+            "selection": drawn.map(|draw| json!({
+                "active": names(session, &draw.active), "chosen": names(session, &draw.chosen),
             })),
             "views": views,
             self.work.name(): self.out.as_ref().map(|out| json!({"file": out, "digest": hex::encode(digest)})),

@@ -261,8 +261,16 @@ impl NewArguments {
     fn session(self) -> Result<Session, Failure> {
         let (xclp_task, sketch_task) = (self.task == "xclp", self.task == "sketch");
         let trains = !xclp_task && !sketch_task;
-        let options =
-            [(trains, self.flynn_options()), (xclp_task, self.xclp_options()), (sketch_task, self.sketch.given())];
+        let selects = self.sketch.selects();
+        if selects && (!trains || self.tune.is_some()) {
+            let what = if self.tune.is_some() { "--tune".into() } else { format!("the task {}", self.task) };
+            return Err(Failure::Input(format!("--select: not with {what}")));
+        }
+        let options = [
+            (trains, self.flynn_options()),
+            (xclp_task, self.xclp_options()),
+            (sketch_task || selects, self.sketch.given()),
+        ];
         if let Some(option) = options.iter().filter(|(own, _)| !own).find_map(|(_, given)| given.first()) {
             return Err(Failure::Input(format!("{option}: not with the task {}", self.task)));
         }
@@ -294,7 +302,7 @@ impl NewArguments {
         let Readout { score, gamma } = defaults.readout;
         let readout = Readout { score: self.score.unwrap_or(score), gamma: self.gamma.unwrap_or(gamma) };
         let flynn = if trains { sizes.resolve(&data, readout)? } else { FlynnSpec::NONE };
-        let sketch = sketch_task.then(|| self.sketch.spec());
+        let sketch = (sketch_task || selects).then(|| self.sketch.spec());
         let xclp = xclp_task.then(|| {
             let defaults = XclpSpec::new(data.features);
             XclpSpec {

@@ -4,6 +4,8 @@
 //! Slots: the coin, whose seed fixes the hashes; `holders`, how many members have records; `moments` where the scaling needs them; `sketch`, the counters and
 //! the number of records; where the session says so `scores`, every peer's distance in its own place, `pairwise`, every peer's own sketch in its
 //! own place, and `draw`, random words of every member: their sum is a second coin, which nobody can know before the scores are frozen.
+//!
+//! A task that draws its peers so (`select`, [`super::flynn`]) goes through these slots first, the second of them called `present`, and then its own.
 
 use std::sync::{Arc, OnceLock};
 
@@ -83,20 +85,25 @@ pub enum TaskError {
 }
 
 impl Rules {
-    /// Of a session of task `sketch`.
+    /// Of a session of task `sketch`, or with a `select`.
     #[must_use]
     pub fn new(session: Session) -> Self {
         let spec = session.sketch.unwrap_or_default();
         Self { scaling: session.data.scaling.of_rows(), session, spec }
     }
 
-    /// The quantities of the session.
+    /// The quantities of the session, with a `select` those up to the draw.
     #[must_use]
     pub fn plan(&self) -> Vec<Quantity> {
         let SketchSpec { rows, range, publish, pairwise, .. } = self.spec;
         let (counters, peers) = (u64::from(rows) * u64::from(range), self.session.roster.len() as u64);
         let quantity = Quantity::exact;
-        let mut plan = vec![Quantity::coin(), holders::quantity(&self.session)];
+        let mut holders = holders::quantity(0);
+        if self.session.selects() {
+            // The task counts the holders among the drawn peers for itself.
+            holders.name = "present".into();
+        }
+        let mut plan = vec![Quantity::coin(), holders];
         if let Some(squares) = self.scaling.needs_moments() {
             let words = Moments::words(self.session.data.features as usize, squares) as u64;
             plan.push(quantity("moments", 8, words));
@@ -269,7 +276,7 @@ impl SketchTask {
     fn vector(&self, name: &str, opened: &[Bytes]) -> Result<Bytes, TaskError> {
         let peers = self.rules.session.roster.len();
         Ok(match name {
-            "holders" => holders::vector(&self.rules.session, &self.data),
+            "holders" | "present" => holders::vector(0, &self.data),
             "moments" => {
                 let moments = scaling::moments(&self.data, self.rules.scaling.needs_moments() == Some(true));
                 moments.iter().flat_map(|word| word.to_le_bytes()).collect()
@@ -329,7 +336,7 @@ impl Task for SketchTask {
 
     fn check(&self, slot: u8, _values: &[Value], opened: &[Bytes]) -> Result<(), String> {
         if slot == HOLDERS {
-            return holders::enough(&self.rules.session, opened, 0);
+            return holders::enough(&self.rules.session, HOLDERS, opened, 0);
         }
         self.look(slot, opened).map_err(|error| error.to_string())
     }

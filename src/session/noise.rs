@@ -103,6 +103,10 @@ impl NoiseSpec {
             let limit = "flynn where there is privacy.epsilon: other tasks open exact sums";
             return Err(SessionError::value("task", session.task, limit));
         }
+        if session.selects() {
+            let limit = "left out where there is privacy.epsilon: it would draw by distances of exact sketches";
+            return Err(SessionError::value("select", "sketch", limit));
+        }
         if let scaling @ (Scaling::Center | Scaling::Standard | Scaling::SoftBins { .. }) = session.data.scaling {
             let limit =
                 "none, unit-norm or range where there is privacy.epsilon: others need exact means over all peers";

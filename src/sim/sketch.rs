@@ -1,6 +1,8 @@
-//! The task `sketch` in a scenario: whether distances are those of the rows in one place, and whether they say how unlike the peers' classes are.
+//! The task `sketch` and drawn peers in a scenario: whether distances are those of the rows in one place, and whether they say how unlike the peers' classes are.
 
 use std::sync::Arc;
+
+use zeroize::Zeroizing;
 
 use super::checks::Check;
 use super::outcome::Ranking;
@@ -16,20 +18,25 @@ use crate::node::sketch::{Rules, SketchTask, TaskError};
 use crate::protocol::Time;
 use crate::session::{Peer, Session, SketchSpec};
 
-/// The session's section, for this task.
+/// The session's section, for this task and where peers are drawn.
 pub(super) fn spec(scenario: &Scenario) -> Result<Option<SketchSpec>, ScenarioError> {
-    if scenario.task.kind != TaskKind::Sketch {
+    let task = &scenario.task;
+    if task.kind != TaskKind::Sketch && task.select.is_none() {
         return Ok(None);
     }
-    let spec = SketchSpec::from_table(scenario.task.sketch.clone(), scenario.peers.into());
+    let spec = SketchSpec::from_table(task.sketch.clone(), scenario.peers.into(), task.select);
     spec.map(Some).map_err(|error| ScenarioError(format!("task.sketch: {error}")))
+}
+
+/// What a peer's part of the second coin follows from.
+pub(super) fn secret(scenario: &Scenario, peer: Peer) -> Zeroizing<[u8; 32]> {
+    derive(&scenario.seed.to_le_bytes(), "simulation/draw", &peer.0.to_le_bytes())
 }
 
 /// Every peer's part.
 pub(super) fn tasks(scenario: &Scenario, session: &Session, rows: &Rows) -> Result<Vec<Arc<dyn Task>>, ScenarioError> {
     let part = |(peer, part): (Peer, &Arc<Dataset>)| {
-        let secret = derive(&scenario.seed.to_le_bytes(), "simulation/draw", &peer.0.to_le_bytes());
-        let task = SketchTask::new(session.clone(), peer, part.clone(), &secret);
+        let task = SketchTask::new(session.clone(), peer, part.clone(), &secret(scenario, peer));
         task.map(|task| Arc::new(task) as Arc<dyn Task>).map_err(|error| ScenarioError(error.to_string()))
     };
     (0u16..).map(Peer).zip(&rows.parts).map(part).collect()

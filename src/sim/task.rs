@@ -113,8 +113,9 @@ pub fn tasks(scenario: &Scenario, session: &Session, rows: Option<&Rows>) -> Res
         (TaskKind::Flynn, Some(rows)) => rows
             .parts
             .iter()
-            .map(|part| {
-                let flynn = Flynn::new(session.clone(), part.clone());
+            .zip((0..scenario.peers).map(Peer))
+            .map(|(part, peer)| {
+                let flynn = Flynn::new(session.clone(), peer, part.clone(), &super::sketch::secret(scenario, peer));
                 flynn.map(|flynn| Arc::new(flynn) as Arc<dyn Task>).map_err(|error| ScenarioError(error.to_string()))
             })
             .collect(),

@@ -14,6 +14,8 @@ pub(super) struct Shown {
     id: String,
     name: String,
     task: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    select: Option<&'static str>,
     min_peers: u16,
     data: ShownData,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -74,6 +76,7 @@ impl Shown {
             id: session.id().to_string(),
             name: session.name.clone(),
             task: session.task.to_string(),
+            select: session.selects().then_some("sketch"),
             min_peers: session.min_peers,
             data: ShownData {
                 features: session.data.features,
@@ -104,6 +107,9 @@ impl fmt::Display for Shown {
         line("session", &self.id)?;
         line("name", &self.name)?;
         line("task", &self.task)?;
+        if let Some(select) = self.select {
+            line("select", &format!("{select}: only the rows of drawn peers are learnt from"))?;
+        }
         let padded = if data.densify { " (padded)" } else { "" };
         line("data", &format!("{} features, d = {}{padded}, scaling {}", data.features, data.dimension, data.scaling))?;
         if !data.columns.is_empty() {

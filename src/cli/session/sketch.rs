@@ -1,4 +1,4 @@
-//! The options of `session new` for the task `sketch`.
+//! The options of `session new` for the task `sketch`, and for peers that are drawn by sketches.
 
 use clap::Args;
 
@@ -8,7 +8,10 @@ use crate::sketch::distribution::Family;
 // (clap would take a documentation comment for the command's.)
 #[derive(Debug, Args)]
 pub(super) struct SketchArguments {
-    /// The hash of a sketch: srp (dense rows) or minhash (of the features above 0), with the task sketch [default: srp]
+    /// Learn from so many peers as --choose says alone, drawn by the distances of their sketches (sketch), with the task flynn
+    #[arg(long, value_name = "HOW", value_parser = ["sketch"], requires = "choose")]
+    select: Option<String>,
+    /// The hash of a sketch: srp (dense rows) or minhash (of the features above 0), with the task sketch or --select [default: srp]
     #[arg(long)]
     hash: Option<Family>,
     /// Rows of the sketch [default: 1000]
@@ -26,7 +29,7 @@ pub(super) struct SketchArguments {
     /// Of the published peers so many are considered for the draw [default: all]
     #[arg(long, value_name = "L", requires = "choose")]
     active: Option<u16>,
-    /// So many peers are drawn, the nearer the likelier; needs --publish [default: none]
+    /// So many peers are drawn, the nearer the likelier; needs --publish or --select [default: none]
     #[arg(long, value_name = "K")]
     choose: Option<u16>,
     /// Temperature of the draw [default: 1]
@@ -35,6 +38,11 @@ pub(super) struct SketchArguments {
 }
 
 impl SketchArguments {
+    /// Whether peers are drawn for another task.
+    pub(super) fn selects(&self) -> bool {
+        self.select.is_some()
+    }
+
     pub(super) fn given(&self) -> Vec<&'static str> {
         let given = [
             ("--hash", self.hash.is_some()),
@@ -60,7 +68,7 @@ impl SketchArguments {
             hash: self.hash.unwrap_or(defaults.hash),
             rows: self.rows.unwrap_or(defaults.rows),
             range: self.range.unwrap_or(defaults.range),
-            publish: self.publish,
+            publish: self.publish || self.selects(),
             pairwise: self.pairwise,
             active: self.active.unwrap_or(defaults.active),
             chosen: self.choose.unwrap_or(defaults.chosen),
