@@ -43,7 +43,7 @@
 //! | `sketch.temperature` | number |
 //! | `privacy.min_holders` | integer |
 //! | `privacy.colluding` | number |
-//! | `privacy.epsilon`, `privacy.top` | integer, epsilon in millionths; this and the two below only where there is an epsilon |
+//! | `privacy.epsilon`, `privacy.top` | integer, epsilon in millionths; this and the two below only where there is an epsilon; the second not with the task `sketch` |
 //! | `privacy.mode` | text: `per-party`, `parallel`, `central` |
 //! | `privacy.colluders` | integer; only with the mode `central` |
 //! | `timing.gather_ms`, `timing.propose_ms`, `timing.stall_ms`, `timing.quorum_ms`, `timing.compute_ms`, `timing.linger_ms`, `timing.max_views` | integer |

@@ -87,8 +87,10 @@ fn fashion_and_letters_are_needed_by_no_test() {
         let there = shipped(name).len();
         assert!([0, 8].contains(&there), "{name}: {there} runs; either the set is there or it is not");
     }
-    let sketched = shipped("sketch-fashion").len();
-    assert!([0, 6].contains(&sketched), "{sketched} runs");
+    for (name, runs) in [("sketch-fashion", 6), ("sketch-budget", 12)] {
+        let sketched = shipped(name).len();
+        assert!([0, runs].contains(&sketched), "{name}: {sketched} runs");
+    }
 }
 
 #[test]
@@ -120,6 +122,17 @@ fn a_crash_at_every_stage_leaves_one_result() {
 fn private_counts_are_drawn_once_whoever_crashes() {
     let runs = shipped("private");
     assert!(runs.iter().filter(|run| run.name.contains("crash")).all(|run| run.marks.len() == 2), "the peer returns");
+}
+
+#[test]
+fn sketches_with_noise_are_drawn_once_and_scores_are_made_of_them_whoever_crashes() {
+    let runs = shipped("sketch-private");
+    assert_eq!(runs.len(), 6);
+    for run in &runs {
+        let ranking = run.ranking.as_ref().unwrap();
+        assert!(ranking.equal && ranking.chosen.len() == 3, "{}: {ranking:?}", run.name);
+        assert_eq!(run.marks.len(), if run.name.starts_with("killed") { 2 } else { 0 }, "{}", run.name);
+    }
 }
 
 #[test]

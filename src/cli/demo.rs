@@ -108,7 +108,7 @@ impl Demo {
             return Err(Failure::Input(format!("--select: not with the task {}", self.task)));
         }
         if self.task == "xclp" {
-            if self.noise.spec().is_some() {
+            if self.noise.spec(TaskKind::Xclp).is_some() {
                 return Err(Failure::Input("--epsilon: not with the task xclp".into()));
             }
             return xclp::run(&self, folder.path(), out);
@@ -151,7 +151,7 @@ impl Demo {
 
     /// Splits and deals the rows, makes keys and the session file, and writes each peer's part.
     fn prepare(&self, folder: &Path) -> Result<Setup, Failure> {
-        let (data, noise) = (digits(), self.noise.spec());
+        let (data, noise) = (digits(), self.noise.spec(TaskKind::Flynn));
         let seed = self.seed.to_le_bytes();
         let split = train_test(data.labels(), TEST_PERCENT, &seed);
         let (train, test) = (data.subset(&split.train), data.subset(&split.test));

@@ -43,9 +43,9 @@ pub(super) struct Join {
     node: NodeArguments,
     #[command(flatten)]
     data: DataArguments,
-    /// Label column: a name, a number from 1, last, or (with the task sketch, which does not look at labels) none
-    #[arg(long, value_name = "COLUMN", default_value = "last")]
-    label: LabelColumn,
+    /// Label column: a name, a number from 1, last or none [default: last; with the task sketch, which looks at no labels, none: all columns are features]
+    #[arg(long, value_name = "COLUMN")]
+    label: Option<LabelColumn>,
     /// What is written [default: the session's name with .model, .settings.toml, .labels.csv or .sketch.json]
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
@@ -126,17 +126,20 @@ impl Join {
         let receipt = self.node.receipt.clone().unwrap_or_else(|| out.with_extension("receipt.json"));
         self.node.writable(&[&out, &receipt])?;
         let (spec, none) = (&place.session.data, Vec::new());
+        // Without classes there is nothing to label.
+        let usual = if spec.classes.is_empty() { LabelColumn::None } else { LabelColumn::Last };
+        let label = self.label.clone().unwrap_or(usual);
         let (data, labels, said) = match place.session.task {
             TaskKind::Xclp => {
-                let (rows, said) = self.data.load_partly_labelled(spec, &self.label)?;
+                let (rows, said) = self.data.load_partly_labelled(spec, &label)?;
                 (rows.data, rows.labels, said)
             }
             TaskKind::Sketch => {
-                let (data, said) = self.data.load_features(spec, &self.label)?;
+                let (data, said) = self.data.load_features(spec, &label)?;
                 (data, none, said)
             }
             TaskKind::Flynn | TaskKind::Tune => {
-                let (data, said) = self.data.load_labelled(spec, &self.label)?;
+                let (data, said) = self.data.load_labelled(spec, &label)?;
                 (data, none, said)
             }
         };

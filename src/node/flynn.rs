@@ -298,6 +298,14 @@ impl Task for Flynn {
         let holders = self.rules.holders();
         if let Some(selection) = self.before(slot) {
             selection.check(slot, values, opened)?;
+            if slot == HOLDERS {
+                // Before anything is sketched: fewer than are to be drawn could not be learnt from.
+                let word = opened.get(usize::from(slot)).and_then(|word| word[..].try_into().ok());
+                let present = u32::from_le_bytes(word.unwrap_or_default());
+                if (present as usize) < SMALLEST_SUM {
+                    return Err(format!("only {present} members have rows; at least {SMALLEST_SUM} are to be drawn"));
+                }
+            }
             if slot + 1 < holders {
                 return Ok(());
             }

@@ -366,8 +366,11 @@ impl RawSession {
         }
         let RawPrivacy { epsilon, top, mode, colluders, .. } = self.privacy;
         let counts = flynn.m as usize * data.classes.len();
-        privacy.noise = RawNoise { epsilon, top, mode, colluders }
-            .resolve(counts, (min_peers, roster.len().min(COUNCIL) / 2 + 1))?;
+        privacy.noise = RawNoise { epsilon, top, mode, colluders }.resolve(
+            self.task,
+            counts,
+            (min_peers, roster.len().min(COUNCIL) / 2 + 1),
+        )?;
         let mut timing = Timing::default();
         for (name, value) in self.timing {
             timing.set(&name, value)?;

@@ -131,9 +131,11 @@ impl SketchSpec {
                 "0 with the task sketch, which needs none".into(),
             );
         }
-        if self.pairwise && counters * peers as u64 > PAIRWISE_LIMIT {
+        // A release has two words more.
+        let words = counters + if session.privacy.noise.is_some() { 2 } else { 0 };
+        if self.pairwise && words * peers as u64 > PAIRWISE_LIMIT {
             let limit = format!("at most {PAIRWISE_LIMIT} with pairwise = true");
-            return refuse("sketch.rows x sketch.range x the length of roster", &(counters * peers as u64), limit);
+            return refuse("sketch.rows x sketch.range x the length of roster", &(words * peers as u64), limit);
         }
         places("sketch.active", peers).check::<u16>(self.active)?;
         places("sketch.chosen", peers).check::<u16>(self.chosen)?;

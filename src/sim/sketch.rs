@@ -14,7 +14,7 @@ use crate::data::Dataset;
 use crate::model::heterogeneity::{spearman, total_variation};
 use crate::model::selection;
 use crate::node::Task;
-use crate::node::sketch::{Rules, SketchTask, TaskError};
+use crate::node::sketch::{Global, Rules, SketchTask, TaskError};
 use crate::protocol::Time;
 use crate::session::{Peer, Session, SketchSpec};
 
@@ -74,7 +74,12 @@ fn compared(
     let together: Vec<f32> = counted.iter().flat_map(|peer| rows.parts[peer.index()].values().to_vec()).collect();
     let together = Dataset::new(rows.train.features(), together, Vec::new(), Vec::new())
         .map_err(|error| TaskError::Data(error.to_string()))?;
-    let mut equal = rules.sketch(&together, &finished.opened)? == outcome.global;
+    let exact = rules.sketch(&together, &finished.opened)?;
+    let mut equal = match &outcome.global {
+        Global::Exact(global) => exact == *global,
+        // That the total is the sum of what was drawn is for `checks` to see.
+        Global::Private(global) => global.records() == exact.records() && global.releases() as usize == counted.len(),
+    };
     let classes = rows.train.classes().len();
     let mut all = vec![0; classes];
     for peer in counted {
@@ -83,10 +88,15 @@ fn compared(
     }
     let mut peers = Vec::new();
     for (peer, part) in (0u16..).zip(&rows.parts).filter(|(_, part)| part.rows() > 0) {
-        let distance = rules.sketch(part, &finished.opened)?.distance(&outcome.global)?.row_mean;
-        if let Some(published) =
-            outcome.published.get(usize::from(peer)).filter(|_| members("scores").contains(&Peer(peer)))
-        {
+        let published = outcome.published.get(usize::from(peer)).filter(|_| members("scores").contains(&Peer(peer)));
+        let distance = match &outcome.global {
+            Global::Exact(global) => rules.sketch(part, &finished.opened)?.distance(global)?.row_mean,
+            Global::Private(_) => match published.copied().flatten() {
+                Some(published) => published,
+                None => continue,
+            },
+        };
+        if let Some(published) = published {
             equal &= *published == selection::distance(selection::score(distance));
         }
         peers.push((peer, part.rows(), distance, total_variation(&part.class_counts(classes), &all)));

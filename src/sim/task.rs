@@ -195,6 +195,10 @@ impl Task for Poisoned {
         self.0.draw(slot, opened, rng)
     }
 
+    fn drawn(&self, slot: u8, vector: &Bytes) {
+        self.0.drawn(slot, vector);
+    }
+
     fn allows(&self, slot: u8, values: &[Value], opened: &[Bytes], members: &[Peer]) -> Result<(), String> {
         self.0.allows(slot, values, opened, members)
     }

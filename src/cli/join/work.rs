@@ -26,7 +26,7 @@ use crate::sketch::distribution::Distance;
 /// What is known of the task before the session begins.
 pub(super) enum Work {
     Flynn(Box<flynn::Rules>),
-    Tune(tune::Rules),
+    Tune(Box<tune::Rules>),
     /// The task itself, once there are rows: it knows their order.
     Xclp(Option<Arc<Xclp>>),
     /// Likewise: it has this peer's own sketch.
@@ -44,7 +44,7 @@ impl Work {
     pub(super) fn new(session: &Session) -> Self {
         match session.task {
             TaskKind::Flynn => Self::Flynn(Box::new(flynn::Rules::new(session.clone()))),
-            TaskKind::Tune => Self::Tune(tune::Rules::new(session.clone())),
+            TaskKind::Tune => Self::Tune(Box::new(tune::Rules::new(session.clone()))),
             TaskKind::Xclp => Self::Xclp(None),
             TaskKind::Sketch => Self::Sketch(None),
         }
@@ -190,7 +190,7 @@ fn sketch_json(session: &Session, outcome: &sketch::Outcome, distance: Option<Di
     let (rows, range) = outcome.global.shape();
     let published =
         outcome.published.iter().enumerate().map(|(peer, &distance)| (name(peer).to_owned(), json!(distance)));
-    let matrix = outcome.matrix();
+    let matrix = &outcome.matrix;
     let everybody: Vec<usize> = (0..session.roster.len()).collect();
     json!({
         "hash": session.sketch.map(|sketch| sketch.hash),

@@ -163,7 +163,8 @@ impl fmt::Display for Shown {
         if let Some(noise) = &privacy.noise {
             let NoiseSpec { epsilon, top, mode, colluders } = noise;
             let colluders = if *colluders > 0 { format!(", {colluders} may collude") } else { String::new() };
-            line("", &format!("epsilon = {epsilon}, {mode}, the top {top} counts{colluders}"))?;
+            let kept = if *top > 0 { format!("the top {top} counts") } else { "every counter".into() };
+            line("", &format!("epsilon = {epsilon}, {mode}, {kept}{colluders}"))?;
         }
         let Timing { gather_ms, propose_ms, stall_ms, quorum_ms, compute_ms, linger_ms, max_views } = timing;
         line(

@@ -5,6 +5,9 @@ use clap::Args;
 use crate::session::{Scaling, SketchSpec};
 use crate::sketch::distribution::Family;
 
+/// Rows and range where noise is put on every counter: it grows with the rows (docs/sketch.md).
+pub(in crate::cli) const PRIVATE: (u32, u32) = (16, 32);
+
 // (clap would take a documentation comment for the command's.)
 #[derive(Debug, Args)]
 pub(super) struct SketchArguments {
@@ -14,10 +17,10 @@ pub(super) struct SketchArguments {
     /// The hash of a sketch: srp (dense rows) or minhash (of the features above 0), with the task sketch or --select [default: srp]
     #[arg(long)]
     hash: Option<Family>,
-    /// Rows of the sketch [default: 1000]
+    /// Rows of the sketch [default: 1000; with --epsilon: 16]
     #[arg(long, value_name = "R")]
     rows: Option<u32>,
-    /// Counters of a row of the sketch, with srp a power of two [default: 64]
+    /// Counters of a row of the sketch, with srp a power of two [default: 64; with --epsilon: 32]
     #[arg(long, value_name = "B")]
     range: Option<u32>,
     /// With the task sketch: open every peer's distance to the global sketch
@@ -58,12 +61,20 @@ impl SketchArguments {
     }
 
     /// SRP compares angles: about the mean of all records these tell more.
-    pub(super) fn scaling(&self) -> Scaling {
-        if self.hash == Some(Family::Minhash) { Scaling::None } else { Scaling::Center }
+    pub(super) fn scaling(&self, private: bool) -> Scaling {
+        match self.hash {
+            Some(Family::Minhash) => Scaling::None,
+            // The mean would be an exact sum, which a private session cannot have.
+            _ if private => Scaling::UnitNorm,
+            _ => Scaling::Center,
+        }
     }
 
-    pub(super) fn spec(&self) -> SketchSpec {
-        let defaults = SketchSpec::default();
+    pub(super) fn spec(&self, private: bool) -> SketchSpec {
+        let mut defaults = SketchSpec::default();
+        if private {
+            (defaults.rows, defaults.range) = PRIVATE;
+        }
         SketchSpec {
             hash: self.hash.unwrap_or(defaults.hash),
             rows: self.rows.unwrap_or(defaults.rows),

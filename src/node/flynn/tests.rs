@@ -119,8 +119,8 @@ fn what_too_few_drawn_peers_would_put_in_is_not_summed() {
     let with = |min_holders: u16| {
         let session = session(6, min_holders, "", "chosen = 4");
         // Rows 0 to 9 are of ten classes, and so are the next ten.
-        let rows = digits().subset(&(0..60).collect::<Vec<_>>());
-        tasks(&session, &vec![Arc::new(rows); 6])
+        let rows = Arc::new(digits().subset(&(0..60).collect::<Vec<_>>()));
+        tasks(&session, &vec![rows; 6])
     };
     let tasks = with(3);
     let opened = federated(&tasks).unwrap();
@@ -156,7 +156,7 @@ fn what_too_few_drawn_peers_would_put_in_is_not_summed() {
 fn with_rows_at_too_few_peers_nobody_is_learnt_from() {
     let session = session(5, 1, "", "chosen = 3");
     let error = federated(&tasks(&session, &parts(&[30, 40, 0, 0, 0]))).unwrap_err();
-    assert_eq!(error, "only 2 of the drawn peers are there; a sum of their rows needs 3");
+    assert_eq!(error, "only 2 members have rows; at least 3 are to be drawn");
 }
 
 /// A peer that was not drawn puts in nothing, whatever rows it has.

@@ -118,3 +118,37 @@ fn a_draw_that_makes_no_sense_is_refused_with_the_reason() {
     let error = session.check().unwrap_err().to_string();
     assert!(error.starts_with("sketch.chosen is 3, must be at least 4 with select"), "{error}");
 }
+
+#[test]
+fn a_private_sketch_session_has_no_top_and_no_mode_that_needs_a_total_alone() {
+    let text = |lines: &str| {
+        let head = "name = \"s\"\ntask = \"sketch\"\n[data]\nfeatures = 8\nscaling = \"unit-norm\"\n";
+        let mut text = format!("{head}[sketch]\nrows = 4\n[privacy]\n{lines}\n");
+        (0..5).for_each(|i| text += &format!("[[roster]]\nname = \"peer-{i}\"\npeer_id = \"{}\"\n", key(i)));
+        text
+    };
+    for (lines, mode, each) in
+        [("epsilon = 2", NoiseMode::PerParty, "0.4"), ("epsilon = 2\nmode = \"parallel\"", NoiseMode::Parallel, "2")]
+    {
+        let read = Session::parse(&text(lines)).unwrap();
+        let noise = read.privacy.noise.unwrap();
+        assert_eq!((noise.top, noise.mode, noise.each(&read).to_string()), (0, mode, each.to_owned()));
+        assert_eq!(Session::parse(&read.to_toml()).unwrap(), read);
+        let names: Vec<_> = read.fields().into_iter().map(|(name, _)| name).collect();
+        assert!(names.contains(&"privacy.epsilon".into()) && !names.contains(&"privacy.top".into()));
+    }
+    for (lines, expected) in [
+        ("epsilon = 1\ntop = 5", "privacy.top is 5, must be left out with the task sketch"),
+        (
+            "epsilon = 1\nmode = \"central\"",
+            "privacy.mode is central, must be per-party or parallel with the task sketch: each peer's score is made",
+        ),
+        ("epsilon = 1\ncolluders = 1", "privacy.colluders is 1, must be left out with the mode per-party"),
+        ("mode = \"parallel\"", "privacy.mode is given, must be left out where there is no privacy.epsilon"),
+    ] {
+        let error = refusal(&text(lines));
+        assert!(error.contains(expected), "\n  said {error}\nexpected {expected}");
+    }
+    let centred = text("epsilon = 1").replacen("unit-norm", "center", 1);
+    assert!(refusal(&centred).contains("data.scaling is center, must be none, unit-norm or range"));
+}
