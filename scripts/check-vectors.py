@@ -502,7 +502,7 @@ class Session:
         except tomllib.TOMLDecodeError as error:
             raise Refused("session") from error
         fields = {
-            "": "name task min_peers data flynn tune xclp sketch privacy timing roster",
+            "": "name task select min_peers data flynn tune xclp sketch privacy timing roster",
             "data": "features columns classes scaling densify",
             "flynn": "m s rho gamma score",
             "tune": "folds setting",
@@ -511,7 +511,7 @@ class Session:
             "privacy": "min_holders colluding epsilon top mode colluders",
             "timing": " ".join(self.TIMING),
         }
-        optional = "flynn xclp sketch classes " + fields["xclp"] + " " + fields["sketch"] + " min_peers tune privacy timing columns scaling densify score folds " + fields["privacy"] + " " + fields["timing"]
+        optional = "select flynn xclp sketch classes " + fields["xclp"] + " " + fields["sketch"] + " min_peers tune privacy timing columns scaling densify score folds " + fields["privacy"] + " " + fields["timing"]
         for table, names in fields.items():
             found = file.get(table, {}) if table else file
             need(set(found) <= set(names.split()), "unknown field")
@@ -521,7 +521,10 @@ class Session:
         allowed = {"tune"} if "tune" in file else {"flynn"} if "flynn" in file else {"xclp", "sketch"}
         need(self.task in allowed and ("flynn" in file) == (self.task in ("flynn", "tune")), "task")
         need(self.task == "xclp" or "xclp" not in file, "xclp")
-        need(self.task == "sketch" or "sketch" not in file, "sketch")
+        self.selects = "select" in file
+        need(not self.selects or file["select"] == "sketch" and self.task == "flynn", "select")
+        self.sketches = self.task == "sketch" or self.selects
+        need(self.sketches or "sketch" not in file, "sketch")
         need(printable(file["name"]), "name")
         entries = sorted((public_of_peer_id(entry["peer_id"]), entry["name"]) for entry in file["roster"])
         self.roster = [public for public, _ in entries]
@@ -554,22 +557,21 @@ class Session:
         need(self.task != "xclp" or p <= 64, "roster")
         sketch = file.get("sketch", {})
         self.hash, self.rows, self.span = sketch.get("hash", "srp"), sketch.get("rows", 1000), sketch.get("range", 64)
-        self.publish, self.pairwise = sketch.get("publish", False), sketch.get("pairwise", False)
+        self.publish, self.pairwise = sketch.get("publish", self.selects), sketch.get("pairwise", False)
         self.active, self.chosen = sketch.get("active", 0), sketch.get("chosen", 0)
         self.temperature = float(sketch.get("temperature", 1))
         need(2 <= self.span <= 65_536 and 1 <= self.rows <= 2**24 // self.span, "sketch")
         need(0 <= self.active <= p and 0 <= self.chosen <= p and 0.001 <= self.temperature <= 1000, "sketch")
         need(self.chosen == 0 or self.publish and self.active in (0, *range(self.chosen, p + 1)), "sketch")
-        need(not self.pairwise or p * self.rows * self.span <= 2**28, "sketch")
         tables = [(data, "scaling"), (data, "densify"), (flynn, "m"), (flynn, "s"), (flynn, "rho")]
         own = Setting({key: table[key] for table, key in tables if key in table}, self.features, max(len(self.classes), 1))
         self.__dict__.update(own.__dict__)
-        if self.task == "sketch":
+        if self.sketches:
             planes = self.span.bit_length() - 1
             dimension = self.features * (own.bins if own.scaling == "soft-bins" else 1)
             srp = self.hash == "srp" and 1 << planes == self.span and self.rows * planes * dimension <= 2**28
             need(srp or self.hash == "minhash" and own.scaling == "none", "sketch")
-            need(not self.densify, "densify")
+            need(not self.densify or self.selects, "densify")
         tune = file.get("tune")
         self.folds = tune.get("folds", 3) if tune else 0
         self.settings = [own]
@@ -584,6 +586,7 @@ class Session:
         privacy = file.get("privacy", {})
         self.min_holders = privacy.get("min_holders", 3)
         need(1 <= self.min_holders <= p, "min_holders")
+        need(not self.selects or self.chosen >= max(3, self.min_holders) and not self.pairwise, "select")
         self.colluding = float(privacy.get("colluding", 1 / 3))
         need(0.01 <= self.colluding <= 0.99, "colluding")
         epsilon = privacy.get("epsilon")
@@ -592,18 +595,23 @@ class Session:
         noise = []
         if epsilon is not None:
             self.mode = privacy.get("mode", "per-party")
-            need(self.mode in ("per-party", "parallel", "central") and self.task == "flynn", "mode")
+            sketches = self.task == "sketch"
+            need(self.mode in ("per-party", "parallel", "central")[: 2 if sketches else 3], "mode")
+            need(sketches or self.task == "flynn" and not self.selects, "epsilon")
             need(own.scaling in ("none", "unit-norm", "range"), "scaling")
             millionths = round(epsilon * 1e6)
             need(1_000 <= millionths <= 100_000_000 and millionths / 1e6 == epsilon, "epsilon")
-            need("top" in privacy and 1 <= privacy["top"] <= own.m * len(self.classes), "top")
-            noise = [("privacy.epsilon", le(millionths, 8)), ("privacy.top", le(privacy["top"], 8))]
+            need(("top" in privacy) != sketches, "top")
+            need(sketches or 1 <= privacy["top"] <= own.m * len(self.classes), "top")
+            noise = [("privacy.epsilon", le(millionths, 8))]
+            noise += [] if sketches else [("privacy.top", le(privacy["top"], 8))]
             noise.append(("privacy.mode", self.mode.encode()))
             if self.mode == "central":
                 colluders = privacy.get("colluders", 1)
                 need(1 <= colluders < min(self.min_peers, 3, min(p, 15) // 2 + 1), "colluders")
                 noise.append(("privacy.colluders", le(colluders, 8)))
             need(self.mode == "central" or "colluders" not in privacy, "colluders")
+        need(not self.pairwise or p * (self.rows * self.span + (2 if self.mode else 0)) <= 2**28, "sketch")
         timing = {name: file.get("timing", {}).get(name, default) for name, (_, _, default) in self.TIMING.items()}
         for name, (low, high, _) in self.TIMING.items():
             need(low <= timing[name] <= high, name)
@@ -612,6 +620,7 @@ class Session:
         values = [
             ("name", file["name"].encode()),
             ("task", self.task.encode()),
+            *self.only(self.selects, ("select", b"sketch")),
             ("min_peers", le(self.min_peers, 8)),
             ("data.features", le(self.features, 8)),
             ("data.classes", self.list(name.encode() for name in self.classes)),
@@ -640,7 +649,7 @@ class Session:
                 ("xclp.hamming", self.hamming.encode()),
             ),
             *self.only(
-                self.task == "sketch",
+                self.sketches,
                 ("sketch.hash", self.hash.encode()),
                 ("sketch.rows", le(self.rows, 8)),
                 ("sketch.range", le(self.span, 8)),
@@ -685,17 +694,24 @@ class Session:
             if self.scaling in ("center", "standard", "soft-bins"):
                 plan.append(("moments", 8, self.features * (3 if self.scaling == "center" else 9) + 1))
             return [*plan, ("graph", 4, len(self.roster) + 8), ("labelled", 4, 2)]
+        words = self.rows * self.span
+        if self.mode is not None and self.task == "sketch":
+            plan = [("coin", 4, 0), ("sketch", 4, words + 2)]
+            plan += self.only(self.publish, ("scores", 4, len(self.roster)))
+            plan += self.only(self.pairwise, ("pairwise", 4, len(self.roster) * (words + 2)))
+            return [*plan, *self.only(self.chosen > 0, ("draw", 4, 8))]
         if self.mode is not None:
             return [("coin", 4, 0), ("counts", 4, classes * self.m)]
-        plan = [("coin", 4, 0), ("holders", 4, 1 + classes)]
+        plan = [("coin", 4, 0), ("present", 4, 1) if self.selects else ("holders", 4, 1 + classes)]
         scalings = {each.scaling for each in self.settings}
         if scalings & {"center", "standard", "soft-bins"}:
             plan.append(("moments", 8, 1 + self.features * (9 if scalings & {"standard", "soft-bins"} else 3)))
-        if self.task == "sketch":
-            plan.append(("sketch", 4, self.rows * self.span + 1))
+        if self.sketches:
+            plan.append(("sketch", 4, words + 1))
             plan += self.only(self.publish, ("scores", 4, len(self.roster)))
-            plan += self.only(self.pairwise, ("pairwise", 4, len(self.roster) * self.rows * self.span))
-            return [*plan, *self.only(self.chosen > 0, ("draw", 4, 8))]
+            plan += self.only(self.pairwise, ("pairwise", 4, len(self.roster) * words))
+            plan += self.only(self.chosen > 0, ("draw", 4, 8))
+            return plan + ([("holders", 4, 1 + classes), ("counts", 4, classes * self.m)] if self.selects else [])
         if self.task == "flynn":
             return [*plan, ("counts", 4, classes * self.m)]
         counts = self.folds * classes * sum(each.m for each in self.settings)
@@ -2276,6 +2292,64 @@ def check_sketch():
     check("distances between peers", matrix == case["matrix"])
     found = selected(bytes.fromhex(packed(opened["draw"])), 0, scores, session.active, session.chosen, session.temperature)
     check("draw of a sketch session", found == (case["active"], case["chosen"]))
+    check_selection(file["select"])
+    check_releases(file["releases"])
+
+
+def check_selection(case):
+    """Peers of the task flynn that are drawn by their sketches: every vector of every peer (section 15.2)."""
+    session, seed = Session(case["toml"]), bytes.fromhex(case["seed"])
+    scale, p = scaler(session, None), len(session.roster)
+    data = [[part[i : i + 3] for i in range(0, len(part), 3)] for part in case["rows"]]
+    parts = [[list(scale(row)) for row in rows] for rows in data]
+    hashed = [sketched(srp_numbers(seed, session.rows, session.span, part), session.rows, session.span) for part in parts]
+    total = [sum(column) for column in zip(*hashed)]
+    scores = [sketch_score(sketch_distance(session.span, shares(each), shares(total))[0]) for each in hashed]
+    secrets = [Stream(b"flyswarm test vectors", f"secret {peer}", b"").read(32) for peer in range(p)]
+    draws = [list(struct.unpack("<8I", Stream(each, "sketch/draw", session.id).read(32))) for each in secrets]
+    coin = words([sum(column) % 2**32 for column in zip(*draws)])
+    found = selected(coin, 0, scores, session.active, session.chosen, session.temperature)
+    check("drawn peers", found == (case["active"], case["chosen"]))
+    rows_of_m = list(matrix(seed, session.m, session.d, session.s))
+    expected = {
+        "present": [[1] for _ in range(p)],
+        "sketch": hashed,
+        "scores": [[scores[peer] if place == peer else 0 for place in range(p)] for peer in range(p)],
+        "draw": draws,
+        "holders": [],
+        "counts": [],
+    }
+    for peer, (rows, labels) in enumerate(zip(data, case["labels"])):
+        drawn = peer in case["chosen"]
+        held = [drawn, *(drawn and c in labels for c in range(len(session.classes)))]
+        expected["holders"].append([int(each) for each in held])
+        counts = count(session, [winners(session, seed, rows_of_m, scale, row) for row in rows], labels)
+        expected["counts"].append(counts if drawn else [0] * len(counts))
+    check("slots of a session that draws peers", case["slots"] == [name for name, _, _ in session.plan()][1:])
+    for slot, vectors_of in zip(case["slots"], case["vectors"]):
+        check(f"{slot} where peers are drawn", [words(each).hex() for each in expected[slot]] == vectors_of)
+
+
+def check_releases(cases):
+    """Distances of noised sketches, with the noise taken off (section 15d)."""
+    for case in cases:
+        own, other, whole = case["own"], case["other"], case["whole"]
+        epsilon, rows = float(case["epsilon"]), case["rows"]
+        variance = 1 / (2 * math.sinh(epsilon / (4 * rows)) ** 2)
+        signed = lambda words: [word - 2**32 if word >= 2**31 else word for word in words[:-2]]
+
+        def square(one, two):
+            n, m = max(one[-2], 1), max(two[-2], 1)
+            return sum((a / n - b / m) ** 2 for a, b in zip(signed(one), signed(two)))
+
+        counters = len(own) - 2
+        n, m, all_n = own[-2], other[-2], whole[-2]
+        apart = square(own, other) - counters * variance * (own[-1] / n**2 + other[-1] / m**2)
+        within = square(own, whole) - counters * variance * ((1 / n - 1 / all_n) ** 2 + (whole[-1] - own[-1]) / all_n**2)
+        found = [math.sqrt(max(each, 0) / rows) for each in (apart, within)]
+        check("noise of releases", math.isclose(variance, case["variance"], rel_tol=1e-12))
+        holds = all(math.isclose(a, b, rel_tol=1e-9, abs_tol=1e-9) for a, b in zip(found, [case["apart"], case["within"]]))
+        check("distances of releases", holds)
 
 
 def pairs_of(words):

@@ -203,7 +203,10 @@ impl Node {
         seed: [u8; 32],
         stored: Vec<Record>,
     ) -> Result<Self, archive::RestoreError> {
-        let restored = archive::restore(&ctx, stored)?;
+        let mut restored = archive::restore(&ctx, stored)?;
+        restored.drawn.iter().for_each(|(&slot, vector)| task.drawn(slot, vector));
+        let frozen = restored.archive.frozen();
+        restored.drawn.retain(|&slot, _| slot >= frozen);
         Ok(Self {
             transfer: Transfer::new(ctx.clone()),
             ctx,

@@ -17,6 +17,7 @@
 //! | --- | --- |
 //! | `name` | text |
 //! | `task` | text: `flynn`, `tune`, `xclp`, `sketch` |
+//! | `select` | text: `sketch`; only where the file has it |
 //! | `min_peers` | integer |
 //! | `data.features` | integer |
 //! | `data.classes` | list, in the order of the file |
@@ -35,14 +36,14 @@
 //! | `xclp.balance` | one byte, 0 or 1 |
 //! | `xclp.tolerance` | number |
 //! | `xclp.hamming` | text: `dealer`, `ot`, `phe` |
-//! | `sketch.hash` | text: `srp`, `minhash`; this and the fields below only with the task `sketch` |
+//! | `sketch.hash` | text: `srp`, `minhash`; this and the fields below only with the task `sketch` or a `select` |
 //! | `sketch.rows`, `sketch.range` | integer |
 //! | `sketch.publish`, `sketch.pairwise` | one byte, 0 or 1 |
 //! | `sketch.active`, `sketch.chosen` | integer |
 //! | `sketch.temperature` | number |
 //! | `privacy.min_holders` | integer |
 //! | `privacy.colluding` | number |
-//! | `privacy.epsilon`, `privacy.top` | integer, epsilon in millionths; this and the two below only where there is an epsilon |
+//! | `privacy.epsilon`, `privacy.top` | integer, epsilon in millionths; this and the two below only where there is an epsilon; the second not with the task `sketch` |
 //! | `privacy.mode` | text: `per-party`, `parallel`, `central` |
 //! | `privacy.colluders` | integer; only with the mode `central` |
 //! | `timing.gather_ms`, `timing.propose_ms`, `timing.stall_ms`, `timing.quorum_ms`, `timing.compute_ms`, `timing.linger_ms`, `timing.max_views` | integer |
@@ -78,7 +79,7 @@ pub use crate::model::readout::Score;
 pub use noise::{NoiseMode, NoiseSpec};
 pub use rules::{SessionError, check_name};
 pub use size::{Size, Sizes};
-pub use sketch::SketchSpec;
+pub use sketch::{Select, SketchSpec};
 pub use xclp::{Hamming, XclpSpec};
 
 /// How many peers vote, hold shares and make the coin (design, section 3). The shares of a decision are at most 15 x 15.
@@ -136,7 +137,7 @@ pub struct Session {
     pub tune: Option<TuneSpec>,
     /// The parameters of the task `xclp`; none with another task.
     pub xclp: Option<XclpSpec>,
-    /// The parameters of the task `sketch`; none with another task.
+    /// The parameters of the task `sketch`; with the task `flynn` those by which its peers are drawn (`select`), none where all take part; none with another task.
     pub sketch: Option<SketchSpec>,
     /// What is refused for the sake of privacy.
     pub privacy: Privacy,
@@ -197,14 +198,19 @@ pub struct DataSpec {
 }
 
 impl DataSpec {
-    /// Length d of a row as the hash sees it: the features, with soft bins times the bins, with `densify` padded to the next power of
-    /// two.
+    /// Numbers of a scaled row: the features, with soft bins times the bins.
     #[must_use]
-    pub fn dimension(&self) -> u32 {
-        let width = match self.scaling {
+    pub fn width(&self) -> u32 {
+        match self.scaling {
             Scaling::SoftBins { bins } => self.features * u32::from(bins),
             _ => self.features,
-        };
+        }
+    }
+
+    /// Length d of a row as the hash sees it: the width, with `densify` padded to the next power of two.
+    #[must_use]
+    pub fn dimension(&self) -> u32 {
+        let width = self.width();
         if self.densify { width.next_power_of_two() } else { width }
     }
 }
@@ -436,6 +442,12 @@ impl Session {
         let FlynnSpec { m, s, rho, .. } = self.flynn;
         let own = Setting { scaling: self.data.scaling, densify: self.data.densify, m, s, rho };
         std::iter::once(own).chain(self.tune.iter().flat_map(|tune| tune.settings.iter().copied())).collect()
+    }
+
+    /// Whether peers are drawn by their sketches, and only their rows are learnt from (`select`).
+    #[must_use]
+    pub fn selects(&self) -> bool {
+        self.task == TaskKind::Flynn && self.sketch.is_some()
     }
 
     /// Number of counts in the model: m x classes. At most 2^28.

@@ -167,12 +167,10 @@ impl Store {
         let start = [MAGIC, &length.to_le_bytes()].concat();
         let digest = Sha256::new().chain_update(&start).chain_update(&header).finalize();
         self.put(&record.name(), &[&start, &header, &digest])?;
-        if let Record::Frozen(frozen, _) = record {
-            // What was acknowledged is decided now, and what was drawn for it is in it.
-            for name in ["accepted".to_owned(), format!("drawn-{}", frozen.record.value.sum.slot)] {
-                self.remove(&name)?;
-                before.extend(self.totals.remove(&name));
-            }
+        if let Record::Frozen(..) = record {
+            // What was acknowledged is decided now. What was drawn for it stays: vectors of later slots may be made of it.
+            self.remove("accepted")?;
+            before.extend(self.totals.remove("accepted"));
         }
         self.sync()?;
         before.iter().try_for_each(|name| self.remove_unnamed(name))

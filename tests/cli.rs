@@ -9,6 +9,9 @@ mod check;
 #[path = "cli/join.rs"]
 mod join;
 #[cfg(all(feature = "net", unix))]
+#[path = "cli/private.rs"]
+mod private;
+#[cfg(all(feature = "net", unix))]
 #[path = "processes/swarm.rs"]
 mod swarm;
 
@@ -50,7 +53,7 @@ fn a_demo_ends_with_equal_models_that_the_other_commands_read() {
     let peers = value["peers"].as_array().expect("peers");
     assert_eq!(peers.len(), 3);
     for peer in peers {
-        assert_eq!(keys(peer), ["accuracy", "bytes_sent", "digest", "name", "rows"]);
+        assert_eq!(keys(peer), ["accuracy", "bytes_sent", "counted", "digest", "name", "rows"]);
         assert!(peer["bytes_sent"].as_u64().is_some_and(|bytes| bytes > 1000), "{peer}");
     }
     let digests: BTreeSet<_> = peers.iter().chain([&value["pooled"]]).map(|each| each["digest"].to_string()).collect();

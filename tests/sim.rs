@@ -61,6 +61,20 @@ fn sketches_give_the_distances_of_the_rows_in_one_place_and_everybody_the_same_d
 }
 
 #[test]
+fn the_model_is_that_of_the_drawn_peers_whoever_dies_after_the_draw() {
+    let runs = shipped("select");
+    let drawn = |run: &Outcome| {
+        let ranking = run.ranking.as_ref().unwrap();
+        assert!(ranking.equal && run.accuracy.as_ref().unwrap().equal, "{}", run.name);
+        ranking.chosen.clone()
+    };
+    assert_eq!(runs.iter().map(|run| drawn(run).len()).collect::<Vec<_>>(), [4, 4, 8, 8]);
+    assert!(runs[2..].iter().all(|run| drawn(run).contains(&6)), "the peer that dies is one that was drawn");
+    let members = |run: &Outcome| run.slots.last().unwrap().members;
+    assert_eq!((members(&runs[2]), runs[2].finished), (Some(8), 8));
+}
+
+#[test]
 fn scaling_divides_the_work_of_training_among_the_parties() {
     let runs = shipped("scaling");
     let own = |run: &Outcome| run.training.as_ref().map(|training| training.alone_ms / training.slowest_ms).unwrap();
@@ -73,8 +87,10 @@ fn fashion_and_letters_are_needed_by_no_test() {
         let there = shipped(name).len();
         assert!([0, 8].contains(&there), "{name}: {there} runs; either the set is there or it is not");
     }
-    let sketched = shipped("sketch-fashion").len();
-    assert!([0, 6].contains(&sketched), "{sketched} runs");
+    for (name, runs) in [("sketch-fashion", 6), ("sketch-budget", 12)] {
+        let sketched = shipped(name).len();
+        assert!([0, runs].contains(&sketched), "{name}: {sketched} runs");
+    }
 }
 
 #[test]
@@ -106,6 +122,17 @@ fn a_crash_at_every_stage_leaves_one_result() {
 fn private_counts_are_drawn_once_whoever_crashes() {
     let runs = shipped("private");
     assert!(runs.iter().filter(|run| run.name.contains("crash")).all(|run| run.marks.len() == 2), "the peer returns");
+}
+
+#[test]
+fn sketches_with_noise_are_drawn_once_and_scores_are_made_of_them_whoever_crashes() {
+    let runs = shipped("sketch-private");
+    assert_eq!(runs.len(), 6);
+    for run in &runs {
+        let ranking = run.ranking.as_ref().unwrap();
+        assert!(ranking.equal && ranking.chosen.len() == 3, "{}: {ranking:?}", run.name);
+        assert_eq!(run.marks.len(), if run.name.starts_with("killed") { 2 } else { 0 }, "{}", run.name);
+    }
 }
 
 #[test]

@@ -26,7 +26,9 @@ use crate::model::Model;
 use crate::model::neighbours::Neighbours;
 use crate::model::score::Confusion;
 use crate::node::flynn::Rules;
-use crate::session::{DataSpec, Entry, FlynnSpec, Hamming, Privacy, Scaling, Score, Session, TaskKind, Timing};
+use crate::session::{
+    DataSpec, Entry, FlynnSpec, Hamming, Privacy, Scaling, Score, Session, SketchSpec, TaskKind, Timing,
+};
 
 /// Holders of each class among the peers.
 const HOLDERS: usize = 3;
@@ -36,6 +38,10 @@ const TEST_PERCENT: u32 = 25;
 const PLAIN: FlynnSpec = FlynnSpec { m: 8192, s: 19, rho: 64, gamma: 0.5, score: Score::Decay };
 /// With noise: fewer bits, so that each count is of more rows, and fewer of them set by a row, so that one row weighs less.
 const PRIVATE: FlynnSpec = FlynnSpec { m: 256, s: 19, rho: 8, gamma: 0.9, score: Score::Decay };
+/// Peers that are drawn.
+const CHOSEN: u16 = 3;
+/// Where some are drawn, concentration of the first peer's class mix and of the last one's.
+const ALPHAS: (f64, f64) = (0.1, 10.0);
 /// What people call the peers.
 const NAMES: [&str; 16] = [
     "alice", "bob", "carol", "dave", "erin", "frank", "grace", "heidi", "ivan", "judy", "kim", "leo", "mallory",
@@ -51,12 +57,15 @@ pub(super) struct Demo {
     /// With the task xclp: how two peers get shares of their distances, dealer, ot or phe
     #[arg(long, value_name = "BACKEND", default_value_t = Hamming::Dealer)]
     hamming: Hamming,
-    /// How many nodes with rows, 3 to 16; with the task xclp at least 4 [default: 5, with the task sketch 7]
+    /// How many nodes with rows, 3 to 16; with the task xclp at least 4 [default: 5, with the task sketch or --select 7]
     #[arg(long, value_parser = clap::value_parser!(u16).range(3..=16))]
     peers: Option<u16>,
     /// How rows are split and dealt; the session's own seed is agreed on by the peers
     #[arg(long, default_value_t = 0)]
     seed: u64,
+    /// With the task flynn: learn only from three peers that are drawn by the distances of their sketches; they differ in how skewed their rows are
+    #[arg(long, value_name = "HOW", value_parser = ["sketch"])]
+    select: Option<String>,
     #[command(flatten)]
     noise: NoiseArguments,
     /// Print one JSON object at the end, and nothing else on standard output
@@ -95,8 +104,11 @@ struct Setup {
 impl Demo {
     pub(super) fn run(self, out: &mut dyn Write) -> Result<(), Failure> {
         let folder = self.folder()?;
+        if self.select.is_some() && self.task != "flynn" {
+            return Err(Failure::Input(format!("--select: not with the task {}", self.task)));
+        }
         if self.task == "xclp" {
-            if self.noise.spec().is_some() {
+            if self.noise.spec(TaskKind::Xclp).is_some() {
                 return Err(Failure::Input("--epsilon: not with the task xclp".into()));
             }
             return xclp::run(&self, folder.path(), out);
@@ -118,7 +130,8 @@ impl Demo {
     }
 
     fn peers(&self) -> usize {
-        self.peers.map_or(if self.task == "sketch" { 7 } else { 5 }, usize::from)
+        let unlike = self.task == "sketch" || self.select.is_some();
+        self.peers.map_or(if unlike { 7 } else { 5 }, usize::from)
     }
 
     fn folder(&self) -> Result<Folder, Failure> {
@@ -138,13 +151,17 @@ impl Demo {
 
     /// Splits and deals the rows, makes keys and the session file, and writes each peer's part.
     fn prepare(&self, folder: &Path) -> Result<Setup, Failure> {
-        let (data, noise) = (digits(), self.noise.spec());
+        let (data, noise) = (digits(), self.noise.spec(TaskKind::Flynn));
         let seed = self.seed.to_le_bytes();
         let split = train_test(data.labels(), TEST_PERCENT, &seed);
         let (train, test) = (data.subset(&split.train), data.subset(&split.test));
         let peers = self.peers();
-        let dealt = deal::by_classes(train.labels(), train.classes().len(), peers, HOLDERS, &seed)
-            .map_err(|error| Failure::Input(error.to_string()))?;
+        let (labels, classes) = (train.labels(), train.classes().len());
+        let dealt = match &self.select {
+            None => deal::by_classes(labels, classes, peers, HOLDERS, &seed),
+            Some(_) => deal::mixes(labels, classes, peers, ALPHAS, &seed),
+        };
+        let dealt = dealt.map_err(|error| Failure::Input(error.to_string()))?;
         let names: Vec<_> = NAMES.iter().take(peers).map(|&name| name.to_owned()).collect();
         let mut parts = Vec::new();
         let mut roster = Vec::new();
@@ -156,6 +173,9 @@ impl Demo {
             write_csv(&folder.join(format!("{name}.csv")), &part)?;
             parts.push(part);
         }
+        // Three peers with class mixes of their own rarely share every class.
+        let min_holders = if self.select.is_some() { 1 } else { Privacy::default().min_holders };
+        let privacy = Privacy { noise, min_holders, ..Privacy::default() };
         let session = Session {
             name: "demo".into(),
             task: TaskKind::Flynn,
@@ -170,8 +190,8 @@ impl Demo {
             flynn: if noise.is_some() { PRIVATE } else { PLAIN },
             tune: None,
             xclp: None,
-            sketch: None,
-            privacy: Privacy { noise, ..Privacy::default() },
+            sketch: self.select.as_ref().map(|_| SketchSpec { publish: true, chosen: CHOSEN, ..SketchSpec::default() }),
+            privacy,
             timing: Timing { gather_ms: 15_000, linger_ms: 5_000, ..Timing::default() },
             roster,
         }
@@ -188,10 +208,9 @@ impl Setup {
     fn compare(&self, folder: &Path, finished: &Finished) -> Result<Value, Failure> {
         let mut peers = Vec::new();
         let mut digests = Vec::new();
-        let mut seed = None;
+        let mut first = None;
         for ((name, part), receipt) in self.names.iter().zip(&self.parts).zip(&finished.receipts) {
             let model = Model::load(&folder.join(format!("{name}.model")))?;
-            seed.get_or_insert(model.sketch().parameters().seed);
             digests.push(model.digest());
             peers.push(json!({
                 "name": name,
@@ -199,13 +218,26 @@ impl Setup {
                 "accuracy": self.accuracy(&model)?,
                 "rows": part.rows(),
                 "bytes_sent": receipt["bytes_sent"],
+                "counted": receipt["counted"],
             }));
+            first.get_or_insert(model);
         }
-        let seed = seed.ok_or_else(|| Failure::Session("no peer has a model".into()))?;
+        let first = first.ok_or_else(|| Failure::Session("no peer has a model".into()))?;
+        let seed = first.sketch().parameters().seed;
         let noise = self.session.privacy.noise;
         let rules = Rules::new(self.session.clone());
         let model_of = |rows: &Dataset| rules.pooled(rows, seed).map_err(|error| Failure::Session(error.to_string()));
-        let pooled = model_of(&self.train)?;
+        let all = model_of(&self.train)?;
+        let drawn = finished.drawn();
+        let learnt: Vec<&Dataset> =
+            self.names.iter().zip(&self.parts).filter(|(name, _)| drawn.contains(name)).map(|(_, part)| part).collect();
+        let pooled = match &learnt[..] {
+            [] => all.clone(),
+            // Means and variances are those of all rows.
+            parts => rules
+                .scaled(&together(parts)?, seed, first.scaler().clone())
+                .map_err(|error| Failure::Session(error.to_string()))?,
+        };
         let largest = self.parts.iter().max_by_key(|part| part.rows()).unwrap_or(&self.train);
         let neighbours = Neighbours::new(&self.train).ok_or_else(|| Failure::Input("no rows".into()))?;
         let tuned = neighbours.tune();
@@ -219,11 +251,17 @@ impl Setup {
                 Some(_) => digests.windows(2).all(|pair| pair[0] == pair[1]),
             },
             "noise": noise,
+            "chosen": drawn,
+            "everybody": {"accuracy": self.accuracy(&all)?},
             "alone": {"accuracy": self.accuracy(&model_of(largest)?)?, "rows": largest.rows()},
             "nearest": {"accuracy": neighbour_accuracy(1)},
             "knn": {"accuracy": neighbour_accuracy(tuned.k), "k": tuned.k},
-            "rows": {"train": self.train.rows(), "test": self.test.rows()},
-            "members": finished.members(),
+            "rows": {
+                "train": if learnt.is_empty() { self.train.rows() } else { learnt.iter().map(|part| part.rows()).sum() },
+                "all": self.train.rows(),
+                "test": self.test.rows(),
+            },
+            "members": if drawn.is_empty() { finished.members() } else { json!(drawn) },
             "stages": finished.stages(),
             "seconds": finished.seconds,
         }))
@@ -236,6 +274,14 @@ impl Setup {
     fn score(&self, predicted: &[u16]) -> f64 {
         Confusion::new(self.test.classes(), self.test.labels(), predicted).accuracy()
     }
+}
+
+/// The rows of several peers as one set.
+fn together(parts: &[&Dataset]) -> Result<Dataset, DataError> {
+    let values = parts.iter().flat_map(|part| part.values().to_vec()).collect();
+    let labels = parts.iter().flat_map(|part| part.labels().to_vec()).collect();
+    let (features, classes) = parts.first().map_or((0, &[][..]), |part| (part.features(), part.classes()));
+    Dataset::new(features, values, labels, classes.to_vec())
 }
 
 fn write_csv(path: &Path, data: &Dataset) -> Result<(), Failure> {

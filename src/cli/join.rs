@@ -24,6 +24,7 @@ use crate::crypto::identity::{Identity, load_identity};
 use crate::crypto::stream::derive;
 use crate::data::{Dataset, LabelColumn};
 use crate::model::file::write_whole;
+use crate::model::selection::Draw;
 use crate::net::driver::{self, DriverError, Handle, Plan, Report, Usage};
 use crate::net::metrics::{Metrics, stage_name};
 use crate::node::{Ending, Event};
@@ -33,7 +34,7 @@ use crate::protocol::view::Stage;
 use crate::protocol::xclp::{Outcome, roles::Roles};
 use crate::session::{Peer, Session, TaskKind};
 use payment::Payment;
-use work::{Rows, Work};
+use work::{Rows, Work, names};
 
 /// Runs one node of a session and writes what it gives: the model, the settings that were best, labels for its own rows, or how far these lie from all
 #[derive(Debug, Args)]
@@ -42,9 +43,9 @@ pub(super) struct Join {
     node: NodeArguments,
     #[command(flatten)]
     data: DataArguments,
-    /// Label column: a name, a number from 1, last, or (with the task sketch, which does not look at labels) none
-    #[arg(long, value_name = "COLUMN", default_value = "last")]
-    label: LabelColumn,
+    /// Label column: a name, a number from 1, last or none [default: last; with the task sketch, which looks at no labels, none: all columns are features]
+    #[arg(long, value_name = "COLUMN")]
+    label: Option<LabelColumn>,
     /// What is written [default: the session's name with .model, .settings.toml, .labels.csv or .sketch.json]
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
@@ -125,17 +126,20 @@ impl Join {
         let receipt = self.node.receipt.clone().unwrap_or_else(|| out.with_extension("receipt.json"));
         self.node.writable(&[&out, &receipt])?;
         let (spec, none) = (&place.session.data, Vec::new());
+        // Without classes there is nothing to label.
+        let usual = if spec.classes.is_empty() { LabelColumn::None } else { LabelColumn::Last };
+        let label = self.label.clone().unwrap_or(usual);
         let (data, labels, said) = match place.session.task {
             TaskKind::Xclp => {
-                let (rows, said) = self.data.load_partly_labelled(spec, &self.label)?;
+                let (rows, said) = self.data.load_partly_labelled(spec, &label)?;
                 (rows.data, rows.labels, said)
             }
             TaskKind::Sketch => {
-                let (data, said) = self.data.load_features(spec, &self.label)?;
+                let (data, said) = self.data.load_features(spec, &label)?;
                 (data, none, said)
             }
             TaskKind::Flynn | TaskKind::Tune => {
-                let (data, said) = self.data.load_labelled(spec, &self.label)?;
+                let (data, said) = self.data.load_labelled(spec, &label)?;
                 (data, none, said)
             }
         };
@@ -252,6 +256,7 @@ impl Prepared {
         let mut decisions = Vec::new();
         let mut outcome = None;
         let mut roles = None;
+        let mut drawn = None;
         let result = driver::run(plan, &mut |report| {
             if let Some(metrics) = &self.metrics {
                 metrics.note(&self.ctx, &report);
@@ -272,7 +277,10 @@ impl Prepared {
                 Report::Node(Event::Exchanged(found)) => outcome.clone_from(found),
                 Report::Node(Event::Finished(opened, values)) => {
                     decisions.clone_from(values);
-                    finished = Some(self.save(opened, outcome.as_ref()));
+                    finished = Some(self.work.drawn(opened).and_then(|draw| {
+                        drawn = draw;
+                        self.save(opened, outcome.as_ref())
+                    }));
                     if !matches!(finished, Some(Ok(_))) {
                         stop.store(true, Ordering::Release);
                     }
@@ -288,7 +296,7 @@ impl Prepared {
             (Err(error), _) => return Err(failure(error)),
             (Ok(_), None) => return Err(Failure::Session("the session ended without a result".into())),
         };
-        self.write_receipt(&usage.0, usage.1, (views, started), &decisions, roles.as_ref())
+        self.write_receipt(&usage.0, usage.1, (views, started), &decisions, roles.as_ref(), drawn.as_ref())
     }
 
     fn save(&self, opened: &[bytes::Bytes], outcome: Option<&Outcome>) -> Result<[u8; 32], Failure> {
@@ -321,11 +329,15 @@ impl Prepared {
         (views, started): (u64, f64),
         decisions: &[Decision],
         roles: Option<&Roles>,
+        drawn: Option<&Draw>,
     ) -> Result<(), Failure> {
         let salt = random()?;
-        let names =
-            |value: &Decision| value.members.iter().map(|&peer| self.ctx.session.name(peer)).collect::<Vec<_>>();
-        let counted = decisions.last().is_some_and(|value| value.members.contains(&self.ctx.me));
+        let session = &self.ctx.session;
+        let members = |value: &Decision| value.members.iter().map(|&peer| session.name(peer)).collect::<Vec<_>>();
+        let member = decisions.last().is_some_and(|value| value.members.contains(&self.ctx.me));
+        // In a session that learns from some peers alone, whoever was not drawn was a member with zeros.
+        let chosen = drawn.is_none_or(|draw| !session.selects() || draw.chosen.contains(&self.ctx.me.index()));
+        let counted = member && chosen;
         let receipt = json!({
             "session": self.ctx.id.to_string(),
             "name": self.ctx.session.name,
@@ -335,12 +347,15 @@ impl Prepared {
             "quantities": self.ctx.plan.iter().zip(decisions).map(|(quantity, value)| json!({
                 "name": quantity.name,
                 "view": value.sum.ballot.to_string(),
-                "members": names(value),
+                "members": members(value),
                 "sealed_total": hex::encode(value.total),
             })).collect::<Vec<_>>(),
             "roles": roles.map(|roles| json!({
                 "propagators": roles.propagators.map(|peer| self.ctx.session.name(peer)),
                 "ring": roles.ring.iter().map(|&peer| self.ctx.session.name(peer)).collect::<Vec<_>>(),
+            })),
+            "selection": drawn.map(|draw| json!({
+                "active": names(session, &draw.active), "chosen": names(session, &draw.chosen),
             })),
             "views": views,
             self.work.name(): self.out.as_ref().map(|out| json!({"file": out, "digest": hex::encode(digest)})),

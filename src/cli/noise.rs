@@ -12,7 +12,7 @@ use super::{Failure, id::key_path, print};
 use crate::crypto::identity::load_identity;
 use crate::ledger::{self, Ledger, LedgerError};
 use crate::privacy::Ratio;
-use crate::session::{NoiseMode, NoiseSpec};
+use crate::session::{NoiseMode, NoiseSpec, TaskKind};
 
 // How a session is made private. (clap would take a documentation comment for the command's.)
 #[derive(Debug, Args)]
@@ -20,7 +20,7 @@ pub(super) struct NoiseArguments {
     /// Differential privacy with this budget, 0.001 to 100 (docs/privacy.md)
     #[arg(long, value_name = "E")]
     epsilon: Option<Ratio>,
-    /// Counts that a peer releases, the paper's T; with --mode central, counts that are kept of the total [default: 100]
+    /// Counts that a peer releases, the paper's T; with --mode central, counts that are kept of the total; not with the task sketch [default: 100]
     #[arg(long, value_name = "T", requires = "epsilon")]
     top: Option<u32>,
     /// What the budget is for: per-party (the paper's: one row at every peer), parallel (one row at one peer, by each release) or
@@ -45,9 +45,10 @@ fn modes() -> impl clap::builder::TypedValueParser<Value = NoiseMode> {
 
 impl NoiseArguments {
     /// What was asked for; whether it fits the session is the session's to say.
-    pub(super) fn spec(&self) -> Option<NoiseSpec> {
+    pub(super) fn spec(&self, task: TaskKind) -> Option<NoiseSpec> {
         let epsilon = self.epsilon?;
-        let mut spec = NoiseSpec::new(epsilon, self.top.unwrap_or(TOP), self.mode.unwrap_or_default());
+        let top = if task == TaskKind::Sketch { 0 } else { TOP };
+        let mut spec = NoiseSpec::new(epsilon, self.top.unwrap_or(top), self.mode.unwrap_or_default());
         spec.colluders = self.colluders.unwrap_or(spec.colluders);
         Some(spec)
     }

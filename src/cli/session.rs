@@ -3,7 +3,7 @@
 #[cfg(feature = "net")]
 pub(in crate::cli) mod collect;
 mod show;
-mod sketch;
+pub(in crate::cli) mod sketch;
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -261,8 +261,16 @@ impl NewArguments {
     fn session(self) -> Result<Session, Failure> {
         let (xclp_task, sketch_task) = (self.task == "xclp", self.task == "sketch");
         let trains = !xclp_task && !sketch_task;
-        let options =
-            [(trains, self.flynn_options()), (xclp_task, self.xclp_options()), (sketch_task, self.sketch.given())];
+        let selects = self.sketch.selects();
+        if selects && (!trains || self.tune.is_some()) {
+            let what = if self.tune.is_some() { "--tune".into() } else { format!("the task {}", self.task) };
+            return Err(Failure::Input(format!("--select: not with {what}")));
+        }
+        let options = [
+            (trains, self.flynn_options()),
+            (xclp_task, self.xclp_options()),
+            (sketch_task || selects, self.sketch.given()),
+        ];
         if let Some(option) = options.iter().filter(|(own, _)| !own).find_map(|(_, given)| given.first()) {
             return Err(Failure::Input(format!("{option}: not with the task {}", self.task)));
         }
@@ -275,7 +283,14 @@ impl NewArguments {
         let named = u32::try_from(columns.len()).unwrap_or(u32::MAX);
         let features = self.features.unwrap_or(named);
         let classes = self.classes_from_range.map_or(self.classes, ClassRange::names);
-        let defaults = match (self.published, self.noise.spec()) {
+        let task = match self.tune {
+            _ if xclp_task => TaskKind::Xclp,
+            _ if sketch_task => TaskKind::Sketch,
+            Some(_) => TaskKind::Tune,
+            None => TaskKind::Flynn,
+        };
+        let noise = self.noise.spec(task);
+        let defaults = match (self.published, noise) {
             (true, _) => &PUBLISHED,
             (false, None) => &DEFAULTS,
             (false, Some(_)) => &PRIVATE,
@@ -283,7 +298,7 @@ impl NewArguments {
         let scaling = match self.scaling {
             Some(scaling) => scaling,
             None if trains => defaults.scaling,
-            None if sketch_task => self.sketch.scaling(),
+            None if sketch_task => self.sketch.scaling(noise.is_some()),
             None => Scaling::None,
         };
         let data = DataSpec { features, columns, classes, scaling, densify: self.densify };
@@ -294,7 +309,7 @@ impl NewArguments {
         let Readout { score, gamma } = defaults.readout;
         let readout = Readout { score: self.score.unwrap_or(score), gamma: self.gamma.unwrap_or(gamma) };
         let flynn = if trains { sizes.resolve(&data, readout)? } else { FlynnSpec::NONE };
-        let sketch = sketch_task.then(|| self.sketch.spec());
+        let sketch = (sketch_task || selects).then(|| self.sketch.spec(sketch_task && noise.is_some()));
         let xclp = xclp_task.then(|| {
             let defaults = XclpSpec::new(data.features);
             XclpSpec {
@@ -319,12 +334,7 @@ impl NewArguments {
         let defaults = Privacy::default();
         let session = Session {
             name: self.name,
-            task: match &tune {
-                _ if xclp_task => TaskKind::Xclp,
-                _ if sketch_task => TaskKind::Sketch,
-                Some(_) => TaskKind::Tune,
-                None => TaskKind::Flynn,
-            },
+            task,
             min_peers: self.min_peers.unwrap_or_else(|| Session::default_min_peers(self.peers.len())),
             data,
             flynn,
@@ -334,7 +344,7 @@ impl NewArguments {
             privacy: Privacy {
                 min_holders: self.min_holders.unwrap_or(defaults.min_holders),
                 colluding: self.colluding.unwrap_or(defaults.colluding),
-                noise: self.noise.spec(),
+                noise,
             },
             timing,
             roster: self.peers.into_iter().map(|peer| peer.0).collect(),

@@ -169,7 +169,7 @@ pub(super) struct Restored {
     pub(super) joined: Ballot,
     pub(super) archive: Archive,
     pub(super) outcomes: BTreeMap<SumId, Bytes>,
-    /// Vectors that were drawn, of slots that are not frozen yet.
+    /// Vectors that were drawn, also of slots that are frozen.
     pub(super) drawn: BTreeMap<u8, Bytes>,
 }
 
@@ -216,8 +216,6 @@ pub(super) fn restore(ctx: &Context, stored: Vec<Record>) -> Result<Restored, Re
         out.acceptor.freeze(slot);
         out.archive.freeze(each, opened);
     }
-    let frozen = out.archive.frozen();
-    out.drawn.retain(|&slot, _| slot >= frozen);
     if let Some((ballot, record, total)) = accepted {
         let slot = record.value.sum.slot;
         if slot == out.archive.frozen() {

@@ -5,6 +5,9 @@
 //! scaling needs global means; `counts`, the class filters as counts. Counts add up, so the sum over the peers' counts is the
 //! counts of the pooled rows, bit for bit (Theorem 4).
 //!
+//! With `select` the slots of [`super::sketch`] up to the draw stand in the place of the coin and `moments`; then come `holders` and `counts`, into which
+//! the peers that were not drawn put zeros.
+//!
 //! With `privacy.epsilon` the slots are the coin and `counts`, which holds what [`Mechanism::draw`](crate::privacy::mechanism::Mechanism::draw) makes of
 //! them (Algorithm 2 with noise; docs/privacy.md).
 
@@ -14,11 +17,13 @@ use bytes::Bytes;
 
 use super::Task;
 use super::holders::{self, HOLDERS};
+use super::sketch::{self, SketchTask};
 use crate::data::Dataset;
 use crate::model::bloom::{self, Counts};
 use crate::model::readout::Readout;
+use crate::model::selection::Draw;
 use crate::model::{Model, ModelError};
-use crate::protocol::context::{Kind, Quantity};
+use crate::protocol::context::{Kind, Quantity, SMALLEST_SUM};
 use crate::protocol::record::Value;
 use crate::protocol::view::Rng;
 use crate::session::{NoiseMode, Peer, Session};
@@ -30,7 +35,10 @@ use crate::sketch::{Parameters, Sketch};
 #[derive(Debug)]
 pub struct Flynn {
     rules: Rules,
+    me: Peer,
     data: Arc<Dataset>,
+    /// Its part in the slots up to the draw, where peers are drawn.
+    selection: Option<SketchTask>,
 }
 
 /// What follows from the session file alone.
@@ -38,6 +46,8 @@ pub struct Flynn {
 pub struct Rules {
     session: Session,
     scaling: Scaling,
+    /// Of the slots up to the draw, where peers are drawn.
+    selection: Option<sketch::Rules>,
 }
 
 /// Why there is no task or no model.
@@ -55,6 +65,9 @@ pub enum FlynnError {
     /// The opened moments are no moments.
     #[error("the opened moments: {0}")]
     Moments(#[from] scaling::ScalingError),
+    /// Peers cannot be drawn.
+    #[error(transparent)]
+    Selection(#[from] sketch::TaskError),
     /// There are fewer opened vectors than the plan has slots.
     #[error("{0} opened vectors, the plan has {1}")]
     Incomplete(usize, usize),
@@ -65,7 +78,25 @@ impl Rules {
     #[must_use]
     pub fn new(session: Session) -> Self {
         let scaling = session.data.scaling.of_rows();
-        Self { session, scaling }
+        let selection = session.selects().then(|| sketch::Rules::new(session.clone()));
+        Self { session, scaling, selection }
+    }
+
+    /// The session.
+    #[must_use]
+    pub fn session(&self) -> &Session {
+        &self.session
+    }
+
+    /// Slot of `holders`.
+    fn holders(&self) -> u8 {
+        let before = self.selection.as_ref().map(|selection| selection.plan().len());
+        before.and_then(|slots| u8::try_from(slots).ok()).unwrap_or(HOLDERS)
+    }
+
+    /// Whose rows are learnt from, by the opened scores and second coin; `None` where everybody's are.
+    pub fn drawn(&self, opened: &[Bytes]) -> Result<Option<Draw>, FlynnError> {
+        Ok(self.selection.as_ref().map(|selection| selection.draw(0, opened)).transpose()?.flatten())
     }
 
     /// What the counts will mean.
@@ -78,15 +109,19 @@ impl Rules {
     #[must_use]
     pub fn plan(&self) -> Vec<Quantity> {
         let (data, flynn) = (&self.session.data, &self.session.flynn);
-        let classes = data.classes.len() as u64;
+        let classes = data.classes.len();
         let features = data.features as usize;
-        let counts = Quantity::exact("counts", 4, classes * u64::from(flynn.m));
+        let counts = Quantity::exact("counts", 4, classes as u64 * u64::from(flynn.m));
         if let Some(noise) = self.session.privacy.noise {
             // No exact sum beside the noisy one: who has which class, and means, would have to be paid for.
             let kind = if noise.mode == NoiseMode::Central { Kind::Noised } else { Kind::Released };
             return vec![Quantity::coin(), Quantity { kind, ..counts }];
         }
-        let mut plan = vec![Quantity::coin(), holders::quantity(&self.session)];
+        let holders = holders::quantity(classes);
+        if let Some(selection) = &self.selection {
+            return [selection.plan(), vec![holders, counts]].concat();
+        }
+        let mut plan = vec![Quantity::coin(), holders];
         if let Some(squares) = self.scaling.needs_moments() {
             plan.push(Quantity::exact("moments", 8, Moments::words(features, squares) as u64));
         }
@@ -114,6 +149,12 @@ impl Rules {
         Ok(Scaler::opened(&self.scaling, self.session.data.features as usize, moments)?)
     }
 
+    /// The scaler from what has been opened.
+    fn opened_scaler(&self, opened: &[Bytes]) -> Result<Scaler, FlynnError> {
+        let slot = self.plan().iter().position(|quantity| quantity.name == "moments");
+        self.scaler(slot.and_then(|slot| opened.get(slot)).map(|bytes| &bytes[..]))
+    }
+
     /// The model that the opened vectors of the whole plan make.
     pub fn model(&self, opened: &[Bytes]) -> Result<Model, FlynnError> {
         let slots = self.plan().len();
@@ -121,7 +162,7 @@ impl Rules {
             return Err(FlynnError::Incomplete(opened.len(), slots));
         };
         let sketch = self.sketch(seed)?;
-        let scaler = self.scaler(opened.get(usize::from(HOLDERS) + 1).map(|bytes| &bytes[..]))?;
+        let scaler = self.opened_scaler(opened)?;
         let classes = self.session.data.classes.clone();
         let mut counts = Counts::from_le_bytes(counts, classes.len(), self.session.flynn.m as usize)
             .map_err(|error| FlynnError::Data(error.to_string()))?;
@@ -135,8 +176,18 @@ impl Rules {
 
     /// The same model from rows in one place, under a given seed: what all peers together must arrive at.
     pub fn pooled(&self, data: &Dataset, seed: [u8; 32]) -> Result<Model, FlynnError> {
+        self.scaled(data, seed, Scaler::fit(&self.scaling, data)?)
+    }
+
+    /// The model of rows in one place under what was opened of seed and moments: what the peers that were drawn must arrive at.
+    pub fn pooled_under(&self, data: &Dataset, opened: &[Bytes]) -> Result<Model, FlynnError> {
+        let seed = opened.first().and_then(seed).ok_or(FlynnError::Incomplete(opened.len(), 1))?;
+        self.scaled(data, seed, self.opened_scaler(opened)?)
+    }
+
+    /// The model of rows in one place under a given seed and scaler.
+    pub fn scaled(&self, data: &Dataset, seed: [u8; 32], scaler: Scaler) -> Result<Model, FlynnError> {
         let sketch = self.sketch(seed)?;
-        let scaler = Scaler::fit(&self.scaling, data)?;
         let classes = self.session.data.classes.clone();
         let counts = bloom::fit(&FlyHash::new(&sketch), &scaler, data, classes.len())?;
         Ok(Model::new(sketch, self.readout(), classes, scaler, counts)?)
@@ -144,8 +195,8 @@ impl Rules {
 }
 
 impl Flynn {
-    /// A peer with these rows, which may be none.
-    pub fn new(session: Session, data: Arc<Dataset>) -> Result<Self, FlynnError> {
+    /// A peer with these rows, which may be none. `secret` is known to nobody else: where peers are drawn, its part of the second coin follows from it.
+    pub fn new(session: Session, me: Peer, data: Arc<Dataset>, secret: &[u8; 32]) -> Result<Self, FlynnError> {
         holders::fits(&session, &data).map_err(FlynnError::Data)?;
         // Noisy totals are read as signed, and noise needs room beside the counts.
         let most = (1 << 30) / session.roster.len();
@@ -153,16 +204,37 @@ impl Flynn {
         if central && data.rows() > most {
             return Err(FlynnError::Data(format!("{} rows, with noise in shares at most {most} each", data.rows())));
         }
-        let rules = Rules::new(session);
-        Ok(Self { rules, data })
+        let part = |session: &Session| SketchTask::new(session.clone(), me, data.clone(), secret);
+        let selection = session.selects().then(|| part(&session)).transpose()?;
+        Ok(Self { rules: Rules::new(session), me, data, selection })
+    }
+
+    /// Whether this peer's rows are learnt from.
+    fn takes_part(&self, opened: &[Bytes]) -> Result<bool, FlynnError> {
+        Ok(self.rules.drawn(opened)?.is_none_or(|draw| draw.chosen.contains(&self.me.index())))
+    }
+
+    /// The part in the slots up to the draw, where this is one of them.
+    fn before(&self, slot: u8) -> Option<&SketchTask> {
+        self.selection.as_ref().filter(|_| slot < self.rules.holders())
+    }
+
+    /// Whether enough of the drawn peers are there for a sum of theirs.
+    fn enough_drawn(&self, drawn: usize) -> Result<(), String> {
+        if drawn < SMALLEST_SUM {
+            return Err(format!("only {drawn} of the drawn peers are there; a sum of their rows needs {SMALLEST_SUM}"));
+        }
+        Ok(())
     }
 
     fn vector(&self, name: &str, opened: &[Bytes]) -> Result<Bytes, FlynnError> {
         Ok(match name {
-            "holders" => holders::vector(&self.rules.session, &self.data),
+            "holders" => holders::vector(self.rules.session.data.classes.len(), &self.data),
             "moments" => words(&scaling::moments(&self.data, self.rules.scaling.needs_moments() == Some(true))).into(),
             _ => {
-                holders::refuse_uncounted(&self.rules.session, &self.data, opened).map_err(FlynnError::Data)?;
+                let holders = self.rules.holders();
+                holders::refuse_uncounted(&self.rules.session, holders, &self.data, opened)
+                    .map_err(FlynnError::Data)?;
                 self.counts(opened)?.to_le_bytes().into()
             }
         })
@@ -172,7 +244,7 @@ impl Flynn {
     fn counts(&self, opened: &[Bytes]) -> Result<Counts, FlynnError> {
         let seed = opened.first().and_then(seed).ok_or(FlynnError::Incomplete(0, 1))?;
         let hash = FlyHash::new(&self.rules.sketch(seed)?);
-        let scaler = self.rules.scaler(opened.get(usize::from(HOLDERS) + 1).map(|bytes| &bytes[..]))?;
+        let scaler = self.rules.opened_scaler(opened)?;
         Ok(bloom::fit(&hash, &scaler, &self.data, self.rules.session.data.classes.len())?)
     }
 }
@@ -183,9 +255,16 @@ impl Task for Flynn {
     }
 
     fn contribution(&self, slot: u8, opened: &[Bytes]) -> Result<Bytes, String> {
+        if let Some(selection) = self.before(slot) {
+            return selection.contribution(slot, opened);
+        }
         let plan = self.plan();
         let quantity = plan.get(usize::from(slot)).ok_or("no such slot")?;
-        self.vector(&quantity.name, opened).map_err(|error| error.to_string())
+        let vector = self.takes_part(opened).and_then(|takes_part| match takes_part {
+            true => self.vector(&quantity.name, opened),
+            false => Ok(vec![0; quantity.len()].into()),
+        });
+        vector.map_err(|error| error.to_string())
     }
 
     fn draw(&self, _slot: u8, opened: &[Bytes], rng: &mut Rng) -> Result<Bytes, String> {
@@ -200,12 +279,41 @@ impl Task for Flynn {
         if self.rules.session.privacy.noise.is_some() {
             return Ok(());
         }
-        holders::allows(&self.rules.session, slot, values, opened, members)
+        if let Some(selection) = self.before(slot) {
+            return selection.allows(slot, values, opened, members);
+        }
+        let Some(draw) = self.rules.drawn(opened).map_err(|error| error.to_string())? else {
+            return holders::allows(&self.rules.session, slot, values, opened, members);
+        };
+        let drawn = |peer: &&Peer| draw.chosen.contains(&peer.index());
+        self.enough_drawn(members.iter().filter(drawn).count())?;
+        // Whoever was not drawn has put in nothing that could be missed.
+        let at = self.rules.holders();
+        let counted = values.get(usize::from(at)).map_or(&[][..], |value| &value.members);
+        let lost = counted.iter().filter(drawn).filter(|peer| !members.contains(peer)).count();
+        holders::enough(&self.rules.session, at, opened, lost)
     }
 
-    fn check(&self, slot: u8, _values: &[Value], opened: &[Bytes]) -> Result<(), String> {
-        let counted = slot == HOLDERS && self.rules.session.privacy.noise.is_none();
-        if counted { holders::enough(&self.rules.session, opened, 0) } else { Ok(()) }
+    fn check(&self, slot: u8, values: &[Value], opened: &[Bytes]) -> Result<(), String> {
+        let holders = self.rules.holders();
+        if let Some(selection) = self.before(slot) {
+            selection.check(slot, values, opened)?;
+            if slot == HOLDERS {
+                // Before anything is sketched: fewer than are to be drawn could not be learnt from.
+                let word = opened.get(usize::from(slot)).and_then(|word| word[..].try_into().ok());
+                let present = u32::from_le_bytes(word.unwrap_or_default());
+                if (present as usize) < SMALLEST_SUM {
+                    return Err(format!("only {present} members have rows; at least {SMALLEST_SUM} are to be drawn"));
+                }
+            }
+            if slot + 1 < holders {
+                return Ok(());
+            }
+            let draw = self.rules.drawn(opened).map_err(|error| error.to_string())?;
+            return self.enough_drawn(draw.map_or(0, |draw| draw.chosen.len()));
+        }
+        let counted = slot == holders && self.rules.session.privacy.noise.is_none();
+        if counted { holders::enough(&self.rules.session, holders, opened, 0) } else { Ok(()) }
     }
 }
 
@@ -216,3 +324,6 @@ fn seed(bytes: &Bytes) -> Option<[u8; 32]> {
 fn words(words: &[u64]) -> Vec<u8> {
     words.iter().flat_map(|word| word.to_le_bytes()).collect()
 }
+
+#[cfg(test)]
+mod tests;

@@ -8,18 +8,18 @@ use crate::protocol::context::Quantity;
 use crate::protocol::record::Value;
 use crate::session::{Peer, Session};
 
-/// Slot of `holders`: word 0 counts members with rows, word 1 + l those with rows of class l.
+/// Slot of `holders` where no draw comes before it: word 0 counts members with rows, word 1 + l those with rows of class l.
 pub(super) const HOLDERS: u8 = 1;
 
-/// The quantity.
+/// The quantity; of no classes where the task looks at none.
 #[must_use]
-pub(super) fn quantity(session: &Session) -> Quantity {
-    Quantity::exact("holders", 4, 1 + session.data.classes.len() as u64)
+pub(super) fn quantity(classes: usize) -> Quantity {
+    Quantity::exact("holders", 4, 1 + classes as u64)
 }
 
 /// A peer's part.
-pub(super) fn vector(session: &Session, data: &Dataset) -> Bytes {
-    let counts = data.class_counts(session.data.classes.len());
+pub(super) fn vector(classes: usize, data: &Dataset) -> Bytes {
+    let counts = data.class_counts(classes);
     let held = std::iter::once(data.rows() as u64).chain(counts);
     held.flat_map(|rows| u32::from(rows > 0).to_le_bytes()).collect()
 }
@@ -44,9 +44,9 @@ pub(super) fn fits(session: &Session, data: &Dataset) -> Result<(), String> {
     Ok(())
 }
 
-/// A peer that came after the holders were counted may not bring a class that nobody had: it would be its only holder.
-pub(super) fn refuse_uncounted(session: &Session, data: &Dataset, opened: &[Bytes]) -> Result<(), String> {
-    let Some(holders) = opened.get(usize::from(HOLDERS)) else { return Ok(()) };
+/// A peer that came after the holders were counted in the slot `at` may not bring a class that nobody had: it would be its only holder.
+pub(super) fn refuse_uncounted(session: &Session, at: u8, data: &Dataset, opened: &[Bytes]) -> Result<(), String> {
+    let Some(holders) = opened.get(usize::from(at)) else { return Ok(()) };
     let (words, _) = holders.as_chunks::<4>();
     let names = &session.data.classes;
     let own = data.class_counts(names.len());
@@ -68,13 +68,13 @@ pub(super) fn allows(
 ) -> Result<(), String> {
     let Some(counted) = values.get(usize::from(HOLDERS)).filter(|_| slot > HOLDERS) else { return Ok(()) };
     let lost = counted.members.iter().filter(|peer| !members.contains(peer)).count();
-    enough(session, opened, lost)
+    enough(session, HOLDERS, opened, lost)
 }
 
-/// Whether each class has as many holders as are asked for, given that `lost` of those counted may be gone.
-pub(super) fn enough(session: &Session, opened: &[Bytes], lost: usize) -> Result<(), String> {
+/// Whether each class has as many holders as are asked for by what the slot `at` says, given that `lost` of those counted may be gone.
+pub(super) fn enough(session: &Session, at: u8, opened: &[Bytes], lost: usize) -> Result<(), String> {
     let minimum = usize::from(session.privacy.min_holders);
-    let Some(holders) = opened.get(usize::from(HOLDERS)) else { return Ok(()) };
+    let Some(holders) = opened.get(usize::from(at)) else { return Ok(()) };
     let (words, _) = holders.as_chunks::<4>();
     let classes = session.data.classes.iter().map(|class| format!("rows of class {class}"));
     for (name, &word) in std::iter::once("rows".to_owned()).chain(classes).zip(words) {

@@ -4,8 +4,13 @@
 //! Slots: the coin, whose seed fixes the hashes; `holders`, how many members have records; `moments` where the scaling needs them; `sketch`, the counters and
 //! the number of records; where the session says so `scores`, every peer's distance in its own place, `pairwise`, every peer's own sketch in its
 //! own place, and `draw`, random words of every member: their sum is a second coin, which nobody can know before the scores are frozen.
+//!
+//! With `privacy.epsilon` nothing exact is opened but how many records there are: the slots are the coin, `sketch`, of which each peer draws a noised one
+//! once ([`DistributionSketch::release`]), and what the session publishes, all of it made of that one release and what is open (docs/privacy.md).
+//!
+//! A task that draws its peers so (`select`, [`super::flynn`]) goes through these slots first, the second of them called `present`, and then its own.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use bytes::Bytes;
 use sha2::Digest;
@@ -17,9 +22,12 @@ use crate::crypto::stream::Stream;
 use crate::crypto::tagged_hash;
 use crate::data::Dataset;
 use crate::model::selection::{self, Draw};
-use crate::protocol::context::Quantity;
+use crate::privacy::Ratio;
+use crate::protocol::context::{Kind, Quantity};
 use crate::protocol::record::Value;
+use crate::protocol::view::Rng;
 use crate::session::{Peer, Session, SketchSpec};
+use crate::sketch::distribution::private::{PrivateSketch, noise_variance};
 use crate::sketch::distribution::{Distance, DistributionSketch, RowHashes, SketchError};
 use crate::sketch::scaling::{self, Moments, Scaler, Scaling, ScalingError};
 
@@ -34,6 +42,8 @@ pub struct Rules {
     session: Session,
     spec: SketchSpec,
     scaling: Scaling,
+    /// What the release of a peer may spend, where sketches are private.
+    epsilon: Option<Ratio>,
 }
 
 /// One peer's part.
@@ -45,17 +55,37 @@ pub struct SketchTask {
     secret: Zeroizing<[u8; 32]>,
     /// Its own sketch, once the slots before it are frozen.
     own: OnceLock<DistributionSketch>,
+    /// What it has released of it, where sketches are private.
+    released: Mutex<Option<PrivateSketch>>,
+}
+
+/// The sketch of all records, as opened.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Global {
+    /// As it is.
+    Exact(DistributionSketch),
+    /// The sum of the peers' releases.
+    Private(PrivateSketch),
+}
+
+/// Every peer's sketch, as opened; `None` of those without records.
+#[derive(Clone, Debug)]
+enum Sketches {
+    /// Shares of a peer's records.
+    Exact(Vec<Option<Vec<f64>>>),
+    /// Releases.
+    Private(Vec<Option<PrivateSketch>>),
 }
 
 /// What the opened vectors say.
 #[derive(Clone, Debug)]
 pub struct Outcome {
     /// Of all records.
-    pub global: DistributionSketch,
+    pub global: Global,
     /// The distance that every peer has published, in the order of the roster, `None` for those without records; empty where none are published.
     pub published: Vec<Option<f64>>,
-    /// Each peer's sketch as shares, likewise.
-    pub sketches: Vec<Option<Vec<f64>>>,
+    /// The distance between every two peers' sketches (mean over rows), `None` where one has no records; empty where sketches are not opened.
+    pub matrix: Vec<Vec<Option<f64>>>,
     /// Who was drawn, and the coin of it (32 bytes).
     pub draw: Option<(Draw, Bytes)>,
     /// SHA-256(tag "sketch" || session id || opened vector of the slot `sketch`): the same at every peer.
@@ -83,30 +113,40 @@ pub enum TaskError {
 }
 
 impl Rules {
-    /// Of a session of task `sketch`.
+    /// Of a session of task `sketch`, or with a `select`.
     #[must_use]
     pub fn new(session: Session) -> Self {
         let spec = session.sketch.unwrap_or_default();
-        Self { scaling: session.data.scaling.of_rows(), session, spec }
+        let epsilon = session.privacy.noise.map(|noise| noise.each(&session));
+        Self { scaling: session.data.scaling.of_rows(), session, spec, epsilon }
     }
 
-    /// The quantities of the session.
+    /// The quantities of the session, with a `select` those up to the draw.
     #[must_use]
     pub fn plan(&self) -> Vec<Quantity> {
         let SketchSpec { rows, range, publish, pairwise, .. } = self.spec;
         let (counters, peers) = (u64::from(rows) * u64::from(range), self.session.roster.len() as u64);
         let quantity = Quantity::exact;
-        let mut plan = vec![Quantity::coin(), holders::quantity(&self.session)];
+        let mut plan = vec![Quantity::coin()];
+        // Counters and records; a release says too that it is one.
+        let words = counters + if self.epsilon.is_some() { 2 } else { 1 };
+        if self.epsilon.is_none() {
+            // With a `select` the task counts the holders among the drawn peers for itself, and under that name.
+            let name = if self.session.selects() { "present" } else { "holders" };
+            plan.push(Quantity { name: name.into(), ..holders::quantity(0) });
+        }
         if let Some(squares) = self.scaling.needs_moments() {
             let words = Moments::words(self.session.data.features as usize, squares) as u64;
             plan.push(quantity("moments", 8, words));
         }
-        plan.push(quantity("sketch", 4, counters + 1));
+        let kind = if self.epsilon.is_some() { Kind::Noised } else { Kind::Exact };
+        plan.push(Quantity { kind, ..quantity("sketch", 4, words) });
         if publish {
             plan.push(quantity("scores", 4, peers));
         }
         if pairwise {
-            plan.push(quantity("pairwise", 4, peers * counters));
+            let words = if self.epsilon.is_some() { words } else { counters };
+            plan.push(quantity("pairwise", 4, peers * words));
         }
         if self.spec.selection().is_some() {
             plan.push(quantity("draw", 4, 8));
@@ -147,26 +187,47 @@ impl Rules {
     }
 
     /// The sketch of all records, as opened.
-    pub fn global(&self, opened: &[Bytes]) -> Result<DistributionSketch, TaskError> {
+    pub fn global(&self, opened: &[Bytes]) -> Result<Global, TaskError> {
         let words = words(self.opened("sketch", opened)?);
-        Ok(DistributionSketch::from_words(&words, self.spec.rows as usize, self.spec.range as usize)?)
+        let (rows, range) = (self.spec.rows as usize, self.spec.range as usize);
+        Ok(match self.epsilon {
+            None => Global::Exact(DistributionSketch::from_words(&words, rows, range)?),
+            Some(_) => Global::Private(PrivateSketch::from_words(&words, rows, range)?),
+        })
+    }
+
+    /// The variance of the noise on a counter of one release.
+    fn variance(&self) -> f64 {
+        self.epsilon.map_or(0.0, |epsilon| noise_variance(epsilon, self.spec.rows as usize))
     }
 
     /// The published scores, 0 for none.
     fn scores(&self, opened: &[Bytes]) -> Result<Vec<u32>, TaskError> {
         let scores = words(self.opened("scores", opened)?);
-        // No distance is above the square root of 2.
-        let most = selection::score(2f64.sqrt());
+        // No distance is above the square root of 2; with noise one may seem to be.
+        let most = selection::score(if self.epsilon.is_some() { f64::INFINITY } else { 2f64.sqrt() });
         match scores.iter().position(|&score| score > most) {
             Some(peer) => Err(TaskError::Published(place(peer), "a distance")),
             None => Ok(scores),
         }
     }
 
-    /// Every peer's sketch as shares, where these are opened.
-    fn sketches(&self, opened: &[Bytes]) -> Result<Vec<Option<Vec<f64>>>, TaskError> {
+    /// Every peer's sketch, where these are opened.
+    fn sketches(&self, opened: &[Bytes]) -> Result<Sketches, TaskError> {
         let words = words(self.opened("pairwise", opened)?);
         let (rows, range) = (self.spec.rows as usize, self.spec.range as usize);
+        if self.epsilon.is_some() {
+            let release = |(peer, words): (usize, &[u32])| {
+                let release = PrivateSketch::from_words(words, rows, range)?;
+                let nothing = words.iter().all(|&word| word == 0);
+                if !nothing && release.releases() != 1 {
+                    return Err(TaskError::Published(place(peer), "a sketch"));
+                }
+                Ok(Some(release).filter(|release| release.records() > 0))
+            };
+            let releases = words.chunks_exact(rows * range + 2).enumerate().map(release);
+            return Ok(Sketches::Private(releases.collect::<Result<_, TaskError>>()?));
+        }
         let sketch = |(peer, words): (usize, &[u32])| {
             if words.iter().all(|&word| word == 0) {
                 return Ok(None);
@@ -181,7 +242,29 @@ impl Rules {
             }
             Ok(Some(words.iter().map(|&share| f64::from(share) / ONE).collect()))
         };
-        words.chunks_exact(rows * range).enumerate().map(sketch).collect()
+        Ok(Sketches::Exact(words.chunks_exact(rows * range).enumerate().map(sketch).collect::<Result<_, _>>()?))
+    }
+
+    /// The distance between every two peers' sketches.
+    fn matrix(&self, opened: &[Bytes]) -> Result<Vec<Vec<Option<f64>>>, TaskError> {
+        fn of_pairs<S>(
+            sketches: &[Option<S>],
+            between: impl Fn(&S, &S) -> Result<Distance, SketchError>,
+        ) -> Result<Vec<Vec<Option<f64>>>, SketchError> {
+            let pair = |one: &Option<S>, other: &Option<S>| match (one, other) {
+                (Some(one), Some(other)) => Ok(Some(between(one, other)?.row_mean)),
+                _ => Ok(None),
+            };
+            sketches.iter().map(|one| sketches.iter().map(|other| pair(one, other)).collect()).collect()
+        }
+        let (range, variance) = (self.spec.range as usize, self.variance());
+        Ok(match self.sketches(opened)? {
+            Sketches::Exact(all) => of_pairs(&all, |one, other| Ok(Distance::between(range, one, other)))?,
+            Sketches::Private(all) => of_pairs(&all, |one, other| {
+                // The same release twice: the noise is the same too.
+                if one == other { one.distance(other, 0.0) } else { one.distance(other, variance) }
+            })?,
+        })
     }
 
     /// Who is drawn in a round, by the opened scores and coin; `None` where the session draws nobody. The session's own draw is round 0; whatever goes on in
@@ -200,22 +283,39 @@ impl Rules {
         Ok(Outcome {
             global: self.global(opened)?,
             published: published.into_iter().map(selection::distance).collect(),
-            sketches: if self.spec.pairwise { self.sketches(opened)? } else { Vec::new() },
+            matrix: if self.spec.pairwise { self.matrix(opened)? } else { Vec::new() },
             draw: draw.zip(coin.cloned()),
             digest: tagged_hash("sketch").chain_update(self.session.id().0).chain_update(sealed).finalize().into(),
         })
     }
 }
 
-impl Outcome {
-    /// The distance between every two peers' sketches (mean over rows), `None` where one has no records; empty where sketches are not opened.
+impl Global {
+    /// Rows and range, R and B.
     #[must_use]
-    pub fn matrix(&self) -> Vec<Vec<Option<f64>>> {
-        let range = self.global.shape().1;
-        let between = |one: &Option<Vec<f64>>, other: &Option<Vec<f64>>| {
-            Some(Distance::between(range, one.as_ref()?, other.as_ref()?).row_mean)
-        };
-        self.sketches.iter().map(|one| self.sketches.iter().map(|other| between(one, other)).collect()).collect()
+    pub fn shape(&self) -> (usize, usize) {
+        match self {
+            Self::Exact(sketch) => sketch.shape(),
+            Self::Private(sketch) => sketch.shape(),
+        }
+    }
+
+    /// Records counted.
+    #[must_use]
+    pub fn records(&self) -> u32 {
+        match self {
+            Self::Exact(sketch) => sketch.records(),
+            Self::Private(sketch) => sketch.records(),
+        }
+    }
+
+    /// The counters, row after row; with noise they may be negative.
+    #[must_use]
+    pub fn counters(&self) -> Vec<i64> {
+        match self {
+            Self::Exact(sketch) => sketch.counters().iter().map(|&counter| counter.into()).collect(),
+            Self::Private(sketch) => sketch.counters().to_vec(),
+        }
     }
 }
 
@@ -227,14 +327,16 @@ impl SketchTask {
             let text = format!("rows have {} features, the session says {features}", data.features());
             return Err(TaskError::Data(text));
         }
-        // No counter of the sum can wrap: it is at most the rows of all peers.
-        let most = u32::MAX as usize / session.roster.len();
+        // No counter of the sum can wrap: it is at most the rows of all peers. Noisy ones are read as signed, and noise needs room beside them.
+        let all = if session.privacy.noise.is_some() { 1 << 30 } else { u32::MAX as usize };
+        let most = all / session.roster.len();
         if data.rows() > most {
             let text = format!("{} rows, with {} peers at most {most} each", data.rows(), session.roster.len());
             return Err(TaskError::Data(text));
         }
         let secret = Zeroizing::new(*secret);
-        Ok(Self { rules: Rules::new(session), me, data, secret, own: OnceLock::new() })
+        let rules = Rules::new(session);
+        Ok(Self { rules, me, data, secret, own: OnceLock::new(), released: Mutex::new(None) })
     }
 
     /// What follows from the session file.
@@ -258,18 +360,30 @@ impl SketchTask {
         Ok(self.own.get_or_init(|| made))
     }
 
-    /// How far this peer's records lie from those of all; `None` without records.
+    fn released(&self) -> MutexGuard<'_, Option<PrivateSketch>> {
+        self.released.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// How far this peer's records lie from those of all, in a private session as its release tells it; `None` without records, and where it has released
+    /// nothing because the sketch was open before it came.
     pub fn distance(&self, opened: &[Bytes]) -> Result<Option<Distance>, TaskError> {
         if self.data.rows() == 0 {
             return Ok(None);
         }
-        Ok(Some(self.own(opened)?.distance(&self.rules.global(opened)?)?))
+        Ok(match self.rules.global(opened)? {
+            Global::Exact(global) => Some(self.own(opened)?.distance(&global)?),
+            Global::Private(global) => {
+                let released = self.released();
+                let variance = self.rules.variance();
+                released.as_ref().map(|release| release.distance_within(&global, variance)).transpose()?
+            }
+        })
     }
 
     fn vector(&self, name: &str, opened: &[Bytes]) -> Result<Bytes, TaskError> {
         let peers = self.rules.session.roster.len();
         Ok(match name {
-            "holders" => holders::vector(&self.rules.session, &self.data),
+            "holders" | "present" => holders::vector(0, &self.data),
             "moments" => {
                 let moments = scaling::moments(&self.data, self.rules.scaling.needs_moments() == Some(true));
                 moments.iter().flat_map(|word| word.to_le_bytes()).collect()
@@ -278,6 +392,15 @@ impl SketchTask {
             "scores" => {
                 let score = self.distance(opened)?.map_or(0, |distance| selection::score(distance.row_mean));
                 bytes((0..peers).map(|peer| if peer == self.me.index() { score } else { 0 }))
+            }
+            "pairwise" if self.rules.epsilon.is_some() => {
+                let counters = self.rules.spec.rows as usize * self.rules.spec.range as usize;
+                let mut all = vec![0; peers * (counters + 2)];
+                if let Some(release) = &*self.released() {
+                    let own = &mut all[self.me.index() * (counters + 2)..];
+                    own.iter_mut().zip(release.to_words()).for_each(|(word, value)| *word = value);
+                }
+                bytes(all)
             }
             "pairwise" => {
                 let own = self.own(opened)?;
@@ -323,13 +446,28 @@ impl Task for SketchTask {
         self.vector(&quantity.name, opened).map_err(|error| error.to_string())
     }
 
+    fn draw(&self, _slot: u8, opened: &[Bytes], rng: &mut Rng) -> Result<Bytes, String> {
+        let epsilon = self.rules.epsilon.ok_or("the session has no noise")?;
+        let release = self.own(opened).and_then(|own| Ok(own.release(epsilon, rng)?));
+        Ok(bytes(release.map_err(|error| error.to_string())?.to_words()))
+    }
+
+    fn drawn(&self, _slot: u8, vector: &Bytes) {
+        let SketchSpec { rows, range, .. } = self.rules.spec;
+        // Its length was checked against the plan.
+        *self.released() = PrivateSketch::from_words(&words(vector), rows as usize, range as usize).ok();
+    }
+
     fn allows(&self, slot: u8, values: &[Value], opened: &[Bytes], members: &[Peer]) -> Result<(), String> {
+        if self.rules.epsilon.is_some() {
+            return Ok(());
+        }
         holders::allows(&self.rules.session, slot, values, opened, members)
     }
 
     fn check(&self, slot: u8, _values: &[Value], opened: &[Bytes]) -> Result<(), String> {
-        if slot == HOLDERS {
-            return holders::enough(&self.rules.session, opened, 0);
+        if slot == HOLDERS && self.rules.epsilon.is_none() {
+            return holders::enough(&self.rules.session, HOLDERS, opened, 0);
         }
         self.look(slot, opened).map_err(|error| error.to_string())
     }

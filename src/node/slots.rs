@@ -162,6 +162,7 @@ impl Node {
                             // On disk before anything that depends on it leaves: a second draw would tell more than was paid for.
                             let digest = Sha256::digest(&vector).into();
                             step.0.push(Action::Persist(Record::Drawn(slot, digest, vector.clone())));
+                            self.task.drawn(slot, &vector);
                         }
                         self.inputs.insert(slot, vector);
                         self.contribute(now, step);

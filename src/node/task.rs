@@ -27,6 +27,9 @@ pub trait Task: Debug + Send + Sync {
         Err("this task draws nothing".into())
     }
 
+    /// What this peer has drawn for a slot, now or before it was interrupted: told before the vector of any later slot is asked for.
+    fn drawn(&self, _slot: u8, _vector: &Bytes) {}
+
     /// What this peer knows of the exchange that its vector for `slot` comes from, given what was opened over whom, and what the exchange of the slot before
     /// gave it, if it had a part in that; `None` where the vector is made by this peer alone. An error ends the session for this peer.
     fn exchange(

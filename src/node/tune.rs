@@ -121,7 +121,7 @@ impl Rules {
     #[must_use]
     pub fn plan(&self) -> Vec<Quantity> {
         let quantity = |name: &str, word_bytes, words| Quantity::exact(name, word_bytes, words as u64);
-        let mut plan = vec![Quantity::coin(), holders::quantity(&self.session)];
+        let mut plan = vec![Quantity::coin(), holders::quantity(self.classes())];
         if let Some(squares) = self.needs_moments() {
             plan.push(quantity("moments", 8, Moments::words(self.session.data.features as usize, squares)));
         }
@@ -235,13 +235,13 @@ impl Tune {
     fn vector(&self, name: &str, opened: &[Bytes]) -> Result<Bytes, TuneError> {
         let session = &self.rules.session;
         match name {
-            "holders" => Ok(holders::vector(session, &self.data)),
+            "holders" => Ok(holders::vector(self.rules.classes(), &self.data)),
             "moments" => {
                 let moments = scaling::moments(&self.data, self.rules.needs_moments() == Some(true));
                 Ok(moments.iter().flat_map(|word| word.to_le_bytes()).collect())
             }
             name => {
-                holders::refuse_uncounted(session, &self.data, opened).map_err(TuneError::Data)?;
+                holders::refuse_uncounted(session, HOLDERS, &self.data, opened).map_err(TuneError::Data)?;
                 if name == "counts" {
                     self.rules.counts(&self.data, opened)
                 } else {
@@ -269,7 +269,7 @@ impl Task for Tune {
 
     fn check(&self, slot: u8, _values: &[Value], opened: &[Bytes]) -> Result<(), String> {
         match slot {
-            HOLDERS => holders::enough(&self.rules.session, opened, 0),
+            HOLDERS => holders::enough(&self.rules.session, HOLDERS, opened, 0),
             slot if usize::from(slot) + 1 == self.plan().len() => {
                 self.rules.outcome(opened).map(drop).map_err(|error| error.to_string())
             }

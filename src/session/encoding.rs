@@ -11,13 +11,15 @@ use crate::crypto::tagged_hash;
 /// Names and canonical values of all fields, in order.
 fn entries(session: &Session) -> Vec<(String, Vec<u8>)> {
     let Session { name, task, min_peers, data, flynn, tune, xclp, sketch, privacy, timing, roster } = session;
-    let mut entries = vec![
-        ("name", name.as_bytes().to_vec()),
-        ("task", task.to_string().into_bytes()),
+    let mut entries = vec![("name", name.as_bytes().to_vec()), ("task", task.to_string().into_bytes())];
+    if session.selects() {
+        entries.push(("select", b"sketch".to_vec()));
+    }
+    entries.extend([
         ("min_peers", integer((*min_peers).into())),
         ("data.features", integer(data.features.into())),
         ("data.classes", list(data.classes.iter().map(String::as_bytes))),
-    ];
+    ]);
     if !data.columns.is_empty() {
         entries.push(("data.columns", list(data.columns.iter().map(String::as_bytes))));
     }

@@ -11,7 +11,7 @@ use serde::Deserialize;
 use super::noise::RawNoise;
 use super::rules::{self, FILE_LIMIT, SessionError, TIMING};
 use super::size::{Size, Sizes};
-use super::sketch::RawSketch;
+use super::sketch::{RawSketch, Select};
 use super::xclp::RawXclp;
 use super::{
     COUNCIL, DataSpec, Entry, FlynnSpec, NoiseMode, Privacy, Scaling, Score, Session, Setting, TaskKind, Timing,
@@ -25,6 +25,7 @@ use crate::model::readout::Readout;
 struct RawSession {
     name: String,
     task: TaskKind,
+    select: Option<Select>,
     min_peers: Option<i64>,
     data: RawData,
     flynn: Option<RawFlynn>,
@@ -160,6 +161,10 @@ impl Session {
         )?;
         writeln!(out, "# propagated over the rows of all; or \"sketch\", how far each peer's rows lie from all.")?;
         writeln!(out, "task = \"{task}\"")?;
+        if self.selects() {
+            writeln!(out, "# Only the rows of peers that are drawn by their sketches are learnt from; see [sketch].")?;
+            writeln!(out, "select = \"sketch\"")?;
+        }
         writeln!(out, "# Go on with at least so many peers: {} (a majority of the roster) to {peers}.", peers / 2 + 1)?;
         writeln!(out, "min_peers = {min_peers}\n")?;
 
@@ -176,7 +181,7 @@ impl Session {
             writeln!(out, "# Their names; rows that have names must have these, in any order.")?;
             writeln!(out, "columns = [{}]", list(&data.columns))?;
         }
-        if sketch.is_none() {
+        if *task != TaskKind::Sketch {
             writeln!(out, "# 2 to 1000 classes, all different; their order decides ties.")?;
             writeln!(out, "classes = [{}]", list(&data.classes))?;
         }
@@ -191,8 +196,12 @@ impl Session {
 
         match (xclp, sketch) {
             (Some(xclp), _) => xclp.write_toml(out)?,
-            (_, Some(sketch)) => sketch.write_toml(out)?,
-            _ => flynn.write_toml(data, out)?,
+            (_, sketch) => {
+                if task.trains() {
+                    flynn.write_toml(data, out)?;
+                }
+                sketch.iter().try_for_each(|sketch| sketch.write_toml(out))?;
+            }
         }
         if let Some(tune) = tune {
             writeln!(out, "[tune]")?;
@@ -325,15 +334,23 @@ impl RawSession {
             (None, task) => return Err(SessionError::value("task", task, "xclp or sketch where there is no [flynn]")),
             (Some(_), task) => return Err(SessionError::value("task", task, "flynn or tune where there is a [flynn]")),
         };
+        let select = self.select;
+        if select.is_some() && self.task != TaskKind::Flynn {
+            return Err(SessionError::value("task", self.task, "flynn where there is a select"));
+        }
         let xclp = match (self.xclp, self.task) {
             (raw, TaskKind::Xclp) => Some(raw.unwrap_or_default().resolve(data.features)?),
             (None, _) => None,
             (Some(_), task) => return Err(SessionError::value("task", task, "xclp where there is an [xclp]")),
         };
         let sketch = match (self.sketch, self.task) {
-            (raw, TaskKind::Sketch) => Some(raw.unwrap_or_default().resolve(roster.len())?),
+            (raw, TaskKind::Sketch) => Some(raw.unwrap_or_default().resolve(roster.len(), None)?),
+            (raw, TaskKind::Flynn) if select.is_some() => Some(raw.unwrap_or_default().resolve(roster.len(), select)?),
             (None, _) => None,
-            (Some(_), task) => return Err(SessionError::value("task", task, "sketch where there is a [sketch]")),
+            (Some(_), task) => {
+                let limit = "sketch where there is a [sketch], or flynn with select = \"sketch\"";
+                return Err(SessionError::value("task", task, limit));
+            }
         };
         let tune = self.tune.map(|tune| tune.resolve(&data)).transpose()?;
         let min_peers = match self.min_peers {
@@ -349,8 +366,11 @@ impl RawSession {
         }
         let RawPrivacy { epsilon, top, mode, colluders, .. } = self.privacy;
         let counts = flynn.m as usize * data.classes.len();
-        privacy.noise = RawNoise { epsilon, top, mode, colluders }
-            .resolve(counts, (min_peers, roster.len().min(COUNCIL) / 2 + 1))?;
+        privacy.noise = RawNoise { epsilon, top, mode, colluders }.resolve(
+            self.task,
+            counts,
+            (min_peers, roster.len().min(COUNCIL) / 2 + 1),
+        )?;
         let mut timing = Timing::default();
         for (name, value) in self.timing {
             timing.set(&name, value)?;

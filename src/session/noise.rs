@@ -9,12 +9,13 @@ use super::{Scaling, Session, SessionError, TaskKind};
 use crate::privacy::Ratio;
 use crate::privacy::mechanism::Mechanism;
 
-/// How a session of the task `flynn` keeps its rows private.
+/// How a session of the task `flynn` or `sketch` keeps its rows private.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct NoiseSpec {
     /// The budget: a decimal number from 0.001 to 100 with at most six places, held exactly.
     pub epsilon: Ratio,
-    /// Counts in a release of one peer, the paper's T; with the mode `central` counts that are kept of the total: 1 to m x classes.
+    /// Counts in a release of one peer, the paper's T; with the mode `central` counts that are kept of the total: 1 to m x classes. 0 with the task `sketch`,
+    /// which releases every counter.
     pub top: u32,
     /// What the budget is for.
     pub mode: NoiseMode,
@@ -73,7 +74,17 @@ impl NoiseSpec {
         (exact.denominator() == 1).then_some(exact.numerator())
     }
 
-    /// What each peer does to its counts.
+    /// What one peer's release may spend.
+    ///
+    /// # Panics
+    /// If the session was not checked.
+    #[must_use]
+    pub fn each(&self, session: &Session) -> Ratio {
+        let peers = if self.mode == NoiseMode::PerParty { session.roster.len() as u64 } else { 1 };
+        self.epsilon.over(peers).unwrap_or_else(|| panic!("{self:?} was not checked"))
+    }
+
+    /// What each peer of the task `flynn` does to its counts.
     ///
     /// # Panics
     /// If the session was not checked.
@@ -83,11 +94,7 @@ impl NoiseSpec {
         let peers = session.roster.len() as u64;
         let most = u32::MAX / u32::try_from(peers).unwrap_or(u32::MAX);
         match self.mode {
-            NoiseMode::PerParty => {
-                let epsilon = epsilon.over(peers).unwrap_or_else(|| panic!("{self:?} was not checked"));
-                Mechanism::Release { epsilon, top, most }
-            }
-            NoiseMode::Parallel => Mechanism::Release { epsilon, top, most },
+            NoiseMode::PerParty | NoiseMode::Parallel => Mechanism::Release { epsilon: self.each(session), top, most },
             NoiseMode::Central => {
                 let parties = u32::from(session.min_peers.saturating_sub(self.colluders).max(1));
                 Mechanism::Shares { epsilon, top, weight: session.flynn.rho, parties }
@@ -99,16 +106,31 @@ impl NoiseSpec {
         if !self.millionths().is_some_and(|number| (EPSILON.0..=EPSILON.1).contains(&number)) {
             return Err(SessionError::value("privacy.epsilon", self.epsilon, EPSILON_LIMIT));
         }
-        if session.task != TaskKind::Flynn {
-            let limit = "flynn where there is privacy.epsilon: other tasks open exact sums";
+        let sketches = session.task == TaskKind::Sketch;
+        if !sketches && session.task != TaskKind::Flynn {
+            let limit = "flynn or sketch where there is privacy.epsilon: other tasks open exact sums";
             return Err(SessionError::value("task", session.task, limit));
+        }
+        if session.selects() {
+            let limit = "left out where there is privacy.epsilon: it would draw by distances of exact sketches";
+            return Err(SessionError::value("select", "sketch", limit));
         }
         if let scaling @ (Scaling::Center | Scaling::Standard | Scaling::SoftBins { .. }) = session.data.scaling {
             let limit =
                 "none, unit-norm or range where there is privacy.epsilon: others need exact means over all peers";
             return Err(SessionError::value("data.scaling", scaling, limit));
         }
-        top(session.counts()).check::<u32>(self.top)?;
+        if sketches && self.top > 0 {
+            let limit = "left out with the task sketch, which releases every counter";
+            return Err(SessionError::value("privacy.top", self.top, limit));
+        }
+        if sketches && self.mode == NoiseMode::Central {
+            let limit = "per-party or parallel with the task sketch: each peer's score is made of its own release";
+            return Err(SessionError::value("privacy.mode", self.mode, limit));
+        }
+        if !sketches {
+            top(session.counts()).check::<u32>(self.top)?;
+        }
         match self.mode {
             NoiseMode::Central => {
                 colluders(session.min_peers, session.majority()).check::<u16>(self.colluders).map(drop)
@@ -124,11 +146,11 @@ impl NoiseSpec {
     /// Fields for the session's id; those that are not there do not enter.
     pub(super) fn entries(&self) -> Vec<(&'static str, Vec<u8>)> {
         let integer = |value: u64| value.to_le_bytes().to_vec();
-        let mut entries = vec![
-            ("privacy.epsilon", integer(self.millionths().unwrap_or(0))),
-            ("privacy.top", integer(self.top.into())),
-            ("privacy.mode", self.mode.to_string().into_bytes()),
-        ];
+        let mut entries = vec![("privacy.epsilon", integer(self.millionths().unwrap_or(0)))];
+        if self.top > 0 {
+            entries.push(("privacy.top", integer(self.top.into())));
+        }
+        entries.push(("privacy.mode", self.mode.to_string().into_bytes()));
         if self.mode == NoiseMode::Central {
             entries.push(("privacy.colluders", integer(self.colluders.into())));
         }
@@ -139,8 +161,13 @@ impl NoiseSpec {
         let Self { epsilon, top, mode, colluders } = self;
         writeln!(out, "# Differential privacy: the budget, {EPSILON_LIMIT}.")?;
         writeln!(out, "epsilon = {epsilon}")?;
-        writeln!(out, "# Counts of a release (with the mode central: of the total) that are not 0: 1 to m x classes.")?;
-        writeln!(out, "top = {top}")?;
+        if *top > 0 {
+            writeln!(
+                out,
+                "# Counts of a release (with the mode central: of the total) that are not 0: 1 to m x classes."
+            )?;
+            writeln!(out, "top = {top}")?;
+        }
         writeln!(out, "# What the budget is for: one row at every peer (\"per-party\"), or one row at one peer,")?;
         writeln!(out, "# by each peer alone (\"parallel\") or in the total alone (\"central\").")?;
         writeln!(out, "mode = \"{mode}\"")?;
@@ -158,6 +185,7 @@ impl NoiseSpec {
 impl RawNoise {
     pub(super) fn resolve(
         self,
+        task: TaskKind,
         counts: usize,
         (min_peers, majority): (u16, usize),
     ) -> Result<Option<NoiseSpec>, SessionError> {
@@ -176,9 +204,16 @@ impl RawNoise {
         let wrong = || SessionError::value("privacy.epsilon", format!("{number:?}"), EPSILON_LIMIT);
         // The decimal that the file says: nothing depends on the float it was read as.
         let epsilon = Ratio::from_decimal(number).ok_or_else(wrong)?;
-        let asked =
-            self.top.ok_or_else(|| SessionError::value("privacy.top", "missing", "given beside privacy.epsilon"))?;
-        let mut spec = NoiseSpec::new(epsilon, top(counts).check(asked)?, self.mode.unwrap_or_default());
+        let kept = match (self.top, task) {
+            (None, TaskKind::Sketch) => 0,
+            (None, _) => return Err(SessionError::value("privacy.top", "missing", "given beside privacy.epsilon")),
+            (Some(asked), TaskKind::Sketch) => {
+                let limit = "left out with the task sketch, which releases every counter";
+                return Err(SessionError::value("privacy.top", asked, limit));
+            }
+            (Some(asked), _) => top(counts).check(asked)?,
+        };
+        let mut spec = NoiseSpec::new(epsilon, kept, self.mode.unwrap_or_default());
         if let Some(number) = self.colluders {
             spec.colluders = colluders(min_peers, majority).check(number)?;
         }
@@ -280,7 +315,7 @@ mod tests {
                     "\"tune\"",
                     1,
                 ),
-                "task is tune, must be flynn where there is privacy.epsilon",
+                "task is tune, must be flynn or sketch where there is privacy.epsilon",
             ),
         ] {
             let error = Session::parse(&text).expect_err(&text).to_string();

@@ -250,12 +250,16 @@ impl Session {
             return Err(SessionError::value("task", self.task, limit));
         }
         match (&self.xclp, &self.sketch, self.task) {
-            (None, Some(sketch), TaskKind::Sketch) => return sketch.check(&self.data, self.roster.len()),
+            (None, Some(sketch), TaskKind::Sketch) => return sketch.check(self),
             (Some(xclp), None, TaskKind::Xclp) => {
                 CLASSES.check::<u32>(classes as i128)?;
                 return xclp.check(self.data.features, self.roster.len());
             }
             (None, None, TaskKind::Flynn | TaskKind::Tune) => CLASSES.check::<u32>(classes as i128).map(drop)?,
+            (None, Some(sketch), TaskKind::Flynn) => {
+                CLASSES.check::<u32>(classes as i128)?;
+                sketch.check(self)?;
+            }
             (Some(_), _, task) => return Err(SessionError::value("task", task, "xclp where there is an [xclp]")),
             (_, Some(_), task) => return Err(SessionError::value("task", task, "sketch where there is a [sketch]")),
             (None, None, task) => {

@@ -1,17 +1,27 @@
-//! The parameters of the task `sketch` in a session file.
+//! The parameters of the task `sketch` in a session file, and of a task that draws its peers by sketches (`select`).
 
 use std::fmt::Write;
 
 use serde::{Deserialize, Serialize};
 
 use super::rules::{Limit, check_number};
-use super::{DataSpec, Scaling, SessionError};
+use super::{Scaling, Session, SessionError, TaskKind};
 use crate::model::selection::Selection;
 use crate::sketch::distribution::srp::MAX_ENTRIES;
 use crate::sketch::distribution::{Family, MAX_COUNTERS, RANGE};
 
+/// Fewest peers that may be drawn: the drawn ones' rows are a sum like any other, which needs 3 members.
+const FEWEST: u16 = 3;
 /// Most words of all peers' sketches side by side: 1 GiB.
 const PAIRWISE_LIMIT: u64 = 1 << 28;
+
+/// How a task draws the peers whose rows it learns from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Select {
+    /// By the distances of their sketches: the `[sketch]` of the same file.
+    Sketch,
+}
 
 /// The parameters of a distribution sketch (Liu, Xu, Coleman & Shrivastava, NeurIPS 2023, Algorithms 1 and 3).
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
@@ -22,7 +32,7 @@ pub struct SketchSpec {
     pub rows: u32,
     /// Counters of a row, the paper's B: 2 to 65,536, with SRP a power of two; rows x range at most 2^24. Default 64, as in the authors' code.
     pub range: u32,
-    /// Whether every peer's distance to the global sketch is opened. Default false.
+    /// Whether every peer's distance to the global sketch is opened. Default false, with `select` true.
     pub publish: bool,
     /// Whether every peer's own sketch is opened, so that all distances between peers are known. Default false.
     pub pairwise: bool,
@@ -70,19 +80,20 @@ impl SketchSpec {
         (chosen > 0).then_some(Selection { active, chosen, temperature })
     }
 
-    /// From a table with the fields of the section, for so many peers; what is left out has its default.
+    /// From a table with the fields of the section, for so many peers; what is left out has its default, with or without `select`.
     ///
     /// # Errors
     /// [`SessionError`].
-    pub fn from_table(table: toml::Table, peers: usize) -> Result<Self, SessionError> {
+    pub fn from_table(table: toml::Table, peers: usize, select: Option<Select>) -> Result<Self, SessionError> {
         let raw: RawSketch = table.try_into().map_err(|error: toml::de::Error| SessionError::Syntax {
             line: 1,
             message: error.message().split_whitespace().collect::<Vec<_>>().join(" "),
         })?;
-        raw.resolve(peers)
+        raw.resolve(peers, select)
     }
 
-    pub(super) fn check(&self, data: &DataSpec, peers: usize) -> Result<(), SessionError> {
+    pub(super) fn check(&self, session: &Session) -> Result<(), SessionError> {
+        let (data, peers) = (&session.data, session.roster.len());
         let refuse = |field: &str, value: &dyn std::fmt::Display, limit: String| {
             Err(SessionError::value(field, value.to_string(), limit))
         };
@@ -96,10 +107,10 @@ impl SketchSpec {
             if !self.range.is_power_of_two() {
                 return refuse("sketch.range", &self.range, "a power of two with the hash srp".into());
             }
-            let entries = u64::from(self.rows) * u64::from(self.range.ilog2()) * u64::from(data.dimension());
+            let entries = u64::from(self.rows) * u64::from(self.range.ilog2()) * u64::from(data.width());
             if entries > MAX_ENTRIES as u64 {
                 let limit = format!("at most {MAX_ENTRIES} (1 GiB of planes)");
-                return refuse("sketch.rows x log2 of sketch.range x the dimension d", &entries, limit);
+                return refuse("sketch.rows x log2 of sketch.range x the numbers of a row", &entries, limit);
             }
         }
         if self.hash == Family::Minhash && data.scaling != Scaling::None {
@@ -109,24 +120,35 @@ impl SketchSpec {
                 "\"none\" with the hash minhash, which takes what is above 0".into(),
             );
         }
-        if data.densify {
+        let selects = session.selects();
+        if data.densify && !selects {
             return refuse("data.densify", &true, "false with the task sketch".into());
         }
-        if !data.classes.is_empty() {
+        if !data.classes.is_empty() && session.task == TaskKind::Sketch {
             return refuse(
                 "the length of data.classes",
                 &data.classes.len(),
                 "0 with the task sketch, which needs none".into(),
             );
         }
-        if self.pairwise && counters * peers as u64 > PAIRWISE_LIMIT {
+        // A release has two words more.
+        let words = counters + if session.privacy.noise.is_some() { 2 } else { 0 };
+        if self.pairwise && words * peers as u64 > PAIRWISE_LIMIT {
             let limit = format!("at most {PAIRWISE_LIMIT} with pairwise = true");
-            return refuse("sketch.rows x sketch.range x the length of roster", &(counters * peers as u64), limit);
+            return refuse("sketch.rows x sketch.range x the length of roster", &(words * peers as u64), limit);
         }
         places("sketch.active", peers).check::<u16>(self.active)?;
         places("sketch.chosen", peers).check::<u16>(self.chosen)?;
         if self.chosen > 0 && !self.publish {
             return refuse("sketch.publish", &false, "true where peers are chosen".into());
+        }
+        if selects && self.pairwise {
+            return refuse("sketch.pairwise", &true, "false with select, which needs distances alone".into());
+        }
+        let fewest = session.privacy.min_holders.max(FEWEST);
+        if selects && self.chosen < fewest {
+            let limit = format!("at least {fewest} with select ({FEWEST} for a sum, and privacy.min_holders)");
+            return refuse("sketch.chosen", &self.chosen, limit);
         }
         if self.active > 0 && self.active < self.chosen {
             return refuse("sketch.active", &self.active, format!("0 or at least sketch.chosen, {}", self.chosen));
@@ -171,14 +193,14 @@ impl SketchSpec {
 }
 
 impl RawSketch {
-    pub(super) fn resolve(self, peers: usize) -> Result<SketchSpec, SessionError> {
+    pub(super) fn resolve(self, peers: usize, select: Option<Select>) -> Result<SketchSpec, SessionError> {
         let defaults = SketchSpec::default();
         let place = |field, value: Option<i64>| value.map_or(Ok(0), |value| places(field, peers).check(value));
         Ok(SketchSpec {
             hash: self.hash.unwrap_or(defaults.hash),
             rows: self.rows.map_or(Ok(defaults.rows), |rows| ROWS.check(rows))?,
             range: self.range.map_or(Ok(defaults.range), |range| WIDTH.check(range))?,
-            publish: self.publish.unwrap_or(defaults.publish),
+            publish: self.publish.unwrap_or(select.is_some()),
             pairwise: self.pairwise.unwrap_or(defaults.pairwise),
             active: place("sketch.active", self.active)?,
             chosen: place("sketch.chosen", self.chosen)?,

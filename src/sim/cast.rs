@@ -80,7 +80,8 @@ pub fn randomness(seed: u64, peer: Peer, start: u32) -> [u8; 32] {
 /// Differential privacy, where the scenario has a budget.
 fn noise(scenario: &Scenario) -> Option<NoiseSpec> {
     let part = &scenario.session;
-    part.epsilon.map(|epsilon| NoiseSpec::new(epsilon, part.top.unwrap_or(1), part.mode))
+    let top = if scenario.task.kind == TaskKind::Sketch { 0 } else { 1 };
+    part.epsilon.map(|epsilon| NoiseSpec::new(epsilon, part.top.unwrap_or(top), part.mode))
 }
 
 /// A session of the scenario, and the identities of its peers in their order.

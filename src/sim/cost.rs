@@ -78,7 +78,7 @@ impl Costs {
                 write
                     + match (self.task, quantity.name.as_str()) {
                         (TaskKind::Flynn, "counts") => self.training_s(rows),
-                        (TaskKind::Sketch, "sketch") => rows as f64 * self.sketch_s,
+                        (_, "sketch") => rows as f64 * self.sketch_s,
                         (_, "moments") => rows as f64 * self.feature_s,
                         _ => 0.0,
                     }

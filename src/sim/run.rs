@@ -18,6 +18,7 @@ use super::tally::{Count, PURPOSES};
 use super::task::Rows;
 use super::timeline;
 use super::{sketch, xclp};
+use crate::data::Dataset;
 use crate::model::Model;
 use crate::model::score::Confusion;
 use crate::node::flynn::Rules;
@@ -140,7 +141,7 @@ fn outcome(name: &str, scenario: &Scenario, engine: &mut Engine<Swarm>, rows: Op
         rows => rows.and_then(|rows| accuracy(engine, rows)),
     };
     let ranking = match rows {
-        Some(rows) if scenario.task.kind == TaskKind::Sketch => sketch::ranking(&mut engine.world, now, rows),
+        Some(rows) if engine.world.ctx.session.sketch.is_some() => sketch::ranking(&mut engine.world, now, rows),
         _ => None,
     };
     expected(scenario, engine, accuracy.as_ref(), ranking.as_ref());
@@ -304,6 +305,14 @@ fn blames(world: &Swarm) -> Vec<Blame> {
         .collect()
 }
 
+/// The rows of several peers as one set.
+fn together(parts: &[&Dataset]) -> Option<Dataset> {
+    let first = parts.first()?;
+    let values = parts.iter().flat_map(|part| part.values().to_vec()).collect();
+    let labels = parts.iter().flat_map(|part| part.labels().to_vec()).collect();
+    Dataset::new(first.features(), values, labels, first.classes().to_vec()).ok()
+}
+
 /// What the model is worth; also holds every peer's result against the first one's.
 fn accuracy(engine: &mut Engine<Swarm>, rows: &Rows) -> Option<Accuracy> {
     let now = engine.now();
@@ -320,7 +329,16 @@ fn accuracy(engine: &mut Engine<Swarm>, rows: &Rows) -> Option<Accuracy> {
     };
     let model = rules.model(&first.opened).ok()?;
     let seed = model.sketch().parameters().seed;
-    let pooled = rules.pooled(&rows.train, seed).ok()?;
+    let drawn = rules.drawn(&first.opened).ok()?;
+    let pooled = match &drawn {
+        None => rules.pooled(&rows.train, seed).ok()?,
+        Some(draw) => {
+            let counted = first.values.last().map_or(&[][..], |value| &value.members);
+            let learnt = counted.iter().filter(|peer| draw.chosen.contains(&peer.index()));
+            let parts: Vec<&Dataset> = learnt.map(|peer| &*rows.parts[peer.index()]).collect();
+            rules.pooled_under(&together(&parts)?, &first.opened).ok()?
+        }
+    };
     let largest = rows.parts.iter().max_by_key(|part| part.rows())?;
     let alone = rules.pooled(largest, seed).ok()?;
     Some(Accuracy {
@@ -347,7 +365,8 @@ pub(super) fn expected(
         found.push(format!("{} peers have finished, {wanted} are expected to", world.finished.len()));
     }
     if let Some(wanted) = expect.pooled {
-        match accuracy.map(|accuracy| accuracy.equal).or(ranking.map(|ranking| ranking.equal)) {
+        let equal = [accuracy.map(|accuracy| accuracy.equal), ranking.map(|ranking| ranking.equal)];
+        match equal.into_iter().flatten().reduce(|one, other| one && other) {
             Some(equal) if equal == wanted => {}
             Some(_) if wanted => found.push("the result is not the pooled one".into()),
             Some(_) => found.push("the result is the pooled one, which is not expected".into()),

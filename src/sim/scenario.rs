@@ -13,7 +13,7 @@ use serde::Deserialize;
 use toml::{Table, Value};
 
 use crate::privacy::Ratio;
-use crate::session::{Hamming, NoiseMode, Scaling, Score, Size};
+use crate::session::{Hamming, NoiseMode, Scaling, Score, Select, Size};
 
 pub use fault::{Fault, Kind, Moment, Peers, Tamper, name as fault_name};
 
@@ -173,7 +173,9 @@ pub struct Task {
     pub k: u32,
     /// `xclp`: how two owners get shares of their distances.
     pub hamming: Hamming,
-    /// `sketch`: as in a session file.
+    /// `flynn`: how the peers are drawn whose rows are learnt from, as in a session file; left out: everybody.
+    pub select: Option<Select>,
+    /// `sketch`, and with `select`: as in a session file.
     pub sketch: Table,
 }
 
@@ -194,6 +196,7 @@ impl Default for Task {
             bits: 1024,
             k: 10,
             hamming: Hamming::Dealer,
+            select: None,
             sketch: Table::new(),
         }
     }

@@ -1,6 +1,8 @@
-//! The task `sketch` in a scenario: whether distances are those of the rows in one place, and whether they say how unlike the peers' classes are.
+//! The task `sketch` and drawn peers in a scenario: whether distances are those of the rows in one place, and whether they say how unlike the peers' classes are.
 
 use std::sync::Arc;
+
+use zeroize::Zeroizing;
 
 use super::checks::Check;
 use super::outcome::Ranking;
@@ -12,24 +14,29 @@ use crate::data::Dataset;
 use crate::model::heterogeneity::{spearman, total_variation};
 use crate::model::selection;
 use crate::node::Task;
-use crate::node::sketch::{Rules, SketchTask, TaskError};
+use crate::node::sketch::{Global, Rules, SketchTask, TaskError};
 use crate::protocol::Time;
 use crate::session::{Peer, Session, SketchSpec};
 
-/// The session's section, for this task.
+/// The session's section, for this task and where peers are drawn.
 pub(super) fn spec(scenario: &Scenario) -> Result<Option<SketchSpec>, ScenarioError> {
-    if scenario.task.kind != TaskKind::Sketch {
+    let task = &scenario.task;
+    if task.kind != TaskKind::Sketch && task.select.is_none() {
         return Ok(None);
     }
-    let spec = SketchSpec::from_table(scenario.task.sketch.clone(), scenario.peers.into());
+    let spec = SketchSpec::from_table(task.sketch.clone(), scenario.peers.into(), task.select);
     spec.map(Some).map_err(|error| ScenarioError(format!("task.sketch: {error}")))
+}
+
+/// What a peer's part of the second coin follows from.
+pub(super) fn secret(scenario: &Scenario, peer: Peer) -> Zeroizing<[u8; 32]> {
+    derive(&scenario.seed.to_le_bytes(), "simulation/draw", &peer.0.to_le_bytes())
 }
 
 /// Every peer's part.
 pub(super) fn tasks(scenario: &Scenario, session: &Session, rows: &Rows) -> Result<Vec<Arc<dyn Task>>, ScenarioError> {
     let part = |(peer, part): (Peer, &Arc<Dataset>)| {
-        let secret = derive(&scenario.seed.to_le_bytes(), "simulation/draw", &peer.0.to_le_bytes());
-        let task = SketchTask::new(session.clone(), peer, part.clone(), &secret);
+        let task = SketchTask::new(session.clone(), peer, part.clone(), &secret(scenario, peer));
         task.map(|task| Arc::new(task) as Arc<dyn Task>).map_err(|error| ScenarioError(error.to_string()))
     };
     (0u16..).map(Peer).zip(&rows.parts).map(part).collect()
@@ -67,7 +74,12 @@ fn compared(
     let together: Vec<f32> = counted.iter().flat_map(|peer| rows.parts[peer.index()].values().to_vec()).collect();
     let together = Dataset::new(rows.train.features(), together, Vec::new(), Vec::new())
         .map_err(|error| TaskError::Data(error.to_string()))?;
-    let mut equal = rules.sketch(&together, &finished.opened)? == outcome.global;
+    let exact = rules.sketch(&together, &finished.opened)?;
+    let mut equal = match &outcome.global {
+        Global::Exact(global) => exact == *global,
+        // That the total is the sum of what was drawn is for `checks` to see.
+        Global::Private(global) => global.records() == exact.records() && global.releases() as usize == counted.len(),
+    };
     let classes = rows.train.classes().len();
     let mut all = vec![0; classes];
     for peer in counted {
@@ -76,10 +88,15 @@ fn compared(
     }
     let mut peers = Vec::new();
     for (peer, part) in (0u16..).zip(&rows.parts).filter(|(_, part)| part.rows() > 0) {
-        let distance = rules.sketch(part, &finished.opened)?.distance(&outcome.global)?.row_mean;
-        if let Some(published) =
-            outcome.published.get(usize::from(peer)).filter(|_| members("scores").contains(&Peer(peer)))
-        {
+        let published = outcome.published.get(usize::from(peer)).filter(|_| members("scores").contains(&Peer(peer)));
+        let distance = match &outcome.global {
+            Global::Exact(global) => rules.sketch(part, &finished.opened)?.distance(global)?.row_mean,
+            Global::Private(_) => match published.copied().flatten() {
+                Some(published) => published,
+                None => continue,
+            },
+        };
+        if let Some(published) = published {
             equal &= *published == selection::distance(selection::score(distance));
         }
         peers.push((peer, part.rows(), distance, total_variation(&part.class_counts(classes), &all)));

@@ -113,8 +113,9 @@ pub fn tasks(scenario: &Scenario, session: &Session, rows: Option<&Rows>) -> Res
         (TaskKind::Flynn, Some(rows)) => rows
             .parts
             .iter()
-            .map(|part| {
-                let flynn = Flynn::new(session.clone(), part.clone());
+            .zip((0..scenario.peers).map(Peer))
+            .map(|(part, peer)| {
+                let flynn = Flynn::new(session.clone(), peer, part.clone(), &super::sketch::secret(scenario, peer));
                 flynn.map(|flynn| Arc::new(flynn) as Arc<dyn Task>).map_err(|error| ScenarioError(error.to_string()))
             })
             .collect(),
@@ -192,6 +193,10 @@ impl Task for Poisoned {
 
     fn draw(&self, slot: u8, opened: &[Bytes], rng: &mut Rng) -> Result<Bytes, String> {
         self.0.draw(slot, opened, rng)
+    }
+
+    fn drawn(&self, slot: u8, vector: &Bytes) {
+        self.0.drawn(slot, vector);
     }
 
     fn allows(&self, slot: u8, values: &[Value], opened: &[Bytes], members: &[Peer]) -> Result<(), String> {

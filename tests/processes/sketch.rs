@@ -3,12 +3,15 @@
 use std::fs;
 use std::process::Command;
 
-use flyswarm::session::{FlynnSpec, Scaling, SketchSpec, TaskKind};
+use flyswarm::session::{FlynnSpec, NoiseMode, NoiseSpec, Scaling, SketchSpec, TaskKind};
 use serde_json::Value;
 
+use super::check::same_and_exact;
 use super::swarm::{NAMES, PROGRAM, Swarm};
 
 const PEERS: usize = 5;
+/// The last column of the rows is their class, which a session without classes does not expect.
+const LABELLED: [&str; 2] = ["--label", "last"];
 
 fn swarm() -> Swarm {
     Swarm::new(PEERS, |session| {
@@ -34,12 +37,12 @@ fn killed_before_its_distance_is_summed_a_peer_comes_back_to_the_same_sketch_and
     for quantity in ["sketch", "scores", "draw"] {
         let mut swarm = swarm();
         let victim = 1;
-        swarm.start(victim, &["--hold-at", &format!("{quantity}.compute")]);
-        (0..PEERS).filter(|&i| i != victim).for_each(|i| swarm.start(i, &[]));
+        swarm.start(victim, &[&LABELLED[..], &["--hold-at", &format!("{quantity}.compute")]].concat());
+        (0..PEERS).filter(|&i| i != victim).for_each(|i| swarm.start(i, &LABELLED));
         swarm.wait_event(victim, "held");
         swarm.signal(victim, "KILL");
         assert_eq!(swarm.wait_end(victim).signal, Some(9));
-        swarm.start(victim, &[]);
+        swarm.start(victim, &LABELLED);
         for (i, name) in NAMES.iter().enumerate().take(PEERS) {
             let ended = swarm.wait_end(i);
             assert_eq!(ended.code, Some(0), "{quantity}: {name} {ended:?}");
@@ -67,4 +70,90 @@ fn the_demo_gives_seven_processes_one_sketch_and_ranks_them_by_their_classes() {
     assert_eq!(result["peers"].as_array().unwrap().len(), 7);
     assert_eq!(result["chosen"].as_array().unwrap().len(), 3);
     assert!(result["spearman"].as_f64().unwrap() > 0.7, "{result:#}");
+}
+
+/// Killed when its release is frozen and its distance is to be summed, a peer comes back to the release that it has drawn: a new one would be
+/// paid for again, and another distance.
+#[test]
+fn a_private_release_outlives_a_peer_that_is_killed_after_it_was_summed() {
+    let mut swarm = Swarm::new(PEERS, |session| {
+        session.task = TaskKind::Sketch;
+        session.flynn = FlynnSpec::NONE;
+        session.data.classes.clear();
+        session.data.scaling = Scaling::UnitNorm;
+        session.privacy.noise = Some(NoiseSpec::new("50".parse().expect("a number"), 0, NoiseMode::Parallel));
+        let usual = SketchSpec::default();
+        session.sketch = Some(SketchSpec { rows: 10, range: 16, publish: true, pairwise: true, chosen: 2, ..usual });
+    });
+    let paid = [&LABELLED[..], &["--dataset", "ward", "--budget", "50"]].concat();
+    let victim = 1;
+    swarm.start(victim, &[&paid[..], &["--hold-at", "scores.compute"]].concat());
+    (0..PEERS).filter(|&i| i != victim).for_each(|i| swarm.start(i, &paid));
+    swarm.wait_event(victim, "held");
+    swarm.signal(victim, "KILL");
+    assert_eq!(swarm.wait_end(victim).signal, Some(9));
+    swarm.start(victim, &paid);
+    for (i, name) in NAMES.iter().enumerate().take(PEERS) {
+        let ended = swarm.wait_end(i);
+        assert_eq!(ended.code, Some(0), "{name} {ended:?}");
+    }
+    let (first, _) = found(&swarm, 0);
+    assert_eq!(first["selection"]["chosen"].as_array().unwrap().len(), 2);
+    assert!(
+        first["counters"].as_array().unwrap().iter().any(|counter| counter.as_i64().unwrap() < 0),
+        "there is noise"
+    );
+    for (i, name) in NAMES.iter().enumerate().take(PEERS) {
+        let (shared, own) = found(&swarm, i);
+        assert_eq!(shared, first, "{name}");
+        let own = own["row_mean"].as_f64().unwrap();
+        let published = shared["published"][name].as_f64();
+        assert!(published.is_none_or(|published| (published - own.min(2.0)).abs() < 1e-9), "{name}");
+        assert!(published.is_some() || i == victim, "{name}");
+        assert!(swarm.receipt(i)["selection"]["chosen"] == first["selection"]["chosen"]);
+    }
+}
+
+/// A peer that was drawn is killed when its counts are to be summed, and comes back.
+#[test]
+fn processes_that_draw_three_of_five_learn_from_these_alone() {
+    for hold in [None, Some("holders.compute"), Some("counts.sum")] {
+        let mut swarm = Swarm::new(PEERS, |session| {
+            session.privacy.min_holders = 1;
+            let usual = SketchSpec::default();
+            session.sketch = Some(SketchSpec { rows: 50, publish: true, chosen: 3, ..usual });
+        });
+        let victim = 2;
+        match hold {
+            None => swarm.start(victim, &[]),
+            Some(hold) => swarm.start(victim, &["--hold-at", hold]),
+        }
+        (0..PEERS).filter(|&i| i != victim).for_each(|i| swarm.start(i, &[]));
+        if hold.is_some() {
+            swarm.wait_event(victim, "held");
+            swarm.signal(victim, "KILL");
+            assert_eq!(swarm.wait_end(victim).signal, Some(9));
+            swarm.start(victim, &[]);
+        }
+        let all: Vec<_> = (0..PEERS).collect();
+        for &i in &all {
+            let ended = swarm.wait_end(i);
+            assert_eq!((ended.code, &*ended.errors), (Some(0), ""), "{hold:?}: {}", NAMES[i]);
+        }
+        same_and_exact(&swarm, &all);
+        let chosen = swarm.receipt(0)["selection"]["chosen"].as_array().unwrap().len();
+        assert_eq!(chosen, 3, "{hold:?}");
+    }
+}
+
+#[test]
+fn the_demo_draws_three_of_seven_processes_and_gives_all_the_model_of_these() {
+    let output = Command::new(PROGRAM).args(["demo", "--select", "sketch", "--json"]).output().unwrap();
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{errors}");
+    let result: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(result["equal"], true, "{result:#}");
+    assert_eq!((result["peers"].as_array().unwrap().len(), result["chosen"].as_array().unwrap().len()), (7, 3));
+    let counted = result["peers"].as_array().unwrap().iter().filter(|peer| peer["counted"] == true).count();
+    assert_eq!(counted, 3, "{result:#}");
 }

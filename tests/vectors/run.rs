@@ -103,7 +103,7 @@ impl Run {
         let nodes = session
             .peers()
             .map(|peer| {
-                let task = Flynn::new(session.clone(), Arc::new(rows(&session, peer))).unwrap();
+                let task = Flynn::new(session.clone(), peer, Arc::new(rows(&session, peer)), &[0; 32]).unwrap();
                 Node::new(context(&session, peer), Arc::new(task), seed(peer), Vec::new()).unwrap()
             })
             .collect();

@@ -178,6 +178,8 @@ pub(crate) fn session() -> Value {
         (NAMED, 3),
         (crate::xclp::HEAD, 7),
         (crate::sketch::HEAD, 3),
+        (crate::sketch::SELECT, 5),
+        (crate::sketch::PRIVATE, 3),
         (PRIVATE, 5),
         (&released, 3),
     ]
@@ -238,6 +240,32 @@ pub(crate) fn session() -> Value {
         (
             "an epsilon with another task",
             toml(&TUNE.replacen("[tune]", "[privacy]\nepsilon = 1\ntop = 1\n[tune]", 1), 3),
+        ),
+        ("a draw of two", toml(&crate::sketch::SELECT.replacen("chosen = 3", "chosen = 2", 1), 5)),
+        (
+            "a draw of fewer than min_holders",
+            toml(&crate::sketch::SELECT.replacen("min_holders = 1", "min_holders = 4", 1), 5),
+        ),
+        (
+            "an unknown way to draw",
+            toml(&crate::sketch::SELECT.replacen("select = \"sketch\"", "select = \"lot\"", 1), 5),
+        ),
+        (
+            "a sketch of the task flynn that draws nobody",
+            toml(&crate::sketch::SELECT.replacen("select = \"sketch\"\n", "", 1), 5),
+        ),
+        (
+            "drawn peers whose sketches are opened",
+            toml(&crate::sketch::SELECT.replacen("rows = 5", "rows = 5\npairwise = true", 1), 5),
+        ),
+        (
+            "an epsilon where peers are drawn",
+            toml(&crate::sketch::SELECT.replacen("min_holders = 1", "epsilon = 1\ntop = 1", 1), 5),
+        ),
+        ("a top of sketches", toml(&crate::sketch::PRIVATE.replacen("epsilon", "top = 1\nepsilon", 1), 3)),
+        (
+            "noise in shares on sketches",
+            toml(&crate::sketch::PRIVATE.replacen("epsilon", "mode = \"central\"\nepsilon", 1), 3),
         ),
         ("time-out of 0", change("[flynn]", "[timing]\nstall_ms = 0\n[flynn]")),
     ]

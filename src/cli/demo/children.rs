@@ -148,6 +148,12 @@ impl Finished {
         quantities.and_then(|all| all.last()).map_or(json!([]), |last| last["members"].clone())
     }
 
+    /// Whose rows were learnt from, in the order in which they were drawn; nobody where everybody's were.
+    pub(super) fn drawn(&self) -> Vec<String> {
+        let chosen = self.receipts.first().and_then(|receipt| receipt["selection"]["chosen"].as_array());
+        chosen.into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect()
+    }
+
     /// Stages in the order of the first peer: the longest time at any peer, bytes of all.
     pub(super) fn stages(&self) -> Value {
         let of = |receipt: &Value| receipt["stages"].as_array().cloned().unwrap_or_default();

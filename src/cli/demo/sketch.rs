@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use super::children::{Finished, Nodes};
 use super::{Demo, NAMES};
 use crate::cli::id::random;
+use crate::cli::session::sketch::PRIVATE;
 use crate::cli::{Failure, written};
 use crate::crypto::identity::{Identity, create_identity};
 use crate::data::deal;
@@ -59,6 +60,9 @@ fn prepare(demo: &Demo, folder: &Path) -> Result<Setup, Failure> {
         write_csv(&folder.join(format!("{name}.csv")), &part)?;
         parts.push(part);
     }
+    let noise = demo.noise.spec(TaskKind::Sketch);
+    let usual = SketchSpec::default();
+    let (rows, range) = if noise.is_some() { PRIVATE } else { (usual.rows, usual.range) };
     let session = Session {
         name: "demo".into(),
         task: TaskKind::Sketch,
@@ -67,14 +71,14 @@ fn prepare(demo: &Demo, folder: &Path) -> Result<Setup, Failure> {
             features: u32::try_from(data.features()).unwrap_or(u32::MAX),
             columns: Vec::new(),
             classes: Vec::new(),
-            scaling: Scaling::Center,
+            scaling: if noise.is_some() { Scaling::UnitNorm } else { Scaling::Center },
             densify: false,
         },
         flynn: FlynnSpec::NONE,
         tune: None,
         xclp: None,
-        sketch: Some(SketchSpec { publish: true, chosen: CHOSEN, ..SketchSpec::default() }),
-        privacy: Privacy::default(),
+        sketch: Some(SketchSpec { rows, range, publish: true, chosen: CHOSEN, ..usual }),
+        privacy: Privacy { noise, ..Privacy::default() },
         timing: Timing { gather_ms: 15_000, linger_ms: 5_000, ..Timing::default() },
         roster,
     }
@@ -118,6 +122,7 @@ impl Setup {
             "task": "sketch",
             "peers": peers,
             "equal": equal,
+            "epsilon": self.session.privacy.noise.map(|noise| noise.epsilon.to_f64()),
             "spearman": spearman(&pairs),
             "chosen": first.map_or(Value::Null, |found| found["selection"]["chosen"].clone()),
             "members": finished.members(),
@@ -127,12 +132,13 @@ impl Setup {
     }
 }
 
-/// Features alone: the task needs no labels, so the last column is one that nobody looks at.
+/// Features alone: the task needs no labels.
 fn write_csv(path: &Path, data: &Dataset) -> Result<(), Failure> {
     let mut text = String::new();
     for row in 0..data.rows() {
-        data.row(row).iter().for_each(|value| text.push_str(&format!("{value},")));
-        text.push_str("0\n");
+        let values: Vec<String> = data.row(row).iter().map(ToString::to_string).collect();
+        text += &values.join(",");
+        text.push('\n');
     }
     fs::write(path, text).map_err(|source| DataError::Read { file: path.to_owned(), source }.into())
 }
@@ -165,6 +171,9 @@ fn render(result: &Value) -> String {
         "THE PEERS HAVE NOT ALL OPENED THE SAME."
     };
     let _ = writeln!(out, "{same}");
+    if let Some(epsilon) = result["epsilon"].as_f64() {
+        let _ = writeln!(out, "Every one of them has noise: epsilon = {epsilon}.");
+    }
     let _ = writeln!(
         out,
         "\nDistances rank the peers as the total variation of their class mixes does: Spearman {:.3}.",

@@ -30,6 +30,8 @@ fn write(out: &mut String, result: &Value) -> std::fmt::Result {
             percent(&peer),
         )?;
     }
+    let names = |value: &Value| list(value).iter().filter_map(Value::as_str).collect::<Vec<_>>().join(", ");
+    let drawn = !list(&result["chosen"]).is_empty();
     let row = |out: &mut String, name: &str, rows: &Value, digest: &str, percent: f64| {
         writeln!(out, "{name:<10} {:>6} {:>12}   {digest:<18} {percent:>7.1}%", number(rows), "")
     };
@@ -38,12 +40,21 @@ fn write(out: &mut String, result: &Value) -> std::fmt::Result {
         out,
         "{}",
         match (result["equal"] == Value::Bool(true), result["noise"].is_null()) {
+            (true, true) if drawn =>
+                "All models are equal to the one trained on the drawn peers' rows in one place, bit for bit.",
             (true, true) => "All models are equal to the one trained on the pooled rows, bit for bit.",
             (true, false) => "All models are equal, and have noise; the pooled one is the same without.",
             (false, _) => "THE MODELS ARE NOT EQUAL.",
         }
     )?;
+    if drawn {
+        writeln!(out, "Drawn by the distances of their sketches: {}.", names(&result["chosen"]))?;
+    }
     writeln!(out, "\nFor comparison, on the same {} held-out rows:", result["rows"]["test"])?;
+    if drawn {
+        let all = format!("FlyNN on all {} rows", result["rows"]["all"]);
+        writeln!(out, "  {all:<42} {:>6.1}%", percent(&result["everybody"]))?;
+    }
     let alone = format!("FlyNN on the {} rows of one peer alone", result["alone"]["rows"]);
     writeln!(out, "  {alone:<42} {:>6.1}%", percent(&result["alone"]))?;
     writeln!(out, "  {:<42} {:>6.1}%", "1NN on the pooled rows", percent(&result["nearest"]))?;
@@ -59,7 +70,6 @@ fn write(out: &mut String, result: &Value) -> std::fmt::Result {
             number(&stage["bytes"])
         )?;
     }
-    let members = list(&result["members"]);
-    let names: Vec<_> = members.iter().filter_map(Value::as_str).collect();
-    writeln!(out, "\nCounted: {}. {:.1} s in all.", names.join(", "), result["seconds"].as_f64().unwrap_or_default())
+    let seconds = result["seconds"].as_f64().unwrap_or_default();
+    writeln!(out, "\nCounted: {}. {seconds:.1} s in all.", names(&result["members"]))
 }

@@ -13,6 +13,7 @@ use crate::data::Dataset;
 use crate::evaluate::Metric;
 use crate::model::file::write_whole;
 use crate::model::propagation::Said;
+use crate::model::selection::Draw;
 use crate::node::Task;
 use crate::node::flynn::{self, Flynn};
 use crate::node::sketch::{self, SketchTask, TaskError};
@@ -24,8 +25,8 @@ use crate::sketch::distribution::Distance;
 
 /// What is known of the task before the session begins.
 pub(super) enum Work {
-    Flynn(flynn::Rules),
-    Tune(tune::Rules),
+    Flynn(Box<flynn::Rules>),
+    Tune(Box<tune::Rules>),
     /// The task itself, once there are rows: it knows their order.
     Xclp(Option<Arc<Xclp>>),
     /// Likewise: it has this peer's own sketch.
@@ -42,8 +43,8 @@ pub(super) struct Rows {
 impl Work {
     pub(super) fn new(session: &Session) -> Self {
         match session.task {
-            TaskKind::Flynn => Self::Flynn(flynn::Rules::new(session.clone())),
-            TaskKind::Tune => Self::Tune(tune::Rules::new(session.clone())),
+            TaskKind::Flynn => Self::Flynn(Box::new(flynn::Rules::new(session.clone()))),
+            TaskKind::Tune => Self::Tune(Box::new(tune::Rules::new(session.clone()))),
             TaskKind::Xclp => Self::Xclp(None),
             TaskKind::Sketch => Self::Sketch(None),
         }
@@ -59,7 +60,10 @@ impl Work {
     ) -> Result<Arc<dyn Task>, Failure> {
         let (session, data) = (session.clone(), rows.data.clone());
         Ok(match self {
-            Self::Flynn(_) => Arc::new(Flynn::new(session, data).map_err(|error| Failure::Input(error.to_string()))?),
+            Self::Flynn(_) => {
+                let made = Flynn::new(session, me, data, secret);
+                Arc::new(made.map_err(|error| Failure::Input(error.to_string()))?)
+            }
             Self::Tune(_) => Arc::new(Tune::new(session, data).map_err(|error| Failure::Input(error.to_string()))?),
             Self::Xclp(task) => {
                 let made = Xclp::new(session, me, data, rows.labels.clone(), secret).map_err(Failure::Input)?;
@@ -70,6 +74,16 @@ impl Work {
                 task.insert(Arc::new(made.map_err(|error| Failure::Input(error.to_string()))?)).clone()
             }
         })
+    }
+
+    /// Who was drawn, where somebody was.
+    pub(super) fn drawn(&self, opened: &[Bytes]) -> Result<Option<Draw>, Failure> {
+        let found = match self {
+            Self::Flynn(rules) => rules.drawn(opened).map_err(|error| error.to_string()),
+            Self::Sketch(Some(task)) => task.rules().draw(0, opened).map_err(|error| error.to_string()),
+            _ => Ok(None),
+        };
+        found.map_err(Failure::Session)
     }
 
     /// How receipts and events call what is written.
@@ -103,7 +117,11 @@ impl Work {
             Self::Flynn(rules) => {
                 let model = rules.model(opened).map_err(|error| Failure::Session(error.to_string()))?;
                 model.save(file)?;
-                Ok((model.digest(), String::new()))
+                let drawn = match self.drawn(opened)? {
+                    Some(draw) => format!("; learnt from {}", names(rules.session(), &draw.chosen).join(", ")),
+                    None => String::new(),
+                };
+                Ok((model.digest(), drawn))
             }
             Self::Tune(rules) => {
                 let outcome = rules.outcome(opened).map_err(|error| Failure::Session(error.to_string()))?;
@@ -148,6 +166,11 @@ impl Work {
     }
 }
 
+/// The names of these places of the roster.
+pub(super) fn names<'a>(session: &'a Session, peers: &[usize]) -> Vec<&'a str> {
+    peers.iter().filter_map(|&peer| session.roster.get(peer)).map(|entry| &*entry.name).collect()
+}
+
 /// Label and confidence of each row, in the order of the data file; nothing where no label reaches a row.
 fn labels_text(said: &[Said], classes: &[String]) -> String {
     let mut out = csv::Writer::from_writer(Vec::new());
@@ -163,11 +186,11 @@ fn labels_text(said: &[Said], classes: &[String]) -> String {
 /// The global sketch, this peer's distance to it, and what else the session opened. Counters go row after row.
 fn sketch_json(session: &Session, outcome: &sketch::Outcome, distance: Option<Distance>, opened: &[Bytes]) -> Value {
     let name = |peer: usize| session.roster.get(peer).map_or("", |entry| &entry.name);
-    let names = |peers: &[usize]| peers.iter().map(|&peer| name(peer)).collect::<Vec<_>>();
+    let names = |peers: &[usize]| names(session, peers);
     let (rows, range) = outcome.global.shape();
     let published =
         outcome.published.iter().enumerate().map(|(peer, &distance)| (name(peer).to_owned(), json!(distance)));
-    let matrix = outcome.matrix();
+    let matrix = &outcome.matrix;
     let everybody: Vec<usize> = (0..session.roster.len()).collect();
     json!({
         "hash": session.sketch.map(|sketch| sketch.hash),

@@ -14,6 +14,8 @@ pub(super) struct Shown {
     id: String,
     name: String,
     task: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    select: Option<&'static str>,
     min_peers: u16,
     data: ShownData,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -74,6 +76,7 @@ impl Shown {
             id: session.id().to_string(),
             name: session.name.clone(),
             task: session.task.to_string(),
+            select: session.selects().then_some("sketch"),
             min_peers: session.min_peers,
             data: ShownData {
                 features: session.data.features,
@@ -104,6 +107,9 @@ impl fmt::Display for Shown {
         line("session", &self.id)?;
         line("name", &self.name)?;
         line("task", &self.task)?;
+        if let Some(select) = self.select {
+            line("select", &format!("{select}: only the rows of drawn peers are learnt from"))?;
+        }
         let padded = if data.densify { " (padded)" } else { "" };
         line("data", &format!("{} features, d = {}{padded}, scaling {}", data.features, data.dimension, data.scaling))?;
         if !data.columns.is_empty() {
@@ -157,7 +163,8 @@ impl fmt::Display for Shown {
         if let Some(noise) = &privacy.noise {
             let NoiseSpec { epsilon, top, mode, colluders } = noise;
             let colluders = if *colluders > 0 { format!(", {colluders} may collude") } else { String::new() };
-            line("", &format!("epsilon = {epsilon}, {mode}, the top {top} counts{colluders}"))?;
+            let kept = if *top > 0 { format!("the top {top} counts") } else { "every counter".into() };
+            line("", &format!("epsilon = {epsilon}, {mode}, {kept}{colluders}"))?;
         }
         let Timing { gather_ms, propose_ms, stall_ms, quorum_ms, compute_ms, linger_ms, max_views } = timing;
         line(

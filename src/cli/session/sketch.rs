@@ -1,20 +1,26 @@
-//! The options of `session new` for the task `sketch`.
+//! The options of `session new` for the task `sketch`, and for peers that are drawn by sketches.
 
 use clap::Args;
 
 use crate::session::{Scaling, SketchSpec};
 use crate::sketch::distribution::Family;
 
+/// Rows and range where noise is put on every counter: it grows with the rows (docs/sketch.md).
+pub(in crate::cli) const PRIVATE: (u32, u32) = (16, 32);
+
 // (clap would take a documentation comment for the command's.)
 #[derive(Debug, Args)]
 pub(super) struct SketchArguments {
-    /// The hash of a sketch: srp (dense rows) or minhash (of the features above 0), with the task sketch [default: srp]
+    /// Learn from so many peers as --choose says alone, drawn by the distances of their sketches (sketch), with the task flynn
+    #[arg(long, value_name = "HOW", value_parser = ["sketch"], requires = "choose")]
+    select: Option<String>,
+    /// The hash of a sketch: srp (dense rows) or minhash (of the features above 0), with the task sketch or --select [default: srp]
     #[arg(long)]
     hash: Option<Family>,
-    /// Rows of the sketch [default: 1000]
+    /// Rows of the sketch [default: 1000; with --epsilon: 16]
     #[arg(long, value_name = "R")]
     rows: Option<u32>,
-    /// Counters of a row of the sketch, with srp a power of two [default: 64]
+    /// Counters of a row of the sketch, with srp a power of two [default: 64; with --epsilon: 32]
     #[arg(long, value_name = "B")]
     range: Option<u32>,
     /// With the task sketch: open every peer's distance to the global sketch
@@ -26,7 +32,7 @@ pub(super) struct SketchArguments {
     /// Of the published peers so many are considered for the draw [default: all]
     #[arg(long, value_name = "L", requires = "choose")]
     active: Option<u16>,
-    /// So many peers are drawn, the nearer the likelier; needs --publish [default: none]
+    /// So many peers are drawn, the nearer the likelier; needs --publish or --select [default: none]
     #[arg(long, value_name = "K")]
     choose: Option<u16>,
     /// Temperature of the draw [default: 1]
@@ -35,6 +41,11 @@ pub(super) struct SketchArguments {
 }
 
 impl SketchArguments {
+    /// Whether peers are drawn for another task.
+    pub(super) fn selects(&self) -> bool {
+        self.select.is_some()
+    }
+
     pub(super) fn given(&self) -> Vec<&'static str> {
         let given = [
             ("--hash", self.hash.is_some()),
@@ -50,17 +61,25 @@ impl SketchArguments {
     }
 
     /// SRP compares angles: about the mean of all records these tell more.
-    pub(super) fn scaling(&self) -> Scaling {
-        if self.hash == Some(Family::Minhash) { Scaling::None } else { Scaling::Center }
+    pub(super) fn scaling(&self, private: bool) -> Scaling {
+        match self.hash {
+            Some(Family::Minhash) => Scaling::None,
+            // The mean would be an exact sum, which a private session cannot have.
+            _ if private => Scaling::UnitNorm,
+            _ => Scaling::Center,
+        }
     }
 
-    pub(super) fn spec(&self) -> SketchSpec {
-        let defaults = SketchSpec::default();
+    pub(super) fn spec(&self, private: bool) -> SketchSpec {
+        let mut defaults = SketchSpec::default();
+        if private {
+            (defaults.rows, defaults.range) = PRIVATE;
+        }
         SketchSpec {
             hash: self.hash.unwrap_or(defaults.hash),
             rows: self.rows.unwrap_or(defaults.rows),
             range: self.range.unwrap_or(defaults.range),
-            publish: self.publish,
+            publish: self.publish || self.selects(),
             pairwise: self.pairwise,
             active: self.active.unwrap_or(defaults.active),
             chosen: self.choose.unwrap_or(defaults.chosen),

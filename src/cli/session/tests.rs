@@ -175,6 +175,38 @@ fn what_is_shown_is_resolved() {
 }
 
 #[test]
+fn peers_that_are_drawn_are_asked_for_by_name_and_shown() {
+    let folder = tempfile::tempdir().unwrap();
+    let words = "--select sketch --choose 3 --rows 40 --temperature 0.5";
+    let path = new(folder.path(), &words.split(' ').collect::<Vec<_>>()).unwrap();
+    let session = Session::load(&path).unwrap();
+    let spec = SketchSpec { rows: 40, publish: true, chosen: 3, temperature: 0.5, ..SketchSpec::default() };
+    assert!(session.selects() && session.task == TaskKind::Flynn && session.sketch == Some(spec));
+    let shown = shown(&path, false).unwrap();
+    for line in [
+        "select       sketch: only the rows of drawn peers are learnt from\n",
+        "sketch       srp, 40 rows of 64 counters (10244 bytes)\n",
+        "selection    3 of all peers, temperature 0.5\n",
+    ] {
+        assert!(shown.contains(line), "{line:?} is not in {shown}");
+    }
+    for (more, expected) in [
+        (&["--select", "sketch"][..], "--choose"),
+        (&["--select", "lot", "--choose", "3"], "sketch"),
+        (&["--select", "sketch", "--choose", "2"], "sketch.chosen is 2, must be at least 3 with select"),
+        (&["--select", "sketch", "--choose", "3", "--pairwise"], "sketch.pairwise is true, must be false with select"),
+        (&["--select", "sketch", "--choose", "3", "--tune", "4"], "--select: not with --tune"),
+        (&["--select", "sketch", "--choose", "3", "--task", "xclp"], "--select: not with the task xclp"),
+        (&["--select", "sketch", "--choose", "3", "--epsilon", "1"], "select is sketch, must be left out where"),
+        (&["--choose", "3"], "--choose: not with the task flynn"),
+    ] {
+        let told = message(new(folder.path(), &[more, &["--force"]].concat()));
+        assert!(told.contains(expected), "{more:?}: {told}");
+    }
+    assert_eq!(Session::load(&path).unwrap(), session);
+}
+
+#[test]
 fn a_sketch_session_takes_its_own_options_and_no_classes() {
     let folder = tempfile::tempdir().unwrap();
     let out = folder.path().join("sketch.toml");

@@ -4,6 +4,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::data::digits::digits;
+use crate::protocol::view::Rng;
 use crate::sketch::distribution::Family;
 
 const COIN: [u8; 32] = [7; 32];
@@ -75,7 +76,7 @@ proptest! {
         let rules = tasks[0].rules();
         let outcome = rules.outcome(&opened).unwrap();
         let all: Vec<usize> = (0..cuts.iter().sum()).collect();
-        prop_assert_eq!(rules.sketch(&digits().subset(&all), &opened).unwrap(), outcome.global.clone());
+        prop_assert_eq!(Global::Exact(rules.sketch(&digits().subset(&all), &opened).unwrap()), outcome.global.clone());
         for ((task, part), published) in tasks.iter().zip(&parts).zip(&outcome.published) {
             let own = task.distance(&opened).unwrap();
             prop_assert_eq!(own.is_some(), part.rows() > 0);
@@ -85,7 +86,7 @@ proptest! {
                 other => prop_assert!(false, "{other:?}"),
             }
         }
-        let matrix = outcome.matrix();
+        let matrix = outcome.matrix;
         for (i, row) in matrix.iter().enumerate() {
             for (j, found) in row.iter().enumerate() {
                 let sketch = |peer: usize| rules.sketch(&parts[peer], &opened).unwrap();
@@ -153,6 +154,73 @@ fn what_no_records_can_give_ends_the_session_and_names_the_peer() {
     );
     assert_eq!(with("holders", 0, 2), Err("only 2 members have rows; privacy.min_holders is 3".into()));
     assert!(slot("draw") == 6 && with("draw", 0, 77) == Ok(()));
+}
+
+/// With noise of the least kind the release is nearly the sketch, and all that is opened follows from it.
+#[test]
+fn a_private_session_opens_releases_and_nothing_exact_but_how_many_records_there_are() {
+    use chacha20::rand_core::SeedableRng;
+    let sketch = "[sketch]\nrows = 12\nrange = 8\npublish = true\npairwise = true\nchosen = 2";
+    let of = |epsilon: &str| {
+        session(4, &format!("scaling = \"unit-norm\"\n{sketch}\n[privacy]\nepsilon = {epsilon}\nmode = \"parallel\""))
+    };
+    let names: Vec<_> = Rules::new(of("1")).plan().into_iter().map(|quantity| quantity.name).collect();
+    assert_eq!(names, ["coin", "sketch", "scores", "pairwise", "draw"]);
+    let parts = parts(&[200, 300, 0, 250]);
+    // What all peers open, each with a release drawn from this seed.
+    let opened_of = |tasks: &[SketchTask], seed: u8| {
+        let plan = tasks[0].plan();
+        let mut opened = vec![Bytes::copy_from_slice(&COIN)];
+        for (slot, quantity) in (0u8..).zip(&plan).skip(1) {
+            let mut total = vec![0; quantity.len()];
+            for (task, peer) in tasks.iter().zip(0u8..) {
+                let vector = if quantity.drawn() {
+                    let vector = task.draw(slot, &opened, &mut Rng::from_seed([seed ^ peer; 32])).unwrap();
+                    task.drawn(slot, &vector);
+                    vector
+                } else {
+                    task.contribution(slot, &opened).unwrap()
+                };
+                assert_eq!(vector.len(), quantity.len(), "{}", quantity.name);
+                crate::crypto::mask::add(quantity.word(), &mut total, &vector);
+            }
+            opened.push(total.into());
+            assert_eq!(tasks[0].check(slot, &[], &opened), Ok(()));
+        }
+        opened
+    };
+    let tasks_of = |epsilon: &str| tasks(&of(epsilon), &parts);
+    let exact = |i: usize, rules: &Rules, opened: &[Bytes]| rules.sketch(&parts[i], opened).unwrap();
+    let with_much = tasks_of("100");
+    let opened = opened_of(&with_much, 8);
+    let rules = with_much[0].rules();
+    let outcome = rules.outcome(&opened).unwrap();
+    assert_eq!((outcome.global.records(), outcome.draw.clone().unwrap().0.chosen.len()), (750, 2));
+    let mut whole = exact(0, rules, &opened);
+    [1, 3].iter().for_each(|&i| whole.merge(&exact(i, rules, &opened)).unwrap());
+    for i in [0, 1, 3] {
+        let plain = exact(i, rules, &opened).distance(&whole).unwrap();
+        let expected = plain.plain / 12f64.sqrt();
+        let found = outcome.published[i].unwrap();
+        assert!((found - expected).abs() < 0.03, "peer {i}: {found}, without noise {expected}");
+        let own = with_much[i].distance(&opened).unwrap().unwrap().row_mean;
+        assert!((found - own).abs() < 1e-9);
+        assert!(outcome.matrix[i][i] == Some(0.0) && outcome.matrix[i][2].is_none());
+    }
+    assert_eq!(outcome.published[2], None);
+    // With little budget the noise is larger than the counts, and another draw opens something else.
+    let with_little = tasks_of("0.1");
+    let [one, other] = [1, 2].map(|seed| opened_of(&with_little, seed));
+    assert_ne!(one[1], other[1]);
+    let Global::Private(global) = with_little[0].rules().global(&one).unwrap() else { panic!("there is noise") };
+    assert_eq!((global.releases(), global.records()), (4, 750));
+    assert!(global.counters().iter().any(|&counter| counter < 0));
+    // Who came after the sketch was open has released nothing, and shows nothing.
+    let late = SketchTask::new(of("0.1"), Peer(0), Arc::new(parts[0].clone()), &[0; 32]).unwrap();
+    assert!(late.distance(&one).unwrap().is_none());
+    for slot in [2u8, 3] {
+        assert!(late.contribution(slot, &one).unwrap().iter().all(|&byte| byte == 0));
+    }
 }
 
 #[test]

@@ -40,6 +40,9 @@ impl Scenario {
                 format!("below {}, the number of peers", self.peers),
             ));
         }
+        if self.task.kind != TaskKind::Flynn && self.task.select.is_some() {
+            return Err(wrong("task.select", "given", "left out: only the task flynn draws peers"));
+        }
         if self.task.kind == TaskKind::Sum && !(1..=1 << 26).contains(&self.task.words) {
             return Err(wrong("task.words", self.task.words, format!("1 to {}", 1 << 26)));
         }
@@ -140,6 +143,9 @@ impl Scenario {
                     return Err(wrong("at.peer", peer, self.range()));
                 }
                 let slots: &[&str] = match self.task.kind {
+                    TaskKind::Flynn if self.task.select.is_some() => {
+                        &["coin", "present", "moments", "sketch", "scores", "draw", "holders", "counts"]
+                    }
                     TaskKind::Flynn => &["coin", "holders", "moments", "counts"],
                     TaskKind::Sum => &["coin", "sum"],
                     TaskKind::Xclp => &["coin", "rows", "moments", "labelled"],

@@ -1,0 +1,185 @@
+//! Peers that are drawn by their sketches: the opened counts are those of the drawn peers' rows in one place, and nobody else's are in them.
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::data::digits::digits;
+use crate::protocol::all_reduce::SumId;
+use crate::protocol::ballot::Ballot;
+
+const COIN: [u8; 32] = [9; 32];
+
+/// Of so many peers, with these lines for `[data]` and `[sketch]`.
+fn session(peers: usize, min_holders: u16, scaling: &str, sketch: &str) -> Session {
+    let classes: Vec<String> = digits().classes().iter().map(|class| format!("{class:?}")).collect();
+    let mut text = format!(
+        "name = \"test\"\ntask = \"flynn\"\nselect = \"sketch\"\n[data]\nfeatures = 64\nclasses = [{}]\n{scaling}\n\
+         [flynn]\nm = 24\ns = 4\nrho = 3\ngamma = 0.5\n[sketch]\nrows = 6\nrange = 8\n{sketch}\n\
+         [privacy]\nmin_holders = {min_holders}\n",
+        classes.join(", ")
+    );
+    for i in 0..peers {
+        let key = crate::crypto::identity::Identity::from_seed([i as u8; 32]).public();
+        text += &format!("[[roster]]\nname = \"peer-{i}\"\npeer_id = \"{key}\"\n");
+    }
+    Session::parse(&text).unwrap()
+}
+
+fn tasks(session: &Session, parts: &[Arc<Dataset>]) -> Vec<Flynn> {
+    let peers = (0u16..).map(Peer).zip(parts);
+    peers.map(|(peer, rows)| Flynn::new(session.clone(), peer, rows.clone(), &[peer.0 as u8; 32]).unwrap()).collect()
+}
+
+/// The sum of what all peers contribute to each slot, opened one after another; the first check that refuses ends it.
+fn federated(tasks: &[Flynn]) -> Result<Vec<Bytes>, String> {
+    let mut opened = vec![Bytes::copy_from_slice(&COIN)];
+    for (slot, quantity) in (0u8..).zip(tasks[0].plan()).skip(1) {
+        let mut total = vec![0; quantity.len()];
+        for task in tasks {
+            crate::crypto::mask::add(quantity.word(), &mut total, &task.contribution(slot, &opened)?);
+        }
+        opened.push(total.into());
+        for task in tasks {
+            task.check(slot, &[], &opened)?;
+        }
+    }
+    Ok(opened)
+}
+
+/// Every peer's rows: so many, taken in turn.
+fn parts(cuts: &[usize]) -> Vec<Arc<Dataset>> {
+    let mut first = 0;
+    let part = |&n: &usize| {
+        let rows: Vec<usize> = (first..first + n).collect();
+        first += n;
+        Arc::new(digits().subset(&rows))
+    };
+    cuts.iter().map(part).collect()
+}
+
+fn together(parts: &[&Dataset]) -> Dataset {
+    let values = parts.iter().flat_map(|part| part.values().to_vec()).collect();
+    let labels = parts.iter().flat_map(|part| part.labels().to_vec()).collect();
+    Dataset::new(64, values, labels, digits().classes().to_vec()).unwrap()
+}
+
+fn value(slot: u8, members: &[u16]) -> Value {
+    let sum = SumId { ballot: Ballot::default(), slot };
+    Value { sum, members: members.iter().copied().map(Peer).collect(), total: [0; 32], deals: [0; 32] }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+    #[test]
+    fn the_opened_counts_are_those_of_the_drawn_peers_alone_and_everybody_draws_the_same(
+        cuts in prop::collection::vec(0usize..40, 4..8), scaling in 0usize..3, chosen in 3u16..5, densify: bool,
+    ) {
+        prop_assume!(cuts.iter().filter(|&&n| n > 0).count() >= usize::from(chosen));
+        let scaling = ["", "scaling = \"center\"", "scaling = { soft-bins = { bins = 3 } }"][scaling];
+        let session = session(cuts.len(), 1, &format!("{scaling}\ndensify = {densify}"), &format!("chosen = {chosen}"));
+        let parts = parts(&cuts);
+        let tasks = tasks(&session, &parts);
+        let opened = federated(&tasks).unwrap();
+        let draws: Vec<_> = tasks.iter().map(|task| task.rules.drawn(&opened).unwrap().unwrap()).collect();
+        prop_assert!(draws.windows(2).all(|pair| pair[0] == pair[1]));
+        let drawn: Vec<&Dataset> = draws[0].chosen.iter().map(|&peer| &*parts[peer]).collect();
+        prop_assert!(drawn.len() == usize::from(chosen) && drawn.iter().all(|part| part.rows() > 0));
+        let rules = &tasks[0].rules;
+        let expected = rules.pooled_under(&together(&drawn), &opened).unwrap();
+        prop_assert_eq!(rules.model(&opened).unwrap().digest(), expected.digest());
+        // The exact sum of vectors that each peer would make alone.
+        let mut sum = vec![0u32; session.counts()];
+        for &peer in &draws[0].chosen {
+            let own = tasks[peer].counts(&opened).unwrap();
+            sum.iter_mut().zip(own.values()).for_each(|(sum, count)| *sum += count);
+        }
+        let words: Vec<u32> = opened.last().unwrap().as_chunks::<4>().0.iter().map(|&word| u32::from_le_bytes(word)).collect();
+        prop_assert_eq!(words, sum);
+    }
+}
+
+#[test]
+fn holders_are_counted_among_the_drawn_after_the_draw() {
+    let names = |scaling: &str| {
+        let plan = Rules::new(session(4, 1, scaling, "chosen = 3")).plan();
+        plan.into_iter().map(|quantity| quantity.name).collect::<Vec<_>>()
+    };
+    assert_eq!(names(""), ["coin", "present", "sketch", "scores", "draw", "holders", "counts"]);
+    let all = ["coin", "present", "moments", "sketch", "scores", "draw", "holders", "counts"];
+    assert_eq!(names("scaling = \"standard\""), all);
+    let session = session(5, 1, "", "chosen = 3");
+    let tasks = tasks(&session, &parts(&[40, 30, 0, 20, 25]));
+    let opened = federated(&tasks).unwrap();
+    let word = |slot: usize, at: usize| u32::from_le_bytes(opened[slot][at * 4..][..4].try_into().unwrap());
+    assert_eq!((word(1, 0), word(5, 0)), (4, 3), "four have rows, three of them are drawn");
+}
+
+#[test]
+fn what_too_few_drawn_peers_would_put_in_is_not_summed() {
+    let with = |min_holders: u16| {
+        let session = session(6, min_holders, "", "chosen = 4");
+        // Rows 0 to 9 are of ten classes, and so are the next ten.
+        let rows = Arc::new(digits().subset(&(0..60).collect::<Vec<_>>()));
+        tasks(&session, &vec![rows; 6])
+    };
+    let tasks = with(3);
+    let opened = federated(&tasks).unwrap();
+    let draw = tasks[0].rules.drawn(&opened).unwrap().unwrap();
+    let chosen: Vec<u16> = draw.chosen.iter().map(|&peer| peer as u16).collect();
+    let others: Vec<u16> = (0..6).filter(|peer| !chosen.contains(peer)).collect();
+    let mut values: Vec<Value> = (0..6).map(|slot| value(slot, &[0, 1, 2, 3, 4, 5])).collect();
+    let allows = |values: &[Value], slot: u8, members: &[u16]| {
+        let members: Vec<Peer> = members.iter().copied().map(Peer).collect();
+        tasks[0].allows(slot, values, &opened[..usize::from(slot)], &members)
+    };
+    for slot in [5, 6] {
+        let known = &values[..usize::from(slot)];
+        assert_eq!(allows(known, slot, &chosen), Ok(()), "peers that were not drawn are not missed");
+        assert_eq!(allows(known, slot, &[&chosen[..3], &others].concat()), Ok(()));
+        let error = allows(known, slot, &[&chosen[..2], &others].concat()).unwrap_err();
+        assert_eq!(error, "only 2 of the drawn peers are there; a sum of their rows needs 3");
+    }
+    // With one of them gone before the count the count says three; one more gone is one too many.
+    values[5] = value(5, &[&chosen[..3], &others].concat());
+    let mut fewer = opened.clone();
+    fewer[5] = std::iter::repeat_n(3u32, 11).flat_map(u32::to_le_bytes).collect();
+    let members: Vec<Peer> = chosen[1..].iter().chain(&others).copied().map(Peer).collect();
+    let error = tasks[0].allows(6, &values, &fewer[..6], &members).unwrap_err();
+    assert!(error.starts_with("only 3 members have rows, and 1 of those counted are gone"), "{error}");
+    assert_eq!(
+        allows(&values[..4], 4, &[0, 1]).unwrap_err(),
+        "only 6 members have rows, and 4 of those counted are gone; privacy.min_holders is 3"
+    );
+}
+
+#[test]
+fn with_rows_at_too_few_peers_nobody_is_learnt_from() {
+    let session = session(5, 1, "", "chosen = 3");
+    let error = federated(&tasks(&session, &parts(&[30, 40, 0, 0, 0]))).unwrap_err();
+    assert_eq!(error, "only 2 members have rows; at least 3 are to be drawn");
+}
+
+/// A peer that was not drawn puts in nothing, whatever rows it has.
+#[test]
+fn a_class_that_only_peers_have_that_were_not_drawn_stands_in_no_sum() {
+    let session = session(6, 1, "", "chosen = 3\ntemperature = 0.001");
+    let of_class = |class: u16| {
+        let data = digits();
+        let rows: Vec<usize> = (0..data.rows()).filter(|&row| data.labels()[row] == class).take(60).collect();
+        Arc::new(data.subset(&rows))
+    };
+    // Five alike and one far off: a cold softmax draws the nearest.
+    let parts: Vec<_> = [1, 1, 1, 1, 1, 6].map(of_class).to_vec();
+    let tasks = tasks(&session, &parts);
+    let opened = federated(&tasks).unwrap();
+    let draw = tasks[0].rules.drawn(&opened).unwrap().unwrap();
+    assert!(!draw.chosen.contains(&5), "{draw:?}");
+    let plan = tasks[5].plan();
+    for slot in [5u8, 6] {
+        let vector = tasks[5].contribution(slot, &opened[..usize::from(slot)]).unwrap();
+        assert!(vector.len() == plan[usize::from(slot)].len() && vector.iter().all(|&byte| byte == 0));
+    }
+    let model = tasks[5].rules.model(&opened).unwrap();
+    let counted: u64 = model.counts().values()[6 * 24..7 * 24].iter().map(|&count| u64::from(count)).sum();
+    assert_eq!(counted, 0);
+}
