@@ -36,6 +36,7 @@ use crate::protocol::context::Context;
 use crate::protocol::council::Acceptor;
 use crate::protocol::message::{Message, VERSION};
 use crate::protocol::record::Record as SumRecord;
+use crate::protocol::rows::Kept;
 use crate::protocol::signed::Signed;
 use crate::protocol::transfer::{self, Transfer};
 use crate::protocol::view::{self, Reason, Rng, View};
@@ -174,8 +175,8 @@ impl Parent<View> for Node {
     fn job(job: crate::protocol::all_reduce::Job) -> Job {
         Job::Mask(job)
     }
-    fn record(record: Never) -> Record {
-        match record {}
+    fn record(record: Kept) -> Record {
+        Record::Kept(record)
     }
 }
 
@@ -533,7 +534,10 @@ impl Node {
                     self.round.accept = None;
                     self.contribute(now, step);
                 }
-                view::Output::Total(total) => self.round.total = Some((total.digest, total.bytes)),
+                view::Output::Total(total) => {
+                    self.round.total = Some((total.digest, total.bytes));
+                    self.archive.keep(total.kept);
+                }
                 view::Output::Accept(record) => {
                     self.round.accept = Some(record);
                     self.accept(now, step);

@@ -8,11 +8,12 @@ use sha2::{Digest, Sha256};
 
 use super::job;
 use crate::crypto::mask::Sign;
-use crate::protocol::all_reduce;
+use crate::protocol::all_reduce::{self, SumId};
 use crate::protocol::ballot::Ballot;
 use crate::protocol::context::{Context, Quantity};
 use crate::protocol::council::{Accepted, Acceptor};
 use crate::protocol::record::{Frozen, Record as SumRecord, Value};
+use crate::protocol::rows::{self, Kept, Missing, Part};
 use crate::protocol::transfer::{Held, Served, Want};
 
 /// One thing to be on disk before any message that depends on it leaves. A later one of the same [`Record::name`]
@@ -31,6 +32,8 @@ pub enum Record {
     Drawn(u8, [u8; 32], #[serde(skip)] Bytes),
     /// What the exchange of this view gave this peer ([`crate::protocol::xclp::Outcome::to_bytes`]), with its SHA-256.
     Outcome(Ballot, [u8; 32], #[serde(skip)] Bytes),
+    /// What this peer has kept back of a row sum in this view; once the slot is frozen only that of the view that was decided on.
+    Kept(Kept),
 }
 
 impl Record {
@@ -44,7 +47,14 @@ impl Record {
             Self::Frozen(frozen, _) => format!("frozen-{}", frozen.record.value.sum.slot),
             Self::Outcome(..) => "outcome".into(),
             Self::Drawn(slot, ..) => format!("drawn-{slot}"),
+            Self::Kept(kept) => format!("{}{}", Self::kept_names(kept.sum.slot), kept.sum.ballot),
         }
+    }
+
+    /// What the names begin with of all that this peer has kept back of a slot, in whatever view.
+    #[must_use]
+    pub fn kept_names(slot: u8) -> String {
+        format!("kept-{slot}-")
     }
 
     /// The sealed total beside it and its digest; `None` where there is none, as for the coin, whose vector is empty.
@@ -53,6 +63,7 @@ impl Record {
         let (value, total) = match self {
             Self::Promised(_) | Self::Joined(_) => return None,
             Self::Outcome(_, digest, bytes) | Self::Drawn(_, digest, bytes) => return Some((digest, bytes)),
+            Self::Kept(kept) => return Some((&kept.digest, kept.block())),
             Self::Accepted(_, record, total) => (&record.value, total),
             Self::Frozen(frozen, total) => (&frozen.record.value, total),
         };
@@ -66,6 +77,7 @@ impl Record {
             Self::Promised(_) | Self::Joined(_) => self,
             Self::Outcome(ballot, digest, _) => Self::Outcome(ballot, digest, bytes),
             Self::Drawn(slot, digest, _) => Self::Drawn(slot, digest, bytes),
+            Self::Kept(kept) => Self::Kept(kept.with_block(bytes)),
             Self::Accepted(ballot, record, _) => Self::Accepted(ballot, record, bytes),
             Self::Frozen(frozen, _) => Self::Frozen(frozen, bytes),
         }
@@ -97,6 +109,10 @@ pub(super) struct Archive {
     frozen: Vec<Frozen>,
     values: Vec<Value>,
     opened: Vec<Bytes>,
+    /// This peer's own block of each row sum that is frozen.
+    parts: BTreeMap<u8, Result<Part, Missing>>,
+    /// What this peer has kept back of slots that are not frozen, in any view that may be decided on.
+    kept: BTreeMap<SumId, Kept>,
     /// The value of the next slot that this peer has acknowledged, or would have were it in the council.
     pub(super) accepted: Option<Sealed>,
     /// A value fetched for a view to come.
@@ -121,7 +137,32 @@ impl Archive {
         &self.values
     }
 
-    pub(super) fn freeze(&mut self, frozen: Frozen, opened: Bytes) {
+    /// As [`Archive::opened`], for this peer alone: of a row sum its own block.
+    pub(super) fn own(&self) -> Vec<Bytes> {
+        let mut own = self.opened.clone();
+        for (slot, part) in &self.parts {
+            own[usize::from(*slot)] = part.as_ref().map(|part| part.bytes().clone()).unwrap_or_default();
+        }
+        own
+    }
+
+    /// This peer's own block of each row sum that is frozen, or why it has none.
+    pub(super) fn parts(&self) -> &BTreeMap<u8, Result<Part, Missing>> {
+        &self.parts
+    }
+
+    /// Holds what this peer has kept back of a sum, which is on disk.
+    pub(super) fn keep(&mut self, kept: Option<Kept>) {
+        self.kept.extend(kept.map(|kept| (kept.sum, kept)));
+    }
+
+    pub(super) fn freeze(&mut self, ctx: &Context, frozen: Frozen, opened: Bytes) {
+        let Value { sum, members, .. } = &frozen.record.value;
+        if let Some(quantity) = ctx.plan.get(usize::from(sum.slot)).filter(|quantity| quantity.is_rows()) {
+            let part = rows::part(quantity, ctx.me, members, self.kept.get(sum), &opened);
+            self.parts.insert(sum.slot, part);
+            self.kept.retain(|other, _| other.slot != sum.slot);
+        }
         self.values.push(frozen.record.value.clone());
         self.frozen.push(frozen);
         self.opened.push(opened);
@@ -191,6 +232,14 @@ pub(super) fn restore(ctx: &Context, stored: Vec<Record>) -> Result<Restored, Re
             Record::Accepted(ballot, record, total) => accepted = Some((ballot, record, total)),
             Record::Frozen(each, total) => frozen.push((each, total)),
             Record::Outcome(ballot, _, bytes) => out.outcome = Some((ballot, bytes)),
+            Record::Kept(kept) => {
+                let quantity = ctx.plan.get(usize::from(kept.sum.slot)).filter(|quantity| quantity.is_rows());
+                if !quantity.is_some_and(|quantity| kept.sound(quantity.block(ctx.me).len())) {
+                    let text = format!("the block kept back in view {} does not match its digest", kept.sum.ballot);
+                    return Err(RestoreError::Broken(kept.sum.slot, text));
+                }
+                out.archive.keep(Some(kept));
+            }
             Record::Drawn(slot, digest, bytes) => {
                 let length = ctx.plan.get(usize::from(slot)).filter(|quantity| quantity.drawn()).map(Quantity::len);
                 if length != Some(bytes.len()) || Sha256::digest(&bytes)[..] != digest {
@@ -211,7 +260,7 @@ pub(super) fn restore(ctx: &Context, stored: Vec<Record>) -> Result<Restored, Re
             .map_err(|e| RestoreError::Broken(slot, e))?;
         let opened = job::open(ctx, &each, total);
         out.acceptor.freeze(slot);
-        out.archive.freeze(each, opened);
+        out.archive.freeze(ctx, each, opened);
     }
     let frozen = out.archive.frozen();
     out.drawn.retain(|&slot, _| slot >= frozen);

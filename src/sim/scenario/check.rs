@@ -40,7 +40,8 @@ impl Scenario {
                 format!("below {}, the number of peers", self.peers),
             ));
         }
-        if self.task.kind == TaskKind::Sum && !(1..=1 << 26).contains(&self.task.words) {
+        let sums = [TaskKind::Sum, TaskKind::RowSum].contains(&self.task.kind);
+        if sums && !(1..=1 << 26).contains(&self.task.words) {
             return Err(wrong("task.words", self.task.words, format!("1 to {}", 1 << 26)));
         }
         let mut timing = Timing::default();
@@ -141,7 +142,7 @@ impl Scenario {
                 }
                 let slots: &[&str] = match self.task.kind {
                     TaskKind::Flynn => &["coin", "holders", "moments", "counts"],
-                    TaskKind::Sum => &["coin", "sum"],
+                    TaskKind::Sum | TaskKind::RowSum => &["coin", "sum"],
                     TaskKind::Xclp => &["coin", "rows", "moments", "labelled"],
                     TaskKind::Sketch => &["coin", "holders", "moments", "sketch", "scores", "pairwise", "draw"],
                 };
