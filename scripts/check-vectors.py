@@ -2386,6 +2386,54 @@ def check_private():
         check("noisy total", [count if i in kept else 0 for i, count in enumerate(counts)] == case["counts"])
 
 
+def check_rows():
+    file = vectors("rows")
+    session = session_of(file["toml"])
+    for case in file["sums"]:
+        ballot, slot, bits = case["ballot"], case["slot"], case["word_bits"]
+        ends = [sum(case["blocks"][: i + 1]) * bits // 8 for i in range(len(case["blocks"]))]
+        block = [slice(end - words * bits // 8, end) for end, words in zip(ends, case["blocks"])]
+        params = ballot_bytes(ballot) + le(slot, 1)
+        members = [made["peer"] for made in case["members"]]
+        keys = {made["peer"]: x25519_public(bytes.fromhex(made["secret"])) for made in case["members"]}
+        check("view keys", all(keys[made["peer"]].hex() == made["public"] for made in case["members"]))
+        pads = {dealer: bytes.fromhex(pad) for dealer, pad in case["pads"]}
+        check("dealers", list(pads) == session.dealers(slot, members))
+        plain = sealed = bytes(ends[-1])
+        kept = {}
+        for made in case["members"]:
+            me, vector = made["peer"], bytes.fromhex(made["vector"])
+            plain = add_words(bits, plain, vector)
+            sent = bytearray(vector)
+            for other in range(len(block)):
+                if other not in members:
+                    sent[block[other]] = bytes(len(sent[block[other]]))
+            sent = bytes(sent)
+            for other in partners(session, keys, me):
+                key = pair_key(session, ballot, bytes.fromhex(made["secret"]), keys[other], me, other)
+                sent = add_words(bits, sent, Stream(key, "mask", params).read(len(sent)), 1 if me < other else -1)
+            if me in pads:
+                sent = add_words(bits, sent, Stream(pads[me], "pad", params).read(len(sent)))
+            sent = bytearray(sent)
+            kept[me] = bytes(sent[block[me]])
+            sent[block[me]] = bytes(len(kept[me]))
+            check("what a member of a row sum sends", sent.hex() == made["sent"])
+            check("what it keeps", kept[me].hex() == made["kept"])
+            sealed = add_words(bits, sealed, bytes(sent))
+        check("sealed row sum", sealed.hex() == case["sealed"])
+        check("its digest", total_digest(session, {"ballot": ballot, "slot": slot}, sealed).hex() == case["total"])
+        opened = sealed
+        for pad in pads.values():
+            opened = add_words(bits, opened, Stream(pad, "pad", params).read(len(opened)), -1)
+        check("opened row sum", opened.hex() == case["opened"])
+        for me, own in zip(members, case["own"]):
+            found = add_words(bits, opened[block[me]], kept[me])
+            check("own block", found.hex() == own and found == plain[block[me]])
+            check("nobody else's", not found or opened[block[me]] != found)
+        absent = [other for other in range(len(block)) if other not in members]
+        check("blocks of nobody", all(not any(opened[block[other]]) for other in absent))
+
+
 def main():
     for part in (
         check_encoding,
@@ -2404,6 +2452,7 @@ def main():
         check_phe,
         check_sketch,
         check_private,
+        check_rows,
     ):
         try:
             part()

@@ -37,6 +37,7 @@ use crate::protocol::context::Context;
 use crate::protocol::council::Acceptor;
 use crate::protocol::message::{Message, VERSION};
 use crate::protocol::record::Record as SumRecord;
+use crate::protocol::rows::Kept;
 use crate::protocol::signed::Signed;
 use crate::protocol::transfer::{self, Transfer};
 use crate::protocol::view::{self, Reason, Rng, View};
@@ -175,8 +176,8 @@ impl Parent<View> for Node {
     fn job(job: crate::protocol::all_reduce::Job) -> Job {
         Job::Mask(job)
     }
-    fn record(record: Never) -> Record {
-        match record {}
+    fn record(record: Kept) -> Record {
+        Record::Kept(record)
     }
 }
 
@@ -537,7 +538,10 @@ impl Node {
                     self.round.accept = None;
                     self.contribute(now, step);
                 }
-                view::Output::Total(total) => self.round.total = Some((total.digest, total.bytes)),
+                view::Output::Total(total) => {
+                    self.round.total = Some((total.digest, total.bytes));
+                    self.archive.keep(total.kept);
+                }
                 view::Output::Accept(record) => {
                     self.round.accept = Some(record);
                     self.accept(now, step);

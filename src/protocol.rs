@@ -19,6 +19,7 @@ pub(crate) mod memo;
 pub mod message;
 pub mod pairwise;
 pub mod record;
+pub mod rows;
 pub mod signed;
 pub mod sparse;
 pub mod transfer;

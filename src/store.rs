@@ -18,6 +18,7 @@ use sha2::{Digest, Sha256};
 use tempfile::NamedTempFile;
 
 use crate::node::Record;
+use crate::protocol::all_reduce::SumId;
 use crate::protocol::{self, wire};
 use ahead::Ahead;
 
@@ -167,10 +168,19 @@ impl Store {
         let start = [MAGIC, &length.to_le_bytes()].concat();
         let digest = Sha256::new().chain_update(&start).chain_update(&header).finalize();
         self.put(&record.name(), &[&start, &header, &digest])?;
-        if let Record::Frozen(..) = record {
-            // What was acknowledged is decided now. What was drawn for it stays: vectors of later slots may be made of it.
-            self.remove("accepted")?;
-            before.extend(self.totals.remove("accepted"));
+        if let Record::Frozen(frozen, _) = record {
+            // What was acknowledged is decided now, and what other views gave for it is of no use. What was drawn for it stays: vectors of later slots may be
+            // made of it.
+            let SumId { slot, ballot } = frozen.record.value.sum;
+            let mut done = vec!["accepted".to_owned()];
+            for names in Record::names_of_views(slot) {
+                let needed = format!("{names}{ballot}");
+                done.extend(self.totals.keys().filter(|name| name.starts_with(&names) && **name != needed).cloned());
+            }
+            for name in done {
+                self.remove(&name)?;
+                before.extend(self.totals.remove(&name));
+            }
         }
         self.sync()?;
         before.iter().try_for_each(|name| self.remove_unnamed(name))
@@ -273,6 +283,8 @@ fn read(path: &Path) -> Result<Record, StoreError> {
 mod tests {
     use super::*;
     use crate::protocol::ballot::Ballot;
+    use crate::protocol::record::{Frozen, Record as SumRecord, Value};
+    use crate::protocol::rows::Keeping;
     use crate::session::Peer;
 
     fn promised(counter: u64) -> Record {
@@ -322,6 +334,32 @@ mod tests {
     }
 
     #[test]
+    fn what_was_kept_back_in_views_that_were_not_decided_on_goes_when_one_is() {
+        let folder = tempfile::tempdir().unwrap();
+        let (mut store, _) = Store::open(folder.path()).unwrap();
+        let ballot = |counter| Ballot { counter, proposer: Peer(1) };
+        let kept = |slot, counter, block: &'static [u8]| {
+            let sum = SumId { ballot: ballot(counter), slot };
+            Record::Kept(Keeping::of(block).finish(sum).unwrap())
+        };
+        let (other, decided, next) = (kept(1, 1, b"other"), kept(1, 2, b"decided"), kept(2, 1, b"next"));
+        for record in [&other, &decided, &next] {
+            store.write(record).unwrap();
+        }
+        let value =
+            Value { sum: SumId { ballot: ballot(2), slot: 1 }, members: Vec::new(), total: [1; 32], deals: [0; 32] };
+        let record = SumRecord { value, deals: Vec::new() };
+        let frozen =
+            Record::Frozen(Frozen { record, acknowledgements: Vec::new(), pads: Vec::new() }, vec![7; 9].into());
+        store.write(&frozen).unwrap();
+        drop(store);
+        let (_, mut records) = Store::open(folder.path()).unwrap();
+        records.sort_by_key(Record::name);
+        assert_eq!(records, [frozen, decided, next]);
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 7, "lock, three records and what is beside them");
+    }
+
+    #[test]
     fn what_a_crash_left_half_written_is_removed() {
         let folder = tempfile::tempdir().unwrap();
         let (mut store, _) = Store::open(folder.path()).unwrap();
@@ -335,7 +373,6 @@ mod tests {
 
     #[test]
     fn a_total_is_written_once_and_goes_with_the_last_record_that_names_it() {
-        use crate::protocol::all_reduce::SumId;
         use crate::protocol::record::{Frozen, Record as SumRecord};
         let accepted = |counter, total: &'static [u8]| {
             let sum = SumId { ballot: Ballot { counter, proposer: Peer(1) }, slot: 1 };
@@ -369,7 +406,6 @@ mod tests {
     #[test]
     fn a_total_written_ahead_is_the_one_that_is_read_back_and_of_others_nothing_stays() {
         use crate::protocol::Ahead::{Chunk, End};
-        use crate::protocol::all_reduce::SumId;
         use crate::protocol::record::Record as SumRecord;
         let sum = |counter| SumId { ballot: Ballot { counter, proposer: Peer(1) }, slot: 1 };
         let accepted = |counter, total: &[u8]| {

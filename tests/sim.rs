@@ -119,6 +119,13 @@ fn a_crash_at_every_stage_leaves_one_result() {
 }
 
 #[test]
+fn everybody_has_its_own_block_of_a_row_sum_whoever_crashes() {
+    let runs = shipped("row-sum");
+    assert_eq!(runs.len(), 10);
+    assert!(runs[1..9].iter().all(|run| !run.marks.is_empty()), "a peer crashes");
+}
+
+#[test]
 fn private_counts_are_drawn_once_whoever_crashes() {
     let runs = shipped("private");
     assert!(runs.iter().filter(|run| run.name.contains("crash")).all(|run| run.marks.len() == 2), "the peer returns");

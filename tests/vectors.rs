@@ -25,6 +25,8 @@ mod phe;
 mod primitives;
 #[path = "vectors/private.rs"]
 mod private;
+#[path = "vectors/rows.rs"]
+mod rows;
 #[path = "vectors/run.rs"]
 mod run;
 #[path = "vectors/sessions.rs"]
@@ -45,7 +47,7 @@ use serde_json::Value;
 type Maker = fn() -> Value;
 
 /// Names of the files and what makes them.
-const FILES: [(&str, Maker); 21] = [
+const FILES: [(&str, Maker); 22] = [
     ("encoding", primitives::encoding),
     ("identity", primitives::identities),
     ("stream", primitives::stream),
@@ -67,6 +69,7 @@ const FILES: [(&str, Maker); 21] = [
     ("phe", phe::phe),
     ("sketch", sketch::sketch),
     ("private", private::private),
+    ("rows", rows::rows),
 ];
 
 #[test]

@@ -156,7 +156,19 @@ impl Progress {
                     format!("roles: {} propagate, {} keep distances", propagators.join(" and "), ring.join(", "));
                 self.tell(&json!({"event": "roles", "propagators": propagators, "ring": ring}), &text);
             }
-            Event::Lost(_) | Event::Exchanged(_) | Event::Finished(..) | Event::Done | Event::Ended(_) => {}
+            Event::Rows(slot, Err(missing)) => {
+                let quantity = &ctx.plan[usize::from(*slot)].name;
+                self.tell(
+                    &json!({"event": "no-rows", "quantity": quantity, "reason": missing.to_string()}),
+                    &format!("{quantity}: no result for this peer: {missing}"),
+                );
+            }
+            Event::Lost(_)
+            | Event::Rows(_, Ok(_))
+            | Event::Exchanged(_)
+            | Event::Finished(..)
+            | Event::Done
+            | Event::Ended(_) => {}
         }
     }
 

@@ -42,6 +42,10 @@ pub(super) fn note(ctx: &Context, report: &Report<'_>) {
             }
             Event::Exchange(_) => tracing::info!("an exchange begins"),
             Event::Exchanged(outcome) => tracing::info!(outcome = outcome.is_some(), "the exchange is over"),
+            Event::Rows(slot, Ok(_)) => tracing::info!(quantity = quantity(*slot), "this peer's own block is open"),
+            Event::Rows(slot, Err(missing)) => {
+                tracing::warn!(quantity = quantity(*slot), %missing, "no block of its own")
+            }
             Event::Finished(..) => tracing::info!("finished"),
             Event::Done => tracing::info!("done"),
             Event::Ended(ending) => tracing::error!(%ending, "ended without a result"),

@@ -13,6 +13,7 @@ use crate::protocol::ballot::Ballot;
 use crate::protocol::context::{Context, Quantity};
 use crate::protocol::council::{Accepted, Acceptor};
 use crate::protocol::record::{Frozen, Record as SumRecord, Value};
+use crate::protocol::rows::{self, Kept, Missing, Part};
 use crate::protocol::transfer::{Held, Served, Want};
 
 /// One thing to be on disk before any message that depends on it leaves. A later one of the same [`Record::name`]
@@ -32,6 +33,8 @@ pub enum Record {
     /// What the exchange for this sum gave this peer ([`crate::protocol::xclp::Outcome::to_bytes`]), with its SHA-256. Each is kept: an older
     /// view's sum may be the one that is decided.
     Outcome(SumId, [u8; 32], #[serde(skip)] Bytes),
+    /// What this peer has kept back of a row sum in this view; once the slot is frozen only that of the view that was decided on.
+    Kept(Kept),
 }
 
 impl Record {
@@ -43,11 +46,16 @@ impl Record {
             Self::Joined(_) => "joined".into(),
             Self::Accepted(..) => "accepted".into(),
             Self::Frozen(frozen, _) => format!("frozen-{}", frozen.record.value.sum.slot),
-            Self::Outcome(SumId { ballot, slot }, ..) => {
-                format!("outcome-{slot}-{}-{}", ballot.counter, ballot.proposer.0)
-            }
+            Self::Outcome(SumId { ballot, slot }, ..) => format!("outcome-{slot}-{ballot}"),
             Self::Drawn(slot, ..) => format!("drawn-{slot}"),
+            Self::Kept(kept) => format!("kept-{}-{}", kept.sum.slot, kept.sum.ballot),
         }
+    }
+
+    /// What the names begin with of records that a slot may have of several views; the view's ballot follows.
+    #[must_use]
+    pub fn names_of_views(slot: u8) -> [String; 2] {
+        [format!("outcome-{slot}-"), format!("kept-{slot}-")]
     }
 
     /// The sealed total beside it and its digest; `None` where there is none, as for the coin, whose vector is empty.
@@ -56,6 +64,7 @@ impl Record {
         let (value, total) = match self {
             Self::Promised(_) | Self::Joined(_) => return None,
             Self::Outcome(_, digest, bytes) | Self::Drawn(_, digest, bytes) => return Some((digest, bytes)),
+            Self::Kept(kept) => return Some((&kept.digest, kept.block())),
             Self::Accepted(_, record, total) => (&record.value, total),
             Self::Frozen(frozen, total) => (&frozen.record.value, total),
         };
@@ -69,6 +78,7 @@ impl Record {
             Self::Promised(_) | Self::Joined(_) => self,
             Self::Outcome(sum, digest, _) => Self::Outcome(sum, digest, bytes),
             Self::Drawn(slot, digest, _) => Self::Drawn(slot, digest, bytes),
+            Self::Kept(kept) => Self::Kept(kept.with_block(bytes)),
             Self::Accepted(ballot, record, _) => Self::Accepted(ballot, record, bytes),
             Self::Frozen(frozen, _) => Self::Frozen(frozen, bytes),
         }
@@ -100,6 +110,10 @@ pub(super) struct Archive {
     frozen: Vec<Frozen>,
     values: Vec<Value>,
     opened: Vec<Bytes>,
+    /// This peer's own block of each row sum that is frozen.
+    parts: BTreeMap<u8, Result<Part, Missing>>,
+    /// What this peer has kept back of slots that are not frozen, in any view that may be decided on.
+    kept: BTreeMap<SumId, Kept>,
     /// The value of the next slot that this peer has acknowledged, or would have were it in the council.
     pub(super) accepted: Option<Sealed>,
     /// A value fetched for a view to come.
@@ -124,7 +138,32 @@ impl Archive {
         &self.values
     }
 
-    pub(super) fn freeze(&mut self, frozen: Frozen, opened: Bytes) {
+    /// As [`Archive::opened`], for this peer alone: of a row sum its own block.
+    pub(super) fn own(&self) -> Vec<Bytes> {
+        let mut own = self.opened.clone();
+        for (slot, part) in &self.parts {
+            own[usize::from(*slot)] = part.as_ref().map(|part| part.bytes().clone()).unwrap_or_default();
+        }
+        own
+    }
+
+    /// This peer's own block of each row sum that is frozen, or why it has none.
+    pub(super) fn parts(&self) -> &BTreeMap<u8, Result<Part, Missing>> {
+        &self.parts
+    }
+
+    /// Holds what this peer has kept back of a sum, which is on disk.
+    pub(super) fn keep(&mut self, kept: Option<Kept>) {
+        self.kept.extend(kept.map(|kept| (kept.sum, kept)));
+    }
+
+    pub(super) fn freeze(&mut self, ctx: &Context, frozen: Frozen, opened: Bytes) {
+        let Value { sum, members, .. } = &frozen.record.value;
+        if let Some(quantity) = ctx.plan.get(usize::from(sum.slot)).filter(|quantity| quantity.is_rows()) {
+            let part = rows::part(quantity, ctx.me, members, self.kept.get(sum), &opened);
+            self.parts.insert(sum.slot, part);
+            self.kept.retain(|other, _| other.slot != sum.slot);
+        }
         self.values.push(frozen.record.value.clone());
         self.frozen.push(frozen);
         self.opened.push(opened);
@@ -194,6 +233,14 @@ pub(super) fn restore(ctx: &Context, stored: Vec<Record>) -> Result<Restored, Re
             Record::Accepted(ballot, record, total) => accepted = Some((ballot, record, total)),
             Record::Frozen(each, total) => frozen.push((each, total)),
             Record::Outcome(sum, _, bytes) => drop(out.outcomes.insert(sum, bytes)),
+            Record::Kept(kept) => {
+                let quantity = ctx.plan.get(usize::from(kept.sum.slot)).filter(|quantity| quantity.is_rows());
+                if !quantity.is_some_and(|quantity| kept.sound(quantity.block(ctx.me).len())) {
+                    let text = format!("the block kept back in view {} does not match its digest", kept.sum.ballot);
+                    return Err(RestoreError::Broken(kept.sum.slot, text));
+                }
+                out.archive.keep(Some(kept));
+            }
             Record::Drawn(slot, digest, bytes) => {
                 let length = ctx.plan.get(usize::from(slot)).filter(|quantity| quantity.drawn()).map(Quantity::len);
                 if length != Some(bytes.len()) || Sha256::digest(&bytes)[..] != digest {
@@ -214,7 +261,7 @@ pub(super) fn restore(ctx: &Context, stored: Vec<Record>) -> Result<Restored, Re
             .map_err(|e| RestoreError::Broken(slot, e))?;
         let opened = job::open(ctx, &each, total);
         out.acceptor.freeze(slot);
-        out.archive.freeze(each, opened);
+        out.archive.freeze(ctx, each, opened);
     }
     if let Some((ballot, record, total)) = accepted {
         let slot = record.value.sum.slot;

@@ -4,6 +4,7 @@ use bytes::Bytes;
 
 use crate::protocol::ballot::Ballot;
 use crate::protocol::record::Value;
+use crate::protocol::rows::{Missing, Part};
 use crate::protocol::view::{Reason, Stage};
 use crate::protocol::xclp::{self, roles::Roles};
 use crate::session::Peer;
@@ -29,7 +30,10 @@ pub enum Event {
     Exchange(Roles),
     /// What the exchange in which the last quantity was summed gave this peer; before [`Event::Finished`]. `None` if it was not in it.
     Exchanged(Option<xclp::Outcome>),
-    /// Every quantity is frozen: the opened vectors of the plan, the first of them the seed, and what they stand on.
+    /// This peer's own block of a row sum (its slot), or why it has none; before [`Event::Finished`].
+    Rows(u8, Result<Part, Missing>),
+    /// Every quantity is frozen: the opened vectors of the plan, the first of them the seed, and what they stand on. That of a row
+    /// sum is uniform to whoever does not know its masks.
     Finished(Vec<Bytes>, Vec<Value>),
     /// Nobody needs this node any more; the driver may stop.
     Done,

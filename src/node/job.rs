@@ -16,7 +16,7 @@ use crate::protocol::view::Rng;
 use crate::protocol::xclp;
 
 /// One piece of long work.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub enum Job {
     /// Make this peer's vector of a slot.
     Contribution {
@@ -24,7 +24,7 @@ pub enum Job {
         slot: u8,
         /// Who knows how.
         task: Arc<dyn Task>,
-        /// What is open so far.
+        /// What is open so far; of a row sum this peer's own block.
         opened: Vec<Bytes>,
         /// For a vector that is drawn at random.
         draw: Option<Draw>,
@@ -42,6 +42,17 @@ pub enum Job {
         /// The sealed total; opened in its own memory where nobody else holds it.
         total: Bytes,
     },
+}
+
+impl std::fmt::Debug for Job {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Contribution { slot, .. } => write!(f, "Contribution({slot}, <redacted>)"),
+            Self::Mask(job) => job.fmt(f),
+            Self::Exchange(job) => job.fmt(f),
+            Self::Open { frozen, .. } => write!(f, "Open({frozen:?})"),
+        }
+    }
 }
 
 /// Fresh randomness for one vector: whoever knows it knows the noise.

@@ -65,7 +65,7 @@ impl Node {
             // Its vector comes from an exchange.
         } else if self.computing.is_none() {
             self.computing = Some((slot, now));
-            let (task, opened) = (self.task.clone(), self.archive.opened().to_vec());
+            let (task, opened) = (self.task.clone(), self.archive.own());
             let drawn = self.ctx.plan.get(usize::from(slot)).is_some_and(Quantity::drawn);
             let draw = drawn.then(|| Draw::new(self.fresh_seed()));
             step.0.push(Action::Compute(Job::Contribution { slot, task, opened, draw }));
@@ -182,7 +182,7 @@ impl Node {
         let value = frozen.record.value.clone();
         let slot = value.sum.slot;
         self.acceptor.freeze(slot);
-        self.archive.freeze(frozen, opened);
+        self.archive.freeze(&self.ctx, frozen, opened);
         self.inputs.remove(&slot);
         if self.talk.wanted(slot) {
             self.talk.end();
@@ -209,6 +209,9 @@ impl Node {
         self.round = Round::default();
         self.over = Over::Lingering(now.plus_ms(self.ctx.session.timing.linger_ms));
         self.tell_outcome(step);
+        for (&slot, part) in self.archive.parts() {
+            step.output(Event::Rows(slot, part.clone()));
+        }
         step.output(Event::Finished(self.archive.opened().to_vec(), self.archive.values().to_vec()));
         self.tell_all(step);
     }

@@ -12,7 +12,9 @@ use crate::session::Peer;
 
 /// A task: quantities that are summed and opened one after another, each of which may depend on those before it.
 ///
-/// `opened[0]` is the session's seed (32 bytes), `opened[q]` the opened words of slot q, little-endian.
+/// `opened[0]` is the session's seed (32 bytes), `opened[q]` the opened words of slot q, little-endian. Of a row sum those who make a vector
+/// ([`Task::contribution`], [`Task::draw`]) are given this peer's own block, empty where it has none ([`Event::Rows`](super::Event::Rows) says
+/// why); those who judge for all ([`Task::allows`], [`Task::check`], [`Task::exchange`]) what all hold of it, which tells nobody anything.
 pub trait Task: Debug + Send + Sync {
     /// The quantities in order; the first is [`Quantity::coin`].
     fn plan(&self) -> Vec<Quantity>;

@@ -3,6 +3,7 @@
 mod network;
 mod nonsense;
 mod numbers;
+mod rows;
 mod scenarios;
 mod schedules;
 mod secrecy;

@@ -18,6 +18,7 @@ use sha2::Digest;
 use super::ballot::Ballot;
 use super::context::Quantity;
 use super::pairwise::Masks;
+use super::rows::{Cut, Keeping, Kept, Piece};
 use super::sparse;
 use super::tree::Place;
 use super::{Action, Ahead, Fault, Input, Machine, Never, Step, Time};
@@ -82,7 +83,7 @@ pub enum Message {
 }
 
 /// Mask one chunk of this peer's own vector.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Job {
     /// The sum.
     pub sum: SumId,
@@ -92,7 +93,15 @@ pub struct Job {
     pub vector: Bytes,
     /// The streams to add and subtract.
     pub masks: Arc<Masks>,
+    /// What is left out of a row sum.
+    cut: Arc<Cut>,
     buffers: Buffers,
+}
+
+impl std::fmt::Debug for Job {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Job {{ sum: {:?}, index: {}, vector: <redacted>, masks: {:?} }}", self.sum, self.index, self.masks)
+    }
 }
 
 /// A masked chunk.
@@ -104,18 +113,22 @@ pub struct Done {
     pub index: u32,
     /// Its masked words.
     data: Buffer,
+    /// What of them this peer keeps.
+    kept: Piece,
 }
 
 impl Job {
-    /// Adds every mask to the chunk.
+    /// Adds every mask to the chunk; of a row sum takes out what this peer keeps.
     #[must_use]
     pub fn run(self) -> Done {
         let start = self.index as usize * CHUNK;
         let own = &self.vector[start..(start + CHUNK).min(self.vector.len())];
         let mut data = self.buffers.take(own.len());
         data.as_mut().copy_from_slice(own);
+        self.cut.blank(data.as_mut(), start);
         self.masks.apply(data.as_mut(), start as u64);
-        Done { sum: self.sum, index: self.index, data }
+        let kept = self.cut.take(data.as_mut(), start);
+        Done { sum: self.sum, index: self.index, data, kept }
     }
 }
 
@@ -126,6 +139,8 @@ pub struct Total {
     pub bytes: Bytes,
     /// See [`total_digest`].
     pub digest: [u8; 32],
+    /// Of a row sum: what this peer has kept back, and has persisted before this.
+    pub kept: Option<Kept>,
 }
 
 /// SHA-256(tag "total" || session id || ballot || slot || BLAKE3(bytes)). (BLAKE3, because
@@ -189,7 +204,9 @@ pub struct AllReduce {
     parts: u8,
     /// Chunks that something has come of and that have not left.
     partial: BTreeMap<u32, Partial>,
-    vector: Option<(Bytes, Arc<Masks>)>,
+    vector: Option<(Bytes, Arc<Masks>, Arc<Cut>)>,
+    /// Of a row sum: this peer's own block.
+    kept: Keeping,
     /// Where chunks are masked.
     buffers: Buffers,
     own_next: u32,
@@ -212,7 +229,7 @@ impl Machine for AllReduce {
     type Timer = Never;
     type Job = Job;
     type Done = Done;
-    type Record = Never;
+    type Record = Kept;
     type Output = Total;
 
     fn handle(&mut self, _now: Time, input: Input<Self>) -> Step<Self> {
@@ -228,6 +245,7 @@ impl Machine for AllReduce {
             }
             Input::Done(done) => {
                 self.own_working -= 1;
+                self.kept.put(&done.kept);
                 self.add_own(done.index, done.data);
                 self.advance(&mut step);
             }
@@ -251,6 +269,7 @@ impl AllReduce {
             parts,
             partial: BTreeMap::new(),
             vector: None,
+            kept: Keeping::default(),
             buffers: Buffers::default(),
             own_next: 0,
             own_working: 0,
@@ -266,13 +285,14 @@ impl AllReduce {
         }
     }
 
-    /// Gives this peer's own vector and its masks.
+    /// Gives this peer's own vector, its masks, and what of a row sum it leaves out.
     ///
     /// # Panics
     /// If the vector has another length than agreed: the node built it wrongly.
-    pub fn contribute(&mut self, vector: Bytes, masks: Arc<Masks>) -> Step<Self> {
+    pub fn contribute(&mut self, vector: Bytes, masks: Arc<Masks>, cut: Cut) -> Step<Self> {
         assert_eq!(vector.len(), self.len, "BUG: own vector has the wrong length");
-        self.vector = Some((vector, masks));
+        self.kept = Keeping::new(cut.kept());
+        self.vector = Some((vector, masks, Arc::new(cut)));
         let mut step = Step::none();
         self.advance(&mut step);
         step
@@ -420,14 +440,15 @@ impl AllReduce {
             }
         }
         let until = self.leaving().saturating_add(AHEAD);
-        if let Some((vector, masks)) = &self.vector {
+        if let Some((vector, masks, cut)) = &self.vector {
             while self.own_next < chunks.min(until) && self.own_working < MASKING {
-                let (vector, masks) = (vector.clone(), masks.clone());
+                let (vector, masks, cut) = (vector.clone(), masks.clone(), cut.clone());
                 step.0.push(Action::Compute(Job {
                     sum: self.sum,
                     index: self.own_next,
                     vector,
                     masks,
+                    cut,
                     buffers: self.buffers.clone(),
                 }));
                 self.own_next += 1;
@@ -459,7 +480,9 @@ impl AllReduce {
             self.vector = None;
             let digest = tag_total(&self.session, self.sum, self.digest.finalize());
             step.0.push(Action::Ahead(Ahead::End(self.sum, digest)));
-            step.output(Total { bytes: Bytes::from(std::mem::take(&mut self.total)), digest });
+            let kept = std::mem::take(&mut self.kept).finish(self.sum);
+            step.0.extend(kept.clone().map(Action::Persist));
+            step.output(Total { bytes: Bytes::from(std::mem::take(&mut self.total)), digest, kept });
         }
     }
 }

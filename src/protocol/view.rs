@@ -31,6 +31,7 @@ use super::deal::{self, Deal, Opening, Pad, Release};
 use super::gather::Gather;
 use super::pairwise::{self, Mask, Masks, ViewKey};
 use super::record::{self, Acknowledgement, Frozen, Record};
+use super::rows::{Cut, Kept};
 use super::signed::Signed;
 use super::tree::{self, Place};
 use super::{Action, Fault, Input, Machine, Never, Parent, Step, Time};
@@ -118,7 +119,7 @@ impl Machine for View {
     type Timer = Timer;
     type Job = all_reduce::Job;
     type Done = all_reduce::Done;
-    type Record = Never;
+    type Record = Kept;
     type Output = Output;
 
     fn handle(&mut self, now: Time, input: Input<Self>) -> Step<Self> {
@@ -166,7 +167,7 @@ impl Parent<AllReduce> for View {
     fn job(job: all_reduce::Job) -> all_reduce::Job {
         job
     }
-    fn record(record: Never) -> Never {
+    fn record(record: Kept) -> Kept {
         record
     }
 }
@@ -271,7 +272,8 @@ impl View {
         if let Some(pad) = &round.pad {
             masks.push(Mask::new(Arc::new(**pad), "pad", sum, Sign::Add));
         }
-        let child = reduce.contribute(vector, Arc::new(Masks { word: quantity.word(), masks }));
+        let cut = Cut::new(quantity, self.ctx.me, &self.members);
+        let child = reduce.contribute(vector, Arc::new(Masks { word: quantity.word(), masks }), cut);
         self.reduced(child, &mut step);
         step
     }

@@ -28,7 +28,7 @@ pub struct Cast {
     pub tasks: Vec<Arc<dyn Task>>,
     /// What is summed.
     pub plan: Vec<Quantity>,
-    /// For all tasks but `sum`.
+    /// For all tasks but `sum` and `row-sum`.
     pub rows: Option<Rows>,
     /// For the task `xclp`, each peer's part.
     pub labelled: Vec<Arc<Xclp>>,
@@ -44,7 +44,7 @@ impl Cast {
             TaskKind::Flynn | TaskKind::Sketch => {
                 Some(Rows::deal(&scenario.data, scenario.peers, scenario.seed, folder)?)
             }
-            TaskKind::Sum => None,
+            TaskKind::Sum | TaskKind::RowSum => None,
             TaskKind::Xclp => Some(xclp::deal(scenario, folder)?),
         };
         let (session, identities) = session(scenario, rows.as_ref())?;
@@ -108,7 +108,7 @@ fn session(scenario: &Scenario, rows: Option<&Rows>) -> Result<(Session, Vec<Ide
         task: match scenario.task.kind {
             TaskKind::Xclp => SessionTask::Xclp,
             TaskKind::Sketch => SessionTask::Sketch,
-            TaskKind::Flynn | TaskKind::Sum => SessionTask::Flynn,
+            TaskKind::Flynn | TaskKind::Sum | TaskKind::RowSum => SessionTask::Flynn,
         },
         min_peers: scenario.session.min_peers.unwrap_or(Session::default_min_peers(peers)),
         data,

@@ -4,6 +4,7 @@
 //! | --- | --- |
 //! | one opening | a majority of the council releases the pads of at most one sum of each quantity, and all peers freeze the same value |
 //! | exact | every opened vector is the plain sum of what the members that its value names have put in; all have the same seed |
+//! | own rows | of a row sum every member gets its own block of the plain sum, and what everybody holds of that block is something else |
 //! | honest | nobody who follows the protocol blames another who does |
 //! | blamed | whoever is blamed broke the protocol, and is blamed with what its way of doing so must be blamed with |
 //! | ends | after the last fault every peer ends, with the result or a reason, within the bound of section 17 of the specification |
@@ -20,6 +21,7 @@ use crate::protocol::all_reduce::{CHUNK, SumId};
 use crate::protocol::context::Context;
 use crate::protocol::message::Message;
 use crate::protocol::record::Value;
+use crate::protocol::rows::{Missing, Part};
 use crate::protocol::view::{self, HEARTBEAT_MS, Order, Report};
 use crate::session::Peer;
 
@@ -31,6 +33,8 @@ pub enum Check {
     OneOpening,
     /// A result is not the sum.
     Exact,
+    /// A peer has another block of a row sum than its own, or others can read it.
+    OwnRows,
     /// An honest peer was blamed.
     Honest,
     /// A peer was blamed with the wrong thing, or not at all.
@@ -139,8 +143,21 @@ impl Checks {
                 if ctx.plan[usize::from(value.sum.slot)].name == "labelled" {
                     return;
                 }
+                let quantity = &ctx.plan[usize::from(value.sum.slot)];
                 match self.expect(ctx, value, frozen.record.digest(ctx)) {
                     Err(text) => self.violated(now, Check::Exact, text),
+                    Ok(sum) if quantity.is_rows() => {
+                        for owner in quantity.owners() {
+                            let block = quantity.block(owner);
+                            let (held, plain) = (&opened[block.clone()], &sum[block]);
+                            let member = value.members.contains(&owner);
+                            let hidden =
+                                held.is_empty() || if member { held != plain } else { held.iter().all(|&b| b == 0) };
+                            if !hidden {
+                                self.violated(now, Check::OwnRows, format!("{peer} holds what is {owner}'s alone"));
+                            }
+                        }
+                    }
                     Ok(sum) if sum != opened => {
                         let (slot, members) = (value.sum.slot, value.members.len());
                         let text = format!("{peer}: slot {slot} is not the sum of the {members} members that it names");
@@ -150,6 +167,26 @@ impl Checks {
                 }
             }
             Done::Contribution(..) | Done::Mask(_) | Done::Exchange(_) => {}
+        }
+    }
+
+    /// A peer has its own block of a row sum, or none.
+    pub fn receives(&mut self, now: Time, ctx: &Context, peer: Peer, slot: u8, part: &Result<Part, Missing>) {
+        self.looked += 1;
+        let Some((value, expected)) = self.values.get(&slot).and_then(|value| {
+            let mut sums = self.expected.iter().filter(|((of, _), _)| *of == slot);
+            Some((value, sums.next()?.1))
+        }) else {
+            return self.violated(now, Check::OwnRows, format!("{peer} has a block of a sum that nobody opened"));
+        };
+        let member = value.members.contains(&peer);
+        let sound = match part {
+            Ok(part) => member && part.bytes()[..] == expected[ctx.plan[usize::from(slot)].block(peer)],
+            // Nobody loses what is on its disk.
+            Err(missing) => !member && *missing == Missing::Absent,
+        };
+        if !sound {
+            self.violated(now, Check::OwnRows, format!("{peer} has {part:?} of slot {slot}, member: {member}"));
         }
     }
 

@@ -297,7 +297,7 @@ impl<W: World> Engine<W> {
         let mut link = Link { epoch, last: [[Time(0); 2]; 2], held: [[false; 2]; 2] };
         for (peer, other) in [(a, b), (b, a)] {
             // The loss of the old connection is told before the new one.
-            let lost = self.lost.remove(&(peer, other)).map_or(0, |at| at.0 + 1);
+            let lost = self.lost.get(&(peer, other)).map_or(0, |at| at.0 + 1);
             let at = self.world.learns(self.now, peer, other, Notice::Up).max(Time(lost));
             link.last[side(other, peer)] = [at; 2];
             self.push(at, Happening::Up { peer, other, epoch });
@@ -315,7 +315,9 @@ impl<W: World> Engine<W> {
                     let last = link.last[side(other, peer)];
                     at = at.max(Time(last[0].max(last[1]).0 + 1));
                 }
-                self.lost.insert((peer, other), at);
+                // That of an earlier connection may still be to come.
+                let lost = self.lost.entry((peer, other)).or_default();
+                *lost = at.max(*lost);
                 self.push(at, Happening::Lost { peer, other });
             }
         }

@@ -147,7 +147,7 @@ pub enum Split {
 pub struct Task {
     /// Which.
     pub kind: TaskKind,
-    /// `sum`: words of 4 bytes.
+    /// `sum`, `row-sum`: words of 4 bytes.
     pub words: u64,
     /// `flynn`: bits of a hash, or a multiple of d.
     pub m: Size,
@@ -210,6 +210,8 @@ pub enum TaskKind {
     Flynn,
     /// One vector of random words from every peer; no data.
     Sum,
+    /// The same, of which each peer gets its own block.
+    RowSum,
     /// Labels for every peer's own rows of the data set (XCLP).
     Xclp,
     /// How far each peer's rows lie from those of all.

@@ -22,6 +22,7 @@ use crate::protocol::ballot::Ballot;
 use crate::protocol::context::Context;
 use crate::protocol::message::Message;
 use crate::protocol::record::Value;
+use crate::protocol::rows::{Missing, Part};
 use crate::protocol::wire::Frame;
 use crate::protocol::{Time, tree};
 use crate::session::{Peer, Session};
@@ -113,6 +114,8 @@ pub struct Swarm {
     pub finished: BTreeMap<Peer, Finished>,
     /// What an exchange gave each.
     pub outcomes: BTreeMap<Peer, crate::protocol::xclp::Outcome>,
+    /// What each got of a row sum, by its slot.
+    pub parts: BTreeMap<(Peer, u8), Result<Part, Missing>>,
     /// For the task `xclp`, each peer's part.
     pub labelled: Vec<Arc<Xclp>>,
     /// Views that began, by how many members, and when the first member entered.
@@ -173,6 +176,7 @@ impl Swarm {
             ends: BTreeMap::new(),
             finished: BTreeMap::new(),
             outcomes: BTreeMap::new(),
+            parts: BTreeMap::new(),
             labelled: cast.labelled,
             views: BTreeMap::new(),
             failed: BTreeMap::new(),
@@ -497,6 +501,11 @@ impl World for Swarm {
             Event::Exchange(_) => {}
             Event::Exchanged(outcome) => swarm.outcomes.extend(outcome.map(|outcome| (peer, outcome))),
             Event::Opened(value) => swarm.checks.freezes(now, peer, &value),
+            Event::Rows(slot, part) => {
+                let ctx = swarm.ctx.clone();
+                swarm.checks.receives(now, &ctx, peer, slot, &part);
+                swarm.parts.insert((peer, slot), part);
+            }
             Event::Finished(opened, values) => {
                 swarm.tally.enters(now, peer, 0, None);
                 // What is equal is kept once.

@@ -120,9 +120,8 @@ pub fn tasks(scenario: &Scenario, session: &Session, rows: Option<&Rows>) -> Res
             })
             .collect(),
         _ => {
-            let (words, seed) = (scenario.task.words, scenario.seed);
             let peers = (0..scenario.peers).map(Peer);
-            Ok(peers.map(|me| Arc::new(Numbers { me, words, seed }) as Arc<dyn Task>).collect())
+            Ok(peers.map(|me| Arc::new(Numbers::new(scenario, me)) as Arc<dyn Task>).collect())
         }
     }
 }
@@ -134,7 +133,7 @@ pub fn plan(scenario: &Scenario, session: &Session) -> Vec<Quantity> {
         TaskKind::Flynn => Rules::new(session.clone()).plan(),
         TaskKind::Xclp => crate::node::xclp::Rules::new(session.clone()).plan(),
         TaskKind::Sketch => crate::node::sketch::Rules::new(session.clone()).plan(),
-        TaskKind::Sum => Numbers { me: Peer(0), words: scenario.task.words, seed: 0 }.plan(),
+        TaskKind::Sum | TaskKind::RowSum => Numbers::new(scenario, Peer(0)).plan(),
     }
 }
 
@@ -142,17 +141,32 @@ pub fn plan(scenario: &Scenario, session: &Session) -> Vec<Quantity> {
 #[derive(Debug)]
 struct Numbers {
     me: Peer,
-    words: u64,
+    quantity: Quantity,
     seed: u64,
+}
+
+impl Numbers {
+    fn new(scenario: &Scenario, me: Peer) -> Self {
+        let words = scenario.task.words;
+        let quantity = match scenario.task.kind {
+            // As even as they can be; where there are more peers than words some have none.
+            TaskKind::RowSum => {
+                let end = |peer: u16| words * u64::from(peer) / u64::from(scenario.peers);
+                Quantity::rows("sum", 4, (0..scenario.peers).map(|peer| end(peer + 1) - end(peer)).collect())
+            }
+            _ => Quantity::exact("sum", 4, words),
+        };
+        Self { me, quantity, seed: scenario.seed }
+    }
 }
 
 impl Task for Numbers {
     fn plan(&self) -> Vec<Quantity> {
-        vec![Quantity::coin(), Quantity::exact("sum", 4, self.words)]
+        vec![Quantity::coin(), self.quantity.clone()]
     }
 
     fn contribution(&self, _slot: u8, _opened: &[Bytes]) -> Result<Bytes, String> {
-        let mut out = vec![0; self.plan()[1].len()];
+        let mut out = vec![0; self.quantity.len()];
         Stream::new(&self.seed.to_le_bytes(), "simulation/numbers", &self.me.0.to_le_bytes()).fill(&mut out);
         let (words, _) = out.as_chunks_mut::<4>();
         words.iter_mut().for_each(|word| *word = (u32::from_le_bytes(*word) >> 12).to_le_bytes());

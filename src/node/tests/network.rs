@@ -67,6 +67,8 @@ pub(super) struct Lab {
     pub(super) blames: Vec<(Peer, Peer, String)>,
     /// Peers that do not follow the protocol: they may be blamed, and what they blame counts for nothing.
     pub(super) liars: BTreeSet<Peer>,
+    /// Peers that come back without what they had kept back of row sums.
+    pub(super) forgets: BTreeSet<Peer>,
     /// One byte in every eighth frame of this peer is changed.
     pub(super) garble: Option<Peer>,
     /// Every chunk that was sent: from, to, sum, direction, words.
@@ -111,7 +113,9 @@ impl Lab {
 impl World for Lab {
     type Event = Fault;
 
-    fn node(&mut self, peer: Peer, stored: Vec<Record>) -> Node {
+    fn node(&mut self, peer: Peer, mut stored: Vec<Record>) -> Node {
+        let forgets = self.forgets.contains(&peer);
+        stored.retain(|record| !(forgets && matches!(record, Record::Kept(_))));
         let numbers = || Arc::new(Numbers { me: peer, words: self.words.clone() }) as Arc<dyn Task>;
         let task = self.tasks.get(peer.index()).cloned().unwrap_or_else(numbers);
         let mut ctx = Context::new(self.session.clone(), peer, self.identities[peer.index()].clone(), task.plan());
@@ -283,6 +287,7 @@ impl Network {
             events: Vec::new(),
             blames: Vec::new(),
             liars: BTreeSet::new(),
+            forgets: BTreeSet::new(),
             garble: None,
             travelled: Vec::new(),
             streams_used: BTreeMap::new(),
@@ -439,6 +444,11 @@ impl Network {
             _ => None,
         });
         sums.filter(|sum| sum.slot == slot).collect()
+    }
+
+    /// In how many views of `slot` the peer has kept something back of a row sum.
+    pub(super) fn kept(&self, peer: Peer, slot: u8) -> usize {
+        self.0.disk(peer).keys().filter(|name| name.starts_with(&Record::names_of_views(slot)[1])).count()
     }
 
     fn seed(&self) -> Option<Bytes> {

@@ -138,7 +138,7 @@ proptest! {
             let moved = run.one(picks.next());
             if (due || !moved) && let Some(peer) = waiting.pop_front() {
                 let step = run.machines[usize::from(peer)]
-                    .contribute(vectors[usize::from(peer)].clone(), masks(seed, peers, peer));
+                    .contribute(vectors[usize::from(peer)].clone(), masks(seed, peers, peer), Cut::default());
                 run.carry_out(Peer(peer), step);
             } else if !moved {
                 break;
@@ -209,7 +209,11 @@ fn credits_for_what_was_not_sent_or_was_acknowledged_before_are_blamed() {
     let credit = |index| Message::Credit { sum: SUM, direction: Direction::Down, index };
     let contributed = || {
         let mut root = root_with(10, 10);
-        let step = root.contribute(vec![0; 10 * CHUNK].into(), Arc::new(Masks { word: Word::W64, masks: vec![] }));
+        let step = root.contribute(
+            vec![0; 10 * CHUNK].into(),
+            Arc::new(Masks { word: Word::W64, masks: vec![] }),
+            Cut::default(),
+        );
         let mut jobs: VecDeque<Job> = computed(step).collect();
         while let Some(job) = jobs.pop_front() {
             let step = root.handle(Time(0), Input::Done(job.run()));

@@ -43,7 +43,8 @@ impl Scenario {
         if self.task.kind != TaskKind::Flynn && self.task.select.is_some() {
             return Err(wrong("task.select", "given", "left out: only the task flynn draws peers"));
         }
-        if self.task.kind == TaskKind::Sum && !(1..=1 << 26).contains(&self.task.words) {
+        let sums = [TaskKind::Sum, TaskKind::RowSum].contains(&self.task.kind);
+        if sums && !(1..=1 << 26).contains(&self.task.words) {
             return Err(wrong("task.words", self.task.words, format!("1 to {}", 1 << 26)));
         }
         let mut timing = Timing::default();
@@ -147,8 +148,8 @@ impl Scenario {
                         &["coin", "present", "moments", "sketch", "scores", "draw", "holders", "counts"]
                     }
                     TaskKind::Flynn => &["coin", "holders", "moments", "counts"],
-                    TaskKind::Sum => &["coin", "sum"],
-                    TaskKind::Xclp => &["coin", "rows", "moments", "labelled"],
+                    TaskKind::Sum | TaskKind::RowSum => &["coin", "sum"],
+                    TaskKind::Xclp => &["coin", "rows", "moments", "graph", "labelled"],
                     TaskKind::Sketch => &["coin", "holders", "moments", "sketch", "scores", "pairwise", "draw"],
                 };
                 if !slots.contains(&moment.slot.as_str()) {

@@ -1,0 +1,77 @@
+//! A sum of which each peer gets its own row alone: `cargo run --release --no-default-features --example row-sum`.
+//!
+//! Patients whom one hospital discharges come back to another, so no hospital knows how its own fare. Each counts, by the hospital that had discharged
+//! them, who came back to it and why: a matrix with a row for each hospital. The matrices are summed between five nodes, simulated here, and each hospital
+//! learns its own row: how often its patients came back anywhere. Nobody learns another's row, nor who reported what.
+
+use std::error::Error;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use bytes::Bytes;
+use flyswarm::node::Task;
+use flyswarm::protocol::context::Quantity;
+use flyswarm::protocol::record::Value;
+use flyswarm::session::Peer;
+use flyswarm::sim::{cast::Cast, engine::Engine, run, scenario::File, swarm::Swarm};
+
+const HOSPITALS: u16 = 5;
+const REASONS: [&str; 3] = ["infection", "fall", "medicine"];
+/// The task's only quantity after the coin.
+const RETURNS: u8 = 1;
+
+/// Who came back to one hospital: for each that discharged them, by reason.
+#[derive(Debug)]
+struct Returns(Vec<[u32; REASONS.len()]>);
+
+impl Returns {
+    /// Made up.
+    fn to(hospital: u16) -> Self {
+        let count = |from: u16, reason: u16| u32::from((7 * hospital + 3 * from + 5 * reason) % 9);
+        Self((0..HOSPITALS).map(|from| [0, 1, 2].map(|reason| count(from, reason))).collect())
+    }
+}
+
+impl Task for Returns {
+    fn plan(&self) -> Vec<Quantity> {
+        vec![Quantity::coin(), Quantity::rows("returns", 4, vec![REASONS.len() as u64; self.0.len()])]
+    }
+
+    fn contribution(&self, _slot: u8, _opened: &[Bytes]) -> Result<Bytes, String> {
+        Ok(self.0.iter().flatten().flat_map(|count| count.to_le_bytes()).collect())
+    }
+
+    fn allows(&self, _: u8, _: &[Value], _: &[Bytes], _: &[Peer]) -> Result<(), String> {
+        Ok(())
+    }
+
+    fn check(&self, _: u8, _: &[Value], _: &[Bytes]) -> Result<(), String> {
+        Ok(())
+    }
+}
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let file = File::parse("peers = 5\n[task]\nkind = \"row-sum\"", "row-sum".into(), PathBuf::new(), false)?;
+    let scenario = &file.runs[0].1;
+    let mut cast = Cast::new(scenario, Path::new(""))?;
+    cast.plan = Returns::to(0).plan();
+    cast.tasks = (0..HOSPITALS).map(|hospital| Arc::new(Returns::to(hospital)) as Arc<dyn Task>).collect();
+    let quantity = cast.plan[usize::from(RETURNS)].clone();
+    let mut engine = Engine::new(Swarm::new(scenario, cast, Vec::new()), HOSPITALS, false);
+    run::pass("row-sum", scenario, &mut engine, &mut |_| {});
+    let swarm = &engine.world;
+    println!("{:10} {:24}   what all others hold of its row", "hospital", REASONS.join(" "));
+    for (peer, finished) in &swarm.finished {
+        let words =
+            |bytes: &[u8]| bytes.as_chunks::<4>().0.iter().map(|&word| u32::from_le_bytes(word)).collect::<Vec<_>>();
+        let held = words(&finished.opened[usize::from(RETURNS)][quantity.block(*peer)]);
+        match &swarm.parts[&(*peer, RETURNS)] {
+            Ok(part) => println!("{:10} {:24}   {held:?}", peer.0, format!("{:?}", words(part.bytes()))),
+            Err(missing) => println!("{:10} {missing}", peer.0),
+        }
+    }
+    match swarm.checks.violations.first() {
+        Some(violation) => Err(violation.text.clone().into()),
+        None => Ok(()),
+    }
+}
