@@ -38,7 +38,7 @@ pub struct Rules {
 }
 
 /// One peer's part.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Xclp {
     rules: Rules,
     me: Peer,
@@ -153,6 +153,12 @@ impl Xclp {
     #[must_use]
     pub fn labels(&self) -> &[Option<u16>] {
         &self.labels
+    }
+
+    /// The same peer without labels: what it counts as where it is lost after the graph is made.
+    #[must_use]
+    pub fn unlabelled(&self) -> Self {
+        Self { labels: vec![None; self.labels.len()], ..self.clone() }
     }
 
     /// What is said of each row, in the order of the file.

@@ -67,21 +67,25 @@ pub(super) fn tasks(scenario: &Scenario, session: &Session, rows: &Rows) -> Resu
         .collect()
 }
 
-/// What the labels of the rows without one are worth, at the members of the last sum; also that they are those of the same rows in one place.
+/// What the labels of the rows without one are worth, at the members of the last sum; also that they are those in one place of the rows of the graph, with the
+/// labels of those members.
 pub(super) fn accuracy(world: &mut Swarm, now: Time, rows: &Rows, tasks: &[Arc<Xclp>]) -> Option<Accuracy> {
     let finished = world.finished.values().next()?.clone();
-    let members = &finished.values.last()?.members;
+    let [.., graph, labelled] = &finished.values[..] else { return None };
+    let members = &labelled.members;
     // After the coin and the rows, where the plan has them.
-    let moments = finished.opened.get(2).filter(|_| finished.opened.len() > 3).map(|bytes| &bytes[..]);
-    let owners: Vec<Peer> = members.iter().copied().filter(|peer| rows.parts[peer.index()].rows() > 0).collect();
+    let moments = finished.opened.get(2).filter(|_| finished.opened.len() > 4).map(|bytes| &bytes[..]);
+    let owners: Vec<Peer> = graph.members.iter().copied().filter(|peer| rows.parts[peer.index()].rows() > 0).collect();
     let planes = owners.iter().find_map(|peer| world.outcomes.get(peer))?.planes;
     let of = |peer: &Peer| &*tasks[peer.index()];
-    let pooled = Xclp::pooled(&owners.iter().map(of).collect::<Vec<_>>(), &planes, moments).ok()?.0;
+    let count = |peer: &Peer| if members.contains(peer) { of(peer).clone() } else { of(peer).unlabelled() };
+    let counted: Vec<Xclp> = owners.iter().map(count).collect();
+    let pooled = Xclp::pooled(&counted.iter().collect::<Vec<_>>(), &planes, moments).ok()?.0;
     let largest = owners.iter().max_by_key(|peer| rows.parts[peer.index()].rows())?;
     let alone = Xclp::pooled(&[of(largest)], &planes, moments).ok()?.0;
     let (mut swarm, mut together, mut by_itself) = (Share::default(), Share::default(), Share::default());
     let (mut equal, mut hash) = (true, Sha256::new());
-    for (peer, pooled) in owners.iter().zip(&pooled) {
+    for (peer, pooled) in owners.iter().zip(&pooled).filter(|(peer, _)| members.contains(peer)) {
         together.count(rows, of(peer), *peer, pooled);
         // Who was killed after the others had its part comes back to its own outcome, or has not come back.
         let Some(outcome) = world.outcomes.get(peer) else { continue };

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use super::network::{Fault, Network};
 use super::numbers::{session, timing};
 use crate::crypto::identity::Identity;
-use crate::data::Dataset;
 use crate::data::digits::digits;
 use crate::node::xclp::Xclp;
 use crate::node::{Ending, Event, Task};
@@ -17,8 +16,6 @@ const ROWS: [usize; 7] = [40, 60, 30, 50, 20, 0, 0];
 
 struct Lab {
     net: Network,
-    session: Session,
-    parts: Vec<Arc<Dataset>>,
     tasks: Vec<Arc<Xclp>>,
     truth: Vec<Vec<u16>>,
 }
@@ -36,19 +33,17 @@ fn lab(rows: &[usize], scaling: Scaling, hamming: Hamming, seed: u64) -> Lab {
     }
     .check()
     .unwrap();
-    let (mut first, mut tasks, mut truth, mut parts) = (0, Vec::new(), Vec::new(), Vec::new());
+    let (mut first, mut tasks, mut truth) = (0, Vec::new(), Vec::new());
     for (peer, &n) in (0u16..).map(Peer).zip(rows) {
         let part = data.subset(&(first..first + n).collect::<Vec<_>>());
         first += n;
         truth.push(part.labels().to_vec());
         let labels = part.labels().iter().enumerate().map(|(i, &label)| (i % 5 == 0).then_some(label)).collect();
-        let part = Arc::new(part);
-        parts.push(part.clone());
-        let task = Xclp::new(session.clone(), peer, part, labels, &[peer.0 as u8; 32]).unwrap();
+        let task = Xclp::new(session.clone(), peer, Arc::new(part), labels, &[peer.0 as u8; 32]).unwrap();
         tasks.push(Arc::new(task));
     }
     let nodes = tasks.iter().map(|task| task.clone() as Arc<dyn Task>).collect();
-    Lab { net: Network::with_tasks(identities, session.clone(), nodes, seed), session, parts, tasks, truth }
+    Lab { net: Network::with_tasks(identities, session, nodes, seed), tasks, truth }
 }
 
 impl Lab {
@@ -105,12 +100,7 @@ impl Lab {
             .map(Peer)
             .zip(&self.tasks)
             .filter(|(peer, _)| ROWS.get(peer.index()).is_some_and(|&n| n > 0))
-            .map(|(peer, task)| {
-                let labels =
-                    if lost.contains(&peer) { vec![None; task.labels().len()] } else { task.labels().to_vec() };
-                let part = self.parts[peer.index()].clone();
-                Xclp::new(self.session.clone(), peer, part, labels, &[peer.0 as u8; 32]).unwrap()
-            })
+            .map(|(peer, task)| if lost.contains(&peer) { task.unlabelled() } else { Xclp::clone(task) })
             .collect();
         let here: Vec<_> = (0..5).map(Peer).filter(|peer| !lost.contains(peer)).collect();
         let planes = self.outcome(here[0]).unwrap().planes;
