@@ -6,6 +6,7 @@
 
 mod attacks;
 mod labels;
+mod sessions;
 mod vectors;
 mod view;
 

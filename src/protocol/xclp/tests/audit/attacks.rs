@@ -90,6 +90,11 @@ impl Prior {
         Self { mean, covariance }
     }
 
+    /// The same spread around something that is known better than the mean.
+    pub(super) fn around(&self, mean: Row) -> Self {
+        Self { mean, covariance: self.covariance.clone() }
+    }
+
     /// Regularised least squares: the likeliest rows (targets x features) from their cosines with known rows (anchors x targets), when a cosine is
     /// wrong by about `noise`.
     pub(super) fn likeliest(&self, anchors: &[Row], cosines: &[Row], noise: f64) -> Vec<Row> {
@@ -296,4 +301,38 @@ pub(super) fn placed(rows: &[Vec<u16>], columns: &[Vec<u16>]) -> Vec<Vec<Option<
         take(&mut left[i], value);
         take(&mut below[j], value);
     }
+}
+
+/// A matrix from its rows' values and its columns', each in any order and only nearly the same (to about `noise`): what may stand in a place by its row is
+/// held against what may by its column, each value having one place, again and again (message passing).
+pub(super) fn fitted(rows: &[Row], columns: &[Row], noise: f64) -> Vec<Row> {
+    let like = |x: f64, y: f64| (-((x - y) / noise).powi(2) / 2.0).exp() + 1e-12;
+    // [line][crossing line][value]: how likely it stands there; from the same of the crossing lines.
+    let weighed = |lines: &[Row], crossing: &[Row], known: &[Vec<Row>]| -> Vec<Vec<Row>> {
+        let of = |(i, values): (usize, &Row)| {
+            let place = |(j, others): (usize, &Row)| -> Row {
+                values.iter().map(|&x| others.iter().zip(&known[j][i]).map(|(&y, p)| p * like(x, y)).sum()).collect()
+            };
+            let mut places: Vec<Row> = crossing.iter().enumerate().map(place).collect();
+            for _ in 0..10 {
+                for at in 0..values.len() {
+                    let sum: f64 = places.iter().map(|place| place[at]).sum();
+                    places.iter_mut().for_each(|place| place[at] /= sum);
+                }
+                for place in &mut places {
+                    let sum: f64 = place.iter().sum();
+                    place.iter_mut().for_each(|x| *x /= sum);
+                }
+            }
+            places
+        };
+        lines.iter().enumerate().map(of).collect()
+    };
+    let mut by_column = vec![vec![vec![1.0 / rows.len() as f64; rows.len()]; rows.len()]; columns.len()];
+    let mut by_row = Vec::new();
+    for _ in 0..20 {
+        by_row = weighed(rows, columns, &by_column);
+        by_column = weighed(columns, rows, &by_row);
+    }
+    by_row.iter().zip(rows).map(|(places, values)| places.iter().map(|place| dot(place, values)).collect()).collect()
 }

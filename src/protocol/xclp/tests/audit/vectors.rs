@@ -9,20 +9,20 @@ use crate::protocol::xclp::{Rows, What, dealer};
 use crate::session::Peer;
 
 /// The cosine of a private row with the nearest of one's own: the baseline.
-fn nearest(own: &[Row], row: &Row) -> f64 {
+pub(super) fn nearest(own: &[Row], row: &Row) -> f64 {
     own.iter().map(|mine| dot(mine, row)).fold(-1.0, f64::max)
 }
 
 /// Mean figures of an attack, of the guess that it is held against and of the nearest own row, over the points of `among`.
 #[derive(Clone, Copy)]
-struct Found {
-    attack: f64,
-    guess: f64,
-    nearest: f64,
+pub(super) struct Found {
+    pub(super) attack: f64,
+    pub(super) guess: f64,
+    pub(super) nearest: f64,
 }
 
 /// Sorted values of several views, averaged place by place.
-fn pooled(views: impl Iterator<Item = Vec<f64>>) -> Row {
+pub(super) fn pooled(views: impl Iterator<Item = Vec<f64>>) -> Row {
     let mut count = 0.0;
     let mut sum: Row = Vec::new();
     for mut values in views {
@@ -130,10 +130,10 @@ fn bags_of_distances_tell_custodians_little_more_than_the_mean_does_in_one_view_
 }
 
 /// A value that an owner was sent: which of its rows, the point it is the distance to (which it is not told), and the cosine.
-type Entry = (usize, usize, f64);
+pub(super) type Entry = (usize, usize, f64);
 
 /// What an owner was sent of the distances to others, and by the truth to whom: values of ten views of the same pair averaged.
-fn entries(views: &[Run], me: Peer) -> Vec<Entry> {
+pub(super) fn entries(views: &[Run], me: Peer) -> Vec<Entry> {
     let mut all: BTreeMap<(usize, usize), Vec<f64>> = BTreeMap::new();
     for run in views {
         for custodian in run.roles.custodians_of(me) {

@@ -21,7 +21,7 @@ pub(super) const CLASSES: usize = 10;
 pub(super) const RULE: Propagation = Propagation { k: 5, alpha: 0.99, power: 1, balance: false, tolerance: 1e-5 };
 /// Rows of each owner.
 pub(super) const ROWS: usize = 100;
-const OWNERS: u16 = 5;
+pub(super) const OWNERS: u16 = 5;
 /// Of so many rows one has a label.
 const EVERY: usize = 3;
 
