@@ -27,8 +27,8 @@ struct Session {
 
 /// Five owners and two witnesses, who are the propagators of all sessions.
 static SMALL: LazyLock<Vec<Session>> = LazyLock::new(|| sessions(OWNERS + 2));
-/// A witness more: now propagator, now custodian.
-static MORE: LazyLock<Vec<Session>> = LazyLock::new(|| sessions(OWNERS + 3));
+/// Two witnesses more: now propagator, now custodian, now without a role.
+static MORE: LazyLock<Vec<Session>> = LazyLock::new(|| sessions(OWNERS + 4));
 
 fn sessions(members: u16) -> Vec<Session> {
     (1..=SESSIONS).map(|number| Session::of(rows().into_iter(), members, number)).collect()
@@ -243,9 +243,9 @@ fn a_witness_that_is_now_propagator_and_now_custodian_learns_little_more_than_th
         })
         .collect();
     let (mut bags_alone, mut all, mut base, mut both) = (vec![], vec![], vec![], 0);
-    for me in (OWNERS..OWNERS + 3).map(Peer) {
-        let (as_propagator, as_custodian): (Vec<&Session>, Vec<&Session>) =
-            MORE.iter().partition(|session| session.run.roles.propagators.contains(&me));
+    for me in (OWNERS..OWNERS + 4).map(Peer) {
+        let as_propagator: Vec<_> = MORE.iter().filter(|session| session.run.roles.propagators.contains(&me)).collect();
+        let as_custodian: Vec<_> = MORE.iter().filter(|session| session.run.roles.ring.contains(&me)).collect();
         both += usize::from(!as_propagator.is_empty() && !as_custodian.is_empty());
         let owners: Vec<Peer> = VIEWS[0].roles.owners().collect();
         let seen = as_custodian.iter().flat_map(|session| {
