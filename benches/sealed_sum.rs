@@ -15,7 +15,8 @@
 //! Both begin on fresh connections, in turns, so that whatever else the machine does falls on both. CPU seconds are those
 //! of the whole process. Memory is the peak (`VmHWM`) of processes that each run one node of eight.
 //!
-//! `cargo bench --bench sealed_sum [-- REPETITIONS]`; `TMPDIR` says where the state folders are.
+//! `cargo bench --bench sealed_sum [-- REPETITIONS]`; `TMPDIR` says where the state folders are. With `-- --bare MIB` it prints nothing but the CPU seconds
+//! that a GB costs through bare substreams, both its ends together, where each edge carries so many MiB up and down.
 
 #![allow(missing_docs, clippy::disallowed_methods)] // it looks at the clock
 
@@ -161,6 +162,14 @@ fn main() -> std::io::Result<()> {
         && flag == "--node"
     {
         nodes::child(index.parse().expect("an index"), bytes.parse().expect("a length"));
+        return Ok(());
+    }
+    if let [flag, mib] = &arguments[..]
+        && flag == "--bare"
+    {
+        let bytes = mib.parse::<usize>().expect("a number") * MIB;
+        let gigabytes = (2 * (NODES - 1) * bytes) as f64 / 1e9;
+        println!("{:.3}", median((0..3).map(|_| bare::run(bytes).cpu / gigabytes).collect()));
         return Ok(());
     }
     let bench = std::env::args().any(|argument| argument == "--bench");

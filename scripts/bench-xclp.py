@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
 """One round of XCLP as real processes beside numpy's centralised version, in one run: scripts/bench-xclp.py PROGRAM [--points 500] [--peers 5]
-[--features 512] [--bits 4096] [--classes 10] [--hamming dealer|ot|phe].
+[--features 512] [--bits 4096] [--classes 10] [--hamming dealer|ot|phe] [--seconds].
 
 PROGRAM is a release build of flyswarm. Makes clusters, deals them to the peers with two witnesses beside, and prints wall seconds, bytes sent by each
 peer, the share of labels that are right, and the same for numpy: random planes, Hamming distances as a matrix product, the k nearest, the exact inverse.
-Then the bytes that secure Hamming distances must cost by their own arithmetic (specification, section 15c), and how many were sent. Needs numpy.
+Then the bytes that secure Hamming distances must cost by their own arithmetic (specification, section 15c), and how many were sent; with --seconds the same for
+the CPU seconds of all processes: what `cargo bench --bench xclp` takes for the blocks, and what as many bytes take through bare libp2p substreams
+(`cargo bench --bench sealed_sum -- --bare 64`). Needs numpy.
 """
 
 import argparse
@@ -17,6 +19,8 @@ import time
 
 import numpy as np
 
+import xclp_in_one_place as central
+
 arguments = argparse.ArgumentParser()
 arguments.add_argument("program", type=pathlib.Path)
 arguments.add_argument("--points", type=int, default=500)
@@ -25,21 +29,24 @@ arguments.add_argument("--features", type=int, default=512)
 arguments.add_argument("--bits", type=int, default=4096)
 arguments.add_argument("--classes", type=int, default=10)
 arguments.add_argument("--hamming", choices=["dealer", "ot", "phe"], default="dealer")
+arguments.add_argument("--seconds", action="store_true")
 arguments.add_argument("--port", type=int, default=41500)
 given = arguments.parse_args()
 program = given.program.resolve()
 rng = np.random.default_rng(0)
 n = given.points * given.peers
 
-centres = rng.normal(size=(given.classes, given.features))
-truth = rng.integers(given.classes, size=n)
-rows = (centres[truth] + 4 * rng.normal(size=(n, given.features))).astype(np.float32)
-known = rng.random(n) < 0.05
+rows, truth, known = central.clusters(rng, n, given.features, given.classes)
 
 
 def processor_seconds():
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     return used.ru_utime + used.ru_stime
+
+
+def bench(name, *words):
+    command = ["cargo", "bench", "--quiet", "--bench", name, "--", *words]
+    return json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, cwd=pathlib.Path(__file__).parent).stdout)
 
 
 def run(*words):
@@ -101,24 +108,23 @@ of_block = {
 sent = sum(receipt["bytes_sent"] for receipt in receipts)
 print(f"distances, by arithmetic: {pairs} x {of_block / 1e6:.2f} MB = {pairs * of_block / 1e6:.2f} MB; "
       f"all that was sent {sent / 1e6:.2f} MB, {sent / (pairs * of_block):.2f} times as much; {sent / 1e6 / exchange:.0f} MB/s during the exchange")
+if given.seconds:
+    stages = bench("xclp", "--json", "--rows", str(given.points))
+    assert (stages["features"], stages["bits"]) == (given.features, given.bits), "the bench's sizes"
+    block = sum(seconds for name, seconds in stages["seconds"].items() if name.startswith(given.hamming + "."))
+    bare = bench("sealed_sum", "--bare", "64")
+    must = pairs * block + sent / 1e9 * bare
+    print(f"CPU seconds, by arithmetic: {pairs} blocks x {block:.3f} s + {sent / 1e9:.2f} GB x {bare:.2f} s through bare substreams = {must:.1f} s; "
+          f"all processes took {used:.1f} s, {used / must:.2f} times as much")
 
 start = time.perf_counter()
-planes = rng.normal(size=(given.bits, given.features))
-codes = (rows @ planes.T > 0).astype(np.float32)
+codes = central.codes(rng, rows, given.bits)
 coded = time.perf_counter()
-ones = codes.sum(1)
-distances = ones[:, None] + ones[None, :] - 2 * codes @ codes.T
-np.fill_diagonal(distances, given.bits)
-near = np.argpartition(distances, 10, axis=1)[:, :10]
+distances = central.distances(codes)
+near = central.nearest(distances, 10)
 compared = time.perf_counter()
-b = np.zeros((n, n))
-np.put_along_axis(b, near, np.cos(np.pi * np.take_along_axis(distances, near, 1) / given.bits).clip(0), 1)
-w = b + b.T
-degree = np.maximum(w.sum(1), 1e-300)
-normal = w / np.sqrt(degree[:, None] * degree[None, :])
-y = np.zeros((n, given.classes))
-y[np.flatnonzero(known), truth[known]] = 1
-scores = np.linalg.solve(np.eye(n) - 0.99 * normal, y) / np.maximum(y.sum(0), 1)
+y = central.labels(truth, known, given.classes)
+scores = central.solved(central.graph(distances, near, given.bits), y) / np.maximum(y.sum(0), 1)
 solved = time.perf_counter()
 found = scores.argmax(1)
 print(f"numpy, one place: {solved - start:.2f} s (codes {coded - start:.2f}, distances and neighbours {compared - coded:.2f}, propagation {solved - compared:.2f}), "

@@ -21,6 +21,8 @@ mod swarm;
 mod table;
 #[path = "processes/xclp.rs"]
 mod xclp;
+#[path = "processes/xclp_kills.rs"]
+mod xclp_kills;
 
 use check::same_and_exact;
 use flyswarm::session::{Scaling, Setting, TaskKind, TuneSpec};

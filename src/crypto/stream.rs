@@ -8,8 +8,8 @@
 //! it is constant-time software, slower): `benches/sealed_sum.rs`.
 
 use aes::Aes256;
-use ctr::Ctr32BE;
-use ctr::cipher::{KeyIvInit, StreamCipher, StreamCipherSeek};
+use ctr::cipher::{InnerIvInit, KeyInit, StreamCipher, StreamCipherSeek};
+use ctr::{Ctr32BE, CtrCore};
 use hkdf::Hkdf;
 use sha2::Sha256;
 use zeroize::Zeroizing;
@@ -43,8 +43,11 @@ impl Stream {
     /// The stream of `(key, label, params)` at position 0.
     #[must_use]
     pub fn new(key: &[u8], label: &str, params: &[u8]) -> Self {
-        let derived = derive(key, label, params);
-        Self { cipher: Ctr32BE::new((&*derived).into(), &[0u8; 16].into()) }
+        Self::with(StreamKey::new(key, label, params).0)
+    }
+
+    fn with(key: Aes256) -> Self {
+        Self { cipher: Ctr32BE::from_core(CtrCore::inner_iv_init(key, &[0u8; 16].into())) }
     }
 
     /// Moves to an absolute byte position, below 2^36.
@@ -81,6 +84,31 @@ impl Stream {
     }
 }
 
+/// The key of a stream of which short pieces are read in any order: to derive and expand it takes longer than to read one.
+pub struct StreamKey(Aes256);
+
+impl std::fmt::Debug for StreamKey {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("StreamKey(<redacted>)")
+    }
+}
+
+impl StreamKey {
+    /// Of the stream of `(key, label, params)`.
+    #[must_use]
+    pub fn new(key: &[u8], label: &str, params: &[u8]) -> Self {
+        let derived = derive(key, label, params);
+        Self(Aes256::new((&*derived).into()))
+    }
+
+    /// Overwrites `out` with the stream's bytes from `byte` on, below 2^36.
+    pub fn fill_at(&self, byte: u64, out: &mut [u8]) {
+        let mut stream = Stream::with(self.0.clone());
+        stream.seek(byte);
+        stream.fill(out);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -94,6 +122,11 @@ mod tests {
         stream.seek(777);
         stream.fill(&mut part);
         assert_eq!(part, whole[777..877]);
+        let key = StreamKey::new(b"key", "label", b"p");
+        for first in [900, 0, 123] {
+            key.fill_at(first as u64, &mut part);
+            assert_eq!(part, whole[first..][..100]);
+        }
     }
 
     #[test]

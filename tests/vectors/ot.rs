@@ -38,8 +38,8 @@ pub(crate) fn ot() -> Value {
     // The receiver has 2 rows, the sender 11: two blocks of the hash.
     let (a, b) = (codes(2, "receiver's codes"), codes(11, "sender's codes"));
     let cut = Cut::new(2, 11, BITS);
-    let receiver = Receiver::new(&context, pairs);
-    let sender = Sender::new(&context, choices(&secrets[1]), chosen);
+    let receiver = Receiver::new(&context, &pairs);
+    let sender = Sender::new(&context, choices(&secrets[1]), &chosen);
     let (mut pieces, mut mine, mut sums) = (Vec::new(), Vec::new(), Vec::new());
     for piece in (0..cut.pieces()).map(|index| cut.piece(index)) {
         let columns = columns(&receiver, cut, piece, &a);

@@ -8,7 +8,7 @@
 //! receiver:  H(j, t_j) + r_j y_j = p_j + r_j d_j
 //! ```
 //!
-//! G is a [`Stream`]; columns and rows are added as bits. H is the hash of Guo, Katz, Wang & Yu, "Efficient and secure multiparty computation from
+//! G is a [`Stream`](crate::crypto::stream::Stream); columns and rows are added as bits. H is the hash of Guo, Katz, Wang & Yu, "Efficient and secure multiparty computation from
 //! fixed-key block ciphers", IEEE S&P 2020, called TMMO there (tweakable and correlation-robust if the cipher is a random permutation): block c of
 //! H(j, x) is pi(pi(x) + (j, c)) + pi(x), pi AES-128 under a public key that is another for every context. Every (j, c) is used once.
 
@@ -18,16 +18,15 @@ use zeroize::{Zeroize, ZeroizeOnDrop, Zeroizing};
 
 use super::base::Key;
 use super::{BASE, WORD};
-use crate::crypto::stream::{Stream, derive};
+use crate::crypto::stream::{StreamKey, derive};
 
 /// Words of a block of H.
 const WORDS: usize = 8;
 
 /// Who has the choice bits.
-#[derive(ZeroizeOnDrop)]
 pub struct Receiver {
-    keys: Zeroizing<Vec<[Key; 2]>>,
-    #[zeroize(skip)]
+    /// G of each pair of keys: derived once, for every piece of the columns needs all of them. They wipe themselves.
+    columns: Vec<[StreamKey; 2]>,
     hash: Hash,
 }
 
@@ -35,7 +34,9 @@ pub struct Receiver {
 #[derive(ZeroizeOnDrop)]
 pub struct Sender {
     choices: u128,
-    keys: Zeroizing<Vec<Key>>,
+    /// G of each key.
+    #[zeroize(skip)]
+    columns: Vec<StreamKey>,
     #[zeroize(skip)]
     hash: Hash,
 }
@@ -55,15 +56,16 @@ impl std::fmt::Debug for Sender {
 impl Receiver {
     /// From the pairs of the base transfers.
     #[must_use]
-    pub fn new(context: &[u8; 32], keys: Zeroizing<Vec<[Key; 2]>>) -> Self {
-        Self { keys, hash: Hash::new(context) }
+    pub fn new(context: &[u8; 32], keys: &[[Key; 2]]) -> Self {
+        let columns = keys.iter().map(|pair| pair.each_ref().map(stream)).collect();
+        Self { columns, hash: Hash::new(context) }
     }
 
     /// u for the transfers from 64 `first` on, one for each bit of `choices`: 8 bytes of each column for each word of choices, column after column.
     #[must_use]
     pub fn columns(&self, first: u64, choices: &[u64]) -> Vec<u8> {
         let mut out = Vec::with_capacity(BASE * 8 * choices.len());
-        for [zero, one] in self.keys.iter() {
+        for [zero, one] in &self.columns {
             let (zeros, ones) = (column(zero, first, choices.len()), column(one, first, choices.len()));
             let words = zeros.iter().zip(ones.iter()).zip(choices);
             out.extend(words.flat_map(|((zero, one), choice)| (zero ^ one ^ choice).to_le_bytes()));
@@ -79,7 +81,7 @@ impl Receiver {
     pub fn receive(&self, first: u64, choices: &[u64], strings: &[u8], width: usize) -> Vec<u16> {
         assert_eq!(strings.len(), 2 * width * WORD * choices.len(), "strings of another length");
         let mut columns = Zeroizing::new(Vec::with_capacity(BASE * choices.len()));
-        self.keys.iter().for_each(|[zero, _]| columns.extend(column(zero, first, choices.len()).iter()));
+        self.columns.iter().for_each(|[zero, _]| columns.extend(column(zero, first, choices.len()).iter()));
         let images = self.hash.images(&rows(&columns, choices.len()));
         let mut pad = Zeroizing::new(vec![[0; 16]; width.div_ceil(WORDS)]);
         let mut sum = vec![0u16; width];
@@ -98,8 +100,8 @@ impl Receiver {
 impl Sender {
     /// From the keys that it chose in the base transfers, by the bits of `choices` from the lowest on.
     #[must_use]
-    pub fn new(context: &[u8; 32], choices: u128, keys: Zeroizing<Vec<Key>>) -> Self {
-        Self { choices, keys, hash: Hash::new(context) }
+    pub fn new(context: &[u8; 32], choices: u128, keys: &[Key]) -> Self {
+        Self { choices, columns: keys.iter().map(stream).collect(), hash: Hash::new(context) }
     }
 
     /// y for the transfers from 64 `first` on, which carry the vectors of `width` words that follow each other in `vectors`; and the sum over them of
@@ -113,10 +115,10 @@ impl Sender {
         assert!(count > 0 && columns.len() == count * 8 * BASE, "columns of whole words");
         assert_eq!(vectors.len(), count * WORD * width, "a vector for each transfer");
         let mut own = Zeroizing::new(Vec::with_capacity(BASE * count));
-        for (i, (key, theirs)) in self.keys.iter().zip(columns.chunks_exact(8 * count)).enumerate() {
+        for (i, (mine, theirs)) in self.columns.iter().zip(columns.chunks_exact(8 * count)).enumerate() {
             let chosen = 0u64.wrapping_sub((self.choices >> i & 1) as u64);
             let theirs = theirs.as_chunks().0.iter().map(|&word| u64::from_le_bytes(word));
-            own.extend(column(key, first, count).iter().zip(theirs).map(|(own, theirs)| own ^ chosen & theirs));
+            own.extend(column(mine, first, count).iter().zip(theirs).map(|(own, theirs)| own ^ chosen & theirs));
         }
         let rows = rows(&own, count);
         let mut others: Zeroizing<Vec<u128>> = Zeroizing::new(rows.iter().map(|row| row ^ self.choices).collect());
@@ -140,12 +142,15 @@ impl Sender {
     }
 }
 
-/// Words `first` and on of G(key).
-fn column(key: &Key, first: u64, count: usize) -> Zeroizing<Vec<u64>> {
+/// G(key).
+fn stream(key: &Key) -> StreamKey {
+    StreamKey::new(key, "transfer column", &[])
+}
+
+/// Words `first` and on of a column.
+fn column(stream: &StreamKey, first: u64, count: usize) -> Zeroizing<Vec<u64>> {
     let mut bytes = Zeroizing::new(vec![0; 8 * count]);
-    let mut stream = Stream::new(key, "transfer column", &[]);
-    stream.seek(8 * first);
-    stream.fill(&mut bytes);
+    stream.fill_at(8 * first, &mut bytes);
     Zeroizing::new(bytes.as_chunks().0.iter().map(|&word| u64::from_le_bytes(word)).collect())
 }
 

@@ -13,7 +13,7 @@ const CHOICES: u128 = 0x0123_4567_89ab_cdef_1122_3344_5566_7788;
 fn pair(salt: u8) -> (Receiver, Sender) {
     let base = Base::new(&CONTEXT, &[salt; 32]);
     let (reply, chosen) = choose(&CONTEXT, &base.message(), CHOICES, &[salt + 1; 32]).unwrap();
-    (Receiver::new(&CONTEXT, base.keys(&reply).unwrap()), Sender::new(&CONTEXT, CHOICES, chosen))
+    (Receiver::new(&CONTEXT, &base.keys(&reply).unwrap()), Sender::new(&CONTEXT, CHOICES, &chosen))
 }
 
 fn bytes(n: usize, salt: u8) -> Vec<u8> {

@@ -277,7 +277,7 @@ impl Pair for Receiving {
         if let Some((choices, base)) = self.choices.take().and_then(|choices| Some((choices, self.base.take()?))) {
             desk.compute(BASE * 1_000_000, step, move || {
                 let keys = base.keys(&choices).ok_or_else(|| no_point("choices"));
-                let got = keys.map(|keys| Arc::new(Receiver::new(&context, keys)));
+                let got = keys.map(|keys| Arc::new(Receiver::new(&context, &keys)));
                 Made::Pair(other, got.map(|got| Backend::Transfers(Got::Receiver(got))), Vec::new())
             });
         }
@@ -410,7 +410,7 @@ fn prepare(context: &[u8; 32], message: &[u8], codes: &Codes, secret: &[u8; 32])
     let message = message.try_into().map_err(|_| no_point("base"))?;
     let choices = choices(secret);
     let (reply, keys) = base::choose(context, message, choices, secret).ok_or_else(|| no_point("base"))?;
-    Ok((Got::Sender(Arc::new(Sender::new(context, choices, keys)), Arc::new(vectors(codes))), reply))
+    Ok((Got::Sender(Arc::new(Sender::new(context, choices, &keys)), Arc::new(vectors(codes))), reply))
 }
 
 fn no_point(what: &str) -> Fault {
@@ -438,7 +438,7 @@ mod tests {
             let base = base::Sender::new(&context, &[1; 32]);
             let Got::Sender(sender, vectors) = &prepare(&context, &base.message(), &b, &[2; 32]).unwrap().0 else { panic!() };
             let (reply, _) = base::choose(&context, &base.message(), choices(&[2; 32]), &[2; 32]).unwrap();
-            let receiver = Receiver::new(&context, base.keys(&reply).unwrap());
+            let receiver = Receiver::new(&context, &base.keys(&reply).unwrap());
             let cut = Cut { step: step.min(words), ..Cut::new(n, m, bits) };
             let [mut one, mut two] = [(); 2].map(|()| Sums { left: cut.pieces(), sums: vec![0; n * m] });
             for piece in (0..cut.pieces()).map(|index| cut.piece(index)) {

@@ -319,7 +319,8 @@ fn who_waits_for_others_that_work_does_not_give_up() {
     net.input(waits, Time::default(), Input::Start);
     for now in (1..=600).map(second) {
         assert!(net.failed.is_empty(), "at {now:?}");
-        net.say(works, waits, Body::Working);
+        let message = Message { sum, body: Body::Working };
+        net.input(waits, now, Input::Message { from: works, message });
         net.input(waits, now, tick());
     }
     assert_eq!(net.failed.len(), 1, "nobody is held for longer than a computation may take");
