@@ -1732,7 +1732,7 @@ def check_xclp():
 
     roles, sizes = file["roles"], dict(file["roles"]["rows"])
     order = sorted(range(roles["members"]), key=lambda peer: tagged("role", coin, le(peer, 2)))
-    needed, witnesses = max(4 - len(sizes), 0), [peer for peer in order if peer not in sizes]
+    needed, witnesses = max(5 - len(sizes), 0), [peer for peer in order if peer not in sizes]
     eligible = [peer for x, peer in enumerate(witnesses) if x < 2 or x >= 2 + needed and (x - needed) % 2 == 0]
     propagators, ring = eligible[:2], [peer for peer in order if peer not in eligible]
     check("roles", propagators == roles["propagators"] and ring == roles["ring"])

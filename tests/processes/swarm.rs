@@ -22,7 +22,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 pub const PROGRAM: &str = env!("CARGO_BIN_EXE_flyswarm");
-pub const NAMES: [&str; 7] = ["alice", "bob", "carol", "dave", "erin", "frank", "grace"];
+pub const NAMES: [&str; 8] = ["alice", "bob", "carol", "dave", "erin", "frank", "grace", "heidi"];
 /// Longer than anything here takes on a busy machine; only a failing test waits for it.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 /// Rows of the digits that are dealt; a few for speed.

@@ -1,4 +1,4 @@
-//! Sessions of the task `xclp` as real processes: four with rows, three witnesses.
+//! Sessions of the task `xclp` as real processes: four with rows, four witnesses: two propagate, one keeps distances, one can take the place of another.
 
 use std::fs;
 use std::process::Command;
@@ -10,7 +10,7 @@ use serde_json::Value;
 use super::swarm::{NAMES, PROGRAM, Swarm};
 
 pub const OWNERS: usize = 4;
-pub const PEERS: usize = 7;
+pub const PEERS: usize = 8;
 
 /// Whether the label of an owner's row at this place is known.
 pub fn known(place: usize) -> bool {
@@ -84,7 +84,7 @@ fn witnesses_without_an_xclp_session_and_too_few_of_them_are_refused_on_one_line
     assert_eq!((output.status.code(), errors.lines().count()), (Some(2), 1), "{errors}");
     assert!(errors.contains("the task flynn has no witnesses"), "{errors}");
 
-    // One of the three witnesses has no rows left to be one: six owners and one witness.
+    // Three of the four witnesses have rows: seven owners and one witness.
     let mut swarm = swarm(|_| ());
     for i in OWNERS..PEERS - 1 {
         let rows = fs::read(swarm.file(0, "csv")).unwrap();

@@ -69,7 +69,9 @@ fn victim(swarm: &mut Swarm, role: Role, drawn: bool) -> usize {
     let event = swarm.wait("roles", |told| (told.value["event"] == "roles").then(|| told.value.clone()));
     let names = event[if role == Role::Propagator { "propagators" } else { "ring" }].as_array().expect("a list");
     let mut peers = names.iter().map(|name| NAMES.iter().position(|known| known == name).expect("a peer"));
-    peers.find(|&i| (i < OWNERS) == (role == Role::Owner)).expect("four owners and three witnesses")
+    peers
+        .find(|&i| (i < OWNERS) == (role == Role::Owner))
+        .expect("four owners, two propagators and a witness in the ring")
 }
 
 /// The labels that the members of a receipt must have, by owner: those of the pooled rows of all whom the distances were between, of whom those that were lost

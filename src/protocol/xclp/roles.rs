@@ -185,11 +185,11 @@ fn order(seed: &[u8], counted: &[Peer]) -> Vec<Peer> {
     order.into_iter().map(|(_, peer)| peer).collect()
 }
 
-/// The witnesses who may be propagators, in order: the first two; after as many as the ring needs beside the owners, every other one, so that either
-/// role has somebody to step in.
+/// The witnesses who may be propagators, in order: the first two; then, after as many as the ring needs beside the owners to survive a loss, every other one,
+/// so that either role has somebody to step in.
 fn eligible(order: &[Peer], rows: &BTreeMap<Peer, u32>) -> Vec<Peer> {
     let has_rows = |peer: &Peer| rows.get(peer).is_some_and(|&n| n > 0);
-    let needed = SMALLEST_RING.saturating_sub(order.iter().filter(|peer| has_rows(peer)).count());
+    let needed = (SMALLEST_RING + 1).saturating_sub(order.iter().filter(|peer| has_rows(peer)).count());
     let witnesses = order.iter().filter(|peer| !has_rows(peer)).enumerate();
     let may = |place: usize| place < 2 || (place >= 2 + needed && (place - needed).is_multiple_of(2));
     witnesses.filter(|(place, _)| may(*place)).map(|(_, &peer)| peer).collect()

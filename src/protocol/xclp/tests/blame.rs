@@ -5,7 +5,7 @@ use super::*;
 #[test]
 fn wrong_shapes_ranges_and_commitments_are_blamed_by_name() {
     type Alter = fn(&Roles, Peer, Body) -> Body;
-    let cases: [(&str, Hamming, Alter, &str); 14] = [
+    let cases: [(&str, Hamming, Alter, &str); 17] = [
         (
             "a part that was not committed to",
             Hamming::Ot,
@@ -166,14 +166,53 @@ fn wrong_shapes_ranges_and_commitments_are_blamed_by_name() {
             },
             "too large",
         ),
+        (
+            "a share of another length",
+            Hamming::Dealer,
+            |_, from, message| match message {
+                Body::Part { what: What::Share(owner, other), length, data } if from == Peer(1) => {
+                    Body::Part { what: What::Share(owner, other), length: length + 2, data }
+                }
+                other => other,
+            },
+            "expected",
+        ),
+        (
+            "edges that are not in order",
+            Hamming::Dealer,
+            |_, from, message| match message {
+                Body::Part { what: What::Short(owner), length, data } if from == owner && owner == Peer(1) => {
+                    let data = [&data[12..24], &data[..12], &data[24..]].concat();
+                    Body::Part { what: What::Short(owner), length, data: data.into() }
+                }
+                other => other,
+            },
+            "not in order",
+        ),
+        (
+            "scores of another length",
+            Hamming::Dealer,
+            |roles, from, message| match message {
+                Body::Part { what: What::Scores, length, data } if from == roles.propagators[0] => {
+                    Body::Part { what: What::Scores, length: length - 16, data }
+                }
+                other => other,
+            },
+            "expected",
+        ),
     ];
     for (what, hamming, alter, text) in cases {
         let mut net = Net::new(&[20, 20, 20, 20, 0, 0], RULE, 4, hamming);
         let roles = net.roles.clone();
         net.run(&mut |from, _, message| Some(alter(&roles, from, message)));
+        let culprit = match what {
+            "smallest distances that are not sorted" => roles.custodian(Peer(0), Peer(1)),
+            "scores of another length" => roles.propagators[0],
+            _ => Peer(1),
+        };
         assert!(!net.blamed.is_empty(), "{what}");
         for (by, who, fault) in &net.blamed {
-            assert!(fault.to_string().contains(text), "{what}: {by} blames {who}: {fault}");
+            assert!(*who == culprit && fault.to_string().contains(text), "{what}: {by} blames {who}: {fault}");
         }
         assert!(net.failed.iter().all(|(_, reason, _)| *reason == Reason::Fault), "{what}: {:?}", net.failed);
     }
@@ -299,7 +338,8 @@ fn a_parcel_whose_length_changes_on_the_way_is_blamed() {
     let most = 12 * 20 * 80;
     assert!(most < PART);
     net.say(from, to, part(most as u32, 12));
-    assert_eq!(net.blamed.len(), 1, "a first part that is neither whole nor full");
+    let blamed: Vec<_> = net.blamed.iter().map(|(by, who, _)| (*by, *who)).collect();
+    assert_eq!(blamed, [(to, from)], "a first part that is neither whole nor full");
     let mut parcels = super::parcels::Parcels::new(net.sum);
     let mut step = crate::protocol::Step::none();
     let mut take = |length: usize, data: usize| {
