@@ -430,13 +430,12 @@ impl<'a> Examination<'a> {
                 }
             }
             Event::Stranger { peer, address } => {
-                // At an address where a peer should be, it is in that one's place.
-                let place = self
-                    .others
-                    .values_mut()
-                    .find(|other| other.file.contains(&address) || other.found.contains(&address));
+                // At an address where another peer should be, it is in that one's place.
+                let place = self.others.iter_mut().find(|(whose, other)| {
+                    **whose != peer && (other.file.contains(&address) || other.found.contains(&address))
+                });
                 match place {
-                    Some(other) => drop(other.others.insert(address, peer)),
+                    Some((_, other)) => drop(other.others.insert(address, peer)),
                     None if self.strangers.len() < TRIED => drop(self.strangers.insert(peer, address)),
                     None => {}
                 }
