@@ -68,8 +68,9 @@ impl Lab {
         f64::from(right as u32) / f64::from(all as u32)
     }
 
-    /// Kills whoever is the first of whom `holds` says that it would send this, for good, and lets the others finish.
-    fn kill_for_good(&mut self, holds: impl Fn(&Body) -> bool + Send + 'static) -> Peer {
+    /// Kills whoever is the first of whom `holds` says that it would send this. A message that is held stops all after it, so that it seems to have gone
+    /// silent before.
+    fn kill(&mut self, holds: impl Fn(&Body) -> bool + Send + 'static) -> Peer {
         let killed = std::sync::Arc::new(std::sync::Mutex::new(None));
         let seen = killed.clone();
         self.net.hold = Some(Box::new(move |from, _, message| {
@@ -78,9 +79,14 @@ impl Lab {
         }));
         self.net.run_unchecked(60_000, |_| killed.lock().unwrap().is_some());
         let victim = killed.lock().unwrap().expect("it is sent");
-        let now = self.net.now_ms();
-        self.net.at_ms(now, Fault::Crash(victim));
-        self.net.run_unchecked(now + 120_000, |_| false);
+        self.net.at_ms(self.net.now_ms(), Fault::Crash(victim));
+        victim
+    }
+
+    /// The same for good; the others finish.
+    fn kill_for_good(&mut self, holds: impl Fn(&Body) -> bool + Send + 'static) -> Peer {
+        let victim = self.kill(holds);
+        self.net.run_unchecked(self.net.now_ms() + 120_000, |_| false);
         victim
     }
 
@@ -176,21 +182,12 @@ const PLACES: [Place; 18] = [
     ("scores", Hamming::Dealer, |body| matches!(body, Body::Part { what: What::Scores, .. })),
 ];
 
-/// A message that is held stops all after it, so whoever would send it seems to have gone silent; then it is killed.
 #[test]
 fn a_node_killed_at_any_stage_of_the_exchange_comes_back_and_all_have_labels() {
     for (seed, (what, hamming, sends)) in (0..).zip(PLACES) {
         let mut lab = lab(&ROWS, Scaling::None, hamming, seed);
-        let killed = std::sync::Arc::new(std::sync::Mutex::new(None));
-        let seen = killed.clone();
-        lab.net.hold = Some(Box::new(move |from, _, message| {
-            let matches = matches!(message, Message::Exchange(message) if sends(&message.body));
-            matches && *seen.lock().unwrap().get_or_insert(from) == from
-        }));
-        lab.net.run_unchecked(60_000, |_| killed.lock().unwrap().is_some());
-        let victim = killed.lock().unwrap().expect(what);
+        let victim = lab.kill(sends);
         let now = lab.net.now_ms();
-        lab.net.at_ms(now, Fault::Crash(victim));
         lab.net.at_ms(now + 4_000, Fault::HealAll);
         lab.net.run(now + 120_000);
         assert_eq!(lab.finished().len(), 7, "{what}: killed {victim}: {:?}", lab.net.events);
