@@ -1,6 +1,7 @@
-//! The learner: drawing M, projecting and choosing winners, training, predicting, and how time grows with each parameter.
-//! Digits are the rows in the crate; rows of the shape of MNIST (784 bytes, a fifth of them not zero) are made up, as speed
-//! does not depend on what they show. Wall time on all cores; `table6` has CPU time and the distance to the core's limit.
+//! The learner: drawing M, projecting and choosing winners, training, predicting, and how time grows with
+//! each parameter. Digits are the rows in the crate; rows of the shape of MNIST (784 bytes, a fifth of them
+//! not zero) are made up, as speed does not depend on what they show. Wall time on all cores; `table6` has
+//! CPU time and the distance to the core's limit.
 
 #![allow(missing_docs)]
 
@@ -127,5 +128,7 @@ fn predict(bencher: Bencher<'_, '_>, case: Case) {
     let counts: Counts = bloom::fit(&FlyHash::new(&sketch), &case.scaler(), &data, CLASSES).expect("it fits");
     let model = Model::new(sketch, 0.5, data.classes().to_vec(), case.scaler(), counts).expect("it fits");
     let predictor = model.predictor();
-    bencher.counter(ItemsCount::new(data.rows())).bench(|| predictor.predict(black_box(&data)).expect("it fits"));
+    bencher
+        .counter(ItemsCount::new(data.rows()))
+        .bench(|| predictor.predict(black_box(&data)).expect("it fits"));
 }

@@ -1,22 +1,25 @@
 //! The sealed sum over eight nodes on one machine, beside the same bytes through bare libp2p substreams.
 //!
-//! **Sealed**: eight nodes in this process, each a `net::driver` on its own thread with its own network and state folder, over
-//! loopback (TCP, Noise, Yamux). The plan is the coin and one vector. Two times are taken, both from the moment when the first
-//! node begins to mask:
-//! `summed` until the last node holds the sealed total, has hashed it and knows that all do (its stage `Accept` begins); and
-//! `opened` until the last node has taken the pads off and has the result on disk: the acknowledgements, with the total synced
-//! to disk by every council member before its own, the shares, and the opening lie between. The vectors themselves are made before.
+//! **Sealed**: eight nodes in this process, each a `net::driver` on its own thread with its own network and
+//! state folder, over loopback (TCP, Noise, Yamux). The plan is the coin and one vector. Two times are taken,
+//! both from the moment when the first node begins to mask: `summed` until the last node holds the sealed
+//! total, has hashed it and knows that all do (its stage `Accept` begins); and `opened` until the last node
+//! has taken the pads off and has the result on disk: the acknowledgements, with the total synced to disk by
+//! every council member before its own, the shares, and the opening lie between. The vectors themselves are
+//! made before.
 //!
-//! **Bare**: a swarm for each node with nothing but `libp2p-stream`, default settings and TCP without delay. On each of the tree's
-//! seven edges one substream carries the vector up and another one down, both at once, in writes of 256 KiB; the reader
-//! discards what it reads. No masks, no adding, no hash, no disk, no order between edges. Time from the first write until the last
-//! byte is read.
+//! **Bare**: a swarm for each node with nothing but `libp2p-stream`, default settings and TCP without delay.
+//! On each of the tree's seven edges one substream carries the vector up and another one down, both at once,
+//! in writes of 256 KiB; the reader discards what it reads. No masks, no adding, no hash, no disk, no order
+//! between edges. Time from the first write until the last byte is read.
 //!
-//! Both begin on fresh connections, in turns, so that whatever else the machine does falls on both. CPU seconds are those
-//! of the whole process. Memory is the peak (`VmHWM`) of processes that each run one node of eight.
+//! Both begin on fresh connections, in turns, so that whatever else the machine does falls on both. CPU
+//! seconds are those of the whole process. Memory is the peak (`VmHWM`) of processes that each run one node
+//! of eight.
 //!
-//! `cargo bench --bench sealed_sum [-- REPETITIONS]`; `TMPDIR` says where the state folders are. With `-- --bare MIB` it prints nothing but the CPU seconds
-//! that a GB costs through bare substreams, both its ends together, where each edge carries so many MiB up and down.
+//! `cargo bench --bench sealed_sum [-- REPETITIONS]`; `TMPDIR` says where the state folders are. With
+//! `-- --bare MIB` it prints nothing but the CPU seconds that a GB costs through bare substreams, both its
+//! ends together, where each edge carries so many MiB up and down.
 
 #![allow(missing_docs, clippy::disallowed_methods)] // it looks at the clock
 
@@ -65,7 +68,8 @@ fn median(mut values: Vec<f64>) -> f64 {
     if values.len() % 2 == 1 { values[half] } else { f64::midpoint(values[half - 1], values[half]) }
 }
 
-/// The part of the vector's streams that one node puts on: those of its seven partners and, at three of the eight, a pad.
+/// The part of the vector's streams that one node puts on: those of its seven partners and, at three of the
+/// eight, a pad.
 fn masks(pad: bool) -> Masks {
     let sum = SumId { ballot: Ballot { counter: 1, proposer: Peer(0) }, slot: 1 };
     let mask = |key: u8, sign| Mask::new(Arc::new([key; 32]), "mask", sum, sign);
@@ -107,9 +111,15 @@ fn time(bytes: usize, repetitions: usize, out: &mut impl Write) -> std::io::Resu
         median(costs.iter().zip(&bare).map(|(cost, bare)| of(cost) / of(bare)).collect())
     };
     writeln!(out, "\nvector of {} MiB, {repetitions} repetitions, medians", bytes / MIB)?;
-    writeln!(out, "  {:<34}{:>9}{:>9}{:>12}{:>11}{:>9}", "", "wall s", "CPU s", "wall/bare", "CPU/bare", "target")?;
+    writeln!(
+        out,
+        "  {:<34}{:>9}{:>9}{:>12}{:>11}{:>9}",
+        "", "wall s", "CPU s", "wall/bare", "CPU/bare", "target"
+    )?;
     writeln!(out, "  {:<34}{:>9.3}{:>9.2}", "bare substreams", wall(&bare), cpu(&bare))?;
-    for (name, costs) in [("sealed sum, summed everywhere", &summed), ("sealed sum, opened and on disk", &opened)] {
+    for (name, costs) in
+        [("sealed sum, summed everywhere", &summed), ("sealed sum, opened and on disk", &opened)]
+    {
         writeln!(
             out,
             "  {name:<34}{:>9.3}{:>9.2}{:>12.2}{:>11.2}{:>9}",
@@ -136,7 +146,8 @@ fn time(bytes: usize, repetitions: usize, out: &mut impl Write) -> std::io::Resu
         share(masking, &summed),
         share(masking + opening, &opened),
     )?;
-    let all = |costs: &[Cost]| costs.iter().map(|cost| format!("{:.2}", cost.wall)).collect::<Vec<_>>().join(" ");
+    let all =
+        |costs: &[Cost]| costs.iter().map(|cost| format!("{:.2}", cost.wall)).collect::<Vec<_>>().join(" ");
     writeln!(out, "  every wall time: bare {}, summed {}, opened {}", all(&bare), all(&summed), all(&opened))
 }
 

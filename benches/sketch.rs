@@ -1,5 +1,5 @@
-//! Distribution sketches on one core, in row updates (one record, one row) a second: `cargo bench --bench sketch --no-default-features`.
-//! Beside numpy: `scripts/bench-sketch.py`.
+//! Distribution sketches on one core, in row updates (one record, one row) a second:
+//! `cargo bench --bench sketch --no-default-features`. Beside numpy: `scripts/bench-sketch.py`.
 
 #![allow(missing_docs)]
 
@@ -57,7 +57,7 @@ fn srp_stream(bencher: Bencher<'_, '_>, rows: usize) {
 /// The planes from their seed, one item an entry.
 #[divan::bench(args = [100, 1000], sample_count = 5)]
 fn srp_planes(bencher: Bencher<'_, '_>, rows: usize) {
-    bencher
-        .counter(ItemsCount::new(rows * 6 * FEATURES))
-        .bench_local(|| Family::Srp.hashes(black_box(b"seed"), rows, RANGE, FEATURES).expect("a sound shape"));
+    bencher.counter(ItemsCount::new(rows * 6 * FEATURES)).bench_local(|| {
+        Family::Srp.hashes(black_box(b"seed"), rows, RANGE, FEATURES).expect("a sound shape")
+    });
 }

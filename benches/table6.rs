@@ -1,13 +1,15 @@
-//! The learner at the sizes of Table 6 (Ram & Sinha), one thread, in CPU time: drawing M, training, predicting, the peak memory
-//! of the process, and how far the training is from what the core can load at all. Rows are made up, with the shape and the
-//! share of zeros of the real ones: speed does not depend on what they show.
+//! The learner at the sizes of Table 6 (Ram & Sinha), one thread, in CPU time: drawing M, training,
+//! predicting, the peak memory of the process, and how far the training is from what the core can load at
+//! all. Rows are made up, with the shape and the share of zeros of the real ones: speed does not depend on
+//! what they show.
 //!
 //!     cargo bench --no-default-features --bench table6 [-- --full] [-- --json] [-- --only NAME]
 //!     cargo bench --no-default-features --bench table6 -- --sweeps
 //!     cargo bench --no-default-features --bench table6 -- --files TRAIN.csv TEST.csv M S RHO
 //!
-//! `--only` leaves out the settings whose names do not begin so. `--full` trains on all 60,000 rows of the MNIST shape. `--sweeps` shows how training grows with each parameter. `--files` trains on one file and predicts the other, and prints JSON,
-//! for `scripts/bench-knn.py`.
+//! `--only` leaves out the settings whose names do not begin so. `--full` trains on all 60,000 rows of the
+//! MNIST shape. `--sweeps` shows how training grows with each parameter. `--files` trains on one file and
+//! predicts the other, and prints JSON, for `scripts/bench-knn.py`.
 
 #![allow(missing_docs)]
 
@@ -49,7 +51,10 @@ fn main() {
         Some(at) => files(&arguments[at + 1..]),
         None if has("--sweeps") => sweeps(),
         None => {
-            let only = arguments.iter().position(|argument| argument == "--only").and_then(|at| arguments.get(at + 1));
+            let only = arguments
+                .iter()
+                .position(|argument| argument == "--only")
+                .and_then(|at| arguments.get(at + 1));
             settings(has("--full"), has("--json"), only.map_or("", |name| name));
         }
     });
@@ -197,7 +202,8 @@ fn files(arguments: &[String]) {
     let [m, s, rho] = sizes else { panic!("--files TRAIN.csv TEST.csv M S RHO") };
     let [m, s, rho] = [m, s, rho].map(|size| size.parse::<usize>().expect("a whole number"));
     let train = load(Path::new(train), &Expected::default()).unwrap_or_else(|error| panic!("{error}"));
-    let expected = Expected { features: Some(train.features()), classes: Some(train.classes()), ..Expected::default() };
+    let expected =
+        Expected { features: Some(train.features()), classes: Some(train.classes()), ..Expected::default() };
     let test = load(Path::new(test), &expected).unwrap_or_else(|error| panic!("{error}"));
     let sketch = sketch(train.features(), m, s, rho, train.classes().len());
     let found = measure(&sketch, &train, &test, 3);

@@ -1,7 +1,9 @@
-//! What XCLP's stages cost on one core: `cargo bench --bench xclp --no-default-features [-- --json] [--peers 5] [--rows 500]`.
+//! What XCLP's stages cost on one core:
+//! `cargo bench --bench xclp --no-default-features [-- --json] [--peers 5] [--rows 500]`.
 //!
-//! The size of one round of the paper (section 4.2) unless it is told another: 5 owners of 500 points each, 512 features, L = 4,096, 10 classes. CPU seconds, least
-//! of several runs, each for as much as stands beside it; `scripts/bench-xclp-stages.py` puts them together to rounds, beside numpy.
+//! The size of one round of the paper (section 4.2) unless it is told another: 5 owners of 500 points each,
+//! 512 features, L = 4,096, 10 classes. CPU seconds, least of several runs, each for as much as stands beside
+//! it; `scripts/bench-xclp-stages.py` puts them together to rounds, beside numpy.
 
 #![allow(missing_docs)]
 
@@ -53,7 +55,11 @@ impl Costs {
 
     /// All stages whose names begin so.
     fn sum(&self, prefix: &str) -> f64 {
-        self.seconds.iter().filter(|(name, _)| name.starts_with(prefix)).filter_map(|(_, value)| value.as_f64()).sum()
+        self.seconds
+            .iter()
+            .filter(|(name, _)| name.starts_with(prefix))
+            .filter_map(|(_, value)| value.as_f64())
+            .sum()
     }
 }
 
@@ -75,7 +81,8 @@ fn main() {
     };
     let (peers, rows) = (number("--peers", 5), number("--rows", 500));
     assert!((1..=512).contains(&rows), "rows of one group of ciphertexts");
-    let mut costs = Costs { json: arguments.iter().any(|argument| argument == "--json"), seconds: Map::new() };
+    let mut costs =
+        Costs { json: arguments.iter().any(|argument| argument == "--json"), seconds: Map::new() };
     // Work and clock on one thread.
     let pool = rayon::ThreadPoolBuilder::new().num_threads(1).build().expect("a thread");
     pool.install(|| measure(&mut costs, peers, rows));
@@ -88,7 +95,9 @@ fn main() {
         });
         println!("{whole}");
     } else {
-        println!("by a dealt triple {rate:.1} Gbit of code compared a second and core (target 10), all three roles");
+        println!(
+            "by a dealt triple {rate:.1} Gbit of code compared a second and core (target 10), all three roles"
+        );
         let transfers = (rows * BITS) as f64 / 1e6 / costs.sum("ot.");
         println!(
             "by oblivious transfer {transfers:.2} million transfers of {rows} words a second and core, both sides"
@@ -127,7 +136,8 @@ fn transfers(costs: &mut Costs, a: &Codes, b: &Codes, expected: &[u16]) {
     let (context, rows, others) = ([7; 32], a.rows().min(20), b.rows());
     let (receiver, sender) = costs.least("ot.base transfers", (3, 1.0), || {
         let base = Base::new(&context, &[8; 32]);
-        let (reply, chosen) = choose(&context, &base.message(), ot::choices(&[9; 32]), &[9; 32]).expect("a point");
+        let (reply, chosen) =
+            choose(&context, &base.message(), ot::choices(&[9; 32]), &[9; 32]).expect("a point");
         let keys = base.keys(&reply).expect("points");
         (Receiver::new(&context, &keys), Sender::new(&context, ot::choices(&[9; 32]), &chosen))
     });
@@ -144,7 +154,9 @@ fn transfers(costs: &mut Costs, a: &Codes, b: &Codes, expected: &[u16]) {
     });
     let received = costs.least("ot.receiving", times, || {
         let pieces = pieces.iter().zip(&sent);
-        pieces.map(|(&piece, (strings, _))| ot::receive(&receiver, cut, piece, a, strings)).collect::<Vec<_>>()
+        pieces
+            .map(|(&piece, (strings, _))| ot::receive(&receiver, cut, piece, a, strings))
+            .collect::<Vec<_>>()
     });
     let mut sums = [vec![0u16; rows * others], vec![0u16; rows * others]];
     for ((piece, one), (_, two)) in pieces.iter().zip(&received).zip(&sent) {
@@ -157,9 +169,11 @@ fn transfers(costs: &mut Costs, a: &Codes, b: &Codes, expected: &[u16]) {
     assert_eq!(sum, expected[..rows * others], "the shares add up to the distances");
 }
 
-/// A block by homomorphic encryption: all ciphertexts, and the answers for as many of the evaluator's rows as one job takes.
+/// A block by homomorphic encryption: all ciphertexts, and the answers for as many of the evaluator's rows as
+/// one job takes.
 fn encryption(costs: &mut Costs, a: &Codes, b: &Codes, expected: &[u16]) {
-    let (groups, rows) = (phe::Groups { holder: a.rows(), evaluator: b.rows(), bits: BITS }, b.rows().min(32));
+    let (groups, rows) =
+        (phe::Groups { holder: a.rows(), evaluator: b.rows(), bits: BITS }, b.rows().min(32));
     let holder = costs.least("phe.key", (3, 1.0), || Holder::new(&[8; 32]));
     let public = Public::new(&holder.public_key()).expect("a key");
     let ciphertexts = costs.least("phe.encrypting", (2, 1.0), || {
@@ -178,7 +192,11 @@ fn encryption(costs: &mut Costs, a: &Codes, b: &Codes, expected: &[u16]) {
     for (row, ((_, masks), opened)) in answers.iter().zip(&opened).enumerate() {
         let shares = phe::holder_share(a, 0..a.rows(), opened).zip(phe::evaluator_share(b.row(row), masks));
         for (place, (x, y)) in shares.enumerate() {
-            assert_eq!(x.wrapping_add(y), expected[place * b.rows() + row], "the shares add up to the distances");
+            assert_eq!(
+                x.wrapping_add(y),
+                expected[place * b.rows() + row],
+                "the shares add up to the distances"
+            );
         }
     }
 }
@@ -188,8 +206,8 @@ fn custody(costs: &mut Costs, one: &[u16], two: &[u16], rows: usize) {
     let blinding = Blinding::new(&[3; 32], Ballot { counter: 1, proposer: Peer(0) }, Peer(0), Peer(1), rows);
     let mine = costs.least("custody.both blind", (10, 2.0), || blinding.blind(Sign::Add, one));
     let theirs = blinding.blind(Sign::Subtract, two);
-    let kept =
-        costs.least("custody.adding", (10, 1.0), || custody::distances(&mine, &theirs, BITS).expect("distances"));
+    let kept = costs
+        .least("custody.adding", (10, 1.0), || custody::distances(&mine, &theirs, BITS).expect("distances"));
     let lists = costs.least("custody.smallest", (10, 1.0), || custody::smallest(&[&kept], rows, NEIGHBOURS));
     let limits = custody::limits(&[&lists], rows, NEIGHBOURS, BITS);
     costs.least("custody.shorter", (10, 1.0), || custody::shorter(&kept, &limits));

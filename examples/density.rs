@@ -1,7 +1,9 @@
-//! How far a sketch's kernel densities are from the exact ones: `cargo run --release --no-default-features --example density > density.csv`.
+//! How far a sketch's kernel densities are from the exact ones:
+//! `cargo run --release --no-default-features --example density > density.csv`.
 //!
-//! Every tenth of the digits is a query, the others are sketched, under several seeds. A line for each hash, number of rows and estimator: the root of
-//! the mean squared relative error over queries and seeds, and the mean relative error (bias). `scripts/plot-density.py` draws them.
+//! Every tenth of the digits is a query, the others are sketched, under several seeds. A line for each hash,
+//! number of rows and estimator: the root of the mean squared relative error over queries and seeds, and the
+//! mean relative error (bias). `scripts/plot-density.py` draws them.
 
 use flyswarm::data::digits::digits;
 use flyswarm::sketch::distribution::{DistributionSketch, Family};
@@ -12,7 +14,9 @@ const ROWS: [usize; 9] = [16, 32, 64, 128, 256, 512, 1024, 2048, 4096];
 const GROUPS: usize = 8;
 
 fn exact(family: Family, range: usize, a: &[f32], b: &[f32]) -> f64 {
-    let sum = |term: &dyn Fn(f64, f64) -> f64| a.iter().zip(b).map(|(&x, &y)| term(x.into(), y.into())).sum::<f64>();
+    let sum = |term: &dyn Fn(f64, f64) -> f64| {
+        a.iter().zip(b).map(|(&x, &y)| term(x.into(), y.into())).sum::<f64>()
+    };
     match family {
         Family::Srp => {
             let cosine = sum(&|x, y| x * y) / (sum(&|x, _| x * x) * sum(&|_, y| y * y)).sqrt();

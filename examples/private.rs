@@ -1,5 +1,7 @@
-//! What differential privacy costs, as in Figures 3, 7 and 8 of Ram and Sinha: `private ROWS REPETITIONS [SEED]` prints CSV, a line for each
-//! model: `rows,m,rho,repetition,mode,epsilon,top,accuracy`, the mode `plain` without noise. `scripts/plot-private.py` draws it.
+//! What differential privacy costs, as in Figures 3, 7 and 8 of Ram and Sinha:
+//! `private ROWS REPETITIONS [SEED]` prints CSV, a line for each model:
+//! `rows,m,rho,repetition,mode,epsilon,top,accuracy`, the mode `plain` without noise.
+//! `scripts/plot-private.py` draws it.
 
 use std::process::ExitCode;
 
@@ -16,14 +18,15 @@ fn main() -> ExitCode {
         }
     };
     let plan = Study { repetitions, ..Study::paper(usize::try_from(rows).unwrap_or(usize::MAX)) };
-    let points =
-        match study(&plan, seed, &mut |done| eprintln!("{rows} rows: repetition {} of {repetitions}", done + 1)) {
-            Ok(points) => points,
-            Err(error) => {
-                eprintln!("private: {error}");
-                return ExitCode::from(2);
-            }
-        };
+    let points = match study(&plan, seed, &mut |done| {
+        eprintln!("{rows} rows: repetition {} of {repetitions}", done + 1)
+    }) {
+        Ok(points) => points,
+        Err(error) => {
+            eprintln!("private: {error}");
+            return ExitCode::from(2);
+        }
+    };
     println!("rows,m,rho,repetition,mode,epsilon,top,accuracy");
     for point in points {
         let private = point

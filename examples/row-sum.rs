@@ -1,8 +1,10 @@
-//! A sum of which each peer gets its own row alone: `cargo run --release --no-default-features --example row-sum`.
+//! A sum of which each peer gets its own row alone:
+//! `cargo run --release --no-default-features --example row-sum`.
 //!
-//! Patients whom one hospital discharges come back to another, so no hospital knows how its own fare. Each counts, by the hospital that had discharged
-//! them, who came back to it and why: a matrix with a row for each hospital. The matrices are summed between five nodes, simulated here, and each hospital
-//! learns its own row: how often its patients came back anywhere. Nobody learns another's row, nor who reported what.
+//! Patients whom one hospital discharges come back to another, so no hospital knows how its own fare. Each
+//! counts, by the hospital that had discharged them, who came back to it and why: a matrix with a row for
+//! each hospital. The matrices are summed between five nodes, simulated here, and each hospital learns its
+//! own row: how often its patients came back anywhere. Nobody learns another's row, nor who reported what.
 
 use std::error::Error;
 use std::path::{Path, PathBuf};
@@ -62,8 +64,9 @@ fn main() -> Result<(), Box<dyn Error>> {
     let swarm = &engine.world;
     println!("{:10} {:24}   what all others hold of its row", "hospital", REASONS.join(" "));
     for (peer, finished) in &swarm.finished {
-        let words =
-            |bytes: &[u8]| bytes.as_chunks::<4>().0.iter().map(|&word| u32::from_le_bytes(word)).collect::<Vec<_>>();
+        let words = |bytes: &[u8]| {
+            bytes.as_chunks::<4>().0.iter().map(|&word| u32::from_le_bytes(word)).collect::<Vec<_>>()
+        };
         let held = words(&finished.opened[usize::from(RETURNS)][quantity.block(*peer)]);
         match &swarm.parts[&(*peer, RETURNS)] {
             Ok(part) => println!("{:10} {:24}   {held:?}", peer.0, format!("{:?}", words(part.bytes()))),

@@ -1,4 +1,5 @@
-//! Memory for chunks, used again: a sum masks and receives thousands of the same size, and fresh memory must be zeroed for each.
+//! Memory for chunks, used again: a sum masks and receives thousands of the same size, and fresh memory must
+//! be zeroed for each.
 
 use std::sync::{Arc, Mutex, PoisonError};
 

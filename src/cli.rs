@@ -133,8 +133,10 @@ fn start_log(filter: Option<&str>, json: bool) -> Result<(), Failure> {
     let directives = filter.map_or_else(|| std::env::var("RUST_LOG").unwrap_or_default(), str::to_owned);
     let filter = EnvFilter::builder().with_default_directive(LevelFilter::OFF.into()).parse(&directives);
     let filter = filter.map_err(|error| Failure::Input(format!("--log {directives}: {error}")))?;
-    let log =
-        tracing_subscriber::fmt().with_env_filter(filter).with_ansi(io::stderr().is_terminal()).with_writer(io::stderr);
+    let log = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_ansi(io::stderr().is_terminal())
+        .with_writer(io::stderr);
     if json {
         log.json().init()
     } else {
@@ -176,7 +178,9 @@ fn run(command: Command, out: &mut dyn Write) -> Result<(), Failure> {
 /// The end of writing to `place`: a reader that went away (`| head`) is no failure.
 fn written(result: io::Result<()>, place: &str) -> Result<(), Failure> {
     match result {
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(Failure::Machine(format!("{place}: {error}"))),
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            Err(Failure::Machine(format!("{place}: {error}")))
+        }
         _ => Ok(()),
     }
 }
@@ -192,8 +196,8 @@ mod tests {
 
     use super::*;
 
-    /// Runs a command line whose words that are no options and the values of --data, --out and --labels are files in `folder`; gives its
-    /// standard output.
+    /// Runs a command line whose words that are no options and the values of --data, --out and --labels are
+    /// files in `folder`; gives its standard output.
     pub(super) fn run_line(folder: &Path, line: &str) -> Result<String, Failure> {
         let mut words = line.split(' ').map(String::from);
         let mut arguments = vec!["flyswarm".to_owned(), words.next().unwrap()];

@@ -1,11 +1,12 @@
 //! Data: rows of numbers with a class each, read from files ([`Format`]), split and dealt to peers.
 //!
-//! What is read is checked once, here: every number is finite and below [`MAX_MAGNITUDE`], every row has the same number
-//! of features, every label is a class of the session. Later stages rely on it (no NaN can arise in a projection).
+//! What is read is checked once, here: every number is finite and below [`MAX_MAGNITUDE`], every row has the
+//! same number of features, every label is a class of the session. Later stages rely on it (no NaN can arise
+//! in a projection).
 //!
-//! **Class names are text.** A label matches a class when the two are equal byte for byte after white space around them
-//! is removed: `1.0` is not the class `1`. Where no class list is given it is made from the file: the distinct labels,
-//! in numeric order if all of them are whole numbers, else in byte order.
+//! **Class names are text.** A label matches a class when the two are equal byte for byte after white space
+//! around them is removed: `1.0` is not the class `1`. Where no class list is given it is made from the file:
+//! the distinct labels, in numeric order if all of them are whole numbers, else in byte order.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -41,8 +42,8 @@ pub const MAX_VALUES: usize = 1 << 31;
 pub const MAX_CLASSES: usize = u16::MAX as usize;
 /// Longest class name, in bytes.
 pub const MAX_CLASS_NAME: usize = 256;
-/// Magnitudes stay below 2^80: a sum of 2^20 entries of a Walsh-Hadamard transform of 2^20 such numbers is below 2^120
-/// and so finite in f32, and no infinity means no NaN.
+/// Magnitudes stay below 2^80: a sum of 2^20 entries of a Walsh-Hadamard transform of 2^20 such numbers is
+/// below 2^120 and so finite in f32, and no infinity means no NaN.
 pub const MAX_MAGNITUDE: f32 = (1u128 << 80) as f32;
 
 /// Why data was refused. Nothing was kept.
@@ -159,12 +160,18 @@ pub struct Dataset {
 }
 
 impl Dataset {
-    /// `values` is row-major, rows x `features`; `labels` is empty or has an index into `classes` for each row.
+    /// `values` is row-major, rows x `features`; `labels` is empty or has an index into `classes` for each
+    /// row.
     ///
     /// # Errors
-    /// [`DataError::Shape`] when lengths do not match, there is no row, a label is not below `classes.len()`, or a number
-    /// is not finite or not below [`MAX_MAGNITUDE`].
-    pub fn new(features: usize, values: Vec<f32>, labels: Vec<u16>, classes: Vec<String>) -> Result<Self, DataError> {
+    /// [`DataError::Shape`] when lengths do not match, there is no row, a label is not below `classes.len()`,
+    /// or a number is not finite or not below [`MAX_MAGNITUDE`].
+    pub fn new(
+        features: usize,
+        values: Vec<f32>,
+        labels: Vec<u16>,
+        classes: Vec<String>,
+    ) -> Result<Self, DataError> {
         let refuse = |problem: String| Err(DataError::Shape(problem));
         if features == 0 || features > MAX_FEATURES {
             return refuse(format!("{features} features, expected 1 to {MAX_FEATURES}"));
@@ -242,11 +249,13 @@ impl Dataset {
         for &i in rows {
             values.extend_from_slice(self.row(i));
         }
-        let labels = if self.labels.is_empty() { Vec::new() } else { rows.iter().map(|&i| self.labels[i]).collect() };
+        let labels =
+            if self.labels.is_empty() { Vec::new() } else { rows.iter().map(|&i| self.labels[i]).collect() };
         Self { features: self.features, values, labels, classes: self.classes.clone() }
     }
 
-    /// The same labels with rows of `features` numbers, written by `f(row, place)`, which must keep them finite.
+    /// The same labels with rows of `features` numbers, written by `f(row, place)`, which must keep them
+    /// finite.
     pub(crate) fn map_rows(&self, features: usize, f: impl Fn(&[f32], &mut [f32])) -> Self {
         let mut values = vec![0.0; self.rows() * features];
         let rows = self.values.chunks_exact(self.features);
@@ -272,7 +281,8 @@ impl Dataset {
 pub struct Expected<'a> {
     /// Features per row, where known.
     pub features: Option<usize>,
-    /// Names of the features in their order, where known: a file that has names must have these, in any order.
+    /// Names of the features in their order, where known: a file that has names must have these, in any
+    /// order.
     pub columns: &'a [String],
     /// Class names in the order of their indices; made from the file where not given.
     pub classes: Option<&'a [String]>,
@@ -322,7 +332,8 @@ pub fn load_named(path: &Path, expected: &Expected) -> Result<Loaded, DataError>
     if let (Some(_), Format::Csv | Format::Npz | Format::Parquet | Format::Arff | Format::Libsvm) =
         (expected.labels_file, format)
     {
-        let problem = format!("a labels file goes with IDX images and NPY arrays only, and this file is {format}");
+        let problem =
+            format!("a labels file goes with IDX images and NPY arrays only, and this file is {format}");
         return Err(DataError::Layout { file: path.into(), problem });
     }
     match format {

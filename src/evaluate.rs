@@ -1,12 +1,14 @@
-//! How good the classifier is: settings tried on the same folds as baselines, and methods compared over many sets.
+//! How good the classifier is: settings tried on the same folds as baselines, and methods compared over many
+//! sets.
 //!
-//! A [`Trial`] is rows to learn from and rows to be scored on. Every *setting* of a method (a [`Candidate`] with a readout, a number of
-//! neighbours with a scaling, a number of SimHash bits) gives a [`Tally`] for each trial; tallies of trials add up. [`search`] makes them,
-//! [`nested`] selects with some and scores with others, [`compare`] turns the scores of many sets into one line of a table.
+//! A [`Trial`] is rows to learn from and rows to be scored on. Every *setting* of a method (a [`Candidate`]
+//! with a readout, a number of neighbours with a scaling, a number of SimHash bits) gives a [`Tally`] for
+//! each trial; tallies of trials add up. [`search`] makes them, [`nested`] selects with some and scores with
+//! others, [`compare`] turns the scores of many sets into one line of a table.
 //!
-//! Source: Ram & Sinha, section 4 and Appendix D. There the figure reported is the best of all settings over the folds that selected
-//! it, which is optimistic; here it is printed beside the nested one and called so. Their code selects and reports balanced accuracy,
-//! their text says accuracy: both are measured here.
+//! Source: Ram & Sinha, section 4 and Appendix D. There the figure reported is the best of all settings over
+//! the folds that selected it, which is optimistic; here it is printed beside the nested one and called so.
+//! Their code selects and reports balanced accuracy, their text says accuracy: both are measured here.
 
 use std::fmt;
 use std::str::FromStr;
@@ -38,7 +40,10 @@ impl Trial {
     /// The trials of some splits.
     #[must_use]
     pub fn of(data: &Dataset, splits: &[crate::data::split::Split]) -> Vec<Self> {
-        splits.iter().map(|split| Self { train: data.subset(&split.train), test: data.subset(&split.test) }).collect()
+        splits
+            .iter()
+            .map(|split| Self { train: data.subset(&split.train), test: data.subset(&split.test) })
+            .collect()
     }
 }
 
@@ -76,7 +81,8 @@ impl FromStr for Metric {
     }
 }
 
-/// Right predictions by class; adds up over folds, so that every row counts once however small its fold's share of the class is.
+/// Right predictions by class; adds up over folds, so that every row counts once however small its fold's
+/// share of the class is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Tally {
     /// (right, rows) of each class.

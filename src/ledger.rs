@@ -1,9 +1,9 @@
-//! What an identity has spent of its data sets' privacy budgets: one line of JSON for each session, appended and synced before the
-//! session sends anything.
+//! What an identity has spent of its data sets' privacy budgets: one line of JSON for each session, appended
+//! and synced before the session sends anything.
 //!
-//! A data set is what its owner calls so, whatever files it is in: a digest would take a set with one row more for another. Epsilons
-//! of sessions on one set are added up (sequential composition), each as it stands in the session file. A lock keeps two
-//! processes from spending the same budget.
+//! A data set is what its owner calls so, whatever files it is in: a digest would take a set with one row
+//! more for another. Epsilons of sessions on one set are added up (sequential composition), each as it stands
+//! in the session file. A lock keeps two processes from spending the same budget.
 
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
@@ -124,8 +124,14 @@ impl Ledger {
     }
 
     /// Pays for a session. One that `goes_on` from stored state, in which its release is kept, was paid for.
-    pub fn charge(&mut self, charge: Charge, budget: Option<Ratio>, goes_on: bool) -> Result<(), LedgerError> {
-        if let Some(known) = self.charges.iter().rev().find(|known| known.session == charge.session).filter(|_| goes_on)
+    pub fn charge(
+        &mut self,
+        charge: Charge,
+        budget: Option<Ratio>,
+        goes_on: bool,
+    ) -> Result<(), LedgerError> {
+        if let Some(known) =
+            self.charges.iter().rev().find(|known| known.session == charge.session).filter(|_| goes_on)
         {
             if known.dataset == charge.dataset {
                 return Ok(());
@@ -133,7 +139,8 @@ impl Ledger {
             return Err(LedgerError::OtherSet { known: known.dataset.clone(), dataset: charge.dataset });
         }
         let spent = spent(&self.charges, &charge.dataset);
-        if let Some(budget) = budget.filter(|&budget| spent + millionths(charge.epsilon) > millionths(budget)) {
+        if let Some(budget) = budget.filter(|&budget| spent + millionths(charge.epsilon) > millionths(budget))
+        {
             let (dataset, epsilon, spent) = (charge.dataset, charge.epsilon, decimal(spent));
             return Err(LedgerError::Exceeded { dataset, spent, budget, epsilon });
         }
@@ -248,7 +255,10 @@ mod tests {
         let mut ledger = Ledger::open(&path).unwrap();
         ledger.charge(charge("clinic", "0.5", 1), budget, false).unwrap();
         ledger.charge(charge("clinic", "0.5", 1), budget, true).unwrap();
-        assert!(matches!(ledger.charge(charge("ward", "0.5", 1), None, true), Err(LedgerError::OtherSet { .. })));
+        assert!(matches!(
+            ledger.charge(charge("ward", "0.5", 1), None, true),
+            Err(LedgerError::OtherSet { .. })
+        ));
         assert!(exceeded(ledger.charge(charge("clinic", "0.5", 1), budget, false)));
         assert_eq!(Ledger::read(&path).unwrap().len(), 1);
     }

@@ -2,8 +2,8 @@
 
 use std::process::ExitCode;
 
-/// Chunks of vectors come and go on many threads; glibc gives their memory back to the system and asks for it again
-/// (benches/sealed_sum.rs).
+/// Chunks of vectors come and go on many threads; glibc gives their memory back to the system and asks for it
+/// again (benches/sealed_sum.rs).
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 

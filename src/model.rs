@@ -1,11 +1,11 @@
 //! The FlyNN classifier: Bloom-filter counts over a sketch, and the file that keeps them.
 //!
-//! [`bloom`] fits and adds up counts, [`readout`] says what they mean for a point, [`Model`] puts them together with what is
-//! needed to predict from rows (sketch, scaler, class names), [`mod@file`] stores it, [`score`] measures it, [`neighbours`] and
-//! [`simhash`] are baselines to compare with.
+//! [`bloom`] fits and adds up counts, [`readout`] says what they mean for a point, [`Model`] puts them
+//! together with what is needed to predict from rows (sketch, scaler, class names), [`mod@file`] stores it,
+//! [`score`] measures it, [`neighbours`] and [`simhash`] are baselines to compare with.
 //!
-//! Source: Ram & Sinha, Algorithm 1. Counts are kept in place of weights (w = gamma^c), so that training is a sum of
-//! integers and a model trained by many peers equals the pooled one exactly (Theorem 4).
+//! Source: Ram & Sinha, Algorithm 1. Counts are kept in place of weights (w = gamma^c), so that training is a
+//! sum of integers and a model trained by many peers equals the pooled one exactly (Theorem 4).
 
 use rayon::prelude::*;
 
@@ -74,8 +74,8 @@ pub struct Model {
 }
 
 impl Model {
-    /// Puts a model together. The readout is used at prediction only; a bare gamma (the paper's decay rate, 0 or more and below 1; it
-    /// searches 0.1 to 0.8 and finds little difference above 0) is the paper's.
+    /// Puts a model together. The readout is used at prediction only; a bare gamma (the paper's decay rate, 0
+    /// or more and below 1; it searches 0.1 to 0.8 and finds little difference above 0) is the paper's.
     ///
     /// # Errors
     /// [`ModelError`] when the parts do not belong together.
@@ -89,7 +89,8 @@ impl Model {
         let readout = readout.into();
         let gamma = readout.gamma;
         let parameters = sketch.parameters();
-        let wrong = |field, value: String, expected: String| Err(ParameterError { field, value, expected }.into());
+        let wrong =
+            |field, value: String, expected: String| Err(ParameterError { field, value, expected }.into());
         // The sign keeps -0.0 out, which would be another encoding of the same model.
         if !(0.0..1.0).contains(&gamma) || gamma.is_sign_negative() {
             return wrong("gamma", gamma.to_string(), "0 or more and below 1".into());

@@ -1,33 +1,35 @@
 //! The transport: peers, connections and opaque frames over libp2p. It knows no protocol of ours.
 //!
-//! **Stack.** TCP without delay, with a network key the stream cipher of libp2p's `pnet` 1.0, Noise (the peer's Ed25519 identity is its `PeerId`), Yamux, multistream-select 1.0.
-//! Four protocols are spoken on a connection: `/flyswarm/3/control`, `/flyswarm/3/bulk`, `/ipfs/ping/1.0.0` and, where
-//! somebody asks, `/flyswarm/probe/1` ([`Command::Probe`]).
+//! **Stack.** TCP without delay, with a network key the stream cipher of libp2p's `pnet` 1.0, Noise (the
+//! peer's Ed25519 identity is its `PeerId`), Yamux, multistream-select 1.0. Four protocols are spoken on a
+//! connection: `/flyswarm/3/control`, `/flyswarm/3/bulk`, `/ipfs/ping/1.0.0` and, where somebody asks,
+//! `/flyswarm/probe/1` ([`Command::Probe`]).
 //!
-//! **Who may connect.** Peers of the roster. Everyone else is refused once Noise has shown who they are, before any
-//! substream. Of a pair the peer with the smaller `PeerId` dials at once, the other only where it knows an address and
-//! nothing came for about 3 s; both redial for as long as they run, after 0.2 s doubling up to 5 s, at the addresses from the
-//! roster, from [`Command::AddAddress`] and from mDNS.
+//! **Who may connect.** Peers of the roster. Everyone else is refused once Noise has shown who they are,
+//! before any substream. Of a pair the peer with the smaller `PeerId` dials at once, the other only where it
+//! knows an address and nothing came for about 3 s; both redial for as long as they run, after 0.2 s doubling
+//! up to 5 s, at the addresses from the roster, from [`Command::AddAddress`] and from mDNS.
 //!
-//! **One connection per pair.** The smaller peer keeps the first connection it sees and refuses others while it lasts. It
-//! opens its two substreams for sending on that connection, one per channel; when one of them has reached the
-//! other, this opens its own two. Either side reports [`Event::PeerUp`] when all four stand, so that both
-//! directions work. A second substream of one protocol from one side is a fault.
+//! **One connection per pair.** The smaller peer keeps the first connection it sees and refuses others while
+//! it lasts. It opens its two substreams for sending on that connection, one per channel; when one of them
+//! has reached the other, this opens its own two. Either side reports [`Event::PeerUp`] when all four stand,
+//! so that both directions work. A second substream of one protocol from one side is a fault.
 //!
-//! **Frames** have the form given in [`Frame`] and arrive on their channel in order and exactly as sent. Between
-//! channels there is no order; control is served first. A length that breaks the limits is [`Event::Malformed`].
+//! **Frames** have the form given in [`Frame`] and arrive on their channel in order and exactly as sent.
+//! Between channels there is no order; control is served first. A length that breaks the limits is
+//! [`Event::Malformed`].
 //!
 //! **Closing.** Whatever breaks one substream closes the connection, and whoever was reported up is reported
-//! [`Event::PeerLost`] exactly once; then dialling begins again. A peer that leaves on purpose writes what is queued
-//! and ends both its substreams; the other reads to both ends, and closes. So the first to close knows that it
-//! has everything, and the one that leaves knows that everything was read. A peer is pinged every 2 s and taken
-//! for gone when an echo is 5 s late and nothing else came from it in that time.
+//! [`Event::PeerLost`] exactly once; then dialling begins again. A peer that leaves on purpose writes what is
+//! queued and ends both its substreams; the other reads to both ends, and closes. So the first to close knows
+//! that it has everything, and the one that leaves knows that everything was read. A peer is pinged every 2 s
+//! and taken for gone when an echo is 5 s late and nothing else came from it in that time.
 //!
-//! **Back-pressure.** Frames that the caller has not taken are counted per connection and channel (1 MiB control,
-//! 4 MiB bulk); while an account is full its substream is not read, and Yamux's window (at most 16 MiB more)
-//! stops the sender. Pings go on. In the other direction frames wait in a queue per connection and channel (4 MiB
-//! control, 16 MiB bulk); a caller that overfills one has broken its own protocol's credits, and
-//! loses the connection. Each frame counts for its bytes and 256 more.
+//! **Back-pressure.** Frames that the caller has not taken are counted per connection and channel (1 MiB
+//! control, 4 MiB bulk); while an account is full its substream is not read, and Yamux's window (at most 16
+//! MiB more) stops the sender. Pings go on. In the other direction frames wait in a queue per connection and
+//! channel (4 MiB control, 16 MiB bulk); a caller that overfills one has broken its own protocol's credits,
+//! and loses the connection. Each frame counts for its bytes and 256 more.
 
 mod behaviour;
 mod dial;
@@ -65,7 +67,8 @@ use self::link::{Link, Traffic};
 pub use self::probe::{Answers, Questions, Reach};
 use self::service::Order;
 
-/// Default of [`Config::max_frame`]: the most that Yamux in Rust accepts from other implementations in one piece.
+/// Default of [`Config::max_frame`]: the most that Yamux in Rust accepts from other implementations in one
+/// piece.
 pub const MAX_FRAME: usize = 1 << 20;
 /// Default of [`Config::patience`] (design).
 const PATIENCE: Duration = Duration::from_secs(3);
@@ -87,9 +90,11 @@ pub struct Config {
     pub patience: Duration,
     /// What peers of the roster that ask are told about this node: at most 64 KiB, of the caller's choosing.
     pub about: Bytes,
-    /// Whether to tell [`Event::Found`] and [`Event::NotUp`] too: what leads to a connection, and why it fails.
+    /// Whether to tell [`Event::Found`] and [`Event::NotUp`] too: what leads to a connection, and why it
+    /// fails.
     pub details: bool,
-    /// Encrypts every connection once more, so that only who has the same key gets as far as Noise (libp2p `pnet`).
+    /// Encrypts every connection once more, so that only who has the same key gets as far as Noise (libp2p
+    /// `pnet`).
     pub network_key: Option<NetworkKey>,
 }
 
@@ -201,7 +206,8 @@ pub enum Event {
         /// As sent.
         frame: Frame,
     },
-    /// A connection was refused because this identity is not in the roster. Once a minute per identity and address.
+    /// A connection was refused because this identity is not in the roster. Once a minute per identity and
+    /// address.
     Stranger {
         /// The identity that was shown, whether it dialled or was dialled.
         peer: PeerId,
@@ -215,8 +221,8 @@ pub enum Event {
         /// Where it says that it listens.
         address: Multiaddr,
     },
-    /// A connection with a peer of the roster could not be made, or ended before the peer was up. It is tried again.
-    /// Only with [`Config::details`].
+    /// A connection with a peer of the roster could not be made, or ended before the peer was up. It is tried
+    /// again. Only with [`Config::details`].
     NotUp {
         /// Who.
         peer: PeerId,
@@ -278,7 +284,8 @@ pub enum Command {
     },
     /// Closes the connection and refuses the peer from now on.
     Ban(PeerId),
-    /// Asks a peer that is up about itself and the way to it; one question list at a time. [`Event::Probed`] follows.
+    /// Asks a peer that is up about itself and the way to it; one question list at a time. [`Event::Probed`]
+    /// follows.
     Probe(PeerId, Questions),
 }
 
@@ -352,8 +359,15 @@ impl Network {
         let (orders, receiver) = mpsc::unbounded_channel();
         let thread = service::start(&config, &keypair, &traffic, sender.clone(), receiver)?;
         let max_frame = config.max_frame;
-        let network =
-            Self { local, max_frame, links, traffic, events: sender, orders: Some(orders), thread: Some(thread) };
+        let network = Self {
+            local,
+            max_frame,
+            links,
+            traffic,
+            events: sender,
+            orders: Some(orders),
+            thread: Some(thread),
+        };
         Ok((network, events))
     }
 
@@ -413,8 +427,9 @@ impl Network {
         self.traffic.get(peer).map_or(0, |traffic| traffic.received[channel.index()].load(Ordering::Relaxed))
     }
 
-    /// Ends the network: writes what is queued and waits until every peer has read it, for at most `deadline`.
-    /// Returns those that did not in time. The events taken afterwards end with a `PeerLost` for each peer that was up.
+    /// Ends the network: writes what is queued and waits until every peer has read it, for at most
+    /// `deadline`. Returns those that did not in time. The events taken afterwards end with a `PeerLost` for
+    /// each peer that was up.
     #[must_use = "names the peers that may lack what was sent last"]
     pub fn shutdown(mut self, deadline: Duration) -> Vec<PeerId> {
         self.order(Order::ShutDown(deadline));

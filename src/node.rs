@@ -1,8 +1,9 @@
-//! One participant: connections, elections, views, decisions and transfers, until every quantity of the plan is frozen.
+//! One participant: connections, elections, views, decisions and transfers, until every quantity of the plan
+//! is frozen.
 //!
-//! The node is itself a [`Machine`]. `net` drives it over libp2p, the tests and the simulator over an event queue. It knows
-//! nothing of the task but the [`Task`] trait: what is summed, how this peer's vector is made, and whether a result may be
-//! gone on with. See spec, section "The node", for its rules in prose.
+//! The node is itself a [`Machine`]. `net` drives it over libp2p, the tests and the simulator over an event
+//! queue. It knows nothing of the task but the [`Task`] trait: what is summed, how this peer's vector is
+//! made, and whether a result may be gone on with. See spec, section "The node", for its rules in prose.
 
 mod archive;
 mod election;
@@ -76,7 +77,8 @@ pub struct Node {
     view: Option<View>,
     round: Round,
     transfer: Transfer,
-    /// This peer's vectors of slots that are not frozen yet, so that a repeated view need not compute them again.
+    /// This peer's vectors of slots that are not frozen yet, so that a repeated view need not compute them
+    /// again.
     inputs: BTreeMap<u8, Bytes>,
     computing: Option<(u8, Time)>,
     opening: Option<u8>,
@@ -139,7 +141,11 @@ impl Machine for Node {
                 }
             }
             Input::PeerUp(peer) => {
-                let hello = Message::Hello { version: VERSION, session: self.ctx.id.0, frozen: self.archive.frozen() };
+                let hello = Message::Hello {
+                    version: VERSION,
+                    session: self.ctx.id.0,
+                    frozen: self.archive.frozen(),
+                };
                 step.send(peer, hello);
             }
             Input::PeerLost(peer) => self.lost(now, peer, &mut step),
@@ -197,7 +203,8 @@ impl Parent<Transfer> for Node {
 }
 
 impl Node {
-    /// A node that goes on from what it had stored in this session. `seed` is 32 fresh bytes from the operating system.
+    /// A node that goes on from what it had stored in this session. `seed` is 32 fresh bytes from the
+    /// operating system.
     pub fn new(
         ctx: Arc<Context>,
         task: Arc<dyn Task>,
@@ -236,7 +243,8 @@ impl Node {
     pub fn leave(&mut self) -> Step<Self> {
         let mut step = Step::none();
         if let Some(view) = self.view.take() {
-            let failed = Message::Failed { ballot: view.ballot(), reason: Reason::Left, suspect: Some(self.ctx.me) };
+            let failed =
+                Message::Failed { ballot: view.ballot(), reason: Reason::Left, suspect: Some(self.ctx.me) };
             for peer in view.place().neighbours() {
                 step.send(peer, failed.clone());
             }
@@ -257,7 +265,13 @@ impl Node {
         self.converse(now, Input::PeerLost(peer), step);
     }
 
-    fn message(&mut self, now: Time, from: Peer, message: Message, step: &mut Step<Self>) -> Result<(), Fault> {
+    fn message(
+        &mut self,
+        now: Time,
+        from: Peer,
+        message: Message,
+        step: &mut Step<Self>,
+    ) -> Result<(), Fault> {
         match message {
             Message::Hello { version, session, frozen } => {
                 if self.greeted.contains_key(&from) {
@@ -270,7 +284,9 @@ impl Node {
                 return Ok(());
             }
             // It has been told once.
-            Message::Fields(_) if self.refused.get(&from).is_some_and(|fields| !fields.is_empty()) => return Ok(()),
+            Message::Fields(_) if self.refused.get(&from).is_some_and(|fields| !fields.is_empty()) => {
+                return Ok(());
+            }
             Message::Fields(theirs) => {
                 if self.greeted.contains_key(&from) {
                     return Err(Fault::OutOfOrder("fields"));
@@ -314,7 +330,9 @@ impl Node {
                 let again_ms = self.ctx.session.timing.propose_ms / 2;
                 self.election.refuse(now, again_ms, ballot, other);
             }
-            Message::Begin { ballot, members, frozen } => self.begun(now, from, ballot, members, frozen, step)?,
+            Message::Begin { ballot, members, frozen } => {
+                self.begun(now, from, ballot, members, frozen, step)?
+            }
             Message::Failed { ballot, reason, suspect } => {
                 if suspect.is_some_and(|peer| peer.0 >= self.ctx.peers()) {
                     return Err(Fault::Inconsistent("names a peer outside the roster".into()));
@@ -360,7 +378,15 @@ impl Node {
         Ok(())
     }
 
-    fn hello(&mut self, now: Time, from: Peer, version: u16, session: [u8; 32], frozen: u8, step: &mut Step<Self>) {
+    fn hello(
+        &mut self,
+        now: Time,
+        from: Peer,
+        version: u16,
+        session: [u8; 32],
+        frozen: u8,
+        step: &mut Step<Self>,
+    ) {
         if version != VERSION || session != self.ctx.id.0 {
             self.refused.entry(from).or_default();
             step.send(from, Message::Fields(self.ctx.session.fields()));
@@ -447,7 +473,8 @@ impl Node {
         if !unreached.is_empty() {
             self.round.unreached = Some((unreached, begin, now.plus_ms(self.ctx.session.timing.propose_ms)));
         }
-        let outsiders: Vec<_> = self.greeted.keys().copied().filter(|peer| !view.members().contains(peer)).collect();
+        let outsiders: Vec<_> =
+            self.greeted.keys().copied().filter(|peer| !view.members().contains(peer)).collect();
         self.view = Some(view);
         self.tell(&outsiders, step);
         self.drive(now, Input::Start, step);
@@ -590,7 +617,9 @@ impl Node {
 fn ballot_of(message: &view::Message) -> Ballot {
     use crate::protocol::all_reduce::Message as Reduce;
     match message {
-        view::Message::Up(ballot, _) | view::Message::Down(ballot, _) | view::Message::Working(ballot) => *ballot,
+        view::Message::Up(ballot, _) | view::Message::Down(ballot, _) | view::Message::Working(ballot) => {
+            *ballot
+        }
         view::Message::Reduce(Reduce::Chunk { sum, .. } | Reduce::Credit { sum, .. }) => sum.ballot,
     }
 }

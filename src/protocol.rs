@@ -1,12 +1,13 @@
 //! Protocols as sans-IO machines.
 //!
-//! A machine is told the time and one [`Input`], and answers with a [`Step`]: the list of [`Action`]s that its driver must
-//! carry out in order. It has no clock, no socket and no source of randomness but the seed that it was made with, so that
-//! `net` and `sim` drive the very same code. Long work leaves as `Compute` and comes back as `Done`; what must survive a
-//! crash leaves as `Persist`, and is on disk before any later action of the step is carried out.
+//! A machine is told the time and one [`Input`], and answers with a [`Step`]: the list of [`Action`]s that
+//! its driver must carry out in order. It has no clock, no socket and no source of randomness but the seed
+//! that it was made with, so that `net` and `sim` drive the very same code. Long work leaves as `Compute` and
+//! comes back as `Done`; what must survive a crash leaves as `Persist`, and is on disk before any later
+//! action of the step is carried out.
 //!
-//! Three things are kept apart: a wrong call by this program is an `Err`, a peer that breaks a rule is `Blame`, and what
-//! cannot happen is `unreachable!("BUG: ...")`.
+//! Three things are kept apart: a wrong call by this program is an `Err`, a peer that breaks a rule is
+//! `Blame`, and what cannot happen is `unreachable!("BUG: ...")`.
 
 pub mod about;
 pub mod all_reduce;
@@ -183,7 +184,8 @@ impl<M: Machine + ?Sized> Default for Step<M> {
     }
 }
 
-/// How a parent wraps what its child says; outputs are handed to the parent, everything else goes on to the driver.
+/// How a parent wraps what its child says; outputs are handed to the parent, everything else goes on to the
+/// driver.
 pub trait Parent<C: Machine>: Machine {
     /// Wraps a child's message.
     fn message(message: C::Message) -> Self::Message;

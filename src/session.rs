@@ -1,8 +1,8 @@
 //! The session file: what every peer must agree on before it talks to another (spec, section "Session").
 //!
-//! A session file is TOML. Unknown fields are refused; sizes may be given as multiples (`m = "256d"`) and are resolved when the
-//! file is read, so that a [`Session`] holds plain numbers only. Peers are numbered in the order of their public keys, whatever
-//! their order in the file.
+//! A session file is TOML. Unknown fields are refused; sizes may be given as multiples (`m = "256d"`) and are
+//! resolved when the file is read, so that a [`Session`] holds plain numbers only. Peers are numbered in the
+//! order of their public keys, whatever their order in the file.
 //!
 //! # The session id, byte by byte
 //!
@@ -50,16 +50,18 @@
 //! | `roster.peer_id` | list of the public keys (32 bytes each), ascending |
 //! | `roster.name` | list, in the order of the public keys |
 //!
-//! An integer is a LE u64; a number the LE bytes of its IEEE 754 binary64, -0 as 0 (lo and hi are first rounded to binary32); a
-//! text its UTF-8 bytes; a list a LE u64 count, then for each item a LE u64 length and the item. Fields left out in the file
-//! enter with their defaults. Addresses, comments and layout do not enter.
+//! An integer is a LE u64; a number the LE bytes of its IEEE 754 binary64, -0 as 0 (lo and hi are first
+//! rounded to binary32); a text its UTF-8 bytes; a list a LE u64 count, then for each item a LE u64 length
+//! and the item. Fields left out in the file enter with their defaults. Addresses, comments and layout do not
+//! enter.
 //!
-//! So that two peers with different files can say where they differ, each field also has a hash of its own: the first 8 bytes
-//! of `SHA-256("flyswarm/3 session field" || 0x00 || entry)`, see [`Session::fields`].
+//! So that two peers with different files can say where they differ, each field also has a hash of its own:
+//! the first 8 bytes of `SHA-256("flyswarm/3 session field" || 0x00 || entry)`, see [`Session::fields`].
 //!
 //! # The council
 //!
-//! The first 15 peers in the order of `SHA-256("flyswarm/3 council" || 0x00 || id || public key)`; all where there are fewer.
+//! The first 15 peers in the order of `SHA-256("flyswarm/3 council" || 0x00 || id || public key)`; all where
+//! there are fewer.
 
 mod encoding;
 mod file;
@@ -82,7 +84,8 @@ pub use size::{Size, Sizes};
 pub use sketch::{Select, SketchSpec};
 pub use xclp::{Hamming, XclpSpec};
 
-/// How many peers vote, hold shares and make the coin (design, section 3). The shares of a decision are at most 15 x 15.
+/// How many peers vote, hold shares and make the coin (design, section 3). The shares of a decision are at
+/// most 15 x 15.
 pub const COUNCIL: usize = 15;
 
 /// A peer, by its place in the roster (which is in the order of the public keys), from 0.
@@ -119,25 +122,28 @@ impl fmt::Debug for SessionId {
     }
 }
 
-/// A session as agreed on. [`Session::parse`] gives only sessions that keep all the rules; after changing one by hand, pass it
-/// through [`Session::check`].
+/// A session as agreed on. [`Session::parse`] gives only sessions that keep all the rules; after changing one
+/// by hand, pass it through [`Session::check`].
 #[derive(Debug, Clone, PartialEq)]
 pub struct Session {
     /// What people call it: 1 to 64 printable characters.
     pub name: String,
     /// What is computed.
     pub task: TaskKind,
-    /// A view has at least so many members: from a majority of the roster to the whole roster. Default: a majority, at least 3.
+    /// A view has at least so many members: from a majority of the roster to the whole roster. Default: a
+    /// majority, at least 3.
     pub min_peers: u16,
     /// What the rows look like.
     pub data: DataSpec,
-    /// The parameters of the task `flynn`; with the task `tune` the setting that the others are compared with; [`FlynnSpec::NONE`] with `xclp` and `sketch`.
+    /// The parameters of the task `flynn`; with the task `tune` the setting that the others are compared
+    /// with; [`FlynnSpec::NONE`] with `xclp` and `sketch`.
     pub flynn: FlynnSpec,
     /// What the task `tune` compares; none with another task.
     pub tune: Option<TuneSpec>,
     /// The parameters of the task `xclp`; none with another task.
     pub xclp: Option<XclpSpec>,
-    /// The parameters of the task `sketch`; with the task `flynn` those by which its peers are drawn (`select`), none where all take part; none with another task.
+    /// The parameters of the task `sketch`; with the task `flynn` those by which its peers are drawn
+    /// (`select`), none where all take part; none with another task.
     pub sketch: Option<SketchSpec>,
     /// What is refused for the sake of privacy.
     pub privacy: Privacy,
@@ -151,14 +157,16 @@ pub struct Session {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum TaskKind {
-    /// FlyNNFL (Ram and Sinha, "Federated Nearest Neighbor Classification with a Colony of Fruit-Flies", AAAI 2022).
+    /// FlyNNFL (Ram and Sinha, "Federated Nearest Neighbor Classification with a Colony of Fruit-Flies", AAAI
+    /// 2022).
     Flynn,
     /// Cross-validation of settings of FlyNN over the rows of all peers.
     Tune,
-    /// Label propagation over the points of all peers (Scott, Yeo & Lampert, "Cross-client Label Propagation", TMLR 2023).
+    /// Label propagation over the points of all peers (Scott, Yeo & Lampert, "Cross-client Label
+    /// Propagation", TMLR 2023).
     Xclp,
-    /// How far each peer's data lie from those of all (Liu, Xu, Coleman & Shrivastava, "One-Pass Distribution Sketch for Measuring Data
-    /// Heterogeneity in Federated Learning", NeurIPS 2023).
+    /// How far each peer's data lie from those of all (Liu, Xu, Coleman & Shrivastava, "One-Pass Distribution
+    /// Sketch for Measuring Data Heterogeneity in Federated Learning", NeurIPS 2023).
     Sketch,
 }
 
@@ -186,14 +194,16 @@ impl fmt::Display for TaskKind {
 pub struct DataSpec {
     /// Features of a row: 1 to 65,536.
     pub features: u32,
-    /// Names of the features in their order, one for each and all different, each 1 to 64 printable characters; empty where the file
-    /// has none. Rows that have names of their own must have these.
+    /// Names of the features in their order, one for each and all different, each 1 to 64 printable
+    /// characters; empty where the file has none. Rows that have names of their own must have these.
     pub columns: Vec<String>,
-    /// The classes, 2 to 1,000, all different, each 1 to 64 printable characters; none with the task `sketch`. Their order is that of the counts and decides ties.
+    /// The classes, 2 to 1,000, all different, each 1 to 64 printable characters; none with the task
+    /// `sketch`. Their order is that of the counts and decides ties.
     pub classes: Vec<String>,
     /// How features are brought to one scale.
     pub scaling: Scaling,
-    /// Whether rows get random signs, are padded with zeros to a power of two and Walsh-Hadamard transformed, after scaling.
+    /// Whether rows get random signs, are padded with zeros to a power of two and Walsh-Hadamard transformed,
+    /// after scaling.
     pub densify: bool,
 }
 
@@ -234,7 +244,8 @@ pub enum Scaling {
     Center,
     /// As `Center`, then divided by the standard deviation over all peers (a second sealed sum).
     Standard,
-    /// As `Standard`, then each feature spread over overlapping bins (an extension, see [`crate::sketch::scaling`]).
+    /// As `Standard`, then each feature spread over overlapping bins (an extension, see
+    /// [`crate::sketch::scaling`]).
     SoftBins {
         /// How many: 2 to 64; features x bins at most 2^20.
         bins: u16,
@@ -273,7 +284,8 @@ impl fmt::Display for Scaling {
 /// The parameters of FlyNN (paper, Algorithm 1). d is [`DataSpec::dimension`].
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct FlynnSpec {
-    /// Rows of the lifting matrix = bits of a hash. At least 1; m x classes counts of 4 bytes make at most 1 GiB.
+    /// Rows of the lifting matrix = bits of a hash. At least 1; m x classes counts of 4 bytes make at most 1
+    /// GiB.
     pub m: u32,
     /// Ones in a row of the matrix: 2 to d.
     pub s: u32,
@@ -295,7 +307,8 @@ impl FlynnSpec {
 pub struct TuneSpec {
     /// Parts of every peer's rows, each scored once by what was learnt from the others: 2 to 20. Default 3.
     pub folds: u16,
-    /// 1 to 64 settings beside that of `[data]` and `[flynn]`. The counts of all of them, in every fold, make at most 1 GiB.
+    /// 1 to 64 settings beside that of `[data]` and `[flynn]`. The counts of all of them, in every fold, make
+    /// at most 1 GiB.
     pub settings: Vec<Setting>,
 }
 
@@ -322,10 +335,11 @@ pub struct Setting {
 /// What is refused for the sake of privacy.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Privacy {
-    /// A class held by fewer peers is refused, and so is a sum with fewer members that hold rows: 1 to the size of the roster. Default 3.
+    /// A class held by fewer peers is refused, and so is a sum with fewer members that hold rows: 1 to the
+    /// size of the roster. Default 3.
     pub min_holders: u16,
-    /// The share of the roster that may collude without learning a single peer's part: 0.01 to 0.99. Above 64 peers it sets the
-    /// degree of the mask graph. Default 1/3 (degree 32 at 1,000 peers).
+    /// The share of the roster that may collude without learning a single peer's part: 0.01 to 0.99. Above 64
+    /// peers it sets the degree of the mask graph. Default 1/3 (degree 32 at 1,000 peers).
     pub colluding: f64,
     /// Differential privacy; none where `privacy.epsilon` is left out.
     pub noise: Option<NoiseSpec>,
@@ -337,11 +351,12 @@ impl Default for Privacy {
     }
 }
 
-/// How long to wait for what, in milliseconds. The defaults are guesses for a LAN; ranges are in the session file's comments
-/// and in the messages that refuse other values.
+/// How long to wait for what, in milliseconds. The defaults are guesses for a LAN; ranges are in the session
+/// file's comments and in the messages that refuse other values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Timing {
-    /// How long to wait for the whole roster before going on with those present. 0 to 3,600,000, default 10,000.
+    /// How long to wait for the whole roster before going on with those present. 0 to 3,600,000, default
+    /// 10,000.
     pub gather_ms: u64,
     /// The peer of rank r proposes a view after r times this without progress. 1 to 3,600,000, default 2,000.
     pub propose_ms: u64,
@@ -353,7 +368,8 @@ pub struct Timing {
     pub compute_ms: u64,
     /// How long a finished peer stays to serve the others. 0 to 86,400,000, default 30,000.
     pub linger_ms: u64,
-    /// After so many failed views the session ends with an error (a number, not a time). 1 to 1,000, default 16.
+    /// After so many failed views the session ends with an error (a number, not a time). 1 to 1,000, default
+    /// 16.
     pub max_views: u64,
 }
 
@@ -378,12 +394,14 @@ pub struct Entry {
     pub key: PublicKey,
     /// What people call it: 1 to 64 printable characters, different from all others.
     pub name: String,
-    /// Where it can be reached, multiaddresses as text, at most 16. Not part of the session id; may be empty (mDNS).
+    /// Where it can be reached, multiaddresses as text, at most 16. Not part of the session id; may be empty
+    /// (mDNS).
     pub addresses: Vec<String>,
 }
 
 impl Session {
-    /// The council, in its order: the first [`COUNCIL`] peers by SHA-256 over session id and public key (module documentation).
+    /// The council, in its order: the first [`COUNCIL`] peers by SHA-256 over session id and public key
+    /// (module documentation).
     #[must_use]
     pub fn council(&self) -> Vec<Peer> {
         let id = self.id();

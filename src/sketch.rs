@@ -1,11 +1,12 @@
 //! Sketches: what the public seed fixes, and what may leave a peer in place of its rows.
 //!
 //! A row goes through three steps, the same on every machine to the last bit:
-//! [`scaling`] puts the features on one scale, [`flyhash`] (optionally after a random rotation, `densify`) projects them
-//! sparsely to m numbers and keeps the places of the `rho` largest. Only additions in a fixed order, `* /` and `sqrt` are
-//! used, which IEEE 754 fixes.
+//! [`scaling`] puts the features on one scale, [`flyhash`] (optionally after a random rotation, `densify`)
+//! projects them sparsely to m numbers and keeps the places of the `rho` largest. Only additions in a fixed
+//! order, `* /` and `sqrt` are used, which IEEE 754 fixes.
 //!
-//! [`distribution`] counts rows of a locality-sensitive hash, so that data sets can be compared; [`lsh`] gives codes of single rows.
+//! [`distribution`] counts rows of a locality-sensitive hash, so that data sets can be compared; [`lsh`]
+//! gives codes of single rows.
 //!
 //! Source: Ram & Sinha, *Federated Nearest Neighbor Classification with a Colony of Fruit-Flies*, section 2.
 
@@ -29,9 +30,11 @@ pub const MAX_ENTRIES: usize = 1 << 30;
 pub struct Parameters {
     /// Features of a row, 1 to [`MAX_FEATURES`] (the paper's d).
     pub d: usize,
-    /// Rows of the lifting matrix, m x classes at most [`MAX_COUNTS`]. The paper tries 2 d to 2048 d: larger is better.
+    /// Rows of the lifting matrix, m x classes at most [`MAX_COUNTS`]. The paper tries 2 d to 2048 d: larger
+    /// is better.
     pub m: usize,
-    /// Ones in each row of it, 1 to the dimension D (the width of a scaled row, padded where densified). The paper: about 0.05 d and more; measured here: 0.3 d is better.
+    /// Ones in each row of it, 1 to the dimension D (the width of a scaled row, padded where densified). The
+    /// paper: about 0.05 d and more; measured here: 0.3 d is better.
     pub s: usize,
     /// Winners of a row, 1 to m. The paper tries 8 to 256.
     pub rho: usize,

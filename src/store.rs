@@ -1,11 +1,12 @@
 //! Durable state: what a node must not forget, under `STATE/PEER/SESSION/`, one file a record.
 //!
-//! A file is written beside its place, synced, renamed, and its folder synced: after a crash there is the old or the new
-//! one, whole. Format of a record: the line `flyswarm-state 2\n`, u32 LE length of the record, the record (bincode), SHA-256 of
-//! all that. A sealed total is a file of its own, its bytes and nothing else, named `total-` and its digest in hexadecimal, and
-//! on disk before a record that names it: what is acknowledged and then frozen is written once, and begun while it still comes
-//! ([`Store::ahead`]). Whoever restores the records holds each total against its digest. A total that no record names is
-//! removed. A lock on the folder refuses a second process.
+//! A file is written beside its place, synced, renamed, and its folder synced: after a crash there is the old
+//! or the new one, whole. Format of a record: the line `flyswarm-state 2\n`, u32 LE length of the record, the
+//! record (bincode), SHA-256 of all that. A sealed total is a file of its own, its bytes and nothing else,
+//! named `total-` and its digest in hexadecimal, and on disk before a record that names it: what is
+//! acknowledged and then frozen is written once, and begun while it still comes ([`Store::ahead`]). Whoever
+//! restores the records holds each total against its digest. A total that no record names is removed. A lock
+//! on the folder refuses a second process.
 
 mod ahead;
 
@@ -116,7 +117,8 @@ impl Store {
         }
     }
 
-    /// Whether the session whose state is in `folder` stands in the ledger. Goes with the state: without it a peer would draw anew.
+    /// Whether the session whose state is in `folder` stands in the ledger. Goes with the state: without it a
+    /// peer would draw anew.
     pub fn is_paid(folder: &Path) -> Result<bool, StoreError> {
         let path = folder.join(PAID);
         path.try_exists().map_err(|error| StoreError::Io { path, error })
@@ -164,18 +166,21 @@ impl Store {
             before.extend(self.totals.insert(record.name(), name));
         }
         let header = wire::canonical(record);
-        let length = u32::try_from(header.len()).unwrap_or_else(|_| unreachable!("BUG: records are below 1 MiB"));
+        let length =
+            u32::try_from(header.len()).unwrap_or_else(|_| unreachable!("BUG: records are below 1 MiB"));
         let start = [MAGIC, &length.to_le_bytes()].concat();
         let digest = Sha256::new().chain_update(&start).chain_update(&header).finalize();
         self.put(&record.name(), &[&start, &header, &digest])?;
         if let Record::Frozen(frozen, _) = record {
-            // What was acknowledged is decided now, and what other views gave for it is of no use. What was drawn for it stays: vectors of later slots may be
-            // made of it.
+            // What was acknowledged is decided now, and what other views gave for it is of no use. What was
+            // drawn for it stays: vectors of later slots may be made of it.
             let SumId { slot, ballot } = frozen.record.value.sum;
             let mut done = vec!["accepted".to_owned()];
             for names in Record::names_of_views(slot) {
                 let needed = format!("{names}{ballot}");
-                done.extend(self.totals.keys().filter(|name| name.starts_with(&names) && **name != needed).cloned());
+                done.extend(
+                    self.totals.keys().filter(|name| name.starts_with(&names) && **name != needed).cloned(),
+                );
             }
             for name in done {
                 self.remove(&name)?;
@@ -312,7 +317,9 @@ mod tests {
         assert!(matches!(Store::open(folder.path()), Err(StoreError::Locked(_))));
         assert!(Store::in_use(folder.path()).unwrap());
         drop(held);
-        assert!(!Store::in_use(folder.path()).unwrap() && !Store::in_use(&folder.path().join("none")).unwrap());
+        assert!(
+            !Store::in_use(folder.path()).unwrap() && !Store::in_use(&folder.path().join("none")).unwrap()
+        );
     }
 
     #[test]
@@ -346,17 +353,27 @@ mod tests {
         for record in [&other, &decided, &next] {
             store.write(record).unwrap();
         }
-        let value =
-            Value { sum: SumId { ballot: ballot(2), slot: 1 }, members: Vec::new(), total: [1; 32], deals: [0; 32] };
+        let value = Value {
+            sum: SumId { ballot: ballot(2), slot: 1 },
+            members: Vec::new(),
+            total: [1; 32],
+            deals: [0; 32],
+        };
         let record = SumRecord { value, deals: Vec::new() };
-        let frozen =
-            Record::Frozen(Frozen { record, acknowledgements: Vec::new(), pads: Vec::new() }, vec![7; 9].into());
+        let frozen = Record::Frozen(
+            Frozen { record, acknowledgements: Vec::new(), pads: Vec::new() },
+            vec![7; 9].into(),
+        );
         store.write(&frozen).unwrap();
         drop(store);
         let (_, mut records) = Store::open(folder.path()).unwrap();
         records.sort_by_key(Record::name);
         assert_eq!(records, [frozen, decided, next]);
-        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 7, "lock, three records and what is beside them");
+        assert_eq!(
+            fs::read_dir(folder.path()).unwrap().count(),
+            7,
+            "lock, three records and what is beside them"
+        );
     }
 
     #[test]

@@ -1,4 +1,5 @@
-//! The real binary: what a user sees of bad input, and of a demo. Errors are one line that names what to mend.
+//! The real binary: what a user sees of bad input, and of a demo. Errors are one line that names what to
+//! mend.
 #![allow(clippy::disallowed_methods)] // the tests look at the clock to bound their waiting
 #![allow(missing_docs, unreachable_pub)]
 
@@ -41,12 +42,14 @@ fn a_demo_ends_with_equal_models_that_the_other_commands_read() {
     use std::collections::BTreeSet;
 
     let folder = tempfile::tempdir().expect("a folder");
-    let output = flyswarm(folder.path(), &["demo", "--peers", "3", "--seed", "7", "--json", "--keep", "kept"]);
+    let output =
+        flyswarm(folder.path(), &["demo", "--peers", "3", "--seed", "7", "--json", "--keep", "kept"]);
     assert_eq!((output.status.code(), &*String::from_utf8_lossy(&output.stderr)), (Some(0), ""));
     let text = String::from_utf8(output.stdout).expect("text");
     assert_eq!(text.trim_end().lines().count(), 1, "{text}");
     let value: serde_json::Value = serde_json::from_str(&text).expect("JSON");
-    let keys = |value: &serde_json::Value| value.as_object().expect("an object").keys().cloned().collect::<Vec<_>>();
+    let keys =
+        |value: &serde_json::Value| value.as_object().expect("an object").keys().cloned().collect::<Vec<_>>();
     for key in ["task", "peers", "pooled", "alone", "knn", "members", "stages", "seconds"] {
         assert!(keys(&value).iter().any(|known| known == key), "{key} is missing: {text}");
     }
@@ -56,7 +59,8 @@ fn a_demo_ends_with_equal_models_that_the_other_commands_read() {
         assert_eq!(keys(peer), ["accuracy", "bytes_sent", "counted", "digest", "name", "rows"]);
         assert!(peer["bytes_sent"].as_u64().is_some_and(|bytes| bytes > 1000), "{peer}");
     }
-    let digests: BTreeSet<_> = peers.iter().chain([&value["pooled"]]).map(|each| each["digest"].to_string()).collect();
+    let digests: BTreeSet<_> =
+        peers.iter().chain([&value["pooled"]]).map(|each| each["digest"].to_string()).collect();
     assert_eq!(digests.len(), 1, "{digests:?}");
     assert!(value["pooled"]["accuracy"].as_f64() > value["alone"]["accuracy"].as_f64());
     assert!(value["knn"]["accuracy"].as_f64() > Some(0.9));
@@ -66,7 +70,11 @@ fn a_demo_ends_with_equal_models_that_the_other_commands_read() {
     }
     let out = |words: &[&str]| {
         let output = flyswarm(folder.path(), words);
-        assert_eq!((output.status.code(), &*String::from_utf8_lossy(&output.stderr)), (Some(0), ""), "{words:?}");
+        assert_eq!(
+            (output.status.code(), &*String::from_utf8_lossy(&output.stderr)),
+            (Some(0), ""),
+            "{words:?}"
+        );
         String::from_utf8(output.stdout).expect("text")
     };
     let rows = std::fs::read_to_string(folder.path().join("kept/bob.csv")).expect("rows").lines().count();

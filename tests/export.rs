@@ -1,7 +1,7 @@
 //! The lines of NumPy in `docs/export.md` predict what `flyswarm predict` does.
 //!
-//! They need python3 with NumPy (`FLYSWARM_PYTHON` names another python3). Without, the test says so and passes, unless
-//! `FLYSWARM_REQUIRE_NUMPY` is set.
+//! They need python3 with NumPy (`FLYSWARM_PYTHON` names another python3). Without, the test says so and
+//! passes, unless `FLYSWARM_REQUIRE_NUMPY` is set.
 
 use std::path::Path;
 use std::process::Command;
@@ -27,7 +27,8 @@ fn run(command: &mut Command) -> String {
 /// The blocks of Python in docs/export.md.
 fn blocks() -> (String, String) {
     let text = include_str!("../docs/export.md");
-    let mut blocks = text.split("```python\n").skip(1).filter_map(|rest| rest.split("```").next()).map(String::from);
+    let mut blocks =
+        text.split("```python\n").skip(1).filter_map(|rest| rest.split("```").next()).map(String::from);
     let (lines, densify) = (blocks.next().expect("the lines"), blocks.next().expect("those of densify"));
     assert_eq!(lines.lines().count(), 20, "twenty lines, as the page says");
     (lines, densify)
@@ -52,13 +53,15 @@ fn predicted(folder: &Path, model: &Model) -> (String, String) {
     if model.sketch().parameters().densify {
         lines = lines.replace("sums = sum(", &format!("{densify}sums = sum("));
     }
-    let theirs = run(Command::new(python()).arg("-c").arg(lines).arg(file("model.npz")).arg(file("rows.csv")));
+    let theirs =
+        run(Command::new(python()).arg("-c").arg(lines).arg(file("model.npz")).arg(file("rows.csv")));
     (ours, theirs)
 }
 
 #[test]
 fn twenty_lines_of_numpy_predict_the_same_labels() {
-    let there = Command::new(python()).args(["-c", "import numpy"]).output().is_ok_and(|done| done.status.success());
+    let there =
+        Command::new(python()).args(["-c", "import numpy"]).output().is_ok_and(|done| done.status.success());
     if !there {
         assert!(std::env::var_os("FLYSWARM_REQUIRE_NUMPY").is_none(), "{} has no NumPy", python());
         println!("skipped: {} has no NumPy (pip install numpy)", python());
@@ -73,8 +76,10 @@ fn twenty_lines_of_numpy_predict_the_same_labels() {
     let rows: Vec<String> = (1197..1797).map(row).collect();
     std::fs::write(folder.path().join("rows.csv"), rows.join("\n")).expect("it can be written");
     let range = Scaling::Range { lo: vec![1.0], hi: vec![15.0] };
-    let scalings = [Scaling::None, Scaling::UnitNorm, range, Scaling::Center, Scaling::Standard, Scaling::SoftBins(8)];
-    let mut cases: Vec<_> = scalings.into_iter().map(|scaling| (scaling, Score::BalancedLog, 0.9, false)).collect();
+    let scalings =
+        [Scaling::None, Scaling::UnitNorm, range, Scaling::Center, Scaling::Standard, Scaling::SoftBins(8)];
+    let mut cases: Vec<_> =
+        scalings.into_iter().map(|scaling| (scaling, Score::BalancedLog, 0.9, false)).collect();
     cases.extend(Score::ALL.map(|score| (Scaling::SoftBins(8), score, 0.5, false)));
     cases.push((Scaling::Standard, Score::Decay, 0.0, true));
     cases.push((Scaling::SoftBins(3), Score::BalancedDecay, 0.0, true));

@@ -1,5 +1,5 @@
-//! A peer of the roster that speaks the transport, and nonsense above it: real nodes name it in a line, go on, and end with a
-//! result over the rest.
+//! A peer of the roster that speaks the transport, and nonsense above it: real nodes name it in a line, go
+//! on, and end with a result over the rest.
 #![cfg(all(feature = "net", unix))]
 #![allow(clippy::disallowed_methods)] // the tests look at the clock to bound their waiting
 #![allow(missing_docs, unreachable_pub)]
@@ -89,7 +89,8 @@ impl Drop for False {
 
 impl False {
     fn start(swarm: &Swarm, me: usize, script: Script) -> Self {
-        let roster: BTreeMap<_, _> = swarm.keys.iter().map(|key| (peer_id(&key.public()), Vec::new())).collect();
+        let roster: BTreeMap<_, _> =
+            swarm.keys.iter().map(|key| (peer_id(&key.public()), Vec::new())).collect();
         let mut config = Config::new(swarm.keys[me].seed(), roster);
         config.listen = vec!["/ip4/127.0.0.1/tcp/0".parse().expect("an address")];
         config.max_frame = 4 << 20;
@@ -122,8 +123,8 @@ impl False {
     }
 }
 
-/// Four real nodes and a false one. All four must end with a result without it; gives how many named it in a `blamed` line
-/// and in a `refused` line.
+/// Four real nodes and a false one. All four must end with a result without it; gives how many named it in a
+/// `blamed` line and in a `refused` line.
 fn run(what: &str, script: Script) -> (usize, usize) {
     let mut swarm = Swarm::new(5, |session| {
         session.timing.gather_ms = 2_000;
@@ -175,7 +176,8 @@ fn run(what: &str, script: Script) -> (usize, usize) {
 
 #[test]
 fn frames_that_are_no_messages_are_blamed_by_all() {
-    let noise = |facts: &Facts| (0..200u32).map(|i| (i * i + u32::from(facts.me.0)) as u8 | 0x80).collect::<Vec<_>>();
+    let noise =
+        |facts: &Facts| (0..200u32).map(|i| (i * i + u32::from(facts.me.0)) as u8 | 0x80).collect::<Vec<_>>();
     let cases: Vec<(&str, Script)> = vec![
         ("random bytes", only(move |facts| vec![raw(Channel::Control, &noise(facts), b"")])),
         ("random bytes in bulk", only(|_| vec![raw(Channel::Bulk, &[0xee; 100], &[7; 5000])])),
@@ -218,7 +220,9 @@ fn messages_out_of_order_or_replayed_are_blamed_by_all() {
         ("hello twice", greeted(|facts| vec![hello(facts)])),
         (
             "a prepare for another",
-            greeted(|facts| vec![Message::Prepare(Ballot { counter: 1, proposer: Peer((facts.me.0 + 1) % 5) })]),
+            greeted(|facts| {
+                vec![Message::Prepare(Ballot { counter: 1, proposer: Peer((facts.me.0 + 1) % 5) })]
+            }),
         ),
         (
             "a view without its leader",
@@ -297,7 +301,14 @@ fn another_session_is_refused_by_name_and_cannot_write_on_the_terminal() {
         let hello = Message::Hello { version: VERSION, session: [7; 32], frozen: 0 };
         let names = (0..500).map(|i| (format!("\u{1b}[2J made up {i}"), [0; 8])).collect();
         let fields = Message::Fields(names);
-        vec![framed(&hello), framed(&fields), framed(&fields), framed(&fields), framed(&fields), framed(&fields)]
+        vec![
+            framed(&hello),
+            framed(&fields),
+            framed(&fields),
+            framed(&fields),
+            framed(&fields),
+            framed(&fields),
+        ]
     });
     assert_eq!(run("another session", other).1, 4);
     let version = only(|facts| {

@@ -1,5 +1,6 @@
-//! `flyswarm doctor` and what else a node shows on a LAN: real processes on this machine's loopback. Each fault that can be made
-//! there is made, and its line is read; `scripts/lan-lab` does the same with hosts of their own.
+//! `flyswarm doctor` and what else a node shows on a LAN: real processes on this machine's loopback. Each
+//! fault that can be made there is made, and its line is read; `scripts/lan-lab` does the same with hosts of
+//! their own.
 #![cfg(all(feature = "net", unix))]
 #![allow(clippy::disallowed_methods)] // the tests look at the clock to bound their waiting
 #![allow(missing_docs, unreachable_pub)]
@@ -68,7 +69,8 @@ impl Ward {
         let mut command = Command::new(PROGRAM);
         let listen = self.listen(i);
         command.args(["doctor", session, "--no-mdns"]);
-        for (option, usual) in [("--state", "state"), ("--key", &*format!("{}.key", NAMES[i])), ("--listen", &*listen)]
+        for (option, usual) in
+            [("--state", "state"), ("--key", &*format!("{}.key", NAMES[i])), ("--listen", &*listen)]
         {
             if !more.contains(&option) {
                 command.args([option, usual]);
@@ -172,7 +174,10 @@ fn nobody_there_is_told_with_the_address_that_was_tried() {
     let ward = Ward::new(3);
     let report = ward.run(0, "session.toml", &["--wait", "2"]);
     report.could_not_start("1 of 3 peers are ready, 3 are needed");
-    report.line("error    bob: nobody listens at /ip4/127.0.0.1/tcp/", &["connection refused", "is `flyswarm join`"]);
+    report.line(
+        "error    bob: nobody listens at /ip4/127.0.0.1/tcp/",
+        &["connection refused", "is `flyswarm join`"],
+    );
     ward.other("bare.toml", |session| session.roster.iter_mut().for_each(|entry| entry.addresses.clear()));
     let report = ward.run(0, "bare.toml", &["--wait", "1"]);
     report.line("error    bob: nothing heard from it", &["mDNS is off", "write its address"]);
@@ -210,7 +215,10 @@ fn a_roster_that_lacks_a_peer_is_told_here_and_by_the_peer() {
     let stranger = Identity::from_seed(random());
     create_identity(ward.folder().join("stranger.key"), &stranger).expect("a key");
     let report = ward.run(0, "session.toml", &["--wait", "1", "--key", "stranger.key"]);
-    report.line("error    roster: 12D3", &[&stranger.public().to_string(), "is not in the roster of session.toml"]);
+    report.line(
+        "error    roster: 12D3",
+        &[&stranger.public().to_string(), "is not in the roster of session.toml"],
+    );
     ward.other("without.toml", |session| {
         session.roster[0].key = stranger.public();
         *session = session.clone().check().expect("a session");
@@ -220,7 +228,8 @@ fn a_roster_that_lacks_a_peer_is_told_here_and_by_the_peer() {
     let reports: Vec<_> = doctors.into_iter().map(Report::end).collect();
     reports[0].line("error    carol: ends the connection at ", &["another peer id for this machine"]);
     let me = ward.swarm.keys[0].public().to_string();
-    reports[2].line(&format!("warning  stranger: {me} at /ip4/127.0.0.1/tcp/"), &["is not in this session file"]);
+    reports[2]
+        .line(&format!("warning  stranger: {me} at /ip4/127.0.0.1/tcp/"), &["is not in this session file"]);
 }
 
 #[test]
@@ -232,9 +241,14 @@ fn an_identity_that_runs_already_is_not_shown_again() {
     let report = ward.run(0, "session.toml", &["--wait", "2"]);
     report.line("error    twice: `flyswarm join` runs on this machine", &["is locked", "end it"]);
     assert_eq!(report.code, Some(3));
-    // The same key with a state of its own: another folder, as on another machine. Its address answers with this identity.
+    // The same key with a state of its own: another folder, as on another machine. Its address answers with
+    // this identity.
     ward.other("mine.toml", |session| session.roster[1].addresses = vec![listen.clone()]);
-    let report = ward.run(0, "mine.toml", &["--wait", "5", "--state", "elsewhere", "--listen", "/ip4/127.0.0.1/tcp/0"]);
+    let report = ward.run(
+        0,
+        "mine.toml",
+        &["--wait", "5", "--state", "elsewhere", "--listen", "/ip4/127.0.0.1/tcp/0"],
+    );
     report.line(&format!("error    twice: this identity is in use at {listen}"), &["end the node there"]);
     assert_eq!(report.code, Some(3));
     let report = ward.run(1, "mine.toml", &["--wait", "1"]);
@@ -263,8 +277,9 @@ fn a_taken_port_few_open_files_and_a_folder_that_cannot_be_written_are_told() {
     let report = ward.run(0, "session.toml", &["--wait", "1", "--state", "file/state"]);
     assert_eq!(report.code, Some(3), "{report:#?}");
     for (limit, begins) in [(100, "warning  files: only 100 "), (60, "error    files: only 60 ")] {
-        let script =
-            format!("ulimit -n {limit}; exec {PROGRAM} doctor session.toml --key alice.key --no-mdns --wait 1");
+        let script = format!(
+            "ulimit -n {limit}; exec {PROGRAM} doctor session.toml --key alice.key --no-mdns --wait 1"
+        );
         let mut command = Command::new("sh");
         command.args(["-c", &script]).current_dir(ward.folder()).stdin(Stdio::null());
         let report = Report::of(command.output().expect("it runs"));
@@ -276,10 +291,12 @@ fn a_taken_port_few_open_files_and_a_folder_that_cannot_be_written_are_told() {
 fn a_peer_with_another_network_key_or_none_is_told_so() {
     let ward = Ward::new(3);
     for name in ["one", "two"] {
-        let made = Command::new(PROGRAM).args(["network-key", "new", name]).current_dir(ward.folder()).output();
+        let made =
+            Command::new(PROGRAM).args(["network-key", "new", name]).current_dir(ward.folder()).output();
         assert!(made.expect("it runs").status.success());
     }
-    let keys: [&[&str]; 3] = [&["--network-key", "one"], &["--network-key", "one"], &["--network-key", "two"]];
+    let keys: [&[&str]; 3] =
+        [&["--network-key", "one"], &["--network-key", "one"], &["--network-key", "two"]];
     let wait: &[&str] = &["--wait", "6"];
     let doctors: Vec<_> = (0..3).map(|i| ward.start(i, "session.toml", &[wait, keys[i]].concat())).collect();
     let reports: Vec<_> = doctors.into_iter().map(Report::end).collect();
@@ -288,7 +305,8 @@ fn a_peer_with_another_network_key_or_none_is_told_so() {
         let begins = format!("error    {}: something answers at ", NAMES[j]);
         reports[i].line(&begins, &["it may use no network key or another one", "flyswarm network-key show"]);
     }
-    let doctors = [ward.start(0, "session.toml", &[wait, keys[0]].concat()), ward.start(1, "session.toml", wait)];
+    let doctors =
+        [ward.start(0, "session.toml", &[wait, keys[0]].concat()), ward.start(1, "session.toml", wait)];
     let reports = doctors.map(Report::end);
     reports[1].line("error    alice: something answers at ", &["it may use a network key"]);
 }

@@ -33,7 +33,8 @@ fn until(what: &str, mut condition: impl FnMut() -> bool) {
     }
 }
 
-/// Both send frames of many sizes on both channels and take what the other sends: all of it, in order, unchanged.
+/// Both send frames of many sizes on both channels and take what the other sends: all of it, in order,
+/// unchanged.
 fn exchange(a: &mut Node, b: &mut Node) {
     let count = 500_u32;
     for number in 0..count {
@@ -213,7 +214,9 @@ fn another_identity_at_a_known_address_is_refused_and_the_right_address_still_fo
     a.wait_up(b.peer);
     b.wait_up(a.peer);
     // Noise tells the dialled side who dialled, and that is a stranger there.
-    other.wait("Stranger", |event| matches!(event, Event::Stranger { peer, .. } if *peer == a.peer).then_some(()));
+    other.wait("Stranger", |event| {
+        matches!(event, Event::Stranger { peer, .. } if *peer == a.peer).then_some(())
+    });
 }
 
 #[test]
@@ -225,10 +228,14 @@ fn a_peer_that_breaks_the_frame_format_is_reported_and_cut_and_the_others_are_se
     victim.knows(&honest);
     victim.wait_up(honest.peer);
     honest.wait_up(victim.peer);
-    let garbage: Vec<u8> = (0..10_000_u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 24) as u8 | 0x80).collect();
+    let garbage: Vec<u8> =
+        (0..10_000_u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 24) as u8 | 0x80).collect();
     for (bytes, expected) in [
         (u32::MAX.to_le_bytes().to_vec(), "frame of 4294967295 bytes on bulk, the limit is 1048576"),
-        ((MAX_FRAME as u32 + 1).to_le_bytes().to_vec(), "frame of 1048577 bytes on bulk, the limit is 1048576"),
+        (
+            (MAX_FRAME as u32 + 1).to_le_bytes().to_vec(),
+            "frame of 1048577 bytes on bulk, the limit is 1048576",
+        ),
         (vec![0; 4], "frame of 0 bytes on bulk, the least is 4"),
         (vec![4, 0, 0, 0, 1, 0, 0, 0], "header of 1 bytes on bulk, the frame has 0 left"),
         (garbage, "the limit is 1048576"),
@@ -446,7 +453,10 @@ fn an_address_in_use_and_a_wrong_one_are_errors_that_name_them() {
         second.listen = vec![listen.parse().expect("an address")];
         second.network_key = network_key;
         let error = Network::spawn(second.clone()).expect_err("not supported").to_string();
-        assert!(error.starts_with(&format!("cannot listen on {listen}: ")) && error.contains(expected), "{error}");
+        assert!(
+            error.starts_with(&format!("cannot listen on {listen}: ")) && error.contains(expected),
+            "{error}"
+        );
     }
     second.max_frame = 1;
     assert!(matches!(Network::spawn(second), Err(NetError::MaxFrame(1))));
@@ -507,7 +517,8 @@ fn raw_streams_of_other_protocols_are_not_accepted() {
     victim.wait_up(peer(54));
     let mut opener = raw.swarm.behaviour().opener();
     let to = victim.peer;
-    let opened = raw.drive(async { opener.open_stream(to, StreamProtocol::new("/flyswarm/9/control")).await.is_ok() });
+    let opened =
+        raw.drive(async { opener.open_stream(to, StreamProtocol::new("/flyswarm/9/control")).await.is_ok() });
     assert!(!opened);
     assert!(victim.next(Duration::from_millis(100)).is_none(), "a refused protocol harms nobody");
 }

@@ -1,4 +1,5 @@
-//! Real processes of `flyswarm join`, killed, paused, cut off and restarted. Each test says what the others must end with.
+//! Real processes of `flyswarm join`, killed, paused, cut off and restarted. Each test says what the others
+//! must end with.
 #![cfg(all(feature = "net", unix))]
 #![allow(clippy::disallowed_methods)] // the tests look at the clock to bound their waiting
 #![allow(missing_docs, unreachable_pub)]
@@ -53,13 +54,16 @@ fn a_session_of_the_task_tune_gives_every_process_the_same_settings_which_a_sess
         let ended = swarm.wait_end(i);
         assert_eq!((ended.code, &*ended.errors), (Some(0), ""));
     }
-    let texts: Vec<_> = (0..3).map(|i| std::fs::read_to_string(swarm.file(i, "model")).expect("settings")).collect();
+    let texts: Vec<_> =
+        (0..3).map(|i| std::fs::read_to_string(swarm.file(i, "model")).expect("settings")).collect();
     assert!(texts[0] == texts[1] && texts[1] == texts[2], "{texts:?}");
     let scores: Vec<f64> =
         texts[0].lines().filter_map(|line| line.strip_prefix("#   ")?.get(..6)?.parse().ok()).collect();
     assert!(scores.len() == 3 && scores[0] > 0.85 && scores.is_sorted_by(|a, b| a >= b), "{}", texts[0]);
     let receipts: Vec<_> = (0..3).map(|i| swarm.receipt(i)).collect();
-    assert!(receipts.iter().all(|receipt| receipt["settings"]["digest"] == receipts[0]["settings"]["digest"]));
+    assert!(
+        receipts.iter().all(|receipt| receipt["settings"]["digest"] == receipts[0]["settings"]["digest"])
+    );
     assert_eq!(check::members(&receipts[0], "scores").len(), 3);
     // What was found goes into a session file as it stands.
     let (data, flynn) =
@@ -70,7 +74,9 @@ fn a_session_of_the_task_tune_gives_every_process_the_same_settings_which_a_sess
     let (head, rest) = text.split_once("[data]").expect("a table");
     let (_, rest) = rest.split_once("[privacy]").expect("a table");
     let classes: Vec<_> = session.data.classes.iter().map(|class| format!("{class:?}")).collect();
-    let text =
-        format!("{head}[data]\nfeatures = 64\nclasses = [{}]\n{data}\n{flynn}\n[privacy]{rest}", classes.join(", "));
+    let text = format!(
+        "{head}[data]\nfeatures = 64\nclasses = [{}]\n{data}\n{flynn}\n[privacy]{rest}",
+        classes.join(", ")
+    );
     flyswarm::session::Session::parse(&text).expect(&text);
 }

@@ -1,4 +1,5 @@
-//! The simulator: the shipped scenarios in their small form, the same run from the same seed, bad files, random faults.
+//! The simulator: the shipped scenarios in their small form, the same run from the same seed, bad files,
+//! random faults.
 
 use std::path::{Path, PathBuf};
 
@@ -45,7 +46,11 @@ fn xclp_gives_the_labels_of_the_rows_in_one_place() {
         assert_eq!(found.len(), runs, "{name}");
         for run in &found {
             let accuracy = run.accuracy.as_ref().unwrap();
-            assert!(accuracy.equal && (accuracy.swarm - accuracy.pooled).abs() < 1e-12, "{name}, {}", run.name);
+            assert!(
+                accuracy.equal && (accuracy.swarm - accuracy.pooled).abs() < 1e-12,
+                "{name}, {}",
+                run.name
+            );
         }
     }
 }
@@ -56,7 +61,11 @@ fn sketches_give_the_distances_of_the_rows_in_one_place_and_everybody_the_same_d
     assert_eq!(runs.len(), 4);
     for run in &runs {
         let ranking = run.ranking.as_ref().unwrap();
-        assert!(ranking.equal && ranking.peers.len() == 7 && ranking.chosen.len() == 3, "{}: {ranking:?}", run.name);
+        assert!(
+            ranking.equal && ranking.peers.len() == 7 && ranking.chosen.len() == 3,
+            "{}: {ranking:?}",
+            run.name
+        );
     }
 }
 
@@ -77,7 +86,9 @@ fn the_model_is_that_of_the_drawn_peers_whoever_dies_after_the_draw() {
 #[test]
 fn scaling_divides_the_work_of_training_among_the_parties() {
     let runs = shipped("scaling");
-    let own = |run: &Outcome| run.training.as_ref().map(|training| training.alone_ms / training.slowest_ms).unwrap();
+    let own = |run: &Outcome| {
+        run.training.as_ref().map(|training| training.alone_ms / training.slowest_ms).unwrap()
+    };
     assert!(own(&runs[3]) > 1.4 * own(&runs[0]), "{} for 16 parties, {} for 3", own(&runs[3]), own(&runs[0]));
 }
 
@@ -102,7 +113,8 @@ fn the_scenario_for_processes_is_one_view_and_the_pooled_model() {
 fn the_model_does_not_depend_on_the_split() {
     let runs = shipped("non-iid");
     let digests: Vec<_> = runs.iter().map(|run| &run.accuracy.as_ref().unwrap().digest).collect();
-    // The seed of the lifting matrix comes from the same pads in all of them, so even the models are the same.
+    // The seed of the lifting matrix comes from the same pads in all of them, so even the models are the
+    // same.
     assert!(digests.iter().all(|digest| *digest == digests[0]), "{digests:?}");
 }
 
@@ -128,7 +140,10 @@ fn everybody_has_its_own_block_of_a_row_sum_whoever_crashes() {
 #[test]
 fn private_counts_are_drawn_once_whoever_crashes() {
     let runs = shipped("private");
-    assert!(runs.iter().filter(|run| run.name.contains("crash")).all(|run| run.marks.len() == 2), "the peer returns");
+    assert!(
+        runs.iter().filter(|run| run.name.contains("crash")).all(|run| run.marks.len() == 2),
+        "the peer returns"
+    );
 }
 
 #[test]
@@ -153,9 +168,16 @@ fn releases_cost_bytes_by_their_counts_and_not_by_m() {
     else {
         panic!("five variants")
     };
-    // Eight peers: 14 ways on the tree, each of at most 8 releases of 6 bytes a count, and the headers of 3 chunks.
-    assert!(hundred < 14 * (8 * 100 * 6 + 3 * 40) && sealed > 50 * hundred, "{hundred} bytes, sealed {sealed}");
-    assert!(four_hundred > 2 * hundred && four_hundred < 14 * (8 * 400 * 6 + 3 * 40), "{four_hundred}, {hundred}");
+    // Eight peers: 14 ways on the tree, each of at most 8 releases of 6 bytes a count, and the headers of 3
+    // chunks.
+    assert!(
+        hundred < 14 * (8 * 100 * 6 + 3 * 40) && sealed > 50 * hundred,
+        "{hundred} bytes, sealed {sealed}"
+    );
+    assert!(
+        four_hundred > 2 * hundred && four_hundred < 14 * (8 * 400 * 6 + 3 * 40),
+        "{four_hundred}, {hundred}"
+    );
     assert!(more_peers < 30 * (16 * 100 * 6 + 3 * 40), "{more_peers}");
     // Four times the counts are more chunks, but most of them are empty.
     assert!(more_bits < 2 * hundred, "{more_bits}, {hundred}");
@@ -164,7 +186,10 @@ fn releases_cost_bytes_by_their_counts_and_not_by_m() {
 #[test]
 fn after_a_partition_everybody_has_the_result() {
     let runs = shipped("partition");
-    assert!(runs[0].views.iter().any(|view| view.failed.is_some()), "the cut must come in the middle of a view");
+    assert!(
+        runs[0].views.iter().any(|view| view.failed.is_some()),
+        "the cut must come in the middle of a view"
+    );
 }
 
 #[test]
@@ -287,7 +312,8 @@ fn the_same_seed_gives_the_same_trace_and_another_seed_another() {
     assert_ne!(first.trace_hash, other.trace_hash);
 }
 
-/// Fixed once, on x86-64: another machine, compiler or profile must find the same. It changes with the protocol and the session's encoding.
+/// Fixed once, on x86-64: another machine, compiler or profile must find the same. It changes with the
+/// protocol and the session's encoding.
 #[test]
 fn the_trace_of_a_fixed_scenario_is_the_one_written_down() {
     let text = format!("peers = 5\nseed = 42\n{SUM}[random]\nfaults = 3\n");

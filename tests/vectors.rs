@@ -1,11 +1,11 @@
 //! Test vectors of `protocol-spec.md`: `tests/vectors/*.json`, good ones and ones that must be refused.
 //!
-//! The files are made by the code in `tests/vectors/*.rs`; this test fails when what it makes now differs from what is
-//! committed, and every maker of bad vectors fails when one of them is not refused. `scripts/check-vectors.py` recomputes
-//! the files from the specification alone.
+//! The files are made by the code in `tests/vectors/*.rs`; this test fails when what it makes now differs
+//! from what is committed, and every maker of bad vectors fails when one of them is not refused.
+//! `scripts/check-vectors.py` recomputes the files from the specification alone.
 //!
-//! `FLYSWARM_WRITE_VECTORS=1 cargo test --test vectors` rewrites them: an explicit approval of a new format, and so a new
-//! protocol version.
+//! `FLYSWARM_WRITE_VECTORS=1 cargo test --test vectors` rewrites them: an explicit approval of a new format,
+//! and so a new protocol version.
 
 #[path = "vectors/bad.rs"]
 mod bad;

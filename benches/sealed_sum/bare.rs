@@ -27,7 +27,8 @@ struct Swarm {
 /// A swarm in a runtime of its own, with as many threads as a node's.
 fn start() -> Swarm {
     let workers = std::thread::available_parallelism().map_or(1, usize::from).min(4);
-    let runtime = Builder::new_multi_thread().worker_threads(workers).enable_all().build().expect("a runtime");
+    let runtime =
+        Builder::new_multi_thread().worker_threads(workers).enable_all().build().expect("a runtime");
     let inside = runtime.enter();
     let mut swarm = SwarmBuilder::with_new_identity()
         .with_tokio()

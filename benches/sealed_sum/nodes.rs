@@ -15,7 +15,9 @@ use flyswarm::node::{Event, Task};
 use flyswarm::protocol::context::{Context, Quantity};
 use flyswarm::protocol::record::Value;
 use flyswarm::protocol::view::Stage;
-use flyswarm::session::{DataSpec, Entry, FlynnSpec, Peer, Privacy, Scaling, Score, Session, TaskKind, Timing};
+use flyswarm::session::{
+    DataSpec, Entry, FlynnSpec, Peer, Privacy, Scaling, Score, Session, TaskKind, Timing,
+};
 
 use crate::{Cost, NODES, cpu};
 
@@ -41,7 +43,8 @@ impl Task for Sum {
     fn check(&self, slot: u8, _: &[Value], opened: &[Bytes]) -> Result<(), String> {
         let expected: u32 = (0..NODES as u32).map(own).sum();
         // A sample: looking at every word would be measured too.
-        let right = slot == 0 || opened[1].chunks_exact(4).step_by(1009).all(|word| word == expected.to_le_bytes());
+        let right =
+            slot == 0 || opened[1].chunks_exact(4).step_by(1009).all(|word| word == expected.to_le_bytes());
         if right { Ok(()) } else { Err("the sum is wrong".into()) }
     }
 }
@@ -73,7 +76,11 @@ fn session() -> Session {
         privacy: Privacy::default(),
         timing: Timing { gather_ms: 60_000, stall_ms: 60_000, ..Timing::default() },
         roster: (0..NODES)
-            .map(|index| Entry { key: identity(index).public(), name: format!("n{index}"), addresses: Vec::new() })
+            .map(|index| Entry {
+                key: identity(index).public(),
+                name: format!("n{index}"),
+                addresses: Vec::new(),
+            })
             .collect(),
     }
     .check()
@@ -114,7 +121,9 @@ fn node(index: usize, bytes: usize, state: PathBuf, tell: &mut dyn FnMut(News)) 
         }
         Report::Node(Event::Stage(1, stage)) => tell(News::Stage(*stage)),
         Report::Node(Event::Opened(value)) if value.sum.slot == 1 => tell(News::Opened),
-        Report::Node(Event::ViewFailed(ballot, reason, peer)) => eprintln!("{index}: {ballot} {reason:?} {peer:?}"),
+        Report::Node(Event::ViewFailed(ballot, reason, peer)) => {
+            eprintln!("{index}: {ballot} {reason:?} {peer:?}")
+        }
         Report::Node(Event::Ended(ending)) => eprintln!("{index}: {ending}"),
         _ => {}
     });
@@ -195,8 +204,10 @@ pub(crate) fn memory(bytes: usize) -> Vec<usize> {
                 .expect("a process")
         })
         .collect();
-    let mut outputs: Vec<_> =
-        children.iter_mut().map(|child| BufReader::new(child.stdout.take().expect("piped")).lines()).collect();
+    let mut outputs: Vec<_> = children
+        .iter_mut()
+        .map(|child| BufReader::new(child.stdout.take().expect("piped")).lines())
+        .collect();
     let mut line = |index: usize| outputs[index].next().expect("a line").expect("text");
     let addresses: Vec<_> = (0..NODES).map(&mut line).collect();
     for child in &mut children {

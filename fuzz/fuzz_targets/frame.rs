@@ -1,4 +1,5 @@
-//! Whatever a peer sends, decoding refuses it or gives a message that survives another round. So do stored records.
+//! Whatever a peer sends, decoding refuses it or gives a message that survives another round. So do stored
+//! records.
 //!
 //! Input: what to decode (control, bulk, stored record), u16 LE length of the header, header, payload.
 #![no_main]

@@ -46,13 +46,16 @@ impl Children {
     /// Of peers with these ids, none of which runs yet.
     pub(super) fn new(ids: Vec<String>) -> Self {
         let (sender, lines) = mpsc::channel();
-        let peers = ids.into_iter().map(|id| Process { id, starts: 0, running: None, address: None }).collect();
+        let peers =
+            ids.into_iter().map(|id| Process { id, starts: 0, running: None, address: None }).collect();
         Self { peers, sender, lines }
     }
 
-    /// Starts the process of peer `i`, which does not run, with these arguments. It is told where the others listen.
+    /// Starts the process of peer `i`, which does not run, with these arguments. It is told where the others
+    /// listen.
     pub(super) fn start(&mut self, i: usize, arguments: &[OsString]) -> Result<(), Failure> {
-        let program = std::env::current_exe().map_err(|error| Failure::Machine(format!("own program: {error}")))?;
+        let program =
+            std::env::current_exe().map_err(|error| Failure::Machine(format!("own program: {error}")))?;
         let mut process = Command::new(&program)
             .args(arguments)
             .stdin(Stdio::piped())
@@ -134,7 +137,8 @@ impl Children {
         self.peers[i].starts
     }
 
-    /// Ends a process at once, if it runs. What it has said before can still be heard until it is started again.
+    /// Ends a process at once, if it runs. What it has said before can still be heard until it is started
+    /// again.
     pub(super) fn kill(&mut self, i: usize) {
         if let Some((mut process, _)) = self.peers[i].running.take() {
             // It may have ended already.
@@ -157,7 +161,11 @@ impl Children {
         let failed = |error: &dyn std::fmt::Display| Failure::Machine(format!("kill -{name}: {error}"));
         let sent = Command::new("kill").arg(format!("-{name}")).arg(process.id().to_string()).output();
         let sent = sent.map_err(|error| failed(&error))?;
-        if sent.status.success() { Ok(()) } else { Err(failed(&String::from_utf8_lossy(&sent.stderr).trim())) }
+        if sent.status.success() {
+            Ok(())
+        } else {
+            Err(failed(&String::from_utf8_lossy(&sent.stderr).trim()))
+        }
     }
 }
 

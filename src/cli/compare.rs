@@ -32,7 +32,8 @@ impl Compare {
             return print(out, &format!("nothing: both have the trace {}\n", after.trace_hash));
         }
         let head = ["run", "what", "before", "after", "change"].map(String::from).to_vec();
-        let rows = changes.into_iter().map(|each| vec![each.run, each.what, each.before, each.after, each.by]);
+        let rows =
+            changes.into_iter().map(|each| vec![each.run, each.what, each.before, each.after, each.by]);
         let rows: Vec<_> = std::iter::once(head).chain(rows).collect();
         print(out, &columns(&rows))
     }

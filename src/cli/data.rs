@@ -113,15 +113,17 @@ impl DataArguments {
         };
         let loaded = data::load_named(&self.data, &expected)?;
         let said = match (spec.columns.is_empty(), loaded.columns.is_empty()) {
-            _ if loaded.reordered => Some("columns brought into the order of the session file, by their names"),
+            _ if loaded.reordered => {
+                Some("columns brought into the order of the session file, by their names")
+            }
             (false, true) => Some("no names of columns: taken in the order of the session file"),
             _ => None,
         };
         Ok((loaded.data, said.map(|said| format!("{}: {said}", self.data.display()))))
     }
 
-    /// Reads rows for the task `xclp`, where a label may be left empty; gives the rows and what is to be said of how the columns
-    /// were taken.
+    /// Reads rows for the task `xclp`, where a label may be left empty; gives the rows and what is to be said
+    /// of how the columns were taken.
     #[cfg(feature = "net")]
     pub(super) fn load_partly_labelled(
         &self,
@@ -133,21 +135,29 @@ impl DataArguments {
         let unknown = spec.classes.len();
         spec.classes.push(String::new());
         let (rows, said) = self.load_labelled(&spec, label)?;
-        let labels = rows.labels().iter().map(|&label| Some(label).filter(|&label| usize::from(label) < unknown));
+        let labels =
+            rows.labels().iter().map(|&label| Some(label).filter(|&label| usize::from(label) < unknown));
         let labels = labels.collect();
         let data = Dataset::new(rows.features(), rows.values().to_vec(), Vec::new(), Vec::new())?;
         Ok((PartlyLabelled { data, labels }, said))
     }
 
     /// Reads the rows for `model`; its classes are expected where `matched`.
-    pub(super) fn load_for(&self, model: &Model, label: &LabelColumn, matched: bool) -> Result<Dataset, Failure> {
+    pub(super) fn load_for(
+        &self,
+        model: &Model,
+        label: &LabelColumn,
+        matched: bool,
+    ) -> Result<Dataset, Failure> {
         let expected = Expected {
             features: Some(model.sketch().parameters().d),
             classes: matched.then(|| model.classes()),
             ..self.reading.expected(label)
         };
         data::load(&self.data, &expected).map_err(|error| match &error {
-            DataError::Features { found, expected, labelled: false, .. } if *found == expected + 1 && !matched => {
+            DataError::Features { found, expected, labelled: false, .. }
+                if *found == expected + 1 && !matched =>
+            {
                 Failure::Input(format!("{error} (if one is a label: --label last, or its name or number)"))
             }
             _ => error.into(),

@@ -1,5 +1,5 @@
-//! `flyswarm demo`: several real nodes, each a process of its own, train one classifier on the digits data, label it together, or find out how unlike
-//! their parts of it are.
+//! `flyswarm demo`: several real nodes, each a process of its own, train one classifier on the digits data,
+//! label it together, or find out how unlike their parts of it are.
 
 mod children;
 mod sketch;
@@ -36,7 +36,8 @@ const HOLDERS: usize = 3;
 const TEST_PERCENT: u32 = 25;
 /// m = 128 d, s = 0.3 d, rho = 64: among the best of the trials in facts.md.
 const PLAIN: FlynnSpec = FlynnSpec { m: 8192, s: 19, rho: 64, gamma: 0.5, score: Score::Decay };
-/// With noise: fewer bits, so that each count is of more rows, and fewer of them set by a row, so that one row weighs less.
+/// With noise: fewer bits, so that each count is of more rows, and fewer of them set by a row, so that one
+/// row weighs less.
 const PRIVATE: FlynnSpec = FlynnSpec { m: 256, s: 19, rho: 8, gamma: 0.9, score: Score::Decay };
 /// Peers that are drawn.
 const CHOSEN: u16 = 3;
@@ -44,26 +45,30 @@ const CHOSEN: u16 = 3;
 const ALPHAS: (f64, f64) = (0.1, 10.0);
 /// What people call the peers.
 const NAMES: [&str; 16] = [
-    "alice", "bob", "carol", "dave", "erin", "frank", "grace", "heidi", "ivan", "judy", "kim", "leo", "mallory",
-    "nina", "olga", "peggy",
+    "alice", "bob", "carol", "dave", "erin", "frank", "grace", "heidi", "ivan", "judy", "kim", "leo",
+    "mallory", "nina", "olga", "peggy",
 ];
 
-/// Runs a session of several processes on this machine, and compares what it gives with the same from pooled rows
+/// Runs a session of several processes on this machine, and compares what it gives with the same from pooled
+/// rows
 #[derive(Debug, Args)]
 pub(super) struct Demo {
-    /// flynn (they train one classifier), xclp (they label their rows together; two witnesses more take part) or sketch (how unlike their rows are)
+    /// flynn (they train one classifier), xclp (they label their rows together; two witnesses more take part)
+    /// or sketch (how unlike their rows are)
     #[arg(long, value_name = "TASK", default_value = "flynn", value_parser = ["flynn", "xclp", "sketch"])]
     task: String,
     /// With the task xclp: how two peers get shares of their distances, dealer, ot or phe
     #[arg(long, value_name = "BACKEND", default_value_t = Hamming::Dealer)]
     hamming: Hamming,
-    /// How many nodes with rows, 3 to 16; with the task xclp at least 4 [default: 5, with the task sketch or --select 7]
+    /// How many nodes with rows, 3 to 16; with the task xclp at least 4 [default: 5, with the task sketch or
+    /// --select 7]
     #[arg(long, value_parser = clap::value_parser!(u16).range(3..=16))]
     peers: Option<u16>,
     /// How rows are split and dealt; the session's own seed is agreed on by the peers
     #[arg(long, default_value_t = 0)]
     seed: u64,
-    /// With the task flynn: learn only from three peers that are drawn by the distances of their sketches; they differ in how skewed their rows are
+    /// With the task flynn: learn only from three peers that are drawn by the distances of their sketches;
+    /// they differ in how skewed their rows are
     #[arg(long, value_name = "HOW", value_parser = ["sketch"])]
     select: Option<String>,
     #[command(flatten)]
@@ -123,7 +128,8 @@ impl Demo {
         let text = if self.json { format!("{result}\n") } else { table::render(&result) };
         written(out.write_all(text.as_bytes()), "standard output")?;
         if result["equal"] != json!(true) {
-            let expected = if setup.session.privacy.noise.is_some() { "each other" } else { "the pooled one" };
+            let expected =
+                if setup.session.privacy.noise.is_some() { "each other" } else { "the pooled one" };
             return Err(Failure::Session(format!("the peers' models are not all equal to {expected}")));
         }
         Ok(())
@@ -190,7 +196,11 @@ impl Demo {
             flynn: if noise.is_some() { PRIVATE } else { PLAIN },
             tune: None,
             xclp: None,
-            sketch: self.select.as_ref().map(|_| SketchSpec { publish: true, chosen: CHOSEN, ..SketchSpec::default() }),
+            sketch: self.select.as_ref().map(|_| SketchSpec {
+                publish: true,
+                chosen: CHOSEN,
+                ..SketchSpec::default()
+            }),
             privacy,
             timing: Timing { gather_ms: 15_000, linger_ms: 5_000, ..Timing::default() },
             roster,
@@ -226,11 +236,17 @@ impl Setup {
         let seed = first.sketch().parameters().seed;
         let noise = self.session.privacy.noise;
         let rules = Rules::new(self.session.clone());
-        let model_of = |rows: &Dataset| rules.pooled(rows, seed).map_err(|error| Failure::Session(error.to_string()));
+        let model_of =
+            |rows: &Dataset| rules.pooled(rows, seed).map_err(|error| Failure::Session(error.to_string()));
         let all = model_of(&self.train)?;
         let drawn = finished.drawn();
-        let learnt: Vec<&Dataset> =
-            self.names.iter().zip(&self.parts).filter(|(name, _)| drawn.contains(name)).map(|(_, part)| part).collect();
+        let learnt: Vec<&Dataset> = self
+            .names
+            .iter()
+            .zip(&self.parts)
+            .filter(|(name, _)| drawn.contains(name))
+            .map(|(_, part)| part)
+            .collect();
         let pooled = match &learnt[..] {
             [] => all.clone(),
             // Means and variances are those of all rows.

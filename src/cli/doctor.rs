@@ -1,8 +1,9 @@
 //! `flyswarm doctor`: what would go wrong if the session were started now.
 //!
-//! It looks at this machine, then at mDNS for its own identity, and only then shows that identity to the others: two nodes with one
-//! identity would take each other's connections. To a peer that runs `join` it never says hello, so it is no member of any view
-//! and leaves without harm; all it wants to know it asks over `/flyswarm/probe/1` (spec, section 6.1).
+//! It looks at this machine, then at mDNS for its own identity, and only then shows that identity to the
+//! others: two nodes with one identity would take each other's connections. To a peer that runs `join` it
+//! never says hello, so it is no member of any view and leaves without harm; all it wants to know it asks
+//! over `/flyswarm/probe/1` (spec, section 6.1).
 
 mod finding;
 mod local;
@@ -35,7 +36,8 @@ use crate::protocol::wire;
 use crate::session::Session;
 use crate::store::Store;
 
-/// How long mDNS is listened to before this identity is shown: twice the time of a first answer on a slow link (guess).
+/// How long mDNS is listened to before this identity is shown: twice the time of a first answer on a slow
+/// link (guess).
 const LISTEN_FIRST: Duration = Duration::from_millis(1500);
 /// For a plain TCP connection: longer than Linux asks in vain who has an address on its own network (3 s).
 const TOUCH: Duration = Duration::from_secs(4);
@@ -106,7 +108,8 @@ impl Doctor {
         examination.chosen = self.network.chosen();
         eprintln!("looking for {} others for up to {} s", examination.others.len(), self.wait);
         if alone {
-            // Its identity would get in the way of the other node, or is of no use: addresses can be tried without.
+            // Its identity would get in the way of the other node, or is of no use: addresses can be tried
+            // without.
             config.roster.clear();
             examination.only_touch(Duration::from_secs(self.wait));
         } else {
@@ -135,12 +138,17 @@ impl Doctor {
         let mut alone = false;
         match session.peer(&public) {
             Some(me) => {
-                printer.say(&Finding::new(Level::Ok, "identity", format!("{}, {public}", session.name(me))))?;
+                printer.say(&Finding::new(
+                    Level::Ok,
+                    "identity",
+                    format!("{}, {public}", session.name(me)),
+                ))?;
             }
             None => {
                 alone = true;
                 let text = format!("{public} is not in the roster of {}", self.session.display());
-                let advice = "name the right key with --key, or have this id put into everybody's session file";
+                let advice =
+                    "name the right key with --key, or have this id put into everybody's session file";
                 printer.say(&Finding::new(Level::Error, "roster", text).advise(advice))?;
             }
         }
@@ -186,7 +194,8 @@ impl Doctor {
         }
         for (peer, address) in &examination.strangers {
             let text = format!("{peer} at {address} is not in this session file and was turned away");
-            let advice = "if it should take part, its id is missing or wrong here: compare with `flyswarm id` there";
+            let advice =
+                "if it should take part, its id is missing or wrong here: compare with `flyswarm id` there";
             printer.say(&Finding::new(Level::Warning, "stranger", text).advise(advice))?;
         }
         let count = session.roster.len();
@@ -205,12 +214,17 @@ impl Doctor {
 }
 
 /// Whether mDNS knows this identity already; notes what else it knows.
-fn twin(me: PeerId, others: &mut BTreeMap<PeerId, Other>, printer: &mut Printer<'_>) -> Result<bool, Failure> {
+fn twin(
+    me: PeerId,
+    others: &mut BTreeMap<PeerId, Other>,
+    printer: &mut Printer<'_>,
+) -> Result<bool, Failure> {
     let observer = match Observer::start() {
         Ok(observer) => observer,
         Err(error) => {
             let advice = "the addresses in the session file are all there is then";
-            printer.say(&Finding::new(Level::Warning, "mdns", format!("cannot look: {error}")).advise(advice))?;
+            printer
+                .say(&Finding::new(Level::Warning, "mdns", format!("cannot look: {error}")).advise(advice))?;
             return Ok(false);
         }
     };
@@ -235,7 +249,8 @@ fn twin(me: PeerId, others: &mut BTreeMap<PeerId, Other>, printer: &mut Printer<
 
 fn twin_finding(address: &Multiaddr) -> Finding {
     let text = format!("this identity is in use at {address}");
-    let advice = "end the node there; if that is another machine, make it a key of its own (`flyswarm id --new`)";
+    let advice =
+        "end the node there; if that is another machine, make it a key of its own (`flyswarm id --new`)";
     Finding::new(Level::Error, "twice", text).advise(advice)
 }
 
@@ -335,7 +350,9 @@ impl<'a> Examination<'a> {
     fn only_touch(&mut self, wait: Duration) {
         self.others.keys().copied().collect::<Vec<_>>().into_iter().for_each(|peer| self.touch(peer, None));
         let until = now() + wait.min(TOUCH + Duration::from_millis(500));
-        while now() < until && self.others.values().flat_map(|other| other.touched.values()).any(Option::is_none) {
+        while now() < until
+            && self.others.values().flat_map(|other| other.touched.values()).any(Option::is_none)
+        {
             std::thread::sleep(Duration::from_millis(20));
             self.take_touches();
         }
@@ -353,7 +370,12 @@ impl<'a> Examination<'a> {
             }
         };
         let waker = network.waker();
-        self.others.keys().copied().collect::<Vec<_>>().into_iter().for_each(|peer| self.touch(peer, Some(&waker)));
+        self.others
+            .keys()
+            .copied()
+            .collect::<Vec<_>>()
+            .into_iter()
+            .for_each(|peer| self.touch(peer, Some(&waker)));
         let mut told = false;
         let begun = now();
         let mut last = begun;
@@ -404,8 +426,7 @@ impl<'a> Examination<'a> {
         let (inner, outer): (Vec<_>, Vec<_>) = self.listening.iter().partition(|address| loopback(address));
         for address in &outer {
             let finding = Finding::new(Level::Ok, "listening", address.to_string());
-            let advice =
-                "the port changes with every run; where a firewall must know it: --listen /ip4/0.0.0.0/tcp/4001";
+            let advice = "the port changes with every run; where a firewall must know it: --listen /ip4/0.0.0.0/tcp/4001";
             printer.say(&if self.chosen { finding } else { finding.advise(advice) })?;
         }
         if outer.is_empty() {
@@ -422,7 +443,9 @@ impl<'a> Examination<'a> {
             Event::Listening(address) => self.listening.push(address),
             Event::ListenFailed { address, reason } => {
                 let text = format!("no longer on {address}: {reason}");
-                printer.say(&Finding::new(Level::Error, "listen", text).advise("see that the interface is up"))?;
+                printer.say(
+                    &Finding::new(Level::Error, "listen", text).advise("see that the interface is up"),
+                )?;
             }
             Event::Twin { address } => {
                 if self.twins.len() < TRIED && self.twins.insert(address.clone()) {

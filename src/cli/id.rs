@@ -22,7 +22,8 @@ pub(super) struct IdArguments {
     /// Make a new key; an error if the file exists
     #[arg(long)]
     new: bool,
-    /// Then tell it to this network by mDNS for so many seconds, for whoever runs `flyswarm session new --collect`
+    /// Then tell it to this network by mDNS for so many seconds, for whoever runs
+    /// `flyswarm session new --collect`
     #[cfg(feature = "net")]
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=86_400))]
     announce: Option<u64>,
@@ -44,9 +45,9 @@ impl IdArguments {
 /// The key file that was asked for, or the default one.
 pub(super) fn key_path(asked: Option<PathBuf>) -> Result<PathBuf, Failure> {
     let absolute = |name| env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
-    asked
-        .or_else(|| default_key_path(absolute("XDG_CONFIG_HOME"), absolute("HOME")))
-        .ok_or_else(|| Failure::Input("neither XDG_CONFIG_HOME nor HOME is set: name a key file with --key".into()))
+    asked.or_else(|| default_key_path(absolute("XDG_CONFIG_HOME"), absolute("HOME"))).ok_or_else(|| {
+        Failure::Input("neither XDG_CONFIG_HOME nor HOME is set: name a key file with --key".into())
+    })
 }
 
 fn default_key_path(config: Option<PathBuf>, home: Option<PathBuf>) -> Option<PathBuf> {

@@ -36,14 +36,16 @@ use crate::session::{Peer, Session, TaskKind};
 use payment::Payment;
 use work::{Rows, Work, names};
 
-/// Runs one node of a session and writes what it gives: the model, the settings that were best, labels for its own rows, or how far these lie from all
+/// Runs one node of a session and writes what it gives: the model, the settings that were best, labels for
+/// its own rows, or how far these lie from all
 #[derive(Debug, Args)]
 pub(super) struct Join {
     #[command(flatten)]
     node: NodeArguments,
     #[command(flatten)]
     data: DataArguments,
-    /// Label column: a name, a number from 1, last or none [default: last; with the task sketch, which looks at no labels, none: all columns are features]
+    /// Label column: a name, a number from 1, last or none [default: last; with the task sketch, which looks
+    /// at no labels, none: all columns are features]
     #[arg(long, value_name = "COLUMN")]
     label: Option<LabelColumn>,
     /// What is written [default: the session's name with .model, .settings.toml, .labels.csv or .sketch.json]
@@ -220,7 +222,8 @@ impl NodeArguments {
         }
         let metrics = self.metrics.map(|address| serve(&ctx, address, &progress)).transpose()?;
         payment.pay(&ctx, &key_path(self.key.clone())?, &plan.state)?;
-        let prepared = Prepared { work, ctx, rows, out, receipt, progress, tell_planes: self.tell_planes, metrics };
+        let prepared =
+            Prepared { work, ctx, rows, out, receipt, progress, tell_planes: self.tell_planes, metrics };
         let result = prepared.drive(plan, &stop, self.addresses_from_stdin);
         prepared.progress.finish();
         if let (Err(failure), Progress::Json) = (&result, &prepared.progress) {
@@ -232,18 +235,26 @@ impl NodeArguments {
 
 fn parse_metrics(text: &str) -> Result<SocketAddr, String> {
     let port = text.parse().map(|port: u16| SocketAddr::from((Ipv4Addr::LOCALHOST, port)));
-    port.or_else(|_| text.parse()).map_err(|_| "must be a port or ADDRESS:PORT, such as 127.0.0.1:9464".to_owned())
+    port.or_else(|_| text.parse())
+        .map_err(|_| "must be a port or ADDRESS:PORT, such as 127.0.0.1:9464".to_owned())
 }
 
 fn serve(ctx: &Context, address: SocketAddr, progress: &Progress) -> Result<Metrics, Failure> {
     let metrics = Metrics::new(ctx);
-    let bound = metrics.serve(address).map_err(|error| Failure::Machine(format!("--metrics {address}: {error}")))?;
-    progress.tell(&json!({"event": "metrics", "address": bound}), &format!("metrics at http://{bound}/metrics"));
+    let bound =
+        metrics.serve(address).map_err(|error| Failure::Machine(format!("--metrics {address}: {error}")))?;
+    progress
+        .tell(&json!({"event": "metrics", "address": bound}), &format!("metrics at http://{bound}/metrics"));
     Ok(metrics)
 }
 
 /// Where an identity's state in a session is kept: under the folder that was asked for, or beside the key.
-pub(super) fn state_folder(asked: Option<PathBuf>, key: &Path, identity: &Identity, session: &Session) -> PathBuf {
+pub(super) fn state_folder(
+    asked: Option<PathBuf>,
+    key: &Path,
+    identity: &Identity,
+    session: &Session,
+) -> PathBuf {
     let beside = || key.parent().map_or_else(|| PathBuf::from("state"), |folder| folder.join("state"));
     asked.unwrap_or_else(beside).join(identity.public().to_string()).join(session.id().to_string())
 }
@@ -333,10 +344,12 @@ impl Prepared {
     ) -> Result<(), Failure> {
         let salt = random()?;
         let session = &self.ctx.session;
-        let members = |value: &Decision| value.members.iter().map(|&peer| session.name(peer)).collect::<Vec<_>>();
+        let members =
+            |value: &Decision| value.members.iter().map(|&peer| session.name(peer)).collect::<Vec<_>>();
         let member = decisions.last().is_some_and(|value| value.members.contains(&self.ctx.me));
         // In a session that learns from some peers alone, whoever was not drawn was a member with zeros.
-        let chosen = drawn.is_none_or(|draw| !session.selects() || draw.chosen.contains(&self.ctx.me.index()));
+        let chosen =
+            drawn.is_none_or(|draw| !session.selects() || draw.chosen.contains(&self.ctx.me.index()));
         let counted = member && chosen;
         let receipt = json!({
             "session": self.ctx.id.to_string(),
@@ -381,8 +394,8 @@ impl Prepared {
     }
 }
 
-/// SHA-256(tag "data" || salt || rows, features as u64 LE || values as f32 LE || labels as u16 LE, 65535 where unknown): the peer can show
-/// later which rows it used, and nobody can guess them from it.
+/// SHA-256(tag "data" || salt || rows, features as u64 LE || values as f32 LE || labels as u16 LE, 65535
+/// where unknown): the peer can show later which rows it used, and nobody can guess them from it.
 fn data_digest(salt: &[u8; 32], rows: &Rows) -> [u8; 32] {
     let Rows { data, labels } = rows;
     let mut hash = crate::crypto::tagged_hash("data").chain_update(salt);
@@ -390,7 +403,11 @@ fn data_digest(salt: &[u8; 32], rows: &Rows) -> [u8; 32] {
     hash.update((data.features() as u64).to_le_bytes());
     data.values().iter().for_each(|value| Sha256::update(&mut hash, value.to_le_bytes()));
     let partly = labels.iter().map(|label| label.unwrap_or(u16::MAX));
-    data.labels().iter().copied().chain(partly).for_each(|label| Sha256::update(&mut hash, label.to_le_bytes()));
+    data.labels()
+        .iter()
+        .copied()
+        .chain(partly)
+        .for_each(|label| Sha256::update(&mut hash, label.to_le_bytes()));
     hash.finalize().into()
 }
 
@@ -419,7 +436,9 @@ fn stages(ctx: &Context, usage: &Usage) -> Vec<Value> {
             None => out.push((name, spent.seconds, spent.bytes)),
         }
     }
-    out.into_iter().map(|(name, seconds, bytes)| json!({"name": name, "seconds": seconds, "bytes": bytes})).collect()
+    out.into_iter()
+        .map(|(name, seconds, bytes)| json!({"name": name, "seconds": seconds, "bytes": bytes}))
+        .collect()
 }
 
 pub(super) fn failure(error: DriverError) -> Failure {
@@ -442,7 +461,8 @@ fn check_folder(path: &Path) -> Result<(), Failure> {
 }
 
 pub(super) fn parse_hold(ctx: &Context, text: &str) -> Result<(u8, Stage), Failure> {
-    const STAGES: [Stage; 6] = [Stage::Keys, Stage::Compute, Stage::Sum, Stage::Accept, Stage::Release, Stage::Open];
+    const STAGES: [Stage; 6] =
+        [Stage::Keys, Stage::Compute, Stage::Sum, Stage::Accept, Stage::Release, Stage::Open];
     let wrong = || Failure::Input(format!("--hold-at {text}: expected QUANTITY.STAGE"));
     let (quantity, stage) = text.split_once('.').ok_or_else(wrong)?;
     let slot = ctx.plan.iter().position(|known| known.name == quantity).ok_or_else(wrong)?;
@@ -461,7 +481,8 @@ pub(super) fn leave_on_signal(stop: Arc<AtomicBool>, handle: Handle) {
         let Ok(runtime) = tokio::runtime::Builder::new_current_thread().enable_all().build() else { return };
         runtime.block_on(async {
             #[cfg(unix)]
-            let Ok(mut terminate) = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate()) else {
+            let Ok(mut terminate) = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate())
+            else {
                 return;
             };
             loop {
@@ -492,7 +513,9 @@ pub(super) fn read_addresses(handle: Handle) {
     std::thread::spawn(move || {
         for line in std::io::stdin().lines().map_while(Result::ok) {
             let known = serde_json::from_str::<Known>(&line).ok();
-            if let Some((peer, address)) = known.and_then(|known| Some((known.peer.parse().ok()?, known.address))) {
+            if let Some((peer, address)) =
+                known.and_then(|known| Some((known.peer.parse().ok()?, known.address)))
+            {
                 handle.add_address(peer, address);
             }
         }

@@ -149,7 +149,8 @@ impl Eval {
 impl Inspect {
     pub(super) fn run(&self, out: &mut dyn Write) -> Result<(), Failure> {
         let mut start = Vec::new();
-        let read = File::open(&self.file).and_then(|file| file.take(file::MAGIC.len() as u64).read_to_end(&mut start));
+        let read = File::open(&self.file)
+            .and_then(|file| file.take(file::MAGIC.len() as u64).read_to_end(&mut start));
         read.map_err(|error| for_io(&error, format!("{}: {error}", self.file.display())))?;
         // A session file is text, and no text begins like a model.
         let text = if start == file::MAGIC {
@@ -157,7 +158,10 @@ impl Inspect {
         } else if std::str::from_utf8(&start).is_ok() {
             super::session::shown(&self.file, self.json)?
         } else {
-            return Err(Failure::Input(format!("{}: neither a model nor a session file", self.file.display())));
+            return Err(Failure::Input(format!(
+                "{}: neither a model nor a session file",
+                self.file.display()
+            )));
         };
         written(writeln!(out, "{}", text.trim_end()), "standard output")
     }
@@ -191,12 +195,19 @@ fn inspect_model(file: &Path, as_json: bool) -> Result<String, Failure> {
         "flyswarm model, version 3".to_owned(),
         format!("digest    {}", hex::encode(model.digest())),
         format!("features  {}", parameters.d),
-        format!("scaling   {}{}", parameters.scaling.name(), if parameters.densify { ", densified" } else { "" }),
+        format!(
+            "scaling   {}{}",
+            parameters.scaling.name(),
+            if parameters.densify { ", densified" } else { "" }
+        ),
         format!("sketch    m {}, s {}, rho {}", parameters.m, parameters.s, parameters.rho),
         format!("score     {}, gamma {}", model.readout().score, model.readout().gamma),
         format!("seed      {}", hex::encode(parameters.seed)),
         format!("counts    {:.1} % above 0", 100.0 * share),
-        format!("classes   {}, with the sum of their counts (rows x rho, unless noise was added):", classes.len()),
+        format!(
+            "classes   {}, with the sum of their counts (rows x rho, unless noise was added):",
+            classes.len()
+        ),
     ];
     let width = classes.iter().map(|name| name.chars().count()).max().unwrap_or(0);
     lines.extend(classes.iter().zip(&sums).map(|(name, sum)| format!("  {name:width$}  {sum}")));

@@ -1,4 +1,5 @@
-//! How a node meets others: addresses, mDNS and the network key, the same for every command that does; and `flyswarm network-key`.
+//! How a node meets others: addresses, mDNS and the network key, the same for every command that does; and
+//! `flyswarm network-key`.
 
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
@@ -56,7 +57,8 @@ impl NetworkArguments {
     }
 }
 
-/// Make or check a network key: a secret that all peers of a network share, without which nobody can talk to them
+/// Make or check a network key: a secret that all peers of a network share, without which nobody can talk to
+/// them
 #[derive(Debug, Subcommand)]
 pub(super) enum NetworkKeyCommand {
     /// Write a new key, readable by its owner only; give it to every peer over a safe channel
@@ -92,7 +94,8 @@ pub(super) fn announce(identity: &Identity, seconds: u64) -> Result<(), Failure>
 }
 
 fn create_key(path: &Path, key: NetworkKey) -> Result<(), Failure> {
-    let machine = |error: io::Error| Failure::Machine(format!("{}: cannot be written: {error}", path.display()));
+    let machine =
+        |error: io::Error| Failure::Machine(format!("{}: cannot be written: {error}", path.display()));
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     // Mode 0600 from the beginning.
     let mut file = tempfile::Builder::new().prefix(".network-key").tempfile_in(folder).map_err(machine)?;
@@ -120,7 +123,9 @@ fn read_key(path: &Path) -> Result<NetworkKey, Failure> {
         let metadata = fs::metadata(path).map_err(|error| Failure::Machine(format!("{name}: {error}")))?;
         let mode = metadata.permissions().mode() & 0o7777;
         if mode & 0o077 != 0 {
-            return Err(Failure::Input(format!("{name}: mode is {mode:04o}, must be 0600 (nobody else may read it)")));
+            return Err(Failure::Input(format!(
+                "{name}: mode is {mode:04o}, must be 0600 (nobody else may read it)"
+            )));
         }
     }
     let mut text = Zeroizing::new(String::new());

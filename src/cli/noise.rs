@@ -20,11 +20,12 @@ pub(super) struct NoiseArguments {
     /// Differential privacy with this budget, 0.001 to 100 (docs/privacy.md)
     #[arg(long, value_name = "E")]
     epsilon: Option<Ratio>,
-    /// Counts that a peer releases, the paper's T; with --mode central, counts that are kept of the total; not with the task sketch [default: 100]
+    /// Counts that a peer releases, the paper's T; with --mode central, counts that are kept of the total;
+    /// not with the task sketch [default: 100]
     #[arg(long, value_name = "T", requires = "epsilon")]
     top: Option<u32>,
-    /// What the budget is for: per-party (the paper's: one row at every peer), parallel (one row at one peer, by each release) or
-    /// central (one row at one peer, by the total) [default: per-party]
+    /// What the budget is for: per-party (the paper's: one row at every peer), parallel (one row at one peer,
+    /// by each release) or central (one row at one peer, by the total) [default: per-party]
     #[arg(long, value_name = "MODE", requires = "epsilon", value_parser = modes())]
     mode: Option<NoiseMode>,
     /// With --mode central: so many peers may pool what they know [default: 1]
@@ -72,8 +73,12 @@ impl Spent {
         let charges = Ledger::read(&path)?;
         let totals = ledger::totals(&charges);
         if self.json {
-            let totals: Vec<_> = totals.iter().map(|(set, spent)| json!({"dataset": set, "spent": spent})).collect();
-            return print(out, &format!("{:#}\n", json!({"ledger": path, "datasets": totals, "charges": charges})));
+            let totals: Vec<_> =
+                totals.iter().map(|(set, spent)| json!({"dataset": set, "spent": spent})).collect();
+            return print(
+                out,
+                &format!("{:#}\n", json!({"ledger": path, "datasets": totals, "charges": charges})),
+            );
         }
         let mut text = format!("{}\n", path.display());
         for (set, spent) in totals {

@@ -1,4 +1,5 @@
-//! What `join` shows while it runs: a progress bar on a terminal, plain lines otherwise, JSON lines for machines.
+//! What `join` shows while it runs: a progress bar on a terminal, plain lines otherwise, JSON lines for
+//! machines.
 
 use std::io::{self, IsTerminal, Write};
 use std::time::Duration;
@@ -119,7 +120,10 @@ impl Progress {
         let names = |peers: &[Peer]| peers.iter().map(name).collect::<Vec<_>>();
         match event {
             Event::Joined(peer) => {
-                self.tell(&json!({"event": "joined", "peer": name(peer)}), &format!("connected to {}", name(peer)));
+                self.tell(
+                    &json!({"event": "joined", "peer": name(peer)}),
+                    &format!("connected to {}", name(peer)),
+                );
             }
             Event::Refused(peer, fields) => self.tell(
                 &json!({"event": "refused", "peer": name(peer), "fields": fields}),
@@ -152,8 +156,11 @@ impl Progress {
                     peers.iter().map(|&peer| ctx.session.name(peer).to_owned()).collect::<Vec<_>>()
                 };
                 let (propagators, ring) = (names(&roles.propagators), names(&roles.ring));
-                let text =
-                    format!("roles: {} propagate, {} keep distances", propagators.join(" and "), ring.join(", "));
+                let text = format!(
+                    "roles: {} propagate, {} keep distances",
+                    propagators.join(" and "),
+                    ring.join(", ")
+                );
                 self.tell(&json!({"event": "roles", "propagators": propagators, "ring": ring}), &text);
             }
             Event::Rows(slot, Err(missing)) => {

@@ -20,8 +20,8 @@ use crate::evaluate::Candidate;
 use crate::evaluate::candidate::{PRESET_BINS, PRESET_M, PRESET_READOUT, PRESET_RHO, PRESET_S, Ranges};
 use crate::model::readout::Readout;
 use crate::session::{
-    DataSpec, Entry, FlynnSpec, Hamming, Privacy, Scaling, Score, Session, SessionError, Setting, Size, Sizes,
-    TaskKind, Timing, TuneSpec, XclpSpec,
+    DataSpec, Entry, FlynnSpec, Hamming, Privacy, Scaling, Score, Session, SessionError, Setting, Size,
+    Sizes, TaskKind, Timing, TuneSpec, XclpSpec,
 };
 use crate::sketch::scaling::Scaling as OfRows;
 
@@ -76,18 +76,22 @@ pub(super) struct NewArguments {
     #[cfg_attr(not(feature = "net"), arg(required = true))]
     #[arg(long = "peer", value_name = "NAME=PEERID[@MULTIADDR]")]
     peers: Vec<PeerArgument>,
-    /// Look by mDNS for so many seconds who is on this network (see `flyswarm id --announce`), and ask whom to admit
+    /// Look by mDNS for so many seconds who is on this network (see `flyswarm id --announce`), and ask whom
+    /// to admit
     #[cfg(feature = "net")]
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=3600))]
     collect: Option<u64>,
-    /// Admit without asking: all, or NAME=ENDING for the one whose peer id ends so; repeatable, or separated by commas
+    /// Admit without asking: all, or NAME=ENDING for the one whose peer id ends so; repeatable, or separated
+    /// by commas
     #[cfg(feature = "net")]
     #[arg(long, value_name = "all|NAME=ENDING", requires = "collect", value_delimiter = ',')]
     admit: Vec<collect::Admit>,
-    /// Bits of a hash: a number, or a multiple of the dimension d [default: 16384; published: 256d; with --epsilon: 20d]
+    /// Bits of a hash: a number, or a multiple of the dimension d [default: 16384; published: 256d; with
+    /// --epsilon: 20d]
     #[arg(long)]
     m: Option<Size>,
-    /// Features (soft bins) that a bit looks at: a number, or a multiple of d [default: 2; published: 0.3d; with --epsilon: 0.1d]
+    /// Features (soft bins) that a bit looks at: a number, or a multiple of d [default: 2; published: 0.3d;
+    /// with --epsilon: 0.1d]
     #[arg(long)]
     s: Option<Size>,
     /// Bits set in a hash: a number, or a multiple of m [default: 256; published: 64; with --epsilon: 0.05m]
@@ -96,10 +100,12 @@ pub(super) struct NewArguments {
     /// Decay of a bit's weight each time it is set, from 0 to below 1 [default: 0.9; published: 0.5]
     #[arg(long)]
     gamma: Option<f64>,
-    /// What counts mean at prediction: decay, balanced-decay, log or balanced-log [default: balanced-log; published or with --epsilon: decay]
+    /// What counts mean at prediction: decay, balanced-decay, log or balanced-log [default: balanced-log;
+    /// published or with --epsilon: decay]
     #[arg(long)]
     score: Option<Score>,
-    /// none, unit-norm, center, standard, range:LO:HI or soft-bins:BINS [default: soft-bins:8; published or with --epsilon: unit-norm]
+    /// none, unit-norm, center, standard, range:LO:HI or soft-bins:BINS [default: soft-bins:8; published or
+    /// with --epsilon: unit-norm]
     #[arg(long, value_parser = parse_scaling)]
     scaling: Option<Scaling>,
     /// The method as published where nothing else is said: the paper's score, rows of length 1
@@ -108,7 +114,8 @@ pub(super) struct NewArguments {
     /// Random signs, padding and a Walsh-Hadamard transform after scaling
     #[arg(long)]
     densify: bool,
-    /// flynn (a classifier), xclp (labels for every peer's own rows) or sketch (how far each peer's rows lie from all)
+    /// flynn (a classifier), xclp (labels for every peer's own rows) or sketch (how far each peer's rows lie
+    /// from all)
     #[arg(long, value_name = "TASK", default_value = "flynn", value_parser = ["flynn", "xclp", "sketch"])]
     task: String,
     /// Bits of a code, with the task xclp [default: 4096]
@@ -123,7 +130,8 @@ pub(super) struct NewArguments {
     /// How far labels spread, with the task xclp [default: 0.99]
     #[arg(long)]
     alpha: Option<f64>,
-    /// Similarities are cosines to this power, with the task xclp: 1 (paper) to 3 (the authors' code) [default: 1]
+    /// Similarities are cosines to this power, with the task xclp: 1 (paper) to 3 (the authors' code)
+    /// [default: 1]
     #[arg(long)]
     power: Option<u8>,
     /// With the task xclp: a class with more labels weighs more, as in the paper
@@ -132,12 +140,14 @@ pub(super) struct NewArguments {
     /// What scores are right to, with the task xclp [default: 1e-5]
     #[arg(long)]
     tolerance: Option<f64>,
-    /// With the task xclp, how two peers get shares of their distances: dealer (a third one deals them a triple), ot (oblivious transfer) or phe (homomorphic encryption) [default: dealer]
+    /// With the task xclp, how two peers get shares of their distances: dealer (a third one deals them a
+    /// triple), ot (oblivious transfer) or phe (homomorphic encryption) [default: dealer]
     #[arg(long, value_name = "BACKEND")]
     hamming: Option<Hamming>,
     #[command(flatten)]
     sketch: sketch::SketchArguments,
-    /// A session that finds out by cross-validation which settings suit the rows of all peers: this one and so many others
+    /// A session that finds out by cross-validation which settings suit the rows of all peers: this one and
+    /// so many others
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=64))]
     tune: Option<u16>,
     /// Parts that each peer's rows are split into by such a session [default: 3]
@@ -183,14 +193,20 @@ const DEFAULTS: Preset = Preset {
     scaling: Scaling::SoftBins { bins: PRESET_BINS },
 };
 
-/// The paper's method, with sizes inside its search ranges (m 2d to 2048d, s 2 to 0.5d, rho 8 to 256, gamma 0 to 0.8).
+/// The paper's method, with sizes inside its search ranges (m 2d to 2048d, s 2 to 0.5d, rho 8 to 256, gamma 0
+/// to 0.8).
 const PUBLISHED: Preset = Preset {
-    sizes: || Sizes { m: Size::Multiple("256d".into()), s: Size::Multiple("0.3d".into()), rho: Size::Absolute(64) },
+    sizes: || Sizes {
+        m: Size::Multiple("256d".into()),
+        s: Size::Multiple("0.3d".into()),
+        rho: Size::Absolute(64),
+    },
     readout: Readout { score: Score::Decay, gamma: 0.5 },
     scaling: Scaling::UnitNorm,
 };
 
-/// The paper's method with noise (appendix D.8): few bits, each of which many rows set, and nothing that needs exact means.
+/// The paper's method with noise (appendix D.8): few bits, each of which many rows set, and nothing that
+/// needs exact means.
 const PRIVATE: Preset = Preset {
     sizes: || Sizes {
         m: Size::Multiple("20d".into()),
@@ -277,7 +293,10 @@ impl NewArguments {
         let classless = self.classes.is_empty() && self.classes_from_range.is_none();
         if classless != sketch_task {
             let needed = if classless { "needed with" } else { "not with" };
-            return Err(Failure::Input(format!("--classes, --classes-from-range: {needed} the task {}", self.task)));
+            return Err(Failure::Input(format!(
+                "--classes, --classes-from-range: {needed} the task {}",
+                self.task
+            )));
         }
         let columns = self.columns()?;
         let named = u32::try_from(columns.len()).unwrap_or(u32::MAX);
@@ -384,10 +403,12 @@ impl NewArguments {
     }
 }
 
-/// Settings to compare, as `tune` tries them, with at most as many bits as the session's own; that one is not among them.
+/// Settings to compare, as `tune` tries them, with at most as many bits as the session's own; that one is not
+/// among them.
 fn settings(data: &DataSpec, flynn: FlynnSpec, count: usize, published: bool) -> Vec<Setting> {
     let ranges = Ranges { d: data.features as usize, classes: data.classes.len(), max_m: flynn.m as usize };
-    let own = Setting { scaling: data.scaling, densify: data.densify, m: flynn.m, s: flynn.s, rho: flynn.rho };
+    let own =
+        Setting { scaling: data.scaling, densify: data.densify, m: flynn.m, s: flynn.s, rho: flynn.rho };
     let drawn = ranges.draw(3 * count, data.classes.join(",").as_bytes());
     let drawn = drawn.into_iter().filter(|candidate| !published || candidate.is_published());
     drawn.filter_map(|candidate| setting(&candidate)).filter(|setting| *setting != own).take(count).collect()
@@ -425,7 +446,8 @@ impl FromStr for ClassRange {
         let (first, last) = text.split_once("..").ok_or("must be FIRST..LAST, such as 0..9")?;
         let integer = |text: &str| text.parse::<i64>().map_err(|_| format!("{text:?} is not an integer"));
         let (first, last) = (integer(first)?, integer(last)?);
-        // The number of classes is limited again by the session's own rules; this keeps the list small until then.
+        // The number of classes is limited again by the session's own rules; this keeps the list small until
+        // then.
         match last.checked_sub(first) {
             Some(difference @ 1..=9_999) => Ok(Self(first, first + difference)),
             _ => Err("must hold 2 to 1000 integers".into()),
@@ -443,7 +465,8 @@ impl FromStr for PeerArgument {
     fn from_str(text: &str) -> Result<Self, String> {
         let (name, rest) = text.split_once('=').ok_or("must be NAME=PEERID[@MULTIADDR]")?;
         let (id, address) = rest.split_once('@').map_or((rest, None), |(id, address)| (id, Some(address)));
-        let key: PublicKey = id.parse().map_err(|error: crate::crypto::identity::KeyError| error.to_string())?;
+        let key: PublicKey =
+            id.parse().map_err(|error: crate::crypto::identity::KeyError| error.to_string())?;
         Ok(Self(Entry { key, name: name.into(), addresses: address.into_iter().map(Into::into).collect() }))
     }
 }
@@ -456,11 +479,14 @@ fn parse_scaling(text: &str) -> Result<Scaling, String> {
         "standard" => Scaling::Standard,
         _ if text.starts_with("soft-bins:") => {
             let bins = text.trim_start_matches("soft-bins:");
-            Scaling::SoftBins { bins: bins.parse().map_err(|_| format!("{bins:?} is not a number of bins, 2 to 64"))? }
+            Scaling::SoftBins {
+                bins: bins.parse().map_err(|_| format!("{bins:?} is not a number of bins, 2 to 64"))?,
+            }
         }
         _ => {
             let ends = text.strip_prefix("range:").and_then(|ends| ends.split_once(':'));
-            let (lo, hi) = ends.ok_or("must be none, unit-norm, center, standard, range:LO:HI or soft-bins:BINS")?;
+            let (lo, hi) =
+                ends.ok_or("must be none, unit-norm, center, standard, range:LO:HI or soft-bins:BINS")?;
             let number = |text: &str| text.parse().map_err(|_| format!("{text:?} is not a number"));
             Scaling::Range { lo: number(lo)?, hi: number(hi)? }
         }
@@ -475,7 +501,8 @@ fn parse_timing(text: &str) -> Result<(String, i64), String> {
 
 /// Writes a text file that appears whole or not at all.
 fn write(path: &Path, text: &str, force: bool) -> Result<(), Failure> {
-    let machine = |error: io::Error| Failure::Machine(format!("{}: cannot be written: {error}", path.display()));
+    let machine =
+        |error: io::Error| Failure::Machine(format!("{}: cannot be written: {error}", path.display()));
     let exists = || Failure::Input(format!("{}: exists already (--force replaces it)", path.display()));
     if !force && fs::symlink_metadata(path).is_ok() {
         return Err(exists());

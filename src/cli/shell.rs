@@ -71,7 +71,10 @@ mod tests {
     fn the_unit_starts_join_with_arguments_that_it_has() {
         let unit = include_str!("../../packaging/flyswarm@.service");
         let line = unit.lines().find_map(|line| line.strip_prefix("ExecStart=/usr/bin/flyswarm ")).unwrap();
-        let line = line.replace("${LISTEN}", "/ip4/0.0.0.0/tcp/4001").replace("%S", "/var/lib").replace("%E", "/etc");
+        let line = line
+            .replace("${LISTEN}", "/ip4/0.0.0.0/tcp/4001")
+            .replace("%S", "/var/lib")
+            .replace("%E", "/etc");
         let line = line.replace("%i", "wards");
         let words = std::iter::once("flyswarm").chain(line.split(' '));
         let parsed = <super::Arguments as clap::Parser>::try_parse_from(words).unwrap();

@@ -27,8 +27,8 @@ use crate::sim::scenario::File;
 
 /// Run the nodes of a scenario in virtual time, with the faults it names
 ///
-/// Prints a table of what came out. The same seed gives the same trace hash on every machine. Exit code 3 when a check
-/// failed; the command that repeats the run is printed.
+/// Prints a table of what came out. The same seed gives the same trace hash on every machine. Exit code 3
+/// when a check failed; the command that repeats the run is printed.
 #[derive(Debug, Args)]
 pub(super) struct Simulate {
     /// The scenario, such as simulations/churn.toml; simulations/README.md documents its fields
@@ -43,12 +43,13 @@ pub(super) struct Simulate {
     /// The small form of the scenario, as the tests run it
     #[arg(long)]
     small: bool,
-    /// Then run it once more as real processes over libp2p on this machine, and say whether the two agree: results and views the same, bytes
-    /// of all frames within 1 %, stages in the same order
+    /// Then run it once more as real processes over libp2p on this machine, and say whether the two agree:
+    /// results and views the same, bytes of all frames within 1 %, stages in the same order
     #[cfg(feature = "net")]
     #[arg(long)]
     processes: bool,
-    /// Measure this machine's rates; print them as a scenario's table of rates, or put them into FILE, of which nothing else changes
+    /// Measure this machine's rates; print them as a scenario's table of rates, or put them into FILE, of
+    /// which nothing else changes
     #[arg(long, conflicts_with_all = ["seed", "out", "small"])]
     calibrate: bool,
 }
@@ -99,8 +100,9 @@ impl Simulate {
     fn processes(&self, path: &Path, file: &File, results: &Results) -> Result<Vec<Agreement>, Failure> {
         let bar = bar();
         let mut out = Vec::new();
-        let played =
-            |(_, (name, _)): &(usize, &(String, _))| results.left_out.iter().all(|(left_out, _)| left_out != name);
+        let played = |(_, (name, _)): &(usize, &(String, _))| {
+            results.left_out.iter().all(|(left_out, _)| left_out != name)
+        };
         for ((number, _), outcome) in file.runs.iter().enumerate().filter(played).zip(&results.runs) {
             bar.set_message(format!("{}: as processes", outcome.name));
             let played = processes::play(self.small, path, number, file, &mut |finished, peers| {
@@ -166,7 +168,8 @@ fn show(bar: &ProgressBar, progress: Progress<'_>) {
 
 /// Writes what a run left behind, each file whole or not at all.
 fn write(folder: &Path, results: &Results) -> Result<(), Failure> {
-    std::fs::create_dir_all(folder).map_err(|error| Failure::Machine(format!("{}: {error}", folder.display())))?;
+    std::fs::create_dir_all(folder)
+        .map_err(|error| Failure::Machine(format!("{}: {error}", folder.display())))?;
     write_file(folder, "result.json", &json(folder, results)?)?;
     write_file(folder, "report.html", &report::render(results))
 }

@@ -20,8 +20,8 @@ use crate::model::file::write_whole;
 
 /// Compares FlyNN with other methods over many data sets: wins, ties, losses, p-values
 ///
-/// Every method is tuned on inner folds and scored on outer rows that no choice has seen. Results go to one JSON file for each set; a run
-/// that was ended goes on from them.
+/// Every method is tuned on inner folds and scored on outer rows that no choice has seen. Results go to one
+/// JSON file for each set; a run that was ended goes on from them.
 #[derive(Debug, Args)]
 pub(super) struct Tables {
     /// A folder of CSV files, gzipped or not, without header and with the label in the last column
@@ -55,7 +55,8 @@ pub(super) struct Tables {
     json: bool,
 }
 
-// What every search of settings is bounded and steered by. (clap would take a documentation comment for the command's.)
+// What every search of settings is bounded and steered by. (clap would take a documentation comment for the
+// command's.)
 #[derive(Debug, Args)]
 pub(super) struct SearchArguments {
     /// Most bits of a hash, below the paper's 2048 d
@@ -71,7 +72,10 @@ pub(super) struct SearchArguments {
 
 /// A number of at least N.
 pub(super) fn at_least<const N: usize>(text: &str) -> Result<usize, String> {
-    text.parse().ok().filter(|&n| (N..=1 << 30).contains(&n)).ok_or_else(|| format!("expected {N} to {}", 1 << 30))
+    text.parse()
+        .ok()
+        .filter(|&n| (N..=1 << 30).contains(&n))
+        .ok_or_else(|| format!("expected {N} to {}", 1 << 30))
 }
 
 /// A set that is still to be read or made.
@@ -94,7 +98,8 @@ impl Tables {
             (Some(folder), _) => files(folder)?,
             (None, sets) => made_up(sets.unwrap_or(1), self.search.seed),
         };
-        sources.retain(|source| self.only.is_empty() || self.only.iter().any(|text| source.name.contains(text)));
+        sources
+            .retain(|source| self.only.is_empty() || self.only.iter().any(|text| source.name.contains(text)));
         if sources.is_empty() {
             let folder = self.folder.as_deref().unwrap_or(Path::new("--synthetic"));
             return Err(Failure::Input(format!("{}: no data set to evaluate", folder.display())));
@@ -107,12 +112,14 @@ impl Tables {
             let result = match stored(&file, &plan)? {
                 Some(result) => result,
                 None => {
-                    let bar = bar(plan.ticks(), format!("{} of {}: {}", number + 1, sources.len(), source.name));
+                    let bar =
+                        bar(plan.ticks(), format!("{} of {}: {}", number + 1, sources.len(), source.name));
                     let data = (source.load)()?;
                     let failed = |error| Failure::Input(format!("{}: {error}", source.name));
                     let result = evaluate(&source.name, &data, &plan, &|| bar.inc(1)).map_err(failed)?;
                     bar.finish_and_clear();
-                    let text = serde_json::to_string_pretty(&result).map_err(|e| Failure::Machine(e.to_string()))?;
+                    let text =
+                        serde_json::to_string_pretty(&result).map_err(|e| Failure::Machine(e.to_string()))?;
                     write_whole(&file, text.as_bytes())
                         .map_err(|error| Failure::Machine(format!("{}: {error}", file.display())))?;
                     result
@@ -141,7 +148,8 @@ fn stored(file: &Path, plan: &Plan) -> Result<Option<SetResult>, Failure> {
     if result.plan == *plan {
         return Ok(Some(result));
     }
-    let text = format!("{}: was made with other options ({:?}); give another --out", file.display(), result.plan);
+    let text =
+        format!("{}: was made with other options ({:?}); give another --out", file.display(), result.plan);
     Err(Failure::Input(text))
 }
 
@@ -170,7 +178,10 @@ fn files(folder: &Path) -> Result<Vec<Source>, Failure> {
         let load = Box::new(move || {
             let data = data::load(&path, &Expected { header: Some(false), ..Expected::default() })?;
             if data.classes().len() < 2 {
-                return Err(Failure::Input(format!("{}: one class only, expected at least 2", path.display())));
+                return Err(Failure::Input(format!(
+                    "{}: one class only, expected at least 2",
+                    path.display()
+                )));
             }
             Ok(data)
         });

@@ -1,4 +1,5 @@
-//! `flyswarm tune`: which settings of FlyNN suit some rows, by cross-validation, with baselines on the same folds.
+//! `flyswarm tune`: which settings of FlyNN suit some rows, by cross-validation, with baselines on the same
+//! folds.
 
 use std::fmt::Write as _;
 use std::io::Write;
@@ -20,10 +21,12 @@ use crate::model::file::write_whole;
 use crate::model::readout::Readout;
 use crate::sketch::scaling::Scaling;
 
-/// Finds settings of FlyNN for labelled rows by cross-validation, and compares with baselines on the same folds
+/// Finds settings of FlyNN for labelled rows by cross-validation, and compares with baselines on the same
+/// folds
 ///
-/// Every candidate gets a lifting matrix of its own in each fold, and all scores and gammas are tried on the same counts. The figures are
-/// the best of many over the folds that chose them, so somewhat optimistic: `tables` has nested ones.
+/// Every candidate gets a lifting matrix of its own in each fold, and all scores and gammas are tried on the
+/// same counts. The figures are the best of many over the folds that chose them, so somewhat optimistic:
+/// `tables` has nested ones.
 #[derive(Debug, Args)]
 pub(super) struct Tune {
     /// CSV, NPY, NPZ, Parquet, ARFF, libsvm or IDX images, with labels
@@ -92,7 +95,8 @@ impl Tune {
                 Some(Ranked { candidate, readout: readouts[at], tally: &tallies[at] })
             })
             .collect();
-        ranked.sort_by(|a, b| b.tally.score(self.search.metric).total_cmp(&a.tally.score(self.search.metric)));
+        ranked
+            .sort_by(|a, b| b.tally.score(self.search.metric).total_cmp(&a.tally.score(self.search.metric)));
         let baselines = self.baselines(&trials).map_err(failed)?;
         let Some(first) = ranked.first() else {
             return Err(Failure::Input(format!("{name}: no candidate suits these rows")));
@@ -120,7 +124,11 @@ impl Tune {
             readouts.retain(|readout| readout.is_published());
         }
         if candidates.is_empty() {
-            let text = format!("{}: no candidate with --budget {} suits these rows", self.data.display(), self.budget);
+            let text = format!(
+                "{}: no candidate with --budget {} suits these rows",
+                self.data.display(),
+                self.budget
+            );
             return Err(Failure::Input(text));
         }
         Ok((candidates, readouts))
@@ -129,7 +137,8 @@ impl Tune {
     /// The best setting of each baseline: name, setting, tally.
     fn baselines(&self, trials: &[Trial]) -> Result<Vec<(&'static str, String, Tally)>, TrialError> {
         let neighbours = trials.iter().map(baselines::neighbours);
-        let tallies = summed(neighbours.collect::<Result<Vec<_>, _>>()?.into_iter().map(|(outer, _)| outer).collect());
+        let tallies =
+            summed(neighbours.collect::<Result<Vec<_>, _>>()?.into_iter().map(|(outer, _)| outer).collect());
         let settings = neighbour_settings();
         let mut found = Vec::new();
         for (name, only) in [("kNN", None), ("1NN", Some(1))] {
@@ -147,7 +156,13 @@ impl Tune {
         Ok(found)
     }
 
-    fn table(&self, data: &Dataset, ranked: &[Ranked], baselines: &[(&str, String, Tally)], lines: &str) -> String {
+    fn table(
+        &self,
+        data: &Dataset,
+        ranked: &[Ranked],
+        baselines: &[(&str, String, Tally)],
+        lines: &str,
+    ) -> String {
         let mut text = format!(
             "{} rows, {} features, {} classes; {} folds; ordered by {}\n\n{:>8} {:>8}  setting\n",
             data.rows(),
@@ -234,8 +249,11 @@ mod tests {
         let folder = folder(300);
         let line = "tune d.csv --budget 5 --folds 3 --max-m 1024 --out best.toml";
         let text = run_line(folder.path(), line).unwrap();
-        let shown: Vec<f64> =
-            text.lines().filter(|line| line.contains("FlyNN")).map(|line| line[..8].trim().parse().unwrap()).collect();
+        let shown: Vec<f64> = text
+            .lines()
+            .filter(|line| line.contains("FlyNN"))
+            .map(|line| line[..8].trim().parse().unwrap())
+            .collect();
         assert!(shown.len() == 6 && shown.is_sorted_by(|a, b| a >= b) && shown[0] > 0.85, "{text}");
         for name in ["kNN", "1NN", "SBFC"] {
             assert!(text.contains(&format!("  {name}: ")), "{text}");
@@ -243,8 +261,9 @@ mod tests {
         let lines = std::fs::read_to_string(folder.path().join("best.toml")).unwrap();
         assert!(text.ends_with(&lines));
         let (data, flynn) = lines.split_once("\n\n").unwrap();
-        let mut file =
-            format!("name = \"n\"\ntask = \"flynn\"\n[data]\nfeatures = 64\nclasses = [\"a\", \"b\"]\n{data}\n{flynn}");
+        let mut file = format!(
+            "name = \"n\"\ntask = \"flynn\"\n[data]\nfeatures = 64\nclasses = [\"a\", \"b\"]\n{data}\n{flynn}"
+        );
         for i in 0..3u8 {
             let key = crate::crypto::identity::Identity::from_seed([i; 32]).public();
             file += &format!("[[roster]]\nname = \"{i}\"\npeer_id = \"{key}\"\n");
@@ -256,7 +275,8 @@ mod tests {
     #[test]
     fn json_has_every_candidate_and_published_leaves_the_extensions_out() {
         let folder = folder(200);
-        let text = run_line(folder.path(), "tune d.csv --budget 9 --folds 2 --max-m 512 --published --json").unwrap();
+        let text = run_line(folder.path(), "tune d.csv --budget 9 --folds 2 --max-m 512 --published --json")
+            .unwrap();
         let value: serde_json::Value = serde_json::from_str(&text).unwrap();
         let candidates = value["candidates"].as_array().unwrap();
         assert!(!candidates.is_empty());

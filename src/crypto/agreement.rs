@@ -34,7 +34,8 @@ impl EphemeralSecret {
         x25519_dalek::PublicKey::from(&self.0).to_bytes()
     }
 
-    /// `derive(X25519(self, theirs), "agreement", info)`. Both sides must give the same `info`: session, view, both peers.
+    /// `derive(X25519(self, theirs), "agreement", info)`. Both sides must give the same `info`: session,
+    /// view, both peers.
     ///
     /// # Errors
     /// [`LowOrder`] when `theirs` is a point of small order.
@@ -103,7 +104,8 @@ mod tests {
     #[test]
     fn points_of_small_order_are_refused() {
         let (alice, _) = two();
-        // All u-coordinates of small order, and p - 1, p, p + 1 (https://cr.yp.to/ecdh.html, "How do I validate").
+        // All u-coordinates of small order, and p - 1, p, p + 1 (https://cr.yp.to/ecdh.html, "How do I
+        // validate").
         for hex in [
             "0000000000000000000000000000000000000000000000000000000000000000",
             "0100000000000000000000000000000000000000000000000000000000000000",

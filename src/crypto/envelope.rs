@@ -1,9 +1,11 @@
-//! Envelopes: 32-byte secrets sealed to identities of the roster, so that they can be handed over by anybody at any time.
+//! Envelopes: 32-byte secrets sealed to identities of the roster, so that they can be handed over by anybody
+//! at any time.
 //!
-//! One call makes one X25519 pair (e, E). Box i is ChaCha20-Poly1305 (RFC 8439) with nonce 0 and the context as associated
-//! data, under `derive(X25519(e, u_i), "envelope", context || E || pk_i)`, where pk_i is the recipient's Ed25519 key and u_i its
-//! image under the birational map u = (1 + y) / (1 - y), as in libsodium's `crypto_sign_ed25519_pk_to_curve25519`. Every key
-//! encrypts one secret only, hence the constant nonce. An envelope does not say who made it: sign what carries it.
+//! One call makes one X25519 pair (e, E). Box i is ChaCha20-Poly1305 (RFC 8439) with nonce 0 and the context
+//! as associated data, under `derive(X25519(e, u_i), "envelope", context || E || pk_i)`, where pk_i is the
+//! recipient's Ed25519 key and u_i its image under the birational map u = (1 + y) / (1 - y), as in
+//! libsodium's `crypto_sign_ed25519_pk_to_curve25519`. Every key encrypts one secret only, hence the constant
+//! nonce. An envelope does not say who made it: sign what carries it.
 
 use serde::{Deserialize, Serialize};
 use x25519_dalek::StaticSecret;
@@ -48,7 +50,8 @@ pub enum EnvelopeError {
     },
 }
 
-/// Seals `secrets[i]` to `recipients[i]`. `context` (session, purpose, sender...) must be given again to open.
+/// Seals `secrets[i]` to `recipients[i]`. `context` (session, purpose, sender...) must be given again to
+/// open.
 ///
 /// # Panics
 /// If the two lists differ in length or a recipient appears twice (its key would encrypt two secrets).
@@ -91,7 +94,8 @@ pub fn open(
     context: &[u8],
     sealed: &Sealed,
 ) -> Result<Zeroizing<[u8; 32]>, EnvelopeError> {
-    let cipher_text = sealed.boxes.get(index).ok_or(EnvelopeError::Index { index, boxes: sealed.boxes.len() })?;
+    let cipher_text =
+        sealed.boxes.get(index).ok_or(EnvelopeError::Index { index, boxes: sealed.boxes.len() })?;
     let shared = identity.to_x25519().diffie_hellman(&sealed.ephemeral.into());
     if !shared.was_contributory() {
         return Err(EnvelopeError::LowOrder);
@@ -153,7 +157,8 @@ mod tests {
 
         #[test]
         fn a_changed_bit_anywhere_is_noticed(seed: u64, byte in 0usize..80, bit in 0u8..8) {
-            // The top bit of an X25519 key means nothing to the curve (RFC 7748), but enters the key derivation.
+            // The top bit of an X25519 key means nothing to the curve (RFC 7748), but enters the key
+            // derivation.
             let identities = identities(1);
             let (_, mut sealed) = sealed(seed, &identities, b"context");
             match byte.checked_sub(32) {
@@ -168,7 +173,10 @@ mod tests {
     fn an_index_beyond_the_boxes_and_a_key_of_small_order_are_refused() {
         let identities = identities(2);
         let (_, mut sealed) = sealed(1, &identities, b"");
-        assert_eq!(open(&identities[0], 2, b"", &sealed).unwrap_err(), EnvelopeError::Index { index: 2, boxes: 2 });
+        assert_eq!(
+            open(&identities[0], 2, b"", &sealed).unwrap_err(),
+            EnvelopeError::Index { index: 2, boxes: 2 }
+        );
         sealed.ephemeral = [0; 32];
         assert_eq!(open(&identities[0], 0, b"", &sealed).unwrap_err(), EnvelopeError::LowOrder);
     }

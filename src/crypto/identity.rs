@@ -1,12 +1,13 @@
 //! Who a peer is: an Ed25519 key (RFC 8032), written as libp2p's `PeerId`.
 //!
-//! The text of a public key is base58btc of the 38 bytes `00 24 08 01 12 20 || key`: the identity multihash (0x00, length
-//! 0x24) of the protobuf message {1: Ed25519 (1), 2: the 32 key bytes}
+//! The text of a public key is base58btc of the 38 bytes `00 24 08 01 12 20 || key`: the identity multihash
+//! (0x00, length 0x24) of the protobuf message {1: Ed25519 (1), 2: the 32 key bytes}
 //! (<https://github.com/libp2p/specs/blob/master/peer-ids/peer-ids.md>).
 //!
 //! What is signed is never the bare message but
-//! `"flyswarm/3 signature" || 0x00 || LE u64 length of context || context || message`, so that a signature made for one purpose
-//! cannot be shown for another, and none of them passes for a signature of libp2p's own handshake.
+//! `"flyswarm/3 signature" || 0x00 || LE u64 length of context || context || message`, so that a signature
+//! made for one purpose cannot be shown for another, and none of them passes for a signature of libp2p's own
+//! handshake.
 
 mod file;
 
@@ -63,7 +64,8 @@ impl Identity {
         Signature(self.0.sign(&signed_bytes(context, message)).to_bytes())
     }
 
-    /// The X25519 secret of the same key pair, as libsodium's `crypto_sign_ed25519_sk_to_curve25519` (before clamping).
+    /// The X25519 secret of the same key pair, as libsodium's `crypto_sign_ed25519_sk_to_curve25519` (before
+    /// clamping).
     pub(super) fn to_x25519(&self) -> StaticSecret {
         StaticSecret::from(self.0.to_scalar_bytes())
     }
@@ -80,8 +82,8 @@ fn signed_bytes(context: &[u8], message: &[u8]) -> Vec<u8> {
     [PROTOCOL.as_bytes(), b" signature\0", &length, context, message].concat()
 }
 
-/// A public key: 32 bytes that are the canonical encoding of a point not of small order. Serde writes the 32 bytes raw and
-/// refuses others on reading.
+/// A public key: 32 bytes that are the canonical encoding of a point not of small order. Serde writes the 32
+/// bytes raw and refuses others on reading.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PublicKey([u8; 32]);
 
@@ -124,14 +126,16 @@ impl PublicKey {
         &self.0
     }
 
-    /// Whether `signature` is this key's over `message` for the purpose `context` (strict: canonical, no small-order parts).
+    /// Whether `signature` is this key's over `message` for the purpose `context` (strict: canonical, no
+    /// small-order parts).
     #[must_use]
     pub fn verify(&self, context: &[u8], message: &[u8], signature: &Signature) -> bool {
         let signature = ed25519_dalek::Signature::from_bytes(&signature.0);
         self.point().verify_strict(&signed_bytes(context, message), &signature).is_ok()
     }
 
-    /// The X25519 public key of the same key pair, by the birational map u = (1 + y) / (1 - y) (RFC 7748, section 4.1).
+    /// The X25519 public key of the same key pair, by the birational map u = (1 + y) / (1 - y) (RFC 7748,
+    /// section 4.1).
     pub(super) fn to_x25519(self) -> x25519_dalek::PublicKey {
         self.point().to_montgomery().to_bytes().into()
     }
@@ -157,7 +161,8 @@ impl fmt::Debug for PublicKey {
 impl FromStr for PublicKey {
     type Err = KeyError;
 
-    /// Reads the base58 text of a `PeerId`. The other text of libp2p (CIDv1, "bafz...") is refused: one key, one text.
+    /// Reads the base58 text of a `PeerId`. The other text of libp2p (CIDv1, "bafz...") is refused: one key,
+    /// one text.
     fn from_str(text: &str) -> Result<Self, KeyError> {
         let shown = || text.chars().take(80).collect::<String>();
         // The longest base58 of 38 bytes has 52 characters; longer texts are not decoded at all.
@@ -182,7 +187,8 @@ impl<'de> Deserialize<'de> for PublicKey {
     }
 }
 
-/// An Ed25519 signature, 64 bytes. Any bytes will do until [`PublicKey::verify`]. Serde writes them raw, without a length.
+/// An Ed25519 signature, 64 bytes. Any bytes will do until [`PublicKey::verify`]. Serde writes them raw,
+/// without a length.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Signature([u8; 64]);
 

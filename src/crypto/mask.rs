@@ -1,9 +1,10 @@
 //! Masks in Z_{2^w}: words of w = 32 or 64 bits, little-endian, added mod 2^w.
 //!
-//! Two peers that share a key add the same keystream, one with plus and one with minus, so that the masks of all pairs cancel
-//! in the sum (Bonawitz et al., "Practical Secure Aggregation", CCS 2017, section 4).
+//! Two peers that share a key add the same keystream, one with plus and one with minus, so that the masks of
+//! all pairs cancel in the sum (Bonawitz et al., "Practical Secure Aggregation", CCS 2017, section 4).
 //!
-//! A sum is only right if it does not wrap: with p peers and values of at most v, p v < 2^w. [`capacity`] gives the largest v:
+//! A sum is only right if it does not wrap: with p peers and values of at most v, p v < 2^w. [`capacity`]
+//! gives the largest v:
 //!
 //! | word | 3 peers | 64 peers | 1,024 peers |
 //! | --- | --- | --- | --- |
@@ -17,7 +18,8 @@ use zeroize::Zeroizing;
 
 use super::stream::Stream;
 
-/// How many bytes of keystream are made at a time: with as much of the vector, small enough for a first-level cache of 32 KiB.
+/// How many bytes of keystream are made at a time: with as much of the vector, small enough for a first-level
+/// cache of 32 KiB.
 const PIECE: usize = 8 * 1024;
 
 /// The ring that vectors are added in.
@@ -65,8 +67,8 @@ pub fn capacity(word: Word, peers: u64) -> u64 {
     word.max() / peers.max(1)
 }
 
-/// `chunk` += or -= the next `chunk.len()` bytes of the stream, word by word. Splitting a vector into chunks changes nothing as
-/// long as they are given in order, or the stream is moved to each ([`Stream::seek`]).
+/// `chunk` += or -= the next `chunk.len()` bytes of the stream, word by word. Splitting a vector into chunks
+/// changes nothing as long as they are given in order, or the stream is moved to each ([`Stream::seek`]).
 ///
 /// # Panics
 /// If the length of `chunk` is not a multiple of the word.
@@ -101,16 +103,24 @@ pub fn add(word: Word, into: &mut [u8], from: &[u8]) {
     assert_whole(word, into);
     assert_eq!(into.len(), from.len(), "vectors of different length");
     match word {
-        Word::W32 => words(into, from, |a, b| u32::from_le_bytes(a).wrapping_add(u32::from_le_bytes(b)).to_le_bytes()),
-        Word::W64 => words(into, from, |a, b| u64::from_le_bytes(a).wrapping_add(u64::from_le_bytes(b)).to_le_bytes()),
+        Word::W32 => {
+            words(into, from, |a, b| u32::from_le_bytes(a).wrapping_add(u32::from_le_bytes(b)).to_le_bytes())
+        }
+        Word::W64 => {
+            words(into, from, |a, b| u64::from_le_bytes(a).wrapping_add(u64::from_le_bytes(b)).to_le_bytes())
+        }
     }
 }
 
 /// `into` -= `from`, word by word, mod 2^w.
 fn subtract(word: Word, into: &mut [u8], from: &[u8]) {
     match word {
-        Word::W32 => words(into, from, |a, b| u32::from_le_bytes(a).wrapping_sub(u32::from_le_bytes(b)).to_le_bytes()),
-        Word::W64 => words(into, from, |a, b| u64::from_le_bytes(a).wrapping_sub(u64::from_le_bytes(b)).to_le_bytes()),
+        Word::W32 => {
+            words(into, from, |a, b| u32::from_le_bytes(a).wrapping_sub(u32::from_le_bytes(b)).to_le_bytes())
+        }
+        Word::W64 => {
+            words(into, from, |a, b| u64::from_le_bytes(a).wrapping_sub(u64::from_le_bytes(b)).to_le_bytes())
+        }
     }
 }
 

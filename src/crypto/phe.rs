@@ -1,25 +1,36 @@
-//! Packed additively homomorphic encryption: inner products of rows of bits, on a ciphertext (spec, section "Homomorphic encryption").
+//! Packed additively homomorphic encryption: inner products of rows of bits, on a ciphertext (spec, section
+//! "Homomorphic encryption").
 //!
-//! The scheme is that of Brakerski ("Fully homomorphic encryption without modulus switching from classical GapSVP", CRYPTO 2012) as Fan and Vercauteren write it (2012):
-//! ring of degree N = 4096, q the product of two primes of 50 bits, plaintexts mod t = 2^15. The secret s is ternary, errors e are centred binomial of
-//! variance 10.5 (standard deviation 3.2): 128 bits of security for up to 109 bits of q (homomorphicencryption.org, *Standard*, 2018, table 1).
+//! The scheme is that of Brakerski ("Fully homomorphic encryption without modulus switching from classical
+//! GapSVP", CRYPTO 2012) as Fan and Vercauteren write it (2012): ring of degree N = 4096, q the product of
+//! two primes of 50 bits, plaintexts mod t = 2^15. The secret s is ternary, errors e are centred binomial of
+//! variance 10.5 (standard deviation 3.2): 128 bits of security for up to 109 bits of q
+//! (homomorphicencryption.org, *Standard*, 2018, table 1).
 //!
-//! 1. The *holder* of the key encrypts its rows of bits: a ciphertext (c0, c1) with c0 + c1 s = D m + e, D = floor(q / t), holds [`Layout::columns`] columns of
-//!    `stride` rows: coefficient c stride + r of m is bit c of row r. c1 is uniform, of a public stream, so that only c0 travels.
-//! 2. The *evaluator* adds, for each of its rows b, X^(-c stride) times the ciphertexts for all columns c whose bit is 1: the first coefficients of the sum hold
-//!    the inner products of all the holder's rows with b.
-//! 3. To this it adds a fresh encryption of zero under the holder's public key, which makes c1 anew (it is linear in b, and would give it away whatever is done to c0);
-//!    to the coefficients of c0 that are wanted D times a mask uniform mod t, its share; and uniform noise below 2^83. Then it divides by the second prime, which
-//!    makes the answer half as long, and sends the first coefficients of c0 with the whole of c1.
+//! 1. The *holder* of the key encrypts its rows of bits: a ciphertext (c0, c1) with c0 + c1 s = D m + e, D =
+//!    floor(q / t), holds [`Layout::columns`] columns of `stride` rows: coefficient c stride + r of m is bit
+//!    c of row r. c1 is uniform, of a public stream, so that only c0 travels.
+//! 2. The *evaluator* adds, for each of its rows b, X^(-c stride) times the ciphertexts for all columns c
+//!    whose bit is 1: the first coefficients of the sum hold the inner products of all the holder's rows with
+//!    b.
+//! 3. To this it adds a fresh encryption of zero under the holder's public key, which makes c1 anew (it is
+//!    linear in b, and would give it away whatever is done to c0); to the coefficients of c0 that are wanted
+//!    D times a mask uniform mod t, its share; and uniform noise below 2^83. Then it divides by the second
+//!    prime, which makes the answer half as long, and sends the first coefficients of c0 with the whole of
+//!    c1.
 //! 4. The holder decrypts: the products plus the mask, mod t.
 //!
-//! *Why the evaluator's bits are hidden.* c1 + (the fresh encryption's) is uniform to the holder by Ring-LWE with its small u as the secret. What c0 then tells beside the sum mod t is
-//! its noise: e of what was added up, at most 21 L; that of the fresh encryption, at most 21 (2 N + 1); and at most 2^15 from the wrap mod t: below 2^20 together for L up to 16,384. Added to a
-//! uniform number below 2^83 it moves its distribution by at most 2^-63. Over the n x m coefficients of a block that is n m 2^-63: 2^-45 for 500 x 500 rows, below 2^-40
-//! for up to 2^23 pairs of rows. Dividing afterwards only forgets. *Why it decrypts:* 2^83 + 2^20 is below q / 2 t = 2^84 (less 2^-30 of it), and after the division what rounding adds, at
-//! most (N + 1) / 2, is far below q_0 / 2 t - 2^33 > 2^32.
+//! *Why the evaluator's bits are hidden.* c1 + (the fresh encryption's) is uniform to the holder by Ring-LWE
+//! with its small u as the secret. What c0 then tells beside the sum mod t is its noise: e of what was added
+//! up, at most 21 L; that of the fresh encryption, at most 21 (2 N + 1); and at most 2^15 from the wrap mod
+//! t: below 2^20 together for L up to 16,384. Added to a uniform number below 2^83 it moves its distribution
+//! by at most 2^-63. Over the n x m coefficients of a block that is n m 2^-63: 2^-45 for 500 x 500 rows,
+//! below 2^-40 for up to 2^23 pairs of rows. Dividing afterwards only forgets. *Why it decrypts:* 2^83 + 2^20
+//! is below q / 2 t = 2^84 (less 2^-30 of it), and after the division what rounding adds, at most (N + 1) /
+//! 2, is far below q_0 / 2 t - 2^33 > 2^32.
 //!
-//! What is looked up depends on the evaluator's bits, so that their pattern is in its memory accesses; nothing is sent or branched on that depends on them.
+//! What is looked up depends on the evaluator's bits, so that their pattern is in its memory accesses;
+//! nothing is sent or branched on that depends on them.
 
 pub mod ring;
 
@@ -28,7 +39,8 @@ use zeroize::Zeroizing;
 
 use super::stream::{Stream, derive};
 use ring::{
-    Factor, Multiplier, N, Residues, errors, minus, pack, packed_bytes, plus, power, primes, ternary, uniform, unpack,
+    Factor, Multiplier, N, Residues, errors, minus, pack, packed_bytes, plus, power, primes, ternary,
+    uniform, unpack,
 };
 
 /// Plaintexts are modulo this.
@@ -124,7 +136,8 @@ impl Holder {
         out
     }
 
-    /// Ciphertext `index` of `rows`, which are packed words, the first bit in the lowest place of the first word; `number` is one that serves once.
+    /// Ciphertext `index` of `rows`, which are packed words, the first bit in the lowest place of the first
+    /// word; `number` is one that serves once.
     #[must_use]
     pub fn encrypt(&self, layout: Layout, (number, index): (u32, usize), rows: &[&[u64]]) -> Vec<u8> {
         let first = index * layout.columns();
@@ -197,12 +210,15 @@ impl Public {
         let mut public = Stream::new(seed, "public key", &[]);
         let [one, two] = primes();
         let p1 = [uniform(&mut public, one.q), uniform(&mut public, two.q)];
-        let key = |limb: usize, prime: &ring::Prime| [prime.multiplier(&p0[limb]), prime.multiplier(&p1[limb])];
+        let key =
+            |limb: usize, prime: &ring::Prime| [prime.multiplier(&p0[limb]), prime.multiplier(&p1[limb])];
         Some(Self { key: [key(0, one), key(1, two)], seed: *seed })
     }
 
-    /// For each of `rows` (packed words) the answer, and the evaluator's mask: minus its share of the products mod t. With the number of the first of the
-    /// ciphertexts; `first` is that of the first answer, `secret` 32 fresh secret bytes, which must not serve twice with a number. `None` if a ciphertext is none.
+    /// For each of `rows` (packed words) the answer, and the evaluator's mask: minus its share of the
+    /// products mod t. With the number of the first of the ciphertexts; `first` is that of the first answer,
+    /// `secret` 32 fresh secret bytes, which must not serve twice with a number. `None` if a ciphertext is
+    /// none.
     #[must_use]
     pub fn answers(
         &self,
@@ -213,7 +229,8 @@ impl Public {
     ) -> Option<Vec<(Vec<u8>, Vec<u16>)>> {
         // Of c0 the wanted coefficients, then c1: of each row and prime.
         let (width, arch) = (layout.rows + N, Arch::new());
-        let mut sums = vec![[Zeroizing::new(vec![0u64; width]), Zeroizing::new(vec![0u64; width])]; rows.len()];
+        let mut sums =
+            vec![[Zeroizing::new(vec![0u64; width]), Zeroizing::new(vec![0u64; width])]; rows.len()];
         for ((index, bytes), number) in ciphertexts.iter().enumerate().zip(start..) {
             let c0 = polynomials(bytes.as_ref())?;
             let mut public = Stream::new(&self.seed, "ciphertext", &number.to_le_bytes());
@@ -225,7 +242,8 @@ impl Public {
                         break;
                     }
                     let table = table(layout, group, [c0, &c1], prime.q);
-                    let entry = |row: &&[u64]| (row[column / 64] >> (column % 64)) as usize % (1 << LOOKED_UP);
+                    let entry =
+                        |row: &&[u64]| (row[column / 64] >> (column % 64)) as usize % (1 << LOOKED_UP);
                     let sums = rows.iter().map(entry).zip(sums.iter_mut().map(|sums| &mut sums[limb][..]));
                     arch.dispatch(LookUp { table: &table, width, sums });
                 }
@@ -247,13 +265,15 @@ impl Public {
         let (e0, e1) = (errors(stream, layout.rows), errors(stream, N));
         let mut bytes = Zeroizing::new(vec![0; 16 * layout.rows]);
         stream.fill(&mut bytes);
-        let noise = bytes.as_chunks().0.iter().map(|&word| u128::from_le_bytes(word) & ((1 << NOISE_BITS) - 1));
+        let noise =
+            bytes.as_chunks().0.iter().map(|&word| u128::from_le_bytes(word) & ((1 << NOISE_BITS) - 1));
         let mut words = vec![0; 2 * layout.rows];
         stream.fill(&mut words);
         let masks: Vec<u16> =
             words.as_chunks().0.iter().map(|&word| u16::from_le_bytes(word) & (T as u16 - 1)).collect();
-        let added: Zeroizing<Vec<u128>> =
-            Zeroizing::new(noise.zip(&masks).map(|(noise, &mask)| noise + delta() * u128::from(mask)).collect());
+        let added: Zeroizing<Vec<u128>> = Zeroizing::new(
+            noise.zip(&masks).map(|(noise, &mask)| noise + delta() * u128::from(mask)).collect(),
+        );
         let hidden = |limb: usize, prime: &ring::Prime| -> Residues {
             let (sums, u) = (&sums[limb], prime.residues(&u));
             let [fresh0, fresh1] = self.key[limb].each_ref().map(|key| prime.product(&u, key));
@@ -266,7 +286,9 @@ impl Public {
                     .collect(),
             );
             let q = u128::from(prime.q);
-            out.iter_mut().zip(added.iter()).for_each(|(x, added)| *x = plus(*x, (added % q) as u64, prime.q));
+            out.iter_mut()
+                .zip(added.iter())
+                .for_each(|(x, added)| *x = plus(*x, (added % q) as u64, prime.q));
             out
         };
         let [one, two] = primes();
@@ -288,7 +310,8 @@ impl Public {
     }
 }
 
-/// Adds to each row's sums the entry of the table that it looks up. At most 2^12 entries are added to a sum, each below 2^50.
+/// Adds to each row's sums the entry of the table that it looks up. At most 2^12 entries are added to a sum,
+/// each below 2^50.
 struct LookUp<'a, S> {
     table: &'a [u64],
     width: usize,
@@ -307,7 +330,8 @@ impl<'a, S: Iterator<Item = (usize, &'a mut [u64])>> NullaryFnOnce for LookUp<'_
     }
 }
 
-/// Every sum of the [`LOOKED_UP`] polynomials X^(-c stride) p, c from `group` times as many on: of c0 the first coefficients, then those of c1, for each.
+/// Every sum of the [`LOOKED_UP`] polynomials X^(-c stride) p, c from `group` times as many on: of c0 the
+/// first coefficients, then those of c1, for each.
 fn table(layout: Layout, group: usize, [c0, c1]: [&[u64]; 2], q: u64) -> Vec<u64> {
     let width = layout.rows + N;
     let mut table = vec![0; width << LOOKED_UP];

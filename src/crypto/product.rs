@@ -1,7 +1,9 @@
-//! Matrix products in Z_{2^16}, at the speed of the machine's vectors: what secure Hamming distances (`protocol::xclp::dealer`) spend their time on.
+//! Matrix products in Z_{2^16}, at the speed of the machine's vectors: what secure Hamming distances
+//! (`protocol::xclp::dealer`) spend their time on.
 //!
-//! Both matrices lie row after row, so that an entry of A B^T is a product of two contiguous rows. Four rows of each at a time make 16 sums
-//! that stay in registers; the rows of B are taken in panels that stay in the second-level cache.
+//! Both matrices lie row after row, so that an entry of A B^T is a product of two contiguous rows. Four rows
+//! of each at a time make 16 sums that stay in registers; the rows of B are taken in panels that stay in the
+//! second-level cache.
 
 use std::array::from_fn;
 
@@ -58,7 +60,10 @@ impl NullaryFnOnce for Share<'_> {
                     let first = panel * PANEL + tile * TILE;
                     let sums = tile_of(a, b, length);
                     for (out, sums) in out.chunks_mut(columns).zip(sums) {
-                        out[first..].iter_mut().zip(&sums[..b.len() / length]).for_each(|(out, sum)| *out = *sum);
+                        out[first..]
+                            .iter_mut()
+                            .zip(&sums[..b.len() / length])
+                            .for_each(|(out, sum)| *out = *sum);
                     }
                 }
             }
@@ -66,7 +71,8 @@ impl NullaryFnOnce for Share<'_> {
     }
 }
 
-/// The products of up to four rows with up to four; rows that are missing are taken to be the first, and mean nothing.
+/// The products of up to four rows with up to four; rows that are missing are taken to be the first, and mean
+/// nothing.
 #[inline(always)]
 fn tile_of(a: &[u16], b: &[u16], length: usize) -> [[u16; TILE]; TILE] {
     let start = |words: usize, row: usize| if (row + 1) * length <= words { row * length } else { 0 };
@@ -107,8 +113,9 @@ mod tests {
             let expected: Vec<u16> = a
                 .chunks(length)
                 .flat_map(|a| {
-                    b.chunks(length)
-                        .map(move |b| a.iter().zip(b).fold(0u16, |sum, (&x, &y)| sum.wrapping_add(x.wrapping_mul(y))))
+                    b.chunks(length).map(move |b| {
+                        a.iter().zip(b).fold(0u16, |sum, (&x, &y)| sum.wrapping_add(x.wrapping_mul(y)))
+                    })
                 })
                 .collect();
             assert_eq!(product(&a, &b, length), expected, "{rows} x {columns} x {length}");

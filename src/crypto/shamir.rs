@@ -1,9 +1,10 @@
 //! Secret sharing over the scalar field of Curve25519 (Shamir, "How to Share a Secret", CACM 22(11), 1979).
 //!
-//! The dealer draws a polynomial f of degree below the threshold t with f(0) = the secret and all other coefficients uniform in
-//! Z_q, q = 2^252 + 27742317777372353535851937790883648493; the share of index i is f(i + 1). Any t shares give f back, fewer
-//! say nothing about f(0). Who puts f together computes *all* shares again and compares each with the hash that the dealer had
-//! published for it: a dealer whose shares do not lie on one polynomial is found out whichever shares were used.
+//! The dealer draws a polynomial f of degree below the threshold t with f(0) = the secret and all other
+//! coefficients uniform in Z_q, q = 2^252 + 27742317777372353535851937790883648493; the share of index i is
+//! f(i + 1). Any t shares give f back, fewer say nothing about f(0). Who puts f together computes *all*
+//! shares again and compares each with the hash that the dealer had published for it: a dealer whose shares
+//! do not lie on one polynomial is found out whichever shares were used.
 
 use std::fmt;
 
@@ -29,7 +30,8 @@ impl Secret {
         Self(Scalar::random(rng))
     }
 
-    /// The canonical 32 bytes of the scalar, little-endian: key of a [`super::stream::Stream`] (252 bits of entropy).
+    /// The canonical 32 bytes of the scalar, little-endian: key of a [`super::stream::Stream`] (252 bits of
+    /// entropy).
     #[must_use]
     pub fn key(&self) -> Zeroizing<[u8; 32]> {
         Zeroizing::new(self.0.to_bytes())
@@ -119,12 +121,12 @@ fn point(index: usize) -> Scalar {
     Scalar::from(index as u64 + 1)
 }
 
-/// The secret and all `n` shares of the polynomial through the first `threshold` of `shares`, each given with its index. The
-/// caller compares every recomputed share (those beyond the threshold too) with its published hash ([`share_hash`]) before it
-/// believes the secret.
+/// The secret and all `n` shares of the polynomial through the first `threshold` of `shares`, each given with
+/// its index. The caller compares every recomputed share (those beyond the threshold too) with its published
+/// hash ([`share_hash`]) before it believes the secret.
 ///
-/// `None` when there are fewer than `threshold` shares, when an index is given twice or is `n` or more, or when `threshold` is
-/// not in 1..=`n`.
+/// `None` when there are fewer than `threshold` shares, when an index is given twice or is `n` or more, or
+/// when `threshold` is not in 1..=`n`.
 #[must_use]
 pub fn reconstruct(shares: &[(usize, Share)], threshold: usize, n: usize) -> Option<(Secret, Vec<Share>)> {
     if !(1..=n).contains(&threshold) || shares.len() < threshold {
@@ -141,7 +143,10 @@ pub fn reconstruct(shares: &[(usize, Share)], threshold: usize, n: usize) -> Opt
         of.map(|(_, (index, _))| x - point(*index)).product::<Scalar>()
     };
     let weights: Zeroizing<Vec<Scalar>> = Zeroizing::new(
-        used.iter().enumerate().map(|(i, (index, share))| share.0 * others(i, point(*index)).invert()).collect(),
+        used.iter()
+            .enumerate()
+            .map(|(i, (index, share))| share.0 * others(i, point(*index)).invert())
+            .collect(),
     );
     let at = |x: Scalar| weights.iter().enumerate().map(|(i, weight)| weight * others(i, x)).sum::<Scalar>();
     Some((Secret(at(Scalar::ZERO)), (0..n).map(|index| Share(at(point(index)))).collect()))

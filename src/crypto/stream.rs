@@ -1,11 +1,12 @@
 //! The one pseudo-random stream of the project (spec, section "Streams").
 //!
-//! `Stream(key, label, params)` is the keystream of AES-256 in counter mode (NIST SP 800-38A, big-endian counter block from 0)
-//! under HKDF-SHA256(salt = "flyswarm/3", ikm = key, info = label || 0x00 || params). It makes masks, the rows of the lifting
-//! matrix and every other thing that peers must be able to reproduce. A (key, label, params) triple masks one vector only.
+//! `Stream(key, label, params)` is the keystream of AES-256 in counter mode (NIST SP 800-38A, big-endian
+//! counter block from 0) under HKDF-SHA256(salt = "flyswarm/3", ikm = key, info = label || 0x00 || params).
+//! It makes masks, the rows of the lifting matrix and every other thing that peers must be able to reproduce.
+//! A (key, label, params) triple masks one vector only.
 //!
-//! Masks are most of what a sealed sum computes, and processors have instructions for AES (detected at run time; without them
-//! it is constant-time software, slower): `benches/sealed_sum.rs`.
+//! Masks are most of what a sealed sum computes, and processors have instructions for AES (detected at run
+//! time; without them it is constant-time software, slower): `benches/sealed_sum.rs`.
 
 use aes::Aes256;
 use ctr::cipher::{InnerIvInit, KeyInit, StreamCipher, StreamCipherSeek};
@@ -67,8 +68,8 @@ impl Stream {
         u32::from_le_bytes(bytes)
     }
 
-    /// A uniform integer in `0..n`, by rejection: 32-bit words `v` at or above the largest multiple of `n` are skipped,
-    /// the first other one gives `v mod n`.
+    /// A uniform integer in `0..n`, by rejection: 32-bit words `v` at or above the largest multiple of `n`
+    /// are skipped, the first other one gives `v mod n`.
     ///
     /// # Panics
     /// If `n` is 0.
@@ -84,7 +85,8 @@ impl Stream {
     }
 }
 
-/// The key of a stream of which short pieces are read in any order: to derive and expand it takes longer than to read one.
+/// The key of a stream of which short pieces are read in any order: to derive and expand it takes longer than
+/// to read one.
 pub struct StreamKey(Aes256);
 
 impl std::fmt::Debug for StreamKey {

@@ -1,14 +1,15 @@
-//! ARFF, the format of Weka: `@relation`, an `@attribute` for each column, `@data`, then a row a line, dense or sparse (`{1 x, 3 y}`
-//! with numbers from 0). `%` begins a comment. Format: <https://waikato.github.io/weka-wiki/formats_and_processing/arff_stable/>.
+//! ARFF, the format of Weka: `@relation`, an `@attribute` for each column, `@data`, then a row a line, dense
+//! or sparse (`{1 x, 3 y}` with numbers from 0). `%` begins a comment. Format:
+//! <https://waikato.github.io/weka-wiki/formats_and_processing/arff_stable/>.
 //!
-//! Attributes are numbers (`numeric`, `real`, `integer`), except that the label may be nominal or a string. In a sparse row, what is
-//! not there is 0, or the first value of a nominal attribute.
+//! Attributes are numbers (`numeric`, `real`, `integer`), except that the label may be nominal or a string.
+//! In a sparse row, what is not there is 0, or the first value of a nominal attribute.
 
 use super::columns::{Columns, Found, Role, advice};
 use super::libsvm::Sparse;
 use super::{
-    DataError, Dataset, Expected, LabelColumn, Labels, Lines, Loaded, MAX_FEATURES, MAX_VALUES, Source, magnitude_ok,
-    quoted,
+    DataError, Dataset, Expected, LabelColumn, Labels, Lines, Loaded, MAX_FEATURES, MAX_VALUES, Source,
+    magnitude_ok, quoted,
 };
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -89,10 +90,12 @@ pub(super) fn read(mut source: Source, expected: &Expected) -> Result<Loaded, Da
     let attributes = header(&mut source, &mut lines)?;
     let names: Vec<String> = attributes.iter().map(|attribute| attribute.name.clone()).collect();
     let file = source.file.clone();
-    let found = Found { file: &file, place: "the header", line: lines.line, count: names.len(), names: Some(names) };
+    let found =
+        Found { file: &file, place: "the header", line: lines.line, count: names.len(), names: Some(names) };
     let aside = found.aside(&expected.label, expected.drop)?;
     let features = (0..attributes.len()).filter(|&column| !aside.contains(column));
-    let mut categories = features.map(|column| (column, &attributes[column])).filter(|(_, of)| of.kind != Kind::Number);
+    let mut categories =
+        features.map(|column| (column, &attributes[column])).filter(|(_, of)| of.kind != Kind::Number);
     if let Some((column, Attribute { name, kind })) = categories.next() {
         let kind = match kind {
             Kind::Nominal(_) => "nominal",
@@ -166,11 +169,18 @@ impl Rows<'_> {
         self.dense.resize(start + self.columns.features, 0.0);
         for column in 0..self.attributes.len() {
             if column > 0 && !rest.take(b',') {
-                return problem(column, rest.text, format!("a comma: {} values a row", self.attributes.len()));
+                return problem(
+                    column,
+                    rest.text,
+                    format!("a comma: {} values a row", self.attributes.len()),
+                );
             }
             let (at, separators) = (column + 1, b",");
-            let field =
-                rest.word(separators).map_err(|expected| Problem { column: at, found: quoted(rest.text), expected })?;
+            let field = rest.word(separators).map_err(|expected| Problem {
+                column: at,
+                found: quoted(rest.text),
+                expected,
+            })?;
             if let Some((place, x)) = self.value(column, &field)? {
                 self.dense[start + place] = x;
             }
@@ -179,7 +189,11 @@ impl Rows<'_> {
         if rest.text.is_empty() {
             return Ok(());
         }
-        problem(self.attributes.len() + 1, rest.text, format!("the end: {} values a row", self.attributes.len()))
+        problem(
+            self.attributes.len() + 1,
+            rest.text,
+            format!("the end: {} values a row", self.attributes.len()),
+        )
     }
 
     fn push_sparse(&mut self, text: &[u8]) -> Result<(), Problem> {
@@ -191,14 +205,20 @@ impl Rows<'_> {
                 return problem(next, rest.text, "a comma or a closing brace");
             }
             let word = |rest: &mut Rest, stops: &[u8]| {
-                rest.word(stops).map_err(|expected| Problem { column: next + 1, found: quoted(rest.text), expected })
+                rest.word(stops).map_err(|expected| Problem {
+                    column: next + 1,
+                    found: quoted(rest.text),
+                    expected,
+                })
             };
             let index = word(&mut rest, b" \t,}")?;
             let column = match index.parse::<usize>() {
                 Ok(column) if (next..self.attributes.len()).contains(&column) => column,
                 _ => {
-                    let expected =
-                        format!("an ascending number of an attribute, {next} to {}", self.attributes.len() - 1);
+                    let expected = format!(
+                        "an ascending number of an attribute, {next} to {}",
+                        self.attributes.len() - 1
+                    );
                     return problem(next + 1, index.as_bytes(), expected);
                 }
             };
@@ -217,7 +237,9 @@ impl Rows<'_> {
         match label.filter(|_| !labelled) {
             None => Ok(()),
             Some(column) => match &self.attributes[column].kind {
-                Kind::Nominal(values) if !values.is_empty() => self.value(column, &values[0].clone()).map(|_| ()),
+                Kind::Nominal(values) if !values.is_empty() => {
+                    self.value(column, &values[0].clone()).map(|_| ())
+                }
                 Kind::Number => self.value(column, "0").map(|_| ()),
                 _ => problem(column + 1, b"", "a class in every row"),
             },
@@ -232,7 +254,9 @@ impl Rows<'_> {
             (Role::Feature(place), _) => match field.parse::<f32>() {
                 Ok(x) if magnitude_ok(x) => Ok(Some((place, x))),
                 Ok(_) => problem(at, field.as_bytes(), "a finite number below 2^80"),
-                Err(_) if field == "?" => problem(at, b"?", "a number: fill missing values or leave their rows out"),
+                Err(_) if field == "?" => {
+                    problem(at, b"?", "a number: fill missing values or leave their rows out")
+                }
                 Err(_) => problem(at, field.as_bytes(), "a number"),
             },
             (Role::Label, Kind::Nominal(values)) if !values.iter().any(|value| value == field) => {

@@ -117,7 +117,9 @@ impl Found<'_> {
     fn named(&self, name: &str) -> Result<usize, DataError> {
         let place = self.place;
         let Some(names) = &self.names else {
-            return self.refuse(format!("column {name:?} asked for by name, expected a number: {place} has no names"));
+            return self.refuse(format!(
+                "column {name:?} asked for by name, expected a number: {place} has no names"
+            ));
         };
         let mut found = names.iter().enumerate().filter(|(_, other)| *other == name.trim());
         match (found.next(), found.next()) {
@@ -174,9 +176,13 @@ impl Found<'_> {
         let labelled = aside.label.is_some();
         let found = self.count - aside.dropped.len() - usize::from(labelled);
         match expected.features {
-            Some(expected) if expected != found => {
-                Err(DataError::Features { file: self.file.into(), line: self.line, found, expected, labelled })
-            }
+            Some(expected) if expected != found => Err(DataError::Features {
+                file: self.file.into(),
+                line: self.line,
+                found,
+                expected,
+                labelled,
+            }),
             _ => Ok(()),
         }
     }

@@ -1,6 +1,7 @@
 //! CSV to a data set; the rules are in [`super::Format::Csv`].
 //!
-//! A row is one line: a line break inside quotes cannot be part of a number or a class name. So errors give true lines.
+//! A row is one line: a line break inside quotes cannot be part of a number or a class name. So errors give
+//! true lines.
 
 use ::csv::{ByteRecord, ReaderBuilder, Trim};
 
@@ -70,7 +71,12 @@ pub(super) fn read(mut source: Source, expected: &Expected) -> Result<Loaded, Da
         push_row(&source, &record, &columns, &header_names, &mut values, &mut labels)?;
         if values.len() > MAX_VALUES || values.len() / features > MAX_ROWS {
             let limit = MAX_ROWS.min(MAX_VALUES / features) as u64;
-            return Err(DataError::Limit { file: source.file.clone(), what: "too many rows", found: limit + 1, limit });
+            return Err(DataError::Limit {
+                file: source.file.clone(),
+                what: "too many rows",
+                found: limit + 1,
+                limit,
+            });
         }
         if !record.next(&mut source)? {
             break;
@@ -118,7 +124,9 @@ fn is_header(found: &Found, first: &Record, aside: &Aside, expected: &Expected) 
             line: found.line,
             column: at + 1,
             found: quoted(field),
-            expected: "a number as in other columns of this line, or to be told that it is a header (--header)".into(),
+            expected:
+                "a number as in other columns of this line, or to be told that it is a header (--header)"
+                    .into(),
         });
     }
     Ok(true)
@@ -159,7 +167,8 @@ fn push_row(
                 Ok(x) if magnitude_ok(x) => row[place] = x,
                 Ok(_) => return Err(refuse("a finite number below 2^80".into())),
                 Err(_) => {
-                    let category = names.get(at).filter(|_| !matches!(field, b"" | b"?" | b"NA" | b"N/A" | b"null"));
+                    let category =
+                        names.get(at).filter(|_| !matches!(field, b"" | b"?" | b"NA" | b"N/A" | b"null"));
                     return Err(refuse(category.map_or("a number".into(), |name| advice(name))));
                 }
             },

@@ -41,7 +41,8 @@ pub enum DealError {
 /// If there are 2^32 items or more.
 pub fn shuffle<T>(items: &mut [T], stream: &mut Stream) {
     for i in (1..items.len()).rev() {
-        let bound = u32::try_from(i + 1).unwrap_or_else(|_| panic!("{} items to shuffle, below 2^32", items.len()));
+        let bound =
+            u32::try_from(i + 1).unwrap_or_else(|_| panic!("{} items to shuffle, below 2^32", items.len()));
         items.swap(i, stream.below(bound) as usize);
     }
 }
@@ -63,11 +64,13 @@ pub fn even(rows: usize, peers: usize, seed: &[u8]) -> Result<Vec<Vec<usize>>, D
     Ok(sorted(dealt))
 }
 
-/// Each class goes to few peers and in uneven parts (not identically distributed, as in the paper's Remark 5).
+/// Each class goes to few peers and in uneven parts (not identically distributed, as in the paper's Remark
+/// 5).
 ///
-/// Every class is held by exactly max(`min_holders`, peers / classes rounded up) peers, so that no peer is left empty;
-/// the holders follow each other in a shuffled circle of the peers. A holder gets one row and of the others a share in
-/// proportion to a weight of 1 to 8, drawn from the seed. `labels` are class indices below `classes`.
+/// Every class is held by exactly max(`min_holders`, peers / classes rounded up) peers, so that no peer is
+/// left empty; the holders follow each other in a shuffled circle of the peers. A holder gets one row and of
+/// the others a share in proportion to a weight of 1 to 8, drawn from the seed. `labels` are class indices
+/// below `classes`.
 ///
 /// # Errors
 /// [`DealError`], when a class is smaller than its number of holders or the numbers do not fit each other.
@@ -110,8 +113,8 @@ pub fn by_classes(
     Ok(sorted(dealt))
 }
 
-/// Each class is cut in shares drawn from a symmetric Dirichlet distribution: `alpha` of 0.1 gives most of a class to one or
-/// two peers, 100 nearly the same to all. A peer may be left with few rows, or none.
+/// Each class is cut in shares drawn from a symmetric Dirichlet distribution: `alpha` of 0.1 gives most of a
+/// class to one or two peers, 100 nearly the same to all. A peer may be left with few rows, or none.
 ///
 /// # Errors
 /// [`DealError::TooFewRows`].
@@ -137,7 +140,11 @@ pub fn dirichlet(
         for (place, w) in weights.into_iter().enumerate() {
             weight += w;
             let exact = rows.len() as f64 * weight / total;
-            #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a share of the rows")]
+            #[expect(
+                clippy::cast_possible_truncation,
+                clippy::cast_sign_loss,
+                reason = "a share of the rows"
+            )]
             let to = if place + 1 == peers { rows.len() } else { (exact as usize).clamp(from, rows.len()) };
             dealt[place].extend_from_slice(&rows[from..to]);
             from = to;
@@ -146,9 +153,10 @@ pub fn dirichlet(
     Ok(sorted(dealt))
 }
 
-/// Every peer gets as many rows, of a class mix of its own, drawn from a symmetric Dirichlet distribution whose concentration grows from that of the first
-/// peer to that of the last (`alphas`) evenly in its logarithm: 0.1 gives nearly one class, 10 nearly all alike. A tenth of the rows goes to nobody,
-/// so that classes last; a class that is used up all the same is left out of later mixes.
+/// Every peer gets as many rows, of a class mix of its own, drawn from a symmetric Dirichlet distribution
+/// whose concentration grows from that of the first peer to that of the last (`alphas`) evenly in its
+/// logarithm: 0.1 gives nearly one class, 10 nearly all alike. A tenth of the rows goes to nobody, so that
+/// classes last; a class that is used up all the same is left out of later mixes.
 ///
 /// # Errors
 /// [`DealError::TooFewRows`].
@@ -173,7 +181,8 @@ pub fn mixes(
         let weights: Vec<f64> = rows_of.iter().map(|_| gamma_variate(alpha, &mut stream)).collect();
         let mut own = Vec::with_capacity(each);
         for _ in 0..each {
-            let left: f64 = weights.iter().zip(&rows_of).filter(|(_, rows)| !rows.is_empty()).map(|(w, _)| w).sum();
+            let left: f64 =
+                weights.iter().zip(&rows_of).filter(|(_, rows)| !rows.is_empty()).map(|(w, _)| w).sum();
             let mut point = uniform(&mut stream) * left;
             // Rounding may leave the point above the last one.
             let mut from = None;
@@ -197,8 +206,8 @@ fn uniform(stream: &mut Stream) -> f64 {
     (f64::from(stream.next_u32()) + 0.5) / 4_294_967_296.0
 }
 
-/// Marsaglia and Tsang, "A Simple Method for Generating Gamma Variables" (ACM TOMS 2000), scale 1; below shape 1 by their
-/// section 6. With `libm`, so that it is the same on every machine.
+/// Marsaglia and Tsang, "A Simple Method for Generating Gamma Variables" (ACM TOMS 2000), scale 1; below
+/// shape 1 by their section 6. With `libm`, so that it is the same on every machine.
 fn gamma_variate(shape: f64, stream: &mut Stream) -> f64 {
     if shape < 1.0 {
         let power = libm::pow(uniform(stream), 1.0 / shape);
@@ -291,7 +300,12 @@ mod tests {
             let of = |class: u16| rows.iter().filter(|&&i| data.labels()[i] == class).count();
             (0..10).map(of).max().unwrap() as f64 / rows.len() as f64
         };
-        assert!(largest(&dealt[0]) > 0.6 && largest(&dealt[7]) < 0.25, "{} {}", largest(&dealt[0]), largest(&dealt[7]));
+        assert!(
+            largest(&dealt[0]) > 0.6 && largest(&dealt[7]) < 0.25,
+            "{} {}",
+            largest(&dealt[0]),
+            largest(&dealt[7])
+        );
         assert_eq!(mixes(&[0, 1], 2, 3, (1.0, 1.0), b"s"), Err(DealError::TooFewRows { rows: 2, peers: 3 }));
     }
 
@@ -300,6 +314,9 @@ mod tests {
         assert_eq!(even(2, 3, b"s"), Err(DealError::TooFewRows { rows: 2, peers: 3 }));
         let labels = [0, 0, 0, 1];
         assert_eq!(by_classes(&labels, 2, 3, 4, b"s"), Err(DealError::Holders { holders: 4, peers: 3 }));
-        assert_eq!(by_classes(&labels, 2, 3, 1, b"s"), Err(DealError::SmallClass { class: 1, rows: 1, holders: 2 }));
+        assert_eq!(
+            by_classes(&labels, 2, 3, 1, b"s"),
+            Err(DealError::SmallClass { class: 1, rows: 1, holders: 2 })
+        );
     }
 }

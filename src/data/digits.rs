@@ -1,4 +1,5 @@
-//! The digits in the binary: 1,797 images of 8 x 8, for demonstrations and tests; see `data/README.md` for the source.
+//! The digits in the binary: 1,797 images of 8 x 8, for demonstrations and tests; see `data/README.md` for
+//! the source.
 
 use super::{Dataset, Expected, Source, csv};
 

@@ -7,35 +7,40 @@ use std::str::FromStr;
 
 use super::{DataError, Source};
 
-/// A format of data files. Unless it is given, it is told by the first bytes and, where these are text, by the name.
+/// A format of data files. Unless it is given, it is told by the first bytes and, where these are text, by
+/// the name.
 ///
-/// In every format each feature is a finite number below 2^80 in magnitude and becomes a binary32; a column that is no number is the
-/// label or left out, or the file is refused with the column's name.
+/// In every format each feature is a finite number below 2^80 in magnitude and becomes a binary32; a column
+/// that is no number is the label or left out, or the file is refused with the column's name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Format {
-    /// Commas, double quotes, LF or CRLF, one row a line, blank lines ignored; gzipped or not. Unless said otherwise the first line is a
-    /// header when none of its feature fields is a number (or one is a name that is expected), and a row when all are; a mixture is
-    /// refused, since to guess could lose a row. Any text that is none of the others is taken for CSV.
+    /// Commas, double quotes, LF or CRLF, one row a line, blank lines ignored; gzipped or not. Unless said
+    /// otherwise the first line is a header when none of its feature fields is a number (or one is a name
+    /// that is expected), and a row when all are; a mixture is refused, since to guess could lose a row. Any
+    /// text that is none of the others is taken for CSV.
     Csv,
     /// The format of MNIST; gzipped or not. Begins with two zero bytes. Labels come from a file of their own.
     Idx,
-    /// One numeric array of NumPy, rows x columns; gzipped or not. Labels are a column, or come from a file of their own; then an
-    /// array of more dimensions is rows of all the rest.
+    /// One numeric array of NumPy, rows x columns; gzipped or not. Labels are a column, or come from a file
+    /// of their own; then an array of more dimensions is rows of all the rest.
     Npy,
-    /// Arrays of NumPy: features in `X` (rows first), labels in `y`, if it is there names of the features in `columns`.
+    /// Arrays of NumPy: features in `X` (rows first), labels in `y`, if it is there names of the features in
+    /// `columns`.
     Npz,
     /// Apache Parquet with flat columns; uncompressed, Snappy or Zstandard.
     Parquet,
-    /// The format of Weka, dense or sparse; gzipped or not. Begins with `@relation`, or the name ends in `.arff`.
+    /// The format of Weka, dense or sparse; gzipped or not. Begins with `@relation`, or the name ends in
+    /// `.arff`.
     Arff,
-    /// `label index:value ...`, indices from 1; gzipped or not. Told by its first line, or a name that ends in `.libsvm`, `.svm` or
-    /// `.svmlight`.
+    /// `label index:value ...`, indices from 1; gzipped or not. Told by its first line, or a name that ends
+    /// in `.libsvm`, `.svm` or `.svmlight`.
     Libsvm,
 }
 
 impl Format {
     /// All of them.
-    pub const ALL: [Self; 7] = [Self::Csv, Self::Idx, Self::Npy, Self::Npz, Self::Parquet, Self::Arff, Self::Libsvm];
+    pub const ALL: [Self; 7] =
+        [Self::Csv, Self::Idx, Self::Npy, Self::Npz, Self::Parquet, Self::Arff, Self::Libsvm];
 
     /// The name on the command line.
     #[must_use]

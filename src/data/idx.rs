@@ -1,19 +1,23 @@
-//! IDX (the format of MNIST): two zero bytes, element type, number of dimensions, the sizes as big-endian u32, the
-//! elements. Unsigned bytes (type 8) are read; images become rows of the pixels in file order, values 0 to 255.
-//! Format: <http://yann.lecun.com/exdb/mnist/>, "the IDX file format".
+//! IDX (the format of MNIST): two zero bytes, element type, number of dimensions, the sizes as big-endian
+//! u32, the elements. Unsigned bytes (type 8) are read; images become rows of the pixels in file order,
+//! values 0 to 255. Format: <http://yann.lecun.com/exdb/mnist/>, "the IDX file format".
 
 use super::{
-    DataError, Dataset, Expected, LabelColumn, Labels, Loaded, MAX_FEATURES, MAX_ROWS, MAX_VALUES, Source, npy,
+    DataError, Dataset, Expected, LabelColumn, Labels, Loaded, MAX_FEATURES, MAX_ROWS, MAX_VALUES, Source,
+    npy,
 };
 
 const UNSIGNED_BYTES: u8 = 0x08;
 
 pub(super) fn read(mut images: Source, expected: &Expected) -> Result<Loaded, DataError> {
-    let refuse = |problem: &str| Err(DataError::Layout { file: images.file.clone(), problem: problem.into() });
+    let refuse =
+        |problem: &str| Err(DataError::Layout { file: images.file.clone(), problem: problem.into() });
     let labels = match (expected.labels_file, &expected.label) {
         (_, LabelColumn::None) => None,
         (Some(labels), _) => Some(Source::open(labels)?),
-        (None, _) => return refuse("IDX images hold no labels, expected a labels file beside them (--labels)"),
+        (None, _) => {
+            return refuse("IDX images hold no labels, expected a labels file beside them (--labels)");
+        }
     };
     if !expected.drop.is_empty() {
         return refuse("IDX images have pixels and no columns to leave out");
@@ -42,7 +46,13 @@ pub(super) fn read(mut images: Source, expected: &Expected) -> Result<Loaded, Da
     if let Some(expected) = expected.features
         && expected != features
     {
-        return Err(DataError::Features { file: images.file, line: 1, found: features, expected, labelled: false });
+        return Err(DataError::Features {
+            file: images.file,
+            line: 1,
+            found: features,
+            expected,
+            labelled: false,
+        });
     }
 
     let pixels = elements(&mut images, rows * features)?;
@@ -62,7 +72,12 @@ pub(super) fn labels_of(mut source: Source, rows: usize, names: &mut Labels) -> 
     }
     let found = sizes(&mut source, 1..=1)?;
     if found != [rows as u32] {
-        return Err(wrong(&source, "number of labels", format!("{found:?}"), format!("[{rows}] as in the images")));
+        return Err(wrong(
+            &source,
+            "number of labels",
+            format!("{found:?}"),
+            format!("[{rows}] as in the images"),
+        ));
     }
     for (i, label) in elements(&mut source, rows)?.iter().enumerate() {
         names

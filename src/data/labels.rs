@@ -14,7 +14,8 @@ pub(super) struct Labels {
 
 impl Labels {
     pub(super) fn new(classes: Option<&[String]>) -> Self {
-        let known = classes.unwrap_or(&[]).iter().enumerate().map(|(i, name)| (name.trim().to_owned(), i)).collect();
+        let known =
+            classes.unwrap_or(&[]).iter().enumerate().map(|(i, name)| (name.trim().to_owned(), i)).collect();
         Self { known, given: classes.is_some(), indices: Vec::new() }
     }
 
@@ -61,18 +62,24 @@ impl Labels {
     }
 }
 
-/// A class name is 1 to [`MAX_CLASS_NAME`] bytes without control characters and without white space around it.
+/// A class name is 1 to [`MAX_CLASS_NAME`] bytes without control characters and without white space around
+/// it.
 ///
 /// # Errors
 /// What was expected, as text.
 pub fn check_class_name(name: &str) -> Result<(), String> {
-    if name.is_empty() || name.len() > MAX_CLASS_NAME || name.trim() != name || name.chars().any(char::is_control) {
+    if name.is_empty()
+        || name.len() > MAX_CLASS_NAME
+        || name.trim() != name
+        || name.chars().any(char::is_control)
+    {
         return Err(format!("a class name of 1 to {MAX_CLASS_NAME} bytes without control characters"));
     }
     Ok(())
 }
 
-/// The class that a number stands for: whole numbers name classes, others are quantities that cannot be learnt as classes.
+/// The class that a number stands for: whole numbers name classes, others are quantities that cannot be
+/// learnt as classes.
 pub(super) fn whole(x: f64) -> Result<String, String> {
     if x.fract() == 0.0 && x.abs() < 9e15 {
         Ok(format!("{}", x as i64))

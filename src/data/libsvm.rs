@@ -1,14 +1,16 @@
-//! libsvm (svmlight): `label index:value index:value ...`, one row a line, indices ascending from 1, what is not there is 0; `#` begins
-//! a comment. There is a label in every line, also where it is not asked for. Indices are the numbers of columns.
-//! Format: <https://www.csie.ntu.edu.tw/~cjlin/libsvm/faq.html>, and svmlight's page.
+//! libsvm (svmlight): `label index:value index:value ...`, one row a line, indices ascending from 1, what is
+//! not there is 0; `#` begins a comment. There is a label in every line, also where it is not asked for.
+//! Indices are the numbers of columns. Format: <https://www.csie.ntu.edu.tw/~cjlin/libsvm/faq.html>, and
+//! svmlight's page.
 
 use super::columns::{Column, Found, Role};
 use super::{
-    DataError, Dataset, Expected, LabelColumn, Labels, Lines, Loaded, MAX_FEATURES, MAX_ROWS, Source, magnitude_ok,
-    quoted, whole,
+    DataError, Dataset, Expected, LabelColumn, Labels, Lines, Loaded, MAX_FEATURES, MAX_ROWS, Source,
+    magnitude_ok, quoted, whole,
 };
 
-/// Most numbers, rows x features, that a sparse file may unfold to: 2^28, that is 1 GiB. A small file can name a great many zeros.
+/// Most numbers, rows x features, that a sparse file may unfold to: 2^28, that is 1 GiB. A small file can
+/// name a great many zeros.
 pub(super) const MAX_UNFOLDED: usize = 1 << 28;
 
 /// The entries of all rows, with the columns from 0.
@@ -35,7 +37,12 @@ impl Sparse {
     }
 
     /// All numbers, row after row.
-    pub(super) fn unfold(&self, source: &Source, features: usize, roles: &[Role]) -> Result<Vec<f32>, DataError> {
+    pub(super) fn unfold(
+        &self,
+        source: &Source,
+        features: usize,
+        roles: &[Role],
+    ) -> Result<Vec<f32>, DataError> {
         let found = self.ends.len().saturating_mul(features);
         if found > MAX_UNFOLDED {
             let (what, limit) = ("too many numbers in a sparse file, zeros included", MAX_UNFOLDED as u64);
@@ -57,17 +64,22 @@ impl Sparse {
 pub(super) fn read(mut source: Source, expected: &Expected) -> Result<Loaded, DataError> {
     let layout = |problem: &str| DataError::Layout { file: source.file.clone(), problem: problem.into() };
     if matches!(expected.label, LabelColumn::Name(_) | LabelColumn::Number(_)) {
-        return Err(layout("the label of libsvm begins every line, expected no label column by name or number"));
+        return Err(layout(
+            "the label of libsvm begins every line, expected no label column by name or number",
+        ));
     }
     if expected.drop.iter().any(|column| matches!(column, Column::Name(_))) {
         return Err(layout("libsvm has no names of columns, expected the number of the one to be left out"));
     }
-    let (mut lines, mut rows, mut labels) = (Lines::default(), Sparse::default(), Labels::new(expected.classes));
-    let most = expected.features.map_or(MAX_FEATURES, |features| (features + expected.drop.len()).min(MAX_FEATURES));
+    let (mut lines, mut rows, mut labels) =
+        (Lines::default(), Sparse::default(), Labels::new(expected.classes));
+    let most =
+        expected.features.map_or(MAX_FEATURES, |features| (features + expected.drop.len()).min(MAX_FEATURES));
     let (file, mut highest) = (source.file.clone(), 0);
     while let Some((line, text)) = lines.next(&mut source)? {
         let end = text.iter().position(|&b| b == b'#').unwrap_or(text.len());
-        let mut words = text[..end].split(u8::is_ascii_whitespace).filter(|word| !word.is_empty()).enumerate();
+        let mut words =
+            text[..end].split(u8::is_ascii_whitespace).filter(|word| !word.is_empty()).enumerate();
         let refuse = |(at, word): (usize, &[u8]), expected: String| DataError::Field {
             file: file.clone(),
             line,
@@ -84,7 +96,8 @@ pub(super) fn read(mut source: Source, expected: &Expected) -> Result<Loaded, Da
         for word in words {
             let (index, x) = pair(word.1).map_err(|expected| refuse(word, expected))?;
             if index == 0 || index > most {
-                let why = if index == 0 { " (scikit-learn: dump_svmlight_file with zero_based=False)" } else { "" };
+                let why =
+                    if index == 0 { " (scikit-learn: dump_svmlight_file with zero_based=False)" } else { "" };
                 return Err(refuse(word, format!("an index of 1 to {most}{why}")));
             }
             if index <= last {

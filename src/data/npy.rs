@@ -1,15 +1,17 @@
-//! NPY: one array of NumPy. Format: <https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html>, versions 1 to 3.
+//! NPY: one array of NumPy. Format: <https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html>,
+//! versions 1 to 3.
 //!
-//! The header is a Python dictionary with three known keys, and read here: the crates for it (npyz, ndarray-npy) take a general
-//! parser of Python literals for it, and multiply the sizes that it declares without a check.
+//! The header is a Python dictionary with three known keys, and read here: the crates for it (npyz,
+//! ndarray-npy) take a general parser of Python literals for it, and multiply the sizes that it declares
+//! without a check.
 
 use std::io::{self, Read};
 use std::path::Path;
 
 use super::columns::{Columns, Found, Role};
 use super::{
-    DataError, Dataset, Expected, LabelColumn, Labels, Loaded, MAX_FEATURES, MAX_ROWS, MAX_VALUES, Source, idx,
-    magnitude_ok, quoted, whole,
+    DataError, Dataset, Expected, LabelColumn, Labels, Loaded, MAX_FEATURES, MAX_ROWS, MAX_VALUES, Source,
+    idx, magnitude_ok, quoted, whole,
 };
 
 mod header;
@@ -62,7 +64,11 @@ impl Stream<'_> {
     fn header(&mut self) -> Result<Header, DataError> {
         let start = self.read_up_to(MAGIC_LENGTH as u64)?;
         let Some(&[major, _]) = start.strip_prefix(MAGIC) else {
-            return Err(self.wrong("magic number", format!("{start:02x?}"), "93 4e 55 4d 50 59 and a version"));
+            return Err(self.wrong(
+                "magic number",
+                format!("{start:02x?}"),
+                "93 4e 55 4d 50 59 and a version",
+            ));
         };
         let width = match major {
             1 => 2,
@@ -75,7 +81,11 @@ impl Stream<'_> {
         }
         let length = length.iter().rev().fold(0usize, |sum, &byte| sum << 8 | usize::from(byte));
         if length > MAX_HEADER {
-            return Err(self.wrong("length of the header", length.to_string(), format!("at most {MAX_HEADER}")));
+            return Err(self.wrong(
+                "length of the header",
+                length.to_string(),
+                format!("at most {MAX_HEADER}"),
+            ));
         }
         let text = self.read_up_to(length as u64)?;
         if text.len() != length {
@@ -84,7 +94,8 @@ impl Stream<'_> {
         Header::parse(&text).map_err(|problem| self.wrong(problem.what, problem.found, problem.expected))
     }
 
-    /// Reads exactly the elements of an array of so many, calling `f` with the number and bytes of each; none may follow.
+    /// Reads exactly the elements of an array of so many, calling `f` with the number and bytes of each; none
+    /// may follow.
     fn elements(
         &mut self,
         width: usize,
@@ -101,11 +112,19 @@ impl Stream<'_> {
                 done += 1;
             }
             if bytes.len() != now * width {
-                return Err(self.wrong("number of elements", done.to_string(), format!("{count} as in its header")));
+                return Err(self.wrong(
+                    "number of elements",
+                    done.to_string(),
+                    format!("{count} as in its header"),
+                ));
             }
         }
         if !self.read_up_to(1)?.is_empty() {
-            return Err(self.wrong("number of elements", format!("over {count}"), format!("{count} as in its header")));
+            return Err(self.wrong(
+                "number of elements",
+                format!("over {count}"),
+                format!("{count} as in its header"),
+            ));
         }
         Ok(())
     }
@@ -141,14 +160,16 @@ impl Stream<'_> {
     pub(super) fn texts(&mut self, rows: Option<usize>) -> Result<Vec<String>, DataError> {
         let header = self.header()?;
         let &[count] = header.shape.as_slice() else {
-            let expected = rows.map_or("one dimension".into(), |rows| format!("({rows},): one entry for each row"));
+            let expected =
+                rows.map_or("one dimension".into(), |rows| format!("({rows},): one entry for each row"));
             return Err(self.wrong("shape", header.shown_shape(), expected));
         };
         let limit = rows.unwrap_or(MAX_FEATURES);
         let count = match usize::try_from(count) {
             Ok(count) if count <= limit && rows.is_none_or(|rows| rows == count) => count,
             _ => {
-                let expected = rows.map_or(format!("at most {limit}"), |rows| format!("{rows}, one for each row"));
+                let expected =
+                    rows.map_or(format!("at most {limit}"), |rows| format!("{rows}, one for each row"));
                 return Err(self.wrong("number of entries", count.to_string(), expected));
             }
         };
@@ -174,7 +195,8 @@ impl Stream<'_> {
         Ok(texts)
     }
 
-    /// Rows of features, and labels where a column of the array holds them (`label`). `names` are those of the columns.
+    /// Rows of features, and labels where a column of the array holds them (`label`). `names` are those of
+    /// the columns.
     pub(super) fn rows(
         &mut self,
         expected: &Expected,
@@ -188,7 +210,10 @@ impl Stream<'_> {
             _ => return Err(refuse("(rows, columns)", self)),
         };
         if shape.len() > 1 && (header.fortran || *label != LabelColumn::None) {
-            return Err(refuse("(rows, columns), or with labels of their own up to 4 dimensions in C order", self));
+            return Err(refuse(
+                "(rows, columns), or with labels of their own up to 4 dimensions in C order",
+                self,
+            ));
         }
         // At most 3 factors below 2^64: saturating is enough to be refused.
         let count = shape.iter().fold(1u64, |product, &size| product.saturating_mul(size));

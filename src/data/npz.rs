@@ -1,5 +1,6 @@
-//! NPZ: arrays of NumPy in a ZIP archive. Features in `X` (or another that is named), labels in `y` or, if the label is given by name,
-//! in the array of that name; if there is an array `columns` of texts, it has the names of the features.
+//! NPZ: arrays of NumPy in a ZIP archive. Features in `X` (or another that is named), labels in `y` or, if
+//! the label is given by name, in the array of that name; if there is an array `columns` of texts, it has the
+//! names of the features.
 
 use std::fs::File;
 use std::io::{BufReader, Read};
@@ -39,7 +40,11 @@ impl Archive<'_> {
         Err(DataError::Layout { file: self.file.into(), problem })
     }
 
-    fn read<T>(&mut self, array: &str, f: impl FnOnce(Stream) -> Result<T, DataError>) -> Result<T, DataError> {
+    fn read<T>(
+        &mut self,
+        array: &str,
+        f: impl FnOnce(Stream) -> Result<T, DataError>,
+    ) -> Result<T, DataError> {
         let file = self.file;
         let name = format!("array {}, ", quoted(array.as_bytes()));
         match self.zip.by_name(&format!("{array}.npy")) {
@@ -60,7 +65,8 @@ pub(super) fn read(source: Source, expected: &Expected) -> Result<Loaded, DataEr
         return Err(DataError::Layout { file: file.into(), problem });
     }
     let reader = File::open(file).map_err(|source| DataError::Read { file: file.into(), source })?;
-    let zip = ZipArchive::new(BufReader::with_capacity(1 << 16, reader)).map_err(|error| damaged(file, &error))?;
+    let zip =
+        ZipArchive::new(BufReader::with_capacity(1 << 16, reader)).map_err(|error| damaged(file, &error))?;
     if zip.len() > MAX_ARRAYS {
         let (found, limit) = (zip.len() as u64, MAX_ARRAYS as u64);
         return Err(DataError::Limit { file: file.into(), what: "too many arrays", found, limit });
@@ -85,7 +91,8 @@ pub(super) fn read(source: Source, expected: &Expected) -> Result<Loaded, DataEr
     } else {
         None
     };
-    let (columns, values, mut found) = archive.read(features, |mut array| array.rows(expected, &in_features, names))?;
+    let (columns, values, mut found) =
+        archive.read(features, |mut array| array.rows(expected, &in_features, names))?;
     if let Some(labels) = labels {
         let rows = values.len() / columns.features;
         archive.read(labels, |mut array| array.labels(rows, &mut found))?;

@@ -14,7 +14,9 @@ use ::parquet::file::reader::{FileReader, RowGroupReader, SerializedFileReader};
 use ::parquet::schema::types::ColumnDescriptor;
 
 use super::columns::{Columns, Found, Role, advice};
-use super::{DataError, Dataset, Expected, Labels, Loaded, MAX_ROWS, MAX_VALUES, Source, magnitude_ok, quoted, whole};
+use super::{
+    DataError, Dataset, Expected, Labels, Loaded, MAX_ROWS, MAX_VALUES, Source, magnitude_ok, quoted, whole,
+};
 
 /// Rows of a column that are read at once.
 const BATCH: usize = 1 << 13;
@@ -40,16 +42,19 @@ fn kind(column: &ColumnDescriptor) -> Result<Kind, String> {
         return Err("nested".into());
     }
     let logical = column.logical_type_ref();
-    let other = || logical.map_or_else(|| column.converted_type().to_string(), |logical| format!("{logical:?}"));
+    let other =
+        || logical.map_or_else(|| column.converted_type().to_string(), |logical| format!("{logical:?}"));
     let signed = match (logical, column.converted_type()) {
         (Some(LogicalType::Integer(integer)), _) => Some(integer.is_signed),
         (None, ConvertedType::NONE) => Some(true),
-        (None, ConvertedType::INT_8 | ConvertedType::INT_16 | ConvertedType::INT_32 | ConvertedType::INT_64) => {
-            Some(true)
-        }
-        (None, ConvertedType::UINT_8 | ConvertedType::UINT_16 | ConvertedType::UINT_32 | ConvertedType::UINT_64) => {
-            Some(false)
-        }
+        (
+            None,
+            ConvertedType::INT_8 | ConvertedType::INT_16 | ConvertedType::INT_32 | ConvertedType::INT_64,
+        ) => Some(true),
+        (
+            None,
+            ConvertedType::UINT_8 | ConvertedType::UINT_16 | ConvertedType::UINT_32 | ConvertedType::UINT_64,
+        ) => Some(false),
         _ => None,
     };
     let plain = logical.is_none() && column.converted_type() == ConvertedType::NONE;
@@ -101,7 +106,11 @@ impl At<'_> {
             }
             if found != records || values.len() != records {
                 let row = rows + levels.iter().position(|&level| level == 0).unwrap_or(found);
-                return Err(self.wrong(row, "null".into(), "a value in every row (fill or leave out rows without)"));
+                return Err(self.wrong(
+                    row,
+                    "null".into(),
+                    "a value in every row (fill or leave out rows without)",
+                ));
             }
             for (i, value) in values.iter().enumerate() {
                 f(rows + i, value)?;
@@ -140,16 +149,21 @@ impl At<'_> {
     /// Adds the classes of a column; gives their number.
     fn labels(&self, kind: Kind, reader: ColumnReader, labels: &mut Labels) -> Result<usize, DataError> {
         let mut push = |row: usize, text: Result<String, String>, found: &dyn Fn() -> String| {
-            text.and_then(|text| labels.push(text.trim())).map_err(|expected| self.wrong(row, found(), expected))
+            text.and_then(|text| labels.push(text.trim()))
+                .map_err(|expected| self.wrong(row, found(), expected))
         };
         let mut of = |row: usize, text: String| push(row, Ok(text.clone()), &|| quoted(text.as_bytes()));
         match kind {
-            Kind::Bool => self.each::<BoolType>(reader, |row, &x| of(row, if x { "True" } else { "False" }.into())),
+            Kind::Bool => {
+                self.each::<BoolType>(reader, |row, &x| of(row, if x { "True" } else { "False" }.into()))
+            }
             Kind::Int32 => self.each::<Int32Type>(reader, |row, x| of(row, x.to_string())),
             Kind::Uint32 => self.each::<Int32Type>(reader, |row, x| of(row, x.cast_unsigned().to_string())),
             Kind::Int64 => self.each::<Int64Type>(reader, |row, x| of(row, x.to_string())),
             Kind::Uint64 => self.each::<Int64Type>(reader, |row, x| of(row, x.cast_unsigned().to_string())),
-            Kind::Float => self.each::<FloatType>(reader, |row, x| push(row, whole(f64::from(*x)), &|| x.to_string())),
+            Kind::Float => {
+                self.each::<FloatType>(reader, |row, x| push(row, whole(f64::from(*x)), &|| x.to_string()))
+            }
             Kind::Double => self.each::<DoubleType>(reader, |row, x| push(row, whole(*x), &|| x.to_string())),
             Kind::Text => self.each::<ByteArrayType>(reader, |row, x| {
                 let text = String::from_utf8(x.data().to_vec()).map_err(|_| "UTF-8 text".to_owned());
@@ -160,7 +174,10 @@ impl At<'_> {
 }
 
 fn damaged(file: &Path, error: &ParquetError) -> DataError {
-    DataError::Layout { file: file.into(), problem: format!("damaged or not of the Parquet that is read: {error}") }
+    DataError::Layout {
+        file: file.into(),
+        problem: format!("damaged or not of the Parquet that is read: {error}"),
+    }
 }
 
 pub(super) fn read(source: Source, expected: &Expected) -> Result<Loaded, DataError> {
@@ -180,8 +197,8 @@ thread_local! {
     static GUARDED: Cell<bool> = const { Cell::new(false) };
 }
 
-/// The result of `f`, or `None` where it panics, which is not printed. The crate asserts some of what a file's metadata declare (that
-/// offsets are not negative, for one) instead of returning an error.
+/// The result of `f`, or `None` where it panics, which is not printed. The crate asserts some of what a
+/// file's metadata declare (that offsets are not negative, for one) instead of returning an error.
 fn guarded<T>(f: impl FnOnce() -> T) -> Option<T> {
     static HOOK: Once = Once::new();
     HOOK.call_once(|| {
@@ -292,8 +309,10 @@ fn read_group(
         };
         let rows = *rows.get_or_insert(found);
         if rows != found {
-            let problem =
-                format!("damaged: column {} has {found} rows in a group of {rows}", quoted(names[at].as_bytes()));
+            let problem = format!(
+                "damaged: column {} has {found} rows in a group of {rows}",
+                quoted(names[at].as_bytes())
+            );
             return Err(DataError::Layout { file: file.into(), problem });
         }
     }

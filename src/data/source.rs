@@ -10,7 +10,8 @@ use super::DataError;
 
 /// How much of the start is looked at to tell the format, bytes.
 const HEAD: u64 = 512;
-/// Longest line, in bytes: 2^20 features of 64 characters. It keeps a gzip bomb without line ends from filling memory.
+/// Longest line, in bytes: 2^20 features of 64 characters. It keeps a gzip bomb without line ends from
+/// filling memory.
 const MAX_LINE: u64 = 1 << 26;
 
 /// A file or bytes in memory, unzipped as they are read.
@@ -42,8 +43,11 @@ impl Source {
     fn new(path: &Path, mut inner: Box<dyn BufRead>) -> Result<Self, DataError> {
         let start = inner.fill_buf().map_err(|source| DataError::Read { file: path.into(), source })?;
         let gzip = start.starts_with(&[0x1f, 0x8b]);
-        let reader: Box<dyn BufRead> =
-            if gzip { Box::new(BufReader::with_capacity(1 << 16, MultiGzDecoder::new(inner))) } else { inner };
+        let reader: Box<dyn BufRead> = if gzip {
+            Box::new(BufReader::with_capacity(1 << 16, MultiGzDecoder::new(inner)))
+        } else {
+            inner
+        };
         let mut source = Self { file: path.into(), gzip, head: Vec::new(), reader };
         source.head = source.read_up_to(HEAD)?;
         let rest = std::mem::replace(&mut source.reader, Box::new(io::empty()));
@@ -80,8 +84,8 @@ pub(super) struct Lines {
 }
 
 impl Lines {
-    /// The number (from 1) and text of the next line that is not blank, without white space around it and without a byte order mark;
-    /// `None` at the end.
+    /// The number (from 1) and text of the next line that is not blank, without white space around it and
+    /// without a byte order mark; `None` at the end.
     pub(super) fn next(&mut self, source: &mut Source) -> Result<Option<(u64, &[u8])>, DataError> {
         loop {
             self.text.clear();

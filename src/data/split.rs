@@ -1,5 +1,5 @@
-//! Seeded, stratified splits: training and test rows, and folds. Labels are class indices; every result is row indices
-//! in ascending order.
+//! Seeded, stratified splits: training and test rows, and folds. Labels are class indices; every result is
+//! row indices in ascending order.
 
 use crate::crypto::stream::Stream;
 
@@ -35,7 +35,8 @@ pub fn train_test(labels: &[u16], test_percent: u32, seed: &[u8]) -> Split {
     Split { train, test }
 }
 
-/// `folds` splits whose test rows together are all rows once; class counts in the folds differ by at most one.
+/// `folds` splits whose test rows together are all rows once; class counts in the folds differ by at most
+/// one.
 ///
 /// # Panics
 /// If `folds` is below 2.
@@ -67,7 +68,8 @@ pub fn stratified_sample(labels: &[u16], count: usize, seed: &[u8]) -> Vec<usize
     let mut placed = Vec::with_capacity(labels.len());
     for mut rows in by_class(labels) {
         shuffle(&mut rows, &mut stream);
-        // The places of a class are spread evenly over 0..1, so that any beginning of the order by place holds its share.
+        // The places of a class are spread evenly over 0..1, so that any beginning of the order by place
+        // holds its share.
         let share = rows.len() as f64;
         placed.extend(rows.into_iter().enumerate().map(|(i, row)| ((i as f64 + 0.5) / share, row)));
     }

@@ -78,7 +78,10 @@ fn each_bad_csv_field_is_named_by_line_and_column() {
         ": label column 3 asked for, expected 1 to 2"
     );
     assert_eq!(
-        refusal_with(b"a,b\n1,2\n", &Expected { label: LabelColumn::Name("c".into()), ..Expected::default() }),
+        refusal_with(
+            b"a,b\n1,2\n",
+            &Expected { label: LabelColumn::Name("c".into()), ..Expected::default() }
+        ),
         ": line 1 has no column named \"c\", expected one"
     );
 }
@@ -170,7 +173,9 @@ fn idx_files_that_lie_about_their_size_are_refused() {
     let files = Files::new();
     let images = files.write("images", &idx(8, &[2, 1], &[1, 2]));
     let labels = files.write("labels", &idx(8, &[3], &[1, 2, 3]));
-    let error = load(&images, &Expected { labels_file: Some(&labels), ..Expected::default() }).unwrap_err().to_string();
+    let error = load(&images, &Expected { labels_file: Some(&labels), ..Expected::default() })
+        .unwrap_err()
+        .to_string();
     assert!(error.ends_with("number of labels is [3], expected [2] as in the images"), "{error}");
 }
 
@@ -186,9 +191,13 @@ fn the_built_in_digits_have_the_published_counts() {
 fn numbers_from_a_program_are_checked_too() {
     let new = |values: &[f32], labels: &[u16]| Dataset::new(2, values.to_vec(), labels.to_vec(), classes());
     assert!(new(&[1.0, 2.0], &[1]).is_ok());
-    for (values, labels) in
-        [(&[1.0, f32::NAN][..], &[1][..]), (&[1.0], &[]), (&[], &[]), (&[1.0, 2.0], &[2]), (&[1.0, 2.0], &[0, 1])]
-    {
+    for (values, labels) in [
+        (&[1.0, f32::NAN][..], &[1][..]),
+        (&[1.0], &[]),
+        (&[], &[]),
+        (&[1.0, 2.0], &[2]),
+        (&[1.0, 2.0], &[0, 1]),
+    ] {
         assert!(matches!(new(values, labels), Err(DataError::Shape(_))), "{values:?} {labels:?}");
     }
 }

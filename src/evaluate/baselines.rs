@@ -1,5 +1,5 @@
-//! The methods that FlyNN is compared with, on the same trials: nearest neighbours with k and the scaling tuned, one nearest neighbour,
-//! and SBFC.
+//! The methods that FlyNN is compared with, on the same trials: nearest neighbours with k and the scaling
+//! tuned, one nearest neighbour, and SBFC.
 
 use std::fmt::{Display, Formatter};
 
@@ -83,7 +83,8 @@ pub fn neighbour_settings() -> Vec<NeighbourSetting> {
     Prepared::ALL.into_iter().flat_map(|how| TRIED.map(|k| NeighbourSetting { k, how })).collect()
 }
 
-/// Tallies of kNN for every scaling and k on the test rows, and by leaving out each training row in turn: (outer, inner).
+/// Tallies of kNN for every scaling and k on the test rows, and by leaving out each training row in turn:
+/// (outer, inner).
 ///
 /// # Errors
 /// [`TrialError`].
@@ -104,10 +105,12 @@ pub fn neighbours(trial: &Trial) -> Result<(Vec<Tally>, Vec<Tally>), TrialError>
     Ok((outer, inner))
 }
 
-/// Numbers of SimHash bits to try: below d as SimHash is usually used, and above as FlyHash is (Appendix D.5), up to `most`.
+/// Numbers of SimHash bits to try: below d as SimHash is usually used, and above as FlyHash is (Appendix
+/// D.5), up to `most`.
 #[must_use]
 pub fn sizes(d: usize, most: usize) -> Vec<usize> {
-    let mut sizes: Vec<usize> = [d / 4, d / 2, d, 4 * d, 16 * d, 64 * d].map(|size| size.clamp(1, most)).to_vec();
+    let mut sizes: Vec<usize> =
+        [d / 4, d / 2, d, 4 * d, 16 * d, 64 * d].map(|size| size.clamp(1, most)).to_vec();
     sizes.dedup();
     sizes
 }
@@ -152,8 +155,10 @@ mod tests {
     #[test]
     fn settings_and_tallies_go_together() {
         let data = digits();
-        let trial =
-            &Trial::of(&data.subset(&(0..300).collect::<Vec<_>>()), &[train_test(&data.labels()[..300], 30, b"s")])[0];
+        let trial = &Trial::of(
+            &data.subset(&(0..300).collect::<Vec<_>>()),
+            &[train_test(&data.labels()[..300], 30, b"s")],
+        )[0];
         let (outer, inner) = neighbours(trial).unwrap();
         let settings = neighbour_settings();
         assert_eq!([outer.len(), inner.len()], [settings.len(); 2]);

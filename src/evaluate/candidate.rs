@@ -32,7 +32,8 @@ impl Candidate {
         Parameters { d, m, s, rho, seed, densify, scaling: scaling.clone() }
     }
 
-    /// Whether it is the method as published: rows of length 1 (the authors' code), with or without its "densify".
+    /// Whether it is the method as published: rows of length 1 (the authors' code), with or without its
+    /// "densify".
     #[must_use]
     pub fn is_published(&self) -> bool {
         self.scaling == Scaling::UnitNorm
@@ -49,7 +50,8 @@ impl fmt::Display for Candidate {
     }
 }
 
-/// Where candidates are drawn from. The paper (section 4, "FlyNN hyper-parameter search"): m in 2d..2048d, s in 2..0.5d, rho in 8..256.
+/// Where candidates are drawn from. The paper (section 4, "FlyNN hyper-parameter search"): m in 2d..2048d, s
+/// in 2..0.5d, rho in 8..256.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Ranges {
     /// Features.
@@ -101,8 +103,9 @@ const EXTENDED: [Scaling; 5] =
     [Scaling::Center, Scaling::Standard, Scaling::SoftBins(2), Scaling::SoftBins(4), Scaling::SoftBins(8)];
 
 impl Ranges {
-    /// Our default setting first (where m is large enough for it), then a list of known good ones, then random ones, every third of them as published:
-    /// 1 + `count` in all, less those that the data does not allow.
+    /// Our default setting first (where m is large enough for it), then a list of known good ones, then
+    /// random ones, every third of them as published: 1 + `count` in all, less those that the data does not
+    /// allow.
     #[must_use]
     pub fn draw(&self, count: usize, seed: &[u8]) -> Vec<Candidate> {
         let rng = &mut generator(seed, "candidates");
@@ -192,17 +195,20 @@ pub const PRESET_RHO: usize = 256;
 /// Its readout.
 pub const PRESET_READOUT: Readout = Readout { score: Score::BalancedLog, gamma: 0.9 };
 
-/// All readouts that are scored for every candidate: the default first, the paper's with gamma 0 and the authors' 0.1 to 0.8, and our
-/// extensions.
+/// All readouts that are scored for every candidate: the default first, the paper's with gamma 0 and the
+/// authors' 0.1 to 0.8, and our extensions.
 #[must_use]
 pub fn readouts() -> Vec<Readout> {
-    let grid = |score, gammas: &[f64]| gammas.iter().map(|&gamma| Readout { score, gamma }).collect::<Vec<_>>();
+    let grid =
+        |score, gammas: &[f64]| gammas.iter().map(|&gamma| Readout { score, gamma }).collect::<Vec<_>>();
     let logarithms = [0.0, 0.5, 0.9, 0.99];
     let mut all = vec![PRESET_READOUT];
     all.extend(grid(Score::Decay, &[0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8]));
     all.extend(grid(Score::BalancedDecay, &[0.1, 0.3, 0.5, 0.7, 0.8, 0.9]));
     all.extend(grid(Score::Log, &logarithms));
-    all.extend(grid(Score::BalancedLog, &logarithms).into_iter().filter(|readout| *readout != PRESET_READOUT));
+    all.extend(
+        grid(Score::BalancedLog, &logarithms).into_iter().filter(|readout| *readout != PRESET_READOUT),
+    );
     all
 }
 

@@ -1,9 +1,10 @@
-//! Two methods over many data sets: wins, ties and losses, the median improvement, and whether it could be chance (the
-//! columns of Ram & Sinha's Table 2).
+//! Two methods over many data sets: wins, ties and losses, the median improvement, and whether it could be
+//! chance (the columns of Ram & Sinha's Table 2).
 //!
-//! Normalised accuracy of a method on a set: `1 - a / a_k`, where a is its accuracy and a_k that of the reference (tuned kNN);
-//! 0 is as good as the reference, negative is better (paper, section 4, "Evaluation metric"). The improvement of one method
-//! over another on a set is the difference of the two, `(a - b) / a_k`, and positive where the first is better.
+//! Normalised accuracy of a method on a set: `1 - a / a_k`, where a is its accuracy and a_k that of the
+//! reference (tuned kNN); 0 is as good as the reference, negative is better (paper, section 4, "Evaluation
+//! metric"). The improvement of one method over another on a set is the difference of the two,
+//! `(a - b) / a_k`, and positive where the first is better.
 
 use serde::Serialize;
 use statrs::distribution::{ContinuousCDF, Normal, StudentsT};
@@ -77,9 +78,9 @@ pub fn t_test(differences: &[f64]) -> Option<f64> {
     t.is_finite().then(|| 2.0 * distribution.cdf(-t.abs()))
 }
 
-/// p of Wilcoxon's two-sided signed-rank test. Differences of 0 are dropped, equal magnitudes share their mean rank. Exact for at most
-/// 50 differences without zeros and equal magnitudes, else the normal approximation with correction for ties and without one for
-/// continuity, as in `scipy.stats.wilcoxon`.
+/// p of Wilcoxon's two-sided signed-rank test. Differences of 0 are dropped, equal magnitudes share their
+/// mean rank. Exact for at most 50 differences without zeros and equal magnitudes, else the normal
+/// approximation with correction for ties and without one for continuity, as in `scipy.stats.wilcoxon`.
 #[must_use]
 pub fn wilcoxon(differences: &[f64]) -> Option<f64> {
     let mut nonzero: Vec<f64> = differences.iter().copied().filter(|d| *d != 0.0).collect();
@@ -136,10 +137,12 @@ mod tests {
     fn p_values_are_those_of_scipy() {
         close(t_test(&APART), 0.04482594398118573);
         close(wilcoxon(&APART), 0.0546875);
-        let tied = [0.01, 0.01, -0.01, 0.02, 0.02, 0.03, 0.0, 0.05, 0.04, 0.06, 0.07, -0.02, 0.02, 0.01, 0.03];
+        let tied =
+            [0.01, 0.01, -0.01, 0.02, 0.02, 0.03, 0.0, 0.05, 0.04, 0.06, 0.07, -0.02, 0.02, 0.01, 0.03];
         close(t_test(&tied), 0.0033777434935467407);
         close(wilcoxon(&tied), 0.006050864460788634);
-        let many: Vec<f64> = (1..=70).map(|i| f64::from(i) * if i % 9 == 0 { -0.001 } else { 0.001 }).collect();
+        let many: Vec<f64> =
+            (1..=70).map(|i| f64::from(i) * if i % 9 == 0 { -0.001 } else { 0.001 }).collect();
         close(t_test(&many), 2.167023644321665e-11);
         close(wilcoxon(&many), 6.7678128570628086e-09);
     }
@@ -153,7 +156,8 @@ mod tests {
 
     #[test]
     fn a_comparison_counts_wins_and_takes_the_median_of_improvements() {
-        let found = Comparison::new(&[(0.9, 0.8, 0.8), (0.5, 0.5, 0.9), (0.6, 0.7, 1.0), (0.8, 0.7, 0.5)]).unwrap();
+        let found =
+            Comparison::new(&[(0.9, 0.8, 0.8), (0.5, 0.5, 0.9), (0.6, 0.7, 1.0), (0.8, 0.7, 0.5)]).unwrap();
         assert_eq!((found.sets, found.wins, found.ties, found.losses), (4, 2, 1, 1));
         // The improvements are 0.125, 0, -0.1 and 0.2.
         assert!((found.median_improvement - 0.0625).abs() < 1e-12);

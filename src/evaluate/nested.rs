@@ -1,9 +1,10 @@
-//! Nested evaluation of one data set: in each outer fold the setting that is best on inner folds of the training rows is scored on the
-//! test rows, which no choice has seen.
+//! Nested evaluation of one data set: in each outer fold the setting that is best on inner folds of the
+//! training rows is scored on the test rows, which no choice has seen.
 //!
-//! Every setting of a method is tallied on the inner trials and on the test rows of every outer fold, so two figures come from one
-//! run: the *nested* one, and the *optimistic* one of the paper, the best of all settings over the outer folds together, chosen by
-//! looking at the very rows it is scored on. Tallies are added up over the folds before a score is taken.
+//! Every setting of a method is tallied on the inner trials and on the test rows of every outer fold, so two
+//! figures come from one run: the *nested* one, and the *optimistic* one of the paper, the best of all
+//! settings over the outer folds together, chosen by looking at the very rows it is scored on. Tallies are
+//! added up over the folds before a score is taken.
 //!
 //! Inner trials are stratified folds, for nearest neighbours leave-one-out (which is exact and favours them).
 
@@ -65,8 +66,15 @@ pub enum Method {
 
 impl Method {
     /// All of them.
-    pub const ALL: [Self; 7] =
-        [Self::Flynn, Self::FlynnPublished, Self::FlynnDefault, Self::Knn, Self::KnnRaw, Self::OneNn, Self::Sbfc];
+    pub const ALL: [Self; 7] = [
+        Self::Flynn,
+        Self::FlynnPublished,
+        Self::FlynnDefault,
+        Self::Knn,
+        Self::KnnRaw,
+        Self::OneNn,
+        Self::Sbfc,
+    ];
 
     /// The name in tables.
     #[must_use]
@@ -109,7 +117,8 @@ pub struct SetResult {
     pub plan: Plan,
     /// By metric and method.
     pub figures: BTreeMap<Metric, BTreeMap<Method, Figures>>,
-    /// Every setting of FlyNN over all outer folds, in the order in which they were drawn: what a default is chosen from.
+    /// Every setting of FlyNN over all outer folds, in the order in which they were drawn: what a default is
+    /// chosen from.
     pub tried: Vec<Tried>,
 }
 
@@ -137,8 +146,10 @@ struct Sheet {
 impl Sheet {
     /// The figures of the settings for which `included` holds; `None` if there are none.
     fn figures(&self, metric: Metric, included: impl Fn(usize) -> bool) -> Option<Figures> {
-        let among = |tallies: &[Tally]| best(tallies.iter().enumerate().filter(|(i, _)| included(*i)), metric);
-        let chosen = self.inner.iter().zip(&self.outer).map(|(inner, outer)| Some(vec![outer[among(inner)?].clone()]));
+        let among =
+            |tallies: &[Tally]| best(tallies.iter().enumerate().filter(|(i, _)| included(*i)), metric);
+        let chosen =
+            self.inner.iter().zip(&self.outer).map(|(inner, outer)| Some(vec![outer[among(inner)?].clone()]));
         let nested = summed(chosen.collect::<Option<Vec<_>>>()?).first()?.score(metric);
         let all = summed(self.outer.clone());
         let at = among(&all)?;
@@ -146,11 +157,17 @@ impl Sheet {
     }
 }
 
-/// Evaluates every method on one set; `tick` is called [`Plan::ticks`] times (less where a candidate cannot be used).
+/// Evaluates every method on one set; `tick` is called [`Plan::ticks`] times (less where a candidate cannot
+/// be used).
 ///
 /// # Errors
 /// [`TrialError`] when the data cannot be used at all.
-pub fn evaluate(name: &str, data: &Dataset, plan: &Plan, tick: &(dyn Fn() + Sync)) -> Result<SetResult, TrialError> {
+pub fn evaluate(
+    name: &str,
+    data: &Dataset,
+    plan: &Plan,
+    tick: &(dyn Fn() + Sync),
+) -> Result<SetResult, TrialError> {
     let seed = plan.seed.to_le_bytes();
     let data = data.subset(&stratified_sample(data.labels(), plan.rows, &seed));
     let (features, classes) = (data.features(), data.classes().len());
@@ -179,8 +196,9 @@ pub fn evaluate(name: &str, data: &Dataset, plan: &Plan, tick: &(dyn Fn() + Sync
         flynn.outer.push(search::search(&candidates, &readouts, outer, &outer_seed, tick)?);
     }
 
-    let published =
-        |at: usize| candidates[at / readouts.len()].is_published() && readouts[at % readouts.len()].is_published();
+    let published = |at: usize| {
+        candidates[at / readouts.len()].is_published() && readouts[at % readouts.len()].is_published()
+    };
     let has_preset = preset(features, plan.max_m).is_some();
     let figures = |metric| {
         let of = |method| match method {
@@ -233,10 +251,15 @@ mod tests {
         let of = |method| &result.figures[&Metric::Balanced][&method];
         assert!(of(Method::Flynn).nested > 0.6 && of(Method::Knn).nested > 0.6, "{result:#?}");
         assert!(of(Method::Sbfc).nested < of(Method::Flynn).nested, "{result:#?}");
-        assert_eq!(result, evaluate("made up", &data, &plan(), &|| ()).unwrap(), "the same seed, the same result");
+        assert_eq!(
+            result,
+            evaluate("made up", &data, &plan(), &|| ()).unwrap(),
+            "the same seed, the same result"
+        );
     }
 
-    /// Labels that have nothing to do with the rows: what selection gains on the rows it looks at is not there on others.
+    /// Labels that have nothing to do with the rows: what selection gains on the rows it looks at is not
+    /// there on others.
     #[test]
     fn nested_figures_of_noise_are_chance_and_optimistic_ones_are_above() {
         let (mut nested, mut optimistic) = (0.0, 0.0);

@@ -1,7 +1,9 @@
-//! What differential privacy costs: accuracy against epsilon and T (Ram & Sinha, Figures 3, 7 and 8, appendix D.8).
+//! What differential privacy costs: accuracy against epsilon and T (Ram & Sinha, Figures 3, 7 and 8, appendix
+//! D.8).
 //!
-//! The paper's setting: made-up rows in R^30, 2 classes of 5 clusters each, dealt evenly to 2 parties, 1,000 rows to score on, four settings of
-//! FlyNN. The counts of every party are made once for each repetition; only the mechanism is drawn anew for each epsilon, T and mode.
+//! The paper's setting: made-up rows in R^30, 2 classes of 5 clusters each, dealt evenly to 2 parties, 1,000
+//! rows to score on, four settings of FlyNN. The counts of every party are made once for each repetition;
+//! only the mechanism is drawn anew for each epsilon, T and mode.
 
 use chacha20::ChaCha20Rng;
 use chacha20::rand_core::SeedableRng;
@@ -91,7 +93,8 @@ pub enum StudyError {
 #[must_use]
 pub fn mechanism(mode: NoiseMode, epsilon: Ratio, top: u32, rho: usize, parties: usize) -> Mechanism {
     let parties = u32::try_from(parties).unwrap_or(u32::MAX);
-    let each = || epsilon.over(parties.into()).unwrap_or_else(|| panic!("epsilon {epsilon} for {parties} parties"));
+    let each =
+        || epsilon.over(parties.into()).unwrap_or_else(|| panic!("epsilon {epsilon} for {parties} parties"));
     let most = u32::MAX / parties;
     match mode {
         NoiseMode::PerParty => Mechanism::Release { epsilon: each(), top, most },
@@ -127,8 +130,8 @@ impl Round {
         let classes = train.classes().len();
         let parameters = Parameters { d, m, s: 3, rho, seed, densify: false, scaling: Scaling::None };
         let hash = FlyHash::new(&parameters.check(classes)?);
-        let scaler =
-            Scaler::new(&Scaling::None, d, None).unwrap_or_else(|_| unreachable!("BUG: no scaling needs no moments"));
+        let scaler = Scaler::new(&Scaling::None, d, None)
+            .unwrap_or_else(|_| unreachable!("BUG: no scaling needs no moments"));
         let deal = |party: usize| (party..train.rows()).step_by(parties).collect::<Vec<_>>();
         let parts = (0..parties)
             .map(|party| bloom::fit(&hash, &scaler, &train.subset(&deal(party)), classes))
@@ -148,7 +151,8 @@ impl Round {
         for words in sent {
             total.iter_mut().zip(words).for_each(|(total, word)| *total = total.wrapping_add(word));
         }
-        let counts = Counts::from_values(read(&total), self.classes, self.m).map_err(crate::model::ModelError::from)?;
+        let counts = Counts::from_values(read(&total), self.classes, self.m)
+            .map_err(crate::model::ModelError::from)?;
         let scorer = Scorer::new(self.readout, &counts, self.classes);
         let (mut gathered, mut scores) = (Vec::new(), vec![0.0; self.classes]);
         let mut predict = |winners: &Vec<u32>| {
@@ -168,20 +172,25 @@ pub fn study(study: &Study, seed: u64, tell: &mut dyn FnMut(u64)) -> Result<Vec<
     const MODES: [NoiseMode; 3] = [NoiseMode::PerParty, NoiseMode::Parallel, NoiseMode::Central];
     let mut points = Vec::new();
     for repetition in 0..study.repetitions {
-        let place = [seed.to_le_bytes(), (study.rows as u64).to_le_bytes(), repetition.to_le_bytes()].concat();
+        let place =
+            [seed.to_le_bytes(), (study.rows as u64).to_le_bytes(), repetition.to_le_bytes()].concat();
         // "No labelling noise", says appendix D.2.
-        let shape = Clusters { classes: 2, clusters: 5, flip_y: 0.0, ..Clusters::paper(study.rows + TEST_ROWS, 30) };
+        let shape =
+            Clusters { classes: 2, clusters: 5, flip_y: 0.0, ..Clusters::paper(study.rows + TEST_ROWS, 30) };
         let all = clusters(&shape, &place)?;
         let (train, test) = (
             all.subset(&(0..study.rows).collect::<Vec<_>>()),
             all.subset(&(study.rows..all.rows()).collect::<Vec<_>>()),
         );
         for &(m, rho) in &study.settings {
-            let round = Round::new(&train, &test, study.parties, (m, rho), *derive(&place, "study/matrix", &[]))?;
+            let round =
+                Round::new(&train, &test, study.parties, (m, rho), *derive(&place, "study/matrix", &[]))?;
             let point = |private, accuracy| Point { m, rho, repetition, private, accuracy };
-            let plain = round.accuracy(round.parts.iter().map(|part| part.values().to_vec()), <[u32]>::to_vec)?;
+            let plain =
+                round.accuracy(round.parts.iter().map(|part| part.values().to_vec()), <[u32]>::to_vec)?;
             points.push(point(None, plain));
-            let mut rng = ChaCha20Rng::from_seed(*derive(&place, "study/noise", format!("{m} {rho}").as_bytes()));
+            let mut rng =
+                ChaCha20Rng::from_seed(*derive(&place, "study/noise", format!("{m} {rho}").as_bytes()));
             for mode in MODES {
                 for &epsilon in &study.epsilons {
                     for &top in &study.tops {
@@ -205,12 +214,18 @@ mod tests {
     #[test]
     fn noise_costs_little_with_much_budget_and_everything_with_none() {
         let epsilons = ["100", "0.001"].map(|text| text.parse().unwrap()).to_vec();
-        let small =
-            Study { settings: vec![(300, 15)], epsilons, tops: vec![200], repetitions: 2, ..Study::paper(4000) };
+        let small = Study {
+            settings: vec![(300, 15)],
+            epsilons,
+            tops: vec![200],
+            repetitions: 2,
+            ..Study::paper(4000)
+        };
         let points = study(&small, 1, &mut |_| {}).unwrap();
         assert_eq!(points.len(), 2 * (1 + 3 * 2));
         let mean = |wanted: &dyn Fn(&Point) -> bool| {
-            let found: Vec<f64> = points.iter().filter(|point| wanted(point)).map(|point| point.accuracy).collect();
+            let found: Vec<f64> =
+                points.iter().filter(|point| wanted(point)).map(|point| point.accuracy).collect();
             found.iter().sum::<f64>() / found.len() as f64
         };
         let plain = mean(&|point| point.private.is_none());

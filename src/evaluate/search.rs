@@ -1,4 +1,5 @@
-//! Tries candidates: each with a lifting matrix of its own for every trial, all readouts from the same counts.
+//! Tries candidates: each with a lifting matrix of its own for every trial, all readouts from the same
+//! counts.
 
 use rayon::prelude::*;
 
@@ -29,7 +30,8 @@ pub enum TrialError {
     Scaling(#[from] ScalingError),
 }
 
-/// Tallies of every (candidate, readout), candidates outermost, summed over the trials. `tick` is called after each candidate and trial.
+/// Tallies of every (candidate, readout), candidates outermost, summed over the trials. `tick` is called
+/// after each candidate and trial.
 ///
 /// # Errors
 /// [`TrialError`] of the first candidate that cannot be tried.
@@ -85,7 +87,8 @@ pub fn read(
     test: &Dataset,
 ) -> Result<Vec<Vec<u16>>, ModelError> {
     let classes = counts.classes();
-    let scorers: Vec<Scorer> = readouts.iter().map(|&readout| Scorer::new(readout, counts, classes)).collect();
+    let scorers: Vec<Scorer> =
+        readouts.iter().map(|&readout| Scorer::new(readout, counts, classes)).collect();
     let mut predicted = vec![Vec::with_capacity(test.rows()); readouts.len()];
     let mut gathered = vec![Vec::with_capacity(hash.rho()); classes];
     let mut scores = vec![0.0; classes];

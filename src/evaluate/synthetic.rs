@@ -1,12 +1,14 @@
-//! Made-up data on which nearest neighbours do well: several separate clusters for each class (Ram & Sinha, section 4, "Synthetic
-//! data", and Appendix D.2).
+//! Made-up data on which nearest neighbours do well: several separate clusters for each class (Ram & Sinha,
+//! section 4, "Synthetic data", and Appendix D.2).
 //!
-//! [`clusters`] is our own version of scikit-learn's `make_classification` with only informative features (Guyon 2003): for each cluster a
-//! different vertex of a hypercube of side 2 x `class_sep` is the centre, normal points are multiplied by a random matrix with
-//! entries uniform in -1..1, cluster k belongs to class k mod `classes`, and a share of the labels is replaced by random ones. The numbers
-//! are not scikit-learn's; `scripts/check-synthetic.py` compares statistics of the two.
+//! [`clusters`] is our own version of scikit-learn's `make_classification` with only informative features
+//! (Guyon 2003): for each cluster a different vertex of a hypercube of side 2 x `class_sep` is the centre,
+//! normal points are multiplied by a random matrix with entries uniform in -1..1, cluster k belongs to class
+//! k mod `classes`, and a share of the labels is replaced by random ones. The numbers are not scikit-learn's;
+//! `scripts/check-synthetic.py` compares statistics of the two.
 //!
-//! [`binary`] gives vectors of zeros and ones: such points in d / 10 dimensions, FlyHashed to d bits of which b are one.
+//! [`binary`] gives vectors of zeros and ones: such points in d / 10 dimensions, FlyHashed to d bits of which
+//! b are one.
 
 use rand::{Rng, RngExt, SeedableRng};
 use rand_distr::StandardNormal;
@@ -78,7 +80,8 @@ pub fn clusters(shape: &Clusters, seed: &[u8]) -> Result<Dataset, SyntheticError
     for (cluster, centre) in centres.iter().enumerate() {
         let matrix: Vec<f64> = (0..features * features).map(|_| rng.random_range(-1.0..1.0)).collect();
         for _ in 0..rows / all + usize::from(cluster < rows % all) {
-            let mut point: Vec<f64> = centre.iter().map(|&up| if up { class_sep } else { -class_sep }).collect();
+            let mut point: Vec<f64> =
+                centre.iter().map(|&up| if up { class_sep } else { -class_sep }).collect();
             for row in matrix.chunks_exact(features) {
                 let x: f64 = rng.sample(StandardNormal);
                 point.iter_mut().zip(row).for_each(|(p, a)| *p += x * a);
@@ -94,8 +97,8 @@ pub fn clusters(shape: &Clusters, seed: &[u8]) -> Result<Dataset, SyntheticError
     Ok(Dataset::new(features, values, labels, (0..classes).map(|class| class.to_string()).collect())?)
 }
 
-/// Rows of `features` zeros and ones, `ones` of them one: the FlyHash (2 ones a row of M, as the authors' rule gives in so few
-/// dimensions) of [`clusters`] in a tenth of the dimensions.
+/// Rows of `features` zeros and ones, `ones` of them one: the FlyHash (2 ones a row of M, as the authors'
+/// rule gives in so few dimensions) of [`clusters`] in a tenth of the dimensions.
 ///
 /// # Errors
 /// [`SyntheticError`] when the sizes make no data set.
@@ -113,7 +116,8 @@ pub fn binary(rows: usize, features: usize, ones: usize, seed: &[u8]) -> Result<
     let hash = FlyHash::new(&parameters.check(real.classes().len())?);
     let scaler = Scaler::new(&Scaling::None, real.features(), None)
         .unwrap_or_else(|_| unreachable!("BUG: no scaling needs no moments"));
-    let winners = hash.winners(&scaler, &real, 0..real.rows()).unwrap_or_else(|_| unreachable!("BUG: one d for both"));
+    let winners =
+        hash.winners(&scaler, &real, 0..real.rows()).unwrap_or_else(|_| unreachable!("BUG: one d for both"));
     let mut values = vec![0.0; rows * features];
     for (row, winners) in winners.chunks_exact(ones).enumerate() {
         winners.iter().for_each(|&i| values[row * features + i as usize] = 1.0);

@@ -1,6 +1,6 @@
-//! Fly Bloom filters as counts: `c[l][i]` = how many rows of class l have winner i (Ram & Sinha, Algorithm 1, line 6, with
-//! the power of gamma left for later).
-//! What they say about a point is the matter of [`readout`](super::readout).
+//! Fly Bloom filters as counts: `c[l][i]` = how many rows of class l have winner i (Ram & Sinha, Algorithm 1,
+//! line 6, with the power of gamma left for later). What they say about a point is the matter of
+//! [`readout`](super::readout).
 
 use crate::data::Dataset;
 use crate::sketch::flyhash::FlyHash;
@@ -64,7 +64,8 @@ pub fn fit(hash: &FlyHash, scaler: &Scaler, data: &Dataset, classes: usize) -> R
     if labels.is_empty() && data.rows() > 0 {
         return Err(ModelError::Unlabelled);
     }
-    if let Some((row, &label)) = labels.iter().enumerate().find(|&(_, &label)| usize::from(label) >= classes) {
+    if let Some((row, &label)) = labels.iter().enumerate().find(|&(_, &label)| usize::from(label) >= classes)
+    {
         return Err(CountsError::Label { row, label, classes }.into());
     }
     let mut counts = Counts::zero(classes, hash.m());

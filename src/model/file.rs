@@ -36,7 +36,8 @@ use crate::sketch::{MAX_COUNTS, Parameters};
 pub const MAGIC: &[u8; 15] = b"flyswarm-model\0";
 const VERSION: u16 = 3;
 /// No model file is longer: the most counts, and room for bounds and class names.
-const MAX_FILE: u64 = 4 * MAX_COUNTS as u64 + 16 * MAX_FEATURES as u64 + (MAX_CLASS_NAME as u64 + 2) * 65_535 + 1024;
+const MAX_FILE: u64 =
+    4 * MAX_COUNTS as u64 + 16 * MAX_FEATURES as u64 + (MAX_CLASS_NAME as u64 + 2) * 65_535 + 1024;
 
 /// Why a model file was refused or could not be written.
 #[derive(Debug, thiserror::Error)]
@@ -281,8 +282,8 @@ impl Model {
         Self::decode(&bytes).map_err(bad)
     }
 
-    /// Writes a model file: beside its place under another name, synced, then renamed. So `path` holds the old file or
-    /// the new one, whatever happens.
+    /// Writes a model file: beside its place under another name, synced, then renamed. So `path` holds the
+    /// old file or the new one, whatever happens.
     ///
     /// # Errors
     /// [`FileError::Io`]; the file at `path` is then as before.

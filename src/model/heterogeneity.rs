@@ -1,6 +1,7 @@
 //! How unlike data sets are where their classes are known, and whether two ways to say so rank them alike.
 
-/// Half the sum of the absolute differences of two class mixes, 0 to 1; each is given by its counts. 0 where one is empty.
+/// Half the sum of the absolute differences of two class mixes, 0 to 1; each is given by its counts. 0 where
+/// one is empty.
 #[must_use]
 pub fn total_variation(one: &[u64], other: &[u64]) -> f64 {
     let sum = |counts: &[u64]| counts.iter().sum::<u64>() as f64;
@@ -11,8 +12,8 @@ pub fn total_variation(one: &[u64], other: &[u64]) -> f64 {
     one.iter().zip(other).map(|(&a, &b)| (a as f64 / n - b as f64 / m).abs()).sum::<f64>() / 2.0
 }
 
-/// Spearman's rank correlation, -1 to 1: Pearson's of the ranks, of which equal values share the mean. `None` below two pairs or where all values
-/// of a side are equal.
+/// Spearman's rank correlation, -1 to 1: Pearson's of the ranks, of which equal values share the mean. `None`
+/// below two pairs or where all values of a side are equal.
 #[must_use]
 pub fn spearman(pairs: &[(f64, f64)]) -> Option<f64> {
     let (a, b) = (ranks(pairs.iter().map(|pair| pair.0)), ranks(pairs.iter().map(|pair| pair.1)));

@@ -1,7 +1,7 @@
 //! Nearest neighbours by brute force: the baseline (1NN, kNN with k tuned) that FlyNN is compared with.
 //!
-//! Squared Euclidean distance in f32; of equally near rows the first is nearer, of equally frequent classes the lowest
-//! wins. Work: rows x rows x features; meant for up to some ten thousand rows.
+//! Squared Euclidean distance in f32; of equally near rows the first is nearer, of equally frequent classes
+//! the lowest wins. Work: rows x rows x features; meant for up to some ten thousand rows.
 
 use rayon::prelude::*;
 

@@ -1,4 +1,5 @@
-//! A model as arrays of NumPy, for use without this program; `docs/export.md` says what is in them and how to predict from them.
+//! A model as arrays of NumPy, for use without this program; `docs/export.md` says what is in them and how to
+//! predict from them.
 
 use std::io::{self, Seek, Write};
 
@@ -54,7 +55,8 @@ fn linear(scaler: &Scaler) -> (Vec<f64>, Vec<f64>) {
     let or = |values: &[f64], otherwise| if values.is_empty() { vec![otherwise; d] } else { values.to_vec() };
     match scaler.scaling() {
         Scaling::Range { lo, hi } => {
-            let bounds = || lo.iter().zip(hi).cycle().take(d).map(|(&lo, &hi)| (f64::from(lo), f64::from(hi)));
+            let bounds =
+                || lo.iter().zip(hi).cycle().take(d).map(|(&lo, &hi)| (f64::from(lo), f64::from(hi)));
             (bounds().map(|(lo, _)| lo).collect(), bounds().map(|(lo, hi)| hi - lo).collect())
         }
         _ => (or(scaler.means(), 0.0), or(scaler.deviations(), 1.0)),
@@ -104,13 +106,16 @@ impl<W: Write + Seek> Archive<W> {
 
     fn begin(&mut self, name: &str, descr: &str, shape: &[usize], width: usize) -> io::Result<()> {
         let bytes = shape.iter().product::<usize>() * width;
-        let options =
-            SimpleFileOptions::default().compression_method(CompressionMethod::Deflated).large_file(bytes >= 1 << 31);
+        let options = SimpleFileOptions::default()
+            .compression_method(CompressionMethod::Deflated)
+            .large_file(bytes >= 1 << 31);
         self.0.start_file(format!("{name}.npy"), options)?;
         let sizes: Vec<String> = shape.iter().map(usize::to_string).collect();
         let comma = if sizes.len() == 1 { "," } else { "" };
-        let mut header =
-            format!("{{'descr': '{descr}', 'fortran_order': False, 'shape': ({}{comma}), }}", sizes.join(", "));
+        let mut header = format!(
+            "{{'descr': '{descr}', 'fortran_order': False, 'shape': ({}{comma}), }}",
+            sizes.join(", ")
+        );
         // Version 1.0; the elements begin at a multiple of 64 bytes.
         let unpadded = 10 + header.len() + 1;
         header.extend(std::iter::repeat_n(' ', unpadded.next_multiple_of(64) - unpadded));
@@ -135,7 +140,11 @@ mod tests {
     fn the_arrays_are_those_of_the_model() {
         let model = small_model(Scaling::Center, 0.5);
         let bytes = model.write_npz(Cursor::new(Vec::new())).unwrap().into_inner();
-        assert_eq!(bytes, model.write_npz(Cursor::new(Vec::new())).unwrap().into_inner(), "the same bytes again");
+        assert_eq!(
+            bytes,
+            model.write_npz(Cursor::new(Vec::new())).unwrap().into_inner(),
+            "the same bytes again"
+        );
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("m.npz");
         std::fs::write(&path, bytes).unwrap();

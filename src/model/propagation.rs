@@ -1,10 +1,10 @@
-//! Label propagation over a graph of nearest neighbours (Scott, Yeo & Lampert, *Cross-client Label Propagation*, TMLR 2023, Algorithm 1, lines
-//! 6 to 10 and 15): the same whether one computer has all points ([`centralised`]) or peers have shares of them
-//! ([`crate::protocol::xclp`]).
+//! Label propagation over a graph of nearest neighbours (Scott, Yeo & Lampert, *Cross-client Label
+//! Propagation*, TMLR 2023, Algorithm 1, lines 6 to 10 and 15): the same whether one computer has all points
+//! ([`centralised`]) or peers have shares of them ([`crate::protocol::xclp`]).
 //!
-//! A point's labels z solve (I - alpha N) z = y: N = D^-1/2 W D^-1/2, W = B + B^T, row i of B holds the similarities cos(pi H / L)^power of i's k nearest
-//! points, and y is 1 where a point has that label, else 0. With `balance` the column of a class is divided by how many labels it has, as in the
-//! authors' code.
+//! A point's labels z solve (I - alpha N) z = y: N = D^-1/2 W D^-1/2, W = B + B^T, row i of B holds the
+//! similarities cos(pi H / L)^power of i's k nearest points, and y is 1 where a point has that label, else 0.
+//! With `balance` the column of a class is divided by how many labels it has, as in the authors' code.
 
 pub mod graph;
 pub mod series;
@@ -33,13 +33,14 @@ pub struct Propagation {
 pub struct Said {
     /// The class, unless no label reaches the point.
     pub label: Option<u16>,
-    /// 1 - entropy of the scores / log C: from 0 (all classes alike) to 1 (one class only); 0 without a label.
+    /// 1 - entropy of the scores / log C: from 0 (all classes alike) to 1 (one class only); 0 without a
+    /// label.
     pub confidence: f64,
 }
 
 impl Propagation {
-    /// The label and confidence of each point from its scores (points x classes): the class of the largest, of equal ones the first
-    /// (paper, line 15). Scores below the tolerance are 0.
+    /// The label and confidence of each point from its scores (points x classes): the class of the largest,
+    /// of equal ones the first (paper, line 15). Scores below the tolerance are 0.
     ///
     /// `counts` are the labels of each class, for `balance`.
     #[must_use]
@@ -48,13 +49,15 @@ impl Propagation {
         let weights: Vec<f64> =
             counts.iter().map(|&n| if self.balance && n > 0 { 1.0 / n as f64 } else { 1.0 }).collect();
         let of_point = |scores: &[f64]| {
-            let kept = |(&score, weight): (&f64, &f64)| if score < self.tolerance { 0.0 } else { score * weight };
+            let kept =
+                |(&score, weight): (&f64, &f64)| if score < self.tolerance { 0.0 } else { score * weight };
             let scores: Vec<f64> = scores.iter().zip(&weights).map(kept).collect();
             let total: f64 = scores.iter().sum();
             if total <= 0.0 {
                 return Said { label: None, confidence: 0.0 };
             }
-            let best = (0u16..).zip(&scores).fold((0, 0.0), |best, (c, &z)| if z > best.1 { (c, z) } else { best });
+            let best =
+                (0u16..).zip(&scores).fold((0, 0.0), |best, (c, &z)| if z > best.1 { (c, z) } else { best });
             let entropy = |z: &f64| if *z > 0.0 { -(z / total) * libm::log(z / total) } else { 0.0 };
             let entropy: f64 = scores.iter().map(entropy).sum();
             let most = if classes > 1 { libm::log(classes as f64) } else { 1.0 };
@@ -92,14 +95,15 @@ pub fn edges(codes: &Codes, k: usize) -> Vec<Edge> {
         .collect()
 }
 
-/// Scores of all points from one place: the linear system solved by conjugate gradients in binary64 to a residual of 1e-13, on
-/// the same integer graph as everybody's; points x classes.
+/// Scores of all points from one place: the linear system solved by conjugate gradients in binary64 to a
+/// residual of 1e-13, on the same integer graph as everybody's; points x classes.
 #[must_use]
 pub fn centralised(codes: &Codes, labels: &[Option<u16>], classes: usize, rule: &Propagation) -> Vec<f64> {
     let graph = Graph::new(codes.rows(), codes.bits(), rule.power, &edges(codes, rule.k));
     let mut scores = vec![0.0; labels.len() * classes];
     for class in 0..classes {
-        let y: Vec<f64> = labels.iter().map(|label| f64::from(u8::from(*label == Some(class as u16)))).collect();
+        let y: Vec<f64> =
+            labels.iter().map(|label| f64::from(u8::from(*label == Some(class as u16)))).collect();
         for (point, z) in graph.solve(&y, rule.alpha).into_iter().enumerate() {
             scores[point * classes + class] = z;
         }

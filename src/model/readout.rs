@@ -1,8 +1,8 @@
-//! The readout: what the counts of a point's winners say about each class. It acts at prediction only, so the same exact sum
-//! of counts serves every readout.
+//! The readout: what the counts of a point's winners say about each class. It acts at prediction only, so the
+//! same exact sum of counts serves every readout.
 //!
-//! The novelty of class l for a point is the sum, over its winners i ascending, of `w_l(c[l][i])` in f64; the lowest novelty wins, of
-//! equal ones the lowest class.
+//! The novelty of class l for a point is the sum, over its winners i ascending, of `w_l(c[l][i])` in f64; the
+//! lowest novelty wins, of equal ones the lowest class.
 //!
 //! | score | w_l(c) |
 //! | --- | --- |
@@ -11,15 +11,17 @@
 //! | `log` | -ln(c + 1 - gamma) |
 //! | `balanced-log` | -ln((c + 1 - gamma) r_l), infinite for a class without rows |
 //!
-//! r_l = S / (K s_l), where s_l is the sum of the counts of class l (rho for each of its rows), S that of all classes and K the
-//! number of classes with rows; 0 for a class without. So a class with few rows is not taken for a novel one: with the paper's
-//! score the larger of two overlapping classes wins nearly always, and balanced accuracy stays near 1 / K. The logarithm is naive
-//! Bayes on the winners (`balanced-log` with equal priors, smoothed by 1 - gamma); it counts every further row that shares a winner, where gamma^c is soon spent.
-//! Balanced and logarithmic scores are our extension; measurements are in `docs/quality.md`.
+//! r_l = S / (K s_l), where s_l is the sum of the counts of class l (rho for each of its rows), S that of all
+//! classes and K the number of classes with rows; 0 for a class without. So a class with few rows is not
+//! taken for a novel one: with the paper's score the larger of two overlapping classes wins nearly always,
+//! and balanced accuracy stays near 1 / K. The logarithm is naive Bayes on the winners (`balanced-log` with
+//! equal priors, smoothed by 1 - gamma); it counts every further row that shares a winner, where gamma^c is
+//! soon spent. Balanced and logarithmic scores are our extension; measurements are in `docs/quality.md`.
 //!
-//! **gamma^c** is the product, from 1.0, over the set bits k of c in ascending order, of g_k, where g_0 = gamma and g_(k+1) = g_k g_k. With
-//! gamma = 0 that is 1 where c = 0, else 0. The other scores use `exp` and `log` of the crate `libm`, the same on every machine:
-//! gamma^x = exp(x log(gamma)), with gamma = 0 as before.
+//! **gamma^c** is the product, from 1.0, over the set bits k of c in ascending order, of g_k, where g_0 =
+//! gamma and g_(k+1) = g_k g_k. With gamma = 0 that is 1 where c = 0, else 0. The other scores use `exp` and
+//! `log` of the crate `libm`, the same on every machine: gamma^x = exp(x log(gamma)), with gamma = 0 as
+//! before.
 
 use std::fmt;
 use std::str::FromStr;
@@ -119,10 +121,12 @@ pub struct Scorer {
 }
 
 impl Scorer {
-    /// For counts of which some have been seen: class sizes and the largest count of each class are taken from them.
+    /// For counts of which some have been seen: class sizes and the largest count of each class are taken
+    /// from them.
     #[must_use]
     pub fn new(readout: Readout, counts: &Counts, classes: usize) -> Self {
-        let sums: Vec<u64> = (0..classes).map(|l| counts.class(l).iter().map(|&c| u64::from(c)).sum()).collect();
+        let sums: Vec<u64> =
+            (0..classes).map(|l| counts.class(l).iter().map(|&c| u64::from(c)).sum()).collect();
         let total: u64 = sums.iter().sum();
         let held = sums.iter().filter(|&&sum| sum > 0).count() as u64;
         let ratio = |&sum: &u64| match sum {
@@ -135,7 +139,8 @@ impl Scorer {
         for k in 1..32 {
             squares[k] = squares[k - 1] * squares[k - 1];
         }
-        let mut scorer = Self { readout, squares, ratios: sums.iter().map(ratio).collect(), tables: Vec::new() };
+        let mut scorer =
+            Self { readout, squares, ratios: sums.iter().map(ratio).collect(), tables: Vec::new() };
         scorer.tables = (0..classes)
             .map(|l| {
                 let largest = counts.class(l).iter().copied().max().unwrap_or(0) as usize;

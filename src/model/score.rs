@@ -45,8 +45,8 @@ impl Confusion {
         right as f64 / self.rows().max(1) as f64
     }
 
-    /// The mean, over the classes that occur, of the share of right predictions among the rows of the class; 0 without
-    /// rows.
+    /// The mean, over the classes that occur, of the share of right predictions among the rows of the class;
+    /// 0 without rows.
     #[must_use]
     pub fn balanced_accuracy(&self) -> f64 {
         let (mut sum, mut present) = (0.0, 0u32);

@@ -1,16 +1,22 @@
-//! Which peers are to take part in a round of something: the nearer the likelier, drawn so that everybody computes the same (Liu, Xu, Coleman &
-//! Shrivastava, NeurIPS 2023, Algorithm 3, with a common coin in the place of the server).
+//! Which peers are to take part in a round of something: the nearer the likelier, drawn so that everybody
+//! computes the same (Liu, Xu, Coleman & Shrivastava, NeurIPS 2023, Algorithm 3, with a common coin in the
+//! place of the server).
 //!
-//! A *score* is what a peer publishes of its distance d to all peers' data: 1 + round(2^30 d), halves away from zero, so never 0; 0 stands for a peer
-//! without one. Candidates are the peers with a score, in ascending order. From one `Stream(coin, "sketch/select", LE32(round))`:
+//! A *score* is what a peer publishes of its distance d to all peers' data: 1 + round(2^30 d), halves away
+//! from zero, so never 0; 0 stands for a peer without one. Candidates are the peers with a score, in
+//! ascending order. From one `Stream(coin, "sketch/select", LE32(round))`:
 //!
-//! 1. Where `active` is above 0 and below the number n of candidates, so many become active: for i = 0..active place i is swapped with place
-//!    i + below(n - i); the first `active`, put in ascending order again, go on.
-//! 2. Each has the weight exp((1/d - the largest 1/d) / temperature) of a softmax of 1/d, as an integer of 1 to 2^21 ([`weights`]).
-//! 3. So many as `chosen` (or all, where there are fewer) are drawn one after another: with t = below(the sum of the weights that are left), the first whose
-//!    weights, added up in ascending order, exceed t; it is left out from then on.
+//! 1. Where `active` is above 0 and below the number n of candidates, so many become active: for i =
+//!    0..active place i is swapped with place i + below(n - i); the first `active`, put in ascending order
+//!    again, go on.
+//! 2. Each has the weight exp((1/d - the largest 1/d) / temperature) of a softmax of 1/d, as an integer of 1
+//!    to 2^21 ([`weights`]).
+//! 3. So many as `chosen` (or all, where there are fewer) are drawn one after another: with t = below(the sum
+//!    of the weights that are left), the first whose weights, added up in ascending order, exceed t; it is
+//!    left out from then on.
 //!
-//! Weights are integers found by additions, products, divisions and square roots of binary64, which IEEE 754 fixes: every language draws the same.
+//! Weights are integers found by additions, products, divisions and square roots of binary64, which IEEE 754
+//! fixes: every language draws the same.
 
 use serde::{Deserialize, Serialize};
 
@@ -58,9 +64,10 @@ pub fn distance(score: u32) -> Option<f64> {
     score.checked_sub(1).map(|units| f64::from(units) / UNIT)
 }
 
-/// The weights of scores that are not 0: with s = 2^30 / score and x = (the largest s - s) / temperature, E = floor(2^20 x); 1 where x >= 32, else the
-/// larger of 1 and floor(2^21 e), e the product from 1.0, over the bits k of E that are set, ascending, of g_k = exp(-2^(k - 20)), where g_24 =
-/// 1.1253517471925912e-7 and g_k = sqrt(g_(k+1)).
+/// The weights of scores that are not 0: with s = 2^30 / score and x = (the largest s - s) / temperature, E =
+/// floor(2^20 x); 1 where x >= 32, else the larger of 1 and floor(2^21 e), e the product from 1.0, over the
+/// bits k of E that are set, ascending, of g_k = exp(-2^(k - 20)), where g_24 = 1.1253517471925912e-7 and g_k
+/// = sqrt(g_(k+1)).
 #[must_use]
 pub fn weights(scores: &[u32], temperature: f64) -> Vec<u32> {
     let mut factors = [1.125_351_747_192_591_2e-7f64; DIGITS];
@@ -84,7 +91,8 @@ pub fn weights(scores: &[u32], temperature: f64) -> Vec<u32> {
 }
 
 impl Selection {
-    /// Draws from the peers with a score; `coin` must be fixed after the scores are, or they could be fitted to it. At most 2,047 scores are not 0.
+    /// Draws from the peers with a score; `coin` must be fixed after the scores are, or they could be fitted
+    /// to it. At most 2,047 scores are not 0.
     #[must_use]
     pub fn draw(&self, coin: &[u8], round: u32, scores: &[u32]) -> Draw {
         let mut stream = Stream::new(coin, "sketch/select", &round.to_le_bytes());
@@ -99,7 +107,8 @@ impl Selection {
             active.sort_unstable();
         }
         let of_active: Vec<u32> = active.iter().map(|&place| scores[place]).collect();
-        let mut left: Vec<(usize, u32)> = active.iter().copied().zip(weights(&of_active, self.temperature)).collect();
+        let mut left: Vec<(usize, u32)> =
+            active.iter().copied().zip(weights(&of_active, self.temperature)).collect();
         let mut chosen = Vec::new();
         while chosen.len() < usize::from(self.chosen) && !left.is_empty() {
             let sum = left.iter().map(|(_, weight)| weight).sum();
@@ -109,7 +118,9 @@ impl Selection {
                 t = t.saturating_sub(weight);
                 here
             });
-            chosen.push(left.remove(at.unwrap_or_else(|| unreachable!("BUG: drawn above the sum of the weights"))).0);
+            chosen.push(
+                left.remove(at.unwrap_or_else(|| unreachable!("BUG: drawn above the sum of the weights"))).0,
+            );
         }
         Draw { active, chosen }
     }
@@ -179,7 +190,10 @@ mod tests {
         for (drawn, weight) in drawn.into_iter().zip(weights) {
             let share = f64::from(weight) / f64::from(sum);
             let error = (share * (1.0 - share) / f64::from(ROUNDS)).sqrt();
-            assert!((f64::from(drawn) / f64::from(ROUNDS) - share).abs() < 5.0 * error, "{drawn} for {share}");
+            assert!(
+                (f64::from(drawn) / f64::from(ROUNDS) - share).abs() < 5.0 * error,
+                "{drawn} for {share}"
+            );
         }
     }
 
@@ -188,8 +202,9 @@ mod tests {
         let scores = [score(0.3); 30];
         let selection = Selection { active: 10, chosen: 4, temperature: 1.0 };
         let rounds: Vec<Draw> = (0..200).map(|round| selection.draw(b"coin", round, &scores)).collect();
-        let reached =
-            |pick: fn(&Draw) -> &Vec<usize>| (0..30).all(|place| rounds.iter().any(|draw| pick(draw).contains(&place)));
+        let reached = |pick: fn(&Draw) -> &Vec<usize>| {
+            (0..30).all(|place| rounds.iter().any(|draw| pick(draw).contains(&place)))
+        };
         assert!(reached(|draw| &draw.active) && reached(|draw| &draw.chosen));
         assert_ne!(rounds[0], rounds[1]);
     }

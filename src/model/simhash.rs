@@ -1,9 +1,10 @@
-//! SBFC, the paper's ablation (Ram & Sinha, section 4 and Appendix D.5): SimHash in place of FlyHash, and binary Bloom filters. A baseline.
+//! SBFC, the paper's ablation (Ram & Sinha, section 4 and Appendix D.5): SimHash in place of FlyHash, and
+//! binary Bloom filters. A baseline.
 //!
-//! Bit i of a row is 1 where its product with a Gaussian vector g_i is above 0. The filter of a class holds all bits that any of its rows has; a
-//! point's novelty for the class is the number of its bits that the filter lacks, the lowest wins, of equal ones the lowest class
-//! (the authors draw one of them). About half the bits of a hash are set, so filters of many rows are soon full: that is the point of
-//! the comparison.
+//! Bit i of a row is 1 where its product with a Gaussian vector g_i is above 0. The filter of a class holds
+//! all bits that any of its rows has; a point's novelty for the class is the number of its bits that the
+//! filter lacks, the lowest wins, of equal ones the lowest class (the authors draw one of them). About half
+//! the bits of a hash are set, so filters of many rows are soon full: that is the point of the comparison.
 
 use rand::{RngExt, SeedableRng};
 use rand_distr::StandardNormal;
@@ -17,12 +18,17 @@ use crate::sketch::flyhash::FeatureError;
 /// A word of bits.
 const WORD: usize = 64;
 
-/// Trains on rows that have labels and predicts the classes of others, once with the first n bits for each n of `sizes` (so that all share
-/// one projection). Rows are taken as they are: scale them first.
+/// Trains on rows that have labels and predicts the classes of others, once with the first n bits for each n
+/// of `sizes` (so that all share one projection). Rows are taken as they are: scale them first.
 ///
 /// # Errors
 /// [`ModelError::Features`], [`ModelError::Unlabelled`].
-pub fn predict(train: &Dataset, test: &Dataset, sizes: &[usize], seed: &[u8]) -> Result<Vec<Vec<u16>>, ModelError> {
+pub fn predict(
+    train: &Dataset,
+    test: &Dataset,
+    sizes: &[usize],
+    seed: &[u8],
+) -> Result<Vec<Vec<u16>>, ModelError> {
     if train.labels().is_empty() {
         return Err(ModelError::Unlabelled);
     }
@@ -48,7 +54,8 @@ pub fn predict(train: &Dataset, test: &Dataset, sizes: &[usize], seed: &[u8]) ->
     Ok((0..sizes.len()).map(|k| predicted.iter().map(|row| row[k]).collect()).collect())
 }
 
-/// Entry j of every g_i side by side, for j from 0: the first bits are the same whatever their number is not, so sizes of one call share them.
+/// Entry j of every g_i side by side, for j from 0: the first bits are the same whatever their number is not,
+/// so sizes of one call share them.
 fn gaussians(entries: usize, seed: &[u8]) -> Vec<f32> {
     let mut rng = chacha20::ChaCha8Rng::from_seed(*derive(seed, "evaluate", b"simhash"));
     (0..entries).map(|_| rng.sample(StandardNormal)).collect()
@@ -71,7 +78,10 @@ fn nearest(hash: &[u64], filters: &[Vec<u64>], size: usize) -> u16 {
         let last = if rest > 0 { (missing(whole) & ((1 << rest) - 1)).count_ones() } else { 0 };
         last + (0..whole).map(|at| missing(at).count_ones()).sum::<u32>()
     };
-    (0u16..).zip(filters).min_by_key(|&(class, filter)| (lacking(filter), class)).map_or(0, |(class, _)| class)
+    (0u16..)
+        .zip(filters)
+        .min_by_key(|&(class, filter)| (lacking(filter), class))
+        .map_or(0, |(class, _)| class)
 }
 
 #[cfg(test)]

@@ -59,7 +59,8 @@ fn rows_given_twice_count_twice() {
     let data = digits();
     let twice: Vec<usize> = (0..300).flat_map(|row| [row, row]).collect();
     let once: Vec<usize> = (0..300).collect();
-    let [once, twice] = [once, twice].map(|rows| train(parameters(100, 6, 4, Scaling::None), 0.5, &data.subset(&rows)));
+    let [once, twice] =
+        [once, twice].map(|rows| train(parameters(100, 6, 4, Scaling::None), 0.5, &data.subset(&rows)));
     let doubled: Vec<u32> = once.counts().values().iter().map(|count| 2 * count).collect();
     assert_eq!(twice.counts().values(), doubled);
 }
@@ -78,13 +79,21 @@ fn features_that_never_change_are_learnt_from_without_harm() {
     let classes: Vec<String> = ["a", "b", "c"].map(String::from).to_vec();
     let modes = [Scaling::None, Scaling::UnitNorm, Scaling::Center, Scaling::Standard];
     for (scaling, densify, value) in modes.iter().flat_map(|mode| [(mode, false, 0.1), (mode, true, 7.0)]) {
-        let data =
-            Dataset::new(64, vec![value; 64 * 30], (0..30).map(|i| u16::from(i > 3) + 1).collect(), classes.clone());
+        let data = Dataset::new(
+            64,
+            vec![value; 64 * 30],
+            (0..30).map(|i| u16::from(i > 3) + 1).collect(),
+            classes.clone(),
+        );
         let data = data.unwrap();
         let model = train(Parameters { densify, ..parameters(2000, 6, 4, scaling.clone()) }, 0.5, &data);
         let scores = model.predictor().scores(&data).unwrap();
         assert!(scores.iter().all(|score| score.is_finite()), "{scaling:?}");
-        assert_eq!(model.predictor().predict(&data).unwrap(), [2; 30], "{scaling:?}: the class with more rows");
+        assert_eq!(
+            model.predictor().predict(&data).unwrap(),
+            [2; 30],
+            "{scaling:?}: the class with more rows"
+        );
     }
 }
 
@@ -101,7 +110,8 @@ fn rows_that_cannot_be_learnt_from_are_refused() {
     let narrow = Dataset::new(1, vec![1.0], vec![0], vec!["a".into()]).unwrap();
     assert!(matches!(fit(&hash, &scaler, &narrow, 10), Err(ModelError::Features(_))));
     let classes = || data.classes().to_vec();
-    let model = |gamma, classes| Model::new(sketch.clone(), gamma, classes, scaler.clone(), Counts::zero(10, 100));
+    let model =
+        |gamma, classes| Model::new(sketch.clone(), gamma, classes, scaler.clone(), Counts::zero(10, 100));
     assert!(model(0.5, classes()).is_ok());
     assert!(model(1.0, classes()).is_err());
     assert!(model(f64::NAN, classes()).is_err());
@@ -126,7 +136,8 @@ fn flynn(parameters: &Parameters, gamma: f64) -> impl Fn(&Dataset, &Dataset) -> 
     move |data, test| train(parameters.clone(), gamma, data).predictor().predict(test).unwrap()
 }
 
-/// Loose bounds around the authors' own code (shared facts: .967 for the first, .961 with gamma 0) and measurements.
+/// Loose bounds around the authors' own code (shared facts: .967 for the first, .961 with gamma 0) and
+/// measurements.
 #[test]
 fn digits_are_told_apart_as_well_as_by_the_authors_code() {
     let unit = parameters(256 * 64, 19, 32, Scaling::UnitNorm);
@@ -138,7 +149,10 @@ fn digits_are_told_apart_as_well_as_by_the_authors_code() {
         cross_validated(10, |train, test| Neighbours::new(train).unwrap().predict(1, test)),
     ];
     let bounds = [0.95, 0.94, 0.955, 0.98];
-    assert!(found.iter().zip(bounds).all(|(found, bound)| *found > bound), "{found:?}, expected above {bounds:?}");
+    assert!(
+        found.iter().zip(bounds).all(|(found, bound)| *found > bound),
+        "{found:?}, expected above {bounds:?}"
+    );
 }
 
 #[test]
@@ -163,7 +177,10 @@ fn measure() {
             );
         }
     }
-    println!("1nn {:.4}", cross_validated(10, |train, test| Neighbours::new(train).unwrap().predict(1, test)));
+    println!(
+        "1nn {:.4}",
+        cross_validated(10, |train, test| Neighbours::new(train).unwrap().predict(1, test))
+    );
     println!("{:?}", Neighbours::new(&digits()).unwrap().tune());
 }
 

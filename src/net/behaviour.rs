@@ -1,13 +1,15 @@
-//! Who is connected: admission, one connection per peer, redialling, and the order of what the caller is told.
+//! Who is connected: admission, one connection per peer, redialling, and the order of what the caller is
+//! told.
 //!
-//! **Admission.** A connection is refused when Noise has shown who is at the other end and before any substream of
-//! ours, unless that is a peer of the roster that is not banned.
+//! **Admission.** A connection is refused when Noise has shown who is at the other end and before any
+//! substream of ours, unless that is a peer of the roster that is not banned.
 //!
-//! **One connection.** Both peers of a pair may dial at once. The peer with the smaller `PeerId` *chooses*: it keeps the
-//! first connection that it sees established, whoever dialled, and refuses every other until that one is closed.
-//! Choosing is opening: it opens its two substreams at once on the chosen connection. The other peer accepts what
-//! comes (up to [`SPARE`]), opens its own substreams only on a connection where it has seen one of the chooser's, and takes
-//! a second one standing as the news that the first is dead. So both keep the same one, with nothing to agree on.
+//! **One connection.** Both peers of a pair may dial at once. The peer with the smaller `PeerId` *chooses*:
+//! it keeps the first connection that it sees established, whoever dialled, and refuses every other until
+//! that one is closed. Choosing is opening: it opens its two substreams at once on the chosen connection. The
+//! other peer accepts what comes (up to [`SPARE`]), opens its own substreams only on a connection where it
+//! has seen one of the chooser's, and takes a second one standing as the news that the first is dead. So both
+//! keep the same one, with nothing to agree on.
 //!
 //! **Order.** `PeerUp` is queued before the handler is told to read, and the gate for frames is shut before
 //! `PeerLost` is queued ([`super::link`]); both happen here and nowhere else, so they alternate.
@@ -40,8 +42,8 @@ use super::probe::Questions;
 use super::{Config, Event, PeerId};
 use crate::buffers::Buffers;
 
-/// Connections with one peer that may exist beside each other on the side that does not choose: one each way, and one that
-/// is dead without our knowing yet.
+/// Connections with one peer that may exist beside each other on the side that does not choose: one each way,
+/// and one that is dead without our knowing yet.
 const SPARE: usize = 3;
 /// Between looks at who is to be dialled.
 const TICK: Duration = Duration::from_millis(50);
@@ -158,7 +160,9 @@ impl Behaviour {
     /// Asks a peer that is up.
     pub(super) fn probe(&mut self, peer: PeerId, questions: Questions) {
         let connections = self.peers.get(&peer).into_iter().flat_map(|entry| &entry.connections);
-        let up = connections.filter(|(_, connection)| connection.up.is_some() && !connection.shut).map(|(id, _)| *id);
+        let up = connections
+            .filter(|(_, connection)| connection.up.is_some() && !connection.shut)
+            .map(|(id, _)| *id);
         match up.last() {
             Some(id) => {
                 let (handler, event) = (NotifyHandler::One(id), Tell::Probe(questions));
@@ -215,7 +219,8 @@ impl Behaviour {
     }
 
     fn close(&mut self, peer: PeerId, id: ConnectionId, reason: &str) {
-        let Some(connection) = self.peers.get_mut(&peer).and_then(|entry| entry.connections.get_mut(&id)) else {
+        let Some(connection) = self.peers.get_mut(&peer).and_then(|entry| entry.connections.get_mut(&id))
+        else {
             return;
         };
         if !connection.shut {
@@ -248,7 +253,12 @@ impl Behaviour {
         }
     }
 
-    fn admit(&mut self, id: ConnectionId, peer: PeerId, address: &Multiaddr) -> Result<Handler, ConnectionDenied> {
+    fn admit(
+        &mut self,
+        id: ConnectionId,
+        peer: PeerId,
+        address: &Multiaddr,
+    ) -> Result<Handler, ConnectionDenied> {
         let refuse = |why| Err(ConnectionDenied::new(Refused(why)));
         let chooses = dials_first(self.local, peer);
         let Some(entry) = self.peers.get_mut(&peer) else {
@@ -269,8 +279,14 @@ impl Behaviour {
         }
         let link = Arc::new(Link::new(peer, Arc::clone(&entry.traffic)));
         let about = (self.about.clone(), ip_of(address));
-        let handler =
-            Handler::new(Arc::clone(&link), self.events.clone(), self.max_frame, self.buffers.clone(), chooses, about);
+        let handler = Handler::new(
+            Arc::clone(&link),
+            self.events.clone(),
+            self.max_frame,
+            self.buffers.clone(),
+            chooses,
+            about,
+        );
         let address = without_peer(address.clone());
         entry.connections.insert(id, Connection { link, address, up: None, shut: false });
         Ok(handler)
@@ -281,11 +297,13 @@ impl Behaviour {
         if entry.connections.get(&id).is_none_or(|connection| connection.shut || connection.up.is_some()) {
             return;
         }
-        let older: Vec<_> = entry.connections.iter().filter(|(_, c)| c.up.is_some()).map(|(id, _)| *id).collect();
+        let older: Vec<_> =
+            entry.connections.iter().filter(|(_, c)| c.up.is_some()).map(|(id, _)| *id).collect();
         for older in older {
             self.close(peer, older, "the peer uses a newer connection");
         }
-        let Some(connection) = self.peers.get_mut(&peer).and_then(|entry| entry.connections.get_mut(&id)) else {
+        let Some(connection) = self.peers.get_mut(&peer).and_then(|entry| entry.connections.get_mut(&id))
+        else {
             return;
         };
         connection.up = Some(Instant::now());
@@ -396,7 +414,9 @@ impl Connection {
             let (peer, reason) = (self.link.peer, reason.to_owned());
             match self.up {
                 Some(_) => events.send(Event::PeerLost { peer, reason }),
-                None => events.detail(Event::NotUp { peer, address: self.address.clone(), known: true, reason }),
+                None => {
+                    events.detail(Event::NotUp { peer, address: self.address.clone(), known: true, reason })
+                }
             }
         }
     }

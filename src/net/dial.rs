@@ -1,7 +1,8 @@
 //! When to dial one peer, and where. No clock and no sockets: the behaviour asks [`Dialer::due`].
 //!
 //! Of two peers the one with the smaller `PeerId` dials, at once and again with back-off. The other gives it
-//! `patience` (3 s and some jitter) each time before it dials itself, for the case that only it can reach the other.
+//! `patience` (3 s and some jitter) each time before it dials itself, for the case that only it can reach the
+//! other.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -86,8 +87,12 @@ impl Dialer {
             return None;
         }
         let usable = |left_out: &Option<Instant>| left_out.is_none_or(|until| now >= until);
-        let addresses: Vec<_> =
-            self.addresses.iter().filter(|(_, (_, left_out))| usable(left_out)).map(|(a, _)| a.clone()).collect();
+        let addresses: Vec<_> = self
+            .addresses
+            .iter()
+            .filter(|(_, (_, left_out))| usable(left_out))
+            .map(|(a, _)| a.clone())
+            .collect();
         (!addresses.is_empty()).then_some(addresses)
     }
 
@@ -117,7 +122,8 @@ impl Dialer {
     /// jitter need not be secret: a hash of both names and a counter does.
     fn wait(&mut self, wait: Duration, now: Instant) {
         self.attempts += 1;
-        let digest = Sha256::new().chain_update(self.seed).chain_update(self.attempts.to_le_bytes()).finalize();
+        let digest =
+            Sha256::new().chain_update(self.seed).chain_update(self.attempts.to_le_bytes()).finalize();
         let jitter = f64::from(digest[0]) / 255.0 / 4.0;
         self.next = now + wait.max(self.patience).mul_f64(1.0 + jitter);
     }

@@ -1,8 +1,8 @@
 //! Drives one [`Node`] over libp2p: its thread, its clock, its timers, its jobs, its disk.
 //!
-//! The calling thread is the machine's. The network runs on threads of its own and jobs on rayon's, so that neither
-//! computing nor writing delays a ping. The machine's inputs are taken one by one: finished jobs first, then due timers, then
-//! what the network brought.
+//! The calling thread is the machine's. The network runs on threads of its own and jobs on rayon's, so that
+//! neither computing nor writing delays a ping. The machine's inputs are taken one by one: finished jobs
+//! first, then due timers, then what the network brought.
 
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 use std::path::PathBuf;
@@ -323,7 +323,9 @@ impl Driver<'_> {
             | NetEvent::WasProbed { .. } => {}
             NetEvent::Twin { address } => (self.report)(Report::Twin(&address)),
             NetEvent::Listening(address) => (self.report)(Report::Listening(&address)),
-            NetEvent::ListenFailed { address, reason } => (self.report)(Report::ListenFailed(&address, &reason)),
+            NetEvent::ListenFailed { address, reason } => {
+                (self.report)(Report::ListenFailed(&address, &reason))
+            }
             NetEvent::Stranger { peer, address } => (self.report)(Report::Stranger(&peer, &address)),
             NetEvent::PeerUp { peer, .. } => {
                 if let Some(&peer) = self.peers.get(&peer) {
@@ -342,7 +344,9 @@ impl Driver<'_> {
                 }
             }
             NetEvent::Frame { from, channel, frame } => {
-                let Some(&from) = self.peers.get(&from).filter(|from| !self.banned.contains(from)) else { return };
+                let Some(&from) = self.peers.get(&from).filter(|from| !self.banned.contains(from)) else {
+                    return;
+                };
                 let bytes = (frame.header.len() + frame.payload.len()) as u64;
                 match wire::decode(from_net(channel), &frame.header, frame.payload) {
                     Ok(message) => {
@@ -355,7 +359,8 @@ impl Driver<'_> {
         }
     }
 
-    /// Honest peers are never blamed, so one that is has no more to say here: it is told once, with the first of its faults.
+    /// Honest peers are never blamed, so one that is has no more to say here: it is told once, with the first
+    /// of its faults.
     fn blame(&mut self, peer: Peer, reason: String) {
         if !self.banned.insert(peer) {
             return;

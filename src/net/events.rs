@@ -37,7 +37,8 @@ pub(super) struct EventSender {
 impl EventSender {
     pub(super) fn frame(&self, event: Event, link: Arc<Link>, cost: usize) {
         if let Event::Frame { channel, .. } = event {
-            // A caller that has dropped its receiver takes no frames: their account stays full and reading stops.
+            // A caller that has dropped its receiver takes no frames: their account stays full and reading
+            // stops.
             let _ = self.queue.send((event, Effect::Taken(link, channel, cost)));
         }
     }

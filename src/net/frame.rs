@@ -124,11 +124,15 @@ impl Reader {
     fn check_length(&self, length: u32) -> Result<usize, ReadError> {
         let malformed = |text| Err(ReadError::Malformed(text));
         match usize::try_from(length) {
-            Ok(length) if length < HEADER_LENGTH => {
-                malformed(format!("frame of {length} bytes on {}, the least is {HEADER_LENGTH}", self.channel))
-            }
+            Ok(length) if length < HEADER_LENGTH => malformed(format!(
+                "frame of {length} bytes on {}, the least is {HEADER_LENGTH}",
+                self.channel
+            )),
             Ok(length) if length <= self.max_frame => Ok(length),
-            _ => malformed(format!("frame of {length} bytes on {}, the limit is {}", self.channel, self.max_frame)),
+            _ => malformed(format!(
+                "frame of {length} bytes on {}, the limit is {}",
+                self.channel, self.max_frame
+            )),
         }
     }
 
@@ -251,7 +255,10 @@ mod tests {
         assert_eq!(malformed(&[1, 0, 0, 0, 9]), "frame of 1 bytes on bulk, the least is 4");
         assert_eq!(malformed(&1001_u32.to_le_bytes()), "frame of 1001 bytes on bulk, the limit is 1000");
         assert_eq!(malformed(&[0xff; 4]), "frame of 4294967295 bytes on bulk, the limit is 1000");
-        assert_eq!(malformed(&[5, 0, 0, 0, 2, 0, 0, 0, 7]), "header of 2 bytes on bulk, the frame has 1 left");
+        assert_eq!(
+            malformed(&[5, 0, 0, 0, 2, 0, 0, 0, 7]),
+            "header of 2 bytes on bulk, the frame has 1 left"
+        );
     }
 
     #[test]

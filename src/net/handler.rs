@@ -2,11 +2,13 @@
 //!
 //! It runs in the task of its connection and moves through these phases:
 //!
-//! - `SetUp` until two substreams to send on and two to receive on stand. The peer that chooses connections opens its two
-//!   first; the other opens its own when it has seen one of these ([`super::behaviour`] says which is which and why).
-//! - `Standing`: reported to the behaviour, which answers with [`Tell::Go`] once it has told the caller `PeerUp`.
-//! - `Open`: frames flow. Nothing is read from a substream while its received frames fill their account, and Yamux then
-//!   stops the sender; control is written and read before bulk.
+//! - `SetUp` until two substreams to send on and two to receive on stand. The peer that chooses connections
+//!   opens its two first; the other opens its own when it has seen one of these ([`super::behaviour`] says
+//!   which is which and why).
+//! - `Standing`: reported to the behaviour, which answers with [`Tell::Go`] once it has told the caller
+//!   `PeerUp`.
+//! - `Open`: frames flow. Nothing is read from a substream while its received frames fill their account, and
+//!   Yamux then stops the sender; control is written and read before bulk.
 //! - `Done`: a fault was reported; nothing is written, read or reported again.
 
 use std::collections::VecDeque;
@@ -25,7 +27,8 @@ use futures::{AsyncRead, AsyncWrite, FutureExt};
 use libp2p::Stream;
 use libp2p::core::upgrade::{InboundUpgrade, OutboundUpgrade, UpgradeInfo};
 use libp2p::swarm::handler::{
-    ConnectionEvent, ConnectionHandler, ConnectionHandlerEvent, FullyNegotiatedInbound, FullyNegotiatedOutbound,
+    ConnectionEvent, ConnectionHandler, ConnectionHandlerEvent, FullyNegotiatedInbound,
+    FullyNegotiatedOutbound,
 };
 use libp2p::swarm::{StreamUpgradeError, SubstreamProtocol};
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval};
@@ -250,7 +253,8 @@ impl Handler {
                 // More than one at a time or too many are dropped, which resets them.
                 if self.probes.answering.is_none() && self.probes.answered < probe::MAX_PROBES {
                     self.probes.answered += 1;
-                    self.probes.answering = Some(probe::answer(stream, self.about.clone(), self.remote).boxed());
+                    self.probes.answering =
+                        Some(probe::answer(stream, self.about.clone(), self.remote).boxed());
                 }
                 return;
             }
@@ -274,7 +278,8 @@ impl Handler {
                 }
             }
             Purpose::Frames(channel) => {
-                self.outgoing[channel.index()] = Some(Outgoing { stream, writing: None, dirty: false, ended: false });
+                self.outgoing[channel.index()] =
+                    Some(Outgoing { stream, writing: None, dirty: false, ended: false });
                 self.stands();
             }
         }
@@ -354,8 +359,15 @@ impl Handler {
 }
 
 impl Outgoing {
-    /// Writes what is queued and takes it; then flushes; then ends the substream where this node is finishing.
-    fn pump(&mut self, link: &Link, channel: Channel, finishing: bool, cx: &mut Context<'_>) -> std::io::Result<()> {
+    /// Writes what is queued and takes it; then flushes; then ends the substream where this node is
+    /// finishing.
+    fn pump(
+        &mut self,
+        link: &Link,
+        channel: Channel,
+        finishing: bool,
+        cx: &mut Context<'_>,
+    ) -> std::io::Result<()> {
         if self.ended {
             return Ok(());
         }
@@ -432,11 +444,15 @@ impl ConnectionHandler for Handler {
             return;
         }
         match event {
-            ConnectionEvent::FullyNegotiatedInbound(FullyNegotiatedInbound { protocol: (purpose, stream), .. }) => {
+            ConnectionEvent::FullyNegotiatedInbound(FullyNegotiatedInbound {
+                protocol: (purpose, stream),
+                ..
+            }) => {
                 self.accepted(purpose, stream);
             }
             ConnectionEvent::FullyNegotiatedOutbound(FullyNegotiatedOutbound {
-                protocol: (purpose, stream), ..
+                protocol: (purpose, stream),
+                ..
             }) => {
                 self.opened(purpose, stream);
             }

@@ -1,5 +1,6 @@
 //! What the caller's thread and the task of one connection share: the queue of frames to send, the
-//! account of frames received but not yet taken, and the gate that keeps frames between `PeerUp` and `PeerLost`.
+//! account of frames received but not yet taken, and the gate that keeps frames between `PeerUp` and
+//! `PeerLost`.
 //!
 //! A `Link` belongs to one connection. The caller reaches it from the moment it has taken that connection's
 //! `PeerUp` until it has taken its `PeerLost`, so a frame sent in the belief that one connection stands
@@ -19,11 +20,11 @@ use super::{Channel, Event, PeerId};
 /// Counted for each queued frame on top of its bytes, so that many tiny frames are bounded too (guess: what a
 /// queue entry and its buffers cost).
 const ENTRY: usize = 256;
-/// Frames received and not yet taken by the caller, per connection, in bytes: above this the substream is not read
-/// (guess: 16 bulk frames of 256 KiB; small enough that control frames behind them do not wait long).
+/// Frames received and not yet taken by the caller, per connection, in bytes: above this the substream is not
+/// read (guess: 16 bulk frames of 256 KiB; small enough that control frames behind them do not wait long).
 const INBOX: [usize; 2] = [1 << 20, 4 << 20];
-/// Frames accepted from the caller and not yet written, per connection, in bytes: above this the connection is
-/// closed. The protocol above has at most 8 unacknowledged chunks of 1 MiB per edge and stays below.
+/// Frames accepted from the caller and not yet written, per connection, in bytes: above this the connection
+/// is closed. The protocol above has at most 8 unacknowledged chunks of 1 MiB per edge and stays below.
 const OUTBOX: [usize; 2] = [4 << 20, 16 << 20];
 
 /// What counts against a queue.
@@ -138,8 +139,8 @@ impl Link {
 
     // The handler's side.
 
-    /// Registers the connection's task for everything the other sides do, and says whether they want it to end:
-    /// a reason to close at once, or `true` to finish.
+    /// Registers the connection's task for everything the other sides do, and says whether they want it to
+    /// end: a reason to close at once, or `true` to finish.
     pub(super) fn watch(&self, waker: &Waker) -> (Option<String>, bool) {
         self.waker.register(waker);
         let shared = self.shared();

@@ -1,5 +1,5 @@
-//! What a node's driver writes to the log (`tracing`, target `flyswarm`): what its user is told, and each message by name and size.
-//! Never a message's content: some of it is secret.
+//! What a node's driver writes to the log (`tracing`, target `flyswarm`): what its user is told, and each
+//! message by name and size. Never a message's content: some of it is secret.
 
 use super::driver::Report;
 use super::metrics::stage_name;
@@ -19,7 +19,9 @@ pub(super) fn note(ctx: &Context, report: &Report<'_>) {
         Report::Stranger(peer, address) => tracing::warn!(%peer, %address, "refused: not in the roster"),
         Report::Disconnected(peer, reason) => tracing::info!(peer = name(peer), reason, "disconnected"),
         Report::Blamed(peer, fault) => tracing::warn!(peer = name(peer), fault, "blamed"),
-        Report::Held(slot, stage) => tracing::info!(quantity = quantity(*slot), stage = stage_name(*stage), "held"),
+        Report::Held(slot, stage) => {
+            tracing::info!(quantity = quantity(*slot), stage = stage_name(*stage), "held")
+        }
         Report::Sent(peer, message, bytes) => {
             tracing::debug!(peer = name(peer), message = kind(message), bytes, "sent");
         }
@@ -29,8 +31,12 @@ pub(super) fn note(ctx: &Context, report: &Report<'_>) {
         Report::Node(event) => match event {
             Event::Joined(peer) => tracing::info!(peer = name(peer), "joined"),
             Event::Lost(peer) => tracing::info!(peer = name(peer), "lost"),
-            Event::Refused(peer, fields) => tracing::warn!(peer = name(peer), ?fields, "refused: another session file"),
-            Event::ViewBegan(ballot, members) => tracing::info!(view = %ballot, members = members.len(), "view began"),
+            Event::Refused(peer, fields) => {
+                tracing::warn!(peer = name(peer), ?fields, "refused: another session file")
+            }
+            Event::ViewBegan(ballot, members) => {
+                tracing::info!(view = %ballot, members = members.len(), "view began")
+            }
             Event::ViewFailed(ballot, reason, suspect) => {
                 tracing::warn!(view = %ballot, ?reason, suspect = suspect.as_ref().map(name), "view failed");
             }
@@ -42,7 +48,9 @@ pub(super) fn note(ctx: &Context, report: &Report<'_>) {
             }
             Event::Exchange(_) => tracing::info!("an exchange begins"),
             Event::Exchanged(outcome) => tracing::info!(outcome = outcome.is_some(), "the exchange is over"),
-            Event::Rows(slot, Ok(_)) => tracing::info!(quantity = quantity(*slot), "this peer's own block is open"),
+            Event::Rows(slot, Ok(_)) => {
+                tracing::info!(quantity = quantity(*slot), "this peer's own block is open")
+            }
             Event::Rows(slot, Err(missing)) => {
                 tracing::warn!(quantity = quantity(*slot), %missing, "no block of its own")
             }

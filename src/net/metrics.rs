@@ -1,7 +1,9 @@
-//! Numbers for Prometheus: what a running node has done, at `http://ADDRESS/metrics`, for whoever may connect to that address.
+//! Numbers for Prometheus: what a running node has done, at `http://ADDRESS/metrics`, for whoever may connect
+//! to that address.
 //!
-//! The server answers one request at a time and takes little of anybody: see the constants. What it tells is what the node's own
-//! lines tell: names of the session file, stages, bytes, counts of faults. No key and no part of a sum passes here.
+//! The server answers one request at a time and takes little of anybody: see the constants. What it tells is
+//! what the node's own lines tell: names of the session file, stages, bytes, counts of faults. No key and no
+//! part of a sum passes here.
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -65,7 +67,11 @@ impl Metrics {
             now: Mutex::new(("none".into(), "connect".into())),
         };
         let mut registry = Registry::with_prefix("flyswarm");
-        registry.register("connected", "Peers that are connected and have the same session", metrics.connected.clone());
+        registry.register(
+            "connected",
+            "Peers that are connected and have the same session",
+            metrics.connected.clone(),
+        );
         registry.register("stage", "The stage that the node is in has the value 1", metrics.stage.clone());
         registry.register("bytes", "Bytes of messages by peer, direction and stage", metrics.bytes.clone());
         registry.register(
@@ -148,8 +154,12 @@ impl Metrics {
             ("stage", stage),
         ];
         self.bytes.get_or_create(&labels).inc_by(bytes);
-        if let Message::View(view::Message::Reduce(all_reduce::Message::Chunk { sum, direction, index, data })) =
-            message
+        if let Message::View(view::Message::Reduce(all_reduce::Message::Chunk {
+            sum,
+            direction,
+            index,
+            data,
+        })) = message
             && let Some(quantity) = ctx.plan.get(usize::from(sum.slot))
         {
             let way = match direction {
@@ -158,7 +168,8 @@ impl Metrics {
             };
             let labels = vec![("quantity", quantity.name.clone()), ("way", way.to_owned())];
             let done = (*index as usize).saturating_mul(CHUNK).saturating_add(data.len()).min(quantity.len());
-            // With several children the one that is furthest counts; a sum that begins anew begins at its first chunk.
+            // With several children the one that is furthest counts; a sum that begins anew begins at its
+            // first chunk.
             let gauge = self.sum.get_or_create(&labels);
             let done = i64::try_from(done).unwrap_or(i64::MAX);
             if *index == 0 || gauge.get() < done {
@@ -240,8 +251,9 @@ fn answer(mut connection: TcpStream, registry: &Mutex<Registry>) -> io::Result<(
         _ => ("405 Method Not Allowed", "text/plain", "only GET\n".to_owned()),
     };
     let length = body.len();
-    let head =
-        format!("HTTP/1.0 {status}\r\nContent-Type: {kind}\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n");
+    let head = format!(
+        "HTTP/1.0 {status}\r\nContent-Type: {kind}\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n"
+    );
     connection.set_write_timeout(Some(PATIENCE))?;
     connection.write_all(head.as_bytes())?;
     connection.write_all(body.as_bytes())

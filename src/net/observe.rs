@@ -1,6 +1,6 @@
-//! mDNS without taking part in anything: who of flyswarm is on the local network now, this machine's own identity
-//! included; and letting the network know an identity before there is a session. Nobody vouches for what mDNS says; a
-//! connection shows who is there.
+//! mDNS without taking part in anything: who of flyswarm is on the local network now, this machine's own
+//! identity included; and letting the network know an identity before there is a session. Nobody vouches for
+//! what mDNS says; a connection shows who is there.
 
 use std::future::Pending;
 use std::io;
@@ -50,7 +50,8 @@ impl Observer {
         let runtime = Builder::new_current_thread().enable_all().build()?;
         let mut swarm = {
             let _inside = runtime.enter();
-            // A name of its own: mDNS leaves out what has the observer's name. It announces nothing, having no address.
+            // A name of its own: mDNS leaves out what has the observer's name. It announces nothing, having
+            // no address.
             let local = PeerId::random();
             let [over_4, over_6] = service::mdns(local)?;
             let transport = DummyTransport::<(PeerId, StreamMuxerBox)>::new().boxed();
@@ -102,8 +103,8 @@ impl Observer {
     }
 }
 
-/// Lets mDNS answer for `peer` on every interface, for `time`. The addresses that it gives cannot be dialled (UDP port 0), so that a
-/// node of the same identity is not confused with this.
+/// Lets mDNS answer for `peer` on every interface, for `time`. The addresses that it gives cannot be dialled
+/// (UDP port 0), so that a node of the same identity is not confused with this.
 ///
 /// # Errors
 /// Where the system gives no news of interfaces.
@@ -157,13 +158,19 @@ impl Transport for Nowhere {
         Err(TransportError::MultiaddrNotSupported(address))
     }
 
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<TransportEvent<Self::ListenerUpgrade, io::Error>> {
+    fn poll(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<TransportEvent<Self::ListenerUpgrade, io::Error>> {
         let Some(listener_id) = self.listener else { return Poll::Pending };
         while let Poll::Ready(Some(change)) = self.interfaces.poll_next_unpin(cx) {
             let at = |ip: std::net::IpAddr| Multiaddr::from(ip).with(Protocol::Udp(0));
             match change {
                 Ok(IfEvent::Up(network)) => {
-                    return Poll::Ready(TransportEvent::NewAddress { listener_id, listen_addr: at(network.addr()) });
+                    return Poll::Ready(TransportEvent::NewAddress {
+                        listener_id,
+                        listen_addr: at(network.addr()),
+                    });
                 }
                 Ok(IfEvent::Down(network)) => {
                     return Poll::Ready(TransportEvent::AddressExpired {

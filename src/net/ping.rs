@@ -1,10 +1,11 @@
 //! Whether the peer is alive: `/ipfs/ping/1.0.0`, as in the libp2p specification (32 bytes, echoed, on one
 //! long-lived substream per direction).
 //!
-//! libp2p's own ping behaviour keeps silent about a first failure and then negotiates a new substream for up to 10 s,
-//! so that a dead peer shows after 17 s. It also judges by the echo alone, which on a slow link waits behind
-//! megabytes of our own data in the kernel's send buffer. Here a peer counts as gone when an echo has been due for
-//! [`TIMEOUT`] *and* nothing else was heard from it for as long: neither frames nor its own pings.
+//! libp2p's own ping behaviour keeps silent about a first failure and then negotiates a new substream for up
+//! to 10 s, so that a dead peer shows after 17 s. It also judges by the echo alone, which on a slow link
+//! waits behind megabytes of our own data in the kernel's send buffer. Here a peer counts as gone when an
+//! echo has been due for [`TIMEOUT`] *and* nothing else was heard from it for as long: neither frames nor its
+//! own pings.
 
 use std::io;
 use std::task::{Context, Poll};
@@ -99,7 +100,8 @@ impl Ping {
 }
 
 async fn ask(mut stream: Stream, number: u64) -> io::Result<Stream> {
-    // The specification asks for random bytes. The link is authenticated: a number tells echoes apart as well.
+    // The specification asks for random bytes. The link is authenticated: a number tells echoes apart as
+    // well.
     let mut ping = [0; LENGTH];
     ping[..8].copy_from_slice(&number.to_le_bytes());
     let mut echo = [0; LENGTH];

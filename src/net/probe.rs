@@ -1,7 +1,9 @@
-//! What a peer of the roster may ask of another about itself and the way between them: `/flyswarm/probe/1` (spec, section 6.1).
+//! What a peer of the roster may ask of another about itself and the way between them: `/flyswarm/probe/1`
+//! (spec, section 6.1).
 //!
-//! Questions and answers go over one substream of the connection that already stands, one after another. Answering costs
-//! little and is bounded: see the constants. Whoever asks for more loses the substream, not the connection.
+//! Questions and answers go over one substream of the connection that already stands, one after another.
+//! Answering costs little and is bounded: see the constants. Whoever asks for more loses the substream, not
+//! the connection.
 
 use std::io;
 use std::net::IpAddr;
@@ -13,11 +15,13 @@ use libp2p::Stream;
 use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout};
 
-/// The name negotiated for its substreams. It has a version of its own: peers of different protocol versions can ask.
+/// The name negotiated for its substreams. It has a version of its own: peers of different protocol versions
+/// can ask.
 pub(super) const PROTOCOL: &str = "/flyswarm/probe/1";
 /// Most bytes of the text that a node tells about itself (guess: 40 times what a session's fields take).
 pub(super) const MAX_ABOUT: usize = 64 * 1024;
-/// Most bytes of one `Take` or `Give`, and of all on one substream, both directions together (guess: 0.3 s at 1 Gbit/s).
+/// Most bytes of one `Take` or `Give`, and of all on one substream, both directions together (guess: 0.3 s at
+/// 1 Gbit/s).
 const MAX_PIECE: u32 = 4 << 20;
 const MAX_SUM: u64 = 16 << 20;
 /// Questions on one substream (guess: an honest peer asks some twenty).
@@ -120,7 +124,8 @@ async fn answer_all(mut stream: Stream, about: Bytes, remote: Option<IpAddr>) ->
         match question[0] {
             ABOUT => {
                 stream.write_all(&now_micros().to_le_bytes()).await?;
-                let length = u32::try_from(about.len()).unwrap_or_else(|_| unreachable!("BUG: checked at the start"));
+                let length =
+                    u32::try_from(about.len()).unwrap_or_else(|_| unreachable!("BUG: checked at the start"));
                 stream.write_all(&length.to_le_bytes()).await?;
                 stream.write_all(&about).await?;
             }
@@ -154,7 +159,8 @@ async fn piece(stream: &mut Stream, left: &mut u64) -> io::Result<u32> {
     match left.checked_sub(count.into()) {
         Some(less) if count <= MAX_PIECE => *left = less,
         _ => {
-            let text = format!("{count} bytes asked for, the limits are {MAX_PIECE} at once and {MAX_SUM} in all");
+            let text =
+                format!("{count} bytes asked for, the limits are {MAX_PIECE} at once and {MAX_SUM} in all");
             return Err(io::Error::other(text));
         }
     }

@@ -32,7 +32,8 @@ const PENDING: u32 = 64;
 const SLACK: u32 = 16;
 /// Substreams under negotiation per connection; a peer opens three.
 const NEGOTIATING: usize = 8;
-/// How often mDNS asks again, for the case that a packet was lost, and how long an answer is good for (guess).
+/// How often mDNS asks again, for the case that a packet was lost, and how long an answer is good for
+/// (guess).
 const MDNS_QUERY: Duration = Duration::from_secs(15);
 const MDNS_TTL: Duration = Duration::from_secs(120);
 /// For tasks of the runtime at the end.
@@ -102,7 +103,8 @@ fn swarm(
     events: EventSender,
 ) -> Result<(Swarm<Parts>, Listeners), NetError> {
     let local = keypair.public().to_peer_id();
-    let established = u32::try_from(traffic.len()).unwrap_or(u32::MAX).saturating_mul(2).saturating_add(SLACK);
+    let established =
+        u32::try_from(traffic.len()).unwrap_or(u32::MAX).saturating_mul(2).saturating_add(SLACK);
     let limits = connection_limits::ConnectionLimits::default()
         .with_max_pending_incoming(Some(PENDING))
         .with_max_established(Some(established));
@@ -116,9 +118,10 @@ fn swarm(
         mdns6: Toggle::from(over_6),
         peers: Behaviour::new(local, config, traffic, events),
     };
-    let transport =
-        transport::build(keypair, config.network_key).map_err(|error| NetError::Identity(error.to_string()))?;
-    let options = libp2p::swarm::Config::with_tokio_executor().with_max_negotiating_inbound_streams(NEGOTIATING);
+    let transport = transport::build(keypair, config.network_key)
+        .map_err(|error| NetError::Identity(error.to_string()))?;
+    let options =
+        libp2p::swarm::Config::with_tokio_executor().with_max_negotiating_inbound_streams(NEGOTIATING);
     let mut swarm = Swarm::new(transport, parts, local, options);
     let mut listeners = Listeners::new();
     for address in &config.listen {
@@ -220,14 +223,16 @@ fn observe(
         SwarmEvent::ListenerClosed { listener_id, reason: Err(error), .. }
         | SwarmEvent::ListenerError { listener_id, error } => failed(listener_id, error.to_string()),
         SwarmEvent::Behaviour(
-            PartsEvent::Mdns(mdns::Event::Discovered(found)) | PartsEvent::Mdns6(mdns::Event::Discovered(found)),
+            PartsEvent::Mdns(mdns::Event::Discovered(found))
+            | PartsEvent::Mdns6(mdns::Event::Discovered(found)),
         ) => {
             for (peer, address) in found {
                 swarm.behaviour_mut().peers.add_address(peer, address, Source::Found);
             }
         }
         SwarmEvent::Behaviour(
-            PartsEvent::Mdns(mdns::Event::Expired(expired)) | PartsEvent::Mdns6(mdns::Event::Expired(expired)),
+            PartsEvent::Mdns(mdns::Event::Expired(expired))
+            | PartsEvent::Mdns6(mdns::Event::Expired(expired)),
         ) => {
             for (peer, address) in expired {
                 swarm.behaviour_mut().peers.expire_address(peer, address);

@@ -1,5 +1,5 @@
-//! TCP (no delay) with the network key, Noise and Yamux, and QUIC beside it; DNS names; and a bound on how long a connection may
-//! take to close.
+//! TCP (no delay) with the network key, Noise and Yamux, and QUIC beside it; DNS names; and a bound on how
+//! long a connection may take to close.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -17,15 +17,17 @@ use tokio::time::{Sleep, sleep};
 
 /// For TCP, Noise and Yamux together, each way (guess: two round trips and a slow machine).
 const SET_UP: Duration = Duration::from_secs(10);
-/// For telling the peer that the connection closes (guess). A paused peer takes nothing, and would hold the socket.
+/// For telling the peer that the connection closes (guess). A paused peer takes nothing, and would hold the
+/// socket.
 const CLOSE: Duration = Duration::from_secs(5);
-/// Yamux doubles a substream's receive window of 256 KiB while the reader keeps up. `libp2p-yamux` fixes the sum over a
-/// connection's substreams at 1 GiB and lets us set only the number of substreams, for each of which 256 KiB are held
-/// back: with 4032 of them 16 MiB remain for growth. That is what a reader that stops can have in its
-/// buffers, and it is enough for 1 Gbit/s at 60 ms.
+/// Yamux doubles a substream's receive window of 256 KiB while the reader keeps up. `libp2p-yamux` fixes the
+/// sum over a connection's substreams at 1 GiB and lets us set only the number of substreams, for each of
+/// which 256 KiB are held back: with 4032 of them 16 MiB remain for growth. That is what a reader that stops
+/// can have in its buffers, and it is enough for 1 Gbit/s at 60 ms.
 const STREAMS: usize = 4032;
 
-/// TCP, and QUIC unless there is a network key: that key encrypts the bytes of one stream, and QUIC has none to give it.
+/// TCP, and QUIC unless there is a network key: that key encrypts the bytes of one stream, and QUIC has none
+/// to give it.
 pub(super) fn build(
     keypair: &Keypair,
     network_key: Option<PreSharedKey>,

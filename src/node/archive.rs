@@ -1,4 +1,5 @@
-//! What a node keeps: promises, the acknowledged value and frozen quantities; and what of it must survive a crash.
+//! What a node keeps: promises, the acknowledged value and frozen quantities; and what of it must survive a
+//! crash.
 
 use std::collections::BTreeMap;
 
@@ -16,8 +17,8 @@ use crate::protocol::record::{Frozen, Record as SumRecord, Value};
 use crate::protocol::rows::{self, Kept, Missing, Part};
 use crate::protocol::transfer::{Held, Served, Want};
 
-/// One thing to be on disk before any message that depends on it leaves. A later one of the same [`Record::name`]
-/// replaces it.
+/// One thing to be on disk before any message that depends on it leaves. A later one of the same
+/// [`Record::name`] replaces it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Record {
     /// No lower ballot is acknowledged any more.
@@ -28,12 +29,14 @@ pub enum Record {
     Accepted(Ballot, SumRecord, #[serde(skip)] Bytes),
     /// Decided and opened; with the sealed total.
     Frozen(Frozen, #[serde(skip)] Bytes),
-    /// This peer's vector of a slot that is drawn at random, with its SHA-256: never drawn again, sent again as it is.
+    /// This peer's vector of a slot that is drawn at random, with its SHA-256: never drawn again, sent again
+    /// as it is.
     Drawn(u8, [u8; 32], #[serde(skip)] Bytes),
-    /// What the exchange for this sum gave this peer ([`crate::protocol::xclp::Outcome::to_bytes`]), with its SHA-256. Each is kept: an older
-    /// view's sum may be the one that is decided.
+    /// What the exchange for this sum gave this peer ([`crate::protocol::xclp::Outcome::to_bytes`]), with its
+    /// SHA-256. Each is kept: an older view's sum may be the one that is decided.
     Outcome(SumId, [u8; 32], #[serde(skip)] Bytes),
-    /// What this peer has kept back of a row sum in this view; once the slot is frozen only that of the view that was decided on.
+    /// What this peer has kept back of a row sum in this view; once the slot is frozen only that of the view
+    /// that was decided on.
     Kept(Kept),
 }
 
@@ -58,7 +61,8 @@ impl Record {
         [format!("outcome-{slot}-"), format!("kept-{slot}-")]
     }
 
-    /// The sealed total beside it and its digest; `None` where there is none, as for the coin, whose vector is empty.
+    /// The sealed total beside it and its digest; `None` where there is none, as for the coin, whose vector
+    /// is empty.
     #[must_use]
     pub fn total(&self) -> Option<(&[u8; 32], &[u8])> {
         let (value, total) = match self {
@@ -170,7 +174,8 @@ impl Archive {
         self.decide();
     }
 
-    /// The next slot is decided: nobody is served its total any more before it is open, and no copy of it is held.
+    /// The next slot is decided: nobody is served its total any more before it is open, and no copy of it is
+    /// held.
     pub(super) fn decide(&mut self) {
         self.accepted = None;
         self.offered = None;
@@ -185,7 +190,8 @@ impl Archive {
     pub(super) fn held(&self, ctx: &Context, slot: u8, want: Want) -> Option<(Held, Served)> {
         match want {
             Want::Frozen => {
-                let (frozen, opened) = (self.frozen.get(usize::from(slot))?, self.opened.get(usize::from(slot))?);
+                let (frozen, opened) =
+                    (self.frozen.get(usize::from(slot))?, self.opened.get(usize::from(slot))?);
                 let held = Held::Frozen(frozen.clone());
                 // The coin has no vector.
                 let served = if slot == 0 {
@@ -236,15 +242,20 @@ pub(super) fn restore(ctx: &Context, stored: Vec<Record>) -> Result<Restored, Re
             Record::Kept(kept) => {
                 let quantity = ctx.plan.get(usize::from(kept.sum.slot)).filter(|quantity| quantity.is_rows());
                 if !quantity.is_some_and(|quantity| kept.sound(quantity.block(ctx.me).len())) {
-                    let text = format!("the block kept back in view {} does not match its digest", kept.sum.ballot);
+                    let text =
+                        format!("the block kept back in view {} does not match its digest", kept.sum.ballot);
                     return Err(RestoreError::Broken(kept.sum.slot, text));
                 }
                 out.archive.keep(Some(kept));
             }
             Record::Drawn(slot, digest, bytes) => {
-                let length = ctx.plan.get(usize::from(slot)).filter(|quantity| quantity.drawn()).map(Quantity::len);
+                let length =
+                    ctx.plan.get(usize::from(slot)).filter(|quantity| quantity.drawn()).map(Quantity::len);
                 if length != Some(bytes.len()) || Sha256::digest(&bytes)[..] != digest {
-                    return Err(RestoreError::Broken(slot, "the drawn vector does not match its digest".into()));
+                    return Err(RestoreError::Broken(
+                        slot,
+                        "the drawn vector does not match its digest".into(),
+                    ));
                 }
                 out.drawn.insert(slot, bytes);
             }

@@ -1,9 +1,9 @@
 //! Who proposes a view, when, and over whom (spec, section "Elections"; design.md, section 3).
 //!
-//! Council members propose, the one of rank r after r x `propose_ms` without progress, rank counted among those that are
-//! reachable. Nobody proposes before the whole roster is there or `gather_ms` have passed. A proposer takes in everybody that
-//! it is connected to, but for peers that it has blamed, that keep getting lost, or that are the weaker end of an edge
-//! reported dead.
+//! Council members propose, the one of rank r after r x `propose_ms` without progress, rank counted among
+//! those that are reachable. Nobody proposes before the whole roster is there or `gather_ms` have passed. A
+//! proposer takes in everybody that it is connected to, but for peers that it has blamed, that keep getting
+//! lost, or that are the weaker end of an edge reported dead.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,7 +17,8 @@ use crate::protocol::view::{Reason, View};
 use crate::protocol::{Action, Fault, Step, Time};
 use crate::session::Peer;
 
-/// Wait after a failed view before the first proposes the next, milliseconds: news of the failure overtakes the proposal.
+/// Wait after a failed view before the first proposes the next, milliseconds: news of the failure overtakes
+/// the proposal.
 const SETTLE_MS: u64 = 100;
 #[derive(Clone, Debug, Default)]
 pub(super) struct Election {
@@ -25,7 +26,8 @@ pub(super) struct Election {
     gathered: bool,
     /// Since when nothing has gone on.
     idle_since: Time,
-    /// Since when there has been no view, here or anywhere this peer knows of; attempts to begin one do not count.
+    /// Since when there has been no view, here or anywhere this peer knows of; attempts to begin one do not
+    /// count.
     without_view: Time,
     /// Highest ballot counter seen.
     seen: u64,
@@ -61,8 +63,8 @@ struct Proposal {
 struct Blocked {
     since: Time,
     why: String,
-    /// How many peers were reachable when that was written, the most since then: who gives up a moment before the others must not be
-    /// missing in what they say. 0 where a rule of the task forbids it.
+    /// How many peers were reachable when that was written, the most since then: who gives up a moment before
+    /// the others must not be missing in what they say. 0 where a rule of the task forbids it.
     reached: usize,
 }
 
@@ -77,7 +79,8 @@ impl Election {
     }
 
     pub(super) fn greeted(&mut self, now: Time) {
-        // A newcomer may make possible what was not; it deserves a fresh look at once, but no later turn for anybody.
+        // A newcomer may make possible what was not; it deserves a fresh look at once, but no later turn for
+        // anybody.
         if self.blocked.is_some() {
             self.idle_since = now;
         }
@@ -128,7 +131,9 @@ impl Election {
     }
 
     pub(super) fn report(&mut self, reporter: Peer, reason: Reason, suspect: Option<Peer>) {
-        let Some(suspect) = suspect.filter(|_| matches!(reason, Reason::Lost | Reason::Stalled | Reason::Fault)) else {
+        let Some(suspect) =
+            suspect.filter(|_| matches!(reason, Reason::Lost | Reason::Stalled | Reason::Fault))
+        else {
             return;
         };
         if self.reports.contains(&(reporter, suspect)) {
@@ -152,7 +157,8 @@ impl Election {
         self.idle_since = now.plus_ms(SETTLE_MS);
     }
 
-    /// Of each reported edge between two candidates the end that more reports name goes; at a tie the later one; never `me`.
+    /// Of each reported edge between two candidates the end that more reports name goes; at a tie the later
+    /// one; never `me`.
     fn dropped(&self, me: Peer, candidates: &BTreeSet<Peer>) -> BTreeSet<Peer> {
         let named = |peer: Peer| self.reports.iter().filter(|&&(a, b)| a == peer || b == peer).count();
         self.reports
@@ -174,14 +180,17 @@ impl Election {
 impl Node {
     /// At least `min_peers`, and a majority of the council.
     pub(super) fn enough(&self, members: &[Peer]) -> bool {
-        members.len() >= usize::from(self.ctx.session.min_peers) && self.ctx.council_count(members) >= self.ctx.majority
+        members.len() >= usize::from(self.ctx.session.min_peers)
+            && self.ctx.council_count(members) >= self.ctx.majority
     }
 
-    /// How many it reaches, itself included, and whether they are enough; asked after every input, so it does not list them.
+    /// How many it reaches, itself included, and whether they are enough; asked after every input, so it does
+    /// not list them.
     fn reach(&self) -> (usize, bool) {
         let blamed = &self.election.blamed;
         let reached = |peer: &Peer| self.greeted.contains_key(peer) && !blamed.contains(peer);
-        let others = self.greeted.len() - blamed.iter().filter(|peer| self.greeted.contains_key(peer)).count();
+        let others =
+            self.greeted.len() - blamed.iter().filter(|peer| self.greeted.contains_key(peer)).count();
         let council = self.ctx.council.iter().filter(|&peer| *peer == self.ctx.me || reached(peer)).count();
         let enough = others + 1 >= usize::from(self.ctx.session.min_peers) && council >= self.ctx.majority;
         (others + 1, enough)
@@ -197,7 +206,8 @@ impl Node {
 
     fn choose_members(&self) -> Vec<Peer> {
         let reachable = self.reachable();
-        let skipped = |peer: &Peer| self.election.skipped.get(peer).is_some_and(|&until| self.election.seen <= until);
+        let skipped =
+            |peer: &Peer| self.election.skipped.get(peer).is_some_and(|&until| self.election.seen <= until);
         let candidates: BTreeSet<_> =
             reachable.iter().copied().filter(|peer| *peer == self.ctx.me || !skipped(peer)).collect();
         let dropped = self.election.dropped(self.ctx.me, &candidates);
@@ -246,16 +256,20 @@ impl Node {
 
     pub(super) fn promised(&mut self, from: Peer, ballot: Ballot, promise: Promise<[u8; 32]>) {
         if self.ctx.council_index(from).is_some()
-            && let Some(proposal) = self.election.proposal.as_mut().filter(|proposal| proposal.ballot == ballot)
+            && let Some(proposal) =
+                self.election.proposal.as_mut().filter(|proposal| proposal.ballot == ballot)
         {
             proposal.promises.insert(from, promise);
         }
     }
 
-    /// The record that the promises of this view oblige its leader to finish in `slot`; `Err` if it is not here any more.
+    /// The record that the promises of this view oblige its leader to finish in `slot`; `Err` if it is not
+    /// here any more.
     pub(super) fn take_resume(&mut self, slot: u8) -> Result<Option<SumRecord>, ()> {
         let obligation = self.election.obligation.take().filter(|obligation| obligation.frozen == slot);
-        let Some((_, accepted)) = obligation.and_then(|obligation| obligation.resume) else { return Ok(None) };
+        let Some((_, accepted)) = obligation.and_then(|obligation| obligation.resume) else {
+            return Ok(None);
+        };
         self.archive.sealed(&accepted.value).map(|sealed| Some(sealed.record.clone())).ok_or(())
     }
 
@@ -280,8 +294,10 @@ impl Node {
             }
         }
         self.begin_exchange(now, step);
-        let busy =
-            self.talk.goes_on() || self.computing.is_some() || self.opening.is_some() || self.transfer.receiving();
+        let busy = self.talk.goes_on()
+            || self.computing.is_some()
+            || self.opening.is_some()
+            || self.transfer.receiving();
         if let Some(view) = &mut self.view {
             view.set_working(busy);
         }
@@ -375,7 +391,8 @@ impl Node {
         let fetching = self.transfer.fetching() || self.opening.is_some();
         let promises = self.ctx.majority;
         #[cfg(test)]
-        let promises = if self.ctx.rule == crate::protocol::context::OpeningRule::Naive { 1 } else { promises };
+        let promises =
+            if self.ctx.rule == crate::protocol::context::OpeningRule::Naive { 1 } else { promises };
         if let Some(proposal) = &mut self.election.proposal {
             if fetching {
                 proposal.until = now.plus_ms(propose_ms);
@@ -410,7 +427,8 @@ impl Node {
         };
         step.0.push(Action::Persist(Record::Promised(ballot)));
         let until = now.plus_ms(self.ctx.session.timing.propose_ms);
-        self.election.proposal = Some(Proposal { ballot, promises: BTreeMap::from([(self.ctx.me, own)]), until });
+        self.election.proposal =
+            Some(Proposal { ballot, promises: BTreeMap::from([(self.ctx.me, own)]), until });
         for &peer in &self.ctx.council {
             if self.greeted.contains_key(&peer) {
                 step.send(peer, Message::Prepare(ballot));
@@ -475,7 +493,9 @@ impl Node {
                     format!("{} (another session: {})", self.ctx.session.name(peer), fields.join(", "))
                 }
                 Some(_) => format!("{} (another session)", self.ctx.session.name(peer)),
-                None if self.election.blamed.contains(&peer) => format!("{} (blamed)", self.ctx.session.name(peer)),
+                None if self.election.blamed.contains(&peer) => {
+                    format!("{} (blamed)", self.ctx.session.name(peer))
+                }
                 None => self.ctx.session.name(peer).to_owned(),
             })
             .collect();
@@ -504,8 +524,9 @@ impl Node {
             Over::Stopped => {}
             Over::Lingering(until) => deadlines.push(until),
             Over::No if self.view.is_some() => {
-                deadlines
-                    .extend(self.round.unreached.as_ref().filter(|(peers, ..)| !peers.is_empty()).map(|(.., at)| *at));
+                deadlines.extend(
+                    self.round.unreached.as_ref().filter(|(peers, ..)| !peers.is_empty()).map(|(.., at)| *at),
+                );
                 deadlines.extend(self.computing.map(|(_, since)| since.plus_ms(timing.compute_ms)));
                 deadlines.extend(self.exchange_alarm());
             }
@@ -531,7 +552,8 @@ impl Node {
             deadlines.push(self.election.fetch_again);
         }
         let Some(next) = deadlines.into_iter().min() else { return };
-        // A deadline that has passed is looked at again a little later, not at once: something else must happen first.
+        // A deadline that has passed is looked at again a little later, not at once: something else must
+        // happen first.
         let next = next.max(now.plus_ms(10));
         if self.armed.is_none_or(|armed| next < armed || armed < now) {
             self.armed = Some(next);

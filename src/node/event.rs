@@ -28,12 +28,13 @@ pub enum Event {
     Opened(Value),
     /// The exchange of the view begins, with these roles.
     Exchange(Roles),
-    /// What the exchange in which the last quantity was summed gave this peer; before [`Event::Finished`]. `None` if it was not in it.
+    /// What the exchange in which the last quantity was summed gave this peer; before [`Event::Finished`].
+    /// `None` if it was not in it.
     Exchanged(Option<xclp::Outcome>),
     /// This peer's own block of a row sum (its slot), or why it has none; before [`Event::Finished`].
     Rows(u8, Result<Part, Missing>),
-    /// Every quantity is frozen: the opened vectors of the plan, the first of them the seed, and what they stand on. That of a row
-    /// sum is uniform to whoever does not know its masks.
+    /// Every quantity is frozen: the opened vectors of the plan, the first of them the seed, and what they
+    /// stand on. That of a row sum is uniform to whoever does not know its masks.
     Finished(Vec<Bytes>, Vec<Value>),
     /// Nobody needs this node any more; the driver may stop.
     Done,

@@ -1,7 +1,8 @@
-//! The exchange of a view: where a quantity's vector is not a peer's own work, but what it got from the others (task `xclp`).
+//! The exchange of a view: where a quantity's vector is not a peer's own work, but what it got from the
+//! others (task `xclp`).
 //!
-//! It begins when the view wants the vector and this peer is connected to every other that has a part; what the others say before that is kept.
-//! It ends with the vector, or ends the view.
+//! It begins when the view wants the vector and this peer is connected to every other that has a part; what
+//! the others say before that is kept. It ends with the vector, or ends the view.
 
 use sha2::{Digest, Sha256};
 
@@ -136,7 +137,8 @@ impl Node {
         self.talk.pending.as_ref().map(|(_, until)| *until)
     }
 
-    /// Takes a message of an exchange; those of other views and of slots that are frozen are of no use any more.
+    /// Takes a message of an exchange; those of other views and of slots that are frozen are of no use any
+    /// more.
     pub(super) fn hear(
         &mut self,
         now: Time,
@@ -144,7 +146,9 @@ impl Node {
         message: xclp::Message,
         step: &mut Step<Self>,
     ) -> Result<(), Fault> {
-        let Some(view) = self.view.as_ref().filter(|view| view.ballot() == message.sum.ballot) else { return Ok(()) };
+        let Some(view) = self.view.as_ref().filter(|view| view.ballot() == message.sum.ballot) else {
+            return Ok(());
+        };
         if message.sum.slot < self.archive.frozen() {
             return Ok(());
         }
@@ -205,7 +209,8 @@ impl Node {
         }
     }
 
-    /// What the exchange of the last opened quantity's view gave this peer, if there was one and it had a part in it.
+    /// What the exchange of the last opened quantity's view gave this peer, if there was one and it had a
+    /// part in it.
     fn given(&self) -> Option<Outcome> {
         let Value { sum, members, .. } = self.archive.values().last()?;
         let bytes = self.outcomes.get(sum).filter(|_| members.contains(&self.ctx.me))?;

@@ -1,15 +1,16 @@
-//! The task `flynn`: one exact classifier from everybody's rows (Ram and Sinha, AAAI 2022, section 3 and Algorithm 2;
-//! spec, section "Task flynn").
+//! The task `flynn`: one exact classifier from everybody's rows (Ram and Sinha, AAAI 2022, section 3 and
+//! Algorithm 2; spec, section "Task flynn").
 //!
-//! Slots: the coin, whose seed fixes the lifting matrix; `holders`, which peers have rows of which class; `moments` where the
-//! scaling needs global means; `counts`, the class filters as counts. Counts add up, so the sum over the peers' counts is the
-//! counts of the pooled rows, bit for bit (Theorem 4).
+//! Slots: the coin, whose seed fixes the lifting matrix; `holders`, which peers have rows of which class;
+//! `moments` where the scaling needs global means; `counts`, the class filters as counts. Counts add up, so
+//! the sum over the peers' counts is the counts of the pooled rows, bit for bit (Theorem 4).
 //!
-//! With `select` the slots of [`super::sketch`] up to the draw stand in the place of the coin and `moments`; then come `holders` and `counts`, into which
-//! the peers that were not drawn put zeros.
+//! With `select` the slots of [`super::sketch`] up to the draw stand in the place of the coin and `moments`;
+//! then come `holders` and `counts`, into which the peers that were not drawn put zeros.
 //!
-//! With `privacy.epsilon` the slots are the coin and `counts`, which holds what [`Mechanism::draw`](crate::privacy::mechanism::Mechanism::draw) makes of
-//! them (Algorithm 2 with noise; docs/privacy.md).
+//! With `privacy.epsilon` the slots are the coin and `counts`, which holds what
+//! [`Mechanism::draw`](crate::privacy::mechanism::Mechanism::draw) makes of them (Algorithm 2 with noise;
+//! docs/privacy.md).
 
 use std::sync::Arc;
 
@@ -179,7 +180,8 @@ impl Rules {
         self.scaled(data, seed, Scaler::fit(&self.scaling, data)?)
     }
 
-    /// The model of rows in one place under what was opened of seed and moments: what the peers that were drawn must arrive at.
+    /// The model of rows in one place under what was opened of seed and moments: what the peers that were
+    /// drawn must arrive at.
     pub fn pooled_under(&self, data: &Dataset, opened: &[Bytes]) -> Result<Model, FlynnError> {
         let seed = opened.first().and_then(seed).ok_or(FlynnError::Incomplete(opened.len(), 1))?;
         self.scaled(data, seed, self.opened_scaler(opened)?)
@@ -195,14 +197,23 @@ impl Rules {
 }
 
 impl Flynn {
-    /// A peer with these rows, which may be none. `secret` is known to nobody else: where peers are drawn, its part of the second coin follows from it.
-    pub fn new(session: Session, me: Peer, data: Arc<Dataset>, secret: &[u8; 32]) -> Result<Self, FlynnError> {
+    /// A peer with these rows, which may be none. `secret` is known to nobody else: where peers are drawn,
+    /// its part of the second coin follows from it.
+    pub fn new(
+        session: Session,
+        me: Peer,
+        data: Arc<Dataset>,
+        secret: &[u8; 32],
+    ) -> Result<Self, FlynnError> {
         holders::fits(&session, &data).map_err(FlynnError::Data)?;
         // Noisy totals are read as signed, and noise needs room beside the counts.
         let most = (1 << 30) / session.roster.len();
         let central = session.privacy.noise.is_some_and(|noise| noise.mode == NoiseMode::Central);
         if central && data.rows() > most {
-            return Err(FlynnError::Data(format!("{} rows, with noise in shares at most {most} each", data.rows())));
+            return Err(FlynnError::Data(format!(
+                "{} rows, with noise in shares at most {most} each",
+                data.rows()
+            )));
         }
         let part = |session: &Session| SketchTask::new(session.clone(), me, data.clone(), secret);
         let selection = session.selects().then(|| part(&session)).transpose()?;
@@ -222,7 +233,9 @@ impl Flynn {
     /// Whether enough of the drawn peers are there for a sum of theirs.
     fn enough_drawn(&self, drawn: usize) -> Result<(), String> {
         if drawn < SMALLEST_SUM {
-            return Err(format!("only {drawn} of the drawn peers are there; a sum of their rows needs {SMALLEST_SUM}"));
+            return Err(format!(
+                "only {drawn} of the drawn peers are there; a sum of their rows needs {SMALLEST_SUM}"
+            ));
         }
         Ok(())
     }
@@ -230,7 +243,9 @@ impl Flynn {
     fn vector(&self, name: &str, opened: &[Bytes]) -> Result<Bytes, FlynnError> {
         Ok(match name {
             "holders" => holders::vector(self.rules.session.data.classes.len(), &self.data),
-            "moments" => words(&scaling::moments(&self.data, self.rules.scaling.needs_moments() == Some(true))).into(),
+            "moments" => {
+                words(&scaling::moments(&self.data, self.rules.scaling.needs_moments() == Some(true))).into()
+            }
             _ => {
                 let holders = self.rules.holders();
                 holders::refuse_uncounted(&self.rules.session, holders, &self.data, opened)
@@ -303,7 +318,9 @@ impl Task for Flynn {
                 let word = opened.get(usize::from(slot)).and_then(|word| word[..].try_into().ok());
                 let present = u32::from_le_bytes(word.unwrap_or_default());
                 if (present as usize) < SMALLEST_SUM {
-                    return Err(format!("only {present} members have rows; at least {SMALLEST_SUM} are to be drawn"));
+                    return Err(format!(
+                        "only {present} members have rows; at least {SMALLEST_SUM} are to be drawn"
+                    ));
                 }
             }
             if slot + 1 < holders {

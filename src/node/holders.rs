@@ -1,5 +1,5 @@
-//! Which peers have rows of which class: counted in a sealed sum before anything is learnt, so that nobody is the only one whose
-//! rows a sum shows (spec, section "Task flynn", quantity `holders`).
+//! Which peers have rows of which class: counted in a sealed sum before anything is learnt, so that nobody is
+//! the only one whose rows a sum shows (spec, section "Task flynn", quantity `holders`).
 
 use bytes::Bytes;
 
@@ -8,7 +8,8 @@ use crate::protocol::context::Quantity;
 use crate::protocol::record::Value;
 use crate::session::{Peer, Session};
 
-/// Slot of `holders` where no draw comes before it: word 0 counts members with rows, word 1 + l those with rows of class l.
+/// Slot of `holders` where no draw comes before it: word 0 counts members with rows, word 1 + l those with
+/// rows of class l.
 pub(super) const HOLDERS: u8 = 1;
 
 /// The quantity; of no classes where the task looks at none.
@@ -44,13 +45,24 @@ pub(super) fn fits(session: &Session, data: &Dataset) -> Result<(), String> {
     Ok(())
 }
 
-/// A peer that came after the holders were counted in the slot `at` may not bring a class that nobody had: it would be its only holder.
-pub(super) fn refuse_uncounted(session: &Session, at: u8, data: &Dataset, opened: &[Bytes]) -> Result<(), String> {
+/// A peer that came after the holders were counted in the slot `at` may not bring a class that nobody had: it
+/// would be its only holder.
+pub(super) fn refuse_uncounted(
+    session: &Session,
+    at: u8,
+    data: &Dataset,
+    opened: &[Bytes],
+) -> Result<(), String> {
     let Some(holders) = opened.get(usize::from(at)) else { return Ok(()) };
     let (words, _) = holders.as_chunks::<4>();
     let names = &session.data.classes;
     let own = data.class_counts(names.len());
-    match names.iter().zip(own).zip(words.iter().skip(1)).find(|((_, own), counted)| *own > 0 && **counted == [0; 4]) {
+    match names
+        .iter()
+        .zip(own)
+        .zip(words.iter().skip(1))
+        .find(|((_, own), counted)| *own > 0 && **counted == [0; 4])
+    {
         Some(((class, _), _)) => {
             Err(format!("nobody had rows of class {class} when the session counted who holds what"))
         }
@@ -71,7 +83,8 @@ pub(super) fn allows(
     enough(session, HOLDERS, opened, lost)
 }
 
-/// Whether each class has as many holders as are asked for by what the slot `at` says, given that `lost` of those counted may be gone.
+/// Whether each class has as many holders as are asked for by what the slot `at` says, given that `lost` of
+/// those counted may be gone.
 pub(super) fn enough(session: &Session, at: u8, opened: &[Bytes], lost: usize) -> Result<(), String> {
     let minimum = usize::from(session.privacy.min_holders);
     let Some(holders) = opened.get(usize::from(at)) else { return Ok(()) };
@@ -82,8 +95,11 @@ pub(super) fn enough(session: &Session, at: u8, opened: &[Bytes], lost: usize) -
         // A class that nobody has is nobody's secret.
         let absent = counted == 0 && name != "rows";
         if !absent && counted.saturating_sub(lost) < minimum {
-            let gone = if lost > 0 { format!(", and {lost} of those counted are gone") } else { String::new() };
-            return Err(format!("only {counted} members have {name}{gone}; privacy.min_holders is {minimum}"));
+            let gone =
+                if lost > 0 { format!(", and {lost} of those counted are gone") } else { String::new() };
+            return Err(format!(
+                "only {counted} members have {name}{gone}; privacy.min_holders is {minimum}"
+            ));
         }
     }
     Ok(())

@@ -101,7 +101,8 @@ impl Job {
     pub fn run(self) -> Done {
         match self {
             Self::Contribution { slot, task, opened, draw } => {
-                let expected = task.plan().get(usize::from(slot)).map_or(0, crate::protocol::context::Quantity::len);
+                let expected =
+                    task.plan().get(usize::from(slot)).map_or(0, crate::protocol::context::Quantity::len);
                 let result = match draw {
                     _ if slot == 0 => Ok(Bytes::new()),
                     None => task.contribution(slot, &opened),
@@ -111,7 +112,10 @@ impl Job {
                     if vector.len() == expected {
                         Ok(vector)
                     } else {
-                        Err(format!("vector of slot {slot} has {} bytes, the plan says {expected}", vector.len()))
+                        Err(format!(
+                            "vector of slot {slot} has {} bytes, the plan says {expected}",
+                            vector.len()
+                        ))
                     }
                 });
                 Done::Contribution(slot, result)

@@ -1,14 +1,19 @@
-//! The task `sketch`: how far each peer's records lie from those of all, and which peers are to take part in a round of something (Liu, Xu, Coleman &
-//! Shrivastava, NeurIPS 2023, Algorithms 1 and 3, without a server; spec, section "Task sketch").
+//! The task `sketch`: how far each peer's records lie from those of all, and which peers are to take part in
+//! a round of something (Liu, Xu, Coleman & Shrivastava, NeurIPS 2023, Algorithms 1 and 3, without a server;
+//! spec, section "Task sketch").
 //!
-//! Slots: the coin, whose seed fixes the hashes; `holders`, how many members have records; `moments` where the scaling needs them; `sketch`, the counters and
-//! the number of records; where the session says so `scores`, every peer's distance in its own place, `pairwise`, every peer's own sketch in its
-//! own place, and `draw`, random words of every member: their sum is a second coin, which nobody can know before the scores are frozen.
+//! Slots: the coin, whose seed fixes the hashes; `holders`, how many members have records; `moments` where
+//! the scaling needs them; `sketch`, the counters and the number of records; where the session says so
+//! `scores`, every peer's distance in its own place, `pairwise`, every peer's own sketch in its own place,
+//! and `draw`, random words of every member: their sum is a second coin, which nobody can know before the
+//! scores are frozen.
 //!
-//! With `privacy.epsilon` nothing exact is opened but how many records there are: the slots are the coin, `sketch`, of which each peer draws a noised one
-//! once ([`DistributionSketch::release`]), and what the session publishes, all of it made of that one release and what is open (docs/privacy.md).
+//! With `privacy.epsilon` nothing exact is opened but how many records there are: the slots are the coin,
+//! `sketch`, of which each peer draws a noised one once ([`DistributionSketch::release`]), and what the
+//! session publishes, all of it made of that one release and what is open (docs/privacy.md).
 //!
-//! A task that draws its peers so (`select`, [`super::flynn`]) goes through these slots first, the second of them called `present`, and then its own.
+//! A task that draws its peers so (`select`, [`super::flynn`]) goes through these slots first, the second of
+//! them called `present`, and then its own.
 
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
@@ -82,9 +87,11 @@ enum Sketches {
 pub struct Outcome {
     /// Of all records.
     pub global: Global,
-    /// The distance that every peer has published, in the order of the roster, `None` for those without records; empty where none are published.
+    /// The distance that every peer has published, in the order of the roster, `None` for those without
+    /// records; empty where none are published.
     pub published: Vec<Option<f64>>,
-    /// The distance between every two peers' sketches (mean over rows), `None` where one has no records; empty where sketches are not opened.
+    /// The distance between every two peers' sketches (mean over rows), `None` where one has no records;
+    /// empty where sketches are not opened.
     pub matrix: Vec<Vec<Option<f64>>>,
     /// Who was drawn, and the coin of it (32 bytes).
     pub draw: Option<(Draw, Bytes)>,
@@ -131,7 +138,8 @@ impl Rules {
         // Counters and records; a release says too that it is one.
         let words = counters + if self.epsilon.is_some() { 2 } else { 1 };
         if self.epsilon.is_none() {
-            // With a `select` the task counts the holders among the drawn peers for itself, and under that name.
+            // With a `select` the task counts the holders among the drawn peers for itself, and under that
+            // name.
             let name = if self.session.selects() { "present" } else { "holders" };
             plan.push(Quantity { name: name.into(), ..holders::quantity(0) });
         }
@@ -242,7 +250,9 @@ impl Rules {
             }
             Ok(Some(words.iter().map(|&share| f64::from(share) / ONE).collect()))
         };
-        Ok(Sketches::Exact(words.chunks_exact(rows * range).enumerate().map(sketch).collect::<Result<_, _>>()?))
+        Ok(Sketches::Exact(
+            words.chunks_exact(rows * range).enumerate().map(sketch).collect::<Result<_, _>>()?,
+        ))
     }
 
     /// The distance between every two peers' sketches.
@@ -267,8 +277,8 @@ impl Rules {
         })
     }
 
-    /// Who is drawn in a round, by the opened scores and coin; `None` where the session draws nobody. The session's own draw is round 0; whatever goes on in
-    /// rounds may go on drawing.
+    /// Who is drawn in a round, by the opened scores and coin; `None` where the session draws nobody. The
+    /// session's own draw is round 0; whatever goes on in rounds may go on drawing.
     pub fn draw(&self, round: u32, opened: &[Bytes]) -> Result<Option<Draw>, TaskError> {
         let Some(selection) = self.spec.selection() else { return Ok(None) };
         Ok(Some(selection.draw(self.opened("draw", opened)?, round, &self.scores(opened)?)))
@@ -285,7 +295,11 @@ impl Rules {
             published: published.into_iter().map(selection::distance).collect(),
             matrix: if self.spec.pairwise { self.matrix(opened)? } else { Vec::new() },
             draw: draw.zip(coin.cloned()),
-            digest: tagged_hash("sketch").chain_update(self.session.id().0).chain_update(sealed).finalize().into(),
+            digest: tagged_hash("sketch")
+                .chain_update(self.session.id().0)
+                .chain_update(sealed)
+                .finalize()
+                .into(),
         })
     }
 }
@@ -320,18 +334,21 @@ impl Global {
 }
 
 impl SketchTask {
-    /// A peer with these rows, which may be none; labels are not looked at. `secret` is known to nobody else: its part of the second coin follows from it.
+    /// A peer with these rows, which may be none; labels are not looked at. `secret` is known to nobody else:
+    /// its part of the second coin follows from it.
     pub fn new(session: Session, me: Peer, data: Arc<Dataset>, secret: &[u8; 32]) -> Result<Self, TaskError> {
         let features = session.data.features as usize;
         if data.features() != features {
             let text = format!("rows have {} features, the session says {features}", data.features());
             return Err(TaskError::Data(text));
         }
-        // No counter of the sum can wrap: it is at most the rows of all peers. Noisy ones are read as signed, and noise needs room beside them.
+        // No counter of the sum can wrap: it is at most the rows of all peers. Noisy ones are read as signed,
+        // and noise needs room beside them.
         let all = if session.privacy.noise.is_some() { 1 << 30 } else { u32::MAX as usize };
         let most = all / session.roster.len();
         if data.rows() > most {
-            let text = format!("{} rows, with {} peers at most {most} each", data.rows(), session.roster.len());
+            let text =
+                format!("{} rows, with {} peers at most {most} each", data.rows(), session.roster.len());
             return Err(TaskError::Data(text));
         }
         let secret = Zeroizing::new(*secret);
@@ -364,8 +381,8 @@ impl SketchTask {
         self.released.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// How far this peer's records lie from those of all, in a private session as its release tells it; `None` without records, and where it has released
-    /// nothing because the sketch was open before it came.
+    /// How far this peer's records lie from those of all, in a private session as its release tells it;
+    /// `None` without records, and where it has released nothing because the sketch was open before it came.
     pub fn distance(&self, opened: &[Bytes]) -> Result<Option<Distance>, TaskError> {
         if self.data.rows() == 0 {
             return Ok(None);

@@ -1,4 +1,5 @@
-//! A slot at one node: its vector, the acknowledgement of the sealed total, opening, freezing; and what is fetched instead.
+//! A slot at one node: its vector, the acknowledgement of the sealed total, opening, freezing; and what is
+//! fetched instead.
 
 use bytes::Bytes;
 use sha2::{Digest, Sha256};
@@ -85,7 +86,8 @@ impl Node {
         let Some(ballot) = self.view.as_ref().map(View::ballot) else { return };
         let digest = record.digest(&self.ctx);
         let held = self.archive.sealed(&digest).map(|sealed| &sealed.total);
-        let made = self.round.total.as_ref().filter(|(made, _)| *made == record.value.total).map(|(_, total)| total);
+        let made =
+            self.round.total.as_ref().filter(|(made, _)| *made == record.value.total).map(|(_, total)| total);
         let Some(total) = held.or(made).cloned() else {
             if !self.transfer.fetching() {
                 let child = self.transfer.fetch(now, ballot.proposer, slot, Want::Accepted(digest));
@@ -125,7 +127,8 @@ impl Node {
         self.fail_view(now, Reason::Superseded, None, None, step);
     }
 
-    /// Takes the pads off. The decision and the sealed total are on disk before: whoever crashes here opens it when it is back.
+    /// Takes the pads off. The decision and the sealed total are on disk before: whoever crashes here opens
+    /// it when it is back.
     pub(super) fn open(&mut self, frozen: Frozen, total: Bytes, step: &mut Step<Self>) {
         let SumId { slot, .. } = frozen.record.value.sum;
         if slot != self.archive.frozen() || self.opening.is_some() {
@@ -135,7 +138,8 @@ impl Node {
             let unsound = frozen.pads.iter().position(Option::is_none);
             if let Some(deal) = unsound.and_then(|i| frozen.record.deals.get(i)) {
                 let name = self.ctx.session.name(deal.author);
-                let text = format!("the pad dealt by {name} is inconsistent: the decided sum cannot be opened");
+                let text =
+                    format!("the pad dealt by {name} is inconsistent: the decided sum cannot be opened");
                 self.end(Ending::Unopenable(text), step);
                 return;
             }
@@ -159,7 +163,8 @@ impl Node {
                 match result {
                     Ok(vector) if slot >= self.archive.frozen() => {
                         if self.ctx.plan.get(usize::from(slot)).is_some_and(Quantity::drawn) {
-                            // On disk before anything that depends on it leaves: a second draw would tell more than was paid for.
+                            // On disk before anything that depends on it leaves: a second draw would tell
+                            // more than was paid for.
                             let digest = Sha256::digest(&vector).into();
                             step.0.push(Action::Persist(Record::Drawn(slot, digest, vector.clone())));
                             self.task.drawn(slot, &vector);
@@ -229,7 +234,8 @@ impl Node {
                     Held::Accepted(record) => {
                         if slot == self.archive.frozen() {
                             let digest = record.digest(&self.ctx);
-                            // Held to be served and acknowledged in the view to come; not an acknowledgement by itself.
+                            // Held to be served and acknowledged in the view to come; not an acknowledgement
+                            // by itself.
                             self.archive.offered = Some(Sealed { record, digest, total });
                             self.accept(now, step);
                         }

@@ -51,7 +51,11 @@ fn a_peer_killed_at_any_action_leaves_the_others_with_one_result() {
             net.run(300_000);
             let finished: BTreeSet<_> = net.finished().into_keys().collect();
             let expected: BTreeSet<_> = net.peers().filter(|&other| other != peer).collect();
-            assert!(finished.is_superset(&expected), "{peer} killed at {at}: {finished:?} {:?}", net.endings());
+            assert!(
+                finished.is_superset(&expected),
+                "{peer} killed at {at}: {finished:?} {:?}",
+                net.endings()
+            );
         }
     }
 }
@@ -98,7 +102,8 @@ fn one_cut_link_between_live_peers_does_not_stop_the_session() {
     }
 }
 
-/// In a council of three one acknowledges, one dies, the third was away and returns: the opening that was begun is finished.
+/// In a council of three one acknowledges, one dies, the third was away and returns: the opening that was
+/// begun is finished.
 #[test]
 fn an_opening_begun_in_a_council_of_three_is_finished_when_the_third_returns() {
     let mut begun = 0;
@@ -127,6 +132,7 @@ fn peers_that_are_connected_but_never_answer_are_not_waited_for_for_ever() {
     let endings = net.endings();
     assert_eq!(endings.len(), 3, "{endings:?}");
     // The first to give up says so; the others see it leave.
-    let first = endings.values().filter(|ending| ending.to_string().contains("no view began for 20 s")).count();
+    let first =
+        endings.values().filter(|ending| ending.to_string().contains("no view began for 20 s")).count();
     assert!(first >= 1 && endings.values().all(|ending| matches!(ending, Ending::TooFew(_))), "{endings:?}");
 }

@@ -1,12 +1,14 @@
-//! The task `tune`: which settings of FlyNN suit the rows of all peers, without anybody showing rows (spec, section "Task tune").
+//! The task `tune`: which settings of FlyNN suit the rows of all peers, without anybody showing rows (spec,
+//! section "Task tune").
 //!
-//! Cross-validation over everybody's rows at once. Each peer splits its own rows into folds. The counts of every setting and fold,
-//! learnt from the rows outside the fold, are one sealed sum; with what it opens to, each peer scores its own rows inside the
-//! folds, under all readouts, and how many were right is the other. Every trial has a lifting matrix of its own (paper, Appendix D).
+//! Cross-validation over everybody's rows at once. Each peer splits its own rows into folds. The counts of
+//! every setting and fold, learnt from the rows outside the fold, are one sealed sum; with what it opens to,
+//! each peer scores its own rows inside the folds, under all readouts, and how many were right is the other.
+//! Every trial has a lifting matrix of its own (paper, Appendix D).
 //!
-//! Slots: the coin; `holders`; `moments` where a scaling needs global means (over all rows, those inside the fold too);
-//! `counts`, setting by setting and in each fold by fold; `scores`, for each class the rows scored, then for each setting, readout and
-//! class those that were right.
+//! Slots: the coin; `holders`; `moments` where a scaling needs global means (over all rows, those inside the
+//! fold too); `counts`, setting by setting and in each fold by fold; `scores`, for each class the rows
+//! scored, then for each setting, readout and class those that were right.
 
 use std::sync::Arc;
 
@@ -125,7 +127,8 @@ impl Rules {
         if let Some(squares) = self.needs_moments() {
             plan.push(quantity("moments", 8, Moments::words(self.session.data.features as usize, squares)));
         }
-        let counts: usize = self.candidates.iter().map(|candidate| candidate.m * self.classes() * self.folds).sum();
+        let counts: usize =
+            self.candidates.iter().map(|candidate| candidate.m * self.classes() * self.folds).sum();
         plan.push(quantity("counts", 4, counts));
         plan.push(quantity("scores", 4, self.classes() * (1 + self.candidates.len() * self.readouts.len())));
         plan
@@ -197,7 +200,8 @@ impl Rules {
             Ok(predicted.iter().map(|predicted| Tally::new(&test, predicted)).collect())
         });
         let tallies: Vec<Vec<Tally>> = tallies.collect::<Result<_, TuneError>>()?;
-        let tallies: Vec<_> = tallies.chunks(self.folds.max(1)).flat_map(|each| summed(each.to_vec())).collect();
+        let tallies: Vec<_> =
+            tallies.chunks(self.folds.max(1)).flat_map(|each| summed(each.to_vec())).collect();
         let rows = tallies.first().map_or(&[][..], Tally::classes).iter().map(|(_, rows)| rows);
         let right = tallies.iter().flat_map(|tally| tally.classes().iter().map(|(right, _)| right));
         Ok(rows.chain(right).flat_map(|word| word.to_le_bytes()).collect())
@@ -220,7 +224,8 @@ impl Rules {
             .collect();
         // A stable order: of equally good settings the first of the session file.
         ranked.sort_by(|a, b| b.2.score(Metric::Balanced).total_cmp(&a.2.score(Metric::Balanced)));
-        let digest = tagged_hash("scores").chain_update(self.session.id().0).chain_update(scores).finalize().into();
+        let digest =
+            tagged_hash("scores").chain_update(self.session.id().0).chain_update(scores).finalize().into();
         Ok(Outcome { ranked, digest })
     }
 }

@@ -1,8 +1,10 @@
-//! The task `xclp`: labels for every peer's own points, propagated over the points of all (spec, section "XCLP").
+//! The task `xclp`: labels for every peer's own points, propagated over the points of all (spec, section
+//! "XCLP").
 //!
-//! Slots: the coin, which draws the roles; `rows`, how many each member has (everybody may know); `moments` where the scaling needs them;
-//! `graph`, how many points each has in it, and its digest; `labelled`. The vectors of the last two come from the exchanges of their views
-//! ([`crate::protocol::xclp`]). Members that were not counted in `rows` have no part in them.
+//! Slots: the coin, which draws the roles; `rows`, how many each member has (everybody may know); `moments`
+//! where the scaling needs them; `graph`, how many points each has in it, and its digest; `labelled`. The
+//! vectors of the last two come from the exchanges of their views ([`crate::protocol::xclp`]). Members that
+//! were not counted in `rows` have no part in them.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -90,7 +92,8 @@ impl Rules {
 
     /// Who does what in a view of `members` that sums this slot.
     fn roles(&self, slot: u8, values: &[Value], opened: &[Bytes], members: &[Peer]) -> Result<Roles, String> {
-        let (Some(seed), Some(counted)) = (opened.first(), values.get(usize::from(ROWS)).map(|value| &value.members))
+        let (Some(seed), Some(counted)) =
+            (opened.first(), values.get(usize::from(ROWS)).map(|value| &value.members))
         else {
             return Err("the coin and the rows are not open".into());
         };
@@ -105,12 +108,18 @@ impl Rules {
     /// The graph that was decided, as a peer knows it whom the exchange of its view gave `before`.
     fn known(&self, values: &[Value], opened: &[Bytes], before: Option<&Outcome>) -> Result<Known, String> {
         let slot = self.graph();
-        let (Some(value), Some(words)) = (values.get(usize::from(slot)), opened.get(usize::from(slot))) else {
+        let (Some(value), Some(words)) = (values.get(usize::from(slot)), opened.get(usize::from(slot)))
+        else {
             return Err("the graph is not made".into());
         };
         let digest = words.last_chunk::<{ 4 * DIGEST }>().ok_or("the graph has no digest")?;
         let knowers = self.roles(slot, values, opened, &value.members)?.propagators;
-        Ok(Known { ballot: value.sum.ballot, digest: *digest, knowers, before: before.cloned().unwrap_or_default() })
+        Ok(Known {
+            ballot: value.sum.ballot,
+            digest: *digest,
+            knowers,
+            before: before.cloned().unwrap_or_default(),
+        })
     }
 
     fn scaler(&self, moments: Option<&[u8]>) -> Result<Scaler, String> {
@@ -120,7 +129,8 @@ impl Rules {
 }
 
 impl Xclp {
-    /// A peer with these rows, which may be none, and their labels, `None` where unknown. `secret` orders the rows.
+    /// A peer with these rows, which may be none, and their labels, `None` where unknown. `secret` orders the
+    /// rows.
     pub fn new(
         session: Session,
         me: Peer,
@@ -171,9 +181,10 @@ impl Xclp {
         said
     }
 
-    /// What is said of each row of some peers, ascending, when their rows are in one place: what they must arrive at together.
-    /// `moments` are those that the session opened, where its scaling has any, for they may be of more rows than these; else those of these rows.
-    /// The number of edges of their graph is given too.
+    /// What is said of each row of some peers, ascending, when their rows are in one place: what they must
+    /// arrive at together. `moments` are those that the session opened, where its scaling has any, for they
+    /// may be of more rows than these; else those of these rows. The number of edges of their graph is given
+    /// too.
     pub fn pooled(
         tasks: &[&Self],
         planes: &[u8; 32],
@@ -191,7 +202,8 @@ impl Xclp {
             _ => Scaler::fit(&rules.scaling, &all).map_err(|error| error.to_string())?,
         };
         let scaled = scaler.transform(&all);
-        let labels: Vec<_> = tasks.iter().flat_map(|task| task.order.iter().map(|&row| task.labels[row])).collect();
+        let labels: Vec<_> =
+            tasks.iter().flat_map(|task| task.order.iter().map(|&row| task.labels[row])).collect();
         let classes = first.classes().len();
         let codes = Codes::of(&scaled, planes, rules.spec.bits as usize).ok_or("bits of a code")?;
         let scores = centralised(&codes, &labels, classes, &rules.rule());
@@ -249,10 +261,12 @@ impl Task for Xclp {
         if slot < graph {
             return Ok(None);
         }
-        // A leader that starts a sum over too few members breaks a rule that `allows` checks; this peer then has no part in it.
+        // A leader that starts a sum over too few members breaks a rule that `allows` checks; this peer then
+        // has no part in it.
         let roles = self.rules.roles(slot, values, opened, members).ok();
-        let counted =
-            roles.as_ref().is_some_and(|roles| roles.ring.contains(&self.me) || roles.propagators.contains(&self.me));
+        let counted = roles
+            .as_ref()
+            .is_some_and(|roles| roles.ring.contains(&self.me) || roles.propagators.contains(&self.me));
         let coin = opened.first().and_then(|coin| coin[..].try_into().ok()).ok_or("the coin is not open")?;
         let moments = self.rules.scaling.needs_moments().and(opened.get(usize::from(ROWS) + 1));
         let holds = counted && roles.as_ref().is_some_and(|roles| roles.rows.contains_key(&self.me));
@@ -260,13 +274,17 @@ impl Task for Xclp {
             Stage::Graph
         } else {
             let known = self.rules.known(values, opened, before)?;
-            if counted && known.knowers.contains(&self.me) && before.is_none_or(|before| before.edges.is_empty()) {
+            if counted
+                && known.knowers.contains(&self.me)
+                && before.is_none_or(|before| before.edges.is_empty())
+            {
                 return Err("this peer knew the graph, and its state has nothing of it any more".into());
             }
             Stage::Labels(known)
         };
         let rows = if holds {
-            let scaled = self.rules.scaler(moments.map(|bytes| &bytes[..]))?.transform(&self.data).subset(&self.order);
+            let scaled =
+                self.rules.scaler(moments.map(|bytes| &bytes[..]))?.transform(&self.data).subset(&self.order);
             let labels = self.order.iter().map(|&row| self.labels[row]).collect();
             Some(xclp::Rows { data: Arc::new(scaled), labels: Arc::new(labels) })
         } else {
@@ -284,7 +302,8 @@ impl Task for Xclp {
         }))
     }
 
-    /// This peer's points in the graph, and the digest where it is to say it; then points, and those that have a label now: in the sum, of all peers.
+    /// This peer's points in the graph, and the digest where it is to say it; then points, and those that
+    /// have a label now: in the sum, of all peers.
     fn exchanged(&self, slot: u8, outcome: &Outcome) -> Result<Bytes, String> {
         if slot == self.rules.graph() {
             let peers = self.rules.session.roster.len();

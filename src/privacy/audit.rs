@@ -1,6 +1,6 @@
-//! An audit of the mechanisms: neighbouring counts, many draws, an event that tells them apart best. With 99 % confidence the
-//! privacy that is lost is at least [`least`]; that must be at most what is claimed, and for mechanisms that are broken on
-//! purpose it is more.
+//! An audit of the mechanisms: neighbouring counts, many draws, an event that tells them apart best. With 99
+//! % confidence the privacy that is lost is at least [`least`]; that must be at most what is claimed, and for
+//! mechanisms that are broken on purpose it is more.
 
 use chacha20::ChaCha20Rng;
 use chacha20::rand_core::SeedableRng;
@@ -94,7 +94,8 @@ fn a_release_with_half_the_noise_is_found_out() {
     let loss = release_loss(|counts, rng| {
         let entry = select(counts, 1, ratio(1, 4), rng)[0] as usize;
         let mut out = vec![0; counts.len()];
-        out[entry] = u32::try_from(i64::from(counts[entry]) + discrete_laplace(ratio(1, 1), rng)).unwrap_or(0);
+        out[entry] =
+            u32::try_from(i64::from(counts[entry]) + discrete_laplace(ratio(1, 1), rng)).unwrap_or(0);
         out
     });
     assert!(loss > 1.0, "{loss}");
@@ -103,7 +104,8 @@ fn a_release_with_half_the_noise_is_found_out() {
 /// The loss where two parties release, and a row of each is replaced.
 fn loss_at_two_parties(each: Ratio) -> f64 {
     let mut rng = rng(2);
-    let mut hits = |counts: &[u32]| Hits::of(|| (0..2).all(|_| release(each).draw(counts, &mut rng)[0] >= 20));
+    let mut hits =
+        |counts: &[u32]| Hits::of(|| (0..2).all(|_| release(each).draw(counts, &mut rng)[0] >= 20));
     let (one, other) = (hits(&COUNTS), hits(&NEIGHBOUR));
     least(one, other)
 }
@@ -116,8 +118,8 @@ fn one_row_at_every_party_needs_the_budget_per_party() {
     assert!(whole > 1.0, "the mode parallel is for a row at one party only: {whole}");
 }
 
-/// The loss of a total of two counts of which a row is replaced, to those who know all but `honest` of the shares of `parties`: "the
-/// noise is just that which the first neighbour needs".
+/// The loss of a total of two counts of which a row is replaced, to those who know all but `honest` of the
+/// shares of `parties`: "the noise is just that which the first neighbour needs".
 fn shares_loss(parties: u32, honest: u32) -> f64 {
     let mechanism = Mechanism::Shares { epsilon: ratio(1, 1), top: 2, weight: 1, parties };
     let mut rng = rng(3);

@@ -4,10 +4,11 @@ use num_bigint::BigUint;
 
 /// Bounds lo <= 2^`bits` exp(-`numerator` / `denominator`) <= hi, a few units apart.
 ///
-/// Fixed-point numbers with `guard` bits more. The terms of the series of exp(-z), z below 1, are rounded down one after another:
-/// each is less than 2 units off and there are at most `places` of them before they vanish, so the sum is at most E = 2 `places` + 2
-/// off. A product of two numbers up to 1, rounded down, is off by at most the sum of what its factors are off, and 2; so
-/// exp(-whole) exp(-z) is at most (whole + 1) (E + 2) off.
+/// Fixed-point numbers with `guard` bits more. The terms of the series of exp(-z), z below 1, are rounded
+/// down one after another: each is less than 2 units off and there are at most `places` of them before they
+/// vanish, so the sum is at most E = 2 `places` + 2 off. A product of two numbers up to 1, rounded down, is
+/// off by at most the sum of what its factors are off, and 2; so exp(-whole) exp(-z) is at most (whole + 1)
+/// (E + 2) off.
 pub(super) fn bounds(numerator: u128, denominator: u128, bits: u64) -> (BigUint, BigUint) {
     let whole = numerator / denominator;
     let one = BigUint::from(1u8);
@@ -62,7 +63,10 @@ mod tests {
             for bits in [8, 64, 90] {
                 let (low, high) = bounds(numerator, denominator, bits);
                 let scaled = (BigUint::from(expansion) << bits) / BigUint::from(10u8).pow(30);
-                assert!(low <= scaled && scaled <= high, "{numerator}/{denominator} at {bits}: {low} {scaled} {high}");
+                assert!(
+                    low <= scaled && scaled <= high,
+                    "{numerator}/{denominator} at {bits}: {low} {scaled} {high}"
+                );
                 assert!(&high - &low <= BigUint::from(2u8));
             }
         }

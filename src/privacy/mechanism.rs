@@ -1,14 +1,16 @@
-//! From a party's counts to what it may send: the release of Ram & Sinha, Algorithm 2, and noise in shares. What each protects, from
-//! whom, and the proofs stand in docs/privacy.md.
+//! From a party's counts to what it may send: the release of Ram & Sinha, Algorithm 2, and noise in shares.
+//! What each protects, from whom, and the proofs stand in docs/privacy.md.
 
 use rand::CryptoRng;
 
 use super::{Ratio, discrete_laplace, select, share};
 
-/// How a party's counts are made private. A row adds at most 1 to each count and `weight` to all of them together.
+/// How a party's counts are made private. A row adds at most 1 to each count and `weight` to all of them
+/// together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mechanism {
-    /// Of each party alone: `top` counts, selected by the exponential mechanism and with noise of their own; the others 0.
+    /// Of each party alone: `top` counts, selected by the exponential mechanism and with noise of their own;
+    /// the others 0.
     Release {
         /// What one party's release may spend.
         epsilon: Ratio,
@@ -34,12 +36,14 @@ impl Mechanism {
     /// What a party sends for its `counts`. Words of shares are added mod 2^32.
     ///
     /// # Panics
-    /// If a parameter is 0, or so far out that a ratio of them exceeds 64 bits: 2 T / epsilon and 2 weight / epsilon of a session do not.
+    /// If a parameter is 0, or so far out that a ratio of them exceeds 64 bits: 2 T / epsilon and 2 weight /
+    /// epsilon of a session do not.
     pub fn draw(&self, counts: &[u32], rng: &mut impl CryptoRng) -> Vec<u32> {
         let in_range = |ratio: Option<Ratio>| ratio.unwrap_or_else(|| panic!("{self:?} is out of range"));
         match *self {
             Self::Release { epsilon, top, most } => {
-                // epsilon / 2T for the place and as much for the value of each of T counts. Both weigh counts that differ by 1.
+                // epsilon / 2T for the place and as much for the value of each of T counts. Both weigh counts
+                // that differ by 1.
                 let exponent = in_range(epsilon.over(4 * u64::from(top)));
                 let scale = in_range(epsilon.over(2 * u64::from(top))).inverse();
                 let mut out = vec![0; counts.len()];
@@ -62,7 +66,8 @@ impl Mechanism {
     #[must_use]
     pub fn read(&self, totals: &[u32]) -> Vec<u32> {
         let Self::Shares { top, .. } = *self else { return totals.to_vec() };
-        let counts: Vec<u32> = totals.iter().map(|&word| u32::try_from(word.cast_signed()).unwrap_or(0)).collect();
+        let counts: Vec<u32> =
+            totals.iter().map(|&word| u32::try_from(word.cast_signed()).unwrap_or(0)).collect();
         let mut order: Vec<usize> = (0..counts.len()).filter(|&i| counts[i] > 0).collect();
         order.sort_unstable_by_key(|&i| (std::cmp::Reverse(counts[i]), i));
         let mut out = vec![0; counts.len()];
@@ -72,7 +77,11 @@ impl Mechanism {
 }
 
 /// Mod 2^32.
-#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "the ring that totals are added in")]
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "the ring that totals are added in"
+)]
 fn wrapped(noise: i64) -> u32 {
     noise as u32
 }
@@ -95,7 +104,9 @@ mod tests {
         for seed in 0..200 {
             let out = mechanism.draw(&counts, &mut ChaCha20Rng::from_seed([seed; 32]));
             assert_eq!(out.len(), counts.len());
-            assert!(out.iter().filter(|&&count| count > 0).count() <= 7 && out.iter().all(|&count| count <= 40));
+            assert!(
+                out.iter().filter(|&&count| count > 0).count() <= 7 && out.iter().all(|&count| count <= 40)
+            );
         }
     }
 

@@ -70,7 +70,8 @@ impl Ratio {
         }
     }
 
-    /// The decimal number of at most six places that is read as this binary64, if there is one between 0.000001 and 1000.
+    /// The decimal number of at most six places that is read as this binary64, if there is one between
+    /// 0.000001 and 1000.
     #[must_use]
     pub fn from_decimal(number: f64) -> Option<Self> {
         let millionths = (number * 1e6).round();
@@ -177,6 +178,9 @@ mod tests {
         assert_eq!(third.to_string(), "1/3");
         assert_eq!(Ratio::new(u64::MAX, 2).unwrap().times(4), None);
         assert_eq!(Ratio::new(1, u64::MAX).unwrap().over(2), None);
-        assert_eq!((Ratio::new(0, 1), Ratio::new(1, 0), third.times(0), third.over(0)), (None, None, None, None));
+        assert_eq!(
+            (Ratio::new(0, 1), Ratio::new(1, 0), third.times(0), third.over(0)),
+            (None, None, None, None)
+        );
     }
 }

@@ -1,5 +1,5 @@
-//! Uniform, Bernoulli, geometric and discrete Laplace draws, each exactly as named (Canonne, Kamath & Steinke, "The Discrete
-//! Gaussian for Differential Privacy", NeurIPS 2020, Algorithms 1 and 2).
+//! Uniform, Bernoulli, geometric and discrete Laplace draws, each exactly as named (Canonne, Kamath &
+//! Steinke, "The Discrete Gaussian for Differential Privacy", NeurIPS 2020, Algorithms 1 and 2).
 
 use rand::CryptoRng;
 
@@ -31,8 +31,8 @@ pub(super) fn bernoulli(numerator: u128, denominator: u128, rng: &mut impl Crypt
     below(denominator, rng) < numerator
 }
 
-/// True with probability exp(-`numerator` / `denominator`) (Algorithm 1). Expected time does not depend on the parameters: the
-/// first e-fold that fails ends it.
+/// True with probability exp(-`numerator` / `denominator`) (Algorithm 1). Expected time does not depend on
+/// the parameters: the first e-fold that fails ends it.
 pub(super) fn bernoulli_exp(mut numerator: u128, denominator: u128, rng: &mut impl CryptoRng) -> bool {
     while numerator > denominator {
         if !bernoulli_exp_unit(1, 1, rng) {
@@ -43,8 +43,8 @@ pub(super) fn bernoulli_exp(mut numerator: u128, denominator: u128, rng: &mut im
     bernoulli_exp_unit(numerator, denominator, rng)
 }
 
-/// The same for a fraction g of at most 1: k coins of probability g, g/2, g/3, .. fall before the first that does not; that k is
-/// even has probability 1 - g + g^2/2 - .. = exp(-g).
+/// The same for a fraction g of at most 1: k coins of probability g, g/2, g/3, .. fall before the first that
+/// does not; that k is even has probability 1 - g + g^2/2 - .. = exp(-g).
 fn bernoulli_exp_unit(numerator: u128, denominator: u128, rng: &mut impl CryptoRng) -> bool {
     let mut k = 1;
     while bernoulli(numerator, denominator * k, rng) {

@@ -1,5 +1,5 @@
-//! The exponential mechanism over integer counts, exactly (McSherry & Talwar, "Mechanism Design via Differential Privacy", FOCS
-//! 2007; as in Ram & Sinha, Algorithm 2, lines 16-20).
+//! The exponential mechanism over integer counts, exactly (McSherry & Talwar, "Mechanism Design via
+//! Differential Privacy", FOCS 2007; as in Ram & Sinha, Algorithm 2, lines 16-20).
 
 use num_bigint::BigUint;
 use rand::CryptoRng;
@@ -10,7 +10,8 @@ use super::sampler::below;
 
 /// Weights are integers of so many bits.
 const BITS: u64 = 64;
-/// Weights are taken anew, relative to the largest count left, when that has sunk by so many e-folds: they then still have 52 bits.
+/// Weights are taken anew, relative to the largest count left, when that has sunk by so many e-folds: they
+/// then still have 52 bits.
 const SUNK: u128 = 8;
 
 /// Entries of one count.
@@ -22,13 +23,14 @@ struct Group {
     high: u128,
 }
 
-/// `top` different entries of `counts` (all, if there are fewer), in the order of their selection: each is i with probability
-/// proportional to exp(a counts\[i\]) among those that are left, a = `exponent`.
+/// `top` different entries of `counts` (all, if there are fewer), in the order of their selection: each is i
+/// with probability proportional to exp(a counts\[i\]) among those that are left, a = `exponent`.
 ///
-/// Entries of equal counts are drawn as a group. A group gets an integer weight a little above its own for each entry, an entry
-/// is drawn by these, and it is rejected with just the probability by which its weight was too large: a number is drawn below the
-/// weight, digit after digit, and compared with bounds of the true weight that are made tighter until the answer is plain. One
-/// draw in about 2^50 needs more digits than the first.
+/// Entries of equal counts are drawn as a group. A group gets an integer weight a little above its own for
+/// each entry, an entry is drawn by these, and it is rejected with just the probability by which its weight
+/// was too large: a number is drawn below the weight, digit after digit, and compared with bounds of the true
+/// weight that are made tighter until the answer is plain. One draw in about 2^50 needs more digits than the
+/// first.
 ///
 /// # Panics
 /// If there are more than 2^32 counts.
@@ -54,7 +56,8 @@ fn grouped(counts: &[u32]) -> Vec<Group> {
     let mut order: Vec<u32> = (0..entries).collect();
     let count = |entry: u32| counts[entry as usize];
     order.sort_unstable_by_key(|&entry| (std::cmp::Reverse(count(entry)), entry));
-    let group = |entries: &[u32]| Group { count: count(entries[0]), entries: entries.to_vec(), low: 0, high: 0 };
+    let group =
+        |entries: &[u32]| Group { count: count(entries[0]), entries: entries.to_vec(), low: 0, high: 0 };
     order.chunk_by(|&a, &b| count(a) == count(b)).map(group).collect()
 }
 
@@ -70,7 +73,8 @@ fn distance(base: u32, count: u32, exponent: Ratio) -> u128 {
 fn weigh(groups: &mut [Group], base: u32, exponent: Ratio) {
     for group in groups {
         let (low, high) = bounds(distance(base, group.count, exponent), exponent.denominator().into(), BITS);
-        let small = |bound| u128::try_from(bound).unwrap_or_else(|_| unreachable!("BUG: weights are about 2^{BITS}"));
+        let small =
+            |bound| u128::try_from(bound).unwrap_or_else(|_| unreachable!("BUG: weights are about 2^{BITS}"));
         (group.low, group.high) = (small(low), small(high));
     }
 }
@@ -91,8 +95,11 @@ fn draw(groups: &mut [Group], base: u32, exponent: Ratio, rng: &mut impl CryptoR
         }
         let group = drawn.unwrap_or_else(|| unreachable!("BUG: below the sum of all weights"));
         let (place, digits) = (at / group.high, at % group.high);
-        if digits < group.low || is_below(digits, distance(base, group.count, exponent), exponent.denominator(), rng) {
-            let place = usize::try_from(place).unwrap_or_else(|_| unreachable!("BUG: a place among the entries"));
+        if digits < group.low
+            || is_below(digits, distance(base, group.count, exponent), exponent.denominator(), rng)
+        {
+            let place =
+                usize::try_from(place).unwrap_or_else(|_| unreachable!("BUG: a place among the entries"));
             return group.entries.swap_remove(place);
         }
     }

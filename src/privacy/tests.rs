@@ -1,5 +1,6 @@
-//! The samplers against their exact distributions: chi-square goodness of fit. The seeds are fixed, so a test that passes goes on
-//! passing; with fresh seeds each `fits` would fail a right sampler once in [`ALARM`]^-1 runs.
+//! The samplers against their exact distributions: chi-square goodness of fit. The seeds are fixed, so a test
+//! that passes goes on passing; with fresh seeds each `fits` would fail a right sampler once in [`ALARM`]^-1
+//! runs.
 
 use std::collections::BTreeMap;
 
@@ -23,7 +24,8 @@ fn ratio(numerator: u64, denominator: u64) -> Ratio {
     Ratio::new(numerator, denominator).unwrap()
 }
 
-/// How likely outcomes at least as far from `expected` are. Values of fewer than 10 expected draws are taken together.
+/// How likely outcomes at least as far from `expected` are. Values of fewer than 10 expected draws are taken
+/// together.
 fn likelihood<T: Ord>(draws: impl IntoIterator<Item = T>, expected: &[(T, f64)]) -> f64 {
     let mut seen: BTreeMap<T, f64> = BTreeMap::new();
     let mut total = 0.0;
@@ -49,7 +51,10 @@ fn likelihood<T: Ord>(draws: impl IntoIterator<Item = T>, expected: &[(T, f64)])
         cells += 1.0;
     } else {
         // A value that should hardly ever come would otherwise go unseen.
-        assert!(rest_seen < 10.0 + 10.0 * rest_expected, "{rest_seen} draws where {rest_expected} are expected");
+        assert!(
+            rest_seen < 10.0 + 10.0 * rest_expected,
+            "{rest_seen} draws where {rest_expected} are expected"
+        );
     }
     ChiSquared::new(cells - 1.0).unwrap().sf(statistic)
 }
@@ -162,7 +167,8 @@ fn the_exponential_mechanism_selects_every_order_with_its_probability() {
         (&[3, 0, 1, 3, 2], 1, ratio(1, 1)),
         (&[3, 0, 1, 3, 2], 3, ratio(1, 2)),
         (&[100, 101, 99, 100, 0], 2, ratio(1, 8)),
-        // The weights are taken anew between the first draw and the second, and between the third and the fourth.
+        // The weights are taken anew between the first draw and the second, and between the third and the
+        // fourth.
         (&[1000, 500, 499, 498, 20, 19], 4, ratio(1, 4)),
         (&[7; 4], 4, ratio(1_999_999, 1_000_000)),
     ];
@@ -188,9 +194,11 @@ fn a_selection_of_more_than_there_is_takes_everything_once() {
 fn the_comparison_finds_samplers_that_are_a_little_wrong() {
     let mut rng = rng(7);
     let masses = laplace_masses(10.0);
-    let mut draws =
-        |draw: &mut dyn FnMut(&mut ChaCha20Rng) -> i64| (0..DRAWS).map(|_| draw(&mut rng)).collect::<Vec<_>>();
-    // A scale of 10.3, zero twice as likely, and rounded values, all in place of a discrete Laplace of scale 10.
+    let mut draws = |draw: &mut dyn FnMut(&mut ChaCha20Rng) -> i64| {
+        (0..DRAWS).map(|_| draw(&mut rng)).collect::<Vec<_>>()
+    };
+    // A scale of 10.3, zero twice as likely, and rounded values, all in place of a discrete Laplace of scale
+    // 10.
     assert!(!fits(draws(&mut |rng| discrete_laplace(ratio(103, 10), rng)), &masses));
     assert!(!fits(
         draws(&mut |rng| geometric(ratio(10, 1), rng) as i64 * if below(2, rng) == 1 { 1 } else { -1 }),

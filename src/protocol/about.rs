@@ -1,4 +1,5 @@
-//! What a node tells a peer of its roster that asks (spec, section 6.1): enough to say why a session would not start.
+//! What a node tells a peer of its roster that asks (spec, section 6.1): enough to say why a session would
+//! not start.
 
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
@@ -50,7 +51,8 @@ impl About {
         wire::decode_item(bytes)
     }
 
-    /// The fields in which the sender's session file differs from this one; empty where the sessions are the same.
+    /// The fields in which the sender's session file differs from this one; empty where the sessions are the
+    /// same.
     #[must_use]
     pub fn differs_from(&self, session: &Session) -> Vec<String> {
         if self.session == session.id().0 { Vec::new() } else { session.differing_fields(&self.fields) }

@@ -1,11 +1,13 @@
 //! Pipelined sum on the tree (spec, section "All-reduce"; design.md, section 5, step 2).
 //!
-//! A vector is cut in chunks of [`CHUNK`] bytes. A peer sends chunk `i` to its parent when its own share of it is masked and
-//! both children's have been added; the root sends it down again as soon as it is complete, and so the total travels
-//! down while later chunks still travel up. At most [`WINDOW`] chunks on an edge and direction are unacknowledged; a credit
-//! acknowledges all chunks up to one. Children's chunks are added to the own one, in the buffer that it was masked in, which leaves
-//! as it is when it is complete; the total is written once, front to back. Whoever runs ahead waits: own chunks are masked, and children's acknowledged, only up to
-//! `AHEAD` chunks before the one that leaves next, so that besides the vector and the total a sum takes little memory.
+//! A vector is cut in chunks of [`CHUNK`] bytes. A peer sends chunk `i` to its parent when its own share of
+//! it is masked and both children's have been added; the root sends it down again as soon as it is complete,
+//! and so the total travels down while later chunks still travel up. At most [`WINDOW`] chunks on an edge and
+//! direction are unacknowledged; a credit acknowledges all chunks up to one. Children's chunks are added to
+//! the own one, in the buffer that it was masked in, which leaves as it is when it is complete; the total is
+//! written once, front to back. Whoever runs ahead waits: own chunks are masked, and children's acknowledged,
+//! only up to `AHEAD` chunks before the one that leaves next, so that besides the vector and the total a sum
+//! takes little memory.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -31,11 +33,13 @@ use crate::session::Peer;
 pub const CHUNK: usize = 256 * 1024;
 /// Unacknowledged chunks per edge and direction.
 pub const WINDOW: usize = 8;
-/// As many chunks are acknowledged at once: rarely enough to cost little, early enough that the sender need not stop.
+/// As many chunks are acknowledged at once: rarely enough to cost little, early enough that the sender need
+/// not stop.
 const CREDIT: u32 = WINDOW as u32 / 2;
 /// Chunks of this peer's own vector that may be in masking at once.
 const MASKING: usize = 4;
-/// How far before the chunk that leaves next a child or this peer's own masking may run: as far again as the window.
+/// How far before the chunk that leaves next a child or this peer's own masking may run: as far again as the
+/// window.
 const AHEAD: u32 = WINDOW as u32;
 
 /// Which sum a message belongs to.
@@ -100,7 +104,11 @@ pub struct Job {
 
 impl std::fmt::Debug for Job {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Job {{ sum: {:?}, index: {}, vector: <redacted>, masks: {:?} }}", self.sum, self.index, self.masks)
+        write!(
+            f,
+            "Job {{ sum: {:?}, index: {}, vector: <redacted>, masks: {:?} }}",
+            self.sum, self.index, self.masks
+        )
     }
 }
 
@@ -151,7 +159,10 @@ pub fn total_digest(session: &[u8; 32], sum: SumId, bytes: &[u8]) -> [u8; 32] {
 }
 
 fn tag_total(session: &[u8; 32], sum: SumId, content: blake3::Hash) -> [u8; 32] {
-    let place = tagged_hash("total").chain_update(session).chain_update(sum.ballot.to_bytes()).chain_update([sum.slot]);
+    let place = tagged_hash("total")
+        .chain_update(session)
+        .chain_update(sum.ballot.to_bytes())
+        .chain_update([sum.slot]);
     place.chain_update(content.as_bytes()).finalize().into()
 }
 
@@ -260,7 +271,8 @@ impl AllReduce {
     #[must_use]
     pub fn new(session: &[u8; 32], sum: SumId, quantity: &Quantity, place: Place) -> Self {
         let (word, len, plain) = (quantity.word(), quantity.len(), quantity.plain());
-        let parts = 1 + u8::try_from(place.children.len()).unwrap_or_else(|_| unreachable!("BUG: a binary tree"));
+        let parts =
+            1 + u8::try_from(place.children.len()).unwrap_or_else(|_| unreachable!("BUG: a binary tree"));
         Self {
             sum,
             word,
@@ -410,7 +422,8 @@ impl AllReduce {
     fn relay(&mut self, index: u32, data: &Bytes, step: &mut Step<Self>) {
         for (&child, flow) in &mut self.down {
             if flow.next == index && flow.room() {
-                let message = Message::Chunk { sum: self.sum, direction: Direction::Down, index, data: data.clone() };
+                let message =
+                    Message::Chunk { sum: self.sum, direction: Direction::Down, index, data: data.clone() };
                 step.send(child, message);
                 flow.next += 1;
             }
@@ -426,7 +439,10 @@ impl AllReduce {
                     let index = self.up.next;
                     let Some(data) = self.complete(index) else { break };
                     let data = self.travelling(data);
-                    step.send(parent, Message::Chunk { sum: self.sum, direction: Direction::Up, index, data });
+                    step.send(
+                        parent,
+                        Message::Chunk { sum: self.sum, direction: Direction::Up, index, data },
+                    );
                     self.up.next += 1;
                 }
             }

@@ -1,4 +1,5 @@
-//! Ballots number views: (counter, proposer), compared in that order (Lamport, "Paxos Made Simple", section 2.2).
+//! Ballots number views: (counter, proposer), compared in that order (Lamport, "Paxos Made Simple", section
+//! 2.2).
 
 use serde::{Deserialize, Serialize};
 
@@ -14,8 +15,8 @@ pub struct Ballot {
 }
 
 impl Ballot {
-    /// The highest counter that is taken from a peer or proposed. Far above what any session can reach by proposing, far
-    /// below where counting on would wrap.
+    /// The highest counter that is taken from a peer or proposed. Far above what any session can reach by
+    /// proposing, far below where counting on would wrap.
     pub const LAST: u64 = 1 << 48;
 
     /// 10 bytes: counter and proposer, little-endian. Part of every key derivation and signature of a view.

@@ -1,4 +1,5 @@
-//! What every machine of a node knows and never changes: the session, the council, this peer's identity and the plan.
+//! What every machine of a node knows and never changes: the session, the council, this peer's identity and
+//! the plan.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -35,10 +36,12 @@ pub enum Kind {
     Exact,
     /// With noise that is drawn once in a session; masked and opened like the others.
     Noised,
-    /// A differentially private release, drawn once in a session. What a peer puts in is no secret: no masks and no pads, and few
-    /// words that are not 0, so chunks travel as pairs of place and value. Words have 4 bytes.
+    /// A differentially private release, drawn once in a session. What a peer puts in is no secret: no masks
+    /// and no pads, and few words that are not 0, so chunks travel as pairs of place and value. Words have 4
+    /// bytes.
     Released,
-    /// As `Exact`, but each peer of the roster has a block of its own, of so many words, one after another; it opens for its owner alone ([`rows`](super::rows)).
+    /// As `Exact`, but each peer of the roster has a block of its own, of so many words, one after another;
+    /// it opens for its owner alone ([`rows`](super::rows)).
     Rows(Vec<u64>),
 }
 
@@ -174,7 +177,12 @@ impl Context {
         let session = session.into();
         for quantity in &plan {
             if let Kind::Rows(blocks) = &quantity.kind {
-                assert_eq!(blocks.len(), session.roster.len(), "BUG: blocks of {} for the roster", quantity.name);
+                assert_eq!(
+                    blocks.len(),
+                    session.roster.len(),
+                    "BUG: blocks of {} for the roster",
+                    quantity.name
+                );
             }
         }
         let council = session.council();
@@ -230,8 +238,8 @@ impl Context {
             .unwrap_or_else(|_| unreachable!("BUG: rosters have at most 1024 peers"))
     }
 
-    /// Whose pads hide `slot` in a view of `members`: for the coin every council member there, otherwise the first three; nobody's
-    /// where nothing is hidden.
+    /// Whose pads hide `slot` in a view of `members`: for the coin every council member there, otherwise the
+    /// first three; nobody's where nothing is hidden.
     #[must_use]
     pub fn dealers(&self, slot: u8, members: &[Peer]) -> Vec<Peer> {
         let most = match self.plan.get(usize::from(slot)) {

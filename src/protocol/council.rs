@@ -1,11 +1,11 @@
-//! The council's decision which sealed sum of a quantity is opened: single-decree Paxos for each slot, one ballot for all
-//! (Lamport, "Paxos Made Simple", sections 2.2 and 3).
+//! The council's decision which sealed sum of a quantity is opened: single-decree Paxos for each slot, one
+//! ballot for all (Lamport, "Paxos Made Simple", sections 2.2 and 3).
 //!
-//! A view's proposer collects promises from a majority before it starts anything. A promise says how many slots the
-//! acceptor has frozen, and which value of the next slot it has acknowledged. Slots are decided in order: an acceptor
-//! acknowledges slot q only when its slots below q are frozen. So the highest number of frozen slots in a majority of promises
-//! bounds what can have been decided, and the acknowledged value of the highest ballot in the slot after it, if there
-//! is one, is the only one that may be opened there.
+//! A view's proposer collects promises from a majority before it starts anything. A promise says how many
+//! slots the acceptor has frozen, and which value of the next slot it has acknowledged. Slots are decided in
+//! order: an acceptor acknowledges slot q only when its slots below q are frozen. So the highest number of
+//! frozen slots in a majority of promises bounds what can have been decided, and the acknowledged value of
+//! the highest ballot in the slot after it, if there is one, is the only one that may be opened there.
 //!
 //! Nothing here knows of vectors, keys or sockets, so that a test can walk every interleaving.
 
@@ -94,11 +94,13 @@ impl<V: Clone> Acceptor<V> {
 /// What a majority of promises obliges a proposer to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Obligation<K, V> {
-    /// Slots that are frozen somewhere, and who has them all: this many must be fetched before anything is started.
+    /// Slots that are frozen somewhere, and who has them all: this many must be fetched before anything is
+    /// started.
     pub frozen: u8,
     /// Who has them.
     pub holder: K,
-    /// The value that must be finished in slot `frozen`, and who holds it; with `None` a new sum may be started.
+    /// The value that must be finished in slot `frozen`, and who holds it; with `None` a new sum may be
+    /// started.
     pub resume: Option<(K, Accepted<V>)>,
 }
 

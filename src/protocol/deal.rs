@@ -1,9 +1,10 @@
 //! Pads: dealing them to the council, and putting them together again (design.md, sections 4 and 5).
 //!
-//! A pad is a uniform scalar, fresh for one vector of one view. Its dealer shares it among the whole council (Shamir 1979,
-//! threshold: majority), each share sealed to its holder's roster identity, so that a member that is away can still use its
-//! share when it returns. The dealer signs the hash of the pad and of every share: a wrong share is seen when it is
-//! released, and a deal whose shares do not lie on one polynomial is seen by everybody alike when it is put together.
+//! A pad is a uniform scalar, fresh for one vector of one view. Its dealer shares it among the whole council
+//! (Shamir 1979, threshold: majority), each share sealed to its holder's roster identity, so that a member
+//! that is away can still use its share when it returns. The dealer signs the hash of the pad and of every
+//! share: a wrong share is seen when it is released, and a deal whose shares do not lie on one polynomial is
+//! seen by everybody alike when it is put together.
 
 use std::collections::BTreeMap;
 
@@ -99,7 +100,12 @@ pub fn make(ctx: &Context, sum: SumId, rng: &mut impl CryptoRng) -> (Pad, Signed
         sum,
         pad_hash: pad_hash(ctx, sum, ctx.me, &pad),
         share_hashes: hashes(ctx, sum, ctx.me, &shares),
-        sealed: envelope::seal(&keys, &shares.iter().collect::<Vec<_>>(), &envelope_context(ctx, sum, ctx.me), rng),
+        sealed: envelope::seal(
+            &keys,
+            &shares.iter().collect::<Vec<_>>(),
+            &envelope_context(ctx, sum, ctx.me),
+            rng,
+        ),
     };
     (pad, Signed::new(ctx, deal))
 }
@@ -118,7 +124,10 @@ pub fn check(ctx: &Context, sum: SumId, members: &[Peer], deals: &[Signed<Deal>]
     let n = ctx.council.len();
     for deal in deals {
         if deal.item.sum != sum || deal.item.share_hashes.len() != n || deal.item.sealed.boxes.len() != n {
-            return Err(format!("deal of {} does not fit the sum or the council", ctx.session.name(deal.author)));
+            return Err(format!(
+                "deal of {} does not fit the sum or the council",
+                ctx.session.name(deal.author)
+            ));
         }
         if !deal.verify(ctx) {
             return Err(format!("bad signature on the deal of {}", ctx.session.name(deal.author)));
@@ -127,18 +136,24 @@ pub fn check(ctx: &Context, sum: SumId, members: &[Peer], deals: &[Signed<Deal>]
     Ok(())
 }
 
-/// This council member's share of every deal, opened and checked; `Err` names the dealer of one that does not fit.
+/// This council member's share of every deal, opened and checked; `Err` names the dealer of one that does not
+/// fit.
 pub fn own_shares(ctx: &Context, index: usize, deals: &[Signed<Deal>]) -> Result<Shares, (Peer, Fault)> {
     deals
         .iter()
         .map(|deal| {
             let bad = |what: &str| (deal.author, Fault::BadDeal(what.into()));
             let sum = deal.item.sum;
-            let bytes =
-                envelope::open(&ctx.identity, index, &envelope_context(ctx, sum, deal.author), &deal.item.sealed)
-                    .map_err(|_| bad("an envelope does not open"))?;
+            let bytes = envelope::open(
+                &ctx.identity,
+                index,
+                &envelope_context(ctx, sum, deal.author),
+                &deal.item.sealed,
+            )
+            .map_err(|_| bad("an envelope does not open"))?;
             let share = Share::from_bytes(*bytes).ok_or_else(|| bad("a share is no scalar"))?;
-            let place = u16::try_from(index).unwrap_or_else(|_| unreachable!("BUG: councils have at most 15 members"));
+            let place = u16::try_from(index)
+                .unwrap_or_else(|_| unreachable!("BUG: councils have at most 15 members"));
             let hash = shamir::share_hash(&context(ctx, sum), deal.author.0, place, &share);
             if deal.item.share_hashes.get(index) != Some(&hash) {
                 return Err(bad("a share does not match its published hash"));
@@ -157,9 +172,15 @@ pub struct Opening {
 
 impl Opening {
     /// Takes one member's release, checked against the published hashes.
-    pub fn add(&mut self, ctx: &Context, deals: &[Signed<Deal>], release: &Signed<Release>) -> Result<(), Fault> {
+    pub fn add(
+        &mut self,
+        ctx: &Context,
+        deals: &[Signed<Deal>],
+        release: &Signed<Release>,
+    ) -> Result<(), Fault> {
         let index = ctx.council_index(release.author).ok_or(Fault::OutOfOrder("release"))?;
-        let place = u16::try_from(index).unwrap_or_else(|_| unreachable!("BUG: councils have at most 15 members"));
+        let place =
+            u16::try_from(index).unwrap_or_else(|_| unreachable!("BUG: councils have at most 15 members"));
         for (dealer, bytes) in &release.item.shares {
             let deal = deals
                 .iter()
@@ -175,15 +196,19 @@ impl Opening {
         Ok(())
     }
 
-    /// All pads, in the order of the deals, once there are enough shares of each. `None` in a pad's place: its deal is
-    /// inconsistent, which every peer finds alike from any shares that match their hashes.
+    /// All pads, in the order of the deals, once there are enough shares of each. `None` in a pad's place:
+    /// its deal is inconsistent, which every peer finds alike from any shares that match their hashes.
     #[must_use]
     pub fn pads(&self, ctx: &Context, deals: &[Signed<Deal>]) -> Option<Vec<Option<Pad>>> {
         deals
             .iter()
             .map(|deal| {
-                let shares: Vec<_> =
-                    self.shares.get(&deal.author)?.iter().map(|(&index, share)| (index, share.clone())).collect();
+                let shares: Vec<_> = self
+                    .shares
+                    .get(&deal.author)?
+                    .iter()
+                    .map(|(&index, share)| (index, share.clone()))
+                    .collect();
                 let (secret, all) = shamir::reconstruct(&shares, ctx.majority, ctx.council.len())?;
                 let pad = secret.key();
                 let sound = hashes(ctx, deal.item.sum, deal.author, &all) == deal.item.share_hashes

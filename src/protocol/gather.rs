@@ -1,4 +1,5 @@
-//! One round up the tree: what a subtree has to say is complete when this peer and all its children have spoken.
+//! One round up the tree: what a subtree has to say is complete when this peer and all its children have
+//! spoken.
 
 use std::collections::BTreeSet;
 

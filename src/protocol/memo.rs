@@ -1,7 +1,8 @@
-//! Work that is the same for every node of a view, done once where all of them live in one process, as in the simulator.
+//! Work that is the same for every node of a view, done once where all of them live in one process, as in the
+//! simulator.
 //!
-//! Each thing here is a pure function. A thread remembers results only after [`begin`], which a real node never calls: it has no
-//! use for them. In tests threads always do.
+//! Each thing here is a pure function. A thread remembers results only after [`begin`], which a real node
+//! never calls: it has no use for them. In tests threads always do.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
@@ -70,7 +71,8 @@ fn last(
         return Arc::new(make());
     }
     let argument = argument();
-    let known = place.with_borrow(|last| last.as_ref().filter(|(of, _)| *of == argument).map(|(_, made)| made.clone()));
+    let known = place
+        .with_borrow(|last| last.as_ref().filter(|(of, _)| *of == argument).map(|(_, made)| made.clone()));
     known.unwrap_or_else(|| {
         let made = Arc::new(make());
         place.set(Some((argument, made.clone())));

@@ -1,10 +1,11 @@
-//! Keys of a view, and the masks that cancel over its members (design.md, sections 4 and 5; Bonawitz et al. 2017).
+//! Keys of a view, and the masks that cancel over its members (design.md, sections 4 and 5; Bonawitz et al.
+//! 2017).
 //!
-//! Each member makes an X25519 key for the view and signs it. k_ij is derived from the pair's shared secret, the session,
-//! the ballot and both peers, lower first. Member i adds PRG(k_ij) for every partner j > i and subtracts it for j < i.
-//! Up to [`FULL_MESH`] members everybody is everybody's partner; above, the partners form a random circulant graph (Bell et
-//! al. 2020, section 3) over the members in the order of a hash that includes every key of the view, so that nobody chooses
-//! its partners.
+//! Each member makes an X25519 key for the view and signs it. k_ij is derived from the pair's shared secret,
+//! the session, the ballot and both peers, lower first. Member i adds PRG(k_ij) for every partner j > i and
+//! subtracts it for j < i. Up to [`FULL_MESH`] members everybody is everybody's partner; above, the partners
+//! form a random circulant graph (Bell et al. 2020, section 3) over the members in the order of a hash that
+//! includes every key of the view, so that nobody chooses its partners.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -95,12 +96,17 @@ pub fn partners(ctx: &Context, keys: &BTreeMap<Peer, [u8; 32]>, me: Peer) -> Vec
     if p <= FULL_MESH {
         return keys.keys().copied().filter(|&peer| peer != me).collect();
     }
-    let all = keys.iter().fold(tagged_hash("graph").chain_update(ctx.id.0), |hash, (_, key)| hash.chain_update(key));
+    let all = keys
+        .iter()
+        .fold(tagged_hash("graph").chain_update(ctx.id.0), |hash, (_, key)| hash.chain_update(key));
     // What is hashed so far names the session and every key: with the members nothing else enters.
-    let argument =
-        || keys.keys().fold(all.clone(), |hash, peer| hash.chain_update(peer.0.to_le_bytes())).finalize().into();
+    let argument = || {
+        keys.keys().fold(all.clone(), |hash, peer| hash.chain_update(peer.0.to_le_bytes())).finalize().into()
+    };
     let ring = memo::graph(argument, || {
-        let place = |&peer: &Peer| (<[u8; 32]>::from(all.clone().chain_update(peer.0.to_le_bytes()).finalize()), peer);
+        let place = |&peer: &Peer| {
+            (<[u8; 32]>::from(all.clone().chain_update(peer.0.to_le_bytes()).finalize()), peer)
+        };
         let mut ring: Vec<_> = keys.keys().map(place).collect();
         ring.sort_unstable();
         ring.into_iter().map(|(_, peer)| peer).collect()
@@ -114,7 +120,8 @@ pub fn partners(ctx: &Context, keys: &BTreeMap<Peer, [u8; 32]>, me: Peer) -> Vec
     out
 }
 
-/// ceil((40 + log2 p) / log2(1 / gamma)): all partners of some peer collude with probability below 2^-40 (design.md, section 5).
+/// ceil((40 + log2 p) / log2(1 / gamma)): all partners of some peer collude with probability below 2^-40
+/// (design.md, section 5).
 #[must_use]
 pub fn degree(p: usize, colluding: f64) -> usize {
     let exact = (40.0 + (p as f64).log2()) / (1.0 / colluding).log2();
@@ -146,7 +153,9 @@ pub fn agree(
 #[must_use]
 pub fn pair_masks(me: Peer, keys: &BTreeMap<Peer, Arc<[u8; 32]>>, sum: SumId) -> Vec<Mask> {
     keys.iter()
-        .map(|(&peer, key)| Mask::new(key.clone(), "mask", sum, if me < peer { Sign::Add } else { Sign::Subtract }))
+        .map(|(&peer, key)| {
+            Mask::new(key.clone(), "mask", sum, if me < peer { Sign::Add } else { Sign::Subtract })
+        })
         .collect()
 }
 
@@ -157,8 +166,11 @@ pub fn collect(
     members: &[Peer],
     items: &[Signed<ViewKey>],
 ) -> Result<BTreeMap<Peer, [u8; 32]>, String> {
-    let keys: BTreeMap<_, _> =
-        items.iter().filter(|key| key.item.ballot == ballot).map(|key| (key.author, key.item.public)).collect();
+    let keys: BTreeMap<_, _> = items
+        .iter()
+        .filter(|key| key.item.ballot == ballot)
+        .map(|key| (key.author, key.item.public))
+        .collect();
     if items.len() != members.len() || !members.iter().all(|peer| keys.contains_key(peer)) {
         return Err(format!("{} keys for {} members", keys.len(), members.len()));
     }

@@ -1,4 +1,5 @@
-//! What the council decides on, and what is kept of a decision (design.md, section 3, "Opening is a decision").
+//! What the council decides on, and what is kept of a decision (design.md, section 3, "Opening is a
+//! decision").
 
 use serde::{Deserialize, Serialize};
 use sha2::Digest;
@@ -74,7 +75,11 @@ impl Record {
     /// SHA-256(tag "value" || session id || canonical encoding of the value).
     #[must_use]
     pub fn digest(&self, ctx: &Context) -> [u8; 32] {
-        tagged_hash("value").chain_update(ctx.id.0).chain_update(wire::canonical(&self.value)).finalize().into()
+        tagged_hash("value")
+            .chain_update(ctx.id.0)
+            .chain_update(wire::canonical(&self.value))
+            .finalize()
+            .into()
     }
 
     /// Checks that members, deals and digests fit together; says what does not.
@@ -131,7 +136,8 @@ impl Frozen {
         }
         for (pad, signed) in self.pads.iter().zip(&self.record.deals) {
             match pad {
-                Some(pad) if deal::pad_hash(ctx, signed.item.sum, signed.author, pad) == signed.item.pad_hash => {}
+                Some(pad)
+                    if deal::pad_hash(ctx, signed.item.sum, signed.author, pad) == signed.item.pad_hash => {}
                 None if self.record.value.sum.slot == 0 => {}
                 _ => return Err(format!("wrong pad of {}", ctx.session.name(signed.author))),
             }

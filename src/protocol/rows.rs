@@ -1,28 +1,33 @@
-//! Row sums: a sum whose every block opens for its owner alone (SecureRowSums; Scott, Yeo & Lampert, *Cross-client Label Propagation*,
-//! TMLR 2023, section 3.2; spec, section "Row sums").
+//! Row sums: a sum whose every block opens for its owner alone (SecureRowSums; Scott, Yeo & Lampert,
+//! *Cross-client Label Propagation*, TMLR 2023, section 3.2; spec, section "Row sums").
 //!
-//! The vector of a [`Kind::Rows`](super::context::Kind::Rows) is divided in blocks, one for each peer of the roster. Member j masks its vector like any other, then
-//! takes its own block out of it, keeps that and sends zeros in its place. So block j of the total lacks what j put on it:
+//! The vector of a [`Kind::Rows`](super::context::Kind::Rows) is divided in blocks, one for each peer of the
+//! roster. Member j masks its vector like any other, then takes its own block out of it, keeps that and sends
+//! zeros in its place. So block j of the total lacks what j put on it:
 //!
 //! ```text
 //! opened[R_j] = Z[R_j] - kept_j,    kept_j = Z_j[R_j] + M_j[R_j] + (its pad, if j is a dealer)
 //! ```
 //!
-//! Z is the sum of all vectors, M_j the pairwise masks of j, which cancel against those of all its partners together. The opening takes *every* pad off *every* block.
-//! In block j that of j is not there to be taken off, and is left with a minus; but j put it on what it kept, so it cancels when j adds that: to whom
-//! the pads belong makes no difference, and what all members hold and open is one vector as in any other sum. To everybody else block j is uniform as
-//! long as one partner of j does not tell its key; all of them together know the sum of it without j's part, as the others of any sum know it (above 64
-//! members the partners are fewer: the chance that all of some peer's collude is the same 2^-40 under which the ordinary sum hides that peer's vector,
-//! so the sparse graph serves both).
+//! Z is the sum of all vectors, M_j the pairwise masks of j, which cancel against those of all its partners
+//! together. The opening takes *every* pad off *every* block. In block j that of j is not there to be taken
+//! off, and is left with a minus; but j put it on what it kept, so it cancels when j adds that: to whom the
+//! pads belong makes no difference, and what all members hold and open is one vector as in any other sum. To
+//! everybody else block j is uniform as long as one partner of j does not tell its key; all of them together
+//! know the sum of it without j's part, as the others of any sum know it (above 64 members the partners are
+//! fewer: the chance that all of some peer's collude is the same 2^-40 under which the ordinary sum hides
+//! that peer's vector, so the sparse graph serves both).
 //!
-//! No task of this crate sums so: XCLP's scores reach their owner from two propagators alone, whose shares cancel without a tree. It is there for tasks of
-//! others; `examples/row-sum.rs` is one.
+//! No task of this crate sums so: XCLP's scores reach their owner from two propagators alone, whose shares
+//! cancel without a tree. It is there for tasks of others; `examples/row-sum.rs` is one.
 //!
-//! The blocks of peers that are not in the view are set to zero *before* masking: nobody keeps them back, and they would open for all.
+//! The blocks of peers that are not in the view are set to zero *before* masking: nobody keeps them back, and
+//! they would open for all.
 //!
-//! What a member keeps is on disk before it says that it holds the total, without which nothing can be decided: whoever was in the view that the
-//! council decides on, however late, opens its block from it. A member that is lost before ends the view, and the next one has fresh masks and does
-//! not count it; one that is lost later has its block when it returns, or if it never does is the only one to miss anything.
+//! What a member keeps is on disk before it says that it holds the total, without which nothing can be
+//! decided: whoever was in the view that the council decides on, however late, opens its block from it. A
+//! member that is lost before ends the view, and the next one has fresh masks and does not count it; one that
+//! is lost later has its block when it returns, or if it never does is the only one to miss anything.
 
 use std::ops::Range;
 
@@ -36,7 +41,8 @@ use super::context::Quantity;
 use crate::crypto::mask::{self, Word};
 use crate::session::Peer;
 
-/// What one member does to its vector beside masking it, as ranges of bytes; nothing where the quantity is no row sum.
+/// What one member does to its vector beside masking it, as ranges of bytes; nothing where the quantity is no
+/// row sum.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Cut {
     own: Range<usize>,
@@ -58,7 +64,8 @@ impl Cut {
         self.own.len()
     }
 
-    /// Before masking: what nobody keeps back must not open for all. `start` is where the chunk begins in the vector.
+    /// Before masking: what nobody keeps back must not open for all. `start` is where the chunk begins in the
+    /// vector.
     pub fn blank(&self, chunk: &mut [u8], start: usize) {
         for block in &self.absent {
             let range = within(block, start, chunk.len());

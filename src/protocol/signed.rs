@@ -1,7 +1,7 @@
 //! Items signed by their author (spec, section "Signed items").
 //!
-//! What travels through other peers is signed by who made it, over the session, the author and the item's canonical
-//! encoding: a peer on the way can drop it, but not alter it.
+//! What travels through other peers is signed by who made it, over the session, the author and the item's
+//! canonical encoding: a peer on the way can drop it, but not alter it.
 
 use serde::{Deserialize, Serialize};
 

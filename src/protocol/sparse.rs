@@ -1,8 +1,8 @@
-//! Chunks with few words that are not 0, as they travel in sums without masks (Ram & Sinha, Lemma 5: a release of T counts costs
-//! O(T), not O(m L)).
+//! Chunks with few words that are not 0, as they travel in sums without masks (Ram & Sinha, Lemma 5: a
+//! release of T counts costs O(T), not O(m L)).
 //!
-//! A chunk of up to 65,536 words of 4 bytes is the pairs LE16(place in the chunk) || LE32(word) of all words but 0, places ascending:
-//! 6 bytes each, none for a chunk of zeros, and never more than 393,216.
+//! A chunk of up to 65,536 words of 4 bytes is the pairs LE16(place in the chunk) || LE32(word) of all words
+//! but 0, places ascending: 6 bytes each, none for a chunk of zeros, and never more than 393,216.
 
 use bytes::Bytes;
 

@@ -1,10 +1,11 @@
 //! Handing what is frozen or acknowledged to a peer that lacks it (spec, section "Transfer").
 //!
-//! The one who asks checks everything: the record's deals and acknowledgements by their signatures, the pads by their hashes,
-//! the sealed total by the digest that was decided. So it does not matter whom it asks.
+//! The one who asks checks everything: the record's deals and acknowledgements by their signatures, the pads
+//! by their hashes, the sealed total by the digest that was decided. So it does not matter whom it asks.
 //!
-//! A transfer that came to a stand may be given up while its messages are still on their way, and the same thing asked for
-//! again. Pieces and credits that do not fit are therefore passed over, not blamed: both ends go on from what they have.
+//! A transfer that came to a stand may be given up while its messages are still on their way, and the same
+//! thing asked for again. Pieces and credits that do not fit are therefore passed over, not blamed: both ends
+//! go on from what they have.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -47,8 +48,8 @@ pub enum Message {
     Lacking(u8),
     /// The record; the sealed total follows. Bulk channel.
     Head(u8, Box<Held>),
-    /// Piece `index` of the sealed total, [`CHUNK`] bytes, the last one what remains; of a total that nothing hides its pairs
-    /// ([`sparse`]). Bulk channel.
+    /// Piece `index` of the sealed total, [`CHUNK`] bytes, the last one what remains; of a total that nothing
+    /// hides its pairs ([`sparse`]). Bulk channel.
     Piece {
         /// The quantity.
         slot: u8,
@@ -188,8 +189,8 @@ impl Transfer {
         self.fetching.is_some()
     }
 
-    /// Whether the record has come and its total is under way. A claim to have something is not enough: who only claims never
-    /// sends the head.
+    /// Whether the record has come and its total is under way. A claim to have something is not enough: who
+    /// only claims never sends the head.
     #[must_use]
     pub fn receiving(&self) -> bool {
         self.fetching.as_ref().is_some_and(|fetching| fetching.held.is_some())
@@ -244,7 +245,8 @@ impl Transfer {
         let Some(serving) = self.serving.get_mut(&to) else { return };
         let pieces = pieces(serving.total.len());
         while serving.next < pieces && ((serving.next - serving.acknowledged) as usize) < WINDOW {
-            let plain = self.ctx.plan.get(usize::from(serving.slot)).is_some_and(super::context::Quantity::plain);
+            let plain =
+                self.ctx.plan.get(usize::from(serving.slot)).is_some_and(super::context::Quantity::plain);
             let words = serving.total.piece(serving.next);
             let data = if plain { sparse::encode(&words) } else { words };
             step.send(to, Message::Piece { slot: serving.slot, index: serving.next, data });
@@ -255,16 +257,26 @@ impl Transfer {
         }
     }
 
-    fn message(&mut self, now: Time, from: Peer, message: Message, step: &mut Step<Self>) -> Result<(), Fault> {
+    fn message(
+        &mut self,
+        now: Time,
+        from: Peer,
+        message: Message,
+        step: &mut Step<Self>,
+    ) -> Result<(), Fault> {
         match message {
             Message::Fetch(slot, want) => {
                 if usize::from(slot) >= self.ctx.plan.len() {
-                    return Err(Fault::Inconsistent(format!("asks for slot {slot} of {}", self.ctx.plan.len())));
+                    return Err(Fault::Inconsistent(format!(
+                        "asks for slot {slot} of {}",
+                        self.ctx.plan.len()
+                    )));
                 }
                 step.output(Output::Wanted(from, slot, want));
             }
             Message::Lacking(slot) => {
-                // No fault even for something frozen: that it is there may be another's word, passed on with `Begin`.
+                // No fault even for something frozen: that it is there may be another's word, passed on with
+                // `Begin`.
                 if self.expected(from, slot).is_none() {
                     return Ok(());
                 }
@@ -324,7 +336,8 @@ impl Transfer {
         self.fetching.as_mut().filter(|fetching| fetching.from == from && fetching.slot == slot)
     }
 
-    /// Whether this is what was asked for. It may also be the late answer to an earlier question that was given up.
+    /// Whether this is what was asked for. It may also be the late answer to an earlier question that was
+    /// given up.
     fn answers(&self, want: Want, held: &Held) -> bool {
         match (want, held) {
             (Want::Frozen, Held::Frozen(_)) => true,
@@ -353,7 +366,9 @@ impl Transfer {
 
     fn finish(&mut self, slot: u8, step: &mut Step<Self>) -> Result<(), Fault> {
         let len = self.ctx.plan.get(usize::from(slot)).map_or(0, super::context::Quantity::len);
-        let Some(fetching) = self.fetching.take_if(|fetching| fetching.next >= pieces(len)) else { return Ok(()) };
+        let Some(fetching) = self.fetching.take_if(|fetching| fetching.next >= pieces(len)) else {
+            return Ok(());
+        };
         let Some(held) = fetching.held else { return Ok(()) };
         let value = match &*held {
             Held::Frozen(frozen) => &frozen.record.value,

@@ -1,8 +1,8 @@
 //! The binary tree of a view: the leader at the root, the other members in the order of
 //! SHA-256(tag "tree" || session id || ballot || public key), member `i` below member `(i - 1) / 2`.
 //!
-//! The leader is the root (design.md left the two apart) because it starts every round and gathers every answer: so all
-//! traffic of a view flows on the tree's edges, and a peer sends O(log p) messages a round.
+//! The leader is the root (design.md left the two apart) because it starts every round and gathers every
+//! answer: so all traffic of a view flows on the tree's edges, and a peer sends O(log p) messages a round.
 
 use std::sync::Arc;
 

@@ -1,7 +1,8 @@
-//! One view: a fixed set of members goes through the plan's quantities in rounds on the tree (spec, section "Views").
+//! One view: a fixed set of members goes through the plan's quantities in rounds on the tree (spec, section
+//! "Views").
 //!
-//! The leader sends an order down, every member acts on it and reports up, and a report is complete when the whole subtree
-//! has spoken:
+//! The leader sends an order down, every member acts on it and reports up, and a report is complete when the
+//! whole subtree has spoken:
 //!
 //! | order (down)          | report (up)                                  |
 //! | --------------------- | -------------------------------------------- |
@@ -12,8 +13,9 @@
 //! | `Decide`: all of them | `Release`: the council's shares of the pads  |
 //! | `Open`: all of them   |                                              |
 //!
-//! A value that an earlier view left acknowledged starts at `Accept`. Nothing is released before a majority of
-//! acknowledgements has been seen, and whether this peer acknowledges is its node's to say: the view only carries.
+//! A value that an earlier view left acknowledged starts at `Accept`. Nothing is released before a majority
+//! of acknowledgements has been seen, and whether this peer acknowledges is its node's to say: the view only
+//! carries.
 
 mod message;
 mod reports;
@@ -134,7 +136,8 @@ impl Machine for View {
                         step.output(Output::Failed(Reason::Fault, Some(from)));
                     }
                 }
-                // Others have another tree in mind: a leader that shows two of them must not make honest peers blame each other.
+                // Others have another tree in mind: a leader that shows two of them must not make honest
+                // peers blame each other.
             }
             Input::Timer(Timer(ballot)) if ballot == self.ballot => self.tick(now, &mut step),
             Input::Done(done) => {
@@ -173,7 +176,8 @@ impl Parent<AllReduce> for View {
 }
 
 impl View {
-    /// A view of `ballot` with `members` (ascending), led by the ballot's proposer. `None` if this peer is no member.
+    /// A view of `ballot` with `members` (ascending), led by the ballot's proposer. `None` if this peer is no
+    /// member.
     #[must_use]
     pub fn new(ctx: Arc<Context>, ballot: Ballot, members: Vec<Peer>, seed: [u8; 32]) -> Option<Self> {
         let order = tree::order(&ctx.session, &ctx.id, ballot, &members);
@@ -221,7 +225,8 @@ impl View {
         self.round.as_ref().map(|round| round.slot)
     }
 
-    /// The keys that this peer shares with the others (all of them in views of up to [`super::context::FULL_MESH`] members), once they are agreed on.
+    /// The keys that this peer shares with the others (all of them in views of up to
+    /// [`super::context::FULL_MESH`] members), once they are agreed on.
     #[must_use]
     pub fn keys(&self) -> Option<&BTreeMap<Peer, Arc<[u8; 32]>>> {
         self.keys.as_ref()
@@ -264,7 +269,8 @@ impl View {
         let Some(reduce) = &mut round.reduce else { return step };
         step.output(Output::Stage(slot, Stage::Sum));
         let quantity = &self.ctx.plan[usize::from(slot)];
-        let mut masks = if quantity.plain() { Vec::new() } else { pairwise::pair_masks(self.ctx.me, keys, sum) };
+        let mut masks =
+            if quantity.plain() { Vec::new() } else { pairwise::pair_masks(self.ctx.me, keys, sum) };
         #[cfg(test)]
         if self.ctx.bug == Some(super::context::Bug::ForgottenMask) {
             masks.pop();
@@ -327,7 +333,10 @@ impl View {
         if now >= stalled {
             step.output(Output::Failed(Reason::Stalled, self.awaited_child().or(self.place.parent)));
         } else {
-            step.0.push(Action::SetTimer { at: stalled.min(now.plus_ms(HEARTBEAT_MS)), timer: Timer(self.ballot) });
+            step.0.push(Action::SetTimer {
+                at: stalled.min(now.plus_ms(HEARTBEAT_MS)),
+                timer: Timer(self.ballot),
+            });
         }
     }
 
@@ -344,9 +353,9 @@ impl View {
         }
     }
 
-    /// How long this peer takes silence for patience. All wait when one is silent, so whoever is nearest must speak first,
-    /// lest the others accuse those between: its parent (the deepest of those that wait for a child), then, if it is the
-    /// silent one's children that are left, the highest of them.
+    /// How long this peer takes silence for patience. All wait when one is silent, so whoever is nearest must
+    /// speak first, lest the others accuse those between: its parent (the deepest of those that wait for a
+    /// child), then, if it is the silent one's children that are left, the highest of them.
     fn patience_ms(&self) -> u64 {
         let (depth, height) = self.depth;
         let turns = match self.awaited_child() {
@@ -370,7 +379,13 @@ impl View {
         }
     }
 
-    fn message(&mut self, now: Time, from: Peer, message: Message, step: &mut Step<Self>) -> Result<(), Fault> {
+    fn message(
+        &mut self,
+        now: Time,
+        from: Peer,
+        message: Message,
+        step: &mut Step<Self>,
+    ) -> Result<(), Fault> {
         let downward = self.place.parent == Some(from);
         match message {
             Message::Up(ballot, report) if ballot == self.ballot => {
@@ -387,7 +402,8 @@ impl View {
                 Ok(())
             }
             Message::Reduce(message) => {
-                let (all_reduce::Message::Chunk { sum, .. } | all_reduce::Message::Credit { sum, .. }) = &message;
+                let (all_reduce::Message::Chunk { sum, .. } | all_reduce::Message::Credit { sum, .. }) =
+                    &message;
                 if let Some(reduce) = self.reduce(*sum) {
                     let child = reduce.handle(now, Input::Message { from, message });
                     self.reduced(child, step);
@@ -400,7 +416,8 @@ impl View {
                         step.send(child, Message::Working(ballot));
                     }
                 } else if !std::mem::replace(&mut self.child_working, true) {
-                    // The first word of each beat goes on at once: it reaches the root however deep the tree is.
+                    // The first word of each beat goes on at once: it reaches the root however deep the tree
+                    // is.
                     self.tell_working(now, step);
                 }
                 Ok(())
@@ -442,8 +459,8 @@ impl View {
         match order {
             Order::Keys(items) => {
                 let secret = self.secret.take().ok_or(DISAGREEMENT)?;
-                let keys =
-                    pairwise::collect(&self.ctx, self.ballot, &self.members, &items).map_err(|_| DISAGREEMENT)?;
+                let keys = pairwise::collect(&self.ctx, self.ballot, &self.members, &items)
+                    .map_err(|_| DISAGREEMENT)?;
                 let shared = pairwise::agree(&self.ctx, self.ballot, &secret, &keys).map_err(|peer| {
                     step.blame(peer, Fault::LowOrderKey);
                     (Reason::Fault, Some(peer))
@@ -478,7 +495,9 @@ impl View {
                     if round.total != Some(record.value.total) || record.value.members != self.members {
                         return Err(DISAGREEMENT);
                     }
-                } else if record.value.sum.ballot > self.ballot || self.slot().is_some_and(|before| before >= slot) {
+                } else if record.value.sum.ballot > self.ballot
+                    || self.slot().is_some_and(|before| before >= slot)
+                {
                     return Err(DISAGREEMENT);
                 } else {
                     self.round = Some(self.new_round(slot));

@@ -1,9 +1,10 @@
 //! Messages to bytes and back (spec, section "Frames").
 //!
-//! A frame is a header and a payload. The header is the message in bincode 2's `standard` configuration, without its bulk
-//! bytes; the payload is those bytes, raw. Decoding is strict: bounded before it allocates, no bytes left over, no payload
-//! where none belongs, and only on the message's own channel. bincode accepts integers that are longer than needed,
-//! so a header is not canonical: what is signed or hashed is encoded anew with [`canonical`].
+//! A frame is a header and a payload. The header is the message in bincode 2's `standard` configuration,
+//! without its bulk bytes; the payload is those bytes, raw. Decoding is strict: bounded before it allocates,
+//! no bytes left over, no payload where none belongs, and only on the message's own channel. bincode accepts
+//! integers that are longer than needed, so a header is not canonical: what is signed or hashed is encoded
+//! anew with [`canonical`].
 
 use bytes::Bytes;
 use serde::Serialize;
@@ -26,8 +27,8 @@ pub struct Frame {
     pub payload: Bytes,
 }
 
-/// What a decoded frame may take in memory: a list's items are up to a few times longer there than on the wire, and every frame
-/// within [`MAX_FRAME`] must decode.
+/// What a decoded frame may take in memory: a list's items are up to a few times longer there than on the
+/// wire, and every frame within [`MAX_FRAME`] must decode.
 const MAX_DECODED: usize = 4 * MAX_FRAME;
 
 fn config() -> impl bincode::config::Config {

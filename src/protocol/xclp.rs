@@ -1,8 +1,10 @@
-//! XCLP with no server: labels spread over everybody's points, and nobody sees the graph but two propagators, who see nothing else (Scott, Yeo &
-//! Lampert, *Cross-client Label Propagation*, TMLR 2023, Algorithm 1; design.md, section 7; spec, section "XCLP").
+//! XCLP with no server: labels spread over everybody's points, and nobody sees the graph but two propagators,
+//! who see nothing else (Scott, Yeo & Lampert, *Cross-client Label Propagation*, TMLR 2023, Algorithm 1;
+//! design.md, section 7; spec, section "XCLP").
 //!
-//! One [`Exchange`] is one peer's part in one view and [`Stage`]; each stage is for a sum of its own, so that what the first gave is decided before
-//! the second begins, and whoever is lost later costs no distances again. Who does what is drawn by the coin ([`roles`]):
+//! One [`Exchange`] is one peer's part in one view and [`Stage`]; each stage is for a sum of its own, so that
+//! what the first gave is decided before the second begins, and whoever is lost later costs no distances
+//! again. Who does what is drawn by the coin ([`roles`]):
 //!
 //! | step | who | sends | to |
 //! | --- | --- | --- | --- |
@@ -19,7 +21,8 @@
 //! | labels | owner | masked labels; the seed of the mask ([`shares`]) | first propagator; second |
 //! | scores | propagators | the owner's rows of the propagated shares | owner |
 //!
-//! Everything travels directly between the two peers, under Noise. Vectors travel as parcels, in parts by credits (`parcels.rs`).
+//! Everything travels directly between the two peers, under Noise. Vectors travel as parcels, in parts by
+//! credits (`parcels.rs`).
 
 mod custodian;
 pub mod custody;
@@ -77,7 +80,8 @@ pub enum Body {
     Commit([u8; 32]),
     /// Owner to owner, when it has all commitments: the part.
     Reveal([u8; 32]),
-    /// Owner to a propagator: for every other owner, ascending, the key that blinds the distances to its rows.
+    /// Owner to a propagator: for every other owner, ascending, the key that blinds the distances to its
+    /// rows.
     Keys(Vec<(Peer, [u8; 32])>),
     /// Owner to the second propagator: the seed of the mask of its labels.
     Mask([u8; 32]),
@@ -102,7 +106,8 @@ pub enum Body {
 /// A vector that travels between two peers of an exchange; none travels twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum What {
-    /// Dealer to an owner: the 32 bytes of the seed of its half of the triple for the block with the one that is named.
+    /// Dealer to an owner: the 32 bytes of the seed of its half of the triple for the block with the one that
+    /// is named.
     Triple(Peer),
     /// Dealer to the later owner: Y, 2 bytes for each pair of rows of the earlier owner (named) and its own.
     Dealt(Peer),
@@ -122,19 +127,23 @@ pub enum What {
     Ciphertext(u32),
     /// Evaluator to holder: the answer for one of its rows.
     Answer(u32),
-    /// Owner to custodian: its blinded share of the distances from the rows of the first to those of the second, 2 bytes each.
+    /// Owner to custodian: its blinded share of the distances from the rows of the first to those of the
+    /// second, 2 bytes each.
     Share(Peer, Peer),
     /// Custodian to owner: the k smallest distances of each row, 2 bytes each.
     Smallest,
     /// Owner to custodian: the limit of each row, 2 bytes each.
     Limits,
-    /// Custodian or owner to a propagator: distances below the limits of the named owner's rows, 12 bytes each.
+    /// Custodian or owner to a propagator: distances below the limits of the named owner's rows, 12 bytes
+    /// each.
     Short(Peer),
     /// Owner to the first propagator: masked labels, 16 bytes for each row and class.
     Labels,
-    /// Propagator to owner: masked scores of its rows and the column sums, 16 bytes for each row and class, and for each class.
+    /// Propagator to owner: masked scores of its rows and the column sums, 16 bytes for each row and class,
+    /// and for each class.
     Scores,
-    /// A propagator to one that takes a lost one's place: a salt and the edges of the graph, as [`Edges::to_bytes`] makes them.
+    /// A propagator to one that takes a lost one's place: a salt and the edges of the graph, as
+    /// [`Edges::to_bytes`] makes them.
     Edges,
 }
 
@@ -239,9 +248,11 @@ pub struct Rows {
 pub struct Outcome {
     /// The seed of the planes, which all members with rows know; zeros for a witness.
     pub planes: [u8; 32],
-    /// The graph's digest ([`graph_digest`]), at the first propagator after the first stage, for it is this one that says it; else zeros.
+    /// The graph's digest ([`graph_digest`]), at the first propagator after the first stage, for it is this
+    /// one that says it; else zeros.
     pub digest: [u8; 32],
-    /// What a propagator knows of the graph, as [`Edges::to_bytes`] makes it; else, and after the second stage, empty.
+    /// What a propagator knows of the graph, as [`Edges::to_bytes`] makes it; else, and after the second
+    /// stage, empty.
     pub edges: Bytes,
     /// How many labels each class has, over all peers; empty for a witness, and after the first stage.
     pub counts: Vec<u64>,
@@ -250,8 +261,8 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    /// As it is kept on disk: the seed of the planes, the digest; LE u32 bytes of the edges, and these; LE u32 number of classes, LE u64 counts, then the scores as
-    /// LE binary64.
+    /// As it is kept on disk: the seed of the planes, the digest; LE u32 bytes of the edges, and these; LE
+    /// u32 number of classes, LE u64 counts, then the scores as LE binary64.
     #[must_use]
     pub fn to_bytes(&self) -> Bytes {
         let length = |n: usize| u32::try_from(n).unwrap_or(u32::MAX).to_le_bytes();

@@ -43,7 +43,8 @@ fn entries(session: &Session) -> Vec<(String, Vec<u8>)> {
     entries.push(("privacy.min_holders", integer(privacy.min_holders.into())));
     entries.push(("privacy.colluding", number(privacy.colluding)));
     entries.extend(privacy.noise.iter().flat_map(super::NoiseSpec::entries));
-    entries.extend(super::rules::TIMING.iter().map(|field| (field.limit.field, integer((field.get)(timing)))));
+    entries
+        .extend(super::rules::TIMING.iter().map(|field| (field.limit.field, integer((field.get)(timing)))));
     entries.push(("roster.peer_id", list(roster.iter().map(|entry| &entry.key.as_bytes()[..]))));
     entries.push(("roster.name", list(roster.iter().map(|entry| entry.name.as_bytes()))));
     entries.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
@@ -95,34 +96,38 @@ impl Session {
     /// SHA-256 of the canonical encoding: the same for two files exactly if they mean the same session.
     #[must_use]
     pub fn id(&self) -> SessionId {
-        let hash = entries(self).iter().fold(tagged_hash("session"), |hash, field| hash.chain_update(entry(field)));
+        let hash =
+            entries(self).iter().fold(tagged_hash("session"), |hash, field| hash.chain_update(entry(field)));
         SessionId(hash.finalize().into())
     }
 
-    /// The dotted name of every field and 8 bytes of the hash of its value, in the order of the encoding; addresses are left out.
-    /// Two peers whose ids differ compare these lists to name the fields that do.
+    /// The dotted name of every field and 8 bytes of the hash of its value, in the order of the encoding;
+    /// addresses are left out. Two peers whose ids differ compare these lists to name the fields that do.
     #[must_use]
     pub fn fields(&self) -> Vec<(String, [u8; 8])> {
         entries(self)
             .into_iter()
             .map(|field| {
-                let hash: [u8; 32] = tagged_hash("session field").chain_update(entry(&field)).finalize().into();
+                let hash: [u8; 32] =
+                    tagged_hash("session field").chain_update(entry(&field)).finalize().into();
                 let [a, b, c, d, e, f, g, h, ..] = hash;
                 (field.0, [a, b, c, d, e, f, g, h])
             })
             .collect()
     }
 
-    /// Names of the fields whose hashes differ from those of another file's [`Self::fields`], or that it lacks. A name that
-    /// only the other has is not repeated: it is the other's to choose.
+    /// Names of the fields whose hashes differ from those of another file's [`Self::fields`], or that it
+    /// lacks. A name that only the other has is not repeated: it is the other's to choose.
     #[must_use]
     pub fn differing_fields(&self, theirs: &[(String, [u8; 8])]) -> Vec<String> {
         let theirs: BTreeMap<_, _> = theirs.iter().map(|(name, hash)| (name, hash)).collect();
         let ours = self.fields();
         let ours: BTreeMap<_, _> = ours.iter().map(|(name, hash)| (name, hash)).collect();
         let unknown = theirs.keys().any(|name| !ours.contains_key(name));
-        let differing =
-            ours.iter().filter(|(name, hash)| theirs.get(*name) != Some(*hash)).map(|(name, _)| (*name).clone());
+        let differing = ours
+            .iter()
+            .filter(|(name, hash)| theirs.get(*name) != Some(*hash))
+            .map(|(name, _)| (*name).clone());
         differing.chain(unknown.then(|| "fields unknown here".to_owned())).collect()
     }
 }

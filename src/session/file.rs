@@ -14,8 +14,8 @@ use super::size::{Size, Sizes};
 use super::sketch::{RawSketch, Select};
 use super::xclp::RawXclp;
 use super::{
-    COUNCIL, DataSpec, Entry, FlynnSpec, NoiseMode, Privacy, Scaling, Score, Session, Setting, TaskKind, Timing,
-    TuneSpec,
+    COUNCIL, DataSpec, Entry, FlynnSpec, NoiseMode, Privacy, Scaling, Score, Session, Setting, TaskKind,
+    Timing, TuneSpec,
 };
 use crate::model::readout::Readout;
 
@@ -154,18 +154,31 @@ impl Session {
         )?;
         writeln!(out, "# Session id: {}\n", self.id())?;
         writeln!(out, "name = {}", quoted(name))?;
-        writeln!(out, "# What is computed: \"flynn\", a nearest-neighbour-like classifier on the rows of all peers;")?;
+        writeln!(
+            out,
+            "# What is computed: \"flynn\", a nearest-neighbour-like classifier on the rows of all peers;"
+        )?;
         writeln!(
             out,
             "# \"tune\", which of several settings of it is best; \"xclp\", labels for every peer's own rows,"
         )?;
-        writeln!(out, "# propagated over the rows of all; or \"sketch\", how far each peer's rows lie from all.")?;
+        writeln!(
+            out,
+            "# propagated over the rows of all; or \"sketch\", how far each peer's rows lie from all."
+        )?;
         writeln!(out, "task = \"{task}\"")?;
         if self.selects() {
-            writeln!(out, "# Only the rows of peers that are drawn by their sketches are learnt from; see [sketch].")?;
+            writeln!(
+                out,
+                "# Only the rows of peers that are drawn by their sketches are learnt from; see [sketch]."
+            )?;
             writeln!(out, "select = \"sketch\"")?;
         }
-        writeln!(out, "# Go on with at least so many peers: {} (a majority of the roster) to {peers}.", peers / 2 + 1)?;
+        writeln!(
+            out,
+            "# Go on with at least so many peers: {} (a majority of the roster) to {peers}.",
+            peers / 2 + 1
+        )?;
         writeln!(out, "min_peers = {min_peers}\n")?;
 
         writeln!(out, "[data]")?;
@@ -185,13 +198,19 @@ impl Session {
             writeln!(out, "# 2 to 1000 classes, all different; their order decides ties.")?;
             writeln!(out, "classes = [{}]", list(&data.classes))?;
         }
-        writeln!(out, "# \"none\", \"unit-norm\" (each row), \"center\" or \"standard\" (over all peers), or")?;
+        writeln!(
+            out,
+            "# \"none\", \"unit-norm\" (each row), \"center\" or \"standard\" (over all peers), or"
+        )?;
         writeln!(
             out,
             "# {{ range = {{ lo = 0.0, hi = 255.0 }} }} (mapped to 0..1), or {{ soft-bins = {{ bins = 2 }} }} (2 to 64 for each feature)."
         )?;
         writeln!(out, "scaling = {}", data.scaling.to_toml())?;
-        writeln!(out, "# Random signs, zero-padding to a power of two and a Walsh-Hadamard transform after scaling.")?;
+        writeln!(
+            out,
+            "# Random signs, zero-padding to a power of two and a Walsh-Hadamard transform after scaling."
+        )?;
         writeln!(out, "densify = {}\n", data.densify)?;
 
         match (xclp, sketch) {
@@ -224,7 +243,10 @@ impl Session {
         writeln!(out, "[privacy]")?;
         writeln!(out, "# A class held by fewer peers is refused: 1 to {peers}.")?;
         writeln!(out, "min_holders = {}", privacy.min_holders)?;
-        writeln!(out, "# Share of the peers that may collude without learning one peer's part: 0.01 to 0.99.")?;
+        writeln!(
+            out,
+            "# Share of the peers that may collude without learning one peer's part: 0.01 to 0.99."
+        )?;
         writeln!(out, "colluding = {:?}", privacy.colluding)?;
         if let Some(noise) = &privacy.noise {
             noise.write_toml(out)?;
@@ -329,10 +351,16 @@ impl RawSession {
         data.check()?;
         let flynn = match (self.flynn, self.task) {
             (None, TaskKind::Xclp | TaskKind::Sketch) => FlynnSpec::NONE,
-            (Some(flynn), TaskKind::Flynn | TaskKind::Tune) => Sizes { m: flynn.m, s: flynn.s, rho: flynn.rho }
-                .resolve(&data, Readout { score: flynn.score, gamma: flynn.gamma })?,
-            (None, task) => return Err(SessionError::value("task", task, "xclp or sketch where there is no [flynn]")),
-            (Some(_), task) => return Err(SessionError::value("task", task, "flynn or tune where there is a [flynn]")),
+            (Some(flynn), TaskKind::Flynn | TaskKind::Tune) => {
+                Sizes { m: flynn.m, s: flynn.s, rho: flynn.rho }
+                    .resolve(&data, Readout { score: flynn.score, gamma: flynn.gamma })?
+            }
+            (None, task) => {
+                return Err(SessionError::value("task", task, "xclp or sketch where there is no [flynn]"));
+            }
+            (Some(_), task) => {
+                return Err(SessionError::value("task", task, "flynn or tune where there is a [flynn]"));
+            }
         };
         let select = self.select;
         if select.is_some() && self.task != TaskKind::Flynn {
@@ -341,11 +369,15 @@ impl RawSession {
         let xclp = match (self.xclp, self.task) {
             (raw, TaskKind::Xclp) => Some(raw.unwrap_or_default().resolve(data.features)?),
             (None, _) => None,
-            (Some(_), task) => return Err(SessionError::value("task", task, "xclp where there is an [xclp]")),
+            (Some(_), task) => {
+                return Err(SessionError::value("task", task, "xclp where there is an [xclp]"));
+            }
         };
         let sketch = match (self.sketch, self.task) {
             (raw, TaskKind::Sketch) => Some(raw.unwrap_or_default().resolve(roster.len(), None)?),
-            (raw, TaskKind::Flynn) if select.is_some() => Some(raw.unwrap_or_default().resolve(roster.len(), select)?),
+            (raw, TaskKind::Flynn) if select.is_some() => {
+                Some(raw.unwrap_or_default().resolve(roster.len(), select)?)
+            }
             (None, _) => None,
             (Some(_), task) => {
                 let limit = "sketch where there is a [sketch], or flynn with select = \"sketch\"";
@@ -397,10 +429,11 @@ impl RawTune {
         let settings = self.setting.into_iter().enumerate().map(|(index, raw)| {
             let RawSetting { scaling, densify, m, s, rho } = raw;
             let rows = DataSpec { scaling, densify, ..data.clone() };
-            let resolved = rows
-                .check()
-                .and_then(|()| Sizes { m, s, rho }.resolve(&rows, Readout { score: Score::Decay, gamma: 0.0 }));
-            let FlynnSpec { m, s, rho, .. } = resolved.map_err(|error| rules::of_setting(error, index + 1))?;
+            let resolved = rows.check().and_then(|()| {
+                Sizes { m, s, rho }.resolve(&rows, Readout { score: Score::Decay, gamma: 0.0 })
+            });
+            let FlynnSpec { m, s, rho, .. } =
+                resolved.map_err(|error| rules::of_setting(error, index + 1))?;
             Ok(Setting { scaling, densify, m, s, rho })
         });
         Ok(TuneSpec { folds, settings: settings.collect::<Result<_, SessionError>>()? })
@@ -411,7 +444,11 @@ impl RawEntry {
     fn resolve(self) -> Result<Entry, SessionError> {
         let key = self.peer_id.parse().map_err(|error| {
             let field = format!("peer_id of {:?}", self.name);
-            SessionError::value(field, format!("{:?} ({error})", self.peer_id), "the peer id of an Ed25519 key")
+            SessionError::value(
+                field,
+                format!("{:?} ({error})", self.peer_id),
+                "the peer id of an Ed25519 key",
+            )
         })?;
         Ok(Entry { key, name: self.name, addresses: self.addresses })
     }
@@ -438,7 +475,8 @@ fn quoted(text: &str) -> String {
     toml::Value::String(text.into()).to_string()
 }
 
-/// A binary32 as a TOML float (which readers take for a binary64) that rounds back to the same: the short form if it does.
+/// A binary32 as a TOML float (which readers take for a binary64) that rounds back to the same: the short
+/// form if it does.
 fn single(value: f32) -> String {
     let short = format!("{value:?}");
     match short.parse::<f64>() {

@@ -14,13 +14,14 @@ use crate::privacy::mechanism::Mechanism;
 pub struct NoiseSpec {
     /// The budget: a decimal number from 0.001 to 100 with at most six places, held exactly.
     pub epsilon: Ratio,
-    /// Counts in a release of one peer, the paper's T; with the mode `central` counts that are kept of the total: 1 to m x classes. 0 with the task `sketch`,
-    /// which releases every counter.
+    /// Counts in a release of one peer, the paper's T; with the mode `central` counts that are kept of the
+    /// total: 1 to m x classes. 0 with the task `sketch`, which releases every counter.
     pub top: u32,
     /// What the budget is for.
     pub mode: NoiseMode,
-    /// With the mode `central`, peers that may pool what they know without learning more: 1 to `min_peers` - 1, and fewer
-    /// than the 3 dealers of a sum and than a majority of the council. Default 1; 0 with another mode, which needs no such bound.
+    /// With the mode `central`, peers that may pool what they know without learning more: 1 to `min_peers` -
+    /// 1, and fewer than the 3 dealers of a sum and than a majority of the council. Default 1; 0 with another
+    /// mode, which needs no such bound.
     pub colluders: u16,
 }
 
@@ -28,7 +29,8 @@ pub struct NoiseSpec {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum NoiseMode {
-    /// One row replaced at every peer at once: each spends an equal part of epsilon (the paper's Algorithm 2).
+    /// One row replaced at every peer at once: each spends an equal part of epsilon (the paper's Algorithm
+    /// 2).
     #[default]
     PerParty,
     /// One row replaced at one peer: each spends all of epsilon.
@@ -94,7 +96,9 @@ impl NoiseSpec {
         let peers = session.roster.len() as u64;
         let most = u32::MAX / u32::try_from(peers).unwrap_or(u32::MAX);
         match self.mode {
-            NoiseMode::PerParty | NoiseMode::Parallel => Mechanism::Release { epsilon: self.each(session), top, most },
+            NoiseMode::PerParty | NoiseMode::Parallel => {
+                Mechanism::Release { epsilon: self.each(session), top, most }
+            }
             NoiseMode::Central => {
                 let parties = u32::from(session.min_peers.saturating_sub(self.colluders).max(1));
                 Mechanism::Shares { epsilon, top, weight: session.flynn.rho, parties }
@@ -112,12 +116,14 @@ impl NoiseSpec {
             return Err(SessionError::value("task", session.task, limit));
         }
         if session.selects() {
-            let limit = "left out where there is privacy.epsilon: it would draw by distances of exact sketches";
+            let limit =
+                "left out where there is privacy.epsilon: it would draw by distances of exact sketches";
             return Err(SessionError::value("select", "sketch", limit));
         }
-        if let scaling @ (Scaling::Center | Scaling::Standard | Scaling::SoftBins { .. }) = session.data.scaling {
-            let limit =
-                "none, unit-norm or range where there is privacy.epsilon: others need exact means over all peers";
+        if let scaling @ (Scaling::Center | Scaling::Standard | Scaling::SoftBins { .. }) =
+            session.data.scaling
+        {
+            let limit = "none, unit-norm or range where there is privacy.epsilon: others need exact means over all peers";
             return Err(SessionError::value("data.scaling", scaling, limit));
         }
         if sketches && self.top > 0 {
@@ -125,7 +131,8 @@ impl NoiseSpec {
             return Err(SessionError::value("privacy.top", self.top, limit));
         }
         if sketches && self.mode == NoiseMode::Central {
-            let limit = "per-party or parallel with the task sketch: each peer's score is made of its own release";
+            let limit =
+                "per-party or parallel with the task sketch: each peer's score is made of its own release";
             return Err(SessionError::value("privacy.mode", self.mode, limit));
         }
         if !sketches {
@@ -168,7 +175,10 @@ impl NoiseSpec {
             )?;
             writeln!(out, "top = {top}")?;
         }
-        writeln!(out, "# What the budget is for: one row at every peer (\"per-party\"), or one row at one peer,")?;
+        writeln!(
+            out,
+            "# What the budget is for: one row at every peer (\"per-party\"), or one row at one peer,"
+        )?;
         writeln!(out, "# by each peer alone (\"parallel\") or in the total alone (\"central\").")?;
         writeln!(out, "mode = \"{mode}\"")?;
         if *mode == NoiseMode::Central {
@@ -190,8 +200,11 @@ impl RawNoise {
         (min_peers, majority): (u16, usize),
     ) -> Result<Option<NoiseSpec>, SessionError> {
         let Some(number) = self.epsilon else {
-            let given =
-                [("top", self.top.is_some()), ("mode", self.mode.is_some()), ("colluders", self.colluders.is_some())];
+            let given = [
+                ("top", self.top.is_some()),
+                ("mode", self.mode.is_some()),
+                ("colluders", self.colluders.is_some()),
+            ];
             return match given.into_iter().find(|(_, given)| *given) {
                 None => Ok(None),
                 Some((name, _)) => Err(SessionError::value(
@@ -206,7 +219,9 @@ impl RawNoise {
         let epsilon = Ratio::from_decimal(number).ok_or_else(wrong)?;
         let kept = match (self.top, task) {
             (None, TaskKind::Sketch) => 0,
-            (None, _) => return Err(SessionError::value("privacy.top", "missing", "given beside privacy.epsilon")),
+            (None, _) => {
+                return Err(SessionError::value("privacy.top", "missing", "given beside privacy.epsilon"));
+            }
             (Some(asked), TaskKind::Sketch) => {
                 let limit = "left out with the task sketch, which releases every counter";
                 return Err(SessionError::value("privacy.top", asked, limit));
@@ -225,8 +240,8 @@ fn top(counts: usize) -> Limit {
     Limit::new("privacy.top", 1, counts as u64).saying(" (m x classes)")
 }
 
-/// Those who could take the pads off a failed view would see two totals with one noise: all dealers of a sum together, or a majority
-/// of the council.
+/// Those who could take the pads off a failed view would see two totals with one noise: all dealers of a sum
+/// together, or a majority of the council.
 fn colluders(min_peers: u16, majority: usize) -> Limit {
     let most = (u64::from(min_peers) - 1).min(DEALERS as u64 - 1).min(majority as u64 - 1);
     let what = " (fewer than min_peers, than the 3 dealers of a sum and than a majority of the council)";
@@ -278,7 +293,8 @@ mod tests {
             assert!(!ids.contains(&session.id()), "{lines}");
             ids.push(session.id());
         }
-        let fields = |session: &Session| session.fields().into_iter().map(|(name, _)| name).collect::<Vec<_>>();
+        let fields =
+            |session: &Session| session.fields().into_iter().map(|(name, _)| name).collect::<Vec<_>>();
         assert!(
             !fields(&plain).iter().any(|name| name == "privacy.epsilon"),
             "what is not there does not enter the id"
@@ -294,30 +310,32 @@ mod tests {
             assert!(text.contains(from), "{from}");
             text.replacen(from, to, 1)
         };
-        for (text, reason) in [
-            (file("epsilon = 0\ntop = 1"), "privacy.epsilon is 0.0, must be 0.001 to 100"),
-            (file("epsilon = 0.0001\ntop = 1"), "privacy.epsilon is 0.0001, must be"),
-            (file("epsilon = 100.5\ntop = 1"), "privacy.epsilon is 100.5, must be"),
-            (file("epsilon = 0.1234567\ntop = 1"), "at most six decimal places"),
-            (file("epsilon = nan\ntop = 1"), "privacy.epsilon is NaN"),
-            (file("epsilon = 1"), "privacy.top is missing"),
-            (file("top = 1"), "privacy.top is given, must be left out where there is no privacy.epsilon"),
-            (file("epsilon = 1\ntop = 0"), "privacy.top is 0, must be 1 to 32 (m x classes)"),
-            (file("epsilon = 1\ntop = 33"), "privacy.top is 33"),
-            (file("epsilon = 1\ntop = 3\ncolluders = 1"), "only central bounds who may collude"),
-            (file("epsilon = 1\ntop = 3\nmode = \"central\"\ncolluders = 3"), "must be 1 to 2 (fewer than min_peers"),
-            (file("epsilon = 1\ntop = 3\nmode = \"local\""), "unknown variant"),
-            (with("unit-norm", "center"), "data.scaling is center, must be none, unit-norm or range"),
-            (with("\"unit-norm\"", "{ soft-bins = { bins = 3 } }"), "exact means"),
-            (
-                with("[privacy]", "[tune]\n[[tune.setting]]\nm = 16\ns = 2\nrho = 2\n[privacy]").replacen(
-                    "\"flynn\"",
-                    "\"tune\"",
-                    1,
+        for (text, reason) in
+            [
+                (file("epsilon = 0\ntop = 1"), "privacy.epsilon is 0.0, must be 0.001 to 100"),
+                (file("epsilon = 0.0001\ntop = 1"), "privacy.epsilon is 0.0001, must be"),
+                (file("epsilon = 100.5\ntop = 1"), "privacy.epsilon is 100.5, must be"),
+                (file("epsilon = 0.1234567\ntop = 1"), "at most six decimal places"),
+                (file("epsilon = nan\ntop = 1"), "privacy.epsilon is NaN"),
+                (file("epsilon = 1"), "privacy.top is missing"),
+                (file("top = 1"), "privacy.top is given, must be left out where there is no privacy.epsilon"),
+                (file("epsilon = 1\ntop = 0"), "privacy.top is 0, must be 1 to 32 (m x classes)"),
+                (file("epsilon = 1\ntop = 33"), "privacy.top is 33"),
+                (file("epsilon = 1\ntop = 3\ncolluders = 1"), "only central bounds who may collude"),
+                (
+                    file("epsilon = 1\ntop = 3\nmode = \"central\"\ncolluders = 3"),
+                    "must be 1 to 2 (fewer than min_peers",
                 ),
-                "task is tune, must be flynn or sketch where there is privacy.epsilon",
-            ),
-        ] {
+                (file("epsilon = 1\ntop = 3\nmode = \"local\""), "unknown variant"),
+                (with("unit-norm", "center"), "data.scaling is center, must be none, unit-norm or range"),
+                (with("\"unit-norm\"", "{ soft-bins = { bins = 3 } }"), "exact means"),
+                (
+                    with("[privacy]", "[tune]\n[[tune.setting]]\nm = 16\ns = 2\nrho = 2\n[privacy]")
+                        .replacen("\"flynn\"", "\"tune\"", 1),
+                    "task is tune, must be flynn or sketch where there is privacy.epsilon",
+                ),
+            ]
+        {
             let error = Session::parse(&text).expect_err(&text).to_string();
             assert!(error.contains(reason), "{error:?} does not say {reason:?}");
         }
@@ -330,7 +348,10 @@ mod tests {
             session.privacy.noise.unwrap().mechanism(&session)
         };
         let most = u32::MAX / 5;
-        assert_eq!(mechanism("epsilon = 1\ntop = 7"), Mechanism::Release { epsilon: ratio("0.2"), top: 7, most });
+        assert_eq!(
+            mechanism("epsilon = 1\ntop = 7"),
+            Mechanism::Release { epsilon: ratio("0.2"), top: 7, most }
+        );
         let whole = Mechanism::Release { epsilon: ratio("1"), top: 7, most };
         assert_eq!(mechanism("epsilon = 1\ntop = 7\nmode = \"parallel\""), whole);
         let shares = Mechanism::Shares { epsilon: ratio("1"), top: 7, weight: 3, parties: 2 };

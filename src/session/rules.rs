@@ -69,8 +69,11 @@ impl SessionError {
     pub(super) fn value(field: impl Into<String>, value: impl Display, limit: impl Into<String>) -> Self {
         let value = value.to_string();
         // A value may come from a hostile file: show the beginning.
-        let value =
-            if value.chars().count() > 100 { value.chars().take(97).chain("...".chars()).collect() } else { value };
+        let value = if value.chars().count() > 100 {
+            value.chars().take(97).chain("...".chars()).collect()
+        } else {
+            value
+        };
         Self::Value { field: field.into(), value, limit: limit.into() }
     }
 }
@@ -187,8 +190,8 @@ pub(super) const TIMING: [TimingField; 7] = timing! {
 };
 
 impl Session {
-    /// Sorts the roster by public key and checks every rule. [`Session::parse`] has done it; call it after building or changing
-    /// a session by hand.
+    /// Sorts the roster by public key and checks every rule. [`Session::parse`] has done it; call it after
+    /// building or changing a session by hand.
     ///
     /// # Errors
     /// [`SessionError::Value`] for the first rule that is broken.
@@ -209,7 +212,12 @@ impl Session {
         min_peers(roster).check::<u16>(self.min_peers)?;
         self.data.check()?;
         self.check_settings()?;
-        check_number("flynn.gamma", self.flynn.gamma, (0.0..1.0).contains(&self.flynn.gamma), "from 0 to below 1")?;
+        check_number(
+            "flynn.gamma",
+            self.flynn.gamma,
+            (0.0..1.0).contains(&self.flynn.gamma),
+            "from 0 to below 1",
+        )?;
         min_holders(roster).check::<u16>(self.privacy.min_holders)?;
         let colluding = self.privacy.colluding;
         check_number("privacy.colluding", colluding, (0.01..=0.99).contains(&colluding), "0.01 to 0.99")?;
@@ -246,7 +254,8 @@ impl Session {
     fn check_settings(&self) -> Result<(), SessionError> {
         let classes = self.data.classes.len();
         if self.tune.is_some() != (self.task == TaskKind::Tune) {
-            let limit = if self.tune.is_some() { "tune where there is a [tune]" } else { "flynn without a [tune]" };
+            let limit =
+                if self.tune.is_some() { "tune where there is a [tune]" } else { "flynn without a [tune]" };
             return Err(SessionError::value("task", self.task, limit));
         }
         match (&self.xclp, &self.sketch, self.task) {
@@ -255,13 +264,19 @@ impl Session {
                 CLASSES.check::<u32>(classes as i128)?;
                 return xclp.check(self.data.features, self.roster.len());
             }
-            (None, None, TaskKind::Flynn | TaskKind::Tune) => CLASSES.check::<u32>(classes as i128).map(drop)?,
+            (None, None, TaskKind::Flynn | TaskKind::Tune) => {
+                CLASSES.check::<u32>(classes as i128).map(drop)?
+            }
             (None, Some(sketch), TaskKind::Flynn) => {
                 CLASSES.check::<u32>(classes as i128)?;
                 sketch.check(self)?;
             }
-            (Some(_), _, task) => return Err(SessionError::value("task", task, "xclp where there is an [xclp]")),
-            (_, Some(_), task) => return Err(SessionError::value("task", task, "sketch where there is a [sketch]")),
+            (Some(_), _, task) => {
+                return Err(SessionError::value("task", task, "xclp where there is an [xclp]"));
+            }
+            (_, Some(_), task) => {
+                return Err(SessionError::value("task", task, "sketch where there is a [sketch]"));
+            }
             (None, None, task) => {
                 return Err(SessionError::value("task", task, format!("flynn or tune without an [{task}]")));
             }
@@ -273,7 +288,8 @@ impl Session {
         let Some(tune) = &self.tune else { return Ok(()) };
         FOLDS.check::<u16>(tune.folds)?;
         SETTINGS.check::<u32>(tune.settings.len() as i128)?;
-        let counts: u64 = self.settings().iter().map(|setting| u64::from(setting.m) * classes as u64 * 4).sum();
+        let counts: u64 =
+            self.settings().iter().map(|setting| u64::from(setting.m) * classes as u64 * 4).sum();
         let bytes = counts * u64::from(tune.folds);
         if bytes > COUNTS_LIMIT {
             let limit = format!("at most {COUNTS_LIMIT} (1 GiB)");
@@ -333,7 +349,11 @@ impl DataSpec {
         for column in &self.columns {
             check_name("a column of data.columns", column)?;
             if !seen.insert(column) {
-                return Err(SessionError::value("data.columns", format!("{column:?} twice"), "all different"));
+                return Err(SessionError::value(
+                    "data.columns",
+                    format!("{column:?} twice"),
+                    "all different",
+                ));
             }
         }
         // How many there must be depends on the task.
@@ -374,8 +394,9 @@ impl Entry {
         for address in &self.addresses {
             let plain = address.starts_with('/') && address.bytes().all(|byte| byte.is_ascii_graphic());
             if !plain || address.len() > ADDRESS_LIMIT {
-                let limit =
-                    format!("a multiaddress such as /ip4/192.0.2.1/tcp/4001, at most {ADDRESS_LIMIT} characters");
+                let limit = format!(
+                    "a multiaddress such as /ip4/192.0.2.1/tcp/4001, at most {ADDRESS_LIMIT} characters"
+                );
                 return Err(SessionError::value(of("an address"), format!("{address:?}"), limit));
             }
             // The last component may name the peer; then it must be this one.
@@ -407,8 +428,8 @@ pub fn check_name(field: &str, name: &str) -> Result<(), SessionError> {
     Ok(())
 }
 
-/// Neither a control character, nor white space other than a blank, nor one that is invisible or turns the direction of writing
-/// (with which one name could be made to look like another).
+/// Neither a control character, nor white space other than a blank, nor one that is invisible or turns the
+/// direction of writing (with which one name could be made to look like another).
 fn printable(c: char) -> bool {
     let invisible = matches!(c, '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}'
         | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e0fff}');

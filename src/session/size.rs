@@ -59,7 +59,11 @@ impl Size {
         });
         let factor = factor.and_then(|digits| digits.parse::<f64>().ok()).filter(|factor| *factor > 0.0);
         let factor = factor.ok_or_else(|| {
-            SessionError::value(field, format!("{text:?}"), format!("an integer or a multiple such as \"0.5{unit}\""))
+            SessionError::value(
+                field,
+                format!("{text:?}"),
+                format!("an integer or a multiple such as \"0.5{unit}\""),
+            )
         })?;
         // At most 32 digits x 2^28: no rounding to infinity, and far inside an i128.
         #[expect(clippy::cast_possible_truncation, reason = "truncation is the rule")]

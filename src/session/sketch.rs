@@ -1,4 +1,5 @@
-//! The parameters of the task `sketch` in a session file, and of a task that draws its peers by sketches (`select`).
+//! The parameters of the task `sketch` in a session file, and of a task that draws its peers by sketches
+//! (`select`).
 
 use std::fmt::Write;
 
@@ -23,18 +24,21 @@ pub enum Select {
     Sketch,
 }
 
-/// The parameters of a distribution sketch (Liu, Xu, Coleman & Shrivastava, NeurIPS 2023, Algorithms 1 and 3).
+/// The parameters of a distribution sketch (Liu, Xu, Coleman & Shrivastava, NeurIPS 2023, Algorithms 1 and
+/// 3).
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct SketchSpec {
     /// The hash of a row. Default SRP.
     pub hash: Family,
     /// Rows, the paper's R: 1 and more. Default 1,000, as in the authors' code.
     pub rows: u32,
-    /// Counters of a row, the paper's B: 2 to 65,536, with SRP a power of two; rows x range at most 2^24. Default 64, as in the authors' code.
+    /// Counters of a row, the paper's B: 2 to 65,536, with SRP a power of two; rows x range at most 2^24.
+    /// Default 64, as in the authors' code.
     pub range: u32,
     /// Whether every peer's distance to the global sketch is opened. Default false, with `select` true.
     pub publish: bool,
-    /// Whether every peer's own sketch is opened, so that all distances between peers are known. Default false.
+    /// Whether every peer's own sketch is opened, so that all distances between peers are known. Default
+    /// false.
     pub pairwise: bool,
     /// Of the peers with a published distance so many are considered, the paper's L; 0: all. Default 0.
     pub active: u16,
@@ -47,7 +51,16 @@ pub struct SketchSpec {
 impl Default for SketchSpec {
     fn default() -> Self {
         let (publish, pairwise) = (false, false);
-        Self { hash: Family::Srp, rows: 1000, range: 64, publish, pairwise, active: 0, chosen: 0, temperature: 1.0 }
+        Self {
+            hash: Family::Srp,
+            rows: 1000,
+            range: 64,
+            publish,
+            pairwise,
+            active: 0,
+            chosen: 0,
+            temperature: 1.0,
+        }
     }
 }
 
@@ -80,11 +93,16 @@ impl SketchSpec {
         (chosen > 0).then_some(Selection { active, chosen, temperature })
     }
 
-    /// From a table with the fields of the section, for so many peers; what is left out has its default, with or without `select`.
+    /// From a table with the fields of the section, for so many peers; what is left out has its default, with
+    /// or without `select`.
     ///
     /// # Errors
     /// [`SessionError`].
-    pub fn from_table(table: toml::Table, peers: usize, select: Option<Select>) -> Result<Self, SessionError> {
+    pub fn from_table(
+        table: toml::Table,
+        peers: usize,
+        select: Option<Select>,
+    ) -> Result<Self, SessionError> {
         let raw: RawSketch = table.try_into().map_err(|error: toml::de::Error| SessionError::Syntax {
             line: 1,
             message: error.message().split_whitespace().collect::<Vec<_>>().join(" "),
@@ -135,7 +153,11 @@ impl SketchSpec {
         let words = counters + if session.privacy.noise.is_some() { 2 } else { 0 };
         if self.pairwise && words * peers as u64 > PAIRWISE_LIMIT {
             let limit = format!("at most {PAIRWISE_LIMIT} with pairwise = true");
-            return refuse("sketch.rows x sketch.range x the length of roster", &(words * peers as u64), limit);
+            return refuse(
+                "sketch.rows x sketch.range x the length of roster",
+                &(words * peers as u64),
+                limit,
+            );
         }
         places("sketch.active", peers).check::<u16>(self.active)?;
         places("sketch.chosen", peers).check::<u16>(self.chosen)?;
@@ -147,14 +169,24 @@ impl SketchSpec {
         }
         let fewest = session.privacy.min_holders.max(FEWEST);
         if selects && self.chosen < fewest {
-            let limit = format!("at least {fewest} with select ({FEWEST} for a sum, and privacy.min_holders)");
+            let limit =
+                format!("at least {fewest} with select ({FEWEST} for a sum, and privacy.min_holders)");
             return refuse("sketch.chosen", &self.chosen, limit);
         }
         if self.active > 0 && self.active < self.chosen {
-            return refuse("sketch.active", &self.active, format!("0 or at least sketch.chosen, {}", self.chosen));
+            return refuse(
+                "sketch.active",
+                &self.active,
+                format!("0 or at least sketch.chosen, {}", self.chosen),
+            );
         }
         let temperature = self.temperature;
-        check_number("sketch.temperature", temperature, (0.001..=1000.0).contains(&temperature), "0.001 to 1000")
+        check_number(
+            "sketch.temperature",
+            temperature,
+            (0.001..=1000.0).contains(&temperature),
+            "0.001 to 1000",
+        )
     }
 
     pub(super) fn entries(&self) -> [(&'static str, Vec<u8>); 8] {
@@ -174,20 +206,32 @@ impl SketchSpec {
     pub(super) fn write_toml(&self, out: &mut String) -> std::fmt::Result {
         let Self { hash, rows, range, publish, pairwise, active, chosen, temperature } = self;
         writeln!(out, "[sketch]")?;
-        writeln!(out, "# \"srp\", signs of random projections, or \"minhash\" of the features that are above 0.")?;
+        writeln!(
+            out,
+            "# \"srp\", signs of random projections, or \"minhash\" of the features that are above 0."
+        )?;
         writeln!(out, "hash = \"{hash}\"")?;
-        writeln!(out, "# Rows, each of so many counters (with srp a power of two); together at most {MAX_COUNTERS}.")?;
+        writeln!(
+            out,
+            "# Rows, each of so many counters (with srp a power of two); together at most {MAX_COUNTERS}."
+        )?;
         writeln!(out, "rows = {rows}\nrange = {range}")?;
         writeln!(out, "# Whether every peer's distance to the global sketch is opened.")?;
         writeln!(out, "publish = {publish}")?;
-        writeln!(out, "# Whether every peer's own sketch is opened, and so all distances between peers: this shows")?;
+        writeln!(
+            out,
+            "# Whether every peer's own sketch is opened, and so all distances between peers: this shows"
+        )?;
         writeln!(out, "# how dense each peer's records are anywhere.")?;
         writeln!(out, "pairwise = {pairwise}")?;
         writeln!(
             out,
             "# Of the peers with a published distance so many are considered (0: all), and of these so many"
         )?;
-        writeln!(out, "# drawn (0: no draw), by a softmax of inverse distances of this temperature: 0.001 to 1000.")?;
+        writeln!(
+            out,
+            "# drawn (0: no draw), by a softmax of inverse distances of this temperature: 0.001 to 1000."
+        )?;
         writeln!(out, "active = {active}\nchosen = {chosen}\ntemperature = {temperature:?}\n")
     }
 }
@@ -195,7 +239,8 @@ impl SketchSpec {
 impl RawSketch {
     pub(super) fn resolve(self, peers: usize, select: Option<Select>) -> Result<SketchSpec, SessionError> {
         let defaults = SketchSpec::default();
-        let place = |field, value: Option<i64>| value.map_or(Ok(0), |value| places(field, peers).check(value));
+        let place =
+            |field, value: Option<i64>| value.map_or(Ok(0), |value| places(field, peers).check(value));
         Ok(SketchSpec {
             hash: self.hash.unwrap_or(defaults.hash),
             rows: self.rows.map_or(Ok(defaults.rows), |rows| ROWS.check(rows))?,

@@ -96,7 +96,10 @@ fn multiples_are_truncated_and_at_least_two_and_densify_pads_d() {
         sizes("2.999d", "0.001d", "0.0001m", &data),
         FlynnSpec { m: 299, s: 2, rho: 2, gamma: 0.5, score: Score::Decay }
     );
-    assert_eq!(sizes("299", "2", "1", &data), FlynnSpec { m: 299, s: 2, rho: 1, gamma: 0.5, score: Score::Decay });
+    assert_eq!(
+        sizes("299", "2", "1", &data),
+        FlynnSpec { m: 299, s: 2, rho: 1, gamma: 0.5, score: Score::Decay }
+    );
     data.densify = true;
     assert_eq!(data.dimension(), 128);
     assert_eq!(
@@ -117,7 +120,10 @@ fn every_breach_of_a_rule_is_told_with_field_value_and_limit() {
         (with("digits", " digits"), "no space at the ends"),
         (with("digits", "a\\u0007b"), "name is \"a\\u{7}b\", must be"),
         (with("digits", "a\\u202eb"), "name is \"a\\u{202e}b\", must be"),
-        (with("task", "min_peers = 1\ntask"), "min_peers is 1, must be 2 to 3 (a majority of the roster to all of it)"),
+        (
+            with("task", "min_peers = 1\ntask"),
+            "min_peers is 1, must be 2 to 3 (a majority of the roster to all of it)",
+        ),
         (with("task", "min_peers = 4\ntask"), "min_peers is 4, must be 2 to 3"),
         (with("task", "min_peers = -1\ntask"), "min_peers is -1, must be 2 to 3"),
         (with("784", "0"), "data.features is 0, must be 1 to 65536"),
@@ -139,11 +145,17 @@ fn every_breach_of_a_rule_is_told_with_field_value_and_limit() {
             with("[flynn]", "scaling = { range = { lo = 0, hi = 1e39 } }\n[flynn]"),
             "data.scaling.range.hi is inf, must be finite as a 32-bit float",
         ),
-        (with("\"256d\"", "0"), "flynn.m is 0, must be 1 to 134217728 (m x classes x 4 bytes is at most 1 GiB)"),
+        (
+            with("\"256d\"", "0"),
+            "flynn.m is 0, must be 1 to 134217728 (m x classes x 4 bytes is at most 1 GiB)",
+        ),
         (with("\"256d\"", "134217729"), "flynn.m is 134217729, must be 1 to 134217728"),
         (with("\"256d\"", "\"1000000d\""), "flynn.m is 784000000, must be 1 to 134217728"),
         (with("\"256d\"", "\"0.0001d\""), "flynn.m is 0, must be 1 to 134217728"),
-        (with("\"256d\"", "\"256\""), "flynn.m is \"256\", must be an integer or a multiple such as \"0.5d\""),
+        (
+            with("\"256d\"", "\"256\""),
+            "flynn.m is \"256\", must be an integer or a multiple such as \"0.5d\"",
+        ),
         (with("\"256d\"", "\"256m\""), "flynn.m is \"256m\", must be"),
         (with("\"256d\"", "\"1e3d\""), "flynn.m is \"1e3d\", must be"),
         (with("\"256d\"", "\"-1d\""), "flynn.m is \"-1d\", must be"),
@@ -154,7 +166,10 @@ fn every_breach_of_a_rule_is_told_with_field_value_and_limit() {
         (with("\"0.025d\"", "785"), "flynn.s is 785, must be 2 to 784 (the dimension d)"),
         (with("rho = 16", "rho = 0"), "flynn.rho is 0, must be 1 to 200704 (m)"),
         (with("rho = 16", "rho = 200705"), "flynn.rho is 200705, must be 1 to 200704 (m)"),
-        (with("rho = 16", "rho = \"2d\""), "flynn.rho is \"2d\", must be an integer or a multiple such as \"0.5m\""),
+        (
+            with("rho = 16", "rho = \"2d\""),
+            "flynn.rho is \"2d\", must be an integer or a multiple such as \"0.5m\"",
+        ),
         (with("gamma = 0", "gamma = 1"), "flynn.gamma is 1, must be from 0 to below 1"),
         (with("gamma = 0", "gamma = -0.1"), "flynn.gamma is -0.1, must be from 0 to below 1"),
         (with("gamma = 0", "gamma = nan"), "flynn.gamma is NaN, must be from 0 to below 1"),
@@ -164,9 +179,18 @@ fn every_breach_of_a_rule_is_told_with_field_value_and_limit() {
             "privacy.min_holders is 4, must be 1 to 3 (the roster)",
         ),
         (with("[flynn]", "[privacy]\nmin_holders = 0\n[flynn]"), "privacy.min_holders is 0, must be 1 to 3"),
-        (with("[flynn]", "[privacy]\ncolluding = 0\n[flynn]"), "privacy.colluding is 0, must be 0.01 to 0.99"),
-        (with("[flynn]", "[privacy]\ncolluding = 1\n[flynn]"), "privacy.colluding is 1, must be 0.01 to 0.99"),
-        (with("[flynn]", "[timing]\ngather_ms = -1\n[flynn]"), "timing.gather_ms is -1, must be 0 to 3600000"),
+        (
+            with("[flynn]", "[privacy]\ncolluding = 0\n[flynn]"),
+            "privacy.colluding is 0, must be 0.01 to 0.99",
+        ),
+        (
+            with("[flynn]", "[privacy]\ncolluding = 1\n[flynn]"),
+            "privacy.colluding is 1, must be 0.01 to 0.99",
+        ),
+        (
+            with("[flynn]", "[timing]\ngather_ms = -1\n[flynn]"),
+            "timing.gather_ms is -1, must be 0 to 3600000",
+        ),
         (with("[flynn]", "[timing]\nmax_views = 0\n[flynn]"), "timing.max_views is 0, must be 1 to 1000"),
         (
             with("[flynn]", "[timing]\ngather = 1\n[flynn]"),
@@ -179,8 +203,14 @@ fn every_breach_of_a_rule_is_told_with_field_value_and_limit() {
         (with("peer-1", "peer-0"), "roster.name is \"peer-0\" twice, must be different for each peer"),
         (with("peer-1", ""), "roster.name is \"\", must be 1 to 64 printable characters"),
         (with(&b, &a), "twice, must be different for each peer"),
-        (with(&b, "12D3"), "peer_id of \"peer-1\" is \"12D3\" (peer id \"12D3\" is not that of an Ed25519 key"),
-        (address("192.0.2.1:4001"), "an address of \"peer-0\" is \"192.0.2.1:4001\", must be a multiaddress such as"),
+        (
+            with(&b, "12D3"),
+            "peer_id of \"peer-1\" is \"12D3\" (peer id \"12D3\" is not that of an Ed25519 key",
+        ),
+        (
+            address("192.0.2.1:4001"),
+            "an address of \"peer-0\" is \"192.0.2.1:4001\", must be a multiaddress such as",
+        ),
         (address("/ip4/1.2.3.4/tcp/1 "), "must be a multiaddress such as"),
         (address(&format!("/dns/{}", "x".repeat(252))), "at most 256 characters"),
         (address(&format!("/ip4/1.2.3.4/tcp/1/p2p/{b}")), "must be one of that peer, 12D3KooW"),
@@ -215,12 +245,16 @@ fn what_is_not_a_session_file_is_refused_with_its_line() {
     );
     assert!(refusal(&with("[data]", "colour = 1\n[data]")).starts_with("line 4: unknown field `colour`"));
     assert!(refusal(&with("peer_id", "port = 1\npeer_id")).contains("unknown field `port`"));
-    assert!(refusal(&with("[flynn]", "[privacy]\ncoluding = 0.5\n[flynn]")).contains("unknown field `coluding`"));
+    assert!(
+        refusal(&with("[flynn]", "[privacy]\ncoluding = 0.5\n[flynn]")).contains("unknown field `coluding`")
+    );
     assert_eq!(
         refusal(&with("[flynn]", "scaling = { range = { lo = 0, hi = 1, mid = 0 } }\n[flynn]")),
         "line 7: unexpected keys in table: mid, available keys: lo, hi"
     );
-    assert!(refusal(&with("[flynn]", "scaling = \"log\"\n[flynn]")).starts_with("line 7: unknown variant `log`"));
+    assert!(
+        refusal(&with("[flynn]", "scaling = \"log\"\n[flynn]")).starts_with("line 7: unknown variant `log`")
+    );
     assert!(refusal(&with("flynn", "fedavg")).starts_with("line 3: unknown variant `fedavg`"));
     assert!(refusal(&with("784", "\"784\"")).starts_with("line 5: invalid type: string \"784\""));
     assert!(refusal(&with("\"256d\"", "1.5")).contains("expected an integer or a multiple such as \"256d\""));
@@ -229,7 +263,10 @@ fn what_is_not_a_session_file_is_refused_with_its_line() {
     assert!(refusal(&with("rho = 16", "rho = 99999999999999999999999")).starts_with("line 10:"));
     assert!(refusal("").contains("missing field"));
     assert!(refusal("name = ").starts_with("line 1:"));
-    assert!(matches!(Session::parse(&"#".repeat((1 << 20) + 1)), Err(SessionError::TooLarge { limit: 1_048_576 })));
+    assert!(matches!(
+        Session::parse(&"#".repeat((1 << 20) + 1)),
+        Err(SessionError::TooLarge { limit: 1_048_576 })
+    ));
     assert!(matches!(Session::parse(&"[".repeat(1 << 20)), Err(SessionError::Syntax { .. })));
 }
 
@@ -259,8 +296,10 @@ fn the_id_does_not_depend_on_layout_order_of_peers_or_addresses() {
     let (head, peers) = text.split_once("[[roster]]").unwrap();
     let mut peers: Vec<&str> = peers.split("[[roster]]").collect();
     peers.reverse();
-    let mut other =
-        head.replace(" = ", "   =   ").replace("\"256d\"", "200_704").replace("gamma   =   0", "gamma = -0.0");
+    let mut other = head
+        .replace(" = ", "   =   ")
+        .replace("\"256d\"", "200_704")
+        .replace("gamma   =   0", "gamma = -0.0");
     for peer in peers {
         other += &format!("[[roster]] # a comment\n{peer}addresses = [\"/ip4/192.0.2.1/tcp/4001\"]\n");
     }
@@ -315,7 +354,10 @@ fn every_field_but_the_addresses_changes_the_id_and_is_named() {
         } else {
             assert_ne!(base.id(), other.id(), "{field}");
             // Another key moves its peer in the roster, and so the names may move too.
-            assert!(differing.contains(&field) && (differing.len() == 1 || field == "roster.peer_id"), "{differing:?}");
+            assert!(
+                differing.contains(&field) && (differing.len() == 1 || field == "roster.peer_id"),
+                "{differing:?}"
+            );
         }
     }
     assert_eq!(base.fields().len(), 23, "a field that is not listed above was added");
@@ -351,7 +393,8 @@ fn names_of_columns_are_a_field_of_their_own_where_they_are_given() {
     );
 }
 
-/// The encoding spelt out by hand from the module documentation, for a session whose every field is written below.
+/// The encoding spelt out by hand from the module documentation, for a session whose every field is written
+/// below.
 #[test]
 fn the_id_is_the_hash_of_the_documented_bytes() {
     use sha2::{Digest, Sha256};
@@ -454,7 +497,12 @@ fn sessions() -> impl Strategy<Value = Session> {
     ];
     let data = (1u32..3000, 2usize..20, scaling, any::<bool>(), name());
     let flynn = (1u32..100_000, 2u32..100, 1u32..1000, 0.0..1.0f64);
-    let rest = (3u64..20, 0.01..0.99f64, proptest::array::uniform7(1u64..1000), proptest::collection::vec(name(), 20));
+    let rest = (
+        3u64..20,
+        0.01..0.99f64,
+        proptest::array::uniform7(1u64..1000),
+        proptest::collection::vec(name(), 20),
+    );
     (name(), data, flynn, rest).prop_map(|(name, data, flynn, (peers, colluding, times, names))| {
         let mut session = session(peers);
         session.name = name;
@@ -518,15 +566,16 @@ const SETTING: &str = "[[tune.setting]]\nscaling = \"center\"\nm = \"2d\"\ns = 2
 
 #[test]
 fn settings_to_compare_are_read_with_their_own_d_and_written_again() {
-    let bins = "[[tune.setting]]\nscaling = { soft-bins = { bins = 4 } }\nm = \"2d\"\ns = \"0.01d\"\nrho = 3\n";
+    let bins =
+        "[[tune.setting]]\nscaling = { soft-bins = { bins = 4 } }\nm = \"2d\"\ns = \"0.01d\"\nrho = 3\n";
     let read = Session::parse(&tuning(&format!("folds = 5\n{SETTING}{bins}"))).unwrap();
     let [own, center, bins] = read.settings()[..] else { panic!("{:?}", read.settings()) };
     assert_eq!((own.m, own.s, own.scaling), (read.flynn.m, read.flynn.s, Scaling::None));
     assert_eq!((center.m, center.s), (2 * 784, 2));
     assert_eq!((bins.m, bins.s), (2 * 4 * 784, 31));
     assert_eq!(Session::parse(&read.to_toml()).unwrap(), read);
-    let ids =
-        ["", "folds = 2\n", "folds = 4\n"].map(|folds| Session::parse(&tuning(&format!("{folds}{SETTING}"))).unwrap());
+    let ids = ["", "folds = 2\n", "folds = 4\n"]
+        .map(|folds| Session::parse(&tuning(&format!("{folds}{SETTING}"))).unwrap());
     assert_eq!(ids[0].tune.as_ref().map(|tune| tune.folds), Some(3));
     assert!(ids[0].id() != ids[1].id() && ids[1].id() != ids[2].id());
     let other = Session::parse(&tuning(&SETTING.replace("rho = 3", "rho = 4"))).unwrap();
@@ -543,10 +592,16 @@ fn settings_that_cannot_be_compared_are_refused_by_their_number() {
     let refused = |text: &str| Session::parse(text).unwrap_err().to_string();
     for (text, part) in [
         (with("\"flynn\"", "\"tune\""), "task is tune, must be flynn without a [tune]"),
-        (tuning(SETTING).replacen("\"tune\"", "\"flynn\"", 1), "task is flynn, must be tune where there is a [tune]"),
+        (
+            tuning(SETTING).replacen("\"tune\"", "\"flynn\"", 1),
+            "task is flynn, must be tune where there is a [tune]",
+        ),
         (tuning(&format!("folds = 1\n{SETTING}")), "tune.folds is 1, must be 2 to 20"),
         (tuning(&SETTING.replace("s = 2", "s = 785")), "flynn.s of tune.setting 1 is 785, must be 2 to 784"),
-        (tuning(&format!("{SETTING}{}", SETTING.replace("rho = 3", "rho = 0"))), "flynn.rho of tune.setting 2 is 0"),
+        (
+            tuning(&format!("{SETTING}{}", SETTING.replace("rho = 3", "rho = 0"))),
+            "flynn.rho of tune.setting 2 is 0",
+        ),
         (tuning("setting = []\n"), "the length of tune.setting is 0, must be 1 to 64"),
         (
             tuning(&SETTING.replace("\"2d\"", "50000000")),

@@ -13,15 +13,19 @@ use crate::sketch::lsh::{MAX_BITS, WORD};
 /// Most peers of a session of the task `xclp`: every two of them talk.
 pub(super) const MAX_PEERS: usize = 64;
 
-/// How two owners get additive shares of the distances between their codes: the same distances, with others who must not collude and other costs.
+/// How two owners get additive shares of the distances between their codes: the same distances, with others
+/// who must not collude and other costs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Hamming {
-    /// A matrix triple that the block's custodian deals: the fastest, and no public-key work; whoever deals must not collude with one of the two.
+    /// A matrix triple that the block's custodian deals: the fastest, and no public-key work; whoever deals
+    /// must not collude with one of the two.
     Dealer,
-    /// Oblivious transfer between the two (SHADE, Bringer, Chabanne & Patey, 2013): nobody deals anything; 2 bytes for each bit and pair of rows.
+    /// Oblivious transfer between the two (SHADE, Bringer, Chabanne & Patey, 2013): nobody deals anything; 2
+    /// bytes for each bit and pair of rows.
     Ot,
-    /// Packed homomorphic encryption between the two: nobody deals anything; 12.5 bytes for each bit of the one and 26 kB for each row of the other.
+    /// Packed homomorphic encryption between the two: nobody deals anything; 12.5 bytes for each bit of the
+    /// one and 26 kB for each row of the other.
     Phe,
 }
 
@@ -58,10 +62,11 @@ impl FromStr for Hamming {
 pub struct XclpSpec {
     /// Bits of a code, the paper's L: a multiple of 64, 64 to 16,384. Default 4,096, as in the paper.
     pub bits: u32,
-    /// Neighbours of a point, the paper's k: 1 to 1,000, and at most a quarter of the features unless `many_neighbours`. Default 10, or a quarter of the features.
+    /// Neighbours of a point, the paper's k: 1 to 1,000, and at most a quarter of the features unless
+    /// `many_neighbours`. Default 10, or a quarter of the features.
     pub k: u32,
-    /// Whether k may be more than a quarter of the features: an owner learns the k smallest distances of each of its points to others, not whose, and with as
-    /// many as it has features it could place them.
+    /// Whether k may be more than a quarter of the features: an owner learns the k smallest distances of each
+    /// of its points to others, not whose, and with as many as it has features it could place them.
     pub many_neighbours: bool,
     /// How far labels spread: 0.01 to 0.999. Default 0.99, as in the authors' code.
     pub alpha: f64,
@@ -131,7 +136,12 @@ impl XclpSpec {
         }
         check_number("xclp.alpha", self.alpha, (0.01..=0.999).contains(&self.alpha), "0.01 to 0.999")?;
         POWER.check::<u8>(self.power)?;
-        check_number("xclp.tolerance", self.tolerance, (1e-9..=0.01).contains(&self.tolerance), "1e-9 to 0.01")?;
+        check_number(
+            "xclp.tolerance",
+            self.tolerance,
+            (1e-9..=0.01).contains(&self.tolerance),
+            "1e-9 to 0.01",
+        )?;
         if peers > MAX_PEERS {
             return Err(SessionError::value(
                 "the length of roster",
@@ -159,10 +169,19 @@ impl XclpSpec {
     pub(super) fn write_toml(&self, out: &mut String) -> std::fmt::Result {
         let Self { bits, k, many_neighbours, alpha, power, balance, tolerance, hamming } = self;
         writeln!(out, "[xclp]")?;
-        writeln!(out, "# Bits of a code: a multiple of {WORD}, at most {MAX_BITS}. More estimate angles better.")?;
+        writeln!(
+            out,
+            "# Bits of a code: a multiple of {WORD}, at most {MAX_BITS}. More estimate angles better."
+        )?;
         writeln!(out, "bits = {bits}")?;
-        writeln!(out, "# Neighbours of a point: 1 to 1000, at most a quarter of the features unless many_neighbours;")?;
-        writeln!(out, "# each owner learns as many distances from each of its points to others, but not whose.")?;
+        writeln!(
+            out,
+            "# Neighbours of a point: 1 to 1000, at most a quarter of the features unless many_neighbours;"
+        )?;
+        writeln!(
+            out,
+            "# each owner learns as many distances from each of its points to others, but not whose."
+        )?;
         writeln!(out, "k = {k}\nmany_neighbours = {many_neighbours}")?;
         writeln!(out, "# How far labels spread: 0.01 to 0.999.")?;
         writeln!(out, "alpha = {alpha:?}")?;

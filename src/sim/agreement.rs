@@ -1,10 +1,11 @@
 //! Whether real processes did what the simulator says that they do.
 //!
-//! Both play the same [`Cast`](super::cast::Cast) with the same randomness, so what does not depend on time must be the same: the
-//! result, the views, and the order in which each peer passes through the stages. Who says "I am still working" or "I have finished" a moment
-//! before another does depend on it, so the bytes of all frames may differ by [`BYTES_PERCENT`]. Where something goes wrong on the way, time also decides
-//! how far the others have got by then and who leads the next view: of such a run only that the same peers have a result, and all the same one,
-//! must agree.
+//! Both play the same [`Cast`](super::cast::Cast) with the same randomness, so what does not depend on time
+//! must be the same: the result, the views, and the order in which each peer passes through the stages. Who
+//! says "I am still working" or "I have finished" a moment before another does depend on it, so the bytes of
+//! all frames may differ by [`BYTES_PERCENT`]. Where something goes wrong on the way, time also decides how
+//! far the others have got by then and who leads the next view: of such a run only that the same peers have a
+//! result, and all the same one, must agree.
 
 use serde::Serialize;
 
@@ -57,7 +58,8 @@ pub struct Agreement {
 }
 
 impl Agreement {
-    /// Compares. The outcome tells of each peer one by one, so there are at most [`SHOWN`](super::outcome::SHOWN).
+    /// Compares. The outcome tells of each peer one by one, so there are at most
+    /// [`SHOWN`](super::outcome::SHOWN).
     #[must_use]
     pub fn new(outcome: &Outcome, played: Vec<Played>) -> Self {
         let mut lines = vec![result(outcome, &played), views(outcome, &played), stages(outcome, &played)];
@@ -82,7 +84,8 @@ fn line(what: &str, simulated: String, real: String, agrees: Option<bool>) -> Li
 
 /// The same peers have the same result; where nothing went wrong, the very one of virtual time.
 fn result(outcome: &Outcome, played: &[Played]) -> Line {
-    let simulated: Vec<_> = outcome.hosts.iter().map(|host| host.finished_ms.and(outcome.result.as_deref())).collect();
+    let simulated: Vec<_> =
+        outcome.hosts.iter().map(|host| host.finished_ms.and(outcome.result.as_deref())).collect();
     let real: Vec<_> = played.iter().map(|played| played.result.as_deref()).collect();
     let show = |results: &[Option<&str>]| {
         let mut digests: Vec<_> = results.iter().copied().flatten().collect();
@@ -93,7 +96,10 @@ fn result(outcome: &Outcome, played: &[Played]) -> Line {
     };
     let common = real.iter().flatten().next().copied();
     let alike = simulated.len() == real.len()
-        && simulated.iter().zip(&real).all(|(a, b)| a.is_some() == b.is_some() && (b.is_none() || *b == common));
+        && simulated
+            .iter()
+            .zip(&real)
+            .all(|(a, b)| a.is_some() == b.is_some() && (b.is_none() || *b == common));
     let agrees = if outcome.marks.is_empty() { simulated == real } else { alike };
     line("result", show(&simulated), show(&real), Some(agrees))
 }
@@ -102,7 +108,12 @@ fn views(outcome: &Outcome, played: &[Played]) -> Line {
     let mut real: Vec<_> = played.iter().flat_map(|played| &played.views).collect();
     real.sort_unstable();
     real.dedup();
-    line("views", outcome.views.len().to_string(), real.len().to_string(), Some(outcome.views.len() == real.len()))
+    line(
+        "views",
+        outcome.views.len().to_string(),
+        real.len().to_string(),
+        Some(outcome.views.len() == real.len()),
+    )
 }
 
 /// Each peer goes through the same stages in the same order.
@@ -111,8 +122,9 @@ fn stages(outcome: &Outcome, played: &[Played]) -> Line {
     let mut counts = (0, 0);
     let mut differs = None;
     for (host, played) in outcome.hosts.iter().zip(played) {
-        let stage =
-            |span: &super::tally::Span| Some((outcome.slots.get(usize::from(span.slot))?.name.clone(), span.stage?));
+        let stage = |span: &super::tally::Span| {
+            Some((outcome.slots.get(usize::from(span.slot))?.name.clone(), span.stage?))
+        };
         let simulated: Vec<_> = host.spans.iter().filter_map(stage).collect();
         counts.0 += simulated.len();
         counts.1 += played.stages.len();
@@ -123,7 +135,9 @@ fn stages(outcome: &Outcome, played: &[Played]) -> Line {
         }
     }
     let (simulated, real) = match &differs {
-        Some((peer, simulated, real)) => (format!("peer {peer}: {simulated}"), format!("peer {peer}: {real}")),
+        Some((peer, simulated, real)) => {
+            (format!("peer {peer}: {simulated}"), format!("peer {peer}: {real}"))
+        }
         None => (format!("{} in all", counts.0), format!("{} in all", counts.1)),
     };
     line("stages in their order", simulated, real, Some(differs.is_none()))
@@ -162,5 +176,10 @@ fn sent(outcome: &Outcome, played: &[Played]) -> Vec<Line> {
 
 fn time(outcome: &Outcome, played: &[Played]) -> Line {
     let last = played.iter().filter_map(|played| played.finished_s).fold(0.0, f64::max);
-    line("result after", format!("{:.2} s", outcome.finished_ms as f64 / 1000.0), format!("{last:.2} s"), None)
+    line(
+        "result after",
+        format!("{:.2} s", outcome.finished_ms as f64 / 1000.0),
+        format!("{last:.2} s"),
+        None,
+    )
 }

@@ -1,5 +1,5 @@
-//! Who plays in a scenario, and with what: session, keys, rows, tasks, randomness. All of it follows from the file and its seed, so that
-//! real processes that read the same file are the same peers.
+//! Who plays in a scenario, and with what: session, keys, rows, tasks, randomness. All of it follows from the
+//! file and its seed, so that real processes that read the same file are the same peers.
 
 use std::path::Path;
 use std::sync::Arc;

@@ -103,7 +103,8 @@ impl Checks {
                 self.looked += 1;
                 let first = *self.opened_sums.entry(sum.slot).or_insert(sum);
                 if first != sum {
-                    let text = format!("slot {}: the pads of {first:?} and of {sum:?} were released", sum.slot);
+                    let text =
+                        format!("slot {}: the pads of {first:?} and of {sum:?} were released", sum.slot);
                     self.violated(now, Check::OneOpening, text);
                 }
             }
@@ -126,7 +127,11 @@ impl Checks {
             Done::Contribution(slot, Ok(vector)) => {
                 let before = self.vectors.insert((*slot, peer), vector.clone());
                 if before.is_some() && ctx.plan[usize::from(*slot)].drawn() {
-                    self.violated(now, Check::Exact, format!("{peer} has drawn its vector of slot {slot} twice"));
+                    self.violated(
+                        now,
+                        Check::Exact,
+                        format!("{peer} has drawn its vector of slot {slot} twice"),
+                    );
                 }
             }
             Done::Open { frozen, opened, .. } => {
@@ -151,16 +156,22 @@ impl Checks {
                             let block = quantity.block(owner);
                             let (held, plain) = (&opened[block.clone()], &sum[block]);
                             let member = value.members.contains(&owner);
-                            let hidden =
-                                held.is_empty() || if member { held != plain } else { held.iter().all(|&b| b == 0) };
+                            let hidden = held.is_empty()
+                                || if member { held != plain } else { held.iter().all(|&b| b == 0) };
                             if !hidden {
-                                self.violated(now, Check::OwnRows, format!("{peer} holds what is {owner}'s alone"));
+                                self.violated(
+                                    now,
+                                    Check::OwnRows,
+                                    format!("{peer} holds what is {owner}'s alone"),
+                                );
                             }
                         }
                     }
                     Ok(sum) if sum != opened => {
                         let (slot, members) = (value.sum.slot, value.members.len());
-                        let text = format!("{peer}: slot {slot} is not the sum of the {members} members that it names");
+                        let text = format!(
+                            "{peer}: slot {slot} is not the sum of the {members} members that it names"
+                        );
                         self.violated(now, Check::Exact, text);
                     }
                     Ok(_) => {}
@@ -177,7 +188,11 @@ impl Checks {
             let mut sums = self.expected.iter().filter(|((of, _), _)| *of == slot);
             Some((value, sums.next()?.1))
         }) else {
-            return self.violated(now, Check::OwnRows, format!("{peer} has a block of a sum that nobody opened"));
+            return self.violated(
+                now,
+                Check::OwnRows,
+                format!("{peer} has a block of a sum that nobody opened"),
+            );
         };
         let member = value.members.contains(&peer);
         let sound = match part {
@@ -186,7 +201,11 @@ impl Checks {
             Err(missing) => !member && *missing == Missing::Absent,
         };
         if !sound {
-            self.violated(now, Check::OwnRows, format!("{peer} has {part:?} of slot {slot}, member: {member}"));
+            self.violated(
+                now,
+                Check::OwnRows,
+                format!("{peer} has {part:?} of slot {slot}, member: {member}"),
+            );
         }
     }
 
@@ -222,7 +241,9 @@ impl Checks {
         }
         self.blames.entry((by, who)).or_default().insert(name);
         match self.liars.get(&who) {
-            None => self.violated(now, Check::Honest, format!("{by} blames {who}, which is honest, with {name}")),
+            None => {
+                self.violated(now, Check::Honest, format!("{by} blames {who}, which is honest, with {name}"))
+            }
             Some(how) if !how.blamed_with().contains(&name) => {
                 let text = format!("{by} blames {who} with {name}, must be {:?}", how.blamed_with());
                 self.violated(now, Check::Blamed, text);
@@ -232,16 +253,17 @@ impl Checks {
     }
 }
 
-/// How long after the last fault everybody has ended, milliseconds (specification, section 17, the second bound, and that of a
-/// peer without enough others), where no computation takes longer than `longest_ms` and a silent connection is given up
-/// after `silence_ms`.
+/// How long after the last fault everybody has ended, milliseconds (specification, section 17, the second
+/// bound, and that of a peer without enough others), where no computation takes longer than `longest_ms` and
+/// a silent connection is given up after `silence_ms`.
 #[must_use]
 pub fn bound_ms(ctx: &Context, silence_ms: u64, longest_ms: u64) -> u64 {
     let timing = &ctx.session.timing;
     let patience = timing.stall_ms + HEARTBEAT_MS;
     let chunks = |slot: usize| ctx.plan[slot].len().div_ceil(CHUNK) as u64;
     let slots = 0..ctx.plan.len();
-    let view = 3 * patience + slots.clone().map(|q| longest_ms + (10 + 7 * chunks(q)) * patience).sum::<u64>();
+    let view =
+        3 * patience + slots.clone().map(|q| longest_ms + (10 + 7 * chunks(q)) * patience).sum::<u64>();
     let fetch = slots.map(|q| (1 + chunks(q)) * patience).sum::<u64>();
     let next = 100 + timing.propose_ms + fetch;
     let together = longest_ms + patience + next + view + timing.linger_ms;

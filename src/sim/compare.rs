@@ -37,7 +37,11 @@ impl Comparison<'_> {
     /// Numbers that differ, with the change in percent.
     fn number(&mut self, what: &str, before: f64, after: f64, digits: usize) {
         if before != after {
-            let by = if before == 0.0 { "new".into() } else { format!("{:+.1} %", 100.0 * (after - before) / before) };
+            let by = if before == 0.0 {
+                "new".into()
+            } else {
+                format!("{:+.1} %", 100.0 * (after - before) / before)
+            };
             self.push(what, format!("{before:.digits$}"), format!("{after:.digits$}"), by);
         }
     }
@@ -76,7 +80,11 @@ pub fn compare(before: &Results, after: &Results) -> Vec<Change> {
 
 fn runs(a: &Outcome, b: &Outcome) -> Vec<Change> {
     let mut out = Comparison { run: &a.name, changes: Vec::new() };
-    out.text("trace", &a.trace_hash[..16.min(a.trace_hash.len())], &b.trace_hash[..16.min(b.trace_hash.len())]);
+    out.text(
+        "trace",
+        &a.trace_hash[..16.min(a.trace_hash.len())],
+        &b.trace_hash[..16.min(b.trace_hash.len())],
+    );
     out.count("seed", a.seed, b.seed);
     out.count("peers", a.peers.into(), b.peers.into());
     out.count("finished", a.finished.into(), b.finished.into());
@@ -109,7 +117,8 @@ fn runs(a: &Outcome, b: &Outcome) -> Vec<Change> {
     if let (Some(a), Some(b)) = (&a.training, &b.training) {
         out.number("longest computation, ms", a.slowest_ms, b.slowest_ms, 1);
     }
-    let names = |run: &Outcome| run.blames.iter().map(|blame| blame.peer.to_string()).collect::<Vec<_>>().join(" ");
+    let names =
+        |run: &Outcome| run.blames.iter().map(|blame| blame.peer.to_string()).collect::<Vec<_>>().join(" ");
     out.text("blamed", &names(a), &names(b));
     out.count("failed checks", a.violations.len() as u64, b.violations.len() as u64);
     out.changes

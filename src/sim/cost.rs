@@ -121,8 +121,11 @@ impl Costs {
             view::Message::Down(_, order) => match order {
                 Order::Keys(items) => {
                     let p = items.len();
-                    let partners =
-                        if p <= FULL_MESH { p - 1 } else { pairwise::degree(p, ctx.session.privacy.colluding) };
+                    let partners = if p <= FULL_MESH {
+                        p - 1
+                    } else {
+                        pairwise::degree(p, ctx.session.privacy.colluding)
+                    };
                     partners as f64 * (verify + agree)
                 }
                 Order::Sum(_) => 0.0,
@@ -133,7 +136,9 @@ impl Costs {
                 Order::Decide(_, items) => items.len() as f64 * verify,
                 Order::Open(_, items) => items.len() as f64 * verify,
             },
-            view::Message::Reduce(all_reduce::Message::Chunk { data, .. }) => data.len() as f64 / self.rates.add,
+            view::Message::Reduce(all_reduce::Message::Chunk { data, .. }) => {
+                data.len() as f64 / self.rates.add
+            }
             view::Message::Reduce(all_reduce::Message::Credit { .. }) | view::Message::Working(_) => 0.0,
         };
         self.us(peer, seconds + 1.0 / self.rates.message)

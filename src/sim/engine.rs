@@ -1,9 +1,9 @@
-//! Virtual time for whole nodes: an event queue that carries their encoded frames, connections that come and go, and
-//! hosts that crash, pause and come back with what they had on disk.
+//! Virtual time for whole nodes: an event queue that carries their encoded frames, connections that come and
+//! go, and hosts that crash, pause and come back with what they had on disk.
 //!
-//! The engine decides nothing by itself. How long anything takes, what is tampered with, when a fault comes and what is
-//! written down is up to the [`World`] around the nodes. Nothing here looks at a clock or draws a random number, so a run is a
-//! function of its world.
+//! The engine decides nothing by itself. How long anything takes, what is tampered with, when a fault comes
+//! and what is written down is up to the [`World`] around the nodes. Nothing here looks at a clock or draws a
+//! random number, so a run is a function of its world.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::mpsc;
@@ -42,7 +42,8 @@ pub enum Carriage {
     Hold,
 }
 
-/// What surrounds the nodes: times, faults, records. Methods that take the engine may cut, crash and restart at once.
+/// What surrounds the nodes: times, faults, records. Methods that take the engine may cut, crash and restart
+/// at once.
 pub trait World: Sized {
     /// What the world puts into the queue for itself.
     type Event;
@@ -110,7 +111,8 @@ enum Happening<E> {
     World(E),
 }
 
-/// A job's result: jobs depend on nothing but themselves, so when they are really carried out is of no consequence.
+/// A job's result: jobs depend on nothing but themselves, so when they are really carried out is of no
+/// consequence.
 enum Pending {
     Here(Box<Done>),
     Away(mpsc::Receiver<Done>),
@@ -131,7 +133,8 @@ struct Host {
 /// A connection between a pair, lower first.
 struct Link {
     epoch: u64,
-    /// Last delivery on each stream, [to the higher, to the lower][control, bulk], so that streams stay in order.
+    /// Last delivery on each stream, [to the higher, to the lower][control, bulk], so that streams stay in
+    /// order.
     last: [[Time; 2]; 2],
     held: [[bool; 2]; 2],
 }
@@ -148,7 +151,8 @@ pub struct Engine<W: World> {
     sequence: u64,
     links: BTreeMap<(Peer, Peer), Link>,
     cut: BTreeSet<(Peer, Peer)>,
-    /// (from, to) -> the connection that `from` closed when it was done: what it had sent before still arrives.
+    /// (from, to) -> the connection that `from` closed when it was done: what it had sent before still
+    /// arrives.
     drained: BTreeMap<(Peer, Peer), u64>,
     /// (peer, other) -> when the peer hears that its last connection to the other is gone.
     lost: BTreeMap<(Peer, Peer), Time>,
@@ -165,7 +169,13 @@ pub struct Engine<W: World> {
 
 impl<W: World> std::fmt::Debug for Engine<W> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Engine {{ hosts: {}, now: {:?}, queue: {} }}", self.hosts.len(), self.now, self.queue.len())
+        write!(
+            f,
+            "Engine {{ hosts: {}, now: {:?}, queue: {} }}",
+            self.hosts.len(),
+            self.now,
+            self.queue.len()
+        )
     }
 }
 
@@ -185,10 +195,17 @@ fn number(channel: Channel) -> usize {
 }
 
 impl<W: World> Engine<W> {
-    /// `peers` hosts, none of which runs yet. With `parallel` jobs are carried out on other threads; the run is the same.
+    /// `peers` hosts, none of which runs yet. With `parallel` jobs are carried out on other threads; the run
+    /// is the same.
     pub fn new(world: W, peers: u16, parallel: bool) -> Self {
-        let host =
-            || Host { node: None, life: 0, disk: BTreeMap::new(), seen: BTreeMap::new(), free: Time(0), paused: None };
+        let host = || Host {
+            node: None,
+            life: 0,
+            disk: BTreeMap::new(),
+            seen: BTreeMap::new(),
+            free: Time(0),
+            paused: None,
+        };
         Self {
             world,
             hosts: (0..peers).map(|_| host()).collect(),
@@ -482,7 +499,9 @@ impl<W: World> Engine<W> {
         // Into a connection that is gone: the sender may not know it yet.
         let host = &self.hosts[from.index()];
         let (told, leaves) = (host.seen.get(&to), host.free.max(self.now));
-        let Some(link) = self.links.get_mut(&pair(from, to)).filter(|link| told == Some(&link.epoch)) else { return };
+        let Some(link) = self.links.get_mut(&pair(from, to)).filter(|link| told == Some(&link.epoch)) else {
+            return;
+        };
         let (side, channel) = (side(from, to), number(frame.channel));
         link.held[side][channel] |= hold;
         if link.held[side][channel] {
@@ -547,9 +566,9 @@ impl<W: World> Engine<W> {
                 if self.hosts[peer.index()].life == life {
                     let done = match done {
                         Pending::Here(done) => *done,
-                        Pending::Away(receiver) => {
-                            receiver.recv().unwrap_or_else(|_| unreachable!("BUG: a job ended without a result"))
-                        }
+                        Pending::Away(receiver) => receiver
+                            .recv()
+                            .unwrap_or_else(|_| unreachable!("BUG: a job ended without a result")),
                     };
                     let done = self.world.done(peer, done, at);
                     self.input(peer, Input::Done(done));

@@ -64,7 +64,8 @@ impl Paths {
     pub fn new(scenario: &Scenario, council: &[Peer], seed: u64) -> Self {
         let network = &scenario.network;
         let none = Path { latency_us: 0, jitter_us: 0, bytes_per_s: 1 };
-        let usual = none.over(Some(network.latency_ms), Some(network.jitter_ms), Some(network.bandwidth_mbit));
+        let usual =
+            none.over(Some(network.latency_ms), Some(network.jitter_ms), Some(network.bandwidth_mbit));
         let mut site_of = vec![None; usize::from(scenario.peers)];
         let mut sites = BTreeMap::new();
         for (i, site) in scenario.site.iter().enumerate() {
@@ -152,7 +153,8 @@ impl Paths {
         Time(at.0 + times * path.latency_us + self.jitter(path))
     }
 
-    /// When a frame that leaves at `at` is there: after those before it on the same path have left, its own length, the latency.
+    /// When a frame that leaves at `at` is there: after those before it on the same path have left, its own
+    /// length, the latency.
     pub fn arrives(&mut self, at: Time, from: Peer, to: Peer, bytes: usize) -> Time {
         let path = self.between(from, to);
         let jitter = self.jitter(path);

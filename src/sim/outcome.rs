@@ -141,9 +141,11 @@ pub struct Accuracy {
 pub struct Ranking {
     /// Spearman's rank correlation of distance and total variation.
     pub spearman: f64,
-    /// Whether the opened sketch is that of all members' rows in one place, and the published distances those of each member's rows from it, bit for bit.
+    /// Whether the opened sketch is that of all members' rows in one place, and the published distances those
+    /// of each member's rows from it, bit for bit.
     pub equal: bool,
-    /// Peer, rows, distance (mean over rows of the sketch), total variation of its class mix from that of all.
+    /// Peer, rows, distance (mean over rows of the sketch), total variation of its class mix from that of
+    /// all.
     pub peers: Vec<(u16, usize, f64, f64)>,
     /// Who was drawn, in the order of drawing.
     pub chosen: Vec<u16>,

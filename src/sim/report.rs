@@ -1,4 +1,5 @@
-//! One self-contained HTML page for a result: numbers, and pictures drawn as inline SVG. It loads nothing from anywhere.
+//! One self-contained HTML page for a result: numbers, and pictures drawn as inline SVG. It loads nothing
+//! from anywhere.
 
 mod axis;
 mod bars;
@@ -159,10 +160,12 @@ fn training(results: &Results) -> String {
         let Some(training) = &run.training else { continue };
         let sums = run.spent_ms(&[Stage::Keys, Stage::Sum]);
         let council = run.spent_ms(&[Stage::Accept, Stage::Release, Stage::Open]);
-        let times = [training.alone_ms, training.matrix_ms, training.session_ms, training.slowest_ms, sums, council];
+        let times =
+            [training.alone_ms, training.matrix_ms, training.session_ms, training.slowest_ms, sums, council];
         let times: String = times.iter().map(|ms| format!("<td>{}</td>", time(*ms))).collect();
         let (all, rows) = (training.speed_up(), training.of_rows());
-        let _ = write!(out, "<tr><td>{}</td>{times}<td>{all:.2}</td><td>{rows:.2}</td></tr>", escape(&run.name));
+        let _ =
+            write!(out, "<tr><td>{}</td>{times}<td>{all:.2}</td><td>{rows:.2}</td></tr>", escape(&run.name));
     }
     out.push_str("</tbody></table></div></section>\n");
     out
@@ -272,7 +275,8 @@ fn people(run: &Outcome) -> String {
         );
     }
     if run.strangers_refused > 0 {
-        let _ = write!(out, "<p>{} connections from outside the roster were refused.</p>", run.strangers_refused);
+        let _ =
+            write!(out, "<p>{} connections from outside the roster were refused.</p>", run.strangers_refused);
     }
     for (peer, why) in run.unfinished.iter().take(12) {
         let _ = write!(out, "<p>Peer {peer} has no result: {}.</p>", escape(why));

@@ -10,7 +10,8 @@ use super::checks::{self, Check};
 use super::engine::Engine;
 use super::links::micros;
 use super::outcome::{
-    self, Accuracy, Blame, Host, Mark, Outcome, PurposeRow, Ranking, Results, SHOWN, Slot, StageRow, Training, View,
+    self, Accuracy, Blame, Host, Mark, Outcome, PurposeRow, Ranking, Results, SHOWN, Slot, StageRow,
+    Training, View,
 };
 use super::scenario::{File, Scenario, ScenarioError, TaskKind};
 use super::swarm::Swarm;
@@ -96,11 +97,19 @@ pub fn run(
 }
 
 /// Lets time pass until all have ended, something is wrong, or it has been too long.
-pub fn pass(name: &str, scenario: &Scenario, engine: &mut Engine<Swarm>, progress: &mut dyn FnMut(Progress<'_>)) {
+pub fn pass(
+    name: &str,
+    scenario: &Scenario,
+    engine: &mut Engine<Swarm>,
+    progress: &mut dyn FnMut(Progress<'_>),
+) {
     Swarm::start(engine);
     let limit = Time(micros(scenario.limit_s * 1000.0));
     let mut steps = 0;
-    while engine.next().is_some_and(|at| at <= limit) && !engine.over() && engine.world.checks.violations.is_empty() {
+    while engine.next().is_some_and(|at| at <= limit)
+        && !engine.over()
+        && engine.world.checks.violations.is_empty()
+    {
         engine.step();
         steps += 1;
         if steps % LOOK == 0 {
@@ -115,7 +124,8 @@ pub fn pass(name: &str, scenario: &Scenario, engine: &mut Engine<Swarm>, progres
     let (now, late) = (engine.now(), last_end(engine));
     if engine.world.checks.violations.is_empty() {
         for peer in engine.peers().filter(|&peer| engine.alive(peer)).collect::<Vec<_>>() {
-            let text = format!("{peer} has not ended by {} ms; the bound is {} ms", now.0 / 1000, late.0 / 1000);
+            let text =
+                format!("{peer} has not ended by {} ms; the bound is {} ms", now.0 / 1000, late.0 / 1000);
             engine.world.checks.violated(now, Check::Ends, text);
         }
     }
@@ -141,7 +151,9 @@ fn outcome(name: &str, scenario: &Scenario, engine: &mut Engine<Swarm>, rows: Op
         rows => rows.and_then(|rows| accuracy(engine, rows)),
     };
     let ranking = match rows {
-        Some(rows) if engine.world.ctx.session.sketch.is_some() => sketch::ranking(&mut engine.world, now, rows),
+        Some(rows) if engine.world.ctx.session.sketch.is_some() => {
+            sketch::ranking(&mut engine.world, now, rows)
+        }
         _ => None,
     };
     expected(scenario, engine, accuracy.as_ref(), ranking.as_ref());
@@ -265,8 +277,9 @@ fn stages(engine: &Engine<Swarm>) -> Vec<StageRow> {
 fn hosts(engine: &Engine<Swarm>, rows: Option<&Rows>) -> Vec<Host> {
     let world = &engine.world;
     let last = world.views.last_key_value();
-    let order = last
-        .map_or(Vec::new(), |(&ballot, (members, _))| tree::order(&world.ctx.session, &world.ctx.id, ballot, members));
+    let order = last.map_or(Vec::new(), |(&ballot, (members, _))| {
+        tree::order(&world.ctx.session, &world.ctx.id, ballot, members)
+    });
     engine
         .peers()
         .take(SHOWN)
@@ -276,7 +289,12 @@ fn hosts(engine: &Engine<Swarm>, rows: Option<&Rows>) -> Vec<Host> {
                 peer: peer.0,
                 council: world.ctx.council_index(peer).is_some(),
                 rows: rows.map_or(0, |rows| rows.parts[peer.index()].rows()),
-                stages: world.tally.stages(peer).iter().map(|&((slot, stage), count)| (slot, stage, count)).collect(),
+                stages: world
+                    .tally
+                    .stages(peer)
+                    .iter()
+                    .map(|&((slot, stage), count)| (slot, stage, count))
+                    .collect(),
                 received: world.tally.bytes_received(peer),
                 spans: world.tally.spans(peer).to_vec(),
                 finished_ms: world.finished.get(&peer).map(|finished| finished.at.0 / 1000),
@@ -318,7 +336,8 @@ fn accuracy(engine: &mut Engine<Swarm>, rows: &Rows) -> Option<Accuracy> {
     let now = engine.now();
     let world = &mut engine.world;
     let first = world.finished.values().next()?.clone();
-    let other = world.finished.iter().find(|(_, finished)| finished.opened != first.opened).map(|(peer, _)| *peer);
+    let other =
+        world.finished.iter().find(|(_, finished)| finished.opened != first.opened).map(|(peer, _)| *peer);
     if let Some(peer) = other {
         world.checks.violated(now, Check::Exact, format!("{peer} has another result than the others"));
     }
@@ -377,7 +396,10 @@ pub(super) fn expected(
         match ranking {
             Some(ranking) if ranking.spearman >= least => {}
             Some(ranking) => {
-                found.push(format!("the rank correlation is {:.4}, at least {least} is expected", ranking.spearman));
+                found.push(format!(
+                    "the rank correlation is {:.4}, at least {least} is expected",
+                    ranking.spearman
+                ));
             }
             None => found.push("there are no distances".into()),
         }
@@ -398,8 +420,9 @@ pub(super) fn expected(
     if let Some(wanted) = &expect.blamed {
         let wanted: BTreeSet<Peer> = wanted.of(&world.ctx.council, scenario.peers).into_iter().collect();
         if wanted != blamed {
-            let names =
-                |peers: &BTreeSet<Peer>| peers.iter().map(|peer| peer.0.to_string()).collect::<Vec<_>>().join(" ");
+            let names = |peers: &BTreeSet<Peer>| {
+                peers.iter().map(|peer| peer.0.to_string()).collect::<Vec<_>>().join(" ")
+            };
             found.push(format!("blamed are [{}], expected [{}]", names(&blamed), names(&wanted)));
         }
     }

@@ -1,7 +1,9 @@
-//! The scenario file. Every field is documented in `simulations/README.md`, which a test holds against this module.
+//! The scenario file. Every field is documented in `simulations/README.md`, which a test holds against this
+//! module.
 //!
-//! A file is TOML. `[[variant]]` tables are laid over the rest of the file, one run for each; `[small]` is laid over it first
-//! where the small form is asked for. Unknown fields are refused, and what is left out has a default.
+//! A file is TOML. `[[variant]]` tables are laid over the rest of the file, one run for each; `[small]` is
+//! laid over it first where the small form is asked for. Unknown fields are refused, and what is left out has
+//! a default.
 
 mod check;
 mod fault;
@@ -90,7 +92,8 @@ impl Default for Scenario {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Data {
-    /// `digits`, a CSV file, its label in the last column, or IDX images; the path is seen from the scenario's folder.
+    /// `digits`, a CSV file, its label in the last column, or IDX images; the path is seen from the
+    /// scenario's folder.
     pub set: String,
     /// With IDX images: the file of their labels.
     pub labels: String,
@@ -173,7 +176,8 @@ pub struct Task {
     pub k: u32,
     /// `xclp`: how two owners get shares of their distances.
     pub hamming: Hamming,
-    /// `flynn`: how the peers are drawn whose rows are learnt from, as in a session file; left out: everybody.
+    /// `flynn`: how the peers are drawn whose rows are learnt from, as in a session file; left out:
+    /// everybody.
     pub select: Option<Select>,
     /// `sketch`, and with `select`: as in a session file.
     pub sketch: Table,
@@ -381,7 +385,8 @@ pub struct Random {
 
 impl Default for Random {
     fn default() -> Self {
-        let kinds = vec![Kind::Crash, Kind::Crash, Kind::Restart, Kind::Pause, Kind::SlowLink, Kind::Partition];
+        let kinds =
+            vec![Kind::Crash, Kind::Crash, Kind::Restart, Kind::Pause, Kind::SlowLink, Kind::Partition];
         Self { faults: 0, kinds, return_percent: 50, within_s: 2.0, heal_s: 20.0 }
     }
 }
@@ -396,7 +401,8 @@ pub struct Expect {
     pub pooled: Option<bool>,
     /// `flynn`: the accuracy is at least this.
     pub accuracy: Option<f64>,
-    /// `sketch`: distances rank the peers as the total variation of their classes does, with a Spearman correlation of at least this.
+    /// `sketch`: distances rank the peers as the total variation of their classes does, with a Spearman
+    /// correlation of at least this.
     pub spearman: Option<f64>,
     /// So many views at most.
     pub views: Option<u64>,
@@ -452,7 +458,8 @@ impl File {
             };
             let mut run = table.clone();
             lay_over(&mut run, variant);
-            let scenario = resolve(run).map_err(|error| ScenarioError(format!("variant {name:?}: {}", error.0)))?;
+            let scenario =
+                resolve(run).map_err(|error| ScenarioError(format!("variant {name:?}: {}", error.0)))?;
             runs.push((name, scenario));
         }
         if runs.is_empty() {

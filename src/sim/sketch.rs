@@ -1,4 +1,5 @@
-//! The task `sketch` and drawn peers in a scenario: whether distances are those of the rows in one place, and whether they say how unlike the peers' classes are.
+//! The task `sketch` and drawn peers in a scenario: whether distances are those of the rows in one place, and
+//! whether they say how unlike the peers' classes are.
 
 use std::sync::Arc;
 
@@ -34,7 +35,11 @@ pub(super) fn secret(scenario: &Scenario, peer: Peer) -> Zeroizing<[u8; 32]> {
 }
 
 /// Every peer's part.
-pub(super) fn tasks(scenario: &Scenario, session: &Session, rows: &Rows) -> Result<Vec<Arc<dyn Task>>, ScenarioError> {
+pub(super) fn tasks(
+    scenario: &Scenario,
+    session: &Session,
+    rows: &Rows,
+) -> Result<Vec<Arc<dyn Task>>, ScenarioError> {
     let part = |(peer, part): (Peer, &Arc<Dataset>)| {
         let task = SketchTask::new(session.clone(), peer, part.clone(), &secret(scenario, peer));
         task.map(|task| Arc::new(task) as Arc<dyn Task>).map_err(|error| ScenarioError(error.to_string()))
@@ -45,7 +50,8 @@ pub(super) fn tasks(scenario: &Scenario, session: &Session, rows: &Rows) -> Resu
 /// Holds what was opened against the rows of the members of each sum in one place, and ranks the peers.
 pub(super) fn ranking(world: &mut Swarm, now: Time, rows: &Rows) -> Option<Ranking> {
     let first = world.finished.values().next()?.clone();
-    let other = world.finished.iter().find(|(_, finished)| finished.opened != first.opened).map(|(peer, _)| *peer);
+    let other =
+        world.finished.iter().find(|(_, finished)| finished.opened != first.opened).map(|(peer, _)| *peer);
     if let Some(peer) = other {
         world.checks.violated(now, Check::Exact, format!("{peer} has another result than the others"));
     }
@@ -71,14 +77,17 @@ fn compared(
         slot.and_then(|slot| finished.values.get(slot)).map_or(&[][..], |value| &value.members)
     };
     let counted = members("sketch");
-    let together: Vec<f32> = counted.iter().flat_map(|peer| rows.parts[peer.index()].values().to_vec()).collect();
+    let together: Vec<f32> =
+        counted.iter().flat_map(|peer| rows.parts[peer.index()].values().to_vec()).collect();
     let together = Dataset::new(rows.train.features(), together, Vec::new(), Vec::new())
         .map_err(|error| TaskError::Data(error.to_string()))?;
     let exact = rules.sketch(&together, &finished.opened)?;
     let mut equal = match &outcome.global {
         Global::Exact(global) => exact == *global,
         // That the total is the sum of what was drawn is for `checks` to see.
-        Global::Private(global) => global.records() == exact.records() && global.releases() as usize == counted.len(),
+        Global::Private(global) => {
+            global.records() == exact.records() && global.releases() as usize == counted.len()
+        }
     };
     let classes = rows.train.classes().len();
     let mut all = vec![0; classes];
@@ -88,7 +97,8 @@ fn compared(
     }
     let mut peers = Vec::new();
     for (peer, part) in (0u16..).zip(&rows.parts).filter(|(_, part)| part.rows() > 0) {
-        let published = outcome.published.get(usize::from(peer)).filter(|_| members("scores").contains(&Peer(peer)));
+        let published =
+            outcome.published.get(usize::from(peer)).filter(|_| members("scores").contains(&Peer(peer)));
         let distance = match &outcome.global {
             Global::Exact(global) => rules.sketch(part, &finished.opened)?.distance(global)?.row_mean,
             Global::Private(_) => match published.copied().flatten() {

@@ -1,4 +1,5 @@
-//! The world of a scenario: paths, processors, faults and tampering around the nodes, and the record of what they do.
+//! The world of a scenario: paths, processors, faults and tampering around the nodes, and the record of what
+//! they do.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -143,7 +144,8 @@ impl Swarm {
         let mut checks = Checks::default();
         let mut tasks = cast.tasks;
         for fault in &faults {
-            let peers = fault.peers.as_ref().map_or(Vec::new(), |peers| peers.of(&ctx.council, scenario.peers));
+            let peers =
+                fault.peers.as_ref().map_or(Vec::new(), |peers| peers.of(&ctx.council, scenario.peers));
             if fault.kind == Kind::OtherSession {
                 checks.strangers.extend(&peers);
             }
@@ -200,8 +202,8 @@ impl Swarm {
         }
     }
 
-    /// BLAKE3 over every frame in the order of sending: LE u64 time of arrival, LE u16 sender, LE u16 receiver, LE u32 length of
-    /// header, LE u32 length of payload, header, payload.
+    /// BLAKE3 over every frame in the order of sending: LE u64 time of arrival, LE u16 sender, LE u16
+    /// receiver, LE u32 length of header, LE u32 length of payload, header, payload.
     #[must_use]
     pub fn trace_hash(&self) -> String {
         self.trace.finalize().to_hex().to_string()
@@ -216,7 +218,11 @@ impl Swarm {
     /// Peers that have broken the protocol, and how.
     #[must_use]
     pub fn tampered(&self) -> Vec<(Peer, Tamper)> {
-        self.tampering.iter().filter(|(_, (.., done))| *done > 0).map(|(&peer, &(how, ..))| (peer, how)).collect()
+        self.tampering
+            .iter()
+            .filter(|(_, (.., done))| *done > 0)
+            .map(|(&peer, &(how, ..))| (peer, how))
+            .collect()
     }
 
     /// The context of a peer that runs with the session of all.
@@ -226,7 +232,8 @@ impl Swarm {
     }
 
     fn targets(&self, fault: &Fault, scenario_peers: u16, sites: &dyn Fn(&str) -> Vec<Peer>) -> Vec<Peer> {
-        let mut out = fault.peers.as_ref().map_or(Vec::new(), |peers| peers.of(&self.ctx.council, scenario_peers));
+        let mut out =
+            fault.peers.as_ref().map_or(Vec::new(), |peers| peers.of(&self.ctx.council, scenario_peers));
         out.extend(fault.site.as_deref().map_or(Vec::new(), sites));
         out.sort_unstable();
         out.dedup();
@@ -267,7 +274,8 @@ impl Swarm {
         let now = engine.now();
         let fault = engine.world.faults[i].clone();
         let peers = engine.world.whom(&fault);
-        let (text, after) = (describe(&fault), fault.for_s.map(|seconds| Time(now.0 + micros(seconds * 1000.0))));
+        let (text, after) =
+            (describe(&fault), fault.for_s.map(|seconds| Time(now.0 + micros(seconds * 1000.0))));
         engine.world.mark(now, &peers, text);
         if let Some(after) = after {
             engine.world.last_fault = after;
@@ -349,7 +357,8 @@ impl Swarm {
         }
     }
 
-    /// Somebody with a key of its own connects: the listener looks the key up in the roster before any message (spec, section 6).
+    /// Somebody with a key of its own connects: the listener looks the key up in the roster before any
+    /// message (spec, section 6).
     fn stranger(&mut self, now: Time, to: Peer) {
         let mut seed = [0; 32];
         self.noise.fill(&mut seed);

@@ -69,10 +69,14 @@ impl Purpose {
             Message::Exchange(_) => Self::Exchange,
             Message::View(message) => match message {
                 view::Message::Up(_, Report::Keys(_)) | view::Message::Down(_, Order::Keys(_)) => Self::Keys,
-                view::Message::Up(_, Report::Hold { .. }) | view::Message::Down(_, Order::Sum(_)) => Self::Deals,
+                view::Message::Up(_, Report::Hold { .. }) | view::Message::Down(_, Order::Sum(_)) => {
+                    Self::Deals
+                }
                 view::Message::Up(_, Report::Acknowledge(..))
                 | view::Message::Down(_, Order::Accept(_) | Order::Decide(..)) => Self::Decision,
-                view::Message::Up(_, Report::Release(..)) | view::Message::Down(_, Order::Open(..)) => Self::Shares,
+                view::Message::Up(_, Report::Release(..)) | view::Message::Down(_, Order::Open(..)) => {
+                    Self::Shares
+                }
                 view::Message::Reduce(all_reduce::Message::Chunk { .. }) => Self::Chunks,
                 view::Message::Reduce(all_reduce::Message::Credit { .. }) => Self::Credits,
                 view::Message::Working(_) => Self::Working,

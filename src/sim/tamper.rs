@@ -32,7 +32,9 @@ pub(super) fn apply(
             frame.payload.len() > 4
                 && matches!(message, Message::View(view::Message::Reduce(all_reduce::Message::Chunk { .. })))
         }
-        Tamper::WrongShare => releases(message).is_some_and(|items| items.iter().any(|item| item.author == from)),
+        Tamper::WrongShare => {
+            releases(message).is_some_and(|items| items.iter().any(|item| item.author == from))
+        }
         Tamper::Poison => false,
     };
     if !suits {

@@ -87,7 +87,8 @@ pub fn spec(scenario: &Scenario, rows: Option<&Rows>) -> Result<(DataSpec, Flynn
     let task = &scenario.task;
     let Some(rows) = rows else {
         let classes = vec!["a".into(), "b".into()];
-        let data = DataSpec { features: 4, columns: Vec::new(), classes, scaling: Scaling::None, densify: false };
+        let data =
+            DataSpec { features: 4, columns: Vec::new(), classes, scaling: Scaling::None, densify: false };
         return Ok((data, FlynnSpec { m: 16, s: 2, rho: 2, gamma: 0.5, score: Score::Decay }));
     };
     let data = rows.spec(task.scaling, task.densify);
@@ -108,15 +109,22 @@ pub fn spec(scenario: &Scenario, rows: Option<&Rows>) -> Result<(DataSpec, Flynn
 ///
 /// # Errors
 /// [`ScenarioError`] when the rows do not fit the session.
-pub fn tasks(scenario: &Scenario, session: &Session, rows: Option<&Rows>) -> Result<Vec<Arc<dyn Task>>, ScenarioError> {
+pub fn tasks(
+    scenario: &Scenario,
+    session: &Session,
+    rows: Option<&Rows>,
+) -> Result<Vec<Arc<dyn Task>>, ScenarioError> {
     match (scenario.task.kind, rows) {
         (TaskKind::Flynn, Some(rows)) => rows
             .parts
             .iter()
             .zip((0..scenario.peers).map(Peer))
             .map(|(part, peer)| {
-                let flynn = Flynn::new(session.clone(), peer, part.clone(), &super::sketch::secret(scenario, peer));
-                flynn.map(|flynn| Arc::new(flynn) as Arc<dyn Task>).map_err(|error| ScenarioError(error.to_string()))
+                let flynn =
+                    Flynn::new(session.clone(), peer, part.clone(), &super::sketch::secret(scenario, peer));
+                flynn
+                    .map(|flynn| Arc::new(flynn) as Arc<dyn Task>)
+                    .map_err(|error| ScenarioError(error.to_string()))
             })
             .collect(),
         _ => {

@@ -23,7 +23,8 @@ fn first_failure(scenario: &Scenario, change: impl Fn(&mut Context)) -> Option<C
     engine.world.checks.violations.first().map(|violation| violation.check)
 }
 
-const SUM: &str = "peers = 5\n[task]\nkind = \"sum\"\nwords = 20\n[network]\nlatency_ms = 5\njitter_ms = 15\n";
+const SUM: &str =
+    "peers = 5\n[task]\nkind = \"sum\"\nwords = 20\n[network]\nlatency_ms = 5\njitter_ms = 15\n";
 const FAULTS: &str = "[random]\nfaults = 4\nwithin_s = 0.6\nheal_s = 25\n";
 
 /// The first of some seeds with which a run with the bug fails; the same run without it must be sound.
@@ -55,7 +56,8 @@ fn blame_for_a_message_that_was_on_its_way_when_the_view_ended_is_found() {
 
 #[test]
 fn a_node_that_forgets_its_deadlines_is_found() {
-    let crash = "[[fault]]\nkind = \"crash\"\npeers = \"council 0\"\nat = { slot = \"sum\", stage = \"sum\" }\n";
+    let crash =
+        "[[fault]]\nkind = \"crash\"\npeers = \"council 0\"\nat = { slot = \"sum\", stage = \"sum\" }\n";
     assert_eq!(found(&format!("{SUM}{crash}"), 1, |ctx| ctx.bug = Some(Bug::NoAlarm)), Check::Ends);
 }
 

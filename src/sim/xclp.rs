@@ -43,10 +43,18 @@ pub(super) fn deal(scenario: &Scenario, folder: &Path) -> Result<Rows, ScenarioE
 }
 
 /// Every peer's part. Of each class so many rows as the scenario says have a label, drawn from all.
-pub(super) fn tasks(scenario: &Scenario, session: &Session, rows: &Rows) -> Result<Vec<Arc<Xclp>>, ScenarioError> {
+pub(super) fn tasks(
+    scenario: &Scenario,
+    session: &Session,
+    rows: &Rows,
+) -> Result<Vec<Arc<Xclp>>, ScenarioError> {
     let seed = scenario.seed.to_le_bytes();
-    let mut places: Vec<(usize, usize)> =
-        rows.parts.iter().enumerate().flat_map(|(peer, part)| (0..part.rows()).map(move |row| (peer, row))).collect();
+    let mut places: Vec<(usize, usize)> = rows
+        .parts
+        .iter()
+        .enumerate()
+        .flat_map(|(peer, part)| (0..part.rows()).map(move |row| (peer, row)))
+        .collect();
     shuffle(&mut places, &mut Stream::new(&seed, "simulation/labels", &[]));
     let mut left = vec![scenario.task.labels; session.data.classes.len()];
     let mut labels: Vec<Vec<Option<u16>>> = rows.parts.iter().map(|part| vec![None; part.rows()]).collect();
@@ -67,15 +75,16 @@ pub(super) fn tasks(scenario: &Scenario, session: &Session, rows: &Rows) -> Resu
         .collect()
 }
 
-/// What the labels of the rows without one are worth, at the members of the last sum; also that they are those in one place of the rows of the graph, with the
-/// labels of those members.
+/// What the labels of the rows without one are worth, at the members of the last sum; also that they are
+/// those in one place of the rows of the graph, with the labels of those members.
 pub(super) fn accuracy(world: &mut Swarm, now: Time, rows: &Rows, tasks: &[Arc<Xclp>]) -> Option<Accuracy> {
     let finished = world.finished.values().next()?.clone();
     let [.., graph, labelled] = &finished.values[..] else { return None };
     let members = &labelled.members;
     // After the coin and the rows, where the plan has them.
     let moments = finished.opened.get(2).filter(|_| finished.opened.len() > 4).map(|bytes| &bytes[..]);
-    let owners: Vec<Peer> = graph.members.iter().copied().filter(|peer| rows.parts[peer.index()].rows() > 0).collect();
+    let owners: Vec<Peer> =
+        graph.members.iter().copied().filter(|peer| rows.parts[peer.index()].rows() > 0).collect();
     let planes = owners.iter().find_map(|peer| world.outcomes.get(peer))?.planes;
     let of = |peer: &Peer| &*tasks[peer.index()];
     let count = |peer: &Peer| if members.contains(peer) { of(peer).clone() } else { of(peer).unlabelled() };
@@ -92,7 +101,8 @@ pub(super) fn accuracy(world: &mut Swarm, now: Time, rows: &Rows, tasks: &[Arc<X
         let said = of(peer).said(outcome);
         said.iter().for_each(|said| hash.update(said.label.unwrap_or(u16::MAX).to_le_bytes()));
         swarm.count(rows, of(peer), *peer, &said);
-        let differing: Vec<_> = said.iter().zip(pooled).filter(|(one, other)| one.label != other.label).collect();
+        let differing: Vec<_> =
+            said.iter().zip(pooled).filter(|(one, other)| one.label != other.label).collect();
         if let Some((one, other)) = differing.first() {
             equal = false;
             let text = format!(

@@ -1,14 +1,17 @@
-//! One-pass distribution sketches: R rows of B counters each, of which every record raises one in each row, the one that a locality-sensitive hash
-//! of the row says (Liu, Xu, Coleman & Shrivastava, *One-Pass Distribution Sketch for Measuring Data Heterogeneity in Federated Learning*, NeurIPS
-//! 2023, Algorithm 1; a RACE sketch).
+//! One-pass distribution sketches: R rows of B counters each, of which every record raises one in each row,
+//! the one that a locality-sensitive hash of the row says (Liu, Xu, Coleman & Shrivastava, *One-Pass
+//! Distribution Sketch for Measuring Data Heterogeneity in Federated Learning*, NeurIPS 2023, Algorithm 1; a
+//! RACE sketch).
 //!
-//! The counters of two data sets add up to those of their union, so a sum over peers is the sketch of all their records. What is read off a sketch:
+//! The counters of two data sets add up to those of their union, so a sum over peers is the sketch of all
+//! their records. What is read off a sketch:
 //!
-//! - the kernel density of the records at a point, with the collision probability of the hash as the kernel ([`DistributionSketch::density`],
-//!   Algorithm 4);
+//! - the kernel density of the records at a point, with the collision probability of the hash as the kernel
+//!   ([`DistributionSketch::density`], Algorithm 4);
 //! - how far two data sets lie apart ([`DistributionSketch::distance`], section 3 and Algorithm 3).
 //!
-//! Hashes ([`RowHashes`]): signs of random projections ([`srp`]) for dense records, [`minhash`] for sets. [`private`] adds noise, so that a sketch may be shown.
+//! Hashes ([`RowHashes`]): signs of random projections ([`srp`]) for dense records, [`minhash`] for sets.
+//! [`private`] adds noise, so that a sketch may be shown.
 
 pub mod minhash;
 pub mod private;
@@ -40,7 +43,8 @@ pub trait RowHashes: fmt::Debug + Send + Sync {
     /// Which counter of each row a record raises: one below [`range`](Self::range) for each row.
     fn buckets(&self, record: &[f32]) -> Vec<u16>;
 
-    /// Raises the counters, rows x range, for each record; `records` is row-major. The same as by [`buckets`](Self::buckets) one by one, and faster.
+    /// Raises the counters, rows x range, for each record; `records` is row-major. The same as by
+    /// [`buckets`](Self::buckets) one by one, and faster.
     fn count(&self, records: &[f32], counters: &mut [u32]);
 }
 
@@ -160,14 +164,16 @@ impl fmt::Debug for DistributionSketch {
 /// How far two data sets lie apart, each sketch divided by its number of records first.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Distance {
-    /// The mean over the rows of the L2 norm of the row's difference, 0 to sqrt 2 (the authors' code; does not grow with R).
+    /// The mean over the rows of the L2 norm of the row's difference, 0 to sqrt 2 (the authors' code; does
+    /// not grow with R).
     pub row_mean: f64,
     /// The L2 norm of the whole difference, 0 to sqrt(2 R) (paper, Algorithm 3).
     pub plain: f64,
 }
 
 impl Distance {
-    /// Of two tables of shares, each row `range` long. Squares are added and rows averaged in ascending order, in binary64.
+    /// Of two tables of shares, each row `range` long. Squares are added and rows averaged in ascending
+    /// order, in binary64.
     #[must_use]
     pub fn between(range: usize, one: &[f64], other: &[f64]) -> Self {
         let rows = one.chunks_exact(range).zip(other.chunks_exact(range));
@@ -245,13 +251,16 @@ impl DistributionSketch {
         Ok(())
     }
 
-    /// The kernel density at `record`, 0 to 1: the median over `groups` groups of rows of their mean share of records in the counter that `record` would
-    /// raise. Groups are consecutive rows, sizes differ by at most one, the longer ones first; at least 1 and at most R of them; the median of an even number is
-    /// the mean of the middle two. 0 without records.
+    /// The kernel density at `record`, 0 to 1: the median over `groups` groups of rows of their mean share of
+    /// records in the counter that `record` would raise. Groups are consecutive rows, sizes differ by at most
+    /// one, the longer ones first; at least 1 and at most R of them; the median of an even number is the mean
+    /// of the middle two. 0 without records.
     ///
-    /// `groups` = R is the paper's Algorithm 4. A row's share has the density as its mean, but its distribution is skewed: the median of single rows misses
-    /// the mean by a fifth and more on the digits, and more rows do not cure that (docs/sketch.md). The mean (1 group) and the median of a few means have
-    /// errors that fall as R^-1/2; the latter also bears single odd rows, as the theorem behind Algorithm 4 asks.
+    /// `groups` = R is the paper's Algorithm 4. A row's share has the density as its mean, but its
+    /// distribution is skewed: the median of single rows misses the mean by a fifth and more on the digits,
+    /// and more rows do not cure that (docs/sketch.md). The mean (1 group) and the median of a few means have
+    /// errors that fall as R^-1/2; the latter also bears single odd rows, as the theorem behind Algorithm 4
+    /// asks.
     #[must_use]
     pub fn density(&self, hashes: &dyn RowHashes, record: &[f32], groups: usize) -> f64 {
         if self.records == 0 {
@@ -288,13 +297,19 @@ impl DistributionSketch {
     /// Back from the words of a sum.
     ///
     /// # Errors
-    /// [`SketchError::Inconsistent`] where a row's counters do not add up to the records; [`SketchError::Shape`] where there are more or fewer words.
+    /// [`SketchError::Inconsistent`] where a row's counters do not add up to the records;
+    /// [`SketchError::Shape`] where there are more or fewer words.
     pub fn from_words(words: &[u32], rows: usize, range: usize) -> Result<Self, SketchError> {
         check_shape(rows, range)?;
-        let wrong =
-            || SketchError::Shape { what: "words", value: words.len(), expected: (rows * range + 1).to_string() };
-        let (&records, counters) = words.split_last().filter(|_| words.len() == rows * range + 1).ok_or_else(wrong)?;
-        let sums = counters.chunks_exact(range).map(|row| row.iter().map(|&count| u64::from(count)).sum::<u64>());
+        let wrong = || SketchError::Shape {
+            what: "words",
+            value: words.len(),
+            expected: (rows * range + 1).to_string(),
+        };
+        let (&records, counters) =
+            words.split_last().filter(|_| words.len() == rows * range + 1).ok_or_else(wrong)?;
+        let sums =
+            counters.chunks_exact(range).map(|row| row.iter().map(|&count| u64::from(count)).sum::<u64>());
         if let Some(row) = sums.into_iter().position(|sum| sum != u64::from(records)) {
             return Err(SketchError::Inconsistent(row));
         }

@@ -1,22 +1,24 @@
-//! FlyHash: h(x) = the `rho` largest entries of M x, M sparse and binary (Ram & Sinha, section 2, equation 1; Dasgupta,
-//! Stevens & Navlakha 2017).
+//! FlyHash: h(x) = the `rho` largest entries of M x, M sparse and binary (Ram & Sinha, section 2, equation 1;
+//! Dasgupta, Stevens & Navlakha 2017).
 //!
-//! **M** has m rows with s ones each, drawn from `Stream(seed, "flynn/matrix", LE32 m || LE32 D || LE32 s)`, one row
-//! after another, D the number of columns: start from 0..D in order; for i in 0..s swap place i with place
-//! i + below(D - i); the first s places, sorted, are the columns of the row.
+//! **M** has m rows with s ones each, drawn from `Stream(seed, "flynn/matrix", LE32 m || LE32 D || LE32 s)`,
+//! one row after another, D the number of columns: start from 0..D in order; for i in 0..s swap place i with
+//! place i + below(D - i); the first s places, sorted, are the columns of the row.
 //!
-//! **Projection**: f32, from 0.0, columns in ascending order. **Winners**: exactly `rho`; of equal sums the lower row
-//! of M wins. (The paper leaves ties open; on digits 78 % of the points have some at the cut.)
+//! **Projection**: f32, from 0.0, columns in ascending order. **Winners**: exactly `rho`; of equal sums the
+//! lower row of M wins. (The paper leaves ties open; on digits 78 % of the points have some at the cut.)
 //!
-//! **densify** (an option of the authors' code, not in the paper): x_j of the w numbers of a scaled row is negated where bit j of
-//! `Stream(seed, "flynn/signs", LE32 w)` is 1 (byte j / 8, lowest bit first), padded with zeros to D = the next power of
-//! two, and transformed by the Walsh-Hadamard matrix of entries +1 and -1 in natural order. The factor 1 / sqrt(D) that
-//! would make it orthonormal is left out: it does not change which sums are largest.
+//! **densify** (an option of the authors' code, not in the paper): x_j of the w numbers of a scaled row is
+//! negated where bit j of `Stream(seed, "flynn/signs", LE32 w)` is 1 (byte j / 8, lowest bit first), padded
+//! with zeros to D = the next power of two, and transformed by the Walsh-Hadamard matrix of entries +1 and -1
+//! in natural order. The factor 1 / sqrt(D) that would make it orthonormal is left out: it does not change
+//! which sums are largest.
 //!
-//! No sum is infinite or NaN, since entries are finite and below 2^80 (`data::MAX_MAGNITUDE`), and none is -0.0, since
-//! it starts from 0.0: so sums are ordered as numbers.
+//! No sum is infinite or NaN, since entries are finite and below 2^80 (`data::MAX_MAGNITUDE`), and none is
+//! -0.0, since it starts from 0.0: so sums are ordered as numbers.
 //!
-//! How it is computed fast without changing any of this: `block.rs`, `levels.rs` and `guess.rs`. No n x m array exists.
+//! How it is computed fast without changing any of this: `block.rs`, `levels.rs` and `guess.rs`. No n x m
+//! array exists.
 
 use std::ops::Range;
 
@@ -35,7 +37,8 @@ mod selection;
 
 use block::{LANES, Points};
 
-/// Most entries of a block of points, 2^24 (64 MiB): with very many features it holds fewer points than it could.
+/// Most entries of a block of points, 2^24 (64 MiB): with very many features it holds fewer points than it
+/// could.
 const BLOCK_ENTRIES: usize = 1 << 24;
 
 /// The data does not fit the sketch.
@@ -80,7 +83,9 @@ impl FlyHash {
             ones: parameters.s,
             winners: parameters.rho,
             columns: matrix::draw_matrix(seed, parameters.m, sketch.dimension(), parameters.s),
-            signs: parameters.densify.then(|| matrix::draw_signs(seed, parameters.scaling.width(parameters.d))),
+            signs: parameters
+                .densify
+                .then(|| matrix::draw_signs(seed, parameters.scaling.width(parameters.d))),
             arch: Arch::new(),
         }
     }
@@ -108,14 +113,20 @@ impl FlyHash {
         self.signs.as_deref()
     }
 
-    /// The winners of the points `rows` of `data`: `rho` ascending rows of M for each, one point after another.
+    /// The winners of the points `rows` of `data`: `rho` ascending rows of M for each, one point after
+    /// another.
     ///
     /// # Errors
     /// [`FeatureError`] when scaler or data have another number of features.
     ///
     /// # Panics
     /// If `rows` reaches past the data.
-    pub fn winners(&self, scaler: &Scaler, data: &Dataset, rows: Range<usize>) -> Result<Vec<u32>, FeatureError> {
+    pub fn winners(
+        &self,
+        scaler: &Scaler,
+        data: &Dataset,
+        rows: Range<usize>,
+    ) -> Result<Vec<u32>, FeatureError> {
         for (what, found, expected) in [
             ("the scaler", scaler.features(), self.features),
             ("the data", data.features(), self.features),
@@ -144,7 +155,13 @@ impl FlyHash {
         Ok(winners)
     }
 
-    fn block(&self, scaler: &Scaler, data: &Dataset, rows: &[usize], guessing: bool) -> (Vec<u32>, Vec<usize>) {
+    fn block(
+        &self,
+        scaler: &Scaler,
+        data: &Dataset,
+        rows: &[usize],
+        guessing: bool,
+    ) -> (Vec<u32>, Vec<usize>) {
         let mut values = vec![0.0; rows.len() * self.dimension];
         for (&row, point) in rows.iter().zip(values.chunks_exact_mut(self.dimension)) {
             self.prepare(scaler, data.row(row), point);

@@ -1,10 +1,13 @@
-//! Locality-sensitive codes: bit l of a row tells on which side of a random plane it lies, and the Hamming distance of two codes
-//! estimates their angle, cos(pi H / L) (Scott, Yeo & Lampert, *Cross-client Label Propagation*, TMLR 2023, Algorithm 1, lines 3-6).
+//! Locality-sensitive codes: bit l of a row tells on which side of a random plane it lies, and the Hamming
+//! distance of two codes estimates their angle, cos(pi H / L) (Scott, Yeo & Lampert, *Cross-client Label
+//! Propagation*, TMLR 2023, Algorithm 1, lines 3-6).
 //!
-//! The normal of plane l is row l of a matrix of L x d standard Gaussians from `Stream(seed, "planes", [])`, drawn as `sketch::gaussian` says.
+//! The normal of plane l is row l of a matrix of L x d standard Gaussians from `Stream(seed, "planes", [])`,
+//! drawn as `sketch::gaussian` says.
 //!
 //! The bit is 1 where the sum of the products, added in the order of the features in binary64, is above 0.
-//! Another language gives the entries to about 1e-15 and so the same bits but for rows that lie in a plane to about 1e-13.
+//! Another language gives the entries to about 1e-15 and so the same bits but for rows that lie in a plane to
+//! about 1e-13.
 
 use pulp::{Arch, NullaryFnOnce};
 use rayon::prelude::*;
@@ -36,15 +39,17 @@ impl std::fmt::Debug for Codes {
 }
 
 impl Codes {
-    /// Codes of `bits` bits (a positive multiple of [`WORD`], at most [`MAX_BITS`]) from packed words, row after row, the first bit of a row in the lowest place of
-    /// its first word; `None` if that is not what they are.
+    /// Codes of `bits` bits (a positive multiple of [`WORD`], at most [`MAX_BITS`]) from packed words, row
+    /// after row, the first bit of a row in the lowest place of its first word; `None` if that is not what
+    /// they are.
     #[must_use]
     pub fn from_words(bits: usize, words: Vec<u64>) -> Option<Self> {
         let whole = allowed(bits) && words.len().is_multiple_of(bits / WORD);
         whole.then_some(Self { bits, words })
     }
 
-    /// The codes of all rows of `data`, under the planes of `seed`; `None` if [`from_words`](Self::from_words) would refuse `bits`.
+    /// The codes of all rows of `data`, under the planes of `seed`; `None` if
+    /// [`from_words`](Self::from_words) would refuse `bits`.
     #[must_use]
     pub fn of(data: &Dataset, seed: &[u8], bits: usize) -> Option<Self> {
         if !allowed(bits) {
@@ -56,8 +61,9 @@ impl Codes {
         let columns: Vec<Vec<u64>> = (0..bits / WORD)
             .into_par_iter()
             .map(|word| {
-                let planes: Vec<_> =
-                    (0..WORD / PLANES).map(|tile| planes(seed, word * WORD + tile * PLANES, data.features())).collect();
+                let planes: Vec<_> = (0..WORD / PLANES)
+                    .map(|tile| planes(seed, word * WORD + tile * PLANES, data.features()))
+                    .collect();
                 arch.dispatch(Sides { planes: &planes, blocks: &blocks })
             })
             .collect();
@@ -89,7 +95,8 @@ impl Codes {
         Self { bits: self.bits, words: rows.iter().flat_map(|&row| self.row(row)).copied().collect() }
     }
 
-    /// Hamming distances between every row of `self` and every row of `other`, row-major, `self.rows()` x `other.rows()`.
+    /// Hamming distances between every row of `self` and every row of `other`, row-major, `self.rows()` x
+    /// `other.rows()`.
     ///
     /// # Panics
     /// If the codes have not as many bits.
@@ -175,7 +182,8 @@ impl NullaryFnOnce for Distances<'_> {
 
     #[inline(always)]
     fn call(self) -> Vec<u16> {
-        let differing = |other: &[u64]| self.row.iter().zip(other).map(|(a, b)| (a ^ b).count_ones()).sum::<u32>();
+        let differing =
+            |other: &[u64]| self.row.iter().zip(other).map(|(a, b)| (a ^ b).count_ones()).sum::<u32>();
         // At most MAX_BITS.
         self.others.chunks_exact(self.row.len()).map(|other| differing(other) as u16).collect()
     }
@@ -201,8 +209,10 @@ mod tests {
             for row in 0..n {
                 for bit in 0..128 {
                     let plane = planes(b"seed", bit / PLANES * PLANES, d);
-                    let sum =
-                        plane.iter().zip(data.row(row)).fold(0.0, |sum, (p, &x)| sum + p[bit % PLANES] * f64::from(x));
+                    let sum = plane
+                        .iter()
+                        .zip(data.row(row))
+                        .fold(0.0, |sum, (p, &x)| sum + p[bit % PLANES] * f64::from(x));
                     let found = codes.row(row)[bit / WORD] >> (bit % WORD) & 1;
                     assert_eq!(found, u64::from(sum > 0.0), "row {row} of {n} x {d}, bit {bit}");
                 }
@@ -233,7 +243,10 @@ mod tests {
             let angle = cosine.min(1.0).acos() / std::f64::consts::PI;
             let found = f64::from(distances[i * 40 + j]) / 4096.0;
             // Six standard errors of a share of 4,096 bits.
-            assert!((found - angle).abs() <= 6.0 * (angle * (1.0 - angle) / 4096.0).sqrt(), "{i} {j}: {found} {angle}");
+            assert!(
+                (found - angle).abs() <= 6.0 * (angle * (1.0 - angle) / 4096.0).sqrt(),
+                "{i} {j}: {found} {angle}"
+            );
             assert_eq!(distances[i * 40 + j], distances[j * 40 + i]);
         }
     }

@@ -9,13 +9,16 @@
 //! | `standard` | (x - mean) / deviation, 0 for a constant feature, then unit norm |
 //! | `soft-bins` | B numbers for each feature: how much it lies in each of B overlapping bins |
 //!
-//! A row of norm 0 stays 0. The arithmetic is f64 in ascending feature order and the result is rounded to f32.
+//! A row of norm 0 stays 0. The arithmetic is f64 in ascending feature order and the result is rounded to
+//! f32.
 //!
-//! **Soft bins**, our extension. With z = (x - mean) / deviation (0 for a constant feature), u = 1/2 + z / (2 sqrt(z^2 + 2)) is between 0 and 1
-//! (the distribution function of Student's t with two degrees of freedom: outliers do no harm), p = u (B - 1), and bin b = 0..B-1 gets
-//! max(0, 1 - |p - b|). A row becomes d B numbers, those of a feature side by side; they sum up to 1, at most two of them not
-//! 0. FlyHash keeps the rows of M with the largest sums, so without it a bit can only say that some features are *large*, and all rows with small
-//! values look alike; with it a bit can ask for values that are small, middling or large. B = 2 is the pair (1 - u, u).
+//! **Soft bins**, our extension. With z = (x - mean) / deviation (0 for a constant feature), u = 1/2 + z / (2
+//! sqrt(z^2 + 2)) is between 0 and 1 (the distribution function of Student's t with two degrees of freedom:
+//! outliers do no harm), p = u (B - 1), and bin b = 0..B-1 gets max(0, 1 - |p - b|). A row becomes d B
+//! numbers, those of a feature side by side; they sum up to 1, at most two of them not
+//! 0. FlyHash keeps the rows of M with the largest sums, so without it a bit can only say that some features
+//!    are *large*, and all rows with small values look alike; with it a bit can ask for values that are
+//!    small, middling or large. B = 2 is the pair (1 - u, u).
 //!
 //! Means and deviations over all peers come from one exact sum: [`mod@moments`].
 
@@ -158,7 +161,8 @@ pub struct Scaler {
 }
 
 impl Scaler {
-    /// The scaler from the opened words of the moments (LE u64), which are looked at where the scaling needs any.
+    /// The scaler from the opened words of the moments (LE u64), which are looked at where the scaling needs
+    /// any.
     ///
     /// # Errors
     /// As [`Scaler::new`], and where the words are no moments.
@@ -171,25 +175,28 @@ impl Scaler {
         Self::new(scaling, features, moments.as_ref())
     }
 
-    /// The scaler of a scaling for `features` features; `moments` are needed by `center`, `standard` and `soft-bins`, others
-    /// ignore them.
+    /// The scaler of a scaling for `features` features; `moments` are needed by `center`, `standard` and
+    /// `soft-bins`, others ignore them.
     ///
     /// # Errors
     /// [`ScalingError::Missing`] or [`ScalingError::Features`].
     pub fn new(scaling: &Scaling, features: usize, moments: Option<&Moments>) -> Result<Self, ScalingError> {
         let (mut means, mut deviations) = (Vec::new(), Vec::new());
         if let Some(squares) = scaling.needs_moments() {
-            let missing = || ScalingError::Missing(scaling.name(), if squares { " and variances" } else { "" });
+            let missing =
+                || ScalingError::Missing(scaling.name(), if squares { " and variances" } else { "" });
             let moments = moments.ok_or_else(missing)?;
             means.clone_from(&moments.means);
             if squares {
-                deviations = moments.variances.as_ref().ok_or_else(missing)?.iter().map(|v| v.sqrt()).collect();
+                deviations =
+                    moments.variances.as_ref().ok_or_else(missing)?.iter().map(|v| v.sqrt()).collect();
             }
         }
         Self::from_parts(scaling.clone(), features, means, deviations)
     }
 
-    /// The scaler of these rows alone, with their own moments: as the sealed sum of all their owners would make it.
+    /// The scaler of these rows alone, with their own moments: as the sealed sum of all their owners would
+    /// make it.
     ///
     /// # Errors
     /// [`ScalingError::Rows`] where moments are needed and there are no rows.
@@ -201,7 +208,8 @@ impl Scaler {
         Self::new(scaling, data.features(), moments.as_ref())
     }
 
-    /// From stored numbers: `means` for `center`, `standard` and `soft-bins`, `deviations` for the last two, else none.
+    /// From stored numbers: `means` for `center`, `standard` and `soft-bins`, `deviations` for the last two,
+    /// else none.
     pub(crate) fn from_parts(
         scaling: Scaling,
         features: usize,
@@ -215,8 +223,8 @@ impl Scaler {
                 return Err(ScalingError::Features { found, expected });
             }
         }
-        // Real means are below 2^80, and real deviations 0 or from 2^-63 to 2^80; stored ones are held to that, which
-        // keeps `apply` finite.
+        // Real means are below 2^80, and real deviations 0 or from 2^-63 to 2^80; stored ones are held to
+        // that, which keeps `apply` finite.
         let bounds = 2f64.powi(-64)..2f64.powi(80);
         let bad = means.iter().position(|x| x.is_nan() || x.abs() >= bounds.end);
         let bad = bad.or_else(|| deviations.iter().position(|x| *x != 0.0 && !bounds.contains(x)));
@@ -261,7 +269,11 @@ impl Scaler {
     /// # Panics
     /// If one of them has another length.
     pub fn apply(&self, row: &[f32], out: &mut [f32]) {
-        assert_eq!((row.len(), out.len()), (self.features, self.width()), "a row and its place must match the scaler");
+        assert_eq!(
+            (row.len(), out.len()),
+            (self.features, self.width()),
+            "a row and its place must match the scaler"
+        );
         match &self.scaling {
             Scaling::None => out.copy_from_slice(row),
             Scaling::Range { lo, hi } => {
@@ -360,7 +372,10 @@ mod tests {
         }
         for (bins, d, most) in [(1, 3, 64), (65, 3, 64), (3, 1 << 19, 2)] {
             let error = Scaling::SoftBins(bins).check(d).unwrap_err();
-            assert_eq!((error.field, error.expected), ("bins", format!("2 to {most} (d x bins is at most 2^20)")));
+            assert_eq!(
+                (error.field, error.expected),
+                ("bins", format!("2 to {most} (d x bins is at most 2^20)"))
+            );
         }
     }
 
@@ -372,7 +387,8 @@ mod tests {
         assert!(matches!(Scaler::new(&Scaling::Center, 2, Some(&plain)), Err(ScalingError::Features { .. })));
     }
 
-    /// The largest features next to ordinary ones: every scaling gives finite numbers, and no feature hides another.
+    /// The largest features next to ordinary ones: every scaling gives finite numbers, and no feature hides
+    /// another.
     #[test]
     fn huge_features_scale_like_others() {
         let huge = 2f32.powi(79);

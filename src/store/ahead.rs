@@ -1,5 +1,5 @@
-//! A sealed total that is written while it comes, by a thread of its own, so that little is left to do when its record must be
-//! on disk.
+//! A sealed total that is written while it comes, by a thread of its own, so that little is left to do when
+//! its record must be on disk.
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -72,7 +72,9 @@ impl Ahead {
     fn join(&mut self) -> io::Result<NamedTempFile> {
         self.parts = None;
         let joined = self.writer.take().map(JoinHandle::join);
-        joined.and_then(Result::ok).unwrap_or_else(|| Err(io::Error::other("the thread that writes has panicked")))
+        joined
+            .and_then(Result::ok)
+            .unwrap_or_else(|| Err(io::Error::other("the thread that writes has panicked")))
     }
 }
 

@@ -27,8 +27,8 @@ impl Bad {
         name.to_owned()
     }
 
-    /// Runs alice's `join` with `what` replaced, and checks that it ends with `code`, one line that has all of `words`, and
-    /// nothing new on disk.
+    /// Runs alice's `join` with `what` replaced, and checks that it ends with `code`, one line that has all
+    /// of `words`, and nothing new on disk.
     fn refused(&self, what: &str, file: &str, more: &[&str], code: i32, words: &[&str]) {
         let before = files(self.swarm.folder.path());
         let mut command = Command::new(crate::swarm::PROGRAM);
@@ -54,8 +54,11 @@ impl Bad {
     /// alice's rows with line `line` (from 1) changed.
     fn rows(&self, name: &str, line: usize, change: impl Fn(&str) -> String) -> String {
         let text = fs::read_to_string(self.path("alice.csv")).expect("rows");
-        let lines: Vec<_> =
-            text.lines().enumerate().map(|(i, old)| if i + 1 == line { change(old) } else { old.to_owned() }).collect();
+        let lines: Vec<_> = text
+            .lines()
+            .enumerate()
+            .map(|(i, old)| if i + 1 == line { change(old) } else { old.to_owned() })
+            .collect();
         self.write(name, lines.join("\n") + "\n")
     }
 
@@ -68,7 +71,9 @@ impl Bad {
 
 #[test]
 fn names_of_columns_are_compared_with_the_session_file_before_anything_is_sent() {
-    let bad = Bad { swarm: Swarm::new(3, |session| session.data.columns = (0..64).map(|i| format!("c{i}")).collect()) };
+    let bad = Bad {
+        swarm: Swarm::new(3, |session| session.data.columns = (0..64).map(|i| format!("c{i}")).collect()),
+    };
     let arff = |name: &str, third: &str| {
         let mut text = "@relation r\n".to_owned();
         for i in 0..64 {
@@ -79,7 +84,13 @@ fn names_of_columns_are_compared_with_the_session_file_before_anything_is_sent()
         bad.write(name, text + "@attribute class string\n@data\n" + &rows)
     };
     let file = arff("other.arff", "age");
-    bad.refused("data", &file, &[], 2, &["other.arff: column 3 is called \"age\", the session file says \"c2\""]);
+    bad.refused(
+        "data",
+        &file,
+        &[],
+        2,
+        &["other.arff: column 3 is called \"age\", the session file says \"c2\""],
+    );
     let file = arff("same.arff", "c2");
     // The names are right, so that what is wrong next is told.
     bad.refused("data", &file, &["--label", "none"], 2, &["attribute 65 (\"class\") is text", "--drop"]);
@@ -98,7 +109,8 @@ fn bad_rows_are_refused_by_file_line_and_column() {
     bad.refused("data", &file, &[], 2, &["nan.csv, line 5, column 1", "NaN"]);
     let file = bad.rows("infinite.csv", 5, |old| format!("inf,{}", old.split_once(',').expect("fields").1));
     bad.refused("data", &file, &[], 2, &["infinite.csv, line 5, column 1", "inf"]);
-    let file = bad.rows("text.csv", 2, |old| format!("abc\u{1b}[31m,{}", old.split_once(',').expect("fields").1));
+    let file =
+        bad.rows("text.csv", 2, |old| format!("abc\u{1b}[31m,{}", old.split_once(',').expect("fields").1));
     bad.refused("data", &file, &[], 2, &["text.csv, line 2, column 1", "abc"]);
     let file = bad.write("empty.csv", "");
     bad.refused("data", &file, &[], 2, &["empty.csv: no rows", "empty"]);
@@ -150,7 +162,17 @@ fn a_state_folder_or_address_that_cannot_be_used_is_told_by_name() {
     let address = format!("/ip4/127.0.0.1/tcp/{}", taken.local_addr().expect("bound").port());
     let output = Command::new(crate::swarm::PROGRAM)
         .current_dir(bad.swarm.folder.path())
-        .args(["join", "session.toml", "--data", "alice.csv", "--key", "alice.key", "--no-mdns", "--listen", &address])
+        .args([
+            "join",
+            "session.toml",
+            "--data",
+            "alice.csv",
+            "--key",
+            "alice.key",
+            "--no-mdns",
+            "--listen",
+            &address,
+        ])
         .stdin(Stdio::null())
         .output()
         .expect("it runs");
@@ -190,6 +212,9 @@ fn a_peer_with_another_session_file_is_told_the_field_and_so_are_the_others() {
     assert_eq!(ended.code, Some(3), "{ended:?}");
     assert_eq!(ended.errors.lines().count(), 1, "{ended:?}");
     assert!(ended.errors.starts_with("flyswarm: only 1 of 5 peers are reachable"), "{ended:?}");
-    assert!(ended.errors.contains(&format!("{} (another session: flynn.gamma)", NAMES[others[0]])), "{ended:?}");
+    assert!(
+        ended.errors.contains(&format!("{} (another session: flynn.gamma)", NAMES[others[0]])),
+        "{ended:?}"
+    );
     assert!(!swarm.file(other, "model").exists());
 }

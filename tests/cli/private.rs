@@ -1,4 +1,5 @@
-//! The options of private sessions: each bad value is refused by the name of the option, and whoever has spent its budget sends nothing.
+//! The options of private sessions: each bad value is refused by the name of the option, and whoever has
+//! spent its budget sends nothing.
 
 use std::fs;
 use std::process::{Command, Output, Stdio};
@@ -12,7 +13,8 @@ fn private(sketches: bool) -> impl FnOnce(&mut Session) {
     move |session| {
         session.data.scaling = Scaling::UnitNorm;
         let epsilon = "1".parse().expect("a number");
-        session.privacy.noise = Some(NoiseSpec::new(epsilon, if sketches { 0 } else { 60 }, NoiseMode::Parallel));
+        session.privacy.noise =
+            Some(NoiseSpec::new(epsilon, if sketches { 0 } else { 60 }, NoiseMode::Parallel));
         if sketches {
             (session.task, session.flynn) = (TaskKind::Sketch, FlynnSpec::NONE);
             session.data.classes.clear();
@@ -28,22 +30,37 @@ fn run(swarm: &Swarm, words: &[&str]) -> Output {
 
 /// Alice joins with these words more.
 fn join(swarm: &Swarm, more: &[&str]) -> Output {
-    let words =
-        ["join", "session.toml", "--data", "alice.csv", "--label", "last", "--key", "alice.key", "--out", "a.out"];
+    let words = [
+        "join",
+        "session.toml",
+        "--data",
+        "alice.csv",
+        "--label",
+        "last",
+        "--key",
+        "alice.key",
+        "--out",
+        "a.out",
+    ];
     run(
         swarm,
-        &[&words[..], &["--header", "no", "--no-mdns", "--listen", "/ip4/127.0.0.1/tcp/0", "--json"], more].concat(),
+        &[&words[..], &["--header", "no", "--no-mdns", "--listen", "/ip4/127.0.0.1/tcp/0", "--json"], more]
+            .concat(),
     )
 }
 
-/// Exit code 2, nobody was spoken to, and an error that has all of `words`: one line, but for what the parser of arguments says itself, which adds its hint.
+/// Exit code 2, nobody was spoken to, and an error that has all of `words`: one line, but for what the parser
+/// of arguments says itself, which adds its hint.
 fn refused(output: &Output, words: &[&str]) {
     let text = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(2), "{text}");
     let own = text.starts_with("flyswarm: ") && text.lines().count() == 1;
     assert!(own || text.starts_with("error: "), "{text}");
     assert!(words.iter().all(|word| text.contains(word)), "{words:?}: {text}");
-    assert!(!String::from_utf8_lossy(&output.stdout).contains("listening"), "somebody could have been spoken to");
+    assert!(
+        !String::from_utf8_lossy(&output.stdout).contains("listening"),
+        "somebody could have been spoken to"
+    );
 }
 
 #[test]
@@ -53,7 +70,8 @@ fn bad_values_of_a_new_private_session_are_refused_by_the_name_of_the_option_or_
         .map(|i| format!("p{i}={}", flyswarm::crypto::identity::Identity::from_seed([i; 32]).public()))
         .collect();
     let new = |task: &str, more: &[&str]| {
-        let mut words = vec!["session", "new", "--name", "n", "--features", "4", "--out", "s.toml", "--task", task];
+        let mut words =
+            vec!["session", "new", "--name", "n", "--features", "4", "--out", "s.toml", "--task", task];
         if task == "flynn" {
             words.extend(["--classes", "a,b"]);
         }
@@ -85,7 +103,11 @@ fn bad_values_of_a_new_private_session_are_refused_by_the_name_of_the_option_or_
             &["privacy.colluders is 3, must be 1 to"],
         ),
         ("flynn", &["--epsilon", "1", "--scaling", "center"], &["data.scaling is center"]),
-        ("sketch", &["--epsilon", "1", "--top", "5"], &["privacy.top is 5, must be left out with the task sketch"]),
+        (
+            "sketch",
+            &["--epsilon", "1", "--top", "5"],
+            &["privacy.top is 5, must be left out with the task sketch"],
+        ),
         (
             "sketch",
             &["--epsilon", "1", "--mode", "central"],
@@ -101,7 +123,10 @@ fn bad_values_of_a_new_private_session_are_refused_by_the_name_of_the_option_or_
     let session = Session::load(folder.path().join("s.toml")).expect("a session");
     let noise = session.privacy.noise.expect("it is private");
     assert_eq!((noise.epsilon.to_string().as_str(), noise.top, noise.mode), ("2.5", 0, NoiseMode::Parallel));
-    assert_eq!((session.data.scaling, session.sketch.map(|sketch| sketch.rows)), (Scaling::UnitNorm, Some(16)));
+    assert_eq!(
+        (session.data.scaling, session.sketch.map(|sketch| sketch.rows)),
+        (Scaling::UnitNorm, Some(16))
+    );
 }
 
 #[test]
@@ -109,10 +134,14 @@ fn a_private_session_is_joined_with_a_data_set_and_within_its_budget_or_not_at_a
     for sketches in [true, false] {
         let swarm = Swarm::new(3, private(sketches));
         let before = files(swarm.folder.path());
-        let budget = "data set \"ward\" has spent 0 of its budget of 0.999999: a session of epsilon 1 would exceed it";
+        let budget =
+            "data set \"ward\" has spent 0 of its budget of 0.999999: a session of epsilon 1 would exceed it";
         refused(&join(&swarm, &[]), &["session.toml: a private session needs --dataset NAME"]);
         refused(&join(&swarm, &["--budget", "1"]), &["--dataset"]);
-        refused(&join(&swarm, &["--dataset", ""]), &["--dataset is \"\", must be 1 to 64 printable characters"]);
+        refused(
+            &join(&swarm, &["--dataset", ""]),
+            &["--dataset is \"\", must be 1 to 64 printable characters"],
+        );
         refused(&join(&swarm, &["--dataset", "a\u{7}b"]), &["--dataset is"]);
         refused(&join(&swarm, &["--dataset", "ward", "--budget", "all"]), &["--budget", "all"]);
         refused(&join(&swarm, &["--dataset", "ward", "--budget", "0"]), &["--budget"]);
@@ -127,7 +156,8 @@ fn a_private_session_is_joined_with_a_data_set_and_within_its_budget_or_not_at_a
     refused(&join(&exact, &["--dataset", "ward", "--budget", "1"]), &words);
 }
 
-/// The first session takes the whole budget; the second is refused before it listens, and under another name of the rows it would not be.
+/// The first session takes the whole budget; the second is refused before it listens, and under another name
+/// of the rows it would not be.
 #[test]
 fn a_second_session_of_sketches_beyond_the_budget_sends_nothing() {
     let mut swarm = Swarm::new(3, private(true));
@@ -139,7 +169,8 @@ fn a_second_session_of_sketches_beyond_the_budget_sends_nothing() {
     let mut second = swarm.session.clone();
     second.name = "second".into();
     fs::write(swarm.folder.path().join("session.toml"), second.to_toml()).expect("written");
-    let words = ["data set \"ward\" has spent 1 of its budget of 1.5: a session of epsilon 1 would exceed it"];
+    let words =
+        ["data set \"ward\" has spent 1 of its budget of 1.5: a session of epsilon 1 would exceed it"];
     refused(&join(&swarm, &["--dataset", "ward", "--budget", "1.5"]), &words);
     let spent = run(&swarm, &["ledger", "--key", "alice.key", "--json"]);
     let ledger: serde_json::Value = serde_json::from_slice(&spent.stdout).expect("JSON");

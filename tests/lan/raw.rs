@@ -117,7 +117,8 @@ async fn answer(mut stream: Stream, odd: &Odd) -> std::io::Result<()> {
         let mut number = [0; 4];
         match question[0] {
             0 => {
-                let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).expect("after 1970");
+                let since =
+                    std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).expect("after 1970");
                 let clock = i64::try_from(since.as_micros()).expect("small") + ahead * 1_000_000;
                 stream.write_all(&clock.to_le_bytes()).await?;
                 stream.write_all(&(about.len() as u32).to_le_bytes()).await?;

@@ -91,7 +91,10 @@ fn a_full_run_logs_and_measures_without_any_secret() {
         assert!(lines.contains(&line), "{line} is not in {after}");
     }
     let value = |begins: &str| {
-        let line = lines.iter().find(|line| line.starts_with(begins)).unwrap_or_else(|| panic!("{begins} in {after}"));
+        let line = lines
+            .iter()
+            .find(|line| line.starts_with(begins))
+            .unwrap_or_else(|| panic!("{begins} in {after}"));
         line.rsplit(' ').next().and_then(|number| number.parse::<u64>().ok()).expect("a number")
     };
     // One, or more on a busy machine.
@@ -99,8 +102,9 @@ fn a_full_run_logs_and_measures_without_any_secret() {
     let size = 4 * swarm.session.counts() as u64;
     assert_eq!(value("flyswarm_quantity_bytes{quantity=\"counts\"}"), size);
     assert!(value("flyswarm_sum_bytes{quantity=\"counts\",way=\"down\"}") >= size);
-    let sent =
-        |line: &&&str| line.starts_with("flyswarm_bytes_total{direction=\"sent\"") && line.contains("peer=\"bob\"");
+    let sent = |line: &&&str| {
+        line.starts_with("flyswarm_bytes_total{direction=\"sent\"") && line.contains("peer=\"bob\"")
+    };
     assert!(lines.iter().filter(sent).count() > 1, "by stage: {after}");
     texts.push(("metrics".to_owned(), [during, after].concat().into_bytes()));
     for i in 0..3 {
@@ -109,14 +113,16 @@ fn a_full_run_logs_and_measures_without_any_secret() {
         assert!(log.len() > 10_000, "{name} has {} bytes", log.len());
         if i > 0 {
             for line in String::from_utf8_lossy(&log).lines() {
-                serde_json::from_str::<serde_json::Value>(line).unwrap_or_else(|error| panic!("{line}: {error}"));
+                serde_json::from_str::<serde_json::Value>(line)
+                    .unwrap_or_else(|error| panic!("{line}: {error}"));
             }
         }
         texts.push((name, log));
     }
     let said: String = swarm.log.iter().map(|told| told.value.to_string()).collect();
     texts.push(("standard output".to_owned(), said.into_bytes()));
-    // What must not be there: identities, the secret half that signs and agrees, the network key, and what files of mode 0600 hold.
+    // What must not be there: identities, the secret half that signs and agrees, the network key, and what
+    // files of mode 0600 hold.
     let mut secrets: Vec<Vec<u8>> = Vec::new();
     for identity in &swarm.keys {
         let seed = identity.seed();
@@ -130,7 +136,11 @@ fn a_full_run_logs_and_measures_without_any_secret() {
     for (name, text) in &texts {
         for secret in &secrets {
             for spelling in spellings(secret) {
-                assert!(!holds(text, &spelling), "{name} holds a secret: {}", String::from_utf8_lossy(&spelling));
+                assert!(
+                    !holds(text, &spelling),
+                    "{name} holds a secret: {}",
+                    String::from_utf8_lossy(&spelling)
+                );
             }
         }
         assert!(!holds(text, b"flyswarm-identity 1"), "{name} holds a key file");

@@ -1,5 +1,5 @@
-//! A node under test. Every event that passes here is checked against the promises of `Event`: `PeerUp` and `PeerLost`
-//! alternate, frames come in between.
+//! A node under test. Every event that passes here is checked against the promises of `Event`: `PeerUp` and
+//! `PeerLost` alternate, frames come in between.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -76,7 +76,9 @@ impl Node {
         let event = self.events.recv_timeout(timeout).ok()?;
         match &event {
             Event::PeerUp { peer, .. } => assert!(self.up.insert(*peer), "second PeerUp of {peer}"),
-            Event::PeerLost { peer, .. } => assert!(self.up.remove(peer), "PeerLost of {peer} without PeerUp"),
+            Event::PeerLost { peer, .. } => {
+                assert!(self.up.remove(peer), "PeerLost of {peer} without PeerUp")
+            }
             Event::Frame { from, .. } => assert!(self.up.contains(from), "frame of {from}, which is not up"),
             _ => {}
         }
@@ -97,7 +99,9 @@ impl Node {
 
     pub fn wait_up(&mut self, peer: PeerId) {
         if !self.up.contains(&peer) {
-            self.wait("PeerUp", |event| matches!(event, Event::PeerUp { peer: p, .. } if *p == peer).then_some(()));
+            self.wait("PeerUp", |event| {
+                matches!(event, Event::PeerUp { peer: p, .. } if *p == peer).then_some(())
+            });
         }
     }
 

@@ -40,7 +40,9 @@ fn a_node_learns_of_its_peer_the_way_and_whether_it_can_be_reached() {
     assert_eq!(answers.reach, Some(Reach::Connected));
     asked.wait("WasProbed", |event| matches!(event, Event::WasProbed { .. }).then_some(()));
     // Nobody listens at a port that was free a moment ago.
-    let free = std::net::TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a port");
+    let free = std::net::TcpListener::bind("127.0.0.1:0")
+        .and_then(|listener| listener.local_addr())
+        .expect("a port");
     let questions = Questions { bytes: 0, port: Some(free.port()) };
     asker.network().send(Command::Probe(asked.peer, questions)).expect("always taken");
     let answers = probed(&mut asker).expect("answers");

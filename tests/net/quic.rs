@@ -37,7 +37,8 @@ fn a_receiver_that_does_not_read_bounds_what_its_peer_can_send_over_quic() {
         }
         std::thread::sleep(Duration::from_millis(5));
     }
-    // 4 MiB of frames, 10 MB of window, what the sender's QUIC holds until it is acknowledged, and one frame at either end.
+    // 4 MiB of frames, 10 MB of window, what the sender's QUIC holds until it is acknowledged, and one frame
+    // at either end.
     assert!(last <= 21 * MIB, "{last} bytes went to a receiver that does not read");
     a.send(b.peer, Channel::Control, frame(b"still here", Bytes::new()));
     until("control frame", || b.network().bytes_received(&a.peer, Channel::Control) > 0);
@@ -69,7 +70,9 @@ fn of_two_addresses_of_a_peer_the_one_that_works_is_used() {
     let mut a = Node::start(config(small, &[110, 111]));
     let mut b = Node::start(config_on(QUIC, large, &[110, 111]));
     // Nobody is there.
-    let free = std::net::TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a port");
+    let free = std::net::TcpListener::bind("127.0.0.1:0")
+        .and_then(|listener| listener.local_addr())
+        .expect("a port");
     let nowhere = format!("/ip4/127.0.0.1/tcp/{}", free.port()).parse().expect("an address");
     a.network().send(Command::AddAddress(b.peer, nowhere)).expect("taken");
     a.knows(&b);

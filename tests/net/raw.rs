@@ -1,4 +1,5 @@
-//! A peer built from libp2p's own parts (its streams and its ping), which does with the protocol what it likes.
+//! A peer built from libp2p's own parts (its streams and its ping), which does with the protocol what it
+//! likes.
 
 use std::future::Future;
 use std::sync::mpsc;
@@ -49,7 +50,10 @@ impl Raw {
             .with_tokio()
             .with_tcp(tcp::Config::default(), noise::Config::new, yamux::Config::default)
             .expect("a transport")
-            .with_behaviour(|_| Parts { stream: libp2p_stream::Behaviour::new(), ping: ping::Behaviour::default() })
+            .with_behaviour(|_| Parts {
+                stream: libp2p_stream::Behaviour::new(),
+                ping: ping::Behaviour::default(),
+            })
             .expect("a behaviour")
             .build();
         let to = DialOpts::peer_id(victim.peer).addresses(vec![victim.address.clone()]).build();
@@ -78,7 +82,9 @@ impl Raw {
         runtime.block_on(async {
             loop {
                 match swarm.select_next_some().await {
-                    SwarmEvent::ConnectionClosed { .. } | SwarmEvent::OutgoingConnectionError { .. } => return,
+                    SwarmEvent::ConnectionClosed { .. } | SwarmEvent::OutgoingConnectionError { .. } => {
+                        return;
+                    }
                     _ => {}
                 }
             }
@@ -130,7 +136,8 @@ pub fn write(number: u8, victim: &Node, channel: Channel, bytes: Vec<u8>) -> thr
     })
 }
 
-/// A peer that stops in its tracks after all is set up, as a paused process does; it goes on when the sender is dropped.
+/// A peer that stops in its tracks after all is set up, as a paused process does; it goes on when the sender
+/// is dropped.
 pub fn pause(number: u8, victim: &Node) -> mpsc::Sender<()> {
     let mut raw = Raw::dial(number, victim);
     let streams = raw.stand(victim);

@@ -15,10 +15,16 @@ use super::swarm::{NAMES, Swarm};
 pub fn members(receipt: &Value, quantity: &str) -> Vec<String> {
     let quantities = receipt["quantities"].as_array().expect("quantities");
     let found = quantities.iter().find(|each| each["name"] == quantity).expect("the quantity");
-    found["members"].as_array().expect("members").iter().map(|name| name.as_str().expect("a name").into()).collect()
+    found["members"]
+        .as_array()
+        .expect("members")
+        .iter()
+        .map(|name| name.as_str().expect("a name").into())
+        .collect()
 }
 
-/// Names of the peers whose rows the model is of: the members of its counts, of these the drawn ones where some were drawn.
+/// Names of the peers whose rows the model is of: the members of its counts, of these the drawn ones where
+/// some were drawn.
 fn learnt(receipt: &Value) -> Vec<String> {
     let mut counted = members(receipt, "counts");
     if receipt["quantities"].as_array().expect("quantities").iter().any(|each| each["name"] == "draw") {
@@ -36,8 +42,8 @@ fn rows(swarm: &Swarm, names: &[String]) -> Vec<usize> {
     rows
 }
 
-/// The model that the receipt's members must arrive at, computed in one place. Quantities may have different members: what
-/// was opened before a peer was lost stays.
+/// The model that the receipt's members must arrive at, computed in one place. Quantities may have different
+/// members: what was opened before a peer was lost stays.
 fn expected(swarm: &Swarm, receipt: &Value, seed: [u8; 32]) -> Model {
     let (data, rules) = (digits(), Rules::new(swarm.session.clone()));
     let counted = learnt(receipt);
@@ -55,12 +61,17 @@ fn expected(swarm: &Swarm, receipt: &Value, seed: [u8; 32]) -> Model {
     Model::new(sketch, swarm.session.flynn.gamma, classes, scaler, counts).expect("a model")
 }
 
-/// Checks that `peers` ended with the same model, the right one, and receipts that agree. Gives the members that were counted.
+/// Checks that `peers` ended with the same model, the right one, and receipts that agree. Gives the members
+/// that were counted.
 pub fn same_and_exact(swarm: &Swarm, peers: &[usize]) -> Vec<String> {
     let receipts: Vec<_> = peers.iter().map(|&i| swarm.receipt(i)).collect();
     let first = receipts.first().expect("somebody");
     for (receipt, &i) in receipts.iter().zip(peers) {
-        assert_eq!(receipt["quantities"], first["quantities"], "receipts of {} and {}", NAMES[i], NAMES[peers[0]]);
+        assert_eq!(
+            receipt["quantities"], first["quantities"],
+            "receipts of {} and {}",
+            NAMES[i], NAMES[peers[0]]
+        );
         let model = Model::load(&swarm.file(i, "model")).expect("a model");
         let digest = hex::encode(model.digest());
         assert_eq!(receipt["model"]["digest"], digest, "{}", NAMES[i]);

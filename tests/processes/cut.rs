@@ -1,4 +1,5 @@
-//! Networks of their own for the processes: a partition, and discovery by mDNS. They need root and `ip netns`.
+//! Networks of their own for the processes: a partition, and discovery by mDNS. They need root and
+//! `ip netns`.
 
 use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -13,7 +14,8 @@ fn ip(arguments: &str) -> bool {
     Command::new("ip").args(arguments.split(' ')).output().is_ok_and(|output| output.status.success())
 }
 
-/// One network namespace for each peer, 10.99.0.(i + 1), all on a bridge in a namespace of their own. Removed when dropped.
+/// One network namespace for each peer, 10.99.0.(i + 1), all on a bridge in a namespace of their own. Removed
+/// when dropped.
 struct Lan {
     name: String,
     peers: usize,

@@ -86,7 +86,11 @@ fn below_min_peers_the_rest_end_with_one_line_that_names_the_missing() {
     let tree = swarm.first_tree();
     let (victims, rest) = ([tree[1], tree[2], tree[3]], [tree[0], tree[4]]);
     for i in 0..5 {
-        if victims.contains(&i) { swarm.start(i, &["--hold-at", "counts.compute"]) } else { swarm.start(i, &[]) }
+        if victims.contains(&i) {
+            swarm.start(i, &["--hold-at", "counts.compute"])
+        } else {
+            swarm.start(i, &[])
+        }
     }
     swarm.wait_all(&victims, "held");
     for i in victims {
@@ -111,8 +115,11 @@ fn a_short_pause_does_not_hurt() {
     let mut swarm = Swarm::new(5, |session| session.timing.stall_ms = 20_000);
     let paused = swarm.first_tree()[1];
     swarm.start_all();
-    // From the first sum on everybody is in the view; a peer that it has not reached yet would propose another.
-    swarm.wait("the first sum", |told| (told.peer == paused && told.value["stage"] == "compute").then_some(()));
+    // From the first sum on everybody is in the view; a peer that it has not reached yet would propose
+    // another.
+    swarm.wait("the first sum", |told| {
+        (told.peer == paused && told.value["stage"] == "compute").then_some(())
+    });
     swarm.signal(paused, "STOP");
     std::thread::sleep(Duration::from_secs(3));
     swarm.signal(paused, "CONT");
@@ -246,7 +253,8 @@ fn a_full_disk_is_told_in_one_line_and_leaves_nothing_half_written() {
         for &i in &others {
             succeeded(&swarm.wait_end(i));
         }
-        // Its part was in the sum already when it could not acknowledge; whether that sum was decided is the others' to say.
+        // Its part was in the sum already when it could not acknowledge; whether that sum was decided is the
+        // others' to say.
         let counted = same_and_exact(&swarm, &others);
         assert!(counted.len() == 5 || what == "state", "{counted:?}");
     }

@@ -25,8 +25,10 @@ fn both(scenario: &str, small: bool) -> Vec<Value> {
 
 fn agrees(run: &Value, what: &str) -> (Value, Value) {
     let lines = run["lines"].as_array().expect("lines");
-    let line =
-        lines.iter().find(|line| line["what"] == what).unwrap_or_else(|| panic!("{what} is not compared: {run}"));
+    let line = lines
+        .iter()
+        .find(|line| line["what"] == what)
+        .unwrap_or_else(|| panic!("{what} is not compared: {run}"));
     assert_eq!(line["agrees"], true, "{line}");
     (line["simulated"].clone(), line["real"].clone())
 }
@@ -59,7 +61,9 @@ fn a_process_that_is_killed_at_a_stage_and_returns_has_the_result_of_the_others(
     let (_, real) = agrees(&runs[0], "result");
     assert!(real.as_str().is_some_and(|real| real.ends_with(" at 5 of 5")), "{real}");
     let played = &runs[0]["played"][2];
-    let at = |stages: &Value| stages.as_array().map_or(0, |all| all.iter().filter(|each| each[0] == "counts").count());
+    let at = |stages: &Value| {
+        stages.as_array().map_or(0, |all| all.iter().filter(|each| each[0] == "counts").count())
+    };
     assert_eq!(
         played["stages"].as_array().and_then(|all| all.last()),
         Some(&serde_json::json!(["counts", "sum"])),
@@ -78,7 +82,10 @@ fn what_processes_cannot_do_is_refused_on_one_line_that_names_the_field() {
         ("[[site]]\nname = \"x\"\npeers = 1", "[[site]] cannot be had"),
         ("[[speed]]\npeers = 1\nfactor = 0.5", "[[speed]] cannot be had"),
         ("[[fault]]\nkind = \"partition\"\npeers = 1\nat_s = 1", "fault 1 (partition) cannot be had"),
-        ("[[fault]]\nkind = \"tamper\"\nhow = \"replay\"\npeers = 1\nat_s = 1", "fault 1 (tamper) cannot be had"),
+        (
+            "[[fault]]\nkind = \"tamper\"\nhow = \"replay\"\npeers = 1\nat_s = 1",
+            "fault 1 (tamper) cannot be had",
+        ),
         ("[random]\nfaults = 1", "random.kinds: slow-link cannot be had"),
     ];
     for (text, expected) in cases {
@@ -91,7 +98,8 @@ fn what_processes_cannot_do_is_refused_on_one_line_that_names_the_field() {
     }
 }
 
-/// Randomness that follows from a seed is for made-up peers alone: whoever has a key, a session file or rows of its own cannot have it.
+/// Randomness that follows from a seed is for made-up peers alone: whoever has a key, a session file or rows
+/// of its own cannot have it.
 #[test]
 fn no_real_peer_can_be_given_randomness() {
     let refused = |words: &[&str]| {
@@ -103,7 +111,20 @@ fn no_real_peer_can_be_given_randomness() {
     for word in ["--seed", "--start"] {
         refused(&["join", "session.toml", "--data", "rows.csv", word, "1"]);
     }
-    let peer = ["simulated-peer", "s.toml", "--run", "0", "--seed", "1", "--peer", "0", "--start", "0", "--state", "x"];
+    let peer = [
+        "simulated-peer",
+        "s.toml",
+        "--run",
+        "0",
+        "--seed",
+        "1",
+        "--peer",
+        "0",
+        "--start",
+        "0",
+        "--state",
+        "x",
+    ];
     for word in ["--key", "--data", "--session", "--listen"] {
         refused(&[&peer[..], &[word, "x"]].concat());
     }

@@ -26,7 +26,8 @@ fn swarm() -> Swarm {
 
 /// What a peer has written, without its own distance, and that.
 fn found(swarm: &Swarm, i: usize) -> (Value, Value) {
-    let text = fs::read_to_string(swarm.file(i, "model")).unwrap_or_else(|error| panic!("{}: {error}", NAMES[i]));
+    let text =
+        fs::read_to_string(swarm.file(i, "model")).unwrap_or_else(|error| panic!("{}: {error}", NAMES[i]));
     let mut found: Value = serde_json::from_str(&text).unwrap();
     let own = found["distance"].take();
     (found, own)
@@ -55,7 +56,10 @@ fn killed_before_its_distance_is_summed_a_peer_comes_back_to_the_same_sketch_and
             // Whoever was in the sum of distances has published its own.
             let published = shared["published"][name].as_f64();
             let close = |published: f64| (published - own["row_mean"].as_f64().unwrap()).abs() < 1e-9;
-            assert!(published.is_none_or(close) && (published.is_some() || i == victim), "{quantity}: {name}");
+            assert!(
+                published.is_none_or(close) && (published.is_some() || i == victim),
+                "{quantity}: {name}"
+            );
         }
     }
 }
@@ -72,8 +76,8 @@ fn the_demo_gives_seven_processes_one_sketch_and_ranks_them_by_their_classes() {
     assert!(result["spearman"].as_f64().unwrap() > 0.7, "{result:#}");
 }
 
-/// Killed when its release is frozen and its distance is to be summed, a peer comes back to the release that it has drawn: a new one would be
-/// paid for again, and another distance.
+/// Killed when its release is frozen and its distance is to be summed, a peer comes back to the release that
+/// it has drawn: a new one would be paid for again, and another distance.
 #[test]
 fn a_private_release_outlives_a_peer_that_is_killed_after_it_was_summed() {
     let mut swarm = Swarm::new(PEERS, |session| {
@@ -83,7 +87,8 @@ fn a_private_release_outlives_a_peer_that_is_killed_after_it_was_summed() {
         session.data.scaling = Scaling::UnitNorm;
         session.privacy.noise = Some(NoiseSpec::new("50".parse().expect("a number"), 0, NoiseMode::Parallel));
         let usual = SketchSpec::default();
-        session.sketch = Some(SketchSpec { rows: 10, range: 16, publish: true, pairwise: true, chosen: 2, ..usual });
+        session.sketch =
+            Some(SketchSpec { rows: 10, range: 16, publish: true, pairwise: true, chosen: 2, ..usual });
     });
     let paid = [&LABELLED[..], &["--dataset", "ward", "--budget", "50"]].concat();
     let victim = 1;
@@ -153,7 +158,10 @@ fn the_demo_draws_three_of_seven_processes_and_gives_all_the_model_of_these() {
     assert!(output.status.success(), "{errors}");
     let result: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(result["equal"], true, "{result:#}");
-    assert_eq!((result["peers"].as_array().unwrap().len(), result["chosen"].as_array().unwrap().len()), (7, 3));
+    assert_eq!(
+        (result["peers"].as_array().unwrap().len(), result["chosen"].as_array().unwrap().len()),
+        (7, 3)
+    );
     let counted = result["peers"].as_array().unwrap().iter().filter(|peer| peer["counted"] == true).count();
     assert_eq!(counted, 3, "{result:#}");
 }

@@ -1,4 +1,5 @@
-//! A session of real `flyswarm join` processes on this machine: their files, their lines, signals to them, and their ends.
+//! A session of real `flyswarm join` processes on this machine: their files, their lines, signals to them,
+//! and their ends.
 
 #![allow(dead_code)] // each test binary uses a part of it
 
@@ -16,7 +17,9 @@ use flyswarm::data::Dataset;
 use flyswarm::data::digits::digits;
 use flyswarm::protocol::ballot::Ballot;
 use flyswarm::protocol::tree;
-use flyswarm::session::{DataSpec, Entry, FlynnSpec, Peer, Privacy, Scaling, Score, Session, TaskKind, Timing};
+use flyswarm::session::{
+    DataSpec, Entry, FlynnSpec, Peer, Privacy, Scaling, Score, Session, TaskKind, Timing,
+};
 use rand::TryRng;
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -175,7 +178,8 @@ impl Swarm {
         let parts: Vec<_> = (0..peers).map(|i| part(i, peers)).collect();
         for i in 0..peers {
             create_identity(folder.path().join(format!("{}.key", NAMES[i])), &keys[i]).expect("a key");
-            fs::write(folder.path().join(format!("{}.csv", NAMES[i])), csv(&data, &parts[i])).expect("written");
+            fs::write(folder.path().join(format!("{}.csv", NAMES[i])), csv(&data, &parts[i]))
+                .expect("written");
         }
         let (sender, lines) = mpsc::channel();
         Self {
@@ -204,7 +208,8 @@ impl Swarm {
         self.folder.path().join(format!("{}.{suffix}", NAMES[i]))
     }
 
-    /// The first view's peers in tree order, if all are there: 0 leads, 1 is an inner node, the others of five are leaves.
+    /// The first view's peers in tree order, if all are there: 0 leads, 1 is an inner node, the others of
+    /// five are leaves.
     pub fn first_tree(&self) -> Vec<usize> {
         let ballot = Ballot { counter: 1, proposer: self.session.council()[0] };
         let members: Vec<_> = self.session.peers().collect();
@@ -254,9 +259,17 @@ impl Swarm {
 
     /// Runs `command` as peer i and tells it where the others listen.
     pub fn start_command(&mut self, i: usize, mut command: Command) {
-        assert!(self.processes[i].as_ref().is_none_or(|old| old.ended.is_some()), "{} runs already", NAMES[i]);
-        let mut child =
-            command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts");
+        assert!(
+            self.processes[i].as_ref().is_none_or(|old| old.ended.is_some()),
+            "{} runs already",
+            NAMES[i]
+        );
+        let mut child = command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("it starts");
         self.runs += 1;
         let run = self.runs;
         let (out, errors) = (child.stdout.take().expect("piped"), child.stderr.take().expect("piped"));
@@ -305,7 +318,11 @@ impl Swarm {
     }
 
     /// Takes what the processes say until `wanted` answers; `None` when nothing does in time.
-    pub fn wait_within<T>(&mut self, time: Duration, mut wanted: impl FnMut(&Told) -> Option<T>) -> Option<T> {
+    pub fn wait_within<T>(
+        &mut self,
+        time: Duration,
+        mut wanted: impl FnMut(&Told) -> Option<T>,
+    ) -> Option<T> {
         let until = Instant::now() + time;
         loop {
             while let Some(told) = self.waiting.pop_front() {
@@ -366,7 +383,9 @@ impl Swarm {
             Ok(line) => line,
             Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => return false,
         };
-        let Some(process) = self.processes[i].as_mut().filter(|process| process.run == run) else { return true };
+        let Some(process) = self.processes[i].as_mut().filter(|process| process.run == run) else {
+            return true;
+        };
         match line {
             Line::Out(text) => {
                 let value: Value = serde_json::from_str(&text)
@@ -394,7 +413,9 @@ impl Swarm {
     /// Events of peer i of this name so far.
     pub fn told(&self, i: usize, name: &str) -> Vec<Value> {
         let log = self.log.iter().chain(&self.waiting);
-        log.filter(|told| told.peer == i && told.value["event"] == name).map(|told| told.value.clone()).collect()
+        log.filter(|told| told.peer == i && told.value["event"] == name)
+            .map(|told| told.value.clone())
+            .collect()
     }
 
     /// When events of this name were told, by anybody.

@@ -22,8 +22,8 @@ struct Cell {
     seconds: f64,
 }
 
-/// Holds the peer in `place` of the first view's tree at `stage`, kills it there, and checks how the others end.
-/// `None` where another peer was first to propose, so that the victim had another role.
+/// Holds the peer in `place` of the first view's tree at `stage`, kills it there, and checks how the others
+/// end. `None` where another peer was first to propose, so that the victim had another role.
 fn kill(place: usize, stage: &str) -> Option<Cell> {
     let mut swarm = Swarm::new(5, |_| {});
     let tree = swarm.first_tree();
@@ -36,7 +36,10 @@ fn kill(place: usize, stage: &str) -> Option<Cell> {
     swarm.wait(&format!("{} held at {stage}", NAMES[victim]), |told| {
         let event = &told.value["event"];
         if told.peer == victim && event == "view" && fits.is_none() {
-            fits = Some(told.value["view"] == *first && told.value["members"].as_array().is_some_and(|m| m.len() == 5));
+            fits = Some(
+                told.value["view"] == *first
+                    && told.value["members"].as_array().is_some_and(|m| m.len() == 5),
+            );
         }
         (told.peer == victim && event == "held").then_some(())
     });
@@ -59,7 +62,8 @@ fn kill(place: usize, stage: &str) -> Option<Cell> {
     }
     let last = swarm.log_at("finished").into_iter().max().expect("they finish");
     let seconds = last.saturating_duration_since(killed).as_secs_f64();
-    // A closed connection is noticed at once; D, T_s and E of the specification's section 17 are what it may take.
+    // A closed connection is noticed at once; D, T_s and E of the specification's section 17 are what it may
+    // take.
     let timing = swarm.session.timing;
     let bound = Duration::from_millis(7_250 + 2 * (timing.stall_ms + 1_000) + 100 + 2 * timing.propose_ms);
     assert!(seconds < bound.as_secs_f64(), "{seconds} s after the kill, the bound is {bound:?}");
@@ -89,8 +93,8 @@ fn killed_at_any_stage_in_any_role_the_others_end_with_one_exact_result() {
             scope.spawn(|| {
                 while let Some((stage, place)) = cases.get(next.fetch_add(1, Ordering::Relaxed)) {
                     let cell = (0..5).find_map(|_| kill(*place, stage));
-                    let cell =
-                        cell.unwrap_or_else(|| panic!("the first to propose was never the first in the council"));
+                    let cell = cell
+                        .unwrap_or_else(|| panic!("the first to propose was never the first in the council"));
                     cells.lock().expect("not poisoned").insert((stage.clone(), *place), cell);
                 }
             });
@@ -105,7 +109,8 @@ fn killed_at_any_stage_in_any_role_the_others_end_with_one_exact_result() {
         };
         text += &format!("| `{stage}` | {} | {} | {} |\n", cell(0), cell(1), cell(3));
     }
-    text += &format!("\n{} sessions of 5 processes in {:.0} s.\n", cases.len(), begin.elapsed().as_secs_f64());
+    text +=
+        &format!("\n{} sessions of 5 processes in {:.0} s.\n", cases.len(), begin.elapsed().as_secs_f64());
     println!("{text}");
     let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join("kill-table.md");
     std::fs::write(&path, text).expect("written");

@@ -1,4 +1,5 @@
-//! Sessions of the task `xclp` as real processes: four with rows, four witnesses: two propagate, one keeps distances, one can take the place of another.
+//! Sessions of the task `xclp` as real processes: four with rows, four witnesses: two propagate, one keeps
+//! distances, one can take the place of another.
 
 use std::fs;
 use std::process::Command;
@@ -76,7 +77,11 @@ fn witnesses_without_an_xclp_session_and_too_few_of_them_are_refused_on_one_line
     let flynn = Swarm::new(5, |_| ());
     let witness = |swarm: &Swarm| {
         let mut command = Command::new(PROGRAM);
-        command.arg("witness").arg(swarm.folder.path().join("session.toml")).arg("--key").arg(swarm.file(0, "key"));
+        command
+            .arg("witness")
+            .arg(swarm.folder.path().join("session.toml"))
+            .arg("--key")
+            .arg(swarm.file(0, "key"));
         command.arg("--receipt").arg(swarm.file(0, "none.json")).output().unwrap()
     };
     let output = witness(&flynn);
@@ -95,6 +100,9 @@ fn witnesses_without_an_xclp_session_and_too_few_of_them_are_refused_on_one_line
     for (i, name) in NAMES.iter().enumerate().take(PEERS) {
         let ended = swarm.wait_end(i);
         assert_eq!(ended.code, Some(3), "{name}: {ended:?}");
-        assert!(ended.errors.contains("two members without rows") && ended.errors.lines().count() == 1, "{ended:?}");
+        assert!(
+            ended.errors.contains("two members without rows") && ended.errors.lines().count() == 1,
+            "{ended:?}"
+        );
     }
 }

@@ -1,5 +1,6 @@
-//! XCLP's processes killed with -9 in each stage and role. The others end with the labels that the pooled rows of whoever was counted have in one place, label for
-//! label, and so does a peer that comes back in time; one that does not is counted where its part was decided already.
+//! XCLP's processes killed with -9 in each stage and role. The others end with the labels that the pooled
+//! rows of whoever was counted have in one place, label for label, and so does a peer that comes back in
+//! time; one that does not is counted where its part was decided already.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -28,7 +29,11 @@ struct Point {
     for_good: bool,
 }
 
-const fn point(name: &'static str, said: (&'static str, &'static str, &'static str), for_good: bool) -> Point {
+const fn point(
+    name: &'static str,
+    said: (&'static str, &'static str, &'static str),
+    for_good: bool,
+) -> Point {
     Point { name, said, later: 0, hamming: Hamming::Dealer, for_good }
 }
 
@@ -67,20 +72,22 @@ fn victim(swarm: &mut Swarm, role: Role, drawn: bool) -> usize {
         return if role == Role::Owner { 1 } else { PEERS - 1 };
     }
     let event = swarm.wait("roles", |told| (told.value["event"] == "roles").then(|| told.value.clone()));
-    let names = event[if role == Role::Propagator { "propagators" } else { "ring" }].as_array().expect("a list");
+    let names =
+        event[if role == Role::Propagator { "propagators" } else { "ring" }].as_array().expect("a list");
     let mut peers = names.iter().map(|name| NAMES.iter().position(|known| known == name).expect("a peer"));
     peers
         .find(|&i| (i < OWNERS) == (role == Role::Owner))
         .expect("four owners, two propagators and a witness in the ring")
 }
 
-/// The labels that the members of a receipt must have, by owner: those of the pooled rows of all whom the distances were between, of whom those that were lost
-/// before the end have told no labels.
+/// The labels that the members of a receipt must have, by owner: those of the pooled rows of all whom the
+/// distances were between, of whom those that were lost before the end have told no labels.
 fn expected(swarm: &Swarm, receipt: &Value, planes: &[u8; 32]) -> Vec<(usize, Vec<String>)> {
     let of = |quantity: &str| members(receipt, quantity).into_iter().collect::<BTreeSet<_>>();
     let plan = Rules::new(swarm.session.clone()).plan();
     let (counted, labelled) = (of("rows"), of("labelled"));
-    let with_points = if plan.iter().any(|quantity| quantity.name == "graph") { of("graph") } else { of("labelled") };
+    let with_points =
+        if plan.iter().any(|quantity| quantity.name == "graph") { of("graph") } else { of("labelled") };
     let data = digits();
     let owners = (0..OWNERS).filter(|&i| counted.contains(NAMES[i]) && with_points.contains(NAMES[i]));
     let tasks: Vec<(usize, Xclp)> = owners
@@ -96,7 +103,8 @@ fn expected(swarm: &Swarm, receipt: &Value, planes: &[u8; 32]) -> Vec<(usize, Ve
         .collect();
     let references: Vec<_> = tasks.iter().map(|(_, task)| task).collect();
     let (said, _) = Xclp::pooled(&references, planes, None).expect("labels");
-    let class = |label: Option<u16>| label.map_or(String::new(), |label| data.classes()[usize::from(label)].clone());
+    let class =
+        |label: Option<u16>| label.map_or(String::new(), |label| data.classes()[usize::from(label)].clone());
     let labels = said.iter().map(|said| said.iter().map(|said| class(said.label)).collect());
     tasks.iter().map(|(i, _)| *i).zip(labels).collect()
 }
@@ -121,7 +129,8 @@ fn same_and_exact(swarm: &Swarm, finished: &[usize]) -> Vec<usize> {
             continue;
         }
         let text = fs::read_to_string(swarm.file(i, "model")).expect("labels");
-        let found: Vec<_> = text.lines().skip(1).map(|line| line.split(',').next().unwrap_or_default()).collect();
+        let found: Vec<_> =
+            text.lines().skip(1).map(|line| line.split(',').next().unwrap_or_default()).collect();
         assert_eq!(found, labels, "labels of {}", NAMES[i]);
         labelled.push(i);
     }
@@ -147,7 +156,8 @@ fn killed(role: Role, point: &Point, returns: bool) {
     assert_eq!(swarm.wait_end(victim).signal, Some(9));
     if point.hamming == Hamming::Ot {
         let stages = swarm.told(victim, "stage");
-        let exchanging = stages.last().is_some_and(|last| last["stage"] == "compute" || last["stage"] == "keys");
+        let exchanging =
+            stages.last().is_some_and(|last| last["stage"] == "compute" || last["stage"] == "keys");
         assert!(exchanging, "{context}: killed too late: {:?}", stages.last());
     }
     if returns {
@@ -157,7 +167,8 @@ fn killed(role: Role, point: &Point, returns: bool) {
     for (i, name) in NAMES.iter().enumerate().take(PEERS).filter(|(i, _)| returns || *i != victim) {
         let ended = swarm.wait_end(i);
         // Who was away while the others finished has no labels, and is told so.
-        let without = i == victim && ended.code == Some(3) && ended.errors.contains("finished without this peer");
+        let without =
+            i == victim && ended.code == Some(3) && ended.errors.contains("finished without this peer");
         assert!(ended.code == Some(0) || without, "{context}: {name} {ended:?}");
         if !without {
             finished.push(i);

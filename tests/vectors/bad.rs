@@ -55,10 +55,20 @@ pub(crate) fn bad() -> Value {
     refuse("failed: an option of 2", Control, &[&failed[..4], &[2, 0]].concat(), &[]);
     refuse("begin: 2^60 members", Control, &[&[6, 1, 1, 253][..], &(1u64 << 60).to_le_bytes()].concat(), &[]);
     refuse("fields: 2^60 of them", Control, &[&[1, 253][..], &(1u64 << 60).to_le_bytes()].concat(), &[]);
-    refuse("fields: a name of 2^40 bytes", Control, &[&[1, 1, 253][..], &(1u64 << 40).to_le_bytes()].concat(), &[]);
+    refuse(
+        "fields: a name of 2^40 bytes",
+        Control,
+        &[&[1, 1, 253][..], &(1u64 << 40).to_le_bytes()].concat(),
+        &[],
+    );
     refuse("fields: a name that is not UTF-8", Control, &[1, 1, 1, 0xff, 0, 0, 0, 0, 0, 0, 0, 0], &[]);
     refuse("begin: a peer of 17 bits", Control, &[6, 1, 1, 1, 252, 0, 0, 1, 0, 0], &[]);
-    refuse("hello: a version of 17 bits", Control, &[&[0, 252, 0, 0, 1, 0][..], &[0; 32], &[0]].concat(), &[]);
+    refuse(
+        "hello: a version of 17 bits",
+        Control,
+        &[&[0, 252, 0, 0, 1, 0][..], &[0; 32], &[0]].concat(),
+        &[],
+    );
 
     // Too long to be shown; the specification says what it is.
     let long = [vec![1, 253], (MAX_FRAME as u64).to_le_bytes().to_vec(), vec![0; MAX_FRAME]].concat();

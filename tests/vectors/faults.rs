@@ -1,5 +1,5 @@
-//! Messages that decode, and that their receiver must blame or ignore: each is put into the session of `sum.json` at a
-//! time given in microseconds.
+//! Messages that decode, and that their receiver must blame or ignore: each is put into the session of
+//! `sum.json` at a time given in microseconds.
 
 use bytes::Bytes;
 use flyswarm::protocol::Fault;
@@ -47,7 +47,8 @@ pub(crate) fn faults() -> Value {
     let view = Ballot { counter: 1, proposer: leader };
     let later = Ballot { counter: 2, proposer: leader };
     let stale = Ballot { counter: 0, proposer: leader };
-    let begin = |ballot, members: &[Peer], frozen| Message::Begin { ballot, members: members.to_vec(), frozen };
+    let begin =
+        |ballot, members: &[Peer], frozen| Message::Begin { ballot, members: members.to_vec(), frozen };
     let up = |ballot, report| Message::View(view::Message::Up(ballot, report));
     let down = |ballot, order| Message::View(view::Message::Down(ballot, order));
     let hello = || Message::Hello { version: VERSION, session: id, frozen: 0 };
@@ -57,8 +58,9 @@ pub(crate) fn faults() -> Value {
         let data = Bytes::from(vec![0; length]);
         Message::View(view::Message::Reduce(all_reduce::Message::Chunk { sum, direction, index, data }))
     };
-    let credit =
-        |direction, index| Message::View(view::Message::Reduce(all_reduce::Message::Credit { sum, direction, index }));
+    let credit = |direction, index| {
+        Message::View(view::Message::Reduce(all_reduce::Message::Credit { sum, direction, index }))
+    };
     let foreign = made(1);
     let slots = u8::try_from(foreign.contexts[0].plan.len()).unwrap();
 
@@ -73,8 +75,20 @@ pub(crate) fn faults() -> Value {
             child,
             Message::Failed { ballot: view, reason: Reason::Lost, suspect: Some(Peer(3)) },
         ),
-        ("begin: members do not ascend", GREETED, leader, child, begin(later, &[Peer(1), Peer(0), Peer(2)], 0)),
-        ("begin: a member twice", GREETED, leader, child, begin(later, &[Peer(0), Peer(0), Peer(1), Peer(2)], 0)),
+        (
+            "begin: members do not ascend",
+            GREETED,
+            leader,
+            child,
+            begin(later, &[Peer(1), Peer(0), Peer(2)], 0),
+        ),
+        (
+            "begin: a member twice",
+            GREETED,
+            leader,
+            child,
+            begin(later, &[Peer(0), Peer(0), Peer(1), Peer(2)], 0),
+        ),
         (
             "begin: a member outside the roster",
             GREETED,
@@ -150,15 +164,31 @@ pub(crate) fn faults() -> Value {
         ("begin: the view that is joined", KEYS, leader, child, begin(view, &all, 0)),
         ("a report of another view", KEYS, child, leader, up(stale, Report::Keys(Vec::new()))),
         ("an order of another view", KEYS, leader, child, down(later, Order::Sum(1))),
-        ("a chunk of no sum under way", SUMMING, child, leader, chunk(SumId { slot: 2, ..sum }, Direction::Up, 0, 12)),
+        (
+            "a chunk of no sum under way",
+            SUMMING,
+            child,
+            leader,
+            chunk(SumId { slot: 2, ..sum }, Direction::Up, 0, 12),
+        ),
         ("a promise that nobody asked for", KEYS, child, leader, {
             Message::Promise(later, Promise { frozen: 0, accepted: None })
         }),
         ("a refusal of no proposal", KEYS, child, leader, Message::Refuse(later, later)),
         ("a piece that nobody asked for", KEYS, child, leader, {
-            Message::Transfer(transfer::Message::Piece { slot: 1, index: 0, data: Bytes::from_static(&[0; 12]) })
+            Message::Transfer(transfer::Message::Piece {
+                slot: 1,
+                index: 0,
+                data: Bytes::from_static(&[0; 12]),
+            })
         }),
-        ("lacking what was not asked for", KEYS, child, leader, Message::Transfer(transfer::Message::Lacking(1))),
+        (
+            "lacking what was not asked for",
+            KEYS,
+            child,
+            leader,
+            Message::Transfer(transfer::Message::Lacking(1)),
+        ),
         ("credit for no transfer", KEYS, child, leader, Message::Transfer(transfer::Message::Credit(1, 0))),
     ];
     // Neither blamed nor ignored: the receiver says that it will not come.

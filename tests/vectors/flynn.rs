@@ -35,7 +35,9 @@ fn long_words(words: &[u64]) -> Value {
 pub(crate) fn flynn() -> Value {
     let seed = bytes::<32>("coin");
     let classes: Vec<String> = vec!["cat".into(), "dog".into()];
-    let values = vec![0.5, -1.25, 3.0, 2.0, 0.125, -1.0, 1.0, -1.0, 0.75, 0.0, 0.0, 0.0, 1e6, -3.5, 0.1, 0.3, 0.2, 0.1];
+    let values = vec![
+        0.5, -1.25, 3.0, 2.0, 0.125, -1.0, 1.0, -1.0, 0.75, 0.0, 0.0, 0.0, 1e6, -3.5, 0.1, 0.3, 0.2, 0.1,
+    ];
     let data = Dataset::new(3, values.clone(), vec![0, 1, 1, 0, 1, 0], classes.clone()).unwrap();
     let mut cases = Vec::new();
     for (scaling, densify, m, s, rho, score) in [
@@ -60,7 +62,8 @@ pub(crate) fn flynn() -> Value {
             }
             _ => None,
         };
-        let words: Option<Vec<u8>> = moments.map(|words| words.iter().flat_map(|word| word.to_le_bytes()).collect());
+        let words: Option<Vec<u8>> =
+            moments.map(|words| words.iter().flat_map(|word| word.to_le_bytes()).collect());
         let scaler = rules.scaler(words.as_deref()).unwrap();
         let hash = FlyHash::new(&rules.sketch(seed).unwrap());
         let mut scaled = vec![0.0; data.rows() * scaler.width()];
@@ -84,8 +87,20 @@ pub(crate) fn flynn() -> Value {
         }));
     }
     // The largest values, ordinary ones, and some below the resolution, side by side.
-    let mixed =
-        [2f32.powi(80).next_down(), 7.25, 3e-13, -1e23, -0.1, 2f32.powi(-41), 6e-12, 1e-3, -4e-12, 0.0, 2e5, 1e-45];
+    let mixed = [
+        2f32.powi(80).next_down(),
+        7.25,
+        3e-13,
+        -1e23,
+        -0.1,
+        2f32.powi(-41),
+        6e-12,
+        1e-3,
+        -4e-12,
+        0.0,
+        2e5,
+        1e-45,
+    ];
     let mixed = Dataset::new(3, mixed.into(), Vec::new(), Vec::new()).unwrap();
     let moments = [false, true].map(|squares| {
         let words = scaling::moments(&mixed, squares);
@@ -124,8 +139,11 @@ pub(crate) fn flynn() -> Value {
     assert!(refused.iter().all(|words| Moments::from_words(words, 1).is_err()));
     // A larger matrix, by the digest of its columns as u32 words.
     let large = Parameters { d: 784, m: 2000, s: 19, rho: 16, seed, densify: false, scaling: Scaling::None };
-    let columns: Vec<u8> =
-        FlyHash::new(&large.check(2).unwrap()).matrix().flatten().flat_map(|column| column.to_le_bytes()).collect();
+    let columns: Vec<u8> = FlyHash::new(&large.check(2).unwrap())
+        .matrix()
+        .flatten()
+        .flat_map(|column| column.to_le_bytes())
+        .collect();
     json!({
         "about": "the task flynn: matrix, scaling, winners, counts, scores (spec, section 15)",
         "seed": hex(seed),
@@ -138,12 +156,15 @@ pub(crate) fn flynn() -> Value {
     })
 }
 
-/// One peer's vectors of every slot, as if the sums were its own alone, and the fold that it put each row into.
+/// One peer's vectors of every slot, as if the sums were its own alone, and the fold that it put each row
+/// into.
 pub(crate) fn tune() -> Value {
     let text = toml(TUNE, 3);
     let session = Session::parse(&text).unwrap();
     let values: Vec<f32> = (0..36).map(|i| ((i * i * 7 + i) % 41) as f32 / 8.0 - 2.0).collect();
-    let data = Dataset::new(3, values.clone(), (0..12).map(|i| i % 2).collect(), session.data.classes.clone()).unwrap();
+    let data =
+        Dataset::new(3, values.clone(), (0..12).map(|i| i % 2).collect(), session.data.classes.clone())
+            .unwrap();
     let task = Tune::new(session, Arc::new(data.clone())).unwrap();
     let seed = bytes::<32>("coin");
     let mut opened = vec![Bytes::copy_from_slice(&seed)];

@@ -49,14 +49,16 @@ pub(crate) fn made(slot: u8) -> Made {
     let keys = contexts
         .iter()
         .map(|ctx| {
-            let secret = EphemeralSecret::generate(&mut Given::new(&bytes::<32>(&format!("view key of {}", ctx.me))));
+            let secret =
+                EphemeralSecret::generate(&mut Given::new(&bytes::<32>(&format!("view key of {}", ctx.me))));
             Signed::new(ctx, ViewKey { ballot: sum.ballot, public: secret.public() })
         })
         .collect();
     let mut deals = Vec::new();
     let mut pads = Vec::new();
     for dealer in contexts[0].dealers(slot, &members) {
-        let (pad, deal) = deal::make(&contexts[dealer.index()], sum, &mut Given::new(&deal_random(slot, dealer)));
+        let (pad, deal) =
+            deal::make(&contexts[dealer.index()], sum, &mut Given::new(&deal_random(slot, dealer)));
         deals.push(deal);
         pads.push(*pad);
     }
@@ -185,7 +187,8 @@ pub(crate) fn items() -> Value {
 fn bad_records(made: &Made) -> Vec<Value> {
     let ctx = &*made.contexts[0];
     let value = &made.record.value;
-    let other = |members: Vec<Peer>, deals: Vec<Signed<Deal>>| Record::new(value.sum, members, value.total, deals);
+    let other =
+        |members: Vec<Peer>, deals: Vec<Signed<Deal>>| Record::new(value.sum, members, value.total, deals);
     let mut wrong_digest = made.record.clone();
     wrong_digest.value.deals[0] ^= 1;
     let mut no_slot = made.record.clone();
@@ -273,7 +276,8 @@ fn bad_releases(made: &Made) -> Vec<Value> {
     .collect()
 }
 
-/// Deals that anybody takes for sound, and the holder of a bad share, or whoever puts the shares together, does not.
+/// Deals that anybody takes for sound, and the holder of a bad share, or whoever puts the shares together,
+/// does not.
 fn bad_deals(made: &Made) -> Vec<Value> {
     let dealer = &*made.contexts[made.deals[0].author.index()];
     let good = &made.deals[0].item;
@@ -286,7 +290,8 @@ fn bad_deals(made: &Made) -> Vec<Value> {
     let keys: Vec<_> = dealer.council.iter().map(|&peer| dealer.session.key(peer)).collect();
     let mut no_scalar = good.clone();
     let context =
-        [&dealer.id.0[..], &good.sum.ballot.to_bytes(), &[good.sum.slot], &dealer.me.0.to_le_bytes()].concat();
+        [&dealer.id.0[..], &good.sum.ballot.to_bytes(), &[good.sum.slot], &dealer.me.0.to_le_bytes()]
+            .concat();
     let raw = [All([0xff; 32]), All([0xff; 32]), All([0xff; 32])];
     no_scalar.sealed = envelope::seal(&keys, &raw, &context, &mut Given::new(&bytes::<32>("no scalar")));
     let holder = &*made.contexts[dealer.council[1].index()];
@@ -308,7 +313,8 @@ fn bad_deals(made: &Made) -> Vec<Value> {
     })
     .collect();
 
-    // The third hash is of no share of this polynomial: whoever opens it with the first two shares must see it.
+    // The third hash is of no share of this polynomial: whoever opens it with the first two shares must see
+    // it.
     let mut crooked = good.clone();
     crooked.share_hashes[2] = crooked.share_hashes[1];
     let crooked = Signed::new(dealer, crooked);

@@ -47,8 +47,14 @@ pub(crate) fn all() -> Vec<(&'static str, Message)> {
         ("failed", Message::Failed { ballot, reason: Reason::Lost, suspect: Some(Peer(2)) }),
         ("failed, nobody suspected", Message::Failed { ballot, reason: Reason::Disagreement, suspect: None }),
         ("up keys", up(Report::Keys(made.keys[..2].to_vec()))),
-        ("up hold", up(Report::Hold { slot: 1, total: made.record.value.total, deals: made.deals[..1].to_vec() })),
-        ("up hold, no dealers", up(Report::Hold { slot: 1, total: made.record.value.total, deals: Vec::new() })),
+        (
+            "up hold",
+            up(Report::Hold { slot: 1, total: made.record.value.total, deals: made.deals[..1].to_vec() }),
+        ),
+        (
+            "up hold, no dealers",
+            up(Report::Hold { slot: 1, total: made.record.value.total, deals: Vec::new() }),
+        ),
         ("up acknowledge", up(Report::Acknowledge(1, made.acknowledgements[..1].to_vec()))),
         ("up release", up(Report::Release(1, made.releases[..1].to_vec()))),
         ("down keys", down(Order::Keys(made.keys.clone()))),
@@ -74,13 +80,19 @@ pub(crate) fn all() -> Vec<(&'static str, Message)> {
                 data: data.clone(),
             }),
         ),
-        ("credit", reduce(all_reduce::Message::Credit { sum: sum_id(1), direction: Direction::Up, index: 0 })),
+        (
+            "credit",
+            reduce(all_reduce::Message::Credit { sum: sum_id(1), direction: Direction::Up, index: 0 }),
+        ),
         ("working", Message::View(view::Message::Working(ballot))),
         ("fetch frozen", transfer(transfer::Message::Fetch(1, Want::Frozen))),
         ("fetch accepted", transfer(transfer::Message::Fetch(1, Want::Accepted(digest)))),
         ("lacking", transfer(transfer::Message::Lacking(1))),
         ("head frozen", transfer(transfer::Message::Head(1, Box::new(Held::Frozen(made.frozen.clone()))))),
-        ("head accepted", transfer(transfer::Message::Head(1, Box::new(Held::Accepted(made.record.clone()))))),
+        (
+            "head accepted",
+            transfer(transfer::Message::Head(1, Box::new(Held::Accepted(made.record.clone())))),
+        ),
         ("piece", transfer(transfer::Message::Piece { slot: 1, index: 0, data: data.clone() })),
         ("transfer credit", transfer(transfer::Message::Credit(1, 300))),
         ("commit", exchange(Body::Commit(digest))),
@@ -137,7 +149,9 @@ pub(crate) fn messages() -> Value {
             let encoded = wire::encode(&message);
             let length = u32::try_from(4 + encoded.header.len() + encoded.payload.len()).unwrap();
             let header = u32::try_from(encoded.header.len()).unwrap();
-            let stream = [&length.to_le_bytes()[..], &header.to_le_bytes(), &encoded.header, &encoded.payload].concat();
+            let stream =
+                [&length.to_le_bytes()[..], &header.to_le_bytes(), &encoded.header, &encoded.payload]
+                    .concat();
             out["what"] = what.into();
             out["stream"] = hex(stream);
             out

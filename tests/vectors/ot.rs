@@ -1,4 +1,5 @@
-//! Secure Hamming distances by oblivious transfer: base transfers, extension, shares of a block, and how blocks are cut.
+//! Secure Hamming distances by oblivious transfer: base transfers, extension, shares of a block, and how
+//! blocks are cut.
 
 use flyswarm::crypto::ot::base::{Sender as Base, choose};
 use flyswarm::crypto::ot::extension::{Receiver, Sender};
@@ -49,7 +50,8 @@ pub(crate) fn ot() -> Value {
         pieces.push(json!({ "columns": hex(columns), "strings": hex(strings) }));
     }
     let theirs = sender_share(&b, &sums);
-    let sum: Vec<u16> = mine.iter().zip(custody::transposed(&theirs, 2)).map(|(x, y)| x.wrapping_add(y)).collect();
+    let sum: Vec<u16> =
+        mine.iter().zip(custody::transposed(&theirs, 2)).map(|(x, y)| x.wrapping_add(y)).collect();
     assert_eq!(sum, a.distances(&b));
 
     let cuts: Vec<_> = [(2, 11, 192), (1, 500, 4096), (2, 3_000, 192), (1, 20_000, 128)]

@@ -1,4 +1,5 @@
-//! Secure Hamming distances by homomorphic encryption: keys, ciphertexts and answers (by their SHA-256, as they are long), and shares of a block.
+//! Secure Hamming distances by homomorphic encryption: keys, ciphertexts and answers (by their SHA-256, as
+//! they are long), and shares of a block.
 
 use bytes::Bytes;
 use flyswarm::crypto::phe::{Holder, Public};
@@ -26,7 +27,8 @@ fn shown(codes: &Codes) -> Vec<Value> {
 /// Every message of a block, and the shares.
 fn block(groups: Groups, label: &str) -> Value {
     let secrets = [bytes::<32>("holder's secret"), bytes::<32>("evaluator's secret")];
-    let (a, b) = (codes(groups.holder, groups.bits, label), codes(groups.evaluator, groups.bits, "evaluator's codes"));
+    let (a, b) =
+        (codes(groups.holder, groups.bits, label), codes(groups.evaluator, groups.bits, "evaluator's codes"));
     let holder = Holder::new(&secrets[0]);
     let key = holder.public_key();
     let public = Public::new(&key).unwrap();
@@ -65,6 +67,7 @@ fn block(groups: Groups, label: &str) -> Value {
 
 pub(crate) fn phe() -> Value {
     // Two ciphertexts of one group; and two groups.
-    let groups = [Groups { holder: 40, evaluator: 3, bits: 128 }, Groups { holder: 515, evaluator: 1, bits: 64 }];
+    let groups =
+        [Groups { holder: 40, evaluator: 3, bits: 128 }, Groups { holder: 515, evaluator: 1, bits: 64 }];
     json!(groups.map(|groups| block(groups, "holder's codes")))
 }

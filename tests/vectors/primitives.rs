@@ -114,7 +114,8 @@ pub(crate) fn identities() -> Value {
     wrong[20] = if wrong[20] == b'2' { b'3' } else { b'2' };
     let base58 = |bytes: &[u8]| bs58::encode(bytes).into_string();
     let header = [0x00, 0x24, 0x08, 0x01, 0x12, 0x20];
-    let small_order = hex::decode("26e8958fc2b227b045c3f489f2ef98f0d5dfac05d3c63339b13802886d53fc05").unwrap();
+    let small_order =
+        hex::decode("26e8958fc2b227b045c3f489f2ef98f0d5dfac05d3c63339b13802886d53fc05").unwrap();
     // y = p + 1 names the same point as y = 1, in a second way.
     let mut non_canonical = [0xff; 32];
     (non_canonical[0], non_canonical[31]) = (0xee, 0x7f);
@@ -197,7 +198,8 @@ pub(crate) fn stream() -> Value {
             far.fill(&mut later);
             let mut uniform = Stream::new(key, label, params);
             let limits = [1u32, 2, 6, 1000, 3 << 30, u32::MAX];
-            let below: Vec<_> = limits.iter().cycle().take(24).map(|&n| json!([n, uniform.below(n)])).collect();
+            let below: Vec<_> =
+                limits.iter().cycle().take(24).map(|&n| json!([n, uniform.below(n)])).collect();
             json!({
                 "key": hex(key),
                 "label": label,
@@ -278,7 +280,8 @@ pub(crate) fn shamir() -> Value {
     let context = bytes::<43>("share context");
     let mut good = Vec::new();
     for (threshold, n) in [(2usize, 3usize), (1, 1), (8, 15)] {
-        let wide: Vec<_> = (0..threshold).map(|i| scalar(&format!("coefficient {i} of {threshold}"))).collect();
+        let wide: Vec<_> =
+            (0..threshold).map(|i| scalar(&format!("coefficient {i} of {threshold}"))).collect();
         let secret = Secret::random(&mut Given::new(&wide[0]));
         let shares = shamir::deal(&secret, threshold, n, &mut Given::new(&wide[1..].concat()));
         let last: Vec<_> = (0..n).zip(shares.iter().cloned()).rev().take(threshold).collect();
@@ -297,7 +300,8 @@ pub(crate) fn shamir() -> Value {
     }
     // 64 random bytes are reduced mod l.
     let wide = bytes::<64>("wide");
-    let reduced = json!({ "random": hex(wide), "scalar": hex(*Secret::random(&mut Given::new(&wide)).key()) });
+    let reduced =
+        json!({ "random": hex(wide), "scalar": hex(*Secret::random(&mut Given::new(&wide)).key()) });
 
     let mut bad = Vec::new();
     for (what, text) in [
@@ -317,8 +321,12 @@ pub(crate) fn envelope() -> Value {
     let secrets: Vec<[u8; 32]> = (0..3).map(|i| bytes(&format!("plain {i}"))).collect();
     let context = bytes::<45>("envelope context");
     let ephemeral = bytes::<32>("ephemeral");
-    let sealed =
-        envelope::seal(&keys, &secrets.iter().map(Ref).collect::<Vec<_>>(), &context, &mut Given::new(&ephemeral));
+    let sealed = envelope::seal(
+        &keys,
+        &secrets.iter().map(Ref).collect::<Vec<_>>(),
+        &context,
+        &mut Given::new(&ephemeral),
+    );
     for (i, recipient) in recipients.iter().enumerate() {
         assert_eq!(*envelope::open(recipient, i, &context, &sealed).unwrap(), secrets[i]);
     }

@@ -32,13 +32,14 @@ pub(crate) fn private() -> Value {
     })
     .collect();
     let epsilon: Ratio = "1".parse().unwrap();
-    let totals: Vec<_> = [(vec![u32::MAX, 3, 0, 3, 9, 3, 1 << 31, 1], 3), (vec![5, 4], 7), (vec![0, u32::MAX], 1)]
-        .into_iter()
-        .map(|(total, top)| {
-            let read = Mechanism::Shares { epsilon, top, weight: 1, parties: 1 }.read(&total);
-            json!({ "total": total, "top": top, "counts": read })
-        })
-        .collect();
+    let totals: Vec<_> =
+        [(vec![u32::MAX, 3, 0, 3, 9, 3, 1 << 31, 1], 3), (vec![5, 4], 7), (vec![0, u32::MAX], 1)]
+            .into_iter()
+            .map(|(total, top)| {
+                let read = Mechanism::Shares { epsilon, top, weight: 1, parties: 1 }.read(&total);
+                json!({ "total": total, "top": top, "counts": read })
+            })
+            .collect();
     json!({
         "about": "private sessions (spec, sections 13 and 15.1): chunks as pairs, refused pairs, noisy totals of the mode central",
         "chunks": chunks,

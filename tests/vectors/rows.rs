@@ -26,7 +26,8 @@ fn case(word_bytes: u8, blocks: Vec<u64>, absent: Peer) -> Value {
     let secret = |peer: Peer| bytes::<32>(&format!("view secret of {}", peer.0));
     let drawn = |peer: Peer| EphemeralSecret::generate(&mut Given::new(&secret(peer)));
     let keys: BTreeMap<_, _> = members.iter().map(|&peer| (peer, drawn(peer).public())).collect();
-    let dealers: Vec<_> = ctx(Peer(0)).council.iter().copied().filter(|peer| members.contains(peer)).take(3).collect();
+    let dealers: Vec<_> =
+        ctx(Peer(0)).council.iter().copied().filter(|peer| members.contains(peer)).take(3).collect();
     let pad = |peer: Peer| Arc::new(bytes::<32>(&format!("pad of {}", peer.0)));
     let mut sealed = vec![0; quantity.len()];
     let (mut made, mut kept) = (Vec::new(), Vec::new());

@@ -103,7 +103,8 @@ impl Run {
         let nodes = session
             .peers()
             .map(|peer| {
-                let task = Flynn::new(session.clone(), peer, Arc::new(rows(&session, peer)), &[0; 32]).unwrap();
+                let task =
+                    Flynn::new(session.clone(), peer, Arc::new(rows(&session, peer)), &[0; 32]).unwrap();
                 Node::new(context(&session, peer), Arc::new(task), seed(peer), Vec::new()).unwrap()
             })
             .collect();
@@ -146,7 +147,8 @@ impl Run {
         }
     }
 
-    /// What one more message does at its receiver: whom it blames for what, and whether it does anything else but set timers.
+    /// What one more message does at its receiver: whom it blames for what, and whether it does anything else
+    /// but set timers.
     pub(crate) fn inject(&mut self, from: Peer, to: Peer, message: Message) -> (Vec<(Peer, Fault)>, bool) {
         let (mut blames, mut other) = (Vec::new(), false);
         for action in self.nodes[to.index()].handle(self.now, Input::Message { from, message }).0 {

@@ -152,8 +152,10 @@ fn shown(text: &str) -> Value {
         TaskKind::Xclp => xclp::Rules::new(session.clone()).plan(),
         TaskKind::Sketch => sketch::Rules::new(session.clone()).plan(),
     };
-    let plan: Vec<_> =
-        plan.into_iter().map(|quantity| json!([quantity.name, quantity.word_bytes, quantity.words])).collect();
+    let plan: Vec<_> = plan
+        .into_iter()
+        .map(|quantity| json!([quantity.name, quantity.word_bytes, quantity.words]))
+        .collect();
     json!({
         "toml": text,
         "id": session.id().to_string(),
@@ -205,7 +207,10 @@ pub(crate) fn session() -> Value {
         ("a class twice", change("\"dog\"", "\"cat\"")),
         ("fewer names than features", change("classes", "columns = [\"a\", \"b\"]\nclasses")),
         ("a column twice", change("classes", "columns = [\"a\", \"b\", \"a\"]\nclasses")),
-        ("a column with a line break in its name", change("classes", "columns = [\"a\", \"b\", \"c\\n\"]\nclasses")),
+        (
+            "a column with a line break in its name",
+            change("classes", "columns = [\"a\", \"b\", \"c\\n\"]\nclasses"),
+        ),
         ("an unknown score", change("gamma = 0.5", "gamma = 0.5\nscore = \"sum\"")),
         ("one soft bin", change("\"standard\"", "{ soft-bins = { bins = 1 } }")),
         ("gamma is 1", change("gamma = 0.5", "gamma = 1.0")),
@@ -217,7 +222,10 @@ pub(crate) fn session() -> Value {
             "a sketch with classes",
             toml(&crate::sketch::HEAD.replacen("features", "classes = [\"a\", \"b\"]\nfeatures", 1), 3),
         ),
-        ("a range that is no power of two", toml(&crate::sketch::HEAD.replacen("range = 4", "range = 6", 1), 3)),
+        (
+            "a range that is no power of two",
+            toml(&crate::sketch::HEAD.replacen("range = 4", "range = 6", 1), 3),
+        ),
         (
             "a draw without published scores",
             toml(&crate::sketch::HEAD.replacen("publish = true", "publish = false", 1), 3),
@@ -235,7 +243,10 @@ pub(crate) fn session() -> Value {
         ("a top above m x classes", private("top = 5", "top = 33")),
         ("colluders without the mode central", private("central", "parallel")),
         ("as many colluders as min_peers", private("colluders = 2", "colluders = 3")),
-        ("a majority of the council colludes", toml(&PRIVATE.replacen("[data]", "min_peers = 3\n[data]", 1), 3)),
+        (
+            "a majority of the council colludes",
+            toml(&PRIVATE.replacen("[data]", "min_peers = 3\n[data]", 1), 3),
+        ),
         ("an epsilon beside exact means", private("unit-norm", "center")),
         (
             "an epsilon with another task",
@@ -304,8 +315,11 @@ pub(crate) fn tree() -> Value {
     let mut graphs = Vec::new();
     for (peers, left_out) in [(66, 0), (66, 2)] {
         let session = small(peers);
-        let keys: BTreeMap<_, [u8; 32]> =
-            session.peers().skip(left_out).map(|peer| (peer, bytes(&format!("view key of {}", peer.0)))).collect();
+        let keys: BTreeMap<_, [u8; 32]> = session
+            .peers()
+            .skip(left_out)
+            .map(|peer| (peer, bytes(&format!("view key of {}", peer.0))))
+            .collect();
         let me = Peer(5);
         let partners = pairwise::partners(&context(&session, me), &keys, me);
         let all = partners.len();
@@ -317,9 +331,10 @@ pub(crate) fn tree() -> Value {
             "partners": partners,
         }));
     }
-    let degrees: Vec<_> = [(65, 1.0 / 3.0), (100, 0.25), (1000, 1.0 / 3.0), (1024, 0.5), (1024, 0.99), (1024, 0.01)]
-        .map(|(p, colluding)| json!([p, colluding, pairwise::degree(p, colluding)]))
-        .to_vec();
+    let degrees: Vec<_> =
+        [(65, 1.0 / 3.0), (100, 0.25), (1000, 1.0 / 3.0), (1024, 0.5), (1024, 0.99), (1024, 0.01)]
+            .map(|(p, colluding)| json!([p, colluding, pairwise::degree(p, colluding)]))
+            .to_vec();
     json!({
         "about": "trees, dealers and partners (spec, sections 9 to 11); degrees: members, colluding, degree",
         "trees": trees,

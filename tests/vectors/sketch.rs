@@ -1,4 +1,5 @@
-//! The task `sketch`: a session file, numbers of records under both hashes, sketches, distances, draws, one peer's vectors.
+//! The task `sketch`: a session file, numbers of records under both hashes, sketches, distances, draws, one
+//! peer's vectors.
 
 use std::sync::Arc;
 
@@ -71,8 +72,10 @@ chosen = 2
 epsilon = 0.7
 "#;
 
-const VALUES: [f32; 24] =
-    [1., 2., -3., 0.5, -1., 2., 4., 4., 4., -1., 0., 0.25, 3., -2., 1., 0.125, 7., -5., 2., 2., 2.5, 0., 0., 0.];
+const VALUES: [f32; 24] = [
+    1., 2., -3., 0.5, -1., 2., 4., 4., 4., -1., 0., 0.25, 3., -2., 1., 0.125, 7., -5., 2., 2., 2.5, 0., 0.,
+    0.,
+];
 
 fn records(values: &[f32]) -> Dataset {
     Dataset::new(3, values.to_vec(), Vec::new(), Vec::new()).unwrap()
@@ -100,7 +103,8 @@ fn select() -> Value {
     let labels: [&[u16]; 5] = [&[0, 1], &[1], &[0, 0], &[1], &[1, 0]];
     let task = |peer: u16| {
         let place = usize::from(peer);
-        let data = Dataset::new(3, parts[place].to_vec(), labels[place].to_vec(), session.data.classes.clone());
+        let data =
+            Dataset::new(3, parts[place].to_vec(), labels[place].to_vec(), session.data.classes.clone());
         let secret = bytes::<32>(&format!("secret {peer}"));
         Flynn::new(session.clone(), Peer(peer), Arc::new(data.unwrap()), &secret).unwrap()
     };
@@ -130,7 +134,8 @@ fn releases() -> Vec<Value> {
     let (own, other, whole) = (release(5, 12, 1), release(11, 7, 1), release(17, 40, 4));
     let distances = |epsilon: &str| {
         let ratio: Ratio = epsilon.parse().unwrap();
-        let [one, two, all] = [&own, &other, &whole].map(|words| PrivateSketch::from_words(words, 5, 4).unwrap());
+        let [one, two, all] =
+            [&own, &other, &whole].map(|words| PrivateSketch::from_words(words, 5, 4).unwrap());
         let variance = noise_variance(ratio, 5);
         json!({
             "rows": 5, "epsilon": epsilon, "own": own, "other": other, "whole": whole, "variance": variance,
@@ -171,8 +176,11 @@ pub(crate) fn sketch() -> Value {
     .map(|(family, rows, range)| hashed(family, &seed, rows, range))
     .to_vec();
 
-    let scores: Vec<u32> =
-        [0.0, 1e-9, 0.01, 0.011, 0.2, 0.2, 0.5, 1.0, 2f64.sqrt()].into_iter().map(score).chain([0, 1 << 30]).collect();
+    let scores: Vec<u32> = [0.0, 1e-9, 0.01, 0.011, 0.2, 0.2, 0.5, 1.0, 2f64.sqrt()]
+        .into_iter()
+        .map(score)
+        .chain([0, 1 << 30])
+        .collect();
     let known: Vec<u32> = scores.iter().copied().filter(|&score| score > 0).collect();
     let near: Vec<u32> = known[4..].to_vec();
     let weighed: Vec<_> = [(&known, 1.0), (&near, 1.0), (&near, 0.05), (&near, 40.0)]

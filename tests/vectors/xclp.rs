@@ -1,4 +1,5 @@
-//! The task `xclp`: a session file, planes and codes, roles, secure Hamming distances, custody, the graph, propagation on shares.
+//! The task `xclp`: a session file, planes and codes, roles, secure Hamming distances, custody, the graph,
+//! propagation on shares.
 
 use std::collections::BTreeMap;
 
@@ -48,15 +49,18 @@ pub(crate) fn xclp() -> Value {
     let here: Vec<Peer> =
         members.iter().copied().filter(|&peer| peer != roles.propagators[0] && peer != Peer(4)).collect();
     let later = roles.later(&coin, &members, &here, &rows).unwrap();
-    let custodians: Vec<_> =
-        roles.blocks().map(|(owner, other)| json!([owner.0, other.0, roles.custodian(owner, other).0])).collect();
+    let custodians: Vec<_> = roles
+        .blocks()
+        .map(|(owner, other)| json!([owner.0, other.0, roles.custodian(owner, other).0]))
+        .collect();
 
     let parts: Vec<[u8; 32]> = rows.keys().map(|peer| bytes::<32>(&format!("part {}", peer.0))).collect();
     let commits: Vec<_> =
         rows.keys().zip(&parts).map(|(&peer, part)| hex(commitment(&id, ballot, peer, part))).collect();
     let seed = planes(&id, &coin, parts.iter());
     let values: Vec<f32> = vec![
-        1., 2., -3., 0.5, -1., 2., 4., 4., 4., -1., 0., 0.25, 3., -2., 1., 0.125, 7., -5., 2., 2., 2.5, -4., 1., 1.,
+        1., 2., -3., 0.5, -1., 2., 4., 4., 4., -1., 0., 0.25, 3., -2., 1., 0.125, 7., -5., 2., 2., 2.5, -4.,
+        1., 1.,
     ];
     let data = Dataset::new(3, values.clone(), Vec::new(), Vec::new()).unwrap();
     let codes = Codes::of(&data, &seed, BITS).unwrap();
@@ -72,7 +76,8 @@ pub(crate) fn xclp() -> Value {
     let pair = bytes::<32>("pair");
     let blinding = Blinding::new(&pair, ballot, Peer(0), Peer(3), 3);
     let (mine, theirs) = (blinding.blind(Sign::Add, &one), blinding.blind(Sign::Subtract, &two));
-    let turned = Blinding::new(&pair, ballot, Peer(3), Peer(0), 2).blind(Sign::Subtract, &custody::transposed(&one, 3));
+    let turned = Blinding::new(&pair, ballot, Peer(3), Peer(0), 2)
+        .blind(Sign::Subtract, &custody::transposed(&one, 3));
     let kept = custody::distances(&mine, &theirs, BITS).unwrap();
     let smallest = custody::smallest(&[&kept], 2, rule.k);
     let limits = custody::limits(&[&smallest], 2, rule.k, BITS);
@@ -82,7 +87,8 @@ pub(crate) fn xclp() -> Value {
     let edges: Vec<Edge> = (0..8u32)
         .flat_map(|from| {
             let row = &distances[from as usize * 8..][..8];
-            let others = (0u32..).zip(row).filter(|(to, _)| *to != from).map(|(to, &distance)| (distance, to));
+            let others =
+                (0u32..).zip(row).filter(|(to, _)| *to != from).map(|(to, &distance)| (distance, to));
             let nearest = nearest(others.collect(), rule.k, BITS);
             nearest.into_iter().map(move |(distance, to)| Edge { from, to, distance })
         })

@@ -39,9 +39,14 @@ pub(super) struct Finished {
 }
 
 impl Nodes {
-    /// Starts one node for each name, on a free port of the loopback interface; one without rows (NAME.csv) as a witness. What it gives is written to
-    /// NAME.`extension`.
-    pub(super) fn start(folder: &Path, session: &Session, names: &[String], extension: &str) -> Result<Self, Failure> {
+    /// Starts one node for each name, on a free port of the loopback interface; one without rows (NAME.csv)
+    /// as a witness. What it gives is written to NAME.`extension`.
+    pub(super) fn start(
+        folder: &Path,
+        session: &Session,
+        names: &[String],
+        extension: &str,
+    ) -> Result<Self, Failure> {
         let id = |name: &String| {
             let entry = session.roster.iter().find(|entry| entry.name == *name);
             entry.map(|entry| entry.key.to_string()).unwrap_or_default()
@@ -62,7 +67,11 @@ impl Nodes {
                 ("--receipt", file("receipt.json")),
             ];
             if rows {
-                files.extend([("--header", "no".into()), ("--data", file("csv")), ("--out", file(extension))]);
+                files.extend([
+                    ("--header", "no".into()),
+                    ("--data", file("csv")),
+                    ("--out", file(extension)),
+                ]);
                 if session.privacy.noise.is_some() {
                     files.push(("--dataset", "demo".into()));
                 }
@@ -91,8 +100,12 @@ impl Nodes {
                     self.ended(i)?;
                 }
                 Err(_) => {
-                    let names: Vec<_> =
-                        self.peers.iter().filter(|peer| peer.receipt.is_none()).map(|peer| &*peer.name).collect();
+                    let names: Vec<_> = self
+                        .peers
+                        .iter()
+                        .filter(|peer| peer.receipt.is_none())
+                        .map(|peer| &*peer.name)
+                        .collect();
                     let text = format!("{} did not end within {} s", names.join(", "), PATIENCE.as_secs());
                     return Err(Failure::Session(text));
                 }
@@ -212,7 +225,9 @@ impl View {
             Some("opened") => format!("{}: opened", text("quantity")),
             Some("roles") => "begins the exchange".into(),
             Some("finished") if event["model"].is_null() => "is done".into(),
-            Some("finished") => format!("has the model {}", &text("digest").chars().take(16).collect::<String>()),
+            Some("finished") => {
+                format!("has the model {}", &text("digest").chars().take(16).collect::<String>())
+            }
             Some("view-failed") => format!("view {} failed", text("view")),
             Some("disconnected") => format!("lost {}: {}", text("peer"), text("reason")),
             Some("error") => text("message"),

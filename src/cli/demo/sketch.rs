@@ -1,4 +1,5 @@
-//! `flyswarm demo --task sketch`: nodes with skewed parts of the digits learn how far each lies from all, held against what is known of their classes.
+//! `flyswarm demo --task sketch`: nodes with skewed parts of the digits learn how far each lies from all,
+//! held against what is known of their classes.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -44,7 +45,8 @@ pub(super) fn run(demo: &Demo, folder: &Path, out: &mut dyn Write) -> Result<(),
     Ok(())
 }
 
-/// Deals class mixes, from skewed to even, makes keys and the session file, and writes each peer's part without its labels.
+/// Deals class mixes, from skewed to even, makes keys and the session file, and writes each peer's part
+/// without its labels.
 fn prepare(demo: &Demo, folder: &Path) -> Result<Setup, Failure> {
     let data = digits();
     let seed = demo.seed.to_le_bytes();
@@ -90,11 +92,13 @@ fn prepare(demo: &Demo, folder: &Path) -> Result<Setup, Failure> {
 }
 
 impl Setup {
-    /// Reads what every peer has written back, and holds distances against the total variation of the class mixes.
+    /// Reads what every peer has written back, and holds distances against the total variation of the class
+    /// mixes.
     fn compare(&self, folder: &Path, finished: &Finished) -> Result<Value, Failure> {
         let classes = self.parts.first().map_or(0, |part| part.classes().len());
         let counts: Vec<Vec<u64>> = self.parts.iter().map(|part| part.class_counts(classes)).collect();
-        let all: Vec<u64> = (0..classes).map(|class| counts.iter().map(|counts| counts[class]).sum()).collect();
+        let all: Vec<u64> =
+            (0..classes).map(|class| counts.iter().map(|counts| counts[class]).sum()).collect();
         let (mut peers, mut pairs, mut equal) = (Vec::new(), Vec::new(), true);
         let mut first: Option<Value> = None;
         for ((name, part), counts) in self.names.iter().zip(&self.parts).zip(&counts) {
@@ -104,7 +108,8 @@ impl Setup {
             let mut found: Value = serde_json::from_str(&text).map_err(|error| failed(error.to_string()))?;
             // All but its own distance is the same at every peer, and that is what it has published.
             let own = found["distance"].take();
-            let close = |published: f64| (published - own["row_mean"].as_f64().unwrap_or(f64::NAN)).abs() < 1e-9;
+            let close =
+                |published: f64| (published - own["row_mean"].as_f64().unwrap_or(f64::NAN)).abs() < 1e-9;
             equal &= found["published"][name].as_f64().is_some_and(close);
             equal &= *first.get_or_insert_with(|| found.clone()) == found;
             let variation = total_variation(counts, &all);
@@ -185,6 +190,7 @@ fn render(result: &Value) -> String {
         let (name, seconds) = (text(&stage["name"]), number(&stage["seconds"]));
         let _ = writeln!(out, "{name:<20} {seconds:>8.2} {:>12}", stage["bytes"].to_string());
     }
-    let _ = writeln!(out, "\nIn it: {}. {:.1} s in all.", names(&result["members"]), number(&result["seconds"]));
+    let _ =
+        writeln!(out, "\nIn it: {}. {:.1} s in all.", names(&result["members"]), number(&result["seconds"]));
     out
 }

@@ -14,7 +14,8 @@ pub(super) fn render(result: &Value) -> String {
 
 fn write(out: &mut String, result: &Value) -> std::fmt::Result {
     let percent = |value: &Value| value["accuracy"].as_f64().unwrap_or_default() * 100.0;
-    let digest = |value: &Value| value["digest"].as_str().unwrap_or_default().chars().take(16).collect::<String>();
+    let digest =
+        |value: &Value| value["digest"].as_str().unwrap_or_default().chars().take(16).collect::<String>();
     // JSON values do not pad themselves.
     let number = |value: &Value| value.to_string();
     let list = |value: &Value| value.as_array().cloned().unwrap_or_default();

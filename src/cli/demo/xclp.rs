@@ -1,4 +1,5 @@
-//! `flyswarm demo --task xclp`: nodes that label their rows together, held against the same on pooled rows and against each peer alone.
+//! `flyswarm demo --task xclp`: nodes that label their rows together, held against the same on pooled rows
+//! and against each peer alone.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -20,7 +21,9 @@ use crate::data::{DataError, Dataset};
 use crate::model::neighbours::Neighbours;
 use crate::model::propagation::Said;
 use crate::node::xclp::Xclp;
-use crate::session::{DataSpec, Entry, FlynnSpec, Peer, Privacy, Scaling, Session, TaskKind, Timing, XclpSpec};
+use crate::session::{
+    DataSpec, Entry, FlynnSpec, Peer, Privacy, Scaling, Session, TaskKind, Timing, XclpSpec,
+};
 
 /// Labels of each class that are known, over all peers.
 const LABELS: usize = 5;
@@ -57,7 +60,8 @@ pub(super) fn run(demo: &Demo, folder: &Path, out: &mut dyn Write) -> Result<(),
     Ok(())
 }
 
-/// Deals the rows by class, keeps a few labels of each class, makes keys and the session file, and writes each peer's part.
+/// Deals the rows by class, keeps a few labels of each class, makes keys and the session file, and writes
+/// each peer's part.
 fn prepare(demo: &Demo, folder: &Path) -> Result<Setup, Failure> {
     let peers = demo.peers();
     if peers < 4 {
@@ -68,7 +72,8 @@ fn prepare(demo: &Demo, folder: &Path) -> Result<Setup, Failure> {
     let dealt = deal::by_classes(data.labels(), data.classes().len(), peers, HOLDERS, &seed)
         .map_err(|error| Failure::Input(error.to_string()))?;
     let known = known_labels(&data, &seed);
-    let names: Vec<String> = NAMES.iter().take(peers).chain(&WITNESSES).map(|&name| name.to_owned()).collect();
+    let names: Vec<String> =
+        NAMES.iter().take(peers).chain(&WITNESSES).map(|&name| name.to_owned()).collect();
     let mut roster = Vec::new();
     let mut secrets = Vec::new();
     for name in &names {
@@ -108,10 +113,12 @@ fn prepare(demo: &Demo, folder: &Path) -> Result<Setup, Failure> {
         let part = data.subset(rows);
         let labels: Vec<_> = rows.iter().map(|&row| known[row].then(|| data.labels()[row])).collect();
         write_csv(&folder.join(format!("{name}.csv")), &part, &labels)?;
-        let me = session.peer(&identity.public()).ok_or_else(|| Failure::Input("a key without a peer".into()))?;
+        let me =
+            session.peer(&identity.public()).ok_or_else(|| Failure::Input("a key without a peer".into()))?;
         let secret = derive(&*identity.seed(), "rows", &session.id().0);
         let part = Arc::new(part);
-        let task = Xclp::new(session.clone(), me, part.clone(), labels.clone(), &secret).map_err(Failure::Input)?;
+        let task =
+            Xclp::new(session.clone(), me, part.clone(), labels.clone(), &secret).map_err(Failure::Input)?;
         owners.push((me, Owner { name: name.clone(), task, data: part, labels }));
     }
     owners.sort_by_key(|(peer, _): &(Peer, Owner)| *peer);
@@ -290,7 +297,14 @@ fn write(out: &mut String, result: &Value) -> std::fmt::Result {
         )?;
     }
     for witness in list(&result["witnesses"]) {
-        writeln!(out, "{:<10} {:>6} {:>7} {:>12}", text(&witness["name"]), "", "", witness["bytes_sent"].to_string())?;
+        writeln!(
+            out,
+            "{:<10} {:>6} {:>7} {:>12}",
+            text(&witness["name"]),
+            "",
+            "",
+            witness["bytes_sent"].to_string()
+        )?;
     }
     let equal = result["labels_equal_centralised"] == Value::Bool(true);
     writeln!(
@@ -302,7 +316,11 @@ fn write(out: &mut String, result: &Value) -> std::fmt::Result {
             "THE LABELS ARE NOT THOSE OF THE POOLED ROWS."
         }
     )?;
-    writeln!(out, "\nOf the {} rows {} have a label; accuracy on the others:", result["points"], result["labels"])?;
+    writeln!(
+        out,
+        "\nOf the {} rows {} have a label; accuracy on the others:",
+        result["points"], result["labels"]
+    )?;
     for (name, value) in [
         ("together (XCLP)", &result["accuracy"]),
         ("centralised on the pooled rows", &result["centralised"]["accuracy"]),

@@ -1,4 +1,5 @@
-//! What can go wrong on this machine alone: space on its disk, files that may be open, the session running already.
+//! What can go wrong on this machine alone: space on its disk, files that may be open, the session running
+//! already.
 
 use std::io;
 use std::path::Path;
@@ -13,8 +14,8 @@ const HANDSHAKES: u64 = 64;
 /// Beyond vectors: records, receipts (guess).
 const SMALL: u64 = 16 << 20;
 
-/// Bytes that a session's state may take at the same time: the total acknowledged, the one that is being written and the
-/// frozen one, 4 bytes a count.
+/// Bytes that a session's state may take at the same time: the total acknowledged, the one that is being
+/// written and the frozen one, 4 bytes a count.
 fn state_bytes(session: &Session) -> u64 {
     3 * vector_bytes(session) + SMALL
 }
@@ -23,7 +24,9 @@ fn state_bytes(session: &Session) -> u64 {
 pub(super) fn vector_bytes(session: &Session) -> u64 {
     let classes = session.data.classes.len() as u64;
     let counts = match &session.tune {
-        Some(tune) => u64::from(tune.folds) * session.settings().iter().map(|s| u64::from(s.m) * classes).sum::<u64>(),
+        Some(tune) => {
+            u64::from(tune.folds) * session.settings().iter().map(|s| u64::from(s.m) * classes).sum::<u64>()
+        }
         None => session.counts() as u64,
     };
     4 * counts
@@ -59,11 +62,14 @@ fn place(what: &str, folder: &Path, needed: u64) -> Finding {
     });
     if let Err(error) = written {
         let text = format!("{name}, where {what} goes, cannot be written to: {error}");
-        return Finding::new(Level::Error, "disk", text).advise("make room, mend its rights, or choose another folder");
+        return Finding::new(Level::Error, "disk", text)
+            .advise("make room, mend its rights, or choose another folder");
     }
     match free(there) {
         Ok(free) => room(what, &name, free, needed),
-        Err(error) => Finding::new(Level::Warning, "disk", format!("{name}: the space left is not known: {error}")),
+        Err(error) => {
+            Finding::new(Level::Warning, "disk", format!("{name}: the space left is not known: {error}"))
+        }
     }
 }
 
@@ -81,7 +87,8 @@ fn free(_: &Path) -> io::Result<u64> {
 fn room(what: &str, name: &str, free: u64, needed: u64) -> Finding {
     let text = format!("{} free in {name} for {what}, which may take {}", megabytes(free), megabytes(needed));
     if free < needed {
-        Finding::new(Level::Error, "disk", text).advise("make room, or choose another folder with --state or --out")
+        Finding::new(Level::Error, "disk", text)
+            .advise("make room, or choose another folder with --state or --out")
     } else {
         Finding::new(Level::Ok, "disk", text)
     }
@@ -103,11 +110,17 @@ pub(super) fn files(session: &Session) -> Option<Finding> {
 
 fn open_files(limit: u64, peers: u64) -> Finding {
     let (least, needed) = (OWN_FILES + peers, OWN_FILES + HANDSHAKES + 2 * peers);
-    let advice = format!("raise the limit before `flyswarm join`: ulimit -n {}", needed.next_power_of_two().max(1024));
-    let text = |limit| format!("{limit} files may be open at once, a session of {peers} peers needs up to {needed}");
+    let advice =
+        format!("raise the limit before `flyswarm join`: ulimit -n {}", needed.next_power_of_two().max(1024));
+    let text =
+        |limit| format!("{limit} files may be open at once, a session of {peers} peers needs up to {needed}");
     match limit {
-        _ if limit < least => Finding::new(Level::Error, "files", format!("only {}", text(limit))).advise(advice),
-        _ if limit < needed => Finding::new(Level::Warning, "files", format!("only {}", text(limit))).advise(advice),
+        _ if limit < least => {
+            Finding::new(Level::Error, "files", format!("only {}", text(limit))).advise(advice)
+        }
+        _ if limit < needed => {
+            Finding::new(Level::Warning, "files", format!("only {}", text(limit))).advise(advice)
+        }
         _ => Finding::new(Level::Ok, "files", text(limit)),
     }
 }

@@ -1,4 +1,5 @@
-//! What was learnt of one other peer, and what to say of it. No socket and no clock: the doctor notes, this judges.
+//! What was learnt of one other peer, and what to say of it. No socket and no clock: the doctor notes, this
+//! judges.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -11,7 +12,8 @@ use crate::protocol::about::{About, Role};
 use crate::protocol::message::VERSION;
 use crate::session::Session;
 
-/// Clocks further apart make receipts and logs hard to read together (guess); nothing in the protocol depends on them.
+/// Clocks further apart make receipts and logs hard to read together (guess); nothing in the protocol depends
+/// on them.
 const CLOCK: f64 = 60.0;
 /// A sum that takes longer is worth a warning (guess).
 const LONG_SUM: f64 = 60.0;
@@ -49,7 +51,8 @@ pub(super) struct Other {
     pub(super) touched: BTreeMap<Multiaddr, Option<Touch>>,
     /// Where it was up last.
     pub(super) up: Option<Multiaddr>,
-    /// Why connections did not come up: at which address, whether the peer had shown its identity, the reason.
+    /// Why connections did not come up: at which address, whether the peer had shown its identity, the
+    /// reason.
     pub(super) not_up: BTreeMap<Multiaddr, (bool, String)>,
     /// Other identities at its addresses.
     pub(super) others: BTreeMap<Multiaddr, PeerId>,
@@ -94,7 +97,8 @@ impl Other {
 
     /// Whether nothing more is to be learnt: all questions are answered, and those of another doctor too.
     pub(super) fn is_complete(&self) -> bool {
-        let asked = self.answers.as_ref().is_some_and(|answers| answers.rates.is_some()) || self.unanswered.is_some();
+        let asked =
+            self.answers.as_ref().is_some_and(|answers| answers.rates.is_some()) || self.unanswered.is_some();
         let served = self.about.as_ref().is_none_or(|about| about.role == Role::Join || self.was_probed >= 2);
         asked && served && self.touched.values().all(Option::is_some)
     }
@@ -134,7 +138,10 @@ impl Other {
             (None, Some(hello)) => *hello,
             (None, None) => return findings,
         };
-        let at = self.up.as_ref().map_or(String::new(), |address| format!(" at {address} ({})", self.source(address)));
+        let at = self
+            .up
+            .as_ref()
+            .map_or(String::new(), |address| format!(" at {address} ({})", self.source(address)));
         if version != VERSION {
             let text = format!("speaks protocol version {version}, this machine {VERSION}{at}");
             findings.push(Finding::new(missing, "version", text).advise("install the same flyswarm on both"));
@@ -145,8 +152,10 @@ impl Other {
             };
             let fields = if fields.is_empty() { "a field".to_owned() } else { fields.join(", ") };
             let ids = (hex::encode(&session[..4]), hex::encode(&here.session.id().0[..4]));
-            let text =
-                format!("has another session file: {fields} differs (its session {}..., ours {}...)", ids.0, ids.1);
+            let text = format!(
+                "has another session file: {fields} differs (its session {}..., ours {}...)",
+                ids.0, ids.1
+            );
             let advice = "give everyone the same file; `flyswarm session check` prints its id";
             findings.push(Finding::new(missing, "session", text).advise(advice));
         } else {
@@ -168,8 +177,7 @@ impl Other {
         }
         if here.mdns_works && self.found.is_empty() {
             let text = "not seen by mDNS, although it can be reached";
-            let advice =
-                "no harm while its address is in everybody's session file; else open UDP port 5353 for multicast";
+            let advice = "no harm while its address is in everybody's session file; else open UDP port 5353 for multicast";
             findings.push(Finding::new(Level::Note, "mdns", text).advise(advice));
         }
         // What works need not be mentioned again.
@@ -203,8 +211,10 @@ impl Other {
         }
         let mut findings = Vec::new();
         if let (Some(address), Some(why)) = (&self.up, &self.unanswered) {
-            let text =
-                format!("is there at {address} ({}), but does not say what it runs: {why}", self.source(address));
+            let text = format!(
+                "is there at {address} ({}), but does not say what it runs: {why}",
+                self.source(address)
+            );
             findings.push(Finding::new(missing, "probe", text).advise("install the same flyswarm on both"));
         }
         // Whoever showed its identity was there; why it left says more than what its addresses do now.
@@ -244,9 +254,12 @@ impl Other {
         for (address, touch) in &self.touched {
             match touch {
                 Some(Touch::Connected) if findings.is_empty() && !self.others.contains_key(address) => {
-                    let text =
-                        format!("something answers at {address} ({}), but no handshake follows", self.source(address));
-                    let advice = format!("it may use {key}: {compare}; or it is overloaded, or another program");
+                    let text = format!(
+                        "something answers at {address} ({}), but no handshake follows",
+                        self.source(address)
+                    );
+                    let advice =
+                        format!("it may use {key}: {compare}; or it is overloaded, or another program");
                     findings.push(Finding::new(missing, "network-key", text).advise(advice));
                 }
                 Some(Touch::Connected) | None => {}
@@ -275,8 +288,7 @@ impl Other {
     fn impostors(&self, level: Level) -> Vec<Finding> {
         let finding = |(address, who): (&Multiaddr, &PeerId)| {
             let text = format!("somebody else answers at {address} ({}): {who}", self.source(address));
-            let advice =
-                "the address now belongs to another, or the machine has a new key: compare `flyswarm id` there";
+            let advice = "the address now belongs to another, or the machine has a new key: compare `flyswarm id` there";
             Finding::new(level, "identity", text).advise(advice)
         };
         self.others.iter().map(finding).collect()
@@ -316,14 +328,16 @@ fn judged(answers: &Answers, asked: Option<u16>, here: Here<'_>) -> Vec<Finding>
     if answers.clock_ahead.abs() > CLOCK {
         let direction = if answers.clock_ahead < 0.0 { "behind" } else { "ahead of" };
         let text = format!("its clock is {:.0} s {direction} this machine's", answers.clock_ahead.abs());
-        let advice = "set both by NTP; the session does not mind, but receipts and logs would not fit together";
+        let advice =
+            "set both by NTP; the session does not mind, but receipts and logs would not fit together";
         findings.push(Finding::new(Level::Warning, "clock", text).advise(advice));
     }
     if let Some((out, back)) = answers.rates {
         let slowest = out.min(back).max(1.0);
         let seconds = here.vector as f64 / slowest;
         if seconds > LONG_SUM {
-            let text = format!("{} of counts take {seconds:.0} s at {}", megabytes(here.vector), rate(slowest));
+            let text =
+                format!("{} of counts take {seconds:.0} s at {}", megabytes(here.vector), rate(slowest));
             let advice = "use a cable, or fewer bits (m) in the session file";
             findings.push(Finding::new(Level::Warning, "throughput", text).advise(advice));
         }

@@ -12,7 +12,8 @@ use crate::protocol::context::Context;
 use crate::session::{Session, check_name};
 use crate::store::{Store, StoreError};
 
-// What a session's rows are called, and may spend. (clap would take a documentation comment for the command's.)
+// What a session's rows are called, and may spend. (clap would take a documentation comment for the
+// command's.)
 #[derive(Debug, Default, Args)]
 pub(super) struct Payment {
     /// What you call these rows: under this name the ledger adds up what private sessions spend of them
@@ -29,12 +30,14 @@ impl Payment {
         let file = file.display();
         match (session.privacy.noise, &self.dataset) {
             (Some(_), None) => {
-                let text = "a private session needs --dataset NAME, under which the ledger adds up what it spends";
+                let text =
+                    "a private session needs --dataset NAME, under which the ledger adds up what it spends";
                 Err(Failure::Input(format!("{file}: {text}")))
             }
             (Some(_), Some(name)) => Ok(check_name("--dataset", name)?),
             (None, _) if self.budget.is_some() => {
-                let text = "--budget: the session has no privacy.epsilon, and what exact sums tell has no bound";
+                let text =
+                    "--budget: the session has no privacy.epsilon, and what exact sums tell has no bound";
                 Err(Failure::Input(format!("{file}: {text}")))
             }
             (None, _) => Ok(()),
@@ -56,7 +59,8 @@ impl Payment {
         };
         let store = |error: StoreError| Failure::Machine(error.to_string());
         let mut ledger = Ledger::open(&Ledger::path(key, &ctx.identity.public().to_string()))?;
-        // What a peer has drawn is kept with its state, and sent again as it is: who still has that pays once.
+        // What a peer has drawn is kept with its state, and sent again as it is: who still has that pays
+        // once.
         ledger.charge(charge, self.budget, Store::is_paid(state).map_err(store)?)?;
         Store::mark_paid(state).map_err(store)
     }

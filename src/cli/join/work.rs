@@ -1,4 +1,5 @@
-//! What a session's task gives a peer: a model, which setting is best, labels for its own rows, or how far these lie from all.
+//! What a session's task gives a peer: a model, which setting is best, labels for its own rows, or how far
+//! these lie from all.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -64,9 +65,12 @@ impl Work {
                 let made = Flynn::new(session, me, data, secret);
                 Arc::new(made.map_err(|error| Failure::Input(error.to_string()))?)
             }
-            Self::Tune(_) => Arc::new(Tune::new(session, data).map_err(|error| Failure::Input(error.to_string()))?),
+            Self::Tune(_) => {
+                Arc::new(Tune::new(session, data).map_err(|error| Failure::Input(error.to_string()))?)
+            }
             Self::Xclp(task) => {
-                let made = Xclp::new(session, me, data, rows.labels.clone(), secret).map_err(Failure::Input)?;
+                let made =
+                    Xclp::new(session, me, data, rows.labels.clone(), secret).map_err(Failure::Input)?;
                 task.insert(Arc::new(made)).clone()
             }
             Self::Sketch(task) => {
@@ -106,7 +110,8 @@ impl Work {
         }
     }
 
-    /// Writes what was opened, or what an exchange gave this peer, to `file`; gives its digest, the same at every peer but for labels, and what there is to say of it.
+    /// Writes what was opened, or what an exchange gave this peer, to `file`; gives its digest, the same at
+    /// every peer but for labels, and what there is to say of it.
     pub(super) fn save(
         &self,
         opened: &[Bytes],
@@ -118,7 +123,9 @@ impl Work {
                 let model = rules.model(opened).map_err(|error| Failure::Session(error.to_string()))?;
                 model.save(file)?;
                 let drawn = match self.drawn(opened)? {
-                    Some(draw) => format!("; learnt from {}", names(rules.session(), &draw.chosen).join(", ")),
+                    Some(draw) => {
+                        format!("; learnt from {}", names(rules.session(), &draw.chosen).join(", "))
+                    }
                     None => String::new(),
                 };
                 Ok((model.digest(), drawn))
@@ -129,7 +136,10 @@ impl Work {
                     .map_err(|error| Failure::Machine(format!("{}: {error}", file.display())))?;
                 let best = outcome.ranked.first().map_or(String::new(), |(candidate, readout, tally)| {
                     let score = tally.score(Metric::Balanced);
-                    format!("; balanced accuracy {score:.4} with {candidate}, {} {}", readout.score, readout.gamma)
+                    format!(
+                        "; balanced accuracy {score:.4} with {candidate}, {} {}",
+                        readout.score, readout.gamma
+                    )
                 });
                 Ok((outcome.digest, best))
             }
@@ -145,8 +155,11 @@ impl Work {
                 write_whole(file, text.as_bytes())
                     .map_err(|error| Failure::Machine(format!("{}: {error}", file.display())))?;
                 let unknown = said.iter().filter(|said| said.label.is_none()).count();
-                let reached =
-                    if unknown > 0 { format!("; no label reaches {unknown} of the rows") } else { String::new() };
+                let reached = if unknown > 0 {
+                    format!("; no label reaches {unknown} of the rows")
+                } else {
+                    String::new()
+                };
                 Ok((Sha256::digest(&text).into(), reached))
             }
             Self::Sketch(task) => {
@@ -158,7 +171,10 @@ impl Work {
                 write_whole(file, text.as_bytes())
                     .map_err(|error| Failure::Machine(format!("{}: {error}", file.display())))?;
                 let own = distance.map_or(String::new(), |distance| {
-                    format!("; distance {:.4} (mean over rows), {:.4} (plain)", distance.row_mean, distance.plain)
+                    format!(
+                        "; distance {:.4} (mean over rows), {:.4} (plain)",
+                        distance.row_mean, distance.plain
+                    )
                 });
                 Ok((outcome.digest, own))
             }
@@ -183,13 +199,22 @@ fn labels_text(said: &[Said], classes: &[String]) -> String {
     out.into_inner().ok().and_then(|bytes| String::from_utf8(bytes).ok()).unwrap_or_default()
 }
 
-/// The global sketch, this peer's distance to it, and what else the session opened. Counters go row after row.
-fn sketch_json(session: &Session, outcome: &sketch::Outcome, distance: Option<Distance>, opened: &[Bytes]) -> Value {
+/// The global sketch, this peer's distance to it, and what else the session opened. Counters go row after
+/// row.
+fn sketch_json(
+    session: &Session,
+    outcome: &sketch::Outcome,
+    distance: Option<Distance>,
+    opened: &[Bytes],
+) -> Value {
     let name = |peer: usize| session.roster.get(peer).map_or("", |entry| &entry.name);
     let names = |peers: &[usize]| names(session, peers);
     let (rows, range) = outcome.global.shape();
-    let published =
-        outcome.published.iter().enumerate().map(|(peer, &distance)| (name(peer).to_owned(), json!(distance)));
+    let published = outcome
+        .published
+        .iter()
+        .enumerate()
+        .map(|(peer, &distance)| (name(peer).to_owned(), json!(distance)));
     let matrix = &outcome.matrix;
     let everybody: Vec<usize> = (0..session.roster.len()).collect();
     json!({
@@ -210,12 +235,15 @@ fn sketch_json(session: &Session, outcome: &sketch::Outcome, distance: Option<Di
 
 /// Every setting with its scores as comments, then the lines of the best for a session file.
 fn settings_text(outcome: &tune::Outcome) -> String {
-    let mut text = "# Cross-validated over the rows of all peers; of each setting the best readout.\n".to_owned();
+    let mut text =
+        "# Cross-validated over the rows of all peers; of each setting the best readout.\n".to_owned();
     text += "# balanced accuracy  setting\n";
     for (candidate, readout, tally) in &outcome.ranked {
         let [balanced, accuracy] = Metric::ALL.map(|metric| tally.score(metric));
-        text +=
-            &format!("#   {balanced:.4}   {accuracy:.4}  {candidate}; {}, gamma {}\n", readout.score, readout.gamma);
+        text += &format!(
+            "#   {balanced:.4}   {accuracy:.4}  {candidate}; {}, gamma {}\n",
+            readout.score, readout.gamma
+        );
     }
     if let Some((candidate, readout, _)) = outcome.ranked.first() {
         text += &format!("\n{}", session_lines(candidate, *readout));

@@ -1,7 +1,7 @@
 //! `session new --collect`: the identities that are on this network now, and which of them the user admits.
 //!
-//! mDNS is not authenticated: anybody on the network can announce an id. An id that is admitted by mistake takes part in the
-//! session, so ids are to be compared with what their owners read out.
+//! mDNS is not authenticated: anybody on the network can announce an id. An id that is admitted by mistake
+//! takes part in the session, so ids are to be compared with what their owners read out.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead, Write};
@@ -36,8 +36,12 @@ impl FromStr for Admit {
     fn from_str(text: &str) -> Result<Self, String> {
         match text.split_once('=') {
             None if text == "all" => Ok(Self::All),
-            Some((name, ending)) if ending.len() >= ENDING => Ok(Self::One(name.to_owned(), ending.to_owned())),
-            _ => Err(format!("must be all, or NAME=ENDING with at least the last {ENDING} characters of the peer id")),
+            Some((name, ending)) if ending.len() >= ENDING => {
+                Ok(Self::One(name.to_owned(), ending.to_owned()))
+            }
+            _ => Err(format!(
+                "must be all, or NAME=ENDING with at least the last {ENDING} characters of the peer id"
+            )),
         }
     }
 }
@@ -92,11 +96,14 @@ pub(super) fn choose(
                 match (ends.next(), ends.next()) {
                     (Some(key), None) => admitted.push(entry(key, name.clone())),
                     (None, _) => {
-                        let text = format!("--admit {name}={ending}: none of the {} found ends so", found.len());
+                        let text =
+                            format!("--admit {name}={ending}: none of the {} found ends so", found.len());
                         return Err(Failure::Input(text));
                     }
                     (Some(_), Some(_)) => {
-                        return Err(Failure::Input(format!("--admit {name}={ending}: more than one ends so")));
+                        return Err(Failure::Input(format!(
+                            "--admit {name}={ending}: more than one ends so"
+                        )));
                     }
                 }
             }

@@ -90,7 +90,8 @@ impl Shown {
             tune: session.tune.clone(),
             xclp: session.xclp,
             sketch: session.sketch,
-            sizes: trains.then(|| ShownSizes { counts: session.counts(), counts_bytes: session.counts() * 4 }),
+            sizes: trains
+                .then(|| ShownSizes { counts: session.counts(), counts_bytes: session.counts() * 4 }),
             privacy: session.privacy,
             timing: session.timing,
             majority_of_council: session.majority(),
@@ -111,7 +112,10 @@ impl fmt::Display for Shown {
             line("select", &format!("{select}: only the rows of drawn peers are learnt from"))?;
         }
         let padded = if data.densify { " (padded)" } else { "" };
-        line("data", &format!("{} features, d = {}{padded}, scaling {}", data.features, data.dimension, data.scaling))?;
+        line(
+            "data",
+            &format!("{} features, d = {}{padded}, scaling {}", data.features, data.dimension, data.scaling),
+        )?;
         if !data.columns.is_empty() {
             line("columns", &data.columns.join(", "))?;
         }
@@ -133,8 +137,13 @@ impl fmt::Display for Shown {
                 ),
             )?;
         }
-        if let Some(SketchSpec { hash, rows, range, publish, pairwise, active, chosen, temperature }) = &self.sketch {
-            line("sketch", &format!("{hash}, {rows} rows of {range} counters ({} bytes)", (rows * range + 1) * 4))?;
+        if let Some(SketchSpec { hash, rows, range, publish, pairwise, active, chosen, temperature }) =
+            &self.sketch
+        {
+            line(
+                "sketch",
+                &format!("{hash}, {rows} rows of {range} counters ({} bytes)", (rows * range + 1) * 4),
+            )?;
             let opened = match (publish, pairwise) {
                 (false, false) => "the global sketch alone",
                 (true, false) => "also every peer's distance",
@@ -169,13 +178,20 @@ impl fmt::Display for Shown {
         let Timing { gather_ms, propose_ms, stall_ms, quorum_ms, compute_ms, linger_ms, max_views } = timing;
         line(
             "timing",
-            &format!("gather {gather_ms} ms, propose {propose_ms} ms, stall {stall_ms} ms, quorum {quorum_ms} ms"),
+            &format!(
+                "gather {gather_ms} ms, propose {propose_ms} ms, stall {stall_ms} ms, quorum {quorum_ms} ms"
+            ),
         )?;
         line("", &format!("compute {compute_ms} ms, linger {linger_ms} ms, at most {max_views} views"))?;
         line("peers", &format!("{}, at least {} to go on", roster.len(), self.min_peers))?;
         line(
             "council",
-            &format!("{}, {} decide: {}", self.council.len(), self.majority_of_council, self.council.join(", ")),
+            &format!(
+                "{}, {} decide: {}",
+                self.council.len(),
+                self.majority_of_council,
+                self.council.join(", ")
+            ),
         )?;
         for ShownPeer { index, name, peer_id, addresses } in roster {
             writeln!(f, "{index:>4}  {peer_id}  {name}  {}", addresses.join(" "))?;

@@ -11,10 +11,12 @@ pub(in crate::cli) const PRIVATE: (u32, u32) = (16, 32);
 // (clap would take a documentation comment for the command's.)
 #[derive(Debug, Args)]
 pub(super) struct SketchArguments {
-    /// Learn from so many peers as --choose says alone, drawn by the distances of their sketches (sketch), with the task flynn
+    /// Learn from so many peers as --choose says alone, drawn by the distances of their sketches (sketch),
+    /// with the task flynn
     #[arg(long, value_name = "HOW", value_parser = ["sketch"], requires = "choose")]
     select: Option<String>,
-    /// The hash of a sketch: srp (dense rows) or minhash (of the features above 0), with the task sketch or --select [default: srp]
+    /// The hash of a sketch: srp (dense rows) or minhash (of the features above 0), with the task sketch or
+    /// --select [default: srp]
     #[arg(long)]
     hash: Option<Family>,
     /// Rows of the sketch [default: 1000; with --epsilon: 16]

@@ -23,7 +23,10 @@ fn new(folder: &Path, more: &[&str]) -> Result<PathBuf, Failure> {
     peers.iter().for_each(|peer| words.extend(["--peer", peer]));
     words.extend(["--out", out.to_str().unwrap()]);
     words.extend(more);
-    run(Arguments::try_parse_from(words).map_err(|error| Failure::Input(error.to_string()))?.command, &mut Vec::new())?;
+    run(
+        Arguments::try_parse_from(words).map_err(|error| Failure::Input(error.to_string()))?.command,
+        &mut Vec::new(),
+    )?;
     Ok(out)
 }
 
@@ -55,7 +58,8 @@ fn a_new_file_holds_what_was_asked_for() {
     assert_eq!(session.privacy, Privacy { min_holders: 1, colluding: 0.5, noise: None });
     assert_eq!((session.min_peers, session.timing.gather_ms, session.timing.max_views), (2, 5, 3));
 
-    let session = Session::load(new(folder.path(), &["--published", "--rho", "32", "--force"]).unwrap()).unwrap();
+    let session =
+        Session::load(new(folder.path(), &["--published", "--rho", "32", "--force"]).unwrap()).unwrap();
     assert_eq!(session.data.scaling, Scaling::UnitNorm);
     assert_eq!(session.flynn, FlynnSpec { m: 16_384, s: 19, rho: 32, gamma: 0.5, score: Score::Decay });
 }
@@ -105,12 +109,14 @@ fn names_of_columns_come_from_the_command_line_or_a_file_of_rows() {
     let long = file("long.csv", &format!("{},kind\n1,sick\n", "x".repeat(65)));
     let out = folder.path().join("s.toml");
     let made = |more: &[&str]| -> Result<DataSpec, Failure> {
-        let mut words = vec!["flyswarm", "session", "new", "--name", "n", "--classes", "sick,well", "--force", "--out"];
+        let mut words =
+            vec!["flyswarm", "session", "new", "--name", "n", "--classes", "sick,well", "--force", "--out"];
         words.push(out.to_str().unwrap());
         let peers = [peer(1), peer(2), peer(3)];
         peers.iter().for_each(|peer| words.extend(["--peer", peer]));
         words.extend(more);
-        let command = Arguments::try_parse_from(words).map_err(|error| Failure::Input(error.to_string()))?.command;
+        let command =
+            Arguments::try_parse_from(words).map_err(|error| Failure::Input(error.to_string()))?.command;
         run(command, &mut Vec::new())?;
         Ok(Session::load(&out).unwrap().data)
     };
@@ -121,7 +127,11 @@ fn names_of_columns_come_from_the_command_line_or_a_file_of_rows() {
         &["--columns-from", &rows, "--drop", "1", "--label", "kind"],
     ] {
         let data = made(more).unwrap();
-        assert_eq!((data.features, data.columns), (2, vec!["age".to_owned(), "weight".to_owned()]), "{more:?}");
+        assert_eq!(
+            (data.features, data.columns),
+            (2, vec!["age".to_owned(), "weight".to_owned()]),
+            "{more:?}"
+        );
     }
     assert_eq!(made(&["--features", "2"]).unwrap().columns, Vec::<String>::new());
     for (more, expected) in [
@@ -143,16 +153,20 @@ fn names_of_columns_come_from_the_command_line_or_a_file_of_rows() {
 fn ranges_of_classes_hold_both_ends() {
     let range = |text: &str| text.parse::<ClassRange>().map(ClassRange::names);
     assert_eq!(range("-1..1").unwrap(), ["-1", "0", "1"]);
-    for wrong in ["", "1", "1..", "a..b", "1..1", "2..1", "0..999999999", "-9223372036854775808..9223372036854775807"] {
+    for wrong in
+        ["", "1", "1..", "a..b", "1..1", "2..1", "0..999999999", "-9223372036854775808..9223372036854775807"]
+    {
         assert!(range(wrong).is_err(), "{wrong}");
     }
 }
 
 #[test]
 fn a_file_that_is_not_there_is_wrong_input_with_its_name() {
-    let failure =
-        run(Arguments::try_parse_from(["flyswarm", "session", "check", "/no/such"]).unwrap().command, &mut Vec::new())
-            .unwrap_err();
+    let failure = run(
+        Arguments::try_parse_from(["flyswarm", "session", "check", "/no/such"]).unwrap().command,
+        &mut Vec::new(),
+    )
+    .unwrap_err();
     assert_eq!(failure.code(), 2);
     assert!(failure.to_string().starts_with("/no/such: cannot be read: "), "{failure}");
 }
@@ -194,10 +208,16 @@ fn peers_that_are_drawn_are_asked_for_by_name_and_shown() {
         (&["--select", "sketch"][..], "--choose"),
         (&["--select", "lot", "--choose", "3"], "sketch"),
         (&["--select", "sketch", "--choose", "2"], "sketch.chosen is 2, must be at least 3 with select"),
-        (&["--select", "sketch", "--choose", "3", "--pairwise"], "sketch.pairwise is true, must be false with select"),
+        (
+            &["--select", "sketch", "--choose", "3", "--pairwise"],
+            "sketch.pairwise is true, must be false with select",
+        ),
         (&["--select", "sketch", "--choose", "3", "--tune", "4"], "--select: not with --tune"),
         (&["--select", "sketch", "--choose", "3", "--task", "xclp"], "--select: not with the task xclp"),
-        (&["--select", "sketch", "--choose", "3", "--epsilon", "1"], "select is sketch, must be left out where"),
+        (
+            &["--select", "sketch", "--choose", "3", "--epsilon", "1"],
+            "select is sketch, must be left out where",
+        ),
         (&["--choose", "3"], "--choose: not with the task flynn"),
     ] {
         let told = message(new(folder.path(), &[more, &["--force"]].concat()));
@@ -211,22 +231,26 @@ fn a_sketch_session_takes_its_own_options_and_no_classes() {
     let folder = tempfile::tempdir().unwrap();
     let out = folder.path().join("sketch.toml");
     let made = |more: &[&str]| -> Result<Session, Failure> {
-        let mut words = vec!["flyswarm", "session", "new", "--name", "n", "--features", "64", "--force", "--out"];
+        let mut words =
+            vec!["flyswarm", "session", "new", "--name", "n", "--features", "64", "--force", "--out"];
         words.push(out.to_str().unwrap());
         let peers = [peer(1), peer(2), peer(3)];
         peers.iter().for_each(|peer| words.extend(["--peer", peer]));
         words.extend(more);
-        let command = Arguments::try_parse_from(words).map_err(|error| Failure::Input(error.to_string()))?.command;
+        let command =
+            Arguments::try_parse_from(words).map_err(|error| Failure::Input(error.to_string()))?.command;
         run(command, &mut Vec::new())?;
         Ok(Session::load(&out).unwrap())
     };
     let plain = made(&["--task", "sketch"]).unwrap();
     assert_eq!((plain.sketch, plain.data.scaling), (Some(SketchSpec::default()), Scaling::Center));
-    let every =
-        "--task sketch --hash minhash --rows 50 --range 100 --publish --pairwise --choose 1 --active 2 --temperature 3";
+    let every = "--task sketch --hash minhash --rows 50 --range 100 --publish --pairwise --choose 1 --active 2 --temperature 3";
     let session = made(&every.split(' ').collect::<Vec<_>>()).unwrap();
     let spec = session.sketch.unwrap();
-    assert_eq!((spec.hash, spec.rows, spec.range, spec.publish, spec.pairwise), (Family::Minhash, 50, 100, true, true));
+    assert_eq!(
+        (spec.hash, spec.rows, spec.range, spec.publish, spec.pairwise),
+        (Family::Minhash, 50, 100, true, true)
+    );
     assert_eq!((spec.chosen, spec.active, spec.temperature), (1, 2, 3.0));
     assert_eq!(session.data.scaling, Scaling::None);
     let shown = shown(&out, false).unwrap();
@@ -236,9 +260,15 @@ fn a_sketch_session_takes_its_own_options_and_no_classes() {
         "{shown}"
     );
     for (more, expected) in [
-        (&["--task", "sketch", "--classes", "a,b"][..], "--classes, --classes-from-range: not with the task sketch"),
+        (
+            &["--task", "sketch", "--classes", "a,b"][..],
+            "--classes, --classes-from-range: not with the task sketch",
+        ),
         (&["--task", "sketch", "--m", "64"], "--m: not with the task sketch"),
-        (&["--task", "sketch", "--choose", "1"], "sketch.publish is false, must be true where peers are chosen"),
+        (
+            &["--task", "sketch", "--choose", "1"],
+            "sketch.publish is false, must be true where peers are chosen",
+        ),
         (&["--classes", "a,b", "--rows", "5"], "--rows: not with the task flynn"),
         (&["--task", "xclp", "--classes", "a,b", "--publish"], "--publish: not with the task xclp"),
         (&[], "--classes, --classes-from-range: needed with the task flynn"),

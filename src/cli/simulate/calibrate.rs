@@ -23,7 +23,8 @@ use crate::sketch::Parameters;
 use crate::sketch::flyhash::FlyHash;
 use crate::sketch::scaling::{Scaler, Scaling};
 
-/// How long each thing is done at least, so often. Short goes, for other programs only ever slow one down, and the best counts.
+/// How long each thing is done at least, so often. Short goes, for other programs only ever slow one down,
+/// and the best counts.
 const LONG_ENOUGH: Duration = Duration::from_millis(10);
 const GOES: u32 = 60;
 
@@ -62,7 +63,8 @@ fn all() -> Rates {
         .unwrap_or_else(|error| unreachable!("BUG: unit-norm needs nothing: {error}"));
     let hash = |m: usize, s: usize| {
         let scaling = Scaling::UnitNorm;
-        let parameters = Parameters { d: data.features(), m, s, rho: 32, seed: [7; 32], densify: false, scaling };
+        let parameters =
+            Parameters { d: data.features(), m, s, rho: 32, seed: [7; 32], densify: false, scaling };
         let sketch = parameters.check(data.classes().len());
         FlyHash::new(&sketch.unwrap_or_else(|error| unreachable!("BUG: these parameters are good: {error}")))
     };
@@ -178,7 +180,8 @@ mod tests {
     #[test]
     fn rates_are_put_into_a_scenario_and_nothing_else_changes() {
         let rates = lines(&Rates::default());
-        let text = "# mine\npeers = 4\n\n[rates]\nlift = 1.0 # old\nmask = 2\n\n[task]\nkind = \"sum\" # keep\n";
+        let text =
+            "# mine\npeers = 4\n\n[rates]\nlift = 1.0 # old\nmask = 2\n\n[task]\nkind = \"sum\" # keep\n";
         let changed = replaced(text, &rates);
         assert!(changed.starts_with("# mine\npeers = 4\n\n[rates]\n# Measured") && !changed.contains("old"));
         assert!(changed.ends_with("\n\n[task]\nkind = \"sum\" # keep\n"), "{changed}");

@@ -23,9 +23,9 @@ use crate::sim::tally::{Count, PURPOSES, Purpose};
 
 /// One peer of a scenario as a process of its own; `simulate --processes` starts them
 ///
-/// Its randomness follows from the scenario's seed, so that it does what the simulated peer does, and nothing that it masks is secret. Hence
-/// it takes neither a session file nor a key nor rows: session, key and rows are the scenario's, and the key follows from the same seed.
-/// `join` has no way to be given randomness.
+/// Its randomness follows from the scenario's seed, so that it does what the simulated peer does, and nothing
+/// that it masks is secret. Hence it takes neither a session file nor a key nor rows: session, key and rows
+/// are the scenario's, and the key follows from the same seed. `join` has no way to be given randomness.
 #[derive(Debug, Args)]
 #[command(hide = true)]
 pub(in crate::cli) struct SimulatedPeer {

@@ -23,10 +23,14 @@ const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Refuses what cannot be done with processes on this machine.
 pub(super) fn check(name: &str, scenario: &Scenario) -> Result<(), ScenarioError> {
-    let refused =
-        |field: &str, why: &str| Err(ScenarioError(format!("{name}: {field} cannot be had with --processes: {why}")));
+    let refused = |field: &str, why: &str| {
+        Err(ScenarioError(format!("{name}: {field} cannot be had with --processes: {why}")))
+    };
     if usize::from(scenario.peers) > SHOWN {
-        return refused(&format!("peers = {}", scenario.peers), &format!("at most {SHOWN} processes are started"));
+        return refused(
+            &format!("peers = {}", scenario.peers),
+            &format!("at most {SHOWN} processes are started"),
+        );
     }
     let (network, usual) = (&scenario.network, Network::default());
     let fields = [
@@ -42,13 +46,17 @@ pub(super) fn check(name: &str, scenario: &Scenario) -> Result<(), ScenarioError
             "peers are connected over this machine's loopback, everybody to everybody",
         );
     }
-    let tables = [("site", scenario.site.len()), ("link", scenario.link.len()), ("speed", scenario.speed.len())];
+    let tables =
+        [("site", scenario.site.len()), ("link", scenario.link.len()), ("speed", scenario.speed.len())];
     if let Some((field, _)) = tables.iter().find(|(_, count)| *count > 0) {
         return refused(&format!("[[{field}]]"), "all processes share this machine");
     }
     let can = |kind| matches!(kind, Kind::Crash | Kind::Restart) || (kind == Kind::Pause && cfg!(unix));
     if let Some((i, fault)) = scenario.fault.iter().enumerate().find(|(_, fault)| !can(fault.kind)) {
-        return refused(&format!("fault {} ({})", i + 1, fault.kind.name()), "processes crash, restart and pause");
+        return refused(
+            &format!("fault {} ({})", i + 1, fault.kind.name()),
+            "processes crash, restart and pause",
+        );
     }
     if scenario.random.faults > 0
         && let Some(kind) = scenario.random.kinds.iter().find(|kind| !can(**kind))
@@ -111,12 +119,18 @@ pub(super) fn play(
     let scenario = &file.runs[number].1;
     let cast = Cast::new(scenario, &file.folder).map_err(|error| Failure::Input(error.0))?;
     let folder = tempfile::Builder::new().prefix("flyswarm-simulate-").tempdir();
-    let folder = folder.map_err(|error| Failure::Machine(format!("{}: {error}", std::env::temp_dir().display())))?;
+    let folder =
+        folder.map_err(|error| Failure::Machine(format!("{}: {error}", std::env::temp_dir().display())))?;
     let mut common: Vec<OsString> = vec!["simulated-peer".into(), path.into()];
     if small {
         common.push("--small".into());
     }
-    common.extend(["--run".into(), number.to_string().into(), "--seed".into(), scenario.seed.to_string().into()]);
+    common.extend([
+        "--run".into(),
+        number.to_string().into(),
+        "--seed".into(),
+        scenario.seed.to_string().into(),
+    ]);
     let peers = usize::from(scenario.peers);
     let mut play = Play {
         children: Children::new(cast.session.roster.iter().map(|entry| entry.key.to_string()).collect()),
@@ -183,7 +197,8 @@ impl Play<'_> {
                 Kind::Crash => (Doing::Kill(i), Doing::Start(i)),
                 Kind::Pause => (Doing::Pause(i), Doing::Resume(i)),
                 Kind::Restart => (Doing::Start(i), Doing::Start(i)),
-                // Refused by `check`, but for the healing that ends random faults, of which there is nothing to heal.
+                // Refused by `check`, but for the healing that ends random faults, of which there is nothing
+                // to heal.
                 _ => continue,
             };
             for (at, doing) in std::iter::once((at, doing)).chain(after.map(|after| (after, undoing))) {
@@ -220,8 +235,10 @@ impl Play<'_> {
                     tell(self.played.iter().filter(|played| played.result.is_some()).count());
                 }
                 Err(_) if now() >= patience => {
-                    let running: Vec<_> = peers.filter(|&i| self.children.running(i)).map(|i| i.to_string()).collect();
-                    let text = format!("peers {}: nothing happens for {} s", running.join(" "), PATIENCE.as_secs());
+                    let running: Vec<_> =
+                        peers.filter(|&i| self.children.running(i)).map(|i| i.to_string()).collect();
+                    let text =
+                        format!("peers {}: nothing happens for {} s", running.join(" "), PATIENCE.as_secs());
                     return Err(Failure::Session(text));
                 }
                 Err(_) => {}

@@ -12,7 +12,9 @@ use crate::sim::tally::{PURPOSES, Purpose};
 /// Lines of equal columns; the first column is left-aligned.
 pub(in crate::cli) fn columns(rows: &[Vec<String>]) -> String {
     let count = rows.iter().map(Vec::len).max().unwrap_or(0);
-    let width = |i: usize| rows.iter().filter_map(|row| row.get(i)).map(|cell| cell.chars().count()).max().unwrap_or(0);
+    let width = |i: usize| {
+        rows.iter().filter_map(|row| row.get(i)).map(|cell| cell.chars().count()).max().unwrap_or(0)
+    };
     let widths: Vec<_> = (0..count).map(width).collect();
     let mut out = String::new();
     for row in rows {
@@ -38,8 +40,17 @@ pub(super) fn render(results: &Results) -> String {
         let _ = writeln!(out, "{}\n", results.about);
     }
     let accuracy = results.runs.iter().any(|run| run.accuracy.is_some());
-    let mut head =
-        strings(&["run", "peers", "finished", "views", "result at", "ended at", "frames", "sent", "per peer"]);
+    let mut head = strings(&[
+        "run",
+        "peers",
+        "finished",
+        "views",
+        "result at",
+        "ended at",
+        "frames",
+        "sent",
+        "per peer",
+    ]);
     if accuracy {
         head.extend(strings(&["accuracy", "pooled", "alone"]));
     }
@@ -52,8 +63,11 @@ pub(super) fn render(results: &Results) -> String {
         out.push_str(&training(&results.runs));
     }
     for (run, ranking) in results.runs.iter().filter_map(|run| Some((run, run.ranking.as_ref()?))) {
-        let pooled =
-            if ranking.equal { "those of the rows in one place" } else { "NOT those of the rows in one place" };
+        let pooled = if ranking.equal {
+            "those of the rows in one place"
+        } else {
+            "NOT those of the rows in one place"
+        };
         let _ = writeln!(
             out,
             "{}: distances are {pooled}; they rank {} peers as the total variation of their classes does, Spearman {:.3}",
@@ -104,15 +118,27 @@ fn row(run: &Outcome, accuracy: bool) -> Vec<String> {
     row
 }
 
-/// Training by all against training by one party: with everything that a session does, and without drawing the matrix M.
+/// Training by all against training by one party: with everything that a session does, and without drawing
+/// the matrix M.
 fn training(runs: &[Outcome]) -> String {
-    let head = ["training", "one party", "of it M", "session", "own part", "sums", "council", "speed-up", "without M"];
+    let head = [
+        "training",
+        "one party",
+        "of it M",
+        "session",
+        "own part",
+        "sums",
+        "council",
+        "speed-up",
+        "without M",
+    ];
     let mut rows = vec![strings(&head)];
     for run in runs {
         let Some(training) = &run.training else { continue };
         let sums = run.spent_ms(&[Stage::Keys, Stage::Sum]);
         let council = run.spent_ms(&[Stage::Accept, Stage::Release, Stage::Open]);
-        let times = [training.alone_ms, training.matrix_ms, training.session_ms, training.slowest_ms, sums, council];
+        let times =
+            [training.alone_ms, training.matrix_ms, training.session_ms, training.slowest_ms, sums, council];
         let times = times.map(|ms| format!("{ms:.1} ms"));
         let factors = [training.speed_up(), training.of_rows()].map(|times| format!("{times:.2}"));
         rows.push(std::iter::once(run.name.clone()).chain(times).chain(factors).collect());
@@ -132,7 +158,11 @@ fn shares(runs: &[Outcome]) -> String {
         let cell = |run: &Outcome| {
             let row = run.purposes.iter().find(|row| row.purpose == purpose)?;
             let peers = f64::from(run.peers);
-            Some(format!("{:.1}, {}", row.total.messages as f64 / peers, bytes(row.total.bytes as f64 / peers)))
+            Some(format!(
+                "{:.1}, {}",
+                row.total.messages as f64 / peers,
+                bytes(row.total.bytes as f64 / peers)
+            ))
         };
         let cells: Vec<_> = runs.iter().map(cell).collect();
         if cells.iter().any(Option::is_some) {
@@ -142,7 +172,8 @@ fn shares(runs: &[Outcome]) -> String {
     }
     let sum = |run: &Outcome| {
         let peers = f64::from(run.peers);
-        let total = |count: fn(&PurposeRow) -> u64| run.purposes.iter().map(count).sum::<u64>() as f64 / peers;
+        let total =
+            |count: fn(&PurposeRow) -> u64| run.purposes.iter().map(count).sum::<u64>() as f64 / peers;
         format!("{:.1}, {}", total(|row| row.total.messages), bytes(total(|row| row.total.bytes)))
     };
     rows.push(std::iter::once("all".to_owned()).chain(runs.iter().map(sum)).collect());
@@ -163,8 +194,11 @@ pub(super) fn agreement(agreement: &Agreement) -> String {
     }
     let mut out = format!("\n{}", columns(&rows));
     for (i, played) in agreement.played.iter().enumerate().filter(|(_, played)| played.result.is_none()) {
-        let _ =
-            writeln!(out, "process {i} has no result: {}", played.reason.as_deref().unwrap_or("it did not say why"));
+        let _ = writeln!(
+            out,
+            "process {i} has no result: {}",
+            played.reason.as_deref().unwrap_or("it did not say why")
+        );
     }
     out
 }
@@ -183,17 +217,29 @@ fn details(run: &Outcome) -> String {
     let mut out = columns(&rows);
     for (i, view) in run.views.iter().enumerate().filter(|(_, view)| view.failed.is_some()) {
         let why = view.failed.as_deref().unwrap_or_default();
-        let _ =
-            writeln!(out, "\nview {} of {} members, led by peer {}, failed: {why}", i + 1, view.members, view.ballot.1);
+        let _ = writeln!(
+            out,
+            "\nview {} of {} members, led by peer {}, failed: {why}",
+            i + 1,
+            view.members,
+            view.ballot.1
+        );
     }
     for mark in &run.marks {
         let peers: Vec<_> = mark.peers.iter().take(8).map(u16::to_string).collect();
         let more = if mark.peers.len() > 8 { " ..." } else { "" };
-        let _ = writeln!(out, "{:>9.3} s  {} ({}{more})", mark.at_ms as f64 / 1000.0, mark.text, peers.join(" "));
+        let _ =
+            writeln!(out, "{:>9.3} s  {} ({}{more})", mark.at_ms as f64 / 1000.0, mark.text, peers.join(" "));
     }
     for blame in &run.blames {
         let how = blame.tampers.as_deref().unwrap_or("honest");
-        let _ = writeln!(out, "peer {} ({how}) was blamed by {} with {}", blame.peer, blame.by, blame.with.join(", "));
+        let _ = writeln!(
+            out,
+            "peer {} ({how}) was blamed by {} with {}",
+            blame.peer,
+            blame.by,
+            blame.with.join(", ")
+        );
     }
     for (peer, why) in run.unfinished.iter().take(8) {
         let _ = writeln!(out, "peer {peer} has no result: {why}");

@@ -55,14 +55,21 @@ fn write_table_2(out: &mut String, results: &[SetResult], metric: Metric) -> std
         Metric::Balanced => "balanced accuracy",
         Metric::Accuracy => "accuracy",
     };
-    writeln!(out, "Nested {what}: settings are chosen on inner folds, scored on outer rows they have not seen.\n")?;
+    writeln!(
+        out,
+        "Nested {what}: settings are chosen on inner folds, scored on outer rows they have not seen.\n"
+    )?;
     write!(out, "{:<width$} {:>6} {:>4} {:>3}", "set", "n", "d", "L")?;
     for method in Method::ALL {
         write!(out, "  {:>8}", short(method))?;
     }
     writeln!(out, "  best setting of FlyNN over all folds")?;
     for result in results {
-        write!(out, "{:<width$} {:>6} {:>4} {:>3}", result.name, result.rows, result.features, result.classes)?;
+        write!(
+            out,
+            "{:<width$} {:>6} {:>4} {:>3}",
+            result.name, result.rows, result.features, result.classes
+        )?;
         for method in Method::ALL {
             match of(result, metric, method, NESTED) {
                 Some(value) => write!(out, "  {value:>8.4}")?,
@@ -110,7 +117,8 @@ fn short(method: Method) -> &'static str {
     }
 }
 
-/// Normalised accuracy by kind of set (the name up to its last dash), mean and deviation, nested and optimistic.
+/// Normalised accuracy by kind of set (the name up to its last dash), mean and deviation, nested and
+/// optimistic.
 pub(super) fn table_1(results: &[SetResult], metric: Metric) -> String {
     let mut out = String::new();
     let _ = write_table_1(&mut out, results, metric);
@@ -149,7 +157,8 @@ fn write_table_1(out: &mut String, results: &[SetResult], metric: Metric) -> std
                     .collect();
                 let n = values.len() as f64;
                 let mean = values.iter().sum::<f64>() / n;
-                let deviation = (values.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / (n - 1.0).max(1.0)).sqrt();
+                let deviation =
+                    (values.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / (n - 1.0).max(1.0)).sqrt();
                 write!(out, "  {:>15}", format!("{mean:.3} +- {deviation:.3}"))?;
             }
             writeln!(out)?;

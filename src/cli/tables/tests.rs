@@ -5,7 +5,8 @@ use crate::data::digits::digits;
 
 const LINE: &str = "tables sets --out results --rows 60 --outer 2 --inner 2 --budget 4 --max-m 512";
 
-/// A folder `sets` with the first digits, and the same with a feature of millions, a constant one and rows twice.
+/// A folder `sets` with the first digits, and the same with a feature of millions, a constant one and rows
+/// twice.
 fn folder() -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     fs::create_dir(folder.path().join("sets")).unwrap();
@@ -88,8 +89,7 @@ fn results_of_other_options_are_not_overwritten() {
 #[test]
 fn made_up_sets_are_grouped_by_their_shape() {
     let folder = tempfile::tempdir().unwrap();
-    let line =
-        "tables --synthetic 2 --out results --only real-1000-50 --rows 80 --outer 2 --inner 2 --budget 3 --max-m 512";
+    let line = "tables --synthetic 2 --out results --only real-1000-50 --rows 80 --outer 2 --inner 2 --budget 3 --max-m 512";
     let text = run_line(folder.path(), line).unwrap();
     let row = text.lines().find(|line| line.starts_with("real-1000-50")).unwrap();
     assert_eq!(row.split_whitespace().nth(1), Some("2"), "{text}");

@@ -97,7 +97,8 @@ pub fn load_identity(path: impl AsRef<Path>) -> Result<Identity, IdentityError> 
         .strip_prefix(HEADER.as_bytes())
         .ok_or_else(|| content("is not a key file: it does not begin with \"flyswarm-identity 1\""))?;
     let mut seed = Zeroizing::new([0; 32]);
-    hex::decode_to_slice(digits, seed.as_mut()).map_err(|_| content("the seed is not 64 hexadecimal digits"))?;
+    hex::decode_to_slice(digits, seed.as_mut())
+        .map_err(|_| content("the seed is not 64 hexadecimal digits"))?;
     Ok(Identity::from_seed(*seed))
 }
 
@@ -113,7 +114,8 @@ fn check_mode(_: &Path, _: &fs::Metadata) -> Result<(), IdentityError> {
     Ok(())
 }
 
-/// Makes a key file with mode 0600. It appears whole or not at all, is on disk when this returns, and never replaces another.
+/// Makes a key file with mode 0600. It appears whole or not at all, is on disk when this returns, and never
+/// replaces another.
 ///
 /// # Errors
 /// [`IdentityError::Exists`], [`IdentityError::Write`].

@@ -10,7 +10,8 @@ fn identity(seed: u8) -> Identity {
     Identity::from_seed([seed; 32])
 }
 
-/// Base58btc by its definition, long division of a big-endian number, so that the crate is not its own witness.
+/// Base58btc by its definition, long division of a big-endian number, so that the crate is not its own
+/// witness.
 fn base58_by_hand(bytes: &[u8]) -> String {
     const ALPHABET: &[u8; 58] = b"123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz";
     let mut digits: Vec<u8> = Vec::new();
@@ -35,7 +36,10 @@ fn base58_by_hand(bytes: &[u8]) -> String {
 fn the_key_of_rfc_8032_test_1_is_reproduced() {
     let seed = hex::decode("9d61b19deffd5a60ba844af492ec2cc44449c5697b326919703bac031cae7f60").unwrap();
     let key = Identity::from_seed(seed.try_into().unwrap()).public();
-    assert_eq!(hex::encode(key.as_bytes()), "d75a980182b10ab7d54bfed3c964073a0ee172f3daa62325af021a68f707511a");
+    assert_eq!(
+        hex::encode(key.as_bytes()),
+        "d75a980182b10ab7d54bfed3c964073a0ee172f3daa62325af021a68f707511a"
+    );
     // 00 24 08 01 12 20 || key, in base58: what libp2p prints for this key.
     let bytes = hex::decode(format!("002408011220{}", hex::encode(key.as_bytes()))).unwrap();
     assert_eq!(key.to_string(), base58_by_hand(&bytes));
@@ -59,7 +63,9 @@ fn texts_that_name_no_ed25519_key_are_refused() {
     assert_eq!(rsa.parse::<PublicKey>(), Err(KeyError::NotEd25519(rsa.into())));
     assert_eq!("".parse::<PublicKey>(), Err(KeyError::NotEd25519(String::new())));
     assert_eq!("0OIl".parse::<PublicKey>(), Err(KeyError::NotBase58("0OIl".into())));
-    assert!(matches!("1".repeat(10_000).parse::<PublicKey>(), Err(KeyError::NotEd25519(shown)) if shown.len() == 80));
+    assert!(
+        matches!("1".repeat(10_000).parse::<PublicKey>(), Err(KeyError::NotEd25519(shown)) if shown.len() == 80)
+    );
     let short = bs58::encode([&PEER_ID_HEADER[..], &[7; 31]].concat()).into_string();
     assert_eq!(short.parse::<PublicKey>(), Err(KeyError::NotEd25519(short.clone())));
 }
@@ -111,7 +117,8 @@ fn bincode_writes_keys_and_signatures_raw() {
     let (key, signature) = (identity(1).public(), identity(1).sign(b"", b""));
     let bytes = bincode::serde::encode_to_vec((key, signature), config).unwrap();
     assert_eq!(bytes, [&key.as_bytes()[..], signature.as_bytes()].concat());
-    let (read, length): ((PublicKey, Signature), usize) = bincode::serde::decode_from_slice(&bytes, config).unwrap();
+    let (read, length): ((PublicKey, Signature), usize) =
+        bincode::serde::decode_from_slice(&bytes, config).unwrap();
     assert_eq!((read, length), ((key, signature), 96));
     assert!(bincode::serde::decode_from_slice::<PublicKey, _>(&[0; 32], config).is_err());
     assert!(bincode::serde::decode_from_slice::<Signature, _>(&[0; 63], config).is_err());

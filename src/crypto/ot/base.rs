@@ -1,4 +1,5 @@
-//! Base transfers: Chou & Orlandi, "The simplest protocol for oblivious transfer", LATINCRYPT 2015, figure 1, over Ristretto255.
+//! Base transfers: Chou & Orlandi, "The simplest protocol for oblivious transfer", LATINCRYPT 2015, figure 1,
+//! over Ristretto255.
 //!
 //! ```text
 //! sender:    a, A = a G                                    -> A
@@ -7,9 +8,10 @@
 //! receiver:  k_i = H(i, A, B_i, b_i A), which is k_i0 or k_i1 as s_i is 0 or 1
 //! ```
 //!
-//! Ristretto's encoding is canonical and its group has prime order, so that there is no check of the paper's that is left out; A = 0 would let nobody but
-//! its sender down and is refused as nonsense. What is used is security against peers that follow the protocol: B_i is uniform whatever s_i is, and the
-//! key not chosen is a Diffie-Hellman value in the random oracle model.
+//! Ristretto's encoding is canonical and its group has prime order, so that there is no check of the paper's
+//! that is left out; A = 0 would let nobody but its sender down and is refused as nonsense. What is used is
+//! security against peers that follow the protocol: B_i is uniform whatever s_i is, and the key not chosen is
+//! a Diffie-Hellman value in the random oracle model.
 
 use curve25519_dalek::ristretto::CompressedRistretto;
 use curve25519_dalek::traits::Identity;
@@ -75,7 +77,8 @@ impl Sender {
     }
 }
 
-/// The receiver's B_i and its keys, for the choices s_i, from the lowest bit on; `None` if `message` is no point, or zero. `seed` is 32 fresh secret bytes.
+/// The receiver's B_i and its keys, for the choices s_i, from the lowest bit on; `None` if `message` is no
+/// point, or zero. `seed` is 32 fresh secret bytes.
 #[must_use]
 pub fn choose(
     context: &[u8; 32],
@@ -83,7 +86,8 @@ pub fn choose(
     choices: u128,
     seed: &[u8; 32],
 ) -> Option<(Vec<u8>, Zeroizing<Vec<Key>>)> {
-    let sent = CompressedRistretto(*message).decompress().filter(|point| *point != RistrettoPoint::identity())?;
+    let sent =
+        CompressedRistretto(*message).decompress().filter(|point| *point != RistrettoPoint::identity())?;
     let mut stream = Stream::new(seed, "base transfer", &[]);
     let (mut reply, mut keys) = (Vec::with_capacity(32 * BASE), Zeroizing::new(Vec::with_capacity(BASE)));
     for index in 0..BASE as u32 {

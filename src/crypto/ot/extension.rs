@@ -1,5 +1,6 @@
-//! The extension: Ishai, Kilian, Nissim & Petrank, "Extending oblivious transfers efficiently", CRYPTO 2003, as Asharov, Lindell, Schneider & Zohner
-//! write it ("More efficient oblivious transfer and extensions for faster secure computation", CCS 2013), correlated.
+//! The extension: Ishai, Kilian, Nissim & Petrank, "Extending oblivious transfers efficiently", CRYPTO 2003,
+//! as Asharov, Lindell, Schneider & Zohner write it ("More efficient oblivious transfer and extensions for
+//! faster secure computation", CCS 2013), correlated.
 //!
 //! ```text
 //! receiver:  t^i = G(k_i0), u^i = t^i + G(k_i1) + r               -> u^0 .. u^127    (columns: bit j of each belongs to transfer j)
@@ -8,9 +9,11 @@
 //! receiver:  H(j, t_j) + r_j y_j = p_j + r_j d_j
 //! ```
 //!
-//! G is a [`Stream`](crate::crypto::stream::Stream); columns and rows are added as bits. H is the hash of Guo, Katz, Wang & Yu, "Efficient and secure multiparty computation from
-//! fixed-key block ciphers", IEEE S&P 2020, called TMMO there (tweakable and correlation-robust if the cipher is a random permutation): block c of
-//! H(j, x) is pi(pi(x) + (j, c)) + pi(x), pi AES-128 under a public key that is another for every context. Every (j, c) is used once.
+//! G is a [`Stream`](crate::crypto::stream::Stream); columns and rows are added as bits. H is the hash of
+//! Guo, Katz, Wang & Yu, "Efficient and secure multiparty computation from fixed-key block ciphers", IEEE S&P
+//! 2020, called TMMO there (tweakable and correlation-robust if the cipher is a random permutation): block c
+//! of H(j, x) is pi(pi(x) + (j, c)) + pi(x), pi AES-128 under a public key that is another for every context.
+//! Every (j, c) is used once.
 
 use aes::cipher::{BlockCipherEncrypt, KeyInit};
 use aes::{Aes128, Block};
@@ -25,7 +28,8 @@ const WORDS: usize = 8;
 
 /// Who has the choice bits.
 pub struct Receiver {
-    /// G of each pair of keys: derived once, for every piece of the columns needs all of them. They wipe themselves.
+    /// G of each pair of keys: derived once, for every piece of the columns needs all of them. They wipe
+    /// themselves.
     columns: Vec<[StreamKey; 2]>,
     hash: Hash,
 }
@@ -61,7 +65,8 @@ impl Receiver {
         Self { columns, hash: Hash::new(context) }
     }
 
-    /// u for the transfers from 64 `first` on, one for each bit of `choices`: 8 bytes of each column for each word of choices, column after column.
+    /// u for the transfers from 64 `first` on, one for each bit of `choices`: 8 bytes of each column for each
+    /// word of choices, column after column.
     #[must_use]
     pub fn columns(&self, first: u64, choices: &[u64]) -> Vec<u8> {
         let mut out = Vec::with_capacity(BASE * 8 * choices.len());
@@ -86,7 +91,9 @@ impl Receiver {
         let mut pad = Zeroizing::new(vec![[0; 16]; width.div_ceil(WORDS)]);
         let mut sum = vec![0u16; width];
         let choice = |transfer: usize| (choices[transfer / WORD] >> (transfer % WORD) & 1) as u16;
-        for ((transfer, image), string) in images.iter().enumerate().zip(strings.chunks_exact(2 * width.max(1))) {
+        for ((transfer, image), string) in
+            images.iter().enumerate().zip(strings.chunks_exact(2 * width.max(1)))
+        {
             self.hash.fill(first * WORD as u64 + transfer as u64, image, &mut pad);
             let taken = 0u16.wrapping_sub(choice(transfer));
             for ((sum, pad), string) in sum.iter_mut().zip(words(&pad)).zip(string.as_chunks().0) {
@@ -104,8 +111,8 @@ impl Sender {
         Self { choices, columns: keys.iter().map(stream).collect(), hash: Hash::new(context) }
     }
 
-    /// y for the transfers from 64 `first` on, which carry the vectors of `width` words that follow each other in `vectors`; and the sum over them of
-    /// this peer's shares, p.
+    /// y for the transfers from 64 `first` on, which carry the vectors of `width` words that follow each
+    /// other in `vectors`; and the sum over them of this peer's shares, p.
     ///
     /// # Panics
     /// If `columns` and `vectors` are not those of as many transfers.
@@ -118,10 +125,13 @@ impl Sender {
         for (i, (mine, theirs)) in self.columns.iter().zip(columns.chunks_exact(8 * count)).enumerate() {
             let chosen = 0u64.wrapping_sub((self.choices >> i & 1) as u64);
             let theirs = theirs.as_chunks().0.iter().map(|&word| u64::from_le_bytes(word));
-            own.extend(column(mine, first, count).iter().zip(theirs).map(|(own, theirs)| own ^ chosen & theirs));
+            own.extend(
+                column(mine, first, count).iter().zip(theirs).map(|(own, theirs)| own ^ chosen & theirs),
+            );
         }
         let rows = rows(&own, count);
-        let mut others: Zeroizing<Vec<u128>> = Zeroizing::new(rows.iter().map(|row| row ^ self.choices).collect());
+        let mut others: Zeroizing<Vec<u128>> =
+            Zeroizing::new(rows.iter().map(|row| row ^ self.choices).collect());
         let (zero, one) = (self.hash.images(&rows), self.hash.images(&others));
         others.zeroize();
         let mut pads = [(); 2].map(|()| Zeroizing::new(vec![[0; 16]; width.div_ceil(WORDS)]));
@@ -158,9 +168,12 @@ fn column(stream: &StreamKey, first: u64, count: usize) -> Zeroizing<Vec<u64>> {
 fn rows(columns: &[u64], count: usize) -> Zeroizing<Vec<u128>> {
     let mut out = Zeroizing::new(Vec::with_capacity(WORD * count));
     for word in 0..count {
-        let half = |half: usize| transposed(std::array::from_fn(|i| columns[(half * WORD + i) * count + word]));
+        let half =
+            |half: usize| transposed(std::array::from_fn(|i| columns[(half * WORD + i) * count + word]));
         let (low, high) = (Zeroizing::new(half(0)), Zeroizing::new(half(1)));
-        out.extend(low.iter().zip(high.iter()).map(|(&low, &high)| u128::from(low) | u128::from(high) << WORD));
+        out.extend(
+            low.iter().zip(high.iter()).map(|(&low, &high)| u128::from(low) | u128::from(high) << WORD),
+        );
     }
     out
 }

@@ -70,7 +70,8 @@ proptest! {
     }
 }
 
-/// Neither what the receiver says nor what it is sent may depend on what is hidden in it: with other keys it is another uniform string.
+/// Neither what the receiver says nor what it is sent may depend on what is hidden in it: with other keys it
+/// is another uniform string.
 #[test]
 fn columns_and_strings_are_balanced_whatever_they_hide() {
     let (receiver, sender) = pair(9);

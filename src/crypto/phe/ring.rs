@@ -1,4 +1,5 @@
-//! The ring `Z_q[X] / (X^4096 + 1)`, q the product of two primes: polynomials as residues, products by number-theoretic transforms.
+//! The ring `Z_q[X] / (X^4096 + 1)`, q the product of two primes: polynomials as residues, products by
+//! number-theoretic transforms.
 
 use std::sync::LazyLock;
 
@@ -86,8 +87,10 @@ pub(super) fn primes() -> &'static [Prime; 2] {
 impl Prime {
     fn new(q: u64) -> Self {
         let order = 2 * N as u64;
-        let root = (2..).map(|g| power(g, (q - 1) / order, q)).find(|&root| power(root, order / 2, q) == q - 1);
-        let root = root.unwrap_or_else(|| unreachable!("BUG: a prime that is 1 modulo 2 N has a root of that order"));
+        let root =
+            (2..).map(|g| power(g, (q - 1) / order, q)).find(|&root| power(root, order / 2, q) == q - 1);
+        let root = root
+            .unwrap_or_else(|| unreachable!("BUG: a prime that is 1 modulo 2 N has a root of that order"));
         let bits = N.trailing_zeros();
         let powers = |root: u64| -> Vec<Factor> {
             let reversed = |i: usize| (i.reverse_bits() >> (usize::BITS - bits)) as u64;
@@ -157,14 +160,16 @@ impl Prime {
     }
 }
 
-/// Uniform residues modulo q: the words of 8 bytes of the stream, their lower 50 bits, those that are not below q skipped.
+/// Uniform residues modulo q: the words of 8 bytes of the stream, their lower 50 bits, those that are not
+/// below q skipped.
 pub(super) fn uniform(stream: &mut Stream, q: u64) -> Vec<u64> {
     let mut out = Vec::with_capacity(N);
     let mut bytes = vec![0; 8 * N];
     while out.len() < N {
         let missing = 8 * (N - out.len());
         stream.fill(&mut bytes[..missing]);
-        let words = bytes[..missing].as_chunks().0.iter().map(|&word| u64::from_le_bytes(word) & ((1 << WIDTH) - 1));
+        let words =
+            bytes[..missing].as_chunks().0.iter().map(|&word| u64::from_le_bytes(word) & ((1 << WIDTH) - 1));
         out.extend(words.filter(|&x| x < q));
     }
     out
@@ -182,7 +187,8 @@ pub(super) fn ternary(stream: &mut Stream) -> Zeroizing<Vec<i64>> {
     out
 }
 
-/// Centred binomial numbers of variance 10.5: of each word of 8 bytes the ones among the first 21 bits, less those among the next 21.
+/// Centred binomial numbers of variance 10.5: of each word of 8 bytes the ones among the first 21 bits, less
+/// those among the next 21.
 pub(super) fn errors(stream: &mut Stream, count: usize) -> Zeroizing<Vec<i64>> {
     let mut bytes = Zeroizing::new(vec![0; 8 * count]);
     stream.fill(&mut bytes);
@@ -240,14 +246,19 @@ mod tests {
         for prime in primes() {
             let mut stream = Stream::new(&[3; 32], "test", &[]);
             let (a, mut b) = (uniform(&mut stream, prime.q), vec![0; N]);
-            let terms: Vec<(usize, u64)> = (0..9).map(|i| ((i * 1237) % N, uniform(&mut stream, prime.q)[0])).collect();
+            let terms: Vec<(usize, u64)> =
+                (0..9).map(|i| ((i * 1237) % N, uniform(&mut stream, prime.q)[0])).collect();
             terms.iter().for_each(|&(place, x)| b[place] = x);
             let mut expected = vec![0; N];
             for (i, &x) in a.iter().enumerate() {
                 for &(place, y) in &terms {
                     let product = times(x, y, prime.q);
                     let at = &mut expected[(i + place) % N];
-                    *at = if i + place < N { plus(*at, product, prime.q) } else { minus(*at, product, prime.q) };
+                    *at = if i + place < N {
+                        plus(*at, product, prime.q)
+                    } else {
+                        minus(*at, product, prime.q)
+                    };
                 }
             }
             assert_eq!(*prime.product(&a, &prime.multiplier(&b)), expected);

@@ -64,7 +64,8 @@ fn what_is_no_key_ciphertext_or_answer_is_refused() {
     assert!(holder.decrypt(layout, &vec![0; layout.answer() + 1]).is_none());
 }
 
-/// The noise that the holder finds is as wide as what was added, whatever the evaluator's row is: the spread of c0 + c1 s around D times the plaintext.
+/// The noise that the holder finds is as wide as what was added, whatever the evaluator's row is: the spread
+/// of c0 + c1 s around D times the plaintext.
 #[test]
 fn an_answer_says_the_same_of_no_bits_and_of_all() {
     let (holder, layout) = (Holder::new(&[1; 32]), Layout::new(512, 64));
@@ -74,7 +75,8 @@ fn an_answer_says_the_same_of_no_bits_and_of_all() {
         (0..layout.ciphertexts()).map(|i| holder.encrypt(layout, (i as u32 + 5, i), &slices(&a))).collect();
     let [prime, _] = primes();
     for row in [0, u64::MAX] {
-        let (answer, _) = public.answers(layout, (5, &ciphertexts), &[&[row]], (&[3; 32], 0)).unwrap().remove(0);
+        let (answer, _) =
+            public.answers(layout, (5, &ciphertexts), &[&[row]], (&[3; 32], 0)).unwrap().remove(0);
         let (c0, c1) = answer.split_at(packed_bytes(512));
         let (c0, c1) = (unpack(c0, 512, prime.q).unwrap(), unpack(c1, N, prime.q).unwrap());
         let ones = c1.iter().map(|x| x.count_ones()).sum::<u32>();
@@ -82,7 +84,8 @@ fn an_answer_says_the_same_of_no_bits_and_of_all() {
         assert!(ones.abs_diff(102_400) < 1_200, "c1 is uniform: {ones}");
         let masks = prime.product(&c1, &holder.secret[0]);
         let step = prime.q / T;
-        let noise: Vec<u64> = c0.iter().zip(masks.iter()).map(|(&x, &y)| plus(x, y, prime.q) % step).collect();
+        let noise: Vec<u64> =
+            c0.iter().zip(masks.iter()).map(|(&x, &y)| plus(x, y, prime.q) % step).collect();
         // Uniform below 2^33 (2^83 over the second prime).
         let mean = noise.iter().map(|&x| x as f64).sum::<f64>() / 512.0 / 2f64.powi(33);
         assert!((mean - 0.5).abs() < 0.08 && noise.iter().all(|&x| x < (1 << 33) + (1 << 13)), "{mean}");

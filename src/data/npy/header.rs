@@ -72,7 +72,11 @@ impl<'a> Rest<'a> {
             return problem("header", text, "the end of a text in quotes");
         };
         self.0 = &text[end..];
-        if self.take(&[quote]) { Ok(&text[..end]) } else { problem("header", text, "a text without backslashes") }
+        if self.take(&[quote]) {
+            Ok(&text[..end])
+        } else {
+            problem("header", text, "a text without backslashes")
+        }
     }
 
     fn integer(&mut self) -> Result<Option<u64>, Problem> {
@@ -101,8 +105,7 @@ impl Header {
             match key {
                 b"descr" => {
                     if rest.take(b"[") {
-                        let expected =
-                            "one type for all columns, not a structured array: save its columns as one 2-D float array";
+                        let expected = "one type for all columns, not a structured array: save its columns as one 2-D float array";
                         return problem("type", rest.0, expected);
                     }
                     descr = Some(rest.string()?);
@@ -171,7 +174,9 @@ impl Header {
     pub(super) fn text(&self) -> Option<Box<dyn Fn(&[u8]) -> Result<String, (String, String)>>> {
         let Self { kind, big_endian, width, .. } = *self;
         Some(match kind {
-            Kind::Bool => Box::new(move |bytes| Ok(if word(bytes, big_endian) == 0 { "False" } else { "True" }.into())),
+            Kind::Bool => {
+                Box::new(move |bytes| Ok(if word(bytes, big_endian) == 0 { "False" } else { "True" }.into()))
+            }
             Kind::Int => Box::new(move |bytes| Ok(signed(word(bytes, big_endian), width).to_string())),
             Kind::Uint => Box::new(move |bytes| Ok(word(bytes, big_endian).to_string())),
             Kind::Float => {
@@ -188,7 +193,8 @@ impl Header {
                 Ok(text.ok_or_else(refused)?.trim_end_matches('\0').to_owned())
             }),
             Kind::Bytes => Box::new(move |bytes| {
-                let text = std::str::from_utf8(bytes).map_err(|_| (quoted(bytes), "UTF-8 text".to_owned()))?;
+                let text =
+                    std::str::from_utf8(bytes).map_err(|_| (quoted(bytes), "UTF-8 text".to_owned()))?;
                 Ok(text.trim_end_matches('\0').to_owned())
             }),
         })

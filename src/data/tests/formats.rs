@@ -1,4 +1,5 @@
-//! All formats: `tests/formats` has the same four rows as `scripts/make-formats.py` writes them with pandas, NumPy and scikit-learn.
+//! All formats: `tests/formats` has the same four rows as `scripts/make-formats.py` writes them with pandas,
+//! NumPy and scikit-learn.
 
 use std::io::{Cursor, Write};
 
@@ -61,7 +62,11 @@ fn the_same_rows_come_out_of_every_format() {
         let loaded = load_named(&fixture(name), expected).unwrap_or_else(|error| panic!("{error}"));
         let data = loaded.data;
         assert_eq!((data.features(), data.values()), (3, &ROWS[..]), "{name}");
-        assert_eq!((data.labels(), data.classes().join(",")), (&[0u16, 1, 0, 1][..], classes.to_owned()), "{name}");
+        assert_eq!(
+            (data.labels(), data.classes().join(",")),
+            (&[0u16, 1, 0, 1][..], classes.to_owned()),
+            "{name}"
+        );
         assert_eq!((loaded.columns.join(","), loaded.reordered), (names.to_owned(), false), "{name}");
     }
     let named = load_named(&fixture("named.npz"), &target).unwrap();
@@ -92,7 +97,10 @@ fn columns_are_taken_by_name_where_names_are_expected() {
         let features = Some(columns.len());
         refused("rows.csv", &Expected { columns: &columns, drop: &drop, features, ..Expected::default() })
     };
-    assert_eq!(difference(&["a", "b", "weight"], ""), ": column 3 is called \"c\", the session file says \"weight\"");
+    assert_eq!(
+        difference(&["a", "b", "weight"], ""),
+        ": column 3 is called \"c\", the session file says \"weight\""
+    );
     assert_eq!(
         difference(&["a", "weight", "b"], ""),
         ": column 3 is called \"c\", the session file has no such column, but \"weight\""
@@ -101,7 +109,10 @@ fn columns_are_taken_by_name_where_names_are_expected() {
         difference(&["a", "c"], ""),
         ": column 2 is called \"b\", which the session file does not have (--drop leaves a column out)"
     );
-    assert_eq!(difference(&["a", "b", "c", "d"], ""), ": no column is called \"d\", which the session file has");
+    assert_eq!(
+        difference(&["a", "b", "c", "d"], ""),
+        ": no column is called \"d\", which the session file has"
+    );
     assert_eq!(difference(&["a", "b"], "b"), ": column 3 is called \"c\", the session file says \"b\"");
 }
 
@@ -128,7 +139,8 @@ fn columns_can_be_left_out_in_every_format_that_has_them() {
         ("rows.libsvm", "3", [1.0, -2.5]),
     ] {
         let drop = [drop.parse().unwrap()];
-        let data = load(&fixture(name), &Expected { drop: &drop, features: Some(2), ..Expected::default() }).unwrap();
+        let data = load(&fixture(name), &Expected { drop: &drop, features: Some(2), ..Expected::default() })
+            .unwrap();
         assert_eq!(data.row(0), expected, "{name}");
         assert_eq!(data.labels(), [0, 1, 0, 1], "{name}");
     }
@@ -181,8 +193,14 @@ fn columns_of_categories_are_refused_by_name_with_advice() {
             "expected a number: make a column of categories one of 0 and 1 for each (pandas.get_dummies), or leave it out (--drop \"{name}\")"
         )
     };
-    assert_eq!(refused("colour.parquet", &kind), format!(": column \"colour\" is text, {}", advice("colour")));
-    assert_eq!(refused("rows.arff", &none), format!(": attribute 4 (\"kind\") is nominal, {}", advice("kind")));
+    assert_eq!(
+        refused("colour.parquet", &kind),
+        format!(": column \"colour\" is text, {}", advice("colour"))
+    );
+    assert_eq!(
+        refused("rows.arff", &none),
+        format!(": attribute 4 (\"kind\") is nominal, {}", advice("kind"))
+    );
     assert_eq!(refused("rows.parquet", &none), format!(": column \"kind\" is text, {}", advice("kind")));
     let csv = refused_bytes("f.csv", b"a,colour,kind\n1,red,cat\n", &last);
     assert_eq!(csv, format!(", line 2, column 2: found \"red\", {}", advice("colour")));
@@ -228,11 +246,18 @@ fn what_is_named_like_a_format_but_begins_otherwise_is_refused() {
 fn cut_and_damaged_files_are_refused() {
     let files = Files::new();
     let expected = Expected { label: LabelColumn::None, ..Expected::default() };
-    for name in
-        ["rows.npy", "rows-fortran.npy", "rows.npz", "named.npz", "rows.parquet", "rows-zstd.parquet", "sparse.arff"]
-    {
+    for name in [
+        "rows.npy",
+        "rows-fortran.npy",
+        "rows.npz",
+        "named.npz",
+        "rows.parquet",
+        "rows-zstd.parquet",
+        "sparse.arff",
+    ] {
         let whole = std::fs::read(fixture(name)).unwrap();
-        let expected = if name.contains("parquet") || name.contains("arff") { &Expected::default() } else { &expected };
+        let expected =
+            if name.contains("parquet") || name.contains("arff") { &Expected::default() } else { &expected };
         for cut in 0..whole.len() {
             let path = files.write(name, &whole[..cut]);
             let text = load(&path, expected);
@@ -268,7 +293,10 @@ fn npy_files_that_lie_or_hold_other_things_are_refused() {
     for (bytes, error) in [
         (npy("<f8", false, "(2, 3)", &four), ": number of elements is 4, expected 6 as in its header"),
         (npy("<f8", false, "(1, 3)", &four), ": number of elements is over 3, expected 3 as in its header"),
-        (npy("<f8", false, "(8000000, 1048576)", &four), ": too many numbers: 8388608000000, limit 2147483648"),
+        (
+            npy("<f8", false, "(8000000, 1048576)", &four),
+            ": too many numbers: 8388608000000, limit 2147483648",
+        ),
         (
             npy("<f8", false, "(18446744073709551615, 18446744073709551615)", &four),
             ": too many columns: 18446744073709551615, limit 1048576",
@@ -308,7 +336,8 @@ fn npy_files_that_lie_or_hold_other_things_are_refused() {
     let y = fixture("y.npy");
     let labelled = Expected { labels_file: Some(&y), ..Expected::default() };
     let files = Files::new();
-    let error = load(&files.write("a.npy", &npy("<f8", false, "(2, 2)", &four)), &labelled).unwrap_err().to_string();
+    let error =
+        load(&files.write("a.npy", &npy("<f8", false, "(2, 2)", &four)), &labelled).unwrap_err().to_string();
     assert!(error.ends_with("y.npy: number of entries is 4, expected 2, one for each row"), "{error}");
     // Images with labels of their own in IDX.
     let labels = files.write("l", &idx(8, &[2], &[7, 5]));
@@ -387,7 +416,10 @@ fn npz_archives_are_refused_by_the_name_of_the_array() {
 fn each_bad_libsvm_field_is_named_by_line_and_column() {
     let two = Expected { features: Some(2), classes: Some(&classes()), ..Expected::default() };
     for (text, error) in [
-        ("cat 1:1 2:x\n", ", line 1, column 3: found \"2:x\", expected index:value with a number behind the colon"),
+        (
+            "cat 1:1 2:x\n",
+            ", line 1, column 3: found \"2:x\", expected index:value with a number behind the colon",
+        ),
         (
             "cat 1:1\n# a\n\ndog 1:nan\n",
             ", line 4, column 2: found \"1:nan\", expected a finite number below 2^80 behind the colon",
@@ -430,7 +462,8 @@ fn each_bad_libsvm_field_is_named_by_line_and_column() {
 
 #[test]
 fn each_bad_arff_field_is_named_by_line_and_column() {
-    let head = "@relation r\n@attribute a numeric\n@attribute 'b c' REAL\n@attribute class {cat,dog}\n@data\n";
+    let head =
+        "@relation r\n@attribute a numeric\n@attribute 'b c' REAL\n@attribute class {cat,dog}\n@data\n";
     for (rows, error) in [
         ("1,x,cat\n", ", line 6, column 2: found \"x\", expected a number"),
         (
@@ -446,12 +479,19 @@ fn each_bad_arff_field_is_named_by_line_and_column() {
             "1,2,cat\n% x\n{0 1}\n",
             ", line 8, column 1: found \"{0 1}\", expected rows that are all sparse or all dense",
         ),
-        ("{1 1, 0 2}\n", ", line 6, column 3: found \"0\", expected an ascending number of an attribute, 2 to 2"),
+        (
+            "{1 1, 0 2}\n",
+            ", line 6, column 3: found \"0\", expected an ascending number of an attribute, 2 to 2",
+        ),
         ("{3 1}\n", ", line 6, column 1: found \"3\", expected an ascending number of an attribute, 0 to 2"),
         ("{0 1\n", ", line 6, column 1: found nothing, expected a comma or a closing brace"),
         ("", ": no rows after the header"),
     ] {
-        assert_eq!(refused_bytes("f", [head, rows].concat().as_bytes(), &Expected::default()), error, "{rows:?}");
+        assert_eq!(
+            refused_bytes("f", [head, rows].concat().as_bytes(), &Expected::default()),
+            error,
+            "{rows:?}"
+        );
     }
     for (text, error) in [
         ("@relation r\n@attribute a numeric\n", ": no @data: expected an ARFF header"),
@@ -459,9 +499,15 @@ fn each_bad_arff_field_is_named_by_line_and_column() {
             "@relation r\n@attribute a colour\n",
             ", line 2, column 3: found \"colour\", expected numeric, real, integer, string, date or {the values}",
         ),
-        ("@relation r\n@attribute a {x, y\n", ", line 2, column 3: found nothing, expected a comma or a closing brace"),
+        (
+            "@relation r\n@attribute a {x, y\n",
+            ", line 2, column 3: found nothing, expected a comma or a closing brace",
+        ),
         ("@relation r\n@attribute\n", ", line 2, column 2: found nothing, expected the name of an attribute"),
-        ("@relation r\n@end\n", ", line 2, column 1: found \"@end\", expected @relation, @attribute or @data"),
+        (
+            "@relation r\n@end\n",
+            ", line 2, column 1: found \"@end\", expected @relation, @attribute or @data",
+        ),
         ("@relation r\n@data\n1\n", ": no column is left: expected at least one feature"),
         (
             "@relation r\n@attribute a date\n@attribute b string\n@data\n",

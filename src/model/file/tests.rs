@@ -21,7 +21,8 @@ fn a_model_comes_back_from_its_file_whatever_the_scaling() {
         assert_eq!(back.digest(), model.digest());
         assert_eq!(back.encode(), model.encode());
     }
-    let names: Vec<_> = std::fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    let names: Vec<_> =
+        std::fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     assert_eq!(names, ["m.model"], "nothing is left beside the file");
 }
 
@@ -68,8 +69,14 @@ fn impossible_fields_are_refused_even_under_a_right_checksum() {
     assert!(error(|b| b.truncate(b.len() - 1)).starts_with("truncated: counts needs"));
     let classes = 61 + 64 * 8;
     for (change, text) in [
-        (vec![classes + 4], "class 0 is \"\\0\", expected a class name of 1 to 256 bytes without control characters"),
-        (vec![classes + 7], "class 1 is \"\\0\", expected a class name of 1 to 256 bytes without control characters"),
+        (
+            vec![classes + 4],
+            "class 0 is \"\\0\", expected a class name of 1 to 256 bytes without control characters",
+        ),
+        (
+            vec![classes + 7],
+            "class 1 is \"\\0\", expected a class name of 1 to 256 bytes without control characters",
+        ),
     ] {
         let error = forged(|b| change.iter().for_each(|&at| b[at] = 0)).unwrap_err();
         assert_eq!(error.to_string(), text);
@@ -81,8 +88,11 @@ fn impossible_fields_are_refused_even_under_a_right_checksum() {
 #[test]
 fn the_digest_covers_every_part() {
     let model = small_model(Scaling::UnitNorm, 0.5);
-    let mut digests =
-        vec![model.digest(), small_model(Scaling::None, 0.5).digest(), small_model(Scaling::UnitNorm, 0.25).digest()];
+    let mut digests = vec![
+        model.digest(),
+        small_model(Scaling::None, 0.5).digest(),
+        small_model(Scaling::UnitNorm, 0.25).digest(),
+    ];
     let mut other = model.clone();
     other.classes[0] = "zero".into();
     digests.push(other.digest());

@@ -16,8 +16,8 @@ pub struct Edge {
     pub distance: u16,
 }
 
-/// The `k` nearest of some (distance, point): smallest distances first, of equal ones the earliest points. Those of L / 2 and more, a cosine of 0 or
-/// less, are left out, so that no weight is negative.
+/// The `k` nearest of some (distance, point): smallest distances first, of equal ones the earliest points.
+/// Those of L / 2 and more, a cosine of 0 or less, are left out, so that no weight is negative.
 #[must_use]
 pub fn nearest(mut points: Vec<(u16, u32)>, k: usize, bits: usize) -> Vec<(u16, u32)> {
     points.retain(|&(distance, _)| 2 * usize::from(distance) < bits);
@@ -29,7 +29,8 @@ pub fn nearest(mut points: Vec<(u16, u32)>, k: usize, bits: usize) -> Vec<(u16, 
     points
 }
 
-/// N = D^-1/2 W D^-1/2 with W = B + B^T, symmetric, each weight rounded to a multiple of 2^-32; rows of a point without edges are empty.
+/// N = D^-1/2 W D^-1/2 with W = B + B^T, symmetric, each weight rounded to a multiple of 2^-32; rows of a
+/// point without edges are empty.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Graph {
     starts: Vec<usize>,
@@ -38,7 +39,8 @@ pub struct Graph {
 }
 
 impl Graph {
-    /// Of `n` points; `edges` name points below `n`, none twice from the same point. The distances are of codes of `bits` bits.
+    /// Of `n` points; `edges` name points below `n`, none twice from the same point. The distances are of
+    /// codes of `bits` bits.
     ///
     /// # Panics
     /// If an edge names another point.
@@ -111,7 +113,8 @@ impl Graph {
             .collect()
     }
 
-    /// (I - alpha N)^-1 y by conjugate gradients (Hestenes & Stiefel, 1952) to a relative residual of 1e-13, or the best that 1,000 steps give.
+    /// (I - alpha N)^-1 y by conjugate gradients (Hestenes & Stiefel, 1952) to a relative residual of 1e-13,
+    /// or the best that 1,000 steps give.
     #[must_use]
     pub fn solve(&self, y: &[f64], alpha: f64) -> Vec<f64> {
         let dot = |a: &[f64], b: &[f64]| a.iter().zip(b).map(|(a, b)| a * b).sum::<f64>();
@@ -124,7 +127,8 @@ impl Graph {
             if size <= enough {
                 break;
             }
-            let image: Vec<f64> = direction.iter().zip(self.times(&direction)).map(|(x, nx)| x - alpha * nx).collect();
+            let image: Vec<f64> =
+                direction.iter().zip(self.times(&direction)).map(|(x, nx)| x - alpha * nx).collect();
             let step = size / dot(&direction, &image);
             z.iter_mut().zip(&direction).for_each(|(z, d)| *z += step * d);
             residual.iter_mut().zip(&image).for_each(|(r, a)| *r -= step * a);

@@ -1,4 +1,5 @@
-//! (I - alpha N)^-1 as a Chebyshev series in integer fixed point: linear, a fixed number of steps, the same on every machine.
+//! (I - alpha N)^-1 as a Chebyshev series in integer fixed point: linear, a fixed number of steps, the same
+//! on every machine.
 //!
 //! With x in [-1, 1], s = sqrt(1 - alpha^2) and q = (1 - s) / alpha,
 //!
@@ -6,12 +7,14 @@
 //! 1 / (1 - alpha x) = (1 + 2 sum_{k >= 1} q^k T_k(x)) / s
 //! ```
 //!
-//! (the generating function of the Chebyshev polynomials T_k; Rivlin, *Chebyshev Polynomials*, section 1.4). What is cut off after K terms is at most
-//! 2 q^(K+1) / ((1 - q) s). T_0 y = y, T_1 y = N y, T_(k+1) y = 2 N T_k y - T_(k-1) y.
+//! (the generating function of the Chebyshev polynomials T_k; Rivlin, *Chebyshev Polynomials*, section 1.4).
+//! What is cut off after K terms is at most 2 q^(K+1) / ((1 - q) s). T_0 y = y, T_1 y = N y, T_(k+1) y = 2 N
+//! T_k y - T_(k-1) y.
 //!
-//! Values have 40 fractional bits in an `i128`, weights and coefficients 32. |T_k(x)| <= 1, so that with n points a vector stays below sqrt(n)
-//! times its largest entry; by Cauchy and Schwarz so do the sums on the way. A share of a label is below 2^80 ([`LARGEST`]): with 2^16 points a product has at most
-//! 80 + 8 + 32 bits by a weight and 80 + 8 + 38 by a coefficient, at most 2 / s < 2^6 for alpha <= 0.999.
+//! Values have 40 fractional bits in an `i128`, weights and coefficients 32. |T_k(x)| <= 1, so that with n
+//! points a vector stays below sqrt(n) times its largest entry; by Cauchy and Schwarz so do the sums on the
+//! way. A share of a label is below 2^80 ([`LARGEST`]): with 2^16 points a product has at most 80 + 8 + 32
+//! bits by a weight and 80 + 8 + 38 by a coefficient, at most 2 / s < 2^6 for alpha <= 0.999.
 
 use rayon::prelude::*;
 
@@ -34,8 +37,8 @@ pub struct Series {
 }
 
 impl Series {
-    /// As many terms as make every score of `points` points right to `tolerance`: what is cut off times the largest
-    /// norm of a column of labels, sqrt(points).
+    /// As many terms as make every score of `points` points right to `tolerance`: what is cut off times the
+    /// largest norm of a column of labels, sqrt(points).
     #[must_use]
     pub fn new(alpha: f64, tolerance: f64, points: usize) -> Self {
         let s = (1.0 - alpha * alpha).sqrt();
@@ -62,7 +65,8 @@ impl Series {
     /// The series applied to `y`, points x columns, row-major.
     ///
     /// # Panics
-    /// If `y` has no whole number of columns, an entry of [`LARGEST`] or more, or the graph more than [`MAX_POINTS`].
+    /// If `y` has no whole number of columns, an entry of [`LARGEST`] or more, or the graph more than
+    /// [`MAX_POINTS`].
     #[must_use]
     pub fn apply(&self, graph: &Graph, y: &[i128], columns: usize) -> Vec<i128> {
         assert!(graph.points() <= MAX_POINTS && y.len() == graph.points() * columns, "points x columns");
@@ -109,7 +113,8 @@ mod tests {
         let mut stream = Stream::new(seed, "test", &[]);
         let edges: Vec<_> = (0..n)
             .flat_map(|from| {
-                let mut to: Vec<_> = (0..per_point).map(|_| stream.below(n)).filter(|&to| to != from).collect();
+                let mut to: Vec<_> =
+                    (0..per_point).map(|_| stream.below(n)).filter(|&to| to != from).collect();
                 to.sort_unstable();
                 to.dedup();
                 to.into_iter().map(move |to| (from, to)).collect::<Vec<_>>()
@@ -147,7 +152,8 @@ mod tests {
         let masked: Vec<i128> = labels.iter().zip(&masks).map(|(y, r)| y + r).collect();
         let (one, two) = (series.apply(&graph, &masked, 3), series.apply(&graph, &masks, 3));
         let plain = series.apply(&graph, &labels, 3);
-        let worst = one.iter().zip(two).zip(plain).map(|((a, b), z)| number(a - b - z).abs()).fold(0.0, f64::max);
+        let worst =
+            one.iter().zip(two).zip(plain).map(|((a, b), z)| number(a - b - z).abs()).fold(0.0, f64::max);
         assert!(worst < 1e-8, "{worst:e}");
     }
 

@@ -1,4 +1,5 @@
-//! Peers that are drawn by their sketches: the opened counts are those of the drawn peers' rows in one place, and nobody else's are in them.
+//! Peers that are drawn by their sketches: the opened counts are those of the drawn peers' rows in one place,
+//! and nobody else's are in them.
 
 use proptest::prelude::*;
 
@@ -27,10 +28,13 @@ fn session(peers: usize, min_holders: u16, scaling: &str, sketch: &str) -> Sessi
 
 fn tasks(session: &Session, parts: &[Arc<Dataset>]) -> Vec<Flynn> {
     let peers = (0u16..).map(Peer).zip(parts);
-    peers.map(|(peer, rows)| Flynn::new(session.clone(), peer, rows.clone(), &[peer.0 as u8; 32]).unwrap()).collect()
+    peers
+        .map(|(peer, rows)| Flynn::new(session.clone(), peer, rows.clone(), &[peer.0 as u8; 32]).unwrap())
+        .collect()
 }
 
-/// The sum of what all peers contribute to each slot, opened one after another; the first check that refuses ends it.
+/// The sum of what all peers contribute to each slot, opened one after another; the first check that refuses
+/// ends it.
 fn federated(tasks: &[Flynn]) -> Result<Vec<Bytes>, String> {
     let mut opened = vec![Bytes::copy_from_slice(&COIN)];
     for (slot, quantity) in (0u8..).zip(tasks[0].plan()).skip(1) {

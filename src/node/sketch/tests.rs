@@ -55,7 +55,8 @@ fn parts(cuts: &[usize]) -> Vec<Dataset> {
     cuts.iter().map(part).collect()
 }
 
-const ALL: &str = "scaling = \"standard\"\n[sketch]\nrows = 12\nrange = 8\npublish = true\npairwise = true\nchosen = 2";
+const ALL: &str =
+    "scaling = \"standard\"\n[sketch]\nrows = 12\nrange = 8\npublish = true\npairwise = true\nchosen = 2";
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
@@ -117,12 +118,17 @@ fn the_draw_is_the_same_for_all_and_depends_on_every_members_part_of_the_coin() 
     let parts = parts(&[30, 20, 0, 40, 50]);
     let of = |secret: u8| {
         let mut tasks = tasks(&session, &parts);
-        tasks[2] = SketchTask::new(session.clone(), Peer(2), Arc::new(parts[2].clone()), &[secret; 32]).unwrap();
+        tasks[2] =
+            SketchTask::new(session.clone(), Peer(2), Arc::new(parts[2].clone()), &[secret; 32]).unwrap();
         let opened = federated(&tasks);
         let draws: Vec<_> = tasks.iter().map(|task| task.rules().outcome(&opened).unwrap().draw).collect();
         assert!(draws.iter().all(|draw| *draw == draws[0]));
         let (draw, coin) = draws[0].clone().unwrap();
-        assert_eq!((draw.active, draw.chosen.len()), (vec![0, 1, 3, 4], 2), "peer 2 has no rows and so no score");
+        assert_eq!(
+            (draw.active, draw.chosen.len()),
+            (vec![0, 1, 3, 4], 2),
+            "peer 2 has no rows and so no score"
+        );
         coin
     };
     // Not even a peer without rows can be left out of the coin.
@@ -143,7 +149,10 @@ fn what_no_records_can_give_ends_the_session_and_names_the_peer() {
         opened[slot(name)] = bytes.into();
         tasks[0].check(slot(name) as u8, &[], &opened)
     };
-    assert_eq!(with("scores", 1, 3 << 30), Err("peer 1 has published a distance, which is none of any records".into()));
+    assert_eq!(
+        with("scores", 1, 3 << 30),
+        Err("peer 1 has published a distance, which is none of any records".into())
+    );
     assert_eq!(
         with("pairwise", 2 * 96 + 5, 1 << 31),
         Err("peer 2 has published a sketch, which is none of any records".into())
@@ -162,7 +171,12 @@ fn a_private_session_opens_releases_and_nothing_exact_but_how_many_records_there
     use chacha20::rand_core::SeedableRng;
     let sketch = "[sketch]\nrows = 12\nrange = 8\npublish = true\npairwise = true\nchosen = 2";
     let of = |epsilon: &str| {
-        session(4, &format!("scaling = \"unit-norm\"\n{sketch}\n[privacy]\nepsilon = {epsilon}\nmode = \"parallel\""))
+        session(
+            4,
+            &format!(
+                "scaling = \"unit-norm\"\n{sketch}\n[privacy]\nepsilon = {epsilon}\nmode = \"parallel\""
+            ),
+        )
     };
     let names: Vec<_> = Rules::new(of("1")).plan().into_iter().map(|quantity| quantity.name).collect();
     assert_eq!(names, ["coin", "sketch", "scores", "pairwise", "draw"]);
@@ -212,7 +226,9 @@ fn a_private_session_opens_releases_and_nothing_exact_but_how_many_records_there
     let with_little = tasks_of("0.1");
     let [one, other] = [16, 32].map(|seed| opened_of(&with_little, seed));
     assert_ne!(one[1], other[1]);
-    let Global::Private(global) = with_little[0].rules().global(&one).unwrap() else { panic!("there is noise") };
+    let Global::Private(global) = with_little[0].rules().global(&one).unwrap() else {
+        panic!("there is noise")
+    };
     assert_eq!((global.releases(), global.records()), (4, 750));
     assert!(global.counters().iter().any(|&counter| counter < 0));
     // Who came after the sketch was open has released nothing, and shows nothing.
@@ -227,7 +243,8 @@ fn a_private_session_opens_releases_and_nothing_exact_but_how_many_records_there
 fn rows_of_other_features_are_refused_and_labels_are_not_looked_at() {
     let session = session(3, "[sketch]\nrows = 4\nrange = 4");
     let narrow = Dataset::new(2, vec![1.0, 2.0], Vec::new(), Vec::new()).unwrap();
-    let error = SketchTask::new(session.clone(), Peer(0), Arc::new(narrow), &[0; 32]).unwrap_err().to_string();
+    let error =
+        SketchTask::new(session.clone(), Peer(0), Arc::new(narrow), &[0; 32]).unwrap_err().to_string();
     assert_eq!(error, "rows have 2 features, the session says 64");
     let labelled = parts(&[20])[0].clone();
     let bare = Dataset::new(64, labelled.values().to_vec(), Vec::new(), Vec::new()).unwrap();

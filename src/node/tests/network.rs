@@ -1,7 +1,8 @@
-//! The tests' laboratory around whole nodes: random delays, crashes at any action, cuts, restarts, over the simulator's engine.
+//! The tests' laboratory around whole nodes: random delays, crashes at any action, cuts, restarts, over the
+//! simulator's engine.
 //!
-//! Everything follows from the seed. After each run [`Network::check`] holds the safety properties against what was sent
-//! and opened, whatever happened.
+//! Everything follows from the seed. After each run [`Network::check`] holds the safety properties against
+//! what was sent and opened, whatever happened.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::{Deref, DerefMut};
@@ -118,7 +119,8 @@ impl World for Lab {
         stored.retain(|record| !(forgets && matches!(record, Record::Kept(_))));
         let numbers = || Arc::new(Numbers { me: peer, words: self.words.clone() }) as Arc<dyn Task>;
         let task = self.tasks.get(peer.index()).cloned().unwrap_or_else(numbers);
-        let mut ctx = Context::new(self.session.clone(), peer, self.identities[peer.index()].clone(), task.plan());
+        let mut ctx =
+            Context::new(self.session.clone(), peer, self.identities[peer.index()].clone(), task.plan());
         ctx.rule = self.rule;
         let mut seed = [0; 32];
         self.random.fill(&mut seed);
@@ -152,7 +154,10 @@ impl World for Lab {
                 self.releases.entry(item.item.sum).or_default().insert(item.author);
             }
         }
-        if let Message::View(view::Message::Reduce(all_reduce::Message::Chunk { sum, direction, data, .. })) = message {
+        if let Message::View(view::Message::Reduce(all_reduce::Message::Chunk {
+            sum, direction, data, ..
+        })) = message
+        {
             self.travelled.push((from, to, *sum, *direction, data.clone()));
         }
         if self.garble == Some(from) && self.below(8) == 0 {
@@ -381,7 +386,10 @@ impl Network {
         for ((_, label, _), vectors) in &self.masks {
             let most = if *label == "mask" { 2 } else { 1 };
             assert!(vectors.len() <= most, "a {label} stream was used on {vectors:?}");
-            assert!(vectors.iter().map(|(_, sum)| sum).collect::<BTreeSet<_>>().len() == 1, "{label} on {vectors:?}");
+            assert!(
+                vectors.iter().map(|(_, sum)| sum).collect::<BTreeSet<_>>().len() == 1,
+                "{label} on {vectors:?}"
+            );
         }
     }
 
@@ -485,6 +493,10 @@ impl Network {
     }
 
     pub(super) fn when_finished(&self) -> Option<Time> {
-        self.events.iter().filter(|(_, _, event)| matches!(event, Event::Finished(..))).map(|(at, ..)| *at).max()
+        self.events
+            .iter()
+            .filter(|(_, _, event)| matches!(event, Event::Finished(..)))
+            .map(|(at, ..)| *at)
+            .max()
     }
 }

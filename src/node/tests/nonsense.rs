@@ -59,7 +59,10 @@ fn catalogue(current: Ballot, liar: Peer) -> Vec<Message> {
         out.push(Message::Transfer(transfer::Message::Fetch(slot, Want::Frozen)));
         out.push(Message::Transfer(transfer::Message::Fetch(slot, Want::Accepted([0; 32]))));
         out.push(Message::Transfer(transfer::Message::Lacking(slot)));
-        out.push(Message::Transfer(transfer::Message::Head(slot, Box::new(Held::Accepted(record(current, slot))))));
+        out.push(Message::Transfer(transfer::Message::Head(
+            slot,
+            Box::new(Held::Accepted(record(current, slot))),
+        )));
         for index in [0, 1, u32::MAX] {
             out.push(Message::Transfer(transfer::Message::Credit(slot, index)));
             let data = Bytes::from_static(&[1; 5]);
@@ -95,7 +98,12 @@ fn in_view(ballot: Ballot) -> Vec<view::Message> {
                 out.push(view::Message::Reduce(all_reduce::Message::Credit { sum, direction, index }));
                 for length in [0, 3, 12, 1000] {
                     let data = Bytes::from(vec![1; length]);
-                    out.push(view::Message::Reduce(all_reduce::Message::Chunk { sum, direction, index, data }));
+                    out.push(view::Message::Reduce(all_reduce::Message::Chunk {
+                        sum,
+                        direction,
+                        index,
+                        data,
+                    }));
                 }
             }
         }
@@ -107,12 +115,17 @@ fn in_view(ballot: Ballot) -> Vec<view::Message> {
 fn the_others_finish(net: &Network, liar: Peer, what: &str) {
     let finished = net.finished();
     for peer in net.peers().filter(|&peer| peer != liar) {
-        assert!(finished.contains_key(&peer), "{what}: {peer} does not finish: {:?} {:?}", net.endings(), net.blames);
+        assert!(
+            finished.contains_key(&peer),
+            "{what}: {peer} does not finish: {:?} {:?}",
+            net.endings(),
+            net.blames
+        );
     }
 }
 
-/// What it says is possible for a peer of its rank, and so it counts as faulty only by its effect: a peer that sends one such
-/// message at any time.
+/// What it says is possible for a peer of its rank, and so it counts as faulty only by its effect: a peer
+/// that sends one such message at any time.
 #[test]
 fn one_message_of_nonsense_at_any_time_stops_nobody_else() {
     let count = catalogue(Ballot { counter: 1, proposer: Peer(0) }, Peer(0)).len();

@@ -44,7 +44,11 @@ pub(super) fn session(identities: &[Identity], timing: Timing) -> Session {
     let roster = identities
         .iter()
         .enumerate()
-        .map(|(i, identity)| Entry { key: identity.public(), name: format!("peer-{i}"), addresses: Vec::new() })
+        .map(|(i, identity)| Entry {
+            key: identity.public(),
+            name: format!("peer-{i}"),
+            addresses: Vec::new(),
+        })
         .collect();
     Session {
         name: "test".into(),

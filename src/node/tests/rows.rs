@@ -1,4 +1,5 @@
-//! Row sums between whole nodes: every peer has its own block of the sum of those in the view, and nobody else has it, whoever crashes when.
+//! Row sums between whole nodes: every peer has its own block of the sum of those in the view, and nobody
+//! else has it, whoever crashes when.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -73,7 +74,8 @@ fn lying(blocks: &[u64], liar: Option<(Peer, &[u64])>, seed: u64) -> Network {
     net
 }
 
-/// What each finished peer was told last: its own block, or why it has none; and what all hold and whose vectors are in it.
+/// What each finished peer was told last: its own block, or why it has none; and what all hold and whose
+/// vectors are in it.
 struct Found {
     own: BTreeMap<Peer, Result<Bytes, Missing>>,
     held: Vec<Bytes>,
@@ -90,7 +92,10 @@ fn found(net: &Network, blocks: &[u64], what: &str) -> Found {
             Event::Rows(1, part) => {
                 let part = part.clone().map(|part| part.bytes().clone());
                 let before = own.insert(*peer, part.clone());
-                assert!(before.is_none_or(|before| before == part || part == Err(Missing::Lost)), "{what}: {peer}");
+                assert!(
+                    before.is_none_or(|before| before == part || part == Err(Missing::Lost)),
+                    "{what}: {peer}"
+                );
             }
             Event::Finished(opened, values) => {
                 let first = result.get_or_insert_with(|| (opened.clone(), values.clone()));
@@ -106,16 +111,27 @@ fn found(net: &Network, blocks: &[u64], what: &str) -> Found {
         let block = quantity.block(owner);
         match own.get(&owner) {
             Some(Ok(part)) => {
-                assert!(members.contains(&owner) && part[..] == plain[block.clone()], "{what}: {owner}'s block");
+                assert!(
+                    members.contains(&owner) && part[..] == plain[block.clone()],
+                    "{what}: {owner}'s block"
+                );
             }
             Some(Err(Missing::Absent)) => assert!(!members.contains(&owner), "{what}: {owner}"),
-            Some(Err(Missing::Lost)) => assert!(net.forgets.contains(&owner), "{what}: {owner} has lost its block"),
+            Some(Err(Missing::Lost)) => {
+                assert!(net.forgets.contains(&owner), "{what}: {owner} has lost its block")
+            }
             None => {}
         }
         if members.contains(&owner) {
-            assert!(block.is_empty() || held[1][block.clone()] != plain[block], "{what}: {owner}'s block is open");
+            assert!(
+                block.is_empty() || held[1][block.clone()] != plain[block],
+                "{what}: {owner}'s block is open"
+            );
         } else {
-            assert!(held[1][block].iter().all(|byte| *byte == 0), "{what}: the block of {owner}, which is not in it");
+            assert!(
+                held[1][block].iter().all(|byte| *byte == 0),
+                "{what}: the block of {owner}, which is not in it"
+            );
         }
     }
     Found { own, held, values }
@@ -133,16 +149,23 @@ fn plain(members: &[Peer], quantity: &Quantity) -> Vec<u8> {
 
 #[test]
 fn every_peer_has_its_own_block_and_its_next_vector_is_made_of_it() {
-    for (seed, blocks) in
-        (0..).zip([vec![1, 1, 1], vec![3, 0, 2, 5], vec![0, 0, 7, 0, 1], vec![70_000, 1, 0, 200_000, 65_536, 3, 9]])
-    {
+    for (seed, blocks) in (0..).zip([
+        vec![1, 1, 1],
+        vec![3, 0, 2, 5],
+        vec![0, 0, 7, 0, 1],
+        vec![70_000, 1, 0, 200_000, 65_536, 3, 9],
+    ]) {
         let mut net = network(&blocks, seed);
         net.run(120_000);
         let found = found(&net, &blocks, "nobody crashes");
         assert_eq!(found.own.len(), blocks.len(), "{:?}", net.endings());
         assert!(found.own.values().all(Result::is_ok));
         let parts = found.own.values().flatten().map(|part| folded(part));
-        assert_eq!(words(&found.held[2]).next(), Some(parts.fold(0, u32::wrapping_add)), "the task is given its block");
+        assert_eq!(
+            words(&found.held[2]).next(),
+            Some(parts.fold(0, u32::wrapping_add)),
+            "the task is given its block"
+        );
     }
 }
 
@@ -158,7 +181,8 @@ fn of_a_block_others_lack_the_keys_that_its_owner_shares_with_each_of_them() {
         let sum = found.values[1].sum;
         let plain = plain(&found.values[1].members, &quantity);
         for owner in quantity.owners() {
-            // What lies on the block that all hold: the owner's streams and the lack of its vector, nothing less.
+            // What lies on the block that all hold: the owner's streams and the lack of its vector, nothing
+            // less.
             let masks = Masks { word: Word::W32, masks: net.streams_of(owner, sum).to_vec() };
             let mut own: Vec<u8> =
                 Numbers::vector(owner, 1, quantity.words).into_iter().flat_map(u32::to_le_bytes).collect();
@@ -167,7 +191,8 @@ fn of_a_block_others_lack_the_keys_that_its_owner_shares_with_each_of_them() {
             let mut held = found.held[1][block.clone()].to_vec();
             mask::add(Word::W32, &mut held, &own[block.clone()]);
             assert_eq!(held, plain[block], "{owner}");
-            // One of them with each other member, which no third one has: all others together know it, any fewer do not.
+            // One of them with each other member, which no third one has: all others together know it, any
+            // fewer do not.
             let pairwise: Vec<_> =
                 masks.masks.iter().filter(|mask| mask.label == "mask").map(|mask| *mask.key).collect();
             assert_eq!(pairwise.len(), blocks.len() - 1);
@@ -179,7 +204,9 @@ fn of_a_block_others_lack_the_keys_that_its_owner_shares_with_each_of_them() {
         // The same vectors under other masks: what all hold says nothing of them.
         let held = found.held[1].clone();
         assert!(
-            before.replace(held.clone()).is_none_or(|before| words(&before).zip(words(&held)).all(|(a, b)| a != b))
+            before
+                .replace(held.clone())
+                .is_none_or(|before| words(&before).zip(words(&held)).all(|(a, b)| a != b))
         );
     }
 }
@@ -201,7 +228,11 @@ fn a_peer_killed_at_any_action_has_its_block_when_it_returns_and_the_others_have
                 net.run(300_000);
                 let what = format!("{peer} killed at {at}, returns: {returns}");
                 let found = found(&net, &blocks, &what);
-                assert!(found.own.len() >= blocks.len() - usize::from(!returns), "{what}: {:?}", net.endings());
+                assert!(
+                    found.own.len() >= blocks.len() - usize::from(!returns),
+                    "{what}: {:?}",
+                    net.endings()
+                );
                 if returns {
                     match found.own[&peer] {
                         Ok(_) => with += 1,
@@ -226,7 +257,8 @@ fn a_peer_that_dies_at_a_stage_after_the_total_still_opens_its_block() {
             let what = format!("{peer} killed at {stage:?}");
             let found = found(&net, &blocks, &what);
             assert_eq!(found.own.len(), 5, "{what}: {:?}", net.endings());
-            // A leader that dies before anybody has acknowledged leaves nothing to finish: the sum is made anew without it.
+            // A leader that dies before anybody has acknowledged leaves nothing to finish: the sum is made
+            // anew without it.
             assert!(found.own[&peer].is_ok() || stage == Stage::Accept, "{what}: {:?}", found.own[&peer]);
         }
     }
@@ -241,12 +273,16 @@ fn a_peer_that_returns_when_all_is_over_has_its_block_again() {
     net.at_ms(now, Fault::Crash(Peer(2)));
     net.at_ms(now + 500, Fault::Restart(Peer(2)));
     net.run(now + 100_000);
-    let told = net.events.iter().filter(|(_, peer, event)| *peer == Peer(2) && matches!(event, Event::Rows(1, Ok(_))));
+    let told = net
+        .events
+        .iter()
+        .filter(|(_, peer, event)| *peer == Peer(2) && matches!(event, Event::Rows(1, Ok(_))));
     assert_eq!(told.count(), 2);
     found(&net, &blocks, "crashed at the end");
 }
 
-/// A value may be opened in a later view than the one in which it was summed, and a peer has kept something back in each.
+/// A value may be opened in a later view than the one in which it was summed, and a peer has kept something
+/// back in each.
 #[test]
 fn whatever_is_cut_or_killed_every_member_of_the_decided_view_has_its_block() {
     let blocks = [2, 1, 0, 3];
@@ -270,14 +306,17 @@ fn whatever_is_cut_or_killed_every_member_of_the_decided_view_has_its_block() {
         assert_eq!(found.own.len(), 4, "{what}: {:?}", net.endings());
         absent += found.own.values().filter(|part| part.is_err()).count();
         let sum = found.values[1].sum;
-        let before =
-            net.events.iter().take_while(|(.., event)| !matches!(event, Event::Opened(value) if value.sum == sum));
+        let before = net
+            .events
+            .iter()
+            .take_while(|(.., event)| !matches!(event, Event::Opened(value) if value.sum == sum));
         let later = |event: &Event| matches!(event, Event::ViewBegan(ballot, _) if *ballot > sum.ballot);
         late += usize::from(before.into_iter().any(|(.., event)| later(event)));
         several += usize::from(net.peers().any(|peer| net.kept(peer, 1) > 1));
     }
-    let what =
-        format!("{absent} were not in the view decided on, {late} were opened in a later one, {several} kept several");
+    let what = format!(
+        "{absent} were not in the view decided on, {late} were opened in a later one, {several} kept several"
+    );
     assert!(absent > 10 && late > 5 && several > 5, "{what}");
 }
 

@@ -44,7 +44,8 @@ fn two_openings(net: &Network) -> bool {
 fn cut_off_while_shares_travel(rule: OpeningRule, seed: u64) -> Network {
     let mut net = Network::with_rule(5, &[3], timing(), seed, rule);
     let c = leader(&net);
-    let e = ALL.into_iter().find(|&peer| peer != c && seed % 4 == u64::from((peer.0 + 5 - c.0) % 5 - 1)).unwrap();
+    let e =
+        ALL.into_iter().find(|&peer| peer != c && seed % 4 == u64::from((peer.0 + 5 - c.0) % 5 - 1)).unwrap();
     until_opened_at(&mut net, c, Box::new(|_, _, message| opens(message)));
     for a in [c, e] {
         for b in ALL.into_iter().filter(|b| ![c, e].contains(b)) {
@@ -110,8 +111,8 @@ fn the_naive_rule_opens_twice_when_the_opener_is_killed() {
     }
 }
 
-/// In a council of three x, the leader, and y acknowledge while z is away; y's acknowledgement is stopped and y dies.
-/// So one who acknowledged is left; z returns.
+/// In a council of three x, the leader, and y acknowledge while z is away; y's acknowledgement is stopped and
+/// y dies. So one who acknowledged is left; z returns.
 fn one_acknowledges_one_dies(rule: OpeningRule, seed: u64) -> Network {
     let mut net = Network::with_rule(3, &[3], timing(), seed, rule);
     let council = net.council();
@@ -147,6 +148,9 @@ fn in_a_council_of_three_one_acknowledges_one_dies_the_third_returns() {
         net.run(net.now_ms() + 60_000);
         let finished = net.finished();
         assert_eq!(finished.len(), 3, "seed {seed}: {:?}", net.endings());
-        assert!(finished.values().all(|values| values[1].sum == before[0]), "what was acknowledged is finished");
+        assert!(
+            finished.values().all(|values| values[1].sum == before[0]),
+            "what was acknowledged is finished"
+        );
     }
 }

@@ -1,5 +1,5 @@
-//! Random schedules: whatever is lost, delayed, cut or killed, nothing is opened twice; and once everything is healed and
-//! restarted, everybody finishes.
+//! Random schedules: whatever is lost, delayed, cut or killed, nothing is opened twice; and once everything
+//! is healed and restarted, everybody finishes.
 //!
 //! `FLYSWARM_SCHEDULES` sets how many, `FLYSWARM_SEED` repeats one.
 
@@ -20,8 +20,9 @@ fn patient() -> Timing {
     Timing { linger_ms: 600_000, quorum_ms: 120_000, ..timing() }
 }
 
-/// From the healing on: a view of before may stand still until it is given up; then everybody's turn may come, and the view
-/// may meet a fetch or a member that has to be given up in turn, once for each of the peers that can be in the way.
+/// From the healing on: a view of before may stand still until it is given up; then everybody's turn may
+/// come, and the view may meet a fetch or a member that has to be given up in turn, once for each of the
+/// peers that can be in the way.
 fn bound_ms(peers: u8, timing: &Timing) -> u64 {
     let turns = u64::from(peers) * timing.propose_ms;
     let one_try = timing.stall_ms + 2 * HEARTBEAT_MS + turns;
@@ -102,12 +103,18 @@ fn part(number: u64) {
         }
         assert!(failed.len() < 5, "{}", repeat(&failed));
     }
-    eprintln!("schedules, part {number}: the last finished {} ms after healing (seed {})", slowest.0, slowest.1);
+    eprintln!(
+        "schedules, part {number}: the last finished {} ms after healing (seed {})",
+        slowest.0, slowest.1
+    );
     assert!(failed.is_empty(), "{}", repeat(&failed));
 }
 
 fn repeat(seeds: &[u64]) -> String {
-    format!("seeds {seeds:?}; FLYSWARM_SEED={} cargo test --no-default-features --lib random_schedules", seeds[0])
+    format!(
+        "seeds {seeds:?}; FLYSWARM_SEED={} cargo test --no-default-features --lib random_schedules",
+        seeds[0]
+    )
 }
 
 #[test]

@@ -1,4 +1,5 @@
-//! What may be seen on the way: every stream masks one vector, and no vector travels that its receiver could read.
+//! What may be seen on the way: every stream masks one vector, and no vector travels that its receiver could
+//! read.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -51,7 +52,10 @@ fn look(net: &Network) -> (usize, usize) {
         let unknown = left.keys().filter(|name| !own.contains(*name)).count();
         assert!(unknown > 0, "{to} can read what {from} sends it {direction:?} in {sum:?} over {summed:?}");
         if *direction == Direction::Down {
-            assert!(left.keys().all(|(_, label, _)| *label == "pad"), "the pairwise masks cancel in the total");
+            assert!(
+                left.keys().all(|(_, label, _)| *label == "pad"),
+                "the pairwise masks cancel in the total"
+            );
         }
         // And it is in fact no sum of plain vectors of any members.
         for set in 1u32..1 << members.len() {
@@ -100,8 +104,8 @@ fn vectors_of_failed_and_repeated_views_carry_one_too() {
     assert!(views > 80, "only {views} views in 75 sessions had sums: the faults come at the wrong time");
 }
 
-/// `check` holds this in every run; here are runs in which it is most easily broken: the same slot summed again by peers that
-/// have crashed in between.
+/// `check` holds this in every run; here are runs in which it is most easily broken: the same slot summed
+/// again by peers that have crashed in between.
 #[test]
 fn every_stream_masks_one_vector_only_across_failed_views_and_restarts() {
     let mut repeated = 0;
@@ -114,7 +118,8 @@ fn every_stream_masks_one_vector_only_across_failed_views_and_restarts() {
         }
         net.at_ms(8_000, Fault::HealAll);
         net.run(60_000);
-        let sums: BTreeSet<_> = net.peers().flat_map(|peer| net.sums_of(peer)).filter(|sum| sum.slot == 1).collect();
+        let sums: BTreeSet<_> =
+            net.peers().flat_map(|peer| net.sums_of(peer)).filter(|sum| sum.slot == 1).collect();
         repeated += usize::from(sums.len() > 1);
     }
     assert!(repeated > 10, "only {repeated} of 60 sessions summed a slot twice");

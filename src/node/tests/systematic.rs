@@ -1,5 +1,5 @@
-//! One fault, and pairs of faults, at every point of a run: each peer killed at each of its actions, each link cut after each
-//! of its messages.
+//! One fault, and pairs of faults, at every point of a run: each peer killed at each of its actions, each
+//! link cut after each of its messages.
 
 use std::collections::BTreeSet;
 
@@ -26,8 +26,8 @@ fn finished(net: &Network, without: &[Peer], what: &str) {
     }
 }
 
-/// With more than three peers the others go on; with three, of which the session needs all, they say why they cannot,
-/// unless the killed one returns.
+/// With more than three peers the others go on; with three, of which the session needs all, they say why they
+/// cannot, unless the killed one returns.
 fn killed(peers: u8, returns: bool) {
     for (peer, count) in actions(peers) {
         for at in 1..count {
@@ -94,8 +94,8 @@ fn every_link_cut_after_each_of_its_messages_and_healed_later() {
     }
 }
 
-/// The second fault comes while the first is being dealt with: of five peers one is killed, and a link between two others is
-/// cut a moment before or after.
+/// The second fault comes while the first is being dealt with: of five peers one is killed, and a link
+/// between two others is cut a moment before or after.
 #[test]
 fn a_kill_and_a_cut_at_once_leave_nobody_waiting() {
     for (peer, count) in actions(5) {

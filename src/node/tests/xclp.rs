@@ -28,7 +28,13 @@ fn lab(rows: &[usize], scaling: Scaling, hamming: Hamming, seed: u64) -> Lab {
         task: TaskKind::Xclp,
         flynn: FlynnSpec::NONE,
         xclp: Some(XclpSpec { bits: 512, hamming, ..XclpSpec::new(64) }),
-        data: DataSpec { features: 64, columns: Vec::new(), classes: data.classes().to_vec(), scaling, densify: false },
+        data: DataSpec {
+            features: 64,
+            columns: Vec::new(),
+            classes: data.classes().to_vec(),
+            scaling,
+            densify: false,
+        },
         ..session(&identities, timing())
     }
     .check()
@@ -38,7 +44,8 @@ fn lab(rows: &[usize], scaling: Scaling, hamming: Hamming, seed: u64) -> Lab {
         let part = data.subset(&(first..first + n).collect::<Vec<_>>());
         first += n;
         truth.push(part.labels().to_vec());
-        let labels = part.labels().iter().enumerate().map(|(i, &label)| (i % 5 == 0).then_some(label)).collect();
+        let labels =
+            part.labels().iter().enumerate().map(|(i, &label)| (i % 5 == 0).then_some(label)).collect();
         let task = Xclp::new(session.clone(), peer, Arc::new(part), labels, &[peer.0 as u8; 32]).unwrap();
         tasks.push(Arc::new(task));
     }
@@ -68,8 +75,8 @@ impl Lab {
         f64::from(right as u32) / f64::from(all as u32)
     }
 
-    /// Kills whoever is the first of whom `holds` says that it would send this. A message that is held stops all after it, so that it seems to have gone
-    /// silent before.
+    /// Kills whoever is the first of whom `holds` says that it would send this. A message that is held stops
+    /// all after it, so that it seems to have gone silent before.
     fn kill(&mut self, holds: impl Fn(&Body) -> bool + Send + 'static) -> Peer {
         let killed = std::sync::Arc::new(std::sync::Mutex::new(None));
         let seen = killed.clone();
@@ -100,7 +107,8 @@ impl Lab {
         [values[values.len() - 2].members.clone(), values[values.len() - 1].members.clone()]
     }
 
-    /// Holds the labels of the owners that are left against those of all points in one place, where the lost ones have no labels.
+    /// Holds the labels of the owners that are left against those of all points in one place, where the lost
+    /// ones have no labels.
     fn holds_without(&self, lost: &[Peer]) {
         let tasks: Vec<_> = (0u16..)
             .map(Peer)
@@ -143,8 +151,9 @@ fn every_node_gets_labels_for_its_own_rows() {
         let planes = lab.outcome(Peer(0)).unwrap().planes;
         for (peer, pooled) in (0u16..).map(Peer).zip(Xclp::pooled(&owners, &planes, None).unwrap().0) {
             let found = lab.tasks[peer.index()].said(lab.outcome(peer).unwrap());
-            let labels =
-                |said: &[crate::model::propagation::Said]| said.iter().map(|each| each.label).collect::<Vec<_>>();
+            let labels = |said: &[crate::model::propagation::Said]| {
+                said.iter().map(|each| each.label).collect::<Vec<_>>()
+            };
             assert_eq!(labels(&found), labels(&pooled), "{peer}");
         }
         assert!(lab.outcome(Peer(6)).unwrap().scores.is_empty(), "a witness gets no scores");

@@ -21,7 +21,8 @@ fn session(peers: usize, folds: u16) -> Session {
         ("{ soft-bins = { bins = 3 } }", false, "300"),
         ("\"unit-norm\"", false, "\"4d\""),
     ] {
-        text += &format!("[[tune.setting]]\nscaling = {scaling}\ndensify = {densify}\nm = {m}\ns = 5\nrho = 7\n");
+        text +=
+            &format!("[[tune.setting]]\nscaling = {scaling}\ndensify = {densify}\nm = {m}\ns = 5\nrho = 7\n");
     }
     for i in 0..peers {
         let key = crate::crypto::identity::Identity::from_seed([i as u8; 32]).public();
@@ -32,7 +33,8 @@ fn session(peers: usize, folds: u16) -> Session {
 
 /// The sum of what all peers contribute to each slot, opened one after another.
 fn federated(session: &Session, parts: &[Dataset]) -> Vec<Bytes> {
-    let peers: Vec<_> = parts.iter().map(|rows| Tune::new(session.clone(), Arc::new(rows.clone())).unwrap()).collect();
+    let peers: Vec<_> =
+        parts.iter().map(|rows| Tune::new(session.clone(), Arc::new(rows.clone())).unwrap()).collect();
     let plan = peers[0].plan();
     let mut opened = vec![Bytes::copy_from_slice(&COIN)];
     for (slot, quantity) in plan.iter().enumerate().skip(1) {
@@ -48,7 +50,8 @@ fn federated(session: &Session, parts: &[Dataset]) -> Vec<Bytes> {
     opened
 }
 
-/// Scores of every setting and readout from rows in one place: each fold holds the rows that the peers put into it.
+/// Scores of every setting and readout from rows in one place: each fold holds the rows that the peers put
+/// into it.
 fn pooled(session: &Session, parts: &[Dataset]) -> Vec<Vec<Tally>> {
     let rules = Rules::new(session.clone());
     let all = |pick: &dyn Fn(&Split) -> Vec<usize>, fold: usize| {
@@ -69,8 +72,13 @@ fn pooled(session: &Session, parts: &[Dataset]) -> Vec<Vec<Tally>> {
     let mut out = Vec::new();
     for (c, candidate) in rules.candidates.iter().enumerate() {
         let trials = (0..rules.folds).map(|fold| {
-            let (train, test) = (all(&|split| split.train.clone(), fold), all(&|split| split.test.clone(), fold));
-            let seed = derive(&COIN, "tune/matrix", &[(c as u32).to_le_bytes(), (fold as u32).to_le_bytes()].concat());
+            let (train, test) =
+                (all(&|split| split.train.clone(), fold), all(&|split| split.test.clone(), fold));
+            let seed = derive(
+                &COIN,
+                "tune/matrix",
+                &[(c as u32).to_le_bytes(), (fold as u32).to_le_bytes()].concat(),
+            );
             let sketch = candidate.parameters(64, *seed).check(10).unwrap();
             let scaler = Scaler::fit(&candidate.scaling, &everything).unwrap();
             let hash = FlyHash::new(&sketch);

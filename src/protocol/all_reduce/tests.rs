@@ -66,7 +66,9 @@ impl Run {
                     self.ahead.entry(from).or_default().0.extend_from_slice(&data);
                 }
                 Action::Ahead(Ahead::End(_, digest)) => self.ahead.entry(from).or_default().1 = digest,
-                Action::Output(total) => assert!(self.totals.insert(from, total).is_none(), "{from:?}: a second total"),
+                Action::Output(total) => {
+                    assert!(self.totals.insert(from, total).is_none(), "{from:?}: a second total")
+                }
                 other => panic!("{from:?}: {other:?}"),
             }
         }
@@ -74,7 +76,8 @@ impl Run {
 
     /// Delivers one message or finishes one job, whichever `pick` falls on; `false` when there is none.
     fn one(&mut self, pick: usize) -> bool {
-        let waiting: Vec<Way> = self.ways.iter().filter(|(_, queue)| !queue.is_empty()).map(|(way, _)| *way).collect();
+        let waiting: Vec<Way> =
+            self.ways.iter().filter(|(_, queue)| !queue.is_empty()).map(|(way, _)| *way).collect();
         let all = waiting.len() + self.jobs.len();
         if all == 0 {
             return false;
@@ -175,14 +178,19 @@ impl Picks {
     }
 }
 
-/// Two members, this one the root; the child has contributed `sent` chunks and nothing was acknowledged that need not be.
+/// Two members, this one the root; the child has contributed `sent` chunks and nothing was acknowledged that
+/// need not be.
 fn root_with(chunks: usize, sent: u32) -> AllReduce {
     let mut run = start(2, chunks * CHUNK);
     let mut root = run.machines.swap_remove(0);
     for index in 0..sent {
-        let message = Message::Chunk { sum: SUM, direction: Direction::Up, index, data: vec![1; CHUNK].into() };
+        let message =
+            Message::Chunk { sum: SUM, direction: Direction::Up, index, data: vec![1; CHUNK].into() };
         let step = root.handle(Time(0), Input::Message { from: Peer(1), message });
-        assert!(!step.0.iter().any(|action| matches!(action, Action::Blame { .. })), "chunk {index}: {step:?}");
+        assert!(
+            !step.0.iter().any(|action| matches!(action, Action::Blame { .. })),
+            "chunk {index}: {step:?}"
+        );
     }
     root
 }
@@ -200,7 +208,8 @@ fn a_child_that_runs_past_what_was_acknowledged_is_blamed() {
     // The root has not contributed: it acknowledges AHEAD chunks and no more, and a window may follow them.
     let most = AHEAD + WINDOW as u32;
     let mut root = root_with(40, most);
-    let message = Message::Chunk { sum: SUM, direction: Direction::Up, index: most, data: vec![1; CHUNK].into() };
+    let message =
+        Message::Chunk { sum: SUM, direction: Direction::Up, index: most, data: vec![1; CHUNK].into() };
     assert_eq!(blamed(&mut root, message), Some(Fault::OutOfOrder("chunk")));
 }
 

@@ -1,12 +1,14 @@
-//! Every interleaving of the decision, up to a bound: breadth first over what acceptors and proposers can do next.
+//! Every interleaving of the decision, up to a bound: breadth first over what acceptors and proposers can do
+//! next.
 //!
-//! The acceptors are the real ones, `oblige` is the real one; the proposers do what `node/election.rs` and `view.rs` do:
-//! prepare, promises of a majority, fetch what is frozen, resume or sum anew, acknowledgements of a majority, shares, open,
-//! next slot. A message that was sent may be delivered at any later time, more than once, or never, so loss, delay and
-//! reordering need no actions of their own. A crash takes what is in memory and leaves what is on disk.
+//! The acceptors are the real ones, `oblige` is the real one; the proposers do what `node/election.rs` and
+//! `view.rs` do: prepare, promises of a majority, fetch what is frozen, resume or sum anew, acknowledgements
+//! of a majority, shares, open, next slot. A message that was sent may be delivered at any later time, more
+//! than once, or never, so loss, delay and reordering need no actions of their own. A crash takes what is in
+//! memory and leaves what is on disk.
 //!
-//! Peers that propose nothing are alike, so states that differ only by which of them did what are explored once. Values
-//! are named by the ballot in which they were summed.
+//! Peers that propose nothing are alike, so states that differ only by which of them did what are explored
+//! once. Values are named by the ballot in which they were summed.
 
 #![allow(clippy::disallowed_types, reason = "a set of millions of fingerprints whose order nobody sees")]
 
@@ -108,7 +110,8 @@ struct World {
     slots: u8,
     /// How many crashes there may be.
     crashes: u8,
-    /// Whether shares travel one by one; otherwise a decision can be opened at once, which only adds behaviour.
+    /// Whether shares travel one by one; otherwise a decision can be opened at once, which only adds
+    /// behaviour.
     shares: bool,
 }
 
@@ -135,7 +138,8 @@ impl World {
     /// The member's acceptor as the real code has it.
     fn acceptor(&self, local: &Local) -> Acceptor<u8> {
         let (number, value) = local.accepted;
-        let accepted = (value > 0).then(|| Accepted { ballot: self.ballot(number), slot: local.frozen, value });
+        let accepted =
+            (value > 0).then(|| Accepted { ballot: self.ballot(number), slot: local.frozen, value });
         Acceptor { promised: self.ballot(local.promised), frozen: local.frozen, accepted }
     }
 
@@ -152,7 +156,8 @@ impl World {
     }
 
     fn count(&self, state: &State, holds: impl Fn(&Local) -> bool) -> u32 {
-        u32::try_from(state.locals[..self.members.into()].iter().filter(|local| holds(local)).count()).unwrap()
+        u32::try_from(state.locals[..self.members.into()].iter().filter(|local| holds(local)).count())
+            .unwrap()
     }
 
     /// The state after `act`, if it can happen.
@@ -368,8 +373,8 @@ impl World {
         out
     }
 
-    /// What is wrong with `state`: two values of one slot that a majority acknowledged in one ballot each, that can be
-    /// opened, or that were opened.
+    /// What is wrong with `state`: two values of one slot that a majority acknowledged in one ballot each,
+    /// that can be opened, or that were opened.
     fn wrong(&self, state: &State) -> Option<String> {
         for s in 0..self.slots {
             let mut decided: Vec<_> = self
@@ -384,15 +389,19 @@ impl World {
             opened.retain(|&value| value != 0);
             opened.sort_unstable();
             opened.dedup();
-            for (what, values) in [("decided", &decided), ("can be opened", &openable), ("are open", &opened)] {
+            for (what, values) in [("decided", &decided), ("can be opened", &openable), ("are open", &opened)]
+            {
                 if values.len() > 1 {
                     return Some(format!("slot {s}: the sums of ballots {values:?} {what}"));
                 }
             }
             let only = decided.first().or(openable.first()).copied();
-            let cleared =
-                state.locals[..usize::from(self.members)].iter().all(|local| local.opened[usize::from(s)] != 0);
-            if self.rule != Rule::Naive && !cleared && opened.iter().chain(&openable).any(|value| Some(*value) != only)
+            let cleared = state.locals[..usize::from(self.members)]
+                .iter()
+                .all(|local| local.opened[usize::from(s)] != 0);
+            if self.rule != Rule::Naive
+                && !cleared
+                && opened.iter().chain(&openable).any(|value| Some(*value) != only)
             {
                 return Some(format!("slot {s}: open is {opened:?}, decided {decided:?}"));
             }
@@ -400,8 +409,8 @@ impl World {
         None
     }
 
-    /// One state for all that go on alike: peers that never propose are interchangeable, and what nobody will ever look at
-    /// again is cleared.
+    /// One state for all that go on alike: peers that never propose are interchangeable, and what nobody will
+    /// ever look at again is cleared.
     fn canonical(&self, mut state: State) -> State {
         let all = usize::from(self.members);
         for b in self.ballots() {
@@ -500,7 +509,8 @@ fn describe(act: Act) -> String {
     }
 }
 
-/// 128 bits of two differently started hashes: at ten million states two collide with probability below 2^-80.
+/// 128 bits of two differently started hashes: at ten million states two collide with probability below
+/// 2^-80.
 fn fingerprint(state: &State) -> (u64, u64) {
     let (mut a, mut b) = (DefaultHasher::new(), DefaultHasher::new());
     b.write_u8(1);

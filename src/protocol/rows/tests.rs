@@ -27,7 +27,8 @@ fn pads(seed: u64, members: &[Peer], sign: Sign) -> Vec<Mask> {
 fn streams(seed: u64, members: &[Peer], me: Peer) -> Vec<Mask> {
     let sign = |other: Peer| if me < other { Sign::Add } else { Sign::Subtract };
     let others = members.iter().filter(|&&other| other != me);
-    let mut out: Vec<_> = others.map(|&other| Mask::new(key(seed, me, other), "mask", SUM, sign(other))).collect();
+    let mut out: Vec<_> =
+        others.map(|&other| Mask::new(key(seed, me, other), "mask", SUM, sign(other))).collect();
     let dealer = members.iter().take(3).position(|&dealer| dealer == me);
     out.extend(dealer.map(|at| pads(seed, members, Sign::Add).swap_remove(at)));
     out
@@ -112,7 +113,8 @@ proptest! {
     }
 }
 
-/// Two worlds that differ only in what others put in block 0: whoever lacks one of the owner's keys sees the same distribution.
+/// Two worlds that differ only in what others put in block 0: whoever lacks one of the owner's keys sees the
+/// same distribution.
 #[test]
 fn what_the_others_hold_of_a_block_is_uniform_whatever_is_in_it() {
     const RUNS: u64 = 4096;

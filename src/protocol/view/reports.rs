@@ -47,8 +47,10 @@ impl View {
                 self.verify(&items, "release", |each| {
                     Some(each.item.sum) == sum && self.ctx.council_index(each.author).is_some()
                 })?;
-                let round =
-                    self.round.as_mut().filter(|round| round.slot == slot && !round.acknowledgements.is_empty());
+                let round = self
+                    .round
+                    .as_mut()
+                    .filter(|round| round.slot == slot && !round.acknowledgements.is_empty());
                 if !round.ok_or(Fault::OutOfOrder("release"))?.release.child(from, items) {
                     return Err(Fault::OutOfOrder("release"));
                 }
@@ -62,8 +64,8 @@ impl View {
         self.round.as_ref()?.record.as_ref()
     }
 
-    /// Every item of a report fits this round and is signed by a member, no two by the same: whoever passes on another one
-    /// has not looked at it.
+    /// Every item of a report fits this round and is signed by a member, no two by the same: whoever passes
+    /// on another one has not looked at it.
     pub(super) fn verify<T: Item>(
         &self,
         items: &[Signed<T>],

@@ -47,7 +47,9 @@ impl Custodian {
 
     pub(super) fn parcel(&mut self, desk: &Desk, from: Peer, what: What, data: Bytes) -> Result<(), Fault> {
         match what {
-            What::Share(owner, other) => drop(self.shares.entry((owner, other)).or_default().insert(from, data)),
+            What::Share(owner, other) => {
+                drop(self.shares.entry((owner, other)).or_default().insert(from, data))
+            }
             What::Limits => {
                 let limits = dealer::from_bytes(&data);
                 if limits.iter().any(|&limit| usize::from(limit) > desk.setup.bits / 2) {
@@ -60,8 +62,13 @@ impl Custodian {
         Ok(())
     }
 
-    /// A block's distances; none when the two shares make none, and then it cannot be said whose fault that is.
-    pub(super) fn made(&mut self, block: (Peer, Peer), distances: Option<Arc<Vec<u16>>>) -> Result<(), Reason> {
+    /// A block's distances; none when the two shares make none, and then it cannot be said whose fault that
+    /// is.
+    pub(super) fn made(
+        &mut self,
+        block: (Peer, Peer),
+        distances: Option<Arc<Vec<u16>>>,
+    ) -> Result<(), Reason> {
         self.blocks.insert(block, distances.ok_or(Reason::Disagreement)?);
         Ok(())
     }
@@ -89,7 +96,8 @@ impl Custodian {
         let mut owners: Vec<_> = kept.iter().map(|(owner, _)| *owner).collect();
         owners.dedup();
         for owner in owners {
-            let others: Vec<Peer> = kept.iter().filter(|(one, _)| *one == owner).map(|(_, other)| *other).collect();
+            let others: Vec<Peer> =
+                kept.iter().filter(|(one, _)| *one == owner).map(|(_, other)| *other).collect();
             let blocks: Option<Vec<_>> =
                 others.iter().map(|&other| self.blocks.get(&(owner, other)).cloned()).collect();
             let Some(blocks) = blocks else { continue };
@@ -119,7 +127,8 @@ impl Custodian {
 
     /// Whether everything it keeps has been used.
     pub(super) fn finished(&self, desk: &Desk) -> bool {
-        let mut owners: Vec<_> = desk.setup.roles.kept_by(desk.setup.me).into_iter().map(|(owner, _)| owner).collect();
+        let mut owners: Vec<_> =
+            desk.setup.roles.kept_by(desk.setup.me).into_iter().map(|(owner, _)| owner).collect();
         owners.dedup();
         self.sent == owners.len()
     }
@@ -127,13 +136,19 @@ impl Custodian {
     /// Whom this peer waits for, and at which step.
     pub(super) fn waits(&self, desk: &Desk) -> Option<(u32, Peer)> {
         let kept = desk.setup.roles.kept_by(desk.setup.me);
-        for &(owner, other) in kept.iter().filter(|(owner, other)| !desk.has_begun(Task::Combine(*owner, *other))) {
+        for &(owner, other) in
+            kept.iter().filter(|(owner, other)| !desk.has_begun(Task::Combine(*owner, *other)))
+        {
             let got = self.shares.get(&(owner, other));
-            let missing = [owner, other].into_iter().find(|peer| got.is_none_or(|got| !got.contains_key(peer)));
+            let missing =
+                [owner, other].into_iter().find(|peer| got.is_none_or(|got| !got.contains_key(peer)));
             if let Some(peer) = missing {
                 return Some((3, peer));
             }
         }
-        kept.into_iter().map(|(owner, _)| owner).find(|owner| !self.limits.contains_key(owner)).map(|peer| (5, peer))
+        kept.into_iter()
+            .map(|(owner, _)| owner)
+            .find(|owner| !self.limits.contains_key(owner))
+            .map(|peer| (5, peer))
     }
 }

@@ -1,8 +1,11 @@
-//! Blinded custody: who keeps the distances does not know between which points they are (design.md, section 7; spec, section "Custody").
+//! Blinded custody: who keeps the distances does not know between which points they are (design.md, section
+//! 7; spec, section "Custody").
 //!
-//! The distances from the rows of an owner to the rows of another peer go to a custodian as two additive shares. Both owners put each row into an
-//! order of its own and add a mask, which they draw from a key of theirs, so that the custodian's sums are the row's distances, and not whose; and
-//! so that the custodian, who may have dealt the triple, gets shares that it has not made. The propagators are given the key, not the custodian.
+//! The distances from the rows of an owner to the rows of another peer go to a custodian as two additive
+//! shares. Both owners put each row into an order of its own and add a mask, which they draw from a key of
+//! theirs, so that the custodian's sums are the row's distances, and not whose; and so that the custodian,
+//! who may have dealt the triple, gets shares that it has not made. The propagators are given the key, not
+//! the custodian.
 
 use zeroize::Zeroizing;
 
@@ -58,7 +61,8 @@ impl Blinding {
         columns
     }
 
-    /// A share of the distances, owner's rows x columns, as it goes to the custodian. The owner adds the mask, the other peer subtracts it.
+    /// A share of the distances, owner's rows x columns, as it goes to the custodian. The owner adds the
+    /// mask, the other peer subtracts it.
     #[must_use]
     pub fn blind(&self, sign: Sign, share: &[u16]) -> Vec<u16> {
         let mask = dealer::words(&self.key, "mask", share.len());
@@ -93,7 +97,8 @@ pub fn distances(one: &[u16], two: &[u16], bits: usize) -> Option<Vec<u16>> {
 /// Stands for "no more" in lists of smallest values.
 pub const NONE: u16 = u16::MAX;
 
-/// The `k` smallest values of each of `rows` rows over several blocks of distances, ascending, filled up with [`NONE`]: rows x k.
+/// The `k` smallest values of each of `rows` rows over several blocks of distances, ascending, filled up with
+/// [`NONE`]: rows x k.
 #[must_use]
 pub fn smallest(blocks: &[&[u16]], rows: usize, k: usize) -> Vec<u16> {
     let mut out = Vec::with_capacity(rows * k);
@@ -114,8 +119,8 @@ pub fn smallest(blocks: &[&[u16]], rows: usize, k: usize) -> Vec<u16> {
     out
 }
 
-/// For each row the smallest number that is above its `k` smallest distances, and at most half the bits: an edge is shorter. `lists` hold rows x k
-/// values each, as [`smallest`] makes them.
+/// For each row the smallest number that is above its `k` smallest distances, and at most half the bits: an
+/// edge is shorter. `lists` hold rows x k values each, as [`smallest`] makes them.
 #[must_use]
 pub fn limits(lists: &[&[u16]], rows: usize, k: usize, bits: usize) -> Vec<u16> {
     let half = (bits / 2) as u16;

@@ -1,7 +1,8 @@
-//! Secure Hamming distances with a dealt triple (spec, section 15c, `dealer`): after Beaver, "Efficient multiparty protocols using circuit
-//! randomization", CRYPTO 1991, with matrices in place of numbers.
+//! Secure Hamming distances with a dealt triple (spec, section 15c, `dealer`): after Beaver, "Efficient
+//! multiparty protocols using circuit randomization", CRYPTO 1991, with matrices in place of numbers.
 //!
-//! Two owners hold codes A (n x L) and B (m x L), 0 or 1, and want additive shares mod 2^16 of the n x m matrix of Hamming distances
+//! Two owners hold codes A (n x L) and B (m x L), 0 or 1, and want additive shares mod 2^16 of the n x m
+//! matrix of Hamming distances
 //! |a| + |b| - 2 A B^T. The dealer, who holds neither, makes U and X from one seed and V from another and
 //!
 //! ```text
@@ -11,7 +12,8 @@
 //! left's share:  |a| - 2 (U E^T + X)         right's: |b| - 2 (D B^T + Y)
 //! ```
 //!
-//! U E^T + X + D B^T + Y = A B^T. D and E are uniform to whoever does not have the seeds. A triple serves one pair of owners in one view.
+//! U E^T + X + D B^T + Y = A B^T. D and E are uniform to whoever does not have the seeds. A triple serves one
+//! pair of owners in one view.
 
 use std::array::from_fn;
 use std::ops::RangeInclusive;
@@ -58,7 +60,9 @@ pub fn left_share(codes: &Codes, seed: &[u8; 32], hidden: &[u16]) -> Vec<u16> {
     let x = words(seed, "share", out.len());
     for (row, (out, x)) in out.chunks_mut(columns.max(1)).zip(x.chunks(columns.max(1))).enumerate() {
         let ones = ones(codes.row(row));
-        out.iter_mut().zip(x).for_each(|(out, x)| *out = ones.wrapping_sub(out.wrapping_add(*x).wrapping_mul(2)));
+        out.iter_mut()
+            .zip(x)
+            .for_each(|(out, x)| *out = ones.wrapping_sub(out.wrapping_add(*x).wrapping_mul(2)));
     }
     out
 }
@@ -139,7 +143,9 @@ impl Pair for Dealt {
         desk.compute(theirs.len() * codes.rows(), step, move || {
             let theirs = from_bytes(&theirs);
             let share = match &dealt {
-                Some(dealt) => custody::transposed(&right_share(&codes, &theirs, &from_bytes(dealt)), codes.rows()),
+                Some(dealt) => {
+                    custody::transposed(&right_share(&codes, &theirs, &from_bytes(dealt)), codes.rows())
+                }
                 None => left_share(&codes, &seed, &theirs),
             };
             Made::Pair(other, Ok(Got::Share(share)), Vec::new())
@@ -206,7 +212,8 @@ mod tests {
     fn codes(rows: usize, bits: usize, salt: u8) -> Codes {
         let mut bytes = vec![0; rows * bits / 8];
         Stream::new(&[salt; 32], "test", &[]).fill(&mut bytes);
-        Codes::from_words(bits, bytes.as_chunks().0.iter().map(|&word| u64::from_le_bytes(word)).collect()).unwrap()
+        Codes::from_words(bits, bytes.as_chunks().0.iter().map(|&word| u64::from_le_bytes(word)).collect())
+            .unwrap()
     }
 
     proptest! {

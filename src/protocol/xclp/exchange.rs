@@ -213,11 +213,15 @@ impl Exchange {
                     (None, _, None) => expected(&desk.setup, from, what),
                     (None, _, Some(labels)) => expected_later(&desk.setup, &labels.known, from, what),
                 };
-                let Some(data) = desk.parcels.part(from, (what, length, data), expected, step)? else { return Ok(()) };
+                let Some(data) = desk.parcels.part(from, (what, length, data), expected, step)? else {
+                    return Ok(());
+                };
                 if let Some(Labels { known, owner, propagator }) = &mut self.labels {
                     return match what {
                         What::Scores => owner.as_mut().ok_or(NOT_MINE)?.parcel(from, what, &data),
-                        _ => propagator.as_mut().ok_or(NOT_MINE)?.parcel(desk, known, (from, what, data), step),
+                        _ => {
+                            propagator.as_mut().ok_or(NOT_MINE)?.parcel(desk, known, (from, what, data), step)
+                        }
                     };
                 }
                 match what {
@@ -249,7 +253,9 @@ impl Exchange {
                 self.fail(Reason::Fault, Some(other), step);
             }
             Made::Block(block, distances) => {
-                if let Some(Err(reason)) = self.custodian.as_mut().map(|custodian| custodian.made(block, distances)) {
+                if let Some(Err(reason)) =
+                    self.custodian.as_mut().map(|custodian| custodian.made(block, distances))
+                {
                     self.fail(reason, None, step);
                 }
             }
@@ -335,8 +341,9 @@ impl Exchange {
     fn scores(&self) -> Option<Result<Outcome, String>> {
         let Labels { known, owner, propagator } = self.labels.as_ref()?;
         let spread = propagator.as_ref().is_none_or(|propagator| propagator.finished);
-        let outcome =
-            owner.as_ref().map_or(Some(Ok(Outcome::default())), |owner| owner.outcome(&self.desk.setup, known));
+        let outcome = owner
+            .as_ref()
+            .map_or(Some(Ok(Outcome::default())), |owner| owner.outcome(&self.desk.setup, known));
         outcome.filter(|_| spread)
     }
 
@@ -346,7 +353,8 @@ impl Exchange {
         }
     }
 
-    /// Who waits at an earlier step speaks first: it waits for the one that does not answer, and others wait for it.
+    /// Who waits at an earlier step speaks first: it waits for the one that does not answer, and others wait
+    /// for it.
     fn tick(&mut self, now: Time, step: &mut Step<Self>) {
         let labels = self.labels.as_ref();
         let waits = [
@@ -364,7 +372,8 @@ impl Exchange {
                 return self.fail(Reason::Stalled, Some(peer), step);
             }
         }
-        // Those who wait for what comes of this, some of whom nobody sends anything for minutes, know that it goes on.
+        // Those who wait for what comes of this, some of whom nobody sends anything for minutes, know that it
+        // goes on.
         if std::mem::take(&mut self.moved) || self.jobs > 0 {
             let others: Vec<_> = self.neighbours().collect();
             self.desk.tell(others, &Body::Working, step);
@@ -373,7 +382,8 @@ impl Exchange {
     }
 }
 
-/// How many bytes a parcel of the first stage from `from` to this peer may have that is none of a backend's; `None` if it has no business here.
+/// How many bytes a parcel of the first stage from `from` to this peer may have that is none of a backend's;
+/// `None` if it has no business here.
 fn expected(setup: &Setup, from: Peer, what: What) -> Option<RangeInclusive<usize>> {
     let (roles, me) = (&setup.roles, setup.me);
     let rows = |peer: Peer| roles.rows_of(peer);
@@ -389,7 +399,9 @@ fn expected(setup: &Setup, from: Peer, what: What) -> Option<RangeInclusive<usiz
         {
             exactly(2 * rows(one) * rows(other))
         }
-        What::Smallest if owner(me) && roles.custodians_of(me).contains(&from) => exactly(2 * rows(me) * setup.rule.k),
+        What::Smallest if owner(me) && roles.custodians_of(me).contains(&from) => {
+            exactly(2 * rows(me) * setup.rule.k)
+        }
         What::Limits if owner(from) && roles.custodians_of(from).contains(&me) => exactly(2 * rows(from)),
         What::Short(one)
             if owner(one)
@@ -415,7 +427,10 @@ fn expected_later(setup: &Setup, known: &Known, from: Peer, what: What) -> Optio
             exactly(16 * (roles.rows_of(me) + 1) * setup.classes)
         }
         What::Edges
-            if propagates(me) && propagates(from) && known.knowers.contains(&from) && !known.knowers.contains(&me) =>
+            if propagates(me)
+                && propagates(from)
+                && known.knowers.contains(&from)
+                && !known.knowers.contains(&me) =>
         {
             Some(32..=32 + EDGE * setup.rule.k * roles.points())
         }

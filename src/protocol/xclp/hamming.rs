@@ -1,6 +1,8 @@
-//! Secure Hamming distances: how two owners get additive shares mod 2^16 of the distances between their rows (spec, section 15c).
+//! Secure Hamming distances: how two owners get additive shares mod 2^16 of the distances between their rows
+//! (spec, section 15c).
 //!
-//! Each backend is a machine of its own for one other owner, and what it says travels in parcels of its own. What is done with the shares does not depend on it.
+//! Each backend is a machine of its own for one other owner, and what it says travels in parcels of its own.
+//! What is done with the shares does not depend on it.
 
 use std::ops::RangeInclusive;
 use std::sync::Arc;

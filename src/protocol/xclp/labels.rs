@@ -1,7 +1,9 @@
-//! The second stage: owners give labels as two shares, propagators spread them over the graph that was decided, owners get their rows' scores.
+//! The second stage: owners give labels as two shares, propagators spread them over the graph that was
+//! decided, owners get their rows' scores.
 //!
-//! Owners of points of the graph who are not in this view count as having no labels (paper, section 5, "Robustness"). A propagator of the graph's view who is
-//! not in this one is replaced by a witness that was in nobody's ring, who gets the graph from the other and holds it against the digest that was decided.
+//! Owners of points of the graph who are not in this view count as having no labels (paper, section 5,
+//! "Robustness"). A propagator of the graph's view who is not in this one is replaced by a witness that was
+//! in nobody's ring, who gets the graph from the other and holds it against the digest that was decided.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -55,7 +57,12 @@ impl Owner {
 
     /// Whom this peer waits for, and at which step.
     pub(super) fn waits(&self, desk: &Desk) -> Option<(u32, Peer)> {
-        desk.setup.roles.propagators.into_iter().find(|peer| !self.scores.contains_key(peer)).map(|peer| (8, peer))
+        desk.setup
+            .roles
+            .propagators
+            .into_iter()
+            .find(|peer| !self.scores.contains_key(peer))
+            .map(|peer| (8, peer))
     }
 }
 

@@ -1,11 +1,14 @@
-//! Secure Hamming distances by oblivious transfer (spec, section 15c, `ot`): Bringer, Chabanne & Patey, "SHADE: Secure Hamming distance computation
-//! from oblivious transfer", Financial Cryptography Workshops 2013, with [`crate::crypto::ot`].
+//! Secure Hamming distances by oblivious transfer (spec, section 15c, `ot`): Bringer, Chabanne & Patey,
+//! "SHADE: Secure Hamming distance computation from oblivious transfer", Financial Cryptography Workshops
+//! 2013, with [`crate::crypto::ot`].
 //!
-//! The owner with fewer rows (of equal ones the earlier) is the *receiver*: there is one transfer for each bit of its codes, which carries a word for each
-//! row of the other, the *sender*. For bit b of the receiver and bits a of the sender's rows, a xor b = a + b (1 - 2 a): the vector of a transfer is
-//! d = 1 - 2 a, the receiver's share of a row is the sum of p + b d over its bits, and the sender's that of a - p.
+//! The owner with fewer rows (of equal ones the earlier) is the *receiver*: there is one transfer for each
+//! bit of its codes, which carries a word for each row of the other, the *sender*. For bit b of the receiver
+//! and bits a of the sender's rows, a xor b = a + b (1 - 2 a): the vector of a transfer is d = 1 - 2 a, the
+//! receiver's share of a row is the sum of p + b d over its bits, and the sender's that of a - p.
 //!
-//! The transfers of a row of the receiver are cut into *pieces* of at most 1 MiB of strings, of which at most [`AHEAD`] are under way.
+//! The transfers of a row of the receiver are cut into *pieces* of at most 1 MiB of strings, of which at most
+//! [`AHEAD`] are under way.
 
 use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
@@ -104,14 +107,24 @@ pub fn vectors(codes: &Codes) -> Vec<u16> {
     let mut out = vec![0; codes.bits() * codes.rows()];
     for row in 0..codes.rows() {
         let bits = codes.row(row).iter().flat_map(|word| (0..WORD).map(move |bit| (word >> bit & 1) as u16));
-        out.iter_mut().skip(row).step_by(codes.rows()).zip(bits).for_each(|(d, a)| *d = 1u16.wrapping_sub(2 * a));
+        out.iter_mut()
+            .skip(row)
+            .step_by(codes.rows())
+            .zip(bits)
+            .for_each(|(d, a)| *d = 1u16.wrapping_sub(2 * a));
     }
     out
 }
 
 /// The sender's strings of a piece, and its part of the sum of p for the piece's row.
 #[must_use]
-pub fn send(transfers: &Sender, cut: Cut, piece: Piece, columns: &[u8], vectors: &[u16]) -> (Vec<u8>, Vec<u16>) {
+pub fn send(
+    transfers: &Sender,
+    cut: Cut,
+    piece: Piece,
+    columns: &[u8],
+    vectors: &[u16],
+) -> (Vec<u8>, Vec<u16>) {
     let width = WORD * cut.sender;
     let vectors = &vectors[piece.first * width..][..piece.words * width];
     transfers.send(cut.first(piece), columns, vectors, cut.sender)
@@ -274,7 +287,9 @@ impl Pair for Receiving {
             desk.parcel((other, What::Base, Bytes::copy_from_slice(&base.message())), step);
             self.told = true;
         }
-        if let Some((choices, base)) = self.choices.take().and_then(|choices| Some((choices, self.base.take()?))) {
+        if let Some((choices, base)) =
+            self.choices.take().and_then(|choices| Some((choices, self.base.take()?)))
+        {
             desk.compute(BASE * 1_000_000, step, move || {
                 let keys = base.keys(&choices).ok_or_else(|| no_point("choices"));
                 let got = keys.map(|keys| Arc::new(Receiver::new(&context, &keys)));
@@ -286,7 +301,11 @@ impl Pair for Receiving {
             let number = u32::try_from(self.begun).unwrap_or(u32::MAX);
             let (piece, transfers, codes) = (cut.piece(self.begun), transfers.clone(), codes.clone());
             desk.compute(32 * BASE * piece.words, step, move || {
-                Made::Parcels(vec![(other, What::Columns(number), columns(&transfers, cut, piece, &codes).into())])
+                Made::Parcels(vec![(
+                    other,
+                    What::Columns(number),
+                    columns(&transfers, cut, piece, &codes).into(),
+                )])
             });
             self.begun += 1;
             self.awaited.insert(number);
@@ -337,7 +356,9 @@ impl Pair for Sending {
                 if from == self.other
                     && self.transfers.is_some()
                     && (piece as usize) < self.cut.pieces()
-                    && self.computing + desk.parcels.waiting(from, |what| matches!(what, What::Strings(_))) < AHEAD =>
+                    && self.computing
+                        + desk.parcels.waiting(from, |what| matches!(what, What::Strings(_)))
+                        < AHEAD =>
             {
                 16 * WORD * self.cut.piece(piece as usize).words
             }
@@ -358,7 +379,9 @@ impl Pair for Sending {
 
     fn made(&mut self, got: Backend) {
         match got {
-            Backend::Transfers(Got::Sender(transfers, vectors)) => self.transfers = Some((transfers, vectors)),
+            Backend::Transfers(Got::Sender(transfers, vectors)) => {
+                self.transfers = Some((transfers, vectors))
+            }
             Backend::Transfers(Got::Sums(piece, sums)) => {
                 self.computing -= 1;
                 self.sums.add(self.cut, piece, &sums);
@@ -376,7 +399,9 @@ impl Pair for Sending {
             let (codes, secret) = (codes.clone(), self.secret.clone());
             desk.compute(BASE * 1_000_000 + codes.rows() * codes.bits(), step, move || {
                 let (got, parcels) = match prepare(&context, &message, &codes, &secret) {
-                    Ok((got, reply)) => (Ok(Backend::Transfers(got)), vec![(other, What::Choices, reply.into())]),
+                    Ok((got, reply)) => {
+                        (Ok(Backend::Transfers(got)), vec![(other, What::Choices, reply.into())])
+                    }
                     Err(fault) => (Err(fault), Vec::new()),
                 };
                 Made::Pair(other, got, parcels)
@@ -385,7 +410,8 @@ impl Pair for Sending {
         let Some((transfers, vectors)) = &self.transfers else { return };
         for (number, theirs) in self.columns.drain(..) {
             self.computing += 1;
-            let (piece, transfers, vectors) = (cut.piece(number as usize), transfers.clone(), vectors.clone());
+            let (piece, transfers, vectors) =
+                (cut.piece(number as usize), transfers.clone(), vectors.clone());
             desk.compute(4 * WORD * piece.words * cut.sender, step, move || {
                 let (strings, sums) = send(&transfers, cut, piece, &theirs, &vectors);
                 let got = Backend::Transfers(Got::Sums(piece, sums));
@@ -425,7 +451,8 @@ mod tests {
     fn codes(rows: usize, bits: usize, salt: u8) -> Codes {
         let mut bytes = vec![0; rows * bits / 8];
         Stream::new(&[salt; 32], "test", &[]).fill(&mut bytes);
-        Codes::from_words(bits, bytes.as_chunks().0.iter().map(|&word| u64::from_le_bytes(word)).collect()).unwrap()
+        Codes::from_words(bits, bytes.as_chunks().0.iter().map(|&word| u64::from_le_bytes(word)).collect())
+            .unwrap()
     }
 
     proptest! {

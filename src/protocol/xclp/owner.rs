@@ -47,7 +47,11 @@ pub fn commitment(session: &[u8; 32], ballot: Ballot, owner: Peer, part: &[u8; 3
 
 /// The seed of the planes from the session, its coin and every owner's part, ascending by owner.
 #[must_use]
-pub fn planes<'a>(session: &[u8; 32], coin: &[u8; 32], parts: impl Iterator<Item = &'a [u8; 32]>) -> [u8; 32] {
+pub fn planes<'a>(
+    session: &[u8; 32],
+    coin: &[u8; 32],
+    parts: impl Iterator<Item = &'a [u8; 32]>,
+) -> [u8; 32] {
     let start = tagged_hash("planes").chain_update(session).chain_update(coin);
     parts.fold(start, |hash, part| hash.chain_update(part)).finalize().into()
 }
@@ -81,7 +85,8 @@ impl Owner {
     }
 
     pub(super) fn commit(&mut self, desk: &Desk, from: Peer, commit: [u8; 32]) -> Result<(), Fault> {
-        let expected = desk.setup.roles.rows.contains_key(&from) && self.commits.insert(from, commit).is_none();
+        let expected =
+            desk.setup.roles.rows.contains_key(&from) && self.commits.insert(from, commit).is_none();
         if expected { Ok(()) } else { Err(Fault::OutOfOrder("commitment to the planes")) }
     }
 
@@ -97,7 +102,13 @@ impl Owner {
     }
 
     /// How many bytes a parcel for the block with `other` may have; `None` if none is due.
-    pub(super) fn expected(&self, desk: &Desk, other: Peer, from: Peer, what: What) -> Option<RangeInclusive<usize>> {
+    pub(super) fn expected(
+        &self,
+        desk: &Desk,
+        other: Peer,
+        from: Peer,
+        what: What,
+    ) -> Option<RangeInclusive<usize>> {
         self.pairs.get(&other)?.expected(desk, from, what)
     }
 
@@ -108,7 +119,8 @@ impl Owner {
                 let (k, most) = (desk.setup.rule.k, desk.setup.bits);
                 let values = dealer::from_bytes(&data);
                 let sound = |row: &[u16]| {
-                    row.is_sorted() && row.iter().all(|&value| value == custody::NONE || usize::from(value) <= most)
+                    row.is_sorted()
+                        && row.iter().all(|&value| value == custody::NONE || usize::from(value) <= most)
                 };
                 if !values.chunks(k).all(sound) {
                     return Err(Fault::Inconsistent("its smallest distances are none".into()));
@@ -167,7 +179,8 @@ impl Owner {
         }
     }
 
-    /// The share of the block with another owner goes to the two custodians, blinded: each side of the block for itself.
+    /// The share of the block with another owner goes to the two custodians, blinded: each side of the block
+    /// for itself.
     fn custody(desk: &Desk, other: Peer, share: Vec<u16>, step: &mut Step<Exchange>) {
         let setup = desk.setup.clone();
         let (me, their_rows) = (setup.me, setup.roles.rows_of(other));
@@ -175,17 +188,26 @@ impl Owner {
             let turned = custody::transposed(&share, their_rows);
             let parcel = |owner: Peer, column: Peer, share: &[u16]| -> Option<Parcel> {
                 let pair = setup.keys.get(&other)?;
-                let blinding = Blinding::new(pair, setup.sum.ballot, owner, column, setup.roles.rows_of(column));
+                let blinding =
+                    Blinding::new(pair, setup.sum.ballot, owner, column, setup.roles.rows_of(column));
                 let sign = if owner == me { Sign::Add } else { Sign::Subtract };
                 let blinded = dealer::to_bytes(&blinding.blind(sign, share));
                 Some((setup.roles.custodian(owner, column), What::Share(owner, column), blinded.into()))
             };
-            Made::Parcels([parcel(me, other, &share), parcel(other, me, &turned)].into_iter().flatten().collect())
+            Made::Parcels(
+                [parcel(me, other, &share), parcel(other, me, &turned)].into_iter().flatten().collect(),
+            )
         });
     }
 
     /// The limits go to the custodians; the keys and this peer's own short distances to the propagators.
-    fn limits(&mut self, desk: &mut Desk, custodians: Vec<Peer>, own: Arc<Vec<u16>>, step: &mut Step<Exchange>) {
+    fn limits(
+        &mut self,
+        desk: &mut Desk,
+        custodians: Vec<Peer>,
+        own: Arc<Vec<u16>>,
+        step: &mut Step<Exchange>,
+    ) {
         let setup = desk.setup.clone();
         let me = setup.me;
         let keys = setup.roles.owners().filter(|&other| other != me).filter_map(|other| {
@@ -232,7 +254,10 @@ impl Owner {
         }
         if !desk.has_begun(Task::Limits) {
             let custodians = roles.custodians_of(desk.setup.me);
-            return custodians.into_iter().find(|peer| !self.smallest.contains_key(peer)).map(|peer| (4, peer));
+            return custodians
+                .into_iter()
+                .find(|peer| !self.smallest.contains_key(peer))
+                .map(|peer| (4, peer));
         }
         None
     }

@@ -1,4 +1,5 @@
-//! Vectors in parts, by credits: at most [`WINDOW`] parts are under way to a peer, so that whoever is slow holds little.
+//! Vectors in parts, by credits: at most [`WINDOW`] parts are under way to a peer, so that whoever is slow
+//! holds little.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::RangeInclusive;
@@ -37,7 +38,9 @@ impl Parcels {
 
     /// How many parcels of a kind have not wholly left for a peer.
     pub(super) fn waiting(&self, to: Peer, kind: impl Fn(What) -> bool) -> usize {
-        self.outgoing.get(&to).map_or(0, |outgoing| outgoing.queue.iter().filter(|(what, ..)| kind(*what)).count())
+        self.outgoing
+            .get(&to)
+            .map_or(0, |outgoing| outgoing.queue.iter().filter(|(what, ..)| kind(*what)).count())
     }
 
     /// The receiver has taken a part.
@@ -65,7 +68,8 @@ impl Parcels {
         }
     }
 
-    /// Takes a part; gives the parcel when it is whole. `expected` are the bytes that it may have, `None` if it is none of this peer's.
+    /// Takes a part; gives the parcel when it is whole. `expected` are the bytes that it may have, `None` if
+    /// it is none of this peer's.
     pub(super) fn part(
         &mut self,
         from: Peer,
@@ -76,8 +80,11 @@ impl Parcels {
         let expected = expected.ok_or(Fault::OutOfOrder("parcel"))?;
         let length = length as usize;
         if !expected.contains(&length) {
-            let text =
-                format!("parcel {what:?} of {length} bytes, expected {} to {}", expected.start(), expected.end());
+            let text = format!(
+                "parcel {what:?} of {length} bytes, expected {} to {}",
+                expected.start(),
+                expected.end()
+            );
             return Err(Fault::Inconsistent(text));
         }
         if self.arrived.contains(&(from, what)) {

@@ -1,8 +1,10 @@
-//! Secure Hamming distances by homomorphic encryption (spec, section 15c, `phe`): the paper's second way, packed ([`crate::crypto::phe`]) instead of a ciphertext for each bit.
+//! Secure Hamming distances by homomorphic encryption (spec, section 15c, `phe`): the paper's second way,
+//! packed ([`crate::crypto::phe`]) instead of a ciphertext for each bit.
 //!
-//! The owner with fewer rows (of equal ones the earlier) is the *holder* of a key: it sends the other, the *evaluator*, its rows encrypted, 512 at a time, and
-//! gets for each row of the evaluator an answer that holds the inner products with its own rows plus a mask mod 2^15. As 2 (x mod 2^15) is 2 x mod 2^16, |a| - 2 x of
-//! the holder and |b| + 2 mask of the evaluator are shares of the distances mod 2^16.
+//! The owner with fewer rows (of equal ones the earlier) is the *holder* of a key: it sends the other, the
+//! *evaluator*, its rows encrypted, 512 at a time, and gets for each row of the evaluator an answer that
+//! holds the inner products with its own rows plus a mask mod 2^15. As 2 (x mod 2^15) is 2 x mod 2^16, |a| -
+//! 2 x of the holder and |b| + 2 mask of the evaluator are shares of the distances mod 2^16.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::{Range, RangeInclusive};
@@ -234,13 +236,18 @@ impl Pair for Holding {
             desk.compute(2_000_000, step, move || {
                 let holder = Arc::new(Holder::new(&secret));
                 let key = holder.public_key();
-                Made::Pair(other, Ok(Backend::Encryption(Got::Holder(holder))), vec![(other, What::Key, key.into())])
+                Made::Pair(
+                    other,
+                    Ok(Backend::Encryption(Got::Holder(holder))),
+                    vec![(other, What::Key, key.into())],
+                )
             });
         }
         let Some(holder) = &self.holder else { return };
         let waiting = desk.parcels.waiting(other, |what| matches!(what, What::Ciphertext(_)));
         let room = AHEAD.saturating_sub(self.encrypting + waiting);
-        let end = if self.group() < groups.count() { groups.ciphertexts(self.group()).end } else { self.encrypted };
+        let end =
+            if self.group() < groups.count() { groups.ciphertexts(self.group()).end } else { self.encrypted };
         for number in (self.encrypted..end).take(room) {
             let (holder, codes) = (holder.clone(), codes.clone());
             desk.compute(1_000_000, step, move || {
@@ -341,7 +348,11 @@ impl Pair for Evaluating {
         if let Some(key) = self.key.take() {
             desk.compute(1_000_000, step, move || {
                 let public = Public::new(&key).ok_or_else(|| nonsense("a key"));
-                Made::Pair(other, public.map(|key| Backend::Encryption(Got::Public(Arc::new(key)))), Vec::new())
+                Made::Pair(
+                    other,
+                    public.map(|key| Backend::Encryption(Got::Public(Arc::new(key)))),
+                    Vec::new(),
+                )
             });
         }
         if group < groups.count() && self.ciphertexts.len() == groups.ciphertexts(group).len() {
@@ -362,12 +373,14 @@ impl Pair for Evaluating {
             let work = rows.len() * groups.bits / 2 * (groups.rows(group).len() + 4096);
             desk.compute(work, step, move || {
                 let first = groups.answers(group).start + rows.start;
-                let Some(made) = answers(&public, groups, (group, &whole), (&codes, rows.clone()), &secret) else {
+                let Some(made) = answers(&public, groups, (group, &whole), (&codes, rows.clone()), &secret)
+                else {
                     return Made::Pair(other, Err(nonsense("a ciphertext")), Vec::new());
                 };
                 let (answers, masks): (Vec<_>, Vec<_>) = made.into_iter().unzip();
                 let numbered = (first..).zip(answers);
-                let parcels = numbered.map(|(number, answer)| (other, What::Answer(wire(number)), answer.into()));
+                let parcels =
+                    numbered.map(|(number, answer)| (other, What::Answer(wire(number)), answer.into()));
                 Made::Pair(other, Ok(Backend::Encryption(Got::Answered(first, masks))), parcels.collect())
             });
         }

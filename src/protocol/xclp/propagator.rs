@@ -25,8 +25,9 @@ pub(super) const EDGE: usize = 10;
 /// A sender and what it has sent of the named owner's rows.
 type Sent = ((Peer, Peer), Bytes);
 
-/// The graph as those know it who made it: its edges, ascending by (from, distance, to), and a salt that nobody else knows, without which its digest, which
-/// everybody knows, would let others try out what the edges are.
+/// The graph as those know it who made it: its edges, ascending by (from, distance, to), and a salt that
+/// nobody else knows, without which its digest, which everybody knows, would let others try out what the
+/// edges are.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Edges {
     /// Drawn from the key of the two propagators of its view.
@@ -72,7 +73,9 @@ impl Edges {
         };
         let edges: Vec<Edge> = all.iter().map(edge).collect();
         let sound = |edge: &Edge| {
-            (edge.from.max(edge.to) as usize) < points && edge.from != edge.to && 2 * usize::from(edge.distance) < bits
+            (edge.from.max(edge.to) as usize) < points
+                && edge.from != edge.to
+                && 2 * usize::from(edge.distance) < bits
         };
         (rest.is_empty() && edges.iter().all(sound)).then_some(Self { salt: *salt, edges })
     }
@@ -92,7 +95,11 @@ impl Propagator {
         let roles = &desk.setup.roles;
         let expected = roles.owners().filter(|&other| other != from);
         let right = roles.rows.contains_key(&from) && keys.iter().map(|(peer, _)| *peer).eq(expected);
-        if right && self.keys.insert(from, keys).is_none() { Ok(()) } else { Err(Fault::OutOfOrder("blinding keys")) }
+        if right && self.keys.insert(from, keys).is_none() {
+            Ok(())
+        } else {
+            Err(Fault::OutOfOrder("blinding keys"))
+        }
     }
 
     pub(super) fn theirs(&mut self, desk: &Desk, from: Peer, digest: [u8; 32]) -> Result<(), Fault> {
@@ -110,7 +117,13 @@ impl Propagator {
         Ok(())
     }
 
-    pub(super) fn made(&mut self, desk: &Desk, edges: Arc<Edges>, digest: [u8; 32], step: &mut Step<Exchange>) {
+    pub(super) fn made(
+        &mut self,
+        desk: &Desk,
+        edges: Arc<Edges>,
+        digest: [u8; 32],
+        step: &mut Step<Exchange>,
+    ) {
         self.edges = Some((edges, digest));
         desk.tell(desk.setup.roles.propagators, &Body::Graph(digest), step);
     }
@@ -118,18 +131,21 @@ impl Propagator {
     pub(super) fn advance(&mut self, desk: &mut Desk, step: &mut Step<Exchange>) -> Result<(), Reason> {
         let setup = desk.setup.clone();
         let owners = setup.roles.rows.len();
-        let senders: usize = setup.roles.owners().map(|owner| 1 + setup.roles.custodians_of(owner).len()).sum();
+        let senders: usize =
+            setup.roles.owners().map(|owner| 1 + setup.roles.custodians_of(owner).len()).sum();
         if self.keys.len() == owners && self.short.len() == senders && desk.first(Task::Graph) {
             let (keys, short) = (std::mem::take(&mut self.keys), std::mem::take(&mut self.short));
             let work = short.values().map(|bytes| bytes.len()).sum::<usize>() + setup.roles.points();
             desk.compute(work * 64, step, move || {
-                Made::Edges(edges(&setup, &keys, short.iter().map(|(who, bytes)| (*who, bytes.clone()))).map(|edges| {
-                    let pair = setup.roles.propagators.iter().find_map(|peer| setup.keys.get(peer));
-                    let salt = pair.map_or([0; 32], |pair| Edges::salt(pair, setup.sum.ballot));
-                    let edges = Edges { salt, edges };
-                    let digest = graph_digest(&setup.session, setup.sum.ballot, &edges);
-                    (Arc::new(edges), digest)
-                }))
+                Made::Edges(edges(&setup, &keys, short.iter().map(|(who, bytes)| (*who, bytes.clone()))).map(
+                    |edges| {
+                        let pair = setup.roles.propagators.iter().find_map(|peer| setup.keys.get(peer));
+                        let salt = pair.map_or([0; 32], |pair| Edges::salt(pair, setup.sum.ballot));
+                        let edges = Edges { salt, edges };
+                        let digest = graph_digest(&setup.session, setup.sum.ballot, &edges);
+                        (Arc::new(edges), digest)
+                    },
+                ))
             });
         }
         match (&self.edges, &self.theirs) {
@@ -221,7 +237,8 @@ fn edges(
     Ok(edges.collect())
 }
 
-/// What the propagators compare, and what is decided with the sum of the slot: session, view, and [`Edges`] as they are kept.
+/// What the propagators compare, and what is decided with the sum of the slot: session, view, and [`Edges`]
+/// as they are kept.
 #[must_use]
 pub fn graph_digest(session: &[u8; 32], ballot: Ballot, edges: &Edges) -> [u8; 32] {
     let start = tagged_hash("graph of points").chain_update(session).chain_update(ballot.to_bytes());

@@ -1,9 +1,11 @@
 //! Who does what in one view (design.md, section 7; spec, section "Roles").
 //!
-//! All who were counted are put in the order of `SHA-256("flyswarm/3 role" || 0x00 || seed || LE u16 peer)`. Witnesses (those without rows) are for the
-//! whole session either *eligible* as propagators, of whom the first two in the view are, or for the ring: a custodian never becomes a propagator, nor the
-//! reverse, whatever views fail. Owners and the witnesses for it form the ring, in that order. The custodian of the distances from the rows of j to those of k is j's
-//! successor in the ring, or where that is k its predecessor: with four or more nobody keeps both j's and k's side of a block.
+//! All who were counted are put in the order of `SHA-256("flyswarm/3 role" || 0x00 || seed || LE u16 peer)`.
+//! Witnesses (those without rows) are for the whole session either *eligible* as propagators, of whom the
+//! first two in the view are, or for the ring: a custodian never becomes a propagator, nor the reverse,
+//! whatever views fail. Owners and the witnesses for it form the ring, in that order. The custodian of the
+//! distances from the rows of j to those of k is j's successor in the ring, or where that is k its
+//! predecessor: with four or more nobody keeps both j's and k's side of a block.
 
 use std::collections::BTreeMap;
 
@@ -29,12 +31,17 @@ pub struct Roles {
 }
 
 impl Roles {
-    /// Draws the roles of the first stage in a view of `members`. `counted` are all who were counted, of whom those in `rows` have so many rows; members
-    /// who are not among them have no role.
+    /// Draws the roles of the first stage in a view of `members`. `counted` are all who were counted, of whom
+    /// those in `rows` have so many rows; members who are not among them have no role.
     ///
     /// # Errors
     /// Which members are missing.
-    pub fn draw(seed: &[u8], counted: &[Peer], members: &[Peer], rows: &BTreeMap<Peer, u32>) -> Result<Self, String> {
+    pub fn draw(
+        seed: &[u8],
+        counted: &[Peer],
+        members: &[Peer],
+        rows: &BTreeMap<Peer, u32>,
+    ) -> Result<Self, String> {
         let order = order(seed, counted);
         let eligible = eligible(&order, rows);
         let rows: BTreeMap<_, _> = rows
@@ -50,7 +57,10 @@ impl Roles {
         }
         let mut present = eligible.iter().copied().filter(|peer| members.contains(peer));
         let (Some(one), Some(two)) = (present.next(), present.next()) else {
-            return Err("two members without rows (flyswarm witness) are needed, who see the graph and no data".into());
+            return Err(
+                "two members without rows (flyswarm witness) are needed, who see the graph and no data"
+                    .into(),
+            );
         };
         let ring: Vec<_> =
             order.into_iter().filter(|peer| members.contains(peer) && !eligible.contains(peer)).collect();
@@ -63,8 +73,9 @@ impl Roles {
         Ok(Self { propagators: [one, two], ring, rows })
     }
 
-    /// The roles of the second stage in a view of `members`, where these are those of the view that made the graph: who knows the graph goes on, or is
-    /// replaced by the first other eligible witness; owners who are not there keep their points.
+    /// The roles of the second stage in a view of `members`, where these are those of the view that made the
+    /// graph: who knows the graph goes on, or is replaced by the first other eligible witness; owners who are
+    /// not there keep their points.
     ///
     /// # Errors
     /// Which members are missing.
@@ -80,10 +91,14 @@ impl Roles {
         if knowers.is_empty() {
             return Err("nobody is there who knows the graph".into());
         }
-        let others = eligible.into_iter().filter(|peer| members.contains(peer) && !self.propagators.contains(peer));
+        let others =
+            eligible.into_iter().filter(|peer| members.contains(peer) && !self.propagators.contains(peer));
         let mut present = knowers.into_iter().chain(others);
         let (Some(one), Some(two)) = (present.next(), present.next()) else {
-            return Err("two members without rows (flyswarm witness) are needed, who see the graph and no data".into());
+            return Err(
+                "two members without rows (flyswarm witness) are needed, who see the graph and no data"
+                    .into(),
+            );
         };
         let ring = self.ring.iter().copied().filter(|peer| members.contains(peer)).collect();
         let later = Self { propagators: [one, two], ring, rows: self.rows.clone() };
@@ -131,7 +146,8 @@ impl Roles {
         self.rows.values().map(|&n| n as usize).sum()
     }
 
-    /// Where an owner's points begin among all: owners ascending, each with its rows in the order that it has given them.
+    /// Where an owner's points begin among all: owners ascending, each with its rows in the order that it has
+    /// given them.
     #[must_use]
     pub fn first_point(&self, owner: Peer) -> usize {
         self.rows.range(..owner).map(|(_, &n)| n as usize).sum()
@@ -170,8 +186,9 @@ impl Roles {
 
     /// Every ordered pair of owners.
     pub fn blocks(&self) -> impl Iterator<Item = (Peer, Peer)> {
-        self.owners()
-            .flat_map(|owner| self.owners().filter(move |&other| other != owner).map(move |other| (owner, other)))
+        self.owners().flat_map(|owner| {
+            self.owners().filter(move |&other| other != owner).map(move |other| (owner, other))
+        })
     }
 }
 
@@ -185,8 +202,8 @@ fn order(seed: &[u8], counted: &[Peer]) -> Vec<Peer> {
     order.into_iter().map(|(_, peer)| peer).collect()
 }
 
-/// The witnesses who may be propagators, in order: the first two; then, after as many as the ring needs beside the owners to survive a loss, every other one,
-/// so that either role has somebody to step in.
+/// The witnesses who may be propagators, in order: the first two; then, after as many as the ring needs
+/// beside the owners to survive a loss, every other one, so that either role has somebody to step in.
 fn eligible(order: &[Peer], rows: &BTreeMap<Peer, u32>) -> Vec<Peer> {
     let has_rows = |peer: &Peer| rows.get(peer).is_some_and(|&n| n > 0);
     let needed = (SMALLEST_RING + 1).saturating_sub(order.iter().filter(|peer| has_rows(peer)).count());
@@ -229,7 +246,8 @@ mod tests {
 
     #[test]
     fn too_few_members_are_refused_with_the_reason() {
-        let refused = |n, holders: &[u16]| Roles::draw(b"seed", &peers(n), &peers(n), &rows(holders)).unwrap_err();
+        let refused =
+            |n, holders: &[u16]| Roles::draw(b"seed", &peers(n), &peers(n), &rows(holders)).unwrap_err();
         assert!(refused(7, &[0, 1]).contains("3 members with rows"));
         assert!(refused(7, &[0, 1, 2, 3, 4, 5]).contains("flyswarm witness"));
         assert!(refused(5, &[0, 1, 2]).contains("beside the two propagators 4"));
@@ -254,7 +272,9 @@ mod tests {
                     if let Ok(later) = later {
                         assert!(later.propagators.iter().any(|peer| full.propagators.contains(peer)));
                         assert_eq!(later.rows, full.rows, "points stay");
-                        assert!(later.givers().all(|peer| here.contains(&peer)) && later.givers().count() >= 3);
+                        assert!(
+                            later.givers().all(|peer| here.contains(&peer)) && later.givers().count() >= 3
+                        );
                     }
                 }
                 assert!(propagators.iter().all(|peer| !rings.contains(peer)), "{n} members, seed {seed}");
@@ -277,7 +297,11 @@ mod tests {
             for more in (gone + 1..1 << 7).filter(|more| more & gone == gone) {
                 let Some(second) = draw(more) else { continue };
                 for (owner, other) in second.blocks() {
-                    assert_ne!(first.custodian(owner, other), second.custodian(other, owner), "{gone:b} then {more:b}");
+                    assert_ne!(
+                        first.custodian(owner, other),
+                        second.custodian(other, owner),
+                        "{gone:b} then {more:b}"
+                    );
                     compared += 1;
                 }
             }
@@ -288,7 +312,9 @@ mod tests {
     #[test]
     fn roles_change_with_the_coin() {
         let all = peers(9);
-        let draw = |seed: u32| Roles::draw(&seed.to_le_bytes(), &all, &all, &rows(&[0, 1, 2, 3])).unwrap().propagators;
+        let draw = |seed: u32| {
+            Roles::draw(&seed.to_le_bytes(), &all, &all, &rows(&[0, 1, 2, 3])).unwrap().propagators
+        };
         assert!((1..50).any(|seed| draw(seed) != draw(0)));
         assert_eq!(draw(3), draw(3));
     }

@@ -1,8 +1,10 @@
-//! Labels as two shares, and scores from two (design.md, section 7, "Propagation on shares"; spec, section "Propagation").
+//! Labels as two shares, and scores from two (design.md, section 7, "Propagation on shares"; spec, section
+//! "Propagation").
 //!
-//! An owner sends the first propagator its label rows plus R and the second the seed of R. Propagation is linear, so that the difference of what
-//! the two arrive at is the propagated labels. Both add the same mask mod 2^128 before they send an owner its rows: without it the propagated R
-//! would show the owner its surroundings in the graph.
+//! An owner sends the first propagator its label rows plus R and the second the seed of R. Propagation is
+//! linear, so that the difference of what the two arrive at is the propagated labels. Both add the same mask
+//! mod 2^128 before they send an owner its rows: without it the propagated R would show the owner its
+//! surroundings in the graph.
 
 use crate::crypto::stream::{Stream, derive};
 use crate::model::propagation::series::{LARGEST, ONE, number};
@@ -30,8 +32,8 @@ pub fn masked(labels: &[Option<u16>], classes: usize, seed: &[u8; 32]) -> Vec<i1
     out
 }
 
-/// What a propagator sends an owner: its rows of the scores, then the sums of the columns of all shares, each plus a mask that both propagators
-/// draw from the key that they share.
+/// What a propagator sends an owner: its rows of the scores, then the sums of the columns of all shares, each
+/// plus a mask that both propagators draw from the key that they share.
 #[must_use]
 pub fn result(pair: &[u8; 32], ballot: Ballot, owner: Peer, scores: &[i128], sums: &[i128]) -> Vec<i128> {
     let mut params = ballot.to_bytes().to_vec();
@@ -45,7 +47,12 @@ pub fn result(pair: &[u8; 32], ballot: Ballot, owner: Peer, scores: &[i128], sum
 ///
 /// # Errors
 /// When the column sums are no counts of at most `points`.
-pub fn opened(one: &[i128], two: &[i128], classes: usize, points: usize) -> Result<(Vec<f64>, Vec<u64>), String> {
+pub fn opened(
+    one: &[i128],
+    two: &[i128],
+    classes: usize,
+    points: usize,
+) -> Result<(Vec<f64>, Vec<u64>), String> {
     let difference: Vec<i128> = one.iter().zip(two).map(|(a, b)| a.wrapping_sub(*b)).collect();
     let (scores, sums) = difference.split_at(difference.len().saturating_sub(classes));
     let count = |&sum: &i128| match u64::try_from(sum / ONE) {
@@ -83,7 +90,8 @@ mod tests {
         let (one, two) = (masked(&labels, 3, &[9; 32]), mask(&[9; 32], 12));
         assert!(one.iter().chain(&two).all(|x| x.abs() < LARGEST));
         assert!(two.iter().any(|x| x.abs() > LARGEST / 8), "masks of 80 bits");
-        let sums = |share: &[i128]| (0..3).map(|c| share.iter().skip(c).step_by(3).sum()).collect::<Vec<i128>>();
+        let sums =
+            |share: &[i128]| (0..3).map(|c| share.iter().skip(c).step_by(3).sum()).collect::<Vec<i128>>();
         let ballot = Ballot { counter: 1, proposer: Peer(0) };
         let send = |share: &[i128]| result(&[5; 32], ballot, Peer(2), share, &sums(share));
         let (scores, counts) = opened(&send(&one), &send(&two), 3, 4).unwrap();

@@ -57,8 +57,12 @@ pub(super) fn held(sizes: &[usize], every: usize) -> BTreeMap<Peer, Rows> {
         .map(|(peer, &n)| {
             let some = data.subset(&(first..first + n).collect::<Vec<_>>());
             first += n;
-            let labels =
-                some.labels().iter().enumerate().map(|(i, &label)| (i % every == 0).then_some(label)).collect();
+            let labels = some
+                .labels()
+                .iter()
+                .enumerate()
+                .map(|(i, &label)| (i % every == 0).then_some(label))
+                .collect();
             (Peer(peer), Rows { data: Arc::new(some), labels: Arc::new(labels) })
         })
         .collect()
@@ -70,7 +74,8 @@ impl Net {
         Self::with(held(sizes, 7), sizes.len() as u16, rule, (BITS, hamming), [seed; 2])
     }
 
-    /// Members 0, 1, ... below `members`, of whom some have rows; the seeds of the coin and of everything that is drawn in secret.
+    /// Members 0, 1, ... below `members`, of whom some have rows; the seeds of the coin and of everything
+    /// that is drawn in secret.
     pub(super) fn with(
         rows: BTreeMap<Peer, Rows>,
         members: u16,
@@ -82,8 +87,9 @@ impl Net {
         let count = members;
         let members: Vec<_> = (0..members).map(Peer).collect();
         let roles = Roles::draw(&[coin; 32], &members, &members, &counts).unwrap();
-        let key =
-            move |a: Peer, b: Peer| Arc::new(*derive(b"pairs", "test", &[a.min(b).0 as u8, a.max(b).0 as u8, seed]));
+        let key = move |a: Peer, b: Peer| {
+            Arc::new(*derive(b"pairs", "test", &[a.min(b).0 as u8, a.max(b).0 as u8, seed]))
+        };
         let held = rows.clone();
         let part = move |sum: SumId, me: Peer, roles: Roles, stage: Stage| {
             let setup = Setup {
@@ -97,12 +103,19 @@ impl Net {
                 hamming,
                 classes: 10,
                 coin: [coin; 32],
-                keys: members.iter().filter(|&&other| other != me).map(|&other| (other, key(me, other))).collect(),
+                keys: members
+                    .iter()
+                    .filter(|&&other| other != me)
+                    .map(|&other| (other, key(me, other)))
+                    .collect(),
                 rows: held.get(&me).cloned(),
                 patience_ms: 10_000,
                 longest_ms: 600_000,
             };
-            Exchange::new(setup, *derive(b"secrets", "test", &[me.0 as u8, seed, sum.slot, sum.ballot.counter as u8]))
+            Exchange::new(
+                setup,
+                *derive(b"secrets", "test", &[me.0 as u8, seed, sum.slot, sum.ballot.counter as u8]),
+            )
         };
         let sum = SumId { ballot: Ballot { counter: 1, proposer: Peer(0) }, slot: 2 };
         let all = roles.ring.iter().chain(&roles.propagators);
@@ -185,7 +198,8 @@ impl Net {
         self.members().filter(|peer| !self.made.contains_key(peer))
     }
 
-    /// Delivers messages, in order between two peers, until there are none; `alter` may change or swallow them.
+    /// Delivers messages, in order between two peers, until there are none; `alter` may change or swallow
+    /// them.
     pub(super) fn stage(&mut self, alter: &mut dyn FnMut(Peer, Peer, Body) -> Option<Body>) {
         let all: Vec<_> = self.peers.keys().copied().collect();
         all.iter().for_each(|&peer| self.input(peer, Time::default(), Input::Start));
@@ -211,7 +225,10 @@ impl Net {
     }
 
     fn said(&self, rule: &Propagation) -> Vec<Said> {
-        self.rows.keys().flat_map(|peer| rule.say(&self.outcomes[peer].scores, &self.outcomes[peer].counts)).collect()
+        self.rows
+            .keys()
+            .flat_map(|peer| rule.say(&self.outcomes[peer].scores, &self.outcomes[peer].counts))
+            .collect()
     }
 }
 
@@ -221,8 +238,11 @@ pub(super) fn pass(_: Peer, _: Peer, message: Body) -> Option<Body> {
 
 #[test]
 fn every_owner_gets_the_labels_of_the_pooled_points() {
-    let sizes =
-        [(1, vec![30, 50, 20, 40, 60, 0, 0]), (2, vec![0, 25, 0, 70, 0, 31]), (3, vec![0, 40, 1, 0, 40, 40, 0, 12])];
+    let sizes = [
+        (1, vec![30, 50, 20, 40, 60, 0, 0]),
+        (2, vec![0, 25, 0, 70, 0, 31]),
+        (3, vec![0, 40, 1, 0, 40, 40, 0, 12]),
+    ];
     for ((seed, sizes), hamming) in sizes.iter().flat_map(|sizes| BACKENDS.map(|hamming| (sizes, hamming))) {
         for rule in [RULE, Propagation { power: 3, balance: true, k: 10, ..RULE }] {
             let mut net = Net::new(sizes, rule, *seed, hamming);
@@ -233,7 +253,8 @@ fn every_owner_gets_the_labels_of_the_pooled_points() {
             let (labels, codes) = net.pooled();
             let counts = label_counts(&labels, 10);
             let exact = centralised(&codes, &labels, 10, &rule);
-            let found: Vec<f64> = net.rows.keys().flat_map(|peer| net.outcomes[peer].scores.clone()).collect();
+            let found: Vec<f64> =
+                net.rows.keys().flat_map(|peer| net.outcomes[peer].scores.clone()).collect();
             let worst = found.iter().zip(&exact).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max);
             assert!(worst <= rule.tolerance, "{worst:e}");
             assert!(net.rows.keys().all(|peer| net.outcomes[peer].counts == counts));
@@ -304,7 +325,11 @@ fn who_waits_for_others_that_work_does_not_give_up() {
         net.queue.clear();
         net.input(works, now, tick());
         let told = net.queue.iter().filter(|(_, _, body)| *body == Body::Working).count();
-        assert_eq!(told, if moved { 5 } else { 0 }, "to all others, once for each second in which something moved");
+        assert_eq!(
+            told,
+            if moved { 5 } else { 0 },
+            "to all others, once for each second in which something moved"
+        );
     }
     net.queue.clear();
     for now in (1..60).map(second) {

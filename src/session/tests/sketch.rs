@@ -12,7 +12,10 @@ fn a_sketch_session_has_no_classes_and_its_fields_enter_no_other_id() {
         text
     };
     let read = Session::parse(&text("")).unwrap();
-    assert_eq!((read.sketch, read.flynn, read.data.classes.len()), (Some(SketchSpec::default()), FlynnSpec::NONE, 0));
+    assert_eq!(
+        (read.sketch, read.flynn, read.data.classes.len()),
+        (Some(SketchSpec::default()), FlynnSpec::NONE, 0)
+    );
     assert_eq!(Session::parse(&read.to_toml()).unwrap(), read);
     assert!(read.fields().iter().any(|(name, _)| name == "sketch.rows"));
     assert!(!session(5).fields().iter().any(|(name, _)| name.starts_with("sketch.")));
@@ -46,16 +49,25 @@ fn a_sketch_session_has_no_classes_and_its_fields_enter_no_other_id() {
         let error = refusal(&text(fields));
         assert!(error.contains(expected), "\n  said {error}\nexpected {expected}");
     }
-    let spec = SketchSpec { hash: Family::Minhash, range: 65_536, rows: 256, pairwise: true, ..SketchSpec::default() };
+    let spec = SketchSpec {
+        hash: Family::Minhash,
+        range: 65_536,
+        rows: 256,
+        pairwise: true,
+        ..SketchSpec::default()
+    };
     let large = Session { task: TaskKind::Sketch, flynn: FlynnSpec::NONE, sketch: Some(spec), ..session(17) };
-    let large =
-        Session { data: DataSpec { classes: Vec::new(), scaling: Scaling::None, ..large.data.clone() }, ..large };
+    let large = Session {
+        data: DataSpec { classes: Vec::new(), scaling: Scaling::None, ..large.data.clone() },
+        ..large
+    };
     let error = large.check().unwrap_err().to_string();
     assert!(error.contains("x the length of roster is 285212672, must be at most 268435456"), "{error}");
     let error = refusal(&with("[flynn]", "[sketch]\n[flynn]"));
     assert!(error.contains("task is flynn, must be sketch where there is a [sketch]"), "{error}");
     assert!(
-        refusal(&with("classes = [\"a\", \"b\"]\n", "")).contains("the length of data.classes is 0, must be 2 to 1000")
+        refusal(&with("classes = [\"a\", \"b\"]\n", ""))
+            .contains("the length of data.classes is 0, must be 2 to 1000")
     );
 }
 
@@ -74,7 +86,9 @@ fn a_session_that_draws_its_peers_is_read_with_its_sketch_and_written_again() {
     let names = |session: &Session| session.fields().into_iter().map(|(name, _)| name).collect::<Vec<_>>();
     let plain = Session::parse(&minimal()).unwrap();
     let more: Vec<_> = names(&read).into_iter().filter(|name| !names(&plain).contains(name)).collect();
-    assert!(more[0] == "select" && more.len() == 9 && more[1..].iter().all(|name| name.starts_with("sketch.")));
+    assert!(
+        more[0] == "select" && more.len() == 9 && more[1..].iter().all(|name| name.starts_with("sketch."))
+    );
     assert!(!plain.selects() && plain.id() != read.id());
     // The sketch is of rows before they are padded.
     let densified = selecting("chosen = 3", "").replacen("[flynn]", "densify = true\n[flynn]", 1);
@@ -88,18 +102,28 @@ fn a_draw_that_makes_no_sense_is_refused_with_the_reason() {
         (selecting("rows = 9", ""), "sketch.chosen is 0, must be at least 3 with select (3 for a sum, and"),
         (selecting("chosen = 2", ""), "sketch.chosen is 2, must be at least 3 with select"),
         (selecting("chosen = 3\npairwise = true", ""), "sketch.pairwise is true, must be false with select"),
-        (selecting("chosen = 3\npublish = false", ""), "sketch.publish is false, must be true where peers are chosen"),
+        (
+            selecting("chosen = 3\npublish = false", ""),
+            "sketch.publish is false, must be true where peers are chosen",
+        ),
         (selecting("chosen = 4", ""), "sketch.chosen is 4, must be 0 to 3"),
         (
             selecting(chosen, "epsilon = 1\ntop = 1"),
             "select is sketch, must be left out where there is privacy.epsilon: it would draw by distances of exact",
         ),
         (
-            selecting("chosen = 3\nhash = \"minhash\"", "").replacen("[flynn]", "scaling = \"center\"\n[flynn]", 1),
+            selecting("chosen = 3\nhash = \"minhash\"", "").replacen(
+                "[flynn]",
+                "scaling = \"center\"\n[flynn]",
+                1,
+            ),
             "data.scaling is center",
         ),
         (with("\"flynn\"", "\"flynn\"\nselect = \"sketch\""), "sketch.chosen is 0, must be at least 3"),
-        (with("\"flynn\"", "\"flynn\"\nselect = \"lot\""), "line 4: unknown variant `lot`, expected `sketch`"),
+        (
+            with("\"flynn\"", "\"flynn\"\nselect = \"lot\""),
+            "line 4: unknown variant `lot`, expected `sketch`",
+        ),
         (
             tuning(SETTING).replacen("\"tune\"", "\"tune\"\nselect = \"sketch\"", 1),
             "task is tune, must be flynn where there is a select",
@@ -127,9 +151,10 @@ fn a_private_sketch_session_has_no_top_and_no_mode_that_needs_a_total_alone() {
         (0..5).for_each(|i| text += &format!("[[roster]]\nname = \"peer-{i}\"\npeer_id = \"{}\"\n", key(i)));
         text
     };
-    for (lines, mode, each) in
-        [("epsilon = 2", NoiseMode::PerParty, "0.4"), ("epsilon = 2\nmode = \"parallel\"", NoiseMode::Parallel, "2")]
-    {
+    for (lines, mode, each) in [
+        ("epsilon = 2", NoiseMode::PerParty, "0.4"),
+        ("epsilon = 2\nmode = \"parallel\"", NoiseMode::Parallel, "2"),
+    ] {
         let read = Session::parse(&text(lines)).unwrap();
         let noise = read.privacy.noise.unwrap();
         assert_eq!((noise.top, noise.mode, noise.each(&read).to_string()), (0, mode, each.to_owned()));

@@ -55,7 +55,8 @@ pub(super) fn stages(run: &Outcome) -> String {
     let of = |host: &crate::sim::outcome::Host, stage: Option<Stage>| -> u64 {
         host.stages.iter().filter(|(_, each, _)| *each == stage).map(|(.., count)| count.bytes).sum()
     };
-    let most = run.hosts.iter().map(|host| host.stages.iter().map(|(.., count)| count.bytes).sum::<u64>()).max();
+    let most =
+        run.hosts.iter().map(|host| host.stages.iter().map(|(.., count)| count.bytes).sum::<u64>()).max();
     let most = most.unwrap_or(0).max(1) as f64;
     let row = if run.hosts.len() <= 16 { 20.0 } else { 12.0 };
     let bottom = row * run.hosts.len() as f64 + 4.0;
@@ -83,7 +84,8 @@ pub(super) fn stages(run: &Outcome) -> String {
             host.peer
         );
         let mut x = LEFT;
-        let parts = STAGES.iter().map(|(stage, name, _)| (Some(*stage), *name)).chain([(None, "outside views")]);
+        let parts =
+            STAGES.iter().map(|(stage, name, _)| (Some(*stage), *name)).chain([(None, "outside views")]);
         for (stage, name) in parts {
             let count = of(host, stage);
             let width = count as f64 * scale;
@@ -101,8 +103,13 @@ pub(super) fn stages(run: &Outcome) -> String {
             x += width;
         }
         let total = host.stages.iter().map(|(.., count)| count.bytes).sum::<u64>();
-        let _ =
-            write!(out, "<text x=\"{:.1}\" y=\"{:.1}\">{}</text>", x + 6.0, y + row / 2.0 + 4.0, bytes(total as f64));
+        let _ = write!(
+            out,
+            "<text x=\"{:.1}\" y=\"{:.1}\">{}</text>",
+            x + 6.0,
+            y + row / 2.0 + 4.0,
+            bytes(total as f64)
+        );
     }
     out.push_str("</svg>");
     out

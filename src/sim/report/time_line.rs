@@ -56,7 +56,11 @@ pub(super) fn draw(run: &Outcome) -> String {
             host.peer
         );
         if host.council {
-            let _ = write!(out, "<circle class=\"council\" cx=\"{:.1}\" cy=\"{middle:.1}\" r=\"2.5\"/>", LEFT - 8.0);
+            let _ = write!(
+                out,
+                "<circle class=\"council\" cx=\"{:.1}\" cy=\"{middle:.1}\" r=\"2.5\"/>",
+                LEFT - 8.0
+            );
         }
         for span in &host.spans {
             let Some(stage) = span.stage else { continue };
@@ -77,7 +81,8 @@ pub(super) fn draw(run: &Outcome) -> String {
             );
         }
         if let Some(ms) = host.finished_ms {
-            let opened = host.spans.iter().filter(|span| span.stage.is_some()).map(|span| span.to).max().unwrap_or(0);
+            let opened =
+                host.spans.iter().filter(|span| span.stage.is_some()).map(|span| span.to).max().unwrap_or(0);
             let x = axis.x(opened.max(ms * 1000)) + 2.0;
             let _ = write!(
                 out,
@@ -95,8 +100,9 @@ pub(super) fn draw(run: &Outcome) -> String {
 
 /// The names of the quantities, where the first peer that goes through them begins each.
 fn slots(run: &Outcome, axis: &Axis, out: &mut String) {
-    let whole =
-        |host: &&crate::sim::outcome::Host| host.spans.iter().any(|span| usize::from(span.slot) + 1 == run.slots.len());
+    let whole = |host: &&crate::sim::outcome::Host| {
+        host.spans.iter().any(|span| usize::from(span.slot) + 1 == run.slots.len())
+    };
     let Some(host) = run.hosts.iter().find(whole) else { return };
     let mut free = 0.0;
     let mut before = None;

@@ -31,10 +31,15 @@ pub(super) fn draw(run: &Outcome) -> String {
     for host in run.hosts.iter().filter(|host| host.member) {
         if let Some(parent) = host.parent {
             let ((x1, y1), (x2, y2)) = (spot(parent), spot(host.peer));
-            let _ = write!(out, "<line class=\"edge\" x1=\"{x1:.1}\" y1=\"{y1:.1}\" x2=\"{x2:.1}\" y2=\"{y2:.1}\"/>");
+            let _ = write!(
+                out,
+                "<line class=\"edge\" x1=\"{x1:.1}\" y1=\"{y1:.1}\" x2=\"{x2:.1}\" y2=\"{y2:.1}\"/>"
+            );
         }
     }
-    let sent = |host: &crate::sim::outcome::Host| host.stages.iter().map(|(.., count)| count.bytes).sum::<u64>() as f64;
+    let sent = |host: &crate::sim::outcome::Host| {
+        host.stages.iter().map(|(.., count)| count.bytes).sum::<u64>() as f64
+    };
     let most = run.hosts.iter().map(sent).fold(1.0, f64::max);
     let node = |host: &crate::sim::outcome::Host, x: f64, y: f64, out: &mut String| {
         let ring = if host.council { " council-ring" } else { "" };

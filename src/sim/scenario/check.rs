@@ -6,7 +6,8 @@ use super::fault::{Fault, Kind, Peers};
 use super::{End, Scenario, ScenarioError, TaskKind};
 use crate::session::Timing;
 
-/// Beyond the protocol's limit of 1,024: how the sums would behave is of interest, and the key list still fits a frame.
+/// Beyond the protocol's limit of 1,024: how the sums would behave is of interest, and the key list still
+/// fits a frame.
 const MOST_PEERS: u16 = 10_000;
 
 fn wrong(field: impl Display, value: impl Display, limit: impl Display) -> ScenarioError {
@@ -17,7 +18,12 @@ fn within(field: impl Display, value: f64, lo: f64, hi: f64) -> Result<(), Scena
     if (lo..=hi).contains(&value) { Ok(()) } else { Err(wrong(field, value, format!("{lo} to {hi}"))) }
 }
 
-fn path(at: &str, latency: Option<f64>, jitter: Option<f64>, bandwidth: Option<f64>) -> Result<(), ScenarioError> {
+fn path(
+    at: &str,
+    latency: Option<f64>,
+    jitter: Option<f64>,
+    bandwidth: Option<f64>,
+) -> Result<(), ScenarioError> {
     within(format!("{at}latency_ms"), latency.unwrap_or(0.0), 0.0, 60_000.0)?;
     within(format!("{at}jitter_ms"), jitter.unwrap_or(0.0), 0.0, 60_000.0)?;
     within(format!("{at}bandwidth_mbit"), bandwidth.unwrap_or(1.0), 0.001, 1e6)
@@ -150,10 +156,16 @@ impl Scenario {
                     TaskKind::Flynn => &["coin", "holders", "moments", "counts"],
                     TaskKind::Sum | TaskKind::RowSum => &["coin", "sum"],
                     TaskKind::Xclp => &["coin", "rows", "moments", "graph", "labelled"],
-                    TaskKind::Sketch => &["coin", "holders", "moments", "sketch", "scores", "pairwise", "draw"],
+                    TaskKind::Sketch => {
+                        &["coin", "holders", "moments", "sketch", "scores", "pairwise", "draw"]
+                    }
                 };
                 if !slots.contains(&moment.slot.as_str()) {
-                    return Err(wrong("at.slot", format!("{:?}", moment.slot), format!("one of {}", slots.join(", "))));
+                    return Err(wrong(
+                        "at.slot",
+                        format!("{:?}", moment.slot),
+                        format!("one of {}", slots.join(", ")),
+                    ));
                 }
             }
             (None, None) if fault.kind == Kind::OtherSession => {}

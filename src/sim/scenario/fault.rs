@@ -176,8 +176,11 @@ impl TryFrom<Value> for Peers {
 
     fn try_from(value: Value) -> Result<Self, String> {
         let number = |number: i64| u16::try_from(number).map_err(|_| format!("there is no peer {number}"));
-        let wrong =
-            || format!("peers are {value}, must be a number, a list of numbers, \"2..5\", \"council 0\" or \"all\"");
+        let wrong = || {
+            format!(
+                "peers are {value}, must be a number, a list of numbers, \"2..5\", \"council 0\" or \"all\""
+            )
+        };
         match &value {
             Value::Integer(one) => Ok(Self::Some(vec![number(*one)?])),
             Value::Array(items) => {
@@ -190,7 +193,8 @@ impl TryFrom<Value> for Peers {
                     return Ok(Self::Council(rank.parse().map_err(|_| wrong())?));
                 }
                 let (from, to) = text.split_once("..").ok_or_else(wrong)?;
-                let (from, to): (u16, u16) = (from.parse().map_err(|_| wrong())?, to.parse().map_err(|_| wrong())?);
+                let (from, to): (u16, u16) =
+                    (from.parse().map_err(|_| wrong())?, to.parse().map_err(|_| wrong())?);
                 if from > to { Err(wrong()) } else { Ok(Self::Some((from..=to).collect())) }
             }
             _ => Err(wrong()),

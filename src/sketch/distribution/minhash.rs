@@ -6,12 +6,14 @@
 //! g_r(j) = mix(key_r + j 0x9e3779b97f4a7c15)  mod 2^64
 //! ```
 //!
-//! with key_r the r-th word of 8 bytes (little-endian) of `Stream(seed, "sketch/minhash", "")` and `mix` the finaliser of SplitMix64 (Steele, Lea & Flood,
-//! OOPSLA 2014). It is a bijection, so no two features of a row tie. The record's number is the least value of its features mod B; a record without features
-//! has the value of feature 0.
+//! with key_r the r-th word of 8 bytes (little-endian) of `Stream(seed, "sketch/minhash", "")` and `mix` the
+//! finaliser of SplitMix64 (Steele, Lea & Flood, OOPSLA 2014). It is a bijection, so no two features of a row
+//! tie. The record's number is the least value of its features mod B; a record without features has the value
+//! of feature 0.
 //!
-//! Two records collide in a row where the least feature is the same, with probability J, their Jaccard similarity, and else by folding with 1 / B: the kernel
-//! is J + (1 - J) / B. Folding the *value*, not the number of the feature, makes that chance independent from row to row.
+//! Two records collide in a row where the least feature is the same, with probability J, their Jaccard
+//! similarity, and else by folding with 1 / B: the kernel is J + (1 - J) / B. Folding the *value*, not the
+//! number of the feature, makes that chance independent from row to row.
 
 use rayon::prelude::*;
 

@@ -1,11 +1,13 @@
 //! A sketch that may be shown: every counter with noise drawn once (paper, Theorem D.2).
 //!
-//! Neighbouring data sets differ in one record that is replaced by another; the number of records is public. In each of the R rows one
-//! counter falls by 1 and one rises by 1, or none changes, so the L1 sensitivity is 2 R, and discrete Laplace noise of scale 2 R / epsilon on every
-//! counter is epsilon-differentially private. Whatever is read off the release costs nothing more. More rows make each counter noisier: the
-//! error is of the order of sqrt(1 / R) + sqrt(R) / (n epsilon), so R grows with n epsilon and not beyond.
+//! Neighbouring data sets differ in one record that is replaced by another; the number of records is public.
+//! In each of the R rows one counter falls by 1 and one rises by 1, or none changes, so the L1 sensitivity is
+//! 2 R, and discrete Laplace noise of scale 2 R / epsilon on every counter is epsilon-differentially private.
+//! Whatever is read off the release costs nothing more. More rows make each counter noisier: the error is of
+//! the order of sqrt(1 / R) + sqrt(R) / (n epsilon), so R grows with n epsilon and not beyond.
 //!
-//! Noise makes squared distances larger by its variance, which is known, so it is taken off ([`PrivateSketch::distance`]).
+//! Noise makes squared distances larger by its variance, which is known, so it is taken off
+//! ([`PrivateSketch::distance`]).
 
 use rand::CryptoRng;
 
@@ -23,7 +25,8 @@ pub struct PrivateSketch {
 }
 
 impl DistributionSketch {
-    /// This sketch with fresh noise. A second release of the same records costs epsilon once more: keep the first and show it again.
+    /// This sketch with fresh noise. A second release of the same records costs epsilon once more: keep the
+    /// first and show it again.
     ///
     /// # Errors
     /// [`SketchError::Shape`] where 2 R / epsilon is no ratio of 64-bit integers.
@@ -34,13 +37,14 @@ impl DistributionSketch {
             value: rows,
             expected: format!("2 rows / epsilon within 64 bits, with epsilon {epsilon}"),
         })?;
-        let counters = self.counters.iter().map(|&count| i64::from(count).saturating_add(discrete_laplace(scale, rng)));
+        let counters =
+            self.counters.iter().map(|&count| i64::from(count).saturating_add(discrete_laplace(scale, rng)));
         Ok(PrivateSketch { range, records: self.records, releases: 1, counters: counters.collect() })
     }
 }
 
-/// The variance of the noise on one counter of one release of so many rows: 1 / (2 sinh^2(epsilon / 4 R)), that of discrete Laplace noise of scale
-/// 2 R / epsilon.
+/// The variance of the noise on one counter of one release of so many rows: 1 / (2 sinh^2(epsilon / 4 R)),
+/// that of discrete Laplace noise of scale 2 R / epsilon.
 #[must_use]
 pub fn noise_variance(epsilon: Ratio, rows: usize) -> f64 {
     let sinh = libm::sinh(epsilon.to_f64() / (4.0 * rows as f64));
@@ -48,10 +52,15 @@ pub fn noise_variance(epsilon: Ratio, rows: usize) -> f64 {
 }
 
 impl PrivateSketch {
-    /// The words of a sealed sum, to be added mod 2^32: the counters in two's complement, row after row, the number of records, and that of releases.
+    /// The words of a sealed sum, to be added mod 2^32: the counters in two's complement, row after row, the
+    /// number of records, and that of releases.
     #[must_use]
     pub fn to_words(&self) -> Vec<u32> {
-        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "the ring that words are added in")]
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "the ring that words are added in"
+        )]
         let counters = self.counters.iter().map(|&counter| counter as u32);
         counters.chain([self.records, self.releases]).collect()
     }
@@ -62,8 +71,11 @@ impl PrivateSketch {
     /// [`SketchError::Shape`] where there are more or fewer words.
     pub fn from_words(words: &[u32], rows: usize, range: usize) -> Result<Self, SketchError> {
         check_shape(rows, range)?;
-        let wrong =
-            || SketchError::Shape { what: "words", value: words.len(), expected: (rows * range + 2).to_string() };
+        let wrong = || SketchError::Shape {
+            what: "words",
+            value: words.len(),
+            expected: (rows * range + 2).to_string(),
+        };
         let (counters, &[records, releases]) =
             words.split_last_chunk::<2>().filter(|_| words.len() == rows * range + 2).ok_or_else(wrong)?;
         let counters = counters.iter().map(|&word| word.cast_signed().into()).collect();
@@ -106,7 +118,10 @@ impl PrivateSketch {
         let records = u64::from(self.records) + u64::from(other.records);
         self.records = u32::try_from(records).map_err(|_| SketchError::Records(records))?;
         self.releases = self.releases.saturating_add(other.releases);
-        self.counters.iter_mut().zip(&other.counters).for_each(|(sum, &count)| *sum = sum.saturating_add(count));
+        self.counters
+            .iter_mut()
+            .zip(&other.counters)
+            .for_each(|(sum, &count)| *sum = sum.saturating_add(count));
         Ok(())
     }
 
@@ -121,10 +136,12 @@ impl PrivateSketch {
         median_of_means(&counts, groups) / f64::from(self.records)
     }
 
-    /// How far the records of two sums of releases lie apart that share no release. `variance` is that of one release ([`noise_variance`]).
+    /// How far the records of two sums of releases lie apart that share no release. `variance` is that of one
+    /// release ([`noise_variance`]).
     ///
-    /// With S the sum of the squared differences of the shares and V what noise adds to it on average, `plain` is sqrt(max(S - V, 0)), and `row_mean`
-    /// that over sqrt R: the root of the mean of the squares, where exact sketches have the mean of the roots.
+    /// With S the sum of the squared differences of the shares and V what noise adds to it on average,
+    /// `plain` is sqrt(max(S - V, 0)), and `row_mean` that over sqrt R: the root of the mean of the squares,
+    /// where exact sketches have the mean of the roots.
     ///
     /// # Errors
     /// [`SketchError::Mismatch`].
@@ -133,7 +150,8 @@ impl PrivateSketch {
         self.less_noise(other, variance * (each(self) + each(other)))
     }
 
-    /// As [`distance`](Self::distance), of a single release from a sum that it is part of: its noise is in both, and partly cancels.
+    /// As [`distance`](Self::distance), of a single release from a sum that it is part of: its noise is in
+    /// both, and partly cancels.
     ///
     /// # Errors
     /// [`SketchError::Mismatch`].
@@ -196,7 +214,12 @@ mod tests {
                 sketch
             };
             let (one, other) = (of(&[1, 2, 3, 4]), of(&[1, 2, 3, 900]));
-            let moved = one.counters.iter().zip(&other.counters).map(|(&a, &b)| u64::from(a.abs_diff(b))).sum::<u64>();
+            let moved = one
+                .counters
+                .iter()
+                .zip(&other.counters)
+                .map(|(&a, &b)| u64::from(a.abs_diff(b)))
+                .sum::<u64>();
             assert!(moved > 0 && moved <= 2 * 50, "{family}: {moved}");
         }
     }
@@ -261,17 +284,20 @@ mod tests {
     #[test]
     fn words_are_added_as_releases_are_and_read_back() {
         let (_, sketch) = sketch(10, 16);
-        let [one, other] = [1, 2].map(|seed| sketch.release(Ratio::new(1, 2).unwrap(), &mut rng(seed)).unwrap());
+        let [one, other] =
+            [1, 2].map(|seed| sketch.release(Ratio::new(1, 2).unwrap(), &mut rng(seed)).unwrap());
         assert!(one.counters().iter().any(|&counter| counter < 0));
         assert_eq!(PrivateSketch::from_words(&one.to_words(), 10, 16).unwrap(), one);
-        let words: Vec<u32> = one.to_words().iter().zip(other.to_words()).map(|(a, b)| a.wrapping_add(b)).collect();
+        let words: Vec<u32> =
+            one.to_words().iter().zip(other.to_words()).map(|(a, b)| a.wrapping_add(b)).collect();
         let mut sum = one;
         sum.merge(&other).unwrap();
         assert_eq!(PrivateSketch::from_words(&words, 10, 16).unwrap(), sum);
         assert!(PrivateSketch::from_words(&words[1..], 10, 16).is_err());
     }
 
-    /// Over many draws the mean of the squared distance is the exact one, of two releases and of one in a sum.
+    /// Over many draws the mean of the squared distance is the exact one, of two releases and of one in a
+    /// sum.
     #[test]
     fn the_noise_that_is_taken_off_squared_distances_is_what_it_adds_to_them() {
         let (rows, range) = (12, 16);

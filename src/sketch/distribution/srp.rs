@@ -1,13 +1,16 @@
-//! Signs of random projections (paper, Definition A.1): p = log2 B planes for each row, and the sides of them on which a record lies, as a number.
+//! Signs of random projections (paper, Definition A.1): p = log2 B planes for each row, and the sides of them
+//! on which a record lies, as a number.
 //!
-//! Two records at an angle a collide in a row with probability (1 - a / pi)^p. The normal of plane l is row l of a matrix of R p x d standard
-//! Gaussians from `Stream(seed, "sketch/planes", "")`, drawn as `lsh` draws its own and then rounded to binary32. Bit i of a record's number in row r is 1
-//! where its product with plane r p + i is above 0: products and their sum in binary32, added in the order of the features from 0, never
-//! fused. So a record that is all zeros has the number 0 everywhere.
+//! Two records at an angle a collide in a row with probability (1 - a / pi)^p. The normal of plane l is row l
+//! of a matrix of R p x d standard Gaussians from `Stream(seed, "sketch/planes", "")`, drawn as `lsh` draws
+//! its own and then rounded to binary32. Bit i of a record's number in row r is 1 where its product with
+//! plane r p + i is above 0: products and their sum in binary32, added in the order of the features from 0,
+//! never fused. So a record that is all zeros has the number 0 everywhere.
 //!
-//! For speed records lie side by side, a register holding one feature of `LANES` of them, and the p sums of a row stay in registers while the
-//! features go by once. `BLOCKS` of such blocks are taken through a row's planes before the next row's are fetched. Every sum is still added in
-//! the same order, so a sketch is the same on every machine and vector width.
+//! For speed records lie side by side, a register holding one feature of `LANES` of them, and the p sums of a
+//! row stay in registers while the features go by once. `BLOCKS` of such blocks are taken through a row's
+//! planes before the next row's are fetched. Every sum is still added in the same order, so a sketch is the
+//! same on every machine and vector width.
 
 use pulp::{Arch, Simd, WithSimd};
 use rayon::prelude::*;
@@ -20,7 +23,8 @@ pub const MAX_ENTRIES: usize = 1 << 28;
 
 /// Records side by side: one vector of AVX-512, two of AVX2.
 const LANES: usize = 16;
-/// Blocks of [`LANES`] records that go through the planes of a row one after another: with 784 features they fill 800 KiB.
+/// Blocks of [`LANES`] records that go through the planes of a row one after another: with 784 features they
+/// fill 800 KiB.
 const BLOCKS: usize = 16;
 /// Planes at a time: with AVX2 their sums fill twelve of sixteen registers.
 const TILE: usize = 6;
@@ -48,7 +52,11 @@ impl Srp {
     pub fn new(seed: &[u8], rows: usize, range: usize, features: usize) -> Result<Self, SketchError> {
         check_shape(rows, range)?;
         if !range.is_power_of_two() {
-            return Err(SketchError::Shape { what: "range", value: range, expected: "a power of two with srp".into() });
+            return Err(SketchError::Shape {
+                what: "range",
+                value: range,
+                expected: "a power of two with srp".into(),
+            });
         }
         let planes = range.ilog2() as usize;
         let most = MAX_ENTRIES / (rows * planes);
@@ -91,7 +99,9 @@ impl RowHashes for Srp {
     fn buckets(&self, record: &[f32]) -> Vec<u16> {
         let block = lanes(record, self.features);
         let arch = Arch::new();
-        let first = |row| arch.dispatch(Sides { tiles: self.row(row), blocks: &block, features: self.features })[0][0];
+        let first = |row| {
+            arch.dispatch(Sides { tiles: self.row(row), blocks: &block, features: self.features })[0][0]
+        };
         (0..self.rows).map(first).collect()
     }
 
@@ -156,7 +166,13 @@ impl WithSimd for Sides<'_> {
 
 /// Sets bits `first` to `first + P` of the numbers, for as many lanes at a time as a vector has.
 #[inline(always)]
-fn add_sides<S: Simd, const P: usize>(simd: S, tile: &[f32], block: &[Lane], first: usize, buckets: &mut [u16; LANES]) {
+fn add_sides<S: Simd, const P: usize>(
+    simd: S,
+    tile: &[f32],
+    block: &[Lane],
+    first: usize,
+    buckets: &mut [u16; LANES],
+) {
     let (entries, _) = tile.as_chunks::<P>();
     for (vector, buckets) in buckets.chunks_mut(S::F32_LANES).enumerate() {
         let mut sums = [simd.splat_f32s(0.0); P];

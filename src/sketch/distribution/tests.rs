@@ -8,7 +8,8 @@ use crate::data::digits::digits;
 
 /// The number of a record in row `row`, one plane after the other.
 fn plain_srp(seed: &[u8], planes: usize, row: usize, record: &[f32]) -> u16 {
-    let mut gaussians = crate::sketch::gaussian::Gaussians::new(seed, "sketch/planes", record.len(), row * planes);
+    let mut gaussians =
+        crate::sketch::gaussian::Gaussians::new(seed, "sketch/planes", record.len(), row * planes);
     let side = |plane: usize| {
         let mut sum = 0.0f32;
         gaussians.row(|feature, entry| sum += entry as f32 * record[feature]);
@@ -128,7 +129,10 @@ fn records_collide_as_often_as_their_angle_or_their_common_features_say() {
             };
             let found = collisions(&*hashes, a, b);
             let error = (expected * (1.0 - expected) / ROWS as f64).sqrt();
-            assert!((found - expected).abs() < 5.0 * error, "{family} {range} {i} {j}: {found} for {expected}");
+            assert!(
+                (found - expected).abs() < 5.0 * error,
+                "{family} {range} {i} {j}: {found} for {expected}"
+            );
         }
     }
 }
@@ -208,10 +212,16 @@ fn what_is_no_sketch_is_refused_by_name_and_limit() {
         Err("a sketch of 4 x 3 counters where one of 3 x 4 is needed".into())
     );
     sketch.records = u32::MAX;
-    assert_eq!(sketch.merge(&sketch.clone()).map_err(text), Err("8589934590 records, at most 4294967295".into()));
+    assert_eq!(
+        sketch.merge(&sketch.clone()).map_err(text),
+        Err("8589934590 records, at most 4294967295".into())
+    );
     let words = |words: &[u32]| DistributionSketch::from_words(words, 1, 3).map(drop).map_err(text);
     assert_eq!(words(&[1, 2, 3, 6]), Ok(()));
     assert_eq!(words(&[1, 2, 3, 7]), Err("row 0 of the sketch does not count every record once".into()));
-    assert_eq!(words(&[u32::MAX, 7, 0, 6]), Err("row 0 of the sketch does not count every record once".into()));
+    assert_eq!(
+        words(&[u32::MAX, 7, 0, 6]),
+        Err("row 0 of the sketch does not count every record once".into())
+    );
     assert_eq!(words(&[1, 2, 3]), Err("words is 3, expected 4".into()));
 }

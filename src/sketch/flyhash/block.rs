@@ -1,15 +1,16 @@
 //! A block of points side by side: every row of M summed for all of them at once.
 //!
-//! Each point has a *lane*, so that a row of M with s ones is s additions of contiguous vectors. Rows are first summed in
-//! levels of a byte ([`super::levels`]). Where levels are exact or a row has many ones, two lanes share a `u16`: four levels add up without a
-//! carry from one lane into the other, and are then added to totals of 16 bits for each lane. Else a byte holds a quarter of
-//! the sum, rounded up. Only rows that may win are summed in f32, and a guess of what the winners will have
-//! ([`super::guess`]) keeps them few from the first row on. Where levels cannot tell rows apart (too many ones in a row; entries of
-//! very different size), all of them are.
+//! Each point has a *lane*, so that a row of M with s ones is s additions of contiguous vectors. Rows are
+//! first summed in levels of a byte ([`super::levels`]). Where levels are exact or a row has many ones, two
+//! lanes share a `u16`: four levels add up without a carry from one lane into the other, and are then added
+//! to totals of 16 bits for each lane. Else a byte holds a quarter of the sum, rounded up. Only rows that may
+//! win are summed in f32, and a guess of what the winners will have ([`super::guess`]) keeps them few from
+//! the first row on. Where levels cannot tell rows apart (too many ones in a row; entries of very different
+//! size), all of them are.
 //!
-//! The loops are plain Rust over arrays, compiled for AVX-512, AVX2, NEON and whatever else there is; `pulp` picks one
-//! when the program runs. Levels are whole numbers, and f32 sums add in the same order in every lane, so that the result is
-//! the same whatever the vectors' width.
+//! The loops are plain Rust over arrays, compiled for AVX-512, AVX2, NEON and whatever else there is; `pulp`
+//! picks one when the program runs. Levels are whole numbers, and f32 sums add in the same order in every
+//! lane, so that the result is the same whatever the vectors' width.
 
 use std::cell::OnceCell;
 
@@ -21,8 +22,8 @@ use super::selection::{Candidate, Selection};
 
 /// Points of a block (guess: two vectors of bytes for AVX-512).
 pub(super) const LANES: usize = 128;
-/// Levels, or sums of them, of two lanes in each word: lane i in the low byte of word i, lane `LANES` / 2 + i in the high
-/// byte; or sums of one half of the lanes.
+/// Levels, or sums of them, of two lanes in each word: lane i in the low byte of word i, lane `LANES` / 2 + i
+/// in the high byte; or sums of one half of the lanes.
 pub(super) type Words = [u16; LANES / 2];
 /// Levels, or quarters of sums of them, of all lanes.
 pub(super) type Bytes = [u8; LANES];
@@ -34,8 +35,8 @@ pub(super) const FLOATS: usize = 32;
 pub(super) struct Column<T>(pub(super) T);
 /// Entries or sums of [`FLOATS`] lanes.
 pub(super) type Floats = [f32; FLOATS];
-/// Rows of M that are summed before they are offered: where single sums are looked at in the same loop, they are not kept
-/// in vectors.
+/// Rows of M that are summed before they are offered: where single sums are looked at in the same loop, they
+/// are not kept in vectors.
 const BATCH: usize = 8;
 /// Rows of M after which it is looked at whether levels tell them apart.
 const CHUNK: usize = 512;
@@ -43,8 +44,8 @@ const CHUNK: usize = 512;
 const TILE: usize = 16;
 /// Share of the rows of M, as a divisor, after which it is looked at whether guesses were too high.
 const EARLY: usize = 8;
-/// Summing one row in f32 for all lanes takes about as long as summing it in levels and then for this many lanes one by one
-/// (guess).
+/// Summing one row in f32 for all lanes takes about as long as summing it in levels and then for this many
+/// lanes one by one (guess).
 const PASSED: usize = 4;
 
 /// The points of a block as M sees them, and M.
@@ -80,7 +81,9 @@ impl Points<'_> {
                     *sum += point[row[i] as usize];
                 }
             }
-            four.iter_mut().zip(sums).for_each(|(candidate, sum)| *candidate = Candidate::new(sum, candidate.row()));
+            four.iter_mut()
+                .zip(sums)
+                .for_each(|(candidate, sum)| *candidate = Candidate::new(sum, candidate.row()));
         }
         for candidate in rest {
             let columns = self.row_of_m(candidate.row());
@@ -89,11 +92,13 @@ impl Points<'_> {
         }
     }
 
-    /// `rho` ascending rows of M for each point, one point after another; and the points, ascending, for which a guess did not hold:
-    /// what stands in their places means nothing. Without `guessing` there are none.
+    /// `rho` ascending rows of M for each point, one point after another; and the points, ascending, for
+    /// which a guess did not hold: what stands in their places means nothing. Without `guessing` there are
+    /// none.
     pub(super) fn winners(&self, arch: Arch, rho: usize, guessing: bool) -> (Vec<u32>, Vec<usize>) {
         let ones = self.ones;
-        let guess = if guessing { Guess::new(self.columns.len() / ones, ones, self.dimension, rho) } else { None };
+        let guess =
+            if guessing { Guess::new(self.columns.len() / ones, ones, self.dimension, rho) } else { None };
         let (extents, guesses): (Vec<Extent>, Vec<f32>) =
             arch.dispatch(Seen { points: self, guess }).into_iter().unzip();
         let exact: Option<Vec<Scale>> = extents.iter().map(|&extent| Scale::exact(extent, ones)).collect();
@@ -108,7 +113,11 @@ impl Points<'_> {
         });
         let levels = (ones <= MAX_ONES).then(|| {
             let levels = arch.dispatch(Levels { points: self, scales: &scales });
-            if quarters { Summed::Quarters(levels) } else { Summed::Words(levels.into_iter().map(in_words).collect()) }
+            if quarters {
+                Summed::Quarters(levels)
+            } else {
+                Summed::Words(levels.into_iter().map(in_words).collect())
+            }
         });
         let floats = OnceCell::new();
         let mut selection = Selection::new(scales, guesses, rho);
@@ -122,14 +131,33 @@ impl Points<'_> {
             let before = selection.passed();
             match &levels {
                 Some(Summed::Words(levels)) if use_levels => {
-                    arch.dispatch(InLevels { columns, first, levels, points: self, selection: &mut selection });
+                    arch.dispatch(InLevels {
+                        columns,
+                        first,
+                        levels,
+                        points: self,
+                        selection: &mut selection,
+                    });
                 }
                 Some(Summed::Quarters(levels)) if use_levels => {
-                    arch.dispatch(InQuarters { columns, first, levels, points: self, selection: &mut selection });
+                    arch.dispatch(InQuarters {
+                        columns,
+                        first,
+                        levels,
+                        points: self,
+                        selection: &mut selection,
+                    });
                 }
                 _ => {
                     for (lane, floats) in (0..).step_by(FLOATS).zip(floats.get_or_init(|| self.floats())) {
-                        arch.dispatch(InFloats { columns, first, ones, floats, lane, selection: &mut selection });
+                        arch.dispatch(InFloats {
+                            columns,
+                            first,
+                            ones,
+                            floats,
+                            lane,
+                            selection: &mut selection,
+                        });
                     }
                 }
             }
@@ -146,7 +174,8 @@ impl Points<'_> {
 
     /// The entries of all lanes, column after column, for each group of lanes.
     fn floats(&self) -> Vec<Vec<Column<Floats>>> {
-        let mut groups = vec![vec![Column([0.0; FLOATS]); self.dimension]; self.rows().len().div_ceil(FLOATS)];
+        let mut groups =
+            vec![vec![Column([0.0; FLOATS]); self.dimension]; self.rows().len().div_ceil(FLOATS)];
         for (lane, point) in self.rows().enumerate() {
             for (column, &x) in groups[lane / FLOATS].iter_mut().zip(point) {
                 column.0[lane % FLOATS] = x;
@@ -271,7 +300,9 @@ fn halves(columns: &[u32], levels: &[Column<Bytes>]) -> Bytes {
 fn sum_bytes(columns: &[u32], levels: &[Column<Bytes>]) -> Bytes {
     let mut sum = [0u8; LANES];
     for &column in columns {
-        sum.iter_mut().zip(&levels[column as usize].0).for_each(|(sum, level)| *sum = sum.wrapping_add(*level));
+        sum.iter_mut()
+            .zip(&levels[column as usize].0)
+            .for_each(|(sum, level)| *sum = sum.wrapping_add(*level));
     }
     sum
 }
@@ -335,7 +366,9 @@ fn sum_levels(columns: &[u32], levels: &[Column<Words>]) -> [Words; 2] {
 fn add_group(columns: &[u32], levels: &[Column<Words>], both: &mut Words, high: &mut Words) {
     let mut sum = [0u16; LANES / 2];
     for &column in columns {
-        sum.iter_mut().zip(&levels[column as usize].0).for_each(|(sum, level)| *sum = sum.wrapping_add(*level));
+        sum.iter_mut()
+            .zip(&levels[column as usize].0)
+            .for_each(|(sum, level)| *sum = sum.wrapping_add(*level));
     }
     both.iter_mut().zip(&sum).for_each(|(both, sum)| *both = both.wrapping_add(*sum));
     high.iter_mut().zip(&sum).for_each(|(high, sum)| *high = high.wrapping_add(sum >> 8));

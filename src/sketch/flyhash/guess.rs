@@ -1,14 +1,17 @@
-//! A sum that about as many rows of M exceed as are wanted, so that few rows have to be looked at before winners are known.
+//! A sum that about as many rows of M exceed as are wanted, so that few rows have to be looked at before
+//! winners are known.
 //!
-//! A row of M is a sample of s of the D entries of a point, without replacement, so that mean, variance and skewness of its sum
-//! are known (Cochran, *Sampling Techniques*, chapter 2), its excess nearly; the quantile follows by the expansion of Cornish and
-//! Fisher (1938). It is a guess, and no winner depends on it: where fewer than `rho` rows turn out to be above it, the point
-//! is searched once more without. (Where nearly all entries are large, as in images in black on white, it is too high for most points, which shows
-//! after an eighth of the rows of M.)
+//! A row of M is a sample of s of the D entries of a point, without replacement, so that mean, variance and
+//! skewness of its sum are known (Cochran, *Sampling Techniques*, chapter 2), its excess nearly; the quantile
+//! follows by the expansion of Cornish and Fisher (1938). It is a guess, and no winner depends on it: where
+//! fewer than `rho` rows turn out to be above it, the point is searched once more without. (Where nearly all
+//! entries are large, as in images in black on white, it is too high for most points, which shows after an
+//! eighth of the rows of M.)
 
 use super::levels::Extent;
 
-/// Rows that should be above the guess, for each winner: the tail may be several times thinner than thought before too few are.
+/// Rows that should be above the guess, for each winner: the tail may be several times thinner than thought
+/// before too few are.
 const WANTED: f64 = 4.0;
 /// And beside them.
 const SPARE: f64 = 16.0;
@@ -25,11 +28,16 @@ pub(super) struct Guess {
 }
 
 impl Guess {
-    /// For `rows` rows of M with `ones` ones in `dimension` columns; `None` where winners are too large a share of them.
+    /// For `rows` rows of M with `ones` ones in `dimension` columns; `None` where winners are too large a
+    /// share of them.
     pub(super) fn new(rows: usize, ones: usize, dimension: usize, rho: usize) -> Option<Self> {
         let share = (WANTED * rho as f64 + SPARE) / rows as f64;
         let known = share <= LARGEST_SHARE && dimension > 2 && ones < dimension;
-        known.then(|| Self { ones: ones as f64, dimension: dimension as f64, quantile: normal_quantile(share) })
+        known.then(|| Self {
+            ones: ones as f64,
+            dimension: dimension as f64,
+            quantile: normal_quantile(share),
+        })
     }
 
     /// The guess for one point; negative infinity where there is none.
@@ -79,7 +87,9 @@ fn powers(point: &[f32], lo: f32, inverse: f32) -> [f32; 4] {
     last[..rest.len()].copy_from_slice(rest);
     for chunk in chunks.iter().chain([&last]) {
         let [first, second, third, fourth] = &mut sums;
-        for ((((first, second), third), fourth), x) in first.iter_mut().zip(second).zip(third).zip(fourth).zip(chunk) {
+        for ((((first, second), third), fourth), x) in
+            first.iter_mut().zip(second).zip(third).zip(fourth).zip(chunk)
+        {
             let x = (x - lo) * inverse;
             *first += x;
             *second += x * x;
@@ -90,10 +100,12 @@ fn powers(point: &[f32], lo: f32, inverse: f32) -> [f32; 4] {
     sums.map(|lanes| lanes.iter().sum())
 }
 
-/// The number that a standard normal variable exceeds with probability `p`, below a half, within 5e-4 (Abramowitz and Stegun, 26.2.23).
+/// The number that a standard normal variable exceeds with probability `p`, below a half, within 5e-4
+/// (Abramowitz and Stegun, 26.2.23).
 fn normal_quantile(p: f64) -> f64 {
     let t = (-2.0 * p.ln()).sqrt();
-    t - (2.515_517 + t * (0.802_853 + t * 0.010_328)) / (1.0 + t * (1.432_788 + t * (0.189_269 + t * 0.001_308)))
+    t - (2.515_517 + t * (0.802_853 + t * 0.010_328))
+        / (1.0 + t * (1.432_788 + t * (0.189_269 + t * 0.001_308)))
 }
 
 #[cfg(test)]
@@ -136,7 +148,10 @@ mod tests {
                 }
                 above += usize::from(places[..ones].iter().map(|&place| point[place]).sum::<f32>() > guess);
             }
-            assert!((0.5 * wanted..8.0 * wanted).contains(&(above as f64)), "{kind}: {above} above, {wanted} wanted");
+            assert!(
+                (0.5 * wanted..8.0 * wanted).contains(&(above as f64)),
+                "{kind}: {above} above, {wanted} wanted"
+            );
         }
     }
 

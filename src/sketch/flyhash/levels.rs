@@ -1,18 +1,21 @@
 //! Points in whole levels: a cheap upper bound of every sum, which leaves few rows of M to be summed in f32.
 //!
-//! With lo and hi the least and largest entry of a point and step = (hi - lo) / [`LEVELS`], entry x has the level
-//! q = ceil((x - lo) / step), so x <= lo + q step. The real sum S over a row of M with s ones is then at most
-//! s lo + Q step, Q the sum of its levels, and the sum that [`super`] defines, rounded to f32 s - 1 times, is at most
-//! S + s^2 2^-24 A (1 + s 2^-23) with A the largest magnitude (Higham, *Accuracy and Stability of Numerical Algorithms*,
-//! section 4.2). [`Scale`] takes s^2 2^-23 A instead; the difference covers its own rounding in f64, which is smaller
-//! than s A 2^-40. A row whose bound is not above a sum that already has rho rows at or above it cannot win.
+//! With lo and hi the least and largest entry of a point and step = (hi - lo) / [`LEVELS`], entry x has the
+//! level q = ceil((x - lo) / step), so x <= lo + q step. The real sum S over a row of M with s ones is then
+//! at most s lo + Q step, Q the sum of its levels, and the sum that [`super`] defines, rounded to f32 s - 1
+//! times, is at most S + s^2 2^-24 A (1 + s 2^-23) with A the largest magnitude (Higham, *Accuracy and
+//! Stability of Numerical Algorithms*, section 4.2). [`Scale`] takes s^2 2^-23 A instead; the difference
+//! covers its own rounding in f64, which is smaller than s A 2^-40. A row whose bound is not above a sum that
+//! already has rho rows at or above it cannot win.
 //!
-//! **Exact levels.** Whole numbers that span at most [`LEVELS`] (digits, letters, bits) and whose sums stay within 2^24
-//! are their own levels, with step 1: then s lo + Q *is* the f32 sum, and nothing is left to be summed again.
+//! **Exact levels.** Whole numbers that span at most [`LEVELS`] (digits, letters, bits) and whose sums stay
+//! within 2^24 are their own levels, with step 1: then s lo + Q *is* the f32 sum, and nothing is left to be
+//! summed again.
 //!
-//! **Quarters.** With few ones in a row of M a byte is enough for the whole sum, if it is rounded up to a multiple of four: groups of four levels
-//! are averaged in pairs and pairs of pairs, halves upwards (one instruction), and the quarters of the sum that come out are added. What is
-//! rounded up stays an upper bound. [`quartered`] is the highest level for which the sum does not leave the byte.
+//! **Quarters.** With few ones in a row of M a byte is enough for the whole sum, if it is rounded up to a
+//! multiple of four: groups of four levels are averaged in pairs and pairs of pairs, halves upwards (one
+//! instruction), and the quarters of the sum that come out are added. What is rounded up stays an upper
+//! bound. [`quartered`] is the highest level for which the sum does not leave the byte.
 
 /// The highest level: four of them add up in a byte.
 pub(super) const LEVELS: u8 = 63;
@@ -20,7 +23,8 @@ pub(super) const LEVELS: u8 = 63;
 pub(super) const GROUP: usize = (u8::MAX / LEVELS) as usize;
 /// Most ones in a row of M: a sum of levels stays below `u16::MAX`.
 pub(super) const MAX_ONES: usize = (u16::MAX as usize - 1) / LEVELS as usize;
-/// Most ones in a row of M whose quarters are summed (guess: with more, levels are too few to tell rows apart).
+/// Most ones in a row of M whose quarters are summed (guess: with more, levels are too few to tell rows
+/// apart).
 pub(super) const MAX_QUARTERED: usize = 32;
 /// Whole numbers up to it, and so their sums, are exact in f32.
 const EXACT: f64 = (1u32 << 24) as f64;
@@ -105,7 +109,14 @@ impl Scale {
         let (range, largest) = (hi - lo, f64::max(-lo, hi));
         let step = range / f64::from(highest);
         let inverse = if range > 0.0 { f64::from(highest) / range } else { 0.0 };
-        Self { base: ones * lo, lo, step, inverse, highest, slack: ones * ones * largest / f64::from(1 << 23) }
+        Self {
+            base: ones * lo,
+            lo,
+            step,
+            inverse,
+            highest,
+            slack: ones * ones * largest / f64::from(1 << 23),
+        }
     }
 
     /// Whether [`Scale::bound`] is the sum itself.
@@ -126,7 +137,8 @@ impl Scale {
         (self.base + f64::from(levels) * self.step) as f32
     }
 
-    /// The least sum of levels with which a row may have a sum above `kept`; `u16::MAX`, which no row has, if none may.
+    /// The least sum of levels with which a row may have a sum above `kept`; `u16::MAX`, which no row has, if
+    /// none may.
     pub(super) fn least_above(&self, kept: f32) -> u16 {
         if self.step == 0.0 {
             return u16::MAX; // All sums are equal.
@@ -178,7 +190,8 @@ mod tests {
     }
 
     proptest! {
-        /// What the filter rests on, at every magnitude: a row with a sum above `kept` is never below the limit.
+        /// What the filter rests on, at every magnitude: a row with a sum above `kept` is never below the
+        /// limit.
         #[test]
         fn no_row_above_is_left_out(
             mantissas in prop::collection::vec(-1.0f32..1.0, 2..60), exponents in prop::collection::vec(-3i32..4, 60),
@@ -192,7 +205,8 @@ mod tests {
                 .collect();
             let row = &point[..point.len() - 1];
             let scale = Scale::bounding(Extent::new(&point), row.len(), highest);
-            // Where all entries are equal `kept` is their sum too, and nothing is above it: the test before this one.
+            // Where all entries are equal `kept` is their sum too, and nothing is above it: the test before
+            // this one.
             prop_assume!(scale.step > 0.0);
             let (sum, levels) = (sum(row), levels(&scale, row));
             prop_assert!(levels <= row.len() as u16 * u16::from(highest));

@@ -7,7 +7,8 @@ const BUFFER: usize = 4096;
 
 /// The columns of M, ascending in each row, row after row: m x `ones`, each below `dimension`.
 pub(super) fn draw_matrix(seed: &[u8], m: usize, dimension: usize, ones: usize) -> Vec<u32> {
-    let word = |n: usize| u32::try_from(n).unwrap_or_else(|_| unreachable!("BUG: checked parameters fit u32"));
+    let word =
+        |n: usize| u32::try_from(n).unwrap_or_else(|_| unreachable!("BUG: checked parameters fit u32"));
     let params = [word(m), word(dimension), word(ones)].map(u32::to_le_bytes);
     let mut integers = Integers::new(Stream::new(seed, "flynn/matrix", params.as_flattened()));
     let bounds: Vec<Bound> = (0..ones).map(|i| Bound::new(word(dimension - i))).collect();

@@ -1,8 +1,8 @@
 //! The winners of each lane: the `rho` largest sums, of equal ones the lowest rows of M.
 //!
-//! The order of [`Candidate`]s is the whole of the rule. Rows are offered in ascending order, so a row whose sum equals the
-//! smallest kept one comes after all that are kept and cannot win: thresholds are strict. A rule under which it may would
-//! have to let equal sums through, in [`Selection::raise`].
+//! The order of [`Candidate`]s is the whole of the rule. Rows are offered in ascending order, so a row whose
+//! sum equals the smallest kept one comes after all that are kept and cannot win: thresholds are strict. A
+//! rule under which it may would have to let equal sums through, in [`Selection::raise`].
 
 use super::block::{Bytes, Column, FLOATS, Floats, LANES, Points, Words};
 use super::levels::Scale;
@@ -87,7 +87,8 @@ impl Selection {
         self.quarter_limits.0[at] = u8::try_from(limit.div_ceil(4)).unwrap_or(u8::MAX);
     }
 
-    /// Whether many lanes will not have `rho` candidates if it goes on as in the `part`-th part of the rows that was seen.
+    /// Whether many lanes will not have `rho` candidates if it goes on as in the `part`-th part of the rows
+    /// that was seen.
     pub(super) fn seems_in_vain(&self, part: usize) -> bool {
         let few = self.lanes.iter().filter(|lane| part * lane.kept.len() < self.rho);
         4 * few.count() > self.lanes.len()
@@ -194,7 +195,8 @@ impl Selection {
         self.raise(at);
     }
 
-    /// Cuts the candidates of a lane, all of which have their sum, to the `rho` best, and raises its thresholds.
+    /// Cuts the candidates of a lane, all of which have their sum, to the `rho` best, and raises its
+    /// thresholds.
     fn raise(&mut self, at: usize) {
         let Lane { scale, kept, summed, .. } = &mut self.lanes[at];
         if kept.len() < self.rho {

@@ -137,7 +137,9 @@ fn made(kind: &str, n: usize, d: usize) -> Dataset {
                 }
             }
             "all sizes" => x as f32 * 2f32.powi((x % 190) as i32 - 130),
-            "the largest" => crate::data::MAX_MAGNITUDE.next_down() * if x.is_multiple_of(3) { -1.0 } else { 1.0 },
+            "the largest" => {
+                crate::data::MAX_MAGNITUDE.next_down() * if x.is_multiple_of(3) { -1.0 } else { 1.0 }
+            }
             "the smallest" => x as f32 * f32::from_bits(1),
             _ => unreachable!("{kind}"),
         }

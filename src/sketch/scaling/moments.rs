@@ -10,11 +10,13 @@
 //!
 //! Every word is a sum over rows, so that the total depends on the rows alone, not on whose they are.
 //!
-//! *Capacity*: every value of a [`Dataset`] is below 2^80, so |Q| < 2^120 and Q^2 < 2^240: no limb is 2^40 or more (the signed one is from
-//! -2^40 to 2^40). With n < 2^23 rows in all, no word wraps. No feature is too large to have a mean.
+//! *Capacity*: every value of a [`Dataset`] is below 2^80, so |Q| < 2^120 and Q^2 < 2^240: no limb is 2^40 or
+//! more (the signed one is from -2^40 to 2^40). With n < 2^23 rows in all, no word wraps. No feature is too
+//! large to have a mean.
 //!
-//! *Resolution*: 2^-40. An f32 of 2^-17 or more, or any multiple of 2^-40, enters exactly; below, features are as good as
-//! rounded to 12 decimal places. A feature that is within 2^-41 of 0 everywhere counts as constant.
+//! *Resolution*: 2^-40. An f32 of 2^-17 or more, or any multiple of 2^-40, enters exactly; below, features
+//! are as good as rounded to 12 decimal places. A feature that is within 2^-41 of 0 everywhere counts as
+//! constant.
 
 use num_bigint::BigInt;
 use num_traits::{Signed, ToPrimitive};
@@ -57,7 +59,8 @@ pub fn moments(data: &Dataset, with_squares: bool) -> Vec<u64> {
             if q == 0 {
                 continue;
             }
-            let low = [q.cast_unsigned() & LIMB, (q >> LIMB_BITS).cast_unsigned() & LIMB].map(|limb| limb as u64);
+            let low =
+                [q.cast_unsigned() & LIMB, (q >> LIMB_BITS).cast_unsigned() & LIMB].map(|limb| limb as u64);
             let high = ((q >> (2 * LIMB_BITS)) as i64).cast_unsigned();
             sums.iter_mut().zip([low[0], low[1], high]).for_each(|(sum, limb)| *sum = sum.wrapping_add(limb));
             if let Some(squares) = squares.get_mut(feature) {
@@ -110,7 +113,8 @@ impl Moments {
         }
         let (sums, squares) = words[1..].split_at(SUM_LIMBS * d);
         let (sums, squares) = (sums.as_chunks::<SUM_LIMBS>().0, squares.as_chunks::<SQUARE_LIMBS>().0);
-        let mut moments = Self { rows, means: Vec::with_capacity(d), variances: (found == squared).then(Vec::new) };
+        let mut moments =
+            Self { rows, means: Vec::with_capacity(d), variances: (found == squared).then(Vec::new) };
         for (feature, &[low, middle, high]) in sums.iter().enumerate() {
             let inconsistent = || ScalingError::Inconsistent(feature + 1);
             let high = high.cast_signed();
@@ -127,14 +131,16 @@ impl Moments {
                 if numerator.is_negative() {
                     return Err(inconsistent());
                 }
-                variances.push(rounded(&numerator) / ((rows * rows) as f64 * 2f64.powi(2 * FRACTION_BITS as i32)));
+                variances
+                    .push(rounded(&numerator) / ((rows * rows) as f64 * 2f64.powi(2 * FRACTION_BITS as i32)));
             }
         }
         Ok(moments)
     }
 }
 
-/// The number whose limbs are summed in `limbs`, lowest first; `None` where a sum is too large for so many rows.
+/// The number whose limbs are summed in `limbs`, lowest first; `None` where a sum is too large for so many
+/// rows.
 fn joined(limbs: &[u64], rows: u64) -> Option<BigInt> {
     let add = |sum: BigInt, &limb: &u64| (limb <= rows << LIMB_BITS).then(|| (sum << LIMB_BITS) + limb);
     limbs.iter().rev().try_fold(BigInt::ZERO, add)
@@ -271,7 +277,8 @@ mod tests {
         let data = digits();
         let rows: Vec<usize> = (0..data.rows()).collect();
         for cut in [1, 17, 900, 1796] {
-            let [a, b] = [data.subset(&rows[..cut]), data.subset(&rows[cut..])].map(|part| moments(&part, true));
+            let [a, b] =
+                [data.subset(&rows[..cut]), data.subset(&rows[cut..])].map(|part| moments(&part, true));
             assert_eq!(added(&a, &b), moments(&data, true));
         }
     }

@@ -96,7 +96,11 @@ fn another_session_file_is_told_with_the_field_and_another_version_with_both() {
     theirs.flynn.gamma = 0.25;
     let mut other = well(&ours);
     other.about = Some(About::new(&theirs, Role::Join));
-    only(&other, "error    south: has another session file: flynn.gamma differs", "give everyone the same file");
+    only(
+        &other,
+        "error    south: has another session file: flynn.gamma differs",
+        "give everyone the same file",
+    );
     let mut about = About::new(&ours, Role::Join);
     about.version = VERSION + 1;
     other.about = Some(about);
@@ -221,7 +225,9 @@ fn who_answers_but_does_not_come_up_is_told_by_how_it_ends() {
     let session = session();
     assert_eq!(lines(&other, &session).len(), 1, "once, with the address that is known");
     other.not_up.clear();
-    other.not_up.insert(address(), (true, "cannot open /flyswarm/3/control: the peer does not speak it".into()));
+    other
+        .not_up
+        .insert(address(), (true, "cannot open /flyswarm/3/control: the peer does not speak it".into()));
     only(&other, "error    south: speaks another protocol version at", "install the same flyswarm");
     other.not_up.insert(address(), (false, "handshake failed".into()));
     only(&other, "error    south: something answers at /ip4/192.0.2.7/tcp/4001", "it may use a network key");

@@ -68,8 +68,10 @@ fn wider_bounds() {
 fn caught(rule: Rule, members: u8, ballots: usize, slots: u8) {
     let mut shortest: Option<String> = None;
     for proposers in proposers(ballots, members) {
-        let explored = World { rule, members, proposers, slots, crashes: 2, shares: true }.explore(30_000_000);
-        let better = |text: &String| shortest.as_ref().is_none_or(|best| text.lines().count() < best.lines().count());
+        let explored =
+            World { rule, members, proposers, slots, crashes: 2, shares: true }.explore(30_000_000);
+        let better =
+            |text: &String| shortest.as_ref().is_none_or(|best| text.lines().count() < best.lines().count());
         if let Some(trace) = explored.violation.filter(better) {
             shortest = Some(trace);
         }

@@ -1,8 +1,10 @@
-//! The leak audit: everything that each peer was sent in real runs, role by role, and the attacks of design.md, section 7, on it.
+//! The leak audit: everything that each peer was sent in real runs, role by role, and the attacks of
+//! design.md, section 7, on it.
 //!
-//! `cargo test --no-default-features --lib audit -- --nocapture` prints a line for each attack: who, what, the figure, what it is held against.
-//! Cosines are between a private row and what the attacker makes of it, means over rows and attackers; settings of attacks are chosen by the
-//! truth. `naive` variants exist here only: they show that the audit can fail.
+//! `cargo test --no-default-features --lib audit -- --nocapture` prints a line for each attack: who, what,
+//! the figure, what it is held against. Cosines are between a private row and what the attacker makes of it,
+//! means over rows and attackers; settings of attacks are chosen by the truth. `naive` variants exist here
+//! only: they show that the audit can fail.
 
 mod attacks;
 mod labels;
@@ -30,7 +32,10 @@ fn at_most(what: &str, figure: f64, limit: f64) {
 
 /// See [`at_most`].
 fn exceeds(what: &str, figure: f64, limit: f64) {
-    assert!(figure > limit, "{what}: {figure:.4}, expected more than {limit:.4}: the audit would not see a leak");
+    assert!(
+        figure > limit,
+        "{what}: {figure:.4}, expected more than {limit:.4}: the audit would not see a leak"
+    );
 }
 
 /// A clause of the specification, and the messages that it names.
@@ -82,7 +87,8 @@ fn due(run: &Run, me: Peer) -> BTreeSet<(&'static str, Peer)> {
 
 #[test]
 fn every_peer_is_sent_what_its_roles_need_and_nothing_else() {
-    let sizes = [(1, vec![30, 50, 20, 40, 60, 0, 0]), (2, vec![0, 25, 0, 70, 0, 31]), (3, vec![9, 0, 9, 0, 0, 9, 9])];
+    let sizes =
+        [(1, vec![30, 50, 20, 40, 60, 0, 0]), (2, vec![0, 25, 0, 70, 0, 31]), (3, vec![9, 0, 9, 0, 0, 9, 9])];
     for ((seed, sizes), hamming) in sizes.iter().flat_map(|sizes| BACKENDS.map(|hamming| (sizes, hamming))) {
         let run = Run::by(hamming, held(sizes, 7), sizes.len() as u16, [*seed; 2]);
         for peer in (0..sizes.len() as u16).map(Peer) {
@@ -107,7 +113,8 @@ fn every_peer_is_sent_what_its_roles_need_and_nothing_else() {
             let both = blocks.iter().find(|(owner, other)| blocks.contains(&(*other, *owner)));
             assert_eq!(both, None, "{custodian} has both sides of a block");
         }
-        // Of the distances of its rows an owner is sent k by each custodian, a custodian every one of its blocks, a propagator those of edges.
+        // Of the distances of its rows an owner is sent k by each custodian, a custodian every one of its
+        // blocks, a propagator those of edges.
         for ((to, from, what), bytes) in &run.parcels {
             if *what == What::Smallest {
                 assert_eq!(bytes.len(), 2 * view::RULE.k * run.roles.rows_of(*to), "{to} from {from}");
@@ -140,7 +147,10 @@ fn the_spec_s_table_of_who_sees_what_names_what_was_sent() {
                         "Answer",
                     ],
                 ),
-                ("the k smallest distances of each of its rows to others, by custodian, not whose", &["Smallest"]),
+                (
+                    "the k smallest distances of each of its rows to others, by custodian, not whose",
+                    &["Smallest"],
+                ),
                 ("its own scores, and the labels of each class over all", &["Scores"]),
             ],
         ),

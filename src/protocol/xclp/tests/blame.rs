@@ -118,7 +118,9 @@ fn wrong_shapes_ranges_and_commitments_are_blamed_by_name() {
             "smallest distances that are not sorted",
             Hamming::Dealer,
             |roles, from, message| match message {
-                Body::Part { what: What::Smallest, length, data } if from == roles.custodian(Peer(0), Peer(1)) => {
+                Body::Part { what: What::Smallest, length, data }
+                    if from == roles.custodian(Peer(0), Peer(1)) =>
+                {
                     let mut data = data.to_vec();
                     data[..2].copy_from_slice(&300u16.to_le_bytes());
                     Body::Part { what: What::Smallest, length, data: data.into() }
@@ -144,7 +146,9 @@ fn wrong_shapes_ranges_and_commitments_are_blamed_by_name() {
             "an edge out of range",
             Hamming::Dealer,
             |_, from, message| match message {
-                Body::Part { what: What::Short(owner), length, data } if from == owner && owner == Peer(1) => {
+                Body::Part { what: What::Short(owner), length, data }
+                    if from == owner && owner == Peer(1) =>
+                {
                     let mut data = data.to_vec();
                     data[2..6].copy_from_slice(&5000u32.to_le_bytes());
                     Body::Part { what: What::Short(owner), length, data: data.into() }
@@ -181,7 +185,9 @@ fn wrong_shapes_ranges_and_commitments_are_blamed_by_name() {
             "edges that are not in order",
             Hamming::Dealer,
             |_, from, message| match message {
-                Body::Part { what: What::Short(owner), length, data } if from == owner && owner == Peer(1) => {
+                Body::Part { what: What::Short(owner), length, data }
+                    if from == owner && owner == Peer(1) =>
+                {
                     let data = [&data[12..24], &data[..12], &data[24..]].concat();
                     Body::Part { what: What::Short(owner), length, data: data.into() }
                 }
@@ -212,7 +218,10 @@ fn wrong_shapes_ranges_and_commitments_are_blamed_by_name() {
         };
         assert!(!net.blamed.is_empty(), "{what}");
         for (by, who, fault) in &net.blamed {
-            assert!(*who == culprit && fault.to_string().contains(text), "{what}: {by} blames {who}: {fault}");
+            assert!(
+                *who == culprit && fault.to_string().contains(text),
+                "{what}: {by} blames {who}: {fault}"
+            );
         }
         assert!(net.failed.iter().all(|(_, reason, _)| *reason == Reason::Fault), "{what}: {:?}", net.failed);
     }
@@ -250,7 +259,8 @@ fn shares_that_make_no_distances_and_different_graphs_end_the_view_and_name_nobo
         })
     });
     assert!(
-        net.blamed.is_empty() && net.failed.iter().all(|failed| failed.1 == Reason::Disagreement && failed.2.is_none())
+        net.blamed.is_empty()
+            && net.failed.iter().all(|failed| failed.1 == Reason::Disagreement && failed.2.is_none())
     );
     assert_eq!(net.failed.len(), 2);
 }
@@ -290,8 +300,11 @@ fn nonsense_from_any_role_is_blamed_and_not_believed() {
         Body::Reveal([0; 32]),
         Body::Part { what: What::Short(Peer(99)), length: 0, data: Bytes::new() },
     ]);
-    for (message, hamming) in messages.flat_map(|message| BACKENDS.map(|hamming| (message.clone(), hamming))) {
-        for (second, to) in [false, true].into_iter().flat_map(|second| (0..6).map(move |peer| (second, Peer(peer)))) {
+    for (message, hamming) in messages.flat_map(|message| BACKENDS.map(|hamming| (message.clone(), hamming)))
+    {
+        for (second, to) in
+            [false, true].into_iter().flat_map(|second| (0..6).map(move |peer| (second, Peer(peer))))
+        {
             // Every backend makes the same graph.
             if second && hamming != Hamming::Dealer {
                 continue;
@@ -303,10 +316,9 @@ fn nonsense_from_any_role_is_blamed_and_not_believed() {
                     net.second(net.sum.ballot, &(0..6).map(Peer).collect::<Vec<_>>());
                 }
                 net.input(to, Time::default(), Input::Start);
-                let under_way = net
-                    .queue
-                    .iter()
-                    .any(|(by, at, message)| (*by, *at) == (to, from) && matches!(message, Body::Part { .. }));
+                let under_way = net.queue.iter().any(|(by, at, message)| {
+                    (*by, *at) == (to, from) && matches!(message, Body::Part { .. })
+                });
                 net.say(from, to, message.clone());
                 let owners = |peer: Peer| net.roles.rows.contains_key(&peer);
                 let fine = match &message {
@@ -314,7 +326,9 @@ fn nonsense_from_any_role_is_blamed_and_not_believed() {
                     Body::Commit(_) => !second && owners(from) && owners(to),
                     Body::Mask(_) => second && to == net.roles.propagators[1] && owners(from),
                     Body::Graph(_) => {
-                        !second && net.roles.propagators.contains(&to) && net.roles.propagators.contains(&from)
+                        !second
+                            && net.roles.propagators.contains(&to)
+                            && net.roles.propagators.contains(&from)
                     }
                     Body::Credit => under_way,
                     Body::Working => true,
@@ -333,7 +347,8 @@ fn a_parcel_whose_length_changes_on_the_way_is_blamed() {
     let mut net = Net::new(&[20, 20, 20, 20, 0, 0], RULE, 4, Hamming::Dealer);
     let (to, from) = (net.roles.propagators[0], Peer(0));
     net.input(to, Time::default(), Input::Start);
-    let part = |length: u32, data: usize| Body::Part { what: What::Short(from), length, data: vec![0; data].into() };
+    let part =
+        |length: u32, data: usize| Body::Part { what: What::Short(from), length, data: vec![0; data].into() };
     // The longest that it may be has one part here; two need a longer one.
     let most = 12 * 20 * 80;
     assert!(most < PART);

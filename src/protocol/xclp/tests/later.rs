@@ -2,7 +2,8 @@
 
 use super::*;
 
-/// The scores of owners in the second stage against the exact solution over the points of all, labels of those who are there.
+/// The scores of owners in the second stage against the exact solution over the points of all, labels of
+/// those who are there.
 fn holds_without(net: &Net, gone: &[Peer]) {
     assert!(net.failed.is_empty() && net.blamed.is_empty(), "{:?} {:?}", net.failed, net.blamed);
     let (_, codes) = net.pooled();

@@ -1,7 +1,7 @@
 //! What an attacker can compute: plain dense algebra and the attacks, which know nothing of who saw what.
 //!
-//! Where an attack has a setting (a ridge, a bandwidth), the caller takes the best of several *by the truth*, which no attacker knows: figures
-//! are above what a real one reaches.
+//! Where an attack has a setting (a ridge, a bandwidth), the caller takes the best of several *by the truth*,
+//! which no attacker knows: figures are above what a real one reaches.
 
 pub(super) type Row = Vec<f64>;
 
@@ -50,7 +50,8 @@ pub(super) fn solve(mut a: Vec<Row>, mut b: Vec<Row>) -> Vec<Row> {
     b
 }
 
-/// The chance that of two points the one for which something is true has the larger score, ties a half; 0.5 where there is nothing to tell apart.
+/// The chance that of two points the one for which something is true has the larger score, ties a half; 0.5
+/// where there is nothing to tell apart.
 pub(super) fn auc(scored: &[(f64, bool)]) -> f64 {
     let mut scored = scored.to_vec();
     scored.sort_unstable_by(|a, b| a.0.total_cmp(&b.0));
@@ -64,7 +65,11 @@ pub(super) fn auc(scored: &[(f64, bool)]) -> f64 {
             Some(rank * ties.iter().filter(|(_, truth)| *truth).count() as f64)
         })
         .sum();
-    if positive * negative > 0.0 { (ranks - positive * (positive + 1.0) / 2.0) / (positive * negative) } else { 0.5 }
+    if positive * negative > 0.0 {
+        (ranks - positive * (positive + 1.0) / 2.0) / (positive * negative)
+    } else {
+        0.5
+    }
 }
 
 /// What somebody believes of rows that it does not know, from rows that it does.
@@ -77,7 +82,8 @@ impl Prior {
     pub(super) fn of(rows: &[Row]) -> Self {
         let mean = mean(rows);
         let features = mean.len();
-        let apart: Vec<Row> = rows.iter().map(|row| row.iter().zip(&mean).map(|(x, m)| x - m).collect()).collect();
+        let apart: Vec<Row> =
+            rows.iter().map(|row| row.iter().zip(&mean).map(|(x, m)| x - m).collect()).collect();
         let mut covariance = vec![vec![0.0; features]; features];
         for row in &apart {
             for (i, x) in row.iter().enumerate() {
@@ -95,11 +101,13 @@ impl Prior {
         Self { mean, covariance: self.covariance.clone() }
     }
 
-    /// Regularised least squares: the likeliest rows (targets x features) from their cosines with known rows (anchors x targets), when a cosine is
-    /// wrong by about `noise`.
+    /// Regularised least squares: the likeliest rows (targets x features) from their cosines with known rows
+    /// (anchors x targets), when a cosine is wrong by about `noise`.
     pub(super) fn likeliest(&self, anchors: &[Row], cosines: &[Row], noise: f64) -> Vec<Row> {
-        let image: Vec<Row> =
-            anchors.iter().map(|anchor| self.covariance.iter().map(|row| dot(row, anchor)).collect()).collect();
+        let image: Vec<Row> = anchors
+            .iter()
+            .map(|anchor| self.covariance.iter().map(|row| dot(row, anchor)).collect())
+            .collect();
         let mut gram: Vec<Row> =
             image.iter().map(|row| anchors.iter().map(|anchor| dot(row, anchor)).collect()).collect();
         (0..gram.len()).for_each(|i| gram[i][i] += noise * noise);
@@ -135,9 +143,12 @@ pub(super) fn quantiles(values: &[f64], count: usize) -> Row {
 /// Each column with mean 0 and deviation 1 over `by`.
 fn standardised(rows: &[Row], by: &[Row]) -> Vec<Row> {
     let mean = mean(by);
-    let spread: Row =
-        (0..mean.len()).map(|at| average(by.iter().map(|row| (row[at] - mean[at]).powi(2))).sqrt().max(1e-9)).collect();
-    rows.iter().map(|row| row.iter().zip(&mean).zip(&spread).map(|((x, m), s)| (x - m) / s).collect()).collect()
+    let spread: Row = (0..mean.len())
+        .map(|at| average(by.iter().map(|row| (row[at] - mean[at]).powi(2))).sqrt().max(1e-9))
+        .collect();
+    rows.iter()
+        .map(|row| row.iter().zip(&mean).zip(&spread).map(|((x, m), s)| (x - m) / s).collect())
+        .collect()
 }
 
 /// How a regression looks at its inputs.
@@ -188,7 +199,8 @@ impl Regression {
     }
 }
 
-/// The `count` leading eigenvectors of a symmetric matrix with eigenvalues of at least -1 (orthogonal iteration), largest first.
+/// The `count` leading eigenvectors of a symmetric matrix with eigenvalues of at least -1 (orthogonal
+/// iteration), largest first.
 pub(super) fn leading(matrix: &[Row], count: usize) -> Vec<Row> {
     let n = matrix.len();
     let mut vectors: Vec<Row> = (0..count)
@@ -196,7 +208,8 @@ pub(super) fn leading(matrix: &[Row], count: usize) -> Vec<Row> {
         .collect();
     for _ in 0..200 {
         for v in 0..count {
-            let mut image: Row = matrix.iter().zip(&vectors[v]).map(|(row, x)| dot(row, &vectors[v]) + x).collect();
+            let mut image: Row =
+                matrix.iter().zip(&vectors[v]).map(|(row, x)| dot(row, &vectors[v]) + x).collect();
             for before in &vectors[..v] {
                 let part = dot(before, &image);
                 image.iter_mut().zip(before).for_each(|(x, b)| *x -= part * b);
@@ -207,8 +220,8 @@ pub(super) fn leading(matrix: &[Row], count: usize) -> Vec<Row> {
     vectors
 }
 
-/// The rows of a graph's points when some are known: each other one is the weighted mean of its neighbours and, a little, of `mean` (harmonic
-/// extension).
+/// The rows of a graph's points when some are known: each other one is the weighted mean of its neighbours
+/// and, a little, of `mean` (harmonic extension).
 pub(super) fn harmonic(graph: &[Row], known: &[Option<Row>], mean: &[f64], little: f64) -> Vec<Row> {
     let unknown: Vec<usize> = (0..graph.len()).filter(|&i| known[i].is_none()).collect();
     let matrix = unknown.iter().map(|&i| {
@@ -228,7 +241,8 @@ pub(super) fn harmonic(graph: &[Row], known: &[Option<Row>], mean: &[f64], littl
     known.iter().map(|known| known.clone().or_else(|| found.next()).unwrap_or_default()).collect()
 }
 
-/// Regularised least squares for y (columns of the matrix x outputs) with `matrix` y = `values`, the shortest where there are many.
+/// Regularised least squares for y (columns of the matrix x outputs) with `matrix` y = `values`, the shortest
+/// where there are many.
 pub(super) fn invert(matrix: &[Row], values: &[Row], little: f64) -> Vec<Row> {
     let mut gram: Vec<Row> = matrix.iter().map(|a| matrix.iter().map(|b| dot(a, b)).collect()).collect();
     (0..gram.len()).for_each(|i| gram[i][i] += little);
@@ -250,8 +264,9 @@ pub(super) fn propagation(graph: &[Row], alpha: f64) -> Vec<Row> {
     solve(matrix, (0..n).map(|i| (0..n).map(|j| unit(i, j)).collect()).collect())
 }
 
-/// The rows of a graph's points from its geometry alone and rows of others (public ones): each leading eigenvector is taken for a principal axis of those, in
-/// order, turned so that both are skewed to the same side.
+/// The rows of a graph's points from its geometry alone and rows of others (public ones): each leading
+/// eigenvector is taken for a principal axis of those, in order, turned so that both are skewed to the same
+/// side.
 ///
 /// Places count `weight` of what they would if it were so: less is safer.
 pub(super) fn aligned(graph: &[Row], public: &[Row], axes: usize, weight: f64) -> Vec<Row> {
@@ -271,23 +286,28 @@ pub(super) fn aligned(graph: &[Row], public: &[Row], axes: usize, weight: f64) -
     rows
 }
 
-/// Puts values in their places in a matrix when each row's are known, in any order, and each column's: whatever has only one place, or a place that
-/// only one value fits, again and again.
+/// Puts values in their places in a matrix when each row's are known, in any order, and each column's:
+/// whatever has only one place, or a place that only one value fits, again and again.
 pub(super) fn placed(rows: &[Vec<u16>], columns: &[Vec<u16>]) -> Vec<Vec<Option<u16>>> {
     let (mut left, mut below) = (rows.to_vec(), columns.to_vec());
     let mut out = vec![vec![None; columns.len()]; rows.len()];
-    let take = |values: &mut Vec<u16>, value: u16| values.iter().position(|&v| v == value).map(|at| values.remove(at));
+    let take = |values: &mut Vec<u16>, value: u16| {
+        values.iter().position(|&v| v == value).map(|at| values.remove(at))
+    };
     loop {
         let mut found = None;
         let open = |out: &[Vec<Option<u16>>], i: usize, j: usize| out[i][j].is_none();
         'search: for i in 0..rows.len() {
             for j in (0..columns.len()).filter(|&j| open(&out, i, j)) {
-                let mut fits: Vec<u16> = left[i].iter().copied().filter(|value| below[j].contains(value)).collect();
+                let mut fits: Vec<u16> =
+                    left[i].iter().copied().filter(|value| below[j].contains(value)).collect();
                 fits.sort_unstable();
                 fits.dedup();
                 let alone = |value: &u16| {
-                    let in_row = (0..columns.len()).filter(|&c| open(&out, i, c) && below[c].contains(value)).count();
-                    let in_column = (0..rows.len()).filter(|&r| open(&out, r, j) && left[r].contains(value)).count();
+                    let in_row =
+                        (0..columns.len()).filter(|&c| open(&out, i, c) && below[c].contains(value)).count();
+                    let in_column =
+                        (0..rows.len()).filter(|&r| open(&out, r, j) && left[r].contains(value)).count();
                     in_row == 1 || in_column == 1
                 };
                 if let Some(value) = if fits.len() == 1 { fits.pop() } else { fits.into_iter().find(alone) } {
@@ -303,15 +323,19 @@ pub(super) fn placed(rows: &[Vec<u16>], columns: &[Vec<u16>]) -> Vec<Vec<Option<
     }
 }
 
-/// A matrix from its rows' values and its columns', each in any order and only nearly the same (to about `noise`): what may stand in a place by its row is
-/// held against what may by its column, each value having one place, again and again (message passing).
+/// A matrix from its rows' values and its columns', each in any order and only nearly the same (to about
+/// `noise`): what may stand in a place by its row is held against what may by its column, each value having
+/// one place, again and again (message passing).
 pub(super) fn fitted(rows: &[Row], columns: &[Row], noise: f64) -> Vec<Row> {
     let like = |x: f64, y: f64| (-((x - y) / noise).powi(2) / 2.0).exp() + 1e-12;
     // [line][crossing line][value]: how likely it stands there; from the same of the crossing lines.
     let weighed = |lines: &[Row], crossing: &[Row], known: &[Vec<Row>]| -> Vec<Vec<Row>> {
         let of = |(i, values): (usize, &Row)| {
             let place = |(j, others): (usize, &Row)| -> Row {
-                values.iter().map(|&x| others.iter().zip(&known[j][i]).map(|(&y, p)| p * like(x, y)).sum()).collect()
+                values
+                    .iter()
+                    .map(|&x| others.iter().zip(&known[j][i]).map(|(&y, p)| p * like(x, y)).sum())
+                    .collect()
             };
             let mut places: Vec<Row> = crossing.iter().enumerate().map(place).collect();
             for _ in 0..10 {
@@ -334,5 +358,9 @@ pub(super) fn fitted(rows: &[Row], columns: &[Row], noise: f64) -> Vec<Row> {
         by_row = weighed(rows, columns, &by_column);
         by_column = weighed(columns, rows, &by_row);
     }
-    by_row.iter().zip(rows).map(|(places, values)| places.iter().map(|place| dot(place, values)).collect()).collect()
+    by_row
+        .iter()
+        .zip(rows)
+        .map(|(places, values)| places.iter().map(|place| dot(place, values)).collect())
+        .collect()
 }

@@ -10,7 +10,8 @@ use crate::model::propagation::{edges, label_counts};
 use crate::protocol::xclp::{What, dealer, shares};
 use crate::session::Peer;
 
-/// How well scores (points x classes) tell which entries are labels, whether a point has one, and, of points that do, which.
+/// How well scores (points x classes) tell which entries are labels, whether a point has one, and, of points
+/// that do, which.
 fn figures(scores: &[Row], labels: &[Option<u16>]) -> [Vec<(f64, bool)>; 3] {
     let mut out = [vec![], vec![], vec![]];
     for (row, label) in scores.iter().zip(labels) {
@@ -49,7 +50,10 @@ fn a_share_of_the_labels_tells_propagators_nothing() {
         ("its share, made into scores", |run, share| {
             (0..20).fold(share.to_vec(), |z, _| {
                 let mut next = times(&run.graph, &z);
-                next.iter_mut().flatten().zip(share.iter().flatten()).for_each(|(z, y)| *z = RULE.alpha * *z + y);
+                next.iter_mut()
+                    .flatten()
+                    .zip(share.iter().flatten())
+                    .for_each(|(z, y)| *z = RULE.alpha * *z + y);
                 next
             })
         }),
@@ -69,14 +73,19 @@ fn a_share_of_the_labels_tells_propagators_nothing() {
                     })
                     .collect();
                 // In units of a label.
-                let share: Vec<Row> =
-                    share.chunks(CLASSES).map(|row| row.iter().map(|&x| x as f64 / 2f64.powi(40)).collect()).collect();
+                let share: Vec<Row> = share
+                    .chunks(CLASSES)
+                    .map(|row| row.iter().map(|&x| x as f64 / 2f64.powi(40)).collect())
+                    .collect();
                 let scores = run_attack(run, &share);
                 sum.iter_mut().flatten().zip(scores.iter().flatten()).for_each(|(sum, x)| *sum += x);
                 pooled.iter_mut().zip(figures(&scores, &labels)).for_each(|(all, some)| all.extend(some));
             }
-            let names =
-                ["label or not, by point and class", "whether a point has a label", "which, of points that have"];
+            let names = [
+                "label or not, by point and class",
+                "whether a point has a label",
+                "which, of points that have",
+            ];
             for ((name, each), added) in names.iter().zip(&pooled).zip(figures(&sum, &labels)) {
                 let what = format!("P{} {attack}: {name}", at + 1);
                 say(
@@ -99,7 +108,8 @@ fn bags_of_distances_do_not_tell_custodians_which_rows_have_labels() {
     let mut by_class = vec![];
     for me in first.roles.owners() {
         let own: Vec<Vec<Vec<u16>>> = views.iter().map(|run| run.distances(me, me)).collect();
-        let bag = |rows: Vec<Vec<u16>>| quantiles(&rows.into_iter().flatten().map(cosine_of).collect::<Row>(), 12);
+        let bag =
+            |rows: Vec<Vec<u16>>| quantiles(&rows.into_iter().flatten().map(cosine_of).collect::<Row>(), 12);
         let inputs: Vec<Row> = (0..first.roles.rows_of(me))
             .map(|row| {
                 let others = |all: &Vec<Vec<u16>>| {
@@ -119,16 +129,20 @@ fn bags_of_distances_do_not_tell_custodians_which_rows_have_labels() {
         let known: Vec<Row> = (0..inputs.len()).map(known).collect();
         let kept = first.roles.kept_by(me);
         for owner in first.roles.owners() {
-            let others: Vec<Peer> = kept.iter().filter(|(one, _)| *one == owner).map(|(_, other)| *other).collect();
+            let others: Vec<Peer> =
+                kept.iter().filter(|(one, _)| *one == owner).map(|(_, other)| *other).collect();
             if others.is_empty() {
                 continue;
             }
-            let blocks: Vec<_> =
-                views.iter().flat_map(|run| others.iter().map(|&other| run.block(me, owner, other))).collect();
+            let blocks: Vec<_> = views
+                .iter()
+                .flat_map(|run| others.iter().map(|&other| run.block(me, owner, other)))
+                .collect();
             let asked: Vec<Row> = (0..first.roles.rows_of(owner))
                 .map(|row| bag(blocks.iter().map(|block| block[row].clone()).collect()))
                 .collect();
-            let found = Regression { width: Some(2.0), ridge: 1.0, apart: true }.learn(&inputs, &known, &asked);
+            let found =
+                Regression { width: Some(2.0), ridge: 1.0, apart: true }.learn(&inputs, &known, &asked);
             let truth = &first.rows[&owner];
             for (row, found) in found.iter().enumerate() {
                 scored.push((found[0], truth.labels[row].is_some()));
@@ -193,8 +207,9 @@ fn what_owners_see_beside_their_scores_tells_no_more_of_others_labels() {
                 .filter(|distance| **distance < limits[row])
                 .map(|&distance| cosine_of(distance))
                 .sum();
-            let neighbours: BTreeSet<usize> =
-                (0..labels.len()).filter(|i| !range.contains(i) && run.graph[range.start + row][*i] > 0.0).collect();
+            let neighbours: BTreeSet<usize> = (0..labels.len())
+                .filter(|i| !range.contains(i) && run.graph[range.start + row][*i] > 0.0)
+                .collect();
             for (class, z) in z.iter().enumerate() {
                 let truth = neighbours.iter().any(|&i| labels[i] == Some(class as u16));
                 let rest = z - given[row][class];
@@ -237,13 +252,16 @@ fn a_naive_propagator_with_scores_and_naive_owners_with_iterates_find_the_labels
             .zip(&own)
             .map(|(i, z)| z.iter().enumerate().map(|(class, z)| z - known(i, class)).collect())
             .collect();
-        let matrix: Vec<Row> = range.clone().map(|i| others.iter().map(|&j| solved[i][j]).collect()).collect();
+        let matrix: Vec<Row> =
+            range.clone().map(|i| others.iter().map(|&j| solved[i][j]).collect()).collect();
         let found = invert(&matrix, &rest, 1e-6);
         with_scores.push(auc(&entries(&found, &others, &y)));
-        // An owner that knows its rows of the graph and its iterates f(t + 1) = alpha N f(t) + y, from f(1) = y on.
+        // An owner that knows its rows of the graph and its iterates f(t + 1) = alpha N f(t) + y, from f(1) =
+        // y on.
         let boundary: Vec<usize> =
             others.iter().copied().filter(|&j| range.clone().any(|i| run.graph[i][j] > 0.0)).collect();
-        let matrix: Vec<Row> = range.clone().map(|i| boundary.iter().map(|&j| run.graph[i][j]).collect()).collect();
+        let matrix: Vec<Row> =
+            range.clone().map(|i| boundary.iter().map(|&j| run.graph[i][j]).collect()).collect();
         let rest: Vec<Row> = range
             .clone()
             .map(|i| {
@@ -267,5 +285,9 @@ fn a_naive_propagator_with_scores_and_naive_owners_with_iterates_find_the_labels
 }
 
 fn entries(found: &[Row], points: &[usize], y: &[Row]) -> Vec<(f64, bool)> {
-    found.iter().zip(points).flat_map(|(row, &i)| row.iter().zip(&y[i]).map(|(&x, &y)| (x, y > 0.5))).collect()
+    found
+        .iter()
+        .zip(points)
+        .flat_map(|(row, &i)| row.iter().zip(&y[i]).map(|(&x, &y)| (x, y > 0.5)))
+        .collect()
 }

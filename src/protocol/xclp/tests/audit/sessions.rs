@@ -1,12 +1,16 @@
-//! Ten sessions on the same rows. In each the coin draws other roles and every owner gives its rows another order; a peer puts together what it saw
-//! in all of them, as custodian, owner and, if it has no rows, propagator.
+//! Ten sessions on the same rows. In each the coin draws other roles and every owner gives its rows another
+//! order; a peer puts together what it saw in all of them, as custodian, owner and, if it has no rows,
+//! propagator.
 //!
-//! Attackers are told which row of one session is which of another: more than they see, so their figures are above what a real one reaches.
+//! Attackers are told which row of one session is which of another: more than they see, so their figures are
+//! above what a real one reaches.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock};
 
-use super::attacks::{Prior, Regression, Row, aligned, average, cosine, dot, fitted, mean, placed, quantiles};
+use super::attacks::{
+    Prior, Regression, Row, aligned, average, cosine, dot, fitted, mean, placed, quantiles,
+};
 use super::vectors::{Found, entries, nearest, pooled};
 use super::view::{OWNERS, ROWS, Run, VIEWS, cosine_of, public, rows};
 use super::{at_most, exceeds, say};
@@ -56,7 +60,8 @@ impl Session {
         first + self.order[&owner][point - first]
     }
 
-    /// The bags that `me` keeps of an owner's rows, all blocks of a row together, and the limits; by the point.
+    /// The bags that `me` keeps of an owner's rows, all blocks of a row together, and the limits; by the
+    /// point.
     fn bags(&self, me: Peer, owner: Peer) -> Vec<(usize, Row, f64)> {
         let kept = self.run.roles.kept_by(me).into_iter().filter(|(one, _)| *one == owner);
         let blocks: Vec<_> = kept.map(|(_, other)| self.run.block(me, owner, other)).collect();
@@ -66,13 +71,15 @@ impl Session {
         let limits = self.run.limits(me, owner);
         let first = self.run.range(owner).start;
         let of = |place: usize| {
-            let bag = blocks.iter().flat_map(|block| block[place].iter().map(|&distance| cosine_of(distance)));
+            let bag =
+                blocks.iter().flat_map(|block| block[place].iter().map(|&distance| cosine_of(distance)));
             (self.point(first + place), bag.collect(), cosine_of(limits[place]))
         };
         (0..limits.len()).map(of).collect()
     }
 
-    /// The distances of each of its own rows to its other ones, and its limits, which an owner knows; by the row.
+    /// The distances of each of its own rows to its other ones, and its limits, which an owner knows; by the
+    /// row.
     fn own_bags(&self, me: Peer) -> Vec<(usize, Row, f64)> {
         let distances = self.run.distances(me, me);
         let limits = self.run.limits(self.run.roles.custodians_of(me)[0], me);
@@ -96,7 +103,8 @@ fn described(bags: &[(usize, Row, f64)], count: usize) -> BTreeMap<usize, Row> {
     all.into_iter().map(|(point, inputs)| (point, mean(&inputs))).collect()
 }
 
-/// What a peer with rows makes of the bags that it kept in these sessions: others' rows by the point, from the best regression.
+/// What a peer with rows makes of the bags that it kept in these sessions: others' rows by the point, from
+/// the best regression.
 fn regressed(sessions: &[Session], me: Peer) -> BTreeMap<usize, Row> {
     let (own, points) = (VIEWS[0].rows_of(me), VIEWS[0].points());
     let known: Vec<_> = sessions.iter().flat_map(|session| session.own_bags(me)).collect();
@@ -106,7 +114,12 @@ fn regressed(sessions: &[Session], me: Peer) -> BTreeMap<usize, Row> {
 }
 
 /// The rows behind bags, learnt from known ones; settings by the truth.
-fn best(known: &[(usize, Row, f64)], rows: &[Row], seen: &[(usize, Row, f64)], points: &[Row]) -> BTreeMap<usize, Row> {
+fn best(
+    known: &[(usize, Row, f64)],
+    rows: &[Row],
+    seen: &[(usize, Row, f64)],
+    points: &[Row],
+) -> BTreeMap<usize, Row> {
     let mut best = (f64::MIN, BTreeMap::new());
     for count in [6, 24] {
         let inputs: Vec<Row> = described(known, count).into_values().collect();
@@ -139,15 +152,19 @@ fn figures(found: &BTreeMap<usize, Row>, own: &[Row], among: &dyn Fn(usize) -> b
 #[test]
 fn bags_of_ten_sessions_with_other_roles_tell_custodians_little_more_than_the_mean_does() {
     let hubs = VIEWS[0].hubs();
-    let sets: [(&str, &dyn Fn(usize) -> bool); 2] =
-        [("ten sessions", &|_| true), ("ten sessions, the tenth of highest degree", &|point| hubs.contains(&point))];
+    let sets: [(&str, &dyn Fn(usize) -> bool); 2] = [
+        ("ten sessions", &|_| true),
+        ("ten sessions, the tenth of highest degree", &|point| hubs.contains(&point)),
+    ];
     let of_all: Vec<_> = VIEWS[0].roles.owners().map(|me| (me, regressed(&SMALL, me))).collect();
     for (what, among) in sets {
-        let found: Vec<_> = of_all.iter().map(|(me, rows)| figures(rows, &VIEWS[0].rows_of(*me), among)).collect();
-        let [attack, guess, near] =
-            [|f: &Found| f.attack, |f: &Found| f.guess, |f: &Found| f.nearest].map(|of| average(found.iter().map(of)));
+        let found: Vec<_> =
+            of_all.iter().map(|(me, rows)| figures(rows, &VIEWS[0].rows_of(*me), among)).collect();
+        let [attack, guess, near] = [|f: &Found| f.attack, |f: &Found| f.guess, |f: &Found| f.nearest]
+            .map(|of| average(found.iter().map(of)));
         let worst = found.iter().map(|found| found.attack - found.guess).fold(f64::MIN, f64::max);
-        let against = format!("guess {guess:.3} + 0.03, the most that one gains {worst:.3}; nearest own {near:.3}");
+        let against =
+            format!("guess {guess:.3} + 0.03, the most that one gains {worst:.3}; nearest own {near:.3}");
         say("custodian", &format!("regression on bags, {what}"), attack, &against);
         at_most(what, worst, 0.03);
         at_most(what, attack, near);
@@ -244,8 +261,10 @@ fn a_witness_that_is_now_propagator_and_now_custodian_learns_little_more_than_th
         .collect();
     let (mut bags_alone, mut all, mut base, mut both) = (vec![], vec![], vec![], 0);
     for me in (OWNERS..OWNERS + 4).map(Peer) {
-        let as_propagator: Vec<_> = MORE.iter().filter(|session| session.run.roles.propagators.contains(&me)).collect();
-        let as_custodian: Vec<_> = MORE.iter().filter(|session| session.run.roles.ring.contains(&me)).collect();
+        let as_propagator: Vec<_> =
+            MORE.iter().filter(|session| session.run.roles.propagators.contains(&me)).collect();
+        let as_custodian: Vec<_> =
+            MORE.iter().filter(|session| session.run.roles.ring.contains(&me)).collect();
         both += usize::from(!as_propagator.is_empty() && !as_custodian.is_empty());
         let owners: Vec<Peer> = VIEWS[0].roles.owners().collect();
         let seen = as_custodian.iter().flat_map(|session| {
@@ -262,10 +281,13 @@ fn a_witness_that_is_now_propagator_and_now_custodian_learns_little_more_than_th
         for session in &as_propagator {
             let place: Vec<usize> = (0..n).map(|i| session.point(i)).collect();
             for (i, row) in session.run.graph.iter().enumerate() {
-                row.iter().enumerate().for_each(|(j, w)| graph[place[i]][place[j]] += w / as_propagator.len() as f64);
+                row.iter()
+                    .enumerate()
+                    .for_each(|(j, w)| graph[place[i]][place[j]] += w / as_propagator.len() as f64);
             }
         }
-        // Places along the graph's axes, and bags, each as much as helps; then every point a little like its neighbours.
+        // Places along the graph's axes, and bags, each as much as helps; then every point a little like its
+        // neighbours.
         let mut most: Option<(f64, Vec<f64>, Vec<f64>)> = None;
         for (axes, weight) in [(1, 0.0), (1, 0.5), (2, 0.5), (4, 0.5), (1, 1.0)] {
             let along = aligned(&graph, &public, axes, weight);
@@ -281,7 +303,9 @@ fn a_witness_that_is_now_propagator_and_now_custodian_learns_little_more_than_th
                         let degree: f64 = graph[i].iter().sum::<f64>().max(1e-9);
                         let mut row: Row = alone[i].iter().map(|x| (1.0 - smooth) * x).collect();
                         for (j, weight) in graph[i].iter().enumerate().filter(|(_, weight)| **weight > 0.0) {
-                            row.iter_mut().zip(&alone[j]).for_each(|(x, y)| *x += smooth * weight / degree * y);
+                            row.iter_mut()
+                                .zip(&alone[j])
+                                .for_each(|(x, y)| *x += smooth * weight / degree * y);
                         }
                         cosine(&row, &points[i])
                     };
@@ -307,7 +331,8 @@ fn a_witness_that_is_now_propagator_and_now_custodian_learns_little_more_than_th
     at_most("witness, bags and graphs", all, base + 0.03);
 }
 
-/// In two sessions a custodian may keep one side of a block and then the other; the planes are others, so the values are.
+/// In two sessions a custodian may keep one side of a block and then the other; the planes are others, so the
+/// values are.
 #[test]
 fn both_sides_of_a_block_in_two_sessions_do_not_unblind_it() {
     /// The fewer, the easier.
@@ -317,7 +342,10 @@ fn both_sides_of_a_block_in_two_sessions_do_not_unblind_it() {
     let few = || {
         rows().into_iter().map(|(peer, rows)| {
             let labels = rows.labels[..FEW].to_vec();
-            (peer, Rows { data: rows.data.subset(&(0..FEW).collect::<Vec<_>>()).into(), labels: labels.into() })
+            (
+                peer,
+                Rows { data: rows.data.subset(&(0..FEW).collect::<Vec<_>>()).into(), labels: labels.into() },
+            )
         })
     };
     let sessions: Vec<_> = (1..=SESSIONS).map(|number| Session::of(few(), OWNERS + 2, number)).collect();
@@ -329,8 +357,9 @@ fn both_sides_of_a_block_in_two_sessions_do_not_unblind_it() {
         rows.iter().map(|row| row.iter().map(|&distance| cosine_of(distance)).collect()).collect()
     };
     // A place's row as it is numbered without an order.
-    let row =
-        |session: &Session, peer: Peer, place: usize| &points[VIEWS[0].range(peer).start + session.order[&peer][place]];
+    let row = |session: &Session, peer: Peer, place: usize| {
+        &points[VIEWS[0].range(peer).start + session.order[&peer][place]]
+    };
     let (mut equal, mut near) = ([vec![], vec![]], [vec![], vec![]]);
     for (one, other) in sessions.iter().flat_map(|one| sessions.iter().map(move |other| (one, other))) {
         for (a, b) in one.run.roles.blocks() {
@@ -344,9 +373,14 @@ fn both_sides_of_a_block_in_two_sessions_do_not_unblind_it() {
                 (0..FEW).map(|i| (0..FEW).map(|j| dot(row(one, a, i), row(other, b, j))).collect()).collect();
             // What the second side would be under the planes of the first.
             let column = |j: usize| one.order[&b].iter().position(|row| *row == other.order[&b][j]).unwrap();
-            let whole: Vec<Vec<u16>> =
-                one.run.distances(a, b).iter().map(|row| (0..FEW).map(|j| row[column(j)]).collect()).collect();
-            let mirrored: Vec<Vec<u16>> = (0..FEW).map(|j| whole.iter().map(|row| row[j]).collect()).collect();
+            let whole: Vec<Vec<u16>> = one
+                .run
+                .distances(a, b)
+                .iter()
+                .map(|row| (0..FEW).map(|j| row[column(j)]).collect())
+                .collect();
+            let mirrored: Vec<Vec<u16>> =
+                (0..FEW).map(|j| whole.iter().map(|row| row[j]).collect()).collect();
             for (at, second) in [&sides[1], &mirrored].into_iter().enumerate() {
                 equal[at].push(right(&placed(&sides[0], second), &whole));
                 near[at].push(best(&cosines(&sides[0]), &cosines(second), &truth));
@@ -354,18 +388,24 @@ fn both_sides_of_a_block_in_two_sessions_do_not_unblind_it() {
         }
     }
     assert_eq!(near[0].len(), BLOCKS, "ten sessions gave too few such blocks");
-    // Values of all sessions in which it kept the one side, and of all in which it kept the other, row by row in order, averaged.
+    // Values of all sessions in which it kept the one side, and of all in which it kept the other, row by row
+    // in order, averaged.
     let mut all = Vec::new();
     let side = |keeper: Peer, a: Peer, b: Peer| -> Option<Vec<Row>> {
-        let kept: Vec<_> = sessions.iter().filter(|session| session.run.roles.custodian(a, b) == keeper).collect();
+        let kept: Vec<_> =
+            sessions.iter().filter(|session| session.run.roles.custodian(a, b) == keeper).collect();
         let blocks: Vec<_> = kept.iter().map(|session| cosines(&session.run.block(keeper, a, b))).collect();
-        let place = |session: &Session, row: usize| session.order[&a].iter().position(|other| *other == row).unwrap();
-        let of_row = |row| pooled(kept.iter().zip(&blocks).map(|(session, block)| block[place(session, row)].clone()));
+        let place =
+            |session: &Session, row: usize| session.order[&a].iter().position(|other| *other == row).unwrap();
+        let of_row =
+            |row| pooled(kept.iter().zip(&blocks).map(|(session, block)| block[place(session, row)].clone()));
         (!kept.is_empty()).then(|| (0..FEW).map(of_row).collect())
     };
     for (a, b) in sessions[0].run.roles.blocks().filter(|(a, b)| a < b) {
         for keeper in sessions[0].run.roles.owners().filter(|keeper| *keeper != a && *keeper != b) {
-            if let (Some(rows), Some(columns), true) = (side(keeper, a, b), side(keeper, b, a), all.len() < BLOCKS) {
+            if let (Some(rows), Some(columns), true) =
+                (side(keeper, a, b), side(keeper, b, a), all.len() < BLOCKS)
+            {
                 let place = |peer: Peer, row: usize| &points[VIEWS[0].range(peer).start + row];
                 let truth: Vec<Row> =
                     (0..FEW).map(|i| (0..FEW).map(|j| dot(place(a, i), place(b, j))).collect()).collect();
@@ -376,8 +416,10 @@ fn both_sides_of_a_block_in_two_sessions_do_not_unblind_it() {
     assert_eq!(all.len(), BLOCKS, "in ten sessions too few have kept both sides");
     let all = average(all.into_iter());
     let [equal, near] = [equal, near].map(|both| both.map(|figures| average(figures.into_iter())));
-    let names =
-        ["both sides of a block of 20 rows, places found by equal values", "the same, fitted by nearly equal ones"];
+    let names = [
+        "both sides of a block of 20 rows, places found by equal values",
+        "the same, fitted by nearly equal ones",
+    ];
     for ((name, figures), against) in
         names.iter().zip([equal, near]).zip(["0.050 by chance", "0: what the means of rows and columns say"])
     {
@@ -386,7 +428,12 @@ fn both_sides_of_a_block_in_two_sessions_do_not_unblind_it() {
         exceeds(name, figures[1], 0.5);
         exceeds(name, figures[1], figures[0] + 0.3);
     }
-    say("custodian", &format!("{}, all of ten sessions", names[1]), all, "0: what the means of rows and columns say");
+    say(
+        "custodian",
+        &format!("{}, all of ten sessions", names[1]),
+        all,
+        "0: what the means of rows and columns say",
+    );
     at_most("places found by equal values", equal[0], 0.1);
 }
 

@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use super::attacks::{Prior, Regression, Row, aligned, average, cosine, dot, harmonic, mean, placed, quantiles};
+use super::attacks::{
+    Prior, Regression, Row, aligned, average, cosine, dot, harmonic, mean, placed, quantiles,
+};
 use super::view::{ROWS, RULE, Run, VIEWS, cosine_of, public, rows};
 use super::{at_most, exceeds, say};
 use crate::protocol::xclp::{Rows, What, dealer};
@@ -13,7 +15,8 @@ pub(super) fn nearest(own: &[Row], row: &Row) -> f64 {
     own.iter().map(|mine| dot(mine, row)).fold(-1.0, f64::max)
 }
 
-/// Mean figures of an attack, of the guess that it is held against and of the nearest own row, over the points of `among`.
+/// Mean figures of an attack, of the guess that it is held against and of the nearest own row, over the
+/// points of `among`.
 #[derive(Clone, Copy)]
 pub(super) struct Found {
     pub(super) attack: f64,
@@ -37,12 +40,14 @@ pub(super) fn pooled(views: impl Iterator<Item = Vec<f64>>) -> Row {
 /// Which points.
 type Among<'a> = &'a dyn Fn(usize) -> bool;
 
-/// A custodian's regression from bags of distances to rows, learnt on its own rows: for each owner that it keeps, `among` of its points.
+/// A custodian's regression from bags of distances to rows, learnt on its own rows: for each owner that it
+/// keeps, `among` of its points.
 fn bags(views: &[Run], me: Peer, among: &dyn Fn(usize) -> bool) -> Found {
     let first = &views[0];
     let own = first.rows_of(me);
     let own_distances: Vec<_> = views.iter().map(|run| run.distances(me, me)).collect();
-    let at_limit = |limits: &[Vec<u16>], row: usize| average(limits.iter().map(|limits| cosine_of(limits[row])));
+    let at_limit =
+        |limits: &[Vec<u16>], row: usize| average(limits.iter().map(|limits| cosine_of(limits[row])));
     let described = |bag: &Row, limit: f64, count: usize| {
         let mut input = quantiles(bag, count);
         input.push(limit);
@@ -62,17 +67,23 @@ fn bags(views: &[Run], me: Peer, among: &dyn Fn(usize) -> bool) -> Found {
     let kept = first.roles.kept_by(me);
     let mut targets: Vec<(Row, f64, Row)> = Vec::new();
     for owner in first.roles.owners() {
-        let others: Vec<Peer> = kept.iter().filter(|(one, _)| *one == owner).map(|(_, other)| *other).collect();
+        let others: Vec<Peer> =
+            kept.iter().filter(|(one, _)| *one == owner).map(|(_, other)| *other).collect();
         if others.is_empty() {
             continue;
         }
-        let blocks: Vec<Vec<_>> =
-            views.iter().map(|run| others.iter().map(|&other| run.block(me, owner, other)).collect()).collect();
+        let blocks: Vec<Vec<_>> = views
+            .iter()
+            .map(|run| others.iter().map(|&other| run.block(me, owner, other)).collect())
+            .collect();
         let limits: Vec<_> = views.iter().map(|run| run.limits(me, owner)).collect();
         for (row, truth) in first.rows_of(owner).into_iter().enumerate() {
             if among(first.range(owner).start + row) {
                 let bag = |blocks: &Vec<Vec<Vec<u16>>>| {
-                    blocks.iter().flat_map(|block| block[row].iter().map(|&distance| cosine_of(distance))).collect()
+                    blocks
+                        .iter()
+                        .flat_map(|block| block[row].iter().map(|&distance| cosine_of(distance)))
+                        .collect()
                 };
                 targets.push((pooled(blocks.iter().map(bag)), at_limit(&limits, row), truth));
             }
@@ -80,8 +91,11 @@ fn bags(views: &[Run], me: Peer, among: &dyn Fn(usize) -> bool) -> Found {
     }
     let mut attack = f64::MIN;
     for count in [6, 24] {
-        let inputs: Vec<Row> =
-            own_bags.iter().enumerate().map(|(row, bag)| described(bag, at_limit(&own_limits, row), count)).collect();
+        let inputs: Vec<Row> = own_bags
+            .iter()
+            .enumerate()
+            .map(|(row, bag)| described(bag, at_limit(&own_limits, row), count))
+            .collect();
         let asked: Vec<Row> = targets.iter().map(|(bag, limit, _)| described(bag, *limit, count)).collect();
         for regression in Regression::all() {
             let found = regression.learn(&inputs, &own, &asked);
@@ -115,8 +129,8 @@ fn bags_of_distances_tell_custodians_little_more_than_the_mean_does_in_one_view_
             .map(|me| bags(&VIEWS[..views], me, among))
             .filter(|found| !found.guess.is_nan())
             .collect();
-        let [attack, guess, near] =
-            [|f: &Found| f.attack, |f: &Found| f.guess, |f: &Found| f.nearest].map(|of| average(found.iter().map(of)));
+        let [attack, guess, near] = [|f: &Found| f.attack, |f: &Found| f.guess, |f: &Found| f.nearest]
+            .map(|of| average(found.iter().map(of)));
         let worst = found.iter().map(|found| found.attack - found.guess).fold(f64::MIN, f64::max);
         say(
             "custodian",
@@ -129,21 +143,25 @@ fn bags_of_distances_tell_custodians_little_more_than_the_mean_does_in_one_view_
     }
 }
 
-/// A value that an owner was sent: which of its rows, the point it is the distance to (which it is not told), and the cosine.
+/// A value that an owner was sent: which of its rows, the point it is the distance to (which it is not told),
+/// and the cosine.
 pub(super) type Entry = (usize, usize, f64);
 
-/// What an owner was sent of the distances to others, and by the truth to whom: values of ten views of the same pair averaged.
+/// What an owner was sent of the distances to others, and by the truth to whom: values of ten views of the
+/// same pair averaged.
 pub(super) fn entries(views: &[Run], me: Peer) -> Vec<Entry> {
     let mut all: BTreeMap<(usize, usize), Vec<f64>> = BTreeMap::new();
     for run in views {
         for custodian in run.roles.custodians_of(me) {
             let values = dealer::from_bytes(&run.parcels[&(me, custodian, What::Smallest)]);
             let kept = run.roles.kept_by(custodian).into_iter().filter(|(owner, _)| *owner == me);
-            let blocks: Vec<_> = kept.map(|(_, other)| (run.range(other).start, run.distances(me, other))).collect();
+            let blocks: Vec<_> =
+                kept.map(|(_, other)| (run.range(other).start, run.distances(me, other))).collect();
             for (row, values) in values.chunks(RULE.k).enumerate() {
                 let points = |(first, block): &(usize, Vec<Vec<u16>>)| {
                     let first = *first;
-                    let pairs: Vec<_> = block[row].iter().enumerate().map(move |(at, &d)| (d, first + at)).collect();
+                    let pairs: Vec<_> =
+                        block[row].iter().enumerate().map(move |(at, &d)| (d, first + at)).collect();
                     pairs
                 };
                 let mut truth: Vec<(u16, usize)> = blocks.iter().flat_map(points).collect();
@@ -209,8 +227,11 @@ fn naive_results_to_the_pair_give_rows_away() {
         let own = run.rows_of(me);
         let prior = Prior::of(&own);
         for other in run.roles.owners().filter(|&other| other != me) {
-            let cosines: Vec<Row> =
-                run.distances(me, other).iter().map(|row| row.iter().map(|&d| cosine_of(d)).collect()).collect();
+            let cosines: Vec<Row> = run
+                .distances(me, other)
+                .iter()
+                .map(|row| row.iter().map(|&d| cosine_of(d)).collect())
+                .collect();
             let rows = run.rows_of(other);
             found.extend(prior.likeliest(&own, &cosines, 0.01).iter().zip(&rows).map(|(a, b)| cosine(a, b)));
             base.extend(rows.iter().map(|row| nearest(&own, row)));
@@ -240,8 +261,11 @@ fn a_graph_without_rows_tells_propagators_no_more_than_the_mean() {
         let (mut best, mut hub) = (f64::MIN, f64::MIN);
         for axes in [1, 2, 4] {
             for weight in [0.25, 0.5, 1.0] {
-                let found: Vec<f64> =
-                    aligned(graph, &public, axes, weight).iter().zip(&points).map(|(a, b)| cosine(a, b)).collect();
+                let found: Vec<f64> = aligned(graph, &public, axes, weight)
+                    .iter()
+                    .zip(&points)
+                    .map(|(a, b)| cosine(a, b))
+                    .collect();
                 best = best.max(average(found.iter().copied()));
                 hub = hub.max(average(hubs.iter().map(|&i| found[i])));
             }
@@ -307,8 +331,14 @@ fn a_naive_custodian_of_both_sides_of_a_block_unblinds_it() {
             row.iter().zip(truth).map(|(place, value)| f64::from(u8::from(*place == Some(*value))))
         }))
     };
-    let as_sent: Vec<Vec<Option<u16>>> = sides[0].iter().map(|row| row.iter().copied().map(Some).collect()).collect();
-    say("custodian", "places of a block's distances, as they were sent", right(&as_sent), "one in 20 by chance");
+    let as_sent: Vec<Vec<Option<u16>>> =
+        sides[0].iter().map(|row| row.iter().copied().map(Some).collect()).collect();
+    say(
+        "custodian",
+        "places of a block's distances, as they were sent",
+        right(&as_sent),
+        "one in 20 by chance",
+    );
     at_most("a block as it was sent", right(&as_sent), 0.1);
     let both = right(&placed(&sides[0], &sides[1]));
     say("naive: ring of 3", "both sides of a block of 20 rows: places found", both, "0.050 by chance");

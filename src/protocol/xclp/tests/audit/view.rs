@@ -18,7 +18,8 @@ use crate::sketch::lsh::Codes;
 
 pub(super) const BITS: usize = 4096;
 pub(super) const CLASSES: usize = 10;
-pub(super) const RULE: Propagation = Propagation { k: 5, alpha: 0.99, power: 1, balance: false, tolerance: 1e-5 };
+pub(super) const RULE: Propagation =
+    Propagation { k: 5, alpha: 0.99, power: 1, balance: false, tolerance: 1e-5 };
 /// Rows of each owner.
 pub(super) const ROWS: usize = 100;
 pub(super) const OWNERS: u16 = 5;
@@ -41,8 +42,8 @@ pub(super) struct Run {
     pub(super) graph: Vec<Row>,
 }
 
-/// Five owners and two witnesses, the same session's coin in each of ten views: the same roles and the same order of the rows, fresh planes, triples and
-/// keys.
+/// Five owners and two witnesses, the same session's coin in each of ten views: the same roles and the same
+/// order of the rows, fresh planes, triples and keys.
 pub(super) static VIEWS: LazyLock<Vec<Run>> =
     LazyLock::new(|| (1..=10).map(|seed| Run::of(rows(), OWNERS + 2, [3, seed])).collect());
 
@@ -52,7 +53,8 @@ pub(super) fn rows() -> BTreeMap<Peer, Rows> {
     let data = digits();
     let of = |peer: u16| {
         let data = data.subset(&order[usize::from(peer) * ROWS..][..ROWS]);
-        let labels = data.labels().iter().enumerate().map(|(i, &label)| (i % EVERY == 0).then_some(label)).collect();
+        let labels =
+            data.labels().iter().enumerate().map(|(i, &label)| (i % EVERY == 0).then_some(label)).collect();
         (Peer(peer), Rows { data: Arc::new(data), labels: Arc::new(labels) })
     };
     (0..OWNERS).map(of).collect()
@@ -110,7 +112,16 @@ impl Run {
                 known.row(i).iter().for_each(|&(j, w)| row[j as usize] = weight(w));
             }
         }
-        Self { hamming, roles: net.roles, rows: net.rows, kinds, parcels, masks, outcomes: net.outcomes, graph }
+        Self {
+            hamming,
+            roles: net.roles,
+            rows: net.rows,
+            kinds,
+            parcels,
+            masks,
+            outcomes: net.outcomes,
+            graph,
+        }
     }
 
     /// Directions of a peer's rows.
@@ -154,9 +165,11 @@ impl Run {
         self.codes(one).distances(&self.codes(other)).chunks(width).map(<[u16]>::to_vec).collect()
     }
 
-    /// What a custodian got of a block: for each row of the owner its distances, in an order of their own. From the two shares that it was sent.
+    /// What a custodian got of a block: for each row of the owner its distances, in an order of their own.
+    /// From the two shares that it was sent.
     pub(super) fn block(&self, custodian: Peer, owner: Peer, other: Peer) -> Vec<Vec<u16>> {
-        let share = |from: Peer| dealer::from_bytes(&self.parcels[&(custodian, from, What::Share(owner, other))]);
+        let share =
+            |from: Peer| dealer::from_bytes(&self.parcels[&(custodian, from, What::Share(owner, other))]);
         let sums: Vec<u16> = share(owner).iter().zip(share(other)).map(|(a, b)| a.wrapping_add(b)).collect();
         sums.chunks(self.roles.rows_of(other)).map(<[u16]>::to_vec).collect()
     }
