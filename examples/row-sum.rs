@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use bytes::Bytes;
-use flyswarm::node::Task;
+use flyswarm::task::Task;
 use flyswarm::protocol::context::Quantity;
 use flyswarm::protocol::record::Value;
 use flyswarm::session::Peer;
@@ -39,15 +39,15 @@ impl Task for Returns {
         vec![Quantity::coin(), Quantity::rows("returns", 4, vec![REASONS.len() as u64; self.0.len()])]
     }
 
-    fn contribution(&self, _slot: u8, _opened: &[Bytes]) -> Result<Bytes, String> {
+    fn contribution(&self, _slot: u32, _opened: &[Bytes]) -> Result<Bytes, String> {
         Ok(self.0.iter().flatten().flat_map(|count| count.to_le_bytes()).collect())
     }
 
-    fn allows(&self, _: u8, _: &[Value], _: &[Bytes], _: &[Peer]) -> Result<(), String> {
+    fn allows(&self, _: u32, _: &[Value], _: &[Bytes], _: &[Peer]) -> Result<(), String> {
         Ok(())
     }
 
-    fn check(&self, _: u8, _: &[Value], _: &[Bytes]) -> Result<(), String> {
+    fn check(&self, _: u32, _: &[Value], _: &[Bytes]) -> Result<(), String> {
         Ok(())
     }
 }

@@ -263,7 +263,7 @@ def le(n, size):
 
 
 def tagged(tag, *parts):
-    return hashlib.sha256(b"flyswarm/3 " + tag.encode() + b"\0" + b"".join(parts)).digest()
+    return hashlib.sha256(b"flyswarm/4 " + tag.encode() + b"\0" + b"".join(parts)).digest()
 
 
 def ballot_bytes(ballot):
@@ -271,7 +271,7 @@ def ballot_bytes(ballot):
 
 
 def sum_bytes(total):
-    return ballot_bytes(total["ballot"]) + le(total["slot"], 1)
+    return ballot_bytes(total["ballot"]) + le(total["slot"], 4)
 
 
 def point(data):
@@ -338,7 +338,7 @@ def public_of(seed):
 
 
 def signed_bytes(context, message):
-    return b"flyswarm/3 signature\0" + le(len(context), 8) + context + message
+    return b"flyswarm/4 signature\0" + le(len(context), 8) + context + message
 
 
 def sign(seed, context, message):
@@ -368,7 +368,7 @@ def verify_item(session, context, signed):
 
 
 def derive(key, label, params):
-    extracted = hmac.digest(b"flyswarm/3", key, "sha256")
+    extracted = hmac.digest(b"flyswarm/4", key, "sha256")
     return hmac.digest(extracted, label.encode() + b"\0" + params + b"\1", "sha256")
 
 
@@ -2393,7 +2393,7 @@ def check_rows():
         ballot, slot, bits = case["ballot"], case["slot"], case["word_bits"]
         ends = [sum(case["blocks"][: i + 1]) * bits // 8 for i in range(len(case["blocks"]))]
         block = [slice(end - words * bits // 8, end) for end, words in zip(ends, case["blocks"])]
-        params = ballot_bytes(ballot) + le(slot, 1)
+        params = ballot_bytes(ballot) + le(slot, 4)
         members = [made["peer"] for made in case["members"]]
         keys = {made["peer"]: x25519_public(bytes.fromhex(made["secret"])) for made in case["members"]}
         check("view keys", all(keys[made["peer"]].hex() == made["public"] for made in case["members"]))

@@ -1,6 +1,6 @@
 //! Cryptography: identities, key agreement, secret sharing, sealed envelopes, streams and masks.
 //!
-//! Rules of this module: secrets print `<redacted>` and are wiped on drop; every hash and stream has a domain
+//! Plan of this module: secrets print `<redacted>` and are wiped on drop; every hash and stream has a domain
 //! tag; randomness is always an argument; nothing here knows of sockets, clocks or sessions.
 //!
 //! Assumptions: discrete logarithms and gap-Diffie-Hellman on Curve25519; HKDF-SHA256 as a key derivation
@@ -24,7 +24,7 @@ pub mod stream;
 
 use sha2::{Digest, Sha256};
 
-/// SHA-256 of `"flyswarm/3 " || label || 0x00`, to be continued by the caller: the start of every tagged
+/// SHA-256 of `"flyswarm/4 " || label || 0x00`, to be continued by the caller: the start of every tagged
 /// hash.
 #[must_use]
 pub fn tagged_hash(label: &str) -> Sha256 {

@@ -19,3 +19,4 @@ pub mod session;
 pub mod sim;
 pub mod sketch;
 pub mod store;
+pub mod task;

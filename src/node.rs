@@ -9,17 +9,11 @@ mod archive;
 mod election;
 mod event;
 mod exchange;
-pub mod flynn;
-mod holders;
 mod job;
-pub mod sketch;
 mod slots;
-mod task;
+
 #[cfg(test)]
 mod tests;
-pub mod tune;
-pub mod xclp;
-
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -30,7 +24,7 @@ use archive::Archive;
 pub use archive::{Record, RestoreError};
 pub use event::{Ending, Event};
 pub use job::{Done, Job};
-pub use task::Task;
+
 
 use crate::protocol::all_reduce::SumId;
 use crate::protocol::ballot::Ballot;
@@ -44,6 +38,7 @@ use crate::protocol::transfer::{self, Transfer};
 use crate::protocol::view::{self, Reason, Rng, View};
 use crate::protocol::{Action, Fault, Input, Machine, Never, Parent, Step, Time, deal, xclp as exchanges};
 use crate::session::Peer;
+use crate::task::Task;
 use election::Election;
 use exchange::Talk;
 
@@ -66,7 +61,7 @@ pub struct Node {
     task: Arc<dyn Task>,
     rng: Rng,
     /// Connected peers that have said hello with the same session, and how many slots each has frozen.
-    greeted: BTreeMap<Peer, u8>,
+    greeted: BTreeMap<Peer, u32>,
     /// Those of them that are in a view, as far as they have said.
     in_view: BTreeSet<Peer>,
     refused: BTreeMap<Peer, Vec<String>>,
@@ -79,9 +74,9 @@ pub struct Node {
     transfer: Transfer,
     /// This peer's vectors of slots that are not frozen yet, so that a repeated view need not compute them
     /// again.
-    inputs: BTreeMap<u8, Bytes>,
-    computing: Option<(u8, Time)>,
-    opening: Option<u8>,
+    inputs: BTreeMap<u32, Bytes>,
+    computing: Option<(u32, Time)>,
+    opening: Option<u32>,
     talk: Talk,
     /// What exchanges gave.
     outcomes: BTreeMap<SumId, Bytes>,
@@ -93,9 +88,9 @@ pub struct Node {
 #[derive(Clone, Debug, Default)]
 struct Round {
     /// The view waits for this peer's vector.
-    wanted: Option<u8>,
+    wanted: Option<u32>,
     /// How many slots were frozen somewhere when the view began.
-    frozen: u8,
+    frozen: u32,
     /// The sealed total that this view made, and its digest.
     total: Option<([u8; 32], Bytes)>,
     /// A value that waits for its total, or for slots before it.
@@ -364,15 +359,15 @@ impl Node {
     }
 
     /// A peer that has said hello has frozen so many slots.
-    fn knows(&mut self, peer: Peer, frozen: u8) {
+    fn knows(&mut self, peer: Peer, frozen: u32) {
         self.greeted.insert(peer, frozen);
-        if usize::from(frozen) == self.ctx.plan.len() {
+        if frozen as usize == self.ctx.plan.len() {
             self.election.finished(peer);
         }
     }
 
-    fn possible(&self, frozen: u8) -> Result<(), Fault> {
-        if usize::from(frozen) > self.ctx.plan.len() {
+    fn possible(&self, frozen: u32) -> Result<(), Fault> {
+        if frozen as usize > self.ctx.plan.len() {
             return Err(Fault::Inconsistent(format!("{frozen} frozen slots of {}", self.ctx.plan.len())));
         }
         Ok(())
@@ -384,7 +379,7 @@ impl Node {
         from: Peer,
         version: u16,
         session: [u8; 32],
-        frozen: u8,
+        frozen: u32,
         step: &mut Step<Self>,
     ) {
         if version != VERSION || session != self.ctx.id.0 {
@@ -413,7 +408,7 @@ impl Node {
         from: Peer,
         ballot: Ballot,
         members: Vec<Peer>,
-        frozen: u8,
+        frozen: u32,
         step: &mut Step<Self>,
     ) -> Result<(), Fault> {
         let sound = members.is_sorted_by(|a, b| a < b)
@@ -423,7 +418,7 @@ impl Node {
             && ballot.proposer != self.ctx.me
             && self.ctx.council_index(ballot.proposer).is_some()
             && self.enough(&members)
-            && usize::from(frozen) <= self.ctx.plan.len();
+            && (frozen as usize) <= self.ctx.plan.len();
         if !sound {
             return Err(Fault::Inconsistent("view with wrong members".into()));
         }
@@ -452,7 +447,7 @@ impl Node {
     }
 
     /// Enters a view as its leader or as a member.
-    fn enter(&mut self, now: Time, view: View, frozen: u8, step: &mut Step<Self>) {
+    fn enter(&mut self, now: Time, view: View, frozen: u32, step: &mut Step<Self>) {
         let ballot = view.ballot();
         self.joined = ballot;
         self.acceptor.promised = self.acceptor.promised.max(ballot);

@@ -9,7 +9,7 @@
 //! Two files mean the same session exactly if they give the same id:
 //!
 //! ```text
-//! id    = SHA-256("flyswarm/3 session" || 0x00 || entry of every field, in the order below)
+//! id    = SHA-256("flyswarm/4 session" || 0x00 || entry of every field, in the order below)
 //! entry = LE u64 length of name || name || LE u64 length of value || value
 //! ```
 //!
@@ -56,11 +56,11 @@
 //! enter.
 //!
 //! So that two peers with different files can say where they differ, each field also has a hash of its own:
-//! the first 8 bytes of `SHA-256("flyswarm/3 session field" || 0x00 || entry)`, see [`Session::fields`].
+//! the first 8 bytes of `SHA-256("flyswarm/4 session field" || 0x00 || entry)`, see [`Session::fields`].
 //!
 //! # The council
 //!
-//! The first 15 peers in the order of `SHA-256("flyswarm/3 council" || 0x00 || id || public key)`; all where
+//! The first 15 peers in the order of `SHA-256("flyswarm/4 council" || 0x00 || id || public key)`; all where
 //! there are fewer.
 
 mod encoding;

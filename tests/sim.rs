@@ -265,7 +265,7 @@ fn a_run_whose_optional_data_are_missing_is_left_out_and_named() {
 #[test]
 fn processes_that_do_something_else_than_the_simulator_says_are_found() {
     let outcome = only(&format!("peers = 4\n{SUM}"), 1);
-    let name = |slot: u8| outcome.slots[usize::from(slot)].name.clone();
+    let name = |slot: u32| outcome.slots[slot as usize].name.clone();
     let played: Vec<_> = outcome
         .hosts
         .iter()

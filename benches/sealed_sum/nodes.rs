@@ -11,7 +11,8 @@ use bytes::Bytes;
 use flyswarm::crypto::identity::Identity;
 use flyswarm::net::driver::{self, Handle, Plan, Report};
 use flyswarm::net::{Multiaddr, PeerId};
-use flyswarm::node::{Event, Task};
+use flyswarm::node::Event;
+use flyswarm::task::Task;
 use flyswarm::protocol::context::{Context, Quantity};
 use flyswarm::protocol::record::Value;
 use flyswarm::protocol::view::Stage;
@@ -32,15 +33,15 @@ impl Task for Sum {
         vec![Quantity::coin(), Quantity::exact("vector", 4, self.vector.len() as u64 / 4)]
     }
 
-    fn contribution(&self, _: u8, _: &[Bytes]) -> Result<Bytes, String> {
+    fn contribution(&self, _: u32, _: &[Bytes]) -> Result<Bytes, String> {
         Ok(self.vector.clone())
     }
 
-    fn allows(&self, _: u8, _: &[Value], _: &[Bytes], members: &[Peer]) -> Result<(), String> {
+    fn allows(&self, _: u32, _: &[Value], _: &[Bytes], members: &[Peer]) -> Result<(), String> {
         if members.len() == NODES { Ok(()) } else { Err(format!("{} members", members.len())) }
     }
 
-    fn check(&self, slot: u8, _: &[Value], opened: &[Bytes]) -> Result<(), String> {
+    fn check(&self, slot: u32, _: &[Value], opened: &[Bytes]) -> Result<(), String> {
         let expected: u32 = (0..NODES as u32).map(own).sum();
         // A sample: looking at every word would be measured too.
         let right =

@@ -25,7 +25,7 @@ use crate::data::{DataError, Dataset};
 use crate::model::Model;
 use crate::model::neighbours::Neighbours;
 use crate::model::score::Confusion;
-use crate::node::flynn::Rules;
+use crate::task::flynn::Plan;
 use crate::session::{
     DataSpec, Entry, FlynnSpec, Hamming, Privacy, Scaling, Score, Session, SketchSpec, TaskKind, Timing,
 };
@@ -235,7 +235,7 @@ impl Setup {
         let first = first.ok_or_else(|| Failure::Session("no peer has a model".into()))?;
         let seed = first.sketch().parameters().seed;
         let noise = self.session.privacy.noise;
-        let rules = Rules::new(self.session.clone());
+        let rules = Plan::new(self.session.clone());
         let model_of =
             |rows: &Dataset| rules.pooled(rows, seed).map_err(|error| Failure::Session(error.to_string()));
         let all = model_of(&self.train)?;

@@ -420,13 +420,13 @@ fn stages(ctx: &Context, usage: &Usage) -> Vec<Value> {
             None => "connect and linger".to_owned(),
             Some((_, Stage::Keys)) => "keys".to_owned(),
             // Of a sketch the last quantity is no more than the others.
-            Some((slot, stage)) if usize::from(*slot) + 1 == ctx.plan.len() && !sketches => match stage {
+            Some((slot, stage)) if *slot as usize + 1 == ctx.plan.len() && !sketches => match stage {
                 Stage::Keys | Stage::Compute if ctx.session.task == TaskKind::Xclp => "labels".to_owned(),
                 Stage::Keys | Stage::Compute => "train".to_owned(),
                 Stage::Sum => "sum".to_owned(),
                 Stage::Accept | Stage::Release | Stage::Open => "open".to_owned(),
             },
-            Some((slot, _)) => ctx.plan[usize::from(*slot)].name.clone(),
+            Some((slot, _)) => ctx.plan[*slot as usize].name.clone(),
         };
         match out.iter_mut().find(|(known, ..)| *known == name) {
             Some((_, seconds, bytes)) => {
@@ -460,14 +460,14 @@ fn check_folder(path: &Path) -> Result<(), Failure> {
     }
 }
 
-pub(super) fn parse_hold(ctx: &Context, text: &str) -> Result<(u8, Stage), Failure> {
+pub(super) fn parse_hold(ctx: &Context, text: &str) -> Result<(u32, Stage), Failure> {
     const STAGES: [Stage; 6] =
         [Stage::Keys, Stage::Compute, Stage::Sum, Stage::Accept, Stage::Release, Stage::Open];
     let wrong = || Failure::Input(format!("--hold-at {text}: expected QUANTITY.STAGE"));
     let (quantity, stage) = text.split_once('.').ok_or_else(wrong)?;
     let slot = ctx.plan.iter().position(|known| known.name == quantity).ok_or_else(wrong)?;
     let stage = STAGES.into_iter().find(|known| stage_name(*known) == stage).ok_or_else(wrong)?;
-    Ok((u8::try_from(slot).map_err(|_| wrong())?, stage))
+    Ok((u32::try_from(slot).map_err(|_| wrong())?, stage))
 }
 
 #[allow(clippy::disallowed_methods, reason = "receipts say when")]

@@ -107,8 +107,8 @@ impl Progress {
                 &format!("{} broke a rule: {fault}", name(peer)),
             ),
             Report::Held(slot, stage) => self.tell(
-                &json!({"event": "held", "slot": ctx.plan[usize::from(*slot)].name, "stage": stage_name(*stage)}),
-                &format!("held at {}.{}", ctx.plan[usize::from(*slot)].name, stage_name(*stage)),
+                &json!({"event": "held", "slot": ctx.plan[*slot as usize].name, "stage": stage_name(*stage)}),
+                &format!("held at {}.{}", ctx.plan[*slot as usize].name, stage_name(*stage)),
             ),
             Report::Node(event) => self.node(ctx, event),
             Report::Sent(..) | Report::Received(..) => {}
@@ -143,7 +143,7 @@ impl Progress {
             }
             Event::Stage(slot, stage) => self.stage(ctx, *slot, *stage),
             Event::Opened(value) => {
-                let quantity = &ctx.plan[usize::from(value.sum.slot)].name;
+                let quantity = &ctx.plan[value.sum.slot as usize].name;
                 let members = names(&value.members);
                 self.tell(
                     &json!({"event": "opened", "quantity": quantity, "members": members}),
@@ -164,7 +164,7 @@ impl Progress {
                 self.tell(&json!({"event": "roles", "propagators": propagators, "ring": ring}), &text);
             }
             Event::Rows(slot, Err(missing)) => {
-                let quantity = &ctx.plan[usize::from(*slot)].name;
+                let quantity = &ctx.plan[*slot as usize].name;
                 self.tell(
                     &json!({"event": "no-rows", "quantity": quantity, "reason": missing.to_string()}),
                     &format!("{quantity}: no result for this peer: {missing}"),
@@ -179,8 +179,8 @@ impl Progress {
         }
     }
 
-    fn stage(&self, ctx: &Context, slot: u8, stage: Stage) {
-        let quantity = &ctx.plan[usize::from(slot)].name;
+    fn stage(&self, ctx: &Context, slot: u32, stage: Stage) {
+        let quantity = &ctx.plan[slot as usize].name;
         match self {
             Self::Json => {
                 self.tell(&json!({"event": "stage", "slot": quantity, "stage": stage_name(stage)}), "");
@@ -188,7 +188,7 @@ impl Progress {
             Self::Lines => {}
             Self::Bar(bar) => {
                 let done = STAGES.iter().position(|other| *other == stage).unwrap_or(0);
-                bar.set_position((usize::from(slot) * STAGES.len() + done) as u64);
+                bar.set_position((slot as usize * STAGES.len() + done) as u64);
                 bar.set_message(match stage {
                     Stage::Keys => "exchanging keys".to_owned(),
                     Stage::Compute => format!("{quantity}: computing"),

@@ -14,7 +14,7 @@
 //! | 2 | number of classes L (u16) |
 //! | .. | L class names: length (u16) and UTF-8 bytes |
 //! | 4 L m | counts (u32), row-major |
-//! | 32 | SHA-256 of the tag `flyswarm/3 model\0` and of all bytes from the version on |
+//! | 32 | SHA-256 of the tag `flyswarm/4 model\0` and of all bytes from the version on |
 //!
 //! The last 32 bytes serve as checksum and as [`Model::digest`]. They detect accidents, not forgery.
 
@@ -34,7 +34,7 @@ use crate::sketch::{MAX_COUNTS, Parameters};
 
 /// First bytes of a model file.
 pub const MAGIC: &[u8; 15] = b"flyswarm-model\0";
-const VERSION: u16 = 3;
+const VERSION: u16 = 4;
 /// No model file is longer: the most counts, and room for bounds and class names.
 const MAX_FILE: u64 =
     4 * MAX_COUNTS as u64 + 16 * MAX_FEATURES as u64 + (MAX_CLASS_NAME as u64 + 2) * 65_535 + 1024;

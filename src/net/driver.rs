@@ -16,7 +16,8 @@ use libp2p::{Multiaddr, PeerId};
 
 use super::{Command, Config, Event as NetEvent, Events, Frame, NetError, Network, NetworkKey, Waker, log};
 use crate::crypto::identity::PublicKey;
-use crate::node::{Done, Ending, Event, Job, Node, RestoreError, Task, Timer};
+use crate::node::{Done, Ending, Event, Job, Node, RestoreError, Timer};
+use crate::task::Task;
 use crate::protocol::about::{About, Role};
 use crate::protocol::context::Context;
 use crate::protocol::message::{Channel, Message};
@@ -46,7 +47,7 @@ pub struct Plan {
     /// See [`Config::network_key`].
     pub network_key: Option<NetworkKey>,
     /// Tests only: stop at this slot and stage, connections alive, until killed.
-    pub hold_at: Option<(u8, Stage)>,
+    pub hold_at: Option<(u32, Stage)>,
     /// Set, with a wake, to leave.
     pub stop: Arc<AtomicBool>,
 }
@@ -75,7 +76,7 @@ pub enum Report<'a> {
     /// One came that could be decoded.
     Received(Peer, &'a Message, u64),
     /// The node is held at a stage, for tests.
-    Held(u8, Stage),
+    Held(u32, Stage),
 }
 
 /// For other threads: addresses learnt later, and waking the driver after setting `stop`.
@@ -135,7 +136,7 @@ pub struct Spent {
 #[derive(Clone, Debug, Default)]
 pub struct Usage {
     /// (slot, stage) in order of first entry; before the first view: `None`.
-    pub stages: Vec<(Option<(u8, Stage)>, Spent)>,
+    pub stages: Vec<(Option<(u32, Stage)>, Spent)>,
     /// Frame bytes sent in all.
     pub bytes_sent: u64,
     /// Frame bytes received in all.
@@ -186,7 +187,7 @@ struct Driver<'a> {
     job_sender: mpsc::Sender<Done>,
     addresses: mpsc::Receiver<(PeerId, Multiaddr)>,
     stop: Arc<AtomicBool>,
-    hold_at: Option<(u8, Stage)>,
+    hold_at: Option<(u32, Stage)>,
     usage: Usage,
     stage_since: Instant,
     report: &'a mut dyn FnMut(Report<'_>),
@@ -428,7 +429,7 @@ impl Driver<'_> {
         });
     }
 
-    fn stage(&mut self, slot: u8, stage: Stage) {
+    fn stage(&mut self, slot: u32, stage: Stage) {
         self.enter_stage(Some((slot, stage)));
         if self.hold_at == Some((slot, stage)) {
             (self.report)(Report::Held(slot, stage));
@@ -438,7 +439,7 @@ impl Driver<'_> {
         }
     }
 
-    fn enter_stage(&mut self, stage: Option<(u8, Stage)>) {
+    fn enter_stage(&mut self, stage: Option<(u32, Stage)>) {
         let now = now_instant();
         let spent = (now - self.stage_since).as_secs_f64();
         self.stage_since = now;

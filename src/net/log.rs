@@ -10,7 +10,7 @@ use crate::session::Peer;
 
 pub(super) fn note(ctx: &Context, report: &Report<'_>) {
     let name = |peer: &Peer| ctx.session.name(*peer);
-    let quantity = |slot: u8| ctx.plan.get(usize::from(slot)).map_or("", |quantity| quantity.name.as_str());
+    let quantity = |slot: u32| ctx.plan.get(slot as usize).map_or("", |quantity| quantity.name.as_str());
     match report {
         Report::Started(_) => tracing::info!(session = %ctx.id, peer = name(&ctx.me), "started"),
         Report::Listening(address) => tracing::info!(%address, "listening"),

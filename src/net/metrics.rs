@@ -87,7 +87,7 @@ impl Metrics {
             "Views that ended before their time, by reason",
             metrics.views_failed.clone(),
         );
-        registry.register("faults", "Rules broken, by peer", metrics.faults.clone());
+        registry.register("faults", "Plan broken, by peer", metrics.faults.clone());
         registry.register(
             "strangers",
             "Connections refused because the identity is not in the roster",
@@ -125,7 +125,7 @@ impl Metrics {
                     self.views_failed.get_or_create(&labels).inc();
                 }
                 Event::Stage(slot, stage) => {
-                    if let Some(quantity) = ctx.plan.get(usize::from(*slot)) {
+                    if let Some(quantity) = ctx.plan.get(*slot as usize) {
                         self.enter((quantity.name.clone(), stage_name(*stage).to_owned()));
                     }
                 }
@@ -160,7 +160,7 @@ impl Metrics {
             index,
             data,
         })) = message
-            && let Some(quantity) = ctx.plan.get(usize::from(sum.slot))
+            && let Some(quantity) = ctx.plan.get(sum.slot as usize)
         {
             let way = match direction {
                 Direction::Up => "up",

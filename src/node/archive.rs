@@ -31,7 +31,7 @@ pub enum Record {
     Frozen(Frozen, #[serde(skip)] Bytes),
     /// This peer's vector of a slot that is drawn at random, with its SHA-256: never drawn again, sent again
     /// as it is.
-    Drawn(u8, [u8; 32], #[serde(skip)] Bytes),
+    Drawn(u32, [u8; 32], #[serde(skip)] Bytes),
     /// What the exchange for this sum gave this peer ([`crate::protocol::xclp::Outcome::to_bytes`]), with its
     /// SHA-256. Each is kept: an older view's sum may be the one that is decided.
     Outcome(SumId, [u8; 32], #[serde(skip)] Bytes),
@@ -57,7 +57,7 @@ impl Record {
 
     /// What the names begin with of records that a slot may have of several views; the view's ballot follows.
     #[must_use]
-    pub fn names_of_views(slot: u8) -> [String; 2] {
+    pub fn names_of_views(slot: u32) -> [String; 2] {
         [format!("outcome-{slot}-"), format!("kept-{slot}-")]
     }
 
@@ -94,10 +94,10 @@ impl Record {
 pub enum RestoreError {
     /// A frozen quantity is missing below another.
     #[error("stored slot {0} has no slot before it")]
-    Gap(u8),
+    Gap(u32),
     /// A record does not verify.
     #[error("stored record of slot {0} does not verify: {1}")]
-    Broken(u8, String),
+    Broken(u32, String),
 }
 
 /// A sealed total and what is known of it.
@@ -115,7 +115,7 @@ pub(super) struct Archive {
     values: Vec<Value>,
     opened: Vec<Bytes>,
     /// This peer's own block of each row sum that is frozen.
-    parts: BTreeMap<u8, Result<Part, Missing>>,
+    parts: BTreeMap<u32, Result<Part, Missing>>,
     /// What this peer has kept back of slots that are not frozen, in any view that may be decided on.
     kept: BTreeMap<SumId, Kept>,
     /// The value of the next slot that this peer has acknowledged, or would have were it in the council.
@@ -130,8 +130,8 @@ impl Archive {
     }
 
     /// How many slots are frozen, as messages say it.
-    pub(super) fn frozen(&self) -> u8 {
-        u8::try_from(self.frozen.len()).unwrap_or_else(|_| unreachable!("BUG: plans have at most 255 slots"))
+    pub(super) fn frozen(&self) -> u32 {
+        u32::try_from(self.frozen.len()).unwrap_or_else(|_| unreachable!("BUG: the session bounds the plan"))
     }
 
     pub(super) fn opened(&self) -> &[Bytes] {
@@ -146,13 +146,13 @@ impl Archive {
     pub(super) fn own(&self) -> Vec<Bytes> {
         let mut own = self.opened.clone();
         for (slot, part) in &self.parts {
-            own[usize::from(*slot)] = part.as_ref().map(|part| part.bytes().clone()).unwrap_or_default();
+            own[*slot as usize] = part.as_ref().map(|part| part.bytes().clone()).unwrap_or_default();
         }
         own
     }
 
     /// This peer's own block of each row sum that is frozen, or why it has none.
-    pub(super) fn parts(&self) -> &BTreeMap<u8, Result<Part, Missing>> {
+    pub(super) fn parts(&self) -> &BTreeMap<u32, Result<Part, Missing>> {
         &self.parts
     }
 
@@ -163,7 +163,7 @@ impl Archive {
 
     pub(super) fn freeze(&mut self, ctx: &Context, frozen: Frozen, opened: Bytes) {
         let Value { sum, members, .. } = &frozen.record.value;
-        if let Some(quantity) = ctx.plan.get(usize::from(sum.slot)).filter(|quantity| quantity.is_rows()) {
+        if let Some(quantity) = ctx.plan.get(sum.slot as usize).filter(|quantity| quantity.is_rows()) {
             let part = rows::part(quantity, ctx.me, members, self.kept.get(sum), &opened);
             self.parts.insert(sum.slot, part);
             self.kept.retain(|other, _| other.slot != sum.slot);
@@ -187,11 +187,11 @@ impl Archive {
     }
 
     /// What another peer asks for, if it is here.
-    pub(super) fn held(&self, ctx: &Context, slot: u8, want: Want) -> Option<(Held, Served)> {
+    pub(super) fn held(&self, ctx: &Context, slot: u32, want: Want) -> Option<(Held, Served)> {
         match want {
             Want::Frozen => {
                 let (frozen, opened) =
-                    (self.frozen.get(usize::from(slot))?, self.opened.get(usize::from(slot))?);
+                    (self.frozen.get(slot as usize)?, self.opened.get(slot as usize)?);
                 let held = Held::Frozen(frozen.clone());
                 // The coin has no vector.
                 let served = if slot == 0 {
@@ -215,7 +215,7 @@ pub(super) struct Restored {
     pub(super) archive: Archive,
     pub(super) outcomes: BTreeMap<SumId, Bytes>,
     /// Vectors that were drawn, also of slots that are frozen.
-    pub(super) drawn: BTreeMap<u8, Bytes>,
+    pub(super) drawn: BTreeMap<u32, Bytes>,
 }
 
 /// Puts together what was stored, checking all of it again.
@@ -240,7 +240,7 @@ pub(super) fn restore(ctx: &Context, stored: Vec<Record>) -> Result<Restored, Re
             Record::Frozen(each, total) => frozen.push((each, total)),
             Record::Outcome(sum, _, bytes) => drop(out.outcomes.insert(sum, bytes)),
             Record::Kept(kept) => {
-                let quantity = ctx.plan.get(usize::from(kept.sum.slot)).filter(|quantity| quantity.is_rows());
+                let quantity = ctx.plan.get(kept.sum.slot as usize).filter(|quantity| quantity.is_rows());
                 if !quantity.is_some_and(|quantity| kept.sound(quantity.block(ctx.me).len())) {
                     let text =
                         format!("the block kept back in view {} does not match its digest", kept.sum.ballot);
@@ -250,7 +250,7 @@ pub(super) fn restore(ctx: &Context, stored: Vec<Record>) -> Result<Restored, Re
             }
             Record::Drawn(slot, digest, bytes) => {
                 let length =
-                    ctx.plan.get(usize::from(slot)).filter(|quantity| quantity.drawn()).map(Quantity::len);
+                    ctx.plan.get(slot as usize).filter(|quantity| quantity.drawn()).map(Quantity::len);
                 if length != Some(bytes.len()) || Sha256::digest(&bytes)[..] != digest {
                     return Err(RestoreError::Broken(
                         slot,
@@ -292,7 +292,7 @@ pub(super) fn restore(ctx: &Context, stored: Vec<Record>) -> Result<Restored, Re
 
 fn check_total(ctx: &Context, record: &SumRecord, total: &[u8]) -> Result<(), String> {
     let sum = record.value.sum;
-    let length = ctx.plan.get(usize::from(sum.slot)).map(Quantity::len);
+    let length = ctx.plan.get(sum.slot as usize).map(Quantity::len);
     if length != Some(total.len()) || all_reduce::total_digest(&ctx.id.0, sum, total) != record.value.total {
         return Err("the total does not match its digest".into());
     }

@@ -265,7 +265,7 @@ impl Node {
 
     /// The record that the promises of this view oblige its leader to finish in `slot`; `Err` if it is not
     /// here any more.
-    pub(super) fn take_resume(&mut self, slot: u8) -> Result<Option<SumRecord>, ()> {
+    pub(super) fn take_resume(&mut self, slot: u32) -> Result<Option<SumRecord>, ()> {
         let obligation = self.election.obligation.take().filter(|obligation| obligation.frozen == slot);
         let Some((_, accepted)) = obligation.and_then(|obligation| obligation.resume) else {
             return Ok(None);
@@ -317,7 +317,7 @@ impl Node {
     }
 
     /// Fetches the next frozen slot from whoever has it, unless the view is about to open that very slot.
-    fn catch_up(&mut self, now: Time, complete: u8, step: &mut Step<Self>) {
+    fn catch_up(&mut self, now: Time, complete: u32, step: &mut Step<Self>) {
         if self.transfer.fetching() || self.opening.is_some() || self.over != Over::No {
             return;
         }

@@ -23,7 +23,7 @@ pub enum Event {
     /// It ended before its time.
     ViewFailed(Ballot, Reason, Option<Peer>),
     /// A stage of a slot began.
-    Stage(u8, Stage),
+    Stage(u32, Stage),
     /// A quantity is frozen; where and over whom it was summed.
     Opened(Value),
     /// The exchange of the view begins, with these roles.
@@ -32,7 +32,7 @@ pub enum Event {
     /// `None` if it was not in it.
     Exchanged(Option<xclp::Outcome>),
     /// This peer's own block of a row sum (its slot), or why it has none; before [`Event::Finished`].
-    Rows(u8, Result<Part, Missing>),
+    Rows(u32, Result<Part, Missing>),
     /// Every quantity is frozen: the opened vectors of the plan, the first of them the seed, and what they
     /// stand on. That of a row sum is uniform to whoever does not know its masks.
     Finished(Vec<Bytes>, Vec<Value>),

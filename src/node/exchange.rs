@@ -22,7 +22,7 @@ const EARLY: usize = 256;
 pub(super) struct Talk {
     running: Option<Box<Exchange>>,
     /// The slot whose vector it gives.
-    slot: Option<u8>,
+    slot: Option<u32>,
     /// Not begun yet, and until when this peer waits for connections.
     pending: Option<(Box<Exchange>, Time)>,
     early: Vec<(Peer, xclp::Message)>,
@@ -31,7 +31,7 @@ pub(super) struct Talk {
 
 impl Talk {
     /// Whether the vector of this slot comes from an exchange that is under way.
-    pub(super) fn wanted(&self, slot: u8) -> bool {
+    pub(super) fn wanted(&self, slot: u32) -> bool {
         self.slot == Some(slot)
     }
 
@@ -68,7 +68,7 @@ impl Parent<Exchange> for Node {
 
 impl Node {
     /// Prepares the exchange that `slot` needs; false where it needs none.
-    pub(super) fn exchanges(&mut self, now: Time, slot: u8, step: &mut Step<Self>) -> bool {
+    pub(super) fn exchanges(&mut self, now: Time, slot: u32, step: &mut Step<Self>) -> bool {
         let Some(view) = &self.view else { return false };
         let opened = (self.archive.values(), self.archive.opened());
         let part = match self.task.exchange(slot, opened, view.members(), self.given().as_ref()) {
@@ -164,7 +164,7 @@ impl Node {
             each.0 == from && each.1.sum == message.sum && parts(&each.1) == parts(&message)
         };
         let limit = if parts(&message) { WINDOW } else { EARLY };
-        let known = usize::from(message.sum.slot) < self.ctx.plan.len();
+        let known = (message.sum.slot as usize) < self.ctx.plan.len();
         if !known || self.talk.early.iter().filter(same).count() >= limit {
             return Err(Fault::OutOfOrder("message of an exchange"));
         }

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use chacha20::rand_core::SeedableRng;
 use zeroize::Zeroizing;
 
-use super::Task;
+use crate::task::Task;
 use crate::crypto::mask::Sign;
 use crate::protocol::all_reduce;
 use crate::protocol::context::Context;
@@ -21,7 +21,7 @@ pub enum Job {
     /// Make this peer's vector of a slot.
     Contribution {
         /// The slot.
-        slot: u8,
+        slot: u32,
         /// Who knows how.
         task: Arc<dyn Task>,
         /// What is open so far; of a row sum this peer's own block.
@@ -81,7 +81,7 @@ impl std::fmt::Debug for Draw {
 #[derive(Clone, Debug)]
 pub enum Done {
     /// The vector, or why there is none.
-    Contribution(u8, Result<Bytes, String>),
+    Contribution(u32, Result<Bytes, String>),
     /// The masked chunk.
     Mask(all_reduce::Done),
     /// What work of an exchange gave.
@@ -102,7 +102,7 @@ impl Job {
         match self {
             Self::Contribution { slot, task, opened, draw } => {
                 let expected =
-                    task.plan().get(usize::from(slot)).map_or(0, crate::protocol::context::Quantity::len);
+                    task.plan().get(slot as usize).map_or(0, crate::protocol::context::Quantity::len);
                 let result = match draw {
                     _ if slot == 0 => Ok(Bytes::new()),
                     None => task.contribution(slot, &opened),
@@ -146,5 +146,5 @@ pub(super) fn pads(ctx: &Context, frozen: &Frozen, sign: Sign) -> Masks {
     let sum = frozen.record.value.sum;
     let pads = frozen.pads.iter().flatten();
     let masks = pads.map(|pad| Mask::new(Arc::new(*pad), "pad", sum, sign)).collect();
-    Masks { word: ctx.plan[usize::from(sum.slot)].word(), masks }
+    Masks { word: ctx.plan[sum.slot as usize].word(), masks }
 }

@@ -67,7 +67,7 @@ impl Node {
         } else if self.computing.is_none() {
             self.computing = Some((slot, now));
             let (task, opened) = (self.task.clone(), self.archive.own());
-            let drawn = self.ctx.plan.get(usize::from(slot)).is_some_and(Quantity::drawn);
+            let drawn = self.ctx.plan.get(slot as usize).is_some_and(Quantity::drawn);
             let draw = drawn.then(|| Draw::new(self.fresh_seed()));
             step.0.push(Action::Compute(Job::Contribution { slot, task, opened, draw }));
         }
@@ -162,7 +162,7 @@ impl Node {
                 self.computing = None;
                 match result {
                     Ok(vector) if slot >= self.archive.frozen() => {
-                        if self.ctx.plan.get(usize::from(slot)).is_some_and(Quantity::drawn) {
+                        if self.ctx.plan.get(slot as usize).is_some_and(Quantity::drawn) {
                             // On disk before anything that depends on it leaves: a second draw would tell
                             // more than was paid for.
                             let digest = Sha256::digest(&vector).into();

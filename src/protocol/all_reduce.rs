@@ -48,7 +48,18 @@ pub struct SumId {
     /// The view.
     pub ballot: Ballot,
     /// The quantity's place in the plan.
-    pub slot: u8,
+    pub slot: u32,
+}
+
+impl SumId {
+    /// Ballot, then LE32 slot: what binds hashes and streams to one sum (spec, section 5).
+    #[must_use]
+    pub fn to_bytes(self) -> [u8; 14] {
+        let mut bytes = [0; 14];
+        bytes[..10].copy_from_slice(&self.ballot.to_bytes());
+        bytes[10..].copy_from_slice(&self.slot.to_le_bytes());
+        bytes
+    }
 }
 
 /// Towards the root or away from it.
@@ -159,10 +170,7 @@ pub fn total_digest(session: &[u8; 32], sum: SumId, bytes: &[u8]) -> [u8; 32] {
 }
 
 fn tag_total(session: &[u8; 32], sum: SumId, content: blake3::Hash) -> [u8; 32] {
-    let place = tagged_hash("total")
-        .chain_update(session)
-        .chain_update(sum.ballot.to_bytes())
-        .chain_update([sum.slot]);
+    let place = tagged_hash("total").chain_update(session).chain_update(sum.to_bytes());
     place.chain_update(content.as_bytes()).finalize().into()
 }
 

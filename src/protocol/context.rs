@@ -241,8 +241,8 @@ impl Context {
     /// Whose pads hide `slot` in a view of `members`: for the coin every council member there, otherwise the
     /// first three; nobody's where nothing is hidden.
     #[must_use]
-    pub fn dealers(&self, slot: u8, members: &[Peer]) -> Vec<Peer> {
-        let most = match self.plan.get(usize::from(slot)) {
+    pub fn dealers(&self, slot: u32, members: &[Peer]) -> Vec<Peer> {
+        let most = match self.plan.get(slot as usize) {
             Some(quantity) if quantity.plain() => 0,
             _ if slot == 0 => usize::MAX,
             _ => 3,

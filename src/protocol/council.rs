@@ -19,7 +19,7 @@ pub struct Accepted<V> {
     /// The ballot in which it was acknowledged last.
     pub ballot: Ballot,
     /// The quantity.
-    pub slot: u8,
+    pub slot: u32,
     /// The value.
     pub value: V,
 }
@@ -28,7 +28,7 @@ pub struct Accepted<V> {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Promise<V> {
     /// How many slots it has frozen.
-    pub frozen: u8,
+    pub frozen: u32,
     /// What it has acknowledged in slot `frozen`, if anything.
     pub accepted: Option<Accepted<V>>,
 }
@@ -48,7 +48,7 @@ pub struct Acceptor<V> {
     /// No lower ballot is acknowledged any more.
     pub promised: Ballot,
     /// Slots that are decided and opened here.
-    pub frozen: u8,
+    pub frozen: u32,
     /// The last acknowledged value; it matters while its slot is not frozen.
     pub accepted: Option<Accepted<V>>,
 }
@@ -70,7 +70,7 @@ impl<V: Clone> Acceptor<V> {
     }
 
     /// Acknowledges `value` for `slot` in `ballot`, unless a higher ballot was promised.
-    pub fn accept(&mut self, ballot: Ballot, slot: u8, value: V) -> Result<(), Refusal> {
+    pub fn accept(&mut self, ballot: Ballot, slot: u32, value: V) -> Result<(), Refusal> {
         if ballot < self.promised {
             return Err(Refusal::Promised(self.promised));
         }
@@ -83,7 +83,7 @@ impl<V: Clone> Acceptor<V> {
     }
 
     /// `slot` is decided and open; what was acknowledged for it no longer matters.
-    pub fn freeze(&mut self, slot: u8) {
+    pub fn freeze(&mut self, slot: u32) {
         if slot == self.frozen {
             self.frozen += 1;
             self.accepted = None;
@@ -96,7 +96,7 @@ impl<V: Clone> Acceptor<V> {
 pub struct Obligation<K, V> {
     /// Slots that are frozen somewhere, and who has them all: this many must be fetched before anything is
     /// started.
-    pub frozen: u8,
+    pub frozen: u32,
     /// Who has them.
     pub holder: K,
     /// The value that must be finished in slot `frozen`, and who holds it; with `None` a new sum may be

@@ -78,8 +78,7 @@ pub fn pad_hash(ctx: &Context, sum: SumId, dealer: Peer, pad: &[u8; 32]) -> [u8;
 /// session id || ballot || slot: what binds shares and envelopes to one vector.
 fn context(ctx: &Context, sum: SumId) -> Vec<u8> {
     let mut out = ctx.id.0.to_vec();
-    out.extend_from_slice(&sum.ballot.to_bytes());
-    out.push(sum.slot);
+    out.extend_from_slice(&sum.to_bytes());
     out
 }
 

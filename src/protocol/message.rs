@@ -10,7 +10,7 @@ use super::{all_reduce, transfer, view, xclp};
 use crate::session::Peer;
 
 /// Version of the messages; a peer with another one is refused.
-pub const VERSION: u16 = 3;
+pub const VERSION: u16 = 4;
 
 /// One message. The variants' order is their number on the wire.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -22,14 +22,14 @@ pub enum Message {
         /// Id of the sender's session file.
         session: [u8; 32],
         /// How many slots the sender has frozen.
-        frozen: u8,
+        frozen: u32,
     },
     /// Answer to a `Hello` of another session: name and truncated hash of every field of the sender's file.
     Fields(Vec<(String, [u8; 8])>),
     /// How far the sender is.
     Status {
         /// How many slots it has frozen.
-        frozen: u8,
+        frozen: u32,
         /// Whether it is in a view.
         in_view: bool,
     },
@@ -46,7 +46,7 @@ pub enum Message {
         /// Its members, ascending.
         members: Vec<Peer>,
         /// How many slots are frozen, which every member must have before it can go on.
-        frozen: u8,
+        frozen: u32,
     },
     /// The view is over; passed on along its tree.
     Failed {

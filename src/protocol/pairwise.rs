@@ -45,7 +45,7 @@ pub struct Mask {
     /// "mask" or "pad".
     pub label: &'static str,
     /// Ballot and slot, so that a key masks each vector with a stream of its own.
-    pub params: [u8; 11],
+    pub params: [u8; 14],
     /// Added or subtracted.
     pub sign: Sign,
 }
@@ -60,10 +60,7 @@ impl Mask {
     /// A stream for the vector of `sum`.
     #[must_use]
     pub fn new(key: Arc<[u8; 32]>, label: &'static str, sum: SumId, sign: Sign) -> Self {
-        let mut params = [0; 11];
-        params[..10].copy_from_slice(&sum.ballot.to_bytes());
-        params[10] = sum.slot;
-        Self { key, label, params, sign }
+        Self { key, label, params: sum.to_bytes(), sign }
     }
 }
 

@@ -88,7 +88,7 @@ impl Record {
         if !members.is_sorted_by(|a, b| a < b) || members.last().is_none_or(|last| last.0 >= ctx.peers()) {
             return Err("members are not an ascending list of roster peers".into());
         }
-        if usize::from(self.value.sum.slot) >= ctx.plan.len() {
+        if self.value.sum.slot as usize >= ctx.plan.len() {
             return Err(format!("slot {} of {}", self.value.sum.slot, ctx.plan.len()));
         }
         if self.value.deals != deals_digest(&self.deals) {

@@ -43,16 +43,16 @@ pub enum Held {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Message {
     /// Please send it. Control channel.
-    Fetch(u8, Want),
+    Fetch(u32, Want),
     /// The asked peer does not have it. Control channel.
-    Lacking(u8),
+    Lacking(u32),
     /// The record; the sealed total follows. Bulk channel.
-    Head(u8, Box<Held>),
+    Head(u32, Box<Held>),
     /// Piece `index` of the sealed total, [`CHUNK`] bytes, the last one what remains; of a total that nothing
     /// hides its pairs ([`sparse`]). Bulk channel.
     Piece {
         /// The quantity.
-        slot: u8,
+        slot: u32,
         /// From 0, in order.
         index: u32,
         /// The bytes.
@@ -60,7 +60,7 @@ pub enum Message {
         data: Bytes,
     },
     /// Piece `index` has been taken. Control channel.
-    Credit(u8, u32),
+    Credit(u32, u32),
 }
 
 /// Looks whether the transfer of this number has come to a stand.
@@ -71,18 +71,18 @@ pub struct Timer(u64);
 #[derive(Debug)]
 pub enum Output {
     /// A peer asks; answer with [`Transfer::serve`].
-    Wanted(Peer, u8, Want),
+    Wanted(Peer, u32, Want),
     /// It is here, whole and checked.
-    Fetched(u8, Box<Held>, Bytes),
+    Fetched(u32, Box<Held>, Bytes),
     /// It did not come; ask somebody else.
-    Failed(Peer, u8),
+    Failed(Peer, u32),
 }
 
 #[derive(Clone, Debug)]
 struct Fetching {
     number: u64,
     from: Peer,
-    slot: u8,
+    slot: u32,
     want: Want,
     held: Option<Box<Held>>,
     buffer: Vec<u8>,
@@ -122,7 +122,7 @@ impl Served {
 
 #[derive(Clone, Debug)]
 struct Serving {
-    slot: u8,
+    slot: u32,
     total: Served,
     next: u32,
     acknowledged: u32,
@@ -197,7 +197,7 @@ impl Transfer {
     }
 
     /// Asks `from`; an earlier request is forgotten.
-    pub fn fetch(&mut self, now: Time, from: Peer, slot: u8, want: Want) -> Step<Self> {
+    pub fn fetch(&mut self, now: Time, from: Peer, slot: u32, want: Want) -> Step<Self> {
         self.number += 1;
         self.fetching = Some(Fetching {
             number: self.number,
@@ -222,7 +222,7 @@ impl Transfer {
     }
 
     /// Answers [`Output::Wanted`].
-    pub fn serve(&mut self, to: Peer, slot: u8, held: Option<(Held, Served)>) -> Step<Self> {
+    pub fn serve(&mut self, to: Peer, slot: u32, held: Option<(Held, Served)>) -> Step<Self> {
         let mut step = Step::none();
         match held {
             None => step.send(to, Message::Lacking(slot)),
@@ -246,7 +246,7 @@ impl Transfer {
         let pieces = pieces(serving.total.len());
         while serving.next < pieces && ((serving.next - serving.acknowledged) as usize) < WINDOW {
             let plain =
-                self.ctx.plan.get(usize::from(serving.slot)).is_some_and(super::context::Quantity::plain);
+                self.ctx.plan.get(serving.slot as usize).is_some_and(super::context::Quantity::plain);
             let words = serving.total.piece(serving.next);
             let data = if plain { sparse::encode(&words) } else { words };
             step.send(to, Message::Piece { slot: serving.slot, index: serving.next, data });
@@ -266,7 +266,7 @@ impl Transfer {
     ) -> Result<(), Fault> {
         match message {
             Message::Fetch(slot, want) => {
-                if usize::from(slot) >= self.ctx.plan.len() {
+                if slot as usize >= self.ctx.plan.len() {
                     return Err(Fault::Inconsistent(format!(
                         "asks for slot {slot} of {}",
                         self.ctx.plan.len()
@@ -306,7 +306,7 @@ impl Transfer {
                 self.finish(slot, step)?;
             }
             Message::Piece { slot, index, data } => {
-                let quantity = self.ctx.plan.get(usize::from(slot));
+                let quantity = self.ctx.plan.get(slot as usize);
                 let len = quantity.map_or(0, super::context::Quantity::len);
                 let plain = quantity.is_some_and(super::context::Quantity::plain);
                 let Some(fetching) = self.expected(from, slot) else { return Ok(()) };
@@ -332,7 +332,7 @@ impl Transfer {
         Ok(())
     }
 
-    fn expected(&mut self, from: Peer, slot: u8) -> Option<&mut Fetching> {
+    fn expected(&mut self, from: Peer, slot: u32) -> Option<&mut Fetching> {
         self.fetching.as_mut().filter(|fetching| fetching.from == from && fetching.slot == slot)
     }
 
@@ -346,7 +346,7 @@ impl Transfer {
         }
     }
 
-    fn check(&self, slot: u8, held: &Held) -> Result<(), String> {
+    fn check(&self, slot: u32, held: &Held) -> Result<(), String> {
         let record = match held {
             Held::Frozen(frozen) => {
                 frozen.check(&self.ctx)?;
@@ -364,8 +364,8 @@ impl Transfer {
         }
     }
 
-    fn finish(&mut self, slot: u8, step: &mut Step<Self>) -> Result<(), Fault> {
-        let len = self.ctx.plan.get(usize::from(slot)).map_or(0, super::context::Quantity::len);
+    fn finish(&mut self, slot: u32, step: &mut Step<Self>) -> Result<(), Fault> {
+        let len = self.ctx.plan.get(slot as usize).map_or(0, super::context::Quantity::len);
         let Some(fetching) = self.fetching.take_if(|fetching| fetching.next >= pieces(len)) else {
             return Ok(());
         };

@@ -57,11 +57,11 @@ pub struct Timer(pub Ballot);
 #[derive(Debug)]
 pub enum Output {
     /// A stage began.
-    Stage(u8, Stage),
+    Stage(u32, Stage),
     /// Leader only: every member's key is there, slots may start.
     Ready,
     /// Answer with [`View::contribute`].
-    Sum(u8),
+    Sum(u32),
     /// This peer holds the sealed total of the running sum.
     Total(Total),
     /// Answer with [`View::acknowledge`], once its total is held.
@@ -76,7 +76,7 @@ pub enum Output {
 
 #[derive(Debug)]
 struct Round {
-    slot: u8,
+    slot: u32,
     reduce: Option<AllReduce>,
     pad: Option<Pad>,
     own_deals: Vec<Signed<Deal>>,
@@ -221,7 +221,7 @@ impl View {
 
     /// The slot of the round that is under way or was the last.
     #[must_use]
-    pub fn slot(&self) -> Option<u8> {
+    pub fn slot(&self) -> Option<u32> {
         self.round.as_ref().map(|round| round.slot)
     }
 
@@ -244,7 +244,7 @@ impl View {
     }
 
     /// Leader: sums `slot` over the members.
-    pub fn sum(&mut self, slot: u8) -> Step<Self> {
+    pub fn sum(&mut self, slot: u32) -> Step<Self> {
         let mut step = Step::none();
         self.order(Order::Sum(slot), &mut step);
         step
@@ -258,7 +258,7 @@ impl View {
     }
 
     /// This peer's own vector for the slot that [`Output::Sum`] named.
-    pub fn contribute(&mut self, now: Time, slot: u8, vector: Bytes) -> Step<Self> {
+    pub fn contribute(&mut self, now: Time, slot: u32, vector: Bytes) -> Step<Self> {
         let mut step = Step::none();
         self.progress = now;
         let sum = self.sum_id(slot);
@@ -268,7 +268,7 @@ impl View {
         }
         let Some(reduce) = &mut round.reduce else { return step };
         step.output(Output::Stage(slot, Stage::Sum));
-        let quantity = &self.ctx.plan[usize::from(slot)];
+        let quantity = &self.ctx.plan[slot as usize];
         let mut masks =
             if quantity.plain() { Vec::new() } else { pairwise::pair_masks(self.ctx.me, keys, sum) };
         #[cfg(test)]
@@ -285,7 +285,7 @@ impl View {
     }
 
     /// This peer's answer to [`Output::Accept`]: its acknowledgement if it is in the council.
-    pub fn acknowledge(&mut self, slot: u8, item: Option<Signed<Acknowledgement>>) -> Step<Self> {
+    pub fn acknowledge(&mut self, slot: u32, item: Option<Signed<Acknowledgement>>) -> Step<Self> {
         let mut step = Step::none();
         if let Some(round) = self.round.as_mut().filter(|round| round.slot == slot) {
             round.acknowledge.own(item.into_iter().collect());
@@ -295,7 +295,7 @@ impl View {
     }
 
     /// This peer's answer to [`Output::Decided`]: its shares if it is in the council.
-    pub fn release(&mut self, slot: u8, item: Option<Signed<Release>>) -> Step<Self> {
+    pub fn release(&mut self, slot: u32, item: Option<Signed<Release>>) -> Step<Self> {
         let mut step = Step::none();
         if let Some(round) = self.round.as_mut().filter(|round| round.slot == slot) {
             round.release.own(item.into_iter().collect());
@@ -304,7 +304,7 @@ impl View {
         step
     }
 
-    fn sum_id(&self, slot: u8) -> SumId {
+    fn sum_id(&self, slot: u32) -> SumId {
         SumId { ballot: self.ballot, slot }
     }
 
@@ -471,7 +471,7 @@ impl View {
                 }
             }
             Order::Sum(slot) => {
-                let quantity = self.ctx.plan.get(usize::from(slot)).ok_or(DISAGREEMENT)?.clone();
+                let quantity = self.ctx.plan.get(slot as usize).ok_or(DISAGREEMENT)?.clone();
                 if self.keys.is_none() || self.slot().is_some_and(|before| before >= slot) {
                     return Err(DISAGREEMENT);
                 }
@@ -550,7 +550,7 @@ impl View {
         Ok(())
     }
 
-    fn new_round(&self, slot: u8) -> Round {
+    fn new_round(&self, slot: u32) -> Round {
         let children = &self.place.children;
         Round {
             slot,

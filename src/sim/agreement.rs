@@ -123,7 +123,7 @@ fn stages(outcome: &Outcome, played: &[Played]) -> Line {
     let mut differs = None;
     for (host, played) in outcome.hosts.iter().zip(played) {
         let stage = |span: &super::tally::Span| {
-            Some((outcome.slots.get(usize::from(span.slot))?.name.clone(), span.stage?))
+            Some((outcome.slots.get(span.slot as usize)?.name.clone(), span.stage?))
         };
         let simulated: Vec<_> = host.spans.iter().filter_map(stage).collect();
         counts.0 += simulated.len();

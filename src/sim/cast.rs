@@ -9,8 +9,8 @@ use super::task::{self, Rows};
 use super::{sketch, xclp};
 use crate::crypto::identity::Identity;
 use crate::crypto::stream::derive;
-use crate::node::Task;
-use crate::node::xclp::Xclp;
+use crate::task::Task;
+use crate::task::xclp::Xclp;
 use crate::protocol::context::{Context, Quantity};
 use crate::session::{Entry, NoiseSpec, Peer, Privacy, Session, TaskKind as SessionTask, Timing};
 

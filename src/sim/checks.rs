@@ -65,12 +65,12 @@ pub struct Checks {
     pub strangers: BTreeSet<Peer>,
     /// sum -> council members whose shares of its pads have left.
     releases: BTreeMap<SumId, BTreeSet<Peer>>,
-    opened_sums: BTreeMap<u8, SumId>,
-    values: BTreeMap<u8, Value>,
+    opened_sums: BTreeMap<u32, SumId>,
+    values: BTreeMap<u32, Value>,
     /// What each peer put in.
-    vectors: BTreeMap<(u8, Peer), Bytes>,
+    vectors: BTreeMap<(u32, Peer), Bytes>,
     /// (slot, digest of the value) -> the plain sum.
-    expected: BTreeMap<(u8, [u8; 32]), Bytes>,
+    expected: BTreeMap<(u32, [u8; 32]), Bytes>,
     seed: Option<Bytes>,
     /// (by, who) -> the names of what for.
     pub blames: BTreeMap<(Peer, Peer), BTreeSet<&'static str>>,
@@ -126,7 +126,7 @@ impl Checks {
         match done {
             Done::Contribution(slot, Ok(vector)) => {
                 let before = self.vectors.insert((*slot, peer), vector.clone());
-                if before.is_some() && ctx.plan[usize::from(*slot)].drawn() {
+                if before.is_some() && ctx.plan[*slot as usize].drawn() {
                     self.violated(
                         now,
                         Check::Exact,
@@ -145,7 +145,7 @@ impl Checks {
                     return;
                 }
                 // Its vectors come from exchanges, which tests hold against the pooled rows.
-                let quantity = &ctx.plan[usize::from(value.sum.slot)];
+                let quantity = &ctx.plan[value.sum.slot as usize];
                 if ctx.session.task == TaskKind::Xclp && ["graph", "labelled"].contains(&&*quantity.name) {
                     return;
                 }
@@ -182,7 +182,7 @@ impl Checks {
     }
 
     /// A peer has its own block of a row sum, or none.
-    pub fn receives(&mut self, now: Time, ctx: &Context, peer: Peer, slot: u8, part: &Result<Part, Missing>) {
+    pub fn receives(&mut self, now: Time, ctx: &Context, peer: Peer, slot: u32, part: &Result<Part, Missing>) {
         self.looked += 1;
         let Some((value, expected)) = self.values.get(&slot).and_then(|value| {
             let mut sums = self.expected.iter().filter(|((of, _), _)| *of == slot);
@@ -196,7 +196,7 @@ impl Checks {
         };
         let member = value.members.contains(&peer);
         let sound = match part {
-            Ok(part) => member && part.bytes()[..] == expected[ctx.plan[usize::from(slot)].block(peer)],
+            Ok(part) => member && part.bytes()[..] == expected[ctx.plan[slot as usize].block(peer)],
             // Nobody loses what is on its disk.
             Err(missing) => !member && *missing == Missing::Absent,
         };
@@ -214,7 +214,7 @@ impl Checks {
         if let Some(sum) = self.expected.get(&(slot, digest)) {
             return Ok(sum.clone());
         }
-        let quantity = &ctx.plan[usize::from(slot)];
+        let quantity = &ctx.plan[slot as usize];
         let mut sum = vec![0; quantity.len()];
         for &member in &value.members {
             let Some(vector) = self.vectors.get(&(slot, member)) else {
@@ -229,7 +229,7 @@ impl Checks {
 
     /// The plain sum that a value must have opened to, if it has been looked at.
     #[must_use]
-    pub fn values(&self) -> &BTreeMap<u8, Value> {
+    pub fn values(&self) -> &BTreeMap<u32, Value> {
         &self.values
     }
 

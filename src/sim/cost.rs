@@ -72,7 +72,7 @@ impl Costs {
         match job {
             Job::Contribution { slot, task, .. } => {
                 let plan = task.plan();
-                let Some(quantity) = plan.get(usize::from(*slot)) else { return 0.0 };
+                let Some(quantity) = plan.get(*slot as usize) else { return 0.0 };
                 let write = quantity.len() as f64 / self.rates.add;
                 let rows = self.rows[peer.index()];
                 write

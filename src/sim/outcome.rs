@@ -222,7 +222,7 @@ pub struct Host {
     /// Rows that it holds.
     pub rows: usize,
     /// What it sent in each stage: quantity, stage, count.
-    pub stages: Vec<(u8, Option<Stage>, Count)>,
+    pub stages: Vec<(u32, Option<Stage>, Count)>,
     /// Bytes that were sent to it.
     pub received: u64,
     /// The stages that it went through.

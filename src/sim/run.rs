@@ -22,7 +22,7 @@ use super::{sketch, xclp};
 use crate::data::Dataset;
 use crate::model::Model;
 use crate::model::score::Confusion;
-use crate::node::flynn::Rules;
+use crate::task::flynn::Plan;
 use crate::protocol::view::Stage;
 use crate::protocol::{Time, memo, tree};
 use crate::session::Peer;
@@ -168,7 +168,7 @@ fn outcome(name: &str, scenario: &Scenario, engine: &mut Engine<Swarm>, rows: Op
         session_ms: finished_ms.saturating_sub(began_ms) as f64,
     });
     let values = world.checks.values();
-    let slots = (0u8..).zip(&world.ctx.plan).map(|(slot, quantity)| Slot {
+    let slots = (0u32..).zip(&world.ctx.plan).map(|(slot, quantity)| Slot {
         name: quantity.name.clone(),
         bytes: quantity.len() as u64,
         members: values.get(&slot).map(|value| value.members.len()),
@@ -249,7 +249,7 @@ fn stages(engine: &Engine<Swarm>) -> Vec<StageRow> {
         peers: BTreeSet<Peer>,
         sent: Count,
     }
-    let mut rows: BTreeMap<Option<(u8, Stage)>, Row> = BTreeMap::new();
+    let mut rows: BTreeMap<Option<(u32, Stage)>, Row> = BTreeMap::new();
     for peer in engine.peers() {
         for span in world.tally.spans(peer) {
             if let Some(stage) = span.stage {
@@ -266,7 +266,7 @@ fn stages(engine: &Engine<Swarm>) -> Vec<StageRow> {
     }
     rows.into_iter()
         .map(|(place, Row { us, peers, sent })| StageRow {
-            slot: place.map(|(slot, _)| world.ctx.plan[usize::from(slot)].name.clone()),
+            slot: place.map(|(slot, _)| world.ctx.plan[slot as usize].name.clone()),
             stage: place.map(|(_, stage)| stage),
             mean_ms: us as f64 / 1000.0 / peers.len().max(1) as f64,
             sent,
@@ -341,7 +341,7 @@ fn accuracy(engine: &mut Engine<Swarm>, rows: &Rows) -> Option<Accuracy> {
     if let Some(peer) = other {
         world.checks.violated(now, Check::Exact, format!("{peer} has another result than the others"));
     }
-    let rules = Rules::new((*world.ctx.session).clone());
+    let rules = Plan::new((*world.ctx.session).clone());
     let score = |model: &Model| {
         let predicted = model.predictor().predict(&rows.test).ok()?;
         Some(Confusion::new(rows.test.classes(), rows.test.labels(), &predicted).accuracy())

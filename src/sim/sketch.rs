@@ -14,8 +14,8 @@ use crate::crypto::stream::derive;
 use crate::data::Dataset;
 use crate::model::heterogeneity::{spearman, total_variation};
 use crate::model::selection;
-use crate::node::Task;
-use crate::node::sketch::{Global, Rules, SketchTask, TaskError};
+use crate::task::Task;
+use crate::task::sketch::{Global, Plan, SketchTask, TaskError};
 use crate::protocol::Time;
 use crate::session::{Peer, Session, SketchSpec};
 
@@ -55,7 +55,7 @@ pub(super) fn ranking(world: &mut Swarm, now: Time, rows: &Rows) -> Option<Ranki
     if let Some(peer) = other {
         world.checks.violated(now, Check::Exact, format!("{peer} has another result than the others"));
     }
-    let rules = Rules::new((*world.ctx.session).clone());
+    let rules = Plan::new((*world.ctx.session).clone());
     match compared(&rules, world, &first, rows) {
         Ok(ranking) => Some(Ranking { equal: ranking.equal && other.is_none(), ..ranking }),
         Err(error) => {
@@ -66,7 +66,7 @@ pub(super) fn ranking(world: &mut Swarm, now: Time, rows: &Rows) -> Option<Ranki
 }
 
 fn compared(
-    rules: &Rules,
+    rules: &Plan,
     world: &Swarm,
     finished: &super::swarm::Finished,
     rows: &Rows,

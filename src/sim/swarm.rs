@@ -17,8 +17,9 @@ use super::tamper;
 use super::task::Poisoned;
 use crate::crypto::identity::Identity;
 use crate::crypto::stream::Stream;
-use crate::node::xclp::Xclp;
-use crate::node::{Done, Ending, Event, Job, Node, Record, Task};
+use crate::task::xclp::Xclp;
+use crate::node::{Done, Ending, Event, Job, Node, Record};
+use crate::task::Task;
 use crate::protocol::ballot::Ballot;
 use crate::protocol::context::Context;
 use crate::protocol::message::Message;
@@ -116,7 +117,7 @@ pub struct Swarm {
     /// What an exchange gave each.
     pub outcomes: BTreeMap<Peer, crate::protocol::xclp::Outcome>,
     /// What each got of a row sum, by its slot.
-    pub parts: BTreeMap<(Peer, u8), Result<Part, Missing>>,
+    pub parts: BTreeMap<(Peer, u32), Result<Part, Missing>>,
     /// For the task `xclp`, each peer's part.
     pub labelled: Vec<Arc<Xclp>>,
     /// Views that began, by how many members, and when the first member entered.
@@ -368,11 +369,11 @@ impl Swarm {
         }
     }
 
-    fn reaches(&mut self, peer: Peer, slot: u8, stage: crate::protocol::view::Stage) -> Vec<usize> {
+    fn reaches(&mut self, peer: Peer, slot: u32, stage: crate::protocol::view::Stage) -> Vec<usize> {
         if self.waiting.is_empty() {
             return Vec::new();
         }
-        let name = &self.ctx.plan[usize::from(slot)].name;
+        let name = &self.ctx.plan[slot as usize].name;
         let due = self.waiting.iter().copied().filter(|&i| {
             let fault = &self.faults[i];
             fault.at.as_ref().is_some_and(|moment| {

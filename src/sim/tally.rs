@@ -110,7 +110,7 @@ pub struct Span {
     /// To, microseconds.
     pub to: u64,
     /// The quantity.
-    pub slot: u8,
+    pub slot: u32,
     /// The stage; none outside views.
     pub stage: Option<Stage>,
 }
@@ -121,7 +121,7 @@ struct Host {
     received: u64,
     spans: Vec<Span>,
     /// Bytes sent in each (slot, stage).
-    stages: Vec<((u8, Option<Stage>), Count)>,
+    stages: Vec<((u32, Option<Stage>), Count)>,
 }
 
 /// See the module.
@@ -155,7 +155,7 @@ impl Tally {
     }
 
     /// A peer enters a stage, or with `None` leaves its view.
-    pub fn enters(&mut self, now: Time, peer: Peer, slot: u8, stage: Option<Stage>) {
+    pub fn enters(&mut self, now: Time, peer: Peer, slot: u32, stage: Option<Stage>) {
         let spans = &mut self.hosts[peer.index()].spans;
         if let Some(last) = spans.last_mut() {
             last.to = now.0;
@@ -182,7 +182,7 @@ impl Tally {
 
     /// What a peer has sent in each stage.
     #[must_use]
-    pub fn stages(&self, peer: Peer) -> &[((u8, Option<Stage>), Count)] {
+    pub fn stages(&self, peer: Peer) -> &[((u32, Option<Stage>), Count)] {
         &self.hosts[peer.index()].stages
     }
 

@@ -12,8 +12,8 @@ use crate::data::digits::digits;
 use crate::data::split::train_test;
 use crate::data::{Dataset, Expected, deal, load};
 use crate::model::readout::Readout;
-use crate::node::Task;
-use crate::node::flynn::{Flynn, Rules};
+use crate::task::Task;
+use crate::task::flynn::{Flynn, Plan};
 use crate::protocol::context::Quantity;
 use crate::protocol::record::Value;
 use crate::protocol::view::Rng;
@@ -138,9 +138,9 @@ pub fn tasks(
 #[must_use]
 pub fn plan(scenario: &Scenario, session: &Session) -> Vec<Quantity> {
     match scenario.task.kind {
-        TaskKind::Flynn => Rules::new(session.clone()).plan(),
-        TaskKind::Xclp => crate::node::xclp::Rules::new(session.clone()).plan(),
-        TaskKind::Sketch => crate::node::sketch::Rules::new(session.clone()).plan(),
+        TaskKind::Flynn => Plan::new(session.clone()).quantities(),
+        TaskKind::Xclp => crate::task::xclp::Plan::new(session.clone()).quantities(),
+        TaskKind::Sketch => crate::task::sketch::Plan::new(session.clone()).quantities(),
         TaskKind::Sum | TaskKind::RowSum => Numbers::new(scenario, Peer(0)).plan(),
     }
 }
@@ -173,7 +173,7 @@ impl Task for Numbers {
         vec![Quantity::coin(), self.quantity.clone()]
     }
 
-    fn contribution(&self, _slot: u8, _opened: &[Bytes]) -> Result<Bytes, String> {
+    fn contribution(&self, _slot: u32, _opened: &[Bytes]) -> Result<Bytes, String> {
         let mut out = vec![0; self.quantity.len()];
         Stream::new(&self.seed.to_le_bytes(), "simulation/numbers", &self.me.0.to_le_bytes()).fill(&mut out);
         let (words, _) = out.as_chunks_mut::<4>();
@@ -181,11 +181,11 @@ impl Task for Numbers {
         Ok(out.into())
     }
 
-    fn allows(&self, _: u8, _: &[Value], _: &[Bytes], _: &[Peer]) -> Result<(), String> {
+    fn allows(&self, _: u32, _: &[Value], _: &[Bytes], _: &[Peer]) -> Result<(), String> {
         Ok(())
     }
 
-    fn check(&self, _: u8, _: &[Value], _: &[Bytes]) -> Result<(), String> {
+    fn check(&self, _: u32, _: &[Value], _: &[Bytes]) -> Result<(), String> {
         Ok(())
     }
 }
@@ -199,10 +199,10 @@ impl Task for Poisoned {
         self.0.plan()
     }
 
-    fn contribution(&self, slot: u8, opened: &[Bytes]) -> Result<Bytes, String> {
+    fn contribution(&self, slot: u32, opened: &[Bytes]) -> Result<Bytes, String> {
         let vector = self.0.contribution(slot, opened)?;
         let plan = self.plan();
-        let quantity = &plan[usize::from(slot)];
+        let quantity = &plan[slot as usize];
         if !["counts", "sum"].contains(&quantity.name.as_str()) {
             return Ok(vector);
         }
@@ -213,19 +213,19 @@ impl Task for Poisoned {
         Ok(out.into())
     }
 
-    fn draw(&self, slot: u8, opened: &[Bytes], rng: &mut Rng) -> Result<Bytes, String> {
+    fn draw(&self, slot: u32, opened: &[Bytes], rng: &mut Rng) -> Result<Bytes, String> {
         self.0.draw(slot, opened, rng)
     }
 
-    fn drawn(&self, slot: u8, vector: &Bytes) {
+    fn drawn(&self, slot: u32, vector: &Bytes) {
         self.0.drawn(slot, vector);
     }
 
-    fn allows(&self, slot: u8, values: &[Value], opened: &[Bytes], members: &[Peer]) -> Result<(), String> {
+    fn allows(&self, slot: u32, values: &[Value], opened: &[Bytes], members: &[Peer]) -> Result<(), String> {
         self.0.allows(slot, values, opened, members)
     }
 
-    fn check(&self, slot: u8, values: &[Value], opened: &[Bytes]) -> Result<(), String> {
+    fn check(&self, slot: u32, values: &[Value], opened: &[Bytes]) -> Result<(), String> {
         self.0.check(slot, values, opened)
     }
 }

@@ -13,7 +13,7 @@ use super::task::Rows;
 use crate::crypto::stream::{Stream, derive};
 use crate::data::deal::shuffle;
 use crate::model::propagation::Said;
-use crate::node::xclp::Xclp;
+use crate::task::xclp::Xclp;
 use crate::protocol::Time;
 use crate::session::{Peer, Session, XclpSpec};
 

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use flyswarm::data::digits::digits;
 use flyswarm::model::{Model, bloom};
-use flyswarm::node::flynn::Rules;
+use flyswarm::task::flynn::Plan;
 use flyswarm::sketch::flyhash::FlyHash;
 use flyswarm::sketch::scaling;
 use serde_json::Value;
@@ -45,7 +45,7 @@ fn rows(swarm: &Swarm, names: &[String]) -> Vec<usize> {
 /// The model that the receipt's members must arrive at, computed in one place. Quantities may have different
 /// members: what was opened before a peer was lost stays.
 fn expected(swarm: &Swarm, receipt: &Value, seed: [u8; 32]) -> Model {
-    let (data, rules) = (digits(), Rules::new(swarm.session.clone()));
+    let (data, rules) = (digits(), Plan::new(swarm.session.clone()));
     let counted = learnt(receipt);
     let pooled = data.subset(&rows(swarm, &counted));
     let measured = members(receipt, "moments");

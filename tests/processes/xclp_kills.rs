@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use flyswarm::crypto::stream::derive;
 use flyswarm::data::digits::digits;
-use flyswarm::node::xclp::{Rules, Xclp};
+use flyswarm::task::xclp::{Plan, Xclp};
 use flyswarm::session::{Hamming, Peer, XclpSpec};
 use serde_json::Value;
 
@@ -84,7 +84,7 @@ fn victim(swarm: &mut Swarm, role: Role, drawn: bool) -> usize {
 /// distances were between, of whom those that were lost before the end have told no labels.
 fn expected(swarm: &Swarm, receipt: &Value, planes: &[u8; 32]) -> Vec<(usize, Vec<String>)> {
     let of = |quantity: &str| members(receipt, quantity).into_iter().collect::<BTreeSet<_>>();
-    let plan = Rules::new(swarm.session.clone()).plan();
+    let plan = Plan::new(swarm.session.clone()).quantities();
     let (counted, labelled) = (of("rows"), of("labelled"));
     let with_points =
         if plan.iter().any(|quantity| quantity.name == "graph") { of("graph") } else { of("labelled") };
@@ -181,7 +181,7 @@ fn killed(role: Role, point: &Point, returns: bool) {
 
 /// In every stage, one swarm after the other.
 fn killed_everywhere(role: Role, returns: bool) {
-    let plan = Rules::new(swarm(|_| ()).session.clone()).plan();
+    let plan = Plan::new(swarm(|_| ()).session.clone()).quantities();
     let has = |quantity: &str| quantity.is_empty() || plan.iter().any(|each| each.name == quantity);
     // Before the roles are drawn a witness is a witness.
     let points = POINTS.iter().filter(|point| role != Role::Keeper || point.said.1 != "rows");

@@ -62,7 +62,7 @@ pub(crate) fn faults() -> Value {
         Message::View(view::Message::Reduce(all_reduce::Message::Credit { sum, direction, index }))
     };
     let foreign = made(1);
-    let slots = u8::try_from(foreign.contexts[0].plan.len()).unwrap();
+    let slots = u32::try_from(foreign.contexts[0].plan.len()).unwrap();
 
     let blamed: Vec<(&str, u64, Peer, Peer, Message)> = vec![
         ("a message before hello", START, leader, child, status()),

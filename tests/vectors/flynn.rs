@@ -6,9 +6,9 @@ use bytes::Bytes;
 use flyswarm::data::Dataset;
 use flyswarm::data::split::folds;
 use flyswarm::model::bloom;
-use flyswarm::node::Task;
-use flyswarm::node::flynn::Rules;
-use flyswarm::node::tune::Tune;
+use flyswarm::task::Task;
+use flyswarm::task::flynn::Plan;
+use flyswarm::task::tune::Tune;
 use flyswarm::session::Session;
 use flyswarm::sketch::Parameters;
 use flyswarm::sketch::flyhash::FlyHash;
@@ -54,7 +54,7 @@ pub(crate) fn flynn() -> Value {
             .replacen("m = 16\ns = 2\nrho = 3", &format!("m = {m}\ns = {s}\nrho = {rho}"), 1)
             .replacen("gamma = 0.5", &format!("gamma = 0.7\nscore = \"{score}\""), 1);
         let session = Session::parse(&text).unwrap();
-        let rules = Rules::new(session.clone());
+        let rules = Plan::new(session.clone());
         let moments = match session.data.scaling {
             flyswarm::session::Scaling::Center => Some(scaling::moments(&data, false)),
             flyswarm::session::Scaling::Standard | flyswarm::session::Scaling::SoftBins { .. } => {
@@ -169,8 +169,8 @@ pub(crate) fn tune() -> Value {
     let seed = bytes::<32>("coin");
     let mut opened = vec![Bytes::copy_from_slice(&seed)];
     for slot in 1..task.plan().len() {
-        opened.push(task.contribution(slot as u8, &opened).unwrap());
-        task.check(slot as u8, &[], &opened).map_or_else(|error| assert_eq!(slot, 1, "{error}"), drop);
+        opened.push(task.contribution(slot as u32, &opened).unwrap());
+        task.check(slot as u32, &[], &opened).map_or_else(|error| assert_eq!(slot, 1, "{error}"), drop);
     }
     let splits = folds(data.labels(), 2, &seed);
     json!({

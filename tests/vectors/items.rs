@@ -32,7 +32,7 @@ pub(crate) struct Made {
 }
 
 /// The random bytes of one deal in a council of three: secret, one coefficient, ephemeral key.
-fn deal_random(slot: u8, dealer: Peer) -> [u8; 160] {
+fn deal_random(slot: u32, dealer: Peer) -> [u8; 160] {
     let label = |what: &str| format!("{what} of slot {slot} by {dealer}");
     let mut out = [0; 160];
     out[..31].copy_from_slice(&bytes::<31>(&label("secret")));
@@ -41,7 +41,7 @@ fn deal_random(slot: u8, dealer: Peer) -> [u8; 160] {
     out
 }
 
-pub(crate) fn made(slot: u8) -> Made {
+pub(crate) fn made(slot: u32) -> Made {
     let session = small(3);
     let contexts: Vec<_> = session.peers().map(|peer| context(&session, peer)).collect();
     let sum = sum_id(slot);
@@ -62,7 +62,7 @@ pub(crate) fn made(slot: u8) -> Made {
         deals.push(deal);
         pads.push(*pad);
     }
-    let length = contexts[0].plan[usize::from(slot)].len();
+    let length = contexts[0].plan[slot as usize].len();
     let total: Vec<u8> = (0..length).map(|i| u8::try_from(i % 251).unwrap()).collect();
     let digest = total_digest(&contexts[0].id.0, sum, &total);
     let record = Record::new(sum, members, digest, deals.clone());
@@ -290,7 +290,7 @@ fn bad_deals(made: &Made) -> Vec<Value> {
     let keys: Vec<_> = dealer.council.iter().map(|&peer| dealer.session.key(peer)).collect();
     let mut no_scalar = good.clone();
     let context =
-        [&dealer.id.0[..], &good.sum.ballot.to_bytes(), &[good.sum.slot], &dealer.me.0.to_le_bytes()]
+        [&dealer.id.0[..], &good.sum.to_bytes(), &dealer.me.0.to_le_bytes()]
             .concat();
     let raw = [All([0xff; 32]), All([0xff; 32]), All([0xff; 32])];
     no_scalar.sealed = envelope::seal(&keys, &raw, &context, &mut Given::new(&bytes::<32>("no scalar")));

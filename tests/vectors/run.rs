@@ -10,7 +10,7 @@ use chacha20::ChaCha20Rng;
 use chacha20::rand_core::{Rng, SeedableRng};
 use flyswarm::crypto::agreement::EphemeralSecret;
 use flyswarm::data::Dataset;
-use flyswarm::node::flynn::Flynn;
+use flyswarm::task::flynn::Flynn;
 use flyswarm::node::{Done, Event, Node, Timer};
 use flyswarm::protocol::message::Channel;
 use flyswarm::protocol::view::{self, Report};

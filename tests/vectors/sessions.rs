@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use flyswarm::node::flynn::Rules;
-use flyswarm::node::{sketch, tune, xclp};
+use flyswarm::task::flynn::Plan;
+use flyswarm::task::{sketch, tune, xclp};
 use flyswarm::protocol::all_reduce::SumId;
 use flyswarm::protocol::ballot::Ballot;
 use flyswarm::protocol::context::Context;
@@ -138,7 +138,7 @@ pub(crate) fn number_of(session: &Session, peer: Peer) -> usize {
 
 /// What `peer` knows in this session.
 pub(crate) fn context(session: &Session, peer: Peer) -> Arc<Context> {
-    let plan = Rules::new(session.clone()).plan();
+    let plan = Plan::new(session.clone()).quantities();
     Arc::new(Context::new(session.clone(), peer, identity(number_of(session, peer)), plan))
 }
 
@@ -147,10 +147,10 @@ fn shown(text: &str) -> Value {
     assert_eq!(Session::parse(&session.to_toml()).unwrap(), session);
     let fields: Vec<_> = session.fields().into_iter().map(|(name, hash)| json!([name, hex(hash)])).collect();
     let plan = match session.task {
-        TaskKind::Flynn => Rules::new(session.clone()).plan(),
-        TaskKind::Tune => tune::Rules::new(session.clone()).plan(),
-        TaskKind::Xclp => xclp::Rules::new(session.clone()).plan(),
-        TaskKind::Sketch => sketch::Rules::new(session.clone()).plan(),
+        TaskKind::Flynn => Plan::new(session.clone()).quantities(),
+        TaskKind::Tune => tune::Plan::new(session.clone()).quantities(),
+        TaskKind::Xclp => xclp::Plan::new(session.clone()).quantities(),
+        TaskKind::Sketch => sketch::Plan::new(session.clone()).quantities(),
     };
     let plan: Vec<_> = plan
         .into_iter()
@@ -344,6 +344,6 @@ pub(crate) fn tree() -> Value {
 }
 
 /// A sum of the tests.
-pub(crate) fn sum_id(slot: u8) -> SumId {
+pub(crate) fn sum_id(slot: u32) -> SumId {
     SumId { ballot: Ballot { counter: 1, proposer: Peer(1) }, slot }
 }

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use bytes::Bytes;
 use flyswarm::data::Dataset;
 use flyswarm::model::selection::{Selection, score, weights};
-use flyswarm::node::Task;
-use flyswarm::node::flynn::Flynn;
-use flyswarm::node::sketch::SketchTask;
+use flyswarm::task::Task;
+use flyswarm::task::flynn::Flynn;
+use flyswarm::task::sketch::SketchTask;
 use flyswarm::privacy::Ratio;
 use flyswarm::session::{Peer, Session};
 use flyswarm::sketch::distribution::private::{PrivateSketch, noise_variance};
@@ -111,14 +111,14 @@ fn select() -> Value {
     let tasks = [0, 1, 2, 3, 4].map(task);
     let mut opened = vec![Bytes::copy_from_slice(&seed)];
     let (mut slots, mut vectors) = (Vec::new(), Vec::new());
-    for (slot, quantity) in (0u8..).zip(tasks[0].plan()).skip(1) {
+    for (slot, quantity) in (0u32..).zip(tasks[0].plan()).skip(1) {
         let all: Vec<_> = tasks.iter().map(|task| task.contribution(slot, &opened).unwrap()).collect();
         opened.push(summed(&all));
         tasks[0].check(slot, &[], &opened).unwrap();
         slots.push(quantity.name);
         vectors.push(all.iter().map(hex).collect::<Vec<_>>());
     }
-    let draw = flyswarm::node::flynn::Rules::new(session).drawn(&opened).unwrap().unwrap();
+    let draw = flyswarm::task::flynn::Plan::new(session).drawn(&opened).unwrap().unwrap();
     json!({
         "toml": text, "seed": hex(seed), "rows": parts, "labels": labels, "slots": slots, "vectors": vectors,
         "active": draw.active, "chosen": draw.chosen,
@@ -206,13 +206,13 @@ pub(crate) fn sketch() -> Value {
     let mut opened = vec![Bytes::copy_from_slice(&seed)];
     let mut own = Vec::new();
     let mut slots = Vec::new();
-    for (slot, quantity) in (0u8..).zip(tasks[0].plan()).skip(1) {
+    for (slot, quantity) in (0u32..).zip(tasks[0].plan()).skip(1) {
         let vectors: Vec<_> = tasks.iter().map(|task| task.contribution(slot, &opened).unwrap()).collect();
         slots.push(quantity.name);
         own.push(hex(&vectors[1]));
         opened.push(summed(&vectors));
     }
-    let outcome = tasks[1].rules().outcome(&opened).unwrap();
+    let outcome = tasks[1].session_plan().outcome(&opened).unwrap();
     let (draw, _) = outcome.draw.clone().unwrap();
     json!({
         "about": "the task sketch, peers that are drawn by it, and releases (spec, sections 15d and 15.2)",

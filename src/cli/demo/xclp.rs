@@ -20,7 +20,7 @@ use crate::data::digits::digits;
 use crate::data::{DataError, Dataset};
 use crate::model::neighbours::Neighbours;
 use crate::model::propagation::Said;
-use crate::node::xclp::Xclp;
+use crate::task::xclp::Xclp;
 use crate::session::{
     DataSpec, Entry, FlynnSpec, Peer, Privacy, Scaling, Session, TaskKind, Timing, XclpSpec,
 };

@@ -15,19 +15,19 @@ use crate::evaluate::Metric;
 use crate::model::file::write_whole;
 use crate::model::propagation::Said;
 use crate::model::selection::Draw;
-use crate::node::Task;
-use crate::node::flynn::{self, Flynn};
-use crate::node::sketch::{self, SketchTask, TaskError};
-use crate::node::tune::{self, Tune};
-use crate::node::xclp::Xclp;
+use crate::task::Task;
+use crate::task::flynn::{self, Flynn};
+use crate::task::sketch::{self, SketchTask, TaskError};
+use crate::task::tune::{self, Tune};
+use crate::task::xclp::Xclp;
 use crate::protocol::xclp;
 use crate::session::{Peer, Session, TaskKind};
 use crate::sketch::distribution::Distance;
 
 /// What is known of the task before the session begins.
 pub(super) enum Work {
-    Flynn(Box<flynn::Rules>),
-    Tune(Box<tune::Rules>),
+    Flynn(Box<flynn::Plan>),
+    Tune(Box<tune::Plan>),
     /// The task itself, once there are rows: it knows their order.
     Xclp(Option<Arc<Xclp>>),
     /// Likewise: it has this peer's own sketch.
@@ -44,8 +44,8 @@ pub(super) struct Rows {
 impl Work {
     pub(super) fn new(session: &Session) -> Self {
         match session.task {
-            TaskKind::Flynn => Self::Flynn(Box::new(flynn::Rules::new(session.clone()))),
-            TaskKind::Tune => Self::Tune(Box::new(tune::Rules::new(session.clone()))),
+            TaskKind::Flynn => Self::Flynn(Box::new(flynn::Plan::new(session.clone()))),
+            TaskKind::Tune => Self::Tune(Box::new(tune::Plan::new(session.clone()))),
             TaskKind::Xclp => Self::Xclp(None),
             TaskKind::Sketch => Self::Sketch(None),
         }
@@ -84,7 +84,7 @@ impl Work {
     pub(super) fn drawn(&self, opened: &[Bytes]) -> Result<Option<Draw>, Failure> {
         let found = match self {
             Self::Flynn(rules) => rules.drawn(opened).map_err(|error| error.to_string()),
-            Self::Sketch(Some(task)) => task.rules().draw(0, opened).map_err(|error| error.to_string()),
+            Self::Sketch(Some(task)) => task.session_plan().draw(0, opened).map_err(|error| error.to_string()),
             _ => Ok(None),
         };
         found.map_err(Failure::Session)
@@ -165,7 +165,7 @@ impl Work {
             Self::Sketch(task) => {
                 let task = task.as_ref().ok_or_else(|| Failure::Session("there is no task".into()))?;
                 let failed = |error: TaskError| Failure::Session(error.to_string());
-                let outcome = task.rules().outcome(opened).map_err(failed)?;
+                let outcome = task.session_plan().outcome(opened).map_err(failed)?;
                 let distance = task.distance(opened).map_err(failed)?;
                 let text = format!("{:#}\n", sketch_json(task.session(), &outcome, distance, opened));
                 write_whole(file, text.as_bytes())

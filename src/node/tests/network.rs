@@ -13,7 +13,8 @@ use bytes::Bytes;
 use super::numbers::{Numbers, session};
 use crate::crypto::identity::Identity;
 use crate::crypto::stream::Stream;
-use crate::node::{Ending, Event, Job, Node, Record, Task};
+use crate::node::{Ending, Event, Job, Node, Record};
+use crate::task::Task;
 use crate::protocol::all_reduce::{self, Direction, SumId};
 use crate::protocol::ballot::Ballot;
 use crate::protocol::context::{Context, OpeningRule};
@@ -38,7 +39,7 @@ pub(super) enum Fault {
 }
 
 /// A stream: key, label, params.
-pub(super) type Name = ([u8; 32], &'static str, [u8; 11]);
+pub(super) type Name = ([u8; 32], &'static str, [u8; 14]);
 
 /// What a message is stopped by: `(sender, receiver, message)`.
 pub(super) type Hold = Box<dyn Fn(Peer, Peer, &Message) -> bool>;
@@ -57,7 +58,7 @@ pub(super) struct Lab {
     /// Cut the link (lower, higher) once it has carried so many messages.
     pub(super) cut_after: Option<((Peer, Peer), u64)>,
     /// Kill this peer when it reaches the stage.
-    pub(super) kill_at: Option<(Peer, u8, Stage)>,
+    pub(super) kill_at: Option<(Peer, u32, Stage)>,
     /// Faults that come once so many frames have been sent.
     pub(super) after_frames: Vec<(u64, Fault)>,
     /// A message that matches is stopped, and all after it on its stream, until the connection is made anew.
@@ -352,7 +353,7 @@ impl Network {
         assert!(wrong.is_empty(), "an honest peer was blamed: {wrong:?}");
         let openable = self.openable();
         assert!(openable.values().all(|sums| sums.len() == 1), "two openings of one quantity: {openable:?}");
-        let mut values: BTreeMap<u8, Value> = BTreeMap::new();
+        let mut values: BTreeMap<u32, Value> = BTreeMap::new();
         for (_, peer, event) in &self.events {
             if let Event::Opened(value) = event {
                 let first = values.entry(value.sum.slot).or_insert_with(|| value.clone());
@@ -361,12 +362,12 @@ impl Network {
         }
         for (_, peer, event) in &self.events {
             if let Event::Finished(opened, finished) = event {
-                for (slot, value) in (0u8..).zip(finished).skip(1) {
+                for (slot, value) in (0u32..).zip(finished).skip(1) {
                     assert!(value.members.len() >= 3);
                     if !self.tasks.is_empty() {
                         continue;
                     }
-                    let words = self.words[usize::from(slot) - 1];
+                    let words = self.words[slot as usize - 1];
                     let mut expected = vec![0u32; usize::try_from(words).unwrap()];
                     for &member in &value.members {
                         for (sum, x) in expected.iter_mut().zip(Numbers::vector(member, slot, words)) {
@@ -375,7 +376,7 @@ impl Network {
                     }
                     let expected: Vec<u8> = expected.into_iter().flat_map(u32::to_le_bytes).collect();
                     assert!(
-                        opened[usize::from(slot)] == expected,
+                        opened[slot as usize] == expected,
                         "peer {peer}: slot {slot} is not the sum of {:?}",
                         value.members
                     );
@@ -394,9 +395,9 @@ impl Network {
     }
 
     /// For each slot the sums of whose pads a majority has released shares.
-    pub(super) fn openable(&self) -> BTreeMap<u8, Vec<SumId>> {
+    pub(super) fn openable(&self) -> BTreeMap<u32, Vec<SumId>> {
         let majority = self.session.majority();
-        let mut out: BTreeMap<u8, Vec<SumId>> = BTreeMap::new();
+        let mut out: BTreeMap<u32, Vec<SumId>> = BTreeMap::new();
         for (sum, authors) in &self.releases {
             if authors.len() >= majority {
                 out.entry(sum.slot).or_default().push(*sum);
@@ -445,7 +446,7 @@ impl Network {
     }
 
     /// The sums of `slot` that somebody has on disk as acknowledged.
-    pub(super) fn acknowledged(&self, slot: u8) -> Vec<SumId> {
+    pub(super) fn acknowledged(&self, slot: u32) -> Vec<SumId> {
         let disks = self.peers().filter_map(|peer| self.0.disk(peer).get("accepted"));
         let sums = disks.filter_map(|record| match record {
             Record::Accepted(_, record, _) => Some(record.value.sum),
@@ -455,7 +456,7 @@ impl Network {
     }
 
     /// In how many views of `slot` the peer has kept something back of a row sum.
-    pub(super) fn kept(&self, peer: Peer, slot: u8) -> usize {
+    pub(super) fn kept(&self, peer: Peer, slot: u32) -> usize {
         self.0.disk(peer).keys().filter(|name| name.starts_with(&Record::names_of_views(slot)[1])).count()
     }
 

@@ -20,10 +20,10 @@ fn catalogue(current: Ballot, liar: Peer) -> Vec<Message> {
     let stale = Ballot { counter: 0, proposer: Peer(u16::MAX) };
     let mut out = vec![
         Message::Hello { version: VERSION, session: [0; 32], frozen: 0 },
-        Message::Hello { version: u16::MAX, session: [7; 32], frozen: u8::MAX },
+        Message::Hello { version: u16::MAX, session: [7; 32], frozen: u32::MAX },
         Message::Fields(vec![("\u{1b}[2J".into(), [0; 8]); 1000]),
         Message::Fields(Vec::new()),
-        Message::Status { frozen: u8::MAX, in_view: true },
+        Message::Status { frozen: u32::MAX, in_view: true },
         Message::Status { frozen: 2, in_view: true },
         Message::Status { frozen: 0, in_view: false },
     ];
@@ -32,7 +32,7 @@ fn catalogue(current: Ballot, liar: Peer) -> Vec<Message> {
         out.push(Message::Refuse(current, ballot));
         out.push(Message::Refuse(ballot, ballot));
         let accepted = Accepted { ballot, slot: 0, value: [9; 32] };
-        for frozen in [0, 1, 2, u8::MAX] {
+        for frozen in [0, 1, 2, u32::MAX] {
             out.push(Message::Promise(current, Promise { frozen, accepted: Some(accepted.clone()) }));
             out.push(Message::Promise(ballot, Promise { frozen, accepted: None }));
         }
@@ -47,7 +47,7 @@ fn catalogue(current: Ballot, liar: Peer) -> Vec<Message> {
         ];
         for list in lists {
             let members: Vec<_> = list.iter().map(|&peer| Peer(peer)).collect();
-            out.push(Message::Begin { ballot, members: members.clone(), frozen: u8::MAX });
+            out.push(Message::Begin { ballot, members: members.clone(), frozen: u32::MAX });
             out.push(Message::Begin { ballot, members, frozen: 0 });
         }
         for suspect in [None, Some(liar), Some(Peer(u16::MAX))] {
@@ -55,7 +55,7 @@ fn catalogue(current: Ballot, liar: Peer) -> Vec<Message> {
         }
         out.extend(in_view(ballot).into_iter().map(Message::View));
     }
-    for slot in [0, 1, 2, u8::MAX] {
+    for slot in [0, 1, 2, u32::MAX] {
         out.push(Message::Transfer(transfer::Message::Fetch(slot, Want::Frozen)));
         out.push(Message::Transfer(transfer::Message::Fetch(slot, Want::Accepted([0; 32]))));
         out.push(Message::Transfer(transfer::Message::Lacking(slot)));
@@ -72,7 +72,7 @@ fn catalogue(current: Ballot, liar: Peer) -> Vec<Message> {
     out
 }
 
-fn record(ballot: Ballot, slot: u8) -> Record {
+fn record(ballot: Ballot, slot: u32) -> Record {
     Record::new(SumId { ballot, slot }, vec![Peer(0), Peer(u16::MAX)], [3; 32], Vec::new())
 }
 
@@ -82,7 +82,7 @@ fn in_view(ballot: Ballot) -> Vec<view::Message> {
         view::Message::Up(ballot, Report::Keys(Vec::new())),
         view::Message::Down(ballot, Order::Keys(Vec::new())),
     ];
-    for slot in [0, 1, u8::MAX] {
+    for slot in [0, 1, u32::MAX] {
         let sum = SumId { ballot, slot };
         out.extend([
             view::Message::Up(ballot, Report::Hold { slot, total: [1; 32], deals: Vec::new() }),

@@ -4,7 +4,7 @@ use bytes::Bytes;
 
 use crate::crypto::identity::Identity;
 use crate::crypto::stream::Stream;
-use crate::node::Task;
+use crate::task::Task;
 use crate::protocol::context::Quantity;
 use crate::protocol::record::Value;
 use crate::session::{DataSpec, Entry, FlynnSpec, Peer, Privacy, Scaling, Score, Session, TaskKind, Timing};
@@ -17,8 +17,8 @@ pub(super) struct Numbers {
 }
 
 impl Numbers {
-    pub(super) fn vector(peer: Peer, slot: u8, words: u64) -> Vec<u32> {
-        let mut stream = Stream::new(&peer.0.to_le_bytes(), "numbers", &[slot]);
+    pub(super) fn vector(peer: Peer, slot: u32, words: u64) -> Vec<u32> {
+        let mut stream = Stream::new(&peer.0.to_le_bytes(), "numbers", &[slot as u8]);
         (0..words).map(|_| stream.next_u32()).collect()
     }
 }
@@ -28,14 +28,14 @@ impl Task for Numbers {
         let sums = self.words.iter().map(|&words| Quantity::exact("numbers", 4, words));
         std::iter::once(Quantity::coin()).chain(sums).collect()
     }
-    fn contribution(&self, slot: u8, _opened: &[Bytes]) -> Result<Bytes, String> {
-        let words = self.words[usize::from(slot) - 1];
+    fn contribution(&self, slot: u32, _opened: &[Bytes]) -> Result<Bytes, String> {
+        let words = self.words[slot as usize - 1];
         Ok(Self::vector(self.me, slot, words).into_iter().flat_map(u32::to_le_bytes).collect())
     }
-    fn allows(&self, _: u8, _: &[Value], _: &[Bytes], _: &[Peer]) -> Result<(), String> {
+    fn allows(&self, _: u32, _: &[Value], _: &[Bytes], _: &[Peer]) -> Result<(), String> {
         Ok(())
     }
-    fn check(&self, _: u8, _: &[Value], _: &[Bytes]) -> Result<(), String> {
+    fn check(&self, _: u32, _: &[Value], _: &[Bytes]) -> Result<(), String> {
         Ok(())
     }
 }

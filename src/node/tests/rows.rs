@@ -10,7 +10,8 @@ use super::network::{Fault, Network};
 use super::numbers::{Numbers, session, timing};
 use crate::crypto::identity::Identity;
 use crate::crypto::mask::{self, Word};
-use crate::node::{Event, Task};
+use crate::node::Event;
+use crate::task::Task;
 use crate::protocol::context::Quantity;
 use crate::protocol::pairwise::Masks;
 use crate::protocol::record::Value;
@@ -38,17 +39,17 @@ impl Task for Grades {
         let rows = Quantity::rows("grades", 4, self.blocks.clone());
         vec![Quantity::coin(), rows, Quantity::exact("folded", 4, 1)]
     }
-    fn contribution(&self, slot: u8, opened: &[Bytes]) -> Result<Bytes, String> {
+    fn contribution(&self, slot: u32, opened: &[Bytes]) -> Result<Bytes, String> {
         if slot == 2 {
             return Ok(Bytes::copy_from_slice(&folded(&opened[1]).to_le_bytes()));
         }
         let own = Numbers::vector(self.me, 1, self.blocks.iter().sum());
         Ok(own.into_iter().flat_map(u32::to_le_bytes).collect())
     }
-    fn allows(&self, _: u8, _: &[Value], _: &[Bytes], _: &[Peer]) -> Result<(), String> {
+    fn allows(&self, _: u32, _: &[Value], _: &[Bytes], _: &[Peer]) -> Result<(), String> {
         Ok(())
     }
-    fn check(&self, slot: u8, _: &[Value], opened: &[Bytes]) -> Result<(), String> {
+    fn check(&self, slot: u32, _: &[Value], opened: &[Bytes]) -> Result<(), String> {
         // Whoever judges for all is given what all hold.
         assert!(slot < 1 || opened[1].len() as u64 == 4 * self.blocks.iter().sum::<u64>());
         Ok(())

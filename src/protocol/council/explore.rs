@@ -139,20 +139,20 @@ impl World {
     fn acceptor(&self, local: &Local) -> Acceptor<u8> {
         let (number, value) = local.accepted;
         let accepted =
-            (value > 0).then(|| Accepted { ballot: self.ballot(number), slot: local.frozen, value });
-        Acceptor { promised: self.ballot(local.promised), frozen: local.frozen, accepted }
+            (value > 0).then(|| Accepted { ballot: self.ballot(number), slot: local.frozen.into(), value });
+        Acceptor { promised: self.ballot(local.promised), frozen: local.frozen.into(), accepted }
     }
 
     fn keep(local: &mut Local, acceptor: &Acceptor<u8>) {
         let number = |ballot: Ballot| u8::try_from(ballot.counter).unwrap();
         local.promised = number(acceptor.promised);
-        local.frozen = acceptor.frozen;
+        local.frozen = acceptor.frozen as u8;
         local.accepted = acceptor.accepted.as_ref().map_or((0, 0), |a| (number(a.ballot), a.value));
     }
 
     fn promise(&self, (frozen, (number, value)): (u8, (u8, u8))) -> Promise<u8> {
-        let accepted = (value > 0).then(|| Accepted { ballot: self.ballot(number), slot: frozen, value });
-        Promise { frozen, accepted }
+        let accepted = (value > 0).then(|| Accepted { ballot: self.ballot(number), slot: frozen.into(), value });
+        Promise { frozen: frozen.into(), accepted }
     }
 
     fn count(&self, state: &State, holds: impl Fn(&Local) -> bool) -> u32 {
@@ -204,7 +204,7 @@ impl World {
                     promises.push((a, self.promise(sent)));
                 }
                 let obligation = oblige(promises.iter().map(|(a, promise)| (*a, promise)))?;
-                if obligation.frozen > local.frozen || local.frozen >= self.slots {
+                if obligation.frozen > u32::from(local.frozen) || local.frozen >= self.slots {
                     return None;
                 }
                 let resume = match self.rule {
@@ -216,7 +216,7 @@ impl World {
                         .min_by_key(|accepted| accepted.ballot),
                     _ => obligation.resume.map(|(_, accepted)| accepted),
                 };
-                let resume = resume.filter(|_| obligation.frozen == local.frozen);
+                let resume = resume.filter(|_| obligation.frozen == u32::from(local.frozen));
                 lead.phase = Phase::Leading;
                 lead.values[usize::from(local.frozen)] = resume.map_or(b, |accepted| accepted.value);
                 (local.joined, local.view) = (b, b);
@@ -247,7 +247,7 @@ impl World {
                     if below {
                         acceptor.promised = acceptor.promised.min(self.ballot(b));
                     }
-                    acceptor.accept(self.ballot(b), s, value).ok()?;
+                    acceptor.accept(self.ballot(b), s.into(), value).ok()?;
                     Self::keep(local, &acceptor);
                 }
                 local.acks[usize::from(s)][usize::from(b) - 1] = value;
@@ -319,13 +319,13 @@ impl World {
         let promise = acceptor.prepare(self.ballot(b)).ok()?;
         Self::keep(local, &acceptor);
         local.view = 0;
-        local.promises[usize::from(b) - 1] = Some((promise.frozen, local.accepted));
+        local.promises[usize::from(b) - 1] = Some((promise.frozen as u8, local.accepted));
         Some(())
     }
 
     fn open(&self, local: &mut Local, s: u8, value: u8) {
         let mut acceptor = self.acceptor(local);
-        acceptor.freeze(s);
+        acceptor.freeze(s.into());
         Self::keep(local, &acceptor);
         local.opened[usize::from(s)] = value;
     }

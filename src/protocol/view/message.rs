@@ -30,16 +30,16 @@ pub enum Report {
     /// The whole subtree holds the total of this digest; the dealers' deals.
     Hold {
         /// The quantity.
-        slot: u8,
+        slot: u32,
         /// See `all_reduce::total_digest`.
         total: [u8; 32],
         /// Of dealers in the subtree.
         deals: Vec<Signed<Deal>>,
     },
     /// The council's acknowledgements.
-    Acknowledge(u8, Vec<Signed<Acknowledgement>>),
+    Acknowledge(u32, Vec<Signed<Acknowledgement>>),
     /// The council's shares of the pads.
-    Release(u8, Vec<Signed<Release>>),
+    Release(u32, Vec<Signed<Release>>),
 }
 
 /// What the leader tells everybody.
@@ -48,13 +48,13 @@ pub enum Order {
     /// Every member's key.
     Keys(Vec<Signed<ViewKey>>),
     /// Sum this slot.
-    Sum(u8),
+    Sum(u32),
     /// Acknowledge this value.
     Accept(Record),
     /// A majority has acknowledged it.
-    Decide(u8, Vec<Signed<Acknowledgement>>),
+    Decide(u32, Vec<Signed<Acknowledgement>>),
     /// The shares that open it.
-    Open(u8, Vec<Signed<Release>>),
+    Open(u32, Vec<Signed<Release>>),
 }
 
 /// Where a view stands, for people and for tests that stop a node there.

@@ -1,6 +1,6 @@
 //! Who does what in one view (design.md, section 7; spec, section "Roles").
 //!
-//! All who were counted are put in the order of `SHA-256("flyswarm/3 role" || 0x00 || seed || LE u16 peer)`.
+//! All who were counted are put in the order of `SHA-256("flyswarm/4 role" || 0x00 || seed || LE u16 peer)`.
 //! Witnesses (those without rows) are for the whole session either *eligible* as propagators, of whom the
 //! first two in the view are, or for the ring: a custodian never becomes a propagator, nor the reverse,
 //! whatever views fail. Owners and the witnesses for it form the ring, in that order. The custodian of the

@@ -114,7 +114,7 @@ impl Net {
             };
             Exchange::new(
                 setup,
-                *derive(b"secrets", "test", &[me.0 as u8, seed, sum.slot, sum.ballot.counter as u8]),
+                *derive(b"secrets", "test", &[me.0 as u8, seed, sum.slot as u8, sum.ballot.counter as u8]),
             )
         };
         let sum = SumId { ballot: Ballot { counter: 1, proposer: Peer(0) }, slot: 2 };

@@ -65,7 +65,7 @@ pub(super) fn draw(run: &Outcome) -> String {
         for span in &host.spans {
             let Some(stage) = span.stage else { continue };
             let (from, to) = (axis.x(span.from), axis.x(span.to.max(span.from)));
-            let slot = run.slots.get(usize::from(span.slot)).map_or("", |slot| slot.name.as_str());
+            let slot = run.slots.get(span.slot as usize).map_or("", |slot| slot.name.as_str());
             let _ = write!(
                 out,
                 "<rect x=\"{from:.2}\" y=\"{:.1}\" width=\"{:.2}\" height=\"{:.1}\" fill=\"{}\"><title>peer {}: {}, {}, {} from {}</title></rect>",
@@ -101,7 +101,7 @@ pub(super) fn draw(run: &Outcome) -> String {
 /// The names of the quantities, where the first peer that goes through them begins each.
 fn slots(run: &Outcome, axis: &Axis, out: &mut String) {
     let whole = |host: &&crate::sim::outcome::Host| {
-        host.spans.iter().any(|span| usize::from(span.slot) + 1 == run.slots.len())
+        host.spans.iter().any(|span| span.slot as usize + 1 == run.slots.len())
     };
     let Some(host) = run.hosts.iter().find(whole) else { return };
     let mut free = 0.0;
@@ -111,7 +111,7 @@ fn slots(run: &Outcome, axis: &Axis, out: &mut String) {
             continue;
         }
         let x = axis.x(span.from);
-        let name = run.slots.get(usize::from(span.slot)).map_or("", |slot| slot.name.as_str());
+        let name = run.slots.get(span.slot as usize).map_or("", |slot| slot.name.as_str());
         if x >= free {
             let _ = write!(out, "<text x=\"{x:.1}\" y=\"{:.1}\">{}</text>", TOP - 3.0, escape(name));
             free = x + 6.5 * name.len() as f64 + 8.0;

@@ -43,7 +43,7 @@ const ONE: f64 = (1u32 << 30) as f64;
 
 /// What follows from the session file alone.
 #[derive(Clone, Debug)]
-pub struct Rules {
+pub struct Plan {
     session: Session,
     spec: SketchSpec,
     scaling: Scaling,
@@ -54,7 +54,7 @@ pub struct Rules {
 /// One peer's part.
 #[derive(Debug)]
 pub struct SketchTask {
-    rules: Rules,
+    plan: Plan,
     me: Peer,
     data: Arc<Dataset>,
     secret: Zeroizing<[u8; 32]>,
@@ -119,7 +119,7 @@ pub enum TaskError {
     Published(Peer, &'static str),
 }
 
-impl Rules {
+impl Plan {
     /// Of a session of task `sketch`, or with a `select`.
     #[must_use]
     pub fn new(session: Session) -> Self {
@@ -130,7 +130,7 @@ impl Rules {
 
     /// The quantities of the session, with a `select` those up to the draw.
     #[must_use]
-    pub fn plan(&self) -> Vec<Quantity> {
+    pub fn quantities(&self) -> Vec<Quantity> {
         let SketchSpec { rows, range, publish, pairwise, .. } = self.spec;
         let (counters, peers) = (u64::from(rows) * u64::from(range), self.session.roster.len() as u64);
         let quantity = Quantity::exact;
@@ -164,7 +164,7 @@ impl Rules {
 
     /// What was opened under this name.
     fn opened<'a>(&self, name: &'static str, opened: &'a [Bytes]) -> Result<&'a Bytes, TaskError> {
-        let slot = self.plan().iter().position(|quantity| quantity.name == name);
+        let slot = self.quantities().iter().position(|quantity| quantity.name == name);
         slot.and_then(|slot| opened.get(slot)).ok_or(TaskError::Closed(name))
     }
 
@@ -352,20 +352,20 @@ impl SketchTask {
             return Err(TaskError::Data(text));
         }
         let secret = Zeroizing::new(*secret);
-        let rules = Rules::new(session);
-        Ok(Self { rules, me, data, secret, own: OnceLock::new(), released: Mutex::new(None) })
+        let plan = Plan::new(session);
+        Ok(Self { plan, me, data, secret, own: OnceLock::new(), released: Mutex::new(None) })
     }
 
     /// What follows from the session file.
     #[must_use]
-    pub fn rules(&self) -> &Rules {
-        &self.rules
+    pub fn session_plan(&self) -> &Plan {
+        &self.plan
     }
 
     /// The session.
     #[must_use]
     pub fn session(&self) -> &Session {
-        &self.rules.session
+        &self.plan.session
     }
 
     /// This peer's own sketch.
@@ -373,7 +373,7 @@ impl SketchTask {
         if let Some(own) = self.own.get() {
             return Ok(own);
         }
-        let made = self.rules.sketch(&self.data, opened)?;
+        let made = self.plan.sketch(&self.data, opened)?;
         Ok(self.own.get_or_init(|| made))
     }
 
@@ -387,22 +387,22 @@ impl SketchTask {
         if self.data.rows() == 0 {
             return Ok(None);
         }
-        Ok(match self.rules.global(opened)? {
+        Ok(match self.plan.global(opened)? {
             Global::Exact(global) => Some(self.own(opened)?.distance(&global)?),
             Global::Private(global) => {
                 let released = self.released();
-                let variance = self.rules.variance();
+                let variance = self.plan.variance();
                 released.as_ref().map(|release| release.distance_within(&global, variance)).transpose()?
             }
         })
     }
 
     fn vector(&self, name: &str, opened: &[Bytes]) -> Result<Bytes, TaskError> {
-        let peers = self.rules.session.roster.len();
+        let peers = self.plan.session.roster.len();
         Ok(match name {
             "holders" | "present" => holders::vector(0, &self.data),
             "moments" => {
-                let moments = scaling::moments(&self.data, self.rules.scaling.needs_moments() == Some(true));
+                let moments = scaling::moments(&self.data, self.plan.scaling.needs_moments() == Some(true));
                 moments.iter().flat_map(|word| word.to_le_bytes()).collect()
             }
             "sketch" => bytes(self.own(opened)?.to_words()),
@@ -410,8 +410,8 @@ impl SketchTask {
                 let score = self.distance(opened)?.map_or(0, |distance| selection::score(distance.row_mean));
                 bytes((0..peers).map(|peer| if peer == self.me.index() { score } else { 0 }))
             }
-            "pairwise" if self.rules.epsilon.is_some() => {
-                let counters = self.rules.spec.rows as usize * self.rules.spec.range as usize;
+            "pairwise" if self.plan.epsilon.is_some() => {
+                let counters = self.plan.spec.rows as usize * self.plan.spec.range as usize;
                 let mut all = vec![0; peers * (counters + 2)];
                 if let Some(release) = &*self.released() {
                     let own = &mut all[self.me.index() * (counters + 2)..];
@@ -435,18 +435,18 @@ impl SketchTask {
             }
             "draw" => {
                 let mut words = vec![0; 32];
-                Stream::new(&*self.secret, "sketch/draw", &self.rules.session.id().0).fill(&mut words);
+                Stream::new(&*self.secret, "sketch/draw", &self.plan.session.id().0).fill(&mut words);
                 words.into()
             }
             _ => return Err(TaskError::Closed("such a slot")),
         })
     }
 
-    fn look(&self, slot: u8, opened: &[Bytes]) -> Result<(), TaskError> {
-        match self.plan().get(usize::from(slot)).map(|quantity| &*quantity.name) {
-            Some("sketch") => self.rules.global(opened).map(drop),
-            Some("scores") => self.rules.scores(opened).map(drop),
-            Some("pairwise") => self.rules.sketches(opened).map(drop),
+    fn look(&self, slot: u32, opened: &[Bytes]) -> Result<(), TaskError> {
+        match self.plan().get(slot as usize).map(|quantity| &*quantity.name) {
+            Some("sketch") => self.plan.global(opened).map(drop),
+            Some("scores") => self.plan.scores(opened).map(drop),
+            Some("pairwise") => self.plan.sketches(opened).map(drop),
             _ => Ok(()),
         }
     }
@@ -454,37 +454,37 @@ impl SketchTask {
 
 impl Task for SketchTask {
     fn plan(&self) -> Vec<Quantity> {
-        self.rules.plan()
+        self.plan.quantities()
     }
 
-    fn contribution(&self, slot: u8, opened: &[Bytes]) -> Result<Bytes, String> {
+    fn contribution(&self, slot: u32, opened: &[Bytes]) -> Result<Bytes, String> {
         let plan = self.plan();
-        let quantity = plan.get(usize::from(slot)).ok_or("no such slot")?;
+        let quantity = plan.get(slot as usize).ok_or("no such slot")?;
         self.vector(&quantity.name, opened).map_err(|error| error.to_string())
     }
 
-    fn draw(&self, _slot: u8, opened: &[Bytes], rng: &mut Rng) -> Result<Bytes, String> {
-        let epsilon = self.rules.epsilon.ok_or("the session has no noise")?;
+    fn draw(&self, _slot: u32, opened: &[Bytes], rng: &mut Rng) -> Result<Bytes, String> {
+        let epsilon = self.plan.epsilon.ok_or("the session has no noise")?;
         let release = self.own(opened).and_then(|own| Ok(own.release(epsilon, rng)?));
         Ok(bytes(release.map_err(|error| error.to_string())?.to_words()))
     }
 
-    fn drawn(&self, _slot: u8, vector: &Bytes) {
-        let SketchSpec { rows, range, .. } = self.rules.spec;
+    fn drawn(&self, _slot: u32, vector: &Bytes) {
+        let SketchSpec { rows, range, .. } = self.plan.spec;
         // Its length was checked against the plan.
         *self.released() = PrivateSketch::from_words(&words(vector), rows as usize, range as usize).ok();
     }
 
-    fn allows(&self, slot: u8, values: &[Value], opened: &[Bytes], members: &[Peer]) -> Result<(), String> {
-        if self.rules.epsilon.is_some() {
+    fn allows(&self, slot: u32, values: &[Value], opened: &[Bytes], members: &[Peer]) -> Result<(), String> {
+        if self.plan.epsilon.is_some() {
             return Ok(());
         }
-        holders::allows(&self.rules.session, slot, values, opened, members)
+        holders::allows(&self.plan.session, slot, values, opened, members)
     }
 
-    fn check(&self, slot: u8, _values: &[Value], opened: &[Bytes]) -> Result<(), String> {
-        if slot == HOLDERS && self.rules.epsilon.is_none() {
-            return holders::enough(&self.rules.session, HOLDERS, opened, 0);
+    fn check(&self, slot: u32, _values: &[Value], opened: &[Bytes]) -> Result<(), String> {
+        if slot == HOLDERS && self.plan.epsilon.is_none() {
+            return holders::enough(&self.plan.session, HOLDERS, opened, 0);
         }
         self.look(slot, opened).map_err(|error| error.to_string())
     }

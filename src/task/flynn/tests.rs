@@ -37,7 +37,7 @@ fn tasks(session: &Session, parts: &[Arc<Dataset>]) -> Vec<Flynn> {
 /// ends it.
 fn federated(tasks: &[Flynn]) -> Result<Vec<Bytes>, String> {
     let mut opened = vec![Bytes::copy_from_slice(&COIN)];
-    for (slot, quantity) in (0u8..).zip(tasks[0].plan()).skip(1) {
+    for (slot, quantity) in (0u32..).zip(tasks[0].plan()).skip(1) {
         let mut total = vec![0; quantity.len()];
         for task in tasks {
             crate::crypto::mask::add(quantity.word(), &mut total, &task.contribution(slot, &opened)?);
@@ -67,7 +67,7 @@ fn together(parts: &[&Dataset]) -> Dataset {
     Dataset::new(64, values, labels, digits().classes().to_vec()).unwrap()
 }
 
-fn value(slot: u8, members: &[u16]) -> Value {
+fn value(slot: u32, members: &[u16]) -> Value {
     let sum = SumId { ballot: Ballot::default(), slot };
     Value { sum, members: members.iter().copied().map(Peer).collect(), total: [0; 32], deals: [0; 32] }
 }
@@ -84,11 +84,11 @@ proptest! {
         let parts = parts(&cuts);
         let tasks = tasks(&session, &parts);
         let opened = federated(&tasks).unwrap();
-        let draws: Vec<_> = tasks.iter().map(|task| task.rules.drawn(&opened).unwrap().unwrap()).collect();
+        let draws: Vec<_> = tasks.iter().map(|task| task.plan.drawn(&opened).unwrap().unwrap()).collect();
         prop_assert!(draws.windows(2).all(|pair| pair[0] == pair[1]));
         let drawn: Vec<&Dataset> = draws[0].chosen.iter().map(|&peer| &*parts[peer]).collect();
         prop_assert!(drawn.len() == usize::from(chosen) && drawn.iter().all(|part| part.rows() > 0));
-        let rules = &tasks[0].rules;
+        let rules = &tasks[0].plan;
         let expected = rules.pooled_under(&together(&drawn), &opened).unwrap();
         prop_assert_eq!(rules.model(&opened).unwrap().digest(), expected.digest());
         // The exact sum of vectors that each peer would make alone.
@@ -105,7 +105,7 @@ proptest! {
 #[test]
 fn holders_are_counted_among_the_drawn_after_the_draw() {
     let names = |scaling: &str| {
-        let plan = Rules::new(session(4, 1, scaling, "chosen = 3")).plan();
+        let plan = Plan::new(session(4, 1, scaling, "chosen = 3")).quantities();
         plan.into_iter().map(|quantity| quantity.name).collect::<Vec<_>>()
     };
     assert_eq!(names(""), ["coin", "present", "sketch", "scores", "draw", "holders", "counts"]);
@@ -128,16 +128,16 @@ fn what_too_few_drawn_peers_would_put_in_is_not_summed() {
     };
     let tasks = with(3);
     let opened = federated(&tasks).unwrap();
-    let draw = tasks[0].rules.drawn(&opened).unwrap().unwrap();
+    let draw = tasks[0].plan.drawn(&opened).unwrap().unwrap();
     let chosen: Vec<u16> = draw.chosen.iter().map(|&peer| peer as u16).collect();
     let others: Vec<u16> = (0..6).filter(|peer| !chosen.contains(peer)).collect();
     let mut values: Vec<Value> = (0..6).map(|slot| value(slot, &[0, 1, 2, 3, 4, 5])).collect();
-    let allows = |values: &[Value], slot: u8, members: &[u16]| {
+    let allows = |values: &[Value], slot: u32, members: &[u16]| {
         let members: Vec<Peer> = members.iter().copied().map(Peer).collect();
-        tasks[0].allows(slot, values, &opened[..usize::from(slot)], &members)
+        tasks[0].allows(slot, values, &opened[..slot as usize], &members)
     };
     for slot in [5, 6] {
-        let known = &values[..usize::from(slot)];
+        let known = &values[..slot as usize];
         assert_eq!(allows(known, slot, &chosen), Ok(()), "peers that were not drawn are not missed");
         assert_eq!(allows(known, slot, &[&chosen[..3], &others].concat()), Ok(()));
         let error = allows(known, slot, &[&chosen[..2], &others].concat()).unwrap_err();
@@ -176,14 +176,14 @@ fn a_class_that_only_peers_have_that_were_not_drawn_stands_in_no_sum() {
     let parts: Vec<_> = [1, 1, 1, 1, 1, 6].map(of_class).to_vec();
     let tasks = tasks(&session, &parts);
     let opened = federated(&tasks).unwrap();
-    let draw = tasks[0].rules.drawn(&opened).unwrap().unwrap();
+    let draw = tasks[0].plan.drawn(&opened).unwrap().unwrap();
     assert!(!draw.chosen.contains(&5), "{draw:?}");
     let plan = tasks[5].plan();
     for slot in [5u8, 6] {
-        let vector = tasks[5].contribution(slot, &opened[..usize::from(slot)]).unwrap();
-        assert!(vector.len() == plan[usize::from(slot)].len() && vector.iter().all(|&byte| byte == 0));
+        let vector = tasks[5].contribution(slot, &opened[..slot as usize]).unwrap();
+        assert!(vector.len() == plan[slot as usize].len() && vector.iter().all(|&byte| byte == 0));
     }
-    let model = tasks[5].rules.model(&opened).unwrap();
+    let model = tasks[5].plan.model(&opened).unwrap();
     let counted: u64 = model.counts().values()[6 * 24..7 * 24].iter().map(|&count| u64::from(count)).sum();
     assert_eq!(counted, 0);
 }

@@ -26,14 +26,14 @@ use crate::sketch::lsh::Codes;
 use crate::sketch::scaling::{self, Moments, Scaler, Scaling};
 
 /// Slot of `rows`: word p is the number of rows of peer p.
-const ROWS: u8 = 1;
+const ROWS: u32 = 1;
 
 /// Words of the digest in `graph`, after those of the peers.
 const DIGEST: usize = 8;
 
 /// What follows from the session file alone.
 #[derive(Clone, Debug)]
-pub struct Rules {
+pub struct Plan {
     session: Session,
     spec: XclpSpec,
     scaling: Scaling,
@@ -42,7 +42,7 @@ pub struct Rules {
 /// One peer's part.
 #[derive(Clone, Debug)]
 pub struct Xclp {
-    rules: Rules,
+    plan: Plan,
     me: Peer,
     data: Arc<Dataset>,
     labels: Vec<Option<u16>>,
@@ -50,7 +50,7 @@ pub struct Xclp {
     order: Vec<usize>,
 }
 
-impl Rules {
+impl Plan {
     /// Of a session of task `xclp`.
     #[must_use]
     pub fn new(session: Session) -> Self {
@@ -66,7 +66,7 @@ impl Rules {
 
     /// The quantities of the session.
     #[must_use]
-    pub fn plan(&self) -> Vec<Quantity> {
+    pub fn quantities(&self) -> Vec<Quantity> {
         let quantity = Quantity::exact;
         let mut plan = vec![Quantity::coin(), quantity("rows", 4, self.session.roster.len() as u64)];
         if let Some(squares) = self.scaling.needs_moments() {
@@ -79,21 +79,21 @@ impl Rules {
     }
 
     /// The slot of `graph`; `labelled` is the one after.
-    fn graph(&self) -> u8 {
+    fn graph(&self) -> u32 {
         if self.scaling.needs_moments().is_some() { 3 } else { 2 }
     }
 
     /// How many rows each peer was counted with in `rows` or `graph`.
-    fn counted(&self, opened: &[Bytes], slot: u8) -> BTreeMap<Peer, u32> {
-        let words = opened.get(usize::from(slot)).map_or(&[][..], |bytes| bytes.as_chunks::<4>().0);
+    fn counted(&self, opened: &[Bytes], slot: u32) -> BTreeMap<Peer, u32> {
+        let words = opened.get(slot as usize).map_or(&[][..], |bytes| bytes.as_chunks::<4>().0);
         let words = &words[..self.session.roster.len().min(words.len())];
         (0u16..).map(Peer).zip(words.iter().map(|&word| u32::from_le_bytes(word))).collect()
     }
 
     /// Who does what in a view of `members` that sums this slot.
-    fn roles(&self, slot: u8, values: &[Value], opened: &[Bytes], members: &[Peer]) -> Result<Roles, String> {
+    fn roles(&self, slot: u32, values: &[Value], opened: &[Bytes], members: &[Peer]) -> Result<Roles, String> {
         let (Some(seed), Some(counted)) =
-            (opened.first(), values.get(usize::from(ROWS)).map(|value| &value.members))
+            (opened.first(), values.get(ROWS as usize).map(|value| &value.members))
         else {
             return Err("the coin and the rows are not open".into());
         };
@@ -101,14 +101,14 @@ impl Rules {
         if slot <= self.graph() {
             return Roles::draw(seed, counted, members, &rows);
         }
-        let made = values.get(usize::from(self.graph())).ok_or("the graph is not made")?;
+        let made = values.get(self.graph() as usize).ok_or("the graph is not made")?;
         Roles::draw(seed, counted, &made.members, &rows)?.later(seed, counted, members, &rows)
     }
 
     /// The graph that was decided, as a peer knows it whom the exchange of its view gave `before`.
     fn known(&self, values: &[Value], opened: &[Bytes], before: Option<&Outcome>) -> Result<Known, String> {
         let slot = self.graph();
-        let (Some(value), Some(words)) = (values.get(usize::from(slot)), opened.get(usize::from(slot)))
+        let (Some(value), Some(words)) = (values.get(slot as usize), opened.get(slot as usize))
         else {
             return Err("the graph is not made".into());
         };
@@ -150,13 +150,13 @@ impl Xclp {
         }
         let mut order: Vec<usize> = (0..data.rows()).collect();
         shuffle(&mut order, &mut Stream::new(secret, "order of rows", &session.id().0));
-        Ok(Self { rules: Rules::new(session), me, data, labels, order })
+        Ok(Self { plan: Plan::new(session), me, data, labels, order })
     }
 
     /// The session's classes.
     #[must_use]
     pub fn classes(&self) -> &[String] {
-        &self.rules.session.data.classes
+        &self.plan.session.data.classes
     }
 
     /// The labels that it knows, in the order of the file.
@@ -175,7 +175,7 @@ impl Xclp {
     #[must_use]
     pub fn said(&self, outcome: &Outcome) -> Vec<Said> {
         let mut said = vec![Said { label: None, confidence: 0.0 }; self.order.len()];
-        for (&row, found) in self.order.iter().zip(self.rules.rule().say(&outcome.scores, &outcome.counts)) {
+        for (&row, found) in self.order.iter().zip(self.plan.rule().say(&outcome.scores, &outcome.counts)) {
             said[row] = found;
         }
         said
@@ -191,22 +191,22 @@ impl Xclp {
         moments: Option<&[u8]>,
     ) -> Result<(Vec<Vec<Said>>, usize), String> {
         let Some(first) = tasks.first() else { return Ok((Vec::new(), 0)) };
-        let (rules, features) = (&first.rules, first.data.features());
+        let (plan, features) = (&first.plan, first.data.features());
         let join = |parts: &[Dataset]| {
             let values = parts.iter().flat_map(|part| part.values().iter().copied()).collect();
             Dataset::new(features, values, Vec::new(), Vec::new()).map_err(|error| error.to_string())
         };
         let all = join(&tasks.iter().map(|task| task.data.subset(&task.order)).collect::<Vec<_>>())?;
-        let scaler = match (rules.scaling.needs_moments(), moments) {
-            (Some(_), Some(moments)) => rules.scaler(Some(moments))?,
-            _ => Scaler::fit(&rules.scaling, &all).map_err(|error| error.to_string())?,
+        let scaler = match (plan.scaling.needs_moments(), moments) {
+            (Some(_), Some(moments)) => plan.scaler(Some(moments))?,
+            _ => Scaler::fit(&plan.scaling, &all).map_err(|error| error.to_string())?,
         };
         let scaled = scaler.transform(&all);
         let labels: Vec<_> =
             tasks.iter().flat_map(|task| task.order.iter().map(|&row| task.labels[row])).collect();
         let classes = first.classes().len();
-        let codes = Codes::of(&scaled, planes, rules.spec.bits as usize).ok_or("bits of a code")?;
-        let scores = centralised(&codes, &labels, classes, &rules.rule());
+        let codes = Codes::of(&scaled, planes, plan.spec.bits as usize).ok_or("bits of a code")?;
+        let scores = centralised(&codes, &labels, classes, &plan.rule());
         let counts = label_counts(&labels, classes);
         let mut rest = &scores[..];
         let of_task = |task: &&Self| {
@@ -216,7 +216,7 @@ impl Xclp {
             task.said(&Outcome { scores: own.to_vec(), counts: counts.clone(), planes, ..Outcome::default() })
         };
         let said = tasks.iter().map(of_task).collect();
-        Ok((said, edges(&codes, rules.spec.k as usize).len()))
+        Ok((said, edges(&codes, plan.spec.k as usize).len()))
     }
 
     fn rows(&self) -> Result<u32, String> {
@@ -226,13 +226,13 @@ impl Xclp {
     fn words(&self, slot: &str) -> Result<Bytes, String> {
         match slot {
             "rows" => {
-                let peers = self.rules.session.roster.len();
+                let peers = self.plan.session.roster.len();
                 let rows = self.rows()?;
                 let words = (0..peers).map(|peer| if peer == self.me.index() { rows } else { 0 });
                 Ok(words.flat_map(u32::to_le_bytes).collect())
             }
             "moments" => {
-                let squares = self.rules.scaling.needs_moments() == Some(true);
+                let squares = self.plan.scaling.needs_moments() == Some(true);
                 Ok(scaling::moments(&self.data, squares).iter().flat_map(|word| word.to_le_bytes()).collect())
             }
             other => Err(format!("no vector of {other} without its exchange")),
@@ -242,38 +242,38 @@ impl Xclp {
 
 impl Task for Xclp {
     fn plan(&self) -> Vec<Quantity> {
-        self.rules.plan()
+        self.plan.quantities()
     }
 
-    fn contribution(&self, slot: u8, _opened: &[Bytes]) -> Result<Bytes, String> {
+    fn contribution(&self, slot: u32, _opened: &[Bytes]) -> Result<Bytes, String> {
         let plan = self.plan();
-        self.words(&plan.get(usize::from(slot)).ok_or("no such slot")?.name)
+        self.words(&plan.get(slot as usize).ok_or("no such slot")?.name)
     }
 
     fn exchange(
         &self,
-        slot: u8,
+        slot: u32,
         (values, opened): (&[Value], &[Bytes]),
         members: &[Peer],
         before: Option<&Outcome>,
     ) -> Result<Option<Part>, String> {
-        let graph = self.rules.graph();
+        let graph = self.plan.graph();
         if slot < graph {
             return Ok(None);
         }
         // A leader that starts a sum over too few members breaks a rule that `allows` checks; this peer then
         // has no part in it.
-        let roles = self.rules.roles(slot, values, opened, members).ok();
+        let roles = self.plan.roles(slot, values, opened, members).ok();
         let counted = roles
             .as_ref()
             .is_some_and(|roles| roles.ring.contains(&self.me) || roles.propagators.contains(&self.me));
         let coin = opened.first().and_then(|coin| coin[..].try_into().ok()).ok_or("the coin is not open")?;
-        let moments = self.rules.scaling.needs_moments().and(opened.get(usize::from(ROWS) + 1));
+        let moments = self.plan.scaling.needs_moments().and(opened.get(ROWS as usize + 1));
         let holds = counted && roles.as_ref().is_some_and(|roles| roles.rows.contains_key(&self.me));
         let stage = if slot == graph {
             Stage::Graph
         } else {
-            let known = self.rules.known(values, opened, before)?;
+            let known = self.plan.known(values, opened, before)?;
             if counted
                 && known.knowers.contains(&self.me)
                 && before.is_none_or(|before| before.edges.is_empty())
@@ -284,7 +284,7 @@ impl Task for Xclp {
         };
         let rows = if holds {
             let scaled =
-                self.rules.scaler(moments.map(|bytes| &bytes[..]))?.transform(&self.data).subset(&self.order);
+                self.plan.scaler(moments.map(|bytes| &bytes[..]))?.transform(&self.data).subset(&self.order);
             let labels = self.order.iter().map(|&row| self.labels[row]).collect();
             Some(xclp::Rows { data: Arc::new(scaled), labels: Arc::new(labels) })
         } else {
@@ -293,10 +293,10 @@ impl Task for Xclp {
         Ok(Some(Part {
             stage,
             roles: roles.filter(|_| counted),
-            rule: self.rules.rule(),
-            bits: self.rules.spec.bits as usize,
-            hamming: self.rules.spec.hamming,
-            classes: self.rules.session.data.classes.len(),
+            rule: self.plan.rule(),
+            bits: self.plan.spec.bits as usize,
+            hamming: self.plan.spec.hamming,
+            classes: self.plan.session.data.classes.len(),
             coin,
             rows,
         }))
@@ -304,9 +304,9 @@ impl Task for Xclp {
 
     /// This peer's points in the graph, and the digest where it is to say it; then points, and those that
     /// have a label now: in the sum, of all peers.
-    fn exchanged(&self, slot: u8, outcome: &Outcome) -> Result<Bytes, String> {
-        if slot == self.rules.graph() {
-            let peers = self.rules.session.roster.len();
+    fn exchanged(&self, slot: u32, outcome: &Outcome) -> Result<Bytes, String> {
+        if slot == self.plan.graph() {
+            let peers = self.plan.session.roster.len();
             // Whoever had a part in it as an owner knows the planes.
             let rows = if outcome.planes == [0; 32] { 0 } else { self.rows()? };
             let words = (0..peers).map(|peer| if peer == self.me.index() { rows } else { 0 });
@@ -320,18 +320,18 @@ impl Task for Xclp {
             .collect())
     }
 
-    fn allows(&self, slot: u8, values: &[Value], opened: &[Bytes], members: &[Peer]) -> Result<(), String> {
-        if slot >= self.rules.graph() {
-            self.rules.roles(slot, values, opened, members)?;
+    fn allows(&self, slot: u32, values: &[Value], opened: &[Bytes], members: &[Peer]) -> Result<(), String> {
+        if slot >= self.plan.graph() {
+            self.plan.roles(slot, values, opened, members)?;
         }
         Ok(())
     }
 
-    fn check(&self, slot: u8, values: &[Value], opened: &[Bytes]) -> Result<(), String> {
-        if slot == self.rules.graph() {
-            let value = values.get(usize::from(slot)).ok_or("the graph is not made")?;
-            let roles = self.rules.roles(slot, values, opened, &value.members)?;
-            let points = self.rules.counted(opened, slot);
+    fn check(&self, slot: u32, values: &[Value], opened: &[Bytes]) -> Result<(), String> {
+        if slot == self.plan.graph() {
+            let value = values.get(slot as usize).ok_or("the graph is not made")?;
+            let roles = self.plan.roles(slot, values, opened, &value.members)?;
+            let points = self.plan.counted(opened, slot);
             if points.iter().any(|(peer, &rows)| roles.rows.get(peer).copied().unwrap_or(0) != rows) {
                 return Err("the graph has other points than were counted".into());
             }
@@ -339,7 +339,7 @@ impl Task for Xclp {
         if slot != ROWS {
             return Ok(());
         }
-        let counted = self.rules.counted(opened, ROWS);
+        let counted = self.plan.counted(opened, ROWS);
         let holders = counted.values().filter(|&&rows| rows > 0).count();
         if holders < FEWEST_HOLDERS {
             return Err(format!("only {holders} members have rows; xclp needs {FEWEST_HOLDERS}"));
@@ -349,7 +349,7 @@ impl Task for Xclp {
             return Err(format!("{points} rows together, at most {MAX_POINTS}"));
         }
         // Whoever was not counted has no part: if these are too few, so is every later view.
-        let counted = values.get(usize::from(ROWS)).map_or(&[][..], |value| &value.members);
-        self.rules.roles(self.rules.graph(), values, opened, counted).map(drop)
+        let counted = values.get(ROWS as usize).map_or(&[][..], |value| &value.members);
+        self.plan.roles(self.plan.graph(), values, opened, counted).map(drop)
     }
 }

@@ -38,13 +38,13 @@ use crate::sketch::scaling::{self, Moments, Scaler, ScalingError};
 /// One peer's part.
 #[derive(Debug)]
 pub struct Tune {
-    rules: Rules,
+    plan: Plan,
     data: Arc<Dataset>,
 }
 
 /// What follows from the session file alone.
 #[derive(Clone, Debug)]
-pub struct Rules {
+pub struct Plan {
     session: Session,
     candidates: Vec<Candidate>,
     readouts: Vec<Readout>,
@@ -94,7 +94,7 @@ struct Trial<'a> {
     split: &'a Split,
 }
 
-impl Rules {
+impl Plan {
     /// Of a session of task `tune`.
     #[must_use]
     pub fn new(session: Session) -> Self {
@@ -121,7 +121,7 @@ impl Rules {
 
     /// The quantities of the session.
     #[must_use]
-    pub fn plan(&self) -> Vec<Quantity> {
+    pub fn quantities(&self) -> Vec<Quantity> {
         let quantity = |name: &str, word_bytes, words| Quantity::exact(name, word_bytes, words as u64);
         let mut plan = vec![Quantity::coin(), holders::quantity(self.classes())];
         if let Some(squares) = self.needs_moments() {
@@ -136,7 +136,7 @@ impl Rules {
 
     /// What was opened under this name.
     fn opened<'a>(&self, name: &str, opened: &'a [Bytes]) -> Result<&'a Bytes, TuneError> {
-        let slot = self.plan().iter().position(|quantity| quantity.name == name);
+        let slot = self.quantities().iter().position(|quantity| quantity.name == name);
         slot.and_then(|slot| opened.get(slot)).ok_or(TuneError::Incomplete(opened.len()))
     }
 
@@ -234,23 +234,23 @@ impl Tune {
     /// A peer with these rows, which may be none.
     pub fn new(session: Session, data: Arc<Dataset>) -> Result<Self, TuneError> {
         holders::fits(&session, &data).map_err(TuneError::Data)?;
-        Ok(Self { rules: Rules::new(session), data })
+        Ok(Self { plan: Plan::new(session), data })
     }
 
     fn vector(&self, name: &str, opened: &[Bytes]) -> Result<Bytes, TuneError> {
-        let session = &self.rules.session;
+        let session = &self.plan.session;
         match name {
-            "holders" => Ok(holders::vector(self.rules.classes(), &self.data)),
+            "holders" => Ok(holders::vector(self.plan.classes(), &self.data)),
             "moments" => {
-                let moments = scaling::moments(&self.data, self.rules.needs_moments() == Some(true));
+                let moments = scaling::moments(&self.data, self.plan.needs_moments() == Some(true));
                 Ok(moments.iter().flat_map(|word| word.to_le_bytes()).collect())
             }
             name => {
                 holders::refuse_uncounted(session, HOLDERS, &self.data, opened).map_err(TuneError::Data)?;
                 if name == "counts" {
-                    self.rules.counts(&self.data, opened)
+                    self.plan.counts(&self.data, opened)
                 } else {
-                    self.rules.scores(&self.data, opened)
+                    self.plan.scores(&self.data, opened)
                 }
             }
         }
@@ -259,24 +259,24 @@ impl Tune {
 
 impl Task for Tune {
     fn plan(&self) -> Vec<Quantity> {
-        self.rules.plan()
+        self.plan.quantities()
     }
 
-    fn contribution(&self, slot: u8, opened: &[Bytes]) -> Result<Bytes, String> {
+    fn contribution(&self, slot: u32, opened: &[Bytes]) -> Result<Bytes, String> {
         let plan = self.plan();
-        let quantity = plan.get(usize::from(slot)).ok_or("no such slot")?;
+        let quantity = plan.get(slot as usize).ok_or("no such slot")?;
         self.vector(&quantity.name, opened).map_err(|error| error.to_string())
     }
 
-    fn allows(&self, slot: u8, values: &[Value], opened: &[Bytes], members: &[Peer]) -> Result<(), String> {
-        holders::allows(&self.rules.session, slot, values, opened, members)
+    fn allows(&self, slot: u32, values: &[Value], opened: &[Bytes], members: &[Peer]) -> Result<(), String> {
+        holders::allows(&self.plan.session, slot, values, opened, members)
     }
 
-    fn check(&self, slot: u8, _values: &[Value], opened: &[Bytes]) -> Result<(), String> {
+    fn check(&self, slot: u32, _values: &[Value], opened: &[Bytes]) -> Result<(), String> {
         match slot {
-            HOLDERS => holders::enough(&self.rules.session, HOLDERS, opened, 0),
-            slot if usize::from(slot) + 1 == self.plan().len() => {
-                self.rules.outcome(opened).map(drop).map_err(|error| error.to_string())
+            HOLDERS => holders::enough(&self.plan.session, HOLDERS, opened, 0),
+            slot if slot as usize + 1 == self.plan().len() => {
+                self.plan.outcome(opened).map(drop).map_err(|error| error.to_string())
             }
             _ => Ok(()),
         }

@@ -35,7 +35,7 @@ use crate::sketch::{Parameters, Sketch};
 /// One peer's part.
 #[derive(Debug)]
 pub struct Flynn {
-    rules: Rules,
+    plan: Plan,
     me: Peer,
     data: Arc<Dataset>,
     /// Its part in the slots up to the draw, where peers are drawn.
@@ -44,11 +44,11 @@ pub struct Flynn {
 
 /// What follows from the session file alone.
 #[derive(Clone, Debug)]
-pub struct Rules {
+pub struct Plan {
     session: Session,
     scaling: Scaling,
     /// Of the slots up to the draw, where peers are drawn.
-    selection: Option<sketch::Rules>,
+    selection: Option<sketch::Plan>,
 }
 
 /// Why there is no task or no model.
@@ -74,12 +74,12 @@ pub enum FlynnError {
     Incomplete(usize, usize),
 }
 
-impl Rules {
+impl Plan {
     /// Of a session of task `flynn`.
     #[must_use]
     pub fn new(session: Session) -> Self {
         let scaling = session.data.scaling.of_rows();
-        let selection = session.selects().then(|| sketch::Rules::new(session.clone()));
+        let selection = session.selects().then(|| sketch::Plan::new(session.clone()));
         Self { session, scaling, selection }
     }
 
@@ -90,9 +90,9 @@ impl Rules {
     }
 
     /// Slot of `holders`.
-    fn holders(&self) -> u8 {
-        let before = self.selection.as_ref().map(|selection| selection.plan().len());
-        before.and_then(|slots| u8::try_from(slots).ok()).unwrap_or(HOLDERS)
+    fn holders(&self) -> u32 {
+        let before = self.selection.as_ref().map(|selection| selection.quantities().len());
+        before.and_then(|slots| u32::try_from(slots).ok()).unwrap_or(HOLDERS)
     }
 
     /// Whose rows are learnt from, by the opened scores and second coin; `None` where everybody's are.
@@ -108,7 +108,7 @@ impl Rules {
 
     /// The quantities of the session.
     #[must_use]
-    pub fn plan(&self) -> Vec<Quantity> {
+    pub fn quantities(&self) -> Vec<Quantity> {
         let (data, flynn) = (&self.session.data, &self.session.flynn);
         let classes = data.classes.len();
         let features = data.features as usize;
@@ -120,7 +120,7 @@ impl Rules {
         }
         let holders = holders::quantity(classes);
         if let Some(selection) = &self.selection {
-            return [selection.plan(), vec![holders, counts]].concat();
+            return [selection.quantities(), vec![holders, counts]].concat();
         }
         let mut plan = vec![Quantity::coin(), holders];
         if let Some(squares) = self.scaling.needs_moments() {
@@ -152,13 +152,13 @@ impl Rules {
 
     /// The scaler from what has been opened.
     fn opened_scaler(&self, opened: &[Bytes]) -> Result<Scaler, FlynnError> {
-        let slot = self.plan().iter().position(|quantity| quantity.name == "moments");
+        let slot = self.quantities().iter().position(|quantity| quantity.name == "moments");
         self.scaler(slot.and_then(|slot| opened.get(slot)).map(|bytes| &bytes[..]))
     }
 
     /// The model that the opened vectors of the whole plan make.
     pub fn model(&self, opened: &[Bytes]) -> Result<Model, FlynnError> {
-        let slots = self.plan().len();
+        let slots = self.quantities().len();
         let (Some(seed), Some(counts)) = (opened.first().and_then(seed), opened.get(slots - 1)) else {
             return Err(FlynnError::Incomplete(opened.len(), slots));
         };
@@ -217,17 +217,17 @@ impl Flynn {
         }
         let part = |session: &Session| SketchTask::new(session.clone(), me, data.clone(), secret);
         let selection = session.selects().then(|| part(&session)).transpose()?;
-        Ok(Self { rules: Rules::new(session), me, data, selection })
+        Ok(Self { plan: Plan::new(session), me, data, selection })
     }
 
     /// Whether this peer's rows are learnt from.
     fn takes_part(&self, opened: &[Bytes]) -> Result<bool, FlynnError> {
-        Ok(self.rules.drawn(opened)?.is_none_or(|draw| draw.chosen.contains(&self.me.index())))
+        Ok(self.plan.drawn(opened)?.is_none_or(|draw| draw.chosen.contains(&self.me.index())))
     }
 
     /// The part in the slots up to the draw, where this is one of them.
-    fn before(&self, slot: u8) -> Option<&SketchTask> {
-        self.selection.as_ref().filter(|_| slot < self.rules.holders())
+    fn before(&self, slot: u32) -> Option<&SketchTask> {
+        self.selection.as_ref().filter(|_| slot < self.plan.holders())
     }
 
     /// Whether enough of the drawn peers are there for a sum of theirs.
@@ -242,13 +242,13 @@ impl Flynn {
 
     fn vector(&self, name: &str, opened: &[Bytes]) -> Result<Bytes, FlynnError> {
         Ok(match name {
-            "holders" => holders::vector(self.rules.session.data.classes.len(), &self.data),
+            "holders" => holders::vector(self.plan.session.data.classes.len(), &self.data),
             "moments" => {
-                words(&scaling::moments(&self.data, self.rules.scaling.needs_moments() == Some(true))).into()
+                words(&scaling::moments(&self.data, self.plan.scaling.needs_moments() == Some(true))).into()
             }
             _ => {
-                let holders = self.rules.holders();
-                holders::refuse_uncounted(&self.rules.session, holders, &self.data, opened)
+                let holders = self.plan.holders();
+                holders::refuse_uncounted(&self.plan.session, holders, &self.data, opened)
                     .map_err(FlynnError::Data)?;
                 self.counts(opened)?.to_le_bytes().into()
             }
@@ -258,23 +258,23 @@ impl Flynn {
     /// Of this peer's rows, exactly.
     fn counts(&self, opened: &[Bytes]) -> Result<Counts, FlynnError> {
         let seed = opened.first().and_then(seed).ok_or(FlynnError::Incomplete(0, 1))?;
-        let hash = FlyHash::new(&self.rules.sketch(seed)?);
-        let scaler = self.rules.opened_scaler(opened)?;
-        Ok(bloom::fit(&hash, &scaler, &self.data, self.rules.session.data.classes.len())?)
+        let hash = FlyHash::new(&self.plan.sketch(seed)?);
+        let scaler = self.plan.opened_scaler(opened)?;
+        Ok(bloom::fit(&hash, &scaler, &self.data, self.plan.session.data.classes.len())?)
     }
 }
 
 impl Task for Flynn {
     fn plan(&self) -> Vec<Quantity> {
-        self.rules.plan()
+        self.plan.quantities()
     }
 
-    fn contribution(&self, slot: u8, opened: &[Bytes]) -> Result<Bytes, String> {
+    fn contribution(&self, slot: u32, opened: &[Bytes]) -> Result<Bytes, String> {
         if let Some(selection) = self.before(slot) {
             return selection.contribution(slot, opened);
         }
         let plan = self.plan();
-        let quantity = plan.get(usize::from(slot)).ok_or("no such slot")?;
+        let quantity = plan.get(slot as usize).ok_or("no such slot")?;
         let vector = self.takes_part(opened).and_then(|takes_part| match takes_part {
             true => self.vector(&quantity.name, opened),
             false => Ok(vec![0; quantity.len()].into()),
@@ -282,40 +282,40 @@ impl Task for Flynn {
         vector.map_err(|error| error.to_string())
     }
 
-    fn draw(&self, _slot: u8, opened: &[Bytes], rng: &mut Rng) -> Result<Bytes, String> {
-        let session = &self.rules.session;
+    fn draw(&self, _slot: u32, opened: &[Bytes], rng: &mut Rng) -> Result<Bytes, String> {
+        let session = &self.plan.session;
         let noise = session.privacy.noise.ok_or("the session has no noise")?;
         let counts = self.counts(opened).map_err(|error| error.to_string())?;
         let words = noise.mechanism(session).draw(counts.values(), rng);
         Ok(words.into_iter().flat_map(u32::to_le_bytes).collect())
     }
 
-    fn allows(&self, slot: u8, values: &[Value], opened: &[Bytes], members: &[Peer]) -> Result<(), String> {
-        if self.rules.session.privacy.noise.is_some() {
+    fn allows(&self, slot: u32, values: &[Value], opened: &[Bytes], members: &[Peer]) -> Result<(), String> {
+        if self.plan.session.privacy.noise.is_some() {
             return Ok(());
         }
         if let Some(selection) = self.before(slot) {
             return selection.allows(slot, values, opened, members);
         }
-        let Some(draw) = self.rules.drawn(opened).map_err(|error| error.to_string())? else {
-            return holders::allows(&self.rules.session, slot, values, opened, members);
+        let Some(draw) = self.plan.drawn(opened).map_err(|error| error.to_string())? else {
+            return holders::allows(&self.plan.session, slot, values, opened, members);
         };
         let drawn = |peer: &&Peer| draw.chosen.contains(&peer.index());
         self.enough_drawn(members.iter().filter(drawn).count())?;
         // Whoever was not drawn has put in nothing that could be missed.
-        let at = self.rules.holders();
-        let counted = values.get(usize::from(at)).map_or(&[][..], |value| &value.members);
+        let at = self.plan.holders();
+        let counted = values.get(at as usize).map_or(&[][..], |value| &value.members);
         let lost = counted.iter().filter(drawn).filter(|peer| !members.contains(peer)).count();
-        holders::enough(&self.rules.session, at, opened, lost)
+        holders::enough(&self.plan.session, at, opened, lost)
     }
 
-    fn check(&self, slot: u8, values: &[Value], opened: &[Bytes]) -> Result<(), String> {
-        let holders = self.rules.holders();
+    fn check(&self, slot: u32, values: &[Value], opened: &[Bytes]) -> Result<(), String> {
+        let holders = self.plan.holders();
         if let Some(selection) = self.before(slot) {
             selection.check(slot, values, opened)?;
             if slot == HOLDERS {
                 // Before anything is sketched: fewer than are to be drawn could not be learnt from.
-                let word = opened.get(usize::from(slot)).and_then(|word| word[..].try_into().ok());
+                let word = opened.get(slot as usize).and_then(|word| word[..].try_into().ok());
                 let present = u32::from_le_bytes(word.unwrap_or_default());
                 if (present as usize) < SMALLEST_SUM {
                     return Err(format!(
@@ -326,11 +326,11 @@ impl Task for Flynn {
             if slot + 1 < holders {
                 return Ok(());
             }
-            let draw = self.rules.drawn(opened).map_err(|error| error.to_string())?;
+            let draw = self.plan.drawn(opened).map_err(|error| error.to_string())?;
             return self.enough_drawn(draw.map_or(0, |draw| draw.chosen.len()));
         }
-        let counted = slot == holders && self.rules.session.privacy.noise.is_none();
-        if counted { holders::enough(&self.rules.session, holders, opened, 0) } else { Ok(()) }
+        let counted = slot == holders && self.plan.session.privacy.noise.is_none();
+        if counted { holders::enough(&self.plan.session, holders, opened, 0) } else { Ok(()) }
     }
 }
 

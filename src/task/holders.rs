@@ -10,7 +10,7 @@ use crate::session::{Peer, Session};
 
 /// Slot of `holders` where no draw comes before it: word 0 counts members with rows, word 1 + l those with
 /// rows of class l.
-pub(super) const HOLDERS: u8 = 1;
+pub(super) const HOLDERS: u32 = 1;
 
 /// The quantity; of no classes where the task looks at none.
 #[must_use]
@@ -49,11 +49,11 @@ pub(super) fn fits(session: &Session, data: &Dataset) -> Result<(), String> {
 /// would be its only holder.
 pub(super) fn refuse_uncounted(
     session: &Session,
-    at: u8,
+    at: u32,
     data: &Dataset,
     opened: &[Bytes],
 ) -> Result<(), String> {
-    let Some(holders) = opened.get(usize::from(at)) else { return Ok(()) };
+    let Some(holders) = opened.get(at as usize) else { return Ok(()) };
     let (words, _) = holders.as_chunks::<4>();
     let names = &session.data.classes;
     let own = data.class_counts(names.len());
@@ -73,21 +73,21 @@ pub(super) fn refuse_uncounted(
 /// Whether a new sum of `slot` may be started over `members`.
 pub(super) fn allows(
     session: &Session,
-    slot: u8,
+    slot: u32,
     values: &[Value],
     opened: &[Bytes],
     members: &[Peer],
 ) -> Result<(), String> {
-    let Some(counted) = values.get(usize::from(HOLDERS)).filter(|_| slot > HOLDERS) else { return Ok(()) };
+    let Some(counted) = values.get(HOLDERS as usize).filter(|_| slot > HOLDERS) else { return Ok(()) };
     let lost = counted.members.iter().filter(|peer| !members.contains(peer)).count();
     enough(session, HOLDERS, opened, lost)
 }
 
 /// Whether each class has as many holders as are asked for by what the slot `at` says, given that `lost` of
 /// those counted may be gone.
-pub(super) fn enough(session: &Session, at: u8, opened: &[Bytes], lost: usize) -> Result<(), String> {
+pub(super) fn enough(session: &Session, at: u32, opened: &[Bytes], lost: usize) -> Result<(), String> {
     let minimum = usize::from(session.privacy.min_holders);
-    let Some(holders) = opened.get(usize::from(at)) else { return Ok(()) };
+    let Some(holders) = opened.get(at as usize) else { return Ok(()) };
     let (words, _) = holders.as_chunks::<4>();
     let classes = session.data.classes.iter().map(|class| format!("rows of class {class}"));
     for (name, &word) in std::iter::once("rows".to_owned()).chain(classes).zip(words) {

@@ -34,12 +34,12 @@ fn federated(tasks: &[SketchTask]) -> Vec<Bytes> {
     for (slot, quantity) in plan.iter().enumerate().skip(1) {
         let mut total = vec![0; quantity.len()];
         for task in tasks {
-            let vector = task.contribution(slot as u8, &opened).unwrap();
+            let vector = task.contribution(slot as u32, &opened).unwrap();
             assert_eq!(vector.len(), quantity.len(), "{}", quantity.name);
             crate::crypto::mask::add(quantity.word(), &mut total, &vector);
         }
         opened.push(total.into());
-        tasks[0].check(slot as u8, &[], &opened).unwrap();
+        tasks[0].check(slot as u32, &[], &opened).unwrap();
     }
     opened
 }
@@ -74,10 +74,10 @@ proptest! {
         let parts = parts(&cuts);
         let tasks = tasks(&session, &parts);
         let opened = federated(&tasks);
-        let rules = tasks[0].rules();
-        let outcome = rules.outcome(&opened).unwrap();
+        let plan = tasks[0].session_plan();
+        let outcome = plan.outcome(&opened).unwrap();
         let all: Vec<usize> = (0..cuts.iter().sum()).collect();
-        prop_assert_eq!(Global::Exact(rules.sketch(&digits().subset(&all), &opened).unwrap()), outcome.global.clone());
+        prop_assert_eq!(Global::Exact(plan.sketch(&digits().subset(&all), &opened).unwrap()), outcome.global.clone());
         for ((task, part), published) in tasks.iter().zip(&parts).zip(&outcome.published) {
             let own = task.distance(&opened).unwrap();
             prop_assert_eq!(own.is_some(), part.rows() > 0);
@@ -90,7 +90,7 @@ proptest! {
         let matrix = outcome.matrix;
         for (i, row) in matrix.iter().enumerate() {
             for (j, found) in row.iter().enumerate() {
-                let sketch = |peer: usize| rules.sketch(&parts[peer], &opened).unwrap();
+                let sketch = |peer: usize| plan.sketch(&parts[peer], &opened).unwrap();
                 let exact = sketch(i).distance(&sketch(j)).unwrap().row_mean;
                 let both = cuts[i] > 0 && cuts[j] > 0;
                 prop_assert!(found.map_or(!both, |found| both && (found - exact).abs() < 1e-8), "{i} {j} {found:?}");
@@ -102,7 +102,7 @@ proptest! {
 #[test]
 fn the_plan_has_only_what_the_session_asks_for() {
     let names = |fields: &str| {
-        let plan = Rules::new(session(3, fields)).plan();
+        let plan = Plan::new(session(3, fields)).quantities();
         plan.into_iter().map(|quantity| quantity.name).collect::<Vec<_>>()
     };
     assert_eq!(names(""), ["coin", "holders", "sketch"]);
@@ -121,7 +121,7 @@ fn the_draw_is_the_same_for_all_and_depends_on_every_members_part_of_the_coin() 
         tasks[2] =
             SketchTask::new(session.clone(), Peer(2), Arc::new(parts[2].clone()), &[secret; 32]).unwrap();
         let opened = federated(&tasks);
-        let draws: Vec<_> = tasks.iter().map(|task| task.rules().outcome(&opened).unwrap().draw).collect();
+        let draws: Vec<_> = tasks.iter().map(|task| task.session_plan().outcome(&opened).unwrap().draw).collect();
         assert!(draws.iter().all(|draw| *draw == draws[0]));
         let (draw, coin) = draws[0].clone().unwrap();
         assert_eq!(
@@ -178,14 +178,14 @@ fn a_private_session_opens_releases_and_nothing_exact_but_how_many_records_there
             ),
         )
     };
-    let names: Vec<_> = Rules::new(of("1")).plan().into_iter().map(|quantity| quantity.name).collect();
+    let names: Vec<_> = Plan::new(of("1")).quantities().into_iter().map(|quantity| quantity.name).collect();
     assert_eq!(names, ["coin", "sketch", "scores", "pairwise", "draw"]);
     let parts = parts(&[200, 300, 0, 250]);
     // What all peers open, each with a release drawn from this seed.
     let opened_of = |tasks: &[SketchTask], seed: u8| {
         let plan = tasks[0].plan();
         let mut opened = vec![Bytes::copy_from_slice(&COIN)];
-        for (slot, quantity) in (0u8..).zip(&plan).skip(1) {
+        for (slot, quantity) in (0u32..).zip(&plan).skip(1) {
             let mut total = vec![0; quantity.len()];
             for (task, peer) in tasks.iter().zip(0u8..) {
                 let vector = if quantity.drawn() {
@@ -204,16 +204,16 @@ fn a_private_session_opens_releases_and_nothing_exact_but_how_many_records_there
         opened
     };
     let tasks_of = |epsilon: &str| tasks(&of(epsilon), &parts);
-    let exact = |i: usize, rules: &Rules, opened: &[Bytes]| rules.sketch(&parts[i], opened).unwrap();
+    let exact = |i: usize, plan: &Plan, opened: &[Bytes]| plan.sketch(&parts[i], opened).unwrap();
     let with_much = tasks_of("100");
     let opened = opened_of(&with_much, 8);
-    let rules = with_much[0].rules();
-    let outcome = rules.outcome(&opened).unwrap();
+    let plan = with_much[0].session_plan();
+    let outcome = plan.outcome(&opened).unwrap();
     assert_eq!((outcome.global.records(), outcome.draw.clone().unwrap().0.chosen.len()), (750, 2));
-    let mut whole = exact(0, rules, &opened);
-    [1, 3].iter().for_each(|&i| whole.merge(&exact(i, rules, &opened)).unwrap());
+    let mut whole = exact(0, plan, &opened);
+    [1, 3].iter().for_each(|&i| whole.merge(&exact(i, plan, &opened)).unwrap());
     for i in [0, 1, 3] {
-        let plain = exact(i, rules, &opened).distance(&whole).unwrap();
+        let plain = exact(i, plan, &opened).distance(&whole).unwrap();
         let expected = plain.plain / 12f64.sqrt();
         let found = outcome.published[i].unwrap();
         assert!((found - expected).abs() < 0.03, "peer {i}: {found}, without noise {expected}");
@@ -226,7 +226,7 @@ fn a_private_session_opens_releases_and_nothing_exact_but_how_many_records_there
     let with_little = tasks_of("0.1");
     let [one, other] = [16, 32].map(|seed| opened_of(&with_little, seed));
     assert_ne!(one[1], other[1]);
-    let Global::Private(global) = with_little[0].rules().global(&one).unwrap() else {
+    let Global::Private(global) = with_little[0].session_plan().global(&one).unwrap() else {
         panic!("there is noise")
     };
     assert_eq!((global.releases(), global.records()), (4, 750));
@@ -249,11 +249,11 @@ fn rows_of_other_features_are_refused_and_labels_are_not_looked_at() {
     let labelled = parts(&[20])[0].clone();
     let bare = Dataset::new(64, labelled.values().to_vec(), Vec::new(), Vec::new()).unwrap();
     let opened = [Bytes::copy_from_slice(&COIN)];
-    let rules = Rules::new(session);
-    assert_eq!(rules.sketch(&labelled, &opened).unwrap(), rules.sketch(&bare, &opened).unwrap());
-    assert_eq!(rules.hashes(&opened).unwrap().rows(), 4);
+    let plan = Plan::new(session);
+    assert_eq!(plan.sketch(&labelled, &opened).unwrap(), plan.sketch(&bare, &opened).unwrap());
+    assert_eq!(plan.hashes(&opened).unwrap().rows(), 4);
     assert_eq!(
         Family::Srp.hashes(&COIN, 4, 4, 64).unwrap().buckets(bare.row(3)),
-        rules.hashes(&opened).unwrap().buckets(bare.row(3))
+        plan.hashes(&opened).unwrap().buckets(bare.row(3))
     );
 }

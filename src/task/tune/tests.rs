@@ -40,12 +40,12 @@ fn federated(session: &Session, parts: &[Dataset]) -> Vec<Bytes> {
     for (slot, quantity) in plan.iter().enumerate().skip(1) {
         let mut total = vec![0; quantity.len()];
         for peer in &peers {
-            let vector = peer.contribution(slot as u8, &opened).unwrap();
+            let vector = peer.contribution(slot as u32, &opened).unwrap();
             assert_eq!(vector.len(), quantity.len(), "{}", quantity.name);
             crate::crypto::mask::add(quantity.word(), &mut total, &vector);
         }
         opened.push(total.into());
-        peers[0].check(slot as u8, &[], &opened).unwrap();
+        peers[0].check(slot as u32, &[], &opened).unwrap();
     }
     opened
 }
@@ -53,7 +53,7 @@ fn federated(session: &Session, parts: &[Dataset]) -> Vec<Bytes> {
 /// Scores of every setting and readout from rows in one place: each fold holds the rows that the peers put
 /// into it.
 fn pooled(session: &Session, parts: &[Dataset]) -> Vec<Vec<Tally>> {
-    let rules = Rules::new(session.clone());
+    let rules = Plan::new(session.clone());
     let all = |pick: &dyn Fn(&Split) -> Vec<usize>, fold: usize| {
         let (mut values, mut labels) = (Vec::new(), Vec::new());
         for part in parts {
@@ -108,8 +108,8 @@ proptest! {
     fn scores_over_peers_are_those_of_the_pooled_rows(peers in 3usize..6, folds in 2u16..5, seed: u64) {
         let session = session(peers, folds);
         let parts = parts(peers, 240, seed);
-        let outcome = Rules::new(session.clone()).outcome(&federated(&session, &parts)).unwrap();
-        let rules = Rules::new(session.clone());
+        let outcome = Plan::new(session.clone()).outcome(&federated(&session, &parts)).unwrap();
+        let rules = Plan::new(session.clone());
         let expected = pooled(&session, &parts);
         prop_assert_eq!(outcome.ranked.len(), 4);
         for (candidate, readout, tally) in &outcome.ranked {
@@ -129,7 +129,7 @@ fn a_peer_without_rows_takes_part() {
     let session = session(4, 2);
     let mut parts = parts(3, 120, 1);
     parts.push(parts[0].subset(&[]));
-    let outcome = Rules::new(session.clone()).outcome(&federated(&session, &parts)).unwrap();
+    let outcome = Plan::new(session.clone()).outcome(&federated(&session, &parts)).unwrap();
     assert_eq!(outcome.ranked[0].2.classes().iter().map(|(_, rows)| rows).sum::<u32>(), 120);
 }
 
@@ -143,7 +143,7 @@ fn more_rows_right_than_there_are_ends_the_session_for_everybody() {
     scores[last..].copy_from_slice(&1000u32.to_le_bytes());
     opened.push(scores.into());
     let task = Tune::new(session, Arc::new(parts[0].clone())).unwrap();
-    let slot = task.plan().len() as u8 - 1;
+    let slot = task.plan().len() as u32 - 1;
     assert_eq!(task.check(slot, &[], &opened), Err("the opened scores are not those of any rows".into()));
 }
 
