@@ -11,16 +11,16 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use bytes::Bytes;
-use flyswarm::task::Task;
 use flyswarm::protocol::context::Quantity;
 use flyswarm::protocol::record::Value;
 use flyswarm::session::Peer;
-use flyswarm::sim::{cast::Cast, engine::Engine, run, scenario::File, swarm::Swarm};
+use flyswarm::sim::{engine::Engine, participants::Participants, run, scenario::File, swarm::Swarm};
+use flyswarm::task::Task;
 
 const HOSPITALS: u16 = 5;
 const REASONS: [&str; 3] = ["infection", "fall", "medicine"];
 /// The task's only quantity after the coin.
-const RETURNS: u8 = 1;
+const RETURNS: u32 = 1;
 
 /// Who came back to one hospital: for each that discharged them, by reason.
 #[derive(Debug)]
@@ -55,10 +55,10 @@ impl Task for Returns {
 fn main() -> Result<(), Box<dyn Error>> {
     let file = File::parse("peers = 5\n[task]\nkind = \"row-sum\"", "row-sum".into(), PathBuf::new(), false)?;
     let scenario = &file.runs[0].1;
-    let mut cast = Cast::new(scenario, Path::new(""))?;
+    let mut cast = Participants::new(scenario, Path::new(""))?;
     cast.plan = Returns::to(0).plan();
     cast.tasks = (0..HOSPITALS).map(|hospital| Arc::new(Returns::to(hospital)) as Arc<dyn Task>).collect();
-    let quantity = cast.plan[usize::from(RETURNS)].clone();
+    let quantity = cast.plan[RETURNS as usize].clone();
     let mut engine = Engine::new(Swarm::new(scenario, cast, Vec::new()), HOSPITALS, false);
     run::pass("row-sum", scenario, &mut engine, &mut |_| {});
     let swarm = &engine.world;
@@ -67,7 +67,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         let words = |bytes: &[u8]| {
             bytes.as_chunks::<4>().0.iter().map(|&word| u32::from_le_bytes(word)).collect::<Vec<_>>()
         };
-        let held = words(&finished.opened[usize::from(RETURNS)][quantity.block(*peer)]);
+        let held = words(&finished.opened[RETURNS as usize][quantity.block(*peer)]);
         match &swarm.parts[&(*peer, RETURNS)] {
             Ok(part) => println!("{:10} {:24}   {held:?}", peer.0, format!("{:?}", words(part.bytes()))),
             Err(missing) => println!("{:10} {missing}", peer.0),

@@ -25,7 +25,6 @@ pub use archive::{Record, RestoreError};
 pub use event::{Ending, Event};
 pub use job::{Done, Job};
 
-
 use crate::protocol::all_reduce::SumId;
 use crate::protocol::ballot::Ballot;
 use crate::protocol::context::Context;

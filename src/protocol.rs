@@ -13,9 +13,9 @@ pub mod about;
 pub mod all_reduce;
 pub mod ballot;
 pub mod context;
+pub mod convergecast;
 pub mod council;
 pub mod deal;
-pub mod gather;
 pub(crate) mod memo;
 pub mod message;
 pub mod pairwise;
@@ -144,7 +144,7 @@ pub enum Action<M: Machine + ?Sized> {
     /// Write to stable storage before going on.
     Persist(M::Record),
     /// A driver may begin to write what a record will hold; one that does not has more to write then.
-    Ahead(Ahead),
+    WriteEarly(EarlyWrite),
     /// Tell the parent or the user.
     Output(M::Output),
     /// A peer broke a rule.
@@ -158,7 +158,7 @@ pub enum Action<M: Machine + ?Sized> {
 
 /// A sealed total as it comes, long before a record with it is persisted.
 #[derive(Clone, Debug)]
-pub enum Ahead {
+pub enum EarlyWrite {
     /// The next bytes of the total of a sum. Those of a sum that was under way before will not be needed.
     Chunk(SumId, Bytes),
     /// That was all; the digest is the total's.
@@ -235,7 +235,7 @@ impl<M: Machine> Step<M> {
                 Action::SetTimer { at, timer } => Action::SetTimer { at, timer: M::timer(timer) },
                 Action::Compute(job) => Action::Compute(M::job(job)),
                 Action::Persist(record) => Action::Persist(M::record(record)),
-                Action::Ahead(ahead) => Action::Ahead(ahead),
+                Action::WriteEarly(ahead) => Action::WriteEarly(ahead),
                 Action::Blame { peer, fault } => Action::Blame { peer, fault },
                 Action::Output(output) => {
                     outputs.push(output);

@@ -6,13 +6,13 @@
 //! hash on every machine. [`checks`] hold after every event. What came out is an [`outcome`].
 
 pub mod agreement;
-pub mod cast;
 pub mod checks;
 pub mod compare;
 pub mod cost;
 pub mod engine;
 pub mod links;
 pub mod outcome;
+pub mod participants;
 pub mod report;
 pub mod run;
 pub mod scenario;

@@ -4,11 +4,11 @@
 //! or the new one, whole. Format of a record: the line `flyswarm-state 2\n`, u32 LE length of the record, the
 //! record (bincode), SHA-256 of all that. A sealed total is a file of its own, its bytes and nothing else,
 //! named `total-` and its digest in hexadecimal, and on disk before a record that names it: what is
-//! acknowledged and then frozen is written once, and begun while it still comes ([`Store::ahead`]). Whoever
+//! acknowledged and then frozen is written once, and begun while it still comes ([`Store::write_early`]). Whoever
 //! restores the records holds each total against its digest. A total that no record names is removed. A lock
 //! on the folder refuses a second process.
 
-mod ahead;
+mod early_write;
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, TryLockError};
@@ -21,7 +21,7 @@ use tempfile::NamedTempFile;
 use crate::node::Record;
 use crate::protocol::all_reduce::SumId;
 use crate::protocol::{self, wire};
-use ahead::Ahead;
+use early_write::EarlyWrite;
 
 const MAGIC: &[u8] = b"flyswarm-state 2\n";
 /// Magic, length, the largest record, digest.
@@ -55,7 +55,7 @@ pub struct Store {
     /// Record files and the totals that they name.
     totals: BTreeMap<String, String>,
     /// The total that is being written.
-    ahead: Option<Ahead>,
+    early: Option<EarlyWrite>,
     _lock: File,
 }
 
@@ -74,7 +74,7 @@ impl Store {
             Err(TryLockError::WouldBlock) => return Err(StoreError::Locked(folder.to_owned())),
             Err(TryLockError::Error(error)) => return Err(StoreError::Io { path, error }),
         }
-        let mut store = Self { folder: folder.to_owned(), totals: BTreeMap::new(), ahead: None, _lock: lock };
+        let mut store = Self { folder: folder.to_owned(), totals: BTreeMap::new(), early: None, _lock: lock };
         let mut records = Vec::new();
         let mut totals = Vec::new();
         for entry in fs::read_dir(folder).map_err(io(folder))? {
@@ -133,19 +133,19 @@ impl Store {
     }
 
     /// Writes a total while it comes. What the disk refuses here it is asked again when a record needs it.
-    pub fn ahead(&mut self, part: protocol::Ahead) {
+    pub fn write_early(&mut self, part: protocol::EarlyWrite) {
         match part {
-            protocol::Ahead::Chunk(sum, data) => {
-                if self.ahead.as_ref().is_none_or(|ahead| ahead.sum() != sum) {
-                    self.ahead = Ahead::new(&self.folder, sum).ok();
+            protocol::EarlyWrite::Chunk(sum, data) => {
+                if self.early.as_ref().is_none_or(|early| early.sum() != sum) {
+                    self.early = EarlyWrite::new(&self.folder, sum).ok();
                 }
-                if let Some(ahead) = &self.ahead {
-                    ahead.chunk(data);
+                if let Some(early) = &self.early {
+                    early.chunk(data);
                 }
             }
-            protocol::Ahead::End(sum, digest) => {
-                if let Some(ahead) = self.ahead.as_mut().filter(|ahead| ahead.sum() == sum) {
-                    ahead.end(digest);
+            protocol::EarlyWrite::End(sum, digest) => {
+                if let Some(early) = self.early.as_mut().filter(|early| early.sum() == sum) {
+                    early.end(digest);
                 }
             }
         }
@@ -156,7 +156,7 @@ impl Store {
         let mut before = Vec::new();
         if let (Some(name), Some((digest, total))) = (total_name(record), record.total()) {
             if !self.totals.values().any(|other| *other == name) {
-                match self.ahead.take_if(|ahead| ahead.is(digest)).map(Ahead::finish) {
+                match self.early.take_if(|early| early.is(digest)).map(EarlyWrite::finish) {
                     Some(Ok(file)) => self.name(file, &name)?,
                     Some(Err(_)) | None => self.put(&name, &[total])?,
                 }
@@ -422,7 +422,7 @@ mod tests {
 
     #[test]
     fn a_total_written_ahead_is_the_one_that_is_read_back_and_of_others_nothing_stays() {
-        use crate::protocol::Ahead::{Chunk, End};
+        use crate::protocol::EarlyWrite::{Chunk, End};
         use crate::protocol::record::Record as SumRecord;
         let sum = |counter| SumId { ballot: Ballot { counter, proposer: Peer(1) }, slot: 1 };
         let accepted = |counter, total: &[u8]| {
@@ -433,21 +433,21 @@ mod tests {
         let files = || fs::read_dir(folder.path()).unwrap().count();
         let (mut store, _) = Store::open(folder.path()).unwrap();
         // A sum that came to nothing, then one that is whole.
-        store.ahead(Chunk(sum(1), bytes::Bytes::from_static(b"never")));
+        store.write_early(Chunk(sum(1), bytes::Bytes::from_static(b"never")));
         let total: Vec<u8> = (0..3_000_000u32).flat_map(u32::to_le_bytes).collect();
         for chunk in total.chunks(1 << 18) {
-            store.ahead(Chunk(sum(2), bytes::Bytes::copy_from_slice(chunk)));
+            store.write_early(Chunk(sum(2), bytes::Bytes::copy_from_slice(chunk)));
         }
-        store.ahead(End(sum(2), Sha256::digest(&total).into()));
+        store.write_early(End(sum(2), Sha256::digest(&total).into()));
         store.write(&accepted(2, &total)).unwrap();
         // What is acknowledged is not what was written ahead: another total of the same sum.
-        store.ahead(Chunk(sum(3), bytes::Bytes::from_static(b"ours")));
-        store.ahead(End(sum(3), Sha256::digest(b"ours").into()));
+        store.write_early(Chunk(sum(3), bytes::Bytes::from_static(b"ours")));
+        store.write_early(End(sum(3), Sha256::digest(b"ours").into()));
         drop(store);
         let (mut store, records) = Store::open(folder.path()).unwrap();
         assert_eq!(records, [accepted(2, &total)]);
-        store.ahead(Chunk(sum(3), bytes::Bytes::from_static(b"ours")));
-        store.ahead(End(sum(3), Sha256::digest(b"ours").into()));
+        store.write_early(Chunk(sum(3), bytes::Bytes::from_static(b"ours")));
+        store.write_early(End(sum(3), Sha256::digest(b"ours").into()));
         store.write(&accepted(3, b"theirs")).unwrap();
         drop(store);
         let (_store, records) = Store::open(folder.path()).unwrap();

@@ -9,16 +9,16 @@ use std::time::Instant;
 
 use bytes::Bytes;
 use flyswarm::crypto::identity::Identity;
-use flyswarm::net::driver::{self, Handle, Plan, Report};
+use flyswarm::net::driver::{self, Handle, NodeConfig, Report};
 use flyswarm::net::{Multiaddr, PeerId};
 use flyswarm::node::Event;
-use flyswarm::task::Task;
 use flyswarm::protocol::context::{Context, Quantity};
 use flyswarm::protocol::record::Value;
 use flyswarm::protocol::view::Stage;
 use flyswarm::session::{
     DataSpec, Entry, FlynnSpec, Peer, Privacy, Scaling, Score, Session, TaskKind, Timing,
 };
+use flyswarm::task::Task;
 
 use crate::{Cost, NODES, cpu};
 
@@ -102,7 +102,7 @@ fn node(index: usize, bytes: usize, state: PathBuf, tell: &mut dyn FnMut(News)) 
     let session = session();
     let id = driver::peer_id(&identity(index).public());
     let me = session.peer(&identity(index).public()).expect("in the roster");
-    let plan = Plan {
+    let plan = NodeConfig {
         ctx: Arc::new(Context::new(session, me, identity(index), task.plan())),
         task,
         seed: [index as u8; 32],

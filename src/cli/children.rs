@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use super::Failure;
 
 /// What a process says, by the number of its peer.
-pub(super) enum Said {
+pub(super) enum ChildEvent {
     /// A line of JSON on its standard output.
     Event(Value),
     /// All of its standard error.
@@ -23,8 +23,8 @@ pub(super) enum Said {
 /// The processes of some peers, at most one of each at a time. Dropping kills those that still run.
 pub(super) struct Children {
     peers: Vec<Process>,
-    sender: mpsc::Sender<(usize, u32, Said)>,
-    lines: mpsc::Receiver<(usize, u32, Said)>,
+    sender: mpsc::Sender<(usize, u32, ChildEvent)>,
+    lines: mpsc::Receiver<(usize, u32, ChildEvent)>,
 }
 
 struct Process {
@@ -72,11 +72,11 @@ impl Children {
         std::thread::spawn(move || {
             let lines = stdout.into_iter().flat_map(|out| BufReader::new(out).lines()).map_while(Result::ok);
             for value in lines.filter_map(|line| serde_json::from_str(&line).ok()) {
-                if events.send((i, starts, Said::Event(value))).is_err() {
+                if events.send((i, starts, ChildEvent::Event(value))).is_err() {
                     return;
                 }
             }
-            let _ = events.send((i, starts, Said::End));
+            let _ = events.send((i, starts, ChildEvent::End));
         });
         let complaints = self.sender.clone();
         std::thread::spawn(move || {
@@ -85,7 +85,7 @@ impl Children {
                 // What is not text is no complaint that could be shown.
                 let _ = stderr.take(1 << 16).read_to_string(&mut text);
             }
-            let _ = complaints.send((i, starts, Said::Complaint(text)));
+            let _ = complaints.send((i, starts, ChildEvent::Complaint(text)));
         });
         for j in 0..self.peers.len() {
             self.introduce(j, i);
@@ -94,13 +94,13 @@ impl Children {
     }
 
     /// The next thing that a running process says; where one listens, the others are told first.
-    pub(super) fn next(&mut self, until: Instant) -> Result<(usize, Said), RecvTimeoutError> {
+    pub(super) fn next(&mut self, until: Instant) -> Result<(usize, ChildEvent), RecvTimeoutError> {
         loop {
             let (i, starts, said) = self.lines.recv_timeout(until.saturating_duration_since(now()))?;
             if starts != self.peers[i].starts {
                 continue;
             }
-            if let Said::Event(event) = &said
+            if let ChildEvent::Event(event) = &said
                 && event["event"] == "listening"
             {
                 self.peers[i].address = Some(event["address"].clone());

@@ -25,10 +25,10 @@ use crate::data::{DataError, Dataset};
 use crate::model::Model;
 use crate::model::neighbours::Neighbours;
 use crate::model::score::Confusion;
-use crate::task::flynn::Plan;
 use crate::session::{
     DataSpec, Entry, FlynnSpec, Hamming, Privacy, Scaling, Score, Session, SketchSpec, TaskKind, Timing,
 };
+use crate::task::flynn::Plan;
 
 /// Holders of each class among the peers.
 const HOLDERS: usize = 3;

@@ -1,6 +1,6 @@
 //! `flyswarm join`: one node of a session, until it has the model and nobody needs it any more.
 
-mod payment;
+mod charge;
 mod work;
 
 use std::net::{Ipv4Addr, SocketAddr};
@@ -25,7 +25,7 @@ use crate::crypto::stream::derive;
 use crate::data::{Dataset, LabelColumn};
 use crate::model::file::write_whole;
 use crate::model::selection::Draw;
-use crate::net::driver::{self, DriverError, Handle, Plan, Report, Usage};
+use crate::net::driver::{self, DriverError, Handle, NodeConfig, Report, Usage};
 use crate::net::metrics::{Metrics, stage_name};
 use crate::node::{Ending, Event};
 use crate::protocol::context::Context;
@@ -33,7 +33,7 @@ use crate::protocol::record::Value as Decision;
 use crate::protocol::view::Stage;
 use crate::protocol::xclp::{Outcome, roles::Roles};
 use crate::session::{Peer, Session, TaskKind};
-use payment::Payment;
+use charge::BudgetCharge;
 use work::{Rows, Work, names};
 
 /// Runs one node of a session and writes what it gives: the model, the settings that were best, labels for
@@ -52,7 +52,7 @@ pub(super) struct Join {
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
     #[command(flatten)]
-    payment: Payment,
+    payment: BudgetCharge,
 }
 
 /// Runs one node without rows: in a session of the task xclp it helps the others, and sees no data
@@ -164,7 +164,7 @@ impl Witness {
         let features = place.session.data.features as usize;
         let none = Dataset::new(features, vec![0.0; features], Vec::new(), Vec::new())?.subset(&[]);
         let rows = Rows { data: Arc::new(none), labels: Vec::new() };
-        self.node.run(place, work, (rows, None), None, receipt, &Payment::default())
+        self.node.run(place, work, (rows, None), None, receipt, &BudgetCharge::default())
     }
 }
 
@@ -196,7 +196,7 @@ impl NodeArguments {
         (rows, said): (Rows, Option<String>),
         out: Option<PathBuf>,
         receipt: PathBuf,
-        payment: &Payment,
+        payment: &BudgetCharge,
     ) -> Result<(), Failure> {
         let Place { session, identity, me } = place;
         let secret = derive(&*identity.seed(), "rows", &session.id().0);
@@ -205,7 +205,7 @@ impl NodeArguments {
         let ctx = Arc::new(Context::new(session.clone(), me, identity, task.plan()));
         let hold_at = self.hold_at.as_deref().map(|text| parse_hold(&ctx, text)).transpose()?;
         let stop = Arc::new(AtomicBool::new(false));
-        let plan = Plan {
+        let plan = NodeConfig {
             ctx: ctx.clone(),
             task,
             seed: *random()?,
@@ -260,7 +260,7 @@ pub(super) fn state_folder(
 }
 
 impl Prepared {
-    fn drive(&self, plan: Plan, stop: &Arc<AtomicBool>, from_stdin: bool) -> Result<(), Failure> {
+    fn drive(&self, plan: NodeConfig, stop: &Arc<AtomicBool>, from_stdin: bool) -> Result<(), Failure> {
         let started = clock();
         let mut views = 0u64;
         let mut finished: Option<Result<[u8; 32], Failure>> = None;

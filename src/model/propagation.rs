@@ -30,7 +30,7 @@ pub struct Propagation {
 
 /// What is said of a point.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Said {
+pub struct Prediction {
     /// The class, unless no label reaches the point.
     pub label: Option<u16>,
     /// 1 - entropy of the scores / log C: from 0 (all classes alike) to 1 (one class only); 0 without a
@@ -44,7 +44,7 @@ impl Propagation {
     ///
     /// `counts` are the labels of each class, for `balance`.
     #[must_use]
-    pub fn say(&self, scores: &[f64], counts: &[u64]) -> Vec<Said> {
+    pub fn say(&self, scores: &[f64], counts: &[u64]) -> Vec<Prediction> {
         let classes = counts.len().max(1);
         let weights: Vec<f64> =
             counts.iter().map(|&n| if self.balance && n > 0 { 1.0 / n as f64 } else { 1.0 }).collect();
@@ -54,14 +54,14 @@ impl Propagation {
             let scores: Vec<f64> = scores.iter().zip(&weights).map(kept).collect();
             let total: f64 = scores.iter().sum();
             if total <= 0.0 {
-                return Said { label: None, confidence: 0.0 };
+                return Prediction { label: None, confidence: 0.0 };
             }
             let best =
                 (0u16..).zip(&scores).fold((0, 0.0), |best, (c, &z)| if z > best.1 { (c, z) } else { best });
             let entropy = |z: &f64| if *z > 0.0 { -(z / total) * libm::log(z / total) } else { 0.0 };
             let entropy: f64 = scores.iter().map(entropy).sum();
             let most = if classes > 1 { libm::log(classes as f64) } else { 1.0 };
-            Said { label: Some(best.0), confidence: (1.0 - entropy / most).clamp(0.0, 1.0) }
+            Prediction { label: Some(best.0), confidence: (1.0 - entropy / most).clamp(0.0, 1.0) }
         };
         scores.chunks_exact(classes).map(of_point).collect()
     }
@@ -122,10 +122,10 @@ mod tests {
     #[test]
     fn the_largest_score_is_the_label_and_equal_scores_tell_nothing() {
         let said = rule().say(&[0.0, 2.0, 0.0, 1.0, 1.0, 1.0, 0.0, 0.0, 1e-6], &[1, 1, 1]);
-        assert_eq!(said[0], Said { label: Some(1), confidence: 1.0 });
+        assert_eq!(said[0], Prediction { label: Some(1), confidence: 1.0 });
         assert_eq!(said[1].label, Some(0));
         assert!(said[1].confidence.abs() < 1e-12);
-        assert_eq!(said[2], Said { label: None, confidence: 0.0 });
+        assert_eq!(said[2], Prediction { label: None, confidence: 0.0 });
     }
 
     #[test]

@@ -17,7 +17,6 @@ use libp2p::{Multiaddr, PeerId};
 use super::{Command, Config, Event as NetEvent, Events, Frame, NetError, Network, NetworkKey, Waker, log};
 use crate::crypto::identity::PublicKey;
 use crate::node::{Done, Ending, Event, Job, Node, RestoreError, Timer};
-use crate::task::Task;
 use crate::protocol::about::{About, Role};
 use crate::protocol::context::Context;
 use crate::protocol::message::{Channel, Message};
@@ -25,13 +24,14 @@ use crate::protocol::view::Stage;
 use crate::protocol::{Action, Input, Machine, Step, Time, wire};
 use crate::session::{Entry, Peer, Session};
 use crate::store::{Store, StoreError};
+use crate::task::Task;
 
 /// How long a leaving node waits for its last frames to be read.
 const FLUSH: Duration = Duration::from_secs(2);
 
 /// What to run.
 #[derive(Debug)]
-pub struct Plan {
+pub struct NodeConfig {
     /// Session, identity, plan of quantities.
     pub ctx: Arc<Context>,
     /// The work.
@@ -198,7 +198,7 @@ struct Driver<'a> {
 ///
 /// # Errors
 /// [`DriverError`]; nothing that was persisted is lost.
-pub fn run(plan: Plan, report: &mut dyn FnMut(Report<'_>)) -> Result<Usage, DriverError> {
+pub fn run(plan: NodeConfig, report: &mut dyn FnMut(Report<'_>)) -> Result<Usage, DriverError> {
     let ctx = plan.ctx.clone();
     let report = &mut |told: Report<'_>| {
         log::note(&ctx, &told);
@@ -405,7 +405,7 @@ impl Driver<'_> {
                         return;
                     }
                 }
-                Action::Ahead(ahead) => self.store.ahead(ahead),
+                Action::WriteEarly(ahead) => self.store.write_early(ahead),
                 Action::Output(event) => {
                     (self.report)(Report::Node(&event));
                     match event {

@@ -87,7 +87,7 @@ impl Metrics {
             "Views that ended before their time, by reason",
             metrics.views_failed.clone(),
         );
-        registry.register("faults", "Plan broken, by peer", metrics.faults.clone());
+        registry.register("faults", "NodeConfig broken, by peer", metrics.faults.clone());
         registry.register(
             "strangers",
             "Connections refused because the identity is not in the roster",

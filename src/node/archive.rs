@@ -190,8 +190,7 @@ impl Archive {
     pub(super) fn held(&self, ctx: &Context, slot: u32, want: Want) -> Option<(Held, Served)> {
         match want {
             Want::Frozen => {
-                let (frozen, opened) =
-                    (self.frozen.get(slot as usize)?, self.opened.get(slot as usize)?);
+                let (frozen, opened) = (self.frozen.get(slot as usize)?, self.opened.get(slot as usize)?);
                 let held = Held::Frozen(frozen.clone());
                 // The coin has no vector.
                 let served = if slot == 0 {

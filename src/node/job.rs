@@ -6,7 +6,6 @@ use bytes::Bytes;
 use chacha20::rand_core::SeedableRng;
 use zeroize::Zeroizing;
 
-use crate::task::Task;
 use crate::crypto::mask::Sign;
 use crate::protocol::all_reduce;
 use crate::protocol::context::Context;
@@ -14,6 +13,7 @@ use crate::protocol::pairwise::{Mask, Masks};
 use crate::protocol::record::Frozen;
 use crate::protocol::view::Rng;
 use crate::protocol::xclp;
+use crate::task::Task;
 
 /// One piece of long work.
 #[derive(Clone)]

@@ -51,7 +51,7 @@ impl Node {
     pub(super) fn contribute(&mut self, now: Time, step: &mut Step<Self>) {
         let Some(slot) = self.round.wanted else { return };
         if self.archive.frozen() > slot {
-            return self.ahead(now, step);
+            return self.superseded(now, step);
         }
         if self.archive.frozen() != slot || self.opening.is_some() {
             return;
@@ -78,7 +78,7 @@ impl Node {
         let Some(record) = &self.round.accept else { return };
         let slot = record.value.sum.slot;
         if self.archive.frozen() > slot {
-            return self.ahead(now, step);
+            return self.superseded(now, step);
         }
         if self.archive.frozen() != slot || self.opening.is_some() {
             return;
@@ -123,7 +123,7 @@ impl Node {
     }
 
     /// The view wants what is open here already: its leader must fetch that first, and now learns it.
-    pub(super) fn ahead(&mut self, now: Time, step: &mut Step<Self>) {
+    pub(super) fn superseded(&mut self, now: Time, step: &mut Step<Self>) {
         self.fail_view(now, Reason::Superseded, None, None, step);
     }
 

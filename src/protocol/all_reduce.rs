@@ -6,7 +6,7 @@
 //! direction are unacknowledged; a credit acknowledges all chunks up to one. Children's chunks are added to
 //! the own one, in the buffer that it was masked in, which leaves as it is when it is complete; the total is
 //! written once, front to back. Whoever runs ahead waits: own chunks are masked, and children's acknowledged,
-//! only up to `AHEAD` chunks before the one that leaves next, so that besides the vector and the total a sum
+//! only up to `LOOKAHEAD` chunks before the one that leaves next, so that besides the vector and the total a sum
 //! takes little memory.
 
 use std::collections::BTreeMap;
@@ -23,7 +23,7 @@ use super::pairwise::Masks;
 use super::rows::{Cut, Keeping, Kept, Piece};
 use super::sparse;
 use super::tree::Place;
-use super::{Action, Ahead, Fault, Input, Machine, Never, Step, Time};
+use super::{Action, EarlyWrite, Fault, Input, Machine, Never, Step, Time};
 use crate::buffers::{Buffer, Buffers};
 use crate::crypto::mask::{self, Word};
 use crate::crypto::tagged_hash;
@@ -40,7 +40,7 @@ const CREDIT: u32 = WINDOW as u32 / 2;
 const MASKING: usize = 4;
 /// How far before the chunk that leaves next a child or this peer's own masking may run: as far again as the
 /// window.
-const AHEAD: u32 = WINDOW as u32;
+const LOOKAHEAD: u32 = WINDOW as u32;
 
 /// Which sum a message belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -370,7 +370,7 @@ impl AllReduce {
         self.digest.update(data);
         self.total.extend_from_slice(data);
         self.from_parent.next += 1;
-        step.0.push(Action::Ahead(Ahead::Chunk(self.sum, data.clone())));
+        step.0.push(Action::WriteEarly(EarlyWrite::Chunk(self.sum, data.clone())));
     }
 
     fn message(&mut self, from: Peer, message: Message, step: &mut Step<Self>) -> Result<(), Fault> {
@@ -463,7 +463,7 @@ impl AllReduce {
                 }
             }
         }
-        let until = self.leaving().saturating_add(AHEAD);
+        let until = self.leaving().saturating_add(LOOKAHEAD);
         if let Some((vector, masks, cut)) = &self.vector {
             while self.own_next < chunks.min(until) && self.own_working < MASKING {
                 let (vector, masks, cut) = (vector.clone(), masks.clone(), cut.clone());
@@ -503,7 +503,7 @@ impl AllReduce {
             self.finished = true;
             self.vector = None;
             let digest = tag_total(&self.session, self.sum, self.digest.finalize());
-            step.0.push(Action::Ahead(Ahead::End(self.sum, digest)));
+            step.0.push(Action::WriteEarly(EarlyWrite::End(self.sum, digest)));
             let kept = std::mem::take(&mut self.kept).finish(self.sum);
             step.0.extend(kept.clone().map(Action::Persist));
             step.output(Total { bytes: Bytes::from(std::mem::take(&mut self.total)), digest, kept });

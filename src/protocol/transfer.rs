@@ -245,8 +245,7 @@ impl Transfer {
         let Some(serving) = self.serving.get_mut(&to) else { return };
         let pieces = pieces(serving.total.len());
         while serving.next < pieces && ((serving.next - serving.acknowledged) as usize) < WINDOW {
-            let plain =
-                self.ctx.plan.get(serving.slot as usize).is_some_and(super::context::Quantity::plain);
+            let plain = self.ctx.plan.get(serving.slot as usize).is_some_and(super::context::Quantity::plain);
             let words = serving.total.piece(serving.next);
             let data = if plain { sparse::encode(&words) } else { words };
             step.send(to, Message::Piece { slot: serving.slot, index: serving.next, data });

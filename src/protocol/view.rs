@@ -29,8 +29,8 @@ use chacha20::rand_core::SeedableRng;
 use super::all_reduce::{self, AllReduce, SumId, Total};
 use super::ballot::Ballot;
 use super::context::Context;
+use super::convergecast::Convergecast;
 use super::deal::{self, Deal, Opening, Pad, Release};
-use super::gather::Gather;
 use super::pairwise::{self, Mask, Masks, ViewKey};
 use super::record::{self, Acknowledgement, Frozen, Record};
 use super::rows::{Cut, Kept};
@@ -80,13 +80,13 @@ struct Round {
     reduce: Option<AllReduce>,
     pad: Option<Pad>,
     own_deals: Vec<Signed<Deal>>,
-    deals: Gather<Signed<Deal>>,
+    deals: Convergecast<Signed<Deal>>,
     total: Option<[u8; 32]>,
     child_totals: Vec<[u8; 32]>,
     record: Option<Record>,
-    acknowledge: Gather<Signed<Acknowledgement>>,
+    acknowledge: Convergecast<Signed<Acknowledgement>>,
     acknowledgements: Vec<Signed<Acknowledgement>>,
-    release: Gather<Signed<Release>>,
+    release: Convergecast<Signed<Release>>,
 }
 
 /// The machine of one member in one view.
@@ -99,7 +99,7 @@ pub struct View {
     depth: (u32, u32),
     rng: Rng,
     secret: Option<EphemeralSecret>,
-    keys_report: Gather<Signed<ViewKey>>,
+    keys_report: Convergecast<Signed<ViewKey>>,
     keys: Option<BTreeMap<Peer, Arc<[u8; 32]>>>,
     round: Option<Round>,
     progress: Time,
@@ -185,7 +185,7 @@ impl View {
         let depth = |at: usize| (at + 1).ilog2();
         let depth = (depth(order.iter().position(|&peer| peer == ctx.me)?), depth(order.len() - 1));
         Some(Self {
-            keys_report: Gather::new(&place.children),
+            keys_report: Convergecast::new(&place.children),
             ballot,
             members,
             place,
@@ -557,13 +557,13 @@ impl View {
             reduce: None,
             pad: None,
             own_deals: Vec::new(),
-            deals: Gather::new(children),
+            deals: Convergecast::new(children),
             total: None,
             child_totals: Vec::new(),
             record: None,
-            acknowledge: Gather::new(children),
+            acknowledge: Convergecast::new(children),
             acknowledgements: Vec::new(),
-            release: Gather::new(children),
+            release: Convergecast::new(children),
         }
     }
 }

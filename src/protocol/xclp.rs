@@ -90,7 +90,7 @@ pub enum Body {
     /// The next part of a parcel. Bulk channel.
     Part {
         /// Which parcel.
-        what: What,
+        what: ParcelKind,
         /// Bytes of the whole parcel.
         length: u32,
         /// [`PART`] bytes, the last one what remains.
@@ -105,7 +105,7 @@ pub enum Body {
 
 /// A vector that travels between two peers of an exchange; none travels twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub enum What {
+pub enum ParcelKind {
     /// Dealer to an owner: the 32 bytes of the seed of its half of the triple for the block with the one that
     /// is named.
     Triple(Peer),

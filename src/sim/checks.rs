@@ -182,7 +182,14 @@ impl Checks {
     }
 
     /// A peer has its own block of a row sum, or none.
-    pub fn receives(&mut self, now: Time, ctx: &Context, peer: Peer, slot: u32, part: &Result<Part, Missing>) {
+    pub fn receives(
+        &mut self,
+        now: Time,
+        ctx: &Context,
+        peer: Peer,
+        slot: u32,
+        part: &Result<Part, Missing>,
+    ) {
         self.looked += 1;
         let Some((value, expected)) = self.values.get(&slot).and_then(|value| {
             let mut sums = self.expected.iter().filter(|((of, _), _)| *of == slot);

@@ -438,7 +438,7 @@ impl<W: World> Engine<W> {
                     self.hosts[peer.index()].disk.insert(record.name(), record);
                 }
                 // The simulated disk has no time of its own.
-                Action::Ahead(_) => {}
+                Action::WriteEarly(_) => {}
                 Action::Output(event) => {
                     let stopped = matches!(event, Event::Done | Event::Ended(_));
                     if !W::says(self, peer, event) {

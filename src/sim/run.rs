@@ -5,7 +5,6 @@ use std::path::Path;
 
 use sha2::{Digest, Sha256};
 
-use super::cast::Cast;
 use super::checks::{self, Check};
 use super::engine::Engine;
 use super::links::micros;
@@ -13,6 +12,7 @@ use super::outcome::{
     self, Accuracy, Blame, Host, Mark, Outcome, PurposeRow, Ranking, Results, SHOWN, Slot, StageRow,
     Training, View,
 };
+use super::participants::Participants;
 use super::scenario::{File, Scenario, ScenarioError, TaskKind};
 use super::swarm::Swarm;
 use super::tally::{Count, PURPOSES};
@@ -22,10 +22,10 @@ use super::{sketch, xclp};
 use crate::data::Dataset;
 use crate::model::Model;
 use crate::model::score::Confusion;
-use crate::task::flynn::Plan;
 use crate::protocol::view::Stage;
 use crate::protocol::{Time, memo, tree};
 use crate::session::Peer;
+use crate::task::flynn::Plan;
 
 /// Events between two looks at how far a run is.
 const LOOK: u64 = 2048;
@@ -74,7 +74,7 @@ pub fn run_all(file: &File, progress: &mut dyn FnMut(Progress<'_>)) -> Result<Re
 /// # Errors
 /// [`ScenarioError`].
 pub fn prepare(scenario: &Scenario, folder: &Path) -> Result<(Engine<Swarm>, Option<Rows>), ScenarioError> {
-    let cast = Cast::new(scenario, folder)?;
+    let cast = Participants::new(scenario, folder)?;
     let rows = cast.rows.clone();
     let swarm = Swarm::new(scenario, cast, timeline::whole(scenario));
     Ok((Engine::new(swarm, scenario.peers, true), rows))

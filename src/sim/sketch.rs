@@ -14,10 +14,10 @@ use crate::crypto::stream::derive;
 use crate::data::Dataset;
 use crate::model::heterogeneity::{spearman, total_variation};
 use crate::model::selection;
-use crate::task::Task;
-use crate::task::sketch::{Global, Plan, SketchTask, TaskError};
 use crate::protocol::Time;
 use crate::session::{Peer, Session, SketchSpec};
+use crate::task::Task;
+use crate::task::sketch::{Global, Plan, SketchTask, TaskError};
 
 /// The session's section, for this task and where peers are drawn.
 pub(super) fn spec(scenario: &Scenario) -> Result<Option<SketchSpec>, ScenarioError> {

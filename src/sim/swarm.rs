@@ -6,20 +6,18 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::cast::{Cast, randomness};
 use super::checks::{Check, Checks};
 use super::cost::Costs;
 use super::engine::{Carriage, Engine, Notice, World};
 use super::links::{Paths, micros};
+use super::participants::{Participants, randomness};
 use super::scenario::{Connections, Fault, Kind, Scenario, Tamper};
 use super::tally::Tally;
 use super::tamper;
 use super::task::Poisoned;
 use crate::crypto::identity::Identity;
 use crate::crypto::stream::Stream;
-use crate::task::xclp::Xclp;
 use crate::node::{Done, Ending, Event, Job, Node, Record};
-use crate::task::Task;
 use crate::protocol::ballot::Ballot;
 use crate::protocol::context::Context;
 use crate::protocol::message::Message;
@@ -28,6 +26,8 @@ use crate::protocol::rows::{Missing, Part};
 use crate::protocol::wire::Frame;
 use crate::protocol::{Time, tree};
 use crate::session::{Peer, Session};
+use crate::task::Task;
+use crate::task::xclp::Xclp;
 
 /// What the swarm does to itself.
 #[derive(Debug)]
@@ -133,7 +133,7 @@ fn pair(a: Peer, b: Peer) -> (Peer, Peer) {
 impl Swarm {
     /// The cast of a scenario, with what goes wrong.
     #[must_use]
-    pub fn new(scenario: &Scenario, cast: Cast, faults: Vec<Fault>) -> Self {
+    pub fn new(scenario: &Scenario, cast: Participants, faults: Vec<Fault>) -> Self {
         let seed = scenario.seed.to_le_bytes();
         let ctx = Arc::new(cast.context(Peer(0)));
         let other = Session { name: "another session".into(), ..cast.session.clone() };

@@ -12,12 +12,12 @@ use crate::data::digits::digits;
 use crate::data::split::train_test;
 use crate::data::{Dataset, Expected, deal, load};
 use crate::model::readout::Readout;
-use crate::task::Task;
-use crate::task::flynn::{Flynn, Plan};
 use crate::protocol::context::Quantity;
 use crate::protocol::record::Value;
 use crate::protocol::view::Rng;
 use crate::session::{DataSpec, FlynnSpec, Peer, Scaling, Score, Session, Sizes};
+use crate::task::Task;
+use crate::task::flynn::{Flynn, Plan};
 
 /// The rows of a run.
 #[derive(Clone, Debug)]

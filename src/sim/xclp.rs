@@ -12,10 +12,10 @@ use super::swarm::Swarm;
 use super::task::Rows;
 use crate::crypto::stream::{Stream, derive};
 use crate::data::deal::shuffle;
-use crate::model::propagation::Said;
-use crate::task::xclp::Xclp;
+use crate::model::propagation::Prediction;
 use crate::protocol::Time;
 use crate::session::{Peer, Session, XclpSpec};
+use crate::task::xclp::Xclp;
 
 /// The session's section, for this task.
 pub(super) fn spec(scenario: &Scenario) -> Option<XclpSpec> {
@@ -131,7 +131,7 @@ struct Share {
 }
 
 impl Share {
-    fn count(&mut self, rows: &Rows, task: &Xclp, peer: Peer, said: &[Said]) {
+    fn count(&mut self, rows: &Rows, task: &Xclp, peer: Peer, said: &[Prediction]) {
         let truth = rows.parts[peer.index()].labels();
         for ((said, truth), known) in said.iter().zip(truth).zip(task.labels()) {
             if known.is_none() {

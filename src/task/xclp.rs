@@ -16,7 +16,7 @@ use crate::crypto::stream::Stream;
 use crate::data::Dataset;
 use crate::data::deal::shuffle;
 use crate::model::propagation::series::MAX_POINTS;
-use crate::model::propagation::{Propagation, Said, centralised, edges, label_counts};
+use crate::model::propagation::{Prediction, Propagation, centralised, edges, label_counts};
 use crate::protocol::context::Quantity;
 use crate::protocol::record::Value;
 use crate::protocol::xclp::roles::{FEWEST_HOLDERS, Roles};
@@ -91,7 +91,13 @@ impl Plan {
     }
 
     /// Who does what in a view of `members` that sums this slot.
-    fn roles(&self, slot: u32, values: &[Value], opened: &[Bytes], members: &[Peer]) -> Result<Roles, String> {
+    fn roles(
+        &self,
+        slot: u32,
+        values: &[Value],
+        opened: &[Bytes],
+        members: &[Peer],
+    ) -> Result<Roles, String> {
         let (Some(seed), Some(counted)) =
             (opened.first(), values.get(ROWS as usize).map(|value| &value.members))
         else {
@@ -108,8 +114,7 @@ impl Plan {
     /// The graph that was decided, as a peer knows it whom the exchange of its view gave `before`.
     fn known(&self, values: &[Value], opened: &[Bytes], before: Option<&Outcome>) -> Result<Known, String> {
         let slot = self.graph();
-        let (Some(value), Some(words)) = (values.get(slot as usize), opened.get(slot as usize))
-        else {
+        let (Some(value), Some(words)) = (values.get(slot as usize), opened.get(slot as usize)) else {
             return Err("the graph is not made".into());
         };
         let digest = words.last_chunk::<{ 4 * DIGEST }>().ok_or("the graph has no digest")?;
@@ -173,8 +178,8 @@ impl Xclp {
 
     /// What is said of each row, in the order of the file.
     #[must_use]
-    pub fn said(&self, outcome: &Outcome) -> Vec<Said> {
-        let mut said = vec![Said { label: None, confidence: 0.0 }; self.order.len()];
+    pub fn said(&self, outcome: &Outcome) -> Vec<Prediction> {
+        let mut said = vec![Prediction { label: None, confidence: 0.0 }; self.order.len()];
         for (&row, found) in self.order.iter().zip(self.plan.rule().say(&outcome.scores, &outcome.counts)) {
             said[row] = found;
         }
@@ -189,7 +194,7 @@ impl Xclp {
         tasks: &[&Self],
         planes: &[u8; 32],
         moments: Option<&[u8]>,
-    ) -> Result<(Vec<Vec<Said>>, usize), String> {
+    ) -> Result<(Vec<Vec<Prediction>>, usize), String> {
         let Some(first) = tasks.first() else { return Ok((Vec::new(), 0)) };
         let (plan, features) = (&first.plan, first.data.features());
         let join = |parts: &[Dataset]| {

@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 
 use flyswarm::data::digits::digits;
 use flyswarm::model::{Model, bloom};
-use flyswarm::task::flynn::Plan;
 use flyswarm::sketch::flyhash::FlyHash;
 use flyswarm::sketch::scaling;
+use flyswarm::task::flynn::Plan;
 use serde_json::Value;
 
 use super::swarm::{NAMES, Swarm};

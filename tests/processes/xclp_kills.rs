@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use flyswarm::crypto::stream::derive;
 use flyswarm::data::digits::digits;
-use flyswarm::task::xclp::{Plan, Xclp};
 use flyswarm::session::{Hamming, Peer, XclpSpec};
+use flyswarm::task::xclp::{Plan, Xclp};
 use serde_json::Value;
 
 use super::check::members;

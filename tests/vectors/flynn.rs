@@ -6,14 +6,14 @@ use bytes::Bytes;
 use flyswarm::data::Dataset;
 use flyswarm::data::split::folds;
 use flyswarm::model::bloom;
-use flyswarm::task::Task;
-use flyswarm::task::flynn::Plan;
-use flyswarm::task::tune::Tune;
 use flyswarm::session::Session;
 use flyswarm::sketch::Parameters;
 use flyswarm::sketch::flyhash::FlyHash;
 use flyswarm::sketch::scaling;
 use flyswarm::sketch::scaling::{Moments, Scaler, Scaling};
+use flyswarm::task::Task;
+use flyswarm::task::flynn::Plan;
+use flyswarm::task::tune::Tune;
 use serde_json::{Value, json};
 
 use crate::sessions::{TUNE, small_text, toml};

@@ -289,9 +289,7 @@ fn bad_deals(made: &Made) -> Vec<Value> {
     exchanged.sealed.boxes.swap(0, 1);
     let keys: Vec<_> = dealer.council.iter().map(|&peer| dealer.session.key(peer)).collect();
     let mut no_scalar = good.clone();
-    let context =
-        [&dealer.id.0[..], &good.sum.to_bytes(), &dealer.me.0.to_le_bytes()]
-            .concat();
+    let context = [&dealer.id.0[..], &good.sum.to_bytes(), &dealer.me.0.to_le_bytes()].concat();
     let raw = [All([0xff; 32]), All([0xff; 32]), All([0xff; 32])];
     no_scalar.sealed = envelope::seal(&keys, &raw, &context, &mut Given::new(&bytes::<32>("no scalar")));
     let holder = &*made.contexts[dealer.council[1].index()];

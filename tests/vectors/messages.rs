@@ -10,7 +10,7 @@ use flyswarm::protocol::message::{Channel, Message, VERSION};
 use flyswarm::protocol::transfer::{self, Held, Want};
 use flyswarm::protocol::view::{self, Order, Reason, Report};
 use flyswarm::protocol::wire;
-use flyswarm::protocol::xclp::{self, Body, What};
+use flyswarm::protocol::xclp::{self, Body, ParcelKind};
 use flyswarm::session::Peer;
 use serde_json::{Value, json};
 
@@ -100,23 +100,23 @@ pub(crate) fn all() -> Vec<(&'static str, Message)> {
         ("keys", exchange(Body::Keys(vec![(Peer(0), digest), (Peer(300), [9; 32])]))),
         ("mask", exchange(Body::Mask(digest))),
         ("graph", exchange(Body::Graph(digest))),
-        ("part triple", part(What::Triple(Peer(2)))),
-        ("part dealt", part(What::Dealt(Peer(1)))),
-        ("part hidden", part(What::Hidden)),
-        ("part base", part(What::Base)),
-        ("part choices", part(What::Choices)),
-        ("part columns", part(What::Columns(3))),
-        ("part strings", part(What::Strings(70_000))),
-        ("part key", part(What::Key)),
-        ("part ciphertext", part(What::Ciphertext(300))),
-        ("part answer", part(What::Answer(3))),
-        ("part share", part(What::Share(Peer(1), Peer(300)))),
-        ("part smallest", part(What::Smallest)),
-        ("part limits", part(What::Limits)),
-        ("part short", part(What::Short(Peer(1)))),
-        ("part labels", part(What::Labels)),
-        ("part scores", part(What::Scores)),
-        ("part edges", part(What::Edges)),
+        ("part triple", part(ParcelKind::Triple(Peer(2)))),
+        ("part dealt", part(ParcelKind::Dealt(Peer(1)))),
+        ("part hidden", part(ParcelKind::Hidden)),
+        ("part base", part(ParcelKind::Base)),
+        ("part choices", part(ParcelKind::Choices)),
+        ("part columns", part(ParcelKind::Columns(3))),
+        ("part strings", part(ParcelKind::Strings(70_000))),
+        ("part key", part(ParcelKind::Key)),
+        ("part ciphertext", part(ParcelKind::Ciphertext(300))),
+        ("part answer", part(ParcelKind::Answer(3))),
+        ("part share", part(ParcelKind::Share(Peer(1), Peer(300)))),
+        ("part smallest", part(ParcelKind::Smallest)),
+        ("part limits", part(ParcelKind::Limits)),
+        ("part short", part(ParcelKind::Short(Peer(1)))),
+        ("part labels", part(ParcelKind::Labels)),
+        ("part scores", part(ParcelKind::Scores)),
+        ("part edges", part(ParcelKind::Edges)),
         ("exchange credit", exchange(Body::Credit)),
         ("exchange working", exchange(Body::Working)),
     ]

@@ -10,13 +10,13 @@ use chacha20::ChaCha20Rng;
 use chacha20::rand_core::{Rng, SeedableRng};
 use flyswarm::crypto::agreement::EphemeralSecret;
 use flyswarm::data::Dataset;
-use flyswarm::task::flynn::Flynn;
 use flyswarm::node::{Done, Event, Node, Timer};
 use flyswarm::protocol::message::Channel;
 use flyswarm::protocol::view::{self, Report};
 use flyswarm::protocol::wire::{self, Frame};
 use flyswarm::protocol::{Action, Fault, Input, Machine, Step, Time, message::Message};
 use flyswarm::session::{Peer, Session};
+use flyswarm::task::flynn::Flynn;
 use serde_json::{Value, json};
 
 use crate::messages::channel;
@@ -90,7 +90,7 @@ impl Run {
                     self.stopped.insert(peer);
                 }
                 Action::Output(Event::Ended(ending)) => panic!("{peer} ended: {ending}"),
-                Action::Output(_) | Action::Ahead(_) => {}
+                Action::Output(_) | Action::WriteEarly(_) => {}
                 Action::Blame { peer: blamed, fault } => panic!("{peer} blames {blamed}: {fault}"),
             }
         }

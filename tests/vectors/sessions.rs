@@ -3,13 +3,13 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use flyswarm::task::flynn::Plan;
-use flyswarm::task::{sketch, tune, xclp};
 use flyswarm::protocol::all_reduce::SumId;
 use flyswarm::protocol::ballot::Ballot;
 use flyswarm::protocol::context::Context;
 use flyswarm::protocol::{pairwise, tree};
 use flyswarm::session::{Peer, Session, TaskKind};
+use flyswarm::task::flynn::Plan;
+use flyswarm::task::{sketch, tune, xclp};
 use serde_json::{Value, json};
 
 use crate::{bytes, hex, identity};

@@ -6,13 +6,13 @@ use std::sync::Arc;
 use bytes::Bytes;
 use flyswarm::data::Dataset;
 use flyswarm::model::selection::{Selection, score, weights};
-use flyswarm::task::Task;
-use flyswarm::task::flynn::Flynn;
-use flyswarm::task::sketch::SketchTask;
 use flyswarm::privacy::Ratio;
 use flyswarm::session::{Peer, Session};
 use flyswarm::sketch::distribution::private::{PrivateSketch, noise_variance};
 use flyswarm::sketch::distribution::{DistributionSketch, Family};
+use flyswarm::task::Task;
+use flyswarm::task::flynn::Flynn;
+use flyswarm::task::sketch::SketchTask;
 use serde_json::{Value, json};
 
 use crate::sessions::toml;

@@ -8,7 +8,7 @@ use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 use serde_json::{Value, json};
 
 use crate::cli::Failure;
-use crate::cli::children::{Children, Said, now};
+use crate::cli::children::{ChildEvent, Children, now};
 use crate::session::Session;
 
 /// Longer than any time-out of the demo's session.
@@ -90,12 +90,12 @@ impl Nodes {
         let mut running = self.peers.len();
         while running > 0 {
             match self.children.next(until) {
-                Ok((i, Said::Event(event))) => {
+                Ok((i, ChildEvent::Event(event))) => {
                     view.show(i, &self.peers[i].name, &event);
                     self.event(i, &event);
                 }
-                Ok((i, Said::Complaint(text))) => self.complaint(i, &text),
-                Ok((i, Said::End)) => {
+                Ok((i, ChildEvent::Complaint(text))) => self.complaint(i, &text),
+                Ok((i, ChildEvent::End)) => {
                     running -= 1;
                     self.ended(i)?;
                 }
@@ -144,7 +144,7 @@ impl Nodes {
         let until = now() + Duration::from_secs(1);
         while self.peers[i].complaint.is_empty() {
             match self.children.next(until) {
-                Ok((j, Said::Complaint(text))) => self.complaint(j, &text),
+                Ok((j, ChildEvent::Complaint(text))) => self.complaint(j, &text),
                 Ok(_) => {}
                 Err(_) => break,
             }

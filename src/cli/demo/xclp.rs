@@ -19,11 +19,11 @@ use crate::data::deal::{self, shuffle};
 use crate::data::digits::digits;
 use crate::data::{DataError, Dataset};
 use crate::model::neighbours::Neighbours;
-use crate::model::propagation::Said;
-use crate::task::xclp::Xclp;
+use crate::model::propagation::Prediction;
 use crate::session::{
     DataSpec, Entry, FlynnSpec, Peer, Privacy, Scaling, Session, TaskKind, Timing, XclpSpec,
 };
+use crate::task::xclp::Xclp;
 
 /// Labels of each class that are known, over all peers.
 const LABELS: usize = 5;
@@ -152,7 +152,7 @@ impl Setup {
         for (owner, central_said) in self.owners.iter().zip(&centralised) {
             let found = owner.read(folder, self.session.data.classes.as_slice())?;
             equal &= found.iter().zip(central_said).all(|(label, said)| *label == said.label);
-            let labels = |said: &[Said]| said.iter().map(|said| said.label).collect::<Vec<_>>();
+            let labels = |said: &[Prediction]| said.iter().map(|said| said.label).collect::<Vec<_>>();
             let own = owner.count(&found);
             central.add(owner.count(&labels(central_said)));
             let alone_said = pooled(&[&owner.task])?.0;

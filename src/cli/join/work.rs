@@ -13,16 +13,16 @@ use super::super::tune::session_lines;
 use crate::data::Dataset;
 use crate::evaluate::Metric;
 use crate::model::file::write_whole;
-use crate::model::propagation::Said;
+use crate::model::propagation::Prediction;
 use crate::model::selection::Draw;
+use crate::protocol::xclp;
+use crate::session::{Peer, Session, TaskKind};
+use crate::sketch::distribution::Distance;
 use crate::task::Task;
 use crate::task::flynn::{self, Flynn};
 use crate::task::sketch::{self, SketchTask, TaskError};
 use crate::task::tune::{self, Tune};
 use crate::task::xclp::Xclp;
-use crate::protocol::xclp;
-use crate::session::{Peer, Session, TaskKind};
-use crate::sketch::distribution::Distance;
 
 /// What is known of the task before the session begins.
 pub(super) enum Work {
@@ -84,7 +84,9 @@ impl Work {
     pub(super) fn drawn(&self, opened: &[Bytes]) -> Result<Option<Draw>, Failure> {
         let found = match self {
             Self::Flynn(rules) => rules.drawn(opened).map_err(|error| error.to_string()),
-            Self::Sketch(Some(task)) => task.session_plan().draw(0, opened).map_err(|error| error.to_string()),
+            Self::Sketch(Some(task)) => {
+                task.session_plan().draw(0, opened).map_err(|error| error.to_string())
+            }
             _ => Ok(None),
         };
         found.map_err(Failure::Session)
@@ -188,11 +190,11 @@ pub(super) fn names<'a>(session: &'a Session, peers: &[usize]) -> Vec<&'a str> {
 }
 
 /// Label and confidence of each row, in the order of the data file; nothing where no label reaches a row.
-fn labels_text(said: &[Said], classes: &[String]) -> String {
+fn labels_text(said: &[Prediction], classes: &[String]) -> String {
     let mut out = csv::Writer::from_writer(Vec::new());
     // Writing to memory cannot fail, and names of classes are text.
     let _ = out.write_record(["label", "confidence"]);
-    for Said { label, confidence } in said {
+    for Prediction { label, confidence } in said {
         let label = label.and_then(|label| classes.get(usize::from(label))).map_or("", String::as_str);
         let _ = out.write_record([label, &format!("{confidence:.6}")]);
     }

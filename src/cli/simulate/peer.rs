@@ -13,11 +13,11 @@ use serde_json::json;
 use crate::cli::Failure;
 use crate::cli::join::{failure, leave_on_signal, parse_hold, read_addresses};
 use crate::cli::progress::Progress;
-use crate::net::driver::{self, Plan, Report};
+use crate::net::driver::{self, NodeConfig, Report};
 use crate::node::Event;
 use crate::session::Peer;
-use crate::sim::cast::{Cast, randomness};
 use crate::sim::outcome::digest;
+use crate::sim::participants::{Participants, randomness};
 use crate::sim::scenario::File;
 use crate::sim::tally::{Count, PURPOSES, Purpose};
 
@@ -80,10 +80,10 @@ impl SimulatedPeer {
         }
         scenario.seed = self.seed;
         let me = Peer(self.peer);
-        let cast = Cast::new(&scenario, &file.folder).map_err(input)?;
+        let cast = Participants::new(&scenario, &file.folder).map_err(input)?;
         let ctx = Arc::new(cast.context(me));
         let stop = Arc::new(AtomicBool::new(false));
-        let plan = Plan {
+        let plan = NodeConfig {
             ctx: ctx.clone(),
             task: cast.tasks[me.index()].clone(),
             seed: randomness(scenario.seed, me, self.start),

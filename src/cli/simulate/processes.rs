@@ -8,12 +8,12 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 
 use crate::cli::Failure;
-use crate::cli::children::{Children, Said, now};
+use crate::cli::children::{ChildEvent, Children, now};
 use crate::protocol::view::Stage;
 use crate::session::Peer;
 use crate::sim::agreement::Played;
-use crate::sim::cast::Cast;
 use crate::sim::outcome::SHOWN;
+use crate::sim::participants::Participants;
 use crate::sim::scenario::{Fault, File, Kind, Network, Scenario, ScenarioError};
 use crate::sim::tally::Count;
 use crate::sim::timeline;
@@ -117,7 +117,7 @@ pub(super) fn play(
     tell: &mut dyn FnMut(usize, usize),
 ) -> Result<Vec<Played>, Failure> {
     let scenario = &file.runs[number].1;
-    let cast = Cast::new(scenario, &file.folder).map_err(|error| Failure::Input(error.0))?;
+    let cast = Participants::new(scenario, &file.folder).map_err(|error| Failure::Input(error.0))?;
     let folder = tempfile::Builder::new().prefix("flyswarm-simulate-").tempdir();
     let folder =
         folder.map_err(|error| Failure::Machine(format!("{}: {error}", std::env::temp_dir().display())))?;
@@ -274,16 +274,16 @@ impl Play<'_> {
         }
     }
 
-    fn said(&mut self, i: usize, said: Said) -> Result<(), Failure> {
+    fn said(&mut self, i: usize, said: ChildEvent) -> Result<(), Failure> {
         match said {
-            Said::Event(event) => self.event(i, &event),
-            Said::Complaint(text) => {
+            ChildEvent::Event(event) => self.event(i, &event),
+            ChildEvent::Complaint(text) => {
                 if let Some(last) = text.lines().last().filter(|_| self.played[i].reason.is_none()) {
                     self.played[i].reason = Some(last.to_owned());
                 }
                 Ok(())
             }
-            Said::End => {
+            ChildEvent::End => {
                 if let Some(status) = self.children.wait(i)? {
                     self.close(i);
                     let played = &mut self.played[i];

@@ -14,7 +14,6 @@ use super::numbers::{Numbers, session};
 use crate::crypto::identity::Identity;
 use crate::crypto::stream::Stream;
 use crate::node::{Ending, Event, Job, Node, Record};
-use crate::task::Task;
 use crate::protocol::all_reduce::{self, Direction, SumId};
 use crate::protocol::ballot::Ballot;
 use crate::protocol::context::{Context, OpeningRule};
@@ -26,6 +25,7 @@ use crate::protocol::wire::{self, Frame};
 use crate::protocol::{Input, Time};
 use crate::session::{Peer, Session, Timing};
 use crate::sim::engine::{Carriage, Engine, Notice, World};
+use crate::task::Task;
 
 /// What a test does to the network at a point in time.
 #[derive(Clone, Debug)]

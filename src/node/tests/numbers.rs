@@ -4,10 +4,10 @@ use bytes::Bytes;
 
 use crate::crypto::identity::Identity;
 use crate::crypto::stream::Stream;
-use crate::task::Task;
 use crate::protocol::context::Quantity;
 use crate::protocol::record::Value;
 use crate::session::{DataSpec, Entry, FlynnSpec, Peer, Privacy, Scaling, Score, Session, TaskKind, Timing};
+use crate::task::Task;
 
 /// Sums a fixed vector for each slot: slot q of peer i is `words[q - 1]` words, drawn from (i, q).
 #[derive(Debug)]

@@ -11,13 +11,13 @@ use super::numbers::{Numbers, session, timing};
 use crate::crypto::identity::Identity;
 use crate::crypto::mask::{self, Word};
 use crate::node::Event;
-use crate::task::Task;
 use crate::protocol::context::Quantity;
 use crate::protocol::pairwise::Masks;
 use crate::protocol::record::Value;
 use crate::protocol::rows::Missing;
 use crate::protocol::view::Stage;
 use crate::session::Peer;
+use crate::task::Task;
 
 /// Slot 1 is a row sum; in slot 2 every peer puts in what the words of its own block add up to.
 #[derive(Debug)]

@@ -6,12 +6,12 @@ use super::network::{Fault, Network};
 use super::numbers::{session, timing};
 use crate::crypto::identity::Identity;
 use crate::data::digits::digits;
-use crate::task::xclp::Xclp;
 use crate::node::{Ending, Event};
-use crate::task::Task;
 use crate::protocol::message::Message;
-use crate::protocol::xclp::{Body, Outcome, What};
+use crate::protocol::xclp::{Body, Outcome, ParcelKind};
 use crate::session::{DataSpec, FlynnSpec, Hamming, Peer, Scaling, Session, TaskKind, XclpSpec};
+use crate::task::Task;
+use crate::task::xclp::Xclp;
 
 const ROWS: [usize; 7] = [40, 60, 30, 50, 20, 0, 0];
 
@@ -152,7 +152,7 @@ fn every_node_gets_labels_for_its_own_rows() {
         let planes = lab.outcome(Peer(0)).unwrap().planes;
         for (peer, pooled) in (0u16..).map(Peer).zip(Xclp::pooled(&owners, &planes, None).unwrap().0) {
             let found = lab.tasks[peer.index()].said(lab.outcome(peer).unwrap());
-            let labels = |said: &[crate::model::propagation::Said]| {
+            let labels = |said: &[crate::model::propagation::Prediction]| {
                 said.iter().map(|each| each.label).collect::<Vec<_>>()
             };
             assert_eq!(labels(&found), labels(&pooled), "{peer}");
@@ -174,22 +174,22 @@ type Place = (&'static str, Hamming, fn(&Body) -> bool);
 const PLACES: [Place; 18] = [
     ("commitment", Hamming::Dealer, |body| matches!(body, Body::Commit(_))),
     ("part of the planes", Hamming::Ot, |body| matches!(body, Body::Reveal(_))),
-    ("triple", Hamming::Dealer, |body| matches!(body, Body::Part { what: What::Triple(_), .. })),
-    ("base", Hamming::Ot, |body| matches!(body, Body::Part { what: What::Base, .. })),
-    ("choices", Hamming::Ot, |body| matches!(body, Body::Part { what: What::Choices, .. })),
-    ("columns", Hamming::Ot, |body| matches!(body, Body::Part { what: What::Columns(_), .. })),
-    ("strings", Hamming::Ot, |body| matches!(body, Body::Part { what: What::Strings(9), .. })),
-    ("key", Hamming::Phe, |body| matches!(body, Body::Part { what: What::Key, .. })),
-    ("ciphertext", Hamming::Phe, |body| matches!(body, Body::Part { what: What::Ciphertext(1), .. })),
-    ("answer", Hamming::Phe, |body| matches!(body, Body::Part { what: What::Answer(10), .. })),
-    ("hidden codes", Hamming::Dealer, |body| matches!(body, Body::Part { what: What::Hidden, .. })),
-    ("share", Hamming::Ot, |body| matches!(body, Body::Part { what: What::Share(..), .. })),
-    ("smallest", Hamming::Dealer, |body| matches!(body, Body::Part { what: What::Smallest, .. })),
-    ("limits", Hamming::Dealer, |body| matches!(body, Body::Part { what: What::Limits, .. })),
+    ("triple", Hamming::Dealer, |body| matches!(body, Body::Part { what: ParcelKind::Triple(_), .. })),
+    ("base", Hamming::Ot, |body| matches!(body, Body::Part { what: ParcelKind::Base, .. })),
+    ("choices", Hamming::Ot, |body| matches!(body, Body::Part { what: ParcelKind::Choices, .. })),
+    ("columns", Hamming::Ot, |body| matches!(body, Body::Part { what: ParcelKind::Columns(_), .. })),
+    ("strings", Hamming::Ot, |body| matches!(body, Body::Part { what: ParcelKind::Strings(9), .. })),
+    ("key", Hamming::Phe, |body| matches!(body, Body::Part { what: ParcelKind::Key, .. })),
+    ("ciphertext", Hamming::Phe, |body| matches!(body, Body::Part { what: ParcelKind::Ciphertext(1), .. })),
+    ("answer", Hamming::Phe, |body| matches!(body, Body::Part { what: ParcelKind::Answer(10), .. })),
+    ("hidden codes", Hamming::Dealer, |body| matches!(body, Body::Part { what: ParcelKind::Hidden, .. })),
+    ("share", Hamming::Ot, |body| matches!(body, Body::Part { what: ParcelKind::Share(..), .. })),
+    ("smallest", Hamming::Dealer, |body| matches!(body, Body::Part { what: ParcelKind::Smallest, .. })),
+    ("limits", Hamming::Dealer, |body| matches!(body, Body::Part { what: ParcelKind::Limits, .. })),
     ("graph", Hamming::Ot, |body| matches!(body, Body::Graph(_))),
-    ("labels", Hamming::Dealer, |body| matches!(body, Body::Part { what: What::Labels, .. })),
+    ("labels", Hamming::Dealer, |body| matches!(body, Body::Part { what: ParcelKind::Labels, .. })),
     ("mask of labels", Hamming::Dealer, |body| matches!(body, Body::Mask(_))),
-    ("scores", Hamming::Dealer, |body| matches!(body, Body::Part { what: What::Scores, .. })),
+    ("scores", Hamming::Dealer, |body| matches!(body, Body::Part { what: ParcelKind::Scores, .. })),
 ];
 
 #[test]
@@ -216,7 +216,7 @@ fn a_node_killed_at_any_stage_of_the_exchange_comes_back_and_all_have_labels() {
 #[test]
 fn an_owner_lost_for_good_after_the_graph_counts_as_unlabelled_and_no_distance_is_sent_again() {
     let mut lab = lab(&ROWS, Scaling::None, Hamming::Dealer, 5);
-    let victim = lab.kill_for_good(|body| matches!(body, Body::Part { what: What::Labels, .. }));
+    let victim = lab.kill_for_good(|body| matches!(body, Body::Part { what: ParcelKind::Labels, .. }));
     assert!(ROWS[victim.index()] > 0 && lab.finished().len() == 6, "{victim}: {:?}", lab.net.events);
     let [graph, labelled] = lab.members();
     assert!(graph.contains(&victim) && !labelled.contains(&victim));
@@ -230,7 +230,7 @@ fn an_owner_lost_for_good_after_the_graph_counts_as_unlabelled_and_no_distance_i
 #[test]
 fn a_propagator_lost_for_good_after_the_graph_is_replaced_by_a_witness_that_had_no_role() {
     let mut lab = lab(&[40, 60, 30, 50, 20, 0, 0, 0], Scaling::None, Hamming::Dealer, 6);
-    let victim = lab.kill_for_good(|body| matches!(body, Body::Part { what: What::Scores, .. }));
+    let victim = lab.kill_for_good(|body| matches!(body, Body::Part { what: ParcelKind::Scores, .. }));
     assert!(victim.index() >= 5 && lab.finished().len() == 7, "{victim}: {:?}", lab.net.events);
     let [graph, labelled] = lab.members();
     assert!(graph.contains(&victim) && !labelled.contains(&victim));

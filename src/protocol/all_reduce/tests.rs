@@ -40,7 +40,7 @@ struct Run {
     jobs: Vec<(Peer, Job)>,
     totals: BTreeMap<Peer, Total>,
     /// What each was told to write ahead, and the digest of it.
-    ahead: BTreeMap<Peer, (Vec<u8>, [u8; 32])>,
+    early: BTreeMap<Peer, (Vec<u8>, [u8; 32])>,
     /// Chunks sent and credits sent on each way.
     sent: BTreeMap<Way, u32>,
     /// The most chunks that were on one way at once.
@@ -61,11 +61,13 @@ impl Run {
                     }
                 }
                 Action::Compute(job) => self.jobs.push((from, job)),
-                Action::Ahead(Ahead::Chunk(sum, data)) => {
+                Action::WriteEarly(EarlyWrite::Chunk(sum, data)) => {
                     assert_eq!(sum, SUM);
-                    self.ahead.entry(from).or_default().0.extend_from_slice(&data);
+                    self.early.entry(from).or_default().0.extend_from_slice(&data);
                 }
-                Action::Ahead(Ahead::End(_, digest)) => self.ahead.entry(from).or_default().1 = digest,
+                Action::WriteEarly(EarlyWrite::End(_, digest)) => {
+                    self.early.entry(from).or_default().1 = digest
+                }
                 Action::Output(total) => {
                     assert!(self.totals.insert(from, total).is_none(), "{from:?}: a second total")
                 }
@@ -107,7 +109,7 @@ fn start(peers: u16, len: usize) -> Run {
         ways: BTreeMap::new(),
         jobs: Vec::new(),
         totals: BTreeMap::new(),
-        ahead: BTreeMap::new(),
+        early: BTreeMap::new(),
         sent: BTreeMap::new(),
         most: 0,
     };
@@ -155,7 +157,7 @@ proptest! {
         for (peer, total) in &run.totals {
             prop_assert!(total.bytes[..] == plain[..], "{:?}: another sum", peer);
             prop_assert_eq!(total.digest, digest);
-            let (written, of) = &run.ahead[peer];
+            let (written, of) = &run.early[peer];
             prop_assert!(written[..] == plain[..] && *of == digest, "{:?}: another sum written ahead", peer);
         }
         prop_assert!(run.most <= WINDOW, "{} chunks on one edge at once", run.most);
@@ -205,8 +207,8 @@ fn blamed(machine: &mut AllReduce, message: Message) -> Option<Fault> {
 
 #[test]
 fn a_child_that_runs_past_what_was_acknowledged_is_blamed() {
-    // The root has not contributed: it acknowledges AHEAD chunks and no more, and a window may follow them.
-    let most = AHEAD + WINDOW as u32;
+    // The root has not contributed: it acknowledges LOOKAHEAD chunks and no more, and a window may follow them.
+    let most = LOOKAHEAD + WINDOW as u32;
     let mut root = root_with(40, most);
     let message =
         Message::Chunk { sum: SUM, direction: Direction::Up, index: most, data: vec![1; CHUNK].into() };

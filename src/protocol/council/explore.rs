@@ -151,7 +151,8 @@ impl World {
     }
 
     fn promise(&self, (frozen, (number, value)): (u8, (u8, u8))) -> Promise<u8> {
-        let accepted = (value > 0).then(|| Accepted { ballot: self.ballot(number), slot: frozen.into(), value });
+        let accepted =
+            (value > 0).then(|| Accepted { ballot: self.ballot(number), slot: frozen.into(), value });
         Promise { frozen: frozen.into(), accepted }
     }
 

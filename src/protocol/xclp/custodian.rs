@@ -6,7 +6,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::desk::{Desk, Made, Task};
-use super::{Exchange, What, custody, dealer, owner};
+use super::{Exchange, ParcelKind, custody, dealer, owner};
 use crate::protocol::view::Reason;
 use crate::protocol::{Fault, Step};
 use crate::session::{Hamming, Peer};
@@ -35,22 +35,28 @@ impl Custodian {
             }
             let seeds = [fresh(), fresh()];
             for ((to, with), seed) in [(left, right), (right, left)].into_iter().zip(seeds) {
-                desk.parcel((to, What::Triple(with), Bytes::copy_from_slice(&seed)), step);
+                desk.parcel((to, ParcelKind::Triple(with), Bytes::copy_from_slice(&seed)), step);
             }
             let rows = (roles.rows_of(left), roles.rows_of(right));
             desk.compute(2 * rows.0 * rows.1 * bits, step, move || {
                 let y = dealer::to_bytes(&dealer::deal(&seeds[0], &seeds[1], rows, bits));
-                Made::Parcels(vec![(right, What::Dealt(left), y.into())])
+                Made::Parcels(vec![(right, ParcelKind::Dealt(left), y.into())])
             });
         }
     }
 
-    pub(super) fn parcel(&mut self, desk: &Desk, from: Peer, what: What, data: Bytes) -> Result<(), Fault> {
+    pub(super) fn parcel(
+        &mut self,
+        desk: &Desk,
+        from: Peer,
+        what: ParcelKind,
+        data: Bytes,
+    ) -> Result<(), Fault> {
         match what {
-            What::Share(owner, other) => {
+            ParcelKind::Share(owner, other) => {
                 drop(self.shares.entry((owner, other)).or_default().insert(from, data))
             }
-            What::Limits => {
+            ParcelKind::Limits => {
                 let limits = dealer::from_bytes(&data);
                 if limits.iter().any(|&limit| usize::from(limit) > desk.setup.bits / 2) {
                     return Err(Fault::Inconsistent("a limit of more than half the bits".into()));
@@ -107,7 +113,7 @@ impl Custodian {
                 desk.compute(blocks.iter().map(|block| block.len()).sum(), step, move || {
                     let blocks: Vec<&[u16]> = blocks.iter().map(|block| &block[..]).collect();
                     let smallest = dealer::to_bytes(&custody::smallest(&blocks, rows, k));
-                    Made::Parcels(vec![(owner, What::Smallest, smallest.into())])
+                    Made::Parcels(vec![(owner, ParcelKind::Smallest, smallest.into())])
                 });
             }
             let Some(limits) = self.limits.get(&owner) else { continue };
@@ -119,7 +125,7 @@ impl Custodian {
                         custody::shorter(block, &limits).into_iter().map(move |short| (other, short))
                     });
                     let short = owner::short_bytes(short);
-                    Made::Parcels(propagators.map(|to| (to, What::Short(owner), short.clone())).into())
+                    Made::Parcels(propagators.map(|to| (to, ParcelKind::Short(owner), short.clone())).into())
                 });
             }
         }

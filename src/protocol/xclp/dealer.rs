@@ -24,7 +24,7 @@ use zeroize::Zeroizing;
 
 use super::desk::{Desk, Made};
 use super::hamming::{Got, Pair, ones};
-use super::{Exchange, What, custody};
+use super::{Exchange, ParcelKind, custody};
 use crate::crypto::product::product;
 use crate::crypto::stream::Stream;
 use crate::protocol::Step;
@@ -98,23 +98,23 @@ impl Dealt {
 }
 
 impl Pair for Dealt {
-    fn expected(&self, desk: &Desk, from: Peer, what: What) -> Option<RangeInclusive<usize>> {
+    fn expected(&self, desk: &Desk, from: Peer, what: ParcelKind) -> Option<RangeInclusive<usize>> {
         let (roles, me) = (&desk.setup.roles, desk.setup.me);
         let rows = |peer| roles.rows_of(peer);
         let dealer = roles.dealer(me, self.other) == from;
         let bytes = match what {
-            What::Triple(_) if dealer => 32,
-            What::Dealt(left) if dealer && left < me => 2 * rows(left) * rows(me),
-            What::Hidden => 2 * rows(from) * desk.setup.bits,
+            ParcelKind::Triple(_) if dealer => 32,
+            ParcelKind::Dealt(left) if dealer && left < me => 2 * rows(left) * rows(me),
+            ParcelKind::Hidden => 2 * rows(from) * desk.setup.bits,
             _ => return None,
         };
         Some(bytes..=bytes)
     }
 
-    fn parcel(&mut self, what: What, data: Bytes) {
+    fn parcel(&mut self, what: ParcelKind, data: Bytes) {
         match what {
-            What::Triple(_) => self.seed = data[..].try_into().ok().map(Zeroizing::new),
-            What::Dealt(_) => self.dealt = Some(data),
+            ParcelKind::Triple(_) => self.seed = data[..].try_into().ok().map(Zeroizing::new),
+            ParcelKind::Dealt(_) => self.dealt = Some(data),
             _ => self.theirs = Some(data),
         }
     }
@@ -131,7 +131,7 @@ impl Pair for Dealt {
         if !std::mem::replace(&mut self.hidden, true) {
             let (codes, seed) = (codes.clone(), seed.clone());
             desk.compute(codes.rows() * bits, step, move || {
-                Made::Parcels(vec![(other, What::Hidden, to_bytes(&hide(&codes, &seed)).into())])
+                Made::Parcels(vec![(other, ParcelKind::Hidden, to_bytes(&hide(&codes, &seed)).into())])
             });
         }
         if self.begun || !(left || self.dealt.is_some()) {

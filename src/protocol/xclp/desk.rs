@@ -7,7 +7,7 @@ use bytes::Bytes;
 
 use super::hamming::{Checked, Got};
 use super::parcels::Parcels;
-use super::{Body, Edges, Exchange, Message, Setup, What};
+use super::{Body, Edges, Exchange, Message, ParcelKind, Setup};
 use crate::model::propagation::graph::Graph;
 use crate::protocol::all_reduce::SumId;
 use crate::protocol::{Action, Step};
@@ -15,7 +15,7 @@ use crate::session::Peer;
 use crate::sketch::lsh::Codes;
 
 /// A parcel that work has made.
-pub(super) type Parcel = (Peer, What, Bytes);
+pub(super) type Parcel = (Peer, ParcelKind, Bytes);
 
 /// Long work of an exchange.
 #[derive(Clone)]

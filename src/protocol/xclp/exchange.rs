@@ -9,7 +9,7 @@ use super::custodian::Custodian;
 use super::desk::{Desk, Done, Job, Made};
 use super::owner::Owner;
 use super::propagator::{EDGE, Propagator, SHORT};
-use super::{Body, Known, Message, Outcome, Setup, Stage, What, hamming, labels};
+use super::{Body, Known, Message, Outcome, ParcelKind, Setup, Stage, hamming, labels};
 use crate::protocol::all_reduce::SumId;
 use crate::protocol::view::{HEARTBEAT_MS, Reason, Rng};
 use crate::protocol::{Action, Fault, Input, Machine, Never, Step, Time};
@@ -218,17 +218,19 @@ impl Exchange {
                 };
                 if let Some(Labels { known, owner, propagator }) = &mut self.labels {
                     return match what {
-                        What::Scores => owner.as_mut().ok_or(NOT_MINE)?.parcel(from, what, &data),
+                        ParcelKind::Scores => owner.as_mut().ok_or(NOT_MINE)?.parcel(from, what, &data),
                         _ => {
                             propagator.as_mut().ok_or(NOT_MINE)?.parcel(desk, known, (from, what, data), step)
                         }
                     };
                 }
                 match what {
-                    What::Share(..) | What::Limits => {
+                    ParcelKind::Share(..) | ParcelKind::Limits => {
                         self.custodian.as_mut().ok_or(NOT_MINE)?.parcel(desk, from, what, data)
                     }
-                    What::Short(_) => self.propagator.as_mut().ok_or(NOT_MINE)?.parcel(from, what, data),
+                    ParcelKind::Short(_) => {
+                        self.propagator.as_mut().ok_or(NOT_MINE)?.parcel(from, what, data)
+                    }
                     _ => self.owner.as_mut().ok_or(NOT_MINE)?.parcel(desk, from, what, data),
                 }
             }
@@ -384,13 +386,13 @@ impl Exchange {
 
 /// How many bytes a parcel of the first stage from `from` to this peer may have that is none of a backend's;
 /// `None` if it has no business here.
-fn expected(setup: &Setup, from: Peer, what: What) -> Option<RangeInclusive<usize>> {
+fn expected(setup: &Setup, from: Peer, what: ParcelKind) -> Option<RangeInclusive<usize>> {
     let (roles, me) = (&setup.roles, setup.me);
     let rows = |peer: Peer| roles.rows_of(peer);
     let owner = |peer: Peer| roles.rows.contains_key(&peer);
     let exactly = |bytes: usize| Some(bytes..=bytes);
     match what {
-        What::Share(one, other)
+        ParcelKind::Share(one, other)
             if one != other
                 && owner(one)
                 && owner(other)
@@ -399,11 +401,13 @@ fn expected(setup: &Setup, from: Peer, what: What) -> Option<RangeInclusive<usiz
         {
             exactly(2 * rows(one) * rows(other))
         }
-        What::Smallest if owner(me) && roles.custodians_of(me).contains(&from) => {
+        ParcelKind::Smallest if owner(me) && roles.custodians_of(me).contains(&from) => {
             exactly(2 * rows(me) * setup.rule.k)
         }
-        What::Limits if owner(from) && roles.custodians_of(from).contains(&me) => exactly(2 * rows(from)),
-        What::Short(one)
+        ParcelKind::Limits if owner(from) && roles.custodians_of(from).contains(&me) => {
+            exactly(2 * rows(from))
+        }
+        ParcelKind::Short(one)
             if owner(one)
                 && roles.propagators.contains(&me)
                 && (from == one || roles.custodians_of(one).contains(&from)) =>
@@ -415,18 +419,23 @@ fn expected(setup: &Setup, from: Peer, what: What) -> Option<RangeInclusive<usiz
 }
 
 /// The same for the second stage.
-fn expected_later(setup: &Setup, known: &Known, from: Peer, what: What) -> Option<RangeInclusive<usize>> {
+fn expected_later(
+    setup: &Setup,
+    known: &Known,
+    from: Peer,
+    what: ParcelKind,
+) -> Option<RangeInclusive<usize>> {
     let (roles, me) = (&setup.roles, setup.me);
     let exactly = |bytes: usize| Some(bytes..=bytes);
     let propagates = |peer: Peer| roles.propagators.contains(&peer);
     match what {
-        What::Labels if roles.gives_labels(from) && roles.propagators[0] == me => {
+        ParcelKind::Labels if roles.gives_labels(from) && roles.propagators[0] == me => {
             exactly(16 * roles.rows_of(from) * setup.classes)
         }
-        What::Scores if roles.gives_labels(me) && propagates(from) => {
+        ParcelKind::Scores if roles.gives_labels(me) && propagates(from) => {
             exactly(16 * (roles.rows_of(me) + 1) * setup.classes)
         }
-        What::Edges
+        ParcelKind::Edges
             if propagates(me)
                 && propagates(from)
                 && known.knowers.contains(&from)

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::desk::Desk;
-use super::{Exchange, Setup, What, dealer, ot, phe};
+use super::{Exchange, ParcelKind, Setup, dealer, ot, phe};
 use crate::protocol::{Fault, Step};
 use crate::session::{Hamming, Peer};
 use crate::sketch::lsh::Codes;
@@ -18,9 +18,9 @@ use crate::sketch::lsh::Codes;
 /// One owner's part in making the shares of a block.
 pub(super) trait Pair: Send {
     /// How many bytes a parcel may have that begins or goes on now; `None` if none is due.
-    fn expected(&self, desk: &Desk, from: Peer, what: What) -> Option<RangeInclusive<usize>>;
+    fn expected(&self, desk: &Desk, from: Peer, what: ParcelKind) -> Option<RangeInclusive<usize>>;
     /// A whole parcel that was [`expected`](Self::expected).
-    fn parcel(&mut self, what: What, data: Bytes);
+    fn parcel(&mut self, what: ParcelKind, data: Bytes);
     /// What a job gave that was begun by this.
     fn made(&mut self, got: Got);
     /// Begins what can be begun; `codes` are this peer's when they are there.
@@ -52,18 +52,22 @@ pub(super) fn pair(setup: &Setup, other: Peer, secret: [u8; 32]) -> Box<dyn Pair
 }
 
 /// The other owner of the block that a parcel from `from` belongs to, if it is one of a backend.
-pub(super) fn other(from: Peer, what: What) -> Option<Peer> {
+pub(super) fn other(from: Peer, what: ParcelKind) -> Option<Peer> {
     match what {
-        What::Triple(with) | What::Dealt(with) => Some(with),
-        What::Hidden | What::Base | What::Choices | What::Columns(_) | What::Strings(_) => Some(from),
-        What::Key | What::Ciphertext(_) | What::Answer(_) => Some(from),
-        What::Share(..)
-        | What::Smallest
-        | What::Limits
-        | What::Short(_)
-        | What::Edges
-        | What::Labels
-        | What::Scores => None,
+        ParcelKind::Triple(with) | ParcelKind::Dealt(with) => Some(with),
+        ParcelKind::Hidden
+        | ParcelKind::Base
+        | ParcelKind::Choices
+        | ParcelKind::Columns(_)
+        | ParcelKind::Strings(_) => Some(from),
+        ParcelKind::Key | ParcelKind::Ciphertext(_) | ParcelKind::Answer(_) => Some(from),
+        ParcelKind::Share(..)
+        | ParcelKind::Smallest
+        | ParcelKind::Limits
+        | ParcelKind::Short(_)
+        | ParcelKind::Edges
+        | ParcelKind::Labels
+        | ParcelKind::Scores => None,
     }
 }
 

@@ -13,7 +13,7 @@ use zeroize::Zeroizing;
 
 use super::desk::{Desk, Made, Task};
 use super::propagator::{Edges, graph_digest};
-use super::{Body, Exchange, Known, Outcome, Setup, What, shares};
+use super::{Body, Exchange, Known, Outcome, ParcelKind, Setup, shares};
 use crate::model::propagation::graph::Graph;
 use crate::model::propagation::series::{LARGEST, Series};
 use crate::protocol::{Fault, Step};
@@ -36,12 +36,12 @@ impl Owner {
         let [one, two] = desk.setup.roles.propagators;
         desk.tell([two], &Body::Mask(*self.mask), step);
         let labels = shares::masked(&self.labels, desk.setup.classes, &self.mask);
-        desk.parcel((one, What::Labels, shares::to_bytes(&labels).into()), step);
+        desk.parcel((one, ParcelKind::Labels, shares::to_bytes(&labels).into()), step);
     }
 
-    pub(super) fn parcel(&mut self, from: Peer, what: What, data: &Bytes) -> Result<(), Fault> {
+    pub(super) fn parcel(&mut self, from: Peer, what: ParcelKind, data: &Bytes) -> Result<(), Fault> {
         match what {
-            What::Scores => drop(self.scores.insert(from, shares::from_bytes(data))),
+            ParcelKind::Scores => drop(self.scores.insert(from, shares::from_bytes(data))),
             _ => return Err(Fault::OutOfOrder("parcel")),
         }
         Ok(())
@@ -85,7 +85,7 @@ impl Propagator {
         }
         let other = setup.roles.other_propagator(setup.me);
         if !known.knowers.contains(&other) {
-            desk.parcel((other, What::Edges, known.before.edges.clone()), step);
+            desk.parcel((other, ParcelKind::Edges, known.before.edges.clone()), step);
         }
         Self::prepare(desk, known, (setup.me, known.before.edges.clone()), step);
     }
@@ -116,18 +116,18 @@ impl Propagator {
         &mut self,
         desk: &Desk,
         known: &Known,
-        (from, what, data): (Peer, What, Bytes),
+        (from, what, data): (Peer, ParcelKind, Bytes),
         step: &mut Step<Exchange>,
     ) -> Result<(), Fault> {
         match what {
-            What::Labels => {
+            ParcelKind::Labels => {
                 let labels = shares::from_bytes(&data);
                 if labels.iter().any(|x| x.unsigned_abs() >= LARGEST.unsigned_abs()) {
                     return Err(Fault::Inconsistent("its masked labels are too large".into()));
                 }
                 self.labels.insert(from, labels);
             }
-            What::Edges => Self::prepare(desk, known, (from, data), step),
+            ParcelKind::Edges => Self::prepare(desk, known, (from, data), step),
             _ => return Err(Fault::OutOfOrder("parcel")),
         }
         Ok(())
@@ -182,7 +182,7 @@ impl Propagator {
 }
 
 /// The propagated share, for each owner in this view its rows.
-fn scores(setup: &Setup, graph: &Graph, series: &Series, share: &[i128]) -> Vec<(Peer, What, Bytes)> {
+fn scores(setup: &Setup, graph: &Graph, series: &Series, share: &[i128]) -> Vec<(Peer, ParcelKind, Bytes)> {
     let classes = setup.classes;
     let sums: Vec<i128> = (0..classes)
         .map(|class| share.iter().skip(class).step_by(classes).fold(0i128, |sum, x| sum.wrapping_add(*x)))
@@ -195,7 +195,7 @@ fn scores(setup: &Setup, graph: &Graph, series: &Series, share: &[i128]) -> Vec<
         let first = setup.roles.first_point(owner) * classes;
         let rows = &all[first..][..setup.roles.rows_of(owner) * classes];
         let result = shares::result(pair, setup.sum.ballot, owner, rows, &sums);
-        (owner, What::Scores, shares::to_bytes(&result).into())
+        (owner, ParcelKind::Scores, shares::to_bytes(&result).into())
     };
     setup.roles.givers().map(of).collect()
 }

@@ -21,7 +21,7 @@ use zeroize::Zeroizing;
 use super::custody::transposed;
 use super::desk::{Desk, Made};
 use super::hamming::{Checked, Got as Backend, Pair, ones};
-use super::{Exchange, Setup, What};
+use super::{Exchange, ParcelKind, Setup};
 use crate::crypto::ot::extension::{Receiver, Sender};
 use crate::crypto::ot::{BASE, base};
 use crate::crypto::stream::Stream;
@@ -252,10 +252,10 @@ struct Receiving {
 }
 
 impl Pair for Receiving {
-    fn expected(&self, _desk: &Desk, from: Peer, what: What) -> Option<RangeInclusive<usize>> {
+    fn expected(&self, _desk: &Desk, from: Peer, what: ParcelKind) -> Option<RangeInclusive<usize>> {
         let bytes = match what {
-            What::Choices if from == self.other && self.told => 32 * BASE,
-            What::Strings(piece) if from == self.other && self.awaited.contains(&piece) => {
+            ParcelKind::Choices if from == self.other && self.told => 32 * BASE,
+            ParcelKind::Strings(piece) if from == self.other && self.awaited.contains(&piece) => {
                 2 * WORD * self.cut.sender * self.cut.piece(piece as usize).words
             }
             _ => return None,
@@ -263,9 +263,9 @@ impl Pair for Receiving {
         Some(bytes..=bytes)
     }
 
-    fn parcel(&mut self, what: What, data: Bytes) {
+    fn parcel(&mut self, what: ParcelKind, data: Bytes) {
         match what {
-            What::Strings(piece) => {
+            ParcelKind::Strings(piece) => {
                 self.awaited.remove(&piece);
                 self.strings.push((piece, data));
             }
@@ -284,7 +284,7 @@ impl Pair for Receiving {
     fn advance(&mut self, desk: &mut Desk, codes: Option<&Arc<Codes>>, step: &mut Step<Exchange>) {
         let (other, cut, context) = (self.other, self.cut, self.context);
         if let Some(base) = self.base.as_ref().filter(|_| !self.told) {
-            desk.parcel((other, What::Base, Bytes::copy_from_slice(&base.message())), step);
+            desk.parcel((other, ParcelKind::Base, Bytes::copy_from_slice(&base.message())), step);
             self.told = true;
         }
         if let Some((choices, base)) =
@@ -303,7 +303,7 @@ impl Pair for Receiving {
             desk.compute(32 * BASE * piece.words, step, move || {
                 Made::Parcels(vec![(
                     other,
-                    What::Columns(number),
+                    ParcelKind::Columns(number),
                     columns(&transfers, cut, piece, &codes).into(),
                 )])
             });
@@ -348,16 +348,16 @@ struct Sending {
 }
 
 impl Pair for Sending {
-    fn expected(&self, desk: &Desk, from: Peer, what: What) -> Option<RangeInclusive<usize>> {
+    fn expected(&self, desk: &Desk, from: Peer, what: ParcelKind) -> Option<RangeInclusive<usize>> {
         let bytes = match what {
-            What::Base if from == self.other => 32,
+            ParcelKind::Base if from == self.other => 32,
             // One that keeps to its bound has got all strings but those of so many pieces: they have left.
-            What::Columns(piece)
+            ParcelKind::Columns(piece)
                 if from == self.other
                     && self.transfers.is_some()
                     && (piece as usize) < self.cut.pieces()
                     && self.computing
-                        + desk.parcels.waiting(from, |what| matches!(what, What::Strings(_)))
+                        + desk.parcels.waiting(from, |what| matches!(what, ParcelKind::Strings(_)))
                         < AHEAD =>
             {
                 16 * WORD * self.cut.piece(piece as usize).words
@@ -367,9 +367,9 @@ impl Pair for Sending {
         Some(bytes..=bytes)
     }
 
-    fn parcel(&mut self, what: What, data: Bytes) {
+    fn parcel(&mut self, what: ParcelKind, data: Bytes) {
         match what {
-            What::Columns(piece) => {
+            ParcelKind::Columns(piece) => {
                 self.taken += 1;
                 self.columns.push((piece, data));
             }
@@ -400,7 +400,7 @@ impl Pair for Sending {
             desk.compute(BASE * 1_000_000 + codes.rows() * codes.bits(), step, move || {
                 let (got, parcels) = match prepare(&context, &message, &codes, &secret) {
                     Ok((got, reply)) => {
-                        (Ok(Backend::Transfers(got)), vec![(other, What::Choices, reply.into())])
+                        (Ok(Backend::Transfers(got)), vec![(other, ParcelKind::Choices, reply.into())])
                     }
                     Err(fault) => (Err(fault), Vec::new()),
                 };
@@ -415,7 +415,7 @@ impl Pair for Sending {
             desk.compute(4 * WORD * piece.words * cut.sender, step, move || {
                 let (strings, sums) = send(&transfers, cut, piece, &theirs, &vectors);
                 let got = Backend::Transfers(Got::Sums(piece, sums));
-                Made::Pair(other, Ok(got), vec![(other, What::Strings(number), strings.into())])
+                Made::Pair(other, Ok(got), vec![(other, ParcelKind::Strings(number), strings.into())])
             });
         }
     }

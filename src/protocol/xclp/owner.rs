@@ -12,7 +12,7 @@ use std::ops::RangeInclusive;
 use super::custody::{self, Blinding};
 use super::desk::{Desk, Made, Parcel, Task};
 use super::hamming::{self, Got, Pair};
-use super::{Body, Exchange, Rows, Setup, What, dealer};
+use super::{Body, Exchange, ParcelKind, Rows, Setup, dealer};
 use crate::crypto::mask::Sign;
 use crate::crypto::tagged_hash;
 use crate::protocol::ballot::Ballot;
@@ -107,15 +107,21 @@ impl Owner {
         desk: &Desk,
         other: Peer,
         from: Peer,
-        what: What,
+        what: ParcelKind,
     ) -> Option<RangeInclusive<usize>> {
         self.pairs.get(&other)?.expected(desk, from, what)
     }
 
     /// A whole parcel; `what` is one that [`Exchange`] has found this peer to be the right one for.
-    pub(super) fn parcel(&mut self, desk: &Desk, from: Peer, what: What, data: Bytes) -> Result<(), Fault> {
+    pub(super) fn parcel(
+        &mut self,
+        desk: &Desk,
+        from: Peer,
+        what: ParcelKind,
+        data: Bytes,
+    ) -> Result<(), Fault> {
         match what {
-            What::Smallest => {
+            ParcelKind::Smallest => {
                 let (k, most) = (desk.setup.rule.k, desk.setup.bits);
                 let values = dealer::from_bytes(&data);
                 let sound = |row: &[u16]| {
@@ -192,7 +198,7 @@ impl Owner {
                     Blinding::new(pair, setup.sum.ballot, owner, column, setup.roles.rows_of(column));
                 let sign = if owner == me { Sign::Add } else { Sign::Subtract };
                 let blinded = dealer::to_bytes(&blinding.blind(sign, share));
-                Some((setup.roles.custodian(owner, column), What::Share(owner, column), blinded.into()))
+                Some((setup.roles.custodian(owner, column), ParcelKind::Share(owner, column), blinded.into()))
             };
             Made::Parcels(
                 [parcel(me, other, &share), parcel(other, me, &turned)].into_iter().flatten().collect(),
@@ -228,8 +234,8 @@ impl Owner {
             let limits = custody::limits(&lists, rows, k, setup.bits);
             let short = short_bytes(custody::shorter(&own, &limits).into_iter().map(|short| (me, short)));
             let limits = Bytes::from(dealer::to_bytes(&limits));
-            let to_custodians = custodians.iter().map(|&to| (to, What::Limits, limits.clone()));
-            let to_propagators = setup.roles.propagators.map(|to| (to, What::Short(me), short.clone()));
+            let to_custodians = custodians.iter().map(|&to| (to, ParcelKind::Limits, limits.clone()));
+            let to_propagators = setup.roles.propagators.map(|to| (to, ParcelKind::Short(me), short.clone()));
             Made::Parcels(to_custodians.chain(to_propagators).collect())
         });
     }

@@ -6,14 +6,14 @@ use std::ops::RangeInclusive;
 
 use bytes::{Bytes, BytesMut};
 
-use super::{Body, Exchange, Message, PART, WINDOW, What};
+use super::{Body, Exchange, Message, PART, ParcelKind, WINDOW};
 use crate::protocol::all_reduce::SumId;
 use crate::protocol::{Fault, Step};
 use crate::session::Peer;
 
 #[derive(Default)]
 struct Outgoing {
-    queue: VecDeque<(What, Bytes, usize)>,
+    queue: VecDeque<(ParcelKind, Bytes, usize)>,
     under_way: usize,
 }
 
@@ -22,8 +22,8 @@ pub(super) struct Parcels {
     sum: SumId,
     outgoing: BTreeMap<Peer, Outgoing>,
     /// With the length that the first part named.
-    coming: BTreeMap<(Peer, What), (usize, BytesMut)>,
-    arrived: BTreeSet<(Peer, What)>,
+    coming: BTreeMap<(Peer, ParcelKind), (usize, BytesMut)>,
+    arrived: BTreeSet<(Peer, ParcelKind)>,
 }
 
 impl Parcels {
@@ -31,13 +31,13 @@ impl Parcels {
         Self { sum, outgoing: BTreeMap::new(), coming: BTreeMap::new(), arrived: BTreeSet::new() }
     }
 
-    pub(super) fn send(&mut self, to: Peer, what: What, data: Bytes, step: &mut Step<Exchange>) {
+    pub(super) fn send(&mut self, to: Peer, what: ParcelKind, data: Bytes, step: &mut Step<Exchange>) {
         self.outgoing.entry(to).or_default().queue.push_back((what, data, 0));
         self.go_on(to, step);
     }
 
     /// How many parcels of a kind have not wholly left for a peer.
-    pub(super) fn waiting(&self, to: Peer, kind: impl Fn(What) -> bool) -> usize {
+    pub(super) fn waiting(&self, to: Peer, kind: impl Fn(ParcelKind) -> bool) -> usize {
         self.outgoing
             .get(&to)
             .map_or(0, |outgoing| outgoing.queue.iter().filter(|(what, ..)| kind(*what)).count())
@@ -73,7 +73,7 @@ impl Parcels {
     pub(super) fn part(
         &mut self,
         from: Peer,
-        (what, length, data): (What, u32, Bytes),
+        (what, length, data): (ParcelKind, u32, Bytes),
         expected: Option<RangeInclusive<usize>>,
         step: &mut Step<Exchange>,
     ) -> Result<Option<Bytes>, Fault> {

@@ -15,7 +15,7 @@ use zeroize::Zeroizing;
 
 use super::desk::{Desk, Made};
 use super::hamming::{Got as Backend, Pair, ones};
-use super::{Exchange, Setup, What};
+use super::{Exchange, ParcelKind, Setup};
 use crate::crypto::phe::{CIPHERTEXT, Holder, Layout, MAX_STRIDE, PUBLIC_KEY, Public};
 use crate::protocol::{Fault, Step};
 use crate::session::Peer;
@@ -193,8 +193,8 @@ impl Holding {
 }
 
 impl Pair for Holding {
-    fn expected(&self, _desk: &Desk, from: Peer, what: What) -> Option<RangeInclusive<usize>> {
-        let What::Answer(number) = what else { return None };
+    fn expected(&self, _desk: &Desk, from: Peer, what: ParcelKind) -> Option<RangeInclusive<usize>> {
+        let ParcelKind::Answer(number) = what else { return None };
         let due = from == self.other
             && self.encrypted == self.groups.ciphertexts(self.group()).end
             && self.groups.answers(self.group()).contains(&(number as usize))
@@ -203,8 +203,8 @@ impl Pair for Holding {
         due.then_some(bytes..=bytes)
     }
 
-    fn parcel(&mut self, what: What, data: Bytes) {
-        if let What::Answer(number) = what {
+    fn parcel(&mut self, what: ParcelKind, data: Bytes) {
+        if let ParcelKind::Answer(number) = what {
             self.answered.insert(number);
             self.answers.push((number as usize, data));
         }
@@ -239,12 +239,12 @@ impl Pair for Holding {
                 Made::Pair(
                     other,
                     Ok(Backend::Encryption(Got::Holder(holder))),
-                    vec![(other, What::Key, key.into())],
+                    vec![(other, ParcelKind::Key, key.into())],
                 )
             });
         }
         let Some(holder) = &self.holder else { return };
-        let waiting = desk.parcels.waiting(other, |what| matches!(what, What::Ciphertext(_)));
+        let waiting = desk.parcels.waiting(other, |what| matches!(what, ParcelKind::Ciphertext(_)));
         let room = AHEAD.saturating_sub(self.encrypting + waiting);
         let end =
             if self.group() < groups.count() { groups.ciphertexts(self.group()).end } else { self.encrypted };
@@ -252,7 +252,7 @@ impl Pair for Holding {
             let (holder, codes) = (holder.clone(), codes.clone());
             desk.compute(1_000_000, step, move || {
                 let ciphertext = encrypt(&holder, groups, number, &codes);
-                let parcel = (other, What::Ciphertext(wire(number)), ciphertext.into());
+                let parcel = (other, ParcelKind::Ciphertext(wire(number)), ciphertext.into());
                 Made::Pair(other, Ok(Backend::Encryption(Got::Encrypted)), vec![parcel])
             });
             self.encrypted += 1;
@@ -299,10 +299,10 @@ struct Evaluating {
 }
 
 impl Pair for Evaluating {
-    fn expected(&self, _desk: &Desk, from: Peer, what: What) -> Option<RangeInclusive<usize>> {
+    fn expected(&self, _desk: &Desk, from: Peer, what: ParcelKind) -> Option<RangeInclusive<usize>> {
         let bytes = match what {
-            What::Key if from == self.other => PUBLIC_KEY,
-            What::Ciphertext(number)
+            ParcelKind::Key if from == self.other => PUBLIC_KEY,
+            ParcelKind::Ciphertext(number)
                 if from == self.other
                     && self.group < self.groups.count()
                     && self.whole.is_empty()
@@ -315,9 +315,9 @@ impl Pair for Evaluating {
         Some(bytes..=bytes)
     }
 
-    fn parcel(&mut self, what: What, data: Bytes) {
+    fn parcel(&mut self, what: ParcelKind, data: Bytes) {
         match what {
-            What::Ciphertext(number) => drop(self.ciphertexts.insert(number as usize, data)),
+            ParcelKind::Ciphertext(number) => drop(self.ciphertexts.insert(number as usize, data)),
             _ => self.key = Some(data),
         }
     }
@@ -361,7 +361,7 @@ impl Pair for Evaluating {
         let (Some(public), Some(codes)) = (&self.public, codes) else { return };
         self.codes.get_or_insert_with(|| codes.clone());
         while !self.whole.is_empty() && self.begun < groups.evaluator {
-            let waiting = desk.parcels.waiting(other, |what| matches!(what, What::Answer(_)));
+            let waiting = desk.parcels.waiting(other, |what| matches!(what, ParcelKind::Answer(_)));
             if self.computing + waiting >= AHEAD {
                 break;
             }
@@ -380,7 +380,7 @@ impl Pair for Evaluating {
                 let (answers, masks): (Vec<_>, Vec<_>) = made.into_iter().unzip();
                 let numbered = (first..).zip(answers);
                 let parcels =
-                    numbered.map(|(number, answer)| (other, What::Answer(wire(number)), answer.into()));
+                    numbered.map(|(number, answer)| (other, ParcelKind::Answer(wire(number)), answer.into()));
                 Made::Pair(other, Ok(Backend::Encryption(Got::Answered(first, masks))), parcels.collect())
             });
         }

@@ -8,7 +8,7 @@ use sha2::Digest;
 
 use super::custody::Blinding;
 use super::desk::{Desk, Made, Task};
-use super::{Body, Exchange, Setup, What};
+use super::{Body, Exchange, ParcelKind, Setup};
 use crate::crypto::stream::derive;
 use crate::crypto::tagged_hash;
 use crate::model::propagation::graph::{Edge, nearest};
@@ -109,9 +109,9 @@ impl Propagator {
         Ok(())
     }
 
-    pub(super) fn parcel(&mut self, from: Peer, what: What, data: Bytes) -> Result<(), Fault> {
+    pub(super) fn parcel(&mut self, from: Peer, what: ParcelKind, data: Bytes) -> Result<(), Fault> {
         match what {
-            What::Short(owner) => drop(self.short.insert((owner, from), data)),
+            ParcelKind::Short(owner) => drop(self.short.insert((owner, from), data)),
             _ => return Err(Fault::OutOfOrder("parcel")),
         }
         Ok(())

@@ -13,7 +13,7 @@ use super::*;
 use crate::crypto::stream::{Stream, derive};
 use crate::data::Dataset;
 use crate::data::digits::digits;
-use crate::model::propagation::{Said, centralised, edges, label_counts};
+use crate::model::propagation::{Prediction, centralised, edges, label_counts};
 use crate::protocol::view::Reason;
 use crate::protocol::{Action, Fault, Input, Machine, Time};
 use crate::session::Hamming;
@@ -148,7 +148,7 @@ impl Net {
                 Action::Output(Output::Finished(outcome)) => drop(self.outcomes.insert(peer, outcome)),
                 Action::Output(Output::Failed(reason, suspect)) => self.failed.push((peer, reason, suspect)),
                 Action::Blame { peer: who, fault } => self.blamed.push((peer, who, fault)),
-                Action::SetTimer { .. } | Action::Ahead(_) => {}
+                Action::SetTimer { .. } | Action::WriteEarly(_) => {}
                 Action::Persist(never) => match never {},
             }
         }
@@ -224,7 +224,7 @@ impl Net {
         (labels, Codes::of(&all, &seed, BITS).unwrap())
     }
 
-    fn said(&self, rule: &Propagation) -> Vec<Said> {
+    fn said(&self, rule: &Propagation) -> Vec<Prediction> {
         self.rows
             .keys()
             .flat_map(|peer| rule.say(&self.outcomes[peer].scores, &self.outcomes[peer].counts))

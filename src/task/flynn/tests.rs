@@ -179,7 +179,7 @@ fn a_class_that_only_peers_have_that_were_not_drawn_stands_in_no_sum() {
     let draw = tasks[0].plan.drawn(&opened).unwrap().unwrap();
     assert!(!draw.chosen.contains(&5), "{draw:?}");
     let plan = tasks[5].plan();
-    for slot in [5u8, 6] {
+    for slot in [5u32, 6] {
         let vector = tasks[5].contribution(slot, &opened[..slot as usize]).unwrap();
         assert!(vector.len() == plan[slot as usize].len() && vector.iter().all(|&byte| byte == 0));
     }

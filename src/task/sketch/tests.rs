@@ -121,7 +121,8 @@ fn the_draw_is_the_same_for_all_and_depends_on_every_members_part_of_the_coin() 
         tasks[2] =
             SketchTask::new(session.clone(), Peer(2), Arc::new(parts[2].clone()), &[secret; 32]).unwrap();
         let opened = federated(&tasks);
-        let draws: Vec<_> = tasks.iter().map(|task| task.session_plan().outcome(&opened).unwrap().draw).collect();
+        let draws: Vec<_> =
+            tasks.iter().map(|task| task.session_plan().outcome(&opened).unwrap().draw).collect();
         assert!(draws.iter().all(|draw| *draw == draws[0]));
         let (draw, coin) = draws[0].clone().unwrap();
         assert_eq!(
@@ -147,7 +148,7 @@ fn what_no_records_can_give_ends_the_session_and_names_the_peer() {
         let mut bytes = opened[slot(name)].to_vec();
         bytes[word * 4..][..4].copy_from_slice(&value.to_le_bytes());
         opened[slot(name)] = bytes.into();
-        tasks[0].check(slot(name) as u8, &[], &opened)
+        tasks[0].check(slot(name) as u32, &[], &opened)
     };
     assert_eq!(
         with("scores", 1, 3 << 30),
@@ -234,7 +235,7 @@ fn a_private_session_opens_releases_and_nothing_exact_but_how_many_records_there
     // Who came after the sketch was open has released nothing, and shows nothing.
     let late = SketchTask::new(of("0.1"), Peer(0), Arc::new(parts[0].clone()), &[0; 32]).unwrap();
     assert!(late.distance(&one).unwrap().is_none());
-    for slot in [2u8, 3] {
+    for slot in [2u32, 3] {
         assert!(late.contribution(slot, &one).unwrap().iter().all(|&byte| byte == 0));
     }
 }

@@ -17,7 +17,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use view::Run;
 
 use super::{BACKENDS, held};
-use crate::protocol::xclp::What;
+use crate::protocol::xclp::ParcelKind;
 use crate::session::{Hamming, Peer};
 
 /// A line of the table.
@@ -101,11 +101,11 @@ fn every_peer_is_sent_what_its_roles_need_and_nothing_else() {
         let mut custody: BTreeMap<Peer, BTreeSet<(Peer, Peer)>> = BTreeMap::new();
         for (to, from, what) in run.parcels.keys() {
             match *what {
-                What::Share(owner, other) => {
+                ParcelKind::Share(owner, other) => {
                     assert!(*to != owner && *to != other && (*from == owner || *from == other));
                     custody.entry(*to).or_default().insert((owner, other));
                 }
-                What::Short(_) => assert!(run.roles.propagators.contains(to), "edges for {to}"),
+                ParcelKind::Short(_) => assert!(run.roles.propagators.contains(to), "edges for {to}"),
                 _ => {}
             }
         }
@@ -116,7 +116,7 @@ fn every_peer_is_sent_what_its_roles_need_and_nothing_else() {
         // Of the distances of its rows an owner is sent k by each custodian, a custodian every one of its
         // blocks, a propagator those of edges.
         for ((to, from, what), bytes) in &run.parcels {
-            if *what == What::Smallest {
+            if *what == ParcelKind::Smallest {
                 assert_eq!(bytes.len(), 2 * view::RULE.k * run.roles.rows_of(*to), "{to} from {from}");
             }
         }

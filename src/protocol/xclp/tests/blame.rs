@@ -19,8 +19,8 @@ fn wrong_shapes_ranges_and_commitments_are_blamed_by_name() {
             "strings of another length",
             Hamming::Ot,
             |_, from, message| match message {
-                Body::Part { what: What::Strings(piece), length, data } if from == Peer(1) => {
-                    Body::Part { what: What::Strings(piece), length: length - 2, data }
+                Body::Part { what: ParcelKind::Strings(piece), length, data } if from == Peer(1) => {
+                    Body::Part { what: ParcelKind::Strings(piece), length: length - 2, data }
                 }
                 other => other,
             },
@@ -30,8 +30,8 @@ fn wrong_shapes_ranges_and_commitments_are_blamed_by_name() {
             "choices that are no points",
             Hamming::Ot,
             |_, from, message| match message {
-                Body::Part { what: What::Choices, length, data } if from == Peer(1) => {
-                    Body::Part { what: What::Choices, length, data: vec![0xff; data.len()].into() }
+                Body::Part { what: ParcelKind::Choices, length, data } if from == Peer(1) => {
+                    Body::Part { what: ParcelKind::Choices, length, data: vec![0xff; data.len()].into() }
                 }
                 other => other,
             },
@@ -41,8 +41,8 @@ fn wrong_shapes_ranges_and_commitments_are_blamed_by_name() {
             "a base that is no point",
             Hamming::Ot,
             |_, from, message| match message {
-                Body::Part { what: What::Base, length, .. } if from == Peer(1) => {
-                    Body::Part { what: What::Base, length, data: vec![0; 32].into() }
+                Body::Part { what: ParcelKind::Base, length, .. } if from == Peer(1) => {
+                    Body::Part { what: ParcelKind::Base, length, data: vec![0; 32].into() }
                 }
                 other => other,
             },
@@ -52,8 +52,8 @@ fn wrong_shapes_ranges_and_commitments_are_blamed_by_name() {
             "columns of a piece that there is not",
             Hamming::Ot,
             |_, from, message| match message {
-                Body::Part { what: What::Columns(_), length, data } if from == Peer(1) => {
-                    Body::Part { what: What::Columns(20), length, data }
+                Body::Part { what: ParcelKind::Columns(_), length, data } if from == Peer(1) => {
+                    Body::Part { what: ParcelKind::Columns(20), length, data }
                 }
                 other => other,
             },
@@ -63,8 +63,8 @@ fn wrong_shapes_ranges_and_commitments_are_blamed_by_name() {
             "a key with coefficients out of range",
             Hamming::Phe,
             |_, from, message| match message {
-                Body::Part { what: What::Key, length, data } if from == Peer(1) => {
-                    Body::Part { what: What::Key, length, data: vec![0xff; data.len()].into() }
+                Body::Part { what: ParcelKind::Key, length, data } if from == Peer(1) => {
+                    Body::Part { what: ParcelKind::Key, length, data: vec![0xff; data.len()].into() }
                 }
                 other => other,
             },
@@ -74,8 +74,12 @@ fn wrong_shapes_ranges_and_commitments_are_blamed_by_name() {
             "a ciphertext with coefficients out of range",
             Hamming::Phe,
             |_, from, message| match message {
-                Body::Part { what: What::Ciphertext(0), length, data } if from == Peer(1) => {
-                    Body::Part { what: What::Ciphertext(0), length, data: vec![0xff; data.len()].into() }
+                Body::Part { what: ParcelKind::Ciphertext(0), length, data } if from == Peer(1) => {
+                    Body::Part {
+                        what: ParcelKind::Ciphertext(0),
+                        length,
+                        data: vec![0xff; data.len()].into(),
+                    }
                 }
                 other => other,
             },
@@ -85,8 +89,8 @@ fn wrong_shapes_ranges_and_commitments_are_blamed_by_name() {
             "an answer with coefficients out of range",
             Hamming::Phe,
             |_, from, message| match message {
-                Body::Part { what: What::Answer(3), length, data } if from == Peer(1) => {
-                    Body::Part { what: What::Answer(3), length, data: vec![0xff; data.len()].into() }
+                Body::Part { what: ParcelKind::Answer(3), length, data } if from == Peer(1) => {
+                    Body::Part { what: ParcelKind::Answer(3), length, data: vec![0xff; data.len()].into() }
                 }
                 other => other,
             },
@@ -96,8 +100,8 @@ fn wrong_shapes_ranges_and_commitments_are_blamed_by_name() {
             "an answer of another length",
             Hamming::Phe,
             |_, from, message| match message {
-                Body::Part { what: What::Answer(3), length, data } if from == Peer(1) => {
-                    Body::Part { what: What::Answer(3), length: length + 1, data }
+                Body::Part { what: ParcelKind::Answer(3), length, data } if from == Peer(1) => {
+                    Body::Part { what: ParcelKind::Answer(3), length: length + 1, data }
                 }
                 other => other,
             },
@@ -107,8 +111,8 @@ fn wrong_shapes_ranges_and_commitments_are_blamed_by_name() {
             "hidden codes of another length",
             Hamming::Dealer,
             |_, from, message| match message {
-                Body::Part { what: What::Hidden, length, data } if from == Peer(1) => {
-                    Body::Part { what: What::Hidden, length: length + 2, data }
+                Body::Part { what: ParcelKind::Hidden, length, data } if from == Peer(1) => {
+                    Body::Part { what: ParcelKind::Hidden, length: length + 2, data }
                 }
                 other => other,
             },
@@ -118,12 +122,12 @@ fn wrong_shapes_ranges_and_commitments_are_blamed_by_name() {
             "smallest distances that are not sorted",
             Hamming::Dealer,
             |roles, from, message| match message {
-                Body::Part { what: What::Smallest, length, data }
+                Body::Part { what: ParcelKind::Smallest, length, data }
                     if from == roles.custodian(Peer(0), Peer(1)) =>
                 {
                     let mut data = data.to_vec();
                     data[..2].copy_from_slice(&300u16.to_le_bytes());
-                    Body::Part { what: What::Smallest, length, data: data.into() }
+                    Body::Part { what: ParcelKind::Smallest, length, data: data.into() }
                 }
                 other => other,
             },
@@ -133,10 +137,10 @@ fn wrong_shapes_ranges_and_commitments_are_blamed_by_name() {
             "a limit of more than half the bits",
             Hamming::Dealer,
             |_, from, message| match message {
-                Body::Part { what: What::Limits, length, data } if from == Peer(1) => {
+                Body::Part { what: ParcelKind::Limits, length, data } if from == Peer(1) => {
                     let mut data = data.to_vec();
                     data[..2].copy_from_slice(&300u16.to_le_bytes());
-                    Body::Part { what: What::Limits, length, data: data.into() }
+                    Body::Part { what: ParcelKind::Limits, length, data: data.into() }
                 }
                 other => other,
             },
@@ -146,12 +150,12 @@ fn wrong_shapes_ranges_and_commitments_are_blamed_by_name() {
             "an edge out of range",
             Hamming::Dealer,
             |_, from, message| match message {
-                Body::Part { what: What::Short(owner), length, data }
+                Body::Part { what: ParcelKind::Short(owner), length, data }
                     if from == owner && owner == Peer(1) =>
                 {
                     let mut data = data.to_vec();
                     data[2..6].copy_from_slice(&5000u32.to_le_bytes());
-                    Body::Part { what: What::Short(owner), length, data: data.into() }
+                    Body::Part { what: ParcelKind::Short(owner), length, data: data.into() }
                 }
                 other => other,
             },
@@ -161,10 +165,10 @@ fn wrong_shapes_ranges_and_commitments_are_blamed_by_name() {
             "labels that are too large",
             Hamming::Dealer,
             |_, from, message| match message {
-                Body::Part { what: What::Labels, length, data } if from == Peer(1) => {
+                Body::Part { what: ParcelKind::Labels, length, data } if from == Peer(1) => {
                     let mut data = data.to_vec();
                     data[15] = 0x7f;
-                    Body::Part { what: What::Labels, length, data: data.into() }
+                    Body::Part { what: ParcelKind::Labels, length, data: data.into() }
                 }
                 other => other,
             },
@@ -174,8 +178,8 @@ fn wrong_shapes_ranges_and_commitments_are_blamed_by_name() {
             "a share of another length",
             Hamming::Dealer,
             |_, from, message| match message {
-                Body::Part { what: What::Share(owner, other), length, data } if from == Peer(1) => {
-                    Body::Part { what: What::Share(owner, other), length: length + 2, data }
+                Body::Part { what: ParcelKind::Share(owner, other), length, data } if from == Peer(1) => {
+                    Body::Part { what: ParcelKind::Share(owner, other), length: length + 2, data }
                 }
                 other => other,
             },
@@ -185,11 +189,11 @@ fn wrong_shapes_ranges_and_commitments_are_blamed_by_name() {
             "edges that are not in order",
             Hamming::Dealer,
             |_, from, message| match message {
-                Body::Part { what: What::Short(owner), length, data }
+                Body::Part { what: ParcelKind::Short(owner), length, data }
                     if from == owner && owner == Peer(1) =>
                 {
                     let data = [&data[12..24], &data[..12], &data[24..]].concat();
-                    Body::Part { what: What::Short(owner), length, data: data.into() }
+                    Body::Part { what: ParcelKind::Short(owner), length, data: data.into() }
                 }
                 other => other,
             },
@@ -199,8 +203,8 @@ fn wrong_shapes_ranges_and_commitments_are_blamed_by_name() {
             "scores of another length",
             Hamming::Dealer,
             |roles, from, message| match message {
-                Body::Part { what: What::Scores, length, data } if from == roles.propagators[0] => {
-                    Body::Part { what: What::Scores, length: length - 16, data }
+                Body::Part { what: ParcelKind::Scores, length, data } if from == roles.propagators[0] => {
+                    Body::Part { what: ParcelKind::Scores, length: length - 16, data }
                 }
                 other => other,
             },
@@ -232,7 +236,9 @@ fn shares_that_make_no_distances_and_different_graphs_end_the_view_and_name_nobo
     let mut net = Net::new(&[20, 20, 20, 20, 0, 0], RULE, 4, Hamming::Dealer);
     net.run(&mut |from, _, message| {
         Some(match message {
-            Body::Part { what, length, data } if what == What::Share(Peer(0), Peer(1)) && from == Peer(0) => {
+            Body::Part { what, length, data }
+                if what == ParcelKind::Share(Peer(0), Peer(1)) && from == Peer(0) =>
+            {
                 let mut data = data.to_vec();
                 data[1] ^= 0x40;
                 Body::Part { what, length, data: data.into() }
@@ -250,10 +256,10 @@ fn shares_that_make_no_distances_and_different_graphs_end_the_view_and_name_nobo
     let one = net.roles.propagators[0];
     net.run(&mut |_, to, message| {
         Some(match message {
-            Body::Part { what: What::Short(owner), length, data } if to == one => {
+            Body::Part { what: ParcelKind::Short(owner), length, data } if to == one => {
                 let mut data = data.to_vec();
                 data[10] ^= 1;
-                Body::Part { what: What::Short(owner), length, data: data.into() }
+                Body::Part { what: ParcelKind::Short(owner), length, data: data.into() }
             }
             other => other,
         })
@@ -268,26 +274,26 @@ fn shares_that_make_no_distances_and_different_graphs_end_the_view_and_name_nobo
 #[test]
 fn nonsense_from_any_role_is_blamed_and_not_believed() {
     let whats = [
-        What::Triple(Peer(0)),
-        What::Triple(Peer(99)),
-        What::Dealt(Peer(0)),
-        What::Hidden,
-        What::Base,
-        What::Choices,
-        What::Columns(0),
-        What::Columns(u32::MAX),
-        What::Strings(0),
-        What::Key,
-        What::Ciphertext(0),
-        What::Ciphertext(u32::MAX),
-        What::Answer(0),
-        What::Share(Peer(0), Peer(1)),
-        What::Smallest,
-        What::Limits,
-        What::Short(Peer(0)),
-        What::Edges,
-        What::Labels,
-        What::Scores,
+        ParcelKind::Triple(Peer(0)),
+        ParcelKind::Triple(Peer(99)),
+        ParcelKind::Dealt(Peer(0)),
+        ParcelKind::Hidden,
+        ParcelKind::Base,
+        ParcelKind::Choices,
+        ParcelKind::Columns(0),
+        ParcelKind::Columns(u32::MAX),
+        ParcelKind::Strings(0),
+        ParcelKind::Key,
+        ParcelKind::Ciphertext(0),
+        ParcelKind::Ciphertext(u32::MAX),
+        ParcelKind::Answer(0),
+        ParcelKind::Share(Peer(0), Peer(1)),
+        ParcelKind::Smallest,
+        ParcelKind::Limits,
+        ParcelKind::Short(Peer(0)),
+        ParcelKind::Edges,
+        ParcelKind::Labels,
+        ParcelKind::Scores,
     ];
     let messages = whats.map(|what| Body::Part { what, length: u32::MAX, data: Bytes::new() });
     let messages = messages.into_iter().chain([
@@ -298,7 +304,7 @@ fn nonsense_from_any_role_is_blamed_and_not_believed() {
         Body::Working,
         Body::Commit([0; 32]),
         Body::Reveal([0; 32]),
-        Body::Part { what: What::Short(Peer(99)), length: 0, data: Bytes::new() },
+        Body::Part { what: ParcelKind::Short(Peer(99)), length: 0, data: Bytes::new() },
     ]);
     for (message, hamming) in messages.flat_map(|message| BACKENDS.map(|hamming| (message.clone(), hamming)))
     {
@@ -347,8 +353,11 @@ fn a_parcel_whose_length_changes_on_the_way_is_blamed() {
     let mut net = Net::new(&[20, 20, 20, 20, 0, 0], RULE, 4, Hamming::Dealer);
     let (to, from) = (net.roles.propagators[0], Peer(0));
     net.input(to, Time::default(), Input::Start);
-    let part =
-        |length: u32, data: usize| Body::Part { what: What::Short(from), length, data: vec![0; data].into() };
+    let part = |length: u32, data: usize| Body::Part {
+        what: ParcelKind::Short(from),
+        length,
+        data: vec![0; data].into(),
+    };
     // The longest that it may be has one part here; two need a longer one.
     let most = 12 * 20 * 80;
     assert!(most < PART);
@@ -358,7 +367,7 @@ fn a_parcel_whose_length_changes_on_the_way_is_blamed() {
     let mut parcels = super::parcels::Parcels::new(net.sum);
     let mut step = crate::protocol::Step::none();
     let mut take = |length: usize, data: usize| {
-        let part = (What::Short(from), length as u32, Bytes::from(vec![0; data]));
+        let part = (ParcelKind::Short(from), length as u32, Bytes::from(vec![0; data]));
         parcels.part(from, part, Some(0..=3 * PART), &mut step).map(|whole| whole.map(|data| data.len()))
     };
     assert_eq!(take(2 * PART, PART), Ok(None));

@@ -51,10 +51,10 @@ fn a_lost_propagator_is_replaced_by_a_witness_that_gets_the_graph_from_the_other
         net.second(Ballot { counter: 3, proposer: Peer(0) }, &here);
         net.stage(&mut |_, _, message| {
             Some(match message {
-                Body::Part { what: What::Edges, length, data } => {
+                Body::Part { what: ParcelKind::Edges, length, data } => {
                     let mut data = data.to_vec();
                     data[40] ^= 1;
-                    Body::Part { what: What::Edges, length, data: data.into() }
+                    Body::Part { what: ParcelKind::Edges, length, data: data.into() }
                 }
                 other => other,
             })

@@ -7,7 +7,7 @@ use super::view::{CLASSES, RULE, Run, VIEWS, cosine_of};
 use super::{at_most, exceeds, say};
 use crate::model::propagation::graph::{Graph, WEIGHT_BITS};
 use crate::model::propagation::{edges, label_counts};
-use crate::protocol::xclp::{What, dealer, shares};
+use crate::protocol::xclp::{ParcelKind, dealer, shares};
 use crate::session::Peer;
 
 /// How well scores (points x classes) tell which entries are labels, whether a point has one, and, of points
@@ -68,7 +68,7 @@ fn a_share_of_the_labels_tells_propagators_nothing() {
                     .roles
                     .owners()
                     .flat_map(|owner| match at {
-                        0 => shares::from_bytes(&run.parcels[&(me, owner, What::Labels)]),
+                        0 => shares::from_bytes(&run.parcels[&(me, owner, ParcelKind::Labels)]),
                         _ => shares::mask(&run.masks[&owner], run.roles.rows_of(owner) * CLASSES),
                     })
                     .collect();
@@ -197,7 +197,7 @@ fn what_owners_see_beside_their_scores_tells_no_more_of_others_labels() {
             .roles
             .custodians_of(me)
             .iter()
-            .map(|&custodian| dealer::from_bytes(&run.parcels[&(me, custodian, What::Smallest)]))
+            .map(|&custodian| dealer::from_bytes(&run.parcels[&(me, custodian, ParcelKind::Smallest)]))
             .collect();
         let limits = run.limits(run.roles.custodians_of(me)[0], me);
         for (row, z) in z.iter().enumerate() {

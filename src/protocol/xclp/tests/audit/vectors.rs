@@ -7,7 +7,7 @@ use super::attacks::{
 };
 use super::view::{ROWS, RULE, Run, VIEWS, cosine_of, public, rows};
 use super::{at_most, exceeds, say};
-use crate::protocol::xclp::{Rows, What, dealer};
+use crate::protocol::xclp::{ParcelKind, Rows, dealer};
 use crate::session::Peer;
 
 /// The cosine of a private row with the nearest of one's own: the baseline.
@@ -153,7 +153,7 @@ pub(super) fn entries(views: &[Run], me: Peer) -> Vec<Entry> {
     let mut all: BTreeMap<(usize, usize), Vec<f64>> = BTreeMap::new();
     for run in views {
         for custodian in run.roles.custodians_of(me) {
-            let values = dealer::from_bytes(&run.parcels[&(me, custodian, What::Smallest)]);
+            let values = dealer::from_bytes(&run.parcels[&(me, custodian, ParcelKind::Smallest)]);
             let kept = run.roles.kept_by(custodian).into_iter().filter(|(owner, _)| *owner == me);
             let blocks: Vec<_> =
                 kept.map(|(_, other)| (run.range(other).start, run.distances(me, other))).collect();

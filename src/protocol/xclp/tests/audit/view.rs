@@ -12,7 +12,7 @@ use crate::data::digits::digits;
 use crate::model::propagation::Propagation;
 use crate::model::propagation::graph::WEIGHT_BITS;
 use crate::protocol::xclp::roles::Roles;
-use crate::protocol::xclp::{Body, Outcome, Rows, What, dealer};
+use crate::protocol::xclp::{Body, Outcome, ParcelKind, Rows, dealer};
 use crate::session::{Hamming, Peer};
 use crate::sketch::lsh::Codes;
 
@@ -34,7 +34,7 @@ pub(super) struct Run {
     /// The kinds of messages that a peer was sent, and by whom.
     pub(super) kinds: BTreeMap<Peer, BTreeSet<(&'static str, Peer)>>,
     /// (receiver, sender, parcel).
-    pub(super) parcels: BTreeMap<(Peer, Peer, What), Vec<u8>>,
+    pub(super) parcels: BTreeMap<(Peer, Peer, ParcelKind), Vec<u8>>,
     /// The seeds that owners sent the second propagator.
     pub(super) masks: BTreeMap<Peer, [u8; 32]>,
     pub(super) outcomes: BTreeMap<Peer, Outcome>,
@@ -168,15 +168,16 @@ impl Run {
     /// What a custodian got of a block: for each row of the owner its distances, in an order of their own.
     /// From the two shares that it was sent.
     pub(super) fn block(&self, custodian: Peer, owner: Peer, other: Peer) -> Vec<Vec<u16>> {
-        let share =
-            |from: Peer| dealer::from_bytes(&self.parcels[&(custodian, from, What::Share(owner, other))]);
+        let share = |from: Peer| {
+            dealer::from_bytes(&self.parcels[&(custodian, from, ParcelKind::Share(owner, other))])
+        };
         let sums: Vec<u16> = share(owner).iter().zip(share(other)).map(|(a, b)| a.wrapping_add(b)).collect();
         sums.chunks(self.roles.rows_of(other)).map(<[u16]>::to_vec).collect()
     }
 
     /// What a custodian was told to be the limits of an owner's rows.
     pub(super) fn limits(&self, custodian: Peer, owner: Peer) -> Vec<u16> {
-        dealer::from_bytes(&self.parcels[&(custodian, owner, What::Limits)])
+        dealer::from_bytes(&self.parcels[&(custodian, owner, ParcelKind::Limits)])
     }
 }
 
@@ -191,23 +192,23 @@ fn kind(body: &Body) -> &'static str {
         Body::Credit => "Credit",
         Body::Working => "Working",
         Body::Part { what, .. } => match what {
-            What::Triple(_) => "Triple",
-            What::Dealt(_) => "Dealt",
-            What::Hidden => "Hidden",
-            What::Base => "Base",
-            What::Choices => "Choices",
-            What::Columns(_) => "Columns",
-            What::Strings(_) => "Strings",
-            What::Key => "Key",
-            What::Ciphertext(_) => "Ciphertext",
-            What::Answer(_) => "Answer",
-            What::Share(..) => "Share",
-            What::Smallest => "Smallest",
-            What::Limits => "Limits",
-            What::Short(_) => "Short",
-            What::Edges => "Edges",
-            What::Labels => "Labels",
-            What::Scores => "Scores",
+            ParcelKind::Triple(_) => "Triple",
+            ParcelKind::Dealt(_) => "Dealt",
+            ParcelKind::Hidden => "Hidden",
+            ParcelKind::Base => "Base",
+            ParcelKind::Choices => "Choices",
+            ParcelKind::Columns(_) => "Columns",
+            ParcelKind::Strings(_) => "Strings",
+            ParcelKind::Key => "Key",
+            ParcelKind::Ciphertext(_) => "Ciphertext",
+            ParcelKind::Answer(_) => "Answer",
+            ParcelKind::Share(..) => "Share",
+            ParcelKind::Smallest => "Smallest",
+            ParcelKind::Limits => "Limits",
+            ParcelKind::Short(_) => "Short",
+            ParcelKind::Edges => "Edges",
+            ParcelKind::Labels => "Labels",
+            ParcelKind::Scores => "Scores",
         },
     }
 }

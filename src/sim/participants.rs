@@ -9,17 +9,17 @@ use super::task::{self, Rows};
 use super::{sketch, xclp};
 use crate::crypto::identity::Identity;
 use crate::crypto::stream::derive;
-use crate::task::Task;
-use crate::task::xclp::Xclp;
 use crate::protocol::context::{Context, Quantity};
 use crate::session::{Entry, NoiseSpec, Peer, Privacy, Session, TaskKind as SessionTask, Timing};
+use crate::task::Task;
+use crate::task::xclp::Xclp;
 
 /// Larger rosters than a session file may have are simulated without its rules.
 const ROSTER: u16 = 1024;
 
 /// See the module.
 #[derive(Clone, Debug)]
-pub struct Cast {
+pub struct Participants {
     /// The session file of all.
     pub session: Session,
     /// The peers' keys, in their order.
@@ -34,7 +34,7 @@ pub struct Cast {
     pub labelled: Vec<Arc<Xclp>>,
 }
 
-impl Cast {
+impl Participants {
     /// Of a scenario; `folder` is where its file stands.
     ///
     /// # Errors

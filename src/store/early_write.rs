@@ -24,7 +24,7 @@ enum Part {
 
 /// One total under way. Dropped before it is named, it leaves no file.
 #[derive(Debug)]
-pub(super) struct Ahead {
+pub(super) struct EarlyWrite {
     sum: SumId,
     /// Whoever sends faster than the disk writes waits for it; `None` once all is sent.
     parts: Option<SyncSender<Part>>,
@@ -33,7 +33,7 @@ pub(super) struct Ahead {
     digest: Option<[u8; 32]>,
 }
 
-impl Ahead {
+impl EarlyWrite {
     pub(super) fn new(folder: &Path, sum: SumId) -> io::Result<Self> {
         let file = super::beside(folder)?;
         let (sender, parts) = sync_channel(QUEUE);
@@ -45,7 +45,7 @@ impl Ahead {
         self.sum
     }
 
-    /// Queues the next bytes. If the disk has refused earlier ones, [`Ahead::finish`] says so.
+    /// Queues the next bytes. If the disk has refused earlier ones, [`EarlyWrite::finish`] says so.
     pub(super) fn chunk(&self, data: Bytes) {
         if let Some(parts) = &self.parts {
             let _ = parts.send(Part::Chunk(data));
@@ -78,7 +78,7 @@ impl Ahead {
     }
 }
 
-impl Drop for Ahead {
+impl Drop for EarlyWrite {
     fn drop(&mut self) {
         // The file, if it was not named, goes with this.
         let _ = self.join();

@@ -15,7 +15,7 @@ use crate::store::{Store, StoreError};
 // What a session's rows are called, and may spend. (clap would take a documentation comment for the
 // command's.)
 #[derive(Debug, Default, Args)]
-pub(super) struct Payment {
+pub(super) struct BudgetCharge {
     /// What you call these rows: under this name the ledger adds up what private sessions spend of them
     #[arg(long, value_name = "NAME")]
     dataset: Option<String>,
@@ -24,7 +24,7 @@ pub(super) struct Payment {
     budget: Option<Ratio>,
 }
 
-impl Payment {
+impl BudgetCharge {
     /// Whether the options fit the session, which is in `file`.
     pub(super) fn check(&self, file: &Path, session: &Session) -> Result<(), Failure> {
         let file = file.display();

@@ -7,14 +7,14 @@ use crate::session::Peer;
 
 /// Items of one round, from this peer and its children's subtrees.
 #[derive(Clone, Debug)]
-pub struct Gather<T> {
+pub struct Convergecast<T> {
     waiting: BTreeSet<Peer>,
     own: bool,
     complete: bool,
     items: Vec<T>,
 }
 
-impl<T> Gather<T> {
+impl<T> Convergecast<T> {
     /// Waits for this peer's own items and those of every child.
     #[must_use]
     pub fn new(children: &[Peer]) -> Self {
