@@ -1395,7 +1395,7 @@ def check_messages():
         check(f"encode {case['what']}", encode("Message", case["message"]) == header)
         stream = le(4 + len(header) + len(payload), 4) + le(len(header), 4) + header + payload
         check(f"stream {case['what']}", stream.hex() == case["stream"])
-    for name in ("Message", "ViewMessage", "Report", "Order", "ReduceMessage", "TransferMessage", "Held", "Body", "What"):
+    for name in ("Message", "ViewMessage", "Report", "Order", "ReduceMessage", "TransferMessage", "Held", "Body", "ParcelKind"):
         for variant, _ in SCHEMA[name][1].values():
             check(f"a vector of {name} {variant}", any(variant in path.split("/") for path in seen))
     for case in file["abouts"]:
@@ -1474,7 +1474,7 @@ def check_sum():
         match names:
             case ["Hello"]:
                 hello.discard((peer, to))
-                check("hello", message["Hello"] == {"version": 3, "session": session.id.hex(), "frozen": 0})
+                check("hello", message["Hello"] == {"version": 4, "session": session.id.hex(), "frozen": 0})
             case ["Prepare"]:
                 check("prepare", message["Prepare"]["proposer"] == peer and "promised" in disk[peer])
             case ["Promise"]:
@@ -1571,7 +1571,7 @@ def check_sum():
                 vector = words(count(session, won, labels))
             total = add_words(8 * width, total, vector)
             ballot = begun["ballot"]
-            params = ballot_bytes(ballot) + le(number, 1)
+            params = ballot_bytes(ballot) + le(number, 4)
             secret = bytes.fromhex(file["view_secrets"][peer]["secret"])
             for other in partners(session, keys, peer):
                 key = pair_key(session, ballot, secret, keys[other], peer, other)
