@@ -187,6 +187,8 @@ class Reader:
                     raise Refused("malformed", "not UTF-8") from error
             case ("bytes", length):
                 return self.raw(length).hex()
+            case ("vec", ("name", "u8")):
+                return self.raw(self.integer(8)).hex()
             case ("vec", inner):
                 return [self.value(inner) for _ in range(self.integer(8))]
             case ("option", inner):
@@ -240,6 +242,8 @@ def encode_value(kind, value):
             return encode_integer(len(value.encode())) + value.encode()
         case ("bytes", _):
             return bytes.fromhex(value)
+        case ("vec", ("name", "u8")):
+            return encode_integer(len(value) // 2) + bytes.fromhex(value)
         case ("vec", inner):
             return encode_integer(len(value)) + b"".join(encode_value(inner, item) for item in value)
         case ("option", inner):
@@ -1348,7 +1352,11 @@ def innermost(message):
         if name in ("Up", "Down", "Head"):
             message = message[1]
         if name == "Exchange":
-            message = message["body"]
+            content = message["content"]
+            bulk = "Bulk" in content
+            message = decode("Body", bytes.fromhex(content["Bulk"]["header"] if bulk else content["Short"]))
+            if bulk != (isinstance(message, dict) and "Part" in message):
+                raise Refused("malformed", "bulk bytes of an exchange")
         if name == "Part":
             message = message["what"]
     if names[:1] == ["Exchange"] and isinstance(message, str):

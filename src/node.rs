@@ -35,7 +35,7 @@ use crate::protocol::rows::Kept;
 use crate::protocol::signed::Signed;
 use crate::protocol::transfer::{self, Transfer};
 use crate::protocol::view::{self, Reason, Rng, View};
-use crate::protocol::{Action, Fault, Input, Machine, Never, Parent, Step, Time, deal, xclp as exchanges};
+use crate::protocol::{Action, Fault, Input, Machine, Never, Parent, Step, Time, deal};
 use crate::session::Peer;
 use crate::task::Task;
 use election::Election;
@@ -51,7 +51,7 @@ pub enum Timer {
     /// A transfer's.
     Transfer(transfer::Timer),
     /// An exchange's.
-    Exchange(exchanges::Timer),
+    Exchange(SumId, u64),
 }
 
 /// A node.
@@ -77,8 +77,8 @@ pub struct Node {
     computing: Option<(u32, Time)>,
     opening: Option<u32>,
     talk: Talk,
-    /// What exchanges gave.
-    outcomes: BTreeMap<SumId, Bytes>,
+    /// Results of exchanges for slots that are not frozen.
+    exchanged: BTreeMap<SumId, Bytes>,
     armed: Option<Time>,
     over: Over,
 }
@@ -157,7 +157,11 @@ impl Machine for Node {
                 let child = self.transfer.handle(now, Input::Timer(timer));
                 self.transferred(now, child, &mut step);
             }
-            Input::Timer(Timer::Exchange(timer)) => self.converse(now, Input::Timer(timer), &mut step),
+            Input::Timer(Timer::Exchange(sum, timer)) => {
+                if self.talk.sum() == Some(sum) {
+                    self.converse(now, Input::Timer(timer), &mut step);
+                }
+            }
             Input::Done(done) => self.done(now, done, &mut step),
         }
         self.note_blamed(now, &mut step);
@@ -206,9 +210,9 @@ impl Node {
         stored: Vec<Record>,
     ) -> Result<Self, archive::RestoreError> {
         let mut restored = archive::restore(&ctx, stored)?;
-        restored.drawn.iter().for_each(|(&slot, vector)| task.drawn(slot, vector));
+        restored.noised.iter().for_each(|(&slot, vector)| task.take_noised(slot, vector));
         let frozen = restored.archive.frozen();
-        restored.drawn.retain(|&slot, _| slot >= frozen);
+        restored.noised.retain(|&slot, _| slot >= frozen);
         Ok(Self {
             transfer: Transfer::new(ctx.clone()),
             ctx,
@@ -223,11 +227,11 @@ impl Node {
             election: Election::default(),
             view: None,
             round: Round::default(),
-            inputs: restored.drawn,
+            inputs: restored.noised,
             computing: None,
             opening: None,
             talk: Talk::default(),
-            outcomes: restored.outcomes,
+            exchanged: restored.exchanged,
             armed: None,
             over: Over::No,
         })
@@ -352,7 +356,7 @@ impl Node {
                 let child = self.transfer.handle(now, Input::Message { from, message });
                 self.transferred(now, child, step);
             }
-            Message::Exchange(message) => self.hear(now, from, message, step)?,
+            Message::Exchange { sum, content } => self.hear(now, from, sum, content, step)?,
         }
         Ok(())
     }

@@ -13,6 +13,7 @@ use crate::node::Event;
 use crate::protocol::context::Context;
 use crate::protocol::view::{Reason, Stage};
 use crate::session::Peer;
+use crate::task::History;
 
 /// Stages of a slot, for the bar.
 const STAGES: [Stage; 5] = [Stage::Compute, Stage::Sum, Stage::Accept, Stage::Release, Stage::Open];
@@ -155,27 +156,28 @@ impl Progress {
                 let names = |peers: &[crate::session::Peer]| {
                     peers.iter().map(|&peer| ctx.session.name(peer).to_owned()).collect::<Vec<_>>()
                 };
-                let (propagators, ring) = (names(&roles.propagators), names(&roles.ring));
-                let text = format!(
-                    "roles: {} propagate, {} keep distances",
-                    propagators.join(" and "),
-                    ring.join(", ")
-                );
-                self.tell(&json!({"event": "roles", "propagators": propagators, "ring": ring}), &text);
+                let mut event = json!({"event": "roles"});
+                let mut text = Vec::new();
+                for (role, peers) in roles {
+                    text.push(format!("{role}: {}", names(peers).join(", ")));
+                    event[*role] = json!(names(peers));
+                }
+                self.tell(&event, &text.join("; "));
             }
-            Event::Rows(slot, Err(missing)) => {
-                let quantity = &ctx.plan[*slot as usize].name;
+            Event::Lost(_) | Event::Finished(_) | Event::Done | Event::Ended(_) => {}
+        }
+    }
+
+    /// Tells of row sums that this peer has no block of.
+    pub(super) fn history(&self, ctx: &Context, history: &History) {
+        for (&slot, part) in history.parts() {
+            if let Err(missing) = part {
+                let quantity = &ctx.plan[slot as usize].name;
                 self.tell(
                     &json!({"event": "no-rows", "quantity": quantity, "reason": missing.to_string()}),
                     &format!("{quantity}: no result for this peer: {missing}"),
                 );
             }
-            Event::Lost(_)
-            | Event::Rows(_, Ok(_))
-            | Event::Exchanged(_)
-            | Event::Finished(..)
-            | Event::Done
-            | Event::Ended(_) => {}
         }
     }
 

@@ -115,6 +115,13 @@ impl Election {
         self.views += 1;
     }
 
+    /// A slot is frozen: what went wrong before it is forgiven.
+    pub(super) fn froze(&mut self) {
+        self.views = 0;
+        self.losses.clear();
+        self.skipped.clear();
+    }
+
     pub(super) fn refuse(&mut self, now: Time, again_ms: u64, ballot: Ballot, other: Ballot) {
         self.saw(other);
         if self.proposal.as_ref().is_some_and(|proposal| proposal.ballot == ballot) {

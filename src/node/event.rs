@@ -1,13 +1,13 @@
 //! What a node tells its user.
 
-use bytes::Bytes;
+use std::sync::Arc;
 
 use crate::protocol::ballot::Ballot;
 use crate::protocol::record::Value;
-use crate::protocol::rows::{Missing, Part};
 use crate::protocol::view::{Reason, Stage};
-use crate::protocol::xclp::{self, roles::Roles};
 use crate::session::Peer;
+use crate::task::History;
+use crate::task::exchange::Roles;
 
 /// What a node tells its user.
 #[derive(Clone, Debug)]
@@ -28,14 +28,8 @@ pub enum Event {
     Opened(Value),
     /// The exchange of the view begins, with these roles.
     Exchange(Roles),
-    /// What the exchange in which the last quantity was summed gave this peer; before [`Event::Finished`].
-    /// `None` if it was not in it.
-    Exchanged(Option<xclp::Outcome>),
-    /// This peer's own block of a row sum (its slot), or why it has none; before [`Event::Finished`].
-    Rows(u32, Result<Part, Missing>),
-    /// Every quantity is frozen: the opened vectors of the plan, the first of them the seed, and what they
-    /// stand on. That of a row sum is uniform to whoever does not know its masks.
-    Finished(Vec<Bytes>, Vec<Value>),
+    /// Every quantity is frozen.
+    Finished(Arc<History>),
     /// Nobody needs this node any more; the driver may stop.
     Done,
     /// The session cannot be finished here; the driver must stop.

@@ -89,9 +89,9 @@ impl Quantity {
         matches!(self.kind, Kind::Rows(_))
     }
 
-    /// Whether a peer's vector is drawn at random, once, and must then never be drawn again.
+    /// Whether a peer's vector has noise in it: it is made once, and never again.
     #[must_use]
-    pub fn drawn(&self) -> bool {
+    pub fn is_noised(&self) -> bool {
         matches!(self.kind, Kind::Noised | Kind::Released)
     }
 

@@ -3,10 +3,11 @@
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
+use super::all_reduce::SumId;
 use super::ballot::Ballot;
 use super::council::Promise;
 use super::view::Reason;
-use super::{all_reduce, transfer, view, xclp};
+use super::{all_reduce, transfer, view};
 use crate::session::Peer;
 
 /// Version of the messages; a peer with another one is refused.
@@ -61,8 +62,28 @@ pub enum Message {
     View(view::Message),
     /// Between any two peers.
     Transfer(transfer::Message),
-    /// Between two members of a view, in the task `xclp`.
-    Exchange(xclp::Message),
+    /// Between two members of a view whose task has an exchange for the slot. The node does not read it.
+    Exchange {
+        /// The view and the slot.
+        sum: SumId,
+        /// What the task's machine says.
+        content: Content,
+    },
+}
+
+/// What one machine of an exchange says to another; the task knows how to read it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Content {
+    /// Control channel.
+    Short(Bytes),
+    /// Bulk channel: a header, and raw bytes beside it.
+    Bulk {
+        /// What the bytes are.
+        header: Bytes,
+        /// The bytes.
+        #[serde(skip)]
+        data: Bytes,
+    },
 }
 
 /// Two ordered streams between each pair, with no order between them.
@@ -81,7 +102,7 @@ impl Message {
         match self {
             Self::View(view::Message::Reduce(all_reduce::Message::Chunk { .. }))
             | Self::Transfer(transfer::Message::Head(..) | transfer::Message::Piece { .. })
-            | Self::Exchange(xclp::Message { body: xclp::Body::Part { .. }, .. }) => Channel::Bulk,
+            | Self::Exchange { content: Content::Bulk { .. }, .. } => Channel::Bulk,
             _ => Channel::Control,
         }
     }
@@ -92,7 +113,7 @@ impl Message {
         match self {
             Self::View(view::Message::Reduce(all_reduce::Message::Chunk { data, .. }))
             | Self::Transfer(transfer::Message::Piece { data, .. })
-            | Self::Exchange(xclp::Message { body: xclp::Body::Part { data, .. }, .. }) => data.clone(),
+            | Self::Exchange { content: Content::Bulk { data, .. }, .. } => data.clone(),
             _ => Bytes::new(),
         }
     }
@@ -102,7 +123,7 @@ impl Message {
         match self {
             Self::View(view::Message::Reduce(all_reduce::Message::Chunk { data, .. }))
             | Self::Transfer(transfer::Message::Piece { data, .. })
-            | Self::Exchange(xclp::Message { body: xclp::Body::Part { data, .. }, .. }) => Some(data),
+            | Self::Exchange { content: Content::Bulk { data, .. }, .. } => Some(data),
             _ => None,
         }
     }

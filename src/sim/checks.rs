@@ -126,7 +126,7 @@ impl Checks {
         match done {
             Done::Contribution(slot, Ok(vector)) => {
                 let before = self.vectors.insert((*slot, peer), vector.clone());
-                if before.is_some() && ctx.plan[*slot as usize].drawn() {
+                if before.is_some() && ctx.plan[*slot as usize].is_noised() {
                     self.violated(
                         now,
                         Check::Exact,
@@ -177,7 +177,7 @@ impl Checks {
                     Ok(_) => {}
                 }
             }
-            Done::Contribution(..) | Done::Mask(_) | Done::Exchange(_) => {}
+            Done::Contribution(..) | Done::Mask(_) | Done::Exchange(..) => {}
         }
     }
 

@@ -50,8 +50,11 @@ pub(super) fn tasks(
 /// Holds what was opened against the rows of the members of each sum in one place, and ranks the peers.
 pub(super) fn ranking(world: &mut Swarm, now: Time, rows: &Rows) -> Option<Ranking> {
     let first = world.finished.values().next()?.clone();
-    let other =
-        world.finished.iter().find(|(_, finished)| finished.opened != first.opened).map(|(peer, _)| *peer);
+    let other = world
+        .finished
+        .iter()
+        .find(|(_, finished)| finished.opened() != first.opened())
+        .map(|(peer, _)| *peer);
     if let Some(peer) = other {
         world.checks.violated(now, Check::Exact, format!("{peer} has another result than the others"));
     }
@@ -71,17 +74,17 @@ fn compared(
     finished: &super::swarm::Finished,
     rows: &Rows,
 ) -> Result<Ranking, TaskError> {
-    let outcome = rules.outcome(&finished.opened)?;
+    let outcome = rules.outcome(finished.opened())?;
     let members = |name: &str| {
         let slot = world.ctx.plan.iter().position(|quantity| quantity.name == name);
-        slot.and_then(|slot| finished.values.get(slot)).map_or(&[][..], |value| &value.members)
+        slot.and_then(|slot| finished.values().get(slot)).map_or(&[][..], |value| &value.members)
     };
     let counted = members("sketch");
     let together: Vec<f32> =
         counted.iter().flat_map(|peer| rows.parts[peer.index()].values().to_vec()).collect();
     let together = Dataset::new(rows.train.features(), together, Vec::new(), Vec::new())
         .map_err(|error| TaskError::Data(error.to_string()))?;
-    let exact = rules.sketch(&together, &finished.opened)?;
+    let exact = rules.sketch(&together, finished.opened())?;
     let mut equal = match &outcome.global {
         Global::Exact(global) => exact == *global,
         // That the total is the sum of what was drawn is for `checks` to see.
@@ -100,7 +103,7 @@ fn compared(
         let published =
             outcome.published.get(usize::from(peer)).filter(|_| members("scores").contains(&Peer(peer)));
         let distance = match &outcome.global {
-            Global::Exact(global) => rules.sketch(part, &finished.opened)?.distance(global)?.row_mean,
+            Global::Exact(global) => rules.sketch(part, finished.opened())?.distance(global)?.row_mean,
             Global::Private(_) => match published.copied().flatten() {
                 Some(published) => published,
                 None => continue,

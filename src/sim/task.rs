@@ -4,6 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use sha2::{Digest, Sha256};
 
 use super::scenario::{Data, Scenario, ScenarioError, Split, TaskKind};
 use crate::crypto::mask::{self, Word};
@@ -13,11 +14,11 @@ use crate::data::split::train_test;
 use crate::data::{Dataset, Expected, deal, load};
 use crate::model::readout::Readout;
 use crate::protocol::context::Quantity;
-use crate::protocol::record::Value;
 use crate::protocol::view::Rng;
 use crate::session::{DataSpec, FlynnSpec, Peer, Scaling, Score, Session, Sizes};
-use crate::task::Task;
+use crate::task::exchange::{Seat, Source};
 use crate::task::flynn::{Flynn, Plan};
+use crate::task::{History, Outcome, Task, Work};
 
 /// The rows of a run.
 #[derive(Clone, Debug)]
@@ -173,7 +174,7 @@ impl Task for Numbers {
         vec![Quantity::coin(), self.quantity.clone()]
     }
 
-    fn contribution(&self, _slot: u32, _opened: &[Bytes]) -> Result<Bytes, String> {
+    fn contribution(&self, _: u32, _: &History) -> Result<Bytes, String> {
         let mut out = vec![0; self.quantity.len()];
         Stream::new(&self.seed.to_le_bytes(), "simulation/numbers", &self.me.0.to_le_bytes()).fill(&mut out);
         let (words, _) = out.as_chunks_mut::<4>();
@@ -181,11 +182,20 @@ impl Task for Numbers {
         Ok(out.into())
     }
 
-    fn allows(&self, _: u32, _: &[Value], _: &[Bytes], _: &[Peer]) -> Result<(), String> {
+    fn allows(&self, _: u32, _: &History, _: &[Peer]) -> Result<(), String> {
         Ok(())
     }
 
-    fn check(&self, _: u32, _: &[Value], _: &[Bytes]) -> Result<(), String> {
+    fn outcome(&self, history: &History) -> Result<Outcome, String> {
+        let sum = history.vector(1).ok_or("nothing was summed")?;
+        Ok(Outcome::new(sum.to_vec(), Sha256::digest(sum).into()))
+    }
+
+    fn work(&self, _: u32, _: &History) -> Work {
+        Work::default()
+    }
+
+    fn check(&self, _: u32, _: &History) -> Result<(), String> {
         Ok(())
     }
 }
@@ -199,8 +209,28 @@ impl Task for Poisoned {
         self.0.plan()
     }
 
-    fn contribution(&self, slot: u32, opened: &[Bytes]) -> Result<Bytes, String> {
-        let vector = self.0.contribution(slot, opened)?;
+    fn exchange(&self, slot: u32, history: &History, seat: Seat) -> Result<Source, String> {
+        self.0.exchange(slot, history, seat)
+    }
+
+    fn exchanged(&self, slot: u32, result: &Bytes) -> Result<Bytes, String> {
+        self.0.exchanged(slot, result)
+    }
+
+    fn retains(&self, slot: u32, frozen: u32) -> bool {
+        self.0.retains(slot, frozen)
+    }
+
+    fn outcome(&self, history: &History) -> Result<Outcome, String> {
+        self.0.outcome(history)
+    }
+
+    fn work(&self, slot: u32, history: &History) -> Work {
+        self.0.work(slot, history)
+    }
+
+    fn contribution(&self, slot: u32, history: &History) -> Result<Bytes, String> {
+        let vector = self.0.contribution(slot, history)?;
         let plan = self.plan();
         let quantity = &plan[slot as usize];
         if !["counts", "sum"].contains(&quantity.name.as_str()) {
@@ -213,19 +243,19 @@ impl Task for Poisoned {
         Ok(out.into())
     }
 
-    fn draw(&self, slot: u32, opened: &[Bytes], rng: &mut Rng) -> Result<Bytes, String> {
-        self.0.draw(slot, opened, rng)
+    fn noised(&self, slot: u32, history: &History, rng: &mut Rng) -> Result<Bytes, String> {
+        self.0.noised(slot, history, rng)
     }
 
-    fn drawn(&self, slot: u32, vector: &Bytes) {
-        self.0.drawn(slot, vector);
+    fn take_noised(&self, slot: u32, vector: &Bytes) {
+        self.0.take_noised(slot, vector);
     }
 
-    fn allows(&self, slot: u32, values: &[Value], opened: &[Bytes], members: &[Peer]) -> Result<(), String> {
-        self.0.allows(slot, values, opened, members)
+    fn allows(&self, slot: u32, history: &History, members: &[Peer]) -> Result<(), String> {
+        self.0.allows(slot, history, members)
     }
 
-    fn check(&self, slot: u32, values: &[Value], opened: &[Bytes]) -> Result<(), String> {
-        self.0.check(slot, values, opened)
+    fn check(&self, slot: u32, history: &History) -> Result<(), String> {
+        self.0.check(slot, history)
     }
 }

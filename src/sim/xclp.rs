@@ -1,5 +1,6 @@
 //! The task `xclp` in a scenario: who has rows and labels, and what the labels are worth.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -14,8 +15,9 @@ use crate::crypto::stream::{Stream, derive};
 use crate::data::deal::shuffle;
 use crate::model::propagation::Prediction;
 use crate::protocol::Time;
+use crate::protocol::xclp::Outcome;
 use crate::session::{Peer, Session, XclpSpec};
-use crate::task::xclp::Xclp;
+use crate::task::xclp::{self, Xclp};
 
 /// The session's section, for this task.
 pub(super) fn spec(scenario: &Scenario) -> Option<XclpSpec> {
@@ -79,13 +81,18 @@ pub(super) fn tasks(
 /// those in one place of the rows of the graph, with the labels of those members.
 pub(super) fn accuracy(world: &mut Swarm, now: Time, rows: &Rows, tasks: &[Arc<Xclp>]) -> Option<Accuracy> {
     let finished = world.finished.values().next()?.clone();
-    let [.., graph, labelled] = &finished.values[..] else { return None };
+    let [.., graph, labelled] = finished.values() else { return None };
     let members = &labelled.members;
     // After the coin and the rows, where the plan has them.
-    let moments = finished.opened.get(2).filter(|_| finished.opened.len() > 4).map(|bytes| &bytes[..]);
+    let moments = finished.opened().get(2).filter(|_| finished.opened().len() > 4).map(|bytes| &bytes[..]);
     let owners: Vec<Peer> =
         graph.members.iter().copied().filter(|peer| rows.parts[peer.index()].rows() > 0).collect();
-    let planes = owners.iter().find_map(|peer| world.outcomes.get(peer))?.planes;
+    let results: BTreeMap<Peer, Outcome> = world
+        .finished
+        .iter()
+        .filter_map(|(&peer, finished)| Some((peer, xclp::result(&finished.history)?)))
+        .collect();
+    let planes = world.finished.values().find_map(|finished| xclp::planes(&finished.history))?;
     let of = |peer: &Peer| &*tasks[peer.index()];
     let count = |peer: &Peer| if members.contains(peer) { of(peer).clone() } else { of(peer).unlabelled() };
     let counted: Vec<Xclp> = owners.iter().map(count).collect();
@@ -97,7 +104,7 @@ pub(super) fn accuracy(world: &mut Swarm, now: Time, rows: &Rows, tasks: &[Arc<X
     for (peer, pooled) in owners.iter().zip(&pooled).filter(|(peer, _)| members.contains(peer)) {
         together.count(rows, of(peer), *peer, pooled);
         // Who was killed after the others had its part comes back to its own outcome, or has not come back.
-        let Some(outcome) = world.outcomes.get(peer) else { continue };
+        let Some(outcome) = results.get(peer) else { continue };
         let said = of(peer).said(outcome);
         said.iter().for_each(|said| hash.update(said.label.unwrap_or(u16::MAX).to_le_bytes()));
         swarm.count(rows, of(peer), *peer, &said);

@@ -16,21 +16,32 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::Task;
 use super::holders::{self, HOLDERS};
 use super::sketch::{self, SketchTask};
+use super::{BuiltIn, History, Labels, Outcome, Task, Work};
 use crate::data::Dataset;
 use crate::model::bloom::{self, Counts};
 use crate::model::readout::Readout;
 use crate::model::selection::Draw;
 use crate::model::{Model, ModelError};
 use crate::protocol::context::{Kind, Quantity, SMALLEST_SUM};
-use crate::protocol::record::Value;
 use crate::protocol::view::Rng;
 use crate::session::{NoiseMode, Peer, Session};
 use crate::sketch::flyhash::FlyHash;
 use crate::sketch::scaling::{self, Moments, Scaler, Scaling};
 use crate::sketch::{Parameters, Sketch};
+
+/// See [`BuiltIn`].
+pub const BUILT_IN: BuiltIn = BuiltIn {
+    result: "model",
+    extension: "model",
+    labels: Labels::All,
+    witnesses: false,
+    build: |session, me, rows, secret| match Flynn::new(session, me, rows.data, secret) {
+        Ok(task) => Ok(Arc::new(task)),
+        Err(error) => Err(error.to_string()),
+    },
+};
 
 /// One peer's part.
 #[derive(Debug)]
@@ -269,53 +280,85 @@ impl Task for Flynn {
         self.plan.quantities()
     }
 
-    fn contribution(&self, slot: u32, opened: &[Bytes]) -> Result<Bytes, String> {
+    fn contribution(&self, slot: u32, history: &History) -> Result<Bytes, String> {
         if let Some(selection) = self.before(slot) {
-            return selection.contribution(slot, opened);
+            return selection.contribution(slot, history);
         }
         let plan = self.plan();
         let quantity = plan.get(slot as usize).ok_or("no such slot")?;
-        let vector = self.takes_part(opened).and_then(|takes_part| match takes_part {
-            true => self.vector(&quantity.name, opened),
+        let vector = self.takes_part(history.vectors()).and_then(|takes_part| match takes_part {
+            true => self.vector(&quantity.name, history.vectors()),
             false => Ok(vec![0; quantity.len()].into()),
         });
         vector.map_err(|error| error.to_string())
     }
 
-    fn draw(&self, _slot: u32, opened: &[Bytes], rng: &mut Rng) -> Result<Bytes, String> {
+    fn noised(&self, _slot: u32, history: &History, rng: &mut Rng) -> Result<Bytes, String> {
         let session = &self.plan.session;
         let noise = session.privacy.noise.ok_or("the session has no noise")?;
-        let counts = self.counts(opened).map_err(|error| error.to_string())?;
+        let counts = self.counts(history.vectors()).map_err(|error| error.to_string())?;
         let words = noise.mechanism(session).draw(counts.values(), rng);
         Ok(words.into_iter().flat_map(u32::to_le_bytes).collect())
     }
 
-    fn allows(&self, slot: u32, values: &[Value], opened: &[Bytes], members: &[Peer]) -> Result<(), String> {
+    fn outcome(&self, history: &History) -> Result<Outcome, String> {
+        let opened = history.vectors();
+        let model = self.plan.model(opened).map_err(|error| error.to_string())?;
+        let outcome = Outcome::new(model.encode(), model.digest());
+        let Some(draw) = self.plan.drawn(opened).map_err(|error| error.to_string())? else {
+            return Ok(outcome);
+        };
+        let session = &self.plan.session;
+        Ok(Outcome {
+            summary: format!("learnt from {}", sketch::names(session, &draw.chosen).join(", ")),
+            counted: draw.chosen.contains(&self.me.index()),
+            details: sketch::selection(session, &draw),
+            ..outcome
+        })
+    }
+
+    fn work(&self, slot: u32, history: &History) -> Work {
+        if let Some(selection) = self.before(slot) {
+            return selection.work(slot, history);
+        }
+        let (rows, d) = (self.data.rows() as f64, self.plan.session.data.dimension());
+        let plan = self.plan();
+        match plan.get(slot as usize).map(|quantity| &*quantity.name) {
+            Some("moments") => Work { lift: rows * f64::from(d), ..Work::default() },
+            Some("counts") if self.takes_part(history.vectors()).unwrap_or(true) => {
+                let flynn = self.plan.session.flynn;
+                Work::training(f64::from(flynn.m), f64::from(flynn.s), rows)
+            }
+            _ => Work::default(),
+        }
+    }
+
+    fn allows(&self, slot: u32, history: &History, members: &[Peer]) -> Result<(), String> {
         if self.plan.session.privacy.noise.is_some() {
             return Ok(());
         }
         if let Some(selection) = self.before(slot) {
-            return selection.allows(slot, values, opened, members);
+            return selection.allows(slot, history, members);
         }
-        let Some(draw) = self.plan.drawn(opened).map_err(|error| error.to_string())? else {
-            return holders::allows(&self.plan.session, slot, values, opened, members);
+        let Some(draw) = self.plan.drawn(history.vectors()).map_err(|error| error.to_string())? else {
+            return holders::allows(&self.plan.session, slot, history, members);
         };
         let drawn = |peer: &&Peer| draw.chosen.contains(&peer.index());
         self.enough_drawn(members.iter().filter(drawn).count())?;
         // Whoever was not drawn has put in nothing that could be missed.
         let at = self.plan.holders();
-        let counted = values.get(at as usize).map_or(&[][..], |value| &value.members);
+        let counted = history.members(at);
         let lost = counted.iter().filter(drawn).filter(|peer| !members.contains(peer)).count();
-        holders::enough(&self.plan.session, at, opened, lost)
+        holders::enough(&self.plan.session, at, history.vectors(), lost)
     }
 
-    fn check(&self, slot: u32, values: &[Value], opened: &[Bytes]) -> Result<(), String> {
+    fn check(&self, slot: u32, history: &History) -> Result<(), String> {
         let holders = self.plan.holders();
         if let Some(selection) = self.before(slot) {
-            selection.check(slot, values, opened)?;
+            selection.check(slot, history)?;
             if slot == HOLDERS {
                 // Before anything is sketched: fewer than are to be drawn could not be learnt from.
-                let word = opened.get(slot as usize).and_then(|word| word[..].try_into().ok());
+                let word = history.vector(slot).and_then(|word| word[..].try_into().ok());
                 let present = u32::from_le_bytes(word.unwrap_or_default());
                 if (present as usize) < SMALLEST_SUM {
                     return Err(format!(
@@ -326,11 +369,11 @@ impl Task for Flynn {
             if slot + 1 < holders {
                 return Ok(());
             }
-            let draw = self.plan.drawn(opened).map_err(|error| error.to_string())?;
+            let draw = self.plan.drawn(history.vectors()).map_err(|error| error.to_string())?;
             return self.enough_drawn(draw.map_or(0, |draw| draw.chosen.len()));
         }
         let counted = slot == holders && self.plan.session.privacy.noise.is_none();
-        if counted { holders::enough(&self.plan.session, holders, opened, 0) } else { Ok(()) }
+        if counted { holders::enough(&self.plan.session, holders, history.vectors(), 0) } else { Ok(()) }
     }
 }
 

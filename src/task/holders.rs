@@ -3,9 +3,9 @@
 
 use bytes::Bytes;
 
+use super::History;
 use crate::data::Dataset;
 use crate::protocol::context::Quantity;
-use crate::protocol::record::Value;
 use crate::session::{Peer, Session};
 
 /// Slot of `holders` where no draw comes before it: word 0 counts members with rows, word 1 + l those with
@@ -74,13 +74,14 @@ pub(super) fn refuse_uncounted(
 pub(super) fn allows(
     session: &Session,
     slot: u32,
-    values: &[Value],
-    opened: &[Bytes],
+    history: &History,
     members: &[Peer],
 ) -> Result<(), String> {
-    let Some(counted) = values.get(HOLDERS as usize).filter(|_| slot > HOLDERS) else { return Ok(()) };
-    let lost = counted.members.iter().filter(|peer| !members.contains(peer)).count();
-    enough(session, HOLDERS, opened, lost)
+    if slot <= HOLDERS {
+        return Ok(());
+    }
+    let lost = history.members(HOLDERS).iter().filter(|peer| !members.contains(peer)).count();
+    enough(session, HOLDERS, history.vectors(), lost)
 }
 
 /// Whether each class has as many holders as are asked for by what the slot `at` says, given that `lost` of

@@ -11,9 +11,9 @@ use flyswarm::sketch::Parameters;
 use flyswarm::sketch::flyhash::FlyHash;
 use flyswarm::sketch::scaling;
 use flyswarm::sketch::scaling::{Moments, Scaler, Scaling};
-use flyswarm::task::Task;
 use flyswarm::task::flynn::Plan;
 use flyswarm::task::tune::Tune;
+use flyswarm::task::{History, Task};
 use serde_json::{Value, json};
 
 use crate::sessions::{TUNE, small_text, toml};
@@ -169,8 +169,9 @@ pub(crate) fn tune() -> Value {
     let seed = bytes::<32>("coin");
     let mut opened = vec![Bytes::copy_from_slice(&seed)];
     for slot in 1..task.plan().len() {
-        opened.push(task.contribution(slot as u32, &opened).unwrap());
-        task.check(slot as u32, &[], &opened).map_or_else(|error| assert_eq!(slot, 1, "{error}"), drop);
+        opened.push(task.contribution(slot as u32, &History::of_vectors(&opened)).unwrap());
+        task.check(slot as u32, &History::of_vectors(&opened))
+            .map_or_else(|error| assert_eq!(slot, 1, "{error}"), drop);
     }
     let splits = folds(data.labels(), 2, &seed);
     json!({

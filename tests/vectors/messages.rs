@@ -10,7 +10,7 @@ use flyswarm::protocol::message::{Channel, Message, VERSION};
 use flyswarm::protocol::transfer::{self, Held, Want};
 use flyswarm::protocol::view::{self, Order, Reason, Report};
 use flyswarm::protocol::wire;
-use flyswarm::protocol::xclp::{self, Body, ParcelKind};
+use flyswarm::protocol::xclp::{Body, ParcelKind};
 use flyswarm::session::Peer;
 use serde_json::{Value, json};
 
@@ -30,7 +30,7 @@ pub(crate) fn all() -> Vec<(&'static str, Message)> {
     let down = |order| Message::View(view::Message::Down(ballot, order));
     let reduce = |message| Message::View(view::Message::Reduce(message));
     let transfer = Message::Transfer;
-    let exchange = |body| Message::Exchange(xclp::Message { sum: SumId { ballot, slot: 3 }, body });
+    let exchange = |body: Body| Message::Exchange { sum: SumId { ballot, slot: 3 }, content: body.into() };
     let part = |what| exchange(Body::Part { what, length: 70_000, data: data.clone() });
     let accepted = Accepted { ballot, slot: 1, value: digest };
     vec![
@@ -93,6 +93,7 @@ pub(crate) fn all() -> Vec<(&'static str, Message)> {
             "head accepted",
             transfer(transfer::Message::Head(1, Box::new(Held::Accepted(made.record.clone())))),
         ),
+        ("head bare", transfer(transfer::Message::Head(1, Box::new(Held::Bare(made.frozen.clone()))))),
         ("piece", transfer(transfer::Message::Piece { slot: 1, index: 0, data: data.clone() })),
         ("transfer credit", transfer(transfer::Message::Credit(1, 300))),
         ("commit", exchange(Body::Commit(digest))),

@@ -83,8 +83,8 @@ impl Run {
                 Action::Persist(record) => {
                     self.log.push(json!({ "us": self.now.0, "from": peer, "persist": record.name() }));
                 }
-                Action::Output(Event::Finished(opened, _)) => {
-                    self.opened.insert(peer, opened);
+                Action::Output(Event::Finished(history)) => {
+                    self.opened.insert(peer, history.vectors().to_vec());
                 }
                 Action::Output(Event::Done) => {
                     self.stopped.insert(peer);

@@ -10,9 +10,9 @@ use flyswarm::privacy::Ratio;
 use flyswarm::session::{Peer, Session};
 use flyswarm::sketch::distribution::private::{PrivateSketch, noise_variance};
 use flyswarm::sketch::distribution::{DistributionSketch, Family};
-use flyswarm::task::Task;
 use flyswarm::task::flynn::Flynn;
 use flyswarm::task::sketch::SketchTask;
+use flyswarm::task::{History, Task};
 use serde_json::{Value, json};
 
 use crate::sessions::toml;
@@ -112,9 +112,12 @@ fn select() -> Value {
     let mut opened = vec![Bytes::copy_from_slice(&seed)];
     let (mut slots, mut vectors) = (Vec::new(), Vec::new());
     for (slot, quantity) in (0u32..).zip(tasks[0].plan()).skip(1) {
-        let all: Vec<_> = tasks.iter().map(|task| task.contribution(slot, &opened).unwrap()).collect();
+        let all: Vec<_> = tasks
+            .iter()
+            .map(|task| task.contribution(slot, &History::of_vectors(&opened)).unwrap())
+            .collect();
         opened.push(summed(&all));
-        tasks[0].check(slot, &[], &opened).unwrap();
+        tasks[0].check(slot, &History::of_vectors(&opened)).unwrap();
         slots.push(quantity.name);
         vectors.push(all.iter().map(hex).collect::<Vec<_>>());
     }
@@ -207,7 +210,10 @@ pub(crate) fn sketch() -> Value {
     let mut own = Vec::new();
     let mut slots = Vec::new();
     for (slot, quantity) in (0u32..).zip(tasks[0].plan()).skip(1) {
-        let vectors: Vec<_> = tasks.iter().map(|task| task.contribution(slot, &opened).unwrap()).collect();
+        let vectors: Vec<_> = tasks
+            .iter()
+            .map(|task| task.contribution(slot, &History::of_vectors(&opened)).unwrap())
+            .collect();
         slots.push(quantity.name);
         own.push(hex(&vectors[1]));
         opened.push(summed(&vectors));

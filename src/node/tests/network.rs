@@ -361,8 +361,9 @@ impl Network {
             }
         }
         for (_, peer, event) in &self.events {
-            if let Event::Finished(opened, finished) = event {
-                for (slot, value) in (0u32..).zip(finished).skip(1) {
+            if let Event::Finished(history) = event {
+                let opened = history.vectors();
+                for (slot, value) in (0u32..).zip(history.values()).skip(1) {
                     assert!(value.members.len() >= 3);
                     if !self.tasks.is_empty() {
                         continue;
@@ -462,7 +463,7 @@ impl Network {
 
     fn seed(&self) -> Option<Bytes> {
         self.events.iter().find_map(|(_, _, event)| match event {
-            Event::Finished(opened, _) => Some(opened[0].clone()),
+            Event::Finished(history) => history.vector(0).cloned(),
             _ => None,
         })
     }
@@ -477,7 +478,7 @@ impl Network {
         self.events
             .iter()
             .filter_map(|(_, peer, event)| match event {
-                Event::Finished(_, values) => Some((*peer, values.clone())),
+                Event::Finished(history) => Some((*peer, history.values().to_vec())),
                 _ => None,
             })
             .collect()

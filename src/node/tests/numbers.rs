@@ -5,9 +5,8 @@ use bytes::Bytes;
 use crate::crypto::identity::Identity;
 use crate::crypto::stream::Stream;
 use crate::protocol::context::Quantity;
-use crate::protocol::record::Value;
 use crate::session::{DataSpec, Entry, FlynnSpec, Peer, Privacy, Scaling, Score, Session, TaskKind, Timing};
-use crate::task::Task;
+use crate::task::{History, Outcome, Task, Work};
 
 /// Sums a fixed vector for each slot: slot q of peer i is `words[q - 1]` words, drawn from (i, q).
 #[derive(Debug)]
@@ -28,14 +27,20 @@ impl Task for Numbers {
         let sums = self.words.iter().map(|&words| Quantity::exact("numbers", 4, words));
         std::iter::once(Quantity::coin()).chain(sums).collect()
     }
-    fn contribution(&self, slot: u32, _opened: &[Bytes]) -> Result<Bytes, String> {
+    fn contribution(&self, slot: u32, _: &History) -> Result<Bytes, String> {
         let words = self.words[slot as usize - 1];
         Ok(Self::vector(self.me, slot, words).into_iter().flat_map(u32::to_le_bytes).collect())
     }
-    fn allows(&self, _: u32, _: &[Value], _: &[Bytes], _: &[Peer]) -> Result<(), String> {
+    fn outcome(&self, _: &History) -> Result<Outcome, String> {
+        Ok(Outcome::new(Vec::new(), [0; 32]))
+    }
+    fn work(&self, _: u32, _: &History) -> Work {
+        Work::default()
+    }
+    fn allows(&self, _: u32, _: &History, _: &[Peer]) -> Result<(), String> {
         Ok(())
     }
-    fn check(&self, _: u32, _: &[Value], _: &[Bytes]) -> Result<(), String> {
+    fn check(&self, _: u32, _: &History) -> Result<(), String> {
         Ok(())
     }
 }

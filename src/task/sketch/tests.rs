@@ -34,12 +34,12 @@ fn federated(tasks: &[SketchTask]) -> Vec<Bytes> {
     for (slot, quantity) in plan.iter().enumerate().skip(1) {
         let mut total = vec![0; quantity.len()];
         for task in tasks {
-            let vector = task.contribution(slot as u32, &opened).unwrap();
+            let vector = task.contribution(slot as u32, &History::of_vectors(&opened)).unwrap();
             assert_eq!(vector.len(), quantity.len(), "{}", quantity.name);
             crate::crypto::mask::add(quantity.word(), &mut total, &vector);
         }
         opened.push(total.into());
-        tasks[0].check(slot as u32, &[], &opened).unwrap();
+        tasks[0].check(slot as u32, &History::of_vectors(&opened)).unwrap();
     }
     opened
 }
@@ -148,7 +148,7 @@ fn what_no_records_can_give_ends_the_session_and_names_the_peer() {
         let mut bytes = opened[slot(name)].to_vec();
         bytes[word * 4..][..4].copy_from_slice(&value.to_le_bytes());
         opened[slot(name)] = bytes.into();
-        tasks[0].check(slot(name) as u32, &[], &opened)
+        tasks[0].check(slot(name) as u32, &History::of_vectors(&opened))
     };
     assert_eq!(
         with("scores", 1, 3 << 30),
@@ -189,18 +189,20 @@ fn a_private_session_opens_releases_and_nothing_exact_but_how_many_records_there
         for (slot, quantity) in (0u32..).zip(&plan).skip(1) {
             let mut total = vec![0; quantity.len()];
             for (task, peer) in tasks.iter().zip(0u8..) {
-                let vector = if quantity.drawn() {
-                    let vector = task.draw(slot, &opened, &mut Rng::from_seed([seed ^ peer; 32])).unwrap();
-                    task.drawn(slot, &vector);
+                let vector = if quantity.is_noised() {
+                    let vector = task
+                        .noised(slot, &History::of_vectors(&opened), &mut Rng::from_seed([seed ^ peer; 32]))
+                        .unwrap();
+                    task.take_noised(slot, &vector);
                     vector
                 } else {
-                    task.contribution(slot, &opened).unwrap()
+                    task.contribution(slot, &History::of_vectors(&opened)).unwrap()
                 };
                 assert_eq!(vector.len(), quantity.len(), "{}", quantity.name);
                 crate::crypto::mask::add(quantity.word(), &mut total, &vector);
             }
             opened.push(total.into());
-            assert_eq!(tasks[0].check(slot, &[], &opened), Ok(()));
+            assert_eq!(tasks[0].check(slot, &History::of_vectors(&opened)), Ok(()));
         }
         opened
     };
@@ -236,7 +238,7 @@ fn a_private_session_opens_releases_and_nothing_exact_but_how_many_records_there
     let late = SketchTask::new(of("0.1"), Peer(0), Arc::new(parts[0].clone()), &[0; 32]).unwrap();
     assert!(late.distance(&one).unwrap().is_none());
     for slot in [2u32, 3] {
-        assert!(late.contribution(slot, &one).unwrap().iter().all(|&byte| byte == 0));
+        assert!(late.contribution(slot, &History::of_vectors(&one)).unwrap().iter().all(|&byte| byte == 0));
     }
 }
 

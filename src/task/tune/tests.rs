@@ -6,6 +6,7 @@ use super::*;
 use crate::data::digits::digits;
 use crate::protocol::all_reduce::SumId;
 use crate::protocol::ballot::Ballot;
+use crate::protocol::record::Value;
 
 const COIN: [u8; 32] = [7; 32];
 
@@ -40,12 +41,12 @@ fn federated(session: &Session, parts: &[Dataset]) -> Vec<Bytes> {
     for (slot, quantity) in plan.iter().enumerate().skip(1) {
         let mut total = vec![0; quantity.len()];
         for peer in &peers {
-            let vector = peer.contribution(slot as u32, &opened).unwrap();
+            let vector = peer.contribution(slot as u32, &History::of_vectors(&opened)).unwrap();
             assert_eq!(vector.len(), quantity.len(), "{}", quantity.name);
             crate::crypto::mask::add(quantity.word(), &mut total, &vector);
         }
         opened.push(total.into());
-        peers[0].check(slot as u32, &[], &opened).unwrap();
+        peers[0].check(slot as u32, &History::of_vectors(&opened)).unwrap();
     }
     opened
 }
@@ -144,7 +145,10 @@ fn more_rows_right_than_there_are_ends_the_session_for_everybody() {
     opened.push(scores.into());
     let task = Tune::new(session, Arc::new(parts[0].clone())).unwrap();
     let slot = task.plan().len() as u32 - 1;
-    assert_eq!(task.check(slot, &[], &opened), Err("the opened scores are not those of any rows".into()));
+    assert_eq!(
+        task.check(slot, &History::of_vectors(&opened)),
+        Err("the opened scores are not those of any rows".into())
+    );
 }
 
 #[test]
@@ -156,10 +160,10 @@ fn a_class_that_too_few_hold_is_refused_before_anything_is_counted() {
     words[4] = 1;
     let holders: Bytes = words.iter().flat_map(|word| word.to_le_bytes()).collect();
     let opened = [Bytes::copy_from_slice(&COIN), holders];
-    let error = task.check(HOLDERS, &[], &opened).unwrap_err();
+    let error = task.check(HOLDERS, &History::of_vectors(&opened)).unwrap_err();
     assert!(error.starts_with("only 1 members have rows of class 3"), "{error}");
     let sum = SumId { ballot: Ballot::default(), slot: HOLDERS };
     let value = Value { sum, members: vec![Peer(0), Peer(1), Peer(2)], total: [0; 32], deals: [0; 32] };
     let values = vec![value.clone(), value];
-    assert!(task.allows(3, &values, &opened, &[Peer(0), Peer(1)]).is_err());
+    assert!(task.allows(3, &History::over(&values, &opened), &[Peer(0), Peer(1)]).is_err());
 }
