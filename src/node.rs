@@ -469,7 +469,9 @@ impl Node {
             }
         }
         if !unreached.is_empty() {
-            self.round.unreached = Some((unreached, begin, now.plus_ms(self.ctx.session.timing.propose_ms)));
+            unreached.iter().for_each(|&child| step.output(Event::NeedsConnection(child)));
+            // As long as a silent member is given: a dial after back-off takes longer than `propose_ms`.
+            self.round.unreached = Some((unreached, begin, now.plus_ms(self.ctx.session.timing.stall_ms)));
         }
         let outsiders: Vec<_> =
             self.greeted.keys().copied().filter(|peer| !view.members().contains(peer)).collect();

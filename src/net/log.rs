@@ -47,6 +47,7 @@ pub(super) fn note(ctx: &Context, report: &Report<'_>) {
                 tracing::info!(quantity = quantity(value.sum.slot), members = value.members.len(), "opened");
             }
             Event::Exchange(_) => tracing::info!("an exchange begins"),
+            Event::NeedsConnection(peer) => tracing::debug!(peer = name(peer), "dials at once"),
             Event::Finished(..) => tracing::info!("finished"),
             Event::Done => tracing::info!("done"),
             Event::Ended(ending) => tracing::error!(%ending, "ended without a result"),

@@ -22,6 +22,8 @@ pub enum Event {
     ViewBegan(Ballot, Vec<Peer>),
     /// It ended before its time.
     ViewFailed(Ballot, Reason, Option<Peer>),
+    /// The view waits for a connection to this peer: the driver should make one at once.
+    NeedsConnection(Peer),
     /// A stage of a slot began.
     Stage(u32, Stage),
     /// A quantity is frozen; where and over whom it was summed.

@@ -80,7 +80,10 @@ impl Node {
         };
         self.talk.slot = Some(slot);
         if let Source::Exchange(exchange) = source {
-            self.talk.pending = Some((sum, exchange, now.plus_ms(timing.propose_ms)));
+            for peer in exchange.peers().into_iter().filter(|peer| !self.greeted.contains_key(peer)) {
+                step.output(Event::NeedsConnection(peer));
+            }
+            self.talk.pending = Some((sum, exchange, now.plus_ms(timing.stall_ms)));
         } else {
             self.exchanged(Bytes::new(), now, step);
         }
