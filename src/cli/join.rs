@@ -32,9 +32,9 @@ use crate::protocol::context::Context;
 use crate::protocol::record::Value as Decision;
 use crate::protocol::view::Stage;
 use crate::protocol::xclp::{Outcome, roles::Roles};
-use crate::session::{Peer, Session, TaskKind};
+use crate::session::{Peer, Session, TaskSpec};
 use charge::BudgetCharge;
-use work::{Rows, Work, names};
+use work::{Rows, Work, names, not_built_in};
 
 /// Runs one node of a session and writes what it gives: the model, the settings that were best, labels for
 /// its own rows, or how far these lie from all
@@ -122,7 +122,7 @@ impl Join {
     pub(super) fn run(self) -> Result<(), Failure> {
         let place = self.node.place()?;
         self.payment.check(&self.node.session, &place.session)?;
-        let work = Work::new(&place.session);
+        let work = Work::new(&place.session)?;
         let named = || PathBuf::from(format!("{}.{}", place.session.name, work.extension()));
         let out = self.out.clone().unwrap_or_else(named);
         let receipt = self.node.receipt.clone().unwrap_or_else(|| out.with_extension("receipt.json"));
@@ -131,19 +131,20 @@ impl Join {
         // Without classes there is nothing to label.
         let usual = if spec.classes.is_empty() { LabelColumn::None } else { LabelColumn::Last };
         let label = self.label.clone().unwrap_or(usual);
-        let (data, labels, said) = match place.session.task {
-            TaskKind::Xclp => {
+        let (data, labels, said) = match &place.session.task {
+            TaskSpec::Xclp(_) => {
                 let (rows, said) = self.data.load_partly_labelled(spec, &label)?;
                 (rows.data, rows.labels, said)
             }
-            TaskKind::Sketch => {
+            TaskSpec::Sketch(_) => {
                 let (data, said) = self.data.load_features(spec, &label)?;
                 (data, none, said)
             }
-            TaskKind::Flynn | TaskKind::Tune => {
+            TaskSpec::Flynn(_) | TaskSpec::Tune(_) => {
                 let (data, said) = self.data.load_labelled(spec, &label)?;
                 (data, none, said)
             }
+            TaskSpec::Custom(custom) => return Err(not_built_in(custom)),
         };
         let rows = Rows { data: Arc::new(data), labels };
         self.node.run(place, work, (rows, said), Some(out), receipt, &self.payment)
@@ -153,11 +154,11 @@ impl Join {
 impl Witness {
     pub(super) fn run(self) -> Result<(), Failure> {
         let place = self.node.place()?;
-        if place.session.task != TaskKind::Xclp {
-            let (file, task) = (self.node.session.display(), place.session.task);
+        if !matches!(place.session.task, TaskSpec::Xclp(_)) {
+            let (file, task) = (self.node.session.display(), &place.session.task);
             return Err(Failure::Input(format!("{file}: the task {task} has no witnesses, only xclp has")));
         }
-        let work = Work::new(&place.session);
+        let work = Work::new(&place.session)?;
         let named = || PathBuf::from(format!("{}.receipt.json", place.session.name));
         let receipt = self.node.receipt.clone().unwrap_or_else(named);
         self.node.writable(&[&receipt])?;
@@ -414,14 +415,16 @@ fn data_digest(salt: &[u8; 32], rows: &Rows) -> [u8; 32] {
 /// Seconds and bytes by stage: each side quantity as one, the last split in train, sum and open.
 fn stages(ctx: &Context, usage: &Usage) -> Vec<Value> {
     let mut out: Vec<(String, f64, u64)> = Vec::new();
-    let sketches = ctx.session.task == TaskKind::Sketch;
+    let sketches = matches!(ctx.session.task, TaskSpec::Sketch(_));
     for (stage, spent) in &usage.stages {
         let name = match stage {
             None => "connect and linger".to_owned(),
             Some((_, Stage::Keys)) => "keys".to_owned(),
             // Of a sketch the last quantity is no more than the others.
             Some((slot, stage)) if *slot as usize + 1 == ctx.plan.len() && !sketches => match stage {
-                Stage::Keys | Stage::Compute if ctx.session.task == TaskKind::Xclp => "labels".to_owned(),
+                Stage::Keys | Stage::Compute if matches!(ctx.session.task, TaskSpec::Xclp(_)) => {
+                    "labels".to_owned()
+                }
                 Stage::Keys | Stage::Compute => "train".to_owned(),
                 Stage::Sum => "sum".to_owned(),
                 Stage::Accept | Stage::Release | Stage::Open => "open".to_owned(),

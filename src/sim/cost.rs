@@ -33,8 +33,8 @@ impl Costs {
     #[must_use]
     pub fn new(scenario: &Scenario, ctx: &Context, rows: Vec<usize>) -> Self {
         let rates = scenario.rates;
-        let (flynn, d) = (ctx.session.flynn, f64::from(ctx.session.data.dimension()));
-        let (m, s) = (f64::from(flynn.m), f64::from(flynn.s));
+        let (task, d) = (&ctx.session.task, f64::from(ctx.session.data.dimension()));
+        let (m, s) = task.model().map_or((0.0, 0.0), |model| (f64::from(model.m), f64::from(model.s)));
         let mut speed = vec![1.0; usize::from(scenario.peers)];
         for each in &scenario.speed {
             for peer in each.peers.of(&ctx.council, scenario.peers) {
@@ -49,9 +49,8 @@ impl Costs {
             row_s: m * s / rates.lift + m / rates.select,
             matrix_s: m * s / rates.matrix,
             feature_s: d / rates.lift,
-            sketch_s: ctx
-                .session
-                .sketch
+            sketch_s: task
+                .sketch()
                 .map_or(0.0, |spec| f64::from(spec.rows) * f64::from(spec.range).log2() * d / rates.lift),
             task: scenario.task.kind,
             longest_us: 0,

@@ -24,7 +24,7 @@ use crate::model::Model;
 use crate::model::score::Confusion;
 use crate::protocol::view::Stage;
 use crate::protocol::{Time, memo, tree};
-use crate::session::Peer;
+use crate::session::{Peer, TaskSpec};
 use crate::task::flynn::Plan;
 
 /// Events between two looks at how far a run is.
@@ -151,7 +151,7 @@ fn outcome(name: &str, scenario: &Scenario, engine: &mut Engine<Swarm>, rows: Op
         rows => rows.and_then(|rows| accuracy(engine, rows)),
     };
     let ranking = match rows {
-        Some(rows) if engine.world.ctx.session.sketch.is_some() => {
+        Some(rows) if engine.world.ctx.session.task.sketch().is_some() => {
             sketch::ranking(&mut engine.world, now, rows)
         }
         _ => None,
@@ -341,7 +341,9 @@ fn accuracy(engine: &mut Engine<Swarm>, rows: &Rows) -> Option<Accuracy> {
     if let Some(peer) = other {
         world.checks.violated(now, Check::Exact, format!("{peer} has another result than the others"));
     }
-    let rules = Plan::new((*world.ctx.session).clone());
+    let session = &world.ctx.session;
+    let TaskSpec::Flynn(spec) = &session.task else { return None };
+    let rules = Plan::new((**session).clone(), *spec);
     let score = |model: &Model| {
         let predicted = model.predictor().predict(&rows.test).ok()?;
         Some(Confusion::new(rows.test.classes(), rows.test.labels(), &predicted).accuracy())

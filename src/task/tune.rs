@@ -30,7 +30,7 @@ use crate::model::bloom::{self, Counts, CountsError};
 use crate::model::readout::Readout;
 use crate::protocol::context::Quantity;
 use crate::protocol::record::Value;
-use crate::session::{Peer, Session, Setting};
+use crate::session::{Peer, Session, Setting, TuneSpec};
 use crate::sketch::ParameterError;
 use crate::sketch::flyhash::FlyHash;
 use crate::sketch::scaling::{self, Moments, Scaler, ScalingError};
@@ -95,9 +95,9 @@ struct Trial<'a> {
 }
 
 impl Plan {
-    /// Of a session of task `tune`.
+    /// The plan of a session of the task `tune` with these parameters.
     #[must_use]
-    pub fn new(session: Session) -> Self {
+    pub fn new(session: Session, spec: &TuneSpec) -> Self {
         let candidate = |setting: Setting| Candidate {
             m: setting.m as usize,
             s: setting.s as usize,
@@ -105,9 +105,8 @@ impl Plan {
             densify: setting.densify,
             scaling: setting.scaling.of_rows(),
         };
-        let candidates = session.settings().into_iter().map(candidate).collect();
-        let folds = session.tune.as_ref().map_or(0, |tune| usize::from(tune.folds));
-        Self { session, candidates, readouts: readouts(), folds }
+        let candidates = spec.settings(&session.data).into_iter().map(candidate).collect();
+        Self { session, candidates, readouts: readouts(), folds: spec.folds.into() }
     }
 
     /// Whether any setting needs a sum over all rows first, and squares in it.
@@ -232,9 +231,9 @@ impl Plan {
 
 impl Tune {
     /// A peer with these rows, which may be none.
-    pub fn new(session: Session, data: Arc<Dataset>) -> Result<Self, TuneError> {
+    pub fn new(session: Session, spec: &TuneSpec, data: Arc<Dataset>) -> Result<Self, TuneError> {
         holders::fits(&session, &data).map_err(TuneError::Data)?;
-        Ok(Self { plan: Plan::new(session), data })
+        Ok(Self { plan: Plan::new(session, spec), data })
     }
 
     fn vector(&self, name: &str, opened: &[Bytes]) -> Result<Bytes, TuneError> {

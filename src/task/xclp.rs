@@ -51,10 +51,9 @@ pub struct Xclp {
 }
 
 impl Plan {
-    /// Of a session of task `xclp`.
+    /// The plan of a session of the task `xclp` with these parameters.
     #[must_use]
-    pub fn new(session: Session) -> Self {
-        let spec = session.xclp.unwrap_or_else(|| XclpSpec::new(session.data.features));
+    pub fn new(session: Session, spec: XclpSpec) -> Self {
         Self { scaling: session.data.scaling.of_rows(), session, spec }
     }
 
@@ -138,6 +137,7 @@ impl Xclp {
     /// rows.
     pub fn new(
         session: Session,
+        spec: XclpSpec,
         me: Peer,
         data: Arc<Dataset>,
         labels: Vec<Option<u16>>,
@@ -155,7 +155,7 @@ impl Xclp {
         }
         let mut order: Vec<usize> = (0..data.rows()).collect();
         shuffle(&mut order, &mut Stream::new(secret, "order of rows", &session.id().0));
-        Ok(Self { plan: Plan::new(session), me, data, labels, order })
+        Ok(Self { plan: Plan::new(session, spec), me, data, labels, order })
     }
 
     /// The session's classes.

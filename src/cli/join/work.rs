@@ -16,7 +16,7 @@ use crate::model::file::write_whole;
 use crate::model::propagation::Prediction;
 use crate::model::selection::Draw;
 use crate::protocol::xclp;
-use crate::session::{Peer, Session, TaskKind};
+use crate::session::{CustomSpec, Peer, Session, TaskSpec};
 use crate::sketch::distribution::Distance;
 use crate::task::Task;
 use crate::task::flynn::{self, Flynn};
@@ -42,13 +42,14 @@ pub(super) struct Rows {
 }
 
 impl Work {
-    pub(super) fn new(session: &Session) -> Self {
-        match session.task {
-            TaskKind::Flynn => Self::Flynn(Box::new(flynn::Plan::new(session.clone()))),
-            TaskKind::Tune => Self::Tune(Box::new(tune::Plan::new(session.clone()))),
-            TaskKind::Xclp => Self::Xclp(None),
-            TaskKind::Sketch => Self::Sketch(None),
-        }
+    pub(super) fn new(session: &Session) -> Result<Self, Failure> {
+        Ok(match &session.task {
+            TaskSpec::Flynn(spec) => Self::Flynn(Box::new(flynn::Plan::new(session.clone(), *spec))),
+            TaskSpec::Tune(spec) => Self::Tune(Box::new(tune::Plan::new(session.clone(), spec))),
+            TaskSpec::Xclp(_) => Self::Xclp(None),
+            TaskSpec::Sketch(_) => Self::Sketch(None),
+            TaskSpec::Custom(custom) => return Err(not_built_in(custom)),
+        })
     }
 
     /// This peer's part of it; `secret` is known to nobody else.
@@ -60,22 +61,28 @@ impl Work {
         secret: &[u8; 32],
     ) -> Result<Arc<dyn Task>, Failure> {
         let (session, data) = (session.clone(), rows.data.clone());
-        Ok(match self {
-            Self::Flynn(_) => {
-                let made = Flynn::new(session, me, data, secret);
+        Ok(match (self, session.task.clone()) {
+            (Self::Flynn(_), TaskSpec::Flynn(spec)) => {
+                let made = Flynn::new(session, spec, me, data, secret);
                 Arc::new(made.map_err(|error| Failure::Input(error.to_string()))?)
             }
-            Self::Tune(_) => {
-                Arc::new(Tune::new(session, data).map_err(|error| Failure::Input(error.to_string()))?)
+            (Self::Tune(_), TaskSpec::Tune(spec)) => {
+                let made = Tune::new(session, &spec, data);
+                Arc::new(made.map_err(|error| Failure::Input(error.to_string()))?)
             }
-            Self::Xclp(task) => {
-                let made =
-                    Xclp::new(session, me, data, rows.labels.clone(), secret).map_err(Failure::Input)?;
+            (Self::Xclp(task), TaskSpec::Xclp(spec)) => {
+                let made = Xclp::new(session, spec, me, data, rows.labels.clone(), secret);
+                let made = made.map_err(Failure::Input)?;
                 task.insert(Arc::new(made)).clone()
             }
-            Self::Sketch(task) => {
-                let made = SketchTask::new(session, me, data, secret);
+            (Self::Sketch(task), TaskSpec::Sketch(spec)) => {
+                let made = SketchTask::new(session, spec, me, data, secret);
                 task.insert(Arc::new(made.map_err(|error| Failure::Input(error.to_string()))?)).clone()
+            }
+            (_, task) => {
+                return Err(Failure::Input(format!(
+                    "the session's task is {task}, not the one that was begun"
+                )));
             }
         })
     }
@@ -184,6 +191,11 @@ impl Work {
     }
 }
 
+/// The refusal of a task that only another program can run.
+pub(super) fn not_built_in(task: &CustomSpec) -> Failure {
+    Failure::Input(format!("task {} is not built into this program", task.name))
+}
+
 /// The names of these places of the roster.
 pub(super) fn names<'a>(session: &'a Session, peers: &[usize]) -> Vec<&'a str> {
     peers.iter().filter_map(|&peer| session.roster.get(peer)).map(|entry| &*entry.name).collect()
@@ -220,7 +232,7 @@ fn sketch_json(
     let matrix = &outcome.matrix;
     let everybody: Vec<usize> = (0..session.roster.len()).collect();
     json!({
-        "hash": session.sketch.map(|sketch| sketch.hash),
+        "hash": session.task.sketch().map(|sketch| sketch.hash),
         "rows": rows,
         "range": range,
         "seed": opened.first().map(hex::encode),
