@@ -22,7 +22,7 @@ pub use outcome::Outcome;
 use crate::data::Dataset;
 use crate::protocol::context::Quantity;
 use crate::protocol::view::Rng;
-use crate::session::{Peer, Session, TaskKind};
+use crate::session::{Peer, Session, TaskSpec};
 use exchange::{Seat, Source};
 
 /// A task: quantities that are summed and opened one after another, each of which may depend on those before
@@ -79,7 +79,6 @@ pub trait Task: Debug + Send + Sync {
 }
 
 /// A built-in task: what is known of it before a peer has its rows.
-#[derive(Clone, Copy, Debug)]
 pub struct BuiltIn {
     /// What the result is called in events and receipts, such as "model".
     pub result: &'static str,
@@ -90,7 +89,13 @@ pub struct BuiltIn {
     /// Whether a peer without rows may take part to help the others.
     pub witnesses: bool,
     /// Makes a peer's task.
-    pub build: fn(Session, Peer, Rows, &[u8; 32]) -> Result<Arc<dyn Task>, String>,
+    pub build: Build,
+}
+
+impl std::fmt::Debug for BuiltIn {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "BuiltIn({})", self.result)
+    }
 }
 
 /// Which rows of a peer have labels.
@@ -121,16 +126,20 @@ impl Rows {
     }
 }
 
-/// The built-in task of a session.
+/// The task of a session, if this crate has it.
 #[must_use]
-pub fn built_in(session: &Session) -> &'static BuiltIn {
-    match session.task {
-        TaskKind::Flynn => &flynn::BUILT_IN,
-        TaskKind::Tune => &tune::BUILT_IN,
-        TaskKind::Xclp => &xclp::BUILT_IN,
-        TaskKind::Sketch => &sketch::BUILT_IN,
+pub fn built_in(session: &Session) -> Option<BuiltIn> {
+    match session.task.clone() {
+        TaskSpec::Flynn(spec) => Some(flynn::built_in(spec)),
+        TaskSpec::Tune(spec) => Some(tune::built_in(spec)),
+        TaskSpec::Xclp(spec) => Some(xclp::built_in(spec)),
+        TaskSpec::Sketch(spec) => Some(sketch::built_in(spec)),
+        TaskSpec::Custom(_) => None,
     }
 }
+
+/// Makes a peer's task of its session, its place in the roster, its rows, and 32 bytes that nobody else knows.
+pub type Build = Box<dyn Fn(Session, Peer, Rows, &[u8; 32]) -> Result<Arc<dyn Task>, String> + Send + Sync>;
 
 /// Counted work; the simulator divides each count by a rate of its scenario.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]

@@ -14,9 +14,7 @@ use flyswarm::net::{Multiaddr, PeerId};
 use flyswarm::node::Event;
 use flyswarm::protocol::context::{Context, Quantity};
 use flyswarm::protocol::view::Stage;
-use flyswarm::session::{
-    DataSpec, Entry, FlynnSpec, Peer, Privacy, Scaling, Score, Session, TaskKind, Timing,
-};
+use flyswarm::session::{DataSpec, Entry, ModelSpec, Peer, Privacy, Scaling, Score, Session, Timing};
 use flyswarm::task::{History, Outcome, Task, Work};
 
 use crate::{Cost, NODES, cpu};
@@ -66,7 +64,7 @@ fn identity(index: usize) -> Identity {
 fn session() -> Session {
     Session {
         name: "bench".into(),
-        task: TaskKind::Flynn,
+        task: ModelSpec { m: 1024, s: 6, rho: 8, gamma: 0.5, score: Score::Decay }.into(),
         min_peers: NODES as u16,
         data: DataSpec {
             features: 64,
@@ -75,10 +73,6 @@ fn session() -> Session {
             scaling: Scaling::None,
             densify: false,
         },
-        flynn: FlynnSpec { m: 1024, s: 6, rho: 8, gamma: 0.5, score: Score::Decay },
-        tune: None,
-        xclp: None,
-        sketch: None,
         privacy: Privacy::default(),
         timing: Timing { gather_ms: 60_000, stall_ms: 60_000, ..Timing::default() },
         roster: (0..NODES)

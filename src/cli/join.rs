@@ -29,7 +29,7 @@ use crate::node::{Ending, Event};
 use crate::protocol::context::{Context, Quantity};
 use crate::protocol::record::Value as Decision;
 use crate::protocol::view::Stage;
-use crate::session::{Peer, Session, TaskKind};
+use crate::session::{Peer, Session, TaskSpec};
 use crate::task::exchange::Roles;
 use crate::task::{self, BuiltIn, History, Labels, Outcome, Rows, Task, xclp};
 use charge::BudgetCharge;
@@ -100,7 +100,7 @@ struct NodeArguments {
 struct Prepared {
     ctx: Arc<Context>,
     task: Arc<dyn Task>,
-    kind: &'static BuiltIn,
+    kind: BuiltIn,
     rows: Rows,
     /// `None` for a witness.
     out: Option<PathBuf>,
@@ -121,7 +121,7 @@ impl Join {
     pub(super) fn run(self) -> Result<(), Failure> {
         let place = self.node.place()?;
         self.payment.check(&self.node.session, &place.session)?;
-        let kind = task::built_in(&place.session);
+        let kind = built_in(&place.session)?;
         let named = || PathBuf::from(format!("{}.{}", place.session.name, kind.extension));
         let out = self.out.clone().unwrap_or_else(named);
         let receipt = self.node.receipt.clone().unwrap_or_else(|| out.with_extension("receipt.json"));
@@ -152,9 +152,9 @@ impl Join {
 impl Witness {
     pub(super) fn run(self) -> Result<(), Failure> {
         let place = self.node.place()?;
-        let kind = task::built_in(&place.session);
+        let kind = built_in(&place.session)?;
         if !kind.witnesses {
-            let (file, task) = (self.node.session.display(), place.session.task);
+            let (file, task) = (self.node.session.display(), &place.session.task);
             return Err(Failure::Input(format!("{file}: the task {task} has no witnesses")));
         }
         let named = || PathBuf::from(format!("{}.receipt.json", place.session.name));
@@ -191,7 +191,7 @@ impl NodeArguments {
     fn run(
         self,
         place: Place,
-        kind: &'static BuiltIn,
+        kind: BuiltIn,
         (rows, said): (Rows, Option<String>),
         out: Option<PathBuf>,
         receipt: PathBuf,
@@ -406,6 +406,12 @@ struct Finished {
     outcome: Option<Outcome>,
 }
 
+/// The task of a session, if this program has it.
+fn built_in(session: &Session) -> Result<BuiltIn, Failure> {
+    task::built_in(session)
+        .ok_or_else(|| Failure::Input(format!("task {} is not built into this program", session.task)))
+}
+
 /// SHA-256(tag "data" || salt || rows, features as u64 LE || values as f32 LE || labels as u16 LE, 65535
 /// where unknown): the peer can show later which rows it used, and nobody can guess them from it.
 fn data_digest(salt: &[u8; 32], rows: &Rows) -> [u8; 32] {
@@ -426,14 +432,16 @@ fn data_digest(salt: &[u8; 32], rows: &Rows) -> [u8; 32] {
 /// Seconds and bytes by stage: each side quantity as one, the last split in train, sum and open.
 fn stages(ctx: &Context, usage: &Usage) -> Vec<Value> {
     let mut out: Vec<(String, f64, u64)> = Vec::new();
-    let sketches = ctx.session.task == TaskKind::Sketch;
+    let sketches = matches!(ctx.session.task, TaskSpec::Sketch(_));
     for (stage, spent) in &usage.stages {
         let name = match stage {
             None => "connect and linger".to_owned(),
             Some((_, Stage::Keys)) => "keys".to_owned(),
             // Of a sketch the last quantity is no more than the others.
             Some((slot, stage)) if *slot as usize + 1 == ctx.plan.len() && !sketches => match stage {
-                Stage::Keys | Stage::Compute if ctx.session.task == TaskKind::Xclp => "labels".to_owned(),
+                Stage::Keys | Stage::Compute if matches!(ctx.session.task, TaskSpec::Xclp(_)) => {
+                    "labels".to_owned()
+                }
                 Stage::Keys | Stage::Compute => "train".to_owned(),
                 Stage::Sum => "sum".to_owned(),
                 Stage::Accept | Stage::Release | Stage::Open => "open".to_owned(),

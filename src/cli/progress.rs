@@ -164,7 +164,11 @@ impl Progress {
                 }
                 self.tell(&event, &text.join("; "));
             }
-            Event::Lost(_) | Event::NeedsConnection(_) | Event::Finished(_) | Event::Done | Event::Ended(_) => {}
+            Event::Lost(_)
+            | Event::NeedsConnection(_)
+            | Event::Finished(_)
+            | Event::Done
+            | Event::Ended(_) => {}
         }
     }
 

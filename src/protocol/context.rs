@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::crypto::identity::Identity;
 use crate::crypto::mask::Word;
-use crate::session::{Peer, Session, SessionId};
+use crate::session::{MOST_SLOTS, Peer, Session, SessionId};
 
 /// Members from which on the mask graph is sparse (design.md, section 5).
 pub const FULL_MESH: usize = 64;
@@ -171,10 +171,12 @@ impl Context {
     /// Derives the council of `session`.
     ///
     /// # Panics
-    /// If a row sum of the plan has not one block for each peer of the roster: the task made it wrongly.
+    /// If the plan has more than [`MOST_SLOTS`] slots, or a row sum of it has not one block for each peer of
+    /// the roster: the task made it wrongly.
     #[must_use]
     pub fn new(session: impl Into<Arc<Session>>, me: Peer, identity: Identity, plan: Vec<Quantity>) -> Self {
         let session = session.into();
+        assert!(plan.len() <= MOST_SLOTS as usize, "BUG: a plan of {} slots", plan.len());
         for quantity in &plan {
             if let Kind::Rows(blocks) = &quantity.kind {
                 assert_eq!(

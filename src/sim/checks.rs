@@ -23,7 +23,7 @@ use crate::protocol::message::Message;
 use crate::protocol::record::Value;
 use crate::protocol::rows::{Missing, Part};
 use crate::protocol::view::{self, HEARTBEAT_MS, Order, Report};
-use crate::session::{Peer, TaskKind};
+use crate::session::{Peer, TaskSpec};
 
 /// Which check has failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
@@ -146,7 +146,9 @@ impl Checks {
                 }
                 // Its vectors come from exchanges, which tests hold against the pooled rows.
                 let quantity = &ctx.plan[value.sum.slot as usize];
-                if ctx.session.task == TaskKind::Xclp && ["graph", "labelled"].contains(&&*quantity.name) {
+                if matches!(ctx.session.task, TaskSpec::Xclp(_))
+                    && ["graph", "labelled"].contains(&&*quantity.name)
+                {
                     return;
                 }
                 match self.expect(ctx, value, frozen.record.digest(ctx)) {

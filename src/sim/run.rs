@@ -24,7 +24,7 @@ use crate::model::Model;
 use crate::model::score::Confusion;
 use crate::protocol::view::Stage;
 use crate::protocol::{Time, memo, tree};
-use crate::session::Peer;
+use crate::session::{Peer, TaskSpec};
 use crate::task::Work;
 use crate::task::flynn::Plan;
 
@@ -152,7 +152,7 @@ fn outcome(name: &str, scenario: &Scenario, engine: &mut Engine<Swarm>, rows: Op
         rows => rows.and_then(|rows| accuracy(engine, rows)),
     };
     let ranking = match rows {
-        Some(rows) if engine.world.ctx.session.sketch.is_some() => {
+        Some(rows) if engine.world.ctx.session.task.sketch().is_some() => {
             sketch::ranking(&mut engine.world, now, rows)
         }
         _ => None,
@@ -162,9 +162,11 @@ fn outcome(name: &str, scenario: &Scenario, engine: &mut Engine<Swarm>, rows: Op
     let ms = |time: Time| time.0 / 1000;
     let finished_ms = world.finished.values().map(|finished| ms(finished.at)).max().unwrap_or(0);
     let began_ms = world.views.values().map(|(_, at)| ms(*at)).min().unwrap_or(0);
-    let flynn = world.ctx.session.flynn;
-    let training_s =
-        |rows: usize| world.costs.work_s(Work::training(f64::from(flynn.m), f64::from(flynn.s), rows as f64));
+    let (m, s) = match world.ctx.session.task.model() {
+        Some(model) => (f64::from(model.m), f64::from(model.s)),
+        None => (0.0, 0.0),
+    };
+    let training_s = |rows: usize| world.costs.work_s(Work::training(m, s, rows as f64));
     let training = rows.filter(|_| scenario.task.kind == TaskKind::Flynn).map(|rows| Training {
         alone_ms: training_s(rows.train.rows()) * 1000.0,
         matrix_ms: training_s(0) * 1000.0,
@@ -348,7 +350,9 @@ fn accuracy(engine: &mut Engine<Swarm>, rows: &Rows) -> Option<Accuracy> {
     if let Some(peer) = other {
         world.checks.violated(now, Check::Exact, format!("{peer} has another result than the others"));
     }
-    let rules = Plan::new((*world.ctx.session).clone());
+    let session = &world.ctx.session;
+    let TaskSpec::Flynn(spec) = &session.task else { return None };
+    let rules = Plan::new((**session).clone(), *spec);
     let score = |model: &Model| {
         let predicted = model.predictor().predict(&rows.test).ok()?;
         Some(Confusion::new(rows.test.classes(), rows.test.labels(), &predicted).accuracy())

@@ -7,7 +7,7 @@ use zeroize::Zeroizing;
 
 use super::checks::Check;
 use super::outcome::Ranking;
-use super::scenario::{Scenario, ScenarioError, TaskKind};
+use super::scenario::{Scenario, ScenarioError};
 use super::swarm::Swarm;
 use super::task::Rows;
 use crate::crypto::stream::derive;
@@ -19,14 +19,11 @@ use crate::session::{Peer, Session, SketchSpec};
 use crate::task::Task;
 use crate::task::sketch::{Global, Plan, SketchTask, TaskError};
 
-/// The session's section, for this task and where peers are drawn.
-pub(super) fn spec(scenario: &Scenario) -> Result<Option<SketchSpec>, ScenarioError> {
+/// The sketches of the session, with this task and where peers are drawn.
+pub(super) fn spec(scenario: &Scenario) -> Result<SketchSpec, ScenarioError> {
     let task = &scenario.task;
-    if task.kind != TaskKind::Sketch && task.select.is_none() {
-        return Ok(None);
-    }
     let spec = SketchSpec::from_table(task.sketch.clone(), scenario.peers.into(), task.select);
-    spec.map(Some).map_err(|error| ScenarioError(format!("task.sketch: {error}")))
+    spec.map_err(|error| ScenarioError(format!("task.sketch: {error}")))
 }
 
 /// What a peer's part of the second coin follows from.
@@ -40,8 +37,9 @@ pub(super) fn tasks(
     session: &Session,
     rows: &Rows,
 ) -> Result<Vec<Arc<dyn Task>>, ScenarioError> {
+    let spec = session.task.sketch().ok_or_else(|| ScenarioError("the session has no sketches".into()))?;
     let part = |(peer, part): (Peer, &Arc<Dataset>)| {
-        let task = SketchTask::new(session.clone(), peer, part.clone(), &secret(scenario, peer));
+        let task = SketchTask::new(session.clone(), *spec, peer, part.clone(), &secret(scenario, peer));
         task.map(|task| Arc::new(task) as Arc<dyn Task>).map_err(|error| ScenarioError(error.to_string()))
     };
     (0u16..).map(Peer).zip(&rows.parts).map(part).collect()
@@ -58,7 +56,8 @@ pub(super) fn ranking(world: &mut Swarm, now: Time, rows: &Rows) -> Option<Ranki
     if let Some(peer) = other {
         world.checks.violated(now, Check::Exact, format!("{peer} has another result than the others"));
     }
-    let rules = Plan::new((*world.ctx.session).clone());
+    let session = &world.ctx.session;
+    let rules = Plan::new((**session).clone(), *session.task.sketch()?);
     match compared(&rules, world, &first, rows) {
         Ok(ranking) => Some(Ranking { equal: ranking.equal && other.is_none(), ..ranking }),
         Err(error) => {

@@ -15,10 +15,11 @@ use crate::data::{Dataset, Expected, deal, load};
 use crate::model::readout::Readout;
 use crate::protocol::context::Quantity;
 use crate::protocol::view::Rng;
-use crate::session::{DataSpec, FlynnSpec, Peer, Scaling, Score, Session, Sizes};
+use crate::session::{DataSpec, FlynnSpec, ModelSpec, Peer, Scaling, Score, Session, Sizes, TaskSpec};
 use crate::task::exchange::{Seat, Source};
 use crate::task::flynn::{Flynn, Plan};
 use crate::task::{History, Outcome, Task, Work};
+use crate::task::{sketch, tune, xclp};
 
 /// The rows of a run.
 #[derive(Clone, Debug)]
@@ -83,27 +84,30 @@ impl Rows {
     }
 }
 
-/// Data and parameters of the session, as far as the task fixes them.
-pub fn spec(scenario: &Scenario, rows: Option<&Rows>) -> Result<(DataSpec, FlynnSpec), ScenarioError> {
+/// Data and task of the session.
+pub fn spec(scenario: &Scenario, rows: Option<&Rows>) -> Result<(DataSpec, TaskSpec), ScenarioError> {
     let task = &scenario.task;
     let Some(rows) = rows else {
         let classes = vec!["a".into(), "b".into()];
         let data =
             DataSpec { features: 4, columns: Vec::new(), classes, scaling: Scaling::None, densify: false };
-        return Ok((data, FlynnSpec { m: 16, s: 2, rho: 2, gamma: 0.5, score: Score::Decay }));
+        return Ok((data, ModelSpec { m: 16, s: 2, rho: 2, gamma: 0.5, score: Score::Decay }.into()));
     };
     let data = rows.spec(task.scaling, task.densify);
     if task.kind == TaskKind::Sketch {
-        return Ok((DataSpec { classes: Vec::new(), densify: false, ..data }, FlynnSpec::NONE));
+        let data = DataSpec { classes: Vec::new(), densify: false, ..data };
+        return Ok((data, TaskSpec::Sketch(super::sketch::spec(scenario)?)));
     }
     if task.kind == TaskKind::Xclp {
-        return Ok((DataSpec { densify: false, ..data }, FlynnSpec::NONE));
+        let data = DataSpec { densify: false, ..data };
+        return Ok((data, TaskSpec::Xclp(super::xclp::spec(scenario))));
     }
     let sizes = Sizes { m: task.m.clone(), s: task.s.clone(), rho: task.rho.clone() };
-    let flynn = sizes
+    let model = sizes
         .resolve(&data, Readout { score: task.score, gamma: task.gamma })
         .map_err(|error| ScenarioError(format!("task: {error}")))?;
-    Ok((data, flynn))
+    let select = task.select.map(|_| super::sketch::spec(scenario)).transpose()?;
+    Ok((data, TaskSpec::Flynn(FlynnSpec { model, select })))
 }
 
 /// What each peer computes.
@@ -115,15 +119,14 @@ pub fn tasks(
     session: &Session,
     rows: Option<&Rows>,
 ) -> Result<Vec<Arc<dyn Task>>, ScenarioError> {
-    match (scenario.task.kind, rows) {
-        (TaskKind::Flynn, Some(rows)) => rows
+    match (scenario.task.kind, rows, &session.task) {
+        (TaskKind::Flynn, Some(rows), TaskSpec::Flynn(spec)) => rows
             .parts
             .iter()
             .zip((0..scenario.peers).map(Peer))
             .map(|(part, peer)| {
-                let flynn =
-                    Flynn::new(session.clone(), peer, part.clone(), &super::sketch::secret(scenario, peer));
-                flynn
+                let secret = super::sketch::secret(scenario, peer);
+                Flynn::new(session.clone(), *spec, peer, part.clone(), &secret)
                     .map(|flynn| Arc::new(flynn) as Arc<dyn Task>)
                     .map_err(|error| ScenarioError(error.to_string()))
             })
@@ -138,11 +141,16 @@ pub fn tasks(
 /// What the session's plan is, before there are tasks.
 #[must_use]
 pub fn plan(scenario: &Scenario, session: &Session) -> Vec<Quantity> {
-    match scenario.task.kind {
-        TaskKind::Flynn => Plan::new(session.clone()).quantities(),
-        TaskKind::Xclp => crate::task::xclp::Plan::new(session.clone()).quantities(),
-        TaskKind::Sketch => crate::task::sketch::Plan::new(session.clone()).quantities(),
-        TaskKind::Sum | TaskKind::RowSum => Numbers::new(scenario, Peer(0)).plan(),
+    if matches!(scenario.task.kind, TaskKind::Sum | TaskKind::RowSum) {
+        return Numbers::new(scenario, Peer(0)).plan();
+    }
+    let session = session.clone();
+    match session.task.clone() {
+        TaskSpec::Flynn(spec) => Plan::new(session, spec).quantities(),
+        TaskSpec::Tune(spec) => tune::Plan::new(session, &spec).quantities(),
+        TaskSpec::Xclp(spec) => xclp::Plan::new(session, spec).quantities(),
+        TaskSpec::Sketch(spec) => sketch::Plan::new(session, spec).quantities(),
+        TaskSpec::Custom(spec) => unreachable!("BUG: a scenario of the custom task {}", spec.name),
     }
 }
 

@@ -8,7 +8,7 @@ use sha2::{Digest, Sha256};
 
 use super::checks::Check;
 use super::outcome::Accuracy;
-use super::scenario::{Scenario, ScenarioError, TaskKind};
+use super::scenario::{Scenario, ScenarioError};
 use super::swarm::Swarm;
 use super::task::Rows;
 use crate::crypto::stream::{Stream, derive};
@@ -16,23 +16,16 @@ use crate::data::deal::shuffle;
 use crate::model::propagation::Prediction;
 use crate::protocol::Time;
 use crate::protocol::xclp::Outcome;
-use crate::session::{Peer, Session, XclpSpec};
+use crate::session::{Peer, Session, TaskSpec, XclpSpec};
 use crate::task::xclp::{self, Xclp};
 
-/// The session's section, for this task.
-pub(super) fn spec(scenario: &Scenario) -> Option<XclpSpec> {
+/// The parameters of the session's task.
+pub(super) fn spec(scenario: &Scenario) -> XclpSpec {
     let task = &scenario.task;
     let usual = XclpSpec::new(4096);
     // Scores so close to those of the exact solution that no label hangs on the difference.
     let tolerance = 1e-8;
-    (task.kind == TaskKind::Xclp).then_some(XclpSpec {
-        bits: task.bits,
-        k: task.k,
-        many_neighbours: true,
-        tolerance,
-        hamming: task.hamming,
-        ..usual
-    })
+    XclpSpec { bits: task.bits, k: task.k, many_neighbours: true, tolerance, hamming: task.hamming, ..usual }
 }
 
 /// Rows for all peers but the witnesses, which come last.
@@ -50,6 +43,9 @@ pub(super) fn tasks(
     session: &Session,
     rows: &Rows,
 ) -> Result<Vec<Arc<Xclp>>, ScenarioError> {
+    let TaskSpec::Xclp(spec) = &session.task else {
+        return Err(ScenarioError(format!("the task of the session is {}", session.task)));
+    };
     let seed = scenario.seed.to_le_bytes();
     let mut places: Vec<(usize, usize)> = rows
         .parts
@@ -71,7 +67,7 @@ pub(super) fn tasks(
     peers
         .map(|((peer, part), labels)| {
             let secret = derive(&seed, "simulation/order", &peer.0.to_le_bytes());
-            let task = Xclp::new(session.clone(), peer, part.clone(), labels, &secret);
+            let task = Xclp::new(session.clone(), *spec, peer, part.clone(), labels, &secret);
             task.map(Arc::new).map_err(ScenarioError)
         })
         .collect()

@@ -27,6 +27,7 @@ use zeroize::Zeroizing;
 
 use super::holders::{self, HOLDERS};
 use super::{BuiltIn, History, Labels, Task, Work};
+use crate::crypto::mask;
 use crate::crypto::stream::Stream;
 use crate::crypto::tagged_hash;
 use crate::data::Dataset;
@@ -123,10 +124,9 @@ pub enum TaskError {
 }
 
 impl Plan {
-    /// Of a session of task `sketch`, or with a `select`.
+    /// The plan of a session of the task `sketch`, or of a `select`, with these parameters.
     #[must_use]
-    pub fn new(session: Session) -> Self {
-        let spec = session.sketch.unwrap_or_default();
+    pub fn new(session: Session, spec: SketchSpec) -> Self {
         let epsilon = session.privacy.noise.map(|noise| noise.each(&session));
         Self { scaling: session.data.scaling.of_rows(), session, spec, epsilon }
     }
@@ -339,23 +339,24 @@ impl Global {
 impl SketchTask {
     /// A peer with these rows, which may be none; labels are not looked at. `secret` is known to nobody else:
     /// its part of the second coin follows from it.
-    pub fn new(session: Session, me: Peer, data: Arc<Dataset>, secret: &[u8; 32]) -> Result<Self, TaskError> {
+    pub fn new(
+        session: Session,
+        spec: SketchSpec,
+        me: Peer,
+        data: Arc<Dataset>,
+        secret: &[u8; 32],
+    ) -> Result<Self, TaskError> {
         let features = session.data.features as usize;
         if data.features() != features {
             let text = format!("rows have {} features, the session says {features}", data.features());
             return Err(TaskError::Data(text));
         }
-        // No counter of the sum can wrap: it is at most the rows of all peers. Noisy ones are read as signed,
-        // and noise needs room beside them.
-        let all = if session.privacy.noise.is_some() { 1 << 30 } else { u32::MAX as usize };
-        let most = all / session.roster.len();
-        if data.rows() > most {
-            let text =
-                format!("{} rows, with {} peers at most {most} each", data.rows(), session.roster.len());
-            return Err(TaskError::Data(text));
-        }
+        // No counter of the sum can wrap: it is at most the rows of all peers.
+        let noised = session.privacy.noise.is_some();
+        let capacity = if noised { mask::noised_capacity } else { mask::capacity };
+        holders::fits_ring(&session, &data, capacity).map_err(TaskError::Data)?;
         let secret = Zeroizing::new(*secret);
-        let plan = Plan::new(session);
+        let plan = Plan::new(session, spec);
         Ok(Self { plan, me, data, secret, own: OnceLock::new(), released: Mutex::new(None) })
     }
 
@@ -455,17 +456,22 @@ impl SketchTask {
     }
 }
 
-/// See [`BuiltIn`].
-pub const BUILT_IN: BuiltIn = BuiltIn {
-    result: "sketch",
-    extension: "sketch.json",
-    labels: Labels::None,
-    witnesses: false,
-    build: |session, me, rows, secret| match SketchTask::new(session, me, rows.data, secret) {
-        Ok(task) => Ok(Arc::new(task)),
-        Err(error) => Err(error.to_string()),
-    },
-};
+/// The task with these parameters.
+#[must_use]
+pub fn built_in(spec: SketchSpec) -> BuiltIn {
+    BuiltIn {
+        result: "sketch",
+        extension: "sketch.json",
+        labels: Labels::None,
+        witnesses: false,
+        build: Box::new(move |session, me, rows, secret| {
+            match SketchTask::new(session, spec, me, rows.data, secret) {
+                Ok(task) => Ok(Arc::new(task)),
+                Err(error) => Err(error.to_string()),
+            }
+        }),
+    }
+}
 
 impl Task for SketchTask {
     fn plan(&self) -> Vec<Quantity> {

@@ -31,7 +31,7 @@ use crate::model::ModelError;
 use crate::model::bloom::{self, Counts, CountsError};
 use crate::model::readout::Readout;
 use crate::protocol::context::Quantity;
-use crate::session::{Peer, Session, Setting};
+use crate::session::{Peer, Session, Setting, TuneSpec};
 use crate::sketch::ParameterError;
 use crate::sketch::flyhash::FlyHash;
 use crate::sketch::scaling::{self, Moments, Scaler, ScalingError};
@@ -61,17 +61,20 @@ pub struct Outcome {
     pub digest: [u8; 32],
 }
 
-/// See [`BuiltIn`].
-pub const BUILT_IN: BuiltIn = BuiltIn {
-    result: "settings",
-    extension: "settings.toml",
-    labels: Labels::All,
-    witnesses: false,
-    build: |session, _, rows, _| match Tune::new(session, rows.data) {
-        Ok(task) => Ok(Arc::new(task)),
-        Err(error) => Err(error.to_string()),
-    },
-};
+/// The task with these parameters.
+#[must_use]
+pub fn built_in(spec: TuneSpec) -> BuiltIn {
+    BuiltIn {
+        result: "settings",
+        extension: "settings.toml",
+        labels: Labels::All,
+        witnesses: false,
+        build: Box::new(move |session, _, rows, _| match Tune::new(session, &spec, rows.data) {
+            Ok(task) => Ok(Arc::new(task)),
+            Err(error) => Err(error.to_string()),
+        }),
+    }
+}
 
 /// Why there are no scores.
 #[derive(Debug, thiserror::Error)]
@@ -108,9 +111,9 @@ struct Trial<'a> {
 }
 
 impl Plan {
-    /// Of a session of task `tune`.
+    /// The plan of a session of the task `tune` with these parameters.
     #[must_use]
-    pub fn new(session: Session) -> Self {
+    pub fn new(session: Session, spec: &TuneSpec) -> Self {
         let candidate = |setting: Setting| Candidate {
             m: setting.m as usize,
             s: setting.s as usize,
@@ -118,9 +121,8 @@ impl Plan {
             densify: setting.densify,
             scaling: setting.scaling.of_rows(),
         };
-        let candidates = session.settings().into_iter().map(candidate).collect();
-        let folds = session.tune.as_ref().map_or(0, |tune| usize::from(tune.folds));
-        Self { session, candidates, readouts: readouts(), folds }
+        let candidates = spec.settings(&session.data).into_iter().map(candidate).collect();
+        Self { session, candidates, readouts: readouts(), folds: spec.folds.into() }
     }
 
     /// Whether any setting needs a sum over all rows first, and squares in it.
@@ -245,9 +247,9 @@ impl Plan {
 
 impl Tune {
     /// A peer with these rows, which may be none.
-    pub fn new(session: Session, data: Arc<Dataset>) -> Result<Self, TuneError> {
+    pub fn new(session: Session, spec: &TuneSpec, data: Arc<Dataset>) -> Result<Self, TuneError> {
         holders::fits(&session, &data).map_err(TuneError::Data)?;
-        Ok(Self { plan: Plan::new(session), data })
+        Ok(Self { plan: Plan::new(session, spec), data })
     }
 
     fn vector(&self, name: &str, opened: &[Bytes]) -> Result<Bytes, TuneError> {

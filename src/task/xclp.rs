@@ -35,17 +35,22 @@ const ROWS: u32 = 1;
 /// Words of the digest in `graph`, after those of the peers.
 const DIGEST: usize = 8;
 
-/// See [`BuiltIn`].
-pub const BUILT_IN: BuiltIn = BuiltIn {
-    result: "labels",
-    extension: "labels.csv",
-    labels: Labels::Some,
-    witnesses: true,
-    build: |session, me, rows, secret| match Xclp::new(session, me, rows.data, rows.labels, secret) {
-        Ok(task) => Ok(Arc::new(task)),
-        Err(error) => Err(error),
-    },
-};
+/// The task with these parameters.
+#[must_use]
+pub fn built_in(spec: XclpSpec) -> BuiltIn {
+    BuiltIn {
+        result: "labels",
+        extension: "labels.csv",
+        labels: Labels::Some,
+        witnesses: true,
+        build: Box::new(move |session, me, rows, secret| {
+            match Xclp::new(session, spec, me, rows.data, rows.labels, secret) {
+                Ok(task) => Ok(Arc::new(task)),
+                Err(error) => Err(error),
+            }
+        }),
+    }
+}
 
 /// What follows from the session file alone.
 #[derive(Clone, Debug)]
@@ -67,10 +72,9 @@ pub struct Xclp {
 }
 
 impl Plan {
-    /// Of a session of task `xclp`.
+    /// The plan of a session of the task `xclp` with these parameters.
     #[must_use]
-    pub fn new(session: Session) -> Self {
-        let spec = session.xclp.unwrap_or_else(|| XclpSpec::new(session.data.features));
+    pub fn new(session: Session, spec: XclpSpec) -> Self {
         Self { scaling: session.data.scaling.of_rows(), session, spec }
     }
 
@@ -154,6 +158,7 @@ impl Xclp {
     /// rows.
     pub fn new(
         session: Session,
+        spec: XclpSpec,
         me: Peer,
         data: Arc<Dataset>,
         labels: Vec<Option<u16>>,
@@ -171,7 +176,7 @@ impl Xclp {
         }
         let mut order: Vec<usize> = (0..data.rows()).collect();
         shuffle(&mut order, &mut Stream::new(secret, "order of rows", &session.id().0));
-        Ok(Self { plan: Plan::new(session), me, data, labels, order })
+        Ok(Self { plan: Plan::new(session, spec), me, data, labels, order })
     }
 
     /// The session's classes.

@@ -189,7 +189,7 @@ fn a_peer_with_another_session_file_is_told_the_field_and_so_are_the_others() {
     });
     let other = 2;
     let mut session: Session = swarm.session.clone();
-    session.flynn.gamma = 0.25;
+    session.task.model_mut().expect("a model").gamma = 0.25;
     let path = swarm.folder.path().join("other.toml");
     fs::write(&path, session.to_toml()).expect("written");
     for i in 0..5 {

@@ -21,7 +21,7 @@ use serde_json::{Value, json};
 
 use crate::messages::channel;
 use crate::primitives::shown;
-use crate::sessions::{context, number_of, small, small_text};
+use crate::sessions::{context, flynn_spec, number_of, small, small_text};
 use crate::{Given, bytes, hex, identity};
 
 enum Happening {
@@ -103,8 +103,14 @@ impl Run {
         let nodes = session
             .peers()
             .map(|peer| {
-                let task =
-                    Flynn::new(session.clone(), peer, Arc::new(rows(&session, peer)), &[0; 32]).unwrap();
+                let task = Flynn::new(
+                    session.clone(),
+                    flynn_spec(&session),
+                    peer,
+                    Arc::new(rows(&session, peer)),
+                    &[0; 32],
+                )
+                .unwrap();
                 Node::new(context(&session, peer), Arc::new(task), seed(peer), Vec::new()).unwrap()
             })
             .collect();

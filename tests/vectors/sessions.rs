@@ -7,7 +7,7 @@ use flyswarm::protocol::all_reduce::SumId;
 use flyswarm::protocol::ballot::Ballot;
 use flyswarm::protocol::context::Context;
 use flyswarm::protocol::{pairwise, tree};
-use flyswarm::session::{Peer, Session, TaskKind};
+use flyswarm::session::{FlynnSpec, Peer, Session, TaskSpec};
 use flyswarm::task::flynn::Plan;
 use flyswarm::task::{sketch, tune, xclp};
 use serde_json::{Value, json};
@@ -136,9 +136,15 @@ pub(crate) fn number_of(session: &Session, peer: Peer) -> usize {
     (0..session.roster.len()).find(|&i| identity(i).public() == session.key(peer)).unwrap()
 }
 
+/// The parameters of a session of the task `flynn`.
+pub(crate) fn flynn_spec(session: &Session) -> FlynnSpec {
+    let TaskSpec::Flynn(spec) = session.task else { panic!("{:?}", session.task) };
+    spec
+}
+
 /// What `peer` knows in this session.
 pub(crate) fn context(session: &Session, peer: Peer) -> Arc<Context> {
-    let plan = Plan::new(session.clone()).quantities();
+    let plan = Plan::new(session.clone(), flynn_spec(session)).quantities();
     Arc::new(Context::new(session.clone(), peer, identity(number_of(session, peer)), plan))
 }
 
@@ -146,11 +152,13 @@ fn shown(text: &str) -> Value {
     let session = Session::parse(text).unwrap();
     assert_eq!(Session::parse(&session.to_toml()).unwrap(), session);
     let fields: Vec<_> = session.fields().into_iter().map(|(name, hash)| json!([name, hex(hash)])).collect();
-    let plan = match session.task {
-        TaskKind::Flynn => Plan::new(session.clone()).quantities(),
-        TaskKind::Tune => tune::Plan::new(session.clone()).quantities(),
-        TaskKind::Xclp => xclp::Plan::new(session.clone()).quantities(),
-        TaskKind::Sketch => sketch::Plan::new(session.clone()).quantities(),
+    let plan = match &session.task {
+        TaskSpec::Flynn(spec) => Plan::new(session.clone(), *spec).quantities(),
+        TaskSpec::Tune(spec) => tune::Plan::new(session.clone(), spec).quantities(),
+        TaskSpec::Xclp(spec) => xclp::Plan::new(session.clone(), *spec).quantities(),
+        TaskSpec::Sketch(spec) => sketch::Plan::new(session.clone(), *spec).quantities(),
+        // Its plan is the other program's.
+        TaskSpec::Custom(_) => Vec::new(),
     };
     let plan: Vec<_> = plan
         .into_iter()
@@ -165,7 +173,8 @@ fn shown(text: &str) -> Value {
         "majority": session.majority(),
         "min_peers": session.min_peers,
         "dimension": session.data.dimension(),
-        "sizes": [session.flynn.m, session.flynn.s, session.flynn.rho],
+        // Of tasks without a model, as in earlier versions of this file.
+        "sizes": session.task.model().map_or([1, 2, 1], |model| [model.m, model.s, model.rho]),
         "plan": plan,
     })
 }

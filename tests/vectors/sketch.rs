@@ -15,7 +15,7 @@ use flyswarm::task::sketch::SketchTask;
 use flyswarm::task::{History, Task};
 use serde_json::{Value, json};
 
-use crate::sessions::toml;
+use crate::sessions::{flynn_spec, toml};
 use crate::{bytes, hex};
 
 pub(crate) const HEAD: &str = r#"name = "vectors"
@@ -106,7 +106,8 @@ fn select() -> Value {
         let data =
             Dataset::new(3, parts[place].to_vec(), labels[place].to_vec(), session.data.classes.clone());
         let secret = bytes::<32>(&format!("secret {peer}"));
-        Flynn::new(session.clone(), Peer(peer), Arc::new(data.unwrap()), &secret).unwrap()
+        Flynn::new(session.clone(), flynn_spec(&session), Peer(peer), Arc::new(data.unwrap()), &secret)
+            .unwrap()
     };
     let tasks = [0, 1, 2, 3, 4].map(task);
     let mut opened = vec![Bytes::copy_from_slice(&seed)];
@@ -121,7 +122,10 @@ fn select() -> Value {
         slots.push(quantity.name);
         vectors.push(all.iter().map(hex).collect::<Vec<_>>());
     }
-    let draw = flyswarm::task::flynn::Plan::new(session).drawn(&opened).unwrap().unwrap();
+    let draw = flyswarm::task::flynn::Plan::new(session.clone(), flynn_spec(&session))
+        .drawn(&opened)
+        .unwrap()
+        .unwrap();
     json!({
         "toml": text, "seed": hex(seed), "rows": parts, "labels": labels, "slots": slots, "vectors": vectors,
         "active": draw.active, "chosen": draw.chosen,
@@ -203,7 +207,14 @@ pub(crate) fn sketch() -> Value {
     let session = Session::parse(&text).unwrap();
     let task = |peer: u16, rows: &[f32]| {
         let secret = bytes::<32>(&format!("secret {peer}"));
-        SketchTask::new(session.clone(), Peer(peer), Arc::new(records(rows)), &secret).unwrap()
+        SketchTask::new(
+            session.clone(),
+            *session.task.sketch().unwrap(),
+            Peer(peer),
+            Arc::new(records(rows)),
+            &secret,
+        )
+        .unwrap()
     };
     let tasks = [task(0, &VALUES[..9]), task(1, &VALUES[9..15]), task(2, &VALUES[15..])];
     let mut opened = vec![Bytes::copy_from_slice(&seed)];

@@ -5,7 +5,7 @@ use bytes::Bytes;
 use crate::crypto::identity::Identity;
 use crate::crypto::stream::Stream;
 use crate::protocol::context::Quantity;
-use crate::session::{DataSpec, Entry, FlynnSpec, Peer, Privacy, Scaling, Score, Session, TaskKind, Timing};
+use crate::session::{DataSpec, Entry, ModelSpec, Peer, Privacy, Scaling, Score, Session, Timing};
 use crate::task::{History, Outcome, Task, Work};
 
 /// Sums a fixed vector for each slot: slot q of peer i is `words[q - 1]` words, drawn from (i, q).
@@ -57,7 +57,7 @@ pub(super) fn session(identities: &[Identity], timing: Timing) -> Session {
         .collect();
     Session {
         name: "test".into(),
-        task: TaskKind::Flynn,
+        task: ModelSpec { m: 16, s: 2, rho: 2, gamma: 0.5, score: Score::Decay }.into(),
         min_peers: Session::default_min_peers(identities.len()),
         data: DataSpec {
             features: 4,
@@ -66,10 +66,6 @@ pub(super) fn session(identities: &[Identity], timing: Timing) -> Session {
             scaling: Scaling::None,
             densify: false,
         },
-        flynn: FlynnSpec { m: 16, s: 2, rho: 2, gamma: 0.5, score: Score::Decay },
-        tune: None,
-        xclp: None,
-        sketch: None,
         privacy: Privacy { min_holders: 1, ..Privacy::default() },
         timing,
         roster,

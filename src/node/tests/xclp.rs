@@ -9,7 +9,7 @@ use crate::data::digits::digits;
 use crate::node::{Ending, Event};
 use crate::protocol::message::Message;
 use crate::protocol::xclp::{Body, Outcome, ParcelKind};
-use crate::session::{DataSpec, FlynnSpec, Hamming, Peer, Scaling, Session, TaskKind, XclpSpec};
+use crate::session::{DataSpec, Hamming, Peer, Scaling, Session, TaskSpec, XclpSpec};
 use crate::task::Task;
 use crate::task::xclp::{self, Xclp};
 
@@ -25,10 +25,9 @@ fn lab(rows: &[usize], scaling: Scaling, hamming: Hamming, seed: u64) -> Lab {
     let mut identities: Vec<_> = (0..rows.len()).map(|i| Identity::from_seed([i as u8 + 1; 32])).collect();
     identities.sort_by_key(Identity::public);
     let data = digits();
+    let spec = XclpSpec { bits: 512, hamming, ..XclpSpec::new(64) };
     let session = Session {
-        task: TaskKind::Xclp,
-        flynn: FlynnSpec::NONE,
-        xclp: Some(XclpSpec { bits: 512, hamming, ..XclpSpec::new(64) }),
+        task: TaskSpec::Xclp(spec),
         data: DataSpec {
             features: 64,
             columns: Vec::new(),
@@ -47,7 +46,8 @@ fn lab(rows: &[usize], scaling: Scaling, hamming: Hamming, seed: u64) -> Lab {
         truth.push(part.labels().to_vec());
         let labels =
             part.labels().iter().enumerate().map(|(i, &label)| (i % 5 == 0).then_some(label)).collect();
-        let task = Xclp::new(session.clone(), peer, Arc::new(part), labels, &[peer.0 as u8; 32]).unwrap();
+        let task =
+            Xclp::new(session.clone(), spec, peer, Arc::new(part), labels, &[peer.0 as u8; 32]).unwrap();
         tasks.push(Arc::new(task));
     }
     let nodes = tasks.iter().map(|task| task.clone() as Arc<dyn Task>).collect();

@@ -8,6 +8,7 @@ use crate::data::digits::digits;
 use crate::protocol::all_reduce::SumId;
 use crate::protocol::ballot::Ballot;
 use crate::protocol::record::Value;
+use crate::session::TaskSpec;
 
 const COIN: [u8; 32] = [9; 32];
 
@@ -27,10 +28,17 @@ fn session(peers: usize, min_holders: u16, scaling: &str, sketch: &str) -> Sessi
     Session::parse(&text).unwrap()
 }
 
+fn spec(session: &Session) -> &FlynnSpec {
+    let TaskSpec::Flynn(spec) = &session.task else { panic!("{:?}", session.task) };
+    spec
+}
+
 fn tasks(session: &Session, parts: &[Arc<Dataset>]) -> Vec<Flynn> {
     let peers = (0u16..).map(Peer).zip(parts);
     peers
-        .map(|(peer, rows)| Flynn::new(session.clone(), peer, rows.clone(), &[peer.0 as u8; 32]).unwrap())
+        .map(|(peer, rows)| {
+            Flynn::new(session.clone(), *spec(session), peer, rows.clone(), &[peer.0 as u8; 32]).unwrap()
+        })
         .collect()
 }
 
@@ -97,7 +105,7 @@ proptest! {
         let expected = rules.pooled_under(&together(&drawn), &opened).unwrap();
         prop_assert_eq!(rules.model(&opened).unwrap().digest(), expected.digest());
         // The exact sum of vectors that each peer would make alone.
-        let mut sum = vec![0u32; session.counts()];
+        let mut sum = vec![0u32; spec(&session).model.counts(session.data.classes.len())];
         for &peer in &draws[0].chosen {
             let own = tasks[peer].counts(&opened).unwrap();
             sum.iter_mut().zip(own.values()).for_each(|(sum, count)| *sum += count);
@@ -110,7 +118,8 @@ proptest! {
 #[test]
 fn holders_are_counted_among_the_drawn_after_the_draw() {
     let names = |scaling: &str| {
-        let plan = Plan::new(session(4, 1, scaling, "chosen = 3")).quantities();
+        let session = session(4, 1, scaling, "chosen = 3");
+        let plan = Plan::new(session.clone(), *spec(&session)).quantities();
         plan.into_iter().map(|quantity| quantity.name).collect::<Vec<_>>()
     };
     assert_eq!(names(""), ["coin", "present", "sketch", "scores", "draw", "holders", "counts"]);

@@ -38,7 +38,7 @@ pub(super) fn json(
     let matrix = &outcome.matrix;
     let everybody: Vec<usize> = (0..session.roster.len()).collect();
     json!({
-        "hash": session.sketch.map(|sketch| sketch.hash),
+        "hash": session.task.sketch().map(|sketch| sketch.hash),
         "rows": rows,
         "range": range,
         "seed": opened.first().map(hex::encode),
