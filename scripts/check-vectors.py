@@ -497,6 +497,7 @@ class Session:
         "quorum_ms": (1, 86_400_000, 60_000),
         "compute_ms": (1, 86_400_000, 600_000),
         "linger_ms": (0, 86_400_000, 30_000),
+        "enlarge_ms": (0, 86_400_000, 30_000),
         "max_views": (1, 1_000, 16),
     }
 
@@ -506,25 +507,30 @@ class Session:
         except tomllib.TOMLDecodeError as error:
             raise Refused("session") from error
         fields = {
-            "": "name task select min_peers data flynn tune xclp sketch privacy timing roster",
+            "": "name task select min_peers data flynn tune xclp sketch custom privacy timing roster",
             "data": "features columns classes scaling densify",
             "flynn": "m s rho gamma score",
             "tune": "folds setting",
             "xclp": "bits k many_neighbours alpha power balance tolerance hamming",
             "sketch": "hash rows range publish pairwise active chosen temperature",
+            "custom": "name bytes",
             "privacy": "min_holders colluding epsilon top mode colluders",
             "timing": " ".join(self.TIMING),
         }
-        optional = "select flynn xclp sketch classes " + fields["xclp"] + " " + fields["sketch"] + " min_peers tune privacy timing columns scaling densify score folds " + fields["privacy"] + " " + fields["timing"]
+        optional = "select flynn xclp sketch custom bytes classes " + fields["xclp"] + " " + fields["sketch"] + " min_peers tune privacy timing columns scaling densify score folds " + fields["privacy"] + " " + fields["timing"]
         for table, names in fields.items():
             found = file.get(table, {}) if table else file
             need(set(found) <= set(names.split()), "unknown field")
             present = not table or table in file
             need(not present or set(names.split()) - set(found) <= set(optional.split()), "missing field")
         self.task = file["task"]
-        allowed = {"tune"} if "tune" in file else {"flynn"} if "flynn" in file else {"xclp", "sketch"}
+        allowed = {"tune"} if "tune" in file else {"flynn"} if "flynn" in file else {"xclp", "sketch", "custom"}
         need(self.task in allowed and ("flynn" in file) == (self.task in ("flynn", "tune")), "task")
         need(self.task == "xclp" or "xclp" not in file, "xclp")
+        need(("custom" in file) == (self.task == "custom"), "custom")
+        self.custom = file.get("custom", {"name": "a"})
+        need(re.fullmatch("[a-z0-9-]{1,64}", self.custom["name"], re.ASCII), "custom")
+        need(re.fullmatch("([0-9a-f]{2}){0,65536}", self.custom.get("bytes", ""), re.ASCII), "custom")
         self.selects = "select" in file
         need(not self.selects or file["select"] == "sketch" and self.task == "flynn", "select")
         self.sketches = self.task == "sketch" or self.selects
@@ -544,7 +550,8 @@ class Session:
         need(len(self.columns) in (0, self.features) and len(set(self.columns)) == len(self.columns), "columns")
         need(all(map(printable, self.columns)), "column")
         need(1 <= self.features <= 65_536, "features")
-        need((not self.classes if self.task == "sketch" else 2 <= len(self.classes) <= 1000) and len(set(self.classes)) == len(self.classes), "classes")
+        classless = self.task in ("sketch", "custom") and not self.classes
+        need((classless or self.task != "sketch" and 2 <= len(self.classes) <= 1000) and len(set(self.classes)) == len(self.classes), "classes")
         need(all(map(printable, self.classes)), "class")
         flynn = file.get("flynn", {"m": 1, "s": 2, "rho": 1, "gamma": 0})
         xclp = file.get("xclp", {})
@@ -662,6 +669,11 @@ class Session:
                 ("sketch.active", le(self.active, 8)),
                 ("sketch.chosen", le(self.chosen, 8)),
                 ("sketch.temperature", number(self.temperature)),
+            ),
+            *self.only(
+                self.task == "custom",
+                ("custom.name", self.custom["name"].encode()),
+                ("custom.bytes", bytes.fromhex(self.custom.get("bytes", ""))),
             ),
             ("privacy.min_holders", le(self.min_holders, 8)),
             ("privacy.colluding", number(self.colluding)),
@@ -1227,8 +1239,12 @@ def check_sessions():
             check(f"session {name}", getattr(session, name) == case[name])
         check("session id", session.id.hex() == case["id"])
         check("roster", [public.hex() for public in session.roster] == case["roster"])
-        check("dimension", session.d == case["dimension"] and [session.m, session.s, session.rho] == case["sizes"])
-        check("plan", [list(quantity) for quantity in session.plan()] == case["plan"])
+        trains = session.task in ("flynn", "tune")
+        sizes = [session.m, session.s, session.rho] if trains else None
+        check("dimension", session.d == case["dimension"] and sizes == case["sizes"])
+        # The plan of a custom task is another program's.
+        plan = None if session.task == "custom" else [list(quantity) for quantity in session.plan()]
+        check("plan", plan == case["plan"])
     for case in file["bad"]:
         check_refused(case["what"], case["class"], Session, case["toml"])
     file = vectors("tree")

@@ -86,6 +86,8 @@ pub struct Node {
 /// What this node is in the middle of, within its view.
 #[derive(Clone, Debug, Default)]
 struct Round {
+    /// Whether a slot was frozen since the view began.
+    froze: bool,
     /// The view waits for this peer's vector.
     wanted: Option<u32>,
     /// How many slots were frozen somewhere when the view began.
@@ -455,7 +457,7 @@ impl Node {
         self.joined = ballot;
         self.acceptor.promised = self.acceptor.promised.max(ballot);
         step.0.push(Action::Persist(Record::Joined(ballot)));
-        self.election.entered(ballot);
+        self.election.entered(now, ballot);
         self.round = Round { frozen, ..Round::default() };
         self.talk = Talk::default();
         step.output(Event::ViewBegan(ballot, view.members().to_vec()));
@@ -530,6 +532,7 @@ impl Node {
             Reason::Disagreement => "its members disagree on what they hold".into(),
             Reason::Superseded => "another view took its place".into(),
             Reason::TooFew => "it has too few members for a new sum".into(),
+            Reason::Enlarged => "a larger one takes its place".into(),
         }
     }
 

@@ -48,7 +48,7 @@
 //! | `privacy.epsilon`, `privacy.top` | integer, epsilon in millionths; this and the two below only if there is an epsilon; the second not with the task `sketch` |
 //! | `privacy.mode` | text: `per-party`, `parallel`, `central` |
 //! | `privacy.colluders` | integer; only with the mode `central` |
-//! | `timing.gather_ms`, `timing.propose_ms`, `timing.stall_ms`, `timing.quorum_ms`, `timing.compute_ms`, `timing.linger_ms`, `timing.max_views` | integer |
+//! | `timing.gather_ms`, `timing.propose_ms`, `timing.stall_ms`, `timing.quorum_ms`, `timing.compute_ms`, `timing.linger_ms`, `timing.enlarge_ms`, `timing.max_views` | integer |
 //! | `roster.peer_id` | list of the public keys (32 bytes each), ascending |
 //! | `roster.name` | list, in the order of the public keys |
 //!
@@ -289,6 +289,9 @@ pub struct Timing {
     pub compute_ms: u64,
     /// How long a finished peer stays to serve the others. 0 to 86,400,000, default 30,000.
     pub linger_ms: u64,
+    /// A view is enlarged by waiting peers at most once per this time, when a slot ends. 0 to 86,400,000,
+    /// default 30,000.
+    pub enlarge_ms: u64,
     /// After so many failed views the session ends with an error (a number, not a time). 1 to 1,000, default
     /// 16.
     pub max_views: u64,
@@ -303,6 +306,7 @@ impl Default for Timing {
             quorum_ms: 60_000,
             compute_ms: 600_000,
             linger_ms: 30_000,
+            enlarge_ms: 30_000,
             max_views: 16,
         }
     }

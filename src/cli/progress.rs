@@ -216,6 +216,7 @@ fn why(reason: Reason, suspect: Option<&str>) -> String {
         Reason::Left => format!("{peer} left"),
         Reason::Superseded => "another view takes its place".into(),
         Reason::TooFew => "too few members for a new sum".into(),
+        Reason::Enlarged => "peers wait to join: a larger view begins".into(),
         Reason::Disagreement => "its members disagree on what they hold".into(),
     }
 }

@@ -47,8 +47,10 @@ pub(super) struct Election {
     /// How often a peer did not give what it said it had, and until when nobody is asked again.
     fetch_failures: BTreeMap<Peer, u32>,
     fetch_again: Time,
-    /// Views entered.
+    /// Views entered since a slot was frozen.
     pub(super) views: u64,
+    /// When this peer entered its last view.
+    entered_at: Time,
 }
 
 #[derive(Clone, Debug)]
@@ -107,8 +109,9 @@ impl Election {
         self.blamed.insert(peer);
     }
 
-    pub(super) fn entered(&mut self, ballot: Ballot) {
+    pub(super) fn entered(&mut self, now: Time, ballot: Ballot) {
         self.saw(ballot);
+        self.entered_at = now;
         self.proposal = None;
         self.blocked = None;
         self.reports.clear();
@@ -209,6 +212,25 @@ impl Node {
         all.insert(self.ctx.me);
         all.retain(|peer| !self.election.blamed.contains(peer));
         all.into_iter().collect()
+    }
+
+    /// Leader, between two slots: whether to begin a larger view now. It does so at most once per
+    /// `enlarge_ms`, if a greeted peer that lacks at most the last slot is not in the view.
+    pub(super) fn enlarges(&self, now: Time, members: &[Peer]) -> bool {
+        let frozen = self.archive.frozen();
+        let due = now >= self.election.entered_at.plus_ms(self.ctx.session.timing.enlarge_ms);
+        let waits = |(peer, &theirs): (&Peer, &u32)| {
+            !members.contains(peer) && !self.election.blamed.contains(peer) && theirs + 1 >= frozen
+        };
+        self.round.froze && due && self.greeted.iter().any(waits)
+    }
+
+    /// Ends the view that this peer leads, and proposes the next at once.
+    pub(super) fn enlarge(&mut self, now: Time, step: &mut Step<Self>) {
+        self.fail_view(now, Reason::Enlarged, None, None, step);
+        if self.over == Over::No {
+            self.propose(now, step);
+        }
     }
 
     fn choose_members(&self) -> Vec<Peer> {
@@ -331,16 +353,20 @@ impl Node {
         if now < self.election.fetch_again {
             return;
         }
-        if let Some(view) = &self.view {
+        // A vector that others have dropped is of no use where they are further: first the slots they have.
+        let behind = self.greeted.values().any(|&frozen| frozen > complete);
+        let lacked = self.archive.lacks(&*self.task).filter(|_| !behind);
+        if let Some(view) = self.view.as_ref().filter(|_| lacked.is_none()) {
             let reached = view.slot().unwrap_or(0).max(self.round.frozen);
             if reached <= complete {
                 return;
             }
         }
+        let wanted = lacked.unwrap_or(complete);
         let failures = |peer: &Peer| self.election.fetch_failures.get(peer).copied().unwrap_or_default();
-        let holders = self.greeted.iter().filter(|&(_, &frozen)| frozen > complete).map(|(&peer, _)| peer);
+        let holders = self.greeted.iter().filter(|&(_, &frozen)| frozen > wanted).map(|(&peer, _)| peer);
         if let Some(holder) = holders.min_by_key(|peer| (failures(peer), *peer)) {
-            let child = self.transfer.fetch(now, holder, complete, Want::Frozen);
+            let child = self.transfer.fetch(now, holder, wanted, Want::Frozen);
             self.transferred(now, child, step);
         }
     }

@@ -23,6 +23,10 @@ impl Node {
             return;
         }
         let slot = self.archive.frozen();
+        if self.view.as_ref().is_some_and(|view| self.enlarges(now, view.members())) {
+            self.enlarge(now, step);
+            return;
+        }
         let Ok(resume) = self.take_resume(slot) else {
             self.fail_view(now, Reason::Disagreement, None, None, step);
             return;
@@ -205,6 +209,7 @@ impl Node {
         self.exchanged.retain(|sum, _| sum.slot != slot);
         self.archive.freeze(&self.ctx, frozen, opened, exchanged);
         self.election.froze();
+        self.round.froze = true;
         self.inputs.remove(&slot);
         if self.talk.wanted(slot) {
             self.talk.end();

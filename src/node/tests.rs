@@ -3,6 +3,7 @@
 mod network;
 mod nonsense;
 mod numbers;
+mod rounds;
 mod rows;
 mod scenarios;
 mod schedules;

@@ -176,13 +176,14 @@ macro_rules! timing {
 }
 
 /// Every field of `[timing]`, in the order of the canonical encoding.
-pub(super) const TIMING: [TimingField; 7] = timing! {
+pub(super) const TIMING: [TimingField; 8] = timing! {
     gather_ms: 0, HOUR_MS, "how long to wait for the whole roster before going on with those present";
     propose_ms: 1, HOUR_MS, "the peer of rank r proposes after r times this without progress";
     stall_ms: 3_000, HOUR_MS, "a view without progress for this long has failed";
     quorum_ms: 1, 24 * HOUR_MS, "when too few peers are reachable for this long, give up";
     compute_ms: 1, 24 * HOUR_MS, "the longest computation that still counts as progress";
     linger_ms: 0, 24 * HOUR_MS, "how long a finished peer stays to serve the others";
+    enlarge_ms: 0, 24 * HOUR_MS, "a view is enlarged by waiting peers at most once per this time, when a slot ends";
     max_views: 1, 1_000, "after so many failed views the session ends with an error (a number, not a time)";
 };
 

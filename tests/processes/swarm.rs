@@ -63,6 +63,7 @@ pub fn session(keys: &[Identity]) -> Session {
             quorum_ms: 6_000,
             compute_ms: 60_000,
             linger_ms: 2_000,
+            enlarge_ms: 30_000,
             max_views: 16,
         },
         roster,

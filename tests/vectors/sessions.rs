@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use flyswarm::protocol::all_reduce::SumId;
 use flyswarm::protocol::ballot::Ballot;
-use flyswarm::protocol::context::Context;
+use flyswarm::protocol::context::{Context, Quantity};
 use flyswarm::protocol::{pairwise, tree};
 use flyswarm::session::{FlynnSpec, Peer, Session, TaskSpec};
 use flyswarm::task::flynn::Plan;
@@ -61,7 +61,8 @@ stall_ms = 3000
 quorum_ms = 4
 compute_ms = 5
 linger_ms = 6
-max_views = 7
+enlarge_ms = 7
+max_views = 8
 "#;
 
 /// With noise in shares: every field of differential privacy.
@@ -123,6 +124,16 @@ s = 3
 rho = "0.2m"
 "#;
 
+/// A task that is not this crate's.
+const CUSTOM: &str = r#"name = "vectors"
+task = "custom"
+[data]
+features = 3
+[custom]
+name = "fed-avg-2"
+bytes = "00ff7f"
+"#;
+
 pub(crate) fn small_text(peers: usize) -> String {
     toml(SMALL, peers)
 }
@@ -153,17 +164,15 @@ fn shown(text: &str) -> Value {
     assert_eq!(Session::parse(&session.to_toml()).unwrap(), session);
     let fields: Vec<_> = session.fields().into_iter().map(|(name, hash)| json!([name, hex(hash)])).collect();
     let plan = match &session.task {
-        TaskSpec::Flynn(spec) => Plan::new(session.clone(), *spec).quantities(),
-        TaskSpec::Tune(spec) => tune::Plan::new(session.clone(), spec).quantities(),
-        TaskSpec::Xclp(spec) => xclp::Plan::new(session.clone(), *spec).quantities(),
-        TaskSpec::Sketch(spec) => sketch::Plan::new(session.clone(), *spec).quantities(),
+        TaskSpec::Flynn(spec) => Some(Plan::new(session.clone(), *spec).quantities()),
+        TaskSpec::Tune(spec) => Some(tune::Plan::new(session.clone(), spec).quantities()),
+        TaskSpec::Xclp(spec) => Some(xclp::Plan::new(session.clone(), *spec).quantities()),
+        TaskSpec::Sketch(spec) => Some(sketch::Plan::new(session.clone(), *spec).quantities()),
         // Its plan is the other program's.
-        TaskSpec::Custom(_) => Vec::new(),
+        TaskSpec::Custom(_) => None,
     };
-    let plan: Vec<_> = plan
-        .into_iter()
-        .map(|quantity| json!([quantity.name, quantity.word_bytes, quantity.words]))
-        .collect();
+    let quantity = |quantity: Quantity| json!([quantity.name, quantity.word_bytes, quantity.words]);
+    let plan = plan.map(|plan| plan.into_iter().map(quantity).collect::<Vec<_>>());
     json!({
         "toml": text,
         "id": session.id().to_string(),
@@ -173,14 +182,17 @@ fn shown(text: &str) -> Value {
         "majority": session.majority(),
         "min_peers": session.min_peers,
         "dimension": session.data.dimension(),
-        // Of tasks without a model, as in earlier versions of this file.
-        "sizes": session.task.model().map_or([1, 2, 1], |model| [model.m, model.s, model.rho]),
+        // m, s, rho; null with tasks that train no model.
+        "sizes": session.task.model().map(|model| [model.m, model.s, model.rho]),
         "plan": plan,
     })
 }
 
 pub(crate) fn session() -> Value {
     let released = PRIVATE.replace("mode = \"central\"\ncolluders = 2\n", "");
+    let classes =
+        CUSTOM.replace("bytes = \"00ff7f\"\n", "").replace("[custom]", "classes = [\"b\", \"a\"]\n[custom]");
+    let custom = |from: &str, to: &str| toml(&CUSTOM.replacen(from, to, 1), 3);
     let private = |from: &str, to: &str| toml(&PRIVATE.replacen(from, to, 1), 5);
     let good: Vec<_> = [
         (SMALL, 3),
@@ -193,6 +205,8 @@ pub(crate) fn session() -> Value {
         (crate::sketch::PRIVATE, 3),
         (PRIVATE, 5),
         (&released, 3),
+        (CUSTOM, 3),
+        (&classes, 3),
     ]
     .into_iter()
     .map(|(head, peers)| shown(&toml(head, peers)))
@@ -286,6 +300,21 @@ pub(crate) fn session() -> Value {
         (
             "noise in shares on sketches",
             toml(&crate::sketch::PRIVATE.replacen("epsilon", "mode = \"central\"\nepsilon", 1), 3),
+        ),
+        ("a custom task without a name", custom("name = \"fed-avg-2\"\n", "")),
+        ("a custom task with a capital in its name", custom("fed-avg-2", "Fed-avg-2")),
+        ("a custom task with too long a name", custom("fed-avg-2", &"x".repeat(65))),
+        ("custom bytes that are not whole", custom("00ff7f", "00ff7")),
+        ("custom bytes in capitals", custom("00ff7f", "00FF7F")),
+        ("a custom section with another task", custom("\"custom\"", "\"sketch\"")),
+        (
+            "a custom task without its section",
+            custom("[custom]\nname = \"fed-avg-2\"\nbytes = \"00ff7f\"\n", ""),
+        ),
+        ("an epsilon with a custom task", custom("[custom]", "[privacy]\nepsilon = 1\ntop = 1\n[custom]")),
+        (
+            "views enlarged at most every 25 hours",
+            change("[flynn]", "[timing]\nenlarge_ms = 90000000\n[flynn]"),
         ),
         ("time-out of 0", change("[flynn]", "[timing]\nstall_ms = 0\n[flynn]")),
     ]

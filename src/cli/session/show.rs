@@ -119,14 +119,28 @@ impl fmt::Display for Shown {
             let kept = if *top > 0 { format!("the top {top} counts") } else { "every counter".into() };
             line("", &format!("epsilon = {epsilon}, {mode}, {kept}{colluders}"))?;
         }
-        let Timing { gather_ms, propose_ms, stall_ms, quorum_ms, compute_ms, linger_ms, max_views } = timing;
+        let Timing {
+            gather_ms,
+            propose_ms,
+            stall_ms,
+            quorum_ms,
+            compute_ms,
+            linger_ms,
+            enlarge_ms,
+            max_views,
+        } = timing;
         line(
             "timing",
             &format!(
                 "gather {gather_ms} ms, propose {propose_ms} ms, stall {stall_ms} ms, quorum {quorum_ms} ms"
             ),
         )?;
-        line("", &format!("compute {compute_ms} ms, linger {linger_ms} ms, at most {max_views} views"))?;
+        line(
+            "",
+            &format!(
+                "compute {compute_ms} ms, linger {linger_ms} ms, enlarge {enlarge_ms} ms, at most {max_views} views"
+            ),
+        )?;
         line("peers", &format!("{}, at least {} to go on", roster.len(), self.min_peers))?;
         line(
             "council",

@@ -313,6 +313,10 @@ impl Network {
         self.0.peers()
     }
 
+    pub(super) fn disk(&self, peer: Peer) -> &BTreeMap<String, Record> {
+        self.0.disk(peer)
+    }
+
     pub(super) fn council(&self) -> Vec<Peer> {
         self.session.council()
     }

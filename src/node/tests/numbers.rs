@@ -83,6 +83,7 @@ pub(super) fn timing() -> Timing {
         quorum_ms: 20_000,
         compute_ms: 60_000,
         linger_ms: 30_000,
+        enlarge_ms: 30_000,
         max_views: 16,
     }
 }

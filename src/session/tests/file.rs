@@ -108,7 +108,7 @@ fn sessions() -> impl Strategy<Value = Session> {
     let rest = (
         3u64..20,
         0.01..0.99f64,
-        proptest::array::uniform7(1u64..1000),
+        proptest::array::uniform8(1u64..1000),
         proptest::collection::vec(name(), 20),
     );
     (name(), data, flynn, rest).prop_map(|(name, data, flynn, (peers, colluding, times, names))| {

@@ -26,7 +26,7 @@ fn the_id_does_not_depend_on_layout_order_of_peers_or_addresses() {
 fn every_field_but_the_addresses_changes_the_id_and_is_named() {
     type Change = fn(&mut Session);
     let base = session(5);
-    let changes: [(&str, Change); 26] = [
+    let changes: [(&str, Change); 27] = [
         ("name", |s| s.name.push('!')),
         ("min_peers", |s| s.min_peers += 1),
         ("data.features", |s| s.data.features += 1),
@@ -49,6 +49,7 @@ fn every_field_but_the_addresses_changes_the_id_and_is_named() {
         ("timing.quorum_ms", |s| s.timing.quorum_ms += 1),
         ("timing.compute_ms", |s| s.timing.compute_ms += 1),
         ("timing.linger_ms", |s| s.timing.linger_ms += 1),
+        ("timing.enlarge_ms", |s| s.timing.enlarge_ms += 1),
         ("timing.max_views", |s| s.timing.max_views += 1),
         ("roster.name", |s| s.roster[2].name = "other".into()),
         ("roster.peer_id", |s| s.roster[2].key = key(99)),
@@ -73,7 +74,7 @@ fn every_field_but_the_addresses_changes_the_id_and_is_named() {
             );
         }
     }
-    assert_eq!(base.fields().len(), 23, "a field that is not listed above was added");
+    assert_eq!(base.fields().len(), 24, "a field that is not listed above was added");
 }
 
 #[test]
@@ -149,6 +150,7 @@ fn the_id_is_the_hash_of_the_documented_bytes() {
     put("timing.quorum_ms", &integer(60_000));
     put("timing.compute_ms", &integer(600_000));
     put("timing.linger_ms", &integer(30_000));
+    put("timing.enlarge_ms", &integer(30_000));
     put("timing.max_views", &integer(16));
     let mut keys = [key(0), key(1), key(2)];
     keys.sort();

@@ -1,6 +1,7 @@
 //! What is refused, and in which words.
 
 use super::*;
+use crate::protocol::context::{Context, Quantity};
 
 #[test]
 fn every_breach_of_a_rule_is_told_with_field_value_and_limit() {
@@ -85,6 +86,10 @@ fn every_breach_of_a_rule_is_told_with_field_value_and_limit() {
             with("[flynn]", "[timing]\ngather_ms = -1\n[flynn]"),
             "timing.gather_ms is -1, must be 0 to 3600000",
         ),
+        (
+            with("[flynn]", "[timing]\nenlarge_ms = 86400001\n[flynn]"),
+            "timing.enlarge_ms is 86400001, must be 0 to 86400000",
+        ),
         (with("[flynn]", "[timing]\nmax_views = 0\n[flynn]"), "timing.max_views is 0, must be 1 to 1000"),
         (
             with("[flynn]", "[timing]\ngather = 1\n[flynn]"),
@@ -129,4 +134,16 @@ fn rosters_of_three_to_1024_are_taken() {
     large.roster.push(Entry { key: key(1024), name: "one more".into(), addresses: vec![] });
     assert_eq!(refusal(&large.to_toml()), "the length of roster is 1025, must be 3 to 1024");
     assert_eq!(large.check().unwrap_err().to_string(), "the length of roster is 1025, must be 3 to 1024");
+}
+
+#[test]
+#[should_panic(expected = "BUG: a plan of 100001 slots")]
+fn a_plan_of_more_slots_than_a_session_may_have_is_a_bug_of_its_task() {
+    let context = |slots| {
+        let identity = Identity::from_seed([0; 32]);
+        Context::new(session(3), Peer(0), identity, vec![Quantity::coin(); slots])
+    };
+    let most = MOST_SLOTS as usize;
+    assert_eq!(context(most).plan.len(), most);
+    context(most + 1);
 }
