@@ -1,8 +1,8 @@
 //! The session file: what peers must agree on before they talk to each other (spec, section "Session").
 //!
-//! A session file is TOML. Unknown fields are refused. Sizes may be multiples (`m = "256d"`); they are resolved
-//! when the file is read, so that a [`Session`] holds plain numbers only. Peers are numbered in the order of
-//! their public keys, not in the order of the file.
+//! A session file is TOML. Unknown fields are refused. Sizes may be multiples (`m = "256d"`); they are
+//! resolved when the file is read, so that a [`Session`] holds plain numbers only. Peers are numbered in the
+//! order of their public keys, not in the order of the file.
 //!
 //! # The session id, byte by byte
 //!
@@ -57,8 +57,8 @@
 //! length and the item. Fields that the file leaves out enter with their defaults. Addresses, comments and
 //! layout do not enter.
 //!
-//! Each field also has a hash of its own, by which two peers with different files find the fields that differ:
-//! the first 8 bytes of `SHA-256("flyswarm/4 session field" || 0x00 || entry)`, see [`Session::fields`].
+//! Each field also has a hash of its own, by which two peers with different files find the fields that
+//! differ: the first 8 bytes of `SHA-256("flyswarm/4 session field" || 0x00 || entry)`, see [`Session::fields`].
 //!
 //! # The council
 //!
@@ -156,8 +156,8 @@ pub struct DataSpec {
     /// characters; empty if the file has none. A data file that names its columns must use these names.
     pub columns: Vec<String>,
     /// The classes, 2 to 1,000, all different, each 1 to 64 printable characters. None with the task
-    /// `sketch`; the task `custom` may have none. Counts are in this order, and the first of two equal classes
-    /// wins.
+    /// `sketch`; the task `custom` may have none. Counts are in this order, and of two classes with equal
+    /// scores the first wins.
     pub classes: Vec<String>,
     /// How features are brought to one scale.
     pub scaling: Scaling,
@@ -319,7 +319,8 @@ pub struct Entry {
     pub key: PublicKey,
     /// The name, for people: 1 to 64 printable characters, different from all others.
     pub name: String,
-    /// Multiaddresses as text, at most 16. Not part of the session id. May be empty where mDNS finds the peer.
+    /// Multiaddresses as text, at most 16. Not part of the session id. May be empty where mDNS finds the
+    /// peer.
     pub addresses: Vec<String>,
 }
 

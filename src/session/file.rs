@@ -98,7 +98,8 @@ impl Session {
         u16::try_from((roster / 2 + 1).max(3)).unwrap_or(u16::MAX)
     }
 
-    /// The text of a session file, with a comment for every field. [`Session::parse`] reads it as this session.
+    /// The text of a session file, with a comment for every field. [`Session::parse`] reads it as this
+    /// session.
     #[must_use]
     pub fn to_toml(&self) -> String {
         let mut out = String::new();
@@ -111,7 +112,7 @@ impl Session {
         let peers = roster.len();
         writeln!(
             out,
-            "# A flyswarm session. Every peer needs the same values; addresses, comments and layout may differ."
+            "# A flyswarm session. All peers need the same values; addresses, comments and layout may differ."
         )?;
         writeln!(out, "# Session id: {}\n", self.id())?;
         writeln!(out, "name = {}", quoted(name))?;
@@ -135,7 +136,7 @@ impl Session {
         if data.columns.is_empty() {
             writeln!(
                 out,
-                "# Names may be given to all of them: columns = [...]. Rows that have names must then have these."
+                "# They may have names: columns = [...]. Data files with names must then have these names."
             )?;
         } else {
             writeln!(out, "# Their names; rows that have names must have these, in any order.")?;
@@ -151,7 +152,7 @@ impl Session {
         )?;
         writeln!(
             out,
-            "# {{ range = {{ lo = 0.0, hi = 255.0 }} }} (mapped to 0..1), or {{ soft-bins = {{ bins = 2 }} }} (2 to 64 for each feature)."
+            "# {{ range = {{ lo = 0.0, hi = 255.0 }} }} (mapped to 0..1), or {{ soft-bins = {{ bins = 2 }} }} (2 to 64)."
         )?;
         writeln!(out, "scaling = {}", data.scaling.to_toml())?;
         writeln!(
@@ -183,7 +184,7 @@ impl Session {
 
         writeln!(
             out,
-            "\n# The peers, {} of them. Addresses (multiaddresses) may be left out where mDNS finds the peer.",
+            "\n# The {} peers. Addresses (multiaddresses) may be left out where mDNS finds the peer.",
             peers
         )?;
         for entry in roster {

@@ -120,7 +120,8 @@ impl NoiseSpec {
         if let scaling @ (Scaling::Center | Scaling::Standard | Scaling::SoftBins { .. }) =
             session.data.scaling
         {
-            let limit = "none, unit-norm or range where there is privacy.epsilon: others need exact means over all peers";
+            let limit = "none, unit-norm or range where there is privacy.epsilon: others need exact means over \
+                         all peers";
             return Err(SessionError::value("data.scaling", scaling, limit));
         }
         if let Release::Top(counts) = release {
@@ -168,7 +169,7 @@ impl NoiseSpec {
         if *top > 0 {
             writeln!(
                 out,
-                "# Counts of a release (with the mode central: of the total) that are not 0: 1 to m x classes."
+                "# Counts of a release (with the mode central: of the total) that are kept: 1 to m x classes."
             )?;
             writeln!(out, "top = {top}")?;
         }
@@ -181,7 +182,7 @@ impl NoiseSpec {
         if *mode == NoiseMode::Central {
             writeln!(
                 out,
-                "# So many peers may pool what they know: 1 or 2, fewer than min_peers and than a majority of the council."
+                "# Peers that may pool their knowledge: 1 or 2, fewer than min_peers and than a council majority."
             )?;
             writeln!(out, "colluders = {colluders}")?;
         }

@@ -183,7 +183,7 @@ pub(super) const TIMING: [TimingField; 8] = timing! {
     quorum_ms: 1, 24 * HOUR_MS, "when too few peers are reachable for this long, give up";
     compute_ms: 1, 24 * HOUR_MS, "the longest computation that still counts as progress";
     linger_ms: 0, 24 * HOUR_MS, "how long a finished peer stays to serve the others";
-    enlarge_ms: 0, 24 * HOUR_MS, "a view is enlarged by waiting peers at most once per this time, when a slot ends";
+    enlarge_ms: 0, 24 * HOUR_MS, "waiting peers enlarge a view at most once per this time, when a slot ends";
     max_views: 1, 1_000, "after so many failed views the session ends with an error (a number, not a time)";
 };
 

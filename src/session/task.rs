@@ -1,8 +1,8 @@
 //! The task of a session: one file for each, with its parameters, their limits, its sections of the session
 //! file, its canonical encoding and its description.
 //!
-//! A new task needs its own file with a [`Spec`], and here a variant of [`TaskSpec`] and of [`Name`], an arm of
-//! `dispatch!` and of [`TaskSpec::read`], and the type of its section in [`Sections`].
+//! A new task needs its own file with a [`Spec`], and here a variant of [`TaskSpec`] and of [`Name`], an arm
+//! of `dispatch!` and of [`TaskSpec::read`], and the type of its section in [`Sections`].
 
 mod custom;
 mod flynn;

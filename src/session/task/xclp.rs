@@ -149,7 +149,8 @@ impl Spec for XclpSpec {
         K.check::<u32>(self.k)?;
         if !self.many_neighbours && self.k > (features / 4).max(1) {
             let limit = format!(
-                "at most {}, a quarter of the features: with more, distances tell where points lie (many_neighbours = true allows it)",
+                "at most {}, a quarter of the features: with more, distances tell where points lie \
+                 (many_neighbours = true allows it)",
                 (features / 4).max(1)
             );
             return Err(SessionError::value("xclp.k", self.k, limit));
@@ -223,7 +224,8 @@ impl Spec for XclpSpec {
         let Self { bits, k, alpha, power, balance, tolerance, hamming, .. } = self;
         let balanced = if *balance { ", classes balanced" } else { "" };
         let text = format!(
-            "{bits} bits, k = {k}, alpha = {alpha}, power {power}, tolerance {tolerance}{balanced}, distances by {hamming}"
+            "{bits} bits, k = {k}, alpha = {alpha}, power {power}, tolerance {tolerance}{balanced}, \
+             distances by {hamming}"
         );
         vec![("xclp", text)]
     }
