@@ -1,8 +1,8 @@
 //! flyswarm: federated learning with no central aggregator.
 //!
 //! data -> sketch -> protocol -> model -> prediction. Imports go one way:
-//! `data, crypto, privacy < sketch < model < evaluate, session < protocol < node < net, sim < cli`. The modules
-//! up to `model` are the package `flyswarm-kernels`.
+//! `data, crypto, privacy < sketch < model < evaluate, session < protocol < node < net, sim < cli`.
+//! The modules up to `model` are the package `flyswarm-kernels`.
 
 mod buffers;
 pub mod cli;

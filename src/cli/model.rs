@@ -228,8 +228,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let (data, scaling) = (crate::data::digits::digits(), Scaling::Center);
         let scaler = Scaler::fit(&scaling, &data).unwrap();
-        let parameters =
-            Parameters { d: 64, m: 100, s: 6, rho: 4, seed: [1; 32], densify: false, scaling };
+        let parameters = Parameters { d: 64, m: 100, s: 6, rho: 4, seed: [1; 32], densify: false, scaling };
         let sketch = parameters.check(10).unwrap();
         let counts = bloom::fit(&FlyHash::new(&sketch), &scaler, &data, 10).unwrap();
         let model = Model::new(sketch, 0.5, data.classes().to_vec(), scaler, counts).unwrap();
