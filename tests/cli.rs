@@ -4,17 +4,11 @@
 #![allow(missing_docs, unreachable_pub)]
 
 #[cfg(all(feature = "net", unix))]
-#[path = "processes/check.rs"]
-mod check;
-#[cfg(all(feature = "net", unix))]
 #[path = "cli/join.rs"]
 mod join;
 #[cfg(all(feature = "net", unix))]
 #[path = "cli/private.rs"]
 mod private;
-#[cfg(all(feature = "net", unix))]
-#[path = "processes/swarm.rs"]
-mod swarm;
 
 use std::path::Path;
 use std::process::{Command, Output};

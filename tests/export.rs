@@ -64,7 +64,8 @@ fn twenty_lines_of_numpy_predict_the_same_labels() {
         Command::new(python()).args(["-c", "import numpy"]).output().is_ok_and(|done| done.status.success());
     if !there {
         assert!(std::env::var_os("FLYSWARM_REQUIRE_NUMPY").is_none(), "{} has no NumPy", python());
-        println!("skipped: {} has no NumPy (pip install numpy)", python());
+        let why = format!("{} has no NumPy (pip install numpy)", python());
+        crate::skipped("twenty_lines_of_numpy_predict_the_same_labels", &why);
         return;
     }
     let data = digits();

@@ -4,11 +4,6 @@
 #![allow(clippy::disallowed_methods)] // the tests look at the clock to bound their waiting
 #![allow(missing_docs, unreachable_pub)]
 
-#[path = "processes/check.rs"]
-mod check;
-#[path = "processes/swarm.rs"]
-mod swarm;
-
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -26,8 +21,8 @@ use flyswarm::protocol::view::{self, Order, Reason};
 use flyswarm::protocol::{transfer, wire};
 use flyswarm::session::Peer;
 
-use check::same_and_exact;
-use swarm::{NAMES, Swarm};
+use crate::processes::check::same_and_exact;
+use crate::processes::swarm::{NAMES, Swarm};
 
 /// What it sends at once.
 type Frames = Vec<(Channel, Frame)>;

@@ -5,27 +5,23 @@
 #![allow(clippy::disallowed_methods)] // the tests look at the clock to bound their waiting
 #![allow(missing_docs, unreachable_pub)]
 
-#[path = "processes/check.rs"]
-mod check;
 #[path = "lan/raw.rs"]
 mod raw;
 #[path = "lan/secrecy.rs"]
 mod secrecy;
-#[path = "processes/swarm.rs"]
-mod swarm;
 
 use std::fs;
 use std::net::TcpListener;
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 
-use check::same_and_exact;
+use crate::processes::check::same_and_exact;
+use crate::processes::swarm::{NAMES, PROGRAM, Swarm, random};
 use flyswarm::crypto::identity::{Identity, create_identity};
 use flyswarm::net::driver::peer_id;
 use flyswarm::protocol::about::{About, Role};
 use flyswarm::session::Session;
 use raw::Odd;
-use swarm::{NAMES, PROGRAM, Swarm, random};
 
 /// Ports that were free a moment ago.
 fn ports(count: usize) -> Vec<u16> {

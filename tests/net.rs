@@ -490,7 +490,10 @@ fn can_multicast() -> bool {
 #[test]
 fn mdns_finds_a_peer_of_the_roster_and_nobody_else() {
     if !can_multicast() {
-        println!("skipped: no interface besides loopback can multicast");
+        crate::skipped(
+            "mdns_finds_a_peer_of_the_roster_and_nobody_else",
+            "no interface besides loopback has multicast",
+        );
         return;
     }
     let start = |number, roster: &[u8]| {

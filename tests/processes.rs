@@ -5,7 +5,7 @@
 #![allow(missing_docs, unreachable_pub)]
 
 #[path = "processes/check.rs"]
-mod check;
+pub mod check;
 #[path = "processes/cut.rs"]
 mod cut;
 #[path = "processes/lives.rs"]
@@ -17,7 +17,7 @@ mod simulated;
 #[path = "processes/sketch.rs"]
 mod sketch;
 #[path = "processes/swarm.rs"]
-mod swarm;
+pub mod swarm;
 #[path = "processes/table.rs"]
 mod table;
 #[path = "processes/xclp.rs"]

@@ -95,7 +95,11 @@ fn inputs() -> Vec<Vec<u8>> {
             index: 1,
             data: data.clone(),
         })),
-        Message::View(view::Message::Reduce(all_reduce::Message::Credit { sum, direction: Direction::Down, index: 1 })),
+        Message::View(view::Message::Reduce(all_reduce::Message::Credit {
+            sum,
+            direction: Direction::Down,
+            index: 1,
+        })),
         Message::Transfer(transfer::Message::Fetch(1, Want::Accepted([1; 32]))),
         Message::Transfer(transfer::Message::Head(1, Box::new(Held::Frozen(frozen.clone())))),
         Message::Transfer(transfer::Message::Head(1, Box::new(Held::Accepted(record.clone())))),
@@ -109,6 +113,7 @@ fn inputs() -> Vec<Vec<u8>> {
         Record::Frozen(frozen, Bytes::new()),
     ];
     let frames = messages.iter().map(wire::encode);
-    let frames = frames.map(|frame| input(u8::from(frame.channel == Channel::Bulk), &frame.header, &frame.payload));
+    let frames = frames
+        .map(|frame| input(u8::from(frame.channel == Channel::Bulk), &frame.header, &frame.payload));
     frames.chain(records.iter().map(|record| input(2, &wire::canonical(record), &[]))).collect()
 }

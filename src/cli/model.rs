@@ -218,13 +218,21 @@ fn inspect_model(file: &Path, as_json: bool) -> Result<String, Failure> {
 mod tests {
     use super::*;
     use crate::cli::tests::run_line;
-    use crate::model::tests::small_model;
-    use crate::sketch::scaling::Scaling;
+    use crate::model::bloom;
+    use crate::sketch::Parameters;
+    use crate::sketch::flyhash::FlyHash;
+    use crate::sketch::scaling::{Scaler, Scaling};
 
     /// A folder with `m` (a model of the digits) and `d.csv`.
     fn folder(csv: &str) -> tempfile::TempDir {
         let folder = tempfile::tempdir().unwrap();
-        small_model(Scaling::Center, 0.5).save(&folder.path().join("m")).unwrap();
+        let (data, scaling) = (crate::data::digits::digits(), Scaling::Center);
+        let scaler = Scaler::fit(&scaling, &data).unwrap();
+        let parameters = Parameters { d: 64, m: 100, s: 6, rho: 4, seed: [1; 32], densify: false, scaling };
+        let sketch = parameters.check(10).unwrap();
+        let counts = bloom::fit(&FlyHash::new(&sketch), &scaler, &data, 10).unwrap();
+        let model = Model::new(sketch, 0.5, data.classes().to_vec(), scaler, counts).unwrap();
+        model.save(&folder.path().join("m")).unwrap();
         std::fs::write(folder.path().join("d.csv"), csv).unwrap();
         folder
     }

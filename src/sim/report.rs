@@ -153,8 +153,8 @@ fn training(results: &Results) -> String {
     let mut out = String::from(
         "<section><h2>Training</h2><p>By the rates of the scenario: one party with all rows, against the session from its first view to the \
          last result. <b>M</b>: drawing the lifting matrix, which every party does.</p><div class=\"wide\"><table><thead><tr><th>run</th>\
-         <th>one party</th><th>of it M</th><th>session</th><th>slowest's own part</th><th>sums</th><th>council</th><th>speed-up</th>\
-         <th>without M</th></tr></thead><tbody>",
+         <th>one party</th><th>of it M</th><th>session</th><th>slowest's own part</th><th>sums</th>\
+         <th>council</th><th>speed-up</th><th>without M</th></tr></thead><tbody>",
     );
     for run in &results.runs {
         let Some(training) = &run.training else { continue };

@@ -9,8 +9,8 @@ use std::process::{Command, Stdio};
 use flyswarm::crypto::identity::{Identity, create_identity};
 use flyswarm::session::{CustomSpec, Session, TaskSpec};
 
-use crate::check::same_and_exact;
-use crate::swarm::{NAMES, Swarm, files, random};
+use crate::processes::check::same_and_exact;
+use crate::processes::swarm::{NAMES, Swarm, files, random};
 
 /// A peer's files, and a `join` with one of them bad.
 struct Bad {
@@ -31,7 +31,7 @@ impl Bad {
     /// of `words`, and nothing new on disk.
     fn refused(&self, what: &str, file: &str, more: &[&str], code: i32, words: &[&str]) {
         let before = files(self.swarm.folder.path());
-        let mut command = Command::new(crate::swarm::PROGRAM);
+        let mut command = Command::new(crate::processes::swarm::PROGRAM);
         command.current_dir(self.swarm.folder.path());
         let pick = |name: &str, usual: &str| if what == name { file.to_owned() } else { usual.to_owned() };
         command.arg("join").arg(pick("session", "session.toml")).arg("--data").arg(pick("data", "alice.csv"));
@@ -164,7 +164,7 @@ fn a_state_folder_or_address_that_cannot_be_used_is_told_by_name() {
     bad.refused("", "", &["--state", &file], 4, &["file/"]);
     let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = format!("/ip4/127.0.0.1/tcp/{}", taken.local_addr().expect("bound").port());
-    let output = Command::new(crate::swarm::PROGRAM)
+    let output = Command::new(crate::processes::swarm::PROGRAM)
         .current_dir(bad.swarm.folder.path())
         .args([
             "join",
@@ -197,7 +197,7 @@ fn a_peer_with_another_session_file_is_told_the_field_and_so_are_the_others() {
     let path = swarm.folder.path().join("other.toml");
     fs::write(&path, session.to_toml()).expect("written");
     for i in 0..5 {
-        let mut command = Command::new(crate::swarm::PROGRAM);
+        let mut command = Command::new(crate::processes::swarm::PROGRAM);
         let (what, path) = if i == other { ("session", &*path) } else { ("", Path::new("")) };
         swarm.arguments_with(&mut command, i, what, path);
         swarm.start_command(i, command);

@@ -6,7 +6,7 @@ use std::process::{Command, Output, Stdio};
 
 use flyswarm::session::{NoiseMode, NoiseSpec, Scaling, Session, SketchSpec, TaskSpec};
 
-use crate::swarm::{Swarm, files};
+use crate::processes::swarm::{Swarm, files};
 
 /// A private session of the task `sketch`, and in its second form of the task `flynn`.
 fn private(sketches: bool) -> impl FnOnce(&mut Session) {
@@ -24,7 +24,7 @@ fn private(sketches: bool) -> impl FnOnce(&mut Session) {
 }
 
 fn run(swarm: &Swarm, words: &[&str]) -> Output {
-    let mut command = Command::new(crate::swarm::PROGRAM);
+    let mut command = Command::new(crate::processes::swarm::PROGRAM);
     command.current_dir(swarm.folder.path()).args(words).stdin(Stdio::null()).output().expect("it runs")
 }
 
@@ -77,7 +77,7 @@ fn bad_values_of_a_new_private_session_are_refused_by_the_name_of_the_option_or_
         }
         peers.iter().for_each(|peer| words.extend(["--peer", peer]));
         words.extend(more);
-        let mut command = Command::new(crate::swarm::PROGRAM);
+        let mut command = Command::new(crate::processes::swarm::PROGRAM);
         command.current_dir(folder.path()).args(words).output().expect("it runs")
     };
     for (task, more, words) in [

@@ -44,7 +44,10 @@ pub fn dial(key: &Identity, victim: &Identity, address: Multiaddr, odd: Odd) -> 
                 .with_tokio()
                 .with_tcp(tcp::Config::default(), noise::Config::new, yamux::Config::default)
                 .expect("a transport")
-                .with_behaviour(|_| Parts { stream: libp2p_stream::Behaviour::new(), ping: ping::Behaviour::default() })
+                .with_behaviour(|_| Parts {
+                    stream: libp2p_stream::Behaviour::new(),
+                    ping: ping::Behaviour::default(),
+                })
                 .expect("a behaviour")
                 .build();
             let mut control = swarm.behaviour().stream.new_control();
@@ -76,7 +79,8 @@ pub fn dial(key: &Identity, victim: &Identity, address: Multiaddr, odd: Odd) -> 
                 }
                 loop {
                     for channel in Channel::BOTH {
-                        if let Ok(stream) = opener.open_stream(victim, StreamProtocol::new(channel.protocol())).await {
+                        let protocol = StreamProtocol::new(channel.protocol());
+                        if let Ok(stream) = opener.open_stream(victim, protocol).await {
                             streams.push(stream);
                         }
                     }
@@ -90,7 +94,8 @@ pub fn dial(key: &Identity, victim: &Identity, address: Multiaddr, odd: Odd) -> 
             loop {
                 tokio::select! {
                     _ = again.tick() => if !swarm.is_connected(&victim) {
-                        let _ = swarm.dial(DialOpts::peer_id(victim).addresses(vec![address.clone()]).build());
+                        let options = DialOpts::peer_id(victim).addresses(vec![address.clone()]);
+                        let _ = swarm.dial(options.build());
                     },
                     _ = swarm.select_next_some() => {}
                     _ = &mut stopped => return,

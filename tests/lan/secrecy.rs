@@ -6,7 +6,7 @@ use std::net::TcpStream;
 use std::process::Command;
 
 use super::ports;
-use super::swarm::{Swarm, files};
+use crate::processes::swarm::{Swarm, files};
 
 fn http(port: u16, request: &str) -> String {
     let mut connection = TcpStream::connect(("127.0.0.1", port)).expect("it listens");

@@ -76,9 +76,8 @@ impl Lan {
 #[test]
 fn of_a_partition_the_majority_ends_and_the_others_say_why_they_cannot() {
     let Some(lan) = Lan::new(5) else {
-        println!(
-            "of_a_partition_the_majority_ends_and_the_others_say_why_they_cannot: skipped: no right to make network namespaces"
-        );
+        let test = "of_a_partition_the_majority_ends_and_the_others_say_why_they_cannot";
+        crate::skipped(test, "no right to make network namespaces");
         return;
     };
     let mut swarm = Swarm::new(5, |session| session.timing.stall_ms = 30_000);
@@ -122,7 +121,7 @@ fn of_a_partition_the_majority_ends_and_the_others_say_why_they_cannot() {
 #[test]
 fn peers_find_each_other_by_mdns() {
     let Some(lan) = Lan::new(3) else {
-        println!("peers_find_each_other_by_mdns: skipped: no right to make network namespaces");
+        crate::skipped("peers_find_each_other_by_mdns", "no right to make network namespaces");
         return;
     };
     let mut swarm = Swarm::new(3, |session| session.timing.gather_ms = 50_000);

@@ -225,9 +225,8 @@ fn a_full_disk_is_told_in_one_line_and_leaves_nothing_half_written() {
         let mut swarm = Swarm::new(5, |_| {});
         let place = swarm.folder.path().join("tiny");
         let Some(_tiny) = Tiny::mount(&place, kilobytes) else {
-            println!(
-                "a_full_disk_is_told_in_one_line_and_leaves_nothing_half_written: skipped: no right to mount a tmpfs"
-            );
+            let test = "a_full_disk_is_told_in_one_line_and_leaves_nothing_half_written";
+            crate::skipped(test, "no right to mount a tmpfs");
             return;
         };
         let full = swarm.first_tree()[1];

@@ -1,8 +1,6 @@
 //! A session of real `flyswarm join` processes on this machine: their files, their lines, signals to them,
 //! and their ends.
 
-#![allow(dead_code)] // each test binary uses a part of it
-
 use std::collections::VecDeque;
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};

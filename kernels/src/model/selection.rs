@@ -142,7 +142,9 @@ mod tests {
             for (&distance, weight) in distances.iter().zip(weights(&scores, temperature)) {
                 let exact = LARGEST * libm::exp((1.0 / distance - 1.0 / nearest) / temperature);
                 // 1/d to 2^-30 / d^2, the exponent to 2^-20, and the floor.
-                let error = exact * (2.0 * UNIT.recip() / (nearest * nearest) / temperature + 2f64.powi(-FRACTION + 1)) + 1.0;
+                let error = exact
+                    * (2.0 * UNIT.recip() / (nearest * nearest) / temperature + 2f64.powi(-FRACTION + 1))
+                    + 1.0;
                 prop_assert!((f64::from(weight) - exact).abs() <= error, "{weight} for {exact}");
             }
         }
@@ -157,12 +159,14 @@ mod tests {
             let candidates = scores.iter().filter(|&&score| score > 0).count();
             let expected = if active == 0 { candidates } else { candidates.min(active.into()) };
             prop_assert_eq!(draw.active.len(), expected);
-            prop_assert!(draw.active.is_sorted_by(|a, b| a < b) && draw.active.iter().all(|&place| scores[place] > 0));
+            prop_assert!(draw.active.is_sorted_by(|a, b| a < b));
+            prop_assert!(draw.active.iter().all(|&place| scores[place] > 0));
             prop_assert_eq!(draw.chosen.len(), expected.min(chosen.into()));
             let mut sorted = draw.chosen.clone();
             sorted.sort_unstable();
             sorted.dedup();
-            prop_assert!(sorted.len() == draw.chosen.len() && sorted.iter().all(|place| draw.active.contains(place)));
+            prop_assert!(sorted.len() == draw.chosen.len());
+            prop_assert!(sorted.iter().all(|place| draw.active.contains(place)));
             prop_assert_eq!(selection.draw(&coin, round, &scores), draw);
         }
     }

@@ -238,7 +238,8 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
     #[test]
     fn winners_equal_those_of_the_naive_rule(
-        n in 1usize..150, d in 1usize..40, share in 0.0f64..1.0, rho in 1usize..50, levels in 2u32..1000, densify: bool,
+        n in 1usize..150, d in 1usize..40, share in 0.0f64..1.0, rho in 1usize..50,
+        levels in 2u32..1000, densify: bool,
         seed: u64,
     ) {
         let s = 1 + (share * (d - 1) as f64) as usize;

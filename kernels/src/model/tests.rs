@@ -189,7 +189,8 @@ proptest! {
     /// Theorem 4, exactly: scalers from summed moments, counts from summed counts, the same digest.
     #[test]
     fn merged_counts_of_any_split_equal_the_pooled_ones(
-        owners in prop::collection::vec(0usize..4, 1797), mode in 0usize..4, densify: bool, gamma in 0.0f64..1.0,
+        owners in prop::collection::vec(0usize..4, 1797), mode in 0usize..4,
+        densify: bool, gamma in 0.0f64..1.0,
     ) {
         let data = digits();
         let scaling = [Scaling::None, Scaling::UnitNorm, Scaling::Center, Scaling::Standard][mode].clone();

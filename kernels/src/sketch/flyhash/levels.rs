@@ -194,14 +194,16 @@ mod tests {
         /// limit.
         #[test]
         fn no_row_above_is_left_out(
-            mantissas in prop::collection::vec(-1.0f32..1.0, 2..60), exponents in prop::collection::vec(-3i32..4, 60),
+            mantissas in prop::collection::vec(-1.0f32..1.0, 2..60),
+            exponents in prop::collection::vec(-3i32..4, 60),
             scale in -140i32..79, offset in -1e6f32..1e6, has_offset: bool, below in 0u32..3,
             highest in 8u8..=LEVELS,
         ) {
             let point: Vec<f32> = mantissas
                 .iter()
                 .zip(&exponents)
-                .map(|(x, e)| ((x * 2f32.powi(*e) + if has_offset { offset } else { 0.0 }) as f64 * 2f64.powi(scale)) as f32)
+                .map(|(x, e)| x * 2f32.powi(*e) + if has_offset { offset } else { 0.0 })
+                .map(|x| (f64::from(x) * 2f64.powi(scale)) as f32)
                 .collect();
             let row = &point[..point.len() - 1];
             let scale = Scale::bounding(Extent::new(&point), row.len(), highest);

@@ -51,11 +51,15 @@ fn what_is_no_point_is_refused() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
     #[test]
-    fn shares_add_up_to_the_products(first in 0u64..1000, count in 1usize..5, width in 0usize..40, salt in 0u8..100) {
+    fn shares_add_up_to_the_products(
+        first in 0u64..1000, count in 1usize..5, width in 0usize..40, salt in 0u8..100,
+    ) {
         let (receiver, sender) = pair(salt);
-        let choices: Vec<u64> = bytes(8 * count, salt).as_chunks().0.iter().map(|&w| u64::from_le_bytes(w)).collect();
+        let choices: Vec<u64> = bytes(8 * count, salt)
+            .as_chunks().0.iter().map(|&w| u64::from_le_bytes(w)).collect();
         let vectors: Vec<u16> =
-            bytes(2 * WORD * count * width, salt + 1).as_chunks().0.iter().map(|&w| u16::from_le_bytes(w)).collect();
+            bytes(2 * WORD * count * width, salt + 1)
+                .as_chunks().0.iter().map(|&w| u16::from_le_bytes(w)).collect();
         let columns = receiver.columns(first, &choices);
         prop_assert_eq!(columns.len(), 8 * BASE * count);
         let (strings, mine) = sender.send(first, &columns, &vectors, width);

@@ -3,7 +3,8 @@
 //! faster secure computation", CCS 2013), correlated.
 //!
 //! ```text
-//! receiver:  t^i = G(k_i0), u^i = t^i + G(k_i1) + r               -> u^0 .. u^127    (columns: bit j of each belongs to transfer j)
+//! receiver:  t^i = G(k_i0), u^i = t^i + G(k_i1) + r               -> u^0 .. u^127
+//!            (columns: bit j of each belongs to transfer j)
 //! sender:    q^i = G(k_i) + s_i u^i, hence row q_j = t_j + r_j s
 //!            p_j = H(j, q_j),  y_j = p_j + d_j - H(j, q_j + s)     -> y_j             (words mod 2^16)
 //! receiver:  H(j, t_j) + r_j y_j = p_j + r_j d_j

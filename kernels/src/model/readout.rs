@@ -179,7 +179,7 @@ impl Scorer {
 }
 
 /// The counts of class `l` at the winners.
-pub(crate) fn gather(counts: &Counts, l: usize, winners: &[u32], gathered: &mut Vec<u32>) {
+pub fn gather(counts: &Counts, l: usize, winners: &[u32], gathered: &mut Vec<u32>) {
     let filter = counts.class(l);
     gathered.clear();
     gathered.extend(winners.iter().map(|&i| filter[i as usize]));

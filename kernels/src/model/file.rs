@@ -297,7 +297,10 @@ fn digest(body: &[u8]) -> [u8; 32] {
 }
 
 /// Writes a file so that `path` holds the old bytes or the new ones; a device or pipe is written to as it is.
-pub(crate) fn write_whole(path: &Path, bytes: &[u8]) -> io::Result<()> {
+///
+/// # Errors
+/// What the system says; the file at `path` is then as before.
+pub fn write_whole(path: &Path, bytes: &[u8]) -> io::Result<()> {
     if std::fs::metadata(path).is_ok_and(|there| !there.is_file()) {
         return File::options().write(true).open(path)?.write_all(bytes);
     }

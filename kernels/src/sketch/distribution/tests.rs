@@ -35,12 +35,14 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
     #[test]
     fn one_by_one_all_at_once_and_in_parts_give_the_same_counters(
-        (family, range) in families(), rows in 1usize..20, n in 1usize..300, d in 1usize..40, cut in 0usize..300, salt: u64,
+        (family, range) in families(), rows in 1usize..20, n in 1usize..300, d in 1usize..40,
+        cut in 0usize..300, salt: u64,
     ) {
         let (data, cut) = (records(n, d, salt), cut.min(n));
         let hashes = family.hashes(&salt.to_le_bytes(), rows, range, d).unwrap();
         let empty = DistributionSketch::new(rows, range).unwrap();
-        let (mut one_by_one, mut at_once, mut first, mut second) = (empty.clone(), empty.clone(), empty.clone(), empty);
+        let (mut one_by_one, mut at_once) = (empty.clone(), empty.clone());
+        let (mut first, mut second) = (empty.clone(), empty);
         (0..n).for_each(|row| one_by_one.add(&*hashes, data.row(row)).unwrap());
         at_once.extend(&*hashes, &data).unwrap();
         first.extend(&*hashes, &data.subset(&(0..cut).collect::<Vec<_>>())).unwrap();
@@ -62,7 +64,9 @@ proptest! {
         for record in (0..20).map(|i| data.row(i)) {
             let plain: Vec<_> = (0..rows).map(|row| plain_srp(&seed, planes, row, record)).collect();
             prop_assert_eq!(&hashes.buckets(record), &plain);
-            plain.iter().enumerate().for_each(|(row, &bucket)| counters[(row << planes) + usize::from(bucket)] += 1);
+            for (row, &bucket) in plain.iter().enumerate() {
+                counters[(row << planes) + usize::from(bucket)] += 1;
+            }
         }
         let mut counted = vec![0; rows << planes];
         hashes.count(data.values(), &mut counted);

@@ -263,7 +263,9 @@ mod tests {
         }
 
         #[test]
-        fn moments_are_close_to_floating_point_ones(values in prop::collection::vec(-1000f32..1000.0, 2..50)) {
+        fn moments_are_close_to_floating_point_ones(
+            values in prop::collection::vec(-1000f32..1000.0, 2..50),
+        ) {
             let found = opened(&data(1, &values));
             let n = values.len() as f64;
             let mean = values.iter().map(|&x| f64::from(x)).sum::<f64>() / n;

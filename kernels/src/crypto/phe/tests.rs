@@ -37,7 +37,9 @@ fn check(n: usize, m: usize, bits: usize, salt: u8) {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(12))]
     #[test]
-    fn answers_less_the_masks_are_the_inner_products(n in 1usize..40, m in 1usize..6, words in 1usize..6, salt in 0u8..100) {
+    fn answers_less_the_masks_are_the_inner_products(
+        n in 1usize..40, m in 1usize..6, words in 1usize..6, salt in 0u8..100,
+    ) {
         check(n, m, words * 64, salt);
     }
 }

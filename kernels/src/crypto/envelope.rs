@@ -150,7 +150,8 @@ mod tests {
                     } else {
                         prop_assert_eq!(opened.unwrap_err(), EnvelopeError::Forged { index });
                     }
-                    prop_assert_eq!(open(identity, index, &other, &sealed).unwrap_err(), EnvelopeError::Forged { index });
+                    let error = open(identity, index, &other, &sealed).unwrap_err();
+                    prop_assert_eq!(error, EnvelopeError::Forged { index });
                 }
             }
         }

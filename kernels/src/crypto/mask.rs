@@ -161,7 +161,9 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_masks_of_all_pairs_cancel_in_the_sum(word in word(), peers in 2usize..8, length in 0usize..100, seed: u8) {
+        fn the_masks_of_all_pairs_cancel_in_the_sum(
+            word in word(), peers in 2usize..8, length in 0usize..100, seed: u8,
+        ) {
             // One sum of plain vectors, one of masked vectors: equal, not close.
             let plain: Vec<Vec<u8>> = (0..peers)
                 .map(|peer| {

@@ -189,7 +189,9 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_subset_of_threshold_size_reconstructs_secret_and_shares((n, threshold, places, seed) in deals()) {
+        fn any_subset_of_threshold_size_reconstructs_secret_and_shares(
+            (n, threshold, places, seed) in deals(),
+        ) {
             let mut rng = ChaCha20Rng::seed_from_u64(seed);
             let secret = Secret::random(&mut rng);
             let shares = deal(&secret, threshold, n, &mut rng);
@@ -199,7 +201,9 @@ mod tests {
         }
 
         #[test]
-        fn a_wrong_share_among_those_used_changes_the_recomputed_list((n, threshold, places, seed) in deals()) {
+        fn a_wrong_share_among_those_used_changes_the_recomputed_list(
+            (n, threshold, places, seed) in deals(),
+        ) {
             let mut rng = ChaCha20Rng::seed_from_u64(seed);
             let secret = Secret::random(&mut rng);
             let shares = deal(&secret, threshold, n, &mut rng);
@@ -213,7 +217,9 @@ mod tests {
         }
 
         #[test]
-        fn a_share_beyond_the_threshold_is_not_used_but_would_be_found((n, threshold, places, seed) in deals()) {
+        fn a_share_beyond_the_threshold_is_not_used_but_would_be_found(
+            (n, threshold, places, seed) in deals(),
+        ) {
             prop_assume!(places.len() > threshold);
             let mut rng = ChaCha20Rng::seed_from_u64(seed);
             let shares = deal(&Secret::random(&mut rng), threshold, n, &mut rng);
