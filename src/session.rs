@@ -46,6 +46,8 @@
 //! | `privacy.epsilon`, `privacy.top` | integer, epsilon in millionths; this and the two below only where there is an epsilon; the second not with the task `sketch` |
 //! | `privacy.mode` | text: `per-party`, `parallel`, `central` |
 //! | `privacy.colluders` | integer; only with the mode `central` |
+//! | `council.faults` | text: `byzantine`; only where it is not `crash` |
+//! | `council.members` | list of the names, ascending by their bytes; only where the file has it |
 //! | `timing.gather_ms`, `timing.propose_ms`, `timing.stall_ms`, `timing.quorum_ms`, `timing.compute_ms`, `timing.linger_ms`, `timing.max_views` | integer |
 //! | `roster.peer_id` | list of the public keys (32 bytes each), ascending |
 //! | `roster.name` | list, in the order of the public keys |
@@ -61,8 +63,9 @@
 //! # The council
 //!
 //! The first 15 peers in the order of `SHA-256("flyswarm/4 council" || 0x00 || id || public key)`; all where
-//! there are fewer.
+//! there are fewer. Where the file names the members, those in this order.
 
+mod council;
 mod encoding;
 mod file;
 mod noise;
@@ -78,6 +81,7 @@ use serde::{Deserialize, Serialize};
 use crate::crypto::identity::PublicKey;
 pub use crate::model::readout::Score;
 
+pub use council::{CouncilSpec, Faults};
 pub use noise::{NoiseMode, NoiseSpec};
 pub use rules::{SessionError, check_name};
 pub use size::{Size, Sizes};
@@ -147,6 +151,8 @@ pub struct Session {
     pub sketch: Option<SketchSpec>,
     /// What is refused for the sake of privacy.
     pub privacy: Privacy,
+    /// Who votes, and what of its deviation is borne.
+    pub voting: CouncilSpec,
     /// How long to wait for what.
     pub timing: Timing,
     /// The peers, 3 to 1,024, in the order of their public keys: `roster[p]` is [`Peer`] p.
@@ -400,23 +406,6 @@ pub struct Entry {
 }
 
 impl Session {
-    /// The council, in its order: the first [`COUNCIL`] peers by SHA-256 over session id and public key
-    /// (module documentation).
-    #[must_use]
-    pub fn council(&self) -> Vec<Peer> {
-        let id = self.id();
-        let mut ranked: Vec<([u8; 32], Peer)> =
-            self.peers().map(|peer| (encoding::council_rank(id, self.key(peer)), peer)).collect();
-        ranked.sort_unstable();
-        ranked.into_iter().take(COUNCIL).map(|(_, peer)| peer).collect()
-    }
-
-    /// How many members of the council are a majority of it: 8 of 15.
-    #[must_use]
-    pub fn majority(&self) -> usize {
-        self.roster.len().min(COUNCIL) / 2 + 1
-    }
-
     /// All peers, in order.
     pub fn peers(&self) -> impl ExactSizeIterator<Item = Peer> + use<> {
         // At most 1,024 (rules); a hand-made roster beyond 65,536 ends there.

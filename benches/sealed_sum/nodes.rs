@@ -16,7 +16,7 @@ use flyswarm::protocol::context::{Context, Quantity};
 use flyswarm::protocol::record::Value;
 use flyswarm::protocol::view::Stage;
 use flyswarm::session::{
-    DataSpec, Entry, FlynnSpec, Peer, Privacy, Scaling, Score, Session, TaskKind, Timing,
+    CouncilSpec, DataSpec, Entry, FlynnSpec, Peer, Privacy, Scaling, Score, Session, TaskKind, Timing,
 };
 use flyswarm::task::Task;
 
@@ -75,6 +75,7 @@ fn session() -> Session {
         xclp: None,
         sketch: None,
         privacy: Privacy::default(),
+        voting: CouncilSpec::default(),
         timing: Timing { gather_ms: 60_000, stall_ms: 60_000, ..Timing::default() },
         roster: (0..NODES)
             .map(|index| Entry {

@@ -26,7 +26,8 @@ use crate::model::Model;
 use crate::model::neighbours::Neighbours;
 use crate::model::score::Confusion;
 use crate::session::{
-    DataSpec, Entry, FlynnSpec, Hamming, Privacy, Scaling, Score, Session, SketchSpec, TaskKind, Timing,
+    CouncilSpec, DataSpec, Entry, FlynnSpec, Hamming, Privacy, Scaling, Score, Session, SketchSpec, TaskKind,
+    Timing,
 };
 use crate::task::flynn::Plan;
 
@@ -202,6 +203,7 @@ impl Demo {
                 ..SketchSpec::default()
             }),
             privacy,
+            voting: CouncilSpec::default(),
             timing: Timing { gather_ms: 15_000, linger_ms: 5_000, ..Timing::default() },
             roster,
         }

@@ -10,7 +10,8 @@ use crate::crypto::tagged_hash;
 
 /// Names and canonical values of all fields, in order.
 fn entries(session: &Session) -> Vec<(String, Vec<u8>)> {
-    let Session { name, task, min_peers, data, flynn, tune, xclp, sketch, privacy, timing, roster } = session;
+    let Session { name, task, min_peers, data, flynn, tune, xclp, sketch, privacy, voting, timing, roster } =
+        session;
     let mut entries = vec![("name", name.as_bytes().to_vec()), ("task", task.to_string().into_bytes())];
     if session.selects() {
         entries.push(("select", b"sketch".to_vec()));
@@ -43,6 +44,7 @@ fn entries(session: &Session) -> Vec<(String, Vec<u8>)> {
     entries.push(("privacy.min_holders", integer(privacy.min_holders.into())));
     entries.push(("privacy.colluding", number(privacy.colluding)));
     entries.extend(privacy.noise.iter().flat_map(super::NoiseSpec::entries));
+    entries.extend(voting.entries());
     entries
         .extend(super::rules::TIMING.iter().map(|field| (field.limit.field, integer((field.get)(timing)))));
     entries.push(("roster.peer_id", list(roster.iter().map(|entry| &entry.key.as_bytes()[..]))));
@@ -74,7 +76,7 @@ fn setting(setting: &Setting) -> Vec<u8> {
     out
 }
 
-fn list<'a>(items: impl ExactSizeIterator<Item = &'a [u8]>) -> Vec<u8> {
+pub(super) fn list<'a>(items: impl ExactSizeIterator<Item = &'a [u8]>) -> Vec<u8> {
     let mut out = (items.len() as u64).to_le_bytes().to_vec();
     items.for_each(|item| put(&mut out, item));
     out

@@ -14,7 +14,7 @@ use super::size::{Size, Sizes};
 use super::sketch::{RawSketch, Select};
 use super::xclp::RawXclp;
 use super::{
-    COUNCIL, DataSpec, Entry, FlynnSpec, NoiseMode, Privacy, Scaling, Score, Session, Setting, TaskKind,
+    CouncilSpec, DataSpec, Entry, FlynnSpec, NoiseMode, Privacy, Scaling, Score, Session, Setting, TaskKind,
     Timing, TuneSpec,
 };
 use crate::model::readout::Readout;
@@ -34,6 +34,8 @@ struct RawSession {
     sketch: Option<RawSketch>,
     #[serde(default)]
     privacy: RawPrivacy,
+    #[serde(default)]
+    council: CouncilSpec,
     #[serde(default)]
     timing: BTreeMap<String, i64>,
     roster: Vec<RawEntry>,
@@ -146,7 +148,8 @@ impl Session {
     }
 
     fn write_toml(&self, out: &mut String) -> std::fmt::Result {
-        let Self { name, task, min_peers, data, flynn, tune, xclp, sketch, privacy, timing, roster } = self;
+        let Self { name, task, min_peers, data, flynn, tune, xclp, sketch, privacy, voting, timing, roster } =
+            self;
         let peers = roster.len();
         writeln!(
             out,
@@ -253,6 +256,7 @@ impl Session {
         }
         writeln!(out)?;
 
+        voting.write_toml(out, peers)?;
         writeln!(out, "[timing]")?;
         for field in &TIMING {
             writeln!(out, "# {}: {} to {}.", capital(field.about), field.limit.lo, field.limit.hi)?;
@@ -401,7 +405,7 @@ impl RawSession {
         privacy.noise = RawNoise { epsilon, top, mode, colluders }.resolve(
             self.task,
             counts,
-            (min_peers, roster.len().min(COUNCIL) / 2 + 1),
+            (min_peers, self.council.quorum(roster.len())),
         )?;
         let mut timing = Timing::default();
         for (name, value) in self.timing {
@@ -417,6 +421,7 @@ impl RawSession {
             xclp,
             sketch,
             privacy,
+            voting: self.council,
             timing,
             roster,
         })

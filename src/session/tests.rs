@@ -31,6 +31,7 @@ fn session(peers: u64) -> Session {
         xclp: None,
         sketch: None,
         privacy: Privacy::default(),
+        voting: CouncilSpec::default(),
         timing: Timing::default(),
         roster: (0..peers).map(entry).collect(),
     };
@@ -230,7 +231,7 @@ fn rosters_of_three_to_1024_are_taken() {
     let two = minimal().rsplit_once("[[roster]]").unwrap().0.to_owned();
     assert_eq!(refusal(&two), "the length of roster is 2, must be 3 to 1024");
     let mut large = session(1024);
-    assert_eq!((large.min_peers, large.majority(), large.council().len()), (513, 8, 15));
+    assert_eq!((large.min_peers, large.quorum(), large.council().len()), (513, 8, 15));
     assert_eq!(Session::parse(&large.to_toml()).unwrap(), large);
     large.roster.push(Entry { key: key(1024), name: "one more".into(), addresses: vec![] });
     assert_eq!(refusal(&large.to_toml()), "the length of roster is 1025, must be 3 to 1024");
@@ -476,7 +477,7 @@ fn the_council_is_fifteen_or_all_and_differs_between_sessions() {
     for (peers, council, majority) in [(3, 3, 2), (4, 4, 3), (15, 15, 8), (16, 15, 8), (40, 15, 8)] {
         let session = session(peers);
         let members = session.council();
-        assert_eq!((members.len(), session.majority()), (council, majority));
+        assert_eq!((members.len(), session.quorum()), (council, majority));
         let distinct: std::collections::BTreeSet<_> = members.iter().collect();
         assert_eq!(distinct.len(), council);
     }

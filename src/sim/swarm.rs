@@ -533,7 +533,7 @@ impl World for Swarm {
                 swarm.tally.ends(now, peer);
                 swarm.ends.insert(peer, End { at: now, reason: Some(ending) });
             }
-            Event::Joined(_) | Event::Lost(_) | Event::Refused(..) => {}
+            Event::Joined(_) | Event::Lost(_) | Event::Refused(..) | Event::StateLost(_) => {}
         }
         true
     }

@@ -18,7 +18,7 @@ use flyswarm::data::digits::digits;
 use flyswarm::protocol::ballot::Ballot;
 use flyswarm::protocol::tree;
 use flyswarm::session::{
-    DataSpec, Entry, FlynnSpec, Peer, Privacy, Scaling, Score, Session, TaskKind, Timing,
+    CouncilSpec, DataSpec, Entry, FlynnSpec, Peer, Privacy, Scaling, Score, Session, TaskKind, Timing,
 };
 use rand::TryRng;
 use serde_json::{Value, json};
@@ -62,6 +62,7 @@ pub fn session(keys: &[Identity]) -> Session {
         xclp: None,
         sketch: None,
         privacy: Privacy { min_holders: 2, ..Privacy::default() },
+        voting: CouncilSpec::default(),
         timing: Timing {
             gather_ms: 10_000,
             propose_ms: 1_000,

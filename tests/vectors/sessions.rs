@@ -162,7 +162,7 @@ fn shown(text: &str) -> Value {
         "fields": fields,
         "roster": session.roster.iter().map(|entry| hex(entry.key.as_bytes())).collect::<Vec<_>>(),
         "council": session.council(),
-        "majority": session.majority(),
+        "quorum": session.quorum(),
         "min_peers": session.min_peers,
         "dimension": session.data.dimension(),
         "sizes": [session.flynn.m, session.flynn.s, session.flynn.rho],

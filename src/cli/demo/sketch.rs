@@ -18,7 +18,9 @@ use crate::data::deal;
 use crate::data::digits::digits;
 use crate::data::{DataError, Dataset};
 use crate::model::heterogeneity::{spearman, total_variation};
-use crate::session::{DataSpec, Entry, FlynnSpec, Privacy, Scaling, Session, SketchSpec, TaskKind, Timing};
+use crate::session::{
+    CouncilSpec, DataSpec, Entry, FlynnSpec, Privacy, Scaling, Session, SketchSpec, TaskKind, Timing,
+};
 
 /// Concentration of the first peer's class mix and of the last one's.
 const ALPHAS: (f64, f64) = (0.1, 10.0);
@@ -81,6 +83,7 @@ fn prepare(demo: &Demo, folder: &Path) -> Result<Setup, Failure> {
         xclp: None,
         sketch: Some(SketchSpec { rows, range, publish: true, chosen: CHOSEN, ..usual }),
         privacy: Privacy { noise, ..Privacy::default() },
+        voting: CouncilSpec::default(),
         timing: Timing { gather_ms: 15_000, linger_ms: 5_000, ..Timing::default() },
         roster,
     }

@@ -21,7 +21,7 @@ use crate::data::{DataError, Dataset};
 use crate::model::neighbours::Neighbours;
 use crate::model::propagation::Prediction;
 use crate::session::{
-    DataSpec, Entry, FlynnSpec, Peer, Privacy, Scaling, Session, TaskKind, Timing, XclpSpec,
+    CouncilSpec, DataSpec, Entry, FlynnSpec, Peer, Privacy, Scaling, Session, TaskKind, Timing, XclpSpec,
 };
 use crate::task::xclp::Xclp;
 
@@ -100,6 +100,7 @@ fn prepare(demo: &Demo, folder: &Path) -> Result<Setup, Failure> {
         xclp: Some(XclpSpec { tolerance: 1e-8, hamming: demo.hamming, ..XclpSpec::new(features) }),
         sketch: None,
         privacy: Privacy::default(),
+        voting: CouncilSpec::default(),
         timing: Timing { gather_ms: 15_000, linger_ms: 5_000, ..Timing::default() },
         roster,
     };

@@ -6,7 +6,9 @@ use crate::crypto::identity::Identity;
 use crate::crypto::stream::Stream;
 use crate::protocol::context::Quantity;
 use crate::protocol::record::Value;
-use crate::session::{DataSpec, Entry, FlynnSpec, Peer, Privacy, Scaling, Score, Session, TaskKind, Timing};
+use crate::session::{
+    CouncilSpec, DataSpec, Entry, FlynnSpec, Peer, Privacy, Scaling, Score, Session, TaskKind, Timing,
+};
 use crate::task::Task;
 
 /// Sums a fixed vector for each slot: slot q of peer i is `words[q - 1]` words, drawn from (i, q).
@@ -66,6 +68,7 @@ pub(super) fn session(identities: &[Identity], timing: Timing) -> Session {
         xclp: None,
         sketch: None,
         privacy: Privacy { min_holders: 1, ..Privacy::default() },
+        voting: CouncilSpec::default(),
         timing,
         roster,
     }

@@ -92,4 +92,6 @@ pub enum Reason {
     TooFew,
     /// A peer's totals, keys or shares do not fit together, and it cannot be said whose fault it is.
     Disagreement,
+    /// The members lack a peer that one of them is connected to.
+    Omitted,
 }
