@@ -173,6 +173,10 @@ fn shown(text: &str) -> Value {
 pub(crate) fn session() -> Value {
     let released = PRIVATE.replace("mode = \"central\"\ncolluders = 2\n", "");
     let private = |from: &str, to: &str| toml(&PRIVATE.replacen(from, to, 1), 5);
+    let voting = |fields: &str| SMALL.replacen("[data]", &format!("[council]\n{fields}\n[data]"), 1);
+    let named = voting(
+        "faults = \"byzantine\"\nmembers = [\"peer-7\", \"peer-10\", \"peer-2\", \"peer-3\", \"peer-19\"]",
+    );
     let good: Vec<_> = [
         (SMALL, 3),
         (FULL, 20),
@@ -184,6 +188,7 @@ pub(crate) fn session() -> Value {
         (crate::sketch::PRIVATE, 3),
         (PRIVATE, 5),
         (&released, 3),
+        (&named, 20),
     ]
     .into_iter()
     .map(|(head, peers)| shown(&toml(head, peers)))
@@ -247,6 +252,11 @@ pub(crate) fn session() -> Value {
             "a majority of the council colludes",
             toml(&PRIVATE.replacen("[data]", "min_peers = 3\n[data]", 1), 3),
         ),
+        ("a council of three that may deviate", toml(&voting("faults = \"byzantine\""), 3)),
+        ("another fault model", toml(&voting("faults = \"none\""), 5)),
+        ("a council of two", toml(&voting("members = [\"peer-1\", \"peer-2\"]"), 5)),
+        ("a council member twice", toml(&voting("members = [\"peer-1\", \"peer-2\", \"peer-1\"]"), 5)),
+        ("a council member of no roster", toml(&voting("members = [\"peer-1\", \"peer-2\", \"x\"]"), 5)),
         ("an epsilon beside exact means", private("unit-norm", "center")),
         (
             "an epsilon with another task",
