@@ -88,25 +88,13 @@ impl Store {
             }
         }
         let mut complete = Vec::new();
-        for mut record in records {
+        for record in records {
             let Some(name) = total_name(&record) else {
                 complete.push(record);
                 continue;
             };
-            let total = match (read_file(&folder.join(&name), MAX_TOTAL), record) {
-                // Its total was not needed any more.
-                (Err(StoreError::Io { error, .. }), Record::Frozen(frozen, _))
-                    if error.kind() == io::ErrorKind::NotFound =>
-                {
-                    complete.push(Record::Bare(frozen));
-                    continue;
-                }
-                (total, known) => {
-                    store.totals.insert(known.name(), name);
-                    record = known;
-                    total?
-                }
-            };
+            let total = read_file(&folder.join(&name), MAX_TOTAL)?;
+            store.totals.insert(record.name(), name);
             complete.push(record.with_total(total.into()));
         }
         for name in totals {
@@ -164,15 +152,13 @@ impl Store {
     }
 
     /// Puts `record` on stable storage. When this returns, it survives a crash.
-    /// [`Record::Bare`] of a decision that is here
-    /// removes its total alone, which need not be durable.
+    /// [`Record::Bare`] takes the place of a
+    /// decision with its total.
     pub fn write(&mut self, record: &Record) -> Result<(), StoreError> {
-        if let Record::Bare(_) = record
-            && let Some(total) = self.totals.remove(&record.name())
-        {
-            return self.remove_unnamed(&total);
-        }
         let mut before = Vec::new();
+        if let Record::Bare(_) = record {
+            before.extend(self.totals.remove(&record.name()));
+        }
         if let (Some(name), Some((digest, total))) = (total_name(record), record.total()) {
             if !self.totals.values().any(|other| *other == name) {
                 match self.early.take_if(|early| early.is(digest)).map(EarlyWrite::finish) {
