@@ -12,10 +12,9 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use flyswarm::protocol::context::Quantity;
-use flyswarm::protocol::record::Value;
 use flyswarm::session::Peer;
 use flyswarm::sim::{engine::Engine, participants::Participants, run, scenario::File, swarm::Swarm};
-use flyswarm::task::Task;
+use flyswarm::task::{History, Outcome, Task, Work};
 
 const HOSPITALS: u16 = 5;
 const REASONS: [&str; 3] = ["infection", "fall", "medicine"];
@@ -39,15 +38,21 @@ impl Task for Returns {
         vec![Quantity::coin(), Quantity::rows("returns", 4, vec![REASONS.len() as u64; self.0.len()])]
     }
 
-    fn contribution(&self, _slot: u32, _opened: &[Bytes]) -> Result<Bytes, String> {
+    fn contribution(&self, _: u32, _: &History) -> Result<Bytes, String> {
         Ok(self.0.iter().flatten().flat_map(|count| count.to_le_bytes()).collect())
     }
 
-    fn allows(&self, _: u32, _: &[Value], _: &[Bytes], _: &[Peer]) -> Result<(), String> {
+    fn outcome(&self, _: &History) -> Result<Outcome, String> {
+        Ok(Outcome::new(Vec::new(), [0; 32]))
+    }
+    fn work(&self, _: u32, _: &History) -> Work {
+        Work::default()
+    }
+    fn allows(&self, _: u32, _: &History, _: &[Peer]) -> Result<(), String> {
         Ok(())
     }
 
-    fn check(&self, _: u32, _: &[Value], _: &[Bytes]) -> Result<(), String> {
+    fn check(&self, _: u32, _: &History) -> Result<(), String> {
         Ok(())
     }
 }
@@ -67,8 +72,8 @@ fn main() -> Result<(), Box<dyn Error>> {
         let words = |bytes: &[u8]| {
             bytes.as_chunks::<4>().0.iter().map(|&word| u32::from_le_bytes(word)).collect::<Vec<_>>()
         };
-        let held = words(&finished.opened[RETURNS as usize][quantity.block(*peer)]);
-        match &swarm.parts[&(*peer, RETURNS)] {
+        let held = words(&finished.opened()[RETURNS as usize][quantity.block(*peer)]);
+        match &finished.history.parts()[&RETURNS] {
             Ok(part) => println!("{:10} {:24}   {held:?}", peer.0, format!("{:?}", words(part.bytes()))),
             Err(missing) => println!("{:10} {missing}", peer.0),
         }

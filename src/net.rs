@@ -275,6 +275,8 @@ pub enum Command {
     },
     /// Adds an address of a peer of the roster.
     AddAddress(PeerId, Multiaddr),
+    /// Dials a peer now, whatever its back-off, unless it is connected.
+    Dial(PeerId),
     /// Closes the connection of the last `PeerUp` taken; the peer is dialled again and may come back.
     Disconnect {
         /// Whom.
@@ -403,6 +405,7 @@ impl Network {
                 }
             }
             Command::AddAddress(peer, address) => self.order(Order::AddAddress(peer, address)),
+            Command::Dial(peer) => self.order(Order::Dial(peer)),
             Command::Ban(peer) => self.order(Order::Ban(peer)),
             Command::Probe(peer, questions) => self.order(Order::Probe(peer, questions)),
         }

@@ -1,12 +1,12 @@
-//! The session file: what every peer must agree on before it talks to another (spec, section "Session").
+//! The session file: what peers must agree on before they talk to each other (spec, section "Session").
 //!
-//! A session file is TOML. Unknown fields are refused; sizes may be given as multiples (`m = "256d"`) and are
+//! A session file is TOML. Unknown fields are refused. Sizes may be multiples (`m = "256d"`); they are
 //! resolved when the file is read, so that a [`Session`] holds plain numbers only. Peers are numbered in the
-//! order of their public keys, whatever their order in the file.
+//! order of their public keys, not in the order of the file.
 //!
 //! # The session id, byte by byte
 //!
-//! Two files mean the same session exactly if they give the same id:
+//! Two files mean the same session if and only if they have the same id:
 //!
 //! ```text
 //! id    = SHA-256("flyswarm/4 session" || 0x00 || entry of every field, in the order below)
@@ -16,15 +16,15 @@
 //! | names, in this order | value |
 //! | --- | --- |
 //! | `name` | text |
-//! | `task` | text: `flynn`, `tune`, `xclp`, `sketch` |
-//! | `select` | text: `sketch`; only where the file has it |
+//! | `task` | text: `flynn`, `tune`, `xclp`, `sketch`, `custom` |
+//! | `select` | text: `sketch`; only if the file has it |
 //! | `min_peers` | integer |
 //! | `data.features` | integer |
 //! | `data.classes` | list, in the order of the file |
-//! | `data.columns` | list, in the order of the file; only where the file names columns |
+//! | `data.columns` | list, in the order of the file; only if the file names columns |
 //! | `data.scaling` | text: `none`, `unit-norm`, `center`, `standard`; or `range` followed by lo and hi, two numbers; or `soft-bins` followed by the bins, an integer |
 //! | `data.densify` | one byte, 0 or 1 |
-//! | `flynn.m`, `flynn.s`, `flynn.rho` | integer, multiples resolved; this and the two below not with the tasks `xclp` and `sketch` |
+//! | `flynn.m`, `flynn.s`, `flynn.rho` | integer, multiples resolved; this and the two below only with the tasks `flynn` and `tune` |
 //! | `flynn.gamma` | number |
 //! | `flynn.score` | text: `decay`, `balanced-decay`, `log`, `balanced-log` |
 //! | `tune.folds` | integer; only with the task `tune` |
@@ -41,35 +41,39 @@
 //! | `sketch.publish`, `sketch.pairwise` | one byte, 0 or 1 |
 //! | `sketch.active`, `sketch.chosen` | integer |
 //! | `sketch.temperature` | number |
+//! | `custom.name` | text; this and the field below only with the task `custom` |
+//! | `custom.bytes` | the bytes |
 //! | `privacy.min_holders` | integer |
 //! | `privacy.colluding` | number |
-//! | `privacy.epsilon`, `privacy.top` | integer, epsilon in millionths; this and the two below only where there is an epsilon; the second not with the task `sketch` |
+//! | `privacy.epsilon`, `privacy.top` | integer, epsilon in millionths; this and the two below only if there is an epsilon; the second not with the task `sketch` |
 //! | `privacy.mode` | text: `per-party`, `parallel`, `central` |
 //! | `privacy.colluders` | integer; only with the mode `central` |
-//! | `timing.gather_ms`, `timing.propose_ms`, `timing.stall_ms`, `timing.quorum_ms`, `timing.compute_ms`, `timing.linger_ms`, `timing.max_views` | integer |
+//! | `council.faults` | text: `byzantine`; only where it is not `crash` |
+//! | `council.members` | list of the names, ascending by their bytes; only where the file has it |
+//! | `timing.gather_ms`, `timing.propose_ms`, `timing.stall_ms`, `timing.quorum_ms`, `timing.compute_ms`, `timing.linger_ms`, `timing.enlarge_ms`, `timing.max_views` | integer |
 //! | `roster.peer_id` | list of the public keys (32 bytes each), ascending |
 //! | `roster.name` | list, in the order of the public keys |
 //!
-//! An integer is a LE u64; a number the LE bytes of its IEEE 754 binary64, -0 as 0 (lo and hi are first
-//! rounded to binary32); a text its UTF-8 bytes; a list a LE u64 count, then for each item a LE u64 length
-//! and the item. Fields left out in the file enter with their defaults. Addresses, comments and layout do not
-//! enter.
+//! An integer is a LE u64. A number is the LE bytes of its IEEE 754 binary64, -0 as 0 (lo and hi are first
+//! rounded to binary32). A text is its UTF-8 bytes. A list is a LE u64 count, then for each item a LE u64
+//! length and the item. Fields that the file leaves out enter with their defaults. Addresses, comments and
+//! layout do not enter.
 //!
-//! So that two peers with different files can say where they differ, each field also has a hash of its own:
-//! the first 8 bytes of `SHA-256("flyswarm/4 session field" || 0x00 || entry)`, see [`Session::fields`].
+//! Each field also has a hash of its own, by which two peers with different files find the fields that
+//! differ: the first 8 bytes of `SHA-256("flyswarm/4 session field" || 0x00 || entry)`, see [`Session::fields`].
 //!
 //! # The council
 //!
-//! The first 15 peers in the order of `SHA-256("flyswarm/4 council" || 0x00 || id || public key)`; all where
-//! there are fewer.
+//! The first 15 peers in the order of `SHA-256("flyswarm/4 council" || 0x00 || id || public key)`, or all
+//! peers if there are fewer. Where the file names the members, those in this order.
 
+mod council;
 mod encoding;
 mod file;
 mod noise;
 mod rules;
 mod size;
-mod sketch;
-mod xclp;
+mod task;
 
 use std::fmt;
 
@@ -78,17 +82,21 @@ use serde::{Deserialize, Serialize};
 use crate::crypto::identity::PublicKey;
 pub use crate::model::readout::Score;
 
+pub use council::{CouncilSpec, Faults};
 pub use noise::{NoiseMode, NoiseSpec};
 pub use rules::{SessionError, check_name};
 pub use size::{Size, Sizes};
-pub use sketch::{Select, SketchSpec};
-pub use xclp::{Hamming, XclpSpec};
+pub use task::{
+    CustomSpec, FlynnSpec, Hamming, ModelSpec, Select, Setting, SketchSpec, TaskSpec, TuneSpec, XclpSpec,
+};
 
-/// How many peers vote, hold shares and make the coin (design, section 3). The shares of a decision are at
-/// most 15 x 15.
+/// The number of peers that vote, hold shares and make the coin. A decision has at most 15 x 15 shares.
 pub const COUNCIL: usize = 15;
 
-/// A peer, by its place in the roster (which is in the order of the public keys), from 0.
+/// The most slots of a session's plan.
+pub const MOST_SLOTS: u32 = 100_000;
+
+/// A peer: its place in the roster, from 0. The roster is in the order of the public keys.
 #[derive(Default, Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Peer(pub u16);
 
@@ -122,102 +130,63 @@ impl fmt::Debug for SessionId {
     }
 }
 
-/// A session as agreed on. [`Session::parse`] gives only sessions that keep all the rules; after changing one
-/// by hand, pass it through [`Session::check`].
+/// A session. [`Session::parse`] returns only sessions that keep all the rules; pass a session that was built
+/// or changed in code through [`Session::check`].
 #[derive(Debug, Clone, PartialEq)]
 pub struct Session {
-    /// What people call it: 1 to 64 printable characters.
+    /// The name, for people: 1 to 64 printable characters.
     pub name: String,
-    /// What is computed.
-    pub task: TaskKind,
-    /// A view has at least so many members: from a majority of the roster to the whole roster. Default: a
-    /// majority, at least 3.
+    /// What is computed, with its parameters.
+    pub task: TaskSpec,
+    /// The fewest members of a view: from a majority of the roster to the whole roster. Default: a majority,
+    /// at least 3.
     pub min_peers: u16,
-    /// What the rows look like.
+    /// The shape of the rows.
     pub data: DataSpec,
-    /// The parameters of the task `flynn`; with the task `tune` the setting that the others are compared
-    /// with; [`FlynnSpec::NONE`] with `xclp` and `sketch`.
-    pub flynn: FlynnSpec,
-    /// What the task `tune` compares; none with another task.
-    pub tune: Option<TuneSpec>,
-    /// The parameters of the task `xclp`; none with another task.
-    pub xclp: Option<XclpSpec>,
-    /// The parameters of the task `sketch`; with the task `flynn` those by which its peers are drawn
-    /// (`select`), none where all take part; none with another task.
-    pub sketch: Option<SketchSpec>,
-    /// What is refused for the sake of privacy.
+    /// The limits that protect the peers' rows.
     pub privacy: Privacy,
-    /// How long to wait for what.
+    /// Who votes, and which faults of theirs are borne.
+    pub voting: CouncilSpec,
+    /// Time-outs.
     pub timing: Timing,
     /// The peers, 3 to 1,024, in the order of their public keys: `roster[p]` is [`Peer`] p.
     pub roster: Vec<Entry>,
 }
 
-/// What is computed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum TaskKind {
-    /// FlyNNFL (Ram and Sinha, "Federated Nearest Neighbor Classification with a Colony of Fruit-Flies", AAAI
-    /// 2022).
-    Flynn,
-    /// Cross-validation of settings of FlyNN over the rows of all peers.
-    Tune,
-    /// Label propagation over the points of all peers (Scott, Yeo & Lampert, "Cross-client Label
-    /// Propagation", TMLR 2023).
-    Xclp,
-    /// How far each peer's data lie from those of all (Liu, Xu, Coleman & Shrivastava, "One-Pass Distribution
-    /// Sketch for Measuring Data Heterogeneity in Federated Learning", NeurIPS 2023).
-    Sketch,
-}
-
-impl TaskKind {
-    /// Whether there is a `[flynn]`.
-    #[must_use]
-    pub fn trains(self) -> bool {
-        matches!(self, Self::Flynn | Self::Tune)
-    }
-}
-
-impl fmt::Display for TaskKind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            Self::Flynn => "flynn",
-            Self::Tune => "tune",
-            Self::Xclp => "xclp",
-            Self::Sketch => "sketch",
-        })
-    }
-}
-
-/// What the rows of every peer look like.
+/// The shape of every peer's rows.
 #[derive(Debug, Clone, PartialEq)]
 pub struct DataSpec {
     /// Features of a row: 1 to 65,536.
     pub features: u32,
     /// Names of the features in their order, one for each and all different, each 1 to 64 printable
-    /// characters; empty where the file has none. Rows that have names of their own must have these.
+    /// characters; empty if the file has none. A data file that names its columns must use these names.
     pub columns: Vec<String>,
-    /// The classes, 2 to 1,000, all different, each 1 to 64 printable characters; none with the task
-    /// `sketch`. Their order is that of the counts and decides ties.
+    /// The classes, 2 to 1,000, all different, each 1 to 64 printable characters. None with the task
+    /// `sketch`; the task `custom` may have none. Counts are in this order, and of two classes with equal
+    /// scores the first wins.
     pub classes: Vec<String>,
     /// How features are brought to one scale.
     pub scaling: Scaling,
-    /// Whether rows get random signs, are padded with zeros to a power of two and Walsh-Hadamard transformed,
-    /// after scaling.
+    /// Whether scaled rows get random signs, are padded with zeros to a power of two and Walsh-Hadamard
+    /// transformed.
     pub densify: bool,
 }
 
 impl DataSpec {
-    /// Numbers of a scaled row: the features, with soft bins times the bins.
+    /// Length of a scaled row: the features, times the soft bins if there are any.
     #[must_use]
     pub fn width(&self) -> u32 {
         match self.scaling {
             Scaling::SoftBins { bins } => self.features * u32::from(bins),
-            _ => self.features,
+            Scaling::None
+            | Scaling::UnitNorm
+            | Scaling::Range { .. }
+            | Scaling::Center
+            | Scaling::Standard => self.features,
         }
     }
 
-    /// Length d of a row as the hash sees it: the width, with `densify` padded to the next power of two.
+    /// Length d of a row at the hash: the width, with `densify` padded to the next power of two.
     #[must_use]
     pub fn dimension(&self) -> u32 {
         let width = self.width();
@@ -225,15 +194,16 @@ impl DataSpec {
     }
 }
 
-/// How features are brought to one scale everywhere.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+/// How all peers bring features to one scale.
+#[derive(Default, Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Scaling {
-    /// Taken as they are.
+    /// Rows are used as they are.
+    #[default]
     None,
-    /// Each row divided by its L2 norm.
+    /// Each row is divided by its L2 norm.
     UnitNorm,
-    /// Mapped linearly from `lo..hi` to 0..1; both finite, `lo` below `hi`.
+    /// Features are mapped linearly from `lo..hi` to 0..1; both finite, `lo` below `hi`.
     Range {
         /// The value that becomes 0.
         lo: f32,
@@ -247,13 +217,21 @@ pub enum Scaling {
     /// As `Standard`, then each feature spread over overlapping bins (an extension, see
     /// [`crate::sketch::scaling`]).
     SoftBins {
-        /// How many: 2 to 64; features x bins at most 2^20.
+        /// Bins of a feature: 2 to 64; features x bins at most 2^20.
         bins: u16,
     },
 }
 
 impl Scaling {
-    /// The same for rows.
+    /// Replaces -0.0 by 0.0: the two are equal but have different encodings.
+    pub(in crate::session) fn normalise(&mut self) {
+        if let Self::Range { lo, hi } = self {
+            *lo += 0.0;
+            *hi += 0.0;
+        }
+    }
+
+    /// The scaling as [`crate::sketch`] applies it to rows.
     #[must_use]
     pub fn of_rows(self) -> crate::sketch::scaling::Scaling {
         use crate::sketch::scaling::Scaling as OfRows;
@@ -281,67 +259,16 @@ impl fmt::Display for Scaling {
     }
 }
 
-/// The parameters of FlyNN (paper, Algorithm 1). d is [`DataSpec::dimension`].
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-pub struct FlynnSpec {
-    /// Rows of the lifting matrix = bits of a hash. At least 1; m x classes counts of 4 bytes make at most 1
-    /// GiB.
-    pub m: u32,
-    /// Ones in a row of the matrix: 2 to d.
-    pub s: u32,
-    /// Ones in a hash: 1 to m.
-    pub rho: u32,
-    /// Decay: a bit set c times by a class weighs gamma^c. 0 <= gamma < 1.
-    pub gamma: f64,
-    /// What counts mean at prediction: the paper's score, or an extension of it.
-    pub score: Score,
-}
-
-impl FlynnSpec {
-    /// Stands in sessions that train no FlyNN.
-    pub const NONE: Self = Self { m: 1, s: 2, rho: 1, gamma: 0.0, score: Score::Decay };
-}
-
-/// What the task `tune` compares.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct TuneSpec {
-    /// Parts of every peer's rows, each scored once by what was learnt from the others: 2 to 20. Default 3.
-    pub folds: u16,
-    /// 1 to 64 settings beside that of `[data]` and `[flynn]`. The counts of all of them, in every fold, make
-    /// at most 1 GiB.
-    pub settings: Vec<Setting>,
-}
-
-impl TuneSpec {
-    /// The default of `folds`.
-    pub const FOLDS: u16 = 3;
-}
-
-/// What decides a sketch, but for the features and the seed.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-pub struct Setting {
-    /// How features are brought to one scale.
-    pub scaling: Scaling,
-    /// See [`DataSpec::densify`].
-    pub densify: bool,
-    /// See [`FlynnSpec::m`].
-    pub m: u32,
-    /// See [`FlynnSpec::s`].
-    pub s: u32,
-    /// See [`FlynnSpec::rho`].
-    pub rho: u32,
-}
-
-/// What is refused for the sake of privacy.
+/// The limits that protect the peers' rows.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Privacy {
-    /// A class held by fewer peers is refused, and so is a sum with fewer members that hold rows: 1 to the
-    /// size of the roster. Default 3.
+    /// The fewest peers that must hold rows of a class, and the fewest members with rows in a sum; fewer end
+    /// the session. 1 to the size of the roster. Default 3.
     pub min_holders: u16,
     /// The share of the roster that may collude without learning a single peer's part: 0.01 to 0.99. Above 64
     /// peers it sets the degree of the mask graph. Default 1/3 (degree 32 at 1,000 peers).
     pub colluding: f64,
-    /// Differential privacy; none where `privacy.epsilon` is left out.
+    /// Differential privacy; `None` if the file has no `privacy.epsilon`.
     pub noise: Option<NoiseSpec>,
 }
 
@@ -351,8 +278,8 @@ impl Default for Privacy {
     }
 }
 
-/// How long to wait for what, in milliseconds. The defaults are guesses for a LAN; ranges are in the session
-/// file's comments and in the messages that refuse other values.
+/// Time-outs, in milliseconds. The defaults are guesses for a LAN. The ranges also stand in the comments of a
+/// session file and in the errors that refuse other values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Timing {
     /// How long to wait for the whole roster before going on with those present. 0 to 3,600,000, default
@@ -362,12 +289,15 @@ pub struct Timing {
     pub propose_ms: u64,
     /// A view without progress for this long has failed. 3,000 to 3,600,000, default 10,000.
     pub stall_ms: u64,
-    /// When too few peers are reachable for this long, give up. 1 to 86,400,000, default 60,000.
+    /// A peer gives up when too few peers have been reachable for this long. 1 to 86,400,000, default 60,000.
     pub quorum_ms: u64,
     /// The longest computation that still counts as progress. 1 to 86,400,000, default 600,000.
     pub compute_ms: u64,
     /// How long a finished peer stays to serve the others. 0 to 86,400,000, default 30,000.
     pub linger_ms: u64,
+    /// A view is enlarged by waiting peers at most once per this time, when a slot ends. 0 to 86,400,000,
+    /// default 30,000.
+    pub enlarge_ms: u64,
     /// After so many failed views the session ends with an error (a number, not a time). 1 to 1,000, default
     /// 16.
     pub max_views: u64,
@@ -382,6 +312,7 @@ impl Default for Timing {
             quorum_ms: 60_000,
             compute_ms: 600_000,
             linger_ms: 30_000,
+            enlarge_ms: 30_000,
             max_views: 16,
         }
     }
@@ -392,31 +323,14 @@ impl Default for Timing {
 pub struct Entry {
     /// Its identity, different from all others.
     pub key: PublicKey,
-    /// What people call it: 1 to 64 printable characters, different from all others.
+    /// The name, for people: 1 to 64 printable characters, different from all others.
     pub name: String,
-    /// Where it can be reached, multiaddresses as text, at most 16. Not part of the session id; may be empty
-    /// (mDNS).
+    /// Multiaddresses as text, at most 16. Not part of the session id. May be empty where mDNS finds the
+    /// peer.
     pub addresses: Vec<String>,
 }
 
 impl Session {
-    /// The council, in its order: the first [`COUNCIL`] peers by SHA-256 over session id and public key
-    /// (module documentation).
-    #[must_use]
-    pub fn council(&self) -> Vec<Peer> {
-        let id = self.id();
-        let mut ranked: Vec<([u8; 32], Peer)> =
-            self.peers().map(|peer| (encoding::council_rank(id, self.key(peer)), peer)).collect();
-        ranked.sort_unstable();
-        ranked.into_iter().take(COUNCIL).map(|(_, peer)| peer).collect()
-    }
-
-    /// How many members of the council are a majority of it: 8 of 15.
-    #[must_use]
-    pub fn majority(&self) -> usize {
-        self.roster.len().min(COUNCIL) / 2 + 1
-    }
-
     /// All peers, in order.
     pub fn peers(&self) -> impl ExactSizeIterator<Item = Peer> + use<> {
         // At most 1,024 (rules); a hand-made roster beyond 65,536 ends there.
@@ -430,7 +344,7 @@ impl Session {
         u16::try_from(index).ok().map(Peer)
     }
 
-    /// Whether there is such a peer: to be asked of every number that comes from outside.
+    /// Whether the roster has this peer. Check every number from outside with it.
     #[must_use]
     pub fn contains(&self, peer: Peer) -> bool {
         peer.index() < self.roster.len()
@@ -454,24 +368,10 @@ impl Session {
         &self.roster[peer.index()].name
     }
 
-    /// Every setting that the task `tune` compares, that of `[data]` and `[flynn]` first.
-    #[must_use]
-    pub fn settings(&self) -> Vec<Setting> {
-        let FlynnSpec { m, s, rho, .. } = self.flynn;
-        let own = Setting { scaling: self.data.scaling, densify: self.data.densify, m, s, rho };
-        std::iter::once(own).chain(self.tune.iter().flat_map(|tune| tune.settings.iter().copied())).collect()
-    }
-
-    /// Whether peers are drawn by their sketches, and only their rows are learnt from (`select`).
+    /// Whether the training peers are drawn by their sketches (`select`).
     #[must_use]
     pub fn selects(&self) -> bool {
-        self.task == TaskKind::Flynn && self.sketch.is_some()
-    }
-
-    /// Number of counts in the model: m x classes. At most 2^28.
-    #[must_use]
-    pub fn counts(&self) -> usize {
-        self.flynn.m as usize * self.data.classes.len()
+        matches!(&self.task, TaskSpec::Flynn(FlynnSpec { select: Some(_), .. }))
     }
 }
 

@@ -88,13 +88,25 @@ impl Store {
             }
         }
         let mut complete = Vec::new();
-        for record in records {
+        for mut record in records {
             let Some(name) = total_name(&record) else {
                 complete.push(record);
                 continue;
             };
-            let total = read_file(&folder.join(&name), MAX_TOTAL)?;
-            store.totals.insert(record.name(), name);
+            let total = match (read_file(&folder.join(&name), MAX_TOTAL), record) {
+                // Its total was not needed any more.
+                (Err(StoreError::Io { error, .. }), Record::Frozen(frozen, _))
+                    if error.kind() == io::ErrorKind::NotFound =>
+                {
+                    complete.push(Record::Bare(frozen));
+                    continue;
+                }
+                (total, known) => {
+                    store.totals.insert(known.name(), name);
+                    record = known;
+                    total?
+                }
+            };
             complete.push(record.with_total(total.into()));
         }
         for name in totals {
@@ -152,7 +164,14 @@ impl Store {
     }
 
     /// Puts `record` on stable storage. When this returns, it survives a crash.
+    /// [`Record::Bare`] of a decision that is here
+    /// removes its total alone, which need not be durable.
     pub fn write(&mut self, record: &Record) -> Result<(), StoreError> {
+        if let Record::Bare(_) = record
+            && let Some(total) = self.totals.remove(&record.name())
+        {
+            return self.remove_unnamed(&total);
+        }
         let mut before = Vec::new();
         if let (Some(name), Some((digest, total))) = (total_name(record), record.total()) {
             if !self.totals.values().any(|other| *other == name) {
@@ -171,7 +190,7 @@ impl Store {
         let start = [MAGIC, &length.to_le_bytes()].concat();
         let digest = Sha256::new().chain_update(&start).chain_update(&header).finalize();
         self.put(&record.name(), &[&start, &header, &digest])?;
-        if let Record::Frozen(frozen, _) = record {
+        if let Record::Frozen(frozen, _) | Record::Bare(frozen) = record {
             // What was acknowledged is decided now, and what other views gave for it is of no use. What was
             // drawn for it stays: vectors of later slots may be made of it.
             let SumId { slot, ballot } = frozen.record.value.sum;
@@ -361,7 +380,7 @@ mod tests {
         };
         let record = SumRecord { value, deals: Vec::new() };
         let frozen = Record::Frozen(
-            Frozen { record, acknowledgements: Vec::new(), pads: Vec::new() },
+            Frozen { record, acknowledgements: Vec::new(), pads: Vec::new(), releases: Vec::new() },
             vec![7; 9].into(),
         );
         store.write(&frozen).unwrap();
@@ -408,7 +427,10 @@ mod tests {
         assert_eq!(fs::read(file.path()).unwrap(), b"second");
         let written = file.metadata().unwrap().modified().unwrap();
         let Record::Accepted(_, record, total) = accepted(2, b"second") else { unreachable!() };
-        let frozen = Record::Frozen(Frozen { record, acknowledgements: vec![], pads: vec![] }, total);
+        let frozen = Record::Frozen(
+            Frozen { record, acknowledgements: vec![], pads: vec![], releases: vec![] },
+            total,
+        );
         store.write(&frozen).unwrap();
         assert_eq!(totals()[0].metadata().unwrap().modified().unwrap(), written);
         drop(store);

@@ -1,70 +1,169 @@
-//! The tasks of a session: what is summed, how a peer makes its vector, and what may not be opened.
+//! The tasks of a session: what is summed, how a peer makes its vectors, and what may not be opened.
 //!
-//! One file a task. [`crate::node`] knows the trait alone.
+//! One file a task. [`crate::node`] is the engine; it knows the trait [`Task`] alone.
 
+pub mod exchange;
 pub mod flynn;
+mod history;
 mod holders;
+mod outcome;
 pub mod sketch;
 pub mod tune;
 pub mod xclp;
 
 use std::fmt::Debug;
+use std::sync::Arc;
 
 use bytes::Bytes;
 
+pub use history::History;
+pub use outcome::Outcome;
+
+use crate::data::Dataset;
 use crate::protocol::context::Quantity;
-use crate::protocol::record::Value;
 use crate::protocol::view::Rng;
-use crate::protocol::xclp as exchange;
-use crate::session::Peer;
+use crate::session::{Peer, Session, TaskSpec};
+use exchange::{Seat, Source};
 
 /// A task: quantities that are summed and opened one after another, each of which may depend on those before
 /// it.
 ///
-/// `opened[0]` is the session's seed (32 bytes), `opened[q]` the opened words of slot q, little-endian. Of a
-/// row sum those who make a vector ([`Task::contribution`], [`Task::draw`]) are given this peer's own block,
-/// empty where it has none ([`Event::Rows`](crate::node::Event::Rows) says why); those who judge for all
-/// ([`Task::allows`], [`Task::check`], [`Task::exchange`]) what all hold of it, which tells nobody anything.
+/// The text of an error of [`Task::contribution`], [`Task::noised`], [`Task::exchange`] and
+/// [`Task::exchanged`] ends the session for this peer. [`Task::allows`] and [`Task::check`] must come to the
+/// same verdict at every peer: they may look at what all peers hold, and at nothing else.
 pub trait Task: Debug + Send + Sync {
     /// The quantities in order; the first is [`Quantity::coin`].
     fn plan(&self) -> Vec<Quantity>;
 
-    /// This peer's vector for `slot`, of the plan's length; called on a worker thread. The text of an error
-    /// ends the session for this peer.
-    fn contribution(&self, slot: u32, opened: &[Bytes]) -> Result<Bytes, String>;
+    /// Makes this peer's vector for `slot`, of the plan's length. Called on a worker thread.
+    fn contribution(&self, slot: u32, history: &History) -> Result<Bytes, String>;
 
-    /// This peer's vector for a slot that is drawn at random ([`Quantity::drawn`]), as [`Task::contribution`]
-    /// for others. Called once in a session, also where that is interrupted.
-    fn draw(&self, _slot: u32, _opened: &[Bytes], _rng: &mut Rng) -> Result<Bytes, String> {
-        Err("this task draws nothing".into())
+    /// Makes this peer's vector for a slot with noise ([`Quantity::is_noised`]). Called on a worker thread,
+    /// once in a session, also where that is interrupted.
+    fn noised(&self, _slot: u32, _history: &History, _rng: &mut Rng) -> Result<Bytes, String> {
+        Err("this task has no noise".into())
     }
 
-    /// What this peer has drawn for a slot, now or before it was interrupted: told before the vector of any
-    /// later slot is asked for.
-    fn drawn(&self, _slot: u32, _vector: &Bytes) {}
+    /// Takes back the vector that [`Task::noised`] made, now or before an interruption: before the vector of
+    /// any later slot is asked for.
+    fn take_noised(&self, _slot: u32, _vector: &Bytes) {}
 
-    /// What this peer knows of the exchange that its vector for `slot` comes from, given what was opened over
-    /// whom, and what the exchange of the slot before gave it, if it had a part in that; `None` where the
-    /// vector is made by this peer alone. An error ends the session for this peer.
-    fn exchange(
-        &self,
-        _slot: u32,
-        _opened: (&[Value], &[Bytes]),
-        _members: &[Peer],
-        _before: Option<&exchange::Outcome>,
-    ) -> Result<Option<exchange::Part>, String> {
-        Ok(None)
+    /// Says how this peer gets its vector for `slot`.
+    fn exchange(&self, _slot: u32, _history: &History, _seat: Seat) -> Result<Source, String> {
+        Ok(Source::Own)
     }
 
-    /// This peer's vector for a slot with an exchange, given what that gave it.
-    fn exchanged(&self, _slot: u32, _outcome: &exchange::Outcome) -> Result<Bytes, String> {
+    /// Makes this peer's vector for a slot with an exchange, from the exchange's result, which is empty for a
+    /// bystander.
+    fn exchanged(&self, _slot: u32, _result: &Bytes) -> Result<Bytes, String> {
         Err("this task has no exchange".into())
     }
 
-    /// Whether a new sum of `slot` may be started over `members`, given what was opened over whom; says why
-    /// not.
-    fn allows(&self, slot: u32, values: &[Value], opened: &[Bytes], members: &[Peer]) -> Result<(), String>;
+    /// Checks whether a new sum of `slot` may be started over `members`; says why not.
+    fn allows(&self, slot: u32, history: &History, members: &[Peer]) -> Result<(), String>;
 
-    /// Looks at what has just been opened; an error ends the session for everybody, for all find it alike.
-    fn check(&self, slot: u32, values: &[Value], opened: &[Bytes]) -> Result<(), String>;
+    /// Checks the slot that was opened last. An error ends the session for everybody.
+    fn check(&self, slot: u32, history: &History) -> Result<(), String>;
+
+    /// Whether the opened vector of `slot` is still needed when `frozen` slots are frozen. Once it is not, it
+    /// never is again. The answer follows from the session alone; peers that come later are not given it.
+    fn retains(&self, _slot: u32, _frozen: u32) -> bool {
+        true
+    }
+
+    /// The result, when every slot is frozen. An error says why this peer has none.
+    fn outcome(&self, history: &History) -> Result<Outcome, String>;
+
+    /// The work of this peer's [`Task::contribution`] for `slot`, for the simulator's clock.
+    fn work(&self, slot: u32, history: &History) -> Work;
+}
+
+/// A built-in task: what is known of it before a peer has its rows.
+pub struct BuiltIn {
+    /// What the result is called in events and receipts, such as "model".
+    pub result: &'static str,
+    /// The ending of the result's file where the user names none.
+    pub extension: &'static str,
+    /// Which rows have labels.
+    pub labels: Labels,
+    /// Whether a peer without rows may take part to help the others.
+    pub witnesses: bool,
+    /// Makes a peer's task.
+    pub build: Build,
+}
+
+impl std::fmt::Debug for BuiltIn {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "BuiltIn({})", self.result)
+    }
+}
+
+/// Which rows of a peer have labels.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Labels {
+    /// Every row.
+    All,
+    /// Some rows; the task finds the others.
+    Some,
+    /// No row needs one.
+    None,
+}
+
+/// A peer's rows.
+#[derive(Clone, Debug)]
+pub struct Rows {
+    /// Features; with [`Labels::All`] also labels.
+    pub data: Arc<Dataset>,
+    /// With [`Labels::Some`] the class of each row where it is known; else empty.
+    pub labels: Vec<Option<u16>>,
+}
+
+impl Rows {
+    /// Rows whose labels, if any, stand with the data.
+    #[must_use]
+    pub fn new(data: Arc<Dataset>) -> Self {
+        Self { data, labels: Vec::new() }
+    }
+}
+
+/// The task of a session, if this crate has it.
+#[must_use]
+pub fn built_in(session: &Session) -> Option<BuiltIn> {
+    match session.task.clone() {
+        TaskSpec::Flynn(spec) => Some(flynn::built_in(spec)),
+        TaskSpec::Tune(spec) => Some(tune::built_in(spec)),
+        TaskSpec::Xclp(spec) => Some(xclp::built_in(spec)),
+        TaskSpec::Sketch(spec) => Some(sketch::built_in(spec)),
+        TaskSpec::Custom(_) => None,
+    }
+}
+
+/// Makes a peer's task of its session, its place in the roster, its rows, and 32 bytes that nobody else knows.
+pub type Build = Box<dyn Fn(Session, Peer, Rows, &[u8; 32]) -> Result<Arc<dyn Task>, String> + Send + Sync>;
+
+/// Counted work; the simulator divides each count by a rate of its scenario.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Work {
+    /// Entries of lifting matrices that are drawn.
+    pub matrix: f64,
+    /// Additions and multiplications.
+    pub lift: f64,
+    /// Numbers that a selection looks at.
+    pub select: f64,
+}
+
+impl Work {
+    /// Drawing a lifting matrix of m x s entries and hashing so many rows by it.
+    #[must_use]
+    pub fn training(m: f64, s: f64, rows: f64) -> Self {
+        Self { matrix: m * s, lift: rows * m * s, select: rows * m }
+    }
+}
+
+impl std::ops::AddAssign for Work {
+    fn add_assign(&mut self, other: Self) {
+        self.matrix += other.matrix;
+        self.lift += other.lift;
+        self.select += other.select;
+    }
 }

@@ -26,7 +26,7 @@ mod xclp;
 mod xclp_kills;
 
 use check::same_and_exact;
-use flyswarm::session::{Scaling, Setting, TaskKind, TuneSpec};
+use flyswarm::session::{Scaling, Setting, TaskSpec, TuneSpec};
 use swarm::Swarm;
 
 #[test]
@@ -44,10 +44,10 @@ fn five_processes_arrive_at_the_pooled_model() {
 #[test]
 fn a_session_of_the_task_tune_gives_every_process_the_same_settings_which_a_session_takes() {
     let mut swarm = Swarm::new(3, |session| {
-        session.task = TaskKind::Tune;
         let setting = |scaling, s| Setting { scaling, densify: false, m: 512, s, rho: 16 };
         let settings = vec![setting(Scaling::Center, 10), setting(Scaling::SoftBins { bins: 4 }, 3)];
-        session.tune = Some(TuneSpec { folds: 3, settings });
+        let model = *session.task.model().expect("a model");
+        session.task = TaskSpec::Tune(TuneSpec { model, folds: 3, settings });
     });
     swarm.start_all();
     for i in 0..3 {
@@ -69,7 +69,7 @@ fn a_session_of_the_task_tune_gives_every_process_the_same_settings_which_a_sess
     let (data, flynn) =
         texts[0].split_once("\n\n").and_then(|(_, lines)| lines.split_once("\n\n")).expect("two tables");
     let mut session = swarm.session.clone();
-    (session.task, session.tune) = (TaskKind::Flynn, None);
+    session.task = (*session.task.model().expect("a model")).into();
     let text = session.to_toml();
     let (head, rest) = text.split_once("[data]").expect("a table");
     let (_, rest) = rest.split_once("[privacy]").expect("a table");

@@ -13,12 +13,11 @@ use flyswarm::net::driver::{self, Handle, NodeConfig, Report};
 use flyswarm::net::{Multiaddr, PeerId};
 use flyswarm::node::Event;
 use flyswarm::protocol::context::{Context, Quantity};
-use flyswarm::protocol::record::Value;
 use flyswarm::protocol::view::Stage;
 use flyswarm::session::{
-    DataSpec, Entry, FlynnSpec, Peer, Privacy, Scaling, Score, Session, TaskKind, Timing,
+    CouncilSpec, DataSpec, Entry, ModelSpec, Peer, Privacy, Scaling, Score, Session, Timing,
 };
-use flyswarm::task::Task;
+use flyswarm::task::{History, Outcome, Task, Work};
 
 use crate::{Cost, NODES, cpu};
 
@@ -33,19 +32,25 @@ impl Task for Sum {
         vec![Quantity::coin(), Quantity::exact("vector", 4, self.vector.len() as u64 / 4)]
     }
 
-    fn contribution(&self, _: u32, _: &[Bytes]) -> Result<Bytes, String> {
+    fn contribution(&self, _: u32, _: &History) -> Result<Bytes, String> {
         Ok(self.vector.clone())
     }
 
-    fn allows(&self, _: u32, _: &[Value], _: &[Bytes], members: &[Peer]) -> Result<(), String> {
+    fn outcome(&self, _: &History) -> Result<Outcome, String> {
+        Ok(Outcome::new(Vec::new(), [0; 32]))
+    }
+    fn work(&self, _: u32, _: &History) -> Work {
+        Work::default()
+    }
+    fn allows(&self, _: u32, _: &History, members: &[Peer]) -> Result<(), String> {
         if members.len() == NODES { Ok(()) } else { Err(format!("{} members", members.len())) }
     }
 
-    fn check(&self, slot: u32, _: &[Value], opened: &[Bytes]) -> Result<(), String> {
+    fn check(&self, slot: u32, history: &History) -> Result<(), String> {
         let expected: u32 = (0..NODES as u32).map(own).sum();
         // A sample: looking at every word would be measured too.
-        let right =
-            slot == 0 || opened[1].chunks_exact(4).step_by(1009).all(|word| word == expected.to_le_bytes());
+        let right = slot == 0
+            || history.vectors()[1].chunks_exact(4).step_by(1009).all(|word| word == expected.to_le_bytes());
         if right { Ok(()) } else { Err("the sum is wrong".into()) }
     }
 }
@@ -61,7 +66,7 @@ fn identity(index: usize) -> Identity {
 fn session() -> Session {
     Session {
         name: "bench".into(),
-        task: TaskKind::Flynn,
+        task: ModelSpec { m: 1024, s: 6, rho: 8, gamma: 0.5, score: Score::Decay }.into(),
         min_peers: NODES as u16,
         data: DataSpec {
             features: 64,
@@ -70,11 +75,8 @@ fn session() -> Session {
             scaling: Scaling::None,
             densify: false,
         },
-        flynn: FlynnSpec { m: 1024, s: 6, rho: 8, gamma: 0.5, score: Score::Decay },
-        tune: None,
-        xclp: None,
-        sketch: None,
         privacy: Privacy::default(),
+        voting: CouncilSpec::default(),
         timing: Timing { gather_ms: 60_000, stall_ms: 60_000, ..Timing::default() },
         roster: (0..NODES)
             .map(|index| Entry {

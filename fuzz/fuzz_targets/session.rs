@@ -4,7 +4,7 @@
 mod seeds;
 
 use flyswarm::crypto::identity::Identity;
-use flyswarm::session::{DataSpec, Entry, FlynnSpec, Privacy, Scaling, Score, Session, TaskKind, Timing};
+use flyswarm::session::{DataSpec, Entry, ModelSpec, Privacy, Scaling, Score, Session, Timing};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(init: seeds::write("session", inputs()), |text: &str| {
@@ -26,13 +26,9 @@ fn inputs() -> Vec<Vec<u8>> {
             };
             let session = Session {
                 name: "digits".into(),
-                task: TaskKind::Flynn,
+                task: ModelSpec { m: 1024, s: 6, rho: 32, gamma: 0.5, score: Score::Decay }.into(),
                 min_peers: 3,
                 data: DataSpec { features: 64, columns: Vec::new(), classes: vec!["0".into(), "1".into()], scaling, densify: true },
-                flynn: FlynnSpec { m: 1024, s: 6, rho: 32, gamma: 0.5, score: Score::Decay },
-                tune: None,
-                xclp: None,
-                sketch: None,
                 privacy: Privacy { min_holders: 3, colluding: 0.25, noise: None },
                 timing: Timing::default(),
                 roster: (1..=4).map(entry).collect(),

@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 
 use self::children::{Finished, Nodes};
 use super::id::random;
-use super::noise::NoiseArguments;
+use super::noise::{NoiseArguments, TOP};
 use super::{Failure, written};
 use crate::crypto::identity::{Identity, create_identity};
 use crate::data::deal;
@@ -26,7 +26,8 @@ use crate::model::Model;
 use crate::model::neighbours::Neighbours;
 use crate::model::score::Confusion;
 use crate::session::{
-    DataSpec, Entry, FlynnSpec, Hamming, Privacy, Scaling, Score, Session, SketchSpec, TaskKind, Timing,
+    CouncilSpec, DataSpec, Entry, FlynnSpec, Hamming, ModelSpec, Privacy, Scaling, Score, Session,
+    SketchSpec, TaskSpec, Timing,
 };
 use crate::task::flynn::Plan;
 
@@ -35,10 +36,10 @@ const HOLDERS: usize = 3;
 /// Share of the rows that nobody trains on, percent.
 const TEST_PERCENT: u32 = 25;
 /// m = 128 d, s = 0.3 d, rho = 64: among the best of the trials in facts.md.
-const PLAIN: FlynnSpec = FlynnSpec { m: 8192, s: 19, rho: 64, gamma: 0.5, score: Score::Decay };
+const PLAIN: ModelSpec = ModelSpec { m: 8192, s: 19, rho: 64, gamma: 0.5, score: Score::Decay };
 /// With noise: fewer bits, so that each count is of more rows, and fewer of them set by a row, so that one
 /// row weighs less.
-const PRIVATE: FlynnSpec = FlynnSpec { m: 256, s: 19, rho: 8, gamma: 0.9, score: Score::Decay };
+const PRIVATE: ModelSpec = ModelSpec { m: 256, s: 19, rho: 8, gamma: 0.9, score: Score::Decay };
 /// Peers that are drawn.
 const CHOSEN: u16 = 3;
 /// Where some are drawn, concentration of the first peer's class mix and of the last one's.
@@ -99,6 +100,7 @@ impl Folder {
 /// What the demo gives its peers, and keeps for itself.
 struct Setup {
     session: Session,
+    task: FlynnSpec,
     train: Dataset,
     test: Dataset,
     /// Rows of each peer, in the order of `names`.
@@ -113,7 +115,7 @@ impl Demo {
             return Err(Failure::Input(format!("--select: not with the task {}", self.task)));
         }
         if self.task == "xclp" {
-            if self.noise.spec(TaskKind::Xclp).is_some() {
+            if self.noise.spec(TOP).is_some() {
                 return Err(Failure::Input("--epsilon: not with the task xclp".into()));
             }
             return xclp::run(&self, folder.path(), out);
@@ -157,7 +159,7 @@ impl Demo {
 
     /// Splits and deals the rows, makes keys and the session file, and writes each peer's part.
     fn prepare(&self, folder: &Path) -> Result<Setup, Failure> {
-        let (data, noise) = (digits(), self.noise.spec(TaskKind::Flynn));
+        let (data, noise) = (digits(), self.noise.spec(TOP));
         let seed = self.seed.to_le_bytes();
         let split = train_test(data.labels(), TEST_PERCENT, &seed);
         let (train, test) = (data.subset(&split.train), data.subset(&split.test));
@@ -182,9 +184,14 @@ impl Demo {
         // Three peers with class mixes of their own rarely share every class.
         let min_holders = if self.select.is_some() { 1 } else { Privacy::default().min_holders };
         let privacy = Privacy { noise, min_holders, ..Privacy::default() };
+        let sketch = SketchSpec { publish: true, chosen: CHOSEN, ..SketchSpec::default() };
+        let task = FlynnSpec {
+            model: if noise.is_some() { PRIVATE } else { PLAIN },
+            select: self.select.is_some().then_some(sketch),
+        };
         let session = Session {
             name: "demo".into(),
-            task: TaskKind::Flynn,
+            task: TaskSpec::Flynn(task),
             min_peers: Session::default_min_peers(peers),
             data: DataSpec {
                 features: u32::try_from(train.features()).unwrap_or(u32::MAX),
@@ -193,15 +200,8 @@ impl Demo {
                 scaling: if noise.is_some() { Scaling::Range { lo: 0.0, hi: 16.0 } } else { Scaling::Center },
                 densify: false,
             },
-            flynn: if noise.is_some() { PRIVATE } else { PLAIN },
-            tune: None,
-            xclp: None,
-            sketch: self.select.as_ref().map(|_| SketchSpec {
-                publish: true,
-                chosen: CHOSEN,
-                ..SketchSpec::default()
-            }),
             privacy,
+            voting: CouncilSpec::default(),
             timing: Timing { gather_ms: 15_000, linger_ms: 5_000, ..Timing::default() },
             roster,
         }
@@ -209,7 +209,7 @@ impl Demo {
         .map_err(|error| Failure::Input(error.to_string()))?;
         fs::write(folder.join("session.toml"), session.to_toml())
             .map_err(|error| Failure::Machine(format!("session.toml: {error}")))?;
-        Ok(Setup { session, train, test, parts, names })
+        Ok(Setup { session, task, train, test, parts, names })
     }
 }
 
@@ -235,7 +235,7 @@ impl Setup {
         let first = first.ok_or_else(|| Failure::Session("no peer has a model".into()))?;
         let seed = first.sketch().parameters().seed;
         let noise = self.session.privacy.noise;
-        let rules = Plan::new(self.session.clone());
+        let rules = Plan::new(self.session.clone(), self.task);
         let model_of =
             |rows: &Dataset| rules.pooled(rows, seed).map_err(|error| Failure::Session(error.to_string()));
         let all = model_of(&self.train)?;

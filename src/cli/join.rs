@@ -1,7 +1,6 @@
 //! `flyswarm join`: one node of a session, until it has the model and nobody needs it any more.
 
 mod charge;
-mod work;
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -12,7 +11,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use clap::Args;
 use libp2p::Multiaddr;
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 
 use super::Failure;
@@ -24,17 +23,16 @@ use crate::crypto::identity::{Identity, load_identity};
 use crate::crypto::stream::derive;
 use crate::data::{Dataset, LabelColumn};
 use crate::model::file::write_whole;
-use crate::model::selection::Draw;
 use crate::net::driver::{self, DriverError, Handle, NodeConfig, Report, Usage};
 use crate::net::metrics::{Metrics, stage_name};
 use crate::node::{Ending, Event};
-use crate::protocol::context::Context;
+use crate::protocol::context::{Context, Quantity};
 use crate::protocol::record::Value as Decision;
 use crate::protocol::view::Stage;
-use crate::protocol::xclp::{Outcome, roles::Roles};
-use crate::session::{Peer, Session, TaskKind};
+use crate::session::{Peer, Session, TaskSpec};
+use crate::task::exchange::Roles;
+use crate::task::{self, BuiltIn, History, Labels, Outcome, Rows, Task, xclp};
 use charge::BudgetCharge;
-use work::{Rows, Work, names};
 
 /// Runs one node of a session and writes what it gives: the model, the settings that were best, labels for
 /// its own rows, or how far these lie from all
@@ -101,7 +99,8 @@ struct NodeArguments {
 /// A checked command line.
 struct Prepared {
     ctx: Arc<Context>,
-    work: Work,
+    task: Arc<dyn Task>,
+    kind: BuiltIn,
     rows: Rows,
     /// `None` for a witness.
     out: Option<PathBuf>,
@@ -122,8 +121,8 @@ impl Join {
     pub(super) fn run(self) -> Result<(), Failure> {
         let place = self.node.place()?;
         self.payment.check(&self.node.session, &place.session)?;
-        let work = Work::new(&place.session);
-        let named = || PathBuf::from(format!("{}.{}", place.session.name, work.extension()));
+        let kind = built_in(&place.session)?;
+        let named = || PathBuf::from(format!("{}.{}", place.session.name, kind.extension));
         let out = self.out.clone().unwrap_or_else(named);
         let receipt = self.node.receipt.clone().unwrap_or_else(|| out.with_extension("receipt.json"));
         self.node.writable(&[&out, &receipt])?;
@@ -131,40 +130,40 @@ impl Join {
         // Without classes there is nothing to label.
         let usual = if spec.classes.is_empty() { LabelColumn::None } else { LabelColumn::Last };
         let label = self.label.clone().unwrap_or(usual);
-        let (data, labels, said) = match place.session.task {
-            TaskKind::Xclp => {
+        let (data, labels, said) = match kind.labels {
+            Labels::Some => {
                 let (rows, said) = self.data.load_partly_labelled(spec, &label)?;
                 (rows.data, rows.labels, said)
             }
-            TaskKind::Sketch => {
+            Labels::None => {
                 let (data, said) = self.data.load_features(spec, &label)?;
                 (data, none, said)
             }
-            TaskKind::Flynn | TaskKind::Tune => {
+            Labels::All => {
                 let (data, said) = self.data.load_labelled(spec, &label)?;
                 (data, none, said)
             }
         };
         let rows = Rows { data: Arc::new(data), labels };
-        self.node.run(place, work, (rows, said), Some(out), receipt, &self.payment)
+        self.node.run(place, kind, (rows, said), Some(out), receipt, &self.payment)
     }
 }
 
 impl Witness {
     pub(super) fn run(self) -> Result<(), Failure> {
         let place = self.node.place()?;
-        if place.session.task != TaskKind::Xclp {
-            let (file, task) = (self.node.session.display(), place.session.task);
-            return Err(Failure::Input(format!("{file}: the task {task} has no witnesses, only xclp has")));
+        let kind = built_in(&place.session)?;
+        if !kind.witnesses {
+            let (file, task) = (self.node.session.display(), &place.session.task);
+            return Err(Failure::Input(format!("{file}: the task {task} has no witnesses")));
         }
-        let work = Work::new(&place.session);
         let named = || PathBuf::from(format!("{}.receipt.json", place.session.name));
         let receipt = self.node.receipt.clone().unwrap_or_else(named);
         self.node.writable(&[&receipt])?;
         let features = place.session.data.features as usize;
         let none = Dataset::new(features, vec![0.0; features], Vec::new(), Vec::new())?.subset(&[]);
         let rows = Rows { data: Arc::new(none), labels: Vec::new() };
-        self.node.run(place, work, (rows, None), None, receipt, &BudgetCharge::default())
+        self.node.run(place, kind, (rows, None), None, receipt, &BudgetCharge::default())
     }
 }
 
@@ -192,7 +191,7 @@ impl NodeArguments {
     fn run(
         self,
         place: Place,
-        mut work: Work,
+        kind: BuiltIn,
         (rows, said): (Rows, Option<String>),
         out: Option<PathBuf>,
         receipt: PathBuf,
@@ -200,14 +199,14 @@ impl NodeArguments {
     ) -> Result<(), Failure> {
         let Place { session, identity, me } = place;
         let secret = derive(&*identity.seed(), "rows", &session.id().0);
-        let task = work.task(&session, me, &rows, &secret)?;
+        let task = (kind.build)(session.clone(), me, rows.clone(), &secret).map_err(Failure::Input)?;
         let state = state_folder(self.state.clone(), &key_path(self.key.clone())?, &identity, &session);
         let ctx = Arc::new(Context::new(session.clone(), me, identity, task.plan()));
         let hold_at = self.hold_at.as_deref().map(|text| parse_hold(&ctx, text)).transpose()?;
         let stop = Arc::new(AtomicBool::new(false));
         let plan = NodeConfig {
             ctx: ctx.clone(),
-            task,
+            task: task.clone(),
             seed: *random()?,
             state,
             listen: self.network.listen(),
@@ -222,8 +221,17 @@ impl NodeArguments {
         }
         let metrics = self.metrics.map(|address| serve(&ctx, address, &progress)).transpose()?;
         payment.pay(&ctx, &key_path(self.key.clone())?, &plan.state)?;
-        let prepared =
-            Prepared { work, ctx, rows, out, receipt, progress, tell_planes: self.tell_planes, metrics };
+        let prepared = Prepared {
+            task,
+            kind,
+            ctx,
+            rows,
+            out,
+            receipt,
+            progress,
+            tell_planes: self.tell_planes,
+            metrics,
+        };
         let result = prepared.drive(plan, &stop, self.addresses_from_stdin);
         prepared.progress.finish();
         if let (Err(failure), Progress::Json) = (&result, &prepared.progress) {
@@ -263,11 +271,8 @@ impl Prepared {
     fn drive(&self, plan: NodeConfig, stop: &Arc<AtomicBool>, from_stdin: bool) -> Result<(), Failure> {
         let started = clock();
         let mut views = 0u64;
-        let mut finished: Option<Result<[u8; 32], Failure>> = None;
-        let mut decisions = Vec::new();
-        let mut outcome = None;
-        let mut roles = None;
-        let mut drawn = None;
+        let mut finished: Option<Result<Finished, Failure>> = None;
+        let mut roles = Roles::new();
         let result = driver::run(plan, &mut |report| {
             if let Some(metrics) = &self.metrics {
                 metrics.note(&self.ctx, &report);
@@ -284,14 +289,11 @@ impl Prepared {
                     }
                 }
                 Report::Node(Event::ViewBegan(..)) => views += 1,
-                Report::Node(Event::Exchange(drawn)) => roles = Some(drawn.clone()),
-                Report::Node(Event::Exchanged(found)) => outcome.clone_from(found),
-                Report::Node(Event::Finished(opened, values)) => {
-                    decisions.clone_from(values);
-                    finished = Some(self.work.drawn(opened).and_then(|draw| {
-                        drawn = draw;
-                        self.save(opened, outcome.as_ref())
-                    }));
+                Report::Node(Event::Exchange(drawn)) => roles.clone_from(drawn),
+                Report::Node(Event::Finished(history)) => {
+                    self.progress.history(&self.ctx, history);
+                    let saved = self.save(history);
+                    finished = Some(saved.map(|outcome| Finished { history: history.clone(), outcome }));
                     if !matches!(finished, Some(Ok(_))) {
                         stop.store(true, Ordering::Release);
                     }
@@ -300,78 +302,79 @@ impl Prepared {
             }
         });
         // A result that is on disk is not undone by leaving before the others have theirs.
-        let usage = match (result, finished.take()) {
+        let (usage, finished) = match (result, finished.take()) {
             (_, Some(Err(failure))) => return Err(failure),
-            (Ok(usage), Some(Ok(digest))) => (usage, digest),
-            (Err(DriverError::Stopped), Some(Ok(digest))) => (Usage::default(), digest),
+            (Ok(usage), Some(Ok(finished))) => (usage, finished),
+            (Err(DriverError::Stopped), Some(Ok(finished))) => (Usage::default(), finished),
             (Err(error), _) => return Err(failure(error)),
             (Ok(_), None) => return Err(Failure::Session("the session ended without a result".into())),
         };
-        self.write_receipt(&usage.0, usage.1, (views, started), &decisions, roles.as_ref(), drawn.as_ref())
+        self.write_receipt(&usage, finished, (views, started), &roles)
     }
 
-    fn save(&self, opened: &[bytes::Bytes], outcome: Option<&Outcome>) -> Result<[u8; 32], Failure> {
+    /// Writes the result; `None` for a witness, which has none.
+    fn save(&self, history: &History) -> Result<Option<Outcome>, Failure> {
         let here = self.ctx.session.timing.linger_ms.div_ceil(1000);
         let Some(out) = &self.out else {
             let text = format!("the others have their labels; here for them for up to {here} s more");
             self.progress.tell(&json!({"event": "finished"}), &text);
-            return Ok([0; 32]);
+            return Ok(None);
         };
-        let (digest, more) = self.work.save(opened, outcome, out)?;
-        if let Some(planes) = outcome.map(|outcome| outcome.planes).filter(|_| self.tell_planes) {
-            self.progress.tell(&json!({"event": "planes", "seed": hex::encode(planes)}), "");
+        let outcome = self.task.outcome(history).map_err(Failure::Session)?;
+        write_whole(out, &outcome.file)
+            .map_err(|error| Failure::Machine(format!("{}: {error}", out.display())))?;
+        if self.tell_planes
+            && let Some(seed) = xclp::planes(history)
+        {
+            self.progress.tell(&json!({"event": "planes", "seed": hex::encode(seed)}), "");
         }
-        let what = self.work.name();
+        let what = self.kind.result;
+        let digest = hex::encode(outcome.digest);
+        let more = if outcome.summary.is_empty() { String::new() } else { format!("; {}", outcome.summary) };
         self.progress.tell(
-            &json!({"event": "finished", what: out, "digest": hex::encode(digest)}),
+            &json!({"event": "finished", what: out, "digest": digest}),
             &format!(
-                "wrote {}: {what} {}{more}; here for the others for up to {here} s more",
-                out.display(),
-                hex::encode(digest),
+                "wrote {}: {what} {digest}{more}; here for the others for up to {here} s more",
+                out.display()
             ),
         );
-        Ok(digest)
+        Ok(Some(outcome))
     }
 
     fn write_receipt(
         &self,
         usage: &Usage,
-        digest: [u8; 32],
+        finished: Finished,
         (views, started): (u64, f64),
-        decisions: &[Decision],
-        roles: Option<&Roles>,
-        drawn: Option<&Draw>,
+        roles: &Roles,
     ) -> Result<(), Failure> {
         let salt = random()?;
         let session = &self.ctx.session;
-        let members =
-            |value: &Decision| value.members.iter().map(|&peer| session.name(peer)).collect::<Vec<_>>();
-        let member = decisions.last().is_some_and(|value| value.members.contains(&self.ctx.me));
-        // In a session that learns from some peers alone, whoever was not drawn was a member with zeros.
-        let chosen =
-            drawn.is_none_or(|draw| !session.selects() || draw.chosen.contains(&self.ctx.me.index()));
-        let counted = member && chosen;
-        let receipt = json!({
-            "session": self.ctx.id.to_string(),
-            "name": self.ctx.session.name,
-            "peer": self.ctx.session.name(self.ctx.me),
-            "peer_id": self.ctx.identity.public().to_string(),
-            "counted": counted,
-            "quantities": self.ctx.plan.iter().zip(decisions).map(|(quantity, value)| json!({
+        let names = |peers: &[Peer]| peers.iter().map(|&peer| session.name(peer)).collect::<Vec<_>>();
+        let Finished { history, outcome } = finished;
+        let member = history.values().last().is_some_and(|value| value.members.contains(&self.ctx.me));
+        let counted = member && outcome.as_ref().is_none_or(|outcome| outcome.counted);
+        let (result, out) = (self.kind.result, &self.out);
+        let quantity = |(quantity, value): (&Quantity, &Decision)| {
+            json!({
                 "name": quantity.name,
                 "view": value.sum.ballot.to_string(),
-                "members": members(value),
+                "members": names(&value.members),
                 "sealed_total": hex::encode(value.total),
-            })).collect::<Vec<_>>(),
-            "roles": roles.map(|roles| json!({
-                "propagators": roles.propagators.map(|peer| self.ctx.session.name(peer)),
-                "ring": roles.ring.iter().map(|&peer| self.ctx.session.name(peer)).collect::<Vec<_>>(),
-            })),
-            "selection": drawn.map(|draw| json!({
-                "active": names(session, &draw.active), "chosen": names(session, &draw.chosen),
-            })),
+            })
+        };
+        let roles = roles.iter().map(|(role, peers)| ((*role).to_owned(), json!(names(peers))));
+        let roles: Map<String, Value> = roles.collect();
+        let mut receipt = json!({
+            "session": self.ctx.id.to_string(),
+            "name": session.name,
+            "peer": session.name(self.ctx.me),
+            "peer_id": self.ctx.identity.public().to_string(),
+            "counted": counted,
+            "quantities": self.ctx.plan.iter().zip(history.values()).map(quantity).collect::<Vec<_>>(),
+            "roles": (!roles.is_empty()).then_some(roles),
             "views": views,
-            self.work.name(): self.out.as_ref().map(|out| json!({"file": out, "digest": hex::encode(digest)})),
+            result: outcome.as_ref().map(|made| json!({"file": out, "digest": hex::encode(made.digest)})),
             "data": {
                 "rows": self.rows.data.rows(),
                 "salt": hex::encode(*salt),
@@ -383,6 +386,9 @@ impl Prepared {
             "started_unix": started,
             "seconds": clock() - started,
         });
+        if let (Some(receipt), Some(outcome)) = (receipt.as_object_mut(), outcome) {
+            receipt.extend(outcome.details);
+        }
         let text = format!("{receipt:#}\n");
         write_whole(&self.receipt, text.as_bytes())
             .map_err(|error| Failure::Machine(format!("{}: {error}", self.receipt.display())))?;
@@ -392,6 +398,18 @@ impl Prepared {
         );
         Ok(())
     }
+}
+
+/// What a session came to.
+struct Finished {
+    history: Arc<History>,
+    outcome: Option<Outcome>,
+}
+
+/// The task of a session, if this program has it.
+fn built_in(session: &Session) -> Result<BuiltIn, Failure> {
+    task::built_in(session)
+        .ok_or_else(|| Failure::Input(format!("task {} is not built into this program", session.task)))
 }
 
 /// SHA-256(tag "data" || salt || rows, features as u64 LE || values as f32 LE || labels as u16 LE, 65535
@@ -414,14 +432,16 @@ fn data_digest(salt: &[u8; 32], rows: &Rows) -> [u8; 32] {
 /// Seconds and bytes by stage: each side quantity as one, the last split in train, sum and open.
 fn stages(ctx: &Context, usage: &Usage) -> Vec<Value> {
     let mut out: Vec<(String, f64, u64)> = Vec::new();
-    let sketches = ctx.session.task == TaskKind::Sketch;
+    let sketches = matches!(ctx.session.task, TaskSpec::Sketch(_));
     for (stage, spent) in &usage.stages {
         let name = match stage {
             None => "connect and linger".to_owned(),
             Some((_, Stage::Keys)) => "keys".to_owned(),
             // Of a sketch the last quantity is no more than the others.
             Some((slot, stage)) if *slot as usize + 1 == ctx.plan.len() && !sketches => match stage {
-                Stage::Keys | Stage::Compute if ctx.session.task == TaskKind::Xclp => "labels".to_owned(),
+                Stage::Keys | Stage::Compute if matches!(ctx.session.task, TaskSpec::Xclp(_)) => {
+                    "labels".to_owned()
+                }
                 Stage::Keys | Stage::Compute => "train".to_owned(),
                 Stage::Sum => "sum".to_owned(),
                 Stage::Accept | Stage::Release | Stage::Open => "open".to_owned(),

@@ -12,7 +12,7 @@ use super::{Failure, id::key_path, print};
 use crate::crypto::identity::load_identity;
 use crate::ledger::{self, Ledger, LedgerError};
 use crate::privacy::Ratio;
-use crate::session::{NoiseMode, NoiseSpec, TaskKind};
+use crate::session::{NoiseMode, NoiseSpec};
 
 // How a session is made private. (clap would take a documentation comment for the command's.)
 #[derive(Debug, Args)]
@@ -33,8 +33,8 @@ pub(super) struct NoiseArguments {
     colluders: Option<u16>,
 }
 
-/// The default of `--top`.
-const TOP: u32 = 100;
+/// The default of `--top` with tasks that release the largest counts.
+pub(super) const TOP: u32 = 100;
 
 fn modes() -> impl clap::builder::TypedValueParser<Value = NoiseMode> {
     PossibleValuesParser::new(["per-party", "parallel", "central"]).map(|text| match text.as_str() {
@@ -45,10 +45,10 @@ fn modes() -> impl clap::builder::TypedValueParser<Value = NoiseMode> {
 }
 
 impl NoiseArguments {
-    /// What was asked for; whether it fits the session is the session's to say.
-    pub(super) fn spec(&self, task: TaskKind) -> Option<NoiseSpec> {
+    /// The noise that was asked for; [`crate::session::Session::check`] says whether it suits the session.
+    /// `top` is the default of `--top`.
+    pub(super) fn spec(&self, top: u32) -> Option<NoiseSpec> {
         let epsilon = self.epsilon?;
-        let top = if task == TaskKind::Sketch { 0 } else { TOP };
         let mut spec = NoiseSpec::new(epsilon, self.top.unwrap_or(top), self.mode.unwrap_or_default());
         spec.colluders = self.colluders.unwrap_or(spec.colluders);
         Some(spec)

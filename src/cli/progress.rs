@@ -13,6 +13,7 @@ use crate::node::Event;
 use crate::protocol::context::Context;
 use crate::protocol::view::{Reason, Stage};
 use crate::session::Peer;
+use crate::task::History;
 
 /// Stages of a slot, for the bar.
 const STAGES: [Stage; 5] = [Stage::Compute, Stage::Sum, Stage::Accept, Stage::Release, Stage::Open];
@@ -129,6 +130,16 @@ impl Progress {
                 &json!({"event": "refused", "peer": name(peer), "fields": fields}),
                 &format!("{} has another session file: {} differs", name(peer), fields.join(", ")),
             ),
+            Event::StateLost(peer) => {
+                let by = peer.as_ref().map(name);
+                let whose = by.as_deref().unwrap_or("the mark beside the key");
+                self.tell(
+                    &json!({"event": "state-lost", "shown_by": by}),
+                    &format!(
+                        "the state of this session is lost or older than {whose} knows: this peer does not vote in it"
+                    ),
+                );
+            }
             Event::ViewBegan(ballot, members) => self.tell(
                 &json!({"event": "view", "view": ballot.to_string(), "members": names(members)}),
                 &format!("view {ballot} begins with {}", names(members).join(", ")),
@@ -155,27 +166,32 @@ impl Progress {
                 let names = |peers: &[crate::session::Peer]| {
                     peers.iter().map(|&peer| ctx.session.name(peer).to_owned()).collect::<Vec<_>>()
                 };
-                let (propagators, ring) = (names(&roles.propagators), names(&roles.ring));
-                let text = format!(
-                    "roles: {} propagate, {} keep distances",
-                    propagators.join(" and "),
-                    ring.join(", ")
-                );
-                self.tell(&json!({"event": "roles", "propagators": propagators, "ring": ring}), &text);
+                let mut event = json!({"event": "roles"});
+                let mut text = Vec::new();
+                for (role, peers) in roles {
+                    text.push(format!("{role}: {}", names(peers).join(", ")));
+                    event[*role] = json!(names(peers));
+                }
+                self.tell(&event, &text.join("; "));
             }
-            Event::Rows(slot, Err(missing)) => {
-                let quantity = &ctx.plan[*slot as usize].name;
+            Event::Lost(_)
+            | Event::NeedsConnection(_)
+            | Event::Finished(_)
+            | Event::Done
+            | Event::Ended(_) => {}
+        }
+    }
+
+    /// Tells of row sums that this peer has no block of.
+    pub(super) fn history(&self, ctx: &Context, history: &History) {
+        for (&slot, part) in history.parts() {
+            if let Err(missing) = part {
+                let quantity = &ctx.plan[slot as usize].name;
                 self.tell(
                     &json!({"event": "no-rows", "quantity": quantity, "reason": missing.to_string()}),
                     &format!("{quantity}: no result for this peer: {missing}"),
                 );
             }
-            Event::Lost(_)
-            | Event::Rows(_, Ok(_))
-            | Event::Exchanged(_)
-            | Event::Finished(..)
-            | Event::Done
-            | Event::Ended(_) => {}
         }
     }
 
@@ -210,6 +226,8 @@ fn why(reason: Reason, suspect: Option<&str>) -> String {
         Reason::Left => format!("{peer} left"),
         Reason::Superseded => "another view takes its place".into(),
         Reason::TooFew => "too few members for a new sum".into(),
+        Reason::Enlarged => "peers wait to join: a larger view begins".into(),
         Reason::Disagreement => "its members disagree on what they hold".into(),
+        Reason::Omitted => format!("it left out {peer}, to whom a member is connected"),
     }
 }

@@ -12,7 +12,7 @@ use std::str::FromStr;
 
 use clap::{Args, Subcommand};
 
-use super::noise::NoiseArguments;
+use super::noise::{NoiseArguments, TOP};
 use super::{Failure, print};
 use crate::crypto::identity::PublicKey;
 use crate::data::{self, Column, Expected, LabelColumn};
@@ -20,8 +20,8 @@ use crate::evaluate::Candidate;
 use crate::evaluate::candidate::{PRESET_BINS, PRESET_M, PRESET_READOUT, PRESET_RHO, PRESET_S, Ranges};
 use crate::model::readout::Readout;
 use crate::session::{
-    DataSpec, Entry, FlynnSpec, Hamming, Privacy, Scaling, Score, Session, SessionError, Setting, Size,
-    Sizes, TaskKind, Timing, TuneSpec, XclpSpec,
+    CouncilSpec, DataSpec, Entry, FlynnSpec, Hamming, ModelSpec, Privacy, Scaling, Score, Session,
+    SessionError, Setting, Size, Sizes, TaskSpec, Timing, TuneSpec, XclpSpec,
 };
 use crate::sketch::scaling::Scaling as OfRows;
 
@@ -302,13 +302,7 @@ impl NewArguments {
         let named = u32::try_from(columns.len()).unwrap_or(u32::MAX);
         let features = self.features.unwrap_or(named);
         let classes = self.classes_from_range.map_or(self.classes, ClassRange::names);
-        let task = match self.tune {
-            _ if xclp_task => TaskKind::Xclp,
-            _ if sketch_task => TaskKind::Sketch,
-            Some(_) => TaskKind::Tune,
-            None => TaskKind::Flynn,
-        };
-        let noise = self.noise.spec(task);
+        let noise = self.noise.spec(if sketch_task { 0 } else { TOP });
         let defaults = match (self.published, noise) {
             (true, _) => &PUBLISHED,
             (false, None) => &DEFAULTS,
@@ -327,11 +321,11 @@ impl NewArguments {
         let sizes = Sizes { m: self.m.unwrap_or(m), s: self.s.unwrap_or(s), rho: self.rho.unwrap_or(rho) };
         let Readout { score, gamma } = defaults.readout;
         let readout = Readout { score: self.score.unwrap_or(score), gamma: self.gamma.unwrap_or(gamma) };
-        let flynn = if trains { sizes.resolve(&data, readout)? } else { FlynnSpec::NONE };
-        let sketch = (sketch_task || selects).then(|| self.sketch.spec(sketch_task && noise.is_some()));
-        let xclp = xclp_task.then(|| {
+        let task = if sketch_task {
+            TaskSpec::Sketch(self.sketch.spec(noise.is_some()))
+        } else if xclp_task {
             let defaults = XclpSpec::new(data.features);
-            XclpSpec {
+            TaskSpec::Xclp(XclpSpec {
                 bits: self.bits.unwrap_or(defaults.bits),
                 k: self.neighbours.unwrap_or(defaults.k),
                 many_neighbours: self.many_neighbours,
@@ -340,12 +334,21 @@ impl NewArguments {
                 balance: !self.no_balance,
                 tolerance: self.tolerance.unwrap_or(defaults.tolerance),
                 hamming: self.hamming.unwrap_or(defaults.hamming),
+            })
+        } else {
+            let model = sizes.resolve(&data, readout)?;
+            match self.tune {
+                None => {
+                    let select = selects.then(|| self.sketch.spec(false));
+                    TaskSpec::Flynn(FlynnSpec { model, select })
+                }
+                Some(count) => TaskSpec::Tune(TuneSpec {
+                    model,
+                    folds: self.folds.unwrap_or(TuneSpec::FOLDS),
+                    settings: settings(&data, model, count.into(), self.published),
+                }),
             }
-        });
-        let tune = self.tune.map(|count| TuneSpec {
-            folds: self.folds.unwrap_or(TuneSpec::FOLDS),
-            settings: settings(&data, flynn, count.into(), self.published),
-        });
+        };
         let mut timing = Timing::default();
         for (field, value) in self.timings {
             timing.set(&field, value)?;
@@ -356,15 +359,12 @@ impl NewArguments {
             task,
             min_peers: self.min_peers.unwrap_or_else(|| Session::default_min_peers(self.peers.len())),
             data,
-            flynn,
-            tune,
-            xclp,
-            sketch,
             privacy: Privacy {
                 min_holders: self.min_holders.unwrap_or(defaults.min_holders),
                 colluding: self.colluding.unwrap_or(defaults.colluding),
                 noise,
             },
+            voting: CouncilSpec::default(),
             timing,
             roster: self.peers.into_iter().map(|peer| peer.0).collect(),
         };
@@ -405,10 +405,10 @@ impl NewArguments {
 
 /// Settings to compare, as `tune` tries them, with at most as many bits as the session's own; that one is not
 /// among them.
-fn settings(data: &DataSpec, flynn: FlynnSpec, count: usize, published: bool) -> Vec<Setting> {
-    let ranges = Ranges { d: data.features as usize, classes: data.classes.len(), max_m: flynn.m as usize };
+fn settings(data: &DataSpec, model: ModelSpec, count: usize, published: bool) -> Vec<Setting> {
+    let ranges = Ranges { d: data.features as usize, classes: data.classes.len(), max_m: model.m as usize };
     let own =
-        Setting { scaling: data.scaling, densify: data.densify, m: flynn.m, s: flynn.s, rho: flynn.rho };
+        Setting { scaling: data.scaling, densify: data.densify, m: model.m, s: model.s, rho: model.rho };
     let drawn = ranges.draw(3 * count, data.classes.join(",").as_bytes());
     let drawn = drawn.into_iter().filter(|candidate| !published || candidate.is_published());
     drawn.filter_map(|candidate| setting(&candidate)).filter(|setting| *setting != own).take(count).collect()

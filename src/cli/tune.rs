@@ -101,7 +101,7 @@ impl Tune {
         let Some(first) = ranked.first() else {
             return Err(Failure::Input(format!("{name}: no candidate suits these rows")));
         };
-        let lines = session_lines(first.candidate, first.readout);
+        let lines = crate::task::tune::text::session_lines(first.candidate, first.readout);
         if let Some(path) = &self.out {
             write_whole(path, lines.as_bytes())
                 .map_err(|error| super::model::for_io(&error, format!("{}: {error}", path.display())))?;
@@ -209,20 +209,6 @@ impl Tune {
         });
         format!("{value:#}\n")
     }
-}
-
-/// The lines of a session file that a setting decides.
-pub(super) fn session_lines(candidate: &Candidate, readout: Readout) -> String {
-    let Candidate { m, s, rho, densify, scaling } = candidate;
-    let Readout { score, gamma } = readout;
-    let scaling = match scaling {
-        Scaling::SoftBins(bins) => format!("{{ soft-bins = {{ bins = {bins} }} }}"),
-        other => format!("\"{}\"", other.name()),
-    };
-    format!(
-        "# in [data]\nscaling = {scaling}\ndensify = {densify}\n\n[flynn]\nm = {m}\ns = {s}\nrho = {rho}\ngamma = {gamma:?}\n\
-         score = \"{score}\"\n"
-    )
 }
 
 #[cfg(test)]

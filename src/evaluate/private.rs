@@ -9,6 +9,7 @@ use chacha20::ChaCha20Rng;
 use chacha20::rand_core::SeedableRng;
 
 use super::synthetic::{Clusters, SyntheticError, clusters};
+use crate::crypto::mask::{self, Word};
 use crate::crypto::stream::derive;
 use crate::data::Dataset;
 use crate::model::bloom::{self, Counts};
@@ -95,7 +96,7 @@ pub fn mechanism(mode: NoiseMode, epsilon: Ratio, top: u32, rho: usize, parties:
     let parties = u32::try_from(parties).unwrap_or(u32::MAX);
     let each =
         || epsilon.over(parties.into()).unwrap_or_else(|| panic!("epsilon {epsilon} for {parties} parties"));
-    let most = u32::MAX / parties;
+    let most = u32::try_from(mask::capacity(Word::W32, parties.into())).unwrap_or(u32::MAX);
     match mode {
         NoiseMode::PerParty => Mechanism::Release { epsilon: each(), top, most },
         NoiseMode::Parallel => Mechanism::Release { epsilon, top, most },

@@ -179,6 +179,14 @@ impl Behaviour {
     }
 
     /// Closes every connection with the peer and admits none any more.
+    /// Dials a peer at once if it is not connected; see [`Command::Dial`](super::Command::Dial).
+    pub(super) fn hurry(&mut self, peer: PeerId) {
+        let now = Instant::now();
+        if let Some(entry) = self.peers.get_mut(&peer).filter(|entry| entry.connections.is_empty()) {
+            entry.dialer.hurry(now);
+        }
+    }
+
     pub(super) fn ban(&mut self, peer: PeerId) {
         if let Some(entry) = self.peers.get_mut(&peer) {
             entry.banned = true;

@@ -96,6 +96,11 @@ impl Dialer {
         (!addresses.is_empty()).then_some(addresses)
     }
 
+    /// Somebody waits for this connection: dials at the next occasion.
+    pub(super) fn hurry(&mut self, now: Instant) {
+        self.next = now;
+    }
+
     /// Another identity answered at this address.
     pub(super) fn wrong(&mut self, address: Multiaddr, now: Instant) {
         if let Some((_, left_out)) = self.addresses.get_mut(&without_peer(address)) {
@@ -186,6 +191,20 @@ mod tests {
         assert!(dialer.next - now >= LONGEST);
         dialer.lost(STABLE, now);
         assert!(dialer.next - now <= FIRST.mul_f64(1.25));
+    }
+
+    #[test]
+    fn a_peer_that_is_waited_for_is_dialled_at_once_whatever_its_back_off_and_patience() {
+        let (small, large) = peers();
+        let now = Instant::now();
+        for (local, remote) in [(small, large), (large, small)] {
+            let mut dialer = Dialer::new(local, remote, PATIENCE, now);
+            dialer.add(address(1), Source::Given);
+            (0..6).for_each(|_| dialer.failed(now));
+            assert_eq!(dialer.due(now), None);
+            dialer.hurry(now);
+            assert_eq!(dialer.due(now), Some(vec![address(1)]));
+        }
     }
 
     #[test]

@@ -410,6 +410,9 @@ impl Driver<'_> {
                     (self.report)(Report::Node(&event));
                     match event {
                         Event::Stage(slot, stage) => self.stage(slot, stage),
+                        Event::NeedsConnection(peer) => {
+                            let _ = self.network.send(Command::Dial(self.ids[peer.index()]));
+                        }
                         Event::Done => self.over = Some(Ok(())),
                         Event::Ended(ending) => self.over = Some(Err(ending.into())),
                         _ => {}

@@ -34,6 +34,9 @@ pub(super) fn note(ctx: &Context, report: &Report<'_>) {
             Event::Refused(peer, fields) => {
                 tracing::warn!(peer = name(peer), ?fields, "refused: another session file")
             }
+            Event::StateLost(peer) => {
+                tracing::warn!(shown_by = peer.as_ref().map(name), "state lost: this peer does not vote");
+            }
             Event::ViewBegan(ballot, members) => {
                 tracing::info!(view = %ballot, members = members.len(), "view began")
             }
@@ -47,13 +50,7 @@ pub(super) fn note(ctx: &Context, report: &Report<'_>) {
                 tracing::info!(quantity = quantity(value.sum.slot), members = value.members.len(), "opened");
             }
             Event::Exchange(_) => tracing::info!("an exchange begins"),
-            Event::Exchanged(outcome) => tracing::info!(outcome = outcome.is_some(), "the exchange is over"),
-            Event::Rows(slot, Ok(_)) => {
-                tracing::info!(quantity = quantity(*slot), "this peer's own block is open")
-            }
-            Event::Rows(slot, Err(missing)) => {
-                tracing::warn!(quantity = quantity(*slot), %missing, "no block of its own")
-            }
+            Event::NeedsConnection(peer) => tracing::debug!(peer = name(peer), "dials at once"),
             Event::Finished(..) => tracing::info!("finished"),
             Event::Done => tracing::info!("done"),
             Event::Ended(ending) => tracing::error!(%ending, "ended without a result"),
@@ -73,6 +70,6 @@ fn kind(message: &Message) -> &'static str {
         Message::Failed { .. } => "failed",
         Message::View(_) => "view",
         Message::Transfer(_) => "transfer",
-        Message::Exchange(_) => "exchange",
+        Message::Exchange { .. } => "exchange",
     }
 }

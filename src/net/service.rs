@@ -43,6 +43,7 @@ const RUNTIME_END: Duration = Duration::from_millis(500);
 #[derive(Debug)]
 pub(super) enum Order {
     AddAddress(PeerId, Multiaddr),
+    Dial(PeerId),
     Ban(PeerId),
     Probe(PeerId, Questions),
     /// Flush for at most this long, then end.
@@ -183,6 +184,7 @@ fn run(
                     Some(Order::AddAddress(peer, address)) => {
                         swarm.behaviour_mut().peers.add_address(peer, address, Source::Given);
                     }
+                    Some(Order::Dial(peer)) => swarm.behaviour_mut().peers.hurry(peer),
                     Some(Order::Ban(peer)) => swarm.behaviour_mut().peers.ban(peer),
                     Some(Order::Probe(peer, questions)) => swarm.behaviour_mut().peers.probe(peer, questions),
                     Some(Order::ShutDown(within)) => {

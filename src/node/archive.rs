@@ -1,21 +1,26 @@
 //! What a node keeps: promises, the acknowledged value and frozen quantities; and what of it must survive a
 //! crash.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
+use super::council::Votes;
 use super::job;
 use crate::crypto::mask::Sign;
 use crate::protocol::all_reduce::{self, SumId};
 use crate::protocol::ballot::Ballot;
 use crate::protocol::context::{Context, Quantity};
 use crate::protocol::council::{Accepted, Acceptor};
-use crate::protocol::record::{Frozen, Record as SumRecord, Value};
-use crate::protocol::rows::{self, Kept, Missing, Part};
+use crate::protocol::message::Trace;
+use crate::protocol::record::{self, Acknowledgement, Frozen, Record as SumRecord, Value};
+use crate::protocol::rows::{self, Kept};
+use crate::protocol::signed::Signed;
 use crate::protocol::transfer::{Held, Served, Want};
+use crate::task::{History, Task};
 
 /// One thing to be on disk before any message that depends on it leaves. A later one of the same
 /// [`Record::name`] replaces it.
@@ -29,15 +34,23 @@ pub enum Record {
     Accepted(Ballot, SumRecord, #[serde(skip)] Bytes),
     /// Decided and opened; with the sealed total.
     Frozen(Frozen, #[serde(skip)] Bytes),
-    /// This peer's vector of a slot that is drawn at random, with its SHA-256: never drawn again, sent again
-    /// as it is.
-    Drawn(u32, [u8; 32], #[serde(skip)] Bytes),
-    /// What the exchange for this sum gave this peer ([`crate::protocol::xclp::Outcome::to_bytes`]), with its
-    /// SHA-256. Each is kept: an older view's sum may be the one that is decided.
-    Outcome(SumId, [u8; 32], #[serde(skip)] Bytes),
+    /// This peer's vector of a slot with noise, and its SHA-256: never made again, sent again as it is.
+    Noised(u32, [u8; 32], #[serde(skip)] Bytes),
+    /// The result of this peer's exchange for this sum, and its SHA-256. Each is kept: an older view's sum may
+    /// be the one that is decided.
+    Exchanged(SumId, [u8; 32], #[serde(skip)] Bytes),
     /// What this peer has kept back of a row sum in this view; once the slot is frozen only that of the view
     /// that was decided on.
     Kept(Kept),
+    /// Decided; no later slot needs its total, which is removed if it is here.
+    Bare(Frozen),
+    /// This council member releases its shares for this value of the slot, and for no other; with what decided
+    /// it.
+    Released(u32, [u8; 32], Vec<Signed<Acknowledgement>>),
+    /// What shows that council members were in a ballot: the highest of each, as they have signed it.
+    Traces(Vec<Trace>),
+    /// This peer has lost its state before, and does not vote in this session.
+    Silent,
 }
 
 impl Record {
@@ -48,9 +61,14 @@ impl Record {
             Self::Promised(_) => "promised".into(),
             Self::Joined(_) => "joined".into(),
             Self::Accepted(..) => "accepted".into(),
-            Self::Frozen(frozen, _) => format!("frozen-{}", frozen.record.value.sum.slot),
-            Self::Outcome(SumId { ballot, slot }, ..) => format!("outcome-{slot}-{ballot}"),
-            Self::Drawn(slot, ..) => format!("drawn-{slot}"),
+            Self::Frozen(frozen, _) | Self::Bare(frozen) => {
+                format!("frozen-{}", frozen.record.value.sum.slot)
+            }
+            Self::Exchanged(SumId { ballot, slot }, ..) => format!("exchanged-{slot}-{ballot}"),
+            Self::Noised(slot, ..) => format!("noised-{slot}"),
+            Self::Released(..) => "released".into(),
+            Self::Traces(_) => "traces".into(),
+            Self::Silent => "silent".into(),
             Self::Kept(kept) => format!("kept-{}-{}", kept.sum.slot, kept.sum.ballot),
         }
     }
@@ -58,7 +76,7 @@ impl Record {
     /// What the names begin with of records that a slot may have of several views; the view's ballot follows.
     #[must_use]
     pub fn names_of_views(slot: u32) -> [String; 2] {
-        [format!("outcome-{slot}-"), format!("kept-{slot}-")]
+        [format!("exchanged-{slot}-"), format!("kept-{slot}-")]
     }
 
     /// The sealed total beside it and its digest; `None` where there is none, as for the coin, whose vector
@@ -66,8 +84,15 @@ impl Record {
     #[must_use]
     pub fn total(&self) -> Option<(&[u8; 32], &[u8])> {
         let (value, total) = match self {
-            Self::Promised(_) | Self::Joined(_) => return None,
-            Self::Outcome(_, digest, bytes) | Self::Drawn(_, digest, bytes) => return Some((digest, bytes)),
+            Self::Promised(_)
+            | Self::Joined(_)
+            | Self::Bare(_)
+            | Self::Released(..)
+            | Self::Traces(_)
+            | Self::Silent => return None,
+            Self::Exchanged(_, digest, bytes) | Self::Noised(_, digest, bytes) => {
+                return Some((digest, bytes));
+            }
             Self::Kept(kept) => return Some((&kept.digest, kept.block())),
             Self::Accepted(_, record, total) => (&record.value, total),
             Self::Frozen(frozen, total) => (&frozen.record.value, total),
@@ -79,9 +104,14 @@ impl Record {
     #[must_use]
     pub fn with_total(self, bytes: Bytes) -> Self {
         match self {
-            Self::Promised(_) | Self::Joined(_) => self,
-            Self::Outcome(sum, digest, _) => Self::Outcome(sum, digest, bytes),
-            Self::Drawn(slot, digest, _) => Self::Drawn(slot, digest, bytes),
+            Self::Promised(_)
+            | Self::Joined(_)
+            | Self::Bare(_)
+            | Self::Released(..)
+            | Self::Traces(_)
+            | Self::Silent => self,
+            Self::Exchanged(sum, digest, _) => Self::Exchanged(sum, digest, bytes),
+            Self::Noised(slot, digest, _) => Self::Noised(slot, digest, bytes),
             Self::Kept(kept) => Self::Kept(kept.with_block(bytes)),
             Self::Accepted(ballot, record, _) => Self::Accepted(ballot, record, bytes),
             Self::Frozen(frozen, _) => Self::Frozen(frozen, bytes),
@@ -112,10 +142,9 @@ pub(super) struct Sealed {
 pub(super) struct Archive {
     /// Their sealed totals are not kept: what was opened and the pads give them again.
     frozen: Vec<Frozen>,
-    values: Vec<Value>,
-    opened: Vec<Bytes>,
-    /// This peer's own block of each row sum that is frozen.
-    parts: BTreeMap<u32, Result<Part, Missing>>,
+    history: Arc<History>,
+    /// Slots whose vector was not given to this peer, though a later slot may need it.
+    missing: BTreeSet<u32>,
     /// What this peer has kept back of slots that are not frozen, in any view that may be decided on.
     kept: BTreeMap<SumId, Kept>,
     /// The value of the next slot that this peer has acknowledged, or would have were it in the council.
@@ -131,29 +160,34 @@ impl Archive {
 
     /// How many slots are frozen, as messages say it.
     pub(super) fn frozen(&self) -> u32 {
-        u32::try_from(self.frozen.len()).unwrap_or_else(|_| unreachable!("BUG: the session bounds the plan"))
+        self.history.frozen()
     }
 
-    pub(super) fn opened(&self) -> &[Bytes] {
-        &self.opened
+    /// What is open so far.
+    pub(super) fn history(&self) -> &Arc<History> {
+        &self.history
     }
 
-    pub(super) fn values(&self) -> &[Value] {
-        &self.values
+    /// A vector that this peer lacks and the next slot needs: to be fetched again.
+    pub(super) fn lacks(&self, task: &dyn Task) -> Option<u32> {
+        self.missing.iter().copied().find(|&slot| task.retains(slot, self.frozen()))
     }
 
-    /// As [`Archive::opened`], for this peer alone: of a row sum its own block.
-    pub(super) fn own(&self) -> Vec<Bytes> {
-        let mut own = self.opened.clone();
-        for (slot, part) in &self.parts {
-            own[*slot as usize] = part.as_ref().map(|part| part.bytes().clone()).unwrap_or_default();
+    /// Puts back a vector that was lacking.
+    pub(super) fn recall(&mut self, slot: u32, opened: Bytes) {
+        if self.missing.remove(&slot) {
+            Arc::make_mut(&mut self.history).recall(slot, opened);
         }
-        own
     }
 
-    /// This peer's own block of each row sum that is frozen, or why it has none.
-    pub(super) fn parts(&self) -> &BTreeMap<u32, Result<Part, Missing>> {
-        &self.parts
+    /// Drops the vectors that no later slot needs; gives the decisions on them.
+    pub(super) fn forget(&mut self, task: &dyn Task) -> Vec<Frozen> {
+        let frozen = self.frozen();
+        let over: Vec<u32> =
+            self.history.held().filter(|&slot| slot > 0 && !task.retains(slot, frozen)).collect();
+        self.missing.retain(|&slot| task.retains(slot, frozen));
+        over.iter().for_each(|&slot| Arc::make_mut(&mut self.history).forget(slot));
+        over.iter().map(|&slot| self.frozen[slot as usize].clone()).collect()
     }
 
     /// Holds what this peer has kept back of a sum, which is on disk.
@@ -161,16 +195,30 @@ impl Archive {
         self.kept.extend(kept.map(|kept| (kept.sum, kept)));
     }
 
-    pub(super) fn freeze(&mut self, ctx: &Context, frozen: Frozen, opened: Bytes) {
+    /// Takes the next slot; without its opened vector where no later slot should need it.
+    pub(super) fn freeze(
+        &mut self,
+        ctx: &Context,
+        frozen: Frozen,
+        opened: Option<Bytes>,
+        exchanged: Option<Bytes>,
+    ) {
         let Value { sum, members, .. } = &frozen.record.value;
+        let history = Arc::make_mut(&mut self.history);
         if let Some(quantity) = ctx.plan.get(sum.slot as usize).filter(|quantity| quantity.is_rows()) {
-            let part = rows::part(quantity, ctx.me, members, self.kept.get(sum), &opened);
-            self.parts.insert(sum.slot, part);
+            let vector = opened.as_deref().unwrap_or_default();
+            let part = rows::part(quantity, ctx.me, members, self.kept.get(sum), vector);
+            history.set_part(sum.slot, part);
             self.kept.retain(|other, _| other.slot != sum.slot);
         }
-        self.values.push(frozen.record.value.clone());
+        if let Some(result) = exchanged.filter(|_| members.contains(&ctx.me)) {
+            history.set_exchanged(sum.slot, result);
+        }
+        if opened.is_none() {
+            self.missing.insert(sum.slot);
+        }
+        history.push(frozen.record.value.clone(), opened);
         self.frozen.push(frozen);
-        self.opened.push(opened);
         self.decide();
     }
 
@@ -190,7 +238,10 @@ impl Archive {
     pub(super) fn held(&self, ctx: &Context, slot: u32, want: Want) -> Option<(Held, Served)> {
         match want {
             Want::Frozen => {
-                let (frozen, opened) = (self.frozen.get(slot as usize)?, self.opened.get(slot as usize)?);
+                let frozen = self.frozen.get(slot as usize)?;
+                let Some(opened) = self.history.vector(slot) else {
+                    return Some((Held::Bare(frozen.clone()), Served::Sealed(Bytes::new())));
+                };
                 let held = Held::Frozen(frozen.clone());
                 // The coin has no vector.
                 let served = if slot == 0 {
@@ -210,24 +261,28 @@ impl Archive {
 
 pub(super) struct Restored {
     pub(super) acceptor: Acceptor<[u8; 32]>,
+    pub(super) votes: Votes,
     pub(super) joined: Ballot,
     pub(super) archive: Archive,
-    pub(super) outcomes: BTreeMap<SumId, Bytes>,
-    /// Vectors that were drawn, also of slots that are frozen.
-    pub(super) drawn: BTreeMap<u32, Bytes>,
+    /// Results of exchanges for slots that are not frozen.
+    pub(super) exchanged: BTreeMap<SumId, Bytes>,
+    /// Vectors with noise, also of slots that are frozen.
+    pub(super) noised: BTreeMap<u32, Bytes>,
 }
 
 /// Puts together what was stored, checking all of it again.
 pub(super) fn restore(ctx: &Context, stored: Vec<Record>) -> Result<Restored, RestoreError> {
     let mut out = Restored {
         acceptor: Acceptor::default(),
+        votes: Votes::default(),
         joined: Ballot::default(),
         archive: Archive::default(),
-        outcomes: BTreeMap::new(),
-        drawn: BTreeMap::new(),
+        exchanged: BTreeMap::new(),
+        noised: BTreeMap::new(),
     };
     let mut frozen = Vec::new();
     let mut accepted = None;
+    let mut released = None;
     for record in stored {
         match record {
             Record::Promised(ballot) => out.acceptor.promised = out.acceptor.promised.max(ballot),
@@ -236,8 +291,15 @@ pub(super) fn restore(ctx: &Context, stored: Vec<Record>) -> Result<Restored, Re
                 out.acceptor.promised = out.acceptor.promised.max(ballot);
             }
             Record::Accepted(ballot, record, total) => accepted = Some((ballot, record, total)),
-            Record::Frozen(each, total) => frozen.push((each, total)),
-            Record::Outcome(sum, _, bytes) => drop(out.outcomes.insert(sum, bytes)),
+            Record::Frozen(each, total) => frozen.push((each, Some(total))),
+            Record::Bare(each) => frozen.push((each, None)),
+            Record::Released(slot, value, decision) => released = Some((slot, value, decision)),
+            Record::Traces(traces) => {
+                let whose = traces.into_iter().filter_map(|trace| Some((trace.author(ctx)?, trace)));
+                out.votes.traces = whose.collect();
+            }
+            Record::Silent => out.votes.silent = true,
+            Record::Exchanged(sum, _, bytes) => drop(out.exchanged.insert(sum, bytes)),
             Record::Kept(kept) => {
                 let quantity = ctx.plan.get(kept.sum.slot as usize).filter(|quantity| quantity.is_rows());
                 if !quantity.is_some_and(|quantity| kept.sound(quantity.block(ctx.me).len())) {
@@ -247,16 +309,16 @@ pub(super) fn restore(ctx: &Context, stored: Vec<Record>) -> Result<Restored, Re
                 }
                 out.archive.keep(Some(kept));
             }
-            Record::Drawn(slot, digest, bytes) => {
+            Record::Noised(slot, digest, bytes) => {
                 let length =
-                    ctx.plan.get(slot as usize).filter(|quantity| quantity.drawn()).map(Quantity::len);
+                    ctx.plan.get(slot as usize).filter(|quantity| quantity.is_noised()).map(Quantity::len);
                 if length != Some(bytes.len()) || Sha256::digest(&bytes)[..] != digest {
                     return Err(RestoreError::Broken(
                         slot,
-                        "the drawn vector does not match its digest".into(),
+                        "the vector with noise does not match its digest".into(),
                     ));
                 }
-                out.drawn.insert(slot, bytes);
+                out.noised.insert(slot, bytes);
             }
         }
     }
@@ -267,11 +329,13 @@ pub(super) fn restore(ctx: &Context, stored: Vec<Record>) -> Result<Restored, Re
             return Err(RestoreError::Gap(slot));
         }
         each.check(ctx)
-            .and_then(|()| check_total(ctx, &each.record, &total))
+            .and_then(|()| total.as_ref().map_or(Ok(()), |total| check_total(ctx, &each.record, total)))
             .map_err(|e| RestoreError::Broken(slot, e))?;
-        let opened = job::open(ctx, &each, total);
+        let opened = total.map(|total| job::open(ctx, &each, total));
+        let exchanged = out.exchanged.remove(&each.record.value.sum);
+        out.exchanged.retain(|sum, _| sum.slot != slot);
         out.acceptor.freeze(slot);
-        out.archive.freeze(ctx, each, opened);
+        out.archive.freeze(ctx, each, opened, exchanged);
     }
     if let Some((ballot, record, total)) = accepted {
         let slot = record.value.sum.slot;
@@ -285,6 +349,14 @@ pub(super) fn restore(ctx: &Context, stored: Vec<Record>) -> Result<Restored, Re
             out.acceptor.accepted = Some(Accepted { ballot, slot, value: digest });
             out.archive.accepted = Some(Sealed { record, digest, total });
         }
+    }
+    // One of a slot that is frozen has served its end.
+    if let Some((slot, value, decision)) = released.filter(|(slot, ..)| *slot == out.archive.frozen()) {
+        if !record::decided(ctx, slot, &value, &decision) {
+            return Err(RestoreError::Broken(slot, "what was released was not decided".into()));
+        }
+        out.acceptor.released = Some(value);
+        out.votes.decision = decision;
     }
     Ok(out)
 }

@@ -1,13 +1,13 @@
 //! What a node tells its user.
 
-use bytes::Bytes;
+use std::sync::Arc;
 
 use crate::protocol::ballot::Ballot;
 use crate::protocol::record::Value;
-use crate::protocol::rows::{Missing, Part};
 use crate::protocol::view::{Reason, Stage};
-use crate::protocol::xclp::{self, roles::Roles};
 use crate::session::Peer;
+use crate::task::History;
+use crate::task::exchange::Roles;
 
 /// What a node tells its user.
 #[derive(Clone, Debug)]
@@ -18,24 +18,23 @@ pub enum Event {
     Lost(Peer),
     /// A peer has another protocol version or session file; the fields that differ.
     Refused(Peer, Vec<String>),
+    /// This peer has lost what it had stored of this session, as another one has shown by its signature, or as
+    /// its own mark beside the key says: it takes part, and does not vote.
+    StateLost(Option<Peer>),
     /// A view began, with these members.
     ViewBegan(Ballot, Vec<Peer>),
     /// It ended before its time.
     ViewFailed(Ballot, Reason, Option<Peer>),
+    /// The view waits for a connection to this peer: the driver should make one at once.
+    NeedsConnection(Peer),
     /// A stage of a slot began.
     Stage(u32, Stage),
     /// A quantity is frozen; where and over whom it was summed.
     Opened(Value),
     /// The exchange of the view begins, with these roles.
     Exchange(Roles),
-    /// What the exchange in which the last quantity was summed gave this peer; before [`Event::Finished`].
-    /// `None` if it was not in it.
-    Exchanged(Option<xclp::Outcome>),
-    /// This peer's own block of a row sum (its slot), or why it has none; before [`Event::Finished`].
-    Rows(u32, Result<Part, Missing>),
-    /// Every quantity is frozen: the opened vectors of the plan, the first of them the seed, and what they
-    /// stand on. That of a row sum is uniform to whoever does not know its masks.
-    Finished(Vec<Bytes>, Vec<Value>),
+    /// Every quantity is frozen.
+    Finished(Arc<History>),
     /// Nobody needs this node any more; the driver may stop.
     Done,
     /// The session cannot be finished here; the driver must stop.

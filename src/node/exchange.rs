@@ -1,18 +1,20 @@
-//! The exchange of a view: where a quantity's vector is not a peer's own work, but what it got from the
-//! others (task `xclp`).
+//! The exchange of a view: where a quantity's vector is not a peer's own work, but comes from what the members
+//! say to each other. The task supplies the machine ([`crate::task::exchange`]); the node carries its messages
+//! unread.
 //!
 //! It begins when the view wants the vector and this peer is connected to every other that has a part; what
 //! the others say before that is kept. It ends with the vector, or ends the view.
 
+use bytes::Bytes;
 use sha2::{Digest, Sha256};
 
-use super::{Ending, Event, Job, Node, Record, Timer};
-use crate::protocol::all_reduce::SumId;
-use crate::protocol::record::Value;
+use super::{Ending, Event, Job, Message, Node, Record, Timer};
+use crate::protocol::all_reduce::{SumId, WINDOW};
+use crate::protocol::message::Content;
 use crate::protocol::view::Reason;
-use crate::protocol::xclp::{self, Body, Exchange, Outcome, Output, Part, Setup, WINDOW};
-use crate::protocol::{Action, Fault, Input, Machine as _, Never, Parent, Step, Time};
+use crate::protocol::{Action, Fault, Input, Step, Time};
 use crate::session::Peer;
+use crate::task::exchange::{Exchange, Output, Seat, Source, Vocabulary};
 
 /// Short messages that a peer may say before the exchange begins here, more than there are.
 const EARLY: usize = 256;
@@ -20,12 +22,12 @@ const EARLY: usize = 256;
 /// See the module.
 #[derive(Default)]
 pub(super) struct Talk {
-    running: Option<Box<Exchange>>,
+    running: Option<(SumId, Box<dyn Exchange>)>,
     /// The slot whose vector it gives.
     slot: Option<u32>,
     /// Not begun yet, and until when this peer waits for connections.
-    pending: Option<(Box<Exchange>, Time)>,
-    early: Vec<(Peer, xclp::Message)>,
+    pending: Option<(SumId, Box<dyn Exchange>, Time)>,
+    early: Vec<(Peer, SumId, Content)>,
     finished: bool,
 }
 
@@ -42,7 +44,7 @@ impl Talk {
 
     /// The exchange that is under way.
     pub(super) fn sum(&self) -> Option<SumId> {
-        self.running.as_ref().map(|exchange| exchange.sum())
+        self.running.as_ref().map(|(sum, _)| *sum)
     }
 
     /// The slot is frozen: what others have said already of the next one's exchange is kept.
@@ -51,149 +53,138 @@ impl Talk {
     }
 }
 
-impl Parent<Exchange> for Node {
-    fn message(message: xclp::Message) -> super::Message {
-        super::Message::Exchange(message)
-    }
-    fn timer(timer: xclp::Timer) -> Timer {
-        Timer::Exchange(timer)
-    }
-    fn job(job: xclp::Job) -> Job {
-        Job::Exchange(job)
-    }
-    fn record(record: Never) -> Record {
-        match record {}
-    }
-}
-
 impl Node {
     /// Prepares the exchange that `slot` needs; false where it needs none.
     pub(super) fn exchanges(&mut self, now: Time, slot: u32, step: &mut Step<Self>) -> bool {
+        let seed = self.fresh_seed();
         let Some(view) = &self.view else { return false };
-        let opened = (self.archive.values(), self.archive.opened());
-        let part = match self.task.exchange(slot, opened, view.members(), self.given().as_ref()) {
-            Ok(Some(part)) => part,
-            Ok(None) => return false,
+        let sum = SumId { ballot: view.ballot(), slot };
+        let timing = self.ctx.session.timing;
+        let seat = Seat {
+            session: self.ctx.id.0,
+            sum,
+            me: self.ctx.me,
+            members: view.members().to_vec(),
+            keys: view.keys().cloned().unwrap_or_default(),
+            seed,
+            patience_ms: timing.stall_ms,
+            longest_ms: timing.compute_ms,
+        };
+        let source = match self.task.exchange(slot, self.archive.history(), seat) {
+            Ok(Source::Own) => return false,
+            Ok(source) => source,
             Err(text) => {
                 self.end(Ending::Own(text), step);
                 return true;
             }
         };
         self.talk.slot = Some(slot);
-        let Part { stage, roles, rule, bits, hamming, classes, coin, rows } = part;
-        let Some(roles) = roles else {
-            self.exchanged(now, Outcome::default(), step);
-            return true;
-        };
-        let setup = Setup {
-            session: self.ctx.id.0,
-            sum: SumId { ballot: view.ballot(), slot },
-            stage,
-            me: self.ctx.me,
-            roles,
-            rule,
-            bits,
-            hamming,
-            classes,
-            coin,
-            keys: view.keys().cloned().unwrap_or_default(),
-            rows,
-            patience_ms: self.ctx.session.timing.stall_ms,
-            longest_ms: self.ctx.session.timing.compute_ms,
-        };
-        let until = now.plus_ms(self.ctx.session.timing.propose_ms);
-        let seed = self.fresh_seed();
-        self.talk.pending = Some((Box::new(Exchange::new(setup, seed)), until));
+        if let Source::Exchange(exchange) = source {
+            for peer in exchange.peers().into_iter().filter(|peer| !self.greeted.contains_key(peer)) {
+                step.output(Event::NeedsConnection(peer));
+            }
+            self.talk.pending = Some((sum, exchange, now.plus_ms(timing.stall_ms)));
+        } else {
+            self.exchanged(Bytes::new(), now, step);
+        }
         true
     }
 
     /// Begins the exchange as soon as everybody in it is connected.
     pub(super) fn begin_exchange(&mut self, now: Time, step: &mut Step<Self>) {
-        let Some((exchange, until)) = &self.talk.pending else { return };
-        let (missing, until) = (exchange.neighbours().find(|peer| !self.greeted.contains_key(peer)), *until);
+        let Some((_, exchange, until)) = &self.talk.pending else { return };
+        let missing = exchange.peers().into_iter().find(|peer| !self.greeted.contains_key(peer));
         if let Some(missing) = missing {
-            if now >= until {
+            if now >= *until {
                 self.fail_view(now, Reason::Lost, Some(missing), None, step);
             }
             return;
         }
-        if exchange.begins_anew() {
-            step.output(Event::Exchange(exchange.roles().clone()));
+        let roles = exchange.roles();
+        if !roles.is_empty() {
+            step.output(Event::Exchange(roles));
         }
-        self.talk.running = self.talk.pending.take().map(|(exchange, _)| exchange);
+        self.talk.running = self.talk.pending.take().map(|(sum, exchange, _)| (sum, exchange));
         self.converse(now, Input::Start, step);
-        let sum = self.talk.sum();
-        for (from, message) in std::mem::take(&mut self.talk.early) {
-            if Some(message.sum) == sum {
+        let running = self.talk.sum();
+        for (from, sum, message) in std::mem::take(&mut self.talk.early) {
+            if Some(sum) == running {
                 self.converse(now, Input::Message { from, message }, step);
-            } else if Some(message.sum) > sum {
-                self.talk.early.push((from, message));
+            } else if Some(sum) > running {
+                self.talk.early.push((from, sum, message));
             }
         }
     }
 
     /// When the exchange looks again whether everybody is there.
     pub(super) fn exchange_alarm(&self) -> Option<Time> {
-        self.talk.pending.as_ref().map(|(_, until)| *until)
+        self.talk.pending.as_ref().map(|(.., until)| *until)
     }
 
-    /// Takes a message of an exchange; those of other views and of slots that are frozen are of no use any
-    /// more.
+    /// Takes a message of an exchange; those of other views and of slots that are frozen are dropped.
     pub(super) fn hear(
         &mut self,
         now: Time,
         from: Peer,
-        message: xclp::Message,
+        sum: SumId,
+        content: Content,
         step: &mut Step<Self>,
     ) -> Result<(), Fault> {
-        let Some(view) = self.view.as_ref().filter(|view| view.ballot() == message.sum.ballot) else {
-            return Ok(());
-        };
-        if message.sum.slot < self.archive.frozen() {
+        let Some(view) = self.view.as_ref().filter(|view| view.ballot() == sum.ballot) else { return Ok(()) };
+        if sum.slot < self.archive.frozen() {
             return Ok(());
         }
         if !view.members().contains(&from) {
             return Err(Fault::OutOfOrder("message of a view that it is not in"));
         }
-        if self.talk.sum() == Some(message.sum) {
-            self.converse(now, Input::Message { from, message }, step);
+        if self.talk.sum() == Some(sum) {
+            self.converse(now, Input::Message { from, message: content }, step);
             return Ok(());
         }
-        let parts = |message: &xclp::Message| matches!(message.body, Body::Part { .. });
-        let same = |each: &&(Peer, xclp::Message)| {
-            each.0 == from && each.1.sum == message.sum && parts(&each.1) == parts(&message)
+        let bulk = |content: &Content| matches!(content, Content::Bulk { .. });
+        let same = |each: &&(Peer, SumId, Content)| {
+            each.0 == from && each.1 == sum && bulk(&each.2) == bulk(&content)
         };
-        let limit = if parts(&message) { WINDOW } else { EARLY };
-        let known = (message.sum.slot as usize) < self.ctx.plan.len();
+        let limit = if bulk(&content) { WINDOW } else { EARLY };
+        let known = (sum.slot as usize) < self.ctx.plan.len();
         if !known || self.talk.early.iter().filter(same).count() >= limit {
             return Err(Fault::OutOfOrder("message of an exchange"));
         }
-        self.talk.early.push((from, message));
+        self.talk.early.push((from, sum, content));
         Ok(())
     }
 
     /// Gives the exchange an input and does what it says.
-    pub(super) fn converse(&mut self, now: Time, input: Input<Exchange>, step: &mut Step<Self>) {
-        let Some(exchange) = &mut self.talk.running else { return };
-        let child = exchange.handle(now, input);
-        for output in step.lift(child) {
-            match output {
-                Output::Finished(outcome) => self.exchanged(now, outcome, step),
-                Output::Failed(reason, suspect) => self.fail_view(now, reason, suspect, None, step),
+    pub(super) fn converse(&mut self, now: Time, input: Input<Vocabulary>, step: &mut Step<Self>) {
+        let Some((sum, exchange)) = &mut self.talk.running else { return };
+        let sum = *sum;
+        for action in exchange.handle(now, input).0 {
+            match action {
+                Action::Send { to, message } => step.send(to, Message::Exchange { sum, content: message }),
+                Action::SetTimer { at, timer } => {
+                    step.0.push(Action::SetTimer { at, timer: Timer::Exchange(sum, timer) });
+                }
+                Action::Compute(job) => step.0.push(Action::Compute(Job::Exchange(sum, job))),
+                Action::Persist(never) => match never {},
+                Action::WriteEarly(early) => step.0.push(Action::WriteEarly(early)),
+                Action::Blame { peer, fault } => step.blame(peer, fault),
+                Action::Output(Output::Finished(result)) => self.exchanged(result, now, step),
+                Action::Output(Output::Failed(reason, suspect)) => {
+                    self.fail_view(now, reason, suspect, None, step);
+                }
             }
         }
     }
 
-    /// The outcome is on disk before the vector that follows from it leaves.
-    fn exchanged(&mut self, now: Time, outcome: Outcome, step: &mut Step<Self>) {
+    /// The result is on disk before the vector that follows from it leaves.
+    fn exchanged(&mut self, result: Bytes, now: Time, step: &mut Step<Self>) {
         let (Some(slot), Some(view)) = (self.talk.slot, &self.view) else { return };
         let sum = SumId { ballot: view.ballot(), slot };
         self.talk.finished = true;
-        let bytes = outcome.to_bytes();
-        let digest = Sha256::digest(&bytes).into();
-        step.0.push(Action::Persist(Record::Outcome(sum, digest, bytes.clone())));
-        self.outcomes.insert(sum, bytes);
-        match self.task.exchanged(slot, &outcome) {
+        let digest = Sha256::digest(&result).into();
+        step.0.push(Action::Persist(Record::Exchanged(sum, digest, result.clone())));
+        self.exchanged.insert(sum, result.clone());
+        match self.task.exchanged(slot, &result) {
             Ok(vector) => {
                 self.inputs.insert(slot, vector);
                 self.contribute(now, step);
@@ -206,21 +197,6 @@ impl Node {
     pub(super) fn forget_exchange(&mut self) {
         if let Some(slot) = std::mem::take(&mut self.talk).slot {
             self.inputs.remove(&slot);
-        }
-    }
-
-    /// What the exchange of the last opened quantity's view gave this peer, if there was one and it had a
-    /// part in it.
-    fn given(&self) -> Option<Outcome> {
-        let Value { sum, members, .. } = self.archive.values().last()?;
-        let bytes = self.outcomes.get(sum).filter(|_| members.contains(&self.ctx.me))?;
-        Outcome::from_bytes(bytes)
-    }
-
-    /// Tells it, where the task has exchanges.
-    pub(super) fn tell_outcome(&self, step: &mut Step<Self>) {
-        if !self.outcomes.is_empty() {
-            step.output(Event::Exchanged(self.given()));
         }
     }
 }

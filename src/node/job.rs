@@ -8,12 +8,12 @@ use zeroize::Zeroizing;
 
 use crate::crypto::mask::Sign;
 use crate::protocol::all_reduce;
+use crate::protocol::all_reduce::SumId;
 use crate::protocol::context::Context;
 use crate::protocol::pairwise::{Mask, Masks};
 use crate::protocol::record::Frozen;
 use crate::protocol::view::Rng;
-use crate::protocol::xclp;
-use crate::task::Task;
+use crate::task::{History, Task, exchange};
 
 /// One piece of long work.
 #[derive(Clone)]
@@ -24,15 +24,15 @@ pub enum Job {
         slot: u32,
         /// Who knows how.
         task: Arc<dyn Task>,
-        /// What is open so far; of a row sum this peer's own block.
-        opened: Vec<Bytes>,
-        /// For a vector that is drawn at random.
-        draw: Option<Draw>,
+        /// What is open so far.
+        history: Arc<History>,
+        /// For a vector with noise.
+        noise: Option<Noise>,
     },
     /// Mask a chunk.
     Mask(all_reduce::Job),
     /// Work of an exchange.
-    Exchange(xclp::Job),
+    Exchange(SumId, exchange::Job),
     /// Take the pads off a decided total.
     Open {
         /// For the plan.
@@ -49,7 +49,7 @@ impl std::fmt::Debug for Job {
         match self {
             Self::Contribution { slot, .. } => write!(f, "Contribution({slot}, <redacted>)"),
             Self::Mask(job) => job.fmt(f),
-            Self::Exchange(job) => job.fmt(f),
+            Self::Exchange(_, job) => job.fmt(f),
             Self::Open { frozen, .. } => write!(f, "Open({frozen:?})"),
         }
     }
@@ -57,9 +57,9 @@ impl std::fmt::Debug for Job {
 
 /// Fresh randomness for one vector: whoever knows it knows the noise.
 #[derive(Clone)]
-pub struct Draw(Zeroizing<[u8; 32]>);
+pub struct Noise(Zeroizing<[u8; 32]>);
 
-impl Draw {
+impl Noise {
     pub(super) fn new(seed: [u8; 32]) -> Self {
         Self(Zeroizing::new(seed))
     }
@@ -71,21 +71,21 @@ impl Draw {
     }
 }
 
-impl std::fmt::Debug for Draw {
+impl std::fmt::Debug for Noise {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Draw(<redacted>)")
+        f.write_str("Noise(<redacted>)")
     }
 }
 
-/// What it gave.
+/// The result of a [`Job`].
 #[derive(Clone, Debug)]
 pub enum Done {
     /// The vector, or why there is none.
     Contribution(u32, Result<Bytes, String>),
     /// The masked chunk.
     Mask(all_reduce::Done),
-    /// What work of an exchange gave.
-    Exchange(xclp::Done),
+    /// The result of an exchange's work.
+    Exchange(SumId, exchange::Done),
     /// The opened words; for the coin, the seed.
     Open {
         /// As in the job.
@@ -100,13 +100,13 @@ impl Job {
     #[must_use]
     pub fn run(self) -> Done {
         match self {
-            Self::Contribution { slot, task, opened, draw } => {
+            Self::Contribution { slot, task, history, noise } => {
                 let expected =
                     task.plan().get(slot as usize).map_or(0, crate::protocol::context::Quantity::len);
-                let result = match draw {
+                let result = match noise {
                     _ if slot == 0 => Ok(Bytes::new()),
-                    None => task.contribution(slot, &opened),
-                    Some(draw) => task.draw(slot, &opened, &mut draw.generator()),
+                    None => task.contribution(slot, &history),
+                    Some(noise) => task.noised(slot, &history, &mut noise.generator()),
                 };
                 let result = result.and_then(|vector| {
                     if vector.len() == expected {
@@ -121,7 +121,7 @@ impl Job {
                 Done::Contribution(slot, result)
             }
             Self::Mask(job) => Done::Mask(job.run()),
-            Self::Exchange(job) => Done::Exchange(job.run()),
+            Self::Exchange(sum, job) => Done::Exchange(sum, job.run()),
             Self::Open { ctx, frozen, total } => {
                 let opened = open(&ctx, &frozen, total);
                 Done::Open { frozen, opened }

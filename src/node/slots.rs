@@ -5,7 +5,7 @@ use bytes::Bytes;
 use sha2::{Digest, Sha256};
 
 use super::archive::Sealed;
-use super::job::Draw;
+use super::job::Noise;
 use super::{Done, Ending, Event, Job, Node, Over, Record, Round};
 use crate::protocol::all_reduce::SumId;
 use crate::protocol::context::{Quantity, SMALLEST_SUM};
@@ -13,7 +13,7 @@ use crate::protocol::record::{Acknowledgement, Frozen};
 use crate::protocol::signed::Signed;
 use crate::protocol::transfer::{self, Held, Transfer, Want};
 use crate::protocol::view::{Reason, View};
-use crate::protocol::{Action, Input, Step, Time, deal};
+use crate::protocol::{Action, Fault, Input, Step, Time, deal};
 use crate::session::Peer;
 
 impl Node {
@@ -23,6 +23,10 @@ impl Node {
             return;
         }
         let slot = self.archive.frozen();
+        if self.view.as_ref().is_some_and(|view| self.enlarges(now, view.members())) {
+            self.enlarge(now, step);
+            return;
+        }
         let Ok(resume) = self.take_resume(slot) else {
             self.fail_view(now, Reason::Disagreement, None, None, step);
             return;
@@ -41,10 +45,14 @@ impl Node {
 
     /// Whether a new sum of the next slot may be started over `members`; says why not.
     pub(super) fn may_sum(&self, members: &[Peer]) -> Result<(), String> {
+        #[cfg(test)]
+        if self.ctx.bug == Some(crate::protocol::context::Bug::AnyCrowd) {
+            return Ok(());
+        }
         if members.len() < SMALLEST_SUM {
             return Err(format!("a sum needs {SMALLEST_SUM} members, there are {}", members.len()));
         }
-        self.task.allows(self.archive.frozen(), self.archive.values(), self.archive.opened(), members)
+        self.task.allows(self.archive.frozen(), self.archive.history(), members)
     }
 
     /// Makes this peer's vector when the view wants it and everything it depends on is there.
@@ -53,7 +61,16 @@ impl Node {
         if self.archive.frozen() > slot {
             return self.superseded(now, step);
         }
-        if self.archive.frozen() != slot || self.opening.is_some() {
+        if self.archive.frozen() != slot
+            || self.opening.is_some()
+            || self.archive.lacks(&*self.task).is_some()
+        {
+            return;
+        }
+        // The leader has looked as well; whoever puts something in looks for itself.
+        if self.view.as_ref().is_some_and(|view| self.may_sum(view.members()).is_err()) {
+            self.round.wanted = None;
+            self.fail_view(now, Reason::TooFew, None, None, step);
             return;
         }
         if let Some(vector) = self.inputs.get(&slot).cloned() {
@@ -66,10 +83,10 @@ impl Node {
             // Its vector comes from an exchange.
         } else if self.computing.is_none() {
             self.computing = Some((slot, now));
-            let (task, opened) = (self.task.clone(), self.archive.own());
-            let drawn = self.ctx.plan.get(slot as usize).is_some_and(Quantity::drawn);
-            let draw = drawn.then(|| Draw::new(self.fresh_seed()));
-            step.0.push(Action::Compute(Job::Contribution { slot, task, opened, draw }));
+            let (task, history) = (self.task.clone(), self.archive.history().clone());
+            let noised = self.ctx.plan.get(slot as usize).is_some_and(Quantity::is_noised);
+            let noise = noised.then(|| Noise::new(self.fresh_seed()));
+            step.0.push(Action::Compute(Job::Contribution { slot, task, history, noise }));
         }
     }
 
@@ -99,7 +116,7 @@ impl Node {
         self.round.accept = None;
         self.round.total = None;
         let mut item = None;
-        if let Some(index) = self.ctx.council_index(self.ctx.me) {
+        if let Some(index) = self.vote() {
             match deal::own_shares(&self.ctx, index, &record.deals) {
                 Ok(shares) => self.round.shares = shares,
                 Err((dealer, fault)) => {
@@ -113,7 +130,7 @@ impl Node {
                 return;
             }
             step.0.push(Action::Persist(Record::Accepted(ballot, record.clone(), total.clone())));
-            item = Some(Signed::new(&self.ctx, Acknowledgement { ballot, value: digest }));
+            item = Some(Signed::new(&self.ctx, Acknowledgement { ballot, slot, value: digest }));
         }
         self.archive.accepted = Some(Sealed { record, digest, total });
         if let Some(view) = &mut self.view {
@@ -131,7 +148,8 @@ impl Node {
     /// it when it is back.
     pub(super) fn open(&mut self, frozen: Frozen, total: Bytes, step: &mut Step<Self>) {
         let SumId { slot, .. } = frozen.record.value.sum;
-        if slot != self.archive.frozen() || self.opening.is_some() {
+        let lacked = self.archive.lacks(&*self.task) == Some(slot);
+        if (slot != self.archive.frozen() && !lacked) || self.opening.is_some() {
             return;
         }
         if slot > 0 {
@@ -145,16 +163,18 @@ impl Node {
             }
         }
         self.opening = Some(slot);
-        self.archive.decide();
-        step.0.push(Action::Persist(Record::Frozen(frozen.clone(), total.clone())));
+        if !lacked {
+            self.archive.decide();
+            step.0.push(Action::Persist(Record::Frozen(frozen.clone(), total.clone())));
+        }
         step.0.push(Action::Compute(Job::Open { ctx: self.ctx.clone(), frozen, total }));
     }
 
     pub(super) fn done(&mut self, now: Time, done: Done, step: &mut Step<Self>) {
         match done {
             Done::Mask(done) => self.drive(now, Input::Done(done), step),
-            Done::Exchange(done) => {
-                if self.talk.sum() == Some(done.sum) {
+            Done::Exchange(sum, done) => {
+                if self.talk.sum() == Some(sum) {
                     self.converse(now, Input::Done(done), step);
                 }
             }
@@ -162,12 +182,12 @@ impl Node {
                 self.computing = None;
                 match result {
                     Ok(vector) if slot >= self.archive.frozen() => {
-                        if self.ctx.plan.get(slot as usize).is_some_and(Quantity::drawn) {
+                        if self.ctx.plan.get(slot as usize).is_some_and(Quantity::is_noised) {
                             // On disk before anything that depends on it leaves: a second draw would tell
                             // more than was paid for.
                             let digest = Sha256::digest(&vector).into();
-                            step.0.push(Action::Persist(Record::Drawn(slot, digest, vector.clone())));
-                            self.task.drawn(slot, &vector);
+                            step.0.push(Action::Persist(Record::Noised(slot, digest, vector.clone())));
+                            self.task.take_noised(slot, &vector);
                         }
                         self.inputs.insert(slot, vector);
                         self.contribute(now, step);
@@ -178,24 +198,40 @@ impl Node {
             }
             Done::Open { frozen, opened } => {
                 self.opening = None;
-                self.freeze(now, frozen, opened, step);
+                let slot = frozen.record.value.sum.slot;
+                if slot < self.archive.frozen() {
+                    self.archive.recall(slot, opened);
+                    self.contribute(now, step);
+                } else {
+                    self.freeze(now, frozen, Some(opened), step);
+                }
             }
         }
     }
 
-    pub(super) fn freeze(&mut self, now: Time, frozen: Frozen, opened: Bytes, step: &mut Step<Self>) {
+    /// Goes on to the next slot. `opened` is `None` where no later slot needs the vector.
+    pub(super) fn freeze(&mut self, now: Time, frozen: Frozen, opened: Option<Bytes>, step: &mut Step<Self>) {
         let value = frozen.record.value.clone();
         let slot = value.sum.slot;
+        let bare = opened.is_none();
         self.acceptor.freeze(slot);
-        self.archive.freeze(&self.ctx, frozen, opened);
+        let exchanged = self.exchanged.remove(&value.sum);
+        self.exchanged.retain(|sum, _| sum.slot != slot);
+        self.archive.freeze(&self.ctx, frozen, opened, exchanged);
+        self.election.froze();
+        self.round.froze = true;
         self.inputs.remove(&slot);
         if self.talk.wanted(slot) {
             self.talk.end();
         }
         step.output(Event::Opened(value));
-        if let Err(text) = self.task.check(slot, self.archive.values(), self.archive.opened()) {
+        // Whoever opened it has looked at it.
+        if !bare && let Err(text) = self.task.check(slot, self.archive.history()) {
             self.end(Ending::Refused(text), step);
             return;
+        }
+        for over in self.archive.forget(&*self.task) {
+            step.0.push(Action::Persist(Record::Bare(over)));
         }
         if self.archive.len() == self.ctx.plan.len() {
             self.finish(now, step);
@@ -213,11 +249,7 @@ impl Node {
         self.view = None;
         self.round = Round::default();
         self.over = Over::Lingering(now.plus_ms(self.ctx.session.timing.linger_ms));
-        self.tell_outcome(step);
-        for (&slot, part) in self.archive.parts() {
-            step.output(Event::Rows(slot, part.clone()));
-        }
-        step.output(Event::Finished(self.archive.opened().to_vec(), self.archive.values().to_vec()));
+        step.output(Event::Finished(self.archive.history().clone()));
         self.tell_all(step);
     }
 
@@ -229,8 +261,17 @@ impl Node {
                     let child = self.transfer.serve(peer, slot, held);
                     self.transferred(now, child, step);
                 }
-                transfer::Output::Fetched(slot, held, total) => match *held {
+                transfer::Output::Fetched(from, slot, held, total) => match *held {
                     Held::Frozen(frozen) => self.open(frozen, total, step),
+                    Held::Bare(frozen) => {
+                        if slot == self.archive.frozen() && self.opening.is_none() {
+                            self.archive.decide();
+                            step.0.push(Action::Persist(Record::Bare(frozen.clone())));
+                            self.freeze(now, frozen, None, step);
+                        } else {
+                            self.election.fetch_failed(now, from);
+                        }
+                    }
                     Held::Accepted(record) => {
                         if slot == self.archive.frozen() {
                             let digest = record.digest(&self.ctx);
@@ -241,6 +282,13 @@ impl Node {
                         }
                     }
                 },
+                transfer::Output::Lacks(from, slot) => {
+                    // By its own word it has it; a leader's may have been another's, passed on with `Begin`.
+                    if self.greeted.get(&from).is_some_and(|&frozen| frozen > slot) {
+                        let text = format!("slot {slot} is not there although it says so");
+                        step.blame(from, Fault::BadRecord(text));
+                    }
+                }
                 transfer::Output::Failed(from, _) => self.election.fetch_failed(now, from),
             }
         }

@@ -1,8 +1,10 @@
 //! Whole nodes over an in-memory network: exactness, safety under faults, liveness after them.
 
+mod attacks;
 mod network;
 mod nonsense;
 mod numbers;
+mod rounds;
 mod rows;
 mod scenarios;
 mod schedules;

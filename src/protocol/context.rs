@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::crypto::identity::Identity;
 use crate::crypto::mask::Word;
-use crate::session::{Peer, Session, SessionId};
+use crate::session::{MOST_SLOTS, Peer, Session, SessionId};
 
 /// Members from which on the mask graph is sparse (design.md, section 5).
 pub const FULL_MESH: usize = 64;
@@ -89,9 +89,9 @@ impl Quantity {
         matches!(self.kind, Kind::Rows(_))
     }
 
-    /// Whether a peer's vector is drawn at random, once, and must then never be drawn again.
+    /// Whether a peer's vector has noise in it: it is made once, and never again.
     #[must_use]
-    pub fn drawn(&self) -> bool {
+    pub fn is_noised(&self) -> bool {
         matches!(self.kind, Kind::Noised | Kind::Released)
     }
 
@@ -142,6 +142,12 @@ pub(crate) enum Bug {
     NoBlame,
     /// Deadlines are not watched.
     NoAlarm,
+    /// A leader sums anew whatever the promises say.
+    IgnoresPromises,
+    /// A leader sums over however few.
+    AnyCrowd,
+    /// A leader takes only these peers as members, one bit each.
+    Picks(u16),
 }
 
 /// Constants of one node in one session.
@@ -153,8 +159,8 @@ pub struct Context {
     pub id: SessionId,
     /// The council, in its order.
     pub council: Vec<Peer>,
-    /// Council members that make a majority: quorum of decisions and threshold of shares.
-    pub majority: usize,
+    /// Council members that decide, and shares that open.
+    pub quorum: usize,
     /// This peer.
     pub me: Peer,
     /// Its identity.
@@ -171,10 +177,12 @@ impl Context {
     /// Derives the council of `session`.
     ///
     /// # Panics
-    /// If a row sum of the plan has not one block for each peer of the roster: the task made it wrongly.
+    /// If the plan has more than [`MOST_SLOTS`] slots, or a row sum of it has not one block for each peer of
+    /// the roster: the task made it wrongly.
     #[must_use]
     pub fn new(session: impl Into<Arc<Session>>, me: Peer, identity: Identity, plan: Vec<Quantity>) -> Self {
         let session = session.into();
+        assert!(plan.len() <= MOST_SLOTS as usize, "BUG: a plan of {} slots", plan.len());
         for quantity in &plan {
             if let Kind::Rows(blocks) = &quantity.kind {
                 assert_eq!(
@@ -188,7 +196,7 @@ impl Context {
         let council = session.council();
         Self {
             id: session.id(),
-            majority: session.majority(),
+            quorum: session.quorum(),
             council,
             session,
             me,
@@ -208,7 +216,7 @@ impl Context {
             session: self.session.clone(),
             id: self.id,
             council: self.council.clone(),
-            majority: self.majority,
+            quorum: self.quorum,
             me,
             identity,
             plan: self.plan.clone(),

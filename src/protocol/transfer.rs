@@ -37,6 +37,8 @@ pub enum Held {
     Frozen(Frozen),
     /// Answers [`Want::Accepted`].
     Accepted(Record),
+    /// Answers [`Want::Frozen`] where no later slot needs the vector: the decision alone, no pieces follow.
+    Bare(Frozen),
 }
 
 /// What travels between the two.
@@ -73,7 +75,9 @@ pub enum Output {
     /// A peer asks; answer with [`Transfer::serve`].
     Wanted(Peer, u32, Want),
     /// It is here, whole and checked.
-    Fetched(u32, Box<Held>, Bytes),
+    Fetched(Peer, u32, Box<Held>, Bytes),
+    /// A peer does not have a frozen slot that it was asked for; [`Output::Failed`] follows.
+    Lacks(Peer, u32),
     /// It did not come; ask somebody else.
     Failed(Peer, u32),
 }
@@ -189,6 +193,12 @@ impl Transfer {
         self.fetching.is_some()
     }
 
+    /// Who is asked for something.
+    #[must_use]
+    pub fn asked(&self) -> Option<Peer> {
+        self.fetching.as_ref().map(|fetching| fetching.from)
+    }
+
     /// Whether the record has come and its total is under way. A claim to have something is not enough: who
     /// only claims never sends the head.
     #[must_use]
@@ -214,11 +224,6 @@ impl Transfer {
         let at = now.plus_ms(self.ctx.session.timing.stall_ms);
         step.0.push(Action::SetTimer { at, timer: Timer(self.number) });
         step
-    }
-
-    /// Forgets the request under way, if any.
-    pub fn cancel(&mut self) {
-        self.fetching = None;
     }
 
     /// Answers [`Output::Wanted`].
@@ -276,8 +281,9 @@ impl Transfer {
             Message::Lacking(slot) => {
                 // No fault even for something frozen: that it is there may be another's word, passed on with
                 // `Begin`.
-                if self.expected(from, slot).is_none() {
-                    return Ok(());
+                let Some(fetching) = self.expected(from, slot) else { return Ok(()) };
+                if fetching.want == Want::Frozen && fetching.held.is_none() {
+                    step.output(Output::Lacks(from, slot));
                 }
                 self.give_up(from, step);
             }
@@ -339,7 +345,7 @@ impl Transfer {
     /// given up.
     fn answers(&self, want: Want, held: &Held) -> bool {
         match (want, held) {
-            (Want::Frozen, Held::Frozen(_)) => true,
+            (Want::Frozen, Held::Frozen(_) | Held::Bare(_)) => true,
             (Want::Accepted(digest), Held::Accepted(record)) => record.digest(&self.ctx) == digest,
             _ => false,
         }
@@ -347,7 +353,7 @@ impl Transfer {
 
     fn check(&self, slot: u32, held: &Held) -> Result<(), String> {
         let record = match held {
-            Held::Frozen(frozen) => {
+            Held::Frozen(frozen) | Held::Bare(frozen) => {
                 frozen.check(&self.ctx)?;
                 &frozen.record
             }
@@ -365,19 +371,25 @@ impl Transfer {
 
     fn finish(&mut self, slot: u32, step: &mut Step<Self>) -> Result<(), Fault> {
         let len = self.ctx.plan.get(slot as usize).map_or(0, super::context::Quantity::len);
-        let Some(fetching) = self.fetching.take_if(|fetching| fetching.next >= pieces(len)) else {
-            return Ok(());
+        let whole = |fetching: &mut Fetching| match fetching.held.as_deref() {
+            Some(Held::Bare(_)) => true,
+            _ => fetching.next >= pieces(len),
         };
+        let Some(fetching) = self.fetching.take_if(whole) else { return Ok(()) };
         let Some(held) = fetching.held else { return Ok(()) };
         let value = match &*held {
             Held::Frozen(frozen) => &frozen.record.value,
             Held::Accepted(record) => &record.value,
+            Held::Bare(_) => {
+                step.output(Output::Fetched(fetching.from, slot, held, Bytes::new()));
+                return Ok(());
+            }
         };
         if all_reduce::total_digest(&self.ctx.id.0, value.sum, &fetching.buffer) != value.total {
             step.output(Output::Failed(fetching.from, slot));
             return Err(Fault::BadRecord("the total does not match its digest".into()));
         }
-        step.output(Output::Fetched(slot, held, fetching.buffer.into()));
+        step.output(Output::Fetched(fetching.from, slot, held, fetching.buffer.into()));
         Ok(())
     }
 }

@@ -175,27 +175,6 @@ impl std::fmt::Debug for Known {
     }
 }
 
-/// What a task knows of its part in an exchange.
-#[derive(Clone, Debug)]
-pub struct Part {
-    /// What it is for.
-    pub stage: Stage,
-    /// Who does what; `None` if this peer has no part in it.
-    pub roles: Option<Roles>,
-    /// What is computed.
-    pub rule: Propagation,
-    /// Bits of a code, the paper's L.
-    pub bits: usize,
-    /// How owners get shares of their distances.
-    pub hamming: Hamming,
-    /// Classes, C.
-    pub classes: usize,
-    /// The session's coin.
-    pub coin: [u8; 32],
-    /// This peer's rows, as many as the roles say; none for a witness.
-    pub rows: Option<Rows>,
-}
-
 /// The constants of one peer's part in one exchange.
 pub struct Setup {
     /// The session's id.

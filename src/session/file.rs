@@ -10,21 +10,15 @@ use serde::Deserialize;
 
 use super::noise::RawNoise;
 use super::rules::{self, FILE_LIMIT, SessionError, TIMING};
-use super::size::{Size, Sizes};
-use super::sketch::{RawSketch, Select};
-use super::xclp::RawXclp;
-use super::{
-    COUNCIL, DataSpec, Entry, FlynnSpec, NoiseMode, Privacy, Scaling, Score, Session, Setting, TaskKind,
-    Timing, TuneSpec,
-};
-use crate::model::readout::Readout;
+use super::task::{self, RawCustom, RawFlynn, RawSketch, RawTune, RawXclp, Sections};
+use super::{CouncilSpec, DataSpec, Entry, NoiseMode, Privacy, Scaling, Select, Session, TaskSpec, Timing};
 
-/// The file as it stands: every integer wide enough to be judged by our own rules, sizes not yet resolved.
+/// The file as written: integers are wide enough for our own rules to judge, and sizes are not yet resolved.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct RawSession {
     name: String,
-    task: TaskKind,
+    task: task::Name,
     select: Option<Select>,
     min_peers: Option<i64>,
     data: RawData,
@@ -32,8 +26,11 @@ struct RawSession {
     tune: Option<RawTune>,
     xclp: Option<RawXclp>,
     sketch: Option<RawSketch>,
+    custom: Option<RawCustom>,
     #[serde(default)]
     privacy: RawPrivacy,
+    #[serde(default)]
+    council: CouncilSpec,
     #[serde(default)]
     timing: BTreeMap<String, i64>,
     roster: Vec<RawEntry>,
@@ -47,44 +44,10 @@ struct RawData {
     columns: Vec<String>,
     #[serde(default)]
     classes: Vec<String>,
-    #[serde(default = "no_scaling")]
+    #[serde(default)]
     scaling: Scaling,
     #[serde(default)]
     densify: bool,
-}
-
-fn no_scaling() -> Scaling {
-    Scaling::None
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct RawFlynn {
-    m: Size,
-    s: Size,
-    rho: Size,
-    gamma: f64,
-    #[serde(default)]
-    score: Score,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct RawTune {
-    folds: Option<i64>,
-    setting: Vec<RawSetting>,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct RawSetting {
-    #[serde(default = "no_scaling")]
-    scaling: Scaling,
-    #[serde(default)]
-    densify: bool,
-    m: Size,
-    s: Size,
-    rho: Size,
 }
 
 #[derive(Default, Deserialize)]
@@ -123,7 +86,7 @@ impl Session {
     /// Reads a session file.
     ///
     /// # Errors
-    /// [`SessionError::File`] around any of the others.
+    /// [`SessionError::File`], with any of the others as its source.
     pub fn load(path: impl AsRef<Path>) -> Result<Self, SessionError> {
         let path = path.as_ref();
         read(path)
@@ -137,7 +100,8 @@ impl Session {
         u16::try_from((roster / 2 + 1).max(3)).unwrap_or(u16::MAX)
     }
 
-    /// The text of a session file with a comment for every field. Reading it gives this session again.
+    /// The text of a session file, with a comment for every field. [`Session::parse`] reads it as this
+    /// session.
     #[must_use]
     pub fn to_toml(&self) -> String {
         let mut out = String::new();
@@ -146,32 +110,18 @@ impl Session {
     }
 
     fn write_toml(&self, out: &mut String) -> std::fmt::Result {
-        let Self { name, task, min_peers, data, flynn, tune, xclp, sketch, privacy, timing, roster } = self;
+        let Self { name, task, min_peers, data, privacy, voting, timing, roster } = self;
         let peers = roster.len();
         writeln!(
             out,
-            "# A flyswarm session. Every peer needs the same values; addresses, comments and layout may differ."
+            "# A flyswarm session. All peers need the same values; addresses, comments and layout may differ."
         )?;
         writeln!(out, "# Session id: {}\n", self.id())?;
         writeln!(out, "name = {}", quoted(name))?;
-        writeln!(
-            out,
-            "# What is computed: \"flynn\", a nearest-neighbour-like classifier on the rows of all peers;"
-        )?;
-        writeln!(
-            out,
-            "# \"tune\", which of several settings of it is best; \"xclp\", labels for every peer's own rows,"
-        )?;
-        writeln!(
-            out,
-            "# propagated over the rows of all; or \"sketch\", how far each peer's rows lie from all."
-        )?;
+        writeln!(out, "# What is computed: {}.", task.about())?;
         writeln!(out, "task = \"{task}\"")?;
         if self.selects() {
-            writeln!(
-                out,
-                "# Only the rows of peers that are drawn by their sketches are learnt from; see [sketch]."
-            )?;
+            writeln!(out, "# Only peers that are drawn by their sketches train; see [sketch].")?;
             writeln!(out, "select = \"sketch\"")?;
         }
         writeln!(
@@ -188,13 +138,13 @@ impl Session {
         if data.columns.is_empty() {
             writeln!(
                 out,
-                "# Names may be given to all of them: columns = [...]. Rows that have names must then have these."
+                "# They may have names: columns = [...]. Data files with names must then have these names."
             )?;
         } else {
             writeln!(out, "# Their names; rows that have names must have these, in any order.")?;
             writeln!(out, "columns = [{}]", list(&data.columns))?;
         }
-        if *task != TaskKind::Sketch {
+        if !data.classes.is_empty() {
             writeln!(out, "# 2 to 1000 classes, all different; their order decides ties.")?;
             writeln!(out, "classes = [{}]", list(&data.classes))?;
         }
@@ -204,7 +154,7 @@ impl Session {
         )?;
         writeln!(
             out,
-            "# {{ range = {{ lo = 0.0, hi = 255.0 }} }} (mapped to 0..1), or {{ soft-bins = {{ bins = 2 }} }} (2 to 64 for each feature)."
+            "# {{ range = {{ lo = 0.0, hi = 255.0 }} }} (mapped to 0..1), or {{ soft-bins = {{ bins = 2 }} }} (2 to 64)."
         )?;
         writeln!(out, "scaling = {}", data.scaling.to_toml())?;
         writeln!(
@@ -213,32 +163,7 @@ impl Session {
         )?;
         writeln!(out, "densify = {}\n", data.densify)?;
 
-        match (xclp, sketch) {
-            (Some(xclp), _) => xclp.write_toml(out)?,
-            (_, sketch) => {
-                if task.trains() {
-                    flynn.write_toml(data, out)?;
-                }
-                sketch.iter().try_for_each(|sketch| sketch.write_toml(out))?;
-            }
-        }
-        if let Some(tune) = tune {
-            writeln!(out, "[tune]")?;
-            writeln!(
-                out,
-                "# Parts of every peer's rows, each scored once by what was learnt from the others: 2 to 20."
-            )?;
-            writeln!(out, "folds = {}\n", tune.folds)?;
-            writeln!(
-                out,
-                "# What is compared beside the setting above: 1 to 64 settings, m and s as numbers or multiples"
-            )?;
-            writeln!(out, "# of their own d. The counts of all of them, in every fold, make at most 1 GiB.")?;
-            for Setting { scaling, densify, m, s, rho } in &tune.settings {
-                writeln!(out, "[[tune.setting]]\nscaling = {}", scaling.to_toml())?;
-                writeln!(out, "densify = {densify}\nm = {m}\ns = {s}\nrho = {rho}\n")?;
-            }
-        }
+        task.write_toml(data, out)?;
 
         writeln!(out, "[privacy]")?;
         writeln!(out, "# A class held by fewer peers is refused: 1 to {peers}.")?;
@@ -253,6 +178,7 @@ impl Session {
         }
         writeln!(out)?;
 
+        voting.write_toml(out, peers)?;
         writeln!(out, "[timing]")?;
         for field in &TIMING {
             writeln!(out, "# {}: {} to {}.", capital(field.about), field.limit.lo, field.limit.hi)?;
@@ -261,7 +187,7 @@ impl Session {
 
         writeln!(
             out,
-            "\n# The peers, {} of them. Addresses (multiaddresses) may be left out where mDNS finds the peer.",
+            "\n# The {} peers. Addresses (multiaddresses) may be left out where mDNS finds the peer.",
             peers
         )?;
         for entry in roster {
@@ -275,38 +201,8 @@ impl Session {
     }
 }
 
-impl FlynnSpec {
-    fn write_toml(&self, data: &DataSpec, out: &mut String) -> std::fmt::Result {
-        writeln!(out, "[flynn]")?;
-        writeln!(
-            out,
-            "# d = {}, the features (times the soft bins; with densify: padded to a power of two).",
-            data.dimension()
-        )?;
-        writeln!(
-            out,
-            "# Bits of a hash: a number, or a multiple of d such as \"256d\". The counts need m x classes x 4 bytes."
-        )?;
-        writeln!(out, "m = {}", self.m)?;
-        writeln!(out, "# Features that a bit looks at: 2 to d, or a multiple of d such as \"0.1d\".")?;
-        writeln!(out, "s = {}", self.s)?;
-        writeln!(out, "# Bits set in a hash: 1 to m, or a multiple of m such as \"0.001m\".")?;
-        writeln!(out, "rho = {}", self.rho)?;
-        writeln!(
-            out,
-            "# Decay of a bit's weight each time it is set: from 0 to below 1; log scores add 1 - gamma to counts."
-        )?;
-        writeln!(out, "gamma = {:?}", self.gamma)?;
-        writeln!(
-            out,
-            "# What counts mean at prediction: \"decay\" (the paper's), \"balanced-decay\", \"log\" or \"balanced-log\"."
-        )?;
-        writeln!(out, "score = \"{}\"\n", self.score)
-    }
-}
-
 impl Scaling {
-    /// As the value of `scaling` in a session file.
+    /// The value of `scaling` in a session file.
     #[must_use]
     pub fn to_toml(self) -> String {
         match self {
@@ -318,7 +214,7 @@ impl Scaling {
 }
 
 impl Timing {
-    /// Sets one time by the name it has in the file; `value` may come from outside.
+    /// Sets one time by its name in the file; `value` may come from outside.
     ///
     /// # Errors
     /// [`SessionError::Value`] when there is no such field or the value is out of range.
@@ -337,7 +233,7 @@ impl Timing {
 }
 
 impl RawSession {
-    /// The numbers in their types; what else there is to check is left to [`Session::check`].
+    /// Puts the numbers into their types. All other rules are left to [`Session::check`].
     fn resolve(self) -> Result<Session, SessionError> {
         rules::ROSTER.check::<u16>(self.roster.len() as i128)?;
         let roster = self.roster.into_iter().map(RawEntry::resolve).collect::<Result<Vec<_>, _>>()?;
@@ -349,42 +245,9 @@ impl RawSession {
             densify: self.data.densify,
         };
         data.check()?;
-        let flynn = match (self.flynn, self.task) {
-            (None, TaskKind::Xclp | TaskKind::Sketch) => FlynnSpec::NONE,
-            (Some(flynn), TaskKind::Flynn | TaskKind::Tune) => {
-                Sizes { m: flynn.m, s: flynn.s, rho: flynn.rho }
-                    .resolve(&data, Readout { score: flynn.score, gamma: flynn.gamma })?
-            }
-            (None, task) => {
-                return Err(SessionError::value("task", task, "xclp or sketch where there is no [flynn]"));
-            }
-            (Some(_), task) => {
-                return Err(SessionError::value("task", task, "flynn or tune where there is a [flynn]"));
-            }
-        };
-        let select = self.select;
-        if select.is_some() && self.task != TaskKind::Flynn {
-            return Err(SessionError::value("task", self.task, "flynn where there is a select"));
-        }
-        let xclp = match (self.xclp, self.task) {
-            (raw, TaskKind::Xclp) => Some(raw.unwrap_or_default().resolve(data.features)?),
-            (None, _) => None,
-            (Some(_), task) => {
-                return Err(SessionError::value("task", task, "xclp where there is an [xclp]"));
-            }
-        };
-        let sketch = match (self.sketch, self.task) {
-            (raw, TaskKind::Sketch) => Some(raw.unwrap_or_default().resolve(roster.len(), None)?),
-            (raw, TaskKind::Flynn) if select.is_some() => {
-                Some(raw.unwrap_or_default().resolve(roster.len(), select)?)
-            }
-            (None, _) => None,
-            (Some(_), task) => {
-                let limit = "sketch where there is a [sketch], or flynn with select = \"sketch\"";
-                return Err(SessionError::value("task", task, limit));
-            }
-        };
-        let tune = self.tune.map(|tune| tune.resolve(&data)).transpose()?;
+        let Self { select, flynn, tune, xclp, sketch, custom, .. } = self;
+        let sections = Sections { select, flynn, tune, xclp, sketch, custom };
+        let task = TaskSpec::read(self.task, sections, &data, roster.len())?;
         let min_peers = match self.min_peers {
             Some(number) => rules::min_peers(roster.len()).check(number)?,
             None => Session::default_min_peers(roster.len()),
@@ -397,46 +260,13 @@ impl RawSession {
             privacy.colluding = share;
         }
         let RawPrivacy { epsilon, top, mode, colluders, .. } = self.privacy;
-        let counts = flynn.m as usize * data.classes.len();
-        privacy.noise = RawNoise { epsilon, top, mode, colluders }.resolve(
-            self.task,
-            counts,
-            (min_peers, roster.len().min(COUNCIL) / 2 + 1),
-        )?;
+        let noise = RawNoise { epsilon, top, mode, colluders };
+        privacy.noise = noise.resolve(&task, &data, (min_peers, self.council.quorum(roster.len())))?;
         let mut timing = Timing::default();
         for (name, value) in self.timing {
             timing.set(&name, value)?;
         }
-        Ok(Session {
-            name: self.name,
-            task: self.task,
-            min_peers,
-            data,
-            flynn,
-            tune,
-            xclp,
-            sketch,
-            privacy,
-            timing,
-            roster,
-        })
-    }
-}
-
-impl RawTune {
-    fn resolve(self, data: &DataSpec) -> Result<TuneSpec, SessionError> {
-        let folds = self.folds.map_or(Ok(TuneSpec::FOLDS), |folds| rules::FOLDS.check(folds))?;
-        let settings = self.setting.into_iter().enumerate().map(|(index, raw)| {
-            let RawSetting { scaling, densify, m, s, rho } = raw;
-            let rows = DataSpec { scaling, densify, ..data.clone() };
-            let resolved = rows.check().and_then(|()| {
-                Sizes { m, s, rho }.resolve(&rows, Readout { score: Score::Decay, gamma: 0.0 })
-            });
-            let FlynnSpec { m, s, rho, .. } =
-                resolved.map_err(|error| rules::of_setting(error, index + 1))?;
-            Ok(Setting { scaling, densify, m, s, rho })
-        });
-        Ok(TuneSpec { folds, settings: settings.collect::<Result<_, SessionError>>()? })
+        Ok(Session { name: self.name, task, min_peers, data, privacy, voting: self.council, timing, roster })
     }
 }
 
@@ -471,7 +301,7 @@ fn syntax(text: &str, error: &toml::de::Error) -> SessionError {
 }
 
 /// A text as a TOML string.
-fn quoted(text: &str) -> String {
+pub(super) fn quoted(text: &str) -> String {
     toml::Value::String(text.into()).to_string()
 }
 

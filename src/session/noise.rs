@@ -4,36 +4,39 @@ use std::fmt::{self, Write};
 
 use serde::{Deserialize, Serialize};
 
+use super::encoding::{Field, integer};
 use super::rules::Limit;
-use super::{Scaling, Session, SessionError, TaskKind};
+use super::task::Release;
+use super::{DataSpec, Scaling, Session, SessionError, TaskSpec};
+use crate::crypto::mask::{self, Word};
 use crate::privacy::Ratio;
 use crate::privacy::mechanism::Mechanism;
 
-/// How a session of the task `flynn` or `sketch` keeps its rows private.
+/// The differential privacy of a session of the task `flynn` or `sketch`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct NoiseSpec {
     /// The budget: a decimal number from 0.001 to 100 with at most six places, held exactly.
     pub epsilon: Ratio,
-    /// Counts in a release of one peer, the paper's T; with the mode `central` counts that are kept of the
-    /// total: 1 to m x classes. 0 with the task `sketch`, which releases every counter.
+    /// Counts in a release of one peer, the paper's T; with the mode `central` counts of the total that are
+    /// kept. 1 to m x classes. 0 with the task `sketch`, which releases every counter.
     pub top: u32,
-    /// What the budget is for.
+    /// What the budget pays for.
     pub mode: NoiseMode,
-    /// With the mode `central`, peers that may pool what they know without learning more: 1 to `min_peers` -
-    /// 1, and fewer than the 3 dealers of a sum and than a majority of the council. Default 1; 0 with another
-    /// mode, which needs no such bound.
+    /// With the mode `central`, the number of peers that may pool their knowledge without learning more: 1 to
+    /// `min_peers` - 1, and fewer than the 3 dealers of a sum and than a majority of the council. Default 1;
+    /// 0 with another mode, which needs no such bound.
     pub colluders: u16,
 }
 
-/// What epsilon is for (docs/privacy.md).
+/// What epsilon pays for (docs/privacy.md).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum NoiseMode {
-    /// One row replaced at every peer at once: each spends an equal part of epsilon (the paper's Algorithm
-    /// 2).
+    /// One row replaced at every peer at once: each peer spends an equal part of epsilon (the paper's
+    /// Algorithm 2).
     #[default]
     PerParty,
-    /// One row replaced at one peer: each spends all of epsilon.
+    /// One row replaced at one peer: each peer spends all of epsilon.
     Parallel,
     /// One row replaced at one peer, seen in the total alone: shares of noise under a sealed sum.
     Central,
@@ -57,9 +60,9 @@ pub(super) struct RawNoise {
     pub(super) colluders: Option<i64>,
 }
 
-/// Whose pads hide a sum ([`crate::protocol::context::Context::dealers`]).
+/// The number of peers whose pads hide a sum ([`crate::protocol::context::Context::dealers`]).
 const DEALERS: usize = 3;
-/// In millionths.
+/// The range of epsilon, in millionths.
 const EPSILON: (u64, u64) = (1_000, 100_000_000);
 const EPSILON_LIMIT: &str = "0.001 to 100, with at most six decimal places";
 
@@ -70,13 +73,13 @@ impl NoiseSpec {
         Self { epsilon, top, mode, colluders: u16::from(mode == NoiseMode::Central) }
     }
 
-    /// epsilon in millionths, if it is a whole number of them.
+    /// Epsilon in millionths, if that is a whole number.
     fn millionths(&self) -> Option<u64> {
         let exact = self.epsilon.times(1_000_000)?;
         (exact.denominator() == 1).then_some(exact.numerator())
     }
 
-    /// What one peer's release may spend.
+    /// The budget of one peer's release.
     ///
     /// # Panics
     /// If the session was not checked.
@@ -86,22 +89,22 @@ impl NoiseSpec {
         self.epsilon.over(peers).unwrap_or_else(|| panic!("{self:?} was not checked"))
     }
 
-    /// What each peer of the task `flynn` does to its counts.
+    /// The mechanism that each peer of the task `flynn` applies to its counts; a row sets `weight` of them.
     ///
     /// # Panics
     /// If the session was not checked.
     #[must_use]
-    pub fn mechanism(&self, session: &Session) -> Mechanism {
+    pub fn mechanism(&self, session: &Session, weight: u32) -> Mechanism {
         let Self { epsilon, top, .. } = *self;
-        let peers = session.roster.len() as u64;
-        let most = u32::MAX / u32::try_from(peers).unwrap_or(u32::MAX);
+        let most = mask::capacity(Word::W32, session.roster.len() as u64);
+        let most = u32::try_from(most).unwrap_or(u32::MAX);
         match self.mode {
             NoiseMode::PerParty | NoiseMode::Parallel => {
                 Mechanism::Release { epsilon: self.each(session), top, most }
             }
             NoiseMode::Central => {
                 let parties = u32::from(session.min_peers.saturating_sub(self.colluders).max(1));
-                Mechanism::Shares { epsilon, top, weight: session.flynn.rho, parties }
+                Mechanism::Shares { epsilon, top, weight, parties }
             }
         }
     }
@@ -110,37 +113,33 @@ impl NoiseSpec {
         if !self.millionths().is_some_and(|number| (EPSILON.0..=EPSILON.1).contains(&number)) {
             return Err(SessionError::value("privacy.epsilon", self.epsilon, EPSILON_LIMIT));
         }
-        let sketches = session.task == TaskKind::Sketch;
-        if !sketches && session.task != TaskKind::Flynn {
-            let limit = "flynn or sketch where there is privacy.epsilon: other tasks open exact sums";
-            return Err(SessionError::value("task", session.task, limit));
-        }
-        if session.selects() {
-            let limit =
-                "left out where there is privacy.epsilon: it would draw by distances of exact sketches";
-            return Err(SessionError::value("select", "sketch", limit));
+        let release = session.task.release(&session.data);
+        if release == Release::Nothing {
+            return Err(no_release(&session.task));
         }
         if let scaling @ (Scaling::Center | Scaling::Standard | Scaling::SoftBins { .. }) =
             session.data.scaling
         {
-            let limit = "none, unit-norm or range where there is privacy.epsilon: others need exact means over all peers";
+            let limit = "none, unit-norm or range where there is privacy.epsilon: others need exact means over \
+                         all peers";
             return Err(SessionError::value("data.scaling", scaling, limit));
         }
-        if sketches && self.top > 0 {
-            let limit = "left out with the task sketch, which releases every counter";
-            return Err(SessionError::value("privacy.top", self.top, limit));
+        if let Release::Top(counts) = release {
+            top(counts).check::<u32>(self.top)?;
         }
-        if sketches && self.mode == NoiseMode::Central {
-            let limit =
-                "per-party or parallel with the task sketch: each peer's score is made of its own release";
+        if release == Release::Every && self.top > 0 {
+            return Err(top_of_every(&session.task, self.top));
+        }
+        if release == Release::Every && self.mode == NoiseMode::Central {
+            let limit = format!(
+                "per-party or parallel with the task {}: each peer's score is made of its own release",
+                session.task
+            );
             return Err(SessionError::value("privacy.mode", self.mode, limit));
-        }
-        if !sketches {
-            top(session.counts()).check::<u32>(self.top)?;
         }
         match self.mode {
             NoiseMode::Central => {
-                colluders(session.min_peers, session.majority()).check::<u16>(self.colluders).map(drop)
+                colluders(session.min_peers, session.quorum()).check::<u16>(self.colluders).map(drop)
             }
             _ if self.colluders == 0 => Ok(()),
             mode => {
@@ -150,16 +149,15 @@ impl NoiseSpec {
         }
     }
 
-    /// Fields for the session's id; those that are not there do not enter.
-    pub(super) fn entries(&self) -> Vec<(&'static str, Vec<u8>)> {
-        let integer = |value: u64| value.to_le_bytes().to_vec();
+    /// The fields that enter the session's id; missing fields do not.
+    pub(super) fn entries(&self) -> Vec<Field> {
         let mut entries = vec![("privacy.epsilon", integer(self.millionths().unwrap_or(0)))];
         if self.top > 0 {
-            entries.push(("privacy.top", integer(self.top.into())));
+            entries.push(("privacy.top", integer(self.top)));
         }
         entries.push(("privacy.mode", self.mode.to_string().into_bytes()));
         if self.mode == NoiseMode::Central {
-            entries.push(("privacy.colluders", integer(self.colluders.into())));
+            entries.push(("privacy.colluders", integer(self.colluders)));
         }
         entries
     }
@@ -171,7 +169,7 @@ impl NoiseSpec {
         if *top > 0 {
             writeln!(
                 out,
-                "# Counts of a release (with the mode central: of the total) that are not 0: 1 to m x classes."
+                "# Counts of a release (with the mode central: of the total) that are kept: 1 to m x classes."
             )?;
             writeln!(out, "top = {top}")?;
         }
@@ -184,7 +182,7 @@ impl NoiseSpec {
         if *mode == NoiseMode::Central {
             writeln!(
                 out,
-                "# So many peers may pool what they know: 1 or 2, fewer than min_peers and than a majority of the council."
+                "# Peers that may pool their knowledge: 1 or 2, fewer than min_peers and than a council majority."
             )?;
             writeln!(out, "colluders = {colluders}")?;
         }
@@ -195,8 +193,8 @@ impl NoiseSpec {
 impl RawNoise {
     pub(super) fn resolve(
         self,
-        task: TaskKind,
-        counts: usize,
+        task: &TaskSpec,
+        data: &DataSpec,
         (min_peers, majority): (u16, usize),
     ) -> Result<Option<NoiseSpec>, SessionError> {
         let Some(number) = self.epsilon else {
@@ -215,18 +213,16 @@ impl RawNoise {
             };
         };
         let wrong = || SessionError::value("privacy.epsilon", format!("{number:?}"), EPSILON_LIMIT);
-        // The decimal that the file says: nothing depends on the float it was read as.
+        // The decimal of the file: nothing depends on the float it was read as.
         let epsilon = Ratio::from_decimal(number).ok_or_else(wrong)?;
-        let kept = match (self.top, task) {
-            (None, TaskKind::Sketch) => 0,
-            (None, _) => {
+        let kept = match (task.release(data), self.top) {
+            (Release::Nothing, _) => return Err(no_release(task)),
+            (Release::Every, None) => 0,
+            (Release::Every, Some(asked)) => return Err(top_of_every(task, asked)),
+            (Release::Top(_), None) => {
                 return Err(SessionError::value("privacy.top", "missing", "given beside privacy.epsilon"));
             }
-            (Some(asked), TaskKind::Sketch) => {
-                let limit = "left out with the task sketch, which releases every counter";
-                return Err(SessionError::value("privacy.top", asked, limit));
-            }
-            (Some(asked), _) => top(counts).check(asked)?,
+            (Release::Top(counts), Some(asked)) => top(counts).check(asked)?,
         };
         let mut spec = NoiseSpec::new(epsilon, kept, self.mode.unwrap_or_default());
         if let Some(number) = self.colluders {
@@ -236,12 +232,22 @@ impl RawNoise {
     }
 }
 
+fn no_release(task: &TaskSpec) -> SessionError {
+    let limit = "flynn or sketch where there is privacy.epsilon: other tasks open exact sums";
+    SessionError::value("task", task, limit)
+}
+
+fn top_of_every(task: &TaskSpec, top: impl fmt::Display) -> SessionError {
+    let limit = format!("left out with the task {task}, which releases every counter");
+    SessionError::value("privacy.top", top, limit)
+}
+
 fn top(counts: usize) -> Limit {
     Limit::new("privacy.top", 1, counts as u64).saying(" (m x classes)")
 }
 
-/// Those who could take the pads off a failed view would see two totals with one noise: all dealers of a sum
-/// together, or a majority of the council.
+/// All dealers of a sum together, or a majority of the council, could take the pads off a failed view. They
+/// would see two totals with one noise.
 fn colluders(min_peers: u16, majority: usize) -> Limit {
     let most = (u64::from(min_peers) - 1).min(DEALERS as u64 - 1).min(majority as u64 - 1);
     let what = " (fewer than min_peers, than the 3 dealers of a sum and than a majority of the council)";
@@ -345,7 +351,7 @@ mod tests {
     fn the_mode_says_what_each_peer_spends_and_adds() {
         let mechanism = |lines: &str| {
             let session = parse(lines).unwrap();
-            session.privacy.noise.unwrap().mechanism(&session)
+            session.privacy.noise.unwrap().mechanism(&session, 3)
         };
         let most = u32::MAX / 5;
         assert_eq!(

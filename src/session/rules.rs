@@ -1,4 +1,4 @@
-//! What a session must keep to, and how a breach is told: field, value, limit, on one line.
+//! The rules of a session that do not belong to one task. An error names field, value and limit on one line.
 
 use std::collections::BTreeSet;
 use std::fmt::Display;
@@ -8,21 +8,20 @@ use std::path::PathBuf;
 use crate::data::MAX_FEATURES;
 use crate::sketch::scaling::MAX_BINS;
 
-use super::{DataSpec, Entry, Scaling, Session, Setting, TaskKind, Timing};
+use super::{DataSpec, Entry, Scaling, Session, Timing};
 
 /// The largest session file, in bytes. 1,024 peers with 16 addresses of ordinary length fit.
 pub(super) const FILE_LIMIT: usize = 1 << 20;
-/// The largest vector of counts, in bytes: what a peer must hold a few times in memory.
-const COUNTS_LIMIT: u64 = 1 << 30;
-/// Entries of the lifting matrix, m x s: 4 GiB.
-const ENTRIES_LIMIT: u64 = 1 << 30;
+/// The largest vector of counts, in bytes; a peer holds several such vectors in memory.
+pub(super) const COUNTS_LIMIT: u64 = 1 << 30;
 /// The longest name, in characters.
 const NAME_LIMIT: usize = 64;
-/// The longest address, in bytes, and how many a peer may have.
+/// The longest address, in bytes.
 const ADDRESS_LIMIT: usize = 256;
+/// The most addresses of a peer.
 const ADDRESSES_LIMIT: usize = 16;
 
-/// Why there is no session. Nothing was changed.
+/// Why a session file or a session is refused. Nothing was changed.
 #[derive(Debug, thiserror::Error)]
 pub enum SessionError {
     /// The file could not be opened or read.
@@ -50,12 +49,12 @@ pub enum SessionError {
     Value {
         /// The dotted name of the field.
         field: String,
-        /// What it is, or for a list how long it is.
+        /// Its value; of a list, its length.
         value: String,
-        /// What it may be.
+        /// The rule.
         limit: String,
     },
-    /// Any of the others, in this file.
+    /// Any of the other errors, in this file.
     #[error("{}: {source}", path.display())]
     File {
         /// The session file.
@@ -84,7 +83,7 @@ pub(super) struct Limit {
     pub(super) field: &'static str,
     pub(super) lo: u64,
     pub(super) hi: u64,
-    /// What the upper end is, when the number alone does not say.
+    /// What the upper end means; empty if that is plain.
     what: &'static str,
 }
 
@@ -93,12 +92,12 @@ impl Limit {
         Self { field, lo, hi, what: "" }
     }
 
-    /// With a word on what the upper end is.
+    /// The same limit with a word on what the upper end means.
     pub(super) const fn saying(self, what: &'static str) -> Self {
         Self { what, ..self }
     }
 
-    /// The value in its type, if it is inside.
+    /// The value in its type, if it is in the range.
     ///
     /// # Panics
     /// If the range does not fit the type: a bug in the table of limits.
@@ -115,8 +114,6 @@ impl Limit {
 pub(super) const FEATURES: Limit = Limit::new("data.features", 1, 65_536);
 const CLASSES: Limit = Limit::new("the length of data.classes", 2, 1_000);
 pub(super) const ROSTER: Limit = Limit::new("the length of roster", 3, 1_024);
-pub(super) const FOLDS: Limit = Limit::new("tune.folds", 2, 20);
-const SETTINGS: Limit = Limit::new("the length of tune.setting", 1, 64);
 const ADDRESSES: Limit = Limit::new("the length of addresses", 0, ADDRESSES_LIMIT as u64);
 
 pub(super) fn m(classes: usize) -> Limit {
@@ -138,7 +135,7 @@ pub(super) fn rho(m: u32) -> Limit {
     Limit { what: " (m)", ..Limit::new("flynn.rho", 1, m.into()) }
 }
 
-/// At least a majority: two views of one session must have a peer in common.
+/// At least a majority, so that any two views of a session have a peer in common.
 pub(super) fn min_peers(roster: usize) -> Limit {
     let what = " (a majority of the roster to all of it)";
     Limit { what, ..Limit::new("min_peers", (roster / 2 + 1) as u64, roster as u64) }
@@ -148,7 +145,7 @@ pub(super) fn min_holders(roster: usize) -> Limit {
     Limit { what: " (the roster)", ..Limit::new("privacy.min_holders", 1, roster as u64) }
 }
 
-/// A time or number of `[timing]`: its limits, what it does, and how to reach it.
+/// A time or number of `[timing]`: its limits, its comment in a session file, and access to it.
 pub(super) struct TimingField {
     /// Its range; the name is dotted.
     pub(super) limit: Limit,
@@ -179,51 +176,41 @@ macro_rules! timing {
 }
 
 /// Every field of `[timing]`, in the order of the canonical encoding.
-pub(super) const TIMING: [TimingField; 7] = timing! {
+pub(super) const TIMING: [TimingField; 8] = timing! {
     gather_ms: 0, HOUR_MS, "how long to wait for the whole roster before going on with those present";
     propose_ms: 1, HOUR_MS, "the peer of rank r proposes after r times this without progress";
     stall_ms: 3_000, HOUR_MS, "a view without progress for this long has failed";
     quorum_ms: 1, 24 * HOUR_MS, "when too few peers are reachable for this long, give up";
     compute_ms: 1, 24 * HOUR_MS, "the longest computation that still counts as progress";
     linger_ms: 0, 24 * HOUR_MS, "how long a finished peer stays to serve the others";
+    enlarge_ms: 0, 24 * HOUR_MS, "waiting peers enlarge a view at most once per this time, when a slot ends";
     max_views: 1, 1_000, "after so many failed views the session ends with an error (a number, not a time)";
 };
 
 impl Session {
-    /// Sorts the roster by public key and checks every rule. [`Session::parse`] has done it; call it after
-    /// building or changing a session by hand.
+    /// Sorts the roster by public key and checks every rule. [`Session::parse`] does this itself; call it
+    /// after building or changing a session in code.
     ///
     /// # Errors
     /// [`SessionError::Value`] for the first rule that is broken.
     pub fn check(mut self) -> Result<Self, SessionError> {
         self.roster.sort_by_key(|entry| entry.key);
-        // -0 and 0 compare equal, but would give two session ids.
-        self.flynn.gamma += 0.0;
-        let settings = self.tune.iter_mut().flat_map(|tune| &mut tune.settings);
-        for scaling in settings.map(|setting| &mut setting.scaling).chain([&mut self.data.scaling]) {
-            if let Scaling::Range { lo, hi } = scaling {
-                *lo += 0.0;
-                *hi += 0.0;
-            }
-        }
+        // -0.0 and 0.0 are equal, but would give two session ids.
+        self.data.scaling.normalise();
+        self.task.normalise();
         let roster = self.roster.len();
         check_name("name", &self.name)?;
         ROSTER.check::<u16>(roster as i128)?;
         min_peers(roster).check::<u16>(self.min_peers)?;
         self.data.check()?;
-        self.check_settings()?;
-        check_number(
-            "flynn.gamma",
-            self.flynn.gamma,
-            (0.0..1.0).contains(&self.flynn.gamma),
-            "from 0 to below 1",
-        )?;
+        self.task.check(&self)?;
         min_holders(roster).check::<u16>(self.privacy.min_holders)?;
         let colluding = self.privacy.colluding;
         check_number("privacy.colluding", colluding, (0.01..=0.99).contains(&colluding), "0.01 to 0.99")?;
         if let Some(noise) = &self.privacy.noise {
             noise.check(&self)?;
         }
+        self.voting.check(&self)?;
         for field in &TIMING {
             field.limit.check::<u64>((field.get)(&self.timing))?;
         }
@@ -249,89 +236,9 @@ impl Session {
     }
 }
 
-impl Session {
-    /// Every setting by itself, and all of them together.
-    fn check_settings(&self) -> Result<(), SessionError> {
-        let classes = self.data.classes.len();
-        if self.tune.is_some() != (self.task == TaskKind::Tune) {
-            let limit =
-                if self.tune.is_some() { "tune where there is a [tune]" } else { "flynn without a [tune]" };
-            return Err(SessionError::value("task", self.task, limit));
-        }
-        match (&self.xclp, &self.sketch, self.task) {
-            (None, Some(sketch), TaskKind::Sketch) => return sketch.check(self),
-            (Some(xclp), None, TaskKind::Xclp) => {
-                CLASSES.check::<u32>(classes as i128)?;
-                return xclp.check(self.data.features, self.roster.len());
-            }
-            (None, None, TaskKind::Flynn | TaskKind::Tune) => {
-                CLASSES.check::<u32>(classes as i128).map(drop)?
-            }
-            (None, Some(sketch), TaskKind::Flynn) => {
-                CLASSES.check::<u32>(classes as i128)?;
-                sketch.check(self)?;
-            }
-            (Some(_), _, task) => {
-                return Err(SessionError::value("task", task, "xclp where there is an [xclp]"));
-            }
-            (_, Some(_), task) => {
-                return Err(SessionError::value("task", task, "sketch where there is a [sketch]"));
-            }
-            (None, None, task) => {
-                return Err(SessionError::value("task", task, format!("flynn or tune without an [{task}]")));
-            }
-        }
-        for (index, setting) in self.settings().iter().enumerate() {
-            let named = |error| if index == 0 { error } else { of_setting(error, index) };
-            setting.check(self.data.features, classes).map_err(named)?;
-        }
-        let Some(tune) = &self.tune else { return Ok(()) };
-        FOLDS.check::<u16>(tune.folds)?;
-        SETTINGS.check::<u32>(tune.settings.len() as i128)?;
-        let counts: u64 =
-            self.settings().iter().map(|setting| u64::from(setting.m) * classes as u64 * 4).sum();
-        let bytes = counts * u64::from(tune.folds);
-        if bytes > COUNTS_LIMIT {
-            let limit = format!("at most {COUNTS_LIMIT} (1 GiB)");
-            return Err(SessionError::value(
-                "the sum of folds x m x classes x 4 bytes over all settings",
-                bytes,
-                limit,
-            ));
-        }
-        Ok(())
-    }
-}
-
-/// The same error with the setting's number, from 1.
-pub(super) fn of_setting(error: SessionError, index: usize) -> SessionError {
-    match error {
-        SessionError::Value { field, value, limit } => {
-            SessionError::Value { field: format!("{field} of tune.setting {index}"), value, limit }
-        }
-        other => other,
-    }
-}
-
-impl Setting {
-    fn check(&self, features: u32, classes: usize) -> Result<(), SessionError> {
-        let data = DataSpec {
-            features,
-            columns: Vec::new(),
-            classes: Vec::new(),
-            scaling: self.scaling,
-            densify: self.densify,
-        };
-        data.check_scaling()?;
-        m(classes).check::<u32>(self.m)?;
-        s(data.dimension()).check::<u32>(self.s)?;
-        rho(self.m).check::<u32>(self.rho)?;
-        if u64::from(self.m) * u64::from(self.s) > ENTRIES_LIMIT {
-            let limit = format!("at most {} with m = {}", ENTRIES_LIMIT / u64::from(self.m), self.m);
-            return Err(SessionError::value("flynn.s", self.s, limit));
-        }
-        Ok(())
-    }
+/// The classes of a task that needs some.
+pub(super) fn check_classes(data: &DataSpec) -> Result<(), SessionError> {
+    CLASSES.check::<u32>(data.classes.len() as i128).map(drop)
 }
 
 impl DataSpec {
@@ -356,7 +263,7 @@ impl DataSpec {
                 ));
             }
         }
-        // How many there must be depends on the task.
+        // Whether there must be any depends on the task.
         if !self.classes.is_empty() {
             CLASSES.check::<u32>(self.classes.len() as i128)?;
         }
@@ -370,7 +277,7 @@ impl DataSpec {
         self.check_scaling()
     }
 
-    fn check_scaling(&self) -> Result<(), SessionError> {
+    pub(super) fn check_scaling(&self) -> Result<(), SessionError> {
         if let Scaling::Range { lo, hi } = self.scaling {
             check_number("data.scaling.range.lo", lo.into(), lo.is_finite(), "finite as a 32-bit float")?;
             check_number("data.scaling.range.hi", hi.into(), hi.is_finite(), "finite as a 32-bit float")?;
@@ -415,7 +322,8 @@ pub(super) fn check_number(field: &str, value: f64, holds: bool, limit: &str) ->
     if holds { Ok(()) } else { Err(SessionError::value(field, value, limit)) }
 }
 
-/// 1 to 64 printable characters, no space at the ends: names go into logs, tables and error lines.
+/// Checks a name: 1 to 64 printable characters, no space at the ends. Names go into logs, tables and error
+/// lines.
 ///
 /// # Errors
 /// [`SessionError::Value`], with `field` for what the name is of.
@@ -428,8 +336,8 @@ pub fn check_name(field: &str, name: &str) -> Result<(), SessionError> {
     Ok(())
 }
 
-/// Neither a control character, nor white space other than a blank, nor one that is invisible or turns the
-/// direction of writing (with which one name could be made to look like another).
+/// Whether a character may stand in a name: no control character, no white space but the blank, and none that
+/// is invisible or changes the direction of writing, which could make one name look like another.
 fn printable(c: char) -> bool {
     let invisible = matches!(c, '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}'
         | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e0fff}');

@@ -9,15 +9,15 @@ use std::str::FromStr;
 use serde::{Deserialize, Deserializer};
 
 use super::rules::{self, SessionError};
-use super::{DataSpec, FlynnSpec};
+use super::{DataSpec, ModelSpec};
 use crate::model::readout::Readout;
 
-/// A size as it stands in a file or on the command line.
+/// A size as written in a file or on the command line.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Size {
     /// A number.
     Absolute(i64),
-    /// A factor and what it multiplies, as text: `256d`, `0.01m`.
+    /// A factor and the letter of what it multiplies: `256d`, `0.01m`.
     Multiple(String),
 }
 
@@ -33,17 +33,17 @@ pub struct Sizes {
 }
 
 impl Sizes {
-    /// The numbers, for rows and classes as in `data`.
+    /// Resolves the sizes for rows and classes as in `data`.
     ///
     /// # Errors
     /// [`SessionError::Value`] when one is out of range or not a size at all.
-    pub fn resolve(&self, data: &DataSpec, readout: impl Into<Readout>) -> Result<FlynnSpec, SessionError> {
+    pub fn resolve(&self, data: &DataSpec, readout: impl Into<Readout>) -> Result<ModelSpec, SessionError> {
         let d = data.dimension();
         let m = rules::m(data.classes.len()).check(self.m.times("flynn.m", 'd', d, 0)?)?;
         let s = rules::s(d).check(self.s.times("flynn.s", 'd', d, 2)?)?;
         let rho = rules::rho(m).check(self.rho.times("flynn.rho", 'm', m, 2)?)?;
         let Readout { score, gamma } = readout.into();
-        Ok(FlynnSpec { m, s, rho, gamma, score })
+        Ok(ModelSpec { m, s, rho, gamma, score })
     }
 }
 
@@ -75,7 +75,7 @@ impl Size {
 impl FromStr for Size {
     type Err = std::convert::Infallible;
 
-    /// An integer if it is one; anything else is taken for a multiple and judged when it is resolved.
+    /// An integer if the text is one; any other text is a multiple, checked when it is resolved.
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         Ok(text.parse().map_or_else(|_| Self::Multiple(text.into()), Self::Absolute))
     }

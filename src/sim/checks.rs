@@ -23,7 +23,7 @@ use crate::protocol::message::Message;
 use crate::protocol::record::Value;
 use crate::protocol::rows::{Missing, Part};
 use crate::protocol::view::{self, HEARTBEAT_MS, Order, Report};
-use crate::session::{Peer, TaskKind};
+use crate::session::{Peer, TaskSpec};
 
 /// Which check has failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
@@ -99,7 +99,7 @@ impl Checks {
         for item in items {
             let sum = item.item.sum;
             let authors = self.releases.entry(sum).or_default();
-            if authors.insert(item.author) && authors.len() >= ctx.majority {
+            if authors.insert(item.author) && authors.len() >= ctx.quorum {
                 self.looked += 1;
                 let first = *self.opened_sums.entry(sum.slot).or_insert(sum);
                 if first != sum {
@@ -126,7 +126,7 @@ impl Checks {
         match done {
             Done::Contribution(slot, Ok(vector)) => {
                 let before = self.vectors.insert((*slot, peer), vector.clone());
-                if before.is_some() && ctx.plan[*slot as usize].drawn() {
+                if before.is_some() && ctx.plan[*slot as usize].is_noised() {
                     self.violated(
                         now,
                         Check::Exact,
@@ -146,7 +146,9 @@ impl Checks {
                 }
                 // Its vectors come from exchanges, which tests hold against the pooled rows.
                 let quantity = &ctx.plan[value.sum.slot as usize];
-                if ctx.session.task == TaskKind::Xclp && ["graph", "labelled"].contains(&&*quantity.name) {
+                if matches!(ctx.session.task, TaskSpec::Xclp(_))
+                    && ["graph", "labelled"].contains(&&*quantity.name)
+                {
                     return;
                 }
                 match self.expect(ctx, value, frozen.record.digest(ctx)) {
@@ -177,7 +179,7 @@ impl Checks {
                     Ok(_) => {}
                 }
             }
-            Done::Contribution(..) | Done::Mask(_) | Done::Exchange(_) => {}
+            Done::Contribution(..) | Done::Mask(_) | Done::Exchange(..) => {}
         }
     }
 

@@ -10,7 +10,7 @@ use super::{sketch, xclp};
 use crate::crypto::identity::Identity;
 use crate::crypto::stream::derive;
 use crate::protocol::context::{Context, Quantity};
-use crate::session::{Entry, NoiseSpec, Peer, Privacy, Session, TaskKind as SessionTask, Timing};
+use crate::session::{CouncilSpec, Entry, NoiseSpec, Peer, Privacy, Session, Timing};
 use crate::task::Task;
 use crate::task::xclp::Xclp;
 
@@ -96,7 +96,7 @@ fn session(scenario: &Scenario, rows: Option<&Rows>) -> Result<(Session, Vec<Ide
         name: format!("peer-{i}"),
         addresses: Vec::new(),
     };
-    let (data, flynn) = task::spec(scenario, rows)?;
+    let (data, task) = task::spec(scenario, rows)?;
     let mut timing = Timing::default();
     for (name, &value) in &scenario.timing {
         timing.set(name, value).map_err(|error| ScenarioError(error.to_string()))?;
@@ -105,22 +105,15 @@ fn session(scenario: &Scenario, rows: Option<&Rows>) -> Result<(Session, Vec<Ide
     let peers = usize::from(scenario.peers);
     let session = Session {
         name: "simulation".into(),
-        task: match scenario.task.kind {
-            TaskKind::Xclp => SessionTask::Xclp,
-            TaskKind::Sketch => SessionTask::Sketch,
-            TaskKind::Flynn | TaskKind::Sum | TaskKind::RowSum => SessionTask::Flynn,
-        },
+        task,
         min_peers: scenario.session.min_peers.unwrap_or(Session::default_min_peers(peers)),
         data,
-        flynn,
-        tune: None,
-        xclp: xclp::spec(scenario),
-        sketch: sketch::spec(scenario)?,
         privacy: Privacy {
             min_holders: scenario.session.min_holders.unwrap_or(usual.min_holders),
             colluding: scenario.session.colluding.unwrap_or(usual.colluding),
             noise: noise(scenario),
         },
+        voting: CouncilSpec::default(),
         timing,
         roster: identities.iter().enumerate().map(entry).collect(),
     };

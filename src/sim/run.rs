@@ -24,7 +24,8 @@ use crate::model::Model;
 use crate::model::score::Confusion;
 use crate::protocol::view::Stage;
 use crate::protocol::{Time, memo, tree};
-use crate::session::Peer;
+use crate::session::{Peer, TaskSpec};
+use crate::task::Work;
 use crate::task::flynn::Plan;
 
 /// Events between two looks at how far a run is.
@@ -151,7 +152,7 @@ fn outcome(name: &str, scenario: &Scenario, engine: &mut Engine<Swarm>, rows: Op
         rows => rows.and_then(|rows| accuracy(engine, rows)),
     };
     let ranking = match rows {
-        Some(rows) if engine.world.ctx.session.sketch.is_some() => {
+        Some(rows) if engine.world.ctx.session.task.sketch().is_some() => {
             sketch::ranking(&mut engine.world, now, rows)
         }
         _ => None,
@@ -161,9 +162,14 @@ fn outcome(name: &str, scenario: &Scenario, engine: &mut Engine<Swarm>, rows: Op
     let ms = |time: Time| time.0 / 1000;
     let finished_ms = world.finished.values().map(|finished| ms(finished.at)).max().unwrap_or(0);
     let began_ms = world.views.values().map(|(_, at)| ms(*at)).min().unwrap_or(0);
+    let (m, s) = match world.ctx.session.task.model() {
+        Some(model) => (f64::from(model.m), f64::from(model.s)),
+        None => (0.0, 0.0),
+    };
+    let training_s = |rows: usize| world.costs.work_s(Work::training(m, s, rows as f64));
     let training = rows.filter(|_| scenario.task.kind == TaskKind::Flynn).map(|rows| Training {
-        alone_ms: world.costs.training_s(rows.train.rows()) * 1000.0,
-        matrix_ms: world.costs.training_s(0) * 1000.0,
+        alone_ms: training_s(rows.train.rows()) * 1000.0,
+        matrix_ms: training_s(0) * 1000.0,
         slowest_ms: world.costs.longest_us as f64 / 1000.0,
         session_ms: finished_ms.saturating_sub(began_ms) as f64,
     });
@@ -194,7 +200,7 @@ fn outcome(name: &str, scenario: &Scenario, engine: &mut Engine<Swarm>, rows: Op
         unfinished: unfinished.collect(),
         views: views(world),
         slots: slots.collect(),
-        result: world.finished.values().next().map(|finished| outcome::digest(&finished.opened)),
+        result: world.finished.values().next().map(|finished| outcome::digest(finished.opened())),
         accuracy,
         ranking,
         training,
@@ -336,26 +342,31 @@ fn accuracy(engine: &mut Engine<Swarm>, rows: &Rows) -> Option<Accuracy> {
     let now = engine.now();
     let world = &mut engine.world;
     let first = world.finished.values().next()?.clone();
-    let other =
-        world.finished.iter().find(|(_, finished)| finished.opened != first.opened).map(|(peer, _)| *peer);
+    let other = world
+        .finished
+        .iter()
+        .find(|(_, finished)| finished.opened() != first.opened())
+        .map(|(peer, _)| *peer);
     if let Some(peer) = other {
         world.checks.violated(now, Check::Exact, format!("{peer} has another result than the others"));
     }
-    let rules = Plan::new((*world.ctx.session).clone());
+    let session = &world.ctx.session;
+    let TaskSpec::Flynn(spec) = &session.task else { return None };
+    let rules = Plan::new((**session).clone(), *spec);
     let score = |model: &Model| {
         let predicted = model.predictor().predict(&rows.test).ok()?;
         Some(Confusion::new(rows.test.classes(), rows.test.labels(), &predicted).accuracy())
     };
-    let model = rules.model(&first.opened).ok()?;
+    let model = rules.model(first.opened()).ok()?;
     let seed = model.sketch().parameters().seed;
-    let drawn = rules.drawn(&first.opened).ok()?;
+    let drawn = rules.drawn(first.opened()).ok()?;
     let pooled = match &drawn {
         None => rules.pooled(&rows.train, seed).ok()?,
         Some(draw) => {
-            let counted = first.values.last().map_or(&[][..], |value| &value.members);
+            let counted = first.values().last().map_or(&[][..], |value| &value.members);
             let learnt = counted.iter().filter(|peer| draw.chosen.contains(&peer.index()));
             let parts: Vec<&Dataset> = learnt.map(|peer| &*rows.parts[peer.index()]).collect();
-            rules.pooled_under(&together(&parts)?, &first.opened).ok()?
+            rules.pooled_under(&together(&parts)?, first.opened()).ok()?
         }
     };
     let largest = rows.parts.iter().max_by_key(|part| part.rows())?;

@@ -7,7 +7,7 @@ use zeroize::Zeroizing;
 
 use super::checks::Check;
 use super::outcome::Ranking;
-use super::scenario::{Scenario, ScenarioError, TaskKind};
+use super::scenario::{Scenario, ScenarioError};
 use super::swarm::Swarm;
 use super::task::Rows;
 use crate::crypto::stream::derive;
@@ -19,14 +19,11 @@ use crate::session::{Peer, Session, SketchSpec};
 use crate::task::Task;
 use crate::task::sketch::{Global, Plan, SketchTask, TaskError};
 
-/// The session's section, for this task and where peers are drawn.
-pub(super) fn spec(scenario: &Scenario) -> Result<Option<SketchSpec>, ScenarioError> {
+/// The sketches of the session, with this task and where peers are drawn.
+pub(super) fn spec(scenario: &Scenario) -> Result<SketchSpec, ScenarioError> {
     let task = &scenario.task;
-    if task.kind != TaskKind::Sketch && task.select.is_none() {
-        return Ok(None);
-    }
     let spec = SketchSpec::from_table(task.sketch.clone(), scenario.peers.into(), task.select);
-    spec.map(Some).map_err(|error| ScenarioError(format!("task.sketch: {error}")))
+    spec.map_err(|error| ScenarioError(format!("task.sketch: {error}")))
 }
 
 /// What a peer's part of the second coin follows from.
@@ -40,8 +37,9 @@ pub(super) fn tasks(
     session: &Session,
     rows: &Rows,
 ) -> Result<Vec<Arc<dyn Task>>, ScenarioError> {
+    let spec = session.task.sketch().ok_or_else(|| ScenarioError("the session has no sketches".into()))?;
     let part = |(peer, part): (Peer, &Arc<Dataset>)| {
-        let task = SketchTask::new(session.clone(), peer, part.clone(), &secret(scenario, peer));
+        let task = SketchTask::new(session.clone(), *spec, peer, part.clone(), &secret(scenario, peer));
         task.map(|task| Arc::new(task) as Arc<dyn Task>).map_err(|error| ScenarioError(error.to_string()))
     };
     (0u16..).map(Peer).zip(&rows.parts).map(part).collect()
@@ -50,12 +48,16 @@ pub(super) fn tasks(
 /// Holds what was opened against the rows of the members of each sum in one place, and ranks the peers.
 pub(super) fn ranking(world: &mut Swarm, now: Time, rows: &Rows) -> Option<Ranking> {
     let first = world.finished.values().next()?.clone();
-    let other =
-        world.finished.iter().find(|(_, finished)| finished.opened != first.opened).map(|(peer, _)| *peer);
+    let other = world
+        .finished
+        .iter()
+        .find(|(_, finished)| finished.opened() != first.opened())
+        .map(|(peer, _)| *peer);
     if let Some(peer) = other {
         world.checks.violated(now, Check::Exact, format!("{peer} has another result than the others"));
     }
-    let rules = Plan::new((*world.ctx.session).clone());
+    let session = &world.ctx.session;
+    let rules = Plan::new((**session).clone(), *session.task.sketch()?);
     match compared(&rules, world, &first, rows) {
         Ok(ranking) => Some(Ranking { equal: ranking.equal && other.is_none(), ..ranking }),
         Err(error) => {
@@ -71,17 +73,17 @@ fn compared(
     finished: &super::swarm::Finished,
     rows: &Rows,
 ) -> Result<Ranking, TaskError> {
-    let outcome = rules.outcome(&finished.opened)?;
+    let outcome = rules.outcome(finished.opened())?;
     let members = |name: &str| {
         let slot = world.ctx.plan.iter().position(|quantity| quantity.name == name);
-        slot.and_then(|slot| finished.values.get(slot)).map_or(&[][..], |value| &value.members)
+        slot.and_then(|slot| finished.values().get(slot)).map_or(&[][..], |value| &value.members)
     };
     let counted = members("sketch");
     let together: Vec<f32> =
         counted.iter().flat_map(|peer| rows.parts[peer.index()].values().to_vec()).collect();
     let together = Dataset::new(rows.train.features(), together, Vec::new(), Vec::new())
         .map_err(|error| TaskError::Data(error.to_string()))?;
-    let exact = rules.sketch(&together, &finished.opened)?;
+    let exact = rules.sketch(&together, finished.opened())?;
     let mut equal = match &outcome.global {
         Global::Exact(global) => exact == *global,
         // That the total is the sum of what was drawn is for `checks` to see.
@@ -100,7 +102,7 @@ fn compared(
         let published =
             outcome.published.get(usize::from(peer)).filter(|_| members("scores").contains(&Peer(peer)));
         let distance = match &outcome.global {
-            Global::Exact(global) => rules.sketch(part, &finished.opened)?.distance(global)?.row_mean,
+            Global::Exact(global) => rules.sketch(part, finished.opened())?.distance(global)?.row_mean,
             Global::Private(_) => match published.copied().flatten() {
                 Some(published) => published,
                 None => continue,

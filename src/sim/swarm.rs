@@ -22,12 +22,11 @@ use crate::protocol::ballot::Ballot;
 use crate::protocol::context::Context;
 use crate::protocol::message::Message;
 use crate::protocol::record::Value;
-use crate::protocol::rows::{Missing, Part};
 use crate::protocol::wire::Frame;
 use crate::protocol::{Time, tree};
 use crate::session::{Peer, Session};
-use crate::task::Task;
 use crate::task::xclp::Xclp;
+use crate::task::{History, Task};
 
 /// What the swarm does to itself.
 #[derive(Debug)]
@@ -65,10 +64,22 @@ pub struct End {
 pub struct Finished {
     /// When it had everything.
     pub at: Time,
+    /// Everything that the session opened, and this peer's own results.
+    pub history: Arc<History>,
+}
+
+impl Finished {
     /// The opened vectors of the plan.
-    pub opened: Vec<Bytes>,
-    /// What they stand on.
-    pub values: Vec<Value>,
+    #[must_use]
+    pub fn opened(&self) -> &[Bytes] {
+        self.history.vectors()
+    }
+
+    /// Where each was summed, and over whom.
+    #[must_use]
+    pub fn values(&self) -> &[Value] {
+        self.history.values()
+    }
 }
 
 /// See the module.
@@ -114,10 +125,6 @@ pub struct Swarm {
     pub ends: BTreeMap<Peer, End>,
     /// Who has the result.
     pub finished: BTreeMap<Peer, Finished>,
-    /// What an exchange gave each.
-    pub outcomes: BTreeMap<Peer, crate::protocol::xclp::Outcome>,
-    /// What each got of a row sum, by its slot.
-    pub parts: BTreeMap<(Peer, u32), Result<Part, Missing>>,
     /// For the task `xclp`, each peer's part.
     pub labelled: Vec<Arc<Xclp>>,
     /// Views that began, by how many members, and when the first member entered.
@@ -138,10 +145,6 @@ impl Swarm {
         let ctx = Arc::new(cast.context(Peer(0)));
         let other = Session { name: "another session".into(), ..cast.session.clone() };
         let other = Arc::new(Context::new(other, Peer(0), cast.identities[0].clone(), cast.plan.clone()));
-        let rows = match &cast.rows {
-            Some(rows) => rows.parts.iter().map(|part| part.rows()).collect(),
-            None => vec![0; usize::from(scenario.peers)],
-        };
         let mut checks = Checks::default();
         let mut tasks = cast.tasks;
         for fault in &faults {
@@ -158,7 +161,7 @@ impl Swarm {
         }
         Self {
             paths: Paths::new(scenario, &ctx.council, scenario.seed),
-            costs: Costs::new(scenario, &ctx, rows),
+            costs: Costs::new(scenario, &ctx),
             checks,
             tally: Tally::new(scenario.peers),
             connections: scenario.network.connections,
@@ -178,8 +181,6 @@ impl Swarm {
             marks: Vec::new(),
             ends: BTreeMap::new(),
             finished: BTreeMap::new(),
-            outcomes: BTreeMap::new(),
-            parts: BTreeMap::new(),
             labelled: cast.labelled,
             views: BTreeMap::new(),
             failed: BTreeMap::new(),
@@ -509,21 +510,14 @@ impl World for Swarm {
                 }
             }
             Event::Exchange(_) => {}
-            Event::Exchanged(outcome) => swarm.outcomes.extend(outcome.map(|outcome| (peer, outcome))),
             Event::Opened(value) => swarm.checks.freezes(now, peer, &value),
-            Event::Rows(slot, part) => {
-                let ctx = swarm.ctx.clone();
-                swarm.checks.receives(now, &ctx, peer, slot, &part);
-                swarm.parts.insert((peer, slot), part);
-            }
-            Event::Finished(opened, values) => {
+            Event::Finished(history) => {
                 swarm.tally.enters(now, peer, 0, None);
-                // What is equal is kept once.
-                let opened = match swarm.finished.values().next() {
-                    Some(first) if first.opened == opened => first.opened.clone(),
-                    _ => opened,
-                };
-                swarm.finished.insert(peer, Finished { at: now, opened, values });
+                let ctx = swarm.ctx.clone();
+                for (&slot, part) in history.parts() {
+                    swarm.checks.receives(now, &ctx, peer, slot, part);
+                }
+                swarm.finished.insert(peer, Finished { at: now, history });
             }
             Event::Done => {
                 swarm.tally.ends(now, peer);
@@ -533,7 +527,11 @@ impl World for Swarm {
                 swarm.tally.ends(now, peer);
                 swarm.ends.insert(peer, End { at: now, reason: Some(ending) });
             }
-            Event::Joined(_) | Event::Lost(_) | Event::Refused(..) => {}
+            Event::NeedsConnection(_)
+            | Event::Joined(_)
+            | Event::Lost(_)
+            | Event::Refused(..)
+            | Event::StateLost(_) => {}
         }
         true
     }

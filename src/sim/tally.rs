@@ -66,7 +66,7 @@ impl Purpose {
             | Message::Begin { .. }
             | Message::Failed { .. } => Self::Election,
             Message::Transfer(_) => Self::Transfer,
-            Message::Exchange(_) => Self::Exchange,
+            Message::Exchange { .. } => Self::Exchange,
             Message::View(message) => match message {
                 view::Message::Up(_, Report::Keys(_)) | view::Message::Down(_, Order::Keys(_)) => Self::Keys,
                 view::Message::Up(_, Report::Hold { .. }) | view::Message::Down(_, Order::Sum(_)) => {

@@ -4,6 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use sha2::{Digest, Sha256};
 
 use super::scenario::{Data, Scenario, ScenarioError, Split, TaskKind};
 use crate::crypto::mask::{self, Word};
@@ -13,11 +14,12 @@ use crate::data::split::train_test;
 use crate::data::{Dataset, Expected, deal, load};
 use crate::model::readout::Readout;
 use crate::protocol::context::Quantity;
-use crate::protocol::record::Value;
 use crate::protocol::view::Rng;
-use crate::session::{DataSpec, FlynnSpec, Peer, Scaling, Score, Session, Sizes};
-use crate::task::Task;
+use crate::session::{DataSpec, FlynnSpec, ModelSpec, Peer, Scaling, Score, Session, Sizes, TaskSpec};
+use crate::task::exchange::{Seat, Source};
 use crate::task::flynn::{Flynn, Plan};
+use crate::task::{History, Outcome, Task, Work};
+use crate::task::{sketch, tune, xclp};
 
 /// The rows of a run.
 #[derive(Clone, Debug)]
@@ -82,27 +84,30 @@ impl Rows {
     }
 }
 
-/// Data and parameters of the session, as far as the task fixes them.
-pub fn spec(scenario: &Scenario, rows: Option<&Rows>) -> Result<(DataSpec, FlynnSpec), ScenarioError> {
+/// Data and task of the session.
+pub fn spec(scenario: &Scenario, rows: Option<&Rows>) -> Result<(DataSpec, TaskSpec), ScenarioError> {
     let task = &scenario.task;
     let Some(rows) = rows else {
         let classes = vec!["a".into(), "b".into()];
         let data =
             DataSpec { features: 4, columns: Vec::new(), classes, scaling: Scaling::None, densify: false };
-        return Ok((data, FlynnSpec { m: 16, s: 2, rho: 2, gamma: 0.5, score: Score::Decay }));
+        return Ok((data, ModelSpec { m: 16, s: 2, rho: 2, gamma: 0.5, score: Score::Decay }.into()));
     };
     let data = rows.spec(task.scaling, task.densify);
     if task.kind == TaskKind::Sketch {
-        return Ok((DataSpec { classes: Vec::new(), densify: false, ..data }, FlynnSpec::NONE));
+        let data = DataSpec { classes: Vec::new(), densify: false, ..data };
+        return Ok((data, TaskSpec::Sketch(super::sketch::spec(scenario)?)));
     }
     if task.kind == TaskKind::Xclp {
-        return Ok((DataSpec { densify: false, ..data }, FlynnSpec::NONE));
+        let data = DataSpec { densify: false, ..data };
+        return Ok((data, TaskSpec::Xclp(super::xclp::spec(scenario))));
     }
     let sizes = Sizes { m: task.m.clone(), s: task.s.clone(), rho: task.rho.clone() };
-    let flynn = sizes
+    let model = sizes
         .resolve(&data, Readout { score: task.score, gamma: task.gamma })
         .map_err(|error| ScenarioError(format!("task: {error}")))?;
-    Ok((data, flynn))
+    let select = task.select.map(|_| super::sketch::spec(scenario)).transpose()?;
+    Ok((data, TaskSpec::Flynn(FlynnSpec { model, select })))
 }
 
 /// What each peer computes.
@@ -114,15 +119,14 @@ pub fn tasks(
     session: &Session,
     rows: Option<&Rows>,
 ) -> Result<Vec<Arc<dyn Task>>, ScenarioError> {
-    match (scenario.task.kind, rows) {
-        (TaskKind::Flynn, Some(rows)) => rows
+    match (scenario.task.kind, rows, &session.task) {
+        (TaskKind::Flynn, Some(rows), TaskSpec::Flynn(spec)) => rows
             .parts
             .iter()
             .zip((0..scenario.peers).map(Peer))
             .map(|(part, peer)| {
-                let flynn =
-                    Flynn::new(session.clone(), peer, part.clone(), &super::sketch::secret(scenario, peer));
-                flynn
+                let secret = super::sketch::secret(scenario, peer);
+                Flynn::new(session.clone(), *spec, peer, part.clone(), &secret)
                     .map(|flynn| Arc::new(flynn) as Arc<dyn Task>)
                     .map_err(|error| ScenarioError(error.to_string()))
             })
@@ -137,11 +141,16 @@ pub fn tasks(
 /// What the session's plan is, before there are tasks.
 #[must_use]
 pub fn plan(scenario: &Scenario, session: &Session) -> Vec<Quantity> {
-    match scenario.task.kind {
-        TaskKind::Flynn => Plan::new(session.clone()).quantities(),
-        TaskKind::Xclp => crate::task::xclp::Plan::new(session.clone()).quantities(),
-        TaskKind::Sketch => crate::task::sketch::Plan::new(session.clone()).quantities(),
-        TaskKind::Sum | TaskKind::RowSum => Numbers::new(scenario, Peer(0)).plan(),
+    if matches!(scenario.task.kind, TaskKind::Sum | TaskKind::RowSum) {
+        return Numbers::new(scenario, Peer(0)).plan();
+    }
+    let session = session.clone();
+    match session.task.clone() {
+        TaskSpec::Flynn(spec) => Plan::new(session, spec).quantities(),
+        TaskSpec::Tune(spec) => tune::Plan::new(session, &spec).quantities(),
+        TaskSpec::Xclp(spec) => xclp::Plan::new(session, spec).quantities(),
+        TaskSpec::Sketch(spec) => sketch::Plan::new(session, spec).quantities(),
+        TaskSpec::Custom(spec) => unreachable!("BUG: a scenario of the custom task {}", spec.name),
     }
 }
 
@@ -173,7 +182,7 @@ impl Task for Numbers {
         vec![Quantity::coin(), self.quantity.clone()]
     }
 
-    fn contribution(&self, _slot: u32, _opened: &[Bytes]) -> Result<Bytes, String> {
+    fn contribution(&self, _: u32, _: &History) -> Result<Bytes, String> {
         let mut out = vec![0; self.quantity.len()];
         Stream::new(&self.seed.to_le_bytes(), "simulation/numbers", &self.me.0.to_le_bytes()).fill(&mut out);
         let (words, _) = out.as_chunks_mut::<4>();
@@ -181,11 +190,20 @@ impl Task for Numbers {
         Ok(out.into())
     }
 
-    fn allows(&self, _: u32, _: &[Value], _: &[Bytes], _: &[Peer]) -> Result<(), String> {
+    fn allows(&self, _: u32, _: &History, _: &[Peer]) -> Result<(), String> {
         Ok(())
     }
 
-    fn check(&self, _: u32, _: &[Value], _: &[Bytes]) -> Result<(), String> {
+    fn outcome(&self, history: &History) -> Result<Outcome, String> {
+        let sum = history.vector(1).ok_or("nothing was summed")?;
+        Ok(Outcome::new(sum.to_vec(), Sha256::digest(sum).into()))
+    }
+
+    fn work(&self, _: u32, _: &History) -> Work {
+        Work::default()
+    }
+
+    fn check(&self, _: u32, _: &History) -> Result<(), String> {
         Ok(())
     }
 }
@@ -199,8 +217,28 @@ impl Task for Poisoned {
         self.0.plan()
     }
 
-    fn contribution(&self, slot: u32, opened: &[Bytes]) -> Result<Bytes, String> {
-        let vector = self.0.contribution(slot, opened)?;
+    fn exchange(&self, slot: u32, history: &History, seat: Seat) -> Result<Source, String> {
+        self.0.exchange(slot, history, seat)
+    }
+
+    fn exchanged(&self, slot: u32, result: &Bytes) -> Result<Bytes, String> {
+        self.0.exchanged(slot, result)
+    }
+
+    fn retains(&self, slot: u32, frozen: u32) -> bool {
+        self.0.retains(slot, frozen)
+    }
+
+    fn outcome(&self, history: &History) -> Result<Outcome, String> {
+        self.0.outcome(history)
+    }
+
+    fn work(&self, slot: u32, history: &History) -> Work {
+        self.0.work(slot, history)
+    }
+
+    fn contribution(&self, slot: u32, history: &History) -> Result<Bytes, String> {
+        let vector = self.0.contribution(slot, history)?;
         let plan = self.plan();
         let quantity = &plan[slot as usize];
         if !["counts", "sum"].contains(&quantity.name.as_str()) {
@@ -213,19 +251,19 @@ impl Task for Poisoned {
         Ok(out.into())
     }
 
-    fn draw(&self, slot: u32, opened: &[Bytes], rng: &mut Rng) -> Result<Bytes, String> {
-        self.0.draw(slot, opened, rng)
+    fn noised(&self, slot: u32, history: &History, rng: &mut Rng) -> Result<Bytes, String> {
+        self.0.noised(slot, history, rng)
     }
 
-    fn drawn(&self, slot: u32, vector: &Bytes) {
-        self.0.drawn(slot, vector);
+    fn take_noised(&self, slot: u32, vector: &Bytes) {
+        self.0.take_noised(slot, vector);
     }
 
-    fn allows(&self, slot: u32, values: &[Value], opened: &[Bytes], members: &[Peer]) -> Result<(), String> {
-        self.0.allows(slot, values, opened, members)
+    fn allows(&self, slot: u32, history: &History, members: &[Peer]) -> Result<(), String> {
+        self.0.allows(slot, history, members)
     }
 
-    fn check(&self, slot: u32, values: &[Value], opened: &[Bytes]) -> Result<(), String> {
-        self.0.check(slot, values, opened)
+    fn check(&self, slot: u32, history: &History) -> Result<(), String> {
+        self.0.check(slot, history)
     }
 }

@@ -1,5 +1,6 @@
 //! The task `xclp` in a scenario: who has rows and labels, and what the labels are worth.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -7,30 +8,24 @@ use sha2::{Digest, Sha256};
 
 use super::checks::Check;
 use super::outcome::Accuracy;
-use super::scenario::{Scenario, ScenarioError, TaskKind};
+use super::scenario::{Scenario, ScenarioError};
 use super::swarm::Swarm;
 use super::task::Rows;
 use crate::crypto::stream::{Stream, derive};
 use crate::data::deal::shuffle;
 use crate::model::propagation::Prediction;
 use crate::protocol::Time;
-use crate::session::{Peer, Session, XclpSpec};
-use crate::task::xclp::Xclp;
+use crate::protocol::xclp::Outcome;
+use crate::session::{Peer, Session, TaskSpec, XclpSpec};
+use crate::task::xclp::{self, Xclp};
 
-/// The session's section, for this task.
-pub(super) fn spec(scenario: &Scenario) -> Option<XclpSpec> {
+/// The parameters of the session's task.
+pub(super) fn spec(scenario: &Scenario) -> XclpSpec {
     let task = &scenario.task;
     let usual = XclpSpec::new(4096);
     // Scores so close to those of the exact solution that no label hangs on the difference.
     let tolerance = 1e-8;
-    (task.kind == TaskKind::Xclp).then_some(XclpSpec {
-        bits: task.bits,
-        k: task.k,
-        many_neighbours: true,
-        tolerance,
-        hamming: task.hamming,
-        ..usual
-    })
+    XclpSpec { bits: task.bits, k: task.k, many_neighbours: true, tolerance, hamming: task.hamming, ..usual }
 }
 
 /// Rows for all peers but the witnesses, which come last.
@@ -48,6 +43,9 @@ pub(super) fn tasks(
     session: &Session,
     rows: &Rows,
 ) -> Result<Vec<Arc<Xclp>>, ScenarioError> {
+    let TaskSpec::Xclp(spec) = &session.task else {
+        return Err(ScenarioError(format!("the task of the session is {}", session.task)));
+    };
     let seed = scenario.seed.to_le_bytes();
     let mut places: Vec<(usize, usize)> = rows
         .parts
@@ -69,7 +67,7 @@ pub(super) fn tasks(
     peers
         .map(|((peer, part), labels)| {
             let secret = derive(&seed, "simulation/order", &peer.0.to_le_bytes());
-            let task = Xclp::new(session.clone(), peer, part.clone(), labels, &secret);
+            let task = Xclp::new(session.clone(), *spec, peer, part.clone(), labels, &secret);
             task.map(Arc::new).map_err(ScenarioError)
         })
         .collect()
@@ -79,13 +77,18 @@ pub(super) fn tasks(
 /// those in one place of the rows of the graph, with the labels of those members.
 pub(super) fn accuracy(world: &mut Swarm, now: Time, rows: &Rows, tasks: &[Arc<Xclp>]) -> Option<Accuracy> {
     let finished = world.finished.values().next()?.clone();
-    let [.., graph, labelled] = &finished.values[..] else { return None };
+    let [.., graph, labelled] = finished.values() else { return None };
     let members = &labelled.members;
     // After the coin and the rows, where the plan has them.
-    let moments = finished.opened.get(2).filter(|_| finished.opened.len() > 4).map(|bytes| &bytes[..]);
+    let moments = finished.opened().get(2).filter(|_| finished.opened().len() > 4).map(|bytes| &bytes[..]);
     let owners: Vec<Peer> =
         graph.members.iter().copied().filter(|peer| rows.parts[peer.index()].rows() > 0).collect();
-    let planes = owners.iter().find_map(|peer| world.outcomes.get(peer))?.planes;
+    let results: BTreeMap<Peer, Outcome> = world
+        .finished
+        .iter()
+        .filter_map(|(&peer, finished)| Some((peer, xclp::result(&finished.history)?)))
+        .collect();
+    let planes = world.finished.values().find_map(|finished| xclp::planes(&finished.history))?;
     let of = |peer: &Peer| &*tasks[peer.index()];
     let count = |peer: &Peer| if members.contains(peer) { of(peer).clone() } else { of(peer).unlabelled() };
     let counted: Vec<Xclp> = owners.iter().map(count).collect();
@@ -97,7 +100,7 @@ pub(super) fn accuracy(world: &mut Swarm, now: Time, rows: &Rows, tasks: &[Arc<X
     for (peer, pooled) in owners.iter().zip(&pooled).filter(|(peer, _)| members.contains(peer)) {
         together.count(rows, of(peer), *peer, pooled);
         // Who was killed after the others had its part comes back to its own outcome, or has not come back.
-        let Some(outcome) = world.outcomes.get(peer) else { continue };
+        let Some(outcome) = results.get(peer) else { continue };
         let said = of(peer).said(outcome);
         said.iter().for_each(|said| hash.update(said.label.unwrap_or(u16::MAX).to_le_bytes()));
         swarm.count(rows, of(peer), *peer, &said);

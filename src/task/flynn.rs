@@ -16,21 +16,38 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::Task;
 use super::holders::{self, HOLDERS};
 use super::sketch::{self, SketchTask};
+use super::{BuiltIn, History, Labels, Outcome, Task, Work};
+use crate::crypto::mask;
 use crate::data::Dataset;
 use crate::model::bloom::{self, Counts};
 use crate::model::readout::Readout;
 use crate::model::selection::Draw;
 use crate::model::{Model, ModelError};
 use crate::protocol::context::{Kind, Quantity, SMALLEST_SUM};
-use crate::protocol::record::Value;
 use crate::protocol::view::Rng;
-use crate::session::{NoiseMode, Peer, Session};
+use crate::session::{FlynnSpec, ModelSpec, NoiseMode, Peer, Session};
 use crate::sketch::flyhash::FlyHash;
 use crate::sketch::scaling::{self, Moments, Scaler, Scaling};
 use crate::sketch::{Parameters, Sketch};
+
+/// The task with these parameters.
+#[must_use]
+pub fn built_in(spec: FlynnSpec) -> BuiltIn {
+    BuiltIn {
+        result: "model",
+        extension: "model",
+        labels: Labels::All,
+        witnesses: false,
+        build: Box::new(move |session, me, rows, secret| {
+            match Flynn::new(session, spec, me, rows.data, secret) {
+                Ok(task) => Ok(Arc::new(task)),
+                Err(error) => Err(error.to_string()),
+            }
+        }),
+    }
+}
 
 /// One peer's part.
 #[derive(Debug)]
@@ -46,6 +63,7 @@ pub struct Flynn {
 #[derive(Clone, Debug)]
 pub struct Plan {
     session: Session,
+    model: ModelSpec,
     scaling: Scaling,
     /// Of the slots up to the draw, where peers are drawn.
     selection: Option<sketch::Plan>,
@@ -75,12 +93,12 @@ pub enum FlynnError {
 }
 
 impl Plan {
-    /// Of a session of task `flynn`.
+    /// The plan of a session of the task `flynn` with these parameters.
     #[must_use]
-    pub fn new(session: Session) -> Self {
+    pub fn new(session: Session, FlynnSpec { model, select }: FlynnSpec) -> Self {
         let scaling = session.data.scaling.of_rows();
-        let selection = session.selects().then(|| sketch::Plan::new(session.clone()));
-        Self { session, scaling, selection }
+        let selection = select.map(|sketch| sketch::Plan::new(session.clone(), sketch));
+        Self { session, model, scaling, selection }
     }
 
     /// The session.
@@ -103,16 +121,16 @@ impl Plan {
     /// What the counts will mean.
     #[must_use]
     pub fn readout(&self) -> Readout {
-        Readout { score: self.session.flynn.score, gamma: self.session.flynn.gamma }
+        self.model.readout()
     }
 
     /// The quantities of the session.
     #[must_use]
     pub fn quantities(&self) -> Vec<Quantity> {
-        let (data, flynn) = (&self.session.data, &self.session.flynn);
+        let data = &self.session.data;
         let classes = data.classes.len();
         let features = data.features as usize;
-        let counts = Quantity::exact("counts", 4, classes as u64 * u64::from(flynn.m));
+        let counts = Quantity::exact("counts", 4, self.model.counts(classes) as u64);
         if let Some(noise) = self.session.privacy.noise {
             // No exact sum beside the noisy one: who has which class, and means, would have to be paid for.
             let kind = if noise.mode == NoiseMode::Central { Kind::Noised } else { Kind::Released };
@@ -132,12 +150,12 @@ impl Plan {
 
     /// The sketch that the opened seed fixes.
     pub fn sketch(&self, seed: [u8; 32]) -> Result<Sketch, FlynnError> {
-        let (data, flynn) = (&self.session.data, &self.session.flynn);
+        let (data, model) = (&self.session.data, &self.model);
         let parameters = Parameters {
             d: data.features as usize,
-            m: flynn.m as usize,
-            s: flynn.s as usize,
-            rho: flynn.rho as usize,
+            m: model.m as usize,
+            s: model.s as usize,
+            rho: model.rho as usize,
             seed,
             densify: data.densify,
             scaling: self.scaling.clone(),
@@ -165,11 +183,11 @@ impl Plan {
         let sketch = self.sketch(seed)?;
         let scaler = self.opened_scaler(opened)?;
         let classes = self.session.data.classes.clone();
-        let mut counts = Counts::from_le_bytes(counts, classes.len(), self.session.flynn.m as usize)
+        let mut counts = Counts::from_le_bytes(counts, classes.len(), self.model.m as usize)
             .map_err(|error| FlynnError::Data(error.to_string()))?;
         if let Some(noise) = self.session.privacy.noise {
-            let read = noise.mechanism(&self.session).read(counts.values());
-            counts = Counts::from_values(read, classes.len(), self.session.flynn.m as usize)
+            let read = noise.mechanism(&self.session, self.model.rho).read(counts.values());
+            counts = Counts::from_values(read, classes.len(), self.model.m as usize)
                 .map_err(|error| FlynnError::Data(error.to_string()))?;
         }
         Ok(Model::new(sketch, self.readout(), classes, scaler, counts)?)
@@ -201,23 +219,18 @@ impl Flynn {
     /// its part of the second coin follows from it.
     pub fn new(
         session: Session,
+        spec: FlynnSpec,
         me: Peer,
         data: Arc<Dataset>,
         secret: &[u8; 32],
     ) -> Result<Self, FlynnError> {
         holders::fits(&session, &data).map_err(FlynnError::Data)?;
-        // Noisy totals are read as signed, and noise needs room beside the counts.
-        let most = (1 << 30) / session.roster.len();
-        let central = session.privacy.noise.is_some_and(|noise| noise.mode == NoiseMode::Central);
-        if central && data.rows() > most {
-            return Err(FlynnError::Data(format!(
-                "{} rows, with noise in shares at most {most} each",
-                data.rows()
-            )));
+        if session.privacy.noise.is_some_and(|noise| noise.mode == NoiseMode::Central) {
+            holders::fits_ring(&session, &data, mask::noised_capacity).map_err(FlynnError::Data)?;
         }
-        let part = |session: &Session| SketchTask::new(session.clone(), me, data.clone(), secret);
-        let selection = session.selects().then(|| part(&session)).transpose()?;
-        Ok(Self { plan: Plan::new(session), me, data, selection })
+        let part = |sketch| SketchTask::new(session.clone(), sketch, me, data.clone(), secret);
+        let selection = spec.select.map(part).transpose()?;
+        Ok(Self { plan: Plan::new(session, spec), me, data, selection })
     }
 
     /// Whether this peer's rows are learnt from.
@@ -269,53 +282,85 @@ impl Task for Flynn {
         self.plan.quantities()
     }
 
-    fn contribution(&self, slot: u32, opened: &[Bytes]) -> Result<Bytes, String> {
+    fn contribution(&self, slot: u32, history: &History) -> Result<Bytes, String> {
         if let Some(selection) = self.before(slot) {
-            return selection.contribution(slot, opened);
+            return selection.contribution(slot, history);
         }
         let plan = self.plan();
         let quantity = plan.get(slot as usize).ok_or("no such slot")?;
-        let vector = self.takes_part(opened).and_then(|takes_part| match takes_part {
-            true => self.vector(&quantity.name, opened),
+        let vector = self.takes_part(history.vectors()).and_then(|takes_part| match takes_part {
+            true => self.vector(&quantity.name, history.vectors()),
             false => Ok(vec![0; quantity.len()].into()),
         });
         vector.map_err(|error| error.to_string())
     }
 
-    fn draw(&self, _slot: u32, opened: &[Bytes], rng: &mut Rng) -> Result<Bytes, String> {
+    fn noised(&self, _slot: u32, history: &History, rng: &mut Rng) -> Result<Bytes, String> {
         let session = &self.plan.session;
         let noise = session.privacy.noise.ok_or("the session has no noise")?;
-        let counts = self.counts(opened).map_err(|error| error.to_string())?;
-        let words = noise.mechanism(session).draw(counts.values(), rng);
+        let counts = self.counts(history.vectors()).map_err(|error| error.to_string())?;
+        let words = noise.mechanism(session, self.plan.model.rho).draw(counts.values(), rng);
         Ok(words.into_iter().flat_map(u32::to_le_bytes).collect())
     }
 
-    fn allows(&self, slot: u32, values: &[Value], opened: &[Bytes], members: &[Peer]) -> Result<(), String> {
+    fn outcome(&self, history: &History) -> Result<Outcome, String> {
+        let opened = history.vectors();
+        let model = self.plan.model(opened).map_err(|error| error.to_string())?;
+        let outcome = Outcome::new(model.encode(), model.digest());
+        let Some(draw) = self.plan.drawn(opened).map_err(|error| error.to_string())? else {
+            return Ok(outcome);
+        };
+        let session = &self.plan.session;
+        Ok(Outcome {
+            summary: format!("learnt from {}", sketch::names(session, &draw.chosen).join(", ")),
+            counted: draw.chosen.contains(&self.me.index()),
+            details: sketch::selection(session, &draw),
+            ..outcome
+        })
+    }
+
+    fn work(&self, slot: u32, history: &History) -> Work {
+        if let Some(selection) = self.before(slot) {
+            return selection.work(slot, history);
+        }
+        let (rows, d) = (self.data.rows() as f64, self.plan.session.data.dimension());
+        let plan = self.plan();
+        match plan.get(slot as usize).map(|quantity| &*quantity.name) {
+            Some("moments") => Work { lift: rows * f64::from(d), ..Work::default() },
+            Some("counts") if self.takes_part(history.vectors()).unwrap_or(true) => {
+                let flynn = self.plan.model;
+                Work::training(f64::from(flynn.m), f64::from(flynn.s), rows)
+            }
+            _ => Work::default(),
+        }
+    }
+
+    fn allows(&self, slot: u32, history: &History, members: &[Peer]) -> Result<(), String> {
         if self.plan.session.privacy.noise.is_some() {
             return Ok(());
         }
         if let Some(selection) = self.before(slot) {
-            return selection.allows(slot, values, opened, members);
+            return selection.allows(slot, history, members);
         }
-        let Some(draw) = self.plan.drawn(opened).map_err(|error| error.to_string())? else {
-            return holders::allows(&self.plan.session, slot, values, opened, members);
+        let Some(draw) = self.plan.drawn(history.vectors()).map_err(|error| error.to_string())? else {
+            return holders::allows(&self.plan.session, slot, history, members);
         };
         let drawn = |peer: &&Peer| draw.chosen.contains(&peer.index());
         self.enough_drawn(members.iter().filter(drawn).count())?;
         // Whoever was not drawn has put in nothing that could be missed.
         let at = self.plan.holders();
-        let counted = values.get(at as usize).map_or(&[][..], |value| &value.members);
+        let counted = history.members(at);
         let lost = counted.iter().filter(drawn).filter(|peer| !members.contains(peer)).count();
-        holders::enough(&self.plan.session, at, opened, lost)
+        holders::enough(&self.plan.session, at, history.vectors(), lost)
     }
 
-    fn check(&self, slot: u32, values: &[Value], opened: &[Bytes]) -> Result<(), String> {
+    fn check(&self, slot: u32, history: &History) -> Result<(), String> {
         let holders = self.plan.holders();
         if let Some(selection) = self.before(slot) {
-            selection.check(slot, values, opened)?;
+            selection.check(slot, history)?;
             if slot == HOLDERS {
                 // Before anything is sketched: fewer than are to be drawn could not be learnt from.
-                let word = opened.get(slot as usize).and_then(|word| word[..].try_into().ok());
+                let word = history.vector(slot).and_then(|word| word[..].try_into().ok());
                 let present = u32::from_le_bytes(word.unwrap_or_default());
                 if (present as usize) < SMALLEST_SUM {
                     return Err(format!(
@@ -326,11 +371,11 @@ impl Task for Flynn {
             if slot + 1 < holders {
                 return Ok(());
             }
-            let draw = self.plan.drawn(opened).map_err(|error| error.to_string())?;
+            let draw = self.plan.drawn(history.vectors()).map_err(|error| error.to_string())?;
             return self.enough_drawn(draw.map_or(0, |draw| draw.chosen.len()));
         }
         let counted = slot == holders && self.plan.session.privacy.noise.is_none();
-        if counted { holders::enough(&self.plan.session, holders, opened, 0) } else { Ok(()) }
+        if counted { holders::enough(&self.plan.session, holders, history.vectors(), 0) } else { Ok(()) }
     }
 }
 

@@ -3,9 +3,10 @@
 
 use bytes::Bytes;
 
+use super::History;
+use crate::crypto::mask::{self, Word};
 use crate::data::Dataset;
 use crate::protocol::context::Quantity;
-use crate::protocol::record::Value;
 use crate::session::{Peer, Session};
 
 /// Slot of `holders` where no draw comes before it: word 0 counts members with rows, word 1 + l those with
@@ -34,15 +35,26 @@ pub(super) fn fits(session: &Session, data: &Dataset) -> Result<(), String> {
     if data.classes() != session.data.classes {
         return Err("the classes of the rows are not those of the session".into());
     }
-    // No count of the sum can wrap: it is at most the rows of all peers.
-    let most = u32::MAX as usize / session.roster.len();
-    if data.rows() > most {
-        return Err(format!("{} rows, with {} peers at most {most} each", data.rows(), session.roster.len()));
-    }
+    fits_ring(session, data, mask::capacity)?;
     if data.rows() > 0 && data.labels().is_empty() {
         return Err("the rows have no labels".into());
     }
     Ok(())
+}
+
+/// Whether a sum in which every row counts once cannot wrap, by the capacity of 32-bit words; says why not.
+pub(super) fn fits_ring(
+    session: &Session,
+    data: &Dataset,
+    capacity: fn(Word, u64) -> u64,
+) -> Result<(), String> {
+    let (rows, peers) = (data.rows(), session.roster.len());
+    let most = capacity(Word::W32, peers as u64);
+    if rows as u64 > most {
+        Err(format!("{rows} rows, with {peers} peers at most {most} each"))
+    } else {
+        Ok(())
+    }
 }
 
 /// A peer that came after the holders were counted in the slot `at` may not bring a class that nobody had: it
@@ -74,13 +86,14 @@ pub(super) fn refuse_uncounted(
 pub(super) fn allows(
     session: &Session,
     slot: u32,
-    values: &[Value],
-    opened: &[Bytes],
+    history: &History,
     members: &[Peer],
 ) -> Result<(), String> {
-    let Some(counted) = values.get(HOLDERS as usize).filter(|_| slot > HOLDERS) else { return Ok(()) };
-    let lost = counted.members.iter().filter(|peer| !members.contains(peer)).count();
-    enough(session, HOLDERS, opened, lost)
+    if slot <= HOLDERS {
+        return Ok(());
+    }
+    let lost = history.members(HOLDERS).iter().filter(|peer| !members.contains(peer)).count();
+    enough(session, HOLDERS, history.vectors(), lost)
 }
 
 /// Whether each class has as many holders as are asked for by what the slot `at` says, given that `lost` of

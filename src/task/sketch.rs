@@ -15,21 +15,25 @@
 //! A task that draws its peers so (`select`, [`super::flynn`]) goes through these slots first, the second of
 //! them called `present`, and then its own.
 
+mod report;
+
+pub(crate) use report::{names, selection};
+
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use bytes::Bytes;
 use sha2::Digest;
 use zeroize::Zeroizing;
 
-use super::Task;
 use super::holders::{self, HOLDERS};
+use super::{BuiltIn, History, Labels, Task, Work};
+use crate::crypto::mask;
 use crate::crypto::stream::Stream;
 use crate::crypto::tagged_hash;
 use crate::data::Dataset;
 use crate::model::selection::{self, Draw};
 use crate::privacy::Ratio;
 use crate::protocol::context::{Kind, Quantity};
-use crate::protocol::record::Value;
 use crate::protocol::view::Rng;
 use crate::session::{Peer, Session, SketchSpec};
 use crate::sketch::distribution::private::{PrivateSketch, noise_variance};
@@ -120,10 +124,9 @@ pub enum TaskError {
 }
 
 impl Plan {
-    /// Of a session of task `sketch`, or with a `select`.
+    /// The plan of a session of the task `sketch`, or of a `select`, with these parameters.
     #[must_use]
-    pub fn new(session: Session) -> Self {
-        let spec = session.sketch.unwrap_or_default();
+    pub fn new(session: Session, spec: SketchSpec) -> Self {
         let epsilon = session.privacy.noise.map(|noise| noise.each(&session));
         Self { scaling: session.data.scaling.of_rows(), session, spec, epsilon }
     }
@@ -336,23 +339,24 @@ impl Global {
 impl SketchTask {
     /// A peer with these rows, which may be none; labels are not looked at. `secret` is known to nobody else:
     /// its part of the second coin follows from it.
-    pub fn new(session: Session, me: Peer, data: Arc<Dataset>, secret: &[u8; 32]) -> Result<Self, TaskError> {
+    pub fn new(
+        session: Session,
+        spec: SketchSpec,
+        me: Peer,
+        data: Arc<Dataset>,
+        secret: &[u8; 32],
+    ) -> Result<Self, TaskError> {
         let features = session.data.features as usize;
         if data.features() != features {
             let text = format!("rows have {} features, the session says {features}", data.features());
             return Err(TaskError::Data(text));
         }
-        // No counter of the sum can wrap: it is at most the rows of all peers. Noisy ones are read as signed,
-        // and noise needs room beside them.
-        let all = if session.privacy.noise.is_some() { 1 << 30 } else { u32::MAX as usize };
-        let most = all / session.roster.len();
-        if data.rows() > most {
-            let text =
-                format!("{} rows, with {} peers at most {most} each", data.rows(), session.roster.len());
-            return Err(TaskError::Data(text));
-        }
+        // No counter of the sum can wrap: it is at most the rows of all peers.
+        let noised = session.privacy.noise.is_some();
+        let capacity = if noised { mask::noised_capacity } else { mask::capacity };
+        holders::fits_ring(&session, &data, capacity).map_err(TaskError::Data)?;
         let secret = Zeroizing::new(*secret);
-        let plan = Plan::new(session);
+        let plan = Plan::new(session, spec);
         Ok(Self { plan, me, data, secret, own: OnceLock::new(), released: Mutex::new(None) })
     }
 
@@ -452,41 +456,87 @@ impl SketchTask {
     }
 }
 
+/// The task with these parameters.
+#[must_use]
+pub fn built_in(spec: SketchSpec) -> BuiltIn {
+    BuiltIn {
+        result: "sketch",
+        extension: "sketch.json",
+        labels: Labels::None,
+        witnesses: false,
+        build: Box::new(move |session, me, rows, secret| {
+            match SketchTask::new(session, spec, me, rows.data, secret) {
+                Ok(task) => Ok(Arc::new(task)),
+                Err(error) => Err(error.to_string()),
+            }
+        }),
+    }
+}
+
 impl Task for SketchTask {
     fn plan(&self) -> Vec<Quantity> {
         self.plan.quantities()
     }
 
-    fn contribution(&self, slot: u32, opened: &[Bytes]) -> Result<Bytes, String> {
+    fn contribution(&self, slot: u32, history: &History) -> Result<Bytes, String> {
         let plan = self.plan();
         let quantity = plan.get(slot as usize).ok_or("no such slot")?;
-        self.vector(&quantity.name, opened).map_err(|error| error.to_string())
+        self.vector(&quantity.name, history.vectors()).map_err(|error| error.to_string())
     }
 
-    fn draw(&self, _slot: u32, opened: &[Bytes], rng: &mut Rng) -> Result<Bytes, String> {
+    fn noised(&self, _slot: u32, history: &History, rng: &mut Rng) -> Result<Bytes, String> {
         let epsilon = self.plan.epsilon.ok_or("the session has no noise")?;
-        let release = self.own(opened).and_then(|own| Ok(own.release(epsilon, rng)?));
+        let release = self.own(history.vectors()).and_then(|own| Ok(own.release(epsilon, rng)?));
         Ok(bytes(release.map_err(|error| error.to_string())?.to_words()))
     }
 
-    fn drawn(&self, _slot: u32, vector: &Bytes) {
+    fn take_noised(&self, _slot: u32, vector: &Bytes) {
         let SketchSpec { rows, range, .. } = self.plan.spec;
         // Its length was checked against the plan.
         *self.released() = PrivateSketch::from_words(&words(vector), rows as usize, range as usize).ok();
     }
 
-    fn allows(&self, slot: u32, values: &[Value], opened: &[Bytes], members: &[Peer]) -> Result<(), String> {
+    fn outcome(&self, history: &History) -> Result<super::Outcome, String> {
+        let opened = history.vectors();
+        let outcome = self.plan.outcome(opened).map_err(|error| error.to_string())?;
+        let distance = self.distance(opened).map_err(|error| error.to_string())?;
+        let text = format!("{:#}\n", report::json(&self.plan.session, &outcome, distance, opened));
+        let summary = distance.map_or(String::new(), |distance| {
+            format!("distance {:.4} (mean over rows), {:.4} (plain)", distance.row_mean, distance.plain)
+        });
+        let details = outcome
+            .draw
+            .as_ref()
+            .map(|(draw, _)| report::selection(&self.plan.session, draw))
+            .unwrap_or_default();
+        let made = super::Outcome::new(text.into_bytes(), outcome.digest).with_summary(summary);
+        Ok(super::Outcome { details, ..made })
+    }
+
+    fn work(&self, slot: u32, _: &History) -> Work {
+        let (rows, d) = (self.data.rows() as f64, f64::from(self.plan.session.data.dimension()));
+        let SketchSpec { rows: counters, range, .. } = self.plan.spec;
+        let plan = self.plan();
+        let lift = match plan.get(slot as usize).map(|quantity| &*quantity.name) {
+            Some("moments") => rows * d,
+            Some("sketch") => rows * f64::from(counters) * f64::from(range).log2() * d,
+            _ => 0.0,
+        };
+        Work { lift, ..Work::default() }
+    }
+
+    fn allows(&self, slot: u32, history: &History, members: &[Peer]) -> Result<(), String> {
         if self.plan.epsilon.is_some() {
             return Ok(());
         }
-        holders::allows(&self.plan.session, slot, values, opened, members)
+        holders::allows(&self.plan.session, slot, history, members)
     }
 
-    fn check(&self, slot: u32, _values: &[Value], opened: &[Bytes]) -> Result<(), String> {
+    fn check(&self, slot: u32, history: &History) -> Result<(), String> {
         if slot == HOLDERS && self.plan.epsilon.is_none() {
-            return holders::enough(&self.plan.session, HOLDERS, opened, 0);
+            return holders::enough(&self.plan.session, HOLDERS, history.vectors(), 0);
         }
-        self.look(slot, opened).map_err(|error| error.to_string())
+        self.look(slot, history.vectors()).map_err(|error| error.to_string())
     }
 }
 

@@ -10,14 +10,16 @@
 //! fold too); `counts`, setting by setting and in each fold by fold; `scores`, for each class the rows
 //! scored, then for each setting, readout and class those that were right.
 
+pub(crate) mod text;
+
 use std::sync::Arc;
 
 use bytes::Bytes;
 use rayon::prelude::*;
 use sha2::Digest;
 
-use super::Task;
 use super::holders::{self, HOLDERS};
+use super::{BuiltIn, History, Labels, Task, Work};
 use crate::crypto::stream::derive;
 use crate::crypto::tagged_hash;
 use crate::data::Dataset;
@@ -29,8 +31,7 @@ use crate::model::ModelError;
 use crate::model::bloom::{self, Counts, CountsError};
 use crate::model::readout::Readout;
 use crate::protocol::context::Quantity;
-use crate::protocol::record::Value;
-use crate::session::{Peer, Session, Setting};
+use crate::session::{Peer, Session, Setting, TuneSpec};
 use crate::sketch::ParameterError;
 use crate::sketch::flyhash::FlyHash;
 use crate::sketch::scaling::{self, Moments, Scaler, ScalingError};
@@ -58,6 +59,21 @@ pub struct Outcome {
     pub ranked: Vec<(Candidate, Readout, Tally)>,
     /// SHA-256(tag "scores" || session id || opened words): the same at every peer.
     pub digest: [u8; 32],
+}
+
+/// The task with these parameters.
+#[must_use]
+pub fn built_in(spec: TuneSpec) -> BuiltIn {
+    BuiltIn {
+        result: "settings",
+        extension: "settings.toml",
+        labels: Labels::All,
+        witnesses: false,
+        build: Box::new(move |session, _, rows, _| match Tune::new(session, &spec, rows.data) {
+            Ok(task) => Ok(Arc::new(task)),
+            Err(error) => Err(error.to_string()),
+        }),
+    }
 }
 
 /// Why there are no scores.
@@ -95,9 +111,9 @@ struct Trial<'a> {
 }
 
 impl Plan {
-    /// Of a session of task `tune`.
+    /// The plan of a session of the task `tune` with these parameters.
     #[must_use]
-    pub fn new(session: Session) -> Self {
+    pub fn new(session: Session, spec: &TuneSpec) -> Self {
         let candidate = |setting: Setting| Candidate {
             m: setting.m as usize,
             s: setting.s as usize,
@@ -105,9 +121,8 @@ impl Plan {
             densify: setting.densify,
             scaling: setting.scaling.of_rows(),
         };
-        let candidates = session.settings().into_iter().map(candidate).collect();
-        let folds = session.tune.as_ref().map_or(0, |tune| usize::from(tune.folds));
-        Self { session, candidates, readouts: readouts(), folds }
+        let candidates = spec.settings(&session.data).into_iter().map(candidate).collect();
+        Self { session, candidates, readouts: readouts(), folds: spec.folds.into() }
     }
 
     /// Whether any setting needs a sum over all rows first, and squares in it.
@@ -232,9 +247,9 @@ impl Plan {
 
 impl Tune {
     /// A peer with these rows, which may be none.
-    pub fn new(session: Session, data: Arc<Dataset>) -> Result<Self, TuneError> {
+    pub fn new(session: Session, spec: &TuneSpec, data: Arc<Dataset>) -> Result<Self, TuneError> {
         holders::fits(&session, &data).map_err(TuneError::Data)?;
-        Ok(Self { plan: Plan::new(session), data })
+        Ok(Self { plan: Plan::new(session, spec), data })
     }
 
     fn vector(&self, name: &str, opened: &[Bytes]) -> Result<Bytes, TuneError> {
@@ -262,21 +277,59 @@ impl Task for Tune {
         self.plan.quantities()
     }
 
-    fn contribution(&self, slot: u32, opened: &[Bytes]) -> Result<Bytes, String> {
+    fn contribution(&self, slot: u32, history: &History) -> Result<Bytes, String> {
         let plan = self.plan();
         let quantity = plan.get(slot as usize).ok_or("no such slot")?;
-        self.vector(&quantity.name, opened).map_err(|error| error.to_string())
+        self.vector(&quantity.name, history.vectors()).map_err(|error| error.to_string())
     }
 
-    fn allows(&self, slot: u32, values: &[Value], opened: &[Bytes], members: &[Peer]) -> Result<(), String> {
-        holders::allows(&self.plan.session, slot, values, opened, members)
+    fn outcome(&self, history: &History) -> Result<super::Outcome, String> {
+        let outcome = self.plan.outcome(history.vectors()).map_err(|error| error.to_string())?;
+        let summary = outcome.ranked.first().map_or(String::new(), |(candidate, readout, tally)| {
+            let score = tally.score(Metric::Balanced);
+            format!("balanced accuracy {score:.4} with {candidate}, {} {}", readout.score, readout.gamma)
+        });
+        Ok(super::Outcome::new(text::settings(&outcome).into_bytes(), outcome.digest).with_summary(summary))
     }
 
-    fn check(&self, slot: u32, _values: &[Value], opened: &[Bytes]) -> Result<(), String> {
+    fn work(&self, slot: u32, _: &History) -> Work {
+        let rows = self.data.rows() as f64;
+        let plan = self.plan();
+        let mut work = Work::default();
+        match plan.get(slot as usize).map(|quantity| &*quantity.name) {
+            Some("moments") => work.lift = rows * self.data.features() as f64,
+            // Each fold has a matrix of its own; each row is learnt from in all folds but one.
+            Some("counts") => {
+                let folds = self.plan.folds as f64;
+                for candidate in &self.plan.candidates {
+                    let (m, s) = (candidate.m as f64, candidate.s as f64);
+                    for _ in 0..self.plan.folds {
+                        work += Work::training(m, s, rows * (folds - 1.0) / folds);
+                    }
+                }
+            }
+            Some("scores") => {
+                for candidate in &self.plan.candidates {
+                    let (m, s) = (candidate.m as f64, candidate.s as f64);
+                    for _ in 0..self.plan.folds {
+                        work += Work::training(m, s, rows / self.plan.folds as f64);
+                    }
+                }
+            }
+            _ => {}
+        }
+        work
+    }
+
+    fn allows(&self, slot: u32, history: &History, members: &[Peer]) -> Result<(), String> {
+        holders::allows(&self.plan.session, slot, history, members)
+    }
+
+    fn check(&self, slot: u32, history: &History) -> Result<(), String> {
         match slot {
-            HOLDERS => holders::enough(&self.plan.session, HOLDERS, opened, 0),
+            HOLDERS => holders::enough(&self.plan.session, HOLDERS, history.vectors(), 0),
             slot if slot as usize + 1 == self.plan().len() => {
-                self.plan.outcome(opened).map(drop).map_err(|error| error.to_string())
+                self.plan.outcome(history.vectors()).map(drop).map_err(|error| error.to_string())
             }
             _ => Ok(()),
         }

@@ -10,8 +10,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use sha2::{Digest, Sha256};
 
-use super::Task;
+use super::exchange::{self, Content, Exchange, Job, Output, Seat, Source, Vocabulary};
+use super::{BuiltIn, History, Labels, Task, Work};
 use crate::crypto::stream::Stream;
 use crate::data::Dataset;
 use crate::data::deal::shuffle;
@@ -19,8 +21,10 @@ use crate::model::propagation::series::MAX_POINTS;
 use crate::model::propagation::{Prediction, Propagation, centralised, edges, label_counts};
 use crate::protocol::context::Quantity;
 use crate::protocol::record::Value;
+use crate::protocol::view::Reason;
 use crate::protocol::xclp::roles::{FEWEST_HOLDERS, Roles};
-use crate::protocol::xclp::{self, Known, Outcome, Part, Stage};
+use crate::protocol::xclp::{self, Body, Known, Outcome, Setup, Stage};
+use crate::protocol::{Action, Fault, Input, Machine as _, Step, Time, wire};
 use crate::session::{Peer, Session, XclpSpec};
 use crate::sketch::lsh::Codes;
 use crate::sketch::scaling::{self, Moments, Scaler, Scaling};
@@ -30,6 +34,23 @@ const ROWS: u32 = 1;
 
 /// Words of the digest in `graph`, after those of the peers.
 const DIGEST: usize = 8;
+
+/// The task with these parameters.
+#[must_use]
+pub fn built_in(spec: XclpSpec) -> BuiltIn {
+    BuiltIn {
+        result: "labels",
+        extension: "labels.csv",
+        labels: Labels::Some,
+        witnesses: true,
+        build: Box::new(move |session, me, rows, secret| {
+            match Xclp::new(session, spec, me, rows.data, rows.labels, secret) {
+                Ok(task) => Ok(Arc::new(task)),
+                Err(error) => Err(error),
+            }
+        }),
+    }
+}
 
 /// What follows from the session file alone.
 #[derive(Clone, Debug)]
@@ -51,10 +72,9 @@ pub struct Xclp {
 }
 
 impl Plan {
-    /// Of a session of task `xclp`.
+    /// The plan of a session of the task `xclp` with these parameters.
     #[must_use]
-    pub fn new(session: Session) -> Self {
-        let spec = session.xclp.unwrap_or_else(|| XclpSpec::new(session.data.features));
+    pub fn new(session: Session, spec: XclpSpec) -> Self {
         Self { scaling: session.data.scaling.of_rows(), session, spec }
     }
 
@@ -138,6 +158,7 @@ impl Xclp {
     /// rows.
     pub fn new(
         session: Session,
+        spec: XclpSpec,
         me: Peer,
         data: Arc<Dataset>,
         labels: Vec<Option<u16>>,
@@ -155,7 +176,7 @@ impl Xclp {
         }
         let mut order: Vec<usize> = (0..data.rows()).collect();
         shuffle(&mut order, &mut Stream::new(secret, "order of rows", &session.id().0));
-        Ok(Self { plan: Plan::new(session), me, data, labels, order })
+        Ok(Self { plan: Plan::new(session, spec), me, data, labels, order })
     }
 
     /// The session's classes.
@@ -250,36 +271,49 @@ impl Task for Xclp {
         self.plan.quantities()
     }
 
-    fn contribution(&self, slot: u32, _opened: &[Bytes]) -> Result<Bytes, String> {
+    fn contribution(&self, slot: u32, _: &History) -> Result<Bytes, String> {
         let plan = self.plan();
         self.words(&plan.get(slot as usize).ok_or("no such slot")?.name)
     }
 
-    fn exchange(
-        &self,
-        slot: u32,
-        (values, opened): (&[Value], &[Bytes]),
-        members: &[Peer],
-        before: Option<&Outcome>,
-    ) -> Result<Option<Part>, String> {
+    fn outcome(&self, history: &History) -> Result<super::Outcome, String> {
+        // Who came after the rows were counted had no part in the exchange, and was given no scores.
+        let given = history.exchanged(self.plan.graph() + 1).and_then(|bytes| Outcome::from_bytes(bytes));
+        let Some(given) = given.filter(|given| !given.counts.is_empty() || self.data.rows() == 0) else {
+            return Err("the session was finished without this peer: there are no labels for its rows".into());
+        };
+        let said = self.said(&given);
+        let text = labels_text(&said, self.classes());
+        let unknown = said.iter().filter(|said| said.label.is_none()).count();
+        let summary =
+            if unknown > 0 { format!("no label reaches {unknown} of the rows") } else { String::new() };
+        let digest = Sha256::digest(&text).into();
+        Ok(super::Outcome::new(text.into_bytes(), digest).with_summary(summary))
+    }
+
+    fn work(&self, slot: u32, _: &History) -> Work {
+        let rows = self.data.rows() as f64 * self.data.features() as f64;
+        let moments = self.plan().get(slot as usize).is_some_and(|quantity| quantity.name == "moments");
+        Work { lift: if moments { rows } else { 0.0 }, ..Work::default() }
+    }
+
+    fn exchange(&self, slot: u32, history: &History, seat: Seat) -> Result<Source, String> {
         let graph = self.plan.graph();
         if slot < graph {
-            return Ok(None);
+            return Ok(Source::Own);
         }
+        let (values, opened) = (history.values(), history.vectors());
         // A leader that starts a sum over too few members breaks a rule that `allows` checks; this peer then
         // has no part in it.
-        let roles = self.plan.roles(slot, values, opened, members).ok();
-        let counted = roles
-            .as_ref()
-            .is_some_and(|roles| roles.ring.contains(&self.me) || roles.propagators.contains(&self.me));
-        let coin = opened.first().and_then(|coin| coin[..].try_into().ok()).ok_or("the coin is not open")?;
-        let moments = self.plan.scaling.needs_moments().and(opened.get(ROWS as usize + 1));
-        let holds = counted && roles.as_ref().is_some_and(|roles| roles.rows.contains_key(&self.me));
+        let roles = self.plan.roles(slot, values, opened, &seat.members).ok();
+        let counted = |roles: &Roles| roles.ring.contains(&self.me) || roles.propagators.contains(&self.me);
+        let roles = roles.filter(counted);
         let stage = if slot == graph {
             Stage::Graph
         } else {
-            let known = self.plan.known(values, opened, before)?;
-            if counted
+            let before = history.exchanged(graph).and_then(|bytes| Outcome::from_bytes(bytes));
+            let known = self.plan.known(values, opened, before.as_ref())?;
+            if roles.is_some()
                 && known.knowers.contains(&self.me)
                 && before.is_none_or(|before| before.edges.is_empty())
             {
@@ -287,7 +321,9 @@ impl Task for Xclp {
             }
             Stage::Labels(known)
         };
-        let rows = if holds {
+        let Some(roles) = roles else { return Ok(Source::Bystander) };
+        let moments = self.plan.scaling.needs_moments().and(history.vector(ROWS + 1));
+        let rows = if roles.rows.contains_key(&self.me) {
             let scaled =
                 self.plan.scaler(moments.map(|bytes| &bytes[..]))?.transform(&self.data).subset(&self.order);
             let labels = self.order.iter().map(|&row| self.labels[row]).collect();
@@ -295,21 +331,30 @@ impl Task for Xclp {
         } else {
             None
         };
-        Ok(Some(Part {
+        let setup = Setup {
+            session: seat.session,
+            sum: seat.sum,
             stage,
-            roles: roles.filter(|_| counted),
+            me: seat.me,
+            roles,
             rule: self.plan.rule(),
             bits: self.plan.spec.bits as usize,
             hamming: self.plan.spec.hamming,
             classes: self.plan.session.data.classes.len(),
-            coin,
+            coin: history.seed().ok_or("the coin is not open")?,
+            keys: seat.keys,
             rows,
-        }))
+            patience_ms: seat.patience_ms,
+            longest_ms: seat.longest_ms,
+        };
+        Ok(Source::Exchange(Box::new(Adapter(xclp::Exchange::new(setup, seat.seed)))))
     }
 
     /// This peer's points in the graph, and the digest where it is to say it; then points, and those that
     /// have a label now: in the sum, of all peers.
-    fn exchanged(&self, slot: u32, outcome: &Outcome) -> Result<Bytes, String> {
+    fn exchanged(&self, slot: u32, result: &Bytes) -> Result<Bytes, String> {
+        let outcome = if result.is_empty() { Some(Outcome::default()) } else { Outcome::from_bytes(result) };
+        let outcome = &outcome.ok_or("the exchange's result is damaged")?;
         if slot == self.plan.graph() {
             let peers = self.plan.session.roster.len();
             // Whoever had a part in it as an owner knows the planes.
@@ -325,18 +370,17 @@ impl Task for Xclp {
             .collect())
     }
 
-    fn allows(&self, slot: u32, values: &[Value], opened: &[Bytes], members: &[Peer]) -> Result<(), String> {
+    fn allows(&self, slot: u32, history: &History, members: &[Peer]) -> Result<(), String> {
         if slot >= self.plan.graph() {
-            self.plan.roles(slot, values, opened, members)?;
+            self.plan.roles(slot, history.values(), history.vectors(), members)?;
         }
         Ok(())
     }
 
-    fn check(&self, slot: u32, values: &[Value], opened: &[Bytes]) -> Result<(), String> {
+    fn check(&self, slot: u32, history: &History) -> Result<(), String> {
         if slot == self.plan.graph() {
-            let value = values.get(slot as usize).ok_or("the graph is not made")?;
-            let roles = self.plan.roles(slot, values, opened, &value.members)?;
-            let points = self.plan.counted(opened, slot);
+            let roles = self.plan.roles(slot, history.values(), history.vectors(), history.members(slot))?;
+            let points = self.plan.counted(history.vectors(), slot);
             if points.iter().any(|(peer, &rows)| roles.rows.get(peer).copied().unwrap_or(0) != rows) {
                 return Err("the graph has other points than were counted".into());
             }
@@ -344,7 +388,7 @@ impl Task for Xclp {
         if slot != ROWS {
             return Ok(());
         }
-        let counted = self.plan.counted(opened, ROWS);
+        let counted = self.plan.counted(history.vectors(), ROWS);
         let holders = counted.values().filter(|&&rows| rows > 0).count();
         if holders < FEWEST_HOLDERS {
             return Err(format!("only {holders} members have rows; xclp needs {FEWEST_HOLDERS}"));
@@ -354,7 +398,116 @@ impl Task for Xclp {
             return Err(format!("{points} rows together, at most {MAX_POINTS}"));
         }
         // Whoever was not counted has no part: if these are too few, so is every later view.
-        let counted = values.get(ROWS as usize).map_or(&[][..], |value| &value.members);
-        self.plan.roles(self.plan.graph(), values, opened, counted).map(drop)
+        let counted = history.members(ROWS);
+        self.plan.roles(self.plan.graph(), history.values(), history.vectors(), counted).map(drop)
+    }
+}
+
+/// Label and confidence of each row, in the order of the data file; nothing where no label reaches a row.
+fn labels_text(said: &[Prediction], classes: &[String]) -> String {
+    let mut out = csv::Writer::from_writer(Vec::new());
+    // Writing to memory cannot fail, and names of classes are text.
+    let _ = out.write_record(["label", "confidence"]);
+    for Prediction { label, confidence } in said {
+        let label = label.and_then(|label| classes.get(usize::from(label))).map_or("", String::as_str);
+        let _ = out.write_record([label, &format!("{confidence:.6}")]);
+    }
+    out.into_inner().ok().and_then(|bytes| String::from_utf8(bytes).ok()).unwrap_or_default()
+}
+
+/// What the second exchange gave a peer, if it had a part in it.
+#[must_use]
+pub fn result(history: &History) -> Option<Outcome> {
+    let result = history.exchanged(history.frozen().checked_sub(1)?)?;
+    if result.is_empty() { Some(Outcome::default()) } else { Outcome::from_bytes(result) }
+}
+
+/// The seed of the planes, which every peer with rows knows.
+#[must_use]
+pub fn planes(history: &History) -> Option<[u8; 32]> {
+    let results = (0..history.frozen()).filter_map(|slot| Outcome::from_bytes(history.exchanged(slot)?));
+    results.map(|result| result.planes).find(|planes| *planes != [0; 32])
+}
+
+/// Carries the exchange's messages as the node does: unread.
+struct Adapter(xclp::Exchange);
+
+/// Reads a message of the exchange; its bulk bytes travel beside it.
+pub(crate) fn body(content: Content) -> Result<Body, Fault> {
+    const WRONG: Fault = Fault::OutOfOrder("bulk bytes of an exchange");
+    match content {
+        Content::Short(bytes) => match wire::decode_item(&bytes)? {
+            Body::Part { .. } => Err(WRONG),
+            body => Ok(body),
+        },
+        Content::Bulk { header, data } => match wire::decode_item(&header)? {
+            Body::Part { what, length, .. } => Ok(Body::Part { what, length, data }),
+            _ => Err(WRONG),
+        },
+    }
+}
+
+impl From<Body> for Content {
+    fn from(body: Body) -> Self {
+        let header = wire::canonical(&body).into();
+        match body {
+            Body::Part { data, .. } => Self::Bulk { header, data },
+            _ => Self::Short(header),
+        }
+    }
+}
+
+impl Exchange for Adapter {
+    fn peers(&self) -> Vec<Peer> {
+        self.0.neighbours().collect()
+    }
+
+    fn roles(&self) -> exchange::Roles {
+        if !self.0.begins_anew() {
+            return Vec::new();
+        }
+        let roles = self.0.roles();
+        vec![("propagators", roles.propagators.to_vec()), ("ring", roles.ring.clone())]
+    }
+
+    fn handle(&mut self, now: Time, input: Input<Vocabulary>) -> Step<Vocabulary> {
+        let mut step = Step::none();
+        let input = match input {
+            Input::Start => Input::Start,
+            Input::PeerUp(peer) => Input::PeerUp(peer),
+            Input::PeerLost(peer) => Input::PeerLost(peer),
+            Input::Timer(_) => Input::Timer(xclp::Timer(self.0.sum())),
+            Input::Done(done) => match done.downcast_ref::<xclp::Done>() {
+                Some(done) => Input::Done(done.clone()),
+                None => unreachable!("BUG: the node gives back what a job made"),
+            },
+            Input::Message { from, message } => match body(message) {
+                Ok(body) => Input::Message { from, message: xclp::Message { sum: self.0.sum(), body } },
+                Err(fault) => {
+                    step.blame(from, fault);
+                    step.output(Output::Failed(Reason::Fault, Some(from)));
+                    return step;
+                }
+            },
+        };
+        for action in self.0.handle(now, input).0 {
+            step.0.push(match action {
+                Action::Send { to, message } => Action::Send { to, message: message.body.into() },
+                Action::SetTimer { at, .. } => Action::SetTimer { at, timer: 0 },
+                Action::Compute(job) => Action::Compute(Job::new(job.operations, move || {
+                    Arc::new(job.clone().run()) as exchange::Done
+                })),
+                Action::Persist(never) => match never {},
+                Action::WriteEarly(early) => Action::WriteEarly(early),
+                Action::Blame { peer, fault } => Action::Blame { peer, fault },
+                Action::Output(xclp::Output::Finished(outcome)) => {
+                    Action::Output(Output::Finished(outcome.to_bytes()))
+                }
+                Action::Output(xclp::Output::Failed(reason, peer)) => {
+                    Action::Output(Output::Failed(reason, peer))
+                }
+            });
+        }
+        step
     }
 }

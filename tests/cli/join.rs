@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use flyswarm::crypto::identity::{Identity, create_identity};
-use flyswarm::session::Session;
+use flyswarm::session::{CustomSpec, Session, TaskSpec};
 
 use crate::processes::check::same_and_exact;
 use crate::processes::swarm::{NAMES, Swarm, files, random};
@@ -131,9 +131,13 @@ fn bad_sessions_keys_and_places_are_refused_by_name() {
     let file = bad.write("huge.toml", "#".repeat((1 << 20) + 1));
     bad.refused("session", &file, &[], 2, &["huge.toml: has more than 1048576 bytes"]);
     let file = bad.session("unknown.toml", "min_peers", "max_peers");
-    bad.refused("session", &file, &[], 2, &["unknown.toml: line 10: unknown field `max_peers`"]);
+    bad.refused("session", &file, &[], 2, &["unknown.toml: line 8: unknown field `max_peers`"]);
     let file = bad.session("range.toml", "gamma = 0.5", "gamma = 1.5");
     bad.refused("session", &file, &[], 2, &["range.toml: flynn.gamma is 1.5, must be from 0 to below 1"]);
+    let custom = CustomSpec { name: "fed-avg-2".into(), bytes: vec![1, 2] };
+    let session = Session { task: TaskSpec::Custom(custom), ..bad.swarm.session.clone() };
+    let file = bad.write("custom.toml", session.to_toml());
+    bad.refused("session", &file, &[], 2, &["flyswarm: task fed-avg-2 is not built into this program\n"]);
     let file = bad.session("address.toml", "addresses = []", "addresses = [\"/ip4/300.1.1.1/tcp/1\"]");
     bad.refused("session", &file, &[], 2, &["address", "/ip4/300.1.1.1/tcp/1"]);
     create_identity(bad.path("stranger.key"), &Identity::from_seed(random())).expect("a key");
@@ -189,7 +193,7 @@ fn a_peer_with_another_session_file_is_told_the_field_and_so_are_the_others() {
     });
     let other = 2;
     let mut session: Session = swarm.session.clone();
-    session.flynn.gamma = 0.25;
+    session.task.model_mut().expect("a model").gamma = 0.25;
     let path = swarm.folder.path().join("other.toml");
     fs::write(&path, session.to_toml()).expect("written");
     for i in 0..5 {

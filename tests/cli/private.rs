@@ -4,7 +4,7 @@
 use std::fs;
 use std::process::{Command, Output, Stdio};
 
-use flyswarm::session::{FlynnSpec, NoiseMode, NoiseSpec, Scaling, Session, SketchSpec, TaskKind};
+use flyswarm::session::{NoiseMode, NoiseSpec, Scaling, Session, SketchSpec, TaskSpec};
 
 use crate::processes::swarm::{Swarm, files};
 
@@ -16,9 +16,9 @@ fn private(sketches: bool) -> impl FnOnce(&mut Session) {
         session.privacy.noise =
             Some(NoiseSpec::new(epsilon, if sketches { 0 } else { 60 }, NoiseMode::Parallel));
         if sketches {
-            (session.task, session.flynn) = (TaskKind::Sketch, FlynnSpec::NONE);
             session.data.classes.clear();
-            session.sketch = Some(SketchSpec { rows: 4, range: 8, publish: true, ..SketchSpec::default() });
+            let usual = SketchSpec::default();
+            session.task = TaskSpec::Sketch(SketchSpec { rows: 4, range: 8, publish: true, ..usual });
         }
     }
 }
@@ -124,7 +124,7 @@ fn bad_values_of_a_new_private_session_are_refused_by_the_name_of_the_option_or_
     let noise = session.privacy.noise.expect("it is private");
     assert_eq!((noise.epsilon.to_string().as_str(), noise.top, noise.mode), ("2.5", 0, NoiseMode::Parallel));
     assert_eq!(
-        (session.data.scaling, session.sketch.map(|sketch| sketch.rows)),
+        (session.data.scaling, session.task.sketch().map(|sketch| sketch.rows)),
         (Scaling::UnitNorm, Some(16))
     );
 }

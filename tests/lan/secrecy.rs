@@ -99,7 +99,8 @@ fn a_full_run_logs_and_measures_without_any_secret() {
     };
     // One, or more on a busy machine.
     assert!(value("flyswarm_views_total") >= 1, "{after}");
-    let size = 4 * swarm.session.counts() as u64;
+    let session = &swarm.session;
+    let size = 4 * session.task.model().expect("a model").counts(session.data.classes.len()) as u64;
     assert_eq!(value("flyswarm_quantity_bytes{quantity=\"counts\"}"), size);
     assert!(value("flyswarm_sum_bytes{quantity=\"counts\",way=\"down\"}") >= size);
     let sent = |line: &&&str| {

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use flyswarm::data::digits::digits;
 use flyswarm::model::{Model, bloom};
+use flyswarm::session::TaskSpec;
 use flyswarm::sketch::flyhash::FlyHash;
 use flyswarm::sketch::scaling;
 use flyswarm::task::flynn::Plan;
@@ -45,7 +46,8 @@ fn rows(swarm: &Swarm, names: &[String]) -> Vec<usize> {
 /// The model that the receipt's members must arrive at, computed in one place. Quantities may have different
 /// members: what was opened before a peer was lost stays.
 fn expected(swarm: &Swarm, receipt: &Value, seed: [u8; 32]) -> Model {
-    let (data, rules) = (digits(), Plan::new(swarm.session.clone()));
+    let TaskSpec::Flynn(spec) = swarm.session.task else { panic!("{:?}", swarm.session.task) };
+    let (data, rules) = (digits(), Plan::new(swarm.session.clone(), spec));
     let counted = learnt(receipt);
     let pooled = data.subset(&rows(swarm, &counted));
     let measured = members(receipt, "moments");
@@ -58,7 +60,7 @@ fn expected(swarm: &Swarm, receipt: &Value, seed: [u8; 32]) -> Model {
     let scaler = rules.scaler(Some(&bytes)).expect("a scaler");
     let classes = swarm.session.data.classes.clone();
     let counts = bloom::fit(&FlyHash::new(&sketch), &scaler, &pooled, classes.len()).expect("counts");
-    Model::new(sketch, swarm.session.flynn.gamma, classes, scaler, counts).expect("a model")
+    Model::new(sketch, spec.model.gamma, classes, scaler, counts).expect("a model")
 }
 
 /// Checks that `peers` ended with the same model, the right one, and receipts that agree. Gives the members

@@ -13,8 +13,8 @@ const PAID: [&str; 4] = ["--dataset", "ward", "--budget", "1"];
 fn private(mode: NoiseMode) -> impl FnOnce(&mut Session) {
     move |session| {
         session.data.scaling = Scaling::Range { lo: 0.0, hi: 16.0 };
-        session.flynn.m = 256;
-        session.flynn.rho = 8;
+        let model = session.task.model_mut().expect("a model");
+        (model.m, model.rho) = (256, 8);
         session.privacy.noise = Some(NoiseSpec::new("1".parse().expect("a number"), 60, mode));
     }
 }

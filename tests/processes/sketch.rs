@@ -3,7 +3,7 @@
 use std::fs;
 use std::process::Command;
 
-use flyswarm::session::{FlynnSpec, NoiseMode, NoiseSpec, Scaling, SketchSpec, TaskKind};
+use flyswarm::session::{NoiseMode, NoiseSpec, Scaling, SketchSpec, TaskSpec};
 use serde_json::Value;
 
 use super::check::same_and_exact;
@@ -15,12 +15,11 @@ const LABELLED: [&str; 2] = ["--label", "last"];
 
 fn swarm() -> Swarm {
     Swarm::new(PEERS, |session| {
-        session.task = TaskKind::Sketch;
-        session.flynn = FlynnSpec::NONE;
         session.data.classes.clear();
         session.data.scaling = Scaling::Center;
-        session.sketch =
-            Some(SketchSpec { rows: 100, publish: true, pairwise: true, chosen: 2, ..SketchSpec::default() });
+        let usual = SketchSpec::default();
+        session.task =
+            TaskSpec::Sketch(SketchSpec { rows: 100, publish: true, pairwise: true, chosen: 2, ..usual });
     })
 }
 
@@ -81,14 +80,12 @@ fn the_demo_gives_seven_processes_one_sketch_and_ranks_them_by_their_classes() {
 #[test]
 fn a_private_release_outlives_a_peer_that_is_killed_after_it_was_summed() {
     let mut swarm = Swarm::new(PEERS, |session| {
-        session.task = TaskKind::Sketch;
-        session.flynn = FlynnSpec::NONE;
         session.data.classes.clear();
         session.data.scaling = Scaling::UnitNorm;
         session.privacy.noise = Some(NoiseSpec::new("50".parse().expect("a number"), 0, NoiseMode::Parallel));
         let usual = SketchSpec::default();
-        session.sketch =
-            Some(SketchSpec { rows: 10, range: 16, publish: true, pairwise: true, chosen: 2, ..usual });
+        let spec = SketchSpec { rows: 10, range: 16, publish: true, pairwise: true, chosen: 2, ..usual };
+        session.task = TaskSpec::Sketch(spec);
     });
     let paid = [&LABELLED[..], &["--dataset", "ward", "--budget", "50"]].concat();
     let victim = 1;
@@ -126,7 +123,8 @@ fn processes_that_draw_three_of_five_learn_from_these_alone() {
         let mut swarm = Swarm::new(PEERS, |session| {
             session.privacy.min_holders = 1;
             let usual = SketchSpec::default();
-            session.sketch = Some(SketchSpec { rows: 50, publish: true, chosen: 3, ..usual });
+            let TaskSpec::Flynn(flynn) = &mut session.task else { panic!("{:?}", session.task) };
+            flynn.select = Some(SketchSpec { rows: 50, publish: true, chosen: 3, ..usual });
         });
         let victim = 2;
         match hold {

@@ -16,7 +16,7 @@ use flyswarm::data::digits::digits;
 use flyswarm::protocol::ballot::Ballot;
 use flyswarm::protocol::tree;
 use flyswarm::session::{
-    DataSpec, Entry, FlynnSpec, Peer, Privacy, Scaling, Score, Session, TaskKind, Timing,
+    CouncilSpec, DataSpec, Entry, ModelSpec, Peer, Privacy, Scaling, Score, Session, Timing,
 };
 use rand::TryRng;
 use serde_json::{Value, json};
@@ -46,7 +46,7 @@ pub fn session(keys: &[Identity]) -> Session {
         .collect();
     Session {
         name: "kills".into(),
-        task: TaskKind::Flynn,
+        task: ModelSpec { m: 1024, s: 10, rho: 16, gamma: 0.5, score: Score::Decay }.into(),
         min_peers: Session::default_min_peers(keys.len()),
         data: DataSpec {
             features: data.features() as u32,
@@ -55,11 +55,8 @@ pub fn session(keys: &[Identity]) -> Session {
             scaling: Scaling::Standard,
             densify: false,
         },
-        flynn: FlynnSpec { m: 1024, s: 10, rho: 16, gamma: 0.5, score: Score::Decay },
-        tune: None,
-        xclp: None,
-        sketch: None,
         privacy: Privacy { min_holders: 2, ..Privacy::default() },
+        voting: CouncilSpec::default(),
         timing: Timing {
             gather_ms: 10_000,
             propose_ms: 1_000,
@@ -67,6 +64,7 @@ pub fn session(keys: &[Identity]) -> Session {
             quorum_ms: 6_000,
             compute_ms: 60_000,
             linger_ms: 2_000,
+            enlarge_ms: 30_000,
             max_views: 16,
         },
         roster,

@@ -5,7 +5,7 @@ use std::fs;
 use std::process::Command;
 
 use flyswarm::data::digits::digits;
-use flyswarm::session::{FlynnSpec, Scaling, Session, TaskKind, XclpSpec};
+use flyswarm::session::{Scaling, Session, TaskSpec, XclpSpec};
 use serde_json::Value;
 
 use super::swarm::{NAMES, PROGRAM, Swarm};
@@ -20,9 +20,7 @@ pub fn known(place: usize) -> bool {
 
 pub fn swarm(change: impl FnOnce(&mut Session)) -> Swarm {
     let swarm = Swarm::new(PEERS, |session| {
-        session.task = TaskKind::Xclp;
-        session.flynn = FlynnSpec::NONE;
-        session.xclp = Some(XclpSpec { bits: 1024, ..XclpSpec::new(64) });
+        session.task = TaskSpec::Xclp(XclpSpec { bits: 1024, ..XclpSpec::new(64) });
         session.data.scaling = Scaling::None;
         change(session);
     });

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use flyswarm::crypto::stream::derive;
 use flyswarm::data::digits::digits;
-use flyswarm::session::{Hamming, Peer, XclpSpec};
+use flyswarm::session::{Hamming, Peer, Session, TaskSpec, XclpSpec};
 use flyswarm::task::xclp::{Plan, Xclp};
 use serde_json::Value;
 
@@ -80,11 +80,16 @@ fn victim(swarm: &mut Swarm, role: Role, drawn: bool) -> usize {
         .expect("four owners, two propagators and a witness in the ring")
 }
 
+fn spec(session: &Session) -> XclpSpec {
+    let TaskSpec::Xclp(spec) = session.task else { panic!("{:?}", session.task) };
+    spec
+}
+
 /// The labels that the members of a receipt must have, by owner: those of the pooled rows of all whom the
 /// distances were between, of whom those that were lost before the end have told no labels.
 fn expected(swarm: &Swarm, receipt: &Value, planes: &[u8; 32]) -> Vec<(usize, Vec<String>)> {
     let of = |quantity: &str| members(receipt, quantity).into_iter().collect::<BTreeSet<_>>();
-    let plan = Plan::new(swarm.session.clone()).quantities();
+    let plan = Plan::new(swarm.session.clone(), spec(&swarm.session)).quantities();
     let (counted, labelled) = (of("rows"), of("labelled"));
     let with_points =
         if plan.iter().any(|quantity| quantity.name == "graph") { of("graph") } else { of("labelled") };
@@ -97,7 +102,8 @@ fn expected(swarm: &Swarm, receipt: &Value, planes: &[u8; 32]) -> Vec<(usize, Ve
             let labels = rows.iter().enumerate().map(label).collect();
             let secret = derive(&*swarm.keys[i].seed(), "rows", &swarm.session.id().0);
             let part = Arc::new(data.subset(rows));
-            let task = Xclp::new(swarm.session.clone(), Peer(i as u16), part, labels, &secret);
+            let task =
+                Xclp::new(swarm.session.clone(), spec(&swarm.session), Peer(i as u16), part, labels, &secret);
             (i, task.expect("a task"))
         })
         .collect();
@@ -141,9 +147,9 @@ fn killed(role: Role, point: &Point, returns: bool) {
     let context = format!("{}, comes back: {returns}", point.name);
     let mut swarm = swarm(|session| {
         session.timing.linger_ms = if returns { 15_000 } else { 500 };
-        let spec = XclpSpec::new(64);
         // Labels that are compared one by one must not hang on the last digits of a score.
-        session.xclp = Some(XclpSpec { bits: 2048, tolerance: 1e-9, hamming: point.hamming, ..spec });
+        let spec = XclpSpec { bits: 2048, tolerance: 1e-9, hamming: point.hamming, ..XclpSpec::new(64) };
+        session.task = TaskSpec::Xclp(spec);
     });
     (0..PEERS).for_each(|i| start(&mut swarm, i));
     let victim = victim(&mut swarm, role, point.said.1 != "rows");
@@ -181,7 +187,8 @@ fn killed(role: Role, point: &Point, returns: bool) {
 
 /// In every stage, one swarm after the other.
 fn killed_everywhere(role: Role, returns: bool) {
-    let plan = Plan::new(swarm(|_| ()).session.clone()).quantities();
+    let session = swarm(|_| ()).session.clone();
+    let plan = Plan::new(session.clone(), spec(&session)).quantities();
     let has = |quantity: &str| quantity.is_empty() || plan.iter().any(|each| each.name == quantity);
     // Before the roles are drawn a witness is a witness.
     let points = POINTS.iter().filter(|point| role != Role::Keeper || point.said.1 != "rows");

@@ -6,17 +6,17 @@ use bytes::Bytes;
 use flyswarm::data::Dataset;
 use flyswarm::data::split::folds;
 use flyswarm::model::bloom;
-use flyswarm::session::Session;
+use flyswarm::session::{Session, TaskSpec};
 use flyswarm::sketch::Parameters;
 use flyswarm::sketch::flyhash::FlyHash;
 use flyswarm::sketch::scaling;
 use flyswarm::sketch::scaling::{Moments, Scaler, Scaling};
-use flyswarm::task::Task;
 use flyswarm::task::flynn::Plan;
 use flyswarm::task::tune::Tune;
+use flyswarm::task::{History, Task};
 use serde_json::{Value, json};
 
-use crate::sessions::{TUNE, small_text, toml};
+use crate::sessions::{TUNE, flynn_spec, small_text, toml};
 use crate::{bytes, hex};
 
 /// Rows as a vector shows them: binary32, little-endian, in hex.
@@ -54,7 +54,7 @@ pub(crate) fn flynn() -> Value {
             .replacen("m = 16\ns = 2\nrho = 3", &format!("m = {m}\ns = {s}\nrho = {rho}"), 1)
             .replacen("gamma = 0.5", &format!("gamma = 0.7\nscore = \"{score}\""), 1);
         let session = Session::parse(&text).unwrap();
-        let rules = Plan::new(session.clone());
+        let rules = Plan::new(session.clone(), flynn_spec(&session));
         let moments = match session.data.scaling {
             flyswarm::session::Scaling::Center => Some(scaling::moments(&data, false)),
             flyswarm::session::Scaling::Standard | flyswarm::session::Scaling::SoftBins { .. } => {
@@ -165,12 +165,14 @@ pub(crate) fn tune() -> Value {
     let data =
         Dataset::new(3, values.clone(), (0..12).map(|i| i % 2).collect(), session.data.classes.clone())
             .unwrap();
-    let task = Tune::new(session, Arc::new(data.clone())).unwrap();
+    let TaskSpec::Tune(spec) = session.task.clone() else { panic!("{:?}", session.task) };
+    let task = Tune::new(session, &spec, Arc::new(data.clone())).unwrap();
     let seed = bytes::<32>("coin");
     let mut opened = vec![Bytes::copy_from_slice(&seed)];
     for slot in 1..task.plan().len() {
-        opened.push(task.contribution(slot as u32, &opened).unwrap());
-        task.check(slot as u32, &[], &opened).map_or_else(|error| assert_eq!(slot, 1, "{error}"), drop);
+        opened.push(task.contribution(slot as u32, &History::of_vectors(&opened)).unwrap());
+        task.check(slot as u32, &History::of_vectors(&opened))
+            .map_or_else(|error| assert_eq!(slot, 1, "{error}"), drop);
     }
     let splits = folds(data.labels(), 2, &seed);
     json!({

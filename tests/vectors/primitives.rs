@@ -79,7 +79,7 @@ pub(crate) fn encoding() -> Value {
         refused::<Vec<Peer>>("Vec<peer>", "length 2^60", &[&[253][..], &(1u64 << 60).to_le_bytes()].concat()),
         refused::<Vec<Peer>>("Vec<peer>", "fewer items than the length says", &[3, 0, 1]),
         refused::<[u8; 8]>("[u8; 8]", "cut short", &[0; 7]),
-        refused::<Reason>("Reason", "unknown variant", &[7]),
+        refused::<Reason>("Reason", "unknown variant", &[9]),
     ];
     json!({ "about": "bincode 2, standard configuration (spec, section 2)", "good": good, "lenient": lenient, "bad": bad })
 }
@@ -374,21 +374,28 @@ impl AsRef<[u8; 32]> for Ref<'_> {
     }
 }
 
-/// What serde makes of a value, with byte arrays (of 8, 32, 48 or 64 entries) as hex.
+/// What serde makes of a value, with byte arrays (of 8, 32, 48 or 64 entries) and contents of exchanges as
+/// hex.
 pub(crate) fn shown(value: &impl Serialize) -> Value {
-    fn walk(value: Value) -> Value {
+    fn walk(value: Value, content: bool) -> Value {
         match value {
             Value::Array(items) => {
                 let bytes: Option<Vec<u8>> =
                     items.iter().map(|item| item.as_u64().and_then(|byte| u8::try_from(byte).ok())).collect();
                 match bytes {
-                    Some(bytes) if matches!(bytes.len(), 8 | 32 | 48 | 64) => hex(bytes),
-                    _ => items.into_iter().map(walk).collect(),
+                    Some(bytes) if content || matches!(bytes.len(), 8 | 32 | 48 | 64) => hex(bytes),
+                    _ => items.into_iter().map(|item| walk(item, false)).collect(),
                 }
             }
-            Value::Object(fields) => fields.into_iter().map(|(name, field)| (name, walk(field))).collect(),
+            Value::Object(fields) => {
+                let walked = |(name, field): (String, Value)| {
+                    let content = ["Short", "header"].contains(&name.as_str());
+                    (name, walk(field, content))
+                };
+                fields.into_iter().map(walked).collect()
+            }
             other => other,
         }
     }
-    walk(serde_json::to_value(value).unwrap())
+    walk(serde_json::to_value(value).unwrap(), false)
 }

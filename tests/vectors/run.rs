@@ -21,7 +21,7 @@ use serde_json::{Value, json};
 
 use crate::messages::channel;
 use crate::primitives::shown;
-use crate::sessions::{context, number_of, small, small_text};
+use crate::sessions::{context, flynn_spec, number_of, small, small_text};
 use crate::{Given, bytes, hex, identity};
 
 enum Happening {
@@ -83,8 +83,8 @@ impl Run {
                 Action::Persist(record) => {
                     self.log.push(json!({ "us": self.now.0, "from": peer, "persist": record.name() }));
                 }
-                Action::Output(Event::Finished(opened, _)) => {
-                    self.opened.insert(peer, opened);
+                Action::Output(Event::Finished(history)) => {
+                    self.opened.insert(peer, history.vectors().to_vec());
                 }
                 Action::Output(Event::Done) => {
                     self.stopped.insert(peer);
@@ -103,8 +103,14 @@ impl Run {
         let nodes = session
             .peers()
             .map(|peer| {
-                let task =
-                    Flynn::new(session.clone(), peer, Arc::new(rows(&session, peer)), &[0; 32]).unwrap();
+                let task = Flynn::new(
+                    session.clone(),
+                    flynn_spec(&session),
+                    peer,
+                    Arc::new(rows(&session, peer)),
+                    &[0; 32],
+                )
+                .unwrap();
                 Node::new(context(&session, peer), Arc::new(task), seed(peer), Vec::new()).unwrap()
             })
             .collect();

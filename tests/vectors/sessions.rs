@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use flyswarm::protocol::all_reduce::SumId;
 use flyswarm::protocol::ballot::Ballot;
-use flyswarm::protocol::context::Context;
+use flyswarm::protocol::context::{Context, Quantity};
 use flyswarm::protocol::{pairwise, tree};
-use flyswarm::session::{Peer, Session, TaskKind};
+use flyswarm::session::{FlynnSpec, Peer, Session, TaskSpec};
 use flyswarm::task::flynn::Plan;
 use flyswarm::task::{sketch, tune, xclp};
 use serde_json::{Value, json};
@@ -61,7 +61,8 @@ stall_ms = 3000
 quorum_ms = 4
 compute_ms = 5
 linger_ms = 6
-max_views = 7
+enlarge_ms = 7
+max_views = 8
 "#;
 
 /// With noise in shares: every field of differential privacy.
@@ -123,6 +124,16 @@ s = 3
 rho = "0.2m"
 "#;
 
+/// A task that is not this crate's.
+const CUSTOM: &str = r#"name = "vectors"
+task = "custom"
+[data]
+features = 3
+[custom]
+name = "fed-avg-2"
+bytes = "00ff7f"
+"#;
+
 pub(crate) fn small_text(peers: usize) -> String {
     toml(SMALL, peers)
 }
@@ -136,9 +147,15 @@ pub(crate) fn number_of(session: &Session, peer: Peer) -> usize {
     (0..session.roster.len()).find(|&i| identity(i).public() == session.key(peer)).unwrap()
 }
 
+/// The parameters of a session of the task `flynn`.
+pub(crate) fn flynn_spec(session: &Session) -> FlynnSpec {
+    let TaskSpec::Flynn(spec) = session.task else { panic!("{:?}", session.task) };
+    spec
+}
+
 /// What `peer` knows in this session.
 pub(crate) fn context(session: &Session, peer: Peer) -> Arc<Context> {
-    let plan = Plan::new(session.clone()).quantities();
+    let plan = Plan::new(session.clone(), flynn_spec(session)).quantities();
     Arc::new(Context::new(session.clone(), peer, identity(number_of(session, peer)), plan))
 }
 
@@ -146,33 +163,41 @@ fn shown(text: &str) -> Value {
     let session = Session::parse(text).unwrap();
     assert_eq!(Session::parse(&session.to_toml()).unwrap(), session);
     let fields: Vec<_> = session.fields().into_iter().map(|(name, hash)| json!([name, hex(hash)])).collect();
-    let plan = match session.task {
-        TaskKind::Flynn => Plan::new(session.clone()).quantities(),
-        TaskKind::Tune => tune::Plan::new(session.clone()).quantities(),
-        TaskKind::Xclp => xclp::Plan::new(session.clone()).quantities(),
-        TaskKind::Sketch => sketch::Plan::new(session.clone()).quantities(),
+    let plan = match &session.task {
+        TaskSpec::Flynn(spec) => Some(Plan::new(session.clone(), *spec).quantities()),
+        TaskSpec::Tune(spec) => Some(tune::Plan::new(session.clone(), spec).quantities()),
+        TaskSpec::Xclp(spec) => Some(xclp::Plan::new(session.clone(), *spec).quantities()),
+        TaskSpec::Sketch(spec) => Some(sketch::Plan::new(session.clone(), *spec).quantities()),
+        // Its plan is the other program's.
+        TaskSpec::Custom(_) => None,
     };
-    let plan: Vec<_> = plan
-        .into_iter()
-        .map(|quantity| json!([quantity.name, quantity.word_bytes, quantity.words]))
-        .collect();
+    let quantity = |quantity: Quantity| json!([quantity.name, quantity.word_bytes, quantity.words]);
+    let plan = plan.map(|plan| plan.into_iter().map(quantity).collect::<Vec<_>>());
     json!({
         "toml": text,
         "id": session.id().to_string(),
         "fields": fields,
         "roster": session.roster.iter().map(|entry| hex(entry.key.as_bytes())).collect::<Vec<_>>(),
         "council": session.council(),
-        "majority": session.majority(),
+        "quorum": session.quorum(),
         "min_peers": session.min_peers,
         "dimension": session.data.dimension(),
-        "sizes": [session.flynn.m, session.flynn.s, session.flynn.rho],
+        // m, s, rho; null with tasks that train no model.
+        "sizes": session.task.model().map(|model| [model.m, model.s, model.rho]),
         "plan": plan,
     })
 }
 
 pub(crate) fn session() -> Value {
     let released = PRIVATE.replace("mode = \"central\"\ncolluders = 2\n", "");
+    let classes =
+        CUSTOM.replace("bytes = \"00ff7f\"\n", "").replace("[custom]", "classes = [\"b\", \"a\"]\n[custom]");
+    let custom = |from: &str, to: &str| toml(&CUSTOM.replacen(from, to, 1), 3);
     let private = |from: &str, to: &str| toml(&PRIVATE.replacen(from, to, 1), 5);
+    let voting = |fields: &str| SMALL.replacen("[data]", &format!("[council]\n{fields}\n[data]"), 1);
+    let named = voting(
+        "faults = \"byzantine\"\nmembers = [\"peer-7\", \"peer-10\", \"peer-2\", \"peer-3\", \"peer-19\"]",
+    );
     let good: Vec<_> = [
         (SMALL, 3),
         (FULL, 20),
@@ -184,6 +209,9 @@ pub(crate) fn session() -> Value {
         (crate::sketch::PRIVATE, 3),
         (PRIVATE, 5),
         (&released, 3),
+        (CUSTOM, 3),
+        (&classes, 3),
+        (&named, 20),
     ]
     .into_iter()
     .map(|(head, peers)| shown(&toml(head, peers)))
@@ -247,6 +275,11 @@ pub(crate) fn session() -> Value {
             "a majority of the council colludes",
             toml(&PRIVATE.replacen("[data]", "min_peers = 3\n[data]", 1), 3),
         ),
+        ("a council of three that may deviate", toml(&voting("faults = \"byzantine\""), 3)),
+        ("another fault model", toml(&voting("faults = \"none\""), 5)),
+        ("a council of two", toml(&voting("members = [\"peer-1\", \"peer-2\"]"), 5)),
+        ("a council member twice", toml(&voting("members = [\"peer-1\", \"peer-2\", \"peer-1\"]"), 5)),
+        ("a council member of no roster", toml(&voting("members = [\"peer-1\", \"peer-2\", \"x\"]"), 5)),
         ("an epsilon beside exact means", private("unit-norm", "center")),
         (
             "an epsilon with another task",
@@ -277,6 +310,21 @@ pub(crate) fn session() -> Value {
         (
             "noise in shares on sketches",
             toml(&crate::sketch::PRIVATE.replacen("epsilon", "mode = \"central\"\nepsilon", 1), 3),
+        ),
+        ("a custom task without a name", custom("name = \"fed-avg-2\"\n", "")),
+        ("a custom task with a capital in its name", custom("fed-avg-2", "Fed-avg-2")),
+        ("a custom task with too long a name", custom("fed-avg-2", &"x".repeat(65))),
+        ("custom bytes that are not whole", custom("00ff7f", "00ff7")),
+        ("custom bytes in capitals", custom("00ff7f", "00FF7F")),
+        ("a custom section with another task", custom("\"custom\"", "\"sketch\"")),
+        (
+            "a custom task without its section",
+            custom("[custom]\nname = \"fed-avg-2\"\nbytes = \"00ff7f\"\n", ""),
+        ),
+        ("an epsilon with a custom task", custom("[custom]", "[privacy]\nepsilon = 1\ntop = 1\n[custom]")),
+        (
+            "views enlarged at most every 25 hours",
+            change("[flynn]", "[timing]\nenlarge_ms = 90000000\n[flynn]"),
         ),
         ("time-out of 0", change("[flynn]", "[timing]\nstall_ms = 0\n[flynn]")),
     ]

@@ -10,12 +10,12 @@ use flyswarm::privacy::Ratio;
 use flyswarm::session::{Peer, Session};
 use flyswarm::sketch::distribution::private::{PrivateSketch, noise_variance};
 use flyswarm::sketch::distribution::{DistributionSketch, Family};
-use flyswarm::task::Task;
 use flyswarm::task::flynn::Flynn;
 use flyswarm::task::sketch::SketchTask;
+use flyswarm::task::{History, Task};
 use serde_json::{Value, json};
 
-use crate::sessions::toml;
+use crate::sessions::{flynn_spec, toml};
 use crate::{bytes, hex};
 
 pub(crate) const HEAD: &str = r#"name = "vectors"
@@ -106,19 +106,26 @@ fn select() -> Value {
         let data =
             Dataset::new(3, parts[place].to_vec(), labels[place].to_vec(), session.data.classes.clone());
         let secret = bytes::<32>(&format!("secret {peer}"));
-        Flynn::new(session.clone(), Peer(peer), Arc::new(data.unwrap()), &secret).unwrap()
+        Flynn::new(session.clone(), flynn_spec(&session), Peer(peer), Arc::new(data.unwrap()), &secret)
+            .unwrap()
     };
     let tasks = [0, 1, 2, 3, 4].map(task);
     let mut opened = vec![Bytes::copy_from_slice(&seed)];
     let (mut slots, mut vectors) = (Vec::new(), Vec::new());
     for (slot, quantity) in (0u32..).zip(tasks[0].plan()).skip(1) {
-        let all: Vec<_> = tasks.iter().map(|task| task.contribution(slot, &opened).unwrap()).collect();
+        let all: Vec<_> = tasks
+            .iter()
+            .map(|task| task.contribution(slot, &History::of_vectors(&opened)).unwrap())
+            .collect();
         opened.push(summed(&all));
-        tasks[0].check(slot, &[], &opened).unwrap();
+        tasks[0].check(slot, &History::of_vectors(&opened)).unwrap();
         slots.push(quantity.name);
         vectors.push(all.iter().map(hex).collect::<Vec<_>>());
     }
-    let draw = flyswarm::task::flynn::Plan::new(session).drawn(&opened).unwrap().unwrap();
+    let draw = flyswarm::task::flynn::Plan::new(session.clone(), flynn_spec(&session))
+        .drawn(&opened)
+        .unwrap()
+        .unwrap();
     json!({
         "toml": text, "seed": hex(seed), "rows": parts, "labels": labels, "slots": slots, "vectors": vectors,
         "active": draw.active, "chosen": draw.chosen,
@@ -200,14 +207,24 @@ pub(crate) fn sketch() -> Value {
     let session = Session::parse(&text).unwrap();
     let task = |peer: u16, rows: &[f32]| {
         let secret = bytes::<32>(&format!("secret {peer}"));
-        SketchTask::new(session.clone(), Peer(peer), Arc::new(records(rows)), &secret).unwrap()
+        SketchTask::new(
+            session.clone(),
+            *session.task.sketch().unwrap(),
+            Peer(peer),
+            Arc::new(records(rows)),
+            &secret,
+        )
+        .unwrap()
     };
     let tasks = [task(0, &VALUES[..9]), task(1, &VALUES[9..15]), task(2, &VALUES[15..])];
     let mut opened = vec![Bytes::copy_from_slice(&seed)];
     let mut own = Vec::new();
     let mut slots = Vec::new();
     for (slot, quantity) in (0u32..).zip(tasks[0].plan()).skip(1) {
-        let vectors: Vec<_> = tasks.iter().map(|task| task.contribution(slot, &opened).unwrap()).collect();
+        let vectors: Vec<_> = tasks
+            .iter()
+            .map(|task| task.contribution(slot, &History::of_vectors(&opened)).unwrap())
+            .collect();
         slots.push(quantity.name);
         own.push(hex(&vectors[1]));
         opened.push(summed(&vectors));

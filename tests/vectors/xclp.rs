@@ -11,7 +11,7 @@ use flyswarm::protocol::ballot::Ballot;
 use flyswarm::protocol::xclp::custody::{self, Blinding};
 use flyswarm::protocol::xclp::roles::Roles;
 use flyswarm::protocol::xclp::{Edges, commitment, dealer, graph_digest, planes, shares};
-use flyswarm::session::{Peer, Session};
+use flyswarm::session::{Peer, Session, TaskSpec};
 use flyswarm::sketch::lsh::Codes;
 use serde_json::{Value, json};
 
@@ -39,7 +39,8 @@ const BITS: usize = 64;
 pub(crate) fn xclp() -> Value {
     let text = toml(HEAD, 7);
     let session = Session::parse(&text).unwrap();
-    let rule = session.xclp.unwrap().rule();
+    let TaskSpec::Xclp(spec) = &session.task else { panic!("{:?}", session.task) };
+    let rule = spec.rule();
     let (id, coin) = (session.id().0, bytes::<32>("coin"));
     let ballot = Ballot { counter: 3, proposer: Peer(2) };
     let rows: BTreeMap<Peer, u32> = [(Peer(0), 2), (Peer(3), 3), (Peer(4), 1), (Peer(6), 2)].into();

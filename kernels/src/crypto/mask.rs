@@ -34,7 +34,7 @@ pub enum Word {
 impl Word {
     /// Bytes of one word: 4 or 8.
     #[must_use]
-    pub fn bytes(self) -> usize {
+    pub const fn bytes(self) -> usize {
         match self {
             Self::W32 => 4,
             Self::W64 => 8,
@@ -43,9 +43,9 @@ impl Word {
 
     /// The largest value of one word, 2^w - 1.
     #[must_use]
-    pub fn max(self) -> u64 {
+    pub const fn max(self) -> u64 {
         match self {
-            Self::W32 => u64::from(u32::MAX),
+            Self::W32 => u32::MAX as u64,
             Self::W64 => u64::MAX,
         }
     }
@@ -63,8 +63,17 @@ pub enum Sign {
 /// The largest value that each of `peers` may contribute to a sum that must not wrap: the largest v with
 /// `peers * v < 2^w`. With no peers, as with one, the largest word.
 #[must_use]
-pub fn capacity(word: Word, peers: u64) -> u64 {
-    word.max() / peers.max(1)
+pub const fn capacity(word: Word, peers: u64) -> u64 {
+    let peers = if peers == 0 { 1 } else { peers };
+    word.max() / peers
+}
+
+/// As [`capacity`], for a sum with noise that is read as a signed number: the largest v with
+/// `peers * v <= 2^(w - 2)`, which leaves half of the positive numbers to the noise.
+#[must_use]
+pub const fn noised_capacity(word: Word, peers: u64) -> u64 {
+    let peers = if peers == 0 { 1 } else { peers };
+    (word.max() / 4 + 1) / peers
 }
 
 /// `chunk` += or -= the next `chunk.len()` bytes of the stream, word by word. Splitting a vector into chunks
@@ -195,6 +204,14 @@ mod tests {
             let limit = u128::from(word.max()) + 1;
             prop_assert!(u128::from(peers) * u128::from(value) < limit);
             prop_assert!(u128::from(peers) * (u128::from(value) + 1) >= limit);
+        }
+
+        #[test]
+        fn with_noise_values_fill_at_most_a_quarter_of_the_ring(word in word(), peers in 1u64..=u64::MAX) {
+            let value = noised_capacity(word, peers);
+            let limit = (u128::from(word.max()) + 1) / 4;
+            prop_assert!(u128::from(peers) * u128::from(value) <= limit);
+            prop_assert!(u128::from(peers) * (u128::from(value) + 1) > limit);
         }
     }
 

@@ -18,7 +18,7 @@ use crate::data::deal;
 use crate::data::digits::digits;
 use crate::data::{DataError, Dataset};
 use crate::model::heterogeneity::{spearman, total_variation};
-use crate::session::{DataSpec, Entry, FlynnSpec, Privacy, Scaling, Session, SketchSpec, TaskKind, Timing};
+use crate::session::{CouncilSpec, DataSpec, Entry, Privacy, Scaling, Session, SketchSpec, TaskSpec, Timing};
 
 /// Concentration of the first peer's class mix and of the last one's.
 const ALPHAS: (f64, f64) = (0.1, 10.0);
@@ -62,12 +62,12 @@ fn prepare(demo: &Demo, folder: &Path) -> Result<Setup, Failure> {
         write_csv(&folder.join(format!("{name}.csv")), &part)?;
         parts.push(part);
     }
-    let noise = demo.noise.spec(TaskKind::Sketch);
+    let noise = demo.noise.spec(0);
     let usual = SketchSpec::default();
     let (rows, range) = if noise.is_some() { PRIVATE } else { (usual.rows, usual.range) };
     let session = Session {
         name: "demo".into(),
-        task: TaskKind::Sketch,
+        task: TaskSpec::Sketch(SketchSpec { rows, range, publish: true, chosen: CHOSEN, ..usual }),
         min_peers: Session::default_min_peers(names.len()),
         data: DataSpec {
             features: u32::try_from(data.features()).unwrap_or(u32::MAX),
@@ -76,11 +76,8 @@ fn prepare(demo: &Demo, folder: &Path) -> Result<Setup, Failure> {
             scaling: if noise.is_some() { Scaling::UnitNorm } else { Scaling::Center },
             densify: false,
         },
-        flynn: FlynnSpec::NONE,
-        tune: None,
-        xclp: None,
-        sketch: Some(SketchSpec { rows, range, publish: true, chosen: CHOSEN, ..usual }),
         privacy: Privacy { noise, ..Privacy::default() },
+        voting: CouncilSpec::default(),
         timing: Timing { gather_ms: 15_000, linger_ms: 5_000, ..Timing::default() },
         roster,
     }

@@ -21,7 +21,7 @@ use crate::data::{DataError, Dataset};
 use crate::model::neighbours::Neighbours;
 use crate::model::propagation::Prediction;
 use crate::session::{
-    DataSpec, Entry, FlynnSpec, Peer, Privacy, Scaling, Session, TaskKind, Timing, XclpSpec,
+    CouncilSpec, DataSpec, Entry, Peer, Privacy, Scaling, Session, TaskSpec, Timing, XclpSpec,
 };
 use crate::task::xclp::Xclp;
 
@@ -83,9 +83,11 @@ fn prepare(demo: &Demo, folder: &Path) -> Result<Setup, Failure> {
         secrets.push(identity);
     }
     let features = u32::try_from(data.features()).unwrap_or(u32::MAX);
+    // So close to the exact solution that no label hangs on the difference.
+    let spec = XclpSpec { tolerance: 1e-8, hamming: demo.hamming, ..XclpSpec::new(features) };
     let session = Session {
         name: "demo".into(),
-        task: TaskKind::Xclp,
+        task: TaskSpec::Xclp(spec),
         min_peers: Session::default_min_peers(names.len()),
         data: DataSpec {
             features,
@@ -94,12 +96,8 @@ fn prepare(demo: &Demo, folder: &Path) -> Result<Setup, Failure> {
             scaling: Scaling::None,
             densify: false,
         },
-        flynn: FlynnSpec::NONE,
-        tune: None,
-        // So close to the exact solution that no label hangs on the difference.
-        xclp: Some(XclpSpec { tolerance: 1e-8, hamming: demo.hamming, ..XclpSpec::new(features) }),
-        sketch: None,
         privacy: Privacy::default(),
+        voting: CouncilSpec::default(),
         timing: Timing { gather_ms: 15_000, linger_ms: 5_000, ..Timing::default() },
         roster,
     };
@@ -117,8 +115,8 @@ fn prepare(demo: &Demo, folder: &Path) -> Result<Setup, Failure> {
             session.peer(&identity.public()).ok_or_else(|| Failure::Input("a key without a peer".into()))?;
         let secret = derive(&*identity.seed(), "rows", &session.id().0);
         let part = Arc::new(part);
-        let task =
-            Xclp::new(session.clone(), me, part.clone(), labels.clone(), &secret).map_err(Failure::Input)?;
+        let task = Xclp::new(session.clone(), spec, me, part.clone(), labels.clone(), &secret)
+            .map_err(Failure::Input)?;
         owners.push((me, Owner { name: name.clone(), task, data: part, labels }));
     }
     owners.sort_by_key(|(peer, _): &(Peer, Owner)| *peer);

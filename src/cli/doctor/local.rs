@@ -5,7 +5,8 @@ use std::io;
 use std::path::Path;
 
 use super::finding::{Finding, Level};
-use crate::session::Session;
+use crate::session::{Session, TaskSpec};
+use crate::task::{flynn, sketch, tune, xclp};
 
 /// Files that a node has open besides its connections (guess; a node of three peers has about 40).
 const OWN_FILES: u64 = 64;
@@ -22,14 +23,16 @@ fn state_bytes(session: &Session) -> u64 {
 
 /// Bytes of the largest vector that is summed.
 pub(super) fn vector_bytes(session: &Session) -> u64 {
-    let classes = session.data.classes.len() as u64;
-    let counts = match &session.tune {
-        Some(tune) => {
-            u64::from(tune.folds) * session.settings().iter().map(|s| u64::from(s.m) * classes).sum::<u64>()
-        }
-        None => session.counts() as u64,
+    let session = session.clone();
+    let plan = match session.task.clone() {
+        TaskSpec::Flynn(spec) => flynn::Plan::new(session, spec).quantities(),
+        TaskSpec::Tune(spec) => tune::Plan::new(session, &spec).quantities(),
+        TaskSpec::Xclp(spec) => xclp::Plan::new(session, spec).quantities(),
+        TaskSpec::Sketch(spec) => sketch::Plan::new(session, spec).quantities(),
+        // Only the program that brings the task knows its plan.
+        TaskSpec::Custom(_) => Vec::new(),
     };
-    4 * counts
+    plan.iter().map(|quantity| quantity.len() as u64).max().unwrap_or(0)
 }
 
 pub(super) fn megabytes(bytes: u64) -> String {

@@ -3,10 +3,9 @@
 use std::fmt;
 
 use serde::Serialize;
+use serde_json::{Map, Value};
 
-use crate::session::{
-    FlynnSpec, NoiseSpec, Peer, Privacy, Scaling, Session, Setting, SketchSpec, Timing, TuneSpec, XclpSpec,
-};
+use crate::session::{Faults, NoiseSpec, Peer, Privacy, Scaling, Session, Timing};
 
 /// A session as shown to people and, as JSON, to programs.
 #[derive(Debug, Serialize)]
@@ -18,19 +17,19 @@ pub(super) struct Shown {
     select: Option<&'static str>,
     min_peers: u16,
     data: ShownData,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    flynn: Option<FlynnSpec>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    tune: Option<TuneSpec>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    xclp: Option<XclpSpec>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    sketch: Option<SketchSpec>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    sizes: Option<ShownSizes>,
+    /// The task's parameters, by section.
+    #[serde(flatten)]
+    sections: Map<String, Value>,
+    /// The same for people.
+    #[serde(skip)]
+    lines: Vec<(&'static str, String)>,
     privacy: Privacy,
     timing: Timing,
-    majority_of_council: usize,
+    /// What of the council's deviation is borne, how many of it decide, and how many may be away.
+    faults: Faults,
+    quorum_of_council: usize,
+    may_be_away: usize,
+    may_deviate: usize,
     /// Names, in the order of the council.
     council: Vec<String>,
     roster: Vec<ShownPeer>,
@@ -45,15 +44,6 @@ struct ShownData {
     classes: Vec<String>,
     scaling: Scaling,
     densify: bool,
-}
-
-/// Vectors in memory and on the wire.
-#[derive(Debug, Serialize)]
-struct ShownSizes {
-    /// m x classes.
-    counts: usize,
-    /// The vector that goes up the tree and comes down again: 4 bytes for each count.
-    counts_bytes: usize,
 }
 
 #[derive(Debug, Serialize)]
@@ -71,7 +61,7 @@ impl Shown {
             let addresses = entry.addresses.clone();
             ShownPeer { index: peer.0, name: entry.name.clone(), peer_id: entry.key.to_string(), addresses }
         };
-        let trains = session.task.trains();
+        let sections = session.task.json(&session.data).into_iter();
         Self {
             id: session.id().to_string(),
             name: session.name.clone(),
@@ -86,15 +76,14 @@ impl Shown {
                 scaling: session.data.scaling,
                 densify: session.data.densify,
             },
-            flynn: trains.then_some(session.flynn),
-            tune: session.tune.clone(),
-            xclp: session.xclp,
-            sketch: session.sketch,
-            sizes: trains
-                .then(|| ShownSizes { counts: session.counts(), counts_bytes: session.counts() * 4 }),
+            sections: sections.map(|(name, value)| (name.to_owned(), value)).collect(),
+            lines: session.task.lines(&session.data),
             privacy: session.privacy,
             timing: session.timing,
-            majority_of_council: session.majority(),
+            faults: session.voting.faults,
+            quorum_of_council: session.quorum(),
+            may_be_away: session.council().len() - session.quorum(),
+            may_deviate: session.voting.faults.deviating(session.council().len()),
             council: session.council().into_iter().map(|peer| session.name(peer).to_owned()).collect(),
             roster: session.peers().map(peer).collect(),
         }
@@ -122,46 +111,8 @@ impl fmt::Display for Shown {
         if !data.classes.is_empty() {
             line("classes", &format!("{}: {}", data.classes.len(), data.classes.join(", ")))?;
         }
-        if let Some(FlynnSpec { m, s, rho, gamma, score }) = &self.flynn {
-            line("flynn", &format!("m = {m}, s = {s}, rho = {rho}, gamma = {gamma}, score {score}"))?;
-        }
-        if let Some(sizes) = &self.sizes {
-            line("counts", &format!("{} ({} bytes)", sizes.counts, sizes.counts_bytes))?;
-        }
-        if let Some(XclpSpec { bits, k, alpha, power, balance, tolerance, hamming, .. }) = &self.xclp {
-            let balanced = if *balance { ", classes balanced" } else { "" };
-            line(
-                "xclp",
-                &format!(
-                    "{bits} bits, k = {k}, alpha = {alpha}, power {power}, tolerance {tolerance}{balanced}, distances by {hamming}"
-                ),
-            )?;
-        }
-        if let Some(SketchSpec { hash, rows, range, publish, pairwise, active, chosen, temperature }) =
-            &self.sketch
-        {
-            line(
-                "sketch",
-                &format!("{hash}, {rows} rows of {range} counters ({} bytes)", (rows * range + 1) * 4),
-            )?;
-            let opened = match (publish, pairwise) {
-                (false, false) => "the global sketch alone",
-                (true, false) => "also every peer's distance",
-                (false, true) => "also every peer's sketch",
-                (true, true) => "also every peer's distance and sketch",
-            };
-            line("opened", &opened)?;
-            if *chosen > 0 {
-                let of = if *active > 0 { format!("{active} drawn") } else { "all".into() };
-                line("selection", &format!("{chosen} of {of} peers, temperature {temperature}"))?;
-            }
-        }
-        if let Some(TuneSpec { folds, settings }) = &self.tune {
-            line("tune", &format!("this setting and {} others, {folds} folds", settings.len()))?;
-            for Setting { scaling, densify, m, s, rho } in settings {
-                let densify = if *densify { ", densify" } else { "" };
-                line("", &format!("m = {m}, s = {s}, rho = {rho}, scaling {scaling}{densify}"))?;
-            }
+        for (heading, text) in &self.lines {
+            line(heading, text)?;
         }
         let mut about = format!("{:.3} of the peers may collude", privacy.colluding);
         // A private session opens no holders to look at.
@@ -175,24 +126,49 @@ impl fmt::Display for Shown {
             let kept = if *top > 0 { format!("the top {top} counts") } else { "every counter".into() };
             line("", &format!("epsilon = {epsilon}, {mode}, {kept}{colluders}"))?;
         }
-        let Timing { gather_ms, propose_ms, stall_ms, quorum_ms, compute_ms, linger_ms, max_views } = timing;
+        let Timing {
+            gather_ms,
+            propose_ms,
+            stall_ms,
+            quorum_ms,
+            compute_ms,
+            linger_ms,
+            enlarge_ms,
+            max_views,
+        } = timing;
         line(
             "timing",
             &format!(
                 "gather {gather_ms} ms, propose {propose_ms} ms, stall {stall_ms} ms, quorum {quorum_ms} ms"
             ),
         )?;
-        line("", &format!("compute {compute_ms} ms, linger {linger_ms} ms, at most {max_views} views"))?;
+        line(
+            "",
+            &format!(
+                "compute {compute_ms} ms, linger {linger_ms} ms, enlarge {enlarge_ms} ms, at most {max_views} views"
+            ),
+        )?;
         line("peers", &format!("{}, at least {} to go on", roster.len(), self.min_peers))?;
         line(
             "council",
             &format!(
                 "{}, {} decide: {}",
                 self.council.len(),
-                self.majority_of_council,
+                self.quorum_of_council,
                 self.council.join(", ")
             ),
         )?;
+        let bears = match self.faults {
+            Faults::Crash => format!(
+                "crash: {} of them may be away; one that deviates may open a quantity twice",
+                self.may_be_away
+            ),
+            Faults::Byzantine => format!(
+                "byzantine: {} of them may be away or do what they like",
+                self.may_be_away.min(self.may_deviate)
+            ),
+        };
+        line("bears", &bears)?;
         for ShownPeer { index, name, peer_id, addresses } in roster {
             writeln!(f, "{index:>4}  {peer_id}  {name}  {}", addresses.join(" "))?;
         }

@@ -5,7 +5,7 @@ use clap::Parser;
 use super::super::{Arguments, run};
 use super::*;
 use crate::crypto::identity::Identity;
-use crate::session::{FlynnSpec, SketchSpec};
+use crate::session::{FlynnSpec, ModelSpec, SketchSpec, TaskSpec};
 use crate::sketch::distribution::Family;
 
 fn peer(seed: u8) -> String {
@@ -41,7 +41,10 @@ fn a_new_file_holds_what_was_asked_for() {
     let folder = tempfile::tempdir().unwrap();
     let session = Session::load(new(folder.path(), &[]).unwrap()).unwrap();
     assert_eq!(session.data.classes, ["0", "1", "2", "3", "4", "5", "6", "7", "8", "9"]);
-    assert_eq!(session.flynn, FlynnSpec { m: 16_384, s: 2, rho: 256, gamma: 0.9, score: Score::BalancedLog });
+    assert_eq!(
+        session.task,
+        ModelSpec { m: 16_384, s: 2, rho: 256, gamma: 0.9, score: Score::BalancedLog }.into()
+    );
     assert_eq!(session.data.scaling, Scaling::SoftBins { bins: 8 });
     let third = session.peer(&Identity::from_seed([3; 32]).public()).unwrap();
     assert_eq!(session.name(third), "peer-3");
@@ -54,14 +57,17 @@ fn a_new_file_holds_what_was_asked_for() {
     let session = Session::load(new(folder.path(), &more).unwrap()).unwrap();
     assert_eq!(session.data.classes, ["a", "b"]);
     assert_eq!(session.data.scaling, Scaling::Range { lo: -1.0, hi: 2.5 });
-    assert_eq!(session.flynn, FlynnSpec { m: 128, s: 3, rho: 64, gamma: 0.0, score: Score::BalancedLog });
+    assert_eq!(
+        session.task,
+        ModelSpec { m: 128, s: 3, rho: 64, gamma: 0.0, score: Score::BalancedLog }.into()
+    );
     assert_eq!(session.privacy, Privacy { min_holders: 1, colluding: 0.5, noise: None });
     assert_eq!((session.min_peers, session.timing.gather_ms, session.timing.max_views), (2, 5, 3));
 
     let session =
         Session::load(new(folder.path(), &["--published", "--rho", "32", "--force"]).unwrap()).unwrap();
     assert_eq!(session.data.scaling, Scaling::UnitNorm);
-    assert_eq!(session.flynn, FlynnSpec { m: 16_384, s: 19, rho: 32, gamma: 0.5, score: Score::Decay });
+    assert_eq!(session.task, ModelSpec { m: 16_384, s: 19, rho: 32, gamma: 0.5, score: Score::Decay }.into());
 }
 
 #[test]
@@ -73,7 +79,7 @@ fn a_file_is_replaced_only_by_force() {
     assert_eq!(told, format!("{}: exists already (--force replaces it)", path.display()));
     assert_eq!(fs::read_to_string(&path).unwrap(), before);
     new(folder.path(), &["--rho", "16", "--force"]).unwrap();
-    assert_eq!(Session::load(&path).unwrap().flynn.rho, 16);
+    assert_eq!(Session::load(&path).unwrap().task.model().unwrap().rho, 16);
 }
 
 #[test]
@@ -195,7 +201,7 @@ fn peers_that_are_drawn_are_asked_for_by_name_and_shown() {
     let path = new(folder.path(), &words.split(' ').collect::<Vec<_>>()).unwrap();
     let session = Session::load(&path).unwrap();
     let spec = SketchSpec { rows: 40, publish: true, chosen: 3, temperature: 0.5, ..SketchSpec::default() };
-    assert!(session.selects() && session.task == TaskKind::Flynn && session.sketch == Some(spec));
+    assert!(matches!(session.task, TaskSpec::Flynn(FlynnSpec { select, .. }) if select == Some(spec)));
     let shown = shown(&path, false).unwrap();
     for line in [
         "select       sketch: only the rows of drawn peers are learnt from\n",
@@ -243,10 +249,13 @@ fn a_sketch_session_takes_its_own_options_and_no_classes() {
         Ok(Session::load(&out).unwrap())
     };
     let plain = made(&["--task", "sketch"]).unwrap();
-    assert_eq!((plain.sketch, plain.data.scaling), (Some(SketchSpec::default()), Scaling::Center));
+    assert_eq!(
+        (&plain.task, plain.data.scaling),
+        (&TaskSpec::Sketch(SketchSpec::default()), Scaling::Center)
+    );
     let every = "--task sketch --hash minhash --rows 50 --range 100 --publish --pairwise --choose 1 --active 2 --temperature 3";
     let session = made(&every.split(' ').collect::<Vec<_>>()).unwrap();
-    let spec = session.sketch.unwrap();
+    let spec = session.task.sketch().unwrap();
     assert_eq!(
         (spec.hash, spec.rows, spec.range, spec.publish, spec.pairwise),
         (Family::Minhash, 50, 100, true, true)

@@ -108,8 +108,8 @@ impl SimulatedPeer {
                 }
                 Report::Sent(_, message, bytes) => counts[Purpose::of(message) as usize].add(bytes),
                 Report::Node(Event::Stage(..)) => sent(progress, &counts),
-                Report::Node(Event::Finished(opened, _)) => {
-                    progress.tell(&json!({"event": "finished", "result": digest(opened)}), "");
+                Report::Node(Event::Finished(history)) => {
+                    progress.tell(&json!({"event": "finished", "result": digest(history.vectors())}), "");
                 }
                 _ => {}
             }

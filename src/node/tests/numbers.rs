@@ -5,9 +5,10 @@ use bytes::Bytes;
 use crate::crypto::identity::Identity;
 use crate::crypto::stream::Stream;
 use crate::protocol::context::Quantity;
-use crate::protocol::record::Value;
-use crate::session::{DataSpec, Entry, FlynnSpec, Peer, Privacy, Scaling, Score, Session, TaskKind, Timing};
-use crate::task::Task;
+use crate::session::{
+    CouncilSpec, DataSpec, Entry, ModelSpec, Peer, Privacy, Scaling, Score, Session, Timing,
+};
+use crate::task::{History, Outcome, Task, Work};
 
 /// Sums a fixed vector for each slot: slot q of peer i is `words[q - 1]` words, drawn from (i, q).
 #[derive(Debug)]
@@ -28,14 +29,20 @@ impl Task for Numbers {
         let sums = self.words.iter().map(|&words| Quantity::exact("numbers", 4, words));
         std::iter::once(Quantity::coin()).chain(sums).collect()
     }
-    fn contribution(&self, slot: u32, _opened: &[Bytes]) -> Result<Bytes, String> {
+    fn contribution(&self, slot: u32, _: &History) -> Result<Bytes, String> {
         let words = self.words[slot as usize - 1];
         Ok(Self::vector(self.me, slot, words).into_iter().flat_map(u32::to_le_bytes).collect())
     }
-    fn allows(&self, _: u32, _: &[Value], _: &[Bytes], _: &[Peer]) -> Result<(), String> {
+    fn outcome(&self, _: &History) -> Result<Outcome, String> {
+        Ok(Outcome::new(Vec::new(), [0; 32]))
+    }
+    fn work(&self, _: u32, _: &History) -> Work {
+        Work::default()
+    }
+    fn allows(&self, _: u32, _: &History, _: &[Peer]) -> Result<(), String> {
         Ok(())
     }
-    fn check(&self, _: u32, _: &[Value], _: &[Bytes]) -> Result<(), String> {
+    fn check(&self, _: u32, _: &History) -> Result<(), String> {
         Ok(())
     }
 }
@@ -52,7 +59,7 @@ pub(super) fn session(identities: &[Identity], timing: Timing) -> Session {
         .collect();
     Session {
         name: "test".into(),
-        task: TaskKind::Flynn,
+        task: ModelSpec { m: 16, s: 2, rho: 2, gamma: 0.5, score: Score::Decay }.into(),
         min_peers: Session::default_min_peers(identities.len()),
         data: DataSpec {
             features: 4,
@@ -61,11 +68,8 @@ pub(super) fn session(identities: &[Identity], timing: Timing) -> Session {
             scaling: Scaling::None,
             densify: false,
         },
-        flynn: FlynnSpec { m: 16, s: 2, rho: 2, gamma: 0.5, score: Score::Decay },
-        tune: None,
-        xclp: None,
-        sketch: None,
         privacy: Privacy { min_holders: 1, ..Privacy::default() },
+        voting: CouncilSpec::default(),
         timing,
         roster,
     }
@@ -82,6 +86,7 @@ pub(super) fn timing() -> Timing {
         quorum_ms: 20_000,
         compute_ms: 60_000,
         linger_ms: 30_000,
+        enlarge_ms: 30_000,
         max_views: 16,
     }
 }

@@ -17,7 +17,7 @@ use crate::protocol::record::Value;
 use crate::protocol::rows::Missing;
 use crate::protocol::view::Stage;
 use crate::session::Peer;
-use crate::task::Task;
+use crate::task::{History, Outcome, Task, Work};
 
 /// Slot 1 is a row sum; in slot 2 every peer puts in what the words of its own block add up to.
 #[derive(Debug)]
@@ -39,19 +39,25 @@ impl Task for Grades {
         let rows = Quantity::rows("grades", 4, self.blocks.clone());
         vec![Quantity::coin(), rows, Quantity::exact("folded", 4, 1)]
     }
-    fn contribution(&self, slot: u32, opened: &[Bytes]) -> Result<Bytes, String> {
+    fn contribution(&self, slot: u32, history: &History) -> Result<Bytes, String> {
         if slot == 2 {
-            return Ok(Bytes::copy_from_slice(&folded(&opened[1]).to_le_bytes()));
+            return Ok(Bytes::copy_from_slice(&folded(&history.own_block(1)).to_le_bytes()));
         }
         let own = Numbers::vector(self.me, 1, self.blocks.iter().sum());
         Ok(own.into_iter().flat_map(u32::to_le_bytes).collect())
     }
-    fn allows(&self, _: u32, _: &[Value], _: &[Bytes], _: &[Peer]) -> Result<(), String> {
+    fn outcome(&self, _: &History) -> Result<Outcome, String> {
+        Ok(Outcome::new(Vec::new(), [0; 32]))
+    }
+    fn work(&self, _: u32, _: &History) -> Work {
+        Work::default()
+    }
+    fn allows(&self, _: u32, _: &History, _: &[Peer]) -> Result<(), String> {
         Ok(())
     }
-    fn check(&self, slot: u32, _: &[Value], opened: &[Bytes]) -> Result<(), String> {
+    fn check(&self, slot: u32, history: &History) -> Result<(), String> {
         // Whoever judges for all is given what all hold.
-        assert!(slot < 1 || opened[1].len() as u64 == 4 * self.blocks.iter().sum::<u64>());
+        assert!(slot < 1 || history.vectors()[1].len() as u64 == 4 * self.blocks.iter().sum::<u64>());
         Ok(())
     }
 }
@@ -90,17 +96,16 @@ fn found(net: &Network, blocks: &[u64], what: &str) -> Found {
     let mut result: Option<(Vec<Bytes>, Vec<Value>)> = None;
     for (_, peer, event) in &net.events {
         match event {
-            Event::Rows(1, part) => {
-                let part = part.clone().map(|part| part.bytes().clone());
+            Event::Finished(history) => {
+                let part = history.parts()[&1].clone().map(|part| part.bytes().clone());
                 let before = own.insert(*peer, part.clone());
                 assert!(
                     before.is_none_or(|before| before == part || part == Err(Missing::Lost)),
                     "{what}: {peer}"
                 );
-            }
-            Event::Finished(opened, values) => {
-                let first = result.get_or_insert_with(|| (opened.clone(), values.clone()));
-                assert!(*first == (opened.clone(), values.clone()), "{what}: {peer} holds something else");
+                let held = (history.vectors().to_vec(), history.values().to_vec());
+                let first = result.get_or_insert_with(|| held.clone());
+                assert!(*first == held, "{what}: {peer} holds something else");
             }
             _ => {}
         }
@@ -274,10 +279,9 @@ fn a_peer_that_returns_when_all_is_over_has_its_block_again() {
     net.at_ms(now, Fault::Crash(Peer(2)));
     net.at_ms(now + 500, Fault::Restart(Peer(2)));
     net.run(now + 100_000);
-    let told = net
-        .events
-        .iter()
-        .filter(|(_, peer, event)| *peer == Peer(2) && matches!(event, Event::Rows(1, Ok(_))));
+    let told = net.events.iter().filter(|(_, peer, event)| {
+        *peer == Peer(2) && matches!(event, Event::Finished(history) if history.parts()[&1].is_ok())
+    });
     assert_eq!(told.count(), 2);
     found(&net, &blocks, "crashed at the end");
 }

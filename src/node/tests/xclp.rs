@@ -9,9 +9,9 @@ use crate::data::digits::digits;
 use crate::node::{Ending, Event};
 use crate::protocol::message::Message;
 use crate::protocol::xclp::{Body, Outcome, ParcelKind};
-use crate::session::{DataSpec, FlynnSpec, Hamming, Peer, Scaling, Session, TaskKind, XclpSpec};
+use crate::session::{DataSpec, Hamming, Peer, Scaling, Session, TaskSpec, XclpSpec};
 use crate::task::Task;
-use crate::task::xclp::Xclp;
+use crate::task::xclp::{self, Xclp};
 
 const ROWS: [usize; 7] = [40, 60, 30, 50, 20, 0, 0];
 
@@ -25,10 +25,9 @@ fn lab(rows: &[usize], scaling: Scaling, hamming: Hamming, seed: u64) -> Lab {
     let mut identities: Vec<_> = (0..rows.len()).map(|i| Identity::from_seed([i as u8 + 1; 32])).collect();
     identities.sort_by_key(Identity::public);
     let data = digits();
+    let spec = XclpSpec { bits: 512, hamming, ..XclpSpec::new(64) };
     let session = Session {
-        task: TaskKind::Xclp,
-        flynn: FlynnSpec::NONE,
-        xclp: Some(XclpSpec { bits: 512, hamming, ..XclpSpec::new(64) }),
+        task: TaskSpec::Xclp(spec),
         data: DataSpec {
             features: 64,
             columns: Vec::new(),
@@ -47,7 +46,8 @@ fn lab(rows: &[usize], scaling: Scaling, hamming: Hamming, seed: u64) -> Lab {
         truth.push(part.labels().to_vec());
         let labels =
             part.labels().iter().enumerate().map(|(i, &label)| (i % 5 == 0).then_some(label)).collect();
-        let task = Xclp::new(session.clone(), peer, Arc::new(part), labels, &[peer.0 as u8; 32]).unwrap();
+        let task =
+            Xclp::new(session.clone(), spec, peer, Arc::new(part), labels, &[peer.0 as u8; 32]).unwrap();
         tasks.push(Arc::new(task));
     }
     let nodes = tasks.iter().map(|task| task.clone() as Arc<dyn Task>).collect();
@@ -55,9 +55,9 @@ fn lab(rows: &[usize], scaling: Scaling, hamming: Hamming, seed: u64) -> Lab {
 }
 
 impl Lab {
-    fn outcome(&self, peer: Peer) -> Option<&Outcome> {
+    fn outcome(&self, peer: Peer) -> Option<Outcome> {
         self.net.events.iter().rev().find_map(|(_, who, event)| match event {
-            Event::Exchanged(Some(outcome)) if *who == peer => Some(outcome),
+            Event::Finished(history) if *who == peer => xclp::result(history),
             _ => None,
         })
     }
@@ -67,7 +67,7 @@ impl Lab {
         let (mut right, mut all) = (0, 0);
         for &peer in peers {
             let Some(outcome) = self.outcome(peer) else { panic!("{peer} has no outcome") };
-            let said = self.tasks[peer.index()].said(outcome);
+            let said = self.tasks[peer.index()].said(&outcome);
             let truth = &self.truth[peer.index()];
             assert_eq!(said.len(), truth.len());
             right += said.iter().zip(truth).filter(|(said, truth)| said.label == Some(**truth)).count();
@@ -82,7 +82,11 @@ impl Lab {
         let killed = std::sync::Arc::new(std::sync::Mutex::new(None));
         let seen = killed.clone();
         self.net.hold = Some(Box::new(move |from, _, message| {
-            let matches = matches!(message, Message::Exchange(message) if holds(&message.body));
+            let body = match message {
+                Message::Exchange { content, .. } => xclp::body(content.clone()).ok(),
+                _ => None,
+            };
+            let matches = body.is_some_and(|body| holds(&body));
             matches && *seen.lock().unwrap().get_or_insert(from) == from
         }));
         self.net.run_unchecked(60_000, |_| killed.lock().unwrap().is_some());
@@ -101,7 +105,7 @@ impl Lab {
     /// Over whom the last two slots were summed.
     fn members(&self) -> [Vec<Peer>; 2] {
         let values = self.net.events.iter().find_map(|(_, _, event)| match event {
-            Event::Finished(_, values) => Some(values.clone()),
+            Event::Finished(history) => Some(history.values().to_vec()),
             _ => None,
         });
         let values = values.unwrap();
@@ -121,7 +125,7 @@ impl Lab {
         let planes = self.outcome(here[0]).unwrap().planes;
         let pooled = Xclp::pooled(&tasks.iter().collect::<Vec<_>>(), &planes, None).unwrap().0;
         for peer in here {
-            let found = self.tasks[peer.index()].said(self.outcome(peer).unwrap());
+            let found = self.tasks[peer.index()].said(&self.outcome(peer).unwrap());
             let same = found.iter().zip(&pooled[peer.index()]).all(|(a, b)| a.label == b.label);
             assert!(same && found.iter().any(|each| each.label.is_some()), "{peer}");
         }
@@ -151,7 +155,7 @@ fn every_node_gets_labels_for_its_own_rows() {
         let owners: Vec<&Xclp> = lab.tasks[..5].iter().map(|task| &**task).collect();
         let planes = lab.outcome(Peer(0)).unwrap().planes;
         for (peer, pooled) in (0u16..).map(Peer).zip(Xclp::pooled(&owners, &planes, None).unwrap().0) {
-            let found = lab.tasks[peer.index()].said(lab.outcome(peer).unwrap());
+            let found = lab.tasks[peer.index()].said(&lab.outcome(peer).unwrap());
             let labels = |said: &[crate::model::propagation::Prediction]| {
                 said.iter().map(|each| each.label).collect::<Vec<_>>()
             };
@@ -160,7 +164,7 @@ fn every_node_gets_labels_for_its_own_rows() {
         assert!(lab.outcome(Peer(6)).unwrap().scores.is_empty(), "a witness gets no scores");
         // The last sum says how many points there are and how many have a label now.
         let opened = lab.net.events.iter().find_map(|(_, _, event)| match event {
-            Event::Finished(opened, _) => opened.last().cloned(),
+            Event::Finished(history) => history.vectors().last().cloned(),
             _ => None,
         });
         assert_eq!(opened.unwrap()[..4], 200u32.to_le_bytes());
@@ -202,7 +206,7 @@ fn a_node_killed_at_any_stage_of_the_exchange_comes_back_and_all_have_labels() {
         lab.net.run(now + 120_000);
         assert_eq!(lab.finished().len(), 7, "{what}: killed {victim}: {:?}", lab.net.events);
         let counted = lab.net.events.iter().find_map(|(_, _, event)| match event {
-            Event::Finished(_, values) => values.last().cloned(),
+            Event::Finished(history) => history.values().last().cloned(),
             _ => None,
         });
         let members = counted.unwrap().members;
@@ -240,11 +244,11 @@ fn a_propagator_lost_for_good_after_the_graph_is_replaced_by_a_witness_that_had_
         .events
         .iter()
         .filter_map(|(_, who, event)| match event {
-            Event::Exchange(roles) if *who == Peer(0) => Some(roles.propagators),
+            Event::Exchange(roles) if *who == Peer(0) => Some(roles[0].1.clone()),
             _ => None,
         })
         .collect();
-    let [first, second] = drawn[..] else { panic!("{drawn:?}") };
+    let [first, second] = &drawn[..] else { panic!("{drawn:?}") };
     assert!(first.contains(&victim) && !second.contains(&victim));
     assert_eq!(second.iter().filter(|peer| first.contains(peer)).count(), 1, "one of them knows the graph");
 }

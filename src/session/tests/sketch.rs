@@ -1,5 +1,6 @@
 //! Sessions of the task `sketch`.
 
+use super::tune::{SETTING, tuning};
 use super::*;
 use crate::sketch::distribution::Family;
 
@@ -12,10 +13,8 @@ fn a_sketch_session_has_no_classes_and_its_fields_enter_no_other_id() {
         text
     };
     let read = Session::parse(&text("")).unwrap();
-    assert_eq!(
-        (read.sketch, read.flynn, read.data.classes.len()),
-        (Some(SketchSpec::default()), FlynnSpec::NONE, 0)
-    );
+    assert_eq!((&read.task, read.data.classes.len()), (&TaskSpec::Sketch(SketchSpec::default()), 0));
+    assert_eq!(read.task.model(), None);
     assert_eq!(Session::parse(&read.to_toml()).unwrap(), read);
     assert!(read.fields().iter().any(|(name, _)| name == "sketch.rows"));
     assert!(!session(5).fields().iter().any(|(name, _)| name.starts_with("sketch.")));
@@ -56,7 +55,7 @@ fn a_sketch_session_has_no_classes_and_its_fields_enter_no_other_id() {
         pairwise: true,
         ..SketchSpec::default()
     };
-    let large = Session { task: TaskKind::Sketch, flynn: FlynnSpec::NONE, sketch: Some(spec), ..session(17) };
+    let large = Session { task: TaskSpec::Sketch(spec), ..session(17) };
     let large = Session {
         data: DataSpec { classes: Vec::new(), scaling: Scaling::None, ..large.data.clone() },
         ..large
@@ -81,7 +80,7 @@ fn selecting(sketch: &str, privacy: &str) -> String {
 fn a_session_that_draws_its_peers_is_read_with_its_sketch_and_written_again() {
     let read = Session::parse(&selecting("rows = 9\nchosen = 3", "")).unwrap();
     let spec = SketchSpec { rows: 9, chosen: 3, publish: true, ..SketchSpec::default() };
-    assert_eq!((read.sketch, read.selects(), read.data.classes.len()), (Some(spec), true, 2));
+    assert_eq!((read.task.sketch(), read.selects(), read.data.classes.len()), (Some(&spec), true, 2));
     assert_eq!(Session::parse(&read.to_toml()).unwrap(), read);
     let names = |session: &Session| session.fields().into_iter().map(|(name, _)| name).collect::<Vec<_>>();
     let plain = Session::parse(&minimal()).unwrap();
@@ -137,7 +136,8 @@ fn a_draw_that_makes_no_sense_is_refused_with_the_reason() {
         assert!(error.contains(expected), "\n  said {error}\nexpected {expected}");
     }
     let mut session = session(5);
-    session.sketch = Some(SketchSpec { publish: true, chosen: 3, ..SketchSpec::default() });
+    let sketch = SketchSpec { publish: true, chosen: 3, ..SketchSpec::default() };
+    session.task = TaskSpec::Flynn(FlynnSpec { model: *model(&mut session), select: Some(sketch) });
     session.privacy.min_holders = 4;
     let error = session.check().unwrap_err().to_string();
     assert!(error.starts_with("sketch.chosen is 3, must be at least 4 with select"), "{error}");

@@ -7,6 +7,8 @@ use super::*;
 use crate::data::digits::digits;
 use crate::protocol::all_reduce::SumId;
 use crate::protocol::ballot::Ballot;
+use crate::protocol::record::Value;
+use crate::session::TaskSpec;
 
 const COIN: [u8; 32] = [9; 32];
 
@@ -26,10 +28,17 @@ fn session(peers: usize, min_holders: u16, scaling: &str, sketch: &str) -> Sessi
     Session::parse(&text).unwrap()
 }
 
+fn spec(session: &Session) -> &FlynnSpec {
+    let TaskSpec::Flynn(spec) = &session.task else { panic!("{:?}", session.task) };
+    spec
+}
+
 fn tasks(session: &Session, parts: &[Arc<Dataset>]) -> Vec<Flynn> {
     let peers = (0u16..).map(Peer).zip(parts);
     peers
-        .map(|(peer, rows)| Flynn::new(session.clone(), peer, rows.clone(), &[peer.0 as u8; 32]).unwrap())
+        .map(|(peer, rows)| {
+            Flynn::new(session.clone(), *spec(session), peer, rows.clone(), &[peer.0 as u8; 32]).unwrap()
+        })
         .collect()
 }
 
@@ -40,11 +49,15 @@ fn federated(tasks: &[Flynn]) -> Result<Vec<Bytes>, String> {
     for (slot, quantity) in (0u32..).zip(tasks[0].plan()).skip(1) {
         let mut total = vec![0; quantity.len()];
         for task in tasks {
-            crate::crypto::mask::add(quantity.word(), &mut total, &task.contribution(slot, &opened)?);
+            crate::crypto::mask::add(
+                quantity.word(),
+                &mut total,
+                &task.contribution(slot, &History::of_vectors(&opened))?,
+            );
         }
         opened.push(total.into());
         for task in tasks {
-            task.check(slot, &[], &opened)?;
+            task.check(slot, &History::of_vectors(&opened))?;
         }
     }
     Ok(opened)
@@ -92,7 +105,7 @@ proptest! {
         let expected = rules.pooled_under(&together(&drawn), &opened).unwrap();
         prop_assert_eq!(rules.model(&opened).unwrap().digest(), expected.digest());
         // The exact sum of vectors that each peer would make alone.
-        let mut sum = vec![0u32; session.counts()];
+        let mut sum = vec![0u32; spec(&session).model.counts(session.data.classes.len())];
         for &peer in &draws[0].chosen {
             let own = tasks[peer].counts(&opened).unwrap();
             sum.iter_mut().zip(own.values()).for_each(|(sum, count)| *sum += count);
@@ -105,7 +118,8 @@ proptest! {
 #[test]
 fn holders_are_counted_among_the_drawn_after_the_draw() {
     let names = |scaling: &str| {
-        let plan = Plan::new(session(4, 1, scaling, "chosen = 3")).quantities();
+        let session = session(4, 1, scaling, "chosen = 3");
+        let plan = Plan::new(session.clone(), *spec(&session)).quantities();
         plan.into_iter().map(|quantity| quantity.name).collect::<Vec<_>>()
     };
     assert_eq!(names(""), ["coin", "present", "sketch", "scores", "draw", "holders", "counts"]);
@@ -134,7 +148,7 @@ fn what_too_few_drawn_peers_would_put_in_is_not_summed() {
     let mut values: Vec<Value> = (0..6).map(|slot| value(slot, &[0, 1, 2, 3, 4, 5])).collect();
     let allows = |values: &[Value], slot: u32, members: &[u16]| {
         let members: Vec<Peer> = members.iter().copied().map(Peer).collect();
-        tasks[0].allows(slot, values, &opened[..slot as usize], &members)
+        tasks[0].allows(slot, &History::over(values, &opened[..slot as usize]), &members)
     };
     for slot in [5, 6] {
         let known = &values[..slot as usize];
@@ -148,7 +162,7 @@ fn what_too_few_drawn_peers_would_put_in_is_not_summed() {
     let mut fewer = opened.clone();
     fewer[5] = std::iter::repeat_n(3u32, 11).flat_map(u32::to_le_bytes).collect();
     let members: Vec<Peer> = chosen[1..].iter().chain(&others).copied().map(Peer).collect();
-    let error = tasks[0].allows(6, &values, &fewer[..6], &members).unwrap_err();
+    let error = tasks[0].allows(6, &History::over(&values, &fewer[..6]), &members).unwrap_err();
     assert!(error.starts_with("only 3 members have rows, and 1 of those counted are gone"), "{error}");
     assert_eq!(
         allows(&values[..4], 4, &[0, 1]).unwrap_err(),
@@ -180,7 +194,7 @@ fn a_class_that_only_peers_have_that_were_not_drawn_stands_in_no_sum() {
     assert!(!draw.chosen.contains(&5), "{draw:?}");
     let plan = tasks[5].plan();
     for slot in [5u32, 6] {
-        let vector = tasks[5].contribution(slot, &opened[..slot as usize]).unwrap();
+        let vector = tasks[5].contribution(slot, &History::of_vectors(&opened[..slot as usize])).unwrap();
         assert!(vector.len() == plan[slot as usize].len() && vector.iter().all(|&byte| byte == 0));
     }
     let model = tasks[5].plan.model(&opened).unwrap();

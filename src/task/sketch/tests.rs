@@ -18,11 +18,21 @@ fn session(peers: usize, fields: &str) -> Session {
     Session::parse(&text).unwrap()
 }
 
+fn spec(session: &Session) -> SketchSpec {
+    *session.task.sketch().unwrap()
+}
+
+fn plan(session: Session) -> Plan {
+    let spec = spec(&session);
+    Plan::new(session, spec)
+}
+
 fn tasks(session: &Session, parts: &[Dataset]) -> Vec<SketchTask> {
     let peers = (0u16..).map(Peer).zip(parts);
     peers
         .map(|(peer, rows)| {
-            SketchTask::new(session.clone(), peer, Arc::new(rows.clone()), &[peer.0 as u8; 32]).unwrap()
+            SketchTask::new(session.clone(), spec(session), peer, Arc::new(rows.clone()), &[peer.0 as u8; 32])
+                .unwrap()
         })
         .collect()
 }
@@ -34,12 +44,12 @@ fn federated(tasks: &[SketchTask]) -> Vec<Bytes> {
     for (slot, quantity) in plan.iter().enumerate().skip(1) {
         let mut total = vec![0; quantity.len()];
         for task in tasks {
-            let vector = task.contribution(slot as u32, &opened).unwrap();
+            let vector = task.contribution(slot as u32, &History::of_vectors(&opened)).unwrap();
             assert_eq!(vector.len(), quantity.len(), "{}", quantity.name);
             crate::crypto::mask::add(quantity.word(), &mut total, &vector);
         }
         opened.push(total.into());
-        tasks[0].check(slot as u32, &[], &opened).unwrap();
+        tasks[0].check(slot as u32, &History::of_vectors(&opened)).unwrap();
     }
     opened
 }
@@ -102,7 +112,7 @@ proptest! {
 #[test]
 fn the_plan_has_only_what_the_session_asks_for() {
     let names = |fields: &str| {
-        let plan = Plan::new(session(3, fields)).quantities();
+        let plan = plan(session(3, fields)).quantities();
         plan.into_iter().map(|quantity| quantity.name).collect::<Vec<_>>()
     };
     assert_eq!(names(""), ["coin", "holders", "sketch"]);
@@ -118,8 +128,14 @@ fn the_draw_is_the_same_for_all_and_depends_on_every_members_part_of_the_coin() 
     let parts = parts(&[30, 20, 0, 40, 50]);
     let of = |secret: u8| {
         let mut tasks = tasks(&session, &parts);
-        tasks[2] =
-            SketchTask::new(session.clone(), Peer(2), Arc::new(parts[2].clone()), &[secret; 32]).unwrap();
+        tasks[2] = SketchTask::new(
+            session.clone(),
+            spec(&session),
+            Peer(2),
+            Arc::new(parts[2].clone()),
+            &[secret; 32],
+        )
+        .unwrap();
         let opened = federated(&tasks);
         let draws: Vec<_> =
             tasks.iter().map(|task| task.session_plan().outcome(&opened).unwrap().draw).collect();
@@ -148,7 +164,7 @@ fn what_no_records_can_give_ends_the_session_and_names_the_peer() {
         let mut bytes = opened[slot(name)].to_vec();
         bytes[word * 4..][..4].copy_from_slice(&value.to_le_bytes());
         opened[slot(name)] = bytes.into();
-        tasks[0].check(slot(name) as u32, &[], &opened)
+        tasks[0].check(slot(name) as u32, &History::of_vectors(&opened))
     };
     assert_eq!(
         with("scores", 1, 3 << 30),
@@ -179,7 +195,7 @@ fn a_private_session_opens_releases_and_nothing_exact_but_how_many_records_there
             ),
         )
     };
-    let names: Vec<_> = Plan::new(of("1")).quantities().into_iter().map(|quantity| quantity.name).collect();
+    let names: Vec<_> = plan(of("1")).quantities().into_iter().map(|quantity| quantity.name).collect();
     assert_eq!(names, ["coin", "sketch", "scores", "pairwise", "draw"]);
     let parts = parts(&[200, 300, 0, 250]);
     // What all peers open, each with a release drawn from this seed.
@@ -189,18 +205,20 @@ fn a_private_session_opens_releases_and_nothing_exact_but_how_many_records_there
         for (slot, quantity) in (0u32..).zip(&plan).skip(1) {
             let mut total = vec![0; quantity.len()];
             for (task, peer) in tasks.iter().zip(0u8..) {
-                let vector = if quantity.drawn() {
-                    let vector = task.draw(slot, &opened, &mut Rng::from_seed([seed ^ peer; 32])).unwrap();
-                    task.drawn(slot, &vector);
+                let vector = if quantity.is_noised() {
+                    let vector = task
+                        .noised(slot, &History::of_vectors(&opened), &mut Rng::from_seed([seed ^ peer; 32]))
+                        .unwrap();
+                    task.take_noised(slot, &vector);
                     vector
                 } else {
-                    task.contribution(slot, &opened).unwrap()
+                    task.contribution(slot, &History::of_vectors(&opened)).unwrap()
                 };
                 assert_eq!(vector.len(), quantity.len(), "{}", quantity.name);
                 crate::crypto::mask::add(quantity.word(), &mut total, &vector);
             }
             opened.push(total.into());
-            assert_eq!(tasks[0].check(slot, &[], &opened), Ok(()));
+            assert_eq!(tasks[0].check(slot, &History::of_vectors(&opened)), Ok(()));
         }
         opened
     };
@@ -233,10 +251,11 @@ fn a_private_session_opens_releases_and_nothing_exact_but_how_many_records_there
     assert_eq!((global.releases(), global.records()), (4, 750));
     assert!(global.counters().iter().any(|&counter| counter < 0));
     // Who came after the sketch was open has released nothing, and shows nothing.
-    let late = SketchTask::new(of("0.1"), Peer(0), Arc::new(parts[0].clone()), &[0; 32]).unwrap();
+    let late =
+        SketchTask::new(of("0.1"), spec(&of("0.1")), Peer(0), Arc::new(parts[0].clone()), &[0; 32]).unwrap();
     assert!(late.distance(&one).unwrap().is_none());
     for slot in [2u32, 3] {
-        assert!(late.contribution(slot, &one).unwrap().iter().all(|&byte| byte == 0));
+        assert!(late.contribution(slot, &History::of_vectors(&one)).unwrap().iter().all(|&byte| byte == 0));
     }
 }
 
@@ -244,13 +263,14 @@ fn a_private_session_opens_releases_and_nothing_exact_but_how_many_records_there
 fn rows_of_other_features_are_refused_and_labels_are_not_looked_at() {
     let session = session(3, "[sketch]\nrows = 4\nrange = 4");
     let narrow = Dataset::new(2, vec![1.0, 2.0], Vec::new(), Vec::new()).unwrap();
-    let error =
-        SketchTask::new(session.clone(), Peer(0), Arc::new(narrow), &[0; 32]).unwrap_err().to_string();
+    let error = SketchTask::new(session.clone(), spec(&session), Peer(0), Arc::new(narrow), &[0; 32])
+        .unwrap_err()
+        .to_string();
     assert_eq!(error, "rows have 2 features, the session says 64");
     let labelled = parts(&[20])[0].clone();
     let bare = Dataset::new(64, labelled.values().to_vec(), Vec::new(), Vec::new()).unwrap();
     let opened = [Bytes::copy_from_slice(&COIN)];
-    let plan = Plan::new(session);
+    let plan = plan(session);
     assert_eq!(plan.sketch(&labelled, &opened).unwrap(), plan.sketch(&bare, &opened).unwrap());
     assert_eq!(plan.hashes(&opened).unwrap().rows(), 4);
     assert_eq!(

@@ -6,6 +6,8 @@ use super::*;
 use crate::data::digits::digits;
 use crate::protocol::all_reduce::SumId;
 use crate::protocol::ballot::Ballot;
+use crate::protocol::record::Value;
+use crate::session::TaskSpec;
 
 const COIN: [u8; 32] = [7; 32];
 
@@ -31,21 +33,28 @@ fn session(peers: usize, folds: u16) -> Session {
     Session::parse(&text).unwrap()
 }
 
+fn spec(session: &Session) -> &TuneSpec {
+    let TaskSpec::Tune(spec) = &session.task else { panic!("{:?}", session.task) };
+    spec
+}
+
 /// The sum of what all peers contribute to each slot, opened one after another.
 fn federated(session: &Session, parts: &[Dataset]) -> Vec<Bytes> {
-    let peers: Vec<_> =
-        parts.iter().map(|rows| Tune::new(session.clone(), Arc::new(rows.clone())).unwrap()).collect();
+    let peers: Vec<_> = parts
+        .iter()
+        .map(|rows| Tune::new(session.clone(), spec(session), Arc::new(rows.clone())).unwrap())
+        .collect();
     let plan = peers[0].plan();
     let mut opened = vec![Bytes::copy_from_slice(&COIN)];
     for (slot, quantity) in plan.iter().enumerate().skip(1) {
         let mut total = vec![0; quantity.len()];
         for peer in &peers {
-            let vector = peer.contribution(slot as u32, &opened).unwrap();
+            let vector = peer.contribution(slot as u32, &History::of_vectors(&opened)).unwrap();
             assert_eq!(vector.len(), quantity.len(), "{}", quantity.name);
             crate::crypto::mask::add(quantity.word(), &mut total, &vector);
         }
         opened.push(total.into());
-        peers[0].check(slot as u32, &[], &opened).unwrap();
+        peers[0].check(slot as u32, &History::of_vectors(&opened)).unwrap();
     }
     opened
 }
@@ -53,7 +62,7 @@ fn federated(session: &Session, parts: &[Dataset]) -> Vec<Bytes> {
 /// Scores of every setting and readout from rows in one place: each fold holds the rows that the peers put
 /// into it.
 fn pooled(session: &Session, parts: &[Dataset]) -> Vec<Vec<Tally>> {
-    let rules = Plan::new(session.clone());
+    let rules = Plan::new(session.clone(), spec(session));
     let all = |pick: &dyn Fn(&Split) -> Vec<usize>, fold: usize| {
         let (mut values, mut labels) = (Vec::new(), Vec::new());
         for part in parts {
@@ -108,8 +117,8 @@ proptest! {
     fn scores_over_peers_are_those_of_the_pooled_rows(peers in 3usize..6, folds in 2u16..5, seed: u64) {
         let session = session(peers, folds);
         let parts = parts(peers, 240, seed);
-        let outcome = Plan::new(session.clone()).outcome(&federated(&session, &parts)).unwrap();
-        let rules = Plan::new(session.clone());
+        let outcome = Plan::new(session.clone(), spec(&session)).outcome(&federated(&session, &parts)).unwrap();
+        let rules = Plan::new(session.clone(), spec(&session));
         let expected = pooled(&session, &parts);
         prop_assert_eq!(outcome.ranked.len(), 4);
         for (candidate, readout, tally) in &outcome.ranked {
@@ -129,7 +138,7 @@ fn a_peer_without_rows_takes_part() {
     let session = session(4, 2);
     let mut parts = parts(3, 120, 1);
     parts.push(parts[0].subset(&[]));
-    let outcome = Plan::new(session.clone()).outcome(&federated(&session, &parts)).unwrap();
+    let outcome = Plan::new(session.clone(), spec(&session)).outcome(&federated(&session, &parts)).unwrap();
     assert_eq!(outcome.ranked[0].2.classes().iter().map(|(_, rows)| rows).sum::<u32>(), 120);
 }
 
@@ -142,24 +151,27 @@ fn more_rows_right_than_there_are_ends_the_session_for_everybody() {
     let last = scores.len() - 4;
     scores[last..].copy_from_slice(&1000u32.to_le_bytes());
     opened.push(scores.into());
-    let task = Tune::new(session, Arc::new(parts[0].clone())).unwrap();
+    let task = Tune::new(session.clone(), spec(&session), Arc::new(parts[0].clone())).unwrap();
     let slot = task.plan().len() as u32 - 1;
-    assert_eq!(task.check(slot, &[], &opened), Err("the opened scores are not those of any rows".into()));
+    assert_eq!(
+        task.check(slot, &History::of_vectors(&opened)),
+        Err("the opened scores are not those of any rows".into())
+    );
 }
 
 #[test]
 fn a_class_that_too_few_hold_is_refused_before_anything_is_counted() {
     let session = session(3, 2);
     let parts = parts(3, 90, 3);
-    let task = Tune::new(session.clone(), Arc::new(parts[0].clone())).unwrap();
+    let task = Tune::new(session.clone(), spec(&session), Arc::new(parts[0].clone())).unwrap();
     let mut words = [3u32; 11];
     words[4] = 1;
     let holders: Bytes = words.iter().flat_map(|word| word.to_le_bytes()).collect();
     let opened = [Bytes::copy_from_slice(&COIN), holders];
-    let error = task.check(HOLDERS, &[], &opened).unwrap_err();
+    let error = task.check(HOLDERS, &History::of_vectors(&opened)).unwrap_err();
     assert!(error.starts_with("only 1 members have rows of class 3"), "{error}");
     let sum = SumId { ballot: Ballot::default(), slot: HOLDERS };
     let value = Value { sum, members: vec![Peer(0), Peer(1), Peer(2)], total: [0; 32], deals: [0; 32] };
     let values = vec![value.clone(), value];
-    assert!(task.allows(3, &values, &opened, &[Peer(0), Peer(1)]).is_err());
+    assert!(task.allows(3, &History::over(&values, &opened), &[Peer(0), Peer(1)]).is_err());
 }

@@ -22,6 +22,7 @@ use num_bigint::BigInt;
 use num_traits::{Signed, ToPrimitive};
 
 use super::ScalingError;
+use crate::crypto::mask::{self, Word};
 use crate::data::{Dataset, MAX_MAGNITUDE, MAX_ROWS};
 
 /// Q = x 2^40.
@@ -37,8 +38,8 @@ const LIMB: u128 = (1 << LIMB_BITS) - 1;
 const _CAPACITY: () = {
     assert!(MAX_MAGNITUDE == (1u128 << 80) as f32 && 80 + FRACTION_BITS == SUM_LIMBS as u32 * LIMB_BITS);
     assert!(SQUARE_LIMBS == 2 * SUM_LIMBS);
-    // The signed limb's sum is at most n 2^40 either way.
-    assert!((MAX_ROWS as u128) << LIMB_BITS < 1 << 63);
+    // A limb is read as a signed number: it has half of the ring either way.
+    assert!(mask::capacity(Word::W64, MAX_ROWS as u64) / 2 >= 1 << LIMB_BITS);
     // n^2 is exact in binary64.
     assert!((MAX_ROWS as u128).pow(2) < 1 << 53);
 };

@@ -1,31 +1,34 @@
-//! The parameters of the task `xclp` in a session file.
+//! The task `xclp` in a session file.
 
 use std::fmt::{self, Write};
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
 
-use super::SessionError;
-use super::rules::{Limit, check_number};
+use super::super::encoding::{Field, flag, integer, number, text};
+use super::super::rules::{self, Limit, check_number};
+use super::super::{DataSpec, Session, SessionError};
+use super::{Sections, Spec};
 use crate::model::propagation::Propagation;
 use crate::sketch::lsh::{MAX_BITS, WORD};
 
-/// Most peers of a session of the task `xclp`: every two of them talk.
-pub(super) const MAX_PEERS: usize = 64;
+/// The most peers of a session of the task `xclp`: every two of them talk.
+const MAX_PEERS: usize = 64;
 
-/// How two owners get additive shares of the distances between their codes: the same distances, with others
-/// who must not collude and other costs.
+/// How two owners get additive shares of the distances between their codes. All give the same distances; they
+/// differ in who must not collude, and in cost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Hamming {
-    /// A matrix triple that the block's custodian deals: the fastest, and no public-key work; whoever deals
+    /// A matrix triple that the block's custodian deals: the fastest, without public-key work. The custodian
     /// must not collude with one of the two.
     Dealer,
-    /// Oblivious transfer between the two (SHADE, Bringer, Chabanne & Patey, 2013): nobody deals anything; 2
-    /// bytes for each bit and pair of rows.
+    /// Oblivious transfer between the two (SHADE, Bringer, Chabanne & Patey, 2013), without a dealer: 2 bytes
+    /// for each bit and pair of rows.
     Ot,
-    /// Packed homomorphic encryption between the two: nobody deals anything; 12.5 bytes for each bit of the
-    /// one and 26 kB for each row of the other.
+    /// Packed homomorphic encryption between the two, without a dealer: 12.5 bytes for each bit of the one
+    /// and 26 kB for each row of the other.
     Phe,
 }
 
@@ -65,8 +68,9 @@ pub struct XclpSpec {
     /// Neighbours of a point, the paper's k: 1 to 1,000, and at most a quarter of the features unless
     /// `many_neighbours`. Default 10, or a quarter of the features.
     pub k: u32,
-    /// Whether k may be more than a quarter of the features: an owner learns the k smallest distances of each
-    /// of its points to others, not whose, and with as many as it has features it could place them.
+    /// Whether k may be more than a quarter of the features. An owner learns the k smallest distances of each
+    /// of its points to other points, not whose they are; with as many distances as features it could locate
+    /// those points.
     pub many_neighbours: bool,
     /// How far labels spread: 0.01 to 0.999. Default 0.99, as in the authors' code.
     pub alpha: f64,
@@ -74,16 +78,16 @@ pub struct XclpSpec {
     pub power: u8,
     /// Whether each class weighs the same however many labels it has, as in the authors' code. Default true.
     pub balance: bool,
-    /// Scores are right to this, and smaller ones count as 0: 1e-9 to 0.01. Default 1e-5.
+    /// The error of scores; smaller scores count as 0. 1e-9 to 0.01. Default 1e-5.
     pub tolerance: f64,
     /// How two owners get shares of their distances. Default [`Hamming::Dealer`].
     pub hamming: Hamming,
 }
 
-/// The section of the file.
+/// The section `[xclp]`.
 #[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct RawXclp {
+pub(in super::super) struct Raw {
     bits: Option<i64>,
     k: Option<i64>,
     many_neighbours: Option<bool>,
@@ -114,14 +118,30 @@ impl XclpSpec {
         }
     }
 
-    /// The same for propagation.
+    /// The parameters of the propagation.
     #[must_use]
     pub fn rule(&self) -> Propagation {
         let Self { k, alpha, power, balance, tolerance, .. } = *self;
         Propagation { k: k as usize, alpha, power, balance, tolerance }
     }
 
-    pub(super) fn check(&self, features: u32, peers: usize) -> Result<(), SessionError> {
+    pub(super) fn read(sections: &mut Sections, data: &DataSpec) -> Result<Self, SessionError> {
+        sections.xclp.take().unwrap_or_default().resolve(data.features)
+    }
+}
+
+impl Spec for XclpSpec {
+    fn name(&self) -> &'static str {
+        "xclp"
+    }
+
+    fn about(&self) -> &'static str {
+        "labels for every peer's own rows, propagated over the rows of all peers"
+    }
+
+    fn check(&self, session: &Session) -> Result<(), SessionError> {
+        rules::check_classes(&session.data)?;
+        let (features, peers) = (session.data.features, session.roster.len());
         BITS.check::<u32>(self.bits)?;
         if !(self.bits as usize).is_multiple_of(WORD) {
             return Err(SessionError::value("xclp.bits", self.bits, format!("a multiple of {WORD}")));
@@ -129,44 +149,37 @@ impl XclpSpec {
         K.check::<u32>(self.k)?;
         if !self.many_neighbours && self.k > (features / 4).max(1) {
             let limit = format!(
-                "at most {}, a quarter of the features: with more, distances tell where points lie (many_neighbours = true allows it)",
+                "at most {}, a quarter of the features: with more, distances tell where points lie \
+                 (many_neighbours = true allows it)",
                 (features / 4).max(1)
             );
             return Err(SessionError::value("xclp.k", self.k, limit));
         }
         check_number("xclp.alpha", self.alpha, (0.01..=0.999).contains(&self.alpha), "0.01 to 0.999")?;
         POWER.check::<u8>(self.power)?;
-        check_number(
-            "xclp.tolerance",
-            self.tolerance,
-            (1e-9..=0.01).contains(&self.tolerance),
-            "1e-9 to 0.01",
-        )?;
+        let tolerance = self.tolerance;
+        check_number("xclp.tolerance", tolerance, (1e-9..=0.01).contains(&tolerance), "1e-9 to 0.01")?;
         if peers > MAX_PEERS {
-            return Err(SessionError::value(
-                "the length of roster",
-                peers,
-                format!("at most {MAX_PEERS} with the task xclp, where every two peers talk"),
-            ));
+            let limit = format!("at most {MAX_PEERS} with the task xclp, where every two peers talk");
+            return Err(SessionError::value("the length of roster", peers, limit));
         }
         Ok(())
     }
 
-    pub(super) fn entries(&self) -> [(&'static str, Vec<u8>); 8] {
-        let integer = |value: u64| value.to_le_bytes().to_vec();
-        [
-            ("xclp.bits", integer(self.bits.into())),
-            ("xclp.k", integer(self.k.into())),
-            ("xclp.many_neighbours", vec![u8::from(self.many_neighbours)]),
-            ("xclp.alpha", self.alpha.to_le_bytes().to_vec()),
-            ("xclp.power", integer(self.power.into())),
-            ("xclp.balance", vec![u8::from(self.balance)]),
-            ("xclp.tolerance", self.tolerance.to_le_bytes().to_vec()),
-            ("xclp.hamming", self.hamming.name().into()),
+    fn entries(&self) -> Vec<Field> {
+        vec![
+            ("xclp.bits", integer(self.bits)),
+            ("xclp.k", integer(self.k)),
+            ("xclp.many_neighbours", flag(self.many_neighbours)),
+            ("xclp.alpha", number(self.alpha)),
+            ("xclp.power", integer(self.power)),
+            ("xclp.balance", flag(self.balance)),
+            ("xclp.tolerance", number(self.tolerance)),
+            ("xclp.hamming", text(self.hamming.name())),
         ]
     }
 
-    pub(super) fn write_toml(&self, out: &mut String) -> std::fmt::Result {
+    fn write_toml(&self, _data: &DataSpec, out: &mut String) -> fmt::Result {
         let Self { bits, k, many_neighbours, alpha, power, balance, tolerance, hamming } = self;
         writeln!(out, "[xclp]")?;
         writeln!(
@@ -189,21 +202,36 @@ impl XclpSpec {
         writeln!(out, "power = {power}")?;
         writeln!(out, "# Whether each class weighs the same however many labels it has.")?;
         writeln!(out, "balance = {balance}")?;
-        writeln!(out, "# Scores are right to this, and smaller ones count as none: 1e-9 to 0.01.")?;
+        writeln!(out, "# The error of scores; smaller scores count as none: 1e-9 to 0.01.")?;
         writeln!(out, "tolerance = {tolerance:?}")?;
         writeln!(
             out,
-            "# How two owners get shares of their distances: \"dealer\" (a third member deals them a triple), \"ot\""
+            "# How two owners get shares of their distances: \"dealer\" (a third member deals a triple),"
         )?;
         writeln!(
             out,
-            "# (oblivious transfer between the two, far more bytes) or \"phe\" (homomorphic encryption, more work)."
+            "# \"ot\" (oblivious transfer between the two, far more bytes) or \"phe\" (homomorphic"
         )?;
+        writeln!(out, "# encryption, more work).")?;
         writeln!(out, "hamming = \"{hamming}\"\n")
+    }
+
+    fn json(&self, _data: &DataSpec) -> Vec<(&'static str, Value)> {
+        vec![("xclp", json!(self))]
+    }
+
+    fn lines(&self, _data: &DataSpec) -> Vec<(&'static str, String)> {
+        let Self { bits, k, alpha, power, balance, tolerance, hamming, .. } = self;
+        let balanced = if *balance { ", classes balanced" } else { "" };
+        let text = format!(
+            "{bits} bits, k = {k}, alpha = {alpha}, power {power}, tolerance {tolerance}{balanced}, \
+             distances by {hamming}"
+        );
+        vec![("xclp", text)]
     }
 }
 
-impl RawXclp {
+impl Raw {
     pub(super) fn resolve(self, features: u32) -> Result<XclpSpec, SessionError> {
         let defaults = XclpSpec::new(features);
         Ok(XclpSpec {

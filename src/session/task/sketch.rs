@@ -1,22 +1,25 @@
-//! The parameters of the task `sketch` in a session file, and of a task that draws its peers by sketches
+//! The task `sketch` in a session file, and the sketches by which the task `flynn` draws its peers
 //! (`select`).
 
-use std::fmt::Write;
+use std::fmt::{self, Write};
 
 use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
 
-use super::rules::{Limit, check_number};
-use super::{Scaling, Session, SessionError, TaskKind};
+use super::super::encoding::{Field, flag, integer, number, text};
+use super::super::rules::{Limit, check_number};
+use super::super::{DataSpec, Scaling, Session, SessionError};
+use super::{Release, Sections, Spec};
 use crate::model::selection::Selection;
 use crate::sketch::distribution::srp::MAX_ENTRIES;
 use crate::sketch::distribution::{Family, MAX_COUNTERS, RANGE};
 
-/// Fewest peers that may be drawn: the drawn ones' rows are a sum like any other, which needs 3 members.
+/// The fewest peers that may be drawn: their rows are a sum like any other, which needs 3 members.
 const FEWEST: u16 = 3;
-/// Most words of all peers' sketches side by side: 1 GiB.
+/// The most words of all peers' sketches side by side: 1 GiB.
 const PAIRWISE_LIMIT: u64 = 1 << 28;
 
-/// How a task draws the peers whose rows it learns from.
+/// How the task `flynn` draws its training peers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Select {
@@ -40,11 +43,11 @@ pub struct SketchSpec {
     /// Whether every peer's own sketch is opened, so that all distances between peers are known. Default
     /// false.
     pub pairwise: bool,
-    /// Of the peers with a published distance so many are considered, the paper's L; 0: all. Default 0.
+    /// Number of peers with a published distance that are considered, the paper's L; 0: all. Default 0.
     pub active: u16,
-    /// Of these so many are drawn, the paper's K; 0: no draw. Needs `publish`. Default 0.
+    /// Number of these that are drawn, the paper's K; 0: no draw. Needs `publish`. Default 0.
     pub chosen: u16,
-    /// Of the softmax of inverse distances: 0.001 to 1,000. Default 1, as in the authors' code.
+    /// Temperature of the softmax of inverse distances: 0.001 to 1,000. Default 1, as in the authors' code.
     pub temperature: f64,
 }
 
@@ -64,10 +67,10 @@ impl Default for SketchSpec {
     }
 }
 
-/// The section of the file.
+/// The section `[sketch]`.
 #[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct RawSketch {
+pub(in super::super) struct Raw {
     hash: Option<Family>,
     rows: Option<i64>,
     range: Option<i64>,
@@ -81,20 +84,20 @@ pub(super) struct RawSketch {
 const ROWS: Limit = Limit::new("sketch.rows", 1, (MAX_COUNTERS / 2) as u64);
 const WIDTH: Limit = Limit::new("sketch.range", *RANGE.start() as u64, *RANGE.end() as u64);
 
+/// A number of peers, of so many.
 fn places(field: &'static str, peers: usize) -> Limit {
     Limit::new(field, 0, peers as u64)
 }
 
 impl SketchSpec {
-    /// How peers are selected; `None` where none are.
+    /// The draw of peers; `None` where there is none.
     #[must_use]
     pub fn selection(&self) -> Option<Selection> {
         let Self { active, chosen, temperature, .. } = *self;
         (chosen > 0).then_some(Selection { active, chosen, temperature })
     }
 
-    /// From a table with the fields of the section, for so many peers; what is left out has its default, with
-    /// or without `select`.
+    /// Reads a table with the fields of `[sketch]`, for so many peers; the defaults depend on `select`.
     ///
     /// # Errors
     /// [`SessionError`].
@@ -103,18 +106,20 @@ impl SketchSpec {
         peers: usize,
         select: Option<Select>,
     ) -> Result<Self, SessionError> {
-        let raw: RawSketch = table.try_into().map_err(|error: toml::de::Error| SessionError::Syntax {
+        let raw: Raw = table.try_into().map_err(|error: toml::de::Error| SessionError::Syntax {
             line: 1,
             message: error.message().split_whitespace().collect::<Vec<_>>().join(" "),
         })?;
         raw.resolve(peers, select)
     }
 
-    pub(super) fn check(&self, session: &Session) -> Result<(), SessionError> {
+    pub(super) fn read(sections: &mut Sections, peers: usize) -> Result<Self, SessionError> {
+        sections.sketch.take().unwrap_or_default().resolve(peers, None)
+    }
+
+    /// The rules of both uses.
+    fn check_sizes(&self, session: &Session) -> Result<(), SessionError> {
         let (data, peers) = (&session.data, session.roster.len());
-        let refuse = |field: &str, value: &dyn std::fmt::Display, limit: String| {
-            Err(SessionError::value(field, value.to_string(), limit))
-        };
         ROWS.check::<u32>(self.rows)?;
         WIDTH.check::<u32>(self.range)?;
         let counters = u64::from(self.rows) * u64::from(self.range);
@@ -132,78 +137,95 @@ impl SketchSpec {
             }
         }
         if self.hash == Family::Minhash && data.scaling != Scaling::None {
-            return refuse(
-                "data.scaling",
-                &data.scaling,
-                "\"none\" with the hash minhash, which takes what is above 0".into(),
-            );
-        }
-        let selects = session.selects();
-        if data.densify && !selects {
-            return refuse("data.densify", &true, "false with the task sketch".into());
-        }
-        if !data.classes.is_empty() && session.task == TaskKind::Sketch {
-            return refuse(
-                "the length of data.classes",
-                &data.classes.len(),
-                "0 with the task sketch, which needs none".into(),
-            );
+            let limit = "\"none\" with the hash minhash, which takes what is above 0";
+            return refuse("data.scaling", &data.scaling, limit.into());
         }
         // A release has two words more.
         let words = counters + if session.privacy.noise.is_some() { 2 } else { 0 };
-        if self.pairwise && words * peers as u64 > PAIRWISE_LIMIT {
+        let pairwise = words * peers as u64;
+        if self.pairwise && pairwise > PAIRWISE_LIMIT {
             let limit = format!("at most {PAIRWISE_LIMIT} with pairwise = true");
-            return refuse(
-                "sketch.rows x sketch.range x the length of roster",
-                &(words * peers as u64),
-                limit,
-            );
+            return refuse("sketch.rows x sketch.range x the length of roster", &pairwise, limit);
         }
         places("sketch.active", peers).check::<u16>(self.active)?;
         places("sketch.chosen", peers).check::<u16>(self.chosen)?;
         if self.chosen > 0 && !self.publish {
             return refuse("sketch.publish", &false, "true where peers are chosen".into());
         }
-        if selects && self.pairwise {
+        Ok(())
+    }
+
+    fn check_draw(&self) -> Result<(), SessionError> {
+        if self.active > 0 && self.active < self.chosen {
+            let limit = format!("0 or at least sketch.chosen, {}", self.chosen);
+            return refuse("sketch.active", &self.active, limit);
+        }
+        let temperature = self.temperature;
+        let holds = (0.001..=1000.0).contains(&temperature);
+        check_number("sketch.temperature", temperature, holds, "0.001 to 1000")
+    }
+
+    /// The rules of a task that draws its peers by these sketches.
+    pub(super) fn check_select(&self, session: &Session) -> Result<(), SessionError> {
+        self.check_sizes(session)?;
+        if self.pairwise {
             return refuse("sketch.pairwise", &true, "false with select, which needs distances alone".into());
         }
         let fewest = session.privacy.min_holders.max(FEWEST);
-        if selects && self.chosen < fewest {
+        if self.chosen < fewest {
             let limit =
                 format!("at least {fewest} with select ({FEWEST} for a sum, and privacy.min_holders)");
             return refuse("sketch.chosen", &self.chosen, limit);
         }
-        if self.active > 0 && self.active < self.chosen {
-            return refuse(
-                "sketch.active",
-                &self.active,
-                format!("0 or at least sketch.chosen, {}", self.chosen),
-            );
+        if session.privacy.noise.is_some() {
+            let limit =
+                "left out where there is privacy.epsilon: it would draw by distances of exact sketches";
+            return refuse("select", &"sketch", limit.into());
         }
-        let temperature = self.temperature;
-        check_number(
-            "sketch.temperature",
-            temperature,
-            (0.001..=1000.0).contains(&temperature),
-            "0.001 to 1000",
-        )
+        self.check_draw()
+    }
+}
+
+fn refuse(field: &str, value: &dyn fmt::Display, limit: String) -> Result<(), SessionError> {
+    Err(SessionError::value(field, value, limit))
+}
+
+impl Spec for SketchSpec {
+    fn name(&self) -> &'static str {
+        "sketch"
     }
 
-    pub(super) fn entries(&self) -> [(&'static str, Vec<u8>); 8] {
-        let integer = |value: u64| value.to_le_bytes().to_vec();
-        [
-            ("sketch.hash", self.hash.name().as_bytes().to_vec()),
-            ("sketch.rows", integer(self.rows.into())),
-            ("sketch.range", integer(self.range.into())),
-            ("sketch.publish", vec![u8::from(self.publish)]),
-            ("sketch.pairwise", vec![u8::from(self.pairwise)]),
-            ("sketch.active", integer(self.active.into())),
-            ("sketch.chosen", integer(self.chosen.into())),
-            ("sketch.temperature", self.temperature.to_le_bytes().to_vec()),
+    fn about(&self) -> &'static str {
+        "the distance of each peer's rows from the rows of all peers"
+    }
+
+    fn check(&self, session: &Session) -> Result<(), SessionError> {
+        let data = &session.data;
+        self.check_sizes(session)?;
+        if data.densify {
+            return refuse("data.densify", &true, "false with the task sketch".into());
+        }
+        if !data.classes.is_empty() {
+            let limit = "0 with the task sketch, which needs none";
+            return refuse("the length of data.classes", &data.classes.len(), limit.into());
+        }
+        self.check_draw()
+    }
+
+    fn entries(&self) -> Vec<Field> {
+        vec![
+            ("sketch.hash", text(self.hash.name())),
+            ("sketch.rows", integer(self.rows)),
+            ("sketch.range", integer(self.range)),
+            ("sketch.publish", flag(self.publish)),
+            ("sketch.pairwise", flag(self.pairwise)),
+            ("sketch.active", integer(self.active)),
+            ("sketch.chosen", integer(self.chosen)),
+            ("sketch.temperature", number(self.temperature)),
         ]
     }
 
-    pub(super) fn write_toml(&self, out: &mut String) -> std::fmt::Result {
+    fn write_toml(&self, _data: &DataSpec, out: &mut String) -> fmt::Result {
         let Self { hash, rows, range, publish, pairwise, active, chosen, temperature } = self;
         writeln!(out, "[sketch]")?;
         writeln!(
@@ -213,8 +235,9 @@ impl SketchSpec {
         writeln!(out, "hash = \"{hash}\"")?;
         writeln!(
             out,
-            "# Rows, each of so many counters (with srp a power of two); together at most {MAX_COUNTERS}."
+            "# Rows, and the counters of each row (a power of two with srp); at most {MAX_COUNTERS}"
         )?;
+        writeln!(out, "# counters in all.")?;
         writeln!(out, "rows = {rows}\nrange = {range}")?;
         writeln!(out, "# Whether every peer's distance to the global sketch is opened.")?;
         writeln!(out, "publish = {publish}")?;
@@ -226,17 +249,46 @@ impl SketchSpec {
         writeln!(out, "pairwise = {pairwise}")?;
         writeln!(
             out,
-            "# Of the peers with a published distance so many are considered (0: all), and of these so many"
+            "# A draw of peers: `active` of the peers with a published distance are considered (0: all),"
         )?;
         writeln!(
             out,
-            "# drawn (0: no draw), by a softmax of inverse distances of this temperature: 0.001 to 1000."
+            "# and `chosen` of these are drawn (0: no draw), by a softmax of inverse distances of this"
         )?;
+        writeln!(out, "# temperature: 0.001 to 1000.")?;
         writeln!(out, "active = {active}\nchosen = {chosen}\ntemperature = {temperature:?}\n")
+    }
+
+    fn json(&self, _data: &DataSpec) -> Vec<(&'static str, Value)> {
+        vec![("sketch", json!(self))]
+    }
+
+    fn lines(&self, _data: &DataSpec) -> Vec<(&'static str, String)> {
+        let Self { hash, rows, range, publish, pairwise, active, chosen, temperature } = self;
+        let bytes = (rows * range + 1) * 4;
+        let opened = match (publish, pairwise) {
+            (false, false) => "the global sketch alone",
+            (true, false) => "also every peer's distance",
+            (false, true) => "also every peer's sketch",
+            (true, true) => "also every peer's distance and sketch",
+        };
+        let mut lines = vec![
+            ("sketch", format!("{hash}, {rows} rows of {range} counters ({bytes} bytes)")),
+            ("opened", opened.to_owned()),
+        ];
+        if *chosen > 0 {
+            let of = if *active > 0 { format!("{active} drawn") } else { "all".into() };
+            lines.push(("selection", format!("{chosen} of {of} peers, temperature {temperature}")));
+        }
+        lines
+    }
+
+    fn release(&self, _data: &DataSpec) -> Release {
+        Release::Every
     }
 }
 
-impl RawSketch {
+impl Raw {
     pub(super) fn resolve(self, peers: usize, select: Option<Select>) -> Result<SketchSpec, SessionError> {
         let defaults = SketchSpec::default();
         let place =

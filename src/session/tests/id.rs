@@ -1,0 +1,201 @@
+//! The session id, the numbers of peers and the council.
+
+use super::*;
+
+#[test]
+fn the_id_does_not_depend_on_layout_order_of_peers_or_addresses() {
+    let plain = Session::parse(&minimal()).unwrap();
+    let text = minimal();
+    let (head, peers) = text.split_once("[[roster]]").unwrap();
+    let mut peers: Vec<&str> = peers.split("[[roster]]").collect();
+    peers.reverse();
+    let mut other = head
+        .replace(" = ", "   =   ")
+        .replace("\"256d\"", "200_704")
+        .replace("gamma   =   0", "gamma = -0.0");
+    for peer in peers {
+        other += &format!("[[roster]] # a comment\n{peer}addresses = [\"/ip4/192.0.2.1/tcp/4001\"]\n");
+    }
+    let other = Session::parse(&other).unwrap();
+    assert_ne!(plain, other);
+    assert_eq!(plain.id(), other.id());
+    assert_eq!(plain.fields(), other.fields());
+}
+
+#[test]
+fn every_field_but_the_addresses_changes_the_id_and_is_named() {
+    type Change = fn(&mut Session);
+    let base = session(5);
+    let changes: [(&str, Change); 27] = [
+        ("name", |s| s.name.push('!')),
+        ("min_peers", |s| s.min_peers += 1),
+        ("data.features", |s| s.data.features += 1),
+        ("data.classes", |s| s.data.classes.swap(0, 1)),
+        ("data.scaling", |s| s.data.scaling = Scaling::Center),
+        ("data.scaling", |s| s.data.scaling = Scaling::Range { lo: 0.0, hi: 1.0 }),
+        ("data.densify", |s| s.data.densify = true),
+        ("flynn.m", |s| model(s).m += 1),
+        ("flynn.s", |s| model(s).s += 1),
+        ("flynn.rho", |s| model(s).rho += 1),
+        ("data.scaling", |s| s.data.scaling = Scaling::SoftBins { bins: 2 }),
+        ("data.scaling", |s| s.data.scaling = Scaling::SoftBins { bins: 3 }),
+        ("flynn.gamma", |s| model(s).gamma = 0.25),
+        ("flynn.score", |s| model(s).score = Score::BalancedLog),
+        ("privacy.min_holders", |s| s.privacy.min_holders += 1),
+        ("privacy.colluding", |s| s.privacy.colluding = 0.25),
+        ("timing.gather_ms", |s| s.timing.gather_ms += 1),
+        ("timing.propose_ms", |s| s.timing.propose_ms += 1),
+        ("timing.stall_ms", |s| s.timing.stall_ms += 1),
+        ("timing.quorum_ms", |s| s.timing.quorum_ms += 1),
+        ("timing.compute_ms", |s| s.timing.compute_ms += 1),
+        ("timing.linger_ms", |s| s.timing.linger_ms += 1),
+        ("timing.enlarge_ms", |s| s.timing.enlarge_ms += 1),
+        ("timing.max_views", |s| s.timing.max_views += 1),
+        ("roster.name", |s| s.roster[2].name = "other".into()),
+        ("roster.peer_id", |s| s.roster[2].key = key(99)),
+        ("", |s| s.roster[2].addresses.push("/ip4/192.0.2.1/tcp/4001".into())),
+    ];
+    for (field, change) in changes {
+        let mut other = base.clone();
+        change(&mut other);
+        let other = other.check().unwrap();
+        let (before, after) = (base.fields(), other.fields());
+        let differing: Vec<&str> =
+            before.iter().zip(&after).filter(|(a, b)| a != b).map(|((name, _), _)| name.as_str()).collect();
+        if field.is_empty() {
+            assert_eq!(base.id(), other.id());
+            assert_eq!(differing, Vec::<&str>::new());
+        } else {
+            assert_ne!(base.id(), other.id(), "{field}");
+            // Another key moves its peer in the roster, and so the names may move too.
+            assert!(
+                differing.contains(&field) && (differing.len() == 1 || field == "roster.peer_id"),
+                "{differing:?}"
+            );
+        }
+    }
+    assert_eq!(base.fields().len(), 24, "a field that is not listed above was added");
+}
+
+#[test]
+fn names_of_columns_are_a_field_of_their_own_where_they_are_given() {
+    let plain = session(5);
+    let named = |names: [&str; 2]| {
+        let mut named = plain.clone();
+        named.data.columns = (0..64).map(|i| format!("f{i}")).collect();
+        named.data.columns[0] = names[0].into();
+        named.data.columns[1] = names[1].into();
+        named.check()
+    };
+    let first = named(["age", "weight"]).unwrap();
+    assert_eq!(Session::parse(&first.to_toml()).unwrap(), first);
+    let (before, after) = (plain.fields(), first.fields());
+    assert_eq!(after[..5], before[..5]);
+    assert_eq!(after[5].0, "data.columns");
+    assert_eq!(after[6..], before[5..]);
+    let turned = named(["weight", "age"]).unwrap();
+    assert!(first.id() != plain.id() && turned.id() != first.id() && turned.fields()[5] != after[5]);
+    let told = |session: Result<Session, SessionError>| session.unwrap_err().to_string();
+    assert!(told(named(["age", "age"])).contains("data.columns is \"age\" twice, must be all different"));
+    assert!(told(named(["age", ""])).contains("a column of data.columns is \"\", must be 1 to 64 printable"));
+    let mut short = first;
+    short.data.columns.pop();
+    let text = told(short.check());
+    assert!(
+        text.contains("the length of data.columns is 63, must be 64, one name for each of data.features"),
+        "{text}"
+    );
+}
+
+/// The encoding spelt out by hand from the module documentation, for a session whose every field is written
+/// below.
+#[test]
+fn the_id_is_the_hash_of_the_documented_bytes() {
+    use sha2::{Digest, Sha256};
+    let mut session = session(3);
+    session.data.scaling = Scaling::Range { lo: 0.0, hi: 255.0 };
+    session.data.classes = vec!["no".into(), "yes".into()];
+    model(&mut session).m = 100;
+    let (id, fields) = (session.id(), session.fields());
+
+    let mut bytes = b"flyswarm/4 session\0".to_vec();
+    let mut index = 0;
+    let mut put = |name: &str, value: &[u8]| {
+        let length = |bytes: &[u8]| (bytes.len() as u64).to_le_bytes();
+        let entry = [&length(name.as_bytes())[..], name.as_bytes(), &length(value), value].concat();
+        bytes.extend(&entry);
+        let hash = Sha256::digest([&b"flyswarm/4 session field\0"[..], &entry].concat());
+        assert_eq!(fields[index], (name.to_owned(), hash[..8].try_into().unwrap()));
+        index += 1;
+    };
+    let integer = |value: u64| value.to_le_bytes();
+    put("name", b"digits");
+    put("task", b"flynn");
+    put("min_peers", &integer(3));
+    put("data.features", &integer(64));
+    put("data.classes", b"\x02\0\0\0\0\0\0\0\x02\0\0\0\0\0\0\0no\x03\0\0\0\0\0\0\0yes");
+    // 255 = 1.9921875 x 2^7: sign 0, exponent 1023 + 7 = 0x406, fraction 0xfe0...
+    put("data.scaling", b"range\0\0\0\0\0\0\0\0\0\0\0\0\0\xe0\x6f\x40");
+    put("data.densify", &[0]);
+    put("flynn.m", &integer(100));
+    put("flynn.s", &integer(6));
+    put("flynn.rho", &integer(32));
+    put("flynn.gamma", b"\0\0\0\0\0\0\xe0\x3f");
+    put("flynn.score", b"decay");
+    put("privacy.min_holders", &integer(3));
+    put("privacy.colluding", &(1.0f64 / 3.0).to_le_bytes());
+    put("timing.gather_ms", &integer(10_000));
+    put("timing.propose_ms", &integer(2_000));
+    put("timing.stall_ms", &integer(10_000));
+    put("timing.quorum_ms", &integer(60_000));
+    put("timing.compute_ms", &integer(600_000));
+    put("timing.linger_ms", &integer(30_000));
+    put("timing.enlarge_ms", &integer(30_000));
+    put("timing.max_views", &integer(16));
+    let mut keys = [key(0), key(1), key(2)];
+    keys.sort();
+    let mut list = integer(3).to_vec();
+    keys.iter().for_each(|key| list.extend([&integer(32)[..], key.as_bytes()].concat()));
+    put("roster.peer_id", &list);
+    let mut list = integer(3).to_vec();
+    for key in keys {
+        list.extend([&integer(6)[..], session.name(session.peer(&key).unwrap()).as_bytes()].concat());
+    }
+    put("roster.name", &list);
+    assert_eq!(index, fields.len());
+    assert_eq!(id.0[..], Sha256::digest(&bytes)[..]);
+
+    let rank = |peer: &Peer| {
+        let key = session.key(*peer);
+        Sha256::digest([&b"flyswarm/4 council\0"[..], &id.0, key.as_bytes()].concat())
+    };
+    let mut council: Vec<Peer> = session.peers().collect();
+    council.sort_by_key(rank);
+    assert_eq!(session.council(), council);
+}
+
+#[test]
+fn peers_are_numbered_by_their_keys() {
+    let session = session(40);
+    for (index, peer) in session.peers().enumerate() {
+        assert_eq!(peer.index(), index);
+        assert_eq!(session.peer(&session.key(peer)), Some(peer));
+        assert!(index == 0 || session.key(Peer(peer.0 - 1)) < session.key(peer));
+    }
+    assert_eq!(session.peer(&key(40)), None);
+    assert!(session.contains(Peer(39)) && !session.contains(Peer(40)));
+}
+
+#[test]
+fn the_council_is_fifteen_or_all_and_differs_between_sessions() {
+    for (peers, council, majority) in [(3, 3, 2), (4, 4, 3), (15, 15, 8), (16, 15, 8), (40, 15, 8)] {
+        let session = session(peers);
+        let members = session.council();
+        assert_eq!((members.len(), session.quorum()), (council, majority));
+        let distinct: std::collections::BTreeSet<_> = members.iter().collect();
+        assert_eq!(distinct.len(), council);
+    }
+    let (one, mut two) = (session(40), session(40));
+    two.name = "another".into();
+    assert_ne!(one.council(), two.council());
+}

@@ -1,0 +1,149 @@
+//! What is refused, and in which words.
+
+use super::*;
+use crate::protocol::context::{Context, Quantity};
+
+#[test]
+fn every_breach_of_a_rule_is_told_with_field_value_and_limit() {
+    let names = |n: usize| (0..n).map(|i| format!("\"{i}\"")).collect::<Vec<_>>().join(",");
+    let long = "x".repeat(65);
+    let [a, b] = [key(0), key(1)].map(|key| key.to_string());
+    let address = |text: &str| with("peer_id", &format!("addresses = [{text:?}]\npeer_id"));
+    let cases = [
+        (with("digits", ""), "name is \"\", must be 1 to 64 printable characters, no space at the ends"),
+        (with("digits", &long), "1 to 64 printable characters"),
+        (with("digits", " digits"), "no space at the ends"),
+        (with("digits", "a\\u0007b"), "name is \"a\\u{7}b\", must be"),
+        (with("digits", "a\\u202eb"), "name is \"a\\u{202e}b\", must be"),
+        (
+            with("task", "min_peers = 1\ntask"),
+            "min_peers is 1, must be 2 to 3 (a majority of the roster to all of it)",
+        ),
+        (with("task", "min_peers = 4\ntask"), "min_peers is 4, must be 2 to 3"),
+        (with("task", "min_peers = -1\ntask"), "min_peers is -1, must be 2 to 3"),
+        (with("784", "0"), "data.features is 0, must be 1 to 65536"),
+        (with("784", "65537"), "data.features is 65537, must be 1 to 65536"),
+        (with("784", "-1"), "data.features is -1, must be 1 to 65536"),
+        (with("\"a\", \"b\"", "\"a\""), "the length of data.classes is 1, must be 2 to 1000"),
+        (with("\"a\", \"b\"", &names(1001)), "the length of data.classes is 1001, must be 2 to 1000"),
+        (with("\"a\", \"b\"", "\"a\", \"a\""), "data.classes is \"a\" twice, must be all different"),
+        (with("\"a\", \"b\"", "\"a\", \"\""), "a class of data.classes is \"\", must be 1 to 64 printable"),
+        (
+            with("[flynn]", "scaling = { range = { lo = 1, hi = 1 } }\n[flynn]"),
+            "data.scaling.range.hi is 1, must be above lo, 1",
+        ),
+        (
+            with("[flynn]", "scaling = { range = { lo = nan, hi = 1 } }\n[flynn]"),
+            "data.scaling.range.lo is NaN, must be finite as a 32-bit float",
+        ),
+        (
+            with("[flynn]", "scaling = { range = { lo = 0, hi = 1e39 } }\n[flynn]"),
+            "data.scaling.range.hi is inf, must be finite as a 32-bit float",
+        ),
+        (
+            with("\"256d\"", "0"),
+            "flynn.m is 0, must be 1 to 134217728 (m x classes x 4 bytes is at most 1 GiB)",
+        ),
+        (with("\"256d\"", "134217729"), "flynn.m is 134217729, must be 1 to 134217728"),
+        (with("\"256d\"", "\"1000000d\""), "flynn.m is 784000000, must be 1 to 134217728"),
+        (with("\"256d\"", "\"0.0001d\""), "flynn.m is 0, must be 1 to 134217728"),
+        (
+            with("\"256d\"", "\"256\""),
+            "flynn.m is \"256\", must be an integer or a multiple such as \"0.5d\"",
+        ),
+        (with("\"256d\"", "\"256m\""), "flynn.m is \"256m\", must be"),
+        (with("\"256d\"", "\"1e3d\""), "flynn.m is \"1e3d\", must be"),
+        (with("\"256d\"", "\"-1d\""), "flynn.m is \"-1d\", must be"),
+        (with("\"256d\"", "\"0d\""), "flynn.m is \"0d\", must be"),
+        (with("\"256d\"", "\"d\""), "flynn.m is \"d\", must be"),
+        (with("\"256d\"", "\"infd\""), "flynn.m is \"infd\", must be"),
+        (with("\"0.025d\"", "1"), "flynn.s is 1, must be 2 to 784 (the dimension d)"),
+        (with("\"0.025d\"", "785"), "flynn.s is 785, must be 2 to 784 (the dimension d)"),
+        (with("rho = 16", "rho = 0"), "flynn.rho is 0, must be 1 to 200704 (m)"),
+        (with("rho = 16", "rho = 200705"), "flynn.rho is 200705, must be 1 to 200704 (m)"),
+        (
+            with("rho = 16", "rho = \"2d\""),
+            "flynn.rho is \"2d\", must be an integer or a multiple such as \"0.5m\"",
+        ),
+        (with("gamma = 0", "gamma = 1"), "flynn.gamma is 1, must be from 0 to below 1"),
+        (with("gamma = 0", "gamma = -0.1"), "flynn.gamma is -0.1, must be from 0 to below 1"),
+        (with("gamma = 0", "gamma = nan"), "flynn.gamma is NaN, must be from 0 to below 1"),
+        (with("gamma = 0", "gamma = inf"), "flynn.gamma is inf, must be from 0 to below 1"),
+        (
+            with("[flynn]", "[privacy]\nmin_holders = 4\n[flynn]"),
+            "privacy.min_holders is 4, must be 1 to 3 (the roster)",
+        ),
+        (with("[flynn]", "[privacy]\nmin_holders = 0\n[flynn]"), "privacy.min_holders is 0, must be 1 to 3"),
+        (
+            with("[flynn]", "[privacy]\ncolluding = 0\n[flynn]"),
+            "privacy.colluding is 0, must be 0.01 to 0.99",
+        ),
+        (
+            with("[flynn]", "[privacy]\ncolluding = 1\n[flynn]"),
+            "privacy.colluding is 1, must be 0.01 to 0.99",
+        ),
+        (
+            with("[flynn]", "[timing]\ngather_ms = -1\n[flynn]"),
+            "timing.gather_ms is -1, must be 0 to 3600000",
+        ),
+        (
+            with("[flynn]", "[timing]\nenlarge_ms = 86400001\n[flynn]"),
+            "timing.enlarge_ms is 86400001, must be 0 to 86400000",
+        ),
+        (with("[flynn]", "[timing]\nmax_views = 0\n[flynn]"), "timing.max_views is 0, must be 1 to 1000"),
+        (
+            with("[flynn]", "[timing]\ngather = 1\n[flynn]"),
+            "a field of timing is \"gather\", must be one of gather_ms, propose_ms",
+        ),
+        (
+            with("[flynn]", "[timing]\nstall_ms = 3600001\n[flynn]"),
+            "timing.stall_ms is 3600001, must be 3000 to 3600000",
+        ),
+        (with("peer-1", "peer-0"), "roster.name is \"peer-0\" twice, must be different for each peer"),
+        (with("peer-1", ""), "roster.name is \"\", must be 1 to 64 printable characters"),
+        (with(&b, &a), "twice, must be different for each peer"),
+        (
+            with(&b, "12D3"),
+            "peer_id of \"peer-1\" is \"12D3\" (peer id \"12D3\" is not that of an Ed25519 key",
+        ),
+        (
+            address("192.0.2.1:4001"),
+            "an address of \"peer-0\" is \"192.0.2.1:4001\", must be a multiaddress such as",
+        ),
+        (address("/ip4/1.2.3.4/tcp/1 "), "must be a multiaddress such as"),
+        (address(&format!("/dns/{}", "x".repeat(252))), "at most 256 characters"),
+        (address(&format!("/ip4/1.2.3.4/tcp/1/p2p/{b}")), "must be one of that peer, 12D3KooW"),
+        (
+            with("peer_id", &format!("addresses = [{}]\npeer_id", names(17))),
+            "the length of addresses of \"peer-0\" is 17, must be 0 to 16",
+        ),
+    ];
+    for (text, expected) in cases {
+        let error = refusal(&text);
+        assert!(error.contains(expected), "\n  said {error}\nexpected {expected}");
+    }
+}
+
+#[test]
+fn rosters_of_three_to_1024_are_taken() {
+    let two = minimal().rsplit_once("[[roster]]").unwrap().0.to_owned();
+    assert_eq!(refusal(&two), "the length of roster is 2, must be 3 to 1024");
+    let mut large = session(1024);
+    assert_eq!((large.min_peers, large.quorum(), large.council().len()), (513, 8, 15));
+    assert_eq!(Session::parse(&large.to_toml()).unwrap(), large);
+    large.roster.push(Entry { key: key(1024), name: "one more".into(), addresses: vec![] });
+    assert_eq!(refusal(&large.to_toml()), "the length of roster is 1025, must be 3 to 1024");
+    assert_eq!(large.check().unwrap_err().to_string(), "the length of roster is 1025, must be 3 to 1024");
+}
+
+#[test]
+#[should_panic(expected = "BUG: a plan of 100001 slots")]
+fn a_plan_of_more_slots_than_a_session_may_have_is_a_bug_of_its_task() {
+    let context = |slots| {
+        let identity = Identity::from_seed([0; 32]);
+        Context::new(session(3), Peer(0), identity, vec![Quantity::coin(); slots])
+    };
+    let most = MOST_SLOTS as usize;
+    assert_eq!(context(most).plan.len(), most);
+    context(most + 1);
+}

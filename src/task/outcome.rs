@@ -1,0 +1,32 @@
+//! What a finished session gives a peer.
+
+use serde_json::{Map, Value};
+
+/// The result of a session at one peer: one file, and what receipts and people are told of it.
+#[derive(Clone, Debug)]
+pub struct Outcome {
+    /// The file's bytes.
+    pub file: Vec<u8>,
+    /// The result's digest: the same at every peer, but for labels of a peer's own rows.
+    pub digest: [u8; 32],
+    /// One line for people; may be empty.
+    pub summary: String,
+    /// Whether this peer's rows are in the result, as far as the task decides that.
+    pub counted: bool,
+    /// Entries of the receipt that only this task has.
+    pub details: Map<String, Value>,
+}
+
+impl Outcome {
+    /// An outcome with no more to say.
+    #[must_use]
+    pub fn new(file: Vec<u8>, digest: [u8; 32]) -> Self {
+        Self { file, digest, summary: String::new(), counted: true, details: Map::new() }
+    }
+
+    /// The same with a line for people.
+    #[must_use]
+    pub fn with_summary(self, summary: impl Into<String>) -> Self {
+        Self { summary: summary.into(), ..self }
+    }
+}
