@@ -439,6 +439,10 @@ def printable(text):
     return 1 <= len(text) <= 64 and text.strip() == text
 
 
+def plain_name(text):
+    return re.fullmatch(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,63}", text) is not None
+
+
 def need(holds, what):
     if not holds:
         raise Refused("session", what)
@@ -525,12 +529,12 @@ class Session:
         need(not self.selects or file["select"] == "sketch" and self.task == "flynn", "select")
         self.sketches = self.task == "sketch" or self.selects
         need(self.sketches or "sketch" not in file, "sketch")
-        need(printable(file["name"]), "name")
+        need(plain_name(file["name"]), "name")
         entries = sorted((public_of_peer_id(entry["peer_id"]), entry["name"]) for entry in file["roster"])
         self.roster = [public for public, _ in entries]
         names = [name for _, name in entries]
         p = len(entries)
-        need(3 <= p <= 1024 and len(set(self.roster)) == len(set(names)) == p and all(map(printable, names)), "roster")
+        need(3 <= p <= 1024 and len(set(self.roster)) == len(set(names)) == p and all(map(plain_name, names)), "roster")
         self.min_peers = file.get("min_peers", max(p // 2 + 1, 3))
         need(p // 2 + 1 <= self.min_peers <= p, "min_peers")
 

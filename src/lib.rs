@@ -8,6 +8,7 @@ pub mod cli;
 pub mod crypto;
 pub mod data;
 pub mod evaluate;
+mod files;
 pub mod ledger;
 pub mod model;
 #[cfg(feature = "net")]

@@ -79,7 +79,8 @@ use crate::crypto::identity::PublicKey;
 pub use crate::model::readout::Score;
 
 pub use noise::{NoiseMode, NoiseSpec};
-pub use rules::{SessionError, check_name};
+pub(crate) use rules::printable;
+pub use rules::{SessionError, check_name, check_plain_name};
 pub use size::{Size, Sizes};
 pub use sketch::{Select, SketchSpec};
 pub use xclp::{Hamming, XclpSpec};
@@ -126,7 +127,7 @@ impl fmt::Debug for SessionId {
 /// by hand, pass it through [`Session::check`].
 #[derive(Debug, Clone, PartialEq)]
 pub struct Session {
-    /// What people call it: 1 to 64 printable characters.
+    /// What people call it: 1 to 64 ASCII letters, digits, `-`, `_` and `.`, the first no point.
     pub name: String,
     /// What is computed.
     pub task: TaskKind,
@@ -392,7 +393,7 @@ impl Default for Timing {
 pub struct Entry {
     /// Its identity, different from all others.
     pub key: PublicKey,
-    /// What people call it: 1 to 64 printable characters, different from all others.
+    /// What people call it: as the session's name, different from all others.
     pub name: String,
     /// Where it can be reached, multiaddresses as text, at most 16. Not part of the session id; may be empty
     /// (mDNS).

@@ -19,11 +19,11 @@ use super::Failure;
 use super::data::DataArguments;
 use super::id::{key_path, random};
 use super::network::NetworkArguments;
+use super::output;
 use super::progress::Progress;
 use crate::crypto::identity::{Identity, load_identity};
 use crate::crypto::stream::derive;
 use crate::data::{Dataset, LabelColumn};
-use crate::model::file::write_whole;
 use crate::model::selection::Draw;
 use crate::net::driver::{self, DriverError, Handle, NodeConfig, Report, Usage};
 use crate::net::metrics::{Metrics, stage_name};
@@ -106,6 +106,7 @@ struct Prepared {
     /// `None` for a witness.
     out: Option<PathBuf>,
     receipt: PathBuf,
+    force: bool,
     progress: Progress,
     tell_planes: bool,
     metrics: Option<Metrics>,
@@ -179,13 +180,7 @@ impl NodeArguments {
     }
 
     fn writable(&self, paths: &[&Path]) -> Result<(), Failure> {
-        for path in paths {
-            if path.exists() && !self.force {
-                return Err(Failure::Input(format!("{}: exists; --force overwrites it", path.display())));
-            }
-            check_folder(path)?;
-        }
-        Ok(())
+        paths.iter().try_for_each(|path| output::check(path, self.force))
     }
 
     /// Runs the node; `out` is `None` for a witness.
@@ -222,8 +217,17 @@ impl NodeArguments {
         }
         let metrics = self.metrics.map(|address| serve(&ctx, address, &progress)).transpose()?;
         payment.pay(&ctx, &key_path(self.key.clone())?, &plan.state)?;
-        let prepared =
-            Prepared { work, ctx, rows, out, receipt, progress, tell_planes: self.tell_planes, metrics };
+        let prepared = Prepared {
+            work,
+            ctx,
+            rows,
+            out,
+            receipt,
+            force: self.force,
+            progress,
+            tell_planes: self.tell_planes,
+            metrics,
+        };
         let result = prepared.drive(plan, &stop, self.addresses_from_stdin);
         prepared.progress.finish();
         if let (Err(failure), Progress::Json) = (&result, &prepared.progress) {
@@ -317,7 +321,7 @@ impl Prepared {
             self.progress.tell(&json!({"event": "finished"}), &text);
             return Ok([0; 32]);
         };
-        let (digest, more) = self.work.save(opened, outcome, out)?;
+        let (digest, more) = self.work.save(opened, outcome, (out, self.force))?;
         if let Some(planes) = outcome.map(|outcome| outcome.planes).filter(|_| self.tell_planes) {
             self.progress.tell(&json!({"event": "planes", "seed": hex::encode(planes)}), "");
         }
@@ -384,8 +388,7 @@ impl Prepared {
             "seconds": clock() - started,
         });
         let text = format!("{receipt:#}\n");
-        write_whole(&self.receipt, text.as_bytes())
-            .map_err(|error| Failure::Machine(format!("{}: {error}", self.receipt.display())))?;
+        output::write(&self.receipt, text.as_bytes(), self.force)?;
         self.progress.tell(
             &json!({"event": "receipt", "file": self.receipt, "receipt": receipt}),
             &format!("wrote {}", self.receipt.display()),
@@ -448,15 +451,6 @@ pub(super) fn failure(error: DriverError) -> Failure {
         DriverError::Store(_) | DriverError::Net(_) | DriverError::Restore(_) => Failure::Machine(text),
         DriverError::Ended(_) => Failure::Session(text),
         DriverError::Stopped => Failure::Interrupted(text),
-    }
-}
-
-fn check_folder(path: &Path) -> Result<(), Failure> {
-    match path.parent() {
-        Some(folder) if !folder.as_os_str().is_empty() && !folder.is_dir() => {
-            Err(Failure::Input(format!("{}: no such folder", folder.display())))
-        }
-        _ => Ok(()),
     }
 }
 

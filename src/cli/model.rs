@@ -8,9 +8,10 @@ use clap::Args;
 use serde_json::json;
 
 use super::data::DataArguments;
+use super::output::{self, for_io};
 use super::{Failure, written};
 use crate::data::{DataError, LabelColumn};
-use crate::model::file::{self, FileError, write_whole};
+use crate::model::file::{self, FileError};
 use crate::model::score::Confusion;
 use crate::model::{Model, ModelError};
 
@@ -27,6 +28,9 @@ pub(super) struct Predict {
     /// Write the classes here instead of to standard output
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
+    /// Overwrite the file if it exists
+    #[arg(long, requires = "out")]
+    force: bool,
 }
 
 /// Prints how well a model predicts labelled rows
@@ -78,17 +82,9 @@ impl From<ModelError> for Failure {
     }
 }
 
-/// A wrong path is the user's, a failing disk the machine's.
-pub(super) fn for_io(source: &io::Error, text: String) -> Failure {
-    use io::ErrorKind::{IsADirectory, NotADirectory, NotFound, PermissionDenied};
-    match source.kind() {
-        NotFound | PermissionDenied | IsADirectory | NotADirectory => Failure::Input(text),
-        _ => Failure::Machine(text),
-    }
-}
-
 impl Predict {
     pub(super) fn run(&self, out: &mut dyn Write) -> Result<(), Failure> {
+        self.out.iter().try_for_each(|path| output::check(path, self.force))?;
         let model = Model::load(&self.model)?;
         let data = self.data.load_for(&model, &self.label, false)?;
         let predicted = model.predictor().predict(&data)?;
@@ -96,9 +92,8 @@ impl Predict {
             return written(write_classes(&model, &predicted, out), "standard output");
         };
         let mut bytes = Vec::new();
-        write_classes(&model, &predicted, &mut bytes)
-            .and_then(|()| write_whole(path, &bytes))
-            .map_err(|error| for_io(&error, format!("{}: {error}", path.display())))
+        write_classes(&model, &predicted, &mut bytes).map_err(|error| output::failed(path, &error))?;
+        output::write(path, &bytes, self.force)
     }
 }
 
@@ -313,7 +308,7 @@ mod tests {
         let folder = folder(&digits_csv(2, false));
         let path = |name: &str| folder.path().join(name);
         let data = DataArguments::of(path("d.csv"));
-        let predict = Predict { model: path("m"), data, label: LabelColumn::None, out: None };
+        let predict = Predict { model: path("m"), data, label: LabelColumn::None, out: None, force: false };
         assert!(predict.run(&mut Closed(io::ErrorKind::BrokenPipe)).is_ok());
         assert_eq!(predict.run(&mut Closed(io::ErrorKind::StorageFull)).unwrap_err().code(), 4);
         let inspect = Inspect { file: path("m"), json: false };

@@ -19,7 +19,7 @@
 //! The last 32 bytes serve as checksum and as [`Model::digest`]. They detect accidents, not forgery.
 
 use std::fs::File;
-use std::io::{self, Read, Write};
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use sha2::{Digest, Sha256};
@@ -29,6 +29,7 @@ use super::readout::{Readout, Score};
 use super::{Model, ModelError};
 use crate::crypto::stream::PROTOCOL;
 use crate::data::{MAX_CLASS_NAME, MAX_FEATURES};
+use crate::files::write_whole;
 use crate::sketch::scaling::{Scaler, Scaling, ScalingError};
 use crate::sketch::{MAX_COUNTS, Parameters};
 
@@ -288,38 +289,12 @@ impl Model {
     /// # Errors
     /// [`FileError::Io`]; the file at `path` is then as before.
     pub fn save(&self, path: &Path) -> Result<(), FileError> {
-        write_whole(path, &self.encode()).map_err(|source| FileError::Io { file: path.into(), source })
+        write_whole(path, &self.encode(), true).map_err(|source| FileError::Io { file: path.into(), source })
     }
 }
 
 fn digest(body: &[u8]) -> [u8; 32] {
     Sha256::new().chain_update(PROTOCOL).chain_update(" model\0").chain_update(body).finalize().into()
-}
-
-/// Writes a file so that `path` holds the old bytes or the new ones; a device or pipe is written to as it is.
-pub(crate) fn write_whole(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    if std::fs::metadata(path).is_ok_and(|there| !there.is_file()) {
-        return File::options().write(true).open(path)?.write_all(bytes);
-    }
-    let name = path.file_name().ok_or_else(|| io::Error::other("not a file name"))?;
-    let folder = match path.parent() {
-        Some(parent) if !parent.as_os_str().is_empty() => parent,
-        _ => Path::new("."),
-    };
-    let mut beside = std::ffi::OsString::from(".");
-    beside.push(name);
-    beside.push(format!(".{}.new", std::process::id()));
-    let beside = folder.join(beside);
-    let written = File::create(&beside)
-        .and_then(|mut file| file.write_all(bytes).and_then(|()| file.sync_all()))
-        .and_then(|()| std::fs::rename(&beside, path));
-    if written.is_err() {
-        // What matters is the first error.
-        let _ = std::fs::remove_file(&beside);
-        return written;
-    }
-    // The rename itself is durable once the folder is synced; other systems than Unix cannot open one.
-    if cfg!(unix) { File::open(folder)?.sync_all() } else { Ok(()) }
 }
 
 /// Takes fields off the front of a slice.

@@ -207,7 +207,7 @@ impl Session {
             }
         }
         let roster = self.roster.len();
-        check_name("name", &self.name)?;
+        check_plain_name("name", &self.name)?;
         ROSTER.check::<u16>(roster as i128)?;
         min_peers(roster).check::<u16>(self.min_peers)?;
         self.data.check()?;
@@ -385,7 +385,7 @@ impl DataSpec {
 
 impl Entry {
     fn check(&self) -> Result<(), SessionError> {
-        check_name("roster.name", &self.name)?;
+        check_plain_name("roster.name", &self.name)?;
         let of = |what: &str| format!("{what} of {:?}", self.name);
         if self.addresses.len() > ADDRESSES_LIMIT {
             let limit = format!("{} to {}", ADDRESSES.lo, ADDRESSES.hi);
@@ -415,7 +415,22 @@ pub(super) fn check_number(field: &str, value: f64, holds: bool, limit: &str) ->
     if holds { Ok(()) } else { Err(SessionError::value(field, value, limit)) }
 }
 
-/// 1 to 64 printable characters, no space at the ends: names go into logs, tables and error lines.
+/// 1 to 64 ASCII letters, digits, `-`, `_` and `.`, the first no point: names of sessions and peers become names
+/// of files, and come from others.
+///
+/// # Errors
+/// [`SessionError::Value`], with `field` for what the name is of.
+pub fn check_plain_name(field: &str, name: &str) -> Result<(), SessionError> {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
+    if !(1..=NAME_LIMIT).contains(&name.len()) || name.starts_with('.') || !name.bytes().all(plain) {
+        let limit = format!("1 to {NAME_LIMIT} ASCII letters, digits, '-', '_' and '.', the first no '.'");
+        return Err(SessionError::value(field, format!("{name:?}"), limit));
+    }
+    Ok(())
+}
+
+/// 1 to 64 printable characters, no space at the ends: names of classes and columns go into logs, tables and
+/// error lines.
 ///
 /// # Errors
 /// [`SessionError::Value`], with `field` for what the name is of.
@@ -430,7 +445,7 @@ pub fn check_name(field: &str, name: &str) -> Result<(), SessionError> {
 
 /// Neither a control character, nor white space other than a blank, nor one that is invisible or turns the
 /// direction of writing (with which one name could be made to look like another).
-fn printable(c: char) -> bool {
+pub(crate) fn printable(c: char) -> bool {
     let invisible = matches!(c, '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}'
         | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e0fff}');
     c == ' ' || !(c.is_control() || c.is_whitespace() || invisible)

@@ -115,9 +115,11 @@ fn every_breach_of_a_rule_is_told_with_field_value_and_limit() {
     let [a, b] = [key(0), key(1)].map(|key| key.to_string());
     let address = |text: &str| with("peer_id", &format!("addresses = [{text:?}]\npeer_id"));
     let cases = [
-        (with("digits", ""), "name is \"\", must be 1 to 64 printable characters, no space at the ends"),
-        (with("digits", &long), "1 to 64 printable characters"),
-        (with("digits", " digits"), "no space at the ends"),
+        (
+            with("digits", ""),
+            "name is \"\", must be 1 to 64 ASCII letters, digits, '-', '_' and '.', the first no",
+        ),
+        (with("digits", &long), "1 to 64 ASCII letters"),
         (with("digits", "a\\u0007b"), "name is \"a\\u{7}b\", must be"),
         (with("digits", "a\\u202eb"), "name is \"a\\u{202e}b\", must be"),
         (
@@ -201,7 +203,7 @@ fn every_breach_of_a_rule_is_told_with_field_value_and_limit() {
             "timing.stall_ms is 3600001, must be 3000 to 3600000",
         ),
         (with("peer-1", "peer-0"), "roster.name is \"peer-0\" twice, must be different for each peer"),
-        (with("peer-1", ""), "roster.name is \"\", must be 1 to 64 printable characters"),
+        (with("peer-1", ""), "roster.name is \"\", must be 1 to 64 ASCII letters, digits, '-', '_' and '.'"),
         (with(&b, &a), "twice, must be different for each peer"),
         (
             with(&b, "12D3"),
@@ -226,13 +228,33 @@ fn every_breach_of_a_rule_is_told_with_field_value_and_limit() {
 }
 
 #[test]
+fn no_name_of_a_session_or_a_peer_leads_out_of_a_folder() {
+    for bad in
+        ["../../pwned", "/etc/x", "a/b", "a\\\\b", "..", ".", ".hidden", "C:x", "a b", "a~", "*", "\u{fc}"]
+    {
+        let name = refusal(&with("digits", bad));
+        assert!(name.starts_with("name is \"") && name.contains("ASCII letters"), "{name}");
+        let peer = refusal(&with("peer-1", bad));
+        assert!(peer.starts_with("roster.name is \"") && peer.contains("ASCII letters"), "{peer}");
+    }
+    for good in ["wards-2.b", "_", "-", "A1", &"x".repeat(64)] {
+        assert_eq!(Session::parse(&with("digits", good)).unwrap().name, good);
+        assert!(Session::parse(&with("peer-1", good)).unwrap().roster.iter().any(|entry| entry.name == good));
+    }
+    // Names of classes and columns are no names of files.
+    let free = with("features = 784", "features = 2\ncolumns = [\"../x\", \"h\u{f6}he in m\"]");
+    let free = free.replace("\"a\", \"b\"", "\".b c\", \"/d\"").replace("0.025d", "1d");
+    assert_eq!(Session::parse(&free).unwrap().data.classes, [".b c", "/d"]);
+}
+
+#[test]
 fn rosters_of_three_to_1024_are_taken() {
     let two = minimal().rsplit_once("[[roster]]").unwrap().0.to_owned();
     assert_eq!(refusal(&two), "the length of roster is 2, must be 3 to 1024");
     let mut large = session(1024);
     assert_eq!((large.min_peers, large.majority(), large.council().len()), (513, 8, 15));
     assert_eq!(Session::parse(&large.to_toml()).unwrap(), large);
-    large.roster.push(Entry { key: key(1024), name: "one more".into(), addresses: vec![] });
+    large.roster.push(Entry { key: key(1024), name: "one-more".into(), addresses: vec![] });
     assert_eq!(refusal(&large.to_toml()), "the length of roster is 1025, must be 3 to 1024");
     assert_eq!(large.check().unwrap_err().to_string(), "the length of roster is 1025, must be 3 to 1024");
 }
@@ -314,7 +336,7 @@ fn every_field_but_the_addresses_changes_the_id_and_is_named() {
     type Change = fn(&mut Session);
     let base = session(5);
     let changes: [(&str, Change); 26] = [
-        ("name", |s| s.name.push('!')),
+        ("name", |s| s.name.push('x')),
         ("min_peers", |s| s.min_peers += 1),
         ("data.features", |s| s.data.features += 1),
         ("data.classes", |s| s.data.classes.swap(0, 1)),
@@ -488,6 +510,7 @@ fn the_council_is_fifteen_or_all_and_differs_between_sessions() {
 fn sessions() -> impl Strategy<Value = Session> {
     let text = "[ -~]{1,20}|[\\PC]{1,20}";
     let name = move || text.prop_map(|name: String| format!("x{}", name.trim()));
+    let plain = "[A-Za-z0-9_-][A-Za-z0-9._-]{0,19}";
     let scaling = prop_oneof![
         Just(Scaling::None),
         Just(Scaling::UnitNorm),
@@ -501,9 +524,9 @@ fn sessions() -> impl Strategy<Value = Session> {
         3u64..20,
         0.01..0.99f64,
         proptest::array::uniform7(1u64..1000),
-        proptest::collection::vec(name(), 20),
+        proptest::collection::vec(plain, 20),
     );
-    (name(), data, flynn, rest).prop_map(|(name, data, flynn, (peers, colluding, times, names))| {
+    (plain, data, flynn, rest).prop_map(|(name, data, flynn, (peers, colluding, times, names))| {
         let mut session = session(peers);
         session.name = name;
         let (features, classes, scaling, densify, class) = data;
@@ -517,7 +540,7 @@ fn sessions() -> impl Strategy<Value = Session> {
         }
         session.timing.stall_ms += 3_000;
         for (i, (entry, name)) in session.roster.iter_mut().zip(names).enumerate() {
-            entry.name = format!("{i} {name}");
+            entry.name = format!("{i}-{name}");
             entry.addresses = vec![format!("/ip4/192.0.2.{i}/tcp/4001/p2p/{}", entry.key); i % 3];
         }
         session

@@ -37,7 +37,7 @@ gamma = 0.5
 "#;
 
 const FULL: &str = r#"# Every field, none at its default.
-name = "grüne Äpfel"
+name = "Green_apples-2.b"
 task = "flynn"
 min_peers = 15
 [data]

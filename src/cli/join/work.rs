@@ -8,11 +8,10 @@ use bytes::Bytes;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
-use super::super::Failure;
 use super::super::tune::session_lines;
+use super::super::{Failure, output};
 use crate::data::Dataset;
 use crate::evaluate::Metric;
-use crate::model::file::write_whole;
 use crate::model::propagation::Prediction;
 use crate::model::selection::Draw;
 use crate::protocol::xclp;
@@ -112,18 +111,18 @@ impl Work {
         }
     }
 
-    /// Writes what was opened, or what an exchange gave this peer, to `file`; gives its digest, the same at
+    /// Writes what was opened, or what an exchange gave this peer, to `file`, which is replaced only by `force`; gives its digest, the same at
     /// every peer but for labels, and what there is to say of it.
     pub(super) fn save(
         &self,
         opened: &[Bytes],
         outcome: Option<&xclp::Outcome>,
-        file: &Path,
+        (file, force): (&Path, bool),
     ) -> Result<([u8; 32], String), Failure> {
         match self {
             Self::Flynn(rules) => {
                 let model = rules.model(opened).map_err(|error| Failure::Session(error.to_string()))?;
-                model.save(file)?;
+                output::write(file, &model.encode(), force)?;
                 let drawn = match self.drawn(opened)? {
                     Some(draw) => {
                         format!("; learnt from {}", names(rules.session(), &draw.chosen).join(", "))
@@ -134,8 +133,7 @@ impl Work {
             }
             Self::Tune(rules) => {
                 let outcome = rules.outcome(opened).map_err(|error| Failure::Session(error.to_string()))?;
-                write_whole(file, settings_text(&outcome).as_bytes())
-                    .map_err(|error| Failure::Machine(format!("{}: {error}", file.display())))?;
+                output::write(file, settings_text(&outcome).as_bytes(), force)?;
                 let best = outcome.ranked.first().map_or(String::new(), |(candidate, readout, tally)| {
                     let score = tally.score(Metric::Balanced);
                     format!(
@@ -154,8 +152,7 @@ impl Work {
                 };
                 let said = task.said(outcome);
                 let text = labels_text(&said, task.classes());
-                write_whole(file, text.as_bytes())
-                    .map_err(|error| Failure::Machine(format!("{}: {error}", file.display())))?;
+                output::write(file, text.as_bytes(), force)?;
                 let unknown = said.iter().filter(|said| said.label.is_none()).count();
                 let reached = if unknown > 0 {
                     format!("; no label reaches {unknown} of the rows")
@@ -170,8 +167,7 @@ impl Work {
                 let outcome = task.session_plan().outcome(opened).map_err(failed)?;
                 let distance = task.distance(opened).map_err(failed)?;
                 let text = format!("{:#}\n", sketch_json(task.session(), &outcome, distance, opened));
-                write_whole(file, text.as_bytes())
-                    .map_err(|error| Failure::Machine(format!("{}: {error}", file.display())))?;
+                output::write(file, text.as_bytes(), force)?;
                 let own = distance.map_or(String::new(), |distance| {
                     format!(
                         "; distance {:.4} (mean over rows), {:.4} (plain)",

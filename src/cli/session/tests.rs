@@ -1,5 +1,7 @@
 //! The command line of `session`, run on real files.
 
+use std::fs;
+
 use clap::Parser;
 
 use super::super::{Arguments, run};
@@ -70,7 +72,7 @@ fn a_file_is_replaced_only_by_force() {
     let path = new(folder.path(), &[]).unwrap();
     let before = fs::read_to_string(&path).unwrap();
     let told = message(new(folder.path(), &["--rho", "16"]));
-    assert_eq!(told, format!("{}: exists already (--force replaces it)", path.display()));
+    assert_eq!(told, format!("{}: exists; --force overwrites it", path.display()));
     assert_eq!(fs::read_to_string(&path).unwrap(), before);
     new(folder.path(), &["--rho", "16", "--force"]).unwrap();
     assert_eq!(Session::load(&path).unwrap().flynn.rho, 16);
