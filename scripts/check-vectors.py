@@ -535,8 +535,9 @@ class Session:
         names = [name for _, name in entries]
         p = len(entries)
         need(3 <= p <= 1024 and len(set(self.roster)) == len(set(names)) == p and all(map(plain_name, names)), "roster")
-        self.min_peers = file.get("min_peers", max(p // 2 + 1, 3))
-        need(p // 2 + 1 <= self.min_peers <= p, "min_peers")
+        smallest = max(p // 2 + 1, 5 if self.task == "xclp" else 3)
+        self.min_peers = file.get("min_peers", smallest)
+        need(smallest <= self.min_peers <= p, "min_peers")
 
         data = file["data"]
         self.features, self.classes = data["features"], data.get("classes", [])
@@ -558,7 +559,7 @@ class Session:
         need(64 <= self.bits <= 16_384 and self.bits % 64 == 0 and 1 <= self.k <= 1000, "xclp")
         need(self.many_neighbours or self.k <= quarter, "k")
         need(0.01 <= self.alpha <= 0.999 and 1 <= self.power <= 3 and 1e-9 <= self.tolerance <= 0.01, "xclp")
-        need(self.task != "xclp" or p <= 64, "roster")
+        need(self.task != "xclp" or 6 <= p <= 64, "roster")
         sketch = file.get("sketch", {})
         self.hash, self.rows, self.span = sketch.get("hash", "srp"), sketch.get("rows", 1000), sketch.get("range", 64)
         self.publish, self.pairwise = sketch.get("publish", self.selects), sketch.get("pairwise", False)

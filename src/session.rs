@@ -131,8 +131,7 @@ pub struct Session {
     pub name: String,
     /// What is computed.
     pub task: TaskKind,
-    /// A view has at least so many members: from a majority of the roster to the whole roster. Default: a
-    /// majority, at least 3.
+    /// A view has at least so many members: from [`TaskKind::smallest_view`], the default, to the whole roster.
     pub min_peers: u16,
     /// What the rows look like.
     pub data: DataSpec,
@@ -176,6 +175,13 @@ impl TaskKind {
     #[must_use]
     pub fn trains(self) -> bool {
         matches!(self, Self::Flynn | Self::Tune)
+    }
+
+    /// The members of the smallest view that can come to something: a majority of a roster of so many, and at
+    /// least the 3 members of a sum; with the task `xclp` 3 owners of rows and 2 witnesses.
+    #[must_use]
+    pub fn smallest_view(self, roster: usize) -> usize {
+        (roster / 2 + 1).max(if self == Self::Xclp { 5 } else { 3 })
     }
 }
 

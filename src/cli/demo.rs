@@ -185,7 +185,7 @@ impl Demo {
         let session = Session {
             name: "demo".into(),
             task: TaskKind::Flynn,
-            min_peers: Session::default_min_peers(peers),
+            min_peers: Session::default_min_peers(TaskKind::Flynn, peers),
             data: DataSpec {
                 features: u32::try_from(train.features()).unwrap_or(u32::MAX),
                 columns: Vec::new(),

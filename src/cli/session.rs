@@ -354,7 +354,7 @@ impl NewArguments {
         let session = Session {
             name: self.name,
             task,
-            min_peers: self.min_peers.unwrap_or_else(|| Session::default_min_peers(self.peers.len())),
+            min_peers: self.min_peers.unwrap_or_else(|| Session::default_min_peers(task, self.peers.len())),
             data,
             flynn,
             tune,

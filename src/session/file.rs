@@ -131,10 +131,10 @@ impl Session {
             .map_err(|source| SessionError::File { path: path.into(), source: Box::new(source) })
     }
 
-    /// The default of `min_peers`: a majority of the roster, at least 3.
+    /// The default of `min_peers`: the smallest that can work, [`TaskKind::smallest_view`].
     #[must_use]
-    pub fn default_min_peers(roster: usize) -> u16 {
-        u16::try_from((roster / 2 + 1).max(3)).unwrap_or(u16::MAX)
+    pub fn default_min_peers(task: TaskKind, roster: usize) -> u16 {
+        u16::try_from(task.smallest_view(roster)).unwrap_or(u16::MAX)
     }
 
     /// The text of a session file with a comment for every field. Reading it gives this session again.
@@ -176,8 +176,8 @@ impl Session {
         }
         writeln!(
             out,
-            "# Go on with at least so many peers: {} (a majority of the roster) to {peers}.",
-            peers / 2 + 1
+            "# Go on with at least so many peers: {} (a majority, and what the task needs) to {peers}.",
+            task.smallest_view(peers)
         )?;
         writeln!(out, "min_peers = {min_peers}\n")?;
 
@@ -339,7 +339,7 @@ impl Timing {
 impl RawSession {
     /// The numbers in their types; what else there is to check is left to [`Session::check`].
     fn resolve(self) -> Result<Session, SessionError> {
-        rules::ROSTER.check::<u16>(self.roster.len() as i128)?;
+        rules::check_roster(self.task, self.roster.len())?;
         let roster = self.roster.into_iter().map(RawEntry::resolve).collect::<Result<Vec<_>, _>>()?;
         let data = DataSpec {
             features: rules::FEATURES.check(self.data.features)?,
@@ -386,8 +386,8 @@ impl RawSession {
         };
         let tune = self.tune.map(|tune| tune.resolve(&data)).transpose()?;
         let min_peers = match self.min_peers {
-            Some(number) => rules::min_peers(roster.len()).check(number)?,
-            None => Session::default_min_peers(roster.len()),
+            Some(number) => rules::min_peers(self.task, roster.len()).check(number)?,
+            None => Session::default_min_peers(self.task, roster.len()),
         };
         let mut privacy = Privacy::default();
         if let Some(number) = self.privacy.min_holders {

@@ -117,6 +117,8 @@ const CLASSES: Limit = Limit::new("the length of data.classes", 2, 1_000);
 pub(super) const ROSTER: Limit = Limit::new("the length of roster", 3, 1_024);
 pub(super) const FOLDS: Limit = Limit::new("tune.folds", 2, 20);
 const SETTINGS: Limit = Limit::new("the length of tune.setting", 1, 64);
+/// The smallest roster of the task `xclp`.
+const XCLP_PEERS: usize = 6;
 const ADDRESSES: Limit = Limit::new("the length of addresses", 0, ADDRESSES_LIMIT as u64);
 
 pub(super) fn m(classes: usize) -> Limit {
@@ -138,14 +140,28 @@ pub(super) fn rho(m: u32) -> Limit {
     Limit { what: " (m)", ..Limit::new("flynn.rho", 1, m.into()) }
 }
 
-/// At least a majority: two views of one session must have a peer in common.
-pub(super) fn min_peers(roster: usize) -> Limit {
-    let what = " (a majority of the roster to all of it)";
-    Limit { what, ..Limit::new("min_peers", (roster / 2 + 1) as u64, roster as u64) }
+/// At least a majority, for two views of one session must have a peer in common; and as many as the task
+/// needs.
+pub(super) fn min_peers(task: TaskKind, roster: usize) -> Limit {
+    let what = match task {
+        TaskKind::Xclp => " (a majority of the roster, and the 5 that labels need: 3 with rows, 2 witnesses)",
+        _ => " (a majority of the roster, and the 3 members that a sum needs)",
+    };
+    Limit { what, ..Limit::new("min_peers", task.smallest_view(roster) as u64, roster as u64) }
 }
 
 pub(super) fn min_holders(roster: usize) -> Limit {
     Limit { what: " (the roster)", ..Limit::new("privacy.min_holders", 1, roster as u64) }
+}
+
+/// How many peers there may be. With the task `xclp` two witnesses spread the labels and four others hold the
+/// blocks of distances, or somebody would keep both sides of one.
+pub(super) fn check_roster(task: TaskKind, roster: usize) -> Result<(), SessionError> {
+    if task == TaskKind::Xclp && roster < XCLP_PEERS {
+        let limit = format!("{XCLP_PEERS} to 64 with the task xclp: 3 with rows, 3 witnesses, or 4 and 2");
+        return Err(SessionError::value(ROSTER.field, roster, limit));
+    }
+    ROSTER.check::<u16>(roster as i128).map(drop)
 }
 
 /// A time or number of `[timing]`: its limits, what it does, and how to reach it.
@@ -208,8 +224,8 @@ impl Session {
         }
         let roster = self.roster.len();
         check_plain_name("name", &self.name)?;
-        ROSTER.check::<u16>(roster as i128)?;
-        min_peers(roster).check::<u16>(self.min_peers)?;
+        check_roster(self.task, roster)?;
+        min_peers(self.task, roster).check::<u16>(self.min_peers)?;
         self.data.check()?;
         self.check_settings()?;
         check_number(

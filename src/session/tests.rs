@@ -18,7 +18,7 @@ fn session(peers: u64) -> Session {
     let session = Session {
         name: "digits".into(),
         task: TaskKind::Flynn,
-        min_peers: Session::default_min_peers(peers as usize),
+        min_peers: Session::default_min_peers(TaskKind::Flynn, peers as usize),
         data: DataSpec {
             features: 64,
             columns: Vec::new(),
@@ -124,10 +124,10 @@ fn every_breach_of_a_rule_is_told_with_field_value_and_limit() {
         (with("digits", "a\\u202eb"), "name is \"a\\u{202e}b\", must be"),
         (
             with("task", "min_peers = 1\ntask"),
-            "min_peers is 1, must be 2 to 3 (a majority of the roster to all of it)",
+            "min_peers is 1, must be 3 to 3 (a majority of the roster, and the 3 members that a sum needs)",
         ),
-        (with("task", "min_peers = 4\ntask"), "min_peers is 4, must be 2 to 3"),
-        (with("task", "min_peers = -1\ntask"), "min_peers is -1, must be 2 to 3"),
+        (with("task", "min_peers = 4\ntask"), "min_peers is 4, must be 3 to 3"),
+        (with("task", "min_peers = -1\ntask"), "min_peers is -1, must be 3 to 3"),
         (with("784", "0"), "data.features is 0, must be 1 to 65536"),
         (with("784", "65537"), "data.features is 65537, must be 1 to 65536"),
         (with("784", "-1"), "data.features is -1, must be 1 to 65536"),
@@ -225,6 +225,36 @@ fn every_breach_of_a_rule_is_told_with_field_value_and_limit() {
         let error = refusal(&text);
         assert!(error.contains(expected), "\n  said {error}\nexpected {expected}");
     }
+}
+
+#[test]
+fn min_peers_that_can_never_work_is_refused_with_the_smallest_that_can() {
+    let of = |task: TaskKind, peers: u64, min_peers: u16| {
+        let xclp = (task == TaskKind::Xclp).then(|| XclpSpec::new(64));
+        let flynn = if xclp.is_some() { FlynnSpec::NONE } else { session(peers).flynn };
+        let made = Session { task, min_peers, xclp, flynn, ..session(peers) };
+        let text = made.check().map_err(|error| error.to_string()).map(|made| made.to_toml());
+        text.and_then(|text| Session::parse(&text).map_err(|error| error.to_string())).map(drop)
+    };
+    for (task, peers, smallest) in [
+        (TaskKind::Flynn, 3, 3),
+        (TaskKind::Flynn, 4, 3),
+        (TaskKind::Flynn, 5, 3),
+        (TaskKind::Flynn, 6, 4),
+        (TaskKind::Xclp, 6, 5),
+        (TaskKind::Xclp, 8, 5),
+        (TaskKind::Xclp, 10, 6),
+    ] {
+        assert_eq!(Session::default_min_peers(task, peers as usize), smallest);
+        assert_eq!(of(task, peers, smallest), Ok(()), "{task}, {peers} peers");
+        let told = of(task, peers, smallest - 1).unwrap_err();
+        assert!(
+            told.starts_with(&format!("min_peers is {}, must be {smallest} to {peers}", smallest - 1)),
+            "{told}"
+        );
+    }
+    let told = of(TaskKind::Xclp, 5, 5).unwrap_err();
+    assert!(told.starts_with("the length of roster is 5, must be 6 to 64 with the task xclp"), "{told}");
 }
 
 #[test]

@@ -103,14 +103,15 @@ fn session(scenario: &Scenario, rows: Option<&Rows>) -> Result<(Session, Vec<Ide
     }
     let usual = Privacy::default();
     let peers = usize::from(scenario.peers);
+    let task = match scenario.task.kind {
+        TaskKind::Xclp => SessionTask::Xclp,
+        TaskKind::Sketch => SessionTask::Sketch,
+        TaskKind::Flynn | TaskKind::Sum | TaskKind::RowSum => SessionTask::Flynn,
+    };
     let session = Session {
         name: "simulation".into(),
-        task: match scenario.task.kind {
-            TaskKind::Xclp => SessionTask::Xclp,
-            TaskKind::Sketch => SessionTask::Sketch,
-            TaskKind::Flynn | TaskKind::Sum | TaskKind::RowSum => SessionTask::Flynn,
-        },
-        min_peers: scenario.session.min_peers.unwrap_or(Session::default_min_peers(peers)),
+        task,
+        min_peers: scenario.session.min_peers.unwrap_or(Session::default_min_peers(task, peers)),
         data,
         flynn,
         tune: None,

@@ -49,7 +49,7 @@ pub fn session(keys: &[Identity]) -> Session {
     Session {
         name: "kills".into(),
         task: TaskKind::Flynn,
-        min_peers: Session::default_min_peers(keys.len()),
+        min_peers: Session::default_min_peers(TaskKind::Flynn, keys.len()),
         data: DataSpec {
             features: data.features() as u32,
             columns: Vec::new(),

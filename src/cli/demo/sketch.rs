@@ -68,7 +68,7 @@ fn prepare(demo: &Demo, folder: &Path) -> Result<Setup, Failure> {
     let session = Session {
         name: "demo".into(),
         task: TaskKind::Sketch,
-        min_peers: Session::default_min_peers(names.len()),
+        min_peers: Session::default_min_peers(TaskKind::Sketch, names.len()),
         data: DataSpec {
             features: u32::try_from(data.features()).unwrap_or(u32::MAX),
             columns: Vec::new(),

@@ -86,7 +86,7 @@ fn prepare(demo: &Demo, folder: &Path) -> Result<Setup, Failure> {
     let session = Session {
         name: "demo".into(),
         task: TaskKind::Xclp,
-        min_peers: Session::default_min_peers(names.len()),
+        min_peers: Session::default_min_peers(TaskKind::Xclp, names.len()),
         data: DataSpec {
             features,
             columns: Vec::new(),

@@ -50,7 +50,7 @@ fn a_new_file_holds_what_was_asked_for() {
     assert_eq!(session.roster[third.index()].addresses, ["/ip4/192.0.2.3/tcp/4001"]);
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "no temporary file is left");
 
-    let more = "--classes a,b --m 2d --s 3 --rho 0.5m --gamma 0 --scaling range:-1:2.5 --densify --min-peers 2 --min-holders 1 \
+    let more = "--classes a,b --m 2d --s 3 --rho 0.5m --gamma 0 --scaling range:-1:2.5 --densify --min-peers 3 --min-holders 1 \
                 --colluding 0.5 --timing gather_ms=5 --timing max_views=3 --force";
     let more: Vec<&str> = more.split_whitespace().collect();
     let session = Session::load(new(folder.path(), &more).unwrap()).unwrap();
@@ -58,7 +58,7 @@ fn a_new_file_holds_what_was_asked_for() {
     assert_eq!(session.data.scaling, Scaling::Range { lo: -1.0, hi: 2.5 });
     assert_eq!(session.flynn, FlynnSpec { m: 128, s: 3, rho: 64, gamma: 0.0, score: Score::BalancedLog });
     assert_eq!(session.privacy, Privacy { min_holders: 1, colluding: 0.5, noise: None });
-    assert_eq!((session.min_peers, session.timing.gather_ms, session.timing.max_views), (2, 5, 3));
+    assert_eq!((session.min_peers, session.timing.gather_ms, session.timing.max_views), (3, 5, 3));
 
     let session =
         Session::load(new(folder.path(), &["--published", "--rho", "32", "--force"]).unwrap()).unwrap();

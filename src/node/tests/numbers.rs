@@ -53,7 +53,7 @@ pub(super) fn session(identities: &[Identity], timing: Timing) -> Session {
     Session {
         name: "test".into(),
         task: TaskKind::Flynn,
-        min_peers: Session::default_min_peers(identities.len()),
+        min_peers: Session::default_min_peers(TaskKind::Flynn, identities.len()),
         data: DataSpec {
             features: 4,
             columns: Vec::new(),

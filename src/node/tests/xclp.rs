@@ -27,6 +27,7 @@ fn lab(rows: &[usize], scaling: Scaling, hamming: Hamming, seed: u64) -> Lab {
     let data = digits();
     let session = Session {
         task: TaskKind::Xclp,
+        min_peers: Session::default_min_peers(TaskKind::Xclp, identities.len()),
         flynn: FlynnSpec::NONE,
         xclp: Some(XclpSpec { bits: 512, hamming, ..XclpSpec::new(64) }),
         data: DataSpec {
