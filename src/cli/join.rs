@@ -294,7 +294,7 @@ impl Prepared {
                     decisions.clone_from(values);
                     finished = Some(self.work.drawn(opened).and_then(|draw| {
                         drawn = draw;
-                        self.save(opened, outcome.as_ref())
+                        self.save(opened, outcome.as_ref(), values)
                     }));
                     if !matches!(finished, Some(Ok(_))) {
                         stop.store(true, Ordering::Release);
@@ -314,14 +314,19 @@ impl Prepared {
         self.write_receipt(&usage.0, usage.1, (views, started), &decisions, roles.as_ref(), drawn.as_ref())
     }
 
-    fn save(&self, opened: &[bytes::Bytes], outcome: Option<&Outcome>) -> Result<[u8; 32], Failure> {
+    fn save(
+        &self,
+        opened: &[bytes::Bytes],
+        outcome: Option<&Outcome>,
+        decisions: &[Decision],
+    ) -> Result<[u8; 32], Failure> {
         let here = self.ctx.session.timing.linger_ms.div_ceil(1000);
         let Some(out) = &self.out else {
             let text = format!("the others have their labels; here for them for up to {here} s more");
             self.progress.tell(&json!({"event": "finished"}), &text);
             return Ok([0; 32]);
         };
-        let (digest, more) = self.work.save(opened, outcome, (out, self.force))?;
+        let (digest, more) = self.work.save(opened, outcome, decisions, (out, self.force))?;
         if let Some(planes) = outcome.map(|outcome| outcome.planes).filter(|_| self.tell_planes) {
             self.progress.tell(&json!({"event": "planes", "seed": hex::encode(planes)}), "");
         }

@@ -172,7 +172,8 @@ impl Plan {
             counts = Counts::from_values(read, classes.len(), self.session.flynn.m as usize)
                 .map_err(|error| FlynnError::Data(error.to_string()))?;
         }
-        Ok(Model::new(sketch, self.readout(), classes, scaler, counts)?)
+        let columns = self.session.data.columns.clone();
+        Ok(Model::new(sketch, self.readout(), classes, scaler, counts)?.with_columns(columns)?)
     }
 
     /// The same model from rows in one place, under a given seed: what all peers together must arrive at.
@@ -192,7 +193,8 @@ impl Plan {
         let sketch = self.sketch(seed)?;
         let classes = self.session.data.classes.clone();
         let counts = bloom::fit(&FlyHash::new(&sketch), &scaler, data, classes.len())?;
-        Ok(Model::new(sketch, self.readout(), classes, scaler, counts)?)
+        let columns = self.session.data.columns.clone();
+        Ok(Model::new(sketch, self.readout(), classes, scaler, counts)?.with_columns(columns)?)
     }
 }
 

@@ -12,8 +12,10 @@ use super::super::tune::session_lines;
 use super::super::{Failure, output};
 use crate::data::Dataset;
 use crate::evaluate::Metric;
+use crate::model::origin::Origin;
 use crate::model::propagation::Prediction;
 use crate::model::selection::Draw;
+use crate::protocol::record::Value as Decision;
 use crate::protocol::xclp;
 use crate::session::{Peer, Session, TaskKind};
 use crate::sketch::distribution::Distance;
@@ -117,19 +119,33 @@ impl Work {
         &self,
         opened: &[Bytes],
         outcome: Option<&xclp::Outcome>,
+        decisions: &[Decision],
         (file, force): (&Path, bool),
     ) -> Result<([u8; 32], String), Failure> {
         match self {
             Self::Flynn(rules) => {
                 let model = rules.model(opened).map_err(|error| Failure::Session(error.to_string()))?;
-                output::write(file, &model.encode(), force)?;
-                let drawn = match self.drawn(opened)? {
+                let digest = model.digest();
+                let session = rules.session();
+                let draw = self.drawn(opened)?;
+                let members = match &draw {
+                    // Whoever was not drawn was a member with zeros.
+                    Some(draw) if session.selects() => names(session, &draw.chosen),
+                    _ => decisions.last().map_or_else(Vec::new, |last| {
+                        last.members.iter().map(|&peer| session.name(peer)).collect()
+                    }),
+                };
+                let members = members.into_iter().map(ToOwned::to_owned).collect();
+                let (id, noised) = (session.id().0, session.privacy.noise.is_some());
+                let origin = Origin::now(&session.name, id, members, session.roster.len(), noised);
+                output::write(file, &model.with_origin(origin).encode(), force)?;
+                let drawn = match draw {
                     Some(draw) => {
                         format!("; learnt from {}", names(rules.session(), &draw.chosen).join(", "))
                     }
                     None => String::new(),
                 };
-                Ok((model.digest(), drawn))
+                Ok((digest, drawn))
             }
             Self::Tune(rules) => {
                 let outcome = rules.outcome(opened).map_err(|error| Failure::Session(error.to_string()))?;
