@@ -18,6 +18,7 @@ use std::path::{Path, PathBuf};
 use sha2::{Digest, Sha256};
 use tempfile::NamedTempFile;
 
+use crate::files;
 use crate::node::Record;
 use crate::protocol::all_reduce::SumId;
 use crate::protocol::{self, wire};
@@ -66,7 +67,7 @@ impl Store {
             let path = path.to_owned();
             move |error| StoreError::Io { path, error }
         };
-        create_private(folder).map_err(io(folder))?;
+        files::create_folders(folder, true).map_err(io(folder))?;
         let path = folder.join("lock");
         let lock = File::options().create(true).append(true).open(&path).map_err(io(&path))?;
         match lock.try_lock() {
@@ -139,7 +140,7 @@ impl Store {
     /// Says so from now on, durably.
     pub fn mark_paid(folder: &Path) -> Result<(), StoreError> {
         let path = folder.join(PAID);
-        let marked = create_private(folder).and_then(|()| File::create(&path)?.sync_all());
+        let marked = files::create_folders(folder, true).and_then(|()| File::create(&path)?.sync_all());
         let synced = marked.and_then(|()| File::open(folder)?.sync_all());
         synced.map_err(|error| StoreError::Io { path, error })
     }
@@ -213,9 +214,9 @@ impl Store {
     /// Puts a file in its place, whole. Its name is durable after the next [`Store::sync`].
     fn put(&self, name: &str, parts: &[&[u8]]) -> Result<(), StoreError> {
         let path = self.folder.join(name);
-        let io = |error| StoreError::Io { path: path.clone(), error: plain(error) };
+        let io = |error| StoreError::Io { path: path.clone(), error };
         let mut file = beside(&self.folder).map_err(io)?;
-        parts.iter().try_for_each(|part| file.write_all(part)).map_err(io)?;
+        parts.iter().try_for_each(|part| file.as_file_mut().write_all(part)).map_err(io)?;
         file.as_file().sync_all().map_err(io)?;
         self.name(file, name)
     }
@@ -224,7 +225,7 @@ impl Store {
     fn name(&self, file: NamedTempFile, name: &str) -> Result<(), StoreError> {
         let path = self.folder.join(name);
         let named = file.persist(&path).map(drop);
-        named.map_err(|error| StoreError::Io { path, error: plain(error.error) })
+        named.map_err(|error| StoreError::Io { path, error: error.error })
     }
 
     fn sync(&self) -> Result<(), StoreError> {
@@ -256,24 +257,7 @@ fn total_name(record: &Record) -> Option<String> {
 
 /// A file that is not in its place yet, and is removed with its handle or when the folder is opened next.
 fn beside(folder: &Path) -> io::Result<NamedTempFile> {
-    tempfile::Builder::new().prefix(".").tempfile_in(folder)
-}
-
-/// The system's own word: `tempfile` adds the name of a file that nobody knows.
-fn plain(error: io::Error) -> io::Error {
-    let source = error.get_ref().and_then(std::error::Error::source).map(ToString::to_string);
-    match source {
-        Some(text) => io::Error::new(error.kind(), text),
-        None => error,
-    }
-}
-
-fn create_private(folder: &Path) -> io::Result<()> {
-    let mut builder = fs::DirBuilder::new();
-    builder.recursive(true);
-    #[cfg(unix)]
-    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
-    builder.create(folder)
+    tempfile::Builder::new().prefix(".").tempfile_in(folder).map_err(files::plain)
 }
 
 fn read_file(path: &Path, limit: u64) -> Result<Vec<u8>, StoreError> {

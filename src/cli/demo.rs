@@ -185,14 +185,15 @@ impl Demo {
         let min_holders = if self.select.is_some() { 1 } else { Privacy::default().min_holders };
         let privacy = Privacy { noise, min_holders, ..Privacy::default() };
         let sketch = SketchSpec { publish: true, chosen: CHOSEN, ..SketchSpec::default() };
-        let task = FlynnSpec {
+        let spec = FlynnSpec {
             model: if noise.is_some() { PRIVATE } else { PLAIN },
             select: self.select.is_some().then_some(sketch),
         };
+        let task = TaskSpec::Flynn(spec);
         let session = Session {
             name: "demo".into(),
-            task: TaskSpec::Flynn(task),
-            min_peers: Session::default_min_peers(peers),
+            min_peers: Session::default_min_peers(&task, peers),
+            task,
             data: DataSpec {
                 features: u32::try_from(train.features()).unwrap_or(u32::MAX),
                 columns: Vec::new(),
@@ -208,7 +209,7 @@ impl Demo {
         .map_err(|error| Failure::Input(error.to_string()))?;
         fs::write(folder.join("session.toml"), session.to_toml())
             .map_err(|error| Failure::Machine(format!("session.toml: {error}")))?;
-        Ok(Setup { session, task, train, test, parts, names })
+        Ok(Setup { session, task: spec, train, test, parts, names })
     }
 }
 

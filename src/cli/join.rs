@@ -18,11 +18,11 @@ use super::Failure;
 use super::data::DataArguments;
 use super::id::{key_path, random};
 use super::network::NetworkArguments;
+use super::output;
 use super::progress::Progress;
 use crate::crypto::identity::{Identity, load_identity};
 use crate::crypto::stream::derive;
 use crate::data::{Dataset, LabelColumn};
-use crate::model::file::write_whole;
 use crate::net::driver::{self, DriverError, Handle, NodeConfig, Report, Usage};
 use crate::net::metrics::{Metrics, stage_name};
 use crate::node::{Ending, Event};
@@ -105,6 +105,7 @@ struct Prepared {
     /// `None` for a witness.
     out: Option<PathBuf>,
     receipt: PathBuf,
+    force: bool,
     progress: Progress,
     tell_planes: bool,
     metrics: Option<Metrics>,
@@ -178,13 +179,7 @@ impl NodeArguments {
     }
 
     fn writable(&self, paths: &[&Path]) -> Result<(), Failure> {
-        for path in paths {
-            if path.exists() && !self.force {
-                return Err(Failure::Input(format!("{}: exists; --force overwrites it", path.display())));
-            }
-            check_folder(path)?;
-        }
-        Ok(())
+        paths.iter().try_for_each(|path| output::check(path, self.force))
     }
 
     /// Runs the node; `out` is `None` for a witness.
@@ -228,6 +223,7 @@ impl NodeArguments {
             rows,
             out,
             receipt,
+            force: self.force,
             progress,
             tell_planes: self.tell_planes,
             metrics,
@@ -320,9 +316,8 @@ impl Prepared {
             self.progress.tell(&json!({"event": "finished"}), &text);
             return Ok(None);
         };
-        let outcome = self.task.outcome(history).map_err(Failure::Session)?;
-        write_whole(out, &outcome.file)
-            .map_err(|error| Failure::Machine(format!("{}: {error}", out.display())))?;
+        let outcome = self.task.outcome(history, clock() as u64).map_err(Failure::Session)?;
+        output::write(out, &outcome.file, self.force)?;
         if self.tell_planes
             && let Some(seed) = xclp::planes(history)
         {
@@ -390,8 +385,7 @@ impl Prepared {
             receipt.extend(outcome.details);
         }
         let text = format!("{receipt:#}\n");
-        write_whole(&self.receipt, text.as_bytes())
-            .map_err(|error| Failure::Machine(format!("{}: {error}", self.receipt.display())))?;
+        output::write(&self.receipt, text.as_bytes(), self.force)?;
         self.progress.tell(
             &json!({"event": "receipt", "file": self.receipt, "receipt": receipt}),
             &format!("wrote {}", self.receipt.display()),
@@ -468,15 +462,6 @@ pub(super) fn failure(error: DriverError) -> Failure {
         DriverError::Store(_) | DriverError::Net(_) | DriverError::Restore(_) => Failure::Machine(text),
         DriverError::Ended(_) => Failure::Session(text),
         DriverError::Stopped => Failure::Interrupted(text),
-    }
-}
-
-fn check_folder(path: &Path) -> Result<(), Failure> {
-    match path.parent() {
-        Some(folder) if !folder.as_os_str().is_empty() && !folder.is_dir() => {
-            Err(Failure::Input(format!("{}: no such folder", folder.display())))
-        }
-        _ => Ok(()),
     }
 }
 

@@ -17,7 +17,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 #[cfg(feature = "net")]
 pub(super) use self::peer::SimulatedPeer;
 pub(super) use self::table::columns;
-use super::{Failure, print};
+use super::{Failure, output, print};
 #[cfg(feature = "net")]
 use crate::sim::agreement::Agreement;
 use crate::sim::outcome::Results;
@@ -40,6 +40,9 @@ pub(super) struct Simulate {
     /// Write result.json and report.html into this folder, which is made if it is not there
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
+    /// Overwrite these files if they exist
+    #[arg(long, requires = "out")]
+    force: bool,
     /// The small form of the scenario, as the tests run it
     #[arg(long)]
     small: bool,
@@ -60,6 +63,9 @@ impl Simulate {
             return calibrate::run(self.file.as_deref(), out);
         }
         let path = self.file.clone().unwrap_or_default();
+        if let Some(folder) = &self.out {
+            self.prepare(folder)?;
+        }
         let mut file = File::load(&path, self.small).map_err(|error| Failure::Input(error.0))?;
         if let Some(seed) = self.seed {
             file.runs.iter_mut().for_each(|(_, scenario)| scenario.seed = seed);
@@ -78,10 +84,13 @@ impl Simulate {
         #[cfg(feature = "net")]
         let agreements = if self.processes { self.processes(&path, &file, &results)? } else { Vec::new() };
         if let Some(folder) = &self.out {
-            write(folder, &results)?;
+            let write =
+                |name: &str, text: String| output::write(&folder.join(name), text.as_bytes(), self.force);
+            write("result.json", json(folder, &results)?)?;
+            write("report.html", report::render(&results))?;
             #[cfg(feature = "net")]
             if self.processes {
-                write_file(folder, "processes.json", &json(folder, &agreements)?)?;
+                write("processes.json", json(folder, &agreements)?)?;
             }
         }
         print(out, &table::render(&results))?;
@@ -93,6 +102,17 @@ impl Simulate {
         #[cfg(feature = "net")]
         self.agree(&path, &agreements)?;
         Ok(())
+    }
+
+    /// Makes the folder for results, and sees that they can be written.
+    fn prepare(&self, folder: &Path) -> Result<(), Failure> {
+        output::create_folder(folder)?;
+        #[cfg(feature = "net")]
+        let processes = self.processes;
+        #[cfg(not(feature = "net"))]
+        let processes = false;
+        let files = ["result.json", "report.html"].into_iter().chain(processes.then_some("processes.json"));
+        files.map(|name| folder.join(name)).try_for_each(|path| output::check(&path, self.force))
     }
 
     /// Plays every run of the file as processes, and holds them against the results.
@@ -166,25 +186,7 @@ fn show(bar: &ProgressBar, progress: Progress<'_>) {
     bar.set_message(format!("{}: {seconds:.2} s of virtual time, {} frames", progress.name, progress.frames));
 }
 
-/// Writes what a run left behind, each file whole or not at all.
-fn write(folder: &Path, results: &Results) -> Result<(), Failure> {
-    std::fs::create_dir_all(folder)
-        .map_err(|error| Failure::Machine(format!("{}: {error}", folder.display())))?;
-    write_file(folder, "result.json", &json(folder, results)?)?;
-    write_file(folder, "report.html", &report::render(results))
-}
-
 fn json(folder: &Path, value: &impl serde::Serialize) -> Result<String, Failure> {
     let json = serde_json::to_string_pretty(value);
     json.map(|json| json + "\n").map_err(|error| Failure::Machine(format!("{}: {error}", folder.display())))
-}
-
-/// Writes a file whole or not at all.
-fn write_file(folder: &Path, name: &str, text: &str) -> Result<(), Failure> {
-    let path = folder.join(name);
-    let failed = |error: &dyn std::fmt::Display| Failure::Machine(format!("{}: {error}", path.display()));
-    let mut file = tempfile::NamedTempFile::new_in(folder).map_err(|error| failed(&error))?;
-    file.write_all(text.as_bytes()).map_err(|error| failed(&error))?;
-    file.persist(&path).map_err(|error| failed(&error))?;
-    Ok(())
 }

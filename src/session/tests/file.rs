@@ -96,6 +96,7 @@ fn errors_of_a_file_begin_with_its_name() {
 fn sessions() -> impl Strategy<Value = Session> {
     let text = "[ -~]{1,20}|[\\PC]{1,20}";
     let name = move || text.prop_map(|name: String| format!("x{}", name.trim()));
+    let plain = "[A-Za-z0-9_-][A-Za-z0-9._-]{0,19}";
     let scaling = prop_oneof![
         Just(Scaling::None),
         Just(Scaling::UnitNorm),
@@ -109,9 +110,9 @@ fn sessions() -> impl Strategy<Value = Session> {
         3u64..20,
         0.01..0.99f64,
         proptest::array::uniform8(1u64..1000),
-        proptest::collection::vec(name(), 20),
+        proptest::collection::vec(plain, 20),
     );
-    (name(), data, flynn, rest).prop_map(|(name, data, flynn, (peers, colluding, times, names))| {
+    (plain, data, flynn, rest).prop_map(|(name, data, flynn, (peers, colluding, times, names))| {
         let mut session = session(peers);
         session.name = name;
         let (features, classes, scaling, densify, class) = data;
@@ -125,7 +126,7 @@ fn sessions() -> impl Strategy<Value = Session> {
         }
         session.timing.stall_ms += 3_000;
         for (i, (entry, name)) in session.roster.iter_mut().zip(names).enumerate() {
-            entry.name = format!("{i} {name}");
+            entry.name = format!("{i}-{name}");
             entry.addresses = vec![format!("/ip4/192.0.2.{i}/tcp/4001/p2p/{}", entry.key); i % 3];
         }
         session
