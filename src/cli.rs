@@ -231,7 +231,8 @@ mod tests {
             } else {
                 true
             };
-            value = word.starts_with("--") && !matches!(word.as_str(), "--json" | "--published" | "--force");
+            value = word.starts_with("--")
+                && !matches!(word.as_str(), "--json" | "--published" | "--force" | "--large");
             let is_file = file && !word.starts_with("--");
             arguments.push(if is_file { folder.join(&word).to_str().unwrap().to_owned() } else { word });
         }

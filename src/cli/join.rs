@@ -33,6 +33,7 @@ use crate::protocol::record::Value as Decision;
 use crate::protocol::view::Stage;
 use crate::protocol::xclp::{Outcome, roles::Roles};
 use crate::session::{Peer, Session, TaskKind};
+use crate::store::{Store, StoreError};
 use charge::BudgetCharge;
 use work::{Rows, Work, names};
 
@@ -70,7 +71,7 @@ struct NodeArguments {
     /// The key file [default: as `flyswarm id`]
     #[arg(long, value_name = "FILE")]
     key: Option<PathBuf>,
-    /// Where promises and results are kept until the session is over [default: `state` beside the key file]
+    /// Where promises, pads and results are kept until the session is over; then only promises stay [default: `state` beside the key file]
     #[arg(long, value_name = "DIR")]
     state: Option<PathBuf>,
     #[command(flatten)]
@@ -266,6 +267,7 @@ pub(super) fn state_folder(
 impl Prepared {
     fn drive(&self, plan: NodeConfig, stop: &Arc<AtomicBool>, from_stdin: bool) -> Result<(), Failure> {
         let started = clock();
+        let state = plan.state.clone();
         let mut views = 0u64;
         let mut finished: Option<Result<[u8; 32], Failure>> = None;
         let mut decisions = Vec::new();
@@ -304,6 +306,7 @@ impl Prepared {
             }
         });
         // A result that is on disk is not undone by leaving before the others have theirs.
+        let over = result.is_ok();
         let usage = match (result, finished.take()) {
             (_, Some(Err(failure))) => return Err(failure),
             (Ok(usage), Some(Ok(digest))) => (usage, digest),
@@ -311,7 +314,14 @@ impl Prepared {
             (Err(error), _) => return Err(failure(error)),
             (Ok(_), None) => return Err(Failure::Session("the session ended without a result".into())),
         };
-        self.write_receipt(&usage.0, usage.1, (views, started), &decisions, roles.as_ref(), drawn.as_ref())
+        self.write_receipt(&usage.0, usage.1, (views, started), &decisions, roles.as_ref(), drawn.as_ref())?;
+        if !over {
+            // The others may need it: who left early can come back and serve them.
+            let text = format!("left early: {} is kept for the others", state.display());
+            self.progress.tell(&json!({"event": "state kept", "folder": state}), &text);
+            return Ok(());
+        }
+        Store::finish(&state).map_err(|error| Failure::Machine(error.to_string()))
     }
 
     fn save(
@@ -452,7 +462,9 @@ fn stages(ctx: &Context, usage: &Usage) -> Vec<Value> {
 pub(super) fn failure(error: DriverError) -> Failure {
     let text = error.to_string();
     match error {
-        DriverError::Address(..) | DriverError::Ended(Ending::Own(_)) => Failure::Input(text),
+        DriverError::Address(..)
+        | DriverError::Ended(Ending::Own(_))
+        | DriverError::Store(StoreError::Over(_)) => Failure::Input(text),
         DriverError::Store(_) | DriverError::Net(_) | DriverError::Restore(_) => Failure::Machine(text),
         DriverError::Ended(_) => Failure::Session(text),
         DriverError::Stopped => Failure::Interrupted(text),
