@@ -14,6 +14,7 @@ mod export;
 mod id;
 #[cfg(feature = "net")]
 mod join;
+mod kind;
 mod model;
 #[cfg(feature = "net")]
 mod network;

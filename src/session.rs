@@ -69,6 +69,7 @@ mod noise;
 mod rules;
 mod size;
 mod sketch;
+pub(crate) mod words;
 mod xclp;
 
 use std::fmt;

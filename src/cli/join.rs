@@ -172,7 +172,7 @@ impl Witness {
 
 impl NodeArguments {
     fn place(&self) -> Result<Place, Failure> {
-        let session = Session::load(&self.session)?;
+        let session = super::session::load(&self.session)?;
         let identity = load_identity(&key_path(self.key.clone())?)?;
         let me = session.peer(&identity.public()).ok_or_else(|| {
             Failure::Input(format!("{}: {} is not in the roster", self.session.display(), identity.public()))

@@ -9,9 +9,9 @@ use serde_json::json;
 
 use super::data::DataArguments;
 use super::output::{self, for_io};
-use super::{Failure, one_line, written};
+use super::{Failure, kind, one_line, written};
 use crate::data::{DataError, LabelColumn};
-use crate::model::file::{self, FileError};
+use crate::model::file::{self, DecodeError, FileError};
 use crate::model::outside::Known;
 use crate::model::score::Confusion;
 use crate::model::{Model, ModelError};
@@ -38,7 +38,12 @@ impl ModelArguments {
 
     /// Reads the file; a few bytes of another's can ask for gigabytes.
     pub(super) fn load(&self) -> Result<Model, Failure> {
-        let model = Model::load(&self.model)?;
+        let model = Model::load(&self.model).map_err(|error| match &error {
+            FileError::Bad { problem: DecodeError::Magic, .. } => {
+                kind::advice(&self.model, "a model is expected").map_or_else(|| error.into(), Failure::Input)
+            }
+            _ => error.into(),
+        })?;
         let bytes = model.matrix_bytes();
         if bytes > MATRIX && !self.large {
             let gigabytes = bytes as f64 / 1e9;
@@ -195,16 +200,20 @@ impl Inspect {
         let read = File::open(&self.file)
             .and_then(|file| file.take(file::MAGIC.len() as u64).read_to_end(&mut start));
         read.map_err(|error| for_io(&error, format!("{}: {error}", self.file.display())))?;
+        let taken = "`inspect` takes a model or a session file";
         // A session file is text, and no text begins like a model.
-        let text = if start == file::MAGIC {
-            inspect_model(&self.file, self.json)?
-        } else if std::str::from_utf8(&start).is_ok() {
-            super::session::shown(&self.file, self.json)?
-        } else {
-            return Err(Failure::Input(format!(
-                "{}: neither a model nor a session file",
-                self.file.display()
-            )));
+        let text = match kind::of(&self.file) {
+            _ if start == file::MAGIC => inspect_model(&self.file, self.json)?,
+            Some(other) if other != "a session file" => {
+                return Err(Failure::Input(format!("{}: this is {other}; {taken}", self.file.display())));
+            }
+            _ if std::str::from_utf8(&start).is_ok() => super::session::shown(&self.file, self.json)?,
+            _ => {
+                return Err(Failure::Input(format!(
+                    "{}: neither a model nor a session file",
+                    self.file.display()
+                )));
+            }
         };
         written(writeln!(out, "{}", text.trim_end()), "standard output")
     }
@@ -527,6 +536,31 @@ mod tests {
         assert!(run_line(folder.path(), "inspect m --json").unwrap().len() < 2000);
         let error = run_line(folder.path(), "predict m --data d.csv --large").unwrap_err().to_string();
         assert!(error.contains("2 features and no label column, expected 1048576"), "{error}");
+    }
+
+    #[test]
+    fn a_file_of_another_kind_is_called_by_its_kind() {
+        let folder = folder("1,2,3\n");
+        let write = |name: &str, text: &str| std::fs::write(folder.path().join(name), text).unwrap();
+        write("r", "{\"bytes_received\": 1, \"counted\": true, \"peer_id\": \"12D3\", \"quantities\": []}");
+        write("k", "flyswarm-identity 1 00\n");
+        write("s", "name = \"x\"\n[[roster]]\n");
+        write("c", "[network]\nlatency_ms = 1\n");
+        for (line, told) in [
+            ("inspect r", "r: this is a receipt; `inspect` takes a model or a session file"),
+            ("inspect k", "k: this is an identity key; `inspect` takes a model or a session file"),
+            ("predict r --data d.csv", "r: this is a receipt; a model is expected"),
+            ("eval s --data d.csv", "s: this is a session file; a model is expected"),
+            ("export c --out o", "c: this is a scenario; a model is expected"),
+            ("predict m --data r", "r: this is a receipt; rows are expected"),
+            ("predict m --data m", "m: this is a model; rows are expected"),
+            ("simulate s", "s: this is a session file; a scenario is expected"),
+            ("compare m r", "m: this is a model; a result of simulate is expected"),
+            ("predict d.csv --data d.csv", "d.csv: not a flyswarm model file"),
+        ] {
+            let error = run_line(folder.path(), line).unwrap_err();
+            assert!(error.code() == 2 && error.to_string().ends_with(told), "{line}: {error}");
+        }
     }
 
     #[test]

@@ -15,7 +15,7 @@ use super::sketch::{RawSketch, Select};
 use super::xclp::RawXclp;
 use super::{
     COUNCIL, DataSpec, Entry, FlynnSpec, NoiseMode, Privacy, Scaling, Score, Session, Setting, TaskKind,
-    Timing, TuneSpec,
+    Timing, TuneSpec, words,
 };
 use crate::model::readout::Readout;
 
@@ -467,7 +467,7 @@ fn syntax(text: &str, error: &toml::de::Error) -> SessionError {
     let at = error.span().map_or(text.len(), |span| span.start);
     let line = text.bytes().take(at).filter(|byte| *byte == b'\n').count() + 1;
     let message: Vec<&str> = error.message().split_whitespace().collect();
-    SessionError::Syntax { line, message: message.join(" ") }
+    SessionError::Syntax { line, message: words::plain(&message.join(" ")) }
 }
 
 /// A text as a TOML string.

@@ -21,7 +21,7 @@ use crate::data::{DataError, Dataset};
 use crate::model::neighbours::Neighbours;
 use crate::model::propagation::Prediction;
 use crate::session::{
-    DataSpec, Entry, FlynnSpec, Peer, Privacy, Scaling, Session, TaskKind, Timing, XclpSpec,
+    DataSpec, Entry, FlynnSpec, Hamming, Peer, Privacy, Scaling, Session, TaskKind, Timing, XclpSpec,
 };
 use crate::task::xclp::Xclp;
 
@@ -97,7 +97,11 @@ fn prepare(demo: &Demo, folder: &Path) -> Result<Setup, Failure> {
         flynn: FlynnSpec::NONE,
         tune: None,
         // So close to the exact solution that no label hangs on the difference.
-        xclp: Some(XclpSpec { tolerance: 1e-8, hamming: demo.hamming, ..XclpSpec::new(features) }),
+        xclp: Some(XclpSpec {
+            tolerance: 1e-8,
+            hamming: demo.hamming.unwrap_or(Hamming::Dealer),
+            ..XclpSpec::new(features)
+        }),
         sketch: None,
         privacy: Privacy::default(),
         timing: Timing { gather_ms: 15_000, linger_ms: 5_000, ..Timing::default() },
