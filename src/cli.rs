@@ -14,6 +14,7 @@ mod export;
 mod id;
 #[cfg(feature = "net")]
 mod join;
+mod kind;
 mod model;
 #[cfg(feature = "net")]
 mod network;
@@ -231,7 +232,8 @@ mod tests {
             } else {
                 true
             };
-            value = word.starts_with("--") && !matches!(word.as_str(), "--json" | "--published" | "--force");
+            value = word.starts_with("--")
+                && !matches!(word.as_str(), "--json" | "--published" | "--force" | "--large");
             let is_file = file && !word.starts_with("--");
             arguments.push(if is_file { folder.join(&word).to_str().unwrap().to_owned() } else { word });
         }

@@ -71,6 +71,7 @@ mod noise;
 mod rules;
 mod size;
 mod task;
+pub(crate) mod words;
 
 use std::fmt;
 

@@ -219,6 +219,14 @@ impl Model {
         &self.counts
     }
 
+    /// Bytes of the lifting matrix, which prediction and export draw from the seed: it may be far larger than
+    /// the file.
+    #[must_use]
+    pub fn matrix_bytes(&self) -> u64 {
+        let parameters = self.sketch.parameters();
+        4 * parameters.m as u64 * parameters.s as u64
+    }
+
     /// Draws the lifting matrix and the weights once, for any number of predictions.
     #[must_use]
     pub fn predictor(&self) -> Predictor<'_> {

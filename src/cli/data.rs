@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::Failure;
+use super::{Failure, kind, output};
 use crate::data::{self, Column, DataError, Dataset, Expected, Format, LabelColumn, Loaded, NamedBy};
 use crate::model::Model;
 use crate::model::outside::Known;
@@ -112,7 +112,8 @@ impl DataArguments {
             classes,
             ..self.reading.expected(label)
         };
-        let loaded = data::load_named(&self.data, &expected)?;
+        let loaded = data::load_named(&self.data, &expected)
+            .map_err(|error| self.refused(&error, error.to_string()))?;
         let said = match (spec.columns.is_empty(), loaded.columns.is_empty()) {
             _ if loaded.reordered => {
                 Some("columns brought into the order of the session file, by their names")
@@ -171,7 +172,7 @@ impl DataArguments {
                 {
                     Failure::Input(format!("{error} ({hint})"))
                 }
-                _ => error.into(),
+                _ => self.refused(&error, error.to_string()),
             }
         })?;
         let said = match (model.columns().is_empty(), loaded.columns.is_empty()) {
@@ -189,6 +190,16 @@ impl DataArguments {
             said.map(|said| format!("{}: {said}", self.data.display())).into_iter().collect();
         lines.extend(self.outside(model, &loaded));
         Ok((loaded.data, lines))
+    }
+
+    /// Another file of this program is called by its kind.
+    fn refused(&self, error: &DataError, text: String) -> Failure {
+        match (kind::advice(&self.data, "rows are expected"), error) {
+            (_, DataError::Read { source, .. }) => output::for_io(source, text),
+            // Archives of arrays are rows as a rule.
+            (Some(advice), _) if !advice.contains("NPZ") => Failure::Input(advice),
+            _ => Failure::Input(text),
+        }
     }
 
     /// What is to be said of rows far outside what the model has learnt.

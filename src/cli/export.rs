@@ -5,17 +5,17 @@ use std::path::PathBuf;
 
 use clap::Args;
 
+use super::model::ModelArguments;
 use super::{Failure, output, print};
 use crate::files;
-use crate::model::Model;
 
 /// Write a model as an NPZ archive: counts, lifting matrix, classes and settings as arrays of NumPy
 ///
 /// docs/export.md says what the arrays are, and has twenty lines of NumPy that predict from them.
 #[derive(Debug, Args)]
 pub(super) struct Export {
-    /// Model file
-    model: PathBuf,
+    #[command(flatten)]
+    model: ModelArguments,
     /// The archive to write
     #[arg(long, value_name = "FILE.npz")]
     out: PathBuf,
@@ -26,7 +26,7 @@ pub(super) struct Export {
 
 impl Export {
     pub(super) fn run(self, out: &mut dyn Write) -> Result<(), Failure> {
-        let model = Model::load(&self.model)?;
+        let model = self.model.load()?;
         let path = &self.out;
         output::check(path, self.force)?;
         let failed = |error| output::failed(path, &error);

@@ -30,6 +30,7 @@ use crate::protocol::context::{Context, Quantity};
 use crate::protocol::record::Value as Decision;
 use crate::protocol::view::Stage;
 use crate::session::{Peer, Session, TaskSpec};
+use crate::store::{Store, StoreError};
 use crate::task::exchange::Roles;
 use crate::task::{self, BuiltIn, History, Labels, Outcome, Rows, Task, xclp};
 use charge::BudgetCharge;
@@ -68,7 +69,7 @@ struct NodeArguments {
     /// The key file [default: as `flyswarm id`]
     #[arg(long, value_name = "FILE")]
     key: Option<PathBuf>,
-    /// Where promises and results are kept until the session is over [default: `state` beside the key file]
+    /// Where promises, pads and results are kept until the session is over; then only promises stay [default: `state` beside the key file]
     #[arg(long, value_name = "DIR")]
     state: Option<PathBuf>,
     #[command(flatten)]
@@ -170,7 +171,7 @@ impl Witness {
 
 impl NodeArguments {
     fn place(&self) -> Result<Place, Failure> {
-        let session = Session::load(&self.session)?;
+        let session = super::session::load(&self.session)?;
         let identity = load_identity(&key_path(self.key.clone())?)?;
         let me = session.peer(&identity.public()).ok_or_else(|| {
             Failure::Input(format!("{}: {} is not in the roster", self.session.display(), identity.public()))
@@ -266,6 +267,7 @@ pub(super) fn state_folder(
 impl Prepared {
     fn drive(&self, plan: NodeConfig, stop: &Arc<AtomicBool>, from_stdin: bool) -> Result<(), Failure> {
         let started = clock();
+        let state = plan.state.clone();
         let mut views = 0u64;
         let mut finished: Option<Result<Finished, Failure>> = None;
         let mut roles = Roles::new();
@@ -298,6 +300,7 @@ impl Prepared {
             }
         });
         // A result that is on disk is not undone by leaving before the others have theirs.
+        let over = result.is_ok();
         let (usage, finished) = match (result, finished.take()) {
             (_, Some(Err(failure))) => return Err(failure),
             (Ok(usage), Some(Ok(finished))) => (usage, finished),
@@ -305,7 +308,14 @@ impl Prepared {
             (Err(error), _) => return Err(failure(error)),
             (Ok(_), None) => return Err(Failure::Session("the session ended without a result".into())),
         };
-        self.write_receipt(&usage, finished, (views, started), &roles)
+        self.write_receipt(&usage, finished, (views, started), &roles)?;
+        if !over {
+            // The others may need it: who left early can come back and serve them.
+            let text = format!("left early: {} is kept for the others", state.display());
+            self.progress.tell(&json!({"event": "state kept", "folder": state}), &text);
+            return Ok(());
+        }
+        Store::finish(&state).map_err(|error| Failure::Machine(error.to_string()))
     }
 
     /// Writes the result; `None` for a witness, which has none.
@@ -458,7 +468,9 @@ fn stages(ctx: &Context, usage: &Usage) -> Vec<Value> {
 pub(super) fn failure(error: DriverError) -> Failure {
     let text = error.to_string();
     match error {
-        DriverError::Address(..) | DriverError::Ended(Ending::Own(_)) => Failure::Input(text),
+        DriverError::Address(..)
+        | DriverError::Ended(Ending::Own(_))
+        | DriverError::Store(StoreError::Over(_)) => Failure::Input(text),
         DriverError::Store(_) | DriverError::Net(_) | DriverError::Restore(_) => Failure::Machine(text),
         DriverError::Ended(_) => Failure::Session(text),
         DriverError::Stopped => Failure::Interrupted(text),

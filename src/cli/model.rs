@@ -9,18 +9,62 @@ use serde_json::json;
 
 use super::data::DataArguments;
 use super::output::{self, for_io};
-use super::{Failure, one_line, written};
+use super::{Failure, kind, one_line, written};
 use crate::data::{DataError, LabelColumn};
-use crate::model::file::{self, FileError};
+use crate::model::file::{self, DecodeError, FileError};
 use crate::model::outside::Known;
 use crate::model::score::Confusion;
 use crate::model::{Model, ModelError};
+use crate::sketch::scaling::Scaling;
+
+/// The largest lifting matrix that is drawn without being asked for.
+const MATRIX: u64 = 1 << 30;
+
+/// A model file to predict from.
+#[derive(Debug, Args)]
+pub(super) struct ModelArguments {
+    /// Model file
+    pub(super) model: PathBuf,
+    /// Use a model even if its lifting matrix, which is drawn from a seed, takes more than 1 GiB of memory
+    #[arg(long)]
+    large: bool,
+}
+
+impl ModelArguments {
+    #[cfg(test)]
+    fn of(model: PathBuf) -> Self {
+        Self { model, large: false }
+    }
+
+    /// Reads the file; a few bytes of another's can ask for gigabytes.
+    pub(super) fn load(&self) -> Result<Model, Failure> {
+        let model = Model::load(&self.model).map_err(|error| match &error {
+            FileError::Bad { problem: DecodeError::Magic, .. } => {
+                kind::advice(&self.model, "a model is expected").map_or_else(|| error.into(), Failure::Input)
+            }
+            _ => error.into(),
+        })?;
+        let bytes = model.matrix_bytes();
+        if bytes > MATRIX && !self.large {
+            let gigabytes = bytes as f64 / 1e9;
+            let parameters = model.sketch().parameters();
+            let text = format!(
+                "{}: its lifting matrix (m = {}, s = {}) takes {gigabytes:.1} GB of memory; --large allows it",
+                self.model.display(),
+                parameters.m,
+                parameters.s
+            );
+            return Err(Failure::Input(text));
+        }
+        Ok(model)
+    }
+}
 
 /// Prints the class of each row, one a line
 #[derive(Debug, Args)]
 pub(super) struct Predict {
-    /// Model file
-    model: PathBuf,
+    #[command(flatten)]
+    model: ModelArguments,
     #[command(flatten)]
     data: DataArguments,
     /// Label column to leave aside: a name, a number from 1, last or none
@@ -37,8 +81,8 @@ pub(super) struct Predict {
 /// Prints how well a model predicts labelled rows
 #[derive(Debug, Args)]
 pub(super) struct Eval {
-    /// Model file
-    model: PathBuf,
+    #[command(flatten)]
+    model: ModelArguments,
     #[command(flatten)]
     data: DataArguments,
     /// Label column: a name, a number from 1, or last
@@ -86,7 +130,7 @@ impl From<ModelError> for Failure {
 impl Predict {
     pub(super) fn run(&self, out: &mut dyn Write) -> Result<(), Failure> {
         self.out.iter().try_for_each(|path| output::check(path, self.force))?;
-        let model = Model::load(&self.model)?;
+        let model = self.model.load()?;
         let (data, said) = self.data.load_for(&model, &self.label, false)?;
         said.iter().for_each(|line| eprintln!("{}", one_line(line)));
         let predicted = model.predictor().predict(&data)?;
@@ -114,7 +158,7 @@ fn write_classes(model: &Model, predicted: &[u16], out: &mut dyn Write) -> io::R
 
 impl Eval {
     pub(super) fn run(&self, out: &mut dyn Write) -> Result<(), Failure> {
-        let model = Model::load(&self.model)?;
+        let model = self.model.load()?;
         if self.label == LabelColumn::None {
             return Err(Failure::Input("--label none: expected a column of labels to compare with".into()));
         }
@@ -156,16 +200,20 @@ impl Inspect {
         let read = File::open(&self.file)
             .and_then(|file| file.take(file::MAGIC.len() as u64).read_to_end(&mut start));
         read.map_err(|error| for_io(&error, format!("{}: {error}", self.file.display())))?;
+        let taken = "`inspect` takes a model or a session file";
         // A session file is text, and no text begins like a model.
-        let text = if start == file::MAGIC {
-            inspect_model(&self.file, self.json)?
-        } else if std::str::from_utf8(&start).is_ok() {
-            super::session::shown(&self.file, self.json)?
-        } else {
-            return Err(Failure::Input(format!(
-                "{}: neither a model nor a session file",
-                self.file.display()
-            )));
+        let text = match kind::of(&self.file) {
+            _ if start == file::MAGIC => inspect_model(&self.file, self.json)?,
+            Some(other) if other != "a session file" => {
+                return Err(Failure::Input(format!("{}: this is {other}; {taken}", self.file.display())));
+            }
+            _ if std::str::from_utf8(&start).is_ok() => super::session::shown(&self.file, self.json)?,
+            _ => {
+                return Err(Failure::Input(format!(
+                    "{}: neither a model nor a session file",
+                    self.file.display()
+                )));
+            }
         };
         written(writeln!(out, "{}", text.trim_end()), "standard output")
     }
@@ -251,6 +299,12 @@ fn inspect_model(file: &Path, as_json: bool) -> Result<String, Failure> {
 
 /// Name, kind and what is known of the values of each column.
 fn columns_json(model: &Model) -> serde_json::Value {
+    // A few bytes can say that there are a million columns of which nothing is known.
+    let known = model.scaler().means().len();
+    let each = matches!(model.scaler().scaling(), Scaling::Range { lo, .. } if lo.len() > 1);
+    if model.columns().is_empty() && known == 0 && !each {
+        return serde_json::Value::Null;
+    }
     let column = |place: usize| {
         let name = model.columns().get(place);
         match model.known(place) {
@@ -272,11 +326,11 @@ fn columns_json(model: &Model) -> serde_json::Value {
 mod tests {
     use super::*;
     use crate::cli::tests::run_line;
-    use crate::model::bloom;
+    use crate::model::bloom::{self, Counts};
     use crate::model::origin::Origin;
     use crate::sketch::Parameters;
     use crate::sketch::flyhash::FlyHash;
-    use crate::sketch::scaling::{Scaler, Scaling};
+    use crate::sketch::scaling::Scaler;
 
     fn small_model(scaling: Scaling) -> Model {
         let data = crate::data::digits::digits();
@@ -479,6 +533,54 @@ mod tests {
     }
 
     #[test]
+    fn a_small_file_that_asks_for_gigabytes_is_refused_unless_it_is_wanted() {
+        let folder = folder("1,2\n");
+        let scaling = Scaling::None;
+        let parameters =
+            Parameters { d: 1 << 20, m: 1025, s: 1 << 18, rho: 1, seed: [1; 32], densify: false, scaling };
+        let scaler = Scaler::new(&Scaling::None, 1 << 20, None).unwrap();
+        let (sketch, counts) = (parameters.check(2).unwrap(), Counts::zero(2, 1025));
+        let model = Model::new(sketch, 0.5, vec!["a".into(), "b".into()], scaler, counts).unwrap();
+        model.save(&folder.path().join("m")).unwrap();
+        assert!(std::fs::metadata(folder.path().join("m")).unwrap().len() < 10_000);
+        for line in ["predict m --data d.csv", "eval m --data d.csv", "export m --out o"] {
+            let error = run_line(folder.path(), line).unwrap_err();
+            assert!(
+                error.code() == 2 && error.to_string().contains("takes 1.1 GB of memory; --large allows"),
+                "{error}"
+            );
+        }
+        assert!(run_line(folder.path(), "inspect m --json").unwrap().len() < 2000);
+        let error = run_line(folder.path(), "predict m --data d.csv --large").unwrap_err().to_string();
+        assert!(error.contains("2 features and no label column, expected 1048576"), "{error}");
+    }
+
+    #[test]
+    fn a_file_of_another_kind_is_called_by_its_kind() {
+        let folder = folder("1,2,3\n");
+        let write = |name: &str, text: &str| std::fs::write(folder.path().join(name), text).unwrap();
+        write("r", "{\"bytes_received\": 1, \"counted\": true, \"peer_id\": \"12D3\", \"quantities\": []}");
+        write("k", "flyswarm-identity 1 00\n");
+        write("s", "name = \"x\"\n[[roster]]\n");
+        write("c", "[network]\nlatency_ms = 1\n");
+        for (line, told) in [
+            ("inspect r", "r: this is a receipt; `inspect` takes a model or a session file"),
+            ("inspect k", "k: this is an identity key; `inspect` takes a model or a session file"),
+            ("predict r --data d.csv", "r: this is a receipt; a model is expected"),
+            ("eval s --data d.csv", "s: this is a session file; a model is expected"),
+            ("export c --out o", "c: this is a scenario; a model is expected"),
+            ("predict m --data r", "r: this is a receipt; rows are expected"),
+            ("predict m --data m", "m: this is a model; rows are expected"),
+            ("simulate s", "s: this is a session file; a scenario is expected"),
+            ("compare m r", "m: this is a model; a result of simulate is expected"),
+            ("predict d.csv --data d.csv", "d.csv: not a flyswarm model file"),
+        ] {
+            let error = run_line(folder.path(), line).unwrap_err();
+            assert!(error.code() == 2 && error.to_string().ends_with(told), "{line}: {error}");
+        }
+    }
+
+    #[test]
     fn bad_files_end_with_code_2_and_their_name() {
         let folder = folder("1,2,3\n");
         for line in [
@@ -509,7 +611,13 @@ mod tests {
         let folder = folder(&digits_csv(2, false));
         let path = |name: &str| folder.path().join(name);
         let data = DataArguments::of(path("d.csv"));
-        let predict = Predict { model: path("m"), data, label: LabelColumn::None, out: None, force: false };
+        let predict = Predict {
+            model: ModelArguments::of(path("m")),
+            data,
+            label: LabelColumn::None,
+            out: None,
+            force: false,
+        };
         assert!(predict.run(&mut Closed(io::ErrorKind::BrokenPipe)).is_ok());
         assert_eq!(predict.run(&mut Closed(io::ErrorKind::StorageFull)).unwrap_err().code(), 4);
         let inspect = Inspect { file: path("m"), json: false };

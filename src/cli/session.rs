@@ -12,7 +12,7 @@ use std::str::FromStr;
 use clap::{Args, Subcommand};
 
 use super::noise::{NoiseArguments, TOP};
-use super::{Failure, output, print};
+use super::{Failure, kind, output, print};
 use crate::crypto::identity::PublicKey;
 use crate::data::{self, Column, Expected, LabelColumn};
 use crate::evaluate::Candidate;
@@ -232,15 +232,35 @@ impl SessionCommand {
                 output::write(&file, text.as_bytes(), force)?;
                 print(out, &format!("wrote {}: session {}\n", file.display(), session.id()))
             }
-            Self::Check { file } => print(out, &format!("ok: session {}\n", Session::load(file)?.id())),
+            Self::Check { file } => print(out, &format!("ok: session {}\n", load(&file)?.id())),
             Self::Show { file, json } => print(out, &shown(&file, json)?),
         }
     }
 }
 
+/// Reads a session file; another file of this program is called by its kind.
+pub(super) fn load(file: &Path) -> Result<Session, Failure> {
+    Session::load(file).map_err(|error| {
+        let other = match &error {
+            SessionError::File { source, .. } => matches!(
+                **source,
+                SessionError::Syntax { .. } | SessionError::NotText | SessionError::TooLarge { .. }
+            ),
+            _ => false,
+        };
+        let kind = kind::of(file).filter(|&kind| other && kind != "a session file");
+        match kind {
+            Some(kind) => {
+                Failure::Input(format!("{}: this is {kind}; a session file is expected", file.display()))
+            }
+            None => error.into(),
+        }
+    })
+}
+
 /// What a session file holds, with every default filled in.
 pub(super) fn shown(file: &Path, json: bool) -> Result<String, Failure> {
-    let shown = show::Shown::new(&Session::load(file)?);
+    let shown = show::Shown::new(&load(file)?);
     if json {
         let text = serde_json::to_string_pretty(&shown)
             .map_err(|error| Failure::Machine(format!("cannot be written as JSON: {error}")))?;

@@ -173,7 +173,7 @@ fn files(folder: &Path) -> Result<Vec<Source>, Failure> {
         let Some(name) = name.strip_suffix(".csv.gz").or_else(|| name.strip_suffix(".csv")) else { continue };
         let name = name.to_owned();
         let load = Box::new(move || {
-            let data = data::load(&path, &Expected { header: Some(false), ..Expected::default() })?;
+            let data = data::load(&path, &Expected::default())?;
             if data.classes().len() < 2 {
                 return Err(Failure::Input(format!(
                     "{}: one class only, expected at least 2",

@@ -11,7 +11,9 @@ use serde::Deserialize;
 use super::noise::RawNoise;
 use super::rules::{self, FILE_LIMIT, SessionError, TIMING};
 use super::task::{self, RawCustom, RawFlynn, RawSketch, RawTune, RawXclp, Sections};
-use super::{COUNCIL, DataSpec, Entry, NoiseMode, Privacy, Scaling, Select, Session, TaskSpec, Timing};
+use super::{
+    COUNCIL, DataSpec, Entry, NoiseMode, Privacy, Scaling, Select, Session, TaskSpec, Timing, words,
+};
 
 /// The file as written: integers are wide enough for our own rules to judge, and sizes are not yet resolved.
 #[derive(Deserialize)]
@@ -296,7 +298,7 @@ fn syntax(text: &str, error: &toml::de::Error) -> SessionError {
     let at = error.span().map_or(text.len(), |span| span.start);
     let line = text.bytes().take(at).filter(|byte| *byte == b'\n').count() + 1;
     let message: Vec<&str> = error.message().split_whitespace().collect();
-    SessionError::Syntax { line, message: message.join(" ") }
+    SessionError::Syntax { line, message: words::plain(&message.join(" ")) }
 }
 
 /// A text as a TOML string.

@@ -14,7 +14,7 @@ const PEERS: usize = 3;
 /// Connections a second to each node.
 const RATE: u32 = 400;
 /// Open at a time to each node, idle: more than it has places for.
-const HELD: usize = 200;
+const HELD: usize = 2000;
 
 /// Opens connections to `address` until told to stop, for two minutes at most; the oldest are closed.
 fn flood(address: SocketAddr, stop: Arc<AtomicBool>, opened: Arc<AtomicUsize>) -> JoinHandle<()> {
@@ -41,6 +41,10 @@ fn flood(address: SocketAddr, stop: Arc<AtomicBool>, opened: Arc<AtomicUsize>) -
 
 #[test]
 fn under_400_idle_connections_a_second_to_each_node_a_session_finishes_within_20_seconds() {
+    // Each connection is an open file of this process.
+    let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile);
+    let all = rustix::process::Rlimit { current: limit.maximum, ..limit };
+    rustix::process::setrlimit(rustix::process::Resource::Nofile, all).expect("more open files");
     let mut swarm = Swarm::new(PEERS, |_| {});
     // Nobody knows anybody before the flood has filled every place.
     swarm.apart = (0..PEERS).flat_map(|i| (0..PEERS).map(move |j| (i, j))).collect();
