@@ -358,7 +358,14 @@ def verify(public, context, message, signature):
         raise Refused("bad-signature") from error
 
 
-CONTEXTS = {"view key": "ViewKey", "deal": "Deal", "acknowledgement": "Acknowledgement", "release": "Release"}
+CONTEXTS = {
+    "view key": "ViewKey",
+    "deal": "Deal",
+    "promise": "Promised",
+    "acknowledgement": "Acknowledgement",
+    "release": "Release",
+    "failure": "Failure",
+}
 
 
 def verify_item(session, context, signed):
@@ -511,7 +518,8 @@ class Session:
         except tomllib.TOMLDecodeError as error:
             raise Refused("session") from error
         fields = {
-            "": "name task select min_peers data flynn tune xclp sketch custom privacy timing roster",
+            "": "name task select min_peers data flynn tune xclp sketch custom privacy council timing roster",
+            "council": "faults members",
             "data": "features columns classes scaling densify",
             "flynn": "m s rho gamma score",
             "tune": "folds setting",
@@ -521,7 +529,7 @@ class Session:
             "privacy": "min_holders colluding epsilon top mode colluders",
             "timing": " ".join(self.TIMING),
         }
-        optional = "select flynn xclp sketch custom bytes classes " + fields["xclp"] + " " + fields["sketch"] + " min_peers tune privacy timing columns scaling densify score folds " + fields["privacy"] + " " + fields["timing"]
+        optional = "council faults members select flynn xclp sketch custom bytes classes " + fields["xclp"] + " " + fields["sketch"] + " min_peers tune privacy timing columns scaling densify score folds " + fields["privacy"] + " " + fields["timing"]
         for table, names in fields.items():
             found = file.get(table, {}) if table else file
             need(set(found) <= set(names.split()), "unknown field")
@@ -628,6 +636,12 @@ class Session:
                 noise.append(("privacy.colluders", le(colluders, 8)))
             need(self.mode == "central" or "colluders" not in privacy, "colluders")
         need(not self.pairwise or p * (self.rows * self.span + (2 if self.mode else 0)) <= 2**28, "sketch")
+        voting = file.get("council", {})
+        self.faults, named = voting.get("faults", "crash"), voting.get("members", [])
+        need(self.faults in ("crash", "byzantine"), "faults")
+        need(set(named) <= set(names) and len(set(named)) == len(named), "council")
+        need(not named or 3 <= len(named) <= 15, "council")
+        need(self.faults == "crash" or (len(named) or min(p, 15)) >= 4, "faults")
         timing = {name: file.get("timing", {}).get(name, default) for name, (_, _, default) in self.TIMING.items()}
         for name, (low, high, _) in self.TIMING.items():
             need(low <= timing[name] <= high, name)
@@ -683,6 +697,8 @@ class Session:
             ("privacy.min_holders", le(self.min_holders, 8)),
             ("privacy.colluding", number(self.colluding)),
             *noise,
+            *self.only(self.faults != "crash", ("council.faults", self.faults.encode())),
+            *self.only(named, ("council.members", self.list(name.encode() for name in sorted(named, key=str.encode)))),
             *((f"timing.{name}", le(value, 8)) for name, value in timing.items()),
             ("roster.peer_id", self.list(self.roster)),
             ("roster.name", self.list(name.encode() for name in names)),
@@ -690,9 +706,11 @@ class Session:
         entries = [(name, self.item(name.encode()) + self.item(value)) for name, value in values]
         self.id = tagged("session", *(entry for _, entry in entries))
         self.fields = [[name, tagged("session field", entry)[:8].hex()] for name, entry in entries]
-        ranked = sorted((tagged("council", self.id, public), peer) for peer, public in enumerate(self.roster))
+        voters = [peer for peer, name in enumerate(names) if not named or name in named]
+        ranked = sorted((tagged("council", self.id, self.roster[peer]), peer) for peer in voters)
         self.council = [peer for _, peer in ranked][:15]
-        self.majority = len(self.council) // 2 + 1
+        n, deviating = len(self.council), (len(self.council) - 1) // 3
+        self.quorum = n // 2 + 1 if self.faults == "crash" else -(-(n + deviating + 1) // 2)
 
     @staticmethod
     def only(condition, *values):
@@ -862,8 +880,8 @@ def own_share(session, seed, index, deal):
 
 def open_pad(session, deal, shares):
     """The pad, or None for an unsound deal. shares: {council index: 32 bytes}, each matching its hash."""
-    first = {index: scalar(shares[index]) for index in sorted(shares)[: session.majority]}
-    assert len(first) == session.majority
+    first = {index: scalar(shares[index]) for index in sorted(shares)[: session.quorum]}
+    assert len(first) == session.quorum
     total, dealer = deal["item"]["sum"], deal["author"]
     pad = le(interpolate(first, 0), 32)
     for index, published in enumerate(deal["item"]["share_hashes"]):
@@ -917,33 +935,66 @@ def check_record(session, record):
             raise Refused("bad-record", "signature") from error
 
 
-def decided(session, digest, acknowledgements):
+def decided(session, slot, digest, acknowledgements):
     if not acknowledgements:
         return False
     ballot, authors = acknowledgements[0]["item"]["ballot"], set()
     for each in acknowledgements:
-        if each["item"] == {"ballot": ballot, "value": digest} and each["author"] in session.council:
+        if each["item"] == {"ballot": ballot, "slot": slot, "value": digest} and each["author"] in session.council:
             try:
                 verify_item(session, "acknowledgement", each)
                 authors.add(each["author"])
             except Refused:
                 pass
-    return len(authors) >= session.majority
+    return len(authors) >= session.quorum
 
 
 def check_frozen(session, frozen):
-    record, pads = frozen["record"], frozen["pads"]
+    record, pads, releases = frozen["record"], frozen["pads"], frozen["releases"]
     check_record(session, record)
-    if not decided(session, value_digest(session, record["value"]), frozen["acknowledgements"]):
+    slot, digest = record["value"]["sum"]["slot"], value_digest(session, record["value"])
+    if not decided(session, slot, digest, frozen["acknowledgements"]):
         raise Refused("bad-record", "not decided")
     if len(pads) != len(record["deals"]):
         raise Refused("bad-record", "pads")
+    shares = {deal["author"]: {} for deal in record["deals"]}
+    if (None in pads) != bool(releases) and slot == 0:
+        raise Refused("bad-record", "releases")
+    for release in releases:
+        try:
+            verify_item(session, "release", release)
+            for dealer, (index, share) in check_release(session, record["deals"], release).items():
+                shares[dealer][index] = share
+        except Refused as error:
+            raise Refused("bad-record", "releases") from error
+        if release["item"]["value"] != digest:
+            raise Refused("bad-record", "releases")
     for pad, deal in zip(pads, record["deals"]):
-        if pad is None and record["value"]["sum"]["slot"] == 0:
+        if pad is None and slot == 0:
+            known = shares[deal["author"]]
+            if len(known) < session.quorum or open_pad(session, deal, known) is not None:
+                raise Refused("bad-record", "releases")
             continue
         hashed = pad and pad_hash(session, deal["item"]["sum"], deal["author"], bytes.fromhex(pad)).hex()
         if hashed != deal["item"]["pad_hash"]:
             raise Refused("bad-record", "pad")
+
+
+def check_promise(session, ballot, signed):
+    item = signed["item"]
+    promise, accepted = item["promise"], item["promise"]["accepted"]
+
+    def must(holds):
+        if not holds:
+            raise Refused("inconsistent")
+
+    must(signed["author"] in session.council and item["ballot"] == ballot)
+    must(promise["frozen"] <= len(session.plan()))
+    order = lambda b: (b["counter"], b["proposer"])  # noqa: E731
+    must(accepted is None or accepted["slot"] == promise["frozen"] and order(accepted["ballot"]) < order(ballot))
+    must(promise["released"] == bool(item["decision"]) and (accepted is not None or not promise["released"]))
+    verify_item(session, "promise", signed)
+    must(not promise["released"] or decided(session, accepted["slot"], accepted["value"], item["decision"]))
 
 
 def seed_of(session, deals, pads):
@@ -1240,7 +1291,7 @@ def check_sessions():
     file = vectors("session")
     for case in file["good"]:
         session = Session(case["toml"])
-        for name in ("council", "majority", "min_peers", "fields"):
+        for name in ("council", "quorum", "min_peers", "fields"):
             check(f"session {name}", getattr(session, name) == case[name])
         check("session id", session.id.hex() == case["id"])
         check("roster", [public.hex() for public in session.roster] == case["roster"])
@@ -1349,6 +1400,9 @@ def check_items():
     for case in file["bad_frozen"]:
         bad = decode("Frozen", bytes.fromhex(case["frozen"]))
         check_refused(case["what"], case["class"], check_frozen, session, bad, why=FROZEN[case["what"]])
+    for case in file["bad_coins"]:
+        bad = decode("Frozen", bytes.fromhex(case["frozen"]))
+        check_refused(case["what"], case["class"], check_frozen, session, bad, why="releases")
     for case in file["bad_releases"]:
         release = decode("Signed<Release>", bytes.fromhex(case["signed"]))
         verify_item(session, "release", release)
@@ -1451,7 +1505,7 @@ def check_messages():
 def check_faults():
     """Whether a receiver blames needs a whole node; here only that these frames are well formed and the classes known."""
     file = vectors("faults")
-    classes = {"malformed", "out-of-order", "inconsistent", "bad-signature", "bad-share", "bad-deal", "low-order-key"}
+    classes = {"malformed", "out-of-order", "inconsistent", "bad-signature", "bad-share", "bad-deal", "low-order-key", "two-values"}
     for case in file["blamed"] + file["ignored"]:
         message = read_frame(case["channel"], bytes.fromhex(case["header"]), bytes.fromhex(case["payload"]))
         check(f"fault: {case['what']}", message == case["message"] and case.get("class", "malformed") in classes)
@@ -1459,7 +1513,14 @@ def check_faults():
 
 def signed_of(message):
     """(context, item) of everything signed in a decoded message."""
-    keys = {"public": "view key", "pad_hash": "deal", "value": "acknowledgement", "shares": "release"}
+    keys = {
+        "public": "view key",
+        "pad_hash": "deal",
+        "shares": "release",
+        "promise": "promise",
+        "reason": "failure",
+        "value": "acknowledgement",
+    }
     if isinstance(message, list):
         for part in message:
             yield from signed_of(part)
@@ -1503,17 +1564,24 @@ def check_sum():
         match names:
             case ["Hello"]:
                 hello.discard((peer, to))
-                check("hello", message["Hello"] == {"version": 4, "session": session.id.hex(), "frozen": 0})
+                check("hello", message["Hello"] == {"version": 4, "session": session.id.hex(), "frozen": 0, "trace": None})
             case ["Prepare"]:
                 check("prepare", message["Prepare"]["proposer"] == peer and "promised" in disk[peer])
             case ["Promise"]:
-                check("promise", message["Promise"][0]["proposer"] == to and "promised" in disk[peer])
-                check("nothing accepted", message["Promise"][1] == {"frozen": 0, "accepted": None})
+                promised = message["Promise"]["item"]
+                check_promise(session, promised["ballot"], message["Promise"])
+                check("promise", promised["ballot"]["proposer"] == to and "promised" in disk[peer])
+                nothing = {"frozen": 0, "accepted": None, "released": False}
+                check("nothing accepted", promised["promise"] == nothing and not promised["decision"])
             case ["Begin"]:
                 begun = message["Begin"]
                 order = tree_order(session, begun["ballot"], begun["members"])
                 up = dict(zip(order, parents(order)))
                 check("begin", begun["ballot"]["proposer"] == peer and up[to] == peer and "joined" in disk[peer])
+                for signed in begun["promises"]:
+                    check_promise(session, begun["ballot"], signed)
+                authors = {signed["author"] for signed in begun["promises"]}
+                check("a quorum promises", len(authors) == len(begun["promises"]) >= session.quorum)
             case ["View", "Up", "Keys"]:
                 check("keys go up", up[peer] == to and "joined" in disk[peer])
             case ["View", "Down", "Keys"]:
@@ -1554,12 +1622,15 @@ def check_sum():
                 check("value acknowledged", all(item["item"]["value"] == digest for item in items))
             case ["View", "Down", "Decide"]:
                 number, items = message["View"]["Down"][1]["Decide"]
-                check("decided", decided(session, value_digest(session, slots[number].record["value"]), items))
+                check("decided", decided(session, number, value_digest(session, slots[number].record["value"]), items))
             case ["View", "Down", "Open"] if to == order[1]:
                 number, releases = message["View"]["Down"][1]["Open"]
                 deals = slots[number].record["deals"]
                 shares = {deal["author"]: {} for deal in deals}
                 for release in releases:
+                    check("released on disk", "released" in disk[release["author"]])
+                    digest = value_digest(session, slots[number].record["value"])
+                    check("value released", release["item"]["value"] == digest)
                     for dealer, (index, share) in check_release(session, deals, release).items():
                         shares[dealer][index] = share
                     index = session.council.index(release["author"])

@@ -6,6 +6,7 @@
 //! made, and whether a result may be gone on with. See spec, section "The node", for its rules in prose.
 
 mod archive;
+mod council;
 mod election;
 mod event;
 mod exchange;
@@ -29,15 +30,18 @@ use crate::protocol::all_reduce::SumId;
 use crate::protocol::ballot::Ballot;
 use crate::protocol::context::Context;
 use crate::protocol::council::Acceptor;
-use crate::protocol::message::{Message, VERSION};
+use crate::protocol::failure::Failure;
+use crate::protocol::message::{Message, Trace, VERSION};
+use crate::protocol::promise::{Duty, Promised};
 use crate::protocol::record::Record as SumRecord;
 use crate::protocol::rows::Kept;
 use crate::protocol::signed::Signed;
 use crate::protocol::transfer::{self, Transfer};
 use crate::protocol::view::{self, Reason, Rng, View};
-use crate::protocol::{Action, Fault, Input, Machine, Never, Parent, Step, Time, deal};
+use crate::protocol::{Action, Fault, Input, Machine, Never, Parent, Step, Time};
 use crate::session::Peer;
 use crate::task::Task;
+use council::Votes;
 use election::Election;
 use exchange::Talk;
 
@@ -65,6 +69,7 @@ pub struct Node {
     in_view: BTreeSet<Peer>,
     refused: BTreeMap<Peer, Vec<String>>,
     acceptor: Acceptor<[u8; 32]>,
+    votes: Votes,
     joined: Ballot,
     archive: Archive,
     election: Election,
@@ -92,6 +97,8 @@ struct Round {
     wanted: Option<u32>,
     /// How many slots were frozen somewhere when the view began.
     frozen: u32,
+    /// What the promises that it began with oblige to.
+    duty: Option<Duty>,
     /// The sealed total that this view made, and its digest.
     total: Option<([u8; 32], Bytes)>,
     /// A value that waits for its total, or for slots before it.
@@ -141,6 +148,7 @@ impl Machine for Node {
                     version: VERSION,
                     session: self.ctx.id.0,
                     frozen: self.archive.frozen(),
+                    trace: self.trace_of(peer),
                 };
                 step.send(peer, hello);
             }
@@ -224,6 +232,7 @@ impl Node {
             in_view: BTreeSet::new(),
             refused: BTreeMap::new(),
             acceptor: restored.acceptor,
+            votes: restored.votes,
             joined: restored.joined,
             archive: restored.archive,
             election: Election::default(),
@@ -243,10 +252,9 @@ impl Node {
     pub fn leave(&mut self) -> Step<Self> {
         let mut step = Step::none();
         if let Some(view) = self.view.take() {
-            let failed =
-                Message::Failed { ballot: view.ballot(), reason: Reason::Left, suspect: Some(self.ctx.me) };
+            let failed = self.failure(view.ballot(), Reason::Left, Some(self.ctx.me));
             for peer in view.place().neighbours() {
-                step.send(peer, failed.clone());
+                step.send(peer, Message::Failed(failed.clone()));
             }
         }
         self.over = Over::Stopped;
@@ -273,14 +281,14 @@ impl Node {
         step: &mut Step<Self>,
     ) -> Result<(), Fault> {
         match message {
-            Message::Hello { version, session, frozen } => {
+            Message::Hello { version, session, frozen, trace } => {
                 if self.greeted.contains_key(&from) {
                     return Err(Fault::OutOfOrder("hello"));
                 }
                 if version == VERSION && session == self.ctx.id.0 {
                     self.possible(frozen)?;
                 }
-                self.hello(now, from, version, session, frozen, step);
+                self.hello(now, from, (version, session, frozen), trace.as_ref(), step);
                 return Ok(());
             }
             // It has been told once.
@@ -317,33 +325,20 @@ impl Node {
                 }
             }
             Message::Prepare(ballot) => self.prepare(now, from, ballot, step)?,
-            Message::Promise(ballot, promise) => {
-                self.possible(promise.frozen)?;
-                self.knows(from, promise.frozen);
-                self.promised(from, ballot, promise);
-            }
+            Message::Promise(signed) => self.promised(from, signed, step)?,
             Message::Refuse(ballot, other) => {
-                Self::sane(other)?;
-                if self.ctx.council_index(from).is_none() {
+                if self.ctx.council_index(from).is_none() || ballot.proposer != self.ctx.me {
                     return Err(Fault::OutOfOrder("refusal"));
                 }
-                let again_ms = self.ctx.session.timing.propose_ms / 2;
-                self.election.refuse(now, again_ms, ballot, other);
-            }
-            Message::Begin { ballot, members, frozen } => {
-                self.begun(now, from, ballot, members, frozen, step)?
-            }
-            Message::Failed { ballot, reason, suspect } => {
-                if suspect.is_some_and(|peer| peer.0 >= self.ctx.peers()) {
-                    return Err(Fault::Inconsistent("names a peer outside the roster".into()));
-                }
-                let current = self.view.as_ref().filter(|view| view.ballot() == ballot);
-                if current.is_some_and(|view| view.members().contains(&from)) {
-                    self.fail_view(now, reason, suspect, Some(from), step);
-                } else if self.view.is_none() && ballot == self.joined {
-                    self.election.report(from, reason, suspect);
+                if self.election.proposed() == Some(ballot) {
+                    self.near(other)?;
+                    self.refused(now, from, other);
                 }
             }
+            Message::Begin { ballot, members, frozen, promises } => {
+                self.begun(now, from, (ballot, members, frozen, promises), step)?
+            }
+            Message::Failed(signed) => self.heard_failure(now, from, signed, step)?,
             Message::View(message) => {
                 let current = self.view.as_ref().is_some_and(|view| view.ballot() == ballot_of(&message));
                 if current {
@@ -382,9 +377,8 @@ impl Node {
         &mut self,
         now: Time,
         from: Peer,
-        version: u16,
-        session: [u8; 32],
-        frozen: u32,
+        (version, session, frozen): (u16, [u8; 32], u32),
+        trace: Option<&Trace>,
         step: &mut Step<Self>,
     ) {
         if version != VERSION || session != self.ctx.id.0 {
@@ -393,6 +387,9 @@ impl Node {
             return;
         }
         self.refused.remove(&from);
+        if let Some(trace) = trace {
+            self.shown(from, trace, step);
+        }
         self.knows(from, frozen);
         step.output(Event::Joined(from));
         if self.view.as_ref().is_some_and(|view| !view.members().contains(&from)) {
@@ -406,14 +403,12 @@ impl Node {
         self.election.greeted(now);
     }
 
-    /// Joins the view that a majority of the council has promised its leader.
+    /// Joins the view that a quorum of the council has promised its leader.
     fn begun(
         &mut self,
         now: Time,
         from: Peer,
-        ballot: Ballot,
-        members: Vec<Peer>,
-        frozen: u32,
+        (ballot, members, frozen, promises): (Ballot, Vec<Peer>, u32, Vec<Signed<Promised>>),
         step: &mut Step<Self>,
     ) -> Result<(), Fault> {
         let sound = members.is_sorted_by(|a, b| a < b)
@@ -427,16 +422,17 @@ impl Node {
         if !sound {
             return Err(Fault::Inconsistent("view with wrong members".into()));
         }
-        Self::sane(ballot)?;
-        self.election.saw(ballot);
+        if ballot.counter > Ballot::LAST {
+            return Err(Fault::Inconsistent(format!("ballot {ballot}, the last one is {}", Ballot::LAST)));
+        }
         if ballot == self.joined {
             return Ok(());
         }
         if ballot < self.joined || ballot < self.acceptor.promised || self.over != Over::No {
             // Without this peer the view cannot go on: its leader need not wait to find out.
-            let failed = Message::Failed { ballot, reason: Reason::Superseded, suspect: None };
+            let failed = self.failure(ballot, Reason::Superseded, None);
             self.tell(&[from], step);
-            step.send(from, failed);
+            step.send(from, Message::Failed(failed));
             return Ok(());
         }
         let view = View::new(self.ctx.clone(), ballot, members, self.fresh_seed())
@@ -444,24 +440,35 @@ impl Node {
         if view.place().parent != Some(from) {
             return Err(Fault::OutOfOrder("begin"));
         }
-        if let Some(&known) = self.greeted.get(&ballot.proposer) {
-            self.knows(ballot.proposer, known.max(frozen));
+        let duty = self.justified(ballot, frozen, &promises, step)?;
+        self.election.saw(ballot);
+        let omitted = self.omitted(view.members());
+        self.enter(now, view, frozen, (promises, duty), step);
+        if omitted.is_some() {
+            // Its children have been told, so that all say at once whom they miss.
+            self.fail_view(now, Reason::Omitted, omitted, None, step);
         }
-        self.enter(now, view, frozen, step);
         Ok(())
     }
 
     /// Enters a view as its leader or as a member.
-    fn enter(&mut self, now: Time, view: View, frozen: u32, step: &mut Step<Self>) {
+    fn enter(
+        &mut self,
+        now: Time,
+        view: View,
+        frozen: u32,
+        (promises, duty): (Vec<Signed<Promised>>, Option<Duty>),
+        step: &mut Step<Self>,
+    ) {
         let ballot = view.ballot();
         self.joined = ballot;
         self.acceptor.promised = self.acceptor.promised.max(ballot);
         step.0.push(Action::Persist(Record::Joined(ballot)));
-        self.election.entered(now, ballot);
-        self.round = Round { frozen, ..Round::default() };
+        self.election.entered(now, ballot, view.members());
+        self.round = Round { frozen, duty, ..Round::default() };
         self.talk = Talk::default();
         step.output(Event::ViewBegan(ballot, view.members().to_vec()));
-        let begin = Message::Begin { ballot, members: view.members().to_vec(), frozen };
+        let begin = Message::Begin { ballot, members: view.members().to_vec(), frozen, promises };
         let mut unreached = BTreeSet::new();
         for &child in &view.place().children {
             if self.greeted.contains_key(&child) {
@@ -493,27 +500,66 @@ impl Node {
         self.tell(&self.greeted.keys().copied().collect::<Vec<_>>(), step);
     }
 
-    /// Ends this peer's part in the view, and tells the neighbours but `from`.
+    fn failure(&self, ballot: Ballot, reason: Reason, suspect: Option<Peer>) -> Signed<Failure> {
+        Signed::new(&self.ctx, Failure { ballot, reason, suspect })
+    }
+
+    /// A member has ended a view; `from` passes it on.
+    fn heard_failure(
+        &mut self,
+        now: Time,
+        from: Peer,
+        signed: Signed<Failure>,
+        step: &mut Step<Self>,
+    ) -> Result<(), Fault> {
+        let Failure { ballot, reason, suspect } = signed.item;
+        if suspect.is_some_and(|peer| peer.0 >= self.ctx.peers()) {
+            return Err(Fault::Inconsistent("names a peer outside the roster".into()));
+        }
+        let current = self.view.as_ref().is_some_and(|view| view.ballot() == ballot);
+        let over = self.view.is_none() && ballot == self.joined;
+        let members = self.election.was_member(from) && self.election.was_member(signed.author);
+        if !(current || over) || !members || signed.author == self.ctx.me {
+            return Ok(());
+        }
+        if !signed.verify(&self.ctx) {
+            return Err(Fault::BadSignature("failure"));
+        }
+        if over {
+            self.election.report(signed.author, reason, suspect);
+        } else {
+            self.fail_view(now, reason, suspect, Some((from, signed)), step);
+        }
+        Ok(())
+    }
+
+    /// Ends this peer's part in the view, and tells the neighbours but who passed that on.
     fn fail_view(
         &mut self,
         now: Time,
         reason: Reason,
         suspect: Option<Peer>,
-        from: Option<Peer>,
+        heard: Option<(Peer, Signed<Failure>)>,
         step: &mut Step<Self>,
     ) {
         let Some(view) = self.view.take() else { return };
         let ballot = view.ballot();
+        let from = heard.as_ref().map(|(from, _)| *from);
+        let failed = heard.map_or_else(|| self.failure(ballot, reason, suspect), |(_, signed)| signed);
+        let author = failed.author;
         let mut told: BTreeSet<_> = view.place().neighbours().collect();
         told.insert(ballot.proposer);
         for peer in told {
             if Some(peer) != from && self.greeted.contains_key(&peer) {
-                step.send(peer, Message::Failed { ballot, reason, suspect });
+                step.send(peer, Message::Failed(failed.clone()));
             }
         }
         self.round = Round::default();
         self.forget_exchange();
-        self.election.failed(now, from.unwrap_or(self.ctx.me), reason, suspect);
+        self.election.failed(now, author, reason, suspect);
+        if matches!(reason, Reason::Disagreement | Reason::TooFew) && ballot.proposer != self.ctx.me {
+            self.election.interrupted(now, ballot.proposer, self.ctx.session.timing.propose_ms);
+        }
         step.output(Event::ViewFailed(ballot, reason, suspect));
         self.tell_all(step);
         if self.election.views >= self.ctx.session.timing.max_views {
@@ -533,6 +579,7 @@ impl Node {
             Reason::Superseded => "another view took its place".into(),
             Reason::TooFew => "it has too few members for a new sum".into(),
             Reason::Enlarged => "a larger one takes its place".into(),
+            Reason::Omitted => format!("it left out {name}, to whom a member is connected"),
         }
     }
 
@@ -563,6 +610,10 @@ impl Node {
             match output {
                 view::Output::Stage(slot, stage) => step.output(Event::Stage(slot, stage)),
                 view::Output::Ready => self.next_slot(now, step),
+                view::Output::Keys(keys) => self.witness(keys, step),
+                view::Output::Sum(slot) if !self.allowed(slot, None) => {
+                    self.fail_view(now, Reason::Disagreement, None, None, step);
+                }
                 view::Output::Sum(slot) => {
                     self.round.wanted = Some(slot);
                     self.round.accept = None;
@@ -572,15 +623,16 @@ impl Node {
                     self.round.total = Some((total.digest, total.bytes));
                     self.archive.keep(total.kept);
                 }
+                view::Output::Accept(record) if !self.allowed(record.value.sum.slot, Some(&record)) => {
+                    self.fail_view(now, Reason::Disagreement, None, None, step);
+                }
                 view::Output::Accept(record) => {
                     self.round.accept = Some(record);
                     self.accept(now, step);
                 }
-                view::Output::Decided(record, _) => {
+                view::Output::Decided(record, decision) => {
                     let slot = record.value.sum.slot;
-                    let shares = std::mem::take(&mut self.round.shares);
-                    let item = (!shares.is_empty())
-                        .then(|| Signed::new(&self.ctx, deal::Release { sum: record.value.sum, shares }));
+                    let item = self.decided(&record, decision, step);
                     if let Some(view) = &mut self.view {
                         let child = view.release(slot, item);
                         self.viewed(now, child, step);
@@ -608,7 +660,13 @@ impl Node {
                 _ => None,
             })
             .collect();
-        for peer in blamed {
+        let me = self.ctx.me;
+        if blamed.contains(&me) {
+            // Somebody else's doing, or this program's: no reason to keep away from oneself.
+            step.0.retain(|action| !matches!(action, Action::Blame { peer, .. } if *peer == me));
+            self.fail_view(now, Reason::Disagreement, None, None, step);
+        }
+        for peer in blamed.into_iter().filter(|&peer| peer != me) {
             self.election.blame(peer);
             if self.view.as_ref().is_some_and(|view| view.members().contains(&peer)) {
                 self.fail_view(now, Reason::Fault, Some(peer), None, step);

@@ -16,9 +16,11 @@ pub mod context;
 pub mod convergecast;
 pub mod council;
 pub mod deal;
+pub mod failure;
 pub(crate) mod memo;
 pub mod message;
 pub mod pairwise;
+pub mod promise;
 pub mod record;
 pub mod rows;
 pub mod signed;
@@ -73,6 +75,9 @@ pub enum Fault {
     /// A deal whose envelopes, hashes or polynomial do not fit together.
     #[error("inconsistent deal: {0}")]
     BadDeal(String),
+    /// Two acknowledgements for one slot in one ballot, both signed by the same council member.
+    #[error("acknowledged two values for one slot in one view")]
+    TwoValues,
     /// A public key of low order.
     #[error("public key of low order")]
     LowOrderKey,

@@ -48,6 +48,8 @@
 //! | `privacy.epsilon`, `privacy.top` | integer, epsilon in millionths; this and the two below only if there is an epsilon; the second not with the task `sketch` |
 //! | `privacy.mode` | text: `per-party`, `parallel`, `central` |
 //! | `privacy.colluders` | integer; only with the mode `central` |
+//! | `council.faults` | text: `byzantine`; only where it is not `crash` |
+//! | `council.members` | list of the names, ascending by their bytes; only where the file has it |
 //! | `timing.gather_ms`, `timing.propose_ms`, `timing.stall_ms`, `timing.quorum_ms`, `timing.compute_ms`, `timing.linger_ms`, `timing.enlarge_ms`, `timing.max_views` | integer |
 //! | `roster.peer_id` | list of the public keys (32 bytes each), ascending |
 //! | `roster.name` | list, in the order of the public keys |
@@ -63,8 +65,9 @@
 //! # The council
 //!
 //! The first 15 peers in the order of `SHA-256("flyswarm/4 council" || 0x00 || id || public key)`, or all
-//! peers if there are fewer.
+//! peers if there are fewer. Where the file names the members, those in this order.
 
+mod council;
 mod encoding;
 mod file;
 mod noise;
@@ -80,6 +83,7 @@ use serde::{Deserialize, Serialize};
 use crate::crypto::identity::PublicKey;
 pub use crate::model::readout::Score;
 
+pub use council::{CouncilSpec, Faults};
 pub use noise::{NoiseMode, NoiseSpec};
 pub(crate) use rules::printable;
 pub use rules::{SessionError, check_name, check_plain_name};
@@ -143,6 +147,8 @@ pub struct Session {
     pub data: DataSpec,
     /// The limits that protect the peers' rows.
     pub privacy: Privacy,
+    /// Who votes, and which faults of theirs are borne.
+    pub voting: CouncilSpec,
     /// Time-outs.
     pub timing: Timing,
     /// The peers, 3 to 1,024, in the order of their public keys: `roster[p]` is [`Peer`] p.
@@ -327,23 +333,6 @@ pub struct Entry {
 }
 
 impl Session {
-    /// The council, in its order: the first [`COUNCIL`] peers by SHA-256 of session id and public key (module
-    /// documentation).
-    #[must_use]
-    pub fn council(&self) -> Vec<Peer> {
-        let id = self.id();
-        let mut ranked: Vec<([u8; 32], Peer)> =
-            self.peers().map(|peer| (encoding::council_rank(id, self.key(peer)), peer)).collect();
-        ranked.sort_unstable();
-        ranked.into_iter().take(COUNCIL).map(|(_, peer)| peer).collect()
-    }
-
-    /// The number of members that is a majority of the council: 8 of 15.
-    #[must_use]
-    pub fn majority(&self) -> usize {
-        self.roster.len().min(COUNCIL) / 2 + 1
-    }
-
     /// All peers, in order.
     pub fn peers(&self) -> impl ExactSizeIterator<Item = Peer> + use<> {
         // At most 1,024 (rules); a hand-made roster beyond 65,536 ends there.

@@ -269,7 +269,7 @@ const PAID: &str = "paid";
 /// Marks a folder whose session is over.
 const OVER: &str = "over";
 /// What stays in it.
-const STAYS: [&str; 5] = ["lock", PAID, OVER, "promised", "joined"];
+const STAYS: [&str; 7] = ["lock", PAID, OVER, "promised", "joined", "released", "silent"];
 /// What the names of totals begin with.
 const TOTAL: &str = "total-";
 
@@ -446,7 +446,7 @@ mod tests {
         };
         let record = SumRecord { value, deals: Vec::new() };
         let frozen = Record::Frozen(
-            Frozen { record, acknowledgements: Vec::new(), pads: Vec::new() },
+            Frozen { record, acknowledgements: Vec::new(), pads: Vec::new(), releases: Vec::new() },
             vec![7; 9].into(),
         );
         store.write(&frozen).unwrap();
@@ -493,7 +493,10 @@ mod tests {
         assert_eq!(fs::read(file.path()).unwrap(), b"second");
         let written = file.metadata().unwrap().modified().unwrap();
         let Record::Accepted(_, record, total) = accepted(2, b"second") else { unreachable!() };
-        let frozen = Record::Frozen(Frozen { record, acknowledgements: vec![], pads: vec![] }, total);
+        let frozen = Record::Frozen(
+            Frozen { record, acknowledgements: vec![], pads: vec![], releases: vec![] },
+            total,
+        );
         store.write(&frozen).unwrap();
         assert_eq!(totals()[0].metadata().unwrap().modified().unwrap(), written);
         drop(store);

@@ -16,10 +16,14 @@ use flyswarm::net::driver::peer_id;
 use flyswarm::net::{Channel, Command, Config, Event, Frame, Multiaddr, Network, PeerId};
 use flyswarm::protocol::ballot::Ballot;
 use flyswarm::protocol::council::Promise;
+use flyswarm::protocol::failure::Failure;
 use flyswarm::protocol::message::{Channel as Way, Message, VERSION};
+use flyswarm::protocol::promise::Promised;
+use flyswarm::protocol::signed::Signed;
 use flyswarm::protocol::view::{self, Order, Reason};
 use flyswarm::protocol::{transfer, wire};
 use flyswarm::session::Peer;
+use serde::{Serialize, de::DeserializeOwned};
 
 use crate::processes::check::same_and_exact;
 use crate::processes::swarm::{NAMES, Swarm};
@@ -51,8 +55,14 @@ fn raw(channel: Channel, header: &[u8], payload: &[u8]) -> (Channel, Frame) {
     (channel, Frame { header: Bytes::copy_from_slice(header), payload: Bytes::copy_from_slice(payload) })
 }
 
+/// An item under a signature of zeros.
+fn forged<T: Serialize + DeserializeOwned>(author: Peer, item: &T) -> Signed<T> {
+    let bytes = wire::canonical(&(author, item, [[0u8; 32]; 2]));
+    wire::decode_item(&bytes).unwrap()
+}
+
 fn hello(facts: &Facts) -> Message {
-    Message::Hello { version: VERSION, session: facts.session, frozen: 0 }
+    Message::Hello { version: VERSION, session: facts.session, frozen: 0, trace: None }
 }
 
 /// After a sound hello, these messages.
@@ -223,14 +233,20 @@ fn messages_out_of_order_or_replayed_are_blamed_by_all() {
             "a view without its leader",
             greeted(|facts| {
                 let ballot = Ballot { counter: 1, proposer: facts.me };
-                vec![Message::Begin { ballot, members: vec![Peer(9), Peer(3)], frozen: 0 }]
+                vec![Message::Begin {
+                    ballot,
+                    members: vec![Peer(9), Peer(3)],
+                    frozen: 0,
+                    promises: Vec::new(),
+                }]
             }),
         ),
         (
             "a failure of nobody",
             greeted(|_| {
                 let ballot = Ballot { counter: 1, proposer: Peer(0) };
-                vec![Message::Failed { ballot, reason: Reason::Fault, suspect: Some(Peer(77)) }]
+                let failure = Failure { ballot, reason: Reason::Fault, suspect: Some(Peer(77)) };
+                vec![Message::Failed(forged(Peer(0), &failure))]
             }),
         ),
         (
@@ -253,7 +269,9 @@ fn messages_out_of_order_or_replayed_are_blamed_by_all() {
             "a promise of more than there is",
             greeted(|facts| {
                 let ballot = Ballot { counter: 1, proposer: facts.me };
-                vec![Message::Promise(ballot, Promise { frozen: 200, accepted: None })]
+                let promise = Promise { frozen: 200, accepted: None, released: false };
+                let promised = Promised { ballot, promise, decision: Vec::new() };
+                vec![Message::Promise(forged(facts.me, &promised))]
             }),
         ),
     ];
@@ -293,7 +311,7 @@ fn what_a_member_replays_or_makes_up_within_a_view_ends_the_view_and_not_the_ses
 #[test]
 fn another_session_is_refused_by_name_and_cannot_write_on_the_terminal() {
     let other = only(|_| {
-        let hello = Message::Hello { version: VERSION, session: [7; 32], frozen: 0 };
+        let hello = Message::Hello { version: VERSION, session: [7; 32], frozen: 0, trace: None };
         let names = (0..500).map(|i| (format!("\u{1b}[2J made up {i}"), [0; 8])).collect();
         let fields = Message::Fields(names);
         vec![
@@ -308,7 +326,7 @@ fn another_session_is_refused_by_name_and_cannot_write_on_the_terminal() {
     assert_eq!(run("another session", other).1, 4);
     let version = only(|facts| {
         vec![
-            framed(&Message::Hello { version: VERSION + 1, session: facts.session, frozen: 0 }),
+            framed(&Message::Hello { version: VERSION + 1, session: facts.session, frozen: 0, trace: None }),
             framed(&Message::Fields(Vec::new())),
         ]
     });

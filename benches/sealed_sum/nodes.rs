@@ -14,7 +14,9 @@ use flyswarm::net::{Multiaddr, PeerId};
 use flyswarm::node::Event;
 use flyswarm::protocol::context::{Context, Quantity};
 use flyswarm::protocol::view::Stage;
-use flyswarm::session::{DataSpec, Entry, ModelSpec, Peer, Privacy, Scaling, Score, Session, Timing};
+use flyswarm::session::{
+    CouncilSpec, DataSpec, Entry, ModelSpec, Peer, Privacy, Scaling, Score, Session, Timing,
+};
 use flyswarm::task::{History, Outcome, Task, Work};
 
 use crate::{Cost, NODES, cpu};
@@ -74,6 +76,7 @@ fn session() -> Session {
             densify: false,
         },
         privacy: Privacy::default(),
+        voting: CouncilSpec::default(),
         timing: Timing { gather_ms: 60_000, stall_ms: 60_000, ..Timing::default() },
         roster: (0..NODES)
             .map(|index| Entry {

@@ -11,8 +11,11 @@ use flyswarm::crypto::identity::Signature;
 use flyswarm::node::Record;
 use flyswarm::protocol::all_reduce::{self, Direction, SumId};
 use flyswarm::protocol::ballot::Ballot;
-use flyswarm::protocol::council::Promise;
-use flyswarm::protocol::message::{Channel, Message};
+use flyswarm::protocol::council::{Accepted, Promise};
+use flyswarm::protocol::deal::Release;
+use flyswarm::protocol::failure::Failure;
+use flyswarm::protocol::message::{Channel, Message, Trace};
+use flyswarm::protocol::promise::Promised;
 use flyswarm::protocol::record::{Acknowledgement, Frozen, Record as SumRecord};
 use flyswarm::protocol::signed::{Item, Signed};
 use flyswarm::protocol::transfer::{self, Held, Want};
@@ -62,24 +65,28 @@ fn inputs() -> Vec<Vec<u8>> {
     let peer = Peer(1);
     let ballot = Ballot { counter: 300, proposer: peer };
     let sum = SumId { ballot, slot: 1 };
-    let acknowledgement = signed(Acknowledgement { ballot, value: [2; 32] });
+    let acknowledgement = signed(Acknowledgement { ballot, slot: 1, value: [2; 32] });
     let key = signed(ViewKey { ballot, public: [1; 32] });
     let record = SumRecord::new(sum, vec![Peer(0), peer], [3; 32], vec![]);
     let frozen = Frozen {
         record: record.clone(),
         acknowledgements: vec![acknowledgement.clone()],
         pads: vec![None, Some([4; 32])],
+        releases: vec![signed(Release { sum, value: [2; 32], shares: vec![(peer, [5; 32])] })],
     };
+    let accepted = Accepted { ballot, slot: 1, value: [2; 32] };
+    let promise = Promise { frozen: 1, accepted: Some(accepted), released: true };
+    let promise = signed(Promised { ballot, promise, decision: vec![acknowledgement.clone()] });
     let data = Bytes::from_static(b"words");
     let messages = [
-        Message::Hello { version: 1, session: [1; 32], frozen: 1 },
+        Message::Hello { version: 1, session: [1; 32], frozen: 1, trace: Some(Trace::Key(key.clone())) },
         Message::Fields(vec![("name".into(), [1; 8])]),
         Message::Status { frozen: 2, in_view: true },
         Message::Prepare(ballot),
-        Message::Promise(ballot, Promise { frozen: 1, accepted: None }),
+        Message::Promise(promise.clone()),
         Message::Refuse(ballot, ballot),
-        Message::Begin { ballot, members: vec![Peer(0), peer], frozen: 0 },
-        Message::Failed { ballot, reason: Reason::Stalled, suspect: Some(peer) },
+        Message::Begin { ballot, members: vec![Peer(0), peer], frozen: 0, promises: vec![promise.clone()] },
+        Message::Failed(signed(Failure { ballot, reason: Reason::Stalled, suspect: Some(peer) })),
         Message::View(view::Message::Up(ballot, Report::Keys(vec![key.clone()]))),
         Message::View(view::Message::Up(ballot, Report::Hold { slot: 1, total: [1; 32], deals: vec![] })),
         Message::View(view::Message::Up(ballot, Report::Acknowledge(1, vec![acknowledgement.clone()]))),
@@ -109,6 +116,9 @@ fn inputs() -> Vec<Vec<u8>> {
     let records = [
         Record::Promised(ballot),
         Record::Joined(ballot),
+        Record::Released(1, [2; 32], vec![]),
+        Record::Traces(vec![Trace::Promise(promise)]),
+        Record::Silent,
         Record::Accepted(ballot, record, Bytes::new()),
         Record::Frozen(frozen, Bytes::new()),
     ];

@@ -26,8 +26,8 @@ use crate::model::Model;
 use crate::model::neighbours::Neighbours;
 use crate::model::score::Confusion;
 use crate::session::{
-    DataSpec, Entry, FlynnSpec, Hamming, ModelSpec, Privacy, Scaling, Score, Session, SketchSpec, TaskSpec,
-    Timing,
+    CouncilSpec, DataSpec, Entry, FlynnSpec, Hamming, ModelSpec, Privacy, Scaling, Score, Session,
+    SketchSpec, TaskSpec, Timing,
 };
 use crate::task::flynn::Plan;
 
@@ -205,6 +205,7 @@ impl Demo {
                 densify: false,
             },
             privacy,
+            voting: CouncilSpec::default(),
             timing: Timing { gather_ms: 15_000, linger_ms: 5_000, ..Timing::default() },
             roster,
         }

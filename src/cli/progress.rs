@@ -130,6 +130,16 @@ impl Progress {
                 &json!({"event": "refused", "peer": name(peer), "fields": fields}),
                 &format!("{} has another session file: {} differs", name(peer), fields.join(", ")),
             ),
+            Event::StateLost(peer) => {
+                let by = peer.as_ref().map(name);
+                let whose = by.as_deref().unwrap_or("the mark beside the key");
+                self.tell(
+                    &json!({"event": "state-lost", "shown_by": by}),
+                    &format!(
+                        "the state of this session is lost or older than {whose} knows: this peer does not vote in it"
+                    ),
+                );
+            }
             Event::ViewBegan(ballot, members) => self.tell(
                 &json!({"event": "view", "view": ballot.to_string(), "members": names(members)}),
                 &format!("view {ballot} begins with {}", names(members).join(", ")),
@@ -218,5 +228,6 @@ fn why(reason: Reason, suspect: Option<&str>) -> String {
         Reason::TooFew => "too few members for a new sum".into(),
         Reason::Enlarged => "peers wait to join: a larger view begins".into(),
         Reason::Disagreement => "its members disagree on what they hold".into(),
+        Reason::Omitted => format!("it left out {peer}, to whom a member is connected"),
     }
 }

@@ -19,8 +19,8 @@ use crate::evaluate::Candidate;
 use crate::evaluate::candidate::{PRESET_BINS, PRESET_M, PRESET_READOUT, PRESET_RHO, PRESET_S, Ranges};
 use crate::model::readout::Readout;
 use crate::session::{
-    DataSpec, Entry, FlynnSpec, Hamming, ModelSpec, Privacy, Scaling, Score, Session, SessionError, Setting,
-    Size, Sizes, TaskSpec, Timing, TuneSpec, XclpSpec,
+    CouncilSpec, DataSpec, Entry, FlynnSpec, Hamming, ModelSpec, Privacy, Scaling, Score, Session,
+    SessionError, Setting, Size, Sizes, TaskSpec, Timing, TuneSpec, XclpSpec,
 };
 use crate::sketch::scaling::Scaling as OfRows;
 
@@ -384,6 +384,7 @@ impl NewArguments {
                 colluding: self.colluding.unwrap_or(defaults.colluding),
                 noise,
             },
+            voting: CouncilSpec::default(),
             timing,
             roster: self.peers.into_iter().map(|peer| peer.0).collect(),
         };

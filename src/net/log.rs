@@ -34,6 +34,9 @@ pub(super) fn note(ctx: &Context, report: &Report<'_>) {
             Event::Refused(peer, fields) => {
                 tracing::warn!(peer = name(peer), ?fields, "refused: another session file")
             }
+            Event::StateLost(peer) => {
+                tracing::warn!(shown_by = peer.as_ref().map(name), "state lost: this peer does not vote");
+            }
             Event::ViewBegan(ballot, members) => {
                 tracing::info!(view = %ballot, members = members.len(), "view began")
             }

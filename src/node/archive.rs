@@ -8,14 +8,17 @@ use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
+use super::council::Votes;
 use super::job;
 use crate::crypto::mask::Sign;
 use crate::protocol::all_reduce::{self, SumId};
 use crate::protocol::ballot::Ballot;
 use crate::protocol::context::{Context, Quantity};
 use crate::protocol::council::{Accepted, Acceptor};
-use crate::protocol::record::{Frozen, Record as SumRecord, Value};
+use crate::protocol::message::Trace;
+use crate::protocol::record::{self, Acknowledgement, Frozen, Record as SumRecord, Value};
 use crate::protocol::rows::{self, Kept};
+use crate::protocol::signed::Signed;
 use crate::protocol::transfer::{Held, Served, Want};
 use crate::task::{History, Task};
 
@@ -41,6 +44,13 @@ pub enum Record {
     Kept(Kept),
     /// Decided; no later slot needs its total, which is removed if it is here.
     Bare(Frozen),
+    /// This council member releases its shares for this value of the slot, and for no other; with what decided
+    /// it.
+    Released(u32, [u8; 32], Vec<Signed<Acknowledgement>>),
+    /// What shows that council members were in a ballot: the highest of each, as they have signed it.
+    Traces(Vec<Trace>),
+    /// This peer has lost its state before, and does not vote in this session.
+    Silent,
 }
 
 impl Record {
@@ -56,6 +66,9 @@ impl Record {
             }
             Self::Exchanged(SumId { ballot, slot }, ..) => format!("exchanged-{slot}-{ballot}"),
             Self::Noised(slot, ..) => format!("noised-{slot}"),
+            Self::Released(..) => "released".into(),
+            Self::Traces(_) => "traces".into(),
+            Self::Silent => "silent".into(),
             Self::Kept(kept) => format!("kept-{}-{}", kept.sum.slot, kept.sum.ballot),
         }
     }
@@ -71,7 +84,12 @@ impl Record {
     #[must_use]
     pub fn total(&self) -> Option<(&[u8; 32], &[u8])> {
         let (value, total) = match self {
-            Self::Promised(_) | Self::Joined(_) | Self::Bare(_) => return None,
+            Self::Promised(_)
+            | Self::Joined(_)
+            | Self::Bare(_)
+            | Self::Released(..)
+            | Self::Traces(_)
+            | Self::Silent => return None,
             Self::Exchanged(_, digest, bytes) | Self::Noised(_, digest, bytes) => {
                 return Some((digest, bytes));
             }
@@ -86,7 +104,12 @@ impl Record {
     #[must_use]
     pub fn with_total(self, bytes: Bytes) -> Self {
         match self {
-            Self::Promised(_) | Self::Joined(_) | Self::Bare(_) => self,
+            Self::Promised(_)
+            | Self::Joined(_)
+            | Self::Bare(_)
+            | Self::Released(..)
+            | Self::Traces(_)
+            | Self::Silent => self,
             Self::Exchanged(sum, digest, _) => Self::Exchanged(sum, digest, bytes),
             Self::Noised(slot, digest, _) => Self::Noised(slot, digest, bytes),
             Self::Kept(kept) => Self::Kept(kept.with_block(bytes)),
@@ -238,6 +261,7 @@ impl Archive {
 
 pub(super) struct Restored {
     pub(super) acceptor: Acceptor<[u8; 32]>,
+    pub(super) votes: Votes,
     pub(super) joined: Ballot,
     pub(super) archive: Archive,
     /// Results of exchanges for slots that are not frozen.
@@ -250,6 +274,7 @@ pub(super) struct Restored {
 pub(super) fn restore(ctx: &Context, stored: Vec<Record>) -> Result<Restored, RestoreError> {
     let mut out = Restored {
         acceptor: Acceptor::default(),
+        votes: Votes::default(),
         joined: Ballot::default(),
         archive: Archive::default(),
         exchanged: BTreeMap::new(),
@@ -257,6 +282,7 @@ pub(super) fn restore(ctx: &Context, stored: Vec<Record>) -> Result<Restored, Re
     };
     let mut frozen = Vec::new();
     let mut accepted = None;
+    let mut released = None;
     for record in stored {
         match record {
             Record::Promised(ballot) => out.acceptor.promised = out.acceptor.promised.max(ballot),
@@ -267,6 +293,12 @@ pub(super) fn restore(ctx: &Context, stored: Vec<Record>) -> Result<Restored, Re
             Record::Accepted(ballot, record, total) => accepted = Some((ballot, record, total)),
             Record::Frozen(each, total) => frozen.push((each, Some(total))),
             Record::Bare(each) => frozen.push((each, None)),
+            Record::Released(slot, value, decision) => released = Some((slot, value, decision)),
+            Record::Traces(traces) => {
+                let whose = traces.into_iter().filter_map(|trace| Some((trace.author(ctx)?, trace)));
+                out.votes.traces = whose.collect();
+            }
+            Record::Silent => out.votes.silent = true,
             Record::Exchanged(sum, _, bytes) => drop(out.exchanged.insert(sum, bytes)),
             Record::Kept(kept) => {
                 let quantity = ctx.plan.get(kept.sum.slot as usize).filter(|quantity| quantity.is_rows());
@@ -317,6 +349,14 @@ pub(super) fn restore(ctx: &Context, stored: Vec<Record>) -> Result<Restored, Re
             out.acceptor.accepted = Some(Accepted { ballot, slot, value: digest });
             out.archive.accepted = Some(Sealed { record, digest, total });
         }
+    }
+    // One of a slot that is frozen has served its end.
+    if let Some((slot, value, decision)) = released.filter(|(slot, ..)| *slot == out.archive.frozen()) {
+        if !record::decided(ctx, slot, &value, &decision) {
+            return Err(RestoreError::Broken(slot, "what was released was not decided".into()));
+        }
+        out.acceptor.released = Some(value);
+        out.votes.decision = decision;
     }
     Ok(out)
 }

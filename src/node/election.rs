@@ -10,11 +10,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::{Ending, Event, Message, Node, Over, Timer};
 use crate::node::archive::Record;
 use crate::protocol::ballot::Ballot;
-use crate::protocol::council::{self, Obligation, Promise};
+use crate::protocol::promise::{self, Duty, Promised};
 use crate::protocol::record::Record as SumRecord;
+use crate::protocol::signed::Signed;
 use crate::protocol::transfer::Want;
 use crate::protocol::view::{Reason, View};
-use crate::protocol::{Action, Fault, Step, Time};
+use crate::protocol::{Action, Step, Time};
 use crate::session::Peer;
 
 /// Wait after a failed view before the first proposes the next, milliseconds: news of the failure overtakes
@@ -32,7 +33,7 @@ pub(super) struct Election {
     /// Highest ballot counter seen.
     seen: u64,
     proposal: Option<Proposal>,
-    obligation: Option<Obligation<Peer, [u8; 32]>>,
+    obligation: Option<Duty>,
     blocked: Option<Blocked>,
     /// Whether that is for want of peers, not by a rule of the task.
     alone: bool,
@@ -44,9 +45,23 @@ pub(super) struct Election {
     skipped: BTreeMap<Peer, u64>,
     /// Peers that have once said that they have everything.
     finished: BTreeSet<Peer>,
-    /// How often a peer did not give what it said it had, and until when nobody is asked again.
-    fetch_failures: BTreeMap<Peer, u32>,
+    /// Those before: a view that somebody refused to join clears nothing up.
+    reports_before: Vec<(Peer, Peer)>,
+    /// How often a peer did not give what it said it had, and until when it is not asked again.
+    fetch_failures: BTreeMap<Peer, (u32, Time)>,
+    /// Until when nobody is asked again.
     fetch_again: Time,
+    /// How often a view was left for a proposal of this peer or failed under its lead, and until when it is
+    /// not promised anything, so that others get their turn.
+    led: BTreeMap<Peer, (u32, Time)>,
+    /// How often this peer has ended a view and named nobody.
+    enders: BTreeMap<Peer, u32>,
+    /// How often this peer has refused in a row.
+    refusals: BTreeMap<Peer, u32>,
+    /// Peers for whose sake this one has refused a view that left them out.
+    pub(super) excused: BTreeSet<Peer>,
+    /// The members of the last view.
+    members: Vec<Peer>,
     /// Views entered since a slot was frozen.
     pub(super) views: u64,
     /// When this peer entered its last view.
@@ -56,7 +71,8 @@ pub(super) struct Election {
 #[derive(Clone, Debug)]
 struct Proposal {
     ballot: Ballot,
-    promises: BTreeMap<Peer, Promise<[u8; 32]>>,
+    promises: BTreeMap<Peer, Signed<Promised>>,
+    refused: BTreeSet<Peer>,
     until: Time,
 }
 
@@ -105,16 +121,63 @@ impl Election {
         self.finished.insert(peer);
     }
 
+    pub(super) fn has_blamed(&self, peer: Peer) -> bool {
+        self.blamed.contains(&peer)
+    }
+
     pub(super) fn blame(&mut self, peer: Peer) {
         self.blamed.insert(peer);
     }
 
-    pub(super) fn entered(&mut self, now: Time, ballot: Ballot) {
-        self.saw(ballot);
+    /// Whether this peer was in the last view.
+    pub(super) fn was_member(&self, peer: Peer) -> bool {
+        self.members.contains(&peer)
+    }
+
+    /// The highest counter seen.
+    pub(super) fn seen(&self) -> u64 {
+        self.seen
+    }
+
+    /// The ballot that this peer asks promises for.
+    pub(super) fn proposed(&self) -> Option<Ballot> {
+        self.proposal.as_ref().map(|proposal| proposal.ballot)
+    }
+
+    pub(super) fn promised(&mut self, from: Peer, promise: Signed<Promised>) {
+        self.refusals.remove(&from);
+        if let Some(proposal) = &mut self.proposal {
+            proposal.promises.insert(from, promise);
+        }
+    }
+
+    /// Gives the own proposal up; others have the word until `idle`.
+    pub(super) fn give_up(&mut self, idle: Time) {
+        self.proposal = None;
+        self.idle_since = self.idle_since.max(idle);
+    }
+
+    /// A view ended for a proposal of `peer`, or under its lead.
+    pub(super) fn interrupted(&mut self, now: Time, peer: Peer, propose_ms: u64) {
+        let (times, until) = self.led.entry(peer).or_default();
+        *times += 1;
+        if *times >= 3 {
+            *until = now.plus_ms(propose_ms << (*times - 2).min(8));
+        }
+    }
+
+    /// Whether others than `peer`, for whom views have ended again and again, have their turn now.
+    pub(super) fn waits_for_others(&self, now: Time, peer: Peer) -> bool {
+        self.led.get(&peer).is_some_and(|&(_, until)| now < until)
+    }
+
+    pub(super) fn entered(&mut self, now: Time, ballot: Ballot, members: &[Peer]) {
+        self.members = members.to_vec();
         self.entered_at = now;
+        self.saw(ballot);
         self.proposal = None;
         self.blocked = None;
-        self.reports.clear();
+        self.reports_before = std::mem::take(&mut self.reports);
         self.views += 1;
     }
 
@@ -123,21 +186,49 @@ impl Election {
         self.views = 0;
         self.losses.clear();
         self.skipped.clear();
+        self.led.clear();
+        self.enders.clear();
+        self.refusals.clear();
     }
 
-    pub(super) fn refuse(&mut self, now: Time, again_ms: u64, ballot: Ballot, other: Ballot) {
+    /// A council member does not promise. Its word alone ends a proposal twice; then it only does not count,
+    /// or one could end them all. `others` are the council members that may still promise.
+    pub(super) fn refuse(
+        &mut self,
+        until: Time,
+        from: Peer,
+        other: Ballot,
+        others: impl Fn(&BTreeSet<Peer>) -> bool,
+    ) {
         self.saw(other);
-        if self.proposal.as_ref().is_some_and(|proposal| proposal.ballot == ballot) {
+        let Some(proposal) = &mut self.proposal else { return };
+        if !proposal.refused.insert(from) {
+            return;
+        }
+        let times = self.refusals.entry(from).or_default();
+        *times += 1;
+        if *times <= 2 || !others(&proposal.refused) {
             self.proposal = None;
             // Whoever refuses is busy: asking again at once would only make everybody write to disk.
-            self.idle_since = now.plus_ms(again_ms);
+            self.idle_since = until;
         }
     }
 
-    pub(super) fn failed(&mut self, now: Time, reporter: Peer, reason: Reason, suspect: Option<Peer>) {
+    pub(super) fn failed(&mut self, now: Time, author: Peer, reason: Reason, suspect: Option<Peer>) {
         self.idle_since = now.plus_ms(SETTLE_MS);
         self.without_view = now;
-        self.report(reporter, reason, suspect);
+        if reason == Reason::Omitted {
+            self.reports.append(&mut self.reports_before);
+        }
+        if matches!(reason, Reason::Superseded | Reason::Disagreement | Reason::TooFew) {
+            let times = self.enders.entry(author).or_default();
+            *times += 1;
+            if *times >= 3 {
+                let views = 1u64 << (*times - 2).min(16);
+                self.skipped.insert(author, self.seen.saturating_add(views));
+            }
+        }
+        self.report(author, reason, suspect);
     }
 
     pub(super) fn report(&mut self, reporter: Peer, reason: Reason, suspect: Option<Peer>) {
@@ -160,11 +251,21 @@ impl Election {
         self.reports.push((reporter, suspect));
     }
 
+    /// A transfer came to nothing: the peer is asked again later and later, and others before.
     pub(super) fn fetch_failed(&mut self, now: Time, from: Peer) {
-        self.proposal = None;
-        *self.fetch_failures.entry(from).or_default() += 1;
+        let (times, again) = self.fetch_failures.entry(from).or_default();
+        *times += 1;
+        *again = now.plus_ms(SETTLE_MS << (*times).min(8));
         self.fetch_again = now.plus_ms(SETTLE_MS);
-        self.idle_since = now.plus_ms(SETTLE_MS);
+        if *times <= 2 {
+            self.proposal = None;
+            self.idle_since = now.plus_ms(SETTLE_MS);
+        }
+    }
+
+    /// Whether what this peer says it has is not relied on now: it did not give it when it was asked.
+    fn set_aside(&self, now: Time, peer: Peer) -> bool {
+        self.fetch_failures.get(&peer).is_some_and(|&(times, again)| times >= 2 && now < again)
     }
 
     /// Of each reported edge between two candidates the end that more reports name goes; at a tie the later
@@ -188,10 +289,10 @@ impl Election {
 }
 
 impl Node {
-    /// At least `min_peers`, and a majority of the council.
+    /// At least `min_peers`, and a quorum of the council.
     pub(super) fn enough(&self, members: &[Peer]) -> bool {
         members.len() >= usize::from(self.ctx.session.min_peers)
-            && self.ctx.council_count(members) >= self.ctx.majority
+            && self.ctx.council_count(members) >= self.ctx.quorum
     }
 
     /// How many it reaches, itself included, and whether they are enough; asked after every input, so it does
@@ -202,7 +303,7 @@ impl Node {
         let others =
             self.greeted.len() - blamed.iter().filter(|peer| self.greeted.contains_key(peer)).count();
         let council = self.ctx.council.iter().filter(|&peer| *peer == self.ctx.me || reached(peer)).count();
-        let enough = others + 1 >= usize::from(self.ctx.session.min_peers) && council >= self.ctx.majority;
+        let enough = others + 1 >= usize::from(self.ctx.session.min_peers) && council >= self.ctx.quorum;
         (others + 1, enough)
     }
 
@@ -235,6 +336,10 @@ impl Node {
 
     fn choose_members(&self) -> Vec<Peer> {
         let reachable = self.reachable();
+        #[cfg(test)]
+        if let Some(crate::protocol::context::Bug::Picks(bits)) = self.ctx.bug {
+            return reachable.into_iter().filter(|peer| bits & 1 << peer.0 != 0).collect();
+        }
         let skipped =
             |peer: &Peer| self.election.skipped.get(peer).is_some_and(|&until| self.election.seen <= until);
         let candidates: BTreeSet<_> =
@@ -242,54 +347,6 @@ impl Node {
         let dropped = self.election.dropped(self.ctx.me, &candidates);
         let chosen: Vec<_> = candidates.into_iter().filter(|peer| !dropped.contains(peer)).collect();
         if self.enough(&chosen) && chosen.len() >= 3.min(reachable.len()) { chosen } else { reachable }
-    }
-
-    pub(super) fn prepare(
-        &mut self,
-        now: Time,
-        from: Peer,
-        ballot: Ballot,
-        step: &mut Step<Self>,
-    ) -> Result<(), Fault> {
-        let councillors = self.ctx.council_index(self.ctx.me).and(self.ctx.council_index(from));
-        if ballot.proposer != from || councillors.is_none() {
-            return Err(Fault::OutOfOrder("prepare"));
-        }
-        Self::sane(ballot)?;
-        self.election.saw(ballot);
-        if let Some(view) = self.view.as_ref().filter(|view| !view.members().contains(&from)) {
-            step.send(from, Message::Refuse(ballot, view.ballot()));
-            return Ok(());
-        }
-        match self.acceptor.prepare(ballot) {
-            Err(_) => step.send(from, Message::Refuse(ballot, self.acceptor.promised)),
-            Ok(promise) => {
-                step.0.push(Action::Persist(Record::Promised(ballot)));
-                self.fail_view(now, Reason::Superseded, None, Some(from), step);
-                self.election.proposal = None;
-                // Its view has to begin before the first in rank takes the word again.
-                self.election.idle_since = now.plus_ms(self.ctx.session.timing.propose_ms);
-                step.send(from, Message::Promise(ballot, promise));
-            }
-        }
-        Ok(())
-    }
-
-    /// A counter that nobody reaches by proposing would leave none for the others.
-    pub(super) fn sane(ballot: Ballot) -> Result<(), Fault> {
-        if ballot.counter > Ballot::LAST {
-            return Err(Fault::Inconsistent(format!("ballot {ballot}, the last one is {}", Ballot::LAST)));
-        }
-        Ok(())
-    }
-
-    pub(super) fn promised(&mut self, from: Peer, ballot: Ballot, promise: Promise<[u8; 32]>) {
-        if self.ctx.council_index(from).is_some()
-            && let Some(proposal) =
-                self.election.proposal.as_mut().filter(|proposal| proposal.ballot == ballot)
-        {
-            proposal.promises.insert(from, promise);
-        }
     }
 
     /// The record that the promises of this view oblige its leader to finish in `slot`; `Err` if it is not
@@ -363,8 +420,13 @@ impl Node {
             }
         }
         let wanted = lacked.unwrap_or(complete);
-        let failures = |peer: &Peer| self.election.fetch_failures.get(peer).copied().unwrap_or_default();
+        let failures = |peer: &Peer| self.election.fetch_failures.get(peer).map_or(0, |&(times, _)| times);
+        let due = |peer: &Peer| self.election.fetch_failures.get(peer).is_none_or(|&(_, again)| now >= again);
+        // The leader has as much as its view began with, as far as who passed that on says.
+        let leader = self.view.as_ref().map(|view| view.ballot().proposer);
+        let leader = leader.filter(|peer| self.round.frozen > wanted && self.greeted.contains_key(peer));
         let holders = self.greeted.iter().filter(|&(_, &frozen)| frozen > wanted).map(|(&peer, _)| peer);
+        let holders = holders.chain(leader).filter(due);
         if let Some(holder) = holders.min_by_key(|peer| (failures(peer), *peer)) {
             let child = self.transfer.fetch(now, holder, wanted, Want::Frozen);
             self.transferred(now, child, step);
@@ -421,17 +483,21 @@ impl Node {
 
     fn go_on_proposing(&mut self, now: Time, step: &mut Step<Self>) {
         let propose_ms = self.ctx.session.timing.propose_ms;
-        let fetching = self.transfer.fetching() || self.opening.is_some();
-        let promises = self.ctx.majority;
+        let asked = self.transfer.asked();
+        let fetching = asked.is_some_and(|peer| !self.election.fetch_failures.contains_key(&peer))
+            || self.transfer.receiving()
+            || self.opening.is_some();
+        let promises = self.ctx.quorum;
         #[cfg(test)]
         let promises =
             if self.ctx.rule == crate::protocol::context::OpeningRule::Naive { 1 } else { promises };
         if let Some(proposal) = &mut self.election.proposal {
+            let (enough, over) = (proposal.promises.len() >= promises, now >= proposal.until);
             if fetching {
                 proposal.until = now.plus_ms(propose_ms);
-            } else if proposal.promises.len() >= promises {
-                self.begin(now, step);
-            } else if now >= proposal.until {
+            } else if enough && self.begin(now, step) {
+                // Begun, or what that needs is on its way.
+            } else if over {
                 self.election.proposal = None;
                 self.election.idle_since = now;
             }
@@ -444,7 +510,7 @@ impl Node {
     fn turn(&self) -> Option<Time> {
         let mut present =
             self.ctx.council.iter().filter(|&&peer| peer == self.ctx.me || self.greeted.contains_key(&peer));
-        let rank = present.position(|&peer| peer == self.ctx.me)?;
+        let rank = present.position(|&peer| peer == self.ctx.me).filter(|_| !self.votes.silent)?;
         Some(self.election.idle_since.plus_ms(rank as u64 * self.ctx.session.timing.propose_ms))
     }
 
@@ -455,13 +521,17 @@ impl Node {
             return;
         };
         self.election.saw(ballot);
-        let Ok(own) = self.acceptor.prepare(ballot) else {
+        let Ok(own) = self.promise(ballot) else {
             unreachable!("BUG: the ballot is above every promise");
         };
         step.0.push(Action::Persist(Record::Promised(ballot)));
         let until = now.plus_ms(self.ctx.session.timing.propose_ms);
-        self.election.proposal =
-            Some(Proposal { ballot, promises: BTreeMap::from([(self.ctx.me, own)]), until });
+        self.election.proposal = Some(Proposal {
+            ballot,
+            promises: BTreeMap::from([(self.ctx.me, own)]),
+            refused: BTreeSet::new(),
+            until,
+        });
         for &peer in &self.ctx.council {
             if self.greeted.contains_key(&peer) {
                 step.send(peer, Message::Prepare(ballot));
@@ -469,30 +539,52 @@ impl Node {
         }
     }
 
-    /// A majority has promised: fetches what the promises oblige to, then begins the view.
-    fn begin(&mut self, now: Time, step: &mut Step<Self>) {
-        let Some(proposal) = &self.election.proposal else { return };
+    /// A quorum has promised: fetches what the promises oblige to, then begins the view. False while too few
+    /// of the promises can be relied on.
+    fn begin(&mut self, now: Time, step: &mut Step<Self>) -> bool {
+        let Some(proposal) = &self.election.proposal else { return false };
         let ballot = proposal.ballot;
-        let obligation = council::oblige(proposal.promises.iter().map(|(&peer, promise)| (peer, promise)));
-        let Some(obligation) = obligation else { return };
+        let relied: Vec<_> = proposal
+            .promises
+            .iter()
+            .filter(|&(&peer, _)| !self.election.set_aside(now, peer))
+            .map(|(_, signed)| signed.clone())
+            .collect();
+        let Some(obligation) = promise::duty(&relied) else { return false };
         #[cfg(test)]
-        let obligation = match self.ctx.rule {
-            crate::protocol::context::OpeningRule::Decided => obligation,
-            crate::protocol::context::OpeningRule::Naive => Obligation { resume: None, ..obligation },
+        let naive = self.ctx.rule == crate::protocol::context::OpeningRule::Naive;
+        #[cfg(not(test))]
+        let naive = false;
+        if relied.len() < self.ctx.quorum && !naive {
+            return false;
+        }
+        #[cfg(test)]
+        let obligation = match self.ctx.bug {
+            Some(crate::protocol::context::Bug::IgnoresPromises) => Duty { resume: None, ..obligation },
+            _ if naive => Duty { resume: None, ..obligation },
+            _ => obligation,
         };
         let frozen = self.archive.frozen();
+        // What was asked for before did not come: the proposal does not wait for it.
+        let asked = self.transfer.asked();
         if obligation.frozen > frozen {
+            if asked == Some(obligation.holder) {
+                return false;
+            }
             let child = self.transfer.fetch(now, obligation.holder, frozen, Want::Frozen);
             self.transferred(now, child, step);
-            return;
+            return true;
         }
         let resume = obligation.resume.clone().filter(|_| obligation.frozen == frozen);
         if let Some((holder, accepted)) = &resume
             && self.archive.sealed(&accepted.value).is_none()
         {
+            if asked == Some(*holder) {
+                return false;
+            }
             let child = self.transfer.fetch(now, *holder, frozen, Want::Accepted(accepted.value));
             self.transferred(now, child, step);
-            return;
+            return true;
         }
         let mut members = self.choose_members();
         // Whoever was lost is left out for a while, unless the task cannot do without it.
@@ -508,12 +600,13 @@ impl Node {
             self.election.proposal = None;
             self.election.idle_since = now.plus_ms(self.ctx.session.timing.propose_ms);
             self.election.block(now, why, 0);
-            return;
+            return true;
         }
         let view = View::new(self.ctx.clone(), ballot, members, self.fresh_seed())
             .unwrap_or_else(|| unreachable!("BUG: the proposer is a member"));
-        self.enter(now, view, frozen, step);
-        self.election.obligation = Some(obligation);
+        self.election.obligation = Some(obligation.clone());
+        self.enter(now, view, frozen, (relied, Some(obligation)), step);
+        true
     }
 
     fn too_few(&self, reachable: &[Peer]) -> String {
@@ -534,7 +627,7 @@ impl Node {
             .collect();
         let needed = self.ctx.session.min_peers;
         let council = if reachable.len() >= usize::from(needed) {
-            format!(" and {} of its council of {}", self.ctx.majority, self.ctx.council.len())
+            format!(" and {} of its council of {}", self.ctx.quorum, self.ctx.council.len())
         } else {
             String::new()
         };

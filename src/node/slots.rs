@@ -13,7 +13,7 @@ use crate::protocol::record::{Acknowledgement, Frozen};
 use crate::protocol::signed::Signed;
 use crate::protocol::transfer::{self, Held, Transfer, Want};
 use crate::protocol::view::{Reason, View};
-use crate::protocol::{Action, Input, Step, Time, deal};
+use crate::protocol::{Action, Fault, Input, Step, Time, deal};
 use crate::session::Peer;
 
 impl Node {
@@ -45,6 +45,10 @@ impl Node {
 
     /// Whether a new sum of the next slot may be started over `members`; says why not.
     pub(super) fn may_sum(&self, members: &[Peer]) -> Result<(), String> {
+        #[cfg(test)]
+        if self.ctx.bug == Some(crate::protocol::context::Bug::AnyCrowd) {
+            return Ok(());
+        }
         if members.len() < SMALLEST_SUM {
             return Err(format!("a sum needs {SMALLEST_SUM} members, there are {}", members.len()));
         }
@@ -61,6 +65,12 @@ impl Node {
             || self.opening.is_some()
             || self.archive.lacks(&*self.task).is_some()
         {
+            return;
+        }
+        // The leader has looked as well; whoever puts something in looks for itself.
+        if self.view.as_ref().is_some_and(|view| self.may_sum(view.members()).is_err()) {
+            self.round.wanted = None;
+            self.fail_view(now, Reason::TooFew, None, None, step);
             return;
         }
         if let Some(vector) = self.inputs.get(&slot).cloned() {
@@ -106,7 +116,7 @@ impl Node {
         self.round.accept = None;
         self.round.total = None;
         let mut item = None;
-        if let Some(index) = self.ctx.council_index(self.ctx.me) {
+        if let Some(index) = self.vote() {
             match deal::own_shares(&self.ctx, index, &record.deals) {
                 Ok(shares) => self.round.shares = shares,
                 Err((dealer, fault)) => {
@@ -120,7 +130,7 @@ impl Node {
                 return;
             }
             step.0.push(Action::Persist(Record::Accepted(ballot, record.clone(), total.clone())));
-            item = Some(Signed::new(&self.ctx, Acknowledgement { ballot, value: digest }));
+            item = Some(Signed::new(&self.ctx, Acknowledgement { ballot, slot, value: digest }));
         }
         self.archive.accepted = Some(Sealed { record, digest, total });
         if let Some(view) = &mut self.view {
@@ -272,6 +282,13 @@ impl Node {
                         }
                     }
                 },
+                transfer::Output::Lacks(from, slot) => {
+                    // By its own word it has it; a leader's may have been another's, passed on with `Begin`.
+                    if self.greeted.get(&from).is_some_and(|&frozen| frozen > slot) {
+                        let text = format!("slot {slot} is not there although it says so");
+                        step.blame(from, Fault::BadRecord(text));
+                    }
+                }
                 transfer::Output::Failed(from, _) => self.election.fetch_failed(now, from),
             }
         }

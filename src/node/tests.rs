@@ -1,5 +1,6 @@
 //! Whole nodes over an in-memory network: exactness, safety under faults, liveness after them.
 
+mod attacks;
 mod network;
 mod nonsense;
 mod numbers;

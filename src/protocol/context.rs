@@ -142,6 +142,12 @@ pub(crate) enum Bug {
     NoBlame,
     /// Deadlines are not watched.
     NoAlarm,
+    /// A leader sums anew whatever the promises say.
+    IgnoresPromises,
+    /// A leader sums over however few.
+    AnyCrowd,
+    /// A leader takes only these peers as members, one bit each.
+    Picks(u16),
 }
 
 /// Constants of one node in one session.
@@ -153,8 +159,8 @@ pub struct Context {
     pub id: SessionId,
     /// The council, in its order.
     pub council: Vec<Peer>,
-    /// Council members that make a majority: quorum of decisions and threshold of shares.
-    pub majority: usize,
+    /// Council members that decide, and shares that open.
+    pub quorum: usize,
     /// This peer.
     pub me: Peer,
     /// Its identity.
@@ -190,7 +196,7 @@ impl Context {
         let council = session.council();
         Self {
             id: session.id(),
-            majority: session.majority(),
+            quorum: session.quorum(),
             council,
             session,
             me,
@@ -210,7 +216,7 @@ impl Context {
             session: self.session.clone(),
             id: self.id,
             council: self.council.clone(),
-            majority: self.majority,
+            quorum: self.quorum,
             me,
             identity,
             plan: self.plan.clone(),

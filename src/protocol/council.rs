@@ -7,6 +7,10 @@
 //! frozen slots in a majority of promises bounds what can have been decided, and the acknowledged value of
 //! the highest ballot in the slot after it, if there is one, is the only one that may be opened there.
 //!
+//! An acceptor that has released shares for a value never acknowledges or releases for another one of that
+//! slot. Two quorums meet, so what some of them opened nobody else opens differently, whatever a proposer
+//! says, as long as they meet in a member that keeps to this ([`crate::session::Faults`]).
+//!
 //! Nothing here knows of vectors, keys or sockets, so that a test can walk every interleaving.
 
 use serde::{Deserialize, Serialize};
@@ -31,6 +35,8 @@ pub struct Promise<V> {
     pub frozen: u32,
     /// What it has acknowledged in slot `frozen`, if anything.
     pub accepted: Option<Accepted<V>>,
+    /// Whether it has seen that decided and released shares for it: then it will never acknowledge another.
+    pub released: bool,
 }
 
 /// Why an acceptor does not do what it is asked.
@@ -40,6 +46,8 @@ pub enum Refusal {
     Promised(Ballot),
     /// The slot is not the one after those it has frozen.
     Slot,
+    /// It has released shares for another value of the slot.
+    Released,
 }
 
 /// One council member's memory. All of it is on disk before any answer that depends on it leaves.
@@ -51,22 +59,28 @@ pub struct Acceptor<V> {
     pub frozen: u32,
     /// The last acknowledged value; it matters while its slot is not frozen.
     pub accepted: Option<Accepted<V>>,
+    /// The value of slot `frozen` that it has released shares for. Final.
+    pub released: Option<V>,
 }
 
 impl<V> Default for Acceptor<V> {
     fn default() -> Self {
-        Self { promised: Ballot::default(), frozen: 0, accepted: None }
+        Self { promised: Ballot::default(), frozen: 0, accepted: None, released: None }
     }
 }
 
-impl<V: Clone> Acceptor<V> {
+impl<V: Clone + PartialEq> Acceptor<V> {
     /// Promises `ballot` if it is above every earlier promise.
     pub fn prepare(&mut self, ballot: Ballot) -> Result<Promise<V>, Refusal> {
         if ballot <= self.promised {
             return Err(Refusal::Promised(self.promised));
         }
         self.promised = ballot;
-        Ok(Promise { frozen: self.frozen, accepted: self.accepted.clone().filter(|a| a.slot == self.frozen) })
+        Ok(Promise {
+            frozen: self.frozen,
+            accepted: self.accepted.clone().filter(|a| a.slot == self.frozen),
+            released: self.released.is_some(),
+        })
     }
 
     /// Acknowledges `value` for `slot` in `ballot`, unless a higher ballot was promised.
@@ -77,9 +91,22 @@ impl<V: Clone> Acceptor<V> {
         if slot != self.frozen {
             return Err(Refusal::Slot);
         }
+        if self.released.as_ref().is_some_and(|released| *released != value) {
+            return Err(Refusal::Released);
+        }
         self.promised = ballot;
         self.accepted = Some(Accepted { ballot, slot, value });
         Ok(())
+    }
+
+    /// What is acknowledged is decided, and shares for it are about to leave; false if it is not `value`.
+    #[must_use]
+    pub fn release(&mut self, slot: u32, value: &V) -> bool {
+        let same = self.accepted.as_ref().is_some_and(|a| a.slot == slot && a.value == *value);
+        if same && slot == self.frozen {
+            self.released = Some(value.clone());
+        }
+        same && slot == self.frozen
     }
 
     /// `slot` is decided and open; what was acknowledged for it no longer matters.
@@ -87,6 +114,7 @@ impl<V: Clone> Acceptor<V> {
         if slot == self.frozen {
             self.frozen += 1;
             self.accepted = None;
+            self.released = None;
         }
     }
 }
@@ -114,9 +142,11 @@ pub fn oblige<'a, K: Copy + 'a, V: Clone + 'a>(
         .map(|(key, promise)| (key, promise.frozen))
         .reduce(|best, next| if next.1 > best.1 { next } else { best })?;
     let resume = promises
-        .filter_map(|(key, promise)| promise.accepted.clone().map(|accepted| (key, accepted)))
-        .filter(|(_, accepted)| accepted.slot == frozen)
-        .reduce(|best, next| if next.1.ballot > best.1.ballot { next } else { best });
+        .filter_map(|(key, promise)| Some((key, promise.accepted.clone()?, promise.released)))
+        .filter(|(_, accepted, _)| accepted.slot == frozen)
+        // What was released is decided: no word of a higher ballot can undo that.
+        .reduce(|best, next| if (next.2, next.1.ballot) > (best.2, best.1.ballot) { next } else { best })
+        .map(|(key, accepted, _)| (key, accepted));
     Some(Obligation { frozen, holder, resume })
 }
 

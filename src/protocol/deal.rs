@@ -1,7 +1,7 @@
 //! Pads: dealing them to the council, and putting them together again (design.md, sections 4 and 5).
 //!
 //! A pad is a uniform scalar, fresh for one vector of one view. Its dealer shares it among the whole council
-//! (Shamir 1979, threshold: majority), each share sealed to its holder's roster identity, so that a member
+//! (Shamir 1979, threshold: the council's quorum), each share sealed to its holder's roster identity, so that a member
 //! that is away can still use its share when it returns. The dealer signs the hash of the pad and of every
 //! share: a wrong share is seen when it is released, and a deal whose shares do not lie on one polynomial is
 //! seen by everybody alike when it is put together.
@@ -50,6 +50,8 @@ impl Item for Deal {
 pub struct Release {
     /// The sum whose pads these are: the one that was decided, perhaps of an earlier view.
     pub sum: SumId,
+    /// The value that was decided: a sum may have been shown with other deals to others.
+    pub value: [u8; 32],
     /// One of each deal.
     pub shares: Shares,
 }
@@ -93,7 +95,7 @@ pub fn make(ctx: &Context, sum: SumId, rng: &mut impl CryptoRng) -> (Pad, Signed
     let secret = Secret::random(rng);
     let pad = secret.key();
     let n = ctx.council.len();
-    let shares = shamir::deal(&secret, ctx.majority, n, rng);
+    let shares = shamir::deal(&secret, ctx.quorum, n, rng);
     let keys: Vec<_> = ctx.council.iter().map(|&peer| ctx.session.key(peer)).collect();
     let deal = Deal {
         sum,
@@ -208,7 +210,7 @@ impl Opening {
                     .iter()
                     .map(|(&index, share)| (index, share.clone()))
                     .collect();
-                let (secret, all) = shamir::reconstruct(&shares, ctx.majority, ctx.council.len())?;
+                let (secret, all) = shamir::reconstruct(&shares, ctx.quorum, ctx.council.len())?;
                 let pad = secret.key();
                 let sound = hashes(ctx, deal.item.sum, deal.author, &all) == deal.item.share_hashes
                     && pad_hash(ctx, deal.item.sum, deal.author, &pad) == deal.item.pad_hash;

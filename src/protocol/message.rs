@@ -5,8 +5,11 @@ use serde::{Deserialize, Serialize};
 
 use super::all_reduce::SumId;
 use super::ballot::Ballot;
-use super::council::Promise;
-use super::view::Reason;
+use super::context::Context;
+use super::failure::Failure;
+use super::pairwise::ViewKey;
+use super::promise::Promised;
+use super::signed::Signed;
 use super::{all_reduce, transfer, view};
 use crate::session::Peer;
 
@@ -24,6 +27,8 @@ pub enum Message {
         session: [u8; 32],
         /// How many slots the sender has frozen.
         frozen: u32,
+        /// The highest ballot that the sender has of the receiver's own making: proof that it was there.
+        trace: Option<Trace>,
     },
     /// Answer to a `Hello` of another session: name and truncated hash of every field of the sender's file.
     Fields(Vec<(String, [u8; 8])>),
@@ -36,8 +41,8 @@ pub enum Message {
     },
     /// A proposer asks a council member for its promise.
     Prepare(Ballot),
-    /// The promise; it names the acknowledged value by its digest.
-    Promise(Ballot, Promise<[u8; 32]>),
+    /// Its promise.
+    Promise(Signed<Promised>),
     /// No promise: the acceptor has promised the second ballot, or is in a view that goes well.
     Refuse(Ballot, Ballot),
     /// A view begins; passed down its tree.
@@ -48,16 +53,11 @@ pub enum Message {
         members: Vec<Peer>,
         /// How many slots are frozen, which every member must have before it can go on.
         frozen: u32,
+        /// A quorum's promises: what they oblige the leader to, every member holds it to.
+        promises: Vec<Signed<Promised>>,
     },
-    /// The view is over; passed on along its tree.
-    Failed {
-        /// Which.
-        ballot: Ballot,
-        /// Why.
-        reason: Reason,
-        /// The peer that was lost, stalled or broke a rule, as far as the first to say so knows.
-        suspect: Option<Peer>,
-    },
+    /// The view is over; passed on along its tree, as who ended it has signed it.
+    Failed(Signed<Failure>),
     /// Within a view.
     View(view::Message),
     /// Between any two peers.
@@ -84,6 +84,35 @@ pub enum Content {
         #[serde(skip)]
         data: Bytes,
     },
+}
+
+/// What shows that a peer was in a ballot: its own signature.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Trace {
+    /// It has promised it.
+    Promise(Signed<Promised>),
+    /// It was in its view.
+    Key(Signed<ViewKey>),
+}
+
+impl Trace {
+    /// The ballot.
+    #[must_use]
+    pub fn ballot(&self) -> Ballot {
+        match self {
+            Self::Promise(signed) => signed.item.ballot,
+            Self::Key(signed) => signed.item.ballot,
+        }
+    }
+
+    /// Who was in it, if the signature is its own.
+    #[must_use]
+    pub fn author(&self, ctx: &Context) -> Option<Peer> {
+        match self {
+            Self::Promise(signed) => signed.verify(ctx).then_some(signed.author),
+            Self::Key(signed) => signed.verify(ctx).then_some(signed.author),
+        }
+    }
 }
 
 /// Two ordered streams between each pair, with no order between them.

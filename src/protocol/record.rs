@@ -7,7 +7,7 @@ use sha2::Digest;
 use super::all_reduce::SumId;
 use super::ballot::Ballot;
 use super::context::Context;
-use super::deal::{self, Deal};
+use super::deal::{self, Deal, Opening, Release};
 use super::signed::{Item, Signed};
 use super::wire;
 use crate::crypto::tagged_hash;
@@ -40,6 +40,8 @@ pub struct Record {
 pub struct Acknowledgement {
     /// The ballot in which it is acknowledged (not always the one in which it was summed).
     pub ballot: Ballot,
+    /// The quantity.
+    pub slot: u32,
     /// [`Record::digest`].
     pub value: [u8; 32],
 }
@@ -53,10 +55,12 @@ impl Item for Acknowledgement {
 pub struct Frozen {
     /// What was decided.
     pub record: Record,
-    /// A majority's acknowledgements in one ballot.
+    /// A quorum's acknowledgements in one ballot.
     pub acknowledgements: Vec<Signed<Acknowledgement>>,
     /// The pads in the order of the deals; `None` for an inconsistent deal of a coin, which does not count.
     pub pads: Vec<Option<[u8; 32]>>,
+    /// Where a deal is inconsistent, the releases that show it; else none.
+    pub releases: Vec<Signed<Release>>,
 }
 
 impl std::fmt::Debug for Frozen {
@@ -102,9 +106,14 @@ fn deals_digest(deals: &[Signed<Deal>]) -> [u8; 32] {
     tagged_hash("deals").chain_update(wire::canonical(&deals)).finalize().into()
 }
 
-/// Whether these are acknowledgements of `value` by a majority of the council, all in one ballot.
+/// Whether these are acknowledgements of `value` for `slot` by a quorum of the council, all in one ballot.
 #[must_use]
-pub fn decided(ctx: &Context, value: &[u8; 32], acknowledgements: &[Signed<Acknowledgement>]) -> bool {
+pub fn decided(
+    ctx: &Context,
+    slot: u32,
+    value: &[u8; 32],
+    acknowledgements: &[Signed<Acknowledgement>],
+) -> bool {
     let Some(ballot) = acknowledgements.first().map(|first| first.item.ballot) else { return false };
     if acknowledgements.len() > ctx.council.len() {
         return false;
@@ -113,6 +122,7 @@ pub fn decided(ctx: &Context, value: &[u8; 32], acknowledgements: &[Signed<Ackno
         .iter()
         .filter(|each| {
             each.item.ballot == ballot
+                && each.item.slot == slot
                 && each.item.value == *value
                 && ctx.council_index(each.author).is_some()
                 && each.verify(ctx)
@@ -121,28 +131,52 @@ pub fn decided(ctx: &Context, value: &[u8; 32], acknowledgements: &[Signed<Ackno
         .collect();
     authors.sort_unstable();
     authors.dedup();
-    authors.len() >= ctx.majority
+    authors.len() >= ctx.quorum
 }
 
 impl Frozen {
     /// Checks everything but the sealed total, whose digest stands in the value.
     pub fn check(&self, ctx: &Context) -> Result<(), String> {
         self.record.check(ctx)?;
-        if !decided(ctx, &self.record.digest(ctx), &self.acknowledgements) {
-            return Err("no majority of the council acknowledged it".into());
+        let SumId { slot, .. } = self.record.value.sum;
+        if !decided(ctx, slot, &self.record.digest(ctx), &self.acknowledgements) {
+            return Err("no quorum of the council acknowledged it".into());
         }
         if self.pads.len() != self.record.deals.len() {
             return Err(format!("{} pads for {} deals", self.pads.len(), self.record.deals.len()));
         }
-        for (pad, signed) in self.pads.iter().zip(&self.record.deals) {
+        let shown = self.shown(ctx)?;
+        for ((pad, signed), shown) in self.pads.iter().zip(&self.record.deals).zip(shown) {
             match pad {
                 Some(pad)
                     if deal::pad_hash(ctx, signed.item.sum, signed.author, pad) == signed.item.pad_hash => {}
-                None if self.record.value.sum.slot == 0 => {}
+                None if slot == 0 && shown => {}
                 _ => return Err(format!("wrong pad of {}", ctx.session.name(signed.author))),
             }
         }
         Ok(())
+    }
+
+    /// Which deals the releases show to be inconsistent.
+    fn shown(&self, ctx: &Context) -> Result<Vec<bool>, String> {
+        let deals = &self.record.deals;
+        if self.pads.iter().all(Option::is_some) {
+            let none = if self.releases.is_empty() { Ok(()) } else { Err("releases that show nothing") };
+            return none.map(|()| vec![false; deals.len()]).map_err(Into::into);
+        }
+        if self.releases.len() > ctx.council.len() {
+            return Err("more releases than council members".into());
+        }
+        let value = self.record.digest(ctx);
+        let mut opening = Opening::default();
+        for release in &self.releases {
+            let fits = release.item.value == value && release.verify(ctx);
+            if !fits || opening.add(ctx, deals, release).is_err() {
+                return Err(format!("wrong release of {}", release.author));
+            }
+        }
+        let pads = opening.pads(ctx, deals).ok_or("too few releases to show that a deal is inconsistent")?;
+        Ok(pads.iter().map(Option::is_none).collect())
     }
 
     /// The session's seed: SHA-256(tag "seed" || session id || for each sound pad: dealer, pad).

@@ -76,6 +76,8 @@ pub enum Output {
     Wanted(Peer, u32, Want),
     /// It is here, whole and checked.
     Fetched(Peer, u32, Box<Held>, Bytes),
+    /// A peer does not have a frozen slot that it was asked for; [`Output::Failed`] follows.
+    Lacks(Peer, u32),
     /// It did not come; ask somebody else.
     Failed(Peer, u32),
 }
@@ -191,6 +193,12 @@ impl Transfer {
         self.fetching.is_some()
     }
 
+    /// Who is asked for something.
+    #[must_use]
+    pub fn asked(&self) -> Option<Peer> {
+        self.fetching.as_ref().map(|fetching| fetching.from)
+    }
+
     /// Whether the record has come and its total is under way. A claim to have something is not enough: who
     /// only claims never sends the head.
     #[must_use]
@@ -273,8 +281,9 @@ impl Transfer {
             Message::Lacking(slot) => {
                 // No fault even for something frozen: that it is there may be another's word, passed on with
                 // `Begin`.
-                if self.expected(from, slot).is_none() {
-                    return Ok(());
+                let Some(fetching) = self.expected(from, slot) else { return Ok(()) };
+                if fetching.want == Want::Frozen && fetching.held.is_none() {
+                    step.output(Output::Lacks(from, slot));
                 }
                 self.give_up(from, step);
             }

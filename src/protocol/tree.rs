@@ -4,6 +4,7 @@
 //! The leader is the root (design.md left the two apart) because it starts every round and gathers every
 //! answer: so all traffic of a view flows on the tree's edges, and a peer sends O(log p) messages a round.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use sha2::{Digest, Sha256};
@@ -65,6 +66,22 @@ pub fn place(order: &[Peer], me: Peer) -> Option<Place> {
     })
 }
 
+/// Under which child of `me` each peer below it stands.
+#[must_use]
+pub fn below(order: &[Peer], me: Peer) -> BTreeMap<Peer, Peer> {
+    let mut under = BTreeMap::new();
+    let start = order.iter().position(|&peer| peer == me).map_or(order.len(), |at| 2 * at + 1);
+    for top in (start..order.len()).take(2) {
+        let (mut first, mut width) = (top, 1);
+        while first < order.len() {
+            let level = &order[first..(first + width).min(order.len())];
+            under.extend(level.iter().map(|&peer| (peer, order[top])));
+            (first, width) = (2 * first + 1, 2 * width);
+        }
+    }
+    under
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -76,6 +93,14 @@ mod tests {
             for &peer in &order {
                 let place_of = place(&order, peer).unwrap();
                 assert_eq!(place_of.parent.is_none(), peer == Peer(0));
+                let under = below(&order, peer);
+                for (&lower, &child) in &under {
+                    let above = place(&order, lower).unwrap().parent.unwrap();
+                    assert!(lower == child && above == peer || under.get(&above) == Some(&child));
+                }
+                let children: Vec<_> = under.iter().filter(|(a, b)| a == b).map(|(_, &b)| b).collect();
+                assert_eq!(children.len(), place_of.children.len());
+                assert!(peer != Peer(0) || under.len() == order.len() - 1);
                 for child in place_of.children {
                     assert_eq!(place(&order, child).unwrap().parent, Some(peer));
                 }

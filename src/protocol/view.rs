@@ -13,7 +13,7 @@
 //! | `Decide`: all of them | `Release`: the council's shares of the pads  |
 //! | `Open`: all of them   |                                              |
 //!
-//! A value that an earlier view left acknowledged starts at `Accept`. Nothing is released before a majority
+//! A value that an earlier view left acknowledged starts at `Accept`. Nothing is released before a quorum
 //! of acknowledgements has been seen, and whether this peer acknowledges is its node's to say: the view only
 //! carries.
 
@@ -60,6 +60,8 @@ pub enum Output {
     Stage(u32, Stage),
     /// Leader only: every member's key is there, slots may start.
     Ready,
+    /// Every member's key has come, for who keeps proof of who was there.
+    Keys(Vec<Signed<ViewKey>>),
     /// Answer with [`View::contribute`].
     Sum(u32),
     /// This peer holds the sealed total of the running sum.
@@ -95,6 +97,8 @@ pub struct View {
     ballot: Ballot,
     members: Vec<Peer>,
     place: Place,
+    /// Under which child each peer of this subtree stands.
+    below: BTreeMap<Peer, Peer>,
     /// This peer's distance from the root, and the farthest peer's.
     depth: (u32, u32),
     rng: Rng,
@@ -186,6 +190,7 @@ impl View {
         let depth = (depth(order.iter().position(|&peer| peer == ctx.me)?), depth(order.len() - 1));
         Some(Self {
             keys_report: Convergecast::new(&place.children),
+            below: tree::below(&order, ctx.me),
             ballot,
             members,
             place,
@@ -466,6 +471,7 @@ impl View {
                     (Reason::Fault, Some(peer))
                 })?;
                 self.keys = Some(shared);
+                step.output(Output::Keys(items));
                 if self.leads() {
                     step.output(Output::Ready);
                 }
@@ -510,7 +516,7 @@ impl View {
             Order::Decide(slot, acknowledgements) => {
                 let round = self.round.as_mut().filter(|round| round.slot == slot).ok_or(DISAGREEMENT)?;
                 let record = round.record.as_ref().ok_or(DISAGREEMENT)?;
-                if !record::decided(&self.ctx, &record.digest(&self.ctx), &acknowledgements) {
+                if !record::decided(&self.ctx, slot, &record.digest(&self.ctx), &acknowledgements) {
                     return Err(DISAGREEMENT);
                 }
                 round.acknowledgements.clone_from(&acknowledgements);
@@ -523,9 +529,13 @@ impl View {
                     return Err(DISAGREEMENT);
                 }
                 let record = round.record.as_ref().ok_or(DISAGREEMENT)?;
+                let (sum, value) = (record.value.sum, record.digest(&self.ctx));
                 let mut opening = Opening::default();
+                let mut sound = Vec::new();
                 for release in &releases {
-                    if !release.verify(&self.ctx) {
+                    // One for another value may be its author's honest word on that.
+                    let fits = release.item.sum == sum && release.item.value == value;
+                    if !fits || !release.verify(&self.ctx) {
                         return Err(DISAGREEMENT);
                     }
                     // A wrong share carries its author's signature; the others may still be enough.
@@ -535,10 +545,16 @@ impl View {
                             continue;
                         }
                         step.blame(release.author, fault);
+                    } else {
+                        sound.push(release.clone());
                     }
                 }
                 let pads = opening.pads(&self.ctx, &record.deals).ok_or(DISAGREEMENT)?;
+                if pads.iter().all(Option::is_some) {
+                    sound.clear();
+                }
                 let frozen = Frozen {
+                    releases: sound,
                     record: record.clone(),
                     acknowledgements: round.acknowledgements.clone(),
                     pads: pads.into_iter().map(|pad| pad.map(|pad| *pad)).collect(),

@@ -14,7 +14,7 @@ pub(super) type Field = (&'static str, Vec<u8>);
 
 /// Names and canonical values of all fields, in order.
 fn entries(session: &Session) -> Vec<Field> {
-    let Session { name, task, min_peers, data, privacy, timing, roster } = session;
+    let Session { name, task, min_peers, data, privacy, voting, timing, roster } = session;
     let names = |names: &[String]| list(names.iter().map(String::as_bytes));
     let mut entries = vec![("name", text(name)), ("task", text(task.name()))];
     if session.selects() {
@@ -33,6 +33,7 @@ fn entries(session: &Session) -> Vec<Field> {
     entries.push(("privacy.min_holders", integer(privacy.min_holders)));
     entries.push(("privacy.colluding", number(privacy.colluding)));
     entries.extend(privacy.noise.iter().flat_map(super::NoiseSpec::entries));
+    entries.extend(voting.entries());
     entries.extend(TIMING.iter().map(|field| (field.limit.field, integer((field.get)(timing)))));
     entries.push(("roster.peer_id", list(roster.iter().map(|entry| &entry.key.as_bytes()[..]))));
     entries.push(("roster.name", list(roster.iter().map(|entry| entry.name.as_bytes()))));

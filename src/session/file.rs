@@ -12,7 +12,7 @@ use super::noise::RawNoise;
 use super::rules::{self, FILE_LIMIT, SessionError, TIMING};
 use super::task::{self, RawCustom, RawFlynn, RawSketch, RawTune, RawXclp, Sections};
 use super::{
-    COUNCIL, DataSpec, Entry, NoiseMode, Privacy, Scaling, Select, Session, TaskSpec, Timing, words,
+    CouncilSpec, DataSpec, Entry, NoiseMode, Privacy, Scaling, Select, Session, TaskSpec, Timing, words,
 };
 
 /// The file as written: integers are wide enough for our own rules to judge, and sizes are not yet resolved.
@@ -31,6 +31,8 @@ struct RawSession {
     custom: Option<RawCustom>,
     #[serde(default)]
     privacy: RawPrivacy,
+    #[serde(default)]
+    council: CouncilSpec,
     #[serde(default)]
     timing: BTreeMap<String, i64>,
     roster: Vec<RawEntry>,
@@ -110,7 +112,7 @@ impl Session {
     }
 
     fn write_toml(&self, out: &mut String) -> std::fmt::Result {
-        let Self { name, task, min_peers, data, privacy, timing, roster } = self;
+        let Self { name, task, min_peers, data, privacy, voting, timing, roster } = self;
         let peers = roster.len();
         writeln!(
             out,
@@ -178,6 +180,7 @@ impl Session {
         }
         writeln!(out)?;
 
+        voting.write_toml(out, peers)?;
         writeln!(out, "[timing]")?;
         for field in &TIMING {
             writeln!(out, "# {}: {} to {}.", capital(field.about), field.limit.lo, field.limit.hi)?;
@@ -260,14 +263,13 @@ impl RawSession {
             privacy.colluding = share;
         }
         let RawPrivacy { epsilon, top, mode, colluders, .. } = self.privacy;
-        let majority = roster.len().min(COUNCIL) / 2 + 1;
         let noise = RawNoise { epsilon, top, mode, colluders };
-        privacy.noise = noise.resolve(&task, &data, (min_peers, majority))?;
+        privacy.noise = noise.resolve(&task, &data, (min_peers, self.council.quorum(roster.len())))?;
         let mut timing = Timing::default();
         for (name, value) in self.timing {
             timing.set(&name, value)?;
         }
-        Ok(Session { name: self.name, task, min_peers, data, privacy, timing, roster })
+        Ok(Session { name: self.name, task, min_peers, data, privacy, voting: self.council, timing, roster })
     }
 }
 

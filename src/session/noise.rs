@@ -139,7 +139,7 @@ impl NoiseSpec {
         }
         match self.mode {
             NoiseMode::Central => {
-                colluders(session.min_peers, session.majority()).check::<u16>(self.colluders).map(drop)
+                colluders(session.min_peers, session.quorum()).check::<u16>(self.colluders).map(drop)
             }
             _ if self.colluders == 0 => Ok(()),
             mode => {

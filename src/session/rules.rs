@@ -210,6 +210,7 @@ impl Session {
         if let Some(noise) = &self.privacy.noise {
             noise.check(&self)?;
         }
+        self.voting.check(&self)?;
         for field in &TIMING {
             field.limit.check::<u64>((field.get)(&self.timing))?;
         }

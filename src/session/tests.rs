@@ -31,6 +31,7 @@ fn session(peers: u64) -> Session {
             densify: false,
         },
         privacy: Privacy::default(),
+        voting: CouncilSpec::default(),
         timing: Timing::default(),
         roster: (0..peers).map(entry).collect(),
     };

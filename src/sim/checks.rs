@@ -99,7 +99,7 @@ impl Checks {
         for item in items {
             let sum = item.item.sum;
             let authors = self.releases.entry(sum).or_default();
-            if authors.insert(item.author) && authors.len() >= ctx.majority {
+            if authors.insert(item.author) && authors.len() >= ctx.quorum {
                 self.looked += 1;
                 let first = *self.opened_sums.entry(sum.slot).or_insert(sum);
                 if first != sum {

@@ -254,6 +254,11 @@ impl<W: World> Engine<W> {
         &self.hosts[peer.index()].disk
     }
 
+    /// Takes from a host that does not run what it has on disk.
+    pub fn wipe(&mut self, peer: Peer) {
+        self.hosts[peer.index()].disk.clear();
+    }
+
     /// When the next thing happens.
     #[must_use]
     pub fn next(&self) -> Option<Time> {

@@ -10,7 +10,7 @@ use super::{sketch, xclp};
 use crate::crypto::identity::Identity;
 use crate::crypto::stream::derive;
 use crate::protocol::context::{Context, Quantity};
-use crate::session::{Entry, NoiseSpec, Peer, Privacy, Session, Timing};
+use crate::session::{CouncilSpec, Entry, NoiseSpec, Peer, Privacy, Session, Timing};
 use crate::task::Task;
 use crate::task::xclp::Xclp;
 
@@ -113,6 +113,7 @@ fn session(scenario: &Scenario, rows: Option<&Rows>) -> Result<(Session, Vec<Ide
             colluding: scenario.session.colluding.unwrap_or(usual.colluding),
             noise: noise(scenario),
         },
+        voting: CouncilSpec::default(),
         timing,
         roster: identities.iter().enumerate().map(entry).collect(),
     };

@@ -527,7 +527,11 @@ impl World for Swarm {
                 swarm.tally.ends(now, peer);
                 swarm.ends.insert(peer, End { at: now, reason: Some(ending) });
             }
-            Event::NeedsConnection(_) | Event::Joined(_) | Event::Lost(_) | Event::Refused(..) => {}
+            Event::NeedsConnection(_)
+            | Event::Joined(_)
+            | Event::Lost(_)
+            | Event::Refused(..)
+            | Event::StateLost(_) => {}
         }
         true
     }

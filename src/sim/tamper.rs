@@ -60,7 +60,7 @@ pub(super) fn apply(
                 let mut shares = item.item.shares.clone();
                 // The low byte: it stays a scalar.
                 shares.iter_mut().for_each(|(_, share)| share[0] ^= 1);
-                *item = Signed::new(&ctx, Release { sum: item.item.sum, shares });
+                *item = Signed::new(&ctx, Release { shares, ..item.item.clone() });
             }
             *frame = wire::encode(&changed);
         }

@@ -15,7 +15,9 @@ use flyswarm::data::Dataset;
 use flyswarm::data::digits::digits;
 use flyswarm::protocol::ballot::Ballot;
 use flyswarm::protocol::tree;
-use flyswarm::session::{DataSpec, Entry, ModelSpec, Peer, Privacy, Scaling, Score, Session, Timing};
+use flyswarm::session::{
+    CouncilSpec, DataSpec, Entry, ModelSpec, Peer, Privacy, Scaling, Score, Session, Timing,
+};
 use rand::TryRng;
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -55,6 +57,7 @@ pub fn session(keys: &[Identity]) -> Session {
             densify: false,
         },
         privacy: Privacy { min_holders: 2, ..Privacy::default() },
+        voting: CouncilSpec::default(),
         timing: Timing {
             gather_ms: 10_000,
             propose_ms: 1_000,

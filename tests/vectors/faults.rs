@@ -6,7 +6,10 @@ use flyswarm::protocol::Fault;
 use flyswarm::protocol::all_reduce::{self, Direction, SumId};
 use flyswarm::protocol::ballot::Ballot;
 use flyswarm::protocol::council::Promise;
+use flyswarm::protocol::failure::Failure;
 use flyswarm::protocol::message::{Message, VERSION};
+use flyswarm::protocol::promise::Promised;
+use flyswarm::protocol::signed::Signed;
 use flyswarm::protocol::transfer::{self, Want};
 use flyswarm::protocol::view::{self, Order, Reason, Report};
 use flyswarm::session::Peer;
@@ -31,6 +34,7 @@ fn class(fault: &Fault) -> &'static str {
         Fault::BadSignature(_) => "bad-signature",
         Fault::BadShare(_) => "bad-share",
         Fault::BadDeal(_) => "bad-deal",
+        Fault::TwoValues => "two-values",
         Fault::LowOrderKey => "low-order-key",
         Fault::BadRecord(_) => "bad-record",
     }
@@ -47,11 +51,28 @@ pub(crate) fn faults() -> Value {
     let view = Ballot { counter: 1, proposer: leader };
     let later = Ballot { counter: 2, proposer: leader };
     let stale = Ballot { counter: 0, proposer: leader };
-    let begin =
-        |ballot, members: &[Peer], frozen| Message::Begin { ballot, members: members.to_vec(), frozen };
+    let for_child = Ballot { counter: 2, proposer: child };
+    let foreign = made(1);
+    let promise = |author: Peer, ballot| {
+        let promise = Promise { frozen: 0, accepted: None, released: false };
+        Signed::new(&foreign.contexts[author.index()], Promised { ballot, promise, decision: Vec::new() })
+    };
+    let justified = |ballot, members: &[Peer], frozen, promises| Message::Begin {
+        ballot,
+        members: members.to_vec(),
+        frozen,
+        promises,
+    };
+    let begin = |ballot: Ballot, members: &[Peer], frozen| {
+        justified(ballot, members, frozen, vec![promise(leader, ballot), promise(child, ballot)])
+    };
+    let failed = |author: Peer, ballot, suspect| {
+        let failure = Failure { ballot, reason: Reason::Lost, suspect };
+        Message::Failed(Signed::new(&foreign.contexts[author.index()], failure))
+    };
     let up = |ballot, report| Message::View(view::Message::Up(ballot, report));
     let down = |ballot, order| Message::View(view::Message::Down(ballot, order));
-    let hello = || Message::Hello { version: VERSION, session: id, frozen: 0 };
+    let hello = || Message::Hello { version: VERSION, session: id, frozen: 0, trace: None };
     let status = || Message::Status { frozen: 0, in_view: false };
     let sum = SumId { ballot: view, slot: 1 };
     let chunk = |sum, direction, index, length| {
@@ -61,20 +82,13 @@ pub(crate) fn faults() -> Value {
     let credit = |direction, index| {
         Message::View(view::Message::Reduce(all_reduce::Message::Credit { sum, direction, index }))
     };
-    let foreign = made(1);
     let slots = u32::try_from(foreign.contexts[0].plan.len()).unwrap();
 
     let blamed: Vec<(&str, u64, Peer, Peer, Message)> = vec![
         ("a message before hello", START, leader, child, status()),
         ("hello twice", GREETED, leader, child, hello()),
         ("prepare for another proposer", GREETED, other, child, Message::Prepare(later)),
-        (
-            "a suspect outside the roster",
-            GREETED,
-            leader,
-            child,
-            Message::Failed { ballot: view, reason: Reason::Lost, suspect: Some(Peer(3)) },
-        ),
+        ("a suspect outside the roster", GREETED, leader, child, failed(leader, view, Some(Peer(3)))),
         (
             "begin: members do not ascend",
             GREETED,
@@ -101,6 +115,40 @@ pub(crate) fn faults() -> Value {
         ("begin: the receiver is the proposer", GREETED, child, leader, begin(later, &all, 0)),
         ("begin: more slots frozen than there are", GREETED, leader, child, begin(later, &all, slots + 1)),
         ("begin: from no parent", GREETED, other, child, begin(later, &all, 0)),
+        ("begin: the promise of one of three", GREETED, leader, child, {
+            justified(later, &all, 0, vec![promise(leader, later)])
+        }),
+        ("begin: one promise twice", GREETED, leader, child, {
+            justified(later, &all, 0, vec![promise(leader, later), promise(leader, later)])
+        }),
+        ("begin: promises of another ballot", GREETED, leader, child, {
+            justified(later, &all, 0, vec![promise(leader, view), promise(child, view)])
+        }),
+        ("begin: a forged promise", GREETED, leader, child, {
+            let mut forged = promise(other, later);
+            forged.item.promise.frozen = 1;
+            justified(later, &all, 1, vec![promise(leader, later), forged])
+        }),
+        ("begin: before what its promises have frozen", GREETED, leader, child, {
+            let mut ahead = promise(leader, later).item;
+            ahead.promise.frozen = 1;
+            let ahead = Signed::new(&foreign.contexts[leader.index()], ahead);
+            justified(later, &all, 0, vec![ahead, promise(child, later)])
+        }),
+        ("a prepare far above every ballot", GREETED, leader, child, {
+            Message::Prepare(Ballot { counter: Ballot::JUMP + 1, proposer: leader })
+        }),
+        ("a refusal of another's ballot", GREETED, child, leader, Message::Refuse(for_child, for_child)),
+        ("a failure that its author has not signed", KEYS, leader, child, {
+            let Message::Failed(mut forged) = failed(leader, view, None) else { panic!("just made") };
+            forged.author = other;
+            Message::Failed(forged)
+        }),
+        ("an item of a peer that is not below its carrier", KEYS, child, leader, {
+            let mut key = foreign.keys[other.index()].clone();
+            key.item.ballot = view;
+            up(view, Report::Keys(vec![key]))
+        }),
         (
             "fetch: no such slot",
             GREETED,
@@ -127,8 +175,8 @@ pub(crate) fn faults() -> Value {
             up(view, Report::Acknowledge(0, Vec::new()))
         }),
         ("a release before the decision", SUMMING, child, leader, up(view, Report::Release(1, Vec::new()))),
-        ("hold of another slot", SUMMING, child, leader, {
-            up(view, Report::Hold { slot: 0, total: [0; 32], deals: Vec::new() })
+        ("hold of a later slot", SUMMING, child, leader, {
+            up(view, Report::Hold { slot: 2, total: [0; 32], deals: Vec::new() })
         }),
         ("a chunk that is not the next", SUMMING, child, leader, chunk(sum, Direction::Up, 1, 12)),
         ("a chunk of another length", SUMMING, child, leader, chunk(sum, Direction::Up, 0, 8)),
@@ -154,13 +202,7 @@ pub(crate) fn faults() -> Value {
 
     let ignored: Vec<(&str, u64, Peer, Peer, Message)> = vec![
         ("a view message from no neighbour", KEYS, other, child, Message::View(view::Message::Working(view))),
-        (
-            "failed: another ballot",
-            KEYS,
-            leader,
-            child,
-            Message::Failed { ballot: stale, reason: Reason::Lost, suspect: None },
-        ),
+        ("failed: another ballot", KEYS, leader, child, failed(leader, stale, None)),
         ("begin: the view that is joined", KEYS, leader, child, begin(view, &all, 0)),
         ("a report of another view", KEYS, child, leader, up(stale, Report::Keys(Vec::new()))),
         ("an order of another view", KEYS, leader, child, down(later, Order::Sum(1))),
@@ -171,9 +213,13 @@ pub(crate) fn faults() -> Value {
             leader,
             chunk(SumId { slot: 2, ..sum }, Direction::Up, 0, 12),
         ),
-        ("a promise that nobody asked for", KEYS, child, leader, {
-            Message::Promise(later, Promise { frozen: 0, accepted: None })
+        ("hold of an earlier slot", SUMMING, child, leader, {
+            up(view, Report::Hold { slot: 0, total: [0; 32], deals: Vec::new() })
         }),
+        ("an acknowledgement of an earlier slot", SUMMING, child, leader, {
+            up(view, Report::Acknowledge(0, foreign.acknowledgements[..1].to_vec()))
+        }),
+        ("a promise that nobody asked for", KEYS, child, leader, { Message::Promise(promise(child, later)) }),
         ("a refusal of no proposal", KEYS, child, leader, Message::Refuse(later, later)),
         ("a piece that nobody asked for", KEYS, child, leader, {
             Message::Transfer(transfer::Message::Piece {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use flyswarm::crypto::agreement::EphemeralSecret;
 use flyswarm::crypto::envelope;
 use flyswarm::protocol::all_reduce::total_digest;
+use flyswarm::protocol::ballot::Ballot;
 use flyswarm::protocol::context::Context;
 use flyswarm::protocol::deal::{self, Deal, Opening, Release};
 use flyswarm::protocol::pairwise::ViewKey;
@@ -68,17 +69,22 @@ pub(crate) fn made(slot: u32) -> Made {
     let record = Record::new(sum, members, digest, deals.clone());
     let value = record.digest(&contexts[0]);
     let council: Vec<_> = contexts[0].council.iter().map(|peer| contexts[peer.index()].clone()).collect();
-    let acknowledgements: Vec<_> =
-        council.iter().map(|ctx| Signed::new(ctx, Acknowledgement { ballot: sum.ballot, value })).collect();
+    let acknowledgements: Vec<_> = council
+        .iter()
+        .map(|ctx| Signed::new(ctx, Acknowledgement { ballot: sum.ballot, slot, value }))
+        .collect();
     let releases: Vec<_> = council
         .iter()
         .enumerate()
-        .map(|(i, ctx)| Signed::new(ctx, Release { sum, shares: deal::own_shares(ctx, i, &deals).unwrap() }))
+        .map(|(i, ctx)| {
+            Signed::new(ctx, Release { sum, value, shares: deal::own_shares(ctx, i, &deals).unwrap() })
+        })
         .collect();
     let frozen = Frozen {
         record: record.clone(),
         acknowledgements: acknowledgements[..2].to_vec(),
         pads: pads.iter().copied().map(Some).collect(),
+        releases: Vec::new(),
     };
     frozen.check(&contexts[0]).unwrap();
     Made { contexts, keys, deals, pads, total, record, acknowledgements, releases, frozen }
@@ -130,12 +136,15 @@ pub(crate) fn items() -> Value {
             bytes[at] ^= 1;
         }),
     ];
-    // A view key and an acknowledgement have the same layout: only the context tells their signatures apart.
-    let as_acknowledgement = wire::canonical(&made.keys[0]);
+    // An acknowledgement of slot n and a view key have the same layout for some n: only the context tells
+    // their signatures apart.
+    let ViewKey { ballot, public } = made.keys[0].item.clone();
+    let key = Signed::new(ctx, AsKey { ballot, slot: 0, value: public });
+    let as_acknowledgement = wire::canonical(&key);
     let changed: Signed<Acknowledgement> = wire::decode_item(&as_acknowledgement).unwrap();
     assert!(!changed.verify(ctx));
     bad.push(json!({
-        "what": "a signed view key shown as an acknowledgement", "context": Acknowledgement::TAG,
+        "what": "signed under the context of a view key", "context": Acknowledgement::TAG,
         "signed": hex(as_acknowledgement), "class": "bad-signature",
     }));
 
@@ -157,8 +166,7 @@ pub(crate) fn items() -> Value {
         .collect();
     let coin = self::made(0);
     let seed = coin.frozen.seed(ctx);
-    let mut without = coin.frozen.clone();
-    without.pads[1] = None;
+    let without = unsound();
     json!({
         "about": "items of one sum of slot 1 over three peers, and of a coin (spec, sections 3, 10, 12)",
         "toml": small_text(3),
@@ -176,12 +184,25 @@ pub(crate) fn items() -> Value {
         "frozen": hex(wire::canonical(&made.frozen)),
         "coin": { "frozen": hex(wire::canonical(&coin.frozen)), "seed": hex(seed) },
         "coin_with_an_unsound_deal": { "frozen": hex(wire::canonical(&without)), "seed": hex(without.seed(ctx)) },
+        "bad_coins": bad_coins(&coin.frozen, &without),
         "bad": bad,
         "bad_records": bad_records(&made),
         "bad_frozen": bad_frozen(&made),
         "bad_releases": bad_releases(&made),
         "bad_deals": bad_deals(&made),
     })
+}
+
+/// What an acknowledgement says, under another context.
+#[derive(serde::Serialize)]
+struct AsKey {
+    ballot: Ballot,
+    slot: u32,
+    value: [u8; 32],
+}
+
+impl Item for AsKey {
+    const TAG: &'static str = ViewKey::TAG;
 }
 
 fn bad_records(made: &Made) -> Vec<Value> {
@@ -220,13 +241,73 @@ fn bad_records(made: &Made) -> Vec<Value> {
     .collect()
 }
 
+/// A coin of which one deal is inconsistent, with the releases that show it.
+fn unsound() -> Frozen {
+    let coin = self::made(0);
+    let contexts = &coin.contexts;
+    let mut deals = coin.deals.clone();
+    let dealer = &*contexts[deals[1].author.index()];
+    let mut crooked = deals[1].item.clone();
+    crooked.share_hashes[2] = crooked.share_hashes[1];
+    deals[1] = Signed::new(dealer, crooked);
+    let Record { value, .. } = coin.record;
+    let record = Record::new(value.sum, value.members, value.total, deals.clone());
+    let digest = record.digest(dealer);
+    let council: Vec<_> = dealer.council.iter().map(|peer| &*contexts[peer.index()]).collect();
+    let acknowledge = |ctx: &&Context| {
+        Signed::new(ctx, Acknowledgement { ballot: value.sum.ballot, slot: 0, value: digest })
+    };
+    let release = |(i, ctx): (usize, &&Context)| {
+        let shares = deal::own_shares(ctx, i, &deals).unwrap();
+        Signed::new(ctx, Release { sum: value.sum, value: digest, shares })
+    };
+    let mut pads = coin.frozen.pads;
+    pads[1] = None;
+    let frozen = Frozen {
+        record,
+        acknowledgements: council[..2].iter().map(acknowledge).collect(),
+        pads,
+        releases: council[..2].iter().enumerate().map(release).collect(),
+    };
+    frozen.check(dealer).unwrap();
+    frozen
+}
+
+/// Coins that say of a deal what its shares do not show.
+fn bad_coins(sound: &Frozen, unsound: &Frozen) -> Vec<Value> {
+    let ctx = &*self::made(0).contexts[0];
+    let mut without = sound.clone();
+    without.pads[1] = None;
+    let mut with_releases = without.clone();
+    with_releases.releases = self::made(0).releases[..2].to_vec();
+    let mut needless = sound.clone();
+    needless.releases = with_releases.releases.clone();
+    let mut one = unsound.clone();
+    one.releases.pop();
+    let mut foreign = unsound.clone();
+    foreign.releases = with_releases.releases.clone();
+    [
+        ("a pad is missing and nothing shows why", without),
+        ("a pad is missing that the releases show to be sound", with_releases),
+        ("releases although no pad is missing", needless),
+        ("too few releases", one),
+        ("releases of another value", foreign),
+    ]
+    .into_iter()
+    .map(|(what, frozen)| {
+        let text = frozen.check(ctx).expect_err(what);
+        json!({ "what": what, "frozen": hex(wire::canonical(&frozen)), "class": "bad-record", "text": text })
+    })
+    .collect()
+}
+
 fn bad_frozen(made: &Made) -> Vec<Value> {
     let ctx = &*made.contexts[0];
     let acknowledged = |acknowledgements: Vec<_>| Frozen { acknowledgements, ..made.frozen.clone() };
     let one = made.acknowledgements[0].clone();
     let mut ballot = sum_id(1).ballot;
     ballot.counter += 1;
-    let later = Acknowledgement { ballot, value: one.item.value };
+    let later = Acknowledgement { ballot, slot: 1, value: one.item.value };
     let outvoted = Signed::new(&made.contexts[made.acknowledgements[1].author.index()], later);
     let mut wrong_pad = made.frozen.clone();
     wrong_pad.pads.swap(0, 1);
@@ -254,7 +335,7 @@ fn bad_frozen(made: &Made) -> Vec<Value> {
 fn bad_releases(made: &Made) -> Vec<Value> {
     let author = &*made.contexts[made.releases[0].author.index()];
     let good = &made.releases[0].item;
-    let with = |shares| Release { sum: good.sum, shares };
+    let with = |shares| Release { shares, ..good.clone() };
     let (first, second) = (good.shares[0], good.shares[1]);
     let mut forged = first;
     forged.1[0] ^= 1;
@@ -318,7 +399,7 @@ fn bad_deals(made: &Made) -> Vec<Value> {
     let crooked = Signed::new(dealer, crooked);
     let mut opening = Opening::default();
     for release in &made.releases[..2] {
-        let only = Release { sum: release.item.sum, shares: vec![release.item.shares[0]] };
+        let only = Release { shares: vec![release.item.shares[0]], ..release.item.clone() };
         let author = &*made.contexts[release.author.index()];
         opening.add(dealer, std::slice::from_ref(&crooked), &Signed::new(author, only)).unwrap();
     }

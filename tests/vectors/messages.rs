@@ -6,7 +6,10 @@ use flyswarm::protocol::all_reduce::SumId;
 use flyswarm::protocol::all_reduce::{self, Direction};
 use flyswarm::protocol::ballot::Ballot;
 use flyswarm::protocol::council::{Accepted, Promise};
-use flyswarm::protocol::message::{Channel, Message, VERSION};
+use flyswarm::protocol::failure::Failure;
+use flyswarm::protocol::message::{Channel, Message, Trace, VERSION};
+use flyswarm::protocol::promise::Promised;
+use flyswarm::protocol::signed::Signed;
 use flyswarm::protocol::transfer::{self, Held, Want};
 use flyswarm::protocol::view::{self, Order, Reason, Report};
 use flyswarm::protocol::wire;
@@ -33,19 +36,39 @@ pub(crate) fn all() -> Vec<(&'static str, Message)> {
     let exchange = |body: Body| Message::Exchange { sum: SumId { ballot, slot: 3 }, content: body.into() };
     let part = |what| exchange(Body::Part { what, length: 70_000, data: data.clone() });
     let accepted = Accepted { ballot, slot: 1, value: digest };
+    let promises = [(0, 0, None, false), (1, 1, Some(accepted.clone()), false), (2, 1, Some(accepted), true)];
+    let promises = promises.map(|(author, frozen, accepted, released)| {
+        let decision = if released { made.acknowledgements[..2].to_vec() } else { Vec::new() };
+        let promise = Promise { frozen, accepted, released };
+        Signed::new(&made.contexts[author], Promised { ballot: other, promise, decision })
+    });
+    let hello = |trace| Message::Hello { version: VERSION, session: ctx.id.0, frozen: 0, trace: Some(trace) };
+    let failed = |reason, suspect| Message::Failed(Signed::new(ctx, Failure { ballot, reason, suspect }));
     vec![
-        ("hello", Message::Hello { version: VERSION, session: ctx.id.0, frozen: 0 }),
+        ("hello", Message::Hello { version: VERSION, session: ctx.id.0, frozen: 0, trace: None }),
+        ("hello, with a promise", hello(Trace::Promise(promises[1].clone()))),
+        ("hello, with a view key", hello(Trace::Key(made.keys[0].clone()))),
         ("fields", Message::Fields(small(3).fields())),
         ("fields, none", Message::Fields(Vec::new())),
         ("status", Message::Status { frozen: 2, in_view: true }),
         ("prepare", Message::Prepare(ballot)),
         ("prepare, large counter", Message::Prepare(Ballot { counter: u64::MAX, proposer: Peer(1023) })),
-        ("promise, nothing acknowledged", Message::Promise(ballot, Promise { frozen: 0, accepted: None })),
-        ("promise", Message::Promise(other, Promise { frozen: 1, accepted: Some(accepted) })),
+        ("promise, nothing acknowledged", Message::Promise(promises[0].clone())),
+        ("promise", Message::Promise(promises[1].clone())),
+        ("promise, with what was released", Message::Promise(promises[2].clone())),
         ("refuse", Message::Refuse(ballot, other)),
-        ("begin", Message::Begin { ballot, members: vec![Peer(0), Peer(1), Peer(2)], frozen: 1 }),
-        ("failed", Message::Failed { ballot, reason: Reason::Lost, suspect: Some(Peer(2)) }),
-        ("failed, nobody suspected", Message::Failed { ballot, reason: Reason::Disagreement, suspect: None }),
+        (
+            "begin",
+            Message::Begin {
+                ballot,
+                members: vec![Peer(0), Peer(1), Peer(2)],
+                frozen: 1,
+                promises: promises[..2].to_vec(),
+            },
+        ),
+        ("failed", failed(Reason::Lost, Some(Peer(2)))),
+        ("failed, nobody suspected", failed(Reason::Disagreement, None)),
+        ("failed, a peer left out", failed(Reason::Omitted, Some(Peer(1)))),
         ("up keys", up(Report::Keys(made.keys[..2].to_vec()))),
         (
             "up hold",

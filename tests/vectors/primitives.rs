@@ -79,7 +79,7 @@ pub(crate) fn encoding() -> Value {
         refused::<Vec<Peer>>("Vec<peer>", "length 2^60", &[&[253][..], &(1u64 << 60).to_le_bytes()].concat()),
         refused::<Vec<Peer>>("Vec<peer>", "fewer items than the length says", &[3, 0, 1]),
         refused::<[u8; 8]>("[u8; 8]", "cut short", &[0; 7]),
-        refused::<Reason>("Reason", "unknown variant", &[8]),
+        refused::<Reason>("Reason", "unknown variant", &[9]),
     ];
     json!({ "about": "bincode 2, standard configuration (spec, section 2)", "good": good, "lenient": lenient, "bad": bad })
 }

@@ -179,7 +179,7 @@ fn shown(text: &str) -> Value {
         "fields": fields,
         "roster": session.roster.iter().map(|entry| hex(entry.key.as_bytes())).collect::<Vec<_>>(),
         "council": session.council(),
-        "majority": session.majority(),
+        "quorum": session.quorum(),
         "min_peers": session.min_peers,
         "dimension": session.data.dimension(),
         // m, s, rho; null with tasks that train no model.
@@ -194,6 +194,10 @@ pub(crate) fn session() -> Value {
         CUSTOM.replace("bytes = \"00ff7f\"\n", "").replace("[custom]", "classes = [\"b\", \"a\"]\n[custom]");
     let custom = |from: &str, to: &str| toml(&CUSTOM.replacen(from, to, 1), 3);
     let private = |from: &str, to: &str| toml(&PRIVATE.replacen(from, to, 1), 5);
+    let voting = |fields: &str| SMALL.replacen("[data]", &format!("[council]\n{fields}\n[data]"), 1);
+    let named = voting(
+        "faults = \"byzantine\"\nmembers = [\"peer-7\", \"peer-10\", \"peer-2\", \"peer-3\", \"peer-19\"]",
+    );
     let good: Vec<_> = [
         (SMALL, 3),
         (FULL, 20),
@@ -207,6 +211,7 @@ pub(crate) fn session() -> Value {
         (&released, 3),
         (CUSTOM, 3),
         (&classes, 3),
+        (&named, 20),
     ]
     .into_iter()
     .map(|(head, peers)| shown(&toml(head, peers)))
@@ -278,6 +283,11 @@ pub(crate) fn session() -> Value {
             "a majority of the council colludes",
             toml(&PRIVATE.replacen("[data]", "min_peers = 3\n[data]", 1), 3),
         ),
+        ("a council of three that may deviate", toml(&voting("faults = \"byzantine\""), 3)),
+        ("another fault model", toml(&voting("faults = \"none\""), 5)),
+        ("a council of two", toml(&voting("members = [\"peer-1\", \"peer-2\"]"), 5)),
+        ("a council member twice", toml(&voting("members = [\"peer-1\", \"peer-2\", \"peer-1\"]"), 5)),
+        ("a council member of no roster", toml(&voting("members = [\"peer-1\", \"peer-2\", \"x\"]"), 5)),
         ("an epsilon beside exact means", private("unit-norm", "center")),
         (
             "an epsilon with another task",

@@ -18,7 +18,7 @@ use crate::data::deal;
 use crate::data::digits::digits;
 use crate::data::{DataError, Dataset};
 use crate::model::heterogeneity::{spearman, total_variation};
-use crate::session::{DataSpec, Entry, Privacy, Scaling, Session, SketchSpec, TaskSpec, Timing};
+use crate::session::{CouncilSpec, DataSpec, Entry, Privacy, Scaling, Session, SketchSpec, TaskSpec, Timing};
 
 /// Concentration of the first peer's class mix and of the last one's.
 const ALPHAS: (f64, f64) = (0.1, 10.0);
@@ -78,6 +78,7 @@ fn prepare(demo: &Demo, folder: &Path) -> Result<Setup, Failure> {
             densify: false,
         },
         privacy: Privacy { noise, ..Privacy::default() },
+        voting: CouncilSpec::default(),
         timing: Timing { gather_ms: 15_000, linger_ms: 5_000, ..Timing::default() },
         roster,
     }

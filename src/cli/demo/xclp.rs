@@ -20,7 +20,9 @@ use crate::data::digits::digits;
 use crate::data::{DataError, Dataset};
 use crate::model::neighbours::Neighbours;
 use crate::model::propagation::Prediction;
-use crate::session::{DataSpec, Entry, Hamming, Peer, Privacy, Scaling, Session, TaskSpec, Timing, XclpSpec};
+use crate::session::{
+    CouncilSpec, DataSpec, Entry, Hamming, Peer, Privacy, Scaling, Session, TaskSpec, Timing, XclpSpec,
+};
 use crate::task::xclp::Xclp;
 
 /// Labels of each class that are known, over all peers.
@@ -100,6 +102,7 @@ fn prepare(demo: &Demo, folder: &Path) -> Result<Setup, Failure> {
             densify: false,
         },
         privacy: Privacy::default(),
+        voting: CouncilSpec::default(),
         timing: Timing { gather_ms: 15_000, linger_ms: 5_000, ..Timing::default() },
         roster,
     };

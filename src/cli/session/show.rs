@@ -5,7 +5,7 @@ use std::fmt;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use crate::session::{NoiseSpec, Peer, Privacy, Scaling, Session, Timing};
+use crate::session::{Faults, NoiseSpec, Peer, Privacy, Scaling, Session, Timing};
 
 /// A session as shown to people and, as JSON, to programs.
 #[derive(Debug, Serialize)]
@@ -25,7 +25,11 @@ pub(super) struct Shown {
     lines: Vec<(&'static str, String)>,
     privacy: Privacy,
     timing: Timing,
-    majority_of_council: usize,
+    /// What of the council's deviation is borne, how many of it decide, and how many may be away.
+    faults: Faults,
+    quorum_of_council: usize,
+    may_be_away: usize,
+    may_deviate: usize,
     /// Names, in the order of the council.
     council: Vec<String>,
     roster: Vec<ShownPeer>,
@@ -76,7 +80,10 @@ impl Shown {
             lines: session.task.lines(&session.data),
             privacy: session.privacy,
             timing: session.timing,
-            majority_of_council: session.majority(),
+            faults: session.voting.faults,
+            quorum_of_council: session.quorum(),
+            may_be_away: session.council().len() - session.quorum(),
+            may_deviate: session.voting.faults.deviating(session.council().len()),
             council: session.council().into_iter().map(|peer| session.name(peer).to_owned()).collect(),
             roster: session.peers().map(peer).collect(),
         }
@@ -147,10 +154,21 @@ impl fmt::Display for Shown {
             &format!(
                 "{}, {} decide: {}",
                 self.council.len(),
-                self.majority_of_council,
+                self.quorum_of_council,
                 self.council.join(", ")
             ),
         )?;
+        let bears = match self.faults {
+            Faults::Crash => format!(
+                "crash: {} of them may be away; one that deviates may open a quantity twice",
+                self.may_be_away
+            ),
+            Faults::Byzantine => format!(
+                "byzantine: {} of them may be away or do what they like",
+                self.may_be_away.min(self.may_deviate)
+            ),
+        };
+        line("bears", &bears)?;
         for ShownPeer { index, name, peer_id, addresses } in roster {
             writeln!(f, "{index:>4}  {peer_id}  {name}  {}", addresses.join(" "))?;
         }

@@ -16,7 +16,7 @@ use crate::crypto::stream::Stream;
 use crate::node::{Ending, Event, Job, Node, Record};
 use crate::protocol::all_reduce::{self, Direction, SumId};
 use crate::protocol::ballot::Ballot;
-use crate::protocol::context::{Context, OpeningRule};
+use crate::protocol::context::{Bug, Context, OpeningRule};
 use crate::protocol::message::Message;
 use crate::protocol::pairwise::Mask;
 use crate::protocol::record::Value;
@@ -32,6 +32,8 @@ use crate::task::Task;
 pub(super) enum Fault {
     Crash(Peer),
     Restart(Peer),
+    /// A crash that takes the disk as well.
+    Wipe(Peer),
     Cut(Peer, Peer),
     Heal(Peer, Peer),
     /// Every link is healed, everybody runs, and messages are quick again.
@@ -43,6 +45,9 @@ pub(super) type Name = ([u8; 32], &'static str, [u8; 14]);
 
 /// What a message is stopped by: `(sender, receiver, message)`.
 pub(super) type Hold = Box<dyn Fn(Peer, Peer, &Message) -> bool>;
+
+/// What is sent in a message's place: `(sender, receiver, message)`.
+pub(super) type Rewrite = Box<dyn FnMut(Peer, Peer, &Message) -> Option<Message>>;
 
 /// What surrounds the nodes, and what is written down of them.
 pub(super) struct Lab {
@@ -64,6 +69,10 @@ pub(super) struct Lab {
     /// A message that matches is stopped, and all after it on its stream, until the connection is made anew.
     pub(super) hold: Option<Hold>,
     pub(super) rule: OpeningRule,
+    /// How nodes deviate that are started from now on.
+    pub(super) bugs: BTreeMap<Peer, Bug>,
+    /// What liars send instead.
+    pub(super) rewrite: Option<Rewrite>,
     pub(super) events: Vec<(Time, Peer, Event)>,
     /// Who blames whom for what.
     pub(super) blames: Vec<(Peer, Peer, String)>,
@@ -106,6 +115,19 @@ impl Lab {
         self.random.below(n)
     }
 
+    fn task(&self, peer: Peer) -> Arc<dyn Task> {
+        let numbers = || Arc::new(Numbers { me: peer, words: self.words.clone() }) as Arc<dyn Task>;
+        self.tasks.get(peer.index()).cloned().unwrap_or_else(numbers)
+    }
+
+    /// What the peer signs with.
+    pub(super) fn context(&self, peer: Peer) -> Context {
+        let identity = self.identities[peer.index()].clone();
+        let mut ctx = Context::new(self.session.clone(), peer, identity, self.task(peer).plan());
+        ctx.rule = self.rule;
+        ctx
+    }
+
     fn later(&mut self, now: Time) -> Time {
         let (low, high) = self.delay_us;
         Time(now.0 + u64::from(low + self.random.below(high - low)))
@@ -118,11 +140,9 @@ impl World for Lab {
     fn node(&mut self, peer: Peer, mut stored: Vec<Record>) -> Node {
         let forgets = self.forgets.contains(&peer);
         stored.retain(|record| !(forgets && matches!(record, Record::Kept(_))));
-        let numbers = || Arc::new(Numbers { me: peer, words: self.words.clone() }) as Arc<dyn Task>;
-        let task = self.tasks.get(peer.index()).cloned().unwrap_or_else(numbers);
-        let mut ctx =
-            Context::new(self.session.clone(), peer, self.identities[peer.index()].clone(), task.plan());
-        ctx.rule = self.rule;
+        let task = self.task(peer);
+        let mut ctx = self.context(peer);
+        ctx.bug = self.bugs.get(&peer).copied();
         let mut seed = [0; 32];
         self.random.fill(&mut seed);
         Node::new(Arc::new(ctx), task, seed, stored).unwrap()
@@ -147,6 +167,11 @@ impl World for Lab {
     }
 
     fn sends(&mut self, _: Time, from: Peer, to: Peer, message: &Message, frame: &mut Frame) -> Carriage {
+        if self.liars.contains(&from)
+            && let Some(other) = self.rewrite.as_mut().and_then(|rewrite| rewrite(from, to, message))
+        {
+            *frame = wire::encode(&other);
+        }
         if let Message::View(
             view::Message::Up(_, Report::Release(_, items)) | view::Message::Down(_, Order::Open(_, items)),
         ) = message
@@ -225,12 +250,17 @@ impl World for Lab {
     fn happens(engine: &mut Engine<Self>, fault: Fault) {
         match fault {
             Fault::Crash(peer) => engine.crash(peer),
+            Fault::Wipe(peer) => {
+                engine.crash(peer);
+                engine.wipe(peer);
+            }
             Fault::Restart(peer) => engine.restart(peer),
             Fault::Cut(a, b) => engine.cut(a, b, Notice::Silent),
             Fault::Heal(a, b) => engine.heal(a, b),
             Fault::HealAll => {
                 let lab = &mut engine.world;
                 lab.hold = None;
+                lab.rewrite = None;
                 lab.after_frames.clear();
                 (lab.kill_after, lab.cut_after, lab.kill_at) = (None, None, None);
                 lab.delay_us = (100, 20_000);
@@ -256,6 +286,21 @@ impl Network {
         identities.sort_by_key(Identity::public);
         let session = session(&identities, timing);
         Self::of(identities, session, words, Vec::new(), seed, rule)
+    }
+
+    /// With another session file.
+    pub(super) fn altered(
+        peers: u8,
+        words: &[u64],
+        timing: Timing,
+        seed: u64,
+        alter: impl FnOnce(&mut Session),
+    ) -> Self {
+        let mut identities: Vec<_> = (0..peers).map(|i| Identity::from_seed([i + 1; 32])).collect();
+        identities.sort_by_key(Identity::public);
+        let mut session = session(&identities, timing);
+        alter(&mut session);
+        Self::of(identities, session.check().unwrap(), words, Vec::new(), seed, OpeningRule::Decided)
     }
 
     /// Peers with tasks of their own.
@@ -290,6 +335,8 @@ impl Network {
             after_frames: Vec::new(),
             hold: None,
             rule,
+            bugs: BTreeMap::new(),
+            rewrite: None,
             events: Vec::new(),
             blames: Vec::new(),
             liars: BTreeSet::new(),
@@ -401,7 +448,7 @@ impl Network {
 
     /// For each slot the sums of whose pads a majority has released shares.
     pub(super) fn openable(&self) -> BTreeMap<u32, Vec<SumId>> {
-        let majority = self.session.majority();
+        let majority = self.session.quorum();
         let mut out: BTreeMap<u32, Vec<SumId>> = BTreeMap::new();
         for (sum, authors) in &self.releases {
             if authors.len() >= majority {
@@ -409,6 +456,23 @@ impl Network {
             }
         }
         out
+    }
+
+    /// Whether the peer has opened the slot.
+    pub(super) fn opened(&self, peer: Peer, slot: u32) -> bool {
+        let opens = |event: &Event| matches!(event, Event::Opened(value) if value.sum.slot == slot);
+        self.events.iter().any(|(_, who, event)| *who == peer && opens(event))
+    }
+
+    /// Whether the peer has begun the stage.
+    pub(super) fn reached(&self, peer: Peer, slot: u32, stage: Stage) -> bool {
+        let at = |event: &Event| matches!(event, Event::Stage(s, st) if (*s, *st) == (slot, stage));
+        self.events.iter().any(|(_, who, event)| *who == peer && at(event))
+    }
+
+    /// Who has been blamed by honest peers.
+    pub(super) fn named(&self) -> BTreeSet<Peer> {
+        self.blames.iter().filter(|(by, ..)| !self.liars.contains(by)).map(|(_, who, _)| *who).collect()
     }
 
     /// A message out of the blue, as its encoding gives it.

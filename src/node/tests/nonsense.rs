@@ -6,21 +6,25 @@ use super::network::Network;
 use super::numbers::timing;
 use crate::protocol::all_reduce::{self, Direction, SumId};
 use crate::protocol::ballot::Ballot;
+use crate::protocol::context::Context;
 use crate::protocol::council::{Accepted, Promise};
+use crate::protocol::failure::Failure;
 use crate::protocol::message::{Message, VERSION};
+use crate::protocol::promise::Promised;
 use crate::protocol::record::Record;
+use crate::protocol::signed::Signed;
 use crate::protocol::transfer::{self, Held, Want};
 use crate::protocol::view::{self, Order, Reason, Report};
 use crate::session::Peer;
 
 /// One of each kind that could hurt: out of order, stale, of the wrong member, slot or size.
-fn catalogue(current: Ballot, liar: Peer) -> Vec<Message> {
+fn catalogue(ctx: &Context, current: Ballot, liar: Peer) -> Vec<Message> {
     let last = Ballot { counter: u64::MAX, proposer: liar };
     let high = Ballot { counter: current.counter + 1, proposer: liar };
     let stale = Ballot { counter: 0, proposer: Peer(u16::MAX) };
     let mut out = vec![
-        Message::Hello { version: VERSION, session: [0; 32], frozen: 0 },
-        Message::Hello { version: u16::MAX, session: [7; 32], frozen: u32::MAX },
+        Message::Hello { version: VERSION, session: [0; 32], frozen: 0, trace: None },
+        Message::Hello { version: u16::MAX, session: [7; 32], frozen: u32::MAX, trace: None },
         Message::Fields(vec![("\u{1b}[2J".into(), [0; 8]); 1000]),
         Message::Fields(Vec::new()),
         Message::Status { frozen: u32::MAX, in_view: true },
@@ -33,8 +37,13 @@ fn catalogue(current: Ballot, liar: Peer) -> Vec<Message> {
         out.push(Message::Refuse(ballot, ballot));
         let accepted = Accepted { ballot, slot: 0, value: [9; 32] };
         for frozen in [0, 1, 2, u32::MAX] {
-            out.push(Message::Promise(current, Promise { frozen, accepted: Some(accepted.clone()) }));
-            out.push(Message::Promise(ballot, Promise { frozen, accepted: None }));
+            let promise = |ballot, accepted, released| {
+                let promise = Promise { frozen, accepted, released };
+                Signed::new(ctx, Promised { ballot, promise, decision: Vec::new() })
+            };
+            out.push(Message::Promise(promise(current, Some(accepted.clone()), false)));
+            out.push(Message::Promise(promise(current, Some(accepted.clone()), true)));
+            out.push(Message::Promise(promise(ballot, None, false)));
         }
         let lists: [&[u16]; 7] = [
             &[],
@@ -47,11 +56,14 @@ fn catalogue(current: Ballot, liar: Peer) -> Vec<Message> {
         ];
         for list in lists {
             let members: Vec<_> = list.iter().map(|&peer| Peer(peer)).collect();
-            out.push(Message::Begin { ballot, members: members.clone(), frozen: u32::MAX });
-            out.push(Message::Begin { ballot, members, frozen: 0 });
+            let promises = Vec::new();
+            out.push(Message::Begin { ballot, members: members.clone(), frozen: u32::MAX, promises });
+            let promise = Promise { frozen: 0, accepted: None, released: false };
+            let promises = vec![Signed::new(ctx, Promised { ballot, promise, decision: Vec::new() }); 3];
+            out.push(Message::Begin { ballot, members, frozen: 0, promises });
         }
         for suspect in [None, Some(liar), Some(Peer(u16::MAX))] {
-            out.push(Message::Failed { ballot, reason: Reason::Stalled, suspect });
+            out.push(Message::Failed(Signed::new(ctx, Failure { ballot, reason: Reason::Stalled, suspect })));
         }
         out.extend(in_view(ballot).into_iter().map(Message::View));
     }
@@ -128,7 +140,8 @@ fn the_others_finish(net: &Network, liar: Peer, what: &str) {
 /// that sends one such message at any time.
 #[test]
 fn one_message_of_nonsense_at_any_time_stops_nobody_else() {
-    let count = catalogue(Ballot { counter: 1, proposer: Peer(0) }, Peer(0)).len();
+    let ctx = Network::new(5, &[3], timing(), 0).context(Peer(0));
+    let count = catalogue(&ctx, Ballot { counter: 1, proposer: Peer(0) }, Peer(0)).len();
     for number in 0..count {
         for turn in 0..2 {
             let when = [20, 60, 90, 130, 70][(number + 2 * turn) % 5];
@@ -137,7 +150,7 @@ fn one_message_of_nonsense_at_any_time_stops_nobody_else() {
             net.liars.insert(liar);
             net.run_unchecked(60_000, |net| net.frames >= when);
             let current = net.current().unwrap_or_default();
-            let message = catalogue(current, liar).swap_remove(number);
+            let message = catalogue(&net.context(liar), current, liar).swap_remove(number);
             for peer in net.peers().filter(|&peer| peer != liar) {
                 net.say(liar, peer, message.clone());
             }

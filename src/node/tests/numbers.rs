@@ -5,7 +5,9 @@ use bytes::Bytes;
 use crate::crypto::identity::Identity;
 use crate::crypto::stream::Stream;
 use crate::protocol::context::Quantity;
-use crate::session::{DataSpec, Entry, ModelSpec, Peer, Privacy, Scaling, Score, Session, Timing};
+use crate::session::{
+    CouncilSpec, DataSpec, Entry, ModelSpec, Peer, Privacy, Scaling, Score, Session, Timing,
+};
 use crate::task::{History, Outcome, Task, Work};
 
 /// Sums a fixed vector for each slot: slot q of peer i is `words[q - 1]` words, drawn from (i, q).
@@ -68,6 +70,7 @@ pub(super) fn session(identities: &[Identity], timing: Timing) -> Session {
             densify: false,
         },
         privacy: Privacy { min_holders: 1, ..Privacy::default() },
+        voting: CouncilSpec::default(),
         timing,
         roster,
     }

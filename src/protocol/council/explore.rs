@@ -62,6 +62,8 @@ struct Local {
     acks: [[u8; BALLOTS]; SLOTS],
     /// For each slot: bits of the values whose shares it has released.
     released: [u8; SLOTS],
+    /// On disk: the value of slot `frozen` that it has released shares for, 0 for none.
+    kept: u8,
     opened: [u8; SLOTS],
 }
 
@@ -140,20 +142,22 @@ impl World {
         let (number, value) = local.accepted;
         let accepted =
             (value > 0).then(|| Accepted { ballot: self.ballot(number), slot: local.frozen.into(), value });
-        Acceptor { promised: self.ballot(local.promised), frozen: local.frozen.into(), accepted }
+        let released = (local.kept > 0).then_some(local.kept);
+        Acceptor { promised: self.ballot(local.promised), frozen: local.frozen.into(), accepted, released }
     }
 
     fn keep(local: &mut Local, acceptor: &Acceptor<u8>) {
         let number = |ballot: Ballot| u8::try_from(ballot.counter).unwrap();
         local.promised = number(acceptor.promised);
         local.frozen = acceptor.frozen as u8;
+        local.kept = acceptor.released.unwrap_or(0);
         local.accepted = acceptor.accepted.as_ref().map_or((0, 0), |a| (number(a.ballot), a.value));
     }
 
     fn promise(&self, (frozen, (number, value)): (u8, (u8, u8))) -> Promise<u8> {
         let accepted =
             (value > 0).then(|| Accepted { ballot: self.ballot(number), slot: frozen.into(), value });
-        Promise { frozen: frozen.into(), accepted }
+        Promise { frozen: frozen.into(), accepted, released: false }
     }
 
     fn count(&self, state: &State, holds: impl Fn(&Local) -> bool) -> u32 {
@@ -262,6 +266,10 @@ impl World {
                 if !acknowledged || !decided || local.view != b || local.frozen != s || again {
                     return None;
                 }
+                let mut acceptor = self.acceptor(local);
+                if acceptor.release(s.into(), &value) {
+                    Self::keep(local, &acceptor);
+                }
                 local.released[usize::from(s)] |= 1 << value;
             }
             Act::Open(b, s, a) => {
@@ -298,7 +306,7 @@ impl World {
                 local.view = 0;
                 match self.rule {
                     Rule::ForgetsPromise => local.promised = local.joined,
-                    Rule::ForgetsValue => local.accepted = (0, 0),
+                    Rule::ForgetsValue => (local.accepted, local.kept) = ((0, 0), 0),
                     _ => {}
                 }
                 for (lead, _) in next.leads.iter_mut().zip(&self.proposers).filter(|&(_, p)| *p == a) {

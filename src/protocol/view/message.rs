@@ -94,4 +94,6 @@ pub enum Reason {
     Disagreement,
     /// A slot is frozen and peers outside the view wait: the leader proposes a larger one.
     Enlarged,
+    /// The members lack a peer that one of them is connected to.
+    Omitted,
 }

@@ -10,9 +10,13 @@ use crate::session::Peer;
 
 impl View {
     pub(super) fn report(&mut self, from: Peer, report: Report, step: &mut Step<Self>) -> Result<(), Fault> {
+        // The order for this slot came before the subtree had spoken on the one before: not its fault.
+        let older = |slot: u32| self.slot().is_some_and(|now| slot < now);
         match report {
+            Report::Hold { slot, .. } | Report::Acknowledge(slot, _) | Report::Release(slot, _)
+                if older(slot) => {}
             Report::Keys(items) => {
-                self.verify(&items, "view key", |key| key.item.ballot == self.ballot)?;
+                self.verify(from, &items, "view key", |key| key.item.ballot == self.ballot)?;
                 if !self.keys_report.child(from, items) {
                     return Err(Fault::OutOfOrder("keys"));
                 }
@@ -20,7 +24,9 @@ impl View {
             }
             Report::Hold { slot, total, deals } => {
                 let (sum, dealers) = (self.sum_id(slot), self.ctx.dealers(slot, &self.members));
-                self.verify(&deals, "deal", |deal| deal.item.sum == sum && dealers.contains(&deal.author))?;
+                self.verify(from, &deals, "deal", |deal| {
+                    deal.item.sum == sum && dealers.contains(&deal.author)
+                })?;
                 let round = self.round.as_mut().filter(|round| round.slot == slot && round.reduce.is_some());
                 let round = round.ok_or(Fault::OutOfOrder("hold"))?;
                 if !round.deals.child(from, deals) {
@@ -31,8 +37,9 @@ impl View {
             }
             Report::Acknowledge(slot, items) => {
                 let value = self.record().map(|record| record.digest(&self.ctx));
-                self.verify(&items, "acknowledgement", |each| {
+                self.verify(from, &items, "acknowledgement", |each| {
                     each.item.ballot == self.ballot
+                        && each.item.slot == slot
                         && Some(each.item.value) == value
                         && self.ctx.council_index(each.author).is_some()
                 })?;
@@ -43,9 +50,10 @@ impl View {
                 self.report_acknowledgements(step);
             }
             Report::Release(slot, items) => {
-                let sum = self.record().map(|record| record.value.sum);
-                self.verify(&items, "release", |each| {
-                    Some(each.item.sum) == sum && self.ctx.council_index(each.author).is_some()
+                let value = self.record().map(|record| (record.value.sum, record.digest(&self.ctx)));
+                self.verify(from, &items, "release", |each| {
+                    Some((each.item.sum, each.item.value)) == value
+                        && self.ctx.council_index(each.author).is_some()
                 })?;
                 let round = self
                     .round
@@ -64,10 +72,11 @@ impl View {
         self.round.as_ref()?.record.as_ref()
     }
 
-    /// Every item of a report fits this round and is signed by a member, no two by the same: whoever passes
-    /// on another one has not looked at it.
+    /// Every item of a report fits this round and is signed by a member below its carrier, no two by the same:
+    /// whoever passes on another one has not looked at it. So what two children carry has different authors.
     pub(super) fn verify<T: Item>(
         &self,
+        from: Peer,
         items: &[Signed<T>],
         what: &'static str,
         fits: impl Fn(&Signed<T>) -> bool,
@@ -75,7 +84,7 @@ impl View {
         let mut authors = BTreeSet::new();
         for item in items {
             let twice = !authors.insert(item.author);
-            if self.members.binary_search(&item.author).is_err() || twice || !fits(item) {
+            if self.below.get(&item.author) != Some(&from) || twice || !fits(item) {
                 return Err(Fault::Inconsistent(format!("{what} of {} does not belong here", item.author)));
             }
             if !item.verify(&self.ctx) {

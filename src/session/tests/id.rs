@@ -191,7 +191,7 @@ fn the_council_is_fifteen_or_all_and_differs_between_sessions() {
     for (peers, council, majority) in [(3, 3, 2), (4, 4, 3), (15, 15, 8), (16, 15, 8), (40, 15, 8)] {
         let session = session(peers);
         let members = session.council();
-        assert_eq!((members.len(), session.majority()), (council, majority));
+        assert_eq!((members.len(), session.quorum()), (council, majority));
         let distinct: std::collections::BTreeSet<_> = members.iter().collect();
         assert_eq!(distinct.len(), council);
     }

@@ -154,6 +154,7 @@ pub fn name(fault: &Broken) -> &'static str {
         Broken::BadSignature(_) => "bad-signature",
         Broken::BadShare(_) => "bad-share",
         Broken::BadDeal(_) => "bad-deal",
+        Broken::TwoValues => "two-values",
         Broken::LowOrderKey => "low-order-key",
         Broken::BadRecord(_) => "bad-record",
     }

@@ -1,0 +1,100 @@
+//! A peer that wants the others to get nowhere.
+
+use std::collections::BTreeSet;
+
+use super::super::network::Network;
+use super::super::numbers::timing;
+use super::{honest_finish, leader};
+use crate::protocol::ballot::Ballot;
+use crate::protocol::failure::Failure;
+use crate::protocol::message::Message;
+use crate::protocol::signed::Signed;
+use crate::protocol::view::{self, Reason, Report, Stage};
+use crate::session::Peer;
+
+const FAR: u64 = 1 << 48;
+
+#[test]
+fn a_proposal_far_ahead_does_not_use_up_the_ballots_and_its_author_is_named() {
+    for seed in 0..4 {
+        let mut net = Network::new(5, &[3], timing(), seed);
+        let liar = net.council()[2];
+        net.liars.insert(liar);
+        net.run_unchecked(10_000, |net| net.reached(liar, 0, Stage::Accept));
+        for peer in net.peers().filter(|&peer| peer != liar) {
+            net.say(liar, peer, Message::Prepare(Ballot { counter: FAR, proposer: liar }));
+        }
+        net.run(120_000);
+        honest_finish(&net, &format!("seed {seed}"));
+        assert_eq!(net.named(), BTreeSet::from([liar]));
+    }
+}
+
+#[test]
+fn a_refusal_that_names_a_ballot_far_ahead_does_not_use_them_up() {
+    let mut named = 0;
+    for seed in 0..4 {
+        let mut net = Network::new(5, &[3], timing(), seed);
+        let liar = net.council()[2];
+        net.liars.insert(liar);
+        net.rewrite = Some(Box::new(move |from, _, message| {
+            let ballot = match message {
+                Message::Promise(signed) => signed.item.ballot,
+                _ => return None,
+            };
+            (from == liar).then_some(Message::Refuse(ballot, Ballot { counter: FAR, proposer: Peer(0) }))
+        }));
+        net.run(120_000);
+        honest_finish(&net, &format!("seed {seed}"));
+        named += net.named().len();
+    }
+    // It may come after the others' promises, when nobody heeds it.
+    assert!(named > 0, "no refusal came in time");
+}
+
+#[test]
+fn a_member_that_ends_every_view_is_set_aside() {
+    for seed in 0..4 {
+        let mut net = Network::new(5, &[3], timing(), seed);
+        let liar = net.council()[2];
+        net.liars.insert(liar);
+        let ctx = net.context(liar);
+        net.rewrite = Some(Box::new(move |from, _, message| {
+            let Message::View(view::Message::Up(ballot, Report::Keys(_))) = message else { return None };
+            let failed = Failure { ballot: *ballot, reason: Reason::Superseded, suspect: None };
+            (from == liar).then(|| Message::Failed(Signed::new(&ctx, failed)))
+        }));
+        net.run(120_000);
+        honest_finish(&net, &format!("seed {seed}"));
+    }
+}
+
+#[test]
+fn who_claims_to_have_everything_and_gives_nothing_is_named_and_costs_no_time() {
+    for seed in 0..4 {
+        let mut net = Network::new(5, &[3], timing(), seed);
+        let liar = net.council()[3];
+        assert_ne!(liar, leader(&net));
+        net.liars.insert(liar);
+        net.rewrite = Some(Box::new(move |from, _, message| {
+            if from != liar {
+                return None;
+            }
+            match message.clone() {
+                Message::Hello { version, session, trace, .. } => {
+                    Some(Message::Hello { version, session, frozen: 2, trace })
+                }
+                Message::Status { in_view, .. } => Some(Message::Status { frozen: 2, in_view }),
+                _ => None,
+            }
+        }));
+        net.run(120_000);
+        honest_finish(&net, &format!("seed {seed}"));
+        let when = net.events.iter().filter_map(|(at, peer, event)| {
+            (*peer != liar && matches!(event, crate::node::Event::Finished(..))).then_some(at.0 / 1000)
+        });
+        let last = when.max().unwrap();
+        assert!(last < 5_000, "seed {seed}: {last} ms");
+        assert_eq!(net.named(), BTreeSet::from([liar]));
+    }
+}
