@@ -450,6 +450,10 @@ def printable(text):
     return 1 <= len(text) <= 64 and text.strip() == text
 
 
+def plain_name(text):
+    return re.fullmatch(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,63}", text) is not None
+
+
 def need(holds, what):
     if not holds:
         raise Refused("session", what)
@@ -543,14 +547,15 @@ class Session:
         need(not self.selects or file["select"] == "sketch" and self.task == "flynn", "select")
         self.sketches = self.task == "sketch" or self.selects
         need(self.sketches or "sketch" not in file, "sketch")
-        need(printable(file["name"]), "name")
+        need(plain_name(file["name"]), "name")
         entries = sorted((public_of_peer_id(entry["peer_id"]), entry["name"]) for entry in file["roster"])
         self.roster = [public for public, _ in entries]
         names = [name for _, name in entries]
         p = len(entries)
-        need(3 <= p <= 1024 and len(set(self.roster)) == len(set(names)) == p and all(map(printable, names)), "roster")
-        self.min_peers = file.get("min_peers", max(p // 2 + 1, 3))
-        need(p // 2 + 1 <= self.min_peers <= p, "min_peers")
+        need(3 <= p <= 1024 and len(set(self.roster)) == len(set(names)) == p and all(map(plain_name, names)), "roster")
+        smallest = max(p // 2 + 1, 5 if self.task == "xclp" else 3)
+        self.min_peers = file.get("min_peers", smallest)
+        need(smallest <= self.min_peers <= p, "min_peers")
 
         data = file["data"]
         self.features, self.classes = data["features"], data.get("classes", [])
@@ -573,7 +578,7 @@ class Session:
         need(64 <= self.bits <= 16_384 and self.bits % 64 == 0 and 1 <= self.k <= 1000, "xclp")
         need(self.many_neighbours or self.k <= quarter, "k")
         need(0.01 <= self.alpha <= 0.999 and 1 <= self.power <= 3 and 1e-9 <= self.tolerance <= 0.01, "xclp")
-        need(self.task != "xclp" or p <= 64, "roster")
+        need(self.task != "xclp" or 6 <= p <= 64, "roster")
         sketch = file.get("sketch", {})
         self.hash, self.rows, self.span = sketch.get("hash", "srp"), sketch.get("rows", 1000), sketch.get("range", 64)
         self.publish, self.pairwise = sketch.get("publish", self.selects), sketch.get("pairwise", False)

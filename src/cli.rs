@@ -14,10 +14,12 @@ mod export;
 mod id;
 #[cfg(feature = "net")]
 mod join;
+mod kind;
 mod model;
 #[cfg(feature = "net")]
 mod network;
 mod noise;
+mod output;
 #[cfg(feature = "net")]
 mod progress;
 mod session;
@@ -26,6 +28,7 @@ mod simulate;
 mod tables;
 mod tune;
 
+use std::borrow::Cow;
 use std::io::{self, IsTerminal, Write};
 use std::process::ExitCode;
 
@@ -122,10 +125,24 @@ pub fn main() -> ExitCode {
     match result.and_then(|()| run(arguments.command, &mut io::stdout().lock())) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
-            eprintln!("flyswarm: {}", failure.to_string().replace('\n', " "));
+            eprintln!("flyswarm: {}", one_line(&failure.to_string()));
             ExitCode::from(failure.code())
         }
     }
+}
+
+/// The text on one line. Names and values from files of others stand in it: what would act on a terminal is
+/// escaped.
+fn one_line(text: &str) -> String {
+    let mut out = String::new();
+    for c in text.chars() {
+        match c {
+            '\n' => out.push(' '),
+            _ if c.is_control() || !crate::session::printable(c) => out.extend(c.escape_default()),
+            _ => out.push(c),
+        }
+    }
+    out
 }
 
 /// Silent unless the option or RUST_LOG says otherwise; results and errors never go this way.
@@ -185,8 +202,15 @@ fn written(result: io::Result<()>, place: &str) -> Result<(), Failure> {
     }
 }
 
-/// Writes a result to standard output.
+/// Writes a result to standard output, control characters escaped: names in it may come from others.
 fn print(out: &mut dyn Write, text: &str) -> Result<(), Failure> {
+    let acts = |c: char| c.is_control() && !matches!(c, '\n' | '\t');
+    let text = if text.contains(acts) {
+        let escape = |c: char| if acts(c) { c.escape_default().to_string() } else { c.to_string() };
+        Cow::Owned(text.chars().map(escape).collect::<String>())
+    } else {
+        Cow::Borrowed(text)
+    };
     written(out.write_all(text.as_bytes()).and_then(|()| out.flush()), "standard output")
 }
 
@@ -208,13 +232,25 @@ mod tests {
             } else {
                 true
             };
-            value = word.starts_with("--") && !matches!(word.as_str(), "--json" | "--published");
+            value = word.starts_with("--")
+                && !matches!(word.as_str(), "--json" | "--published" | "--force" | "--large");
             let is_file = file && !word.starts_with("--");
             arguments.push(if is_file { folder.join(&word).to_str().unwrap().to_owned() } else { word });
         }
         let mut out = Vec::new();
         run(Arguments::try_parse_from(arguments).unwrap().command, &mut out)?;
         Ok(String::from_utf8(out).unwrap())
+    }
+
+    #[test]
+    fn names_from_files_of_others_do_not_act_on_the_terminal() {
+        let mut out = Vec::new();
+        print(&mut out, "a\tb\x1b[2J\n").unwrap();
+        assert_eq!(out, b"a\tb\\u{1b}[2J\n");
+        assert_eq!(
+            one_line("unknown field `\x1b[2J`\nor \u{202e}x, \u{fc}"),
+            "unknown field `\\u{1b}[2J` or \\u{202e}x, \u{fc}"
+        );
     }
 
     #[test]

@@ -5,17 +5,22 @@
 //! more for another. Epsilons of sessions on one set are added up (sequential composition), each as it stands
 //! in the session file. A lock keeps two processes from spending the same budget.
 
-use std::fs::{self, File};
+use std::fs::{File, TryLockError};
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use crate::files;
 use crate::privacy::Ratio;
 use crate::session::NoiseMode;
 
 /// The largest file that is read.
 const MAX_BYTES: u64 = 1 << 26;
+/// How often the lock is tried, and what lies between.
+const ATTEMPTS: u32 = if cfg!(test) { 5 } else { 100 };
+const PAUSE: Duration = Duration::from_millis(100);
 
 /// One session that was paid for.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -45,6 +50,9 @@ pub enum LedgerError {
         /// What it said.
         error: io::Error,
     },
+    /// Another process does not let go of it.
+    #[error("{0}: another process has the ledger open and did not let go of it within 10 s")]
+    Locked(PathBuf),
     /// A line is no charge.
     #[error("{path}: line {line} of the ledger is damaged: {error}")]
     Damaged {
@@ -94,14 +102,25 @@ impl Ledger {
         key.with_file_name("ledger").join(format!("{peer_id}.jsonl"))
     }
 
-    /// Opens or makes it, and waits for another process that has it open.
+    /// Opens or makes it, for its owner only, and waits for another process that has it open, ten seconds at
+    /// most.
+    ///
+    /// # Errors
+    /// [`LedgerError`].
     pub fn open(path: &Path) -> Result<Self, LedgerError> {
         let io = |error| LedgerError::Io { path: path.to_owned(), error };
         if let Some(folder) = path.parent() {
-            fs::create_dir_all(folder).map_err(io)?;
+            files::create_folders(folder, true).map_err(io)?;
         }
-        let file = File::options().create(true).read(true).append(true).open(path).map_err(io)?;
-        file.lock().map_err(io)?;
+        let mut options = File::options();
+        options.create(true).read(true).append(true);
+        #[cfg(unix)]
+        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+        let file = options.open(path).map_err(io)?;
+        // Whoever can open it can lock it, and learn what data sets there are.
+        #[cfg(unix)]
+        file.set_permissions(std::os::unix::fs::PermissionsExt::from_mode(0o600)).map_err(io)?;
+        lock(&file, path)?;
         let text = text(&file).map_err(io)?;
         let whole = text.rfind('\n').map_or(0, |end| end + 1);
         if whole < text.len() {
@@ -155,6 +174,18 @@ impl Ledger {
     }
 }
 
+/// Tries for ten seconds: a charge takes some milliseconds.
+fn lock(file: &File, path: &Path) -> Result<(), LedgerError> {
+    for _ in 0..ATTEMPTS {
+        match file.try_lock() {
+            Ok(()) => return Ok(()),
+            Err(TryLockError::WouldBlock) => std::thread::sleep(PAUSE),
+            Err(TryLockError::Error(error)) => return Err(LedgerError::Io { path: path.to_owned(), error }),
+        }
+    }
+    Err(LedgerError::Locked(path.to_owned()))
+}
+
 /// Each data set and what it has spent, in the order of their first sessions.
 #[must_use]
 pub fn totals(charges: &[Charge]) -> Vec<(String, String)> {
@@ -205,7 +236,27 @@ fn parse(path: &Path, text: &str) -> Result<Vec<Charge>, LedgerError> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
+
+    #[cfg(unix)]
+    #[test]
+    fn a_ledger_is_its_owners_alone_and_one_that_another_process_holds_is_told_in_time() {
+        use std::os::unix::fs::PermissionsExt;
+        let folder = tempfile::tempdir().unwrap();
+        let path = Ledger::path(&folder.path().join("id.key"), "12D3");
+        let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+        let held = Ledger::open(&path).unwrap();
+        assert_eq!((mode(&path), mode(path.parent().unwrap())), (0o600, 0o700));
+        let error = Ledger::open(&path).unwrap_err();
+        assert!(matches!(error, LedgerError::Locked(_)), "{error}");
+        drop(held);
+        // One that an older version left open to all.
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
+        Ledger::open(&path).unwrap();
+        assert_eq!(mode(&path), 0o600);
+    }
 
     fn charge(dataset: &str, epsilon: &str, session: u8) -> Charge {
         Charge {

@@ -19,3 +19,5 @@ pub mod task;
 
 #[doc(inline)]
 pub use flyswarm_kernels::{crypto, data, model, privacy, sketch};
+
+use flyswarm_kernels::files;

@@ -6,7 +6,8 @@
 //! `/flyswarm/probe/1` ([`Command::Probe`]).
 //!
 //! **Who may connect.** Peers of the roster. Everyone else is refused once Noise has shown who they are,
-//! before any substream. Of a pair the peer with the smaller `PeerId` dials at once, the other only where it
+//! before any substream. Of connections that have not shown it, at most 256 at a time, the oldest is dropped
+//! where a new one needs its place, strangers' first ([`mod@gate`]). Of a pair the peer with the smaller `PeerId` dials at once, the other only where it
 //! knows an address and nothing came for about 3 s; both redial for as long as they run, after 0.2 s doubling
 //! up to 5 s, at the addresses from the roster, from [`Command::AddAddress`] and from mDNS.
 //!
@@ -36,6 +37,7 @@ mod dial;
 pub mod driver;
 mod events;
 mod frame;
+mod gate;
 mod handler;
 mod link;
 mod log;

@@ -74,6 +74,7 @@ mod noise;
 mod rules;
 mod size;
 mod task;
+pub(crate) mod words;
 
 use std::fmt;
 
@@ -84,7 +85,8 @@ pub use crate::model::readout::Score;
 
 pub use council::{CouncilSpec, Faults};
 pub use noise::{NoiseMode, NoiseSpec};
-pub use rules::{SessionError, check_name};
+pub(crate) use rules::printable;
+pub use rules::{SessionError, check_name, check_plain_name};
 pub use size::{Size, Sizes};
 pub use task::{
     CustomSpec, FlynnSpec, Hamming, ModelSpec, Select, Setting, SketchSpec, TaskSpec, TuneSpec, XclpSpec,
@@ -134,12 +136,12 @@ impl fmt::Debug for SessionId {
 /// or changed in code through [`Session::check`].
 #[derive(Debug, Clone, PartialEq)]
 pub struct Session {
-    /// The name, for people: 1 to 64 printable characters.
+    /// The name: 1 to 64 ASCII letters, digits, `-`, `_` and `.`, the first no point. Names of files are made
+    /// of it.
     pub name: String,
     /// What is computed, with its parameters.
     pub task: TaskSpec,
-    /// The fewest members of a view: from a majority of the roster to the whole roster. Default: a majority,
-    /// at least 3.
+    /// The fewest members of a view: from [`TaskSpec::smallest_view`], the default, to the whole roster.
     pub min_peers: u16,
     /// The shape of the rows.
     pub data: DataSpec,
@@ -323,7 +325,7 @@ impl Default for Timing {
 pub struct Entry {
     /// Its identity, different from all others.
     pub key: PublicKey,
-    /// The name, for people: 1 to 64 printable characters, different from all others.
+    /// The name: of the same characters as the session's, different from all others.
     pub name: String,
     /// Multiaddresses as text, at most 16. Not part of the session id. May be empty where mDNS finds the
     /// peer.

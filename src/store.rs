@@ -4,9 +4,11 @@
 //! or the new one, whole. Format of a record: the line `flyswarm-state 2\n`, u32 LE length of the record, the
 //! record (bincode), SHA-256 of all that. A sealed total is a file of its own, its bytes and nothing else,
 //! named `total-` and its digest in hexadecimal, and on disk before a record that names it: what is
-//! acknowledged and then frozen is written once, and begun while it still comes ([`Store::write_early`]).
-//! Whoever restores the records holds each total against its digest. A total that no record names is removed.
-//! A lock on the folder refuses a second process.
+//! acknowledged and then frozen is written once, and begun while it still comes ([`Store::write_early`]). Whoever
+//! restores the records holds each total against its digest. A total that no record names is removed. A lock
+//! on the folder refuses a second process. When the session is over ([`Store::finish`]) nothing stays but what
+//! was promised, and the folder is not opened again. Removed files are gone for programs; what a disk keeps of
+//! them is beyond this one.
 
 mod early_write;
 
@@ -18,6 +20,7 @@ use std::path::{Path, PathBuf};
 use sha2::{Digest, Sha256};
 use tempfile::NamedTempFile;
 
+use crate::files;
 use crate::node::Record;
 use crate::protocol::all_reduce::SumId;
 use crate::protocol::ballot::Ballot;
@@ -45,6 +48,11 @@ pub enum StoreError {
     /// Another process has the session open under this identity.
     #[error("{0}: another process runs this session with this identity")]
     Locked(PathBuf),
+    /// The session was finished with this state.
+    #[error(
+        "{0}: this peer has finished the session: its result was written, and nothing is kept for it here"
+    )]
+    Over(PathBuf),
     /// A file is damaged.
     #[error("{0}: damaged state file: {1}")]
     Damaged(PathBuf, &'static str),
@@ -70,13 +78,11 @@ impl Store {
             let path = path.to_owned();
             move |error| StoreError::Io { path, error }
         };
-        create_private(folder).map_err(io(folder))?;
-        let path = folder.join("lock");
-        let lock = File::options().create(true).append(true).open(&path).map_err(io(&path))?;
-        match lock.try_lock() {
-            Ok(()) => {}
-            Err(TryLockError::WouldBlock) => return Err(StoreError::Locked(folder.to_owned())),
-            Err(TryLockError::Error(error)) => return Err(StoreError::Io { path, error }),
+        let lock = locked(folder)?;
+        let over = folder.join(OVER);
+        if over.try_exists().map_err(io(&over))? {
+            clear(folder).map_err(io(folder))?;
+            return Err(StoreError::Over(folder.to_owned()));
         }
         let mut store =
             Self { folder: folder.to_owned(), totals: BTreeMap::new(), early: None, mark: None, _lock: lock };
@@ -114,7 +120,7 @@ impl Store {
     pub fn keep_mark(&mut self, path: &Path, records: &[Record]) -> Result<bool, StoreError> {
         let io = |error| StoreError::Io { path: path.to_owned(), error };
         let known = records.iter().filter_map(ballot).max().unwrap_or_default();
-        create_private(path.parent().unwrap_or(path)).map_err(io)?;
+        files::create_folders(path.parent().unwrap_or(path), true).map_err(io)?;
         let text = match fs::read_to_string(path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => "0 0".to_owned(),
             text => text.map_err(io)?,
@@ -133,17 +139,24 @@ impl Store {
         let Some((path, marked)) = self.mark.as_mut().filter(|(_, marked)| *marked < to) else {
             return Ok(());
         };
-        let folder = path.parent().unwrap_or(path);
-        let put = || {
-            let mut file = beside(folder)?;
-            writeln!(file, "{} {}", to.counter, to.proposer.0)?;
-            file.as_file().sync_all()?;
-            file.persist(&*path).map_err(|error| error.error)?;
-            File::open(folder)?.sync_all()
-        };
-        put().map_err(|error| StoreError::Io { path: path.clone(), error: plain(error) })?;
+        let text = format!("{} {}\n", to.counter, to.proposer.0);
+        let written = files::write_whole(path, text.as_bytes(), true);
+        written.map_err(|error| StoreError::Io { path: path.clone(), error })?;
         *marked = to;
         Ok(())
+    }
+
+    /// Removes pads, totals, outcomes and all else but what was promised from a folder whose session is over:
+    /// its result is durable elsewhere. The folder is not opened again, for a peer that has forgotten what it
+    /// acknowledged must not vote.
+    ///
+    /// # Errors
+    /// [`StoreError`]; [`Store::open`] then goes on with it.
+    pub fn finish(folder: &Path) -> Result<(), StoreError> {
+        let _lock = locked(folder)?;
+        let path = folder.join(OVER);
+        let io = |error| StoreError::Io { path: path.clone(), error };
+        files::write_whole(&path, b"", true).and_then(|()| clear(folder)).map_err(io)
     }
 
     /// Whether another process has `folder` open. Makes and changes nothing.
@@ -170,7 +183,7 @@ impl Store {
     /// Says so from now on, durably.
     pub fn mark_paid(folder: &Path) -> Result<(), StoreError> {
         let path = folder.join(PAID);
-        let marked = create_private(folder).and_then(|()| File::create(&path)?.sync_all());
+        let marked = files::create_folders(folder, true).and_then(|()| File::create(&path)?.sync_all());
         let synced = marked.and_then(|()| File::open(folder)?.sync_all());
         synced.map_err(|error| StoreError::Io { path, error })
     }
@@ -244,9 +257,9 @@ impl Store {
     /// Puts a file in its place, whole. Its name is durable after the next [`Store::sync`].
     fn put(&self, name: &str, parts: &[&[u8]]) -> Result<(), StoreError> {
         let path = self.folder.join(name);
-        let io = |error| StoreError::Io { path: path.clone(), error: plain(error) };
+        let io = |error| StoreError::Io { path: path.clone(), error };
         let mut file = beside(&self.folder).map_err(io)?;
-        parts.iter().try_for_each(|part| file.write_all(part)).map_err(io)?;
+        parts.iter().try_for_each(|part| file.as_file_mut().write_all(part)).map_err(io)?;
         file.as_file().sync_all().map_err(io)?;
         self.name(file, name)
     }
@@ -255,7 +268,7 @@ impl Store {
     fn name(&self, file: NamedTempFile, name: &str) -> Result<(), StoreError> {
         let path = self.folder.join(name);
         let named = file.persist(&path).map(drop);
-        named.map_err(|error| StoreError::Io { path, error: plain(error.error) })
+        named.map_err(|error| StoreError::Io { path, error: error.error })
     }
 
     fn sync(&self) -> Result<(), StoreError> {
@@ -278,6 +291,10 @@ impl Store {
 
 /// Marks a folder whose session the ledger knows.
 const PAID: &str = "paid";
+/// Marks a folder whose session is over.
+const OVER: &str = "over";
+/// What stays in it.
+const STAYS: [&str; 7] = ["lock", PAID, OVER, "promised", "joined", "released", "silent"];
 /// What the names of totals begin with.
 const TOTAL: &str = "total-";
 
@@ -295,24 +312,34 @@ fn total_name(record: &Record) -> Option<String> {
 
 /// A file that is not in its place yet, and is removed with its handle or when the folder is opened next.
 fn beside(folder: &Path) -> io::Result<NamedTempFile> {
-    tempfile::Builder::new().prefix(".").tempfile_in(folder)
+    tempfile::Builder::new().prefix(".").tempfile_in(folder).map_err(files::plain)
 }
 
-/// The system's own word: `tempfile` adds the name of a file that nobody knows.
-fn plain(error: io::Error) -> io::Error {
-    let source = error.get_ref().and_then(std::error::Error::source).map(ToString::to_string);
-    match source {
-        Some(text) => io::Error::new(error.kind(), text),
-        None => error,
+/// The lock of a folder, which is made where it is not there.
+fn locked(folder: &Path) -> Result<File, StoreError> {
+    let io = |path: &Path| {
+        let path = path.to_owned();
+        move |error| StoreError::Io { path, error }
+    };
+    files::create_folders(folder, true).map_err(io(folder))?;
+    let path = folder.join("lock");
+    let lock = File::options().create(true).append(true).open(&path).map_err(io(&path))?;
+    match lock.try_lock() {
+        Ok(()) => Ok(lock),
+        Err(TryLockError::WouldBlock) => Err(StoreError::Locked(folder.to_owned())),
+        Err(TryLockError::Error(error)) => Err(StoreError::Io { path, error }),
     }
 }
 
-fn create_private(folder: &Path) -> io::Result<()> {
-    let mut builder = fs::DirBuilder::new();
-    builder.recursive(true);
-    #[cfg(unix)]
-    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
-    builder.create(folder)
+/// Removes all that does not stay when a session is over.
+fn clear(folder: &Path) -> io::Result<()> {
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        if !entry.file_name().to_str().is_some_and(|name| STAYS.contains(&name)) {
+            fs::remove_file(entry.path())?;
+        }
+    }
+    File::open(folder)?.sync_all()
 }
 
 fn read_file(path: &Path, limit: u64) -> Result<Vec<u8>, StoreError> {
@@ -401,6 +428,39 @@ mod tests {
         assert!(
             !Store::in_use(folder.path()).unwrap() && !Store::in_use(&folder.path().join("none")).unwrap()
         );
+    }
+
+    #[test]
+    fn when_a_session_is_over_only_promises_stay_and_the_folder_is_not_opened_again() {
+        use crate::protocol::record::Record as SumRecord;
+        let parent = tempfile::tempdir().unwrap();
+        let folder = &parent.path().join("state/peer/session");
+        let names = || {
+            let all =
+                fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+            all.collect::<std::collections::BTreeSet<_>>()
+        };
+        Store::mark_paid(folder).unwrap();
+        let (mut store, _) = Store::open(folder).unwrap();
+        let sum = SumId { ballot: Ballot { counter: 1, proposer: Peer(1) }, slot: 1 };
+        let record = SumRecord::new(sum, vec![], Sha256::digest(b"total").into(), vec![]);
+        store.write(&Record::Accepted(sum.ballot, record, bytes::Bytes::from_static(b"total"))).unwrap();
+        store
+            .write(&Record::Noised(1, Sha256::digest(b"pad").into(), bytes::Bytes::from_static(b"pad")))
+            .unwrap();
+        store.write(&promised(1)).unwrap();
+        assert!(matches!(Store::finish(folder), Err(StoreError::Locked(_))), "not while it is open");
+        drop(store);
+        assert_eq!(names().len(), 7);
+        Store::finish(folder).unwrap();
+        let left = ["lock", "over", "paid", "promised"].map(ToOwned::to_owned);
+        assert_eq!(names(), left.clone().into());
+        // A crash on the way: the mark is there, and so is a file.
+        fs::write(folder.join("noised-1"), b"pad").unwrap();
+        let error = Store::open(folder).unwrap_err();
+        assert!(matches!(&error, StoreError::Over(_)), "{error}");
+        assert_eq!(names(), left.into());
+        assert!(Store::is_paid(folder).unwrap());
     }
 
     #[test]

@@ -71,8 +71,9 @@ pub trait Task: Debug + Send + Sync {
         true
     }
 
-    /// The result, when every slot is frozen. An error says why this peer has none.
-    fn outcome(&self, history: &History) -> Result<Outcome, String>;
+    /// The result, when every slot is frozen. An error says why this peer has none. `unix` is the time in
+    /// seconds since 1970, for a file that says when it was made; the digest does not depend on it.
+    fn outcome(&self, history: &History, unix: u64) -> Result<Outcome, String>;
 
     /// The work of this peer's [`Task::contribution`] for `slot`, for the simulator's clock.
     fn work(&self, slot: u32, history: &History) -> Work;

@@ -8,6 +8,8 @@
 pub mod check;
 #[path = "processes/cut.rs"]
 mod cut;
+#[path = "processes/flood.rs"]
+mod flood;
 #[path = "processes/lives.rs"]
 mod lives;
 #[path = "processes/private.rs"]

@@ -8,6 +8,7 @@ mod seeds;
 use flyswarm::model::Model;
 use flyswarm::model::bloom::Counts;
 use flyswarm::model::file::MAGIC;
+use flyswarm::model::origin::Origin;
 use flyswarm::sketch::Parameters;
 use flyswarm::sketch::scaling::{Scaler, Scaling};
 use libfuzzer_sys::fuzz_target;
@@ -18,7 +19,7 @@ fuzz_target!(init: seeds::write("model", inputs()), |data: &[u8]| {
     let mut file = file.to_vec();
     if kind != 0 {
         let body = file.strip_prefix(MAGIC).unwrap_or(&file);
-        let sum = Sha256::new().chain_update(b"flyswarm/4 model\0").chain_update(body).finalize();
+        let sum = Sha256::new().chain_update(b"flyswarm/4 model file\0").chain_update(body).finalize();
         file.extend(sum);
     }
     if let Ok(model) = Model::decode(&file) {
@@ -36,6 +37,10 @@ fn inputs() -> Vec<Vec<u8>> {
             let sketch = parameters.check(2).expect("sound parameters");
             let counts = Counts::from_values((0..16).collect(), 2, 8).expect("sound counts");
             let model = Model::new(sketch, 0.5, vec!["a".into(), "b".into()], scaler, counts).expect("a sound model");
+            let model = model.with_columns(vec!["x".into(), "y".into(), "z".into()]).expect("sound names");
+            let (session, program) = ("session".into(), "flyswarm 1.2.3".into());
+            let origin = Origin { session, members: vec!["alice".into()], roster: 3, program, unix: 1, ..Origin::default() };
+            let model = model.with_origin(origin);
             let file = model.encode();
             let body = &file[..file.len() - 32];
             [[&[0], &file[..]].concat(), [&[1], body].concat()]

@@ -8,6 +8,7 @@
 //! around them is removed: `1.0` is not the class `1`. Where no class list is given it is made from the file:
 //! the distinct labels, in numeric order if all of them are whole numbers, else in byte order.
 
+use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -284,6 +285,8 @@ pub struct Expected<'a> {
     /// Names of the features in their order, where known: a file that has names must have these, in any
     /// order.
     pub columns: &'a [String],
+    /// Who gives these names, for errors.
+    pub named_by: NamedBy,
     /// Class names in the order of their indices; made from the file where not given.
     pub classes: Option<&'a [String]>,
     /// Where the label is, or [`LabelColumn::None`] for rows without labels.
@@ -298,6 +301,25 @@ pub struct Expected<'a> {
     pub array: Option<&'a str>,
     /// The format; found out where not given.
     pub format: Option<Format>,
+}
+
+/// Who says what the columns are called.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum NamedBy {
+    /// A session file.
+    #[default]
+    SessionFile,
+    /// A model.
+    Model,
+}
+
+impl fmt::Display for NamedBy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::SessionFile => "the session file",
+            Self::Model => "the model",
+        })
+    }
 }
 
 /// What a file holds.
@@ -335,6 +357,15 @@ pub fn load_named(path: &Path, expected: &Expected) -> Result<Loaded, DataError>
         let problem =
             format!("a labels file goes with IDX images and NPY arrays only, and this file is {format}");
         return Err(DataError::Layout { file: path.into(), problem });
+    }
+    for (option, given, only) in [
+        ("an array name", expected.array.is_some(), Format::Npz),
+        ("a header", expected.header.is_some(), Format::Csv),
+    ] {
+        if given && format != only {
+            let problem = format!("{option} goes with {only} only, and this file is {format}");
+            return Err(DataError::Layout { file: path.into(), problem });
+        }
     }
     match format {
         Format::Csv => csv::read(source, expected),

@@ -1,10 +1,12 @@
 //! What flyswarm computes with: rows of data, cryptography, privacy, sketches and models. The package
 //! `flyswarm` shows these modules as its own; use them from there.
 //!
-//! Imports go one way: `data, crypto, privacy < sketch < model`.
+//! Imports go one way: `data, crypto, privacy < sketch < model`; `files` stands below all.
 
 pub mod crypto;
 pub mod data;
+#[doc(hidden)]
+pub mod files;
 pub mod model;
 pub mod privacy;
 pub mod sketch;

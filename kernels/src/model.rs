@@ -19,6 +19,8 @@ pub mod file;
 pub mod heterogeneity;
 pub mod neighbours;
 mod npz;
+pub mod origin;
+pub mod outside;
 pub mod propagation;
 pub mod readout;
 pub mod score;
@@ -26,6 +28,7 @@ pub mod selection;
 pub mod simhash;
 
 use bloom::{BLOCK, Counts, CountsError};
+use origin::Origin;
 use readout::{Readout, Scorer};
 
 /// Why a model could not be made or used. Nothing was changed.
@@ -51,6 +54,16 @@ pub enum ModelError {
         /// The sketch's.
         expected: &'static str,
     },
+    /// A name of a column is unusable or given twice, or there are not as many as features.
+    #[error("{what} is {found}, expected {expected}")]
+    Column {
+        /// Which column, or how many there are.
+        what: String,
+        /// Its name, or how many.
+        found: String,
+        /// What would be right.
+        expected: String,
+    },
     /// A class name is unusable or given twice.
     #[error("class {index} is {name:?}, expected {expected}")]
     Class {
@@ -63,7 +76,8 @@ pub enum ModelError {
     },
 }
 
-/// All that prediction needs. Equal models have equal [digests](Model::digest).
+/// All that prediction needs, and what is known of where it comes from. Models that read rows and predict alike
+/// have equal [digests](Model::digest).
 #[derive(Debug, Clone, PartialEq)]
 pub struct Model {
     sketch: Sketch,
@@ -71,6 +85,9 @@ pub struct Model {
     classes: Vec<String>,
     scaler: Scaler,
     counts: Counts,
+    /// Names of the features in their order; empty where they have none.
+    columns: Vec<String>,
+    origin: Option<Origin>,
 }
 
 impl Model {
@@ -108,7 +125,68 @@ impl Model {
             return Err(FeatureError { what: "the scaler", found, expected }.into());
         }
         counts.expect_shape(classes.len(), parameters.m)?;
-        Ok(Self { sketch, readout, classes, scaler, counts })
+        Ok(Self { sketch, readout, classes, scaler, counts, columns: Vec::new(), origin: None })
+    }
+
+    /// The same with names for its features: one for each, all different, or none. They are part of what the
+    /// model is, and so of its digest.
+    ///
+    /// # Errors
+    /// [`ModelError::Column`].
+    pub fn with_columns(mut self, columns: Vec<String>) -> Result<Self, ModelError> {
+        let refuse =
+            |what: String, found: String, expected: String| Err(ModelError::Column { what, found, expected });
+        let d = self.sketch.parameters().d;
+        if !columns.is_empty() && columns.len() != d {
+            return refuse(
+                "the number of columns with a name".into(),
+                columns.len().to_string(),
+                format!("{d}, or none"),
+            );
+        }
+        let mut seen = std::collections::BTreeSet::new();
+        for (column, name) in columns.iter().enumerate() {
+            let expected = match check_class_name(name) {
+                Err(_) => "a name of 1 to 256 bytes without control characters",
+                Ok(()) if !seen.insert(name) => "a name that no column before it has",
+                Ok(()) => continue,
+            };
+            return refuse(format!("column {}", column + 1), format!("{name:?}"), expected.into());
+        }
+        self.columns = columns;
+        Ok(self)
+    }
+
+    /// The same, said to come from there.
+    #[must_use]
+    pub fn with_origin(mut self, origin: Origin) -> Self {
+        self.origin = Some(origin);
+        self
+    }
+
+    /// Names of the features in their order; empty where they have none.
+    #[must_use]
+    pub fn columns(&self) -> &[String] {
+        &self.columns
+    }
+
+    /// Where it comes from, where that is known.
+    #[must_use]
+    pub fn origin(&self) -> Option<&Origin> {
+        self.origin.as_ref()
+    }
+
+    /// Rows of each class that were learnt: a row adds to rho counts. `None` where noise was added.
+    #[must_use]
+    pub fn class_rows(&self) -> Option<Vec<u64>> {
+        if self.origin.as_ref().is_some_and(|origin| origin.noised) {
+            return None;
+        }
+        let rho = self.sketch.parameters().rho as u64;
+        let sum = |l| self.counts.class(l).iter().map(|&count| u64::from(count)).sum::<u64>();
+        (0..self.classes.len())
+            .map(|l| Some(sum(l)).filter(|sum| sum % rho == 0).map(|sum| sum / rho))
+            .collect()
     }
 
     /// Parameters of the sketch.
@@ -139,6 +217,14 @@ impl Model {
     #[must_use]
     pub fn counts(&self) -> &Counts {
         &self.counts
+    }
+
+    /// Bytes of the lifting matrix, which prediction and export draw from the seed: it may be far larger than
+    /// the file.
+    #[must_use]
+    pub fn matrix_bytes(&self) -> u64 {
+        let parameters = self.sketch.parameters();
+        4 * parameters.m as u64 * parameters.s as u64
     }
 
     /// Draws the lifting matrix and the weights once, for any number of predictions.

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 
-use super::{Failure, print};
+use super::{Failure, kind, print};
 use crate::cli::simulate::columns;
 use crate::sim::compare::compare;
 use crate::sim::outcome::Results;
@@ -43,9 +43,15 @@ fn load(path: &Path) -> Result<Results, Failure> {
     let wrong = |error: &dyn std::fmt::Display| Failure::Input(format!("{}: {error}", path.display()));
     let file = std::fs::File::open(path).map_err(|error| wrong(&error))?;
     let mut text = String::new();
-    file.take(LIMIT + 1).read_to_string(&mut text).map_err(|error| wrong(&error))?;
+    file.take(LIMIT + 1).read_to_string(&mut text).map_err(|error| {
+        let kind = kind::advice(path, "a result of simulate is expected");
+        kind.map_or_else(|| wrong(&error), Failure::Input)
+    })?;
     if text.len() as u64 > LIMIT {
         return Err(wrong(&format!("has more than {LIMIT} bytes, the limit of a result")));
     }
-    serde_json::from_str(&text).map_err(|error| wrong(&format!("is no result of simulate: {error}")))
+    serde_json::from_str(&text).map_err(|error| {
+        let kind = kind::advice(path, "a result of simulate is expected");
+        kind.map_or_else(|| wrong(&format!("is no result of simulate: {error}")), Failure::Input)
+    })
 }

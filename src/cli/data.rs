@@ -4,9 +4,10 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::Failure;
-use crate::data::{self, Column, DataError, Dataset, Expected, Format, LabelColumn};
+use super::{Failure, kind, output};
+use crate::data::{self, Column, DataError, Dataset, Expected, Format, LabelColumn, Loaded, NamedBy};
 use crate::model::Model;
+use crate::model::outside::Known;
 #[cfg(feature = "net")]
 use crate::session::DataSpec;
 
@@ -111,7 +112,8 @@ impl DataArguments {
             classes,
             ..self.reading.expected(label)
         };
-        let loaded = data::load_named(&self.data, &expected)?;
+        let loaded = data::load_named(&self.data, &expected)
+            .map_err(|error| self.refused(&error, error.to_string()))?;
         let said = match (spec.columns.is_empty(), loaded.columns.is_empty()) {
             _ if loaded.reordered => {
                 Some("columns brought into the order of the session file, by their names")
@@ -142,25 +144,96 @@ impl DataArguments {
         Ok((PartlyLabelled { data, labels }, said))
     }
 
-    /// Reads the rows for `model`; its classes are expected where `matched`.
+    /// Reads the rows for `model`, its columns in the model's order by their names; its classes are expected
+    /// where `matched`. Gives the rows, and lines on what the user should know of them.
     pub(super) fn load_for(
         &self,
         model: &Model,
         label: &LabelColumn,
         matched: bool,
-    ) -> Result<Dataset, Failure> {
+    ) -> Result<(Dataset, Vec<String>), Failure> {
         let expected = Expected {
             features: Some(model.sketch().parameters().d),
+            columns: model.columns(),
+            named_by: NamedBy::Model,
             classes: matched.then(|| model.classes()),
             ..self.reading.expected(label)
         };
-        data::load(&self.data, &expected).map_err(|error| match &error {
-            DataError::Features { found, expected, labelled: false, .. }
-                if *found == expected + 1 && !matched =>
-            {
-                Failure::Input(format!("{error} (if one is a label: --label last, or its name or number)"))
+        let loaded = data::load_named(&self.data, &expected).map_err(|error| {
+            let hint = "if one is a label: --label last, or its name or number";
+            match &error {
+                DataError::Features { found, expected, labelled: false, .. }
+                    if *found == expected + 1 && !matched =>
+                {
+                    Failure::Input(format!("{error} ({hint})"))
+                }
+                DataError::Layout { .. }
+                    if !matched && *label == LabelColumn::None && !model.columns().is_empty() =>
+                {
+                    Failure::Input(format!("{error} ({hint})"))
+                }
+                _ => self.refused(&error, error.to_string()),
             }
-            _ => error.into(),
-        })
+        })?;
+        let said = match (model.columns().is_empty(), loaded.columns.is_empty()) {
+            _ if loaded.reordered => Some("columns brought into the order of the model, by their names"),
+            (false, true) => {
+                Some("has no names of columns: taken in the order of the model, names not compared")
+            }
+            (true, false) => {
+                Some("the model has no names of columns: taken as they stand, names not compared")
+            }
+            (true, true) => Some("neither file nor model has names of columns: names not compared"),
+            (false, false) => None,
+        };
+        let mut lines: Vec<_> =
+            said.map(|said| format!("{}: {said}", self.data.display())).into_iter().collect();
+        lines.extend(self.outside(model, &loaded));
+        Ok((loaded.data, lines))
+    }
+
+    /// Another file of this program is called by its kind.
+    fn refused(&self, error: &DataError, text: String) -> Failure {
+        match (kind::advice(&self.data, "rows are expected"), error) {
+            (_, DataError::Read { source, .. }) => output::for_io(source, text),
+            // Archives of arrays are rows as a rule.
+            (Some(advice), _) if !advice.contains("NPZ") => Failure::Input(advice),
+            _ => Failure::Input(text),
+        }
+    }
+
+    /// What is to be said of rows far outside what the model has learnt.
+    fn outside(&self, model: &Model, loaded: &Loaded) -> Option<String> {
+        let (columns, rows) = model.outside(&loaded.data);
+        if columns.is_empty() {
+            return None;
+        }
+        let shown = columns.iter().take(SHOWN).map(|outside| {
+            let names =
+                [model.columns(), &loaded.columns].into_iter().find_map(|names| names.get(outside.column));
+            let name =
+                names.map_or_else(|| format!("feature {}", outside.column + 1), |name| format!("{name:?}"));
+            let learnt = match model.known(outside.column) {
+                Known::Spread(mean, 0.0) => format!("always {mean:.4} when learnt"),
+                Known::Spread(mean, deviation) => format!("learnt {mean:.4} +- {deviation:.4}"),
+                Known::Bounds(lo, hi) => format!("bounds {lo} to {hi}"),
+                Known::Mean(_) | Known::Nothing => String::new(),
+            };
+            format!("{name} in {} ({learnt}; farthest {})", outside.rows, outside.farthest)
+        });
+        let shown: Vec<_> = shown.collect();
+        let more = match columns.len() - shown.len() {
+            0 => String::new(),
+            more => format!(", and {more} columns more"),
+        };
+        Some(format!(
+            "{}: {rows} of {} rows are far outside what the model has learnt: {}{more}",
+            self.data.display(),
+            loaded.data.rows(),
+            shown.join(", ")
+        ))
     }
 }
+
+/// Columns named in the line on rows far outside.
+const SHOWN: usize = 8;

@@ -58,9 +58,9 @@ pub(super) struct Demo {
     /// or sketch (how unlike their rows are)
     #[arg(long, value_name = "TASK", default_value = "flynn", value_parser = ["flynn", "xclp", "sketch"])]
     task: String,
-    /// With the task xclp: how two peers get shares of their distances, dealer, ot or phe
-    #[arg(long, value_name = "BACKEND", default_value_t = Hamming::Dealer)]
-    hamming: Hamming,
+    /// With the task xclp: how two peers get shares of their distances, dealer, ot or phe [default: dealer]
+    #[arg(long, value_name = "BACKEND")]
+    hamming: Option<Hamming>,
     /// How many nodes with rows, 3 to 16; with the task xclp at least 4 [default: 5, with the task sketch or
     /// --select 7]
     #[arg(long, value_parser = clap::value_parser!(u16).range(3..=16))]
@@ -110,6 +110,9 @@ struct Setup {
 
 impl Demo {
     pub(super) fn run(self, out: &mut dyn Write) -> Result<(), Failure> {
+        if self.hamming.is_some() && self.task != "xclp" {
+            return Err(Failure::Input(format!("--hamming: not with the task {}", self.task)));
+        }
         let folder = self.folder()?;
         if self.select.is_some() && self.task != "flynn" {
             return Err(Failure::Input(format!("--select: not with the task {}", self.task)));
@@ -185,14 +188,15 @@ impl Demo {
         let min_holders = if self.select.is_some() { 1 } else { Privacy::default().min_holders };
         let privacy = Privacy { noise, min_holders, ..Privacy::default() };
         let sketch = SketchSpec { publish: true, chosen: CHOSEN, ..SketchSpec::default() };
-        let task = FlynnSpec {
+        let spec = FlynnSpec {
             model: if noise.is_some() { PRIVATE } else { PLAIN },
             select: self.select.is_some().then_some(sketch),
         };
+        let task = TaskSpec::Flynn(spec);
         let session = Session {
             name: "demo".into(),
-            task: TaskSpec::Flynn(task),
-            min_peers: Session::default_min_peers(peers),
+            min_peers: Session::default_min_peers(&task, peers),
+            task,
             data: DataSpec {
                 features: u32::try_from(train.features()).unwrap_or(u32::MAX),
                 columns: Vec::new(),
@@ -209,7 +213,7 @@ impl Demo {
         .map_err(|error| Failure::Input(error.to_string()))?;
         fs::write(folder.join("session.toml"), session.to_toml())
             .map_err(|error| Failure::Machine(format!("session.toml: {error}")))?;
-        Ok(Setup { session, task, train, test, parts, names })
+        Ok(Setup { session, task: spec, train, test, parts, names })
     }
 }
 

@@ -78,7 +78,7 @@ pub(super) struct Doctor {
 
 impl Doctor {
     pub(super) fn run(self, out: &mut dyn Write) -> Result<(), Failure> {
-        let session = Session::load(&self.session)?;
+        let session = super::session::load(&self.session)?;
         let key = key_path(self.key.clone())?;
         let identity = load_identity(&key)?;
         let roster = driver::roster(&session).map_err(super::join::failure)?;

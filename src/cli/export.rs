@@ -1,21 +1,21 @@
 //! `flyswarm export`: a model as arrays of NumPy.
 
 use std::io::{BufWriter, Write};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use clap::Args;
 
-use super::model::for_io;
-use super::{Failure, print};
-use crate::model::Model;
+use super::model::ModelArguments;
+use super::{Failure, output, print};
+use crate::files;
 
 /// Write a model as an NPZ archive: counts, lifting matrix, classes and settings as arrays of NumPy
 ///
 /// docs/export.md says what the arrays are, and has twenty lines of NumPy that predict from them.
 #[derive(Debug, Args)]
 pub(super) struct Export {
-    /// Model file
-    model: PathBuf,
+    #[command(flatten)]
+    model: ModelArguments,
     /// The archive to write
     #[arg(long, value_name = "FILE.npz")]
     out: PathBuf,
@@ -26,25 +26,14 @@ pub(super) struct Export {
 
 impl Export {
     pub(super) fn run(self, out: &mut dyn Write) -> Result<(), Failure> {
-        let model = Model::load(&self.model)?;
+        let model = self.model.load()?;
         let path = &self.out;
-        if path.exists() && !self.force {
-            return Err(Failure::Input(format!("{}: exists; --force overwrites it", path.display())));
-        }
-        let failed = |error| for_io(&error, format!("{}: {error}", path.display()));
-        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        let mut builder = tempfile::Builder::new();
-        builder.prefix(".export");
-        // As any file that is handed on: the usual mode, less the umask.
-        #[cfg(unix)]
-        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o666);
-        #[cfg(unix)]
-        builder.permissions(mode);
-        let file = builder.tempfile_in(folder).map_err(failed)?;
-        let writer = model.write_npz(BufWriter::new(file)).map_err(failed)?;
-        let file = writer.into_inner().map_err(|error| failed(error.into_error()))?;
-        file.as_file().sync_all().map_err(failed)?;
-        file.persist(path).map_err(|error| failed(error.error))?;
+        output::check(path, self.force)?;
+        let failed = |error| output::failed(path, &error);
+        let file = files::beside(path).map_err(failed)?;
+        let writer = model.write_npz(BufWriter::new(file.as_file())).map_err(failed)?;
+        writer.into_inner().map_err(|error| failed(error.into_error()))?;
+        files::keep(file, path, self.force).map_err(failed)?;
         print(out, &format!("wrote {}: {}\n", path.display(), hex::encode(model.digest())))
     }
 }

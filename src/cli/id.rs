@@ -1,8 +1,7 @@
 //! `flyswarm id`: the identity of this machine's user.
 
 use std::env;
-use std::fs;
-use std::io::{self, Write};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
@@ -12,6 +11,7 @@ use zeroize::Zeroizing;
 
 use super::{Failure, print};
 use crate::crypto::identity::{Identity, IdentityError, create_identity, load_identity};
+use crate::files;
 
 /// Prints the peer id of a key file, and makes the file where there is none. A key is never overwritten.
 #[derive(Debug, Args)]
@@ -64,7 +64,7 @@ fn load_or_create(path: &Path) -> Result<Identity, Failure> {
 fn create(path: &Path) -> Result<Identity, Failure> {
     let identity = Identity::from_seed(*random()?);
     if let Some(folder) = path.parent() {
-        create_folder(folder)
+        files::create_folders(folder, true)
             .map_err(|error| Failure::Machine(format!("{}: cannot be made: {error}", folder.display())))?;
     }
     create_identity(path, &identity)?;
@@ -78,15 +78,6 @@ pub(super) fn random() -> Result<Zeroizing<[u8; 32]>, Failure> {
         .try_fill_bytes(bytes.as_mut())
         .map_err(|error| Failure::Machine(format!("the system gives no random bytes: {error}")))?;
     Ok(bytes)
-}
-
-/// Makes the folder of a key, open to its owner only, with those above it; one that exists is left as it is.
-fn create_folder(folder: &Path) -> io::Result<()> {
-    let mut builder = fs::DirBuilder::new();
-    builder.recursive(true);
-    #[cfg(unix)]
-    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
-    if folder.as_os_str().is_empty() { Ok(()) } else { builder.create(folder) }
 }
 
 impl From<IdentityError> for Failure {
@@ -104,6 +95,8 @@ impl From<IdentityError> for Failure {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     #[test]

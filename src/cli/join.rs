@@ -18,11 +18,11 @@ use super::Failure;
 use super::data::DataArguments;
 use super::id::{key_path, random};
 use super::network::NetworkArguments;
+use super::output;
 use super::progress::Progress;
 use crate::crypto::identity::{Identity, load_identity};
 use crate::crypto::stream::derive;
 use crate::data::{Dataset, LabelColumn};
-use crate::model::file::write_whole;
 use crate::net::driver::{self, DriverError, Handle, NodeConfig, Report, Usage};
 use crate::net::metrics::{Metrics, stage_name};
 use crate::node::{Ending, Event};
@@ -30,6 +30,7 @@ use crate::protocol::context::{Context, Quantity};
 use crate::protocol::record::Value as Decision;
 use crate::protocol::view::Stage;
 use crate::session::{Peer, Session, TaskSpec};
+use crate::store::{Store, StoreError};
 use crate::task::exchange::Roles;
 use crate::task::{self, BuiltIn, History, Labels, Outcome, Rows, Task, xclp};
 use charge::BudgetCharge;
@@ -68,7 +69,7 @@ struct NodeArguments {
     /// The key file [default: as `flyswarm id`]
     #[arg(long, value_name = "FILE")]
     key: Option<PathBuf>,
-    /// Where promises and results are kept until the session is over [default: `state` beside the key file]
+    /// Where promises, pads and results are kept until the session is over; then only promises stay [default: `state` beside the key file]
     #[arg(long, value_name = "DIR")]
     state: Option<PathBuf>,
     #[command(flatten)]
@@ -105,6 +106,7 @@ struct Prepared {
     /// `None` for a witness.
     out: Option<PathBuf>,
     receipt: PathBuf,
+    force: bool,
     progress: Progress,
     tell_planes: bool,
     metrics: Option<Metrics>,
@@ -169,7 +171,7 @@ impl Witness {
 
 impl NodeArguments {
     fn place(&self) -> Result<Place, Failure> {
-        let session = Session::load(&self.session)?;
+        let session = super::session::load(&self.session)?;
         let identity = load_identity(&key_path(self.key.clone())?)?;
         let me = session.peer(&identity.public()).ok_or_else(|| {
             Failure::Input(format!("{}: {} is not in the roster", self.session.display(), identity.public()))
@@ -178,13 +180,7 @@ impl NodeArguments {
     }
 
     fn writable(&self, paths: &[&Path]) -> Result<(), Failure> {
-        for path in paths {
-            if path.exists() && !self.force {
-                return Err(Failure::Input(format!("{}: exists; --force overwrites it", path.display())));
-            }
-            check_folder(path)?;
-        }
-        Ok(())
+        paths.iter().try_for_each(|path| output::check(path, self.force))
     }
 
     /// Runs the node; `out` is `None` for a witness.
@@ -229,6 +225,7 @@ impl NodeArguments {
             rows,
             out,
             receipt,
+            force: self.force,
             progress,
             tell_planes: self.tell_planes,
             metrics,
@@ -278,6 +275,7 @@ pub(super) fn state_folder(
 impl Prepared {
     fn drive(&self, plan: NodeConfig, stop: &Arc<AtomicBool>, from_stdin: bool) -> Result<(), Failure> {
         let started = clock();
+        let state = plan.state.clone();
         let mut views = 0u64;
         let mut finished: Option<Result<Finished, Failure>> = None;
         let mut roles = Roles::new();
@@ -310,6 +308,7 @@ impl Prepared {
             }
         });
         // A result that is on disk is not undone by leaving before the others have theirs.
+        let over = result.is_ok();
         let (usage, finished) = match (result, finished.take()) {
             (_, Some(Err(failure))) => return Err(failure),
             (Ok(usage), Some(Ok(finished))) => (usage, finished),
@@ -317,7 +316,14 @@ impl Prepared {
             (Err(error), _) => return Err(failure(error)),
             (Ok(_), None) => return Err(Failure::Session("the session ended without a result".into())),
         };
-        self.write_receipt(&usage, finished, (views, started), &roles)
+        self.write_receipt(&usage, finished, (views, started), &roles)?;
+        if !over {
+            // The others may need it: who left early can come back and serve them.
+            let text = format!("left early: {} is kept for the others", state.display());
+            self.progress.tell(&json!({"event": "state kept", "folder": state}), &text);
+            return Ok(());
+        }
+        Store::finish(&state).map_err(|error| Failure::Machine(error.to_string()))
     }
 
     /// Writes the result; `None` for a witness, which has none.
@@ -328,9 +334,8 @@ impl Prepared {
             self.progress.tell(&json!({"event": "finished"}), &text);
             return Ok(None);
         };
-        let outcome = self.task.outcome(history).map_err(Failure::Session)?;
-        write_whole(out, &outcome.file)
-            .map_err(|error| Failure::Machine(format!("{}: {error}", out.display())))?;
+        let outcome = self.task.outcome(history, clock() as u64).map_err(Failure::Session)?;
+        output::write(out, &outcome.file, self.force)?;
         if self.tell_planes
             && let Some(seed) = xclp::planes(history)
         {
@@ -398,8 +403,7 @@ impl Prepared {
             receipt.extend(outcome.details);
         }
         let text = format!("{receipt:#}\n");
-        write_whole(&self.receipt, text.as_bytes())
-            .map_err(|error| Failure::Machine(format!("{}: {error}", self.receipt.display())))?;
+        output::write(&self.receipt, text.as_bytes(), self.force)?;
         self.progress.tell(
             &json!({"event": "receipt", "file": self.receipt, "receipt": receipt}),
             &format!("wrote {}", self.receipt.display()),
@@ -472,19 +476,12 @@ fn stages(ctx: &Context, usage: &Usage) -> Vec<Value> {
 pub(super) fn failure(error: DriverError) -> Failure {
     let text = error.to_string();
     match error {
-        DriverError::Address(..) | DriverError::Ended(Ending::Own(_)) => Failure::Input(text),
+        DriverError::Address(..)
+        | DriverError::Ended(Ending::Own(_))
+        | DriverError::Store(StoreError::Over(_)) => Failure::Input(text),
         DriverError::Store(_) | DriverError::Net(_) | DriverError::Restore(_) => Failure::Machine(text),
         DriverError::Ended(_) => Failure::Session(text),
         DriverError::Stopped => Failure::Interrupted(text),
-    }
-}
-
-fn check_folder(path: &Path) -> Result<(), Failure> {
-    match path.parent() {
-        Some(folder) if !folder.as_os_str().is_empty() && !folder.is_dir() => {
-            Err(Failure::Input(format!("{}: no such folder", folder.display())))
-        }
-        _ => Ok(()),
     }
 }
 

@@ -99,7 +99,7 @@ impl From<LedgerError> for Failure {
     fn from(error: LedgerError) -> Self {
         let text = error.to_string();
         match error {
-            LedgerError::Io { .. } => Self::Machine(text),
+            LedgerError::Io { .. } | LedgerError::Locked(_) => Self::Machine(text),
             LedgerError::Damaged { .. } | LedgerError::Exceeded { .. } | LedgerError::OtherSet { .. } => {
                 Self::Input(text)
             }

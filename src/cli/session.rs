@@ -5,7 +5,6 @@ pub(in crate::cli) mod collect;
 mod show;
 pub(in crate::cli) mod sketch;
 
-use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -13,7 +12,7 @@ use std::str::FromStr;
 use clap::{Args, Subcommand};
 
 use super::noise::{NoiseArguments, TOP};
-use super::{Failure, print};
+use super::{Failure, kind, output, print};
 use crate::crypto::identity::PublicKey;
 use crate::data::{self, Column, Expected, LabelColumn};
 use crate::evaluate::Candidate;
@@ -222,6 +221,7 @@ impl SessionCommand {
         match self {
             #[cfg_attr(not(feature = "net"), expect(unused_mut))]
             Self::New(mut arguments) => {
+                output::check(&arguments.out, arguments.force)?;
                 #[cfg(feature = "net")]
                 arguments.collect()?;
                 let (file, force) = (arguments.out.clone(), arguments.force);
@@ -229,18 +229,38 @@ impl SessionCommand {
                 let text = session.to_toml();
                 // Many long names could make a file that is too large to be read.
                 Session::parse(&text)?;
-                write(&file, &text, force)?;
+                output::write(&file, text.as_bytes(), force)?;
                 print(out, &format!("wrote {}: session {}\n", file.display(), session.id()))
             }
-            Self::Check { file } => print(out, &format!("ok: session {}\n", Session::load(file)?.id())),
+            Self::Check { file } => print(out, &format!("ok: session {}\n", load(&file)?.id())),
             Self::Show { file, json } => print(out, &shown(&file, json)?),
         }
     }
 }
 
+/// Reads a session file; another file of this program is called by its kind.
+pub(super) fn load(file: &Path) -> Result<Session, Failure> {
+    Session::load(file).map_err(|error| {
+        let other = match &error {
+            SessionError::File { source, .. } => matches!(
+                **source,
+                SessionError::Syntax { .. } | SessionError::NotText | SessionError::TooLarge { .. }
+            ),
+            _ => false,
+        };
+        let kind = kind::of(file).filter(|&kind| other && kind != "a session file");
+        match kind {
+            Some(kind) => {
+                Failure::Input(format!("{}: this is {kind}; a session file is expected", file.display()))
+            }
+            None => error.into(),
+        }
+    })
+}
+
 /// What a session file holds, with every default filled in.
 pub(super) fn shown(file: &Path, json: bool) -> Result<String, Failure> {
-    let shown = show::Shown::new(&Session::load(file)?);
+    let shown = show::Shown::new(&load(file)?);
     if json {
         let text = serde_json::to_string_pretty(&shown)
             .map_err(|error| Failure::Machine(format!("cannot be written as JSON: {error}")))?;
@@ -356,8 +376,8 @@ impl NewArguments {
         let defaults = Privacy::default();
         let session = Session {
             name: self.name,
+            min_peers: self.min_peers.unwrap_or_else(|| Session::default_min_peers(&task, self.peers.len())),
             task,
-            min_peers: self.min_peers.unwrap_or_else(|| Session::default_min_peers(self.peers.len())),
             data,
             privacy: Privacy {
                 min_holders: self.min_holders.unwrap_or(defaults.min_holders),
@@ -497,34 +517,6 @@ fn parse_timing(text: &str) -> Result<(String, i64), String> {
     let (field, value) = text.split_once('=').ok_or("must be FIELD=MILLISECONDS")?;
     let value = value.parse().map_err(|_| format!("{value:?} is not an integer"))?;
     Ok((field.into(), value))
-}
-
-/// Writes a text file that appears whole or not at all.
-fn write(path: &Path, text: &str, force: bool) -> Result<(), Failure> {
-    let machine =
-        |error: io::Error| Failure::Machine(format!("{}: cannot be written: {error}", path.display()));
-    let exists = || Failure::Input(format!("{}: exists already (--force replaces it)", path.display()));
-    if !force && fs::symlink_metadata(path).is_ok() {
-        return Err(exists());
-    }
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let mut builder = tempfile::Builder::new();
-    builder.prefix(".session");
-    // A session file is no secret and is handed on: the usual mode, less the umask.
-    #[cfg(unix)]
-    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o666);
-    #[cfg(unix)]
-    builder.permissions(mode);
-    let mut file = builder.tempfile_in(folder).map_err(machine)?;
-    file.write_all(text.as_bytes()).map_err(machine)?;
-    file.as_file().sync_all().map_err(machine)?;
-    let kept: Result<File, tempfile::PersistError> =
-        if force { file.persist(path) } else { file.persist_noclobber(path) };
-    kept.map_err(|failed| match failed.error.kind() {
-        io::ErrorKind::AlreadyExists => exists(),
-        _ => machine(failed.error),
-    })?;
-    Ok(())
 }
 
 impl From<SessionError> for Failure {

@@ -1,14 +1,13 @@
 //! `completions` and `man`: what a shell and a manual need to know of this program.
 
-use std::fs;
+use std::fs::{self, DirEntry};
 use std::io::Write;
 use std::path::PathBuf;
 
 use clap::{Args, CommandFactory};
 use clap_complete::Shell;
 
-use super::model::for_io;
-use super::{Arguments, Failure, print};
+use super::{Arguments, Failure, output, print};
 
 /// Print the completions of a shell
 #[derive(Debug, Args)]
@@ -21,6 +20,9 @@ pub(super) struct Completions {
 pub(super) struct Man {
     /// The folder, which is made if it is not there
     folder: PathBuf,
+    /// Overwrite pages that exist
+    #[arg(long)]
+    force: bool,
 }
 
 impl Completions {
@@ -33,10 +35,19 @@ impl Completions {
 
 impl Man {
     pub(super) fn run(&self, out: &mut dyn Write) -> Result<(), Failure> {
-        let failed = |error| for_io(&error, format!("{}: {error}", self.folder.display()));
-        fs::create_dir_all(&self.folder).map_err(failed)?;
+        let failed = |error| output::failed(&self.folder, &error);
         let command = Arguments::command().disable_help_subcommand(true);
-        clap_mangen::generate_to(command, &self.folder).map_err(failed)?;
+        let made = tempfile::tempdir().map_err(failed)?;
+        clap_mangen::generate_to(command, made.path()).map_err(failed)?;
+        output::create_folder(&self.folder)?;
+        let pages =
+            fs::read_dir(made.path()).and_then(Iterator::collect::<Result<Vec<_>, _>>).map_err(failed)?;
+        let place = |page: &DirEntry| self.folder.join(page.file_name());
+        pages.iter().try_for_each(|page| output::check(&place(page), self.force))?;
+        for page in &pages {
+            let text = fs::read(page.path()).map_err(failed)?;
+            output::write(&place(page), &text, self.force)?;
+        }
         print(out, &format!("wrote {}\n", self.folder.join("flyswarm.1").display()))
     }
 }

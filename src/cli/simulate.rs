@@ -17,7 +17,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 #[cfg(feature = "net")]
 pub(super) use self::peer::SimulatedPeer;
 pub(super) use self::table::columns;
-use super::{Failure, print};
+use super::{Failure, kind, output, print};
 #[cfg(feature = "net")]
 use crate::sim::agreement::Agreement;
 use crate::sim::outcome::Results;
@@ -40,6 +40,9 @@ pub(super) struct Simulate {
     /// Write result.json and report.html into this folder, which is made if it is not there
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
+    /// Overwrite these files if they exist
+    #[arg(long, requires = "out")]
+    force: bool,
     /// The small form of the scenario, as the tests run it
     #[arg(long)]
     small: bool,
@@ -50,7 +53,7 @@ pub(super) struct Simulate {
     processes: bool,
     /// Measure this machine's rates; print them as a scenario's table of rates, or put them into FILE, of
     /// which nothing else changes
-    #[arg(long, conflicts_with_all = ["seed", "out", "small"])]
+    #[arg(long, conflicts_with_all = ["seed", "out", "small", "force"])]
     calibrate: bool,
 }
 
@@ -60,7 +63,16 @@ impl Simulate {
             return calibrate::run(self.file.as_deref(), out);
         }
         let path = self.file.clone().unwrap_or_default();
-        let mut file = File::load(&path, self.small).map_err(|error| Failure::Input(error.0))?;
+        if let Some(folder) = &self.out {
+            self.prepare(folder)?;
+        }
+        let mut file = File::load(&path, self.small).map_err(|error| {
+            let kind = kind::of(&path).filter(|&kind| kind != "a scenario");
+            Failure::Input(match kind {
+                Some(kind) => format!("{}: this is {kind}; a scenario is expected", path.display()),
+                None => error.0,
+            })
+        })?;
         if let Some(seed) = self.seed {
             file.runs.iter_mut().for_each(|(_, scenario)| scenario.seed = seed);
         }
@@ -78,10 +90,13 @@ impl Simulate {
         #[cfg(feature = "net")]
         let agreements = if self.processes { self.processes(&path, &file, &results)? } else { Vec::new() };
         if let Some(folder) = &self.out {
-            write(folder, &results)?;
+            let write =
+                |name: &str, text: String| output::write(&folder.join(name), text.as_bytes(), self.force);
+            write("result.json", json(folder, &results)?)?;
+            write("report.html", report::render(&results))?;
             #[cfg(feature = "net")]
             if self.processes {
-                write_file(folder, "processes.json", &json(folder, &agreements)?)?;
+                write("processes.json", json(folder, &agreements)?)?;
             }
         }
         print(out, &table::render(&results))?;
@@ -89,10 +104,21 @@ impl Simulate {
         for agreement in &agreements {
             print(out, &table::agreement(agreement))?;
         }
-        self.judge(&path, &results)?;
+        self.judge(&path, &file, &results)?;
         #[cfg(feature = "net")]
         self.agree(&path, &agreements)?;
         Ok(())
+    }
+
+    /// Makes the folder for results, and sees that they can be written.
+    fn prepare(&self, folder: &Path) -> Result<(), Failure> {
+        output::create_folder(folder)?;
+        #[cfg(feature = "net")]
+        let processes = self.processes;
+        #[cfg(not(feature = "net"))]
+        let processes = false;
+        let files = ["result.json", "report.html"].into_iter().chain(processes.then_some("processes.json"));
+        files.map(|name| folder.join(name)).try_for_each(|path| output::check(&path, self.force))
     }
 
     /// Plays every run of the file as processes, and holds them against the results.
@@ -131,9 +157,9 @@ impl Simulate {
     }
 
     /// The first thing that failed, with the command that repeats it.
-    fn judge(&self, path: &Path, results: &Results) -> Result<(), Failure> {
+    fn judge(&self, path: &Path, file: &File, results: &Results) -> Result<(), Failure> {
         let failed = results.runs.iter().find_map(|run| Some((run, run.violations.first()?)));
-        let Some((run, first)) = failed else { return Ok(()) };
+        let Some((run, first)) = failed else { return nobody(path, file, results) };
         let small = if self.small { " --small" } else { "" };
         Err(Failure::Session(format!(
             "{}: check {:?} failed at {} ms: {}; repeat with: flyswarm simulate {}{small} --seed {}",
@@ -145,6 +171,23 @@ impl Simulate {
             run.seed
         )))
     }
+}
+
+/// A run in which nobody has the result has shown nothing, unless that is what it is to show.
+fn nobody(path: &Path, file: &File, results: &Results) -> Result<(), Failure> {
+    let meant = |name: &str| {
+        let scenario = file.runs.iter().find(|(run, _)| run == name);
+        scenario.is_some_and(|(_, scenario)| scenario.expect.finished == Some(0))
+    };
+    let Some(run) = results.runs.iter().find(|run| run.finished == 0 && !meant(&run.name)) else {
+        return Ok(());
+    };
+    let why = run.unfinished.first().map_or("", |(_, reason)| reason);
+    Err(Failure::Session(format!(
+        "{}: {}: nobody has the result ({why}); finished = 0 in [expect] says that this is meant",
+        path.display(),
+        run.name
+    )))
 }
 
 fn bar() -> ProgressBar {
@@ -166,25 +209,46 @@ fn show(bar: &ProgressBar, progress: Progress<'_>) {
     bar.set_message(format!("{}: {seconds:.2} s of virtual time, {} frames", progress.name, progress.frames));
 }
 
-/// Writes what a run left behind, each file whole or not at all.
-fn write(folder: &Path, results: &Results) -> Result<(), Failure> {
-    std::fs::create_dir_all(folder)
-        .map_err(|error| Failure::Machine(format!("{}: {error}", folder.display())))?;
-    write_file(folder, "result.json", &json(folder, results)?)?;
-    write_file(folder, "report.html", &report::render(results))
-}
-
 fn json(folder: &Path, value: &impl serde::Serialize) -> Result<String, Failure> {
     let json = serde_json::to_string_pretty(value);
     json.map(|json| json + "\n").map_err(|error| Failure::Machine(format!("{}: {error}", folder.display())))
 }
 
-/// Writes a file whole or not at all.
-fn write_file(folder: &Path, name: &str, text: &str) -> Result<(), Failure> {
-    let path = folder.join(name);
-    let failed = |error: &dyn std::fmt::Display| Failure::Machine(format!("{}: {error}", path.display()));
-    let mut file = tempfile::NamedTempFile::new_in(folder).map_err(|error| failed(&error))?;
-    file.write_all(text.as_bytes()).map_err(|error| failed(&error))?;
-    file.persist(&path).map_err(|error| failed(&error))?;
-    Ok(())
+#[cfg(test)]
+mod tests {
+    use super::super::tests::run_line;
+
+    /// Three peers, of whom one leaves before anything is summed: the other two wait, and end.
+    const ALONE: &str = "peers = 3\n[task]\nkind = \"sum\"\nwords = 4\n[timing]\nquorum_ms = 1000\n\
+                         [[fault]]\nkind = \"crash\"\npeers = 1\nat = { slot = \"coin\", stage = \"keys\" }\n";
+
+    #[test]
+    fn a_run_in_which_nobody_has_the_result_fails_unless_that_is_meant() {
+        let folder = tempfile::tempdir().unwrap();
+        let write = |text: &str| std::fs::write(folder.path().join("alone.toml"), text).unwrap();
+        write(ALONE);
+        let error = run_line(folder.path(), "simulate alone.toml").unwrap_err();
+        assert_eq!(error.code(), 3, "{error}");
+        assert!(error.to_string().contains("alone: nobody has the result ("), "{error}");
+        write(&format!("{ALONE}[expect]\nfinished = 0\n"));
+        run_line(folder.path(), "simulate alone.toml").unwrap();
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn results_can_be_read_by_others_and_are_replaced_only_by_force() {
+        use std::os::unix::fs::PermissionsExt;
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("s.toml"), format!("{ALONE}[expect]\nfinished = 0\n")).unwrap();
+        run_line(folder.path(), "simulate s.toml --out a/b").unwrap();
+        let plain = folder.path().join("plain");
+        std::fs::File::create(&plain).unwrap();
+        let mode = |path: &std::path::Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
+        for name in ["result.json", "report.html"] {
+            assert_eq!(mode(&folder.path().join("a/b").join(name)), mode(&plain));
+        }
+        let error = run_line(folder.path(), "simulate s.toml --out a/b").unwrap_err();
+        assert!(error.to_string().ends_with("result.json: exists; --force overwrites it"), "{error}");
+        run_line(folder.path(), "simulate s.toml --out a/b --force").unwrap();
+    }
 }

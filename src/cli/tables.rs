@@ -11,12 +11,11 @@ mod print;
 #[cfg(test)]
 mod tests;
 
-use super::{Failure, print};
+use super::{Failure, output, print};
 use crate::data::{self, Dataset, Expected};
 use crate::evaluate::Metric;
 use crate::evaluate::nested::{Plan, SetResult, evaluate};
 use crate::evaluate::synthetic::{Clusters, binary, clusters};
-use crate::model::file::write_whole;
 
 /// Compares FlyNN with other methods over many data sets: wins, ties, losses, p-values
 ///
@@ -104,8 +103,7 @@ impl Tables {
             let folder = self.folder.as_deref().unwrap_or(Path::new("--synthetic"));
             return Err(Failure::Input(format!("{}: no data set to evaluate", folder.display())));
         }
-        fs::create_dir_all(&self.out)
-            .map_err(|error| Failure::Machine(format!("{}: cannot be made: {error}", self.out.display())))?;
+        output::create_folder(&self.out)?;
         let mut results = Vec::new();
         for (number, source) in sources.iter().enumerate() {
             let file = self.out.join(format!("{}.json", source.name));
@@ -120,8 +118,7 @@ impl Tables {
                     bar.finish_and_clear();
                     let text =
                         serde_json::to_string_pretty(&result).map_err(|e| Failure::Machine(e.to_string()))?;
-                    write_whole(&file, text.as_bytes())
-                        .map_err(|error| Failure::Machine(format!("{}: {error}", file.display())))?;
+                    output::write(&file, text.as_bytes(), false)?;
                     result
                 }
             };
@@ -168,7 +165,7 @@ pub(super) fn bar(ticks: u64, message: String) -> ProgressBar {
 
 /// The CSV files of a folder, by name.
 fn files(folder: &Path) -> Result<Vec<Source>, Failure> {
-    let failed = |error| super::model::for_io(&error, format!("{}: {error}", folder.display()));
+    let failed = |error| output::for_io(&error, format!("{}: {error}", folder.display()));
     let mut sources = Vec::new();
     for entry in fs::read_dir(folder).map_err(failed)? {
         let path = entry.map_err(failed)?.path();
@@ -176,7 +173,7 @@ fn files(folder: &Path) -> Result<Vec<Source>, Failure> {
         let Some(name) = name.strip_suffix(".csv.gz").or_else(|| name.strip_suffix(".csv")) else { continue };
         let name = name.to_owned();
         let load = Box::new(move || {
-            let data = data::load(&path, &Expected { header: Some(false), ..Expected::default() })?;
+            let data = data::load(&path, &Expected::default())?;
             if data.classes().len() < 2 {
                 return Err(Failure::Input(format!(
                     "{}: one class only, expected at least 2",

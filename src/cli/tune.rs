@@ -10,14 +10,13 @@ use serde_json::json;
 
 use super::data::Reading;
 use super::tables::{SearchArguments, at_least, bar};
-use super::{Failure, print};
+use super::{Failure, output, print};
 use crate::data::split::{folds, stratified_sample};
 use crate::data::{self, Dataset, LabelColumn};
 use crate::evaluate::baselines::{self, neighbour_settings, sbfc_settings};
 use crate::evaluate::candidate::{Ranges, readouts};
 use crate::evaluate::search::{TrialError, search};
 use crate::evaluate::{Candidate, Metric, Tally, Trial, best, summed};
-use crate::model::file::write_whole;
 use crate::model::readout::Readout;
 use crate::sketch::scaling::Scaling;
 
@@ -53,6 +52,9 @@ pub(super) struct Tune {
     /// Write the best setting here, as the lines of a session file that it changes
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
+    /// Overwrite the file if it exists
+    #[arg(long, requires = "out")]
+    force: bool,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -73,6 +75,7 @@ impl Tune {
         if self.label == LabelColumn::None {
             return Err(Failure::Input("--label none: expected a column of labels to learn".into()));
         }
+        self.out.iter().try_for_each(|path| output::check(path, self.force))?;
         let data = data::load(&self.data, &self.reading.expected(&self.label))?;
         if data.classes().len() < 2 {
             let text = format!("{}: one class only, expected at least 2", self.data.display());
@@ -103,8 +106,7 @@ impl Tune {
         };
         let lines = crate::task::tune::text::session_lines(first.candidate, first.readout);
         if let Some(path) = &self.out {
-            write_whole(path, lines.as_bytes())
-                .map_err(|error| super::model::for_io(&error, format!("{}: {error}", path.display())))?;
+            output::write(path, lines.as_bytes(), self.force)?;
         }
         let text = if self.json {
             self.json_text(&data, &ranked, &baselines)
@@ -255,7 +257,10 @@ mod tests {
             file += &format!("[[roster]]\nname = \"{i}\"\npeer_id = \"{key}\"\n");
         }
         assert!(Session::parse(&file).is_ok(), "{file}");
-        assert_eq!(run_line(folder.path(), line).unwrap(), text, "the same seed, the same output");
+        let error = run_line(folder.path(), line).unwrap_err().to_string();
+        assert!(error.ends_with("best.toml: exists; --force overwrites it"), "{error}");
+        let again = run_line(folder.path(), &format!("{line} --force")).unwrap();
+        assert_eq!(again, text, "the same seed, the same output");
     }
 
     #[test]

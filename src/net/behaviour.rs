@@ -24,7 +24,6 @@ use std::time::Duration;
 use bytes::Bytes;
 use libp2p::core::transport::PortUse;
 use libp2p::core::{Endpoint, Multiaddr};
-use libp2p::multiaddr::Protocol;
 use libp2p::swarm::behaviour::{ConnectionClosed, DialFailure, ListenFailure};
 use libp2p::swarm::dial_opts::{DialOpts, PeerCondition};
 use libp2p::swarm::{
@@ -35,6 +34,7 @@ use tokio::time::{Instant, Interval, MissedTickBehavior, interval};
 
 use super::dial::{Dialer, Source, dials_first, without_peer};
 use super::events::EventSender;
+use super::gate::{Gate, ip_of};
 use super::handler::{Handler, Report, Tell};
 use super::link::{Link, Traffic};
 use super::observe::is_node;
@@ -88,15 +88,6 @@ impl Peer {
     }
 }
 
-/// The numeric address at the beginning of `address`.
-fn ip_of(address: &Multiaddr) -> Option<IpAddr> {
-    address.iter().find_map(|part| match part {
-        Protocol::Ip4(ip) => Some(IpAddr::from(ip)),
-        Protocol::Ip6(ip) => Some(IpAddr::from(ip)),
-        _ => None,
-    })
-}
-
 /// See the module.
 pub(super) struct Behaviour {
     local: PeerId,
@@ -105,6 +96,8 @@ pub(super) struct Behaviour {
     about: Bytes,
     buffers: Buffers,
     events: EventSender,
+    /// Where peers of the roster are.
+    gate: Gate,
     peers: BTreeMap<PeerId, Peer>,
     finishing: bool,
     strangers: BTreeMap<(IpAddr, PeerId, Met), Instant>,
@@ -118,12 +111,14 @@ impl Behaviour {
         config: &Config,
         traffic: &BTreeMap<PeerId, Arc<Traffic>>,
         events: EventSender,
+        gate: Gate,
     ) -> Self {
         let Config { roster, max_frame, patience, about, .. } = config;
         let now = Instant::now();
         let peer = |(peer, traffic): (&PeerId, &Arc<Traffic>)| {
             let mut dialer = Dialer::new(local, *peer, *patience, now);
             for address in roster.get(peer).into_iter().flatten() {
+                gate.know(address);
                 dialer.add(address.clone(), Source::Given);
             }
             let traffic = Arc::clone(traffic);
@@ -137,6 +132,7 @@ impl Behaviour {
             about: about.clone(),
             buffers: Buffers::default(),
             events,
+            gate: gate.clone(),
             peers: traffic.iter().map(peer).collect(),
             finishing: false,
             strangers: BTreeMap::new(),
@@ -151,6 +147,9 @@ impl Behaviour {
             return;
         }
         entry.dialer.add(address.clone(), source);
+        if source == Source::Given {
+            self.gate.know(&address);
+        }
         // mDNS is not authenticated, and whoever floods it need not fill the caller's queue.
         if source == Source::Found && !self.events.is_crowded() {
             self.events.detail(Event::Found { peer, address: without_peer(address) });
@@ -285,6 +284,7 @@ impl Behaviour {
         if entry.live() >= if chooses { 1 } else { SPARE } {
             return refuse("another connection is in use");
         }
+        self.gate.know(address);
         let link = Arc::new(Link::new(peer, Arc::clone(&entry.traffic)));
         let about = (self.about.clone(), ip_of(address));
         let handler = Handler::new(
@@ -367,6 +367,7 @@ impl Behaviour {
             DialError::Transport(failed) => {
                 if let Some(peer) = failure.peer_id {
                     for (address, error) in failed {
+                        entry.dialer.failed_at(address.clone());
                         let (address, reason) = (without_peer(address.clone()), innermost(error));
                         self.events.detail(Event::NotUp { peer, address, known: false, reason });
                     }

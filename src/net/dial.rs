@@ -20,8 +20,9 @@ const LONGEST: Duration = Duration::from_secs(5);
 const STABLE: Duration = Duration::from_secs(5);
 /// An address where another identity answered is left out for this long (guess).
 const WRONG: Duration = Duration::from_secs(60);
-/// Addresses kept per peer besides those of the configuration (guess; mDNS is not authenticated).
-const FOUND: usize = 16;
+/// Addresses kept per peer besides those of the configuration. mDNS is not authenticated: where there are
+/// more, one that has failed makes room for a new one.
+const FOUND: usize = 32;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Source {
@@ -39,7 +40,16 @@ pub(super) struct Dialer {
     attempts: u64,
     failures: u32,
     next: Instant,
-    addresses: BTreeMap<Multiaddr, (Source, Option<Instant>)>,
+    addresses: BTreeMap<Multiaddr, Place>,
+}
+
+/// What is known of an address.
+#[derive(Debug)]
+struct Place {
+    source: Source,
+    /// Another identity answered there.
+    left_out: Option<Instant>,
+    failures: u32,
 }
 
 impl Dialer {
@@ -60,23 +70,33 @@ impl Dialer {
     /// Learns an address.
     pub(super) fn add(&mut self, address: Multiaddr, source: Source) {
         let address = without_peer(address);
-        let found = self.addresses.values().filter(|(source, _)| *source == Source::Found).count();
-        if source == Source::Found && found >= FOUND {
+        if let Some(known) = self.addresses.get_mut(&address) {
+            if source == Source::Given {
+                known.source = source;
+            }
             return;
         }
-        match self.addresses.get_mut(&address) {
-            Some((Source::Given, _)) => {}
-            Some((old, _)) => *old = source,
-            None => {
-                self.addresses.insert(address, (source, None));
-            }
+        let found = || self.addresses.iter().filter(|(_, place)| place.source == Source::Found);
+        if source == Source::Found && found().count() >= FOUND {
+            let worst = found().max_by_key(|(_, place)| place.failures);
+            let worst = worst.filter(|(_, place)| place.failures > 0).map(|(address, _)| address.clone());
+            let Some(worst) = worst else { return };
+            self.addresses.remove(&worst);
+        }
+        self.addresses.insert(address, Place { source, left_out: None, failures: 0 });
+    }
+
+    /// A dial came to nothing at this address.
+    pub(super) fn failed_at(&mut self, address: Multiaddr) {
+        if let Some(place) = self.addresses.get_mut(&without_peer(address)) {
+            place.failures = place.failures.saturating_add(1);
         }
     }
 
     /// Forgets an address that was found.
     pub(super) fn expire(&mut self, address: Multiaddr) {
         let address = without_peer(address);
-        if matches!(self.addresses.get(&address), Some((Source::Found, _))) {
+        if self.addresses.get(&address).is_some_and(|place| place.source == Source::Found) {
             self.addresses.remove(&address);
         }
     }
@@ -90,7 +110,7 @@ impl Dialer {
         let addresses: Vec<_> = self
             .addresses
             .iter()
-            .filter(|(_, (_, left_out))| usable(left_out))
+            .filter(|(_, place)| usable(&place.left_out))
             .map(|(a, _)| a.clone())
             .collect();
         (!addresses.is_empty()).then_some(addresses)
@@ -103,8 +123,9 @@ impl Dialer {
 
     /// Another identity answered at this address.
     pub(super) fn wrong(&mut self, address: Multiaddr, now: Instant) {
-        if let Some((_, left_out)) = self.addresses.get_mut(&without_peer(address)) {
-            *left_out = Some(now + WRONG);
+        if let Some(place) = self.addresses.get_mut(&without_peer(address)) {
+            place.left_out = Some(now + WRONG);
+            place.failures = place.failures.saturating_add(1);
         }
     }
 
@@ -232,5 +253,30 @@ mod tests {
         }
         dialer.add(address(1000), Source::Given);
         assert_eq!(dialer.due(now).map(|addresses| addresses.len()), Some(FOUND + 1));
+    }
+
+    #[test]
+    fn false_addresses_crowd_out_the_right_one_only_until_they_have_failed() {
+        let (small, large) = peers();
+        let now = Instant::now();
+        let mut dialer = Dialer::new(small, large, PATIENCE, now);
+        let dialled = |dialer: &Dialer, port| dialer.due(now).is_some_and(|all| all.contains(&address(port)));
+        // Sixteen of them leave room; all are dialled at once.
+        (1..=16).for_each(|port| dialer.add(address(port), Source::Found));
+        dialer.add(address(1000), Source::Found);
+        assert!(dialled(&dialer, 1000));
+        let mut dialer = Dialer::new(small, large, PATIENCE, now);
+        (1..=500).for_each(|port| dialer.add(address(port), Source::Found));
+        dialer.add(address(1000), Source::Found);
+        assert!(!dialled(&dialer, 1000));
+        for failed in dialer.due(now).unwrap() {
+            dialer.failed_at(failed);
+        }
+        dialer.add(address(1000), Source::Found);
+        assert!(dialled(&dialer, 1000));
+        // One that has not failed stays, however many come after it.
+        (501..=900).for_each(|port| dialer.add(address(port), Source::Found));
+        assert!(dialled(&dialer, 1000));
+        assert_eq!(dialer.due(now).map(|all| all.len()), Some(FOUND));
     }
 }

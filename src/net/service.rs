@@ -3,13 +3,13 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
-use std::num::NonZeroUsize;
+use std::num::{NonZeroU8, NonZeroUsize};
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use futures::StreamExt;
-use libp2p::core::transport::{ListenerId, TransportError};
+use libp2p::core::transport::{ListenerId, Transport, TransportError};
 use libp2p::identity::Keypair;
 use libp2p::multiaddr::Protocol;
 use libp2p::swarm::behaviour::toggle::Toggle;
@@ -22,14 +22,16 @@ use tokio::time::{Instant, sleep_until};
 use super::behaviour::Behaviour;
 use super::dial::Source;
 use super::events::EventSender;
+use super::gate::{Gate, Gated};
 use super::link::Traffic;
 use super::probe::Questions;
 use super::{Config, Event, NetError, transport};
 
-/// Connections whose handshake is under way, those of strangers included (guess).
-const PENDING: u32 = 64;
 /// Established connections beyond two per peer: being closed, mostly (guess).
 const SLACK: u32 = 16;
+/// Addresses of a peer that are dialled at once: all that it can have, so that no number of false ones delays
+/// the right one.
+const DIALLED: NonZeroU8 = NonZeroU8::new(48).unwrap();
 /// Substreams under negotiation per connection; a peer opens three.
 const NEGOTIATING: usize = 8;
 /// How often mDNS asks again, for the case that a packet was lost, and how long an answer is good for
@@ -106,9 +108,8 @@ fn swarm(
     let local = keypair.public().to_peer_id();
     let established =
         u32::try_from(traffic.len()).unwrap_or(u32::MAX).saturating_mul(2).saturating_add(SLACK);
-    let limits = connection_limits::ConnectionLimits::default()
-        .with_max_pending_incoming(Some(PENDING))
-        .with_max_established(Some(established));
+    let limits = connection_limits::ConnectionLimits::default().with_max_established(Some(established));
+    let gate = Gate::default();
     let [over_4, over_6] = match config.mdns {
         true => mdns(local).map_err(NetError::Mdns)?.map(Some),
         false => [None, None],
@@ -117,12 +118,14 @@ fn swarm(
         limits: connection_limits::Behaviour::new(limits),
         mdns: Toggle::from(over_4),
         mdns6: Toggle::from(over_6),
-        peers: Behaviour::new(local, config, traffic, events),
+        peers: Behaviour::new(local, config, traffic, events, gate.clone()),
     };
     let transport = transport::build(keypair, config.network_key)
         .map_err(|error| NetError::Identity(error.to_string()))?;
-    let options =
-        libp2p::swarm::Config::with_tokio_executor().with_max_negotiating_inbound_streams(NEGOTIATING);
+    let options = libp2p::swarm::Config::with_tokio_executor()
+        .with_max_negotiating_inbound_streams(NEGOTIATING)
+        .with_dial_concurrency_factor(DIALLED);
+    let transport = Gated::new(transport, gate).boxed();
     let mut swarm = Swarm::new(transport, parts, local, options);
     let mut listeners = Listeners::new();
     for address in &config.listen {

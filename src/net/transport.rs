@@ -15,8 +15,10 @@ use libp2p::pnet::{PnetConfig, PreSharedKey};
 use libp2p::{PeerId, dns, noise, quic, tcp, yamux};
 use tokio::time::{Sleep, sleep};
 
-/// For TCP, Noise and Yamux together, each way (guess: two round trips and a slow machine).
+/// For TCP, Noise and Yamux together where this node dials (guess: four round trips and a slow machine).
 const SET_UP: Duration = Duration::from_secs(10);
+/// For Noise and Yamux where it is dialled: whoever says nothing for so long loses its place.
+const SET_UP_INCOMING: Duration = Duration::from_secs(5);
 /// For telling the peer that the connection closes (guess). A paused peer takes nothing, and would hold the
 /// socket.
 const CLOSE: Duration = Duration::from_secs(5);
@@ -46,7 +48,8 @@ pub(super) fn build(
             .upgrade(Version::V1)
             .authenticate(noise.clone())
             .multiplex(yamux.clone())
-            .timeout(SET_UP)
+            .outbound_timeout(SET_UP)
+            .inbound_timeout(SET_UP_INCOMING)
             .map(|(peer, muxer), _| (peer, StreamMuxerBox::new(BoundedClose::new(muxer))));
         let quic = match network_key {
             Some(_) => OptionalTransport::none(),

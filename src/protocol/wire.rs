@@ -27,12 +27,10 @@ pub struct Frame {
     pub payload: Bytes,
 }
 
-/// What a decoded frame may take in memory: a list's items are up to a few times longer there than on the
-/// wire, and every frame within [`MAX_FRAME`] must decode.
-const MAX_DECODED: usize = 4 * MAX_FRAME;
-
+/// Integers count at their size in memory against the same limit as bytes (spec, section 2); no message comes
+/// near it.
 fn config() -> impl bincode::config::Config {
-    bincode::config::standard().with_limit::<MAX_DECODED>()
+    bincode::config::standard().with_limit::<MAX_FRAME>()
 }
 
 /// The one encoding of `item` that signatures and hashes are made over.
@@ -73,4 +71,17 @@ pub fn decode(channel: Channel, header: &[u8], payload: Bytes) -> Result<Message
         None => return Err(Fault::Malformed(format!("{} payload bytes where none belong", payload.len()))),
     }
     Ok(message)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_takes_more_than_a_mebibyte_decoded_is_refused_however_short_it_is_encoded() {
+        let numbers = |count: usize| decode_item::<Vec<u64>>(&canonical(&vec![0u64; count]));
+        assert_eq!(numbers(130_000).map(|numbers| numbers.len()), Ok(130_000));
+        assert!(matches!(numbers(132_000), Err(Fault::Malformed(_))));
+        assert!(matches!(decode_item::<Vec<u8>>(&vec![0; MAX_FRAME + 1]), Err(Fault::Malformed(_))));
+    }
 }

@@ -11,7 +11,9 @@ use serde::Deserialize;
 use super::noise::RawNoise;
 use super::rules::{self, FILE_LIMIT, SessionError, TIMING};
 use super::task::{self, RawCustom, RawFlynn, RawSketch, RawTune, RawXclp, Sections};
-use super::{CouncilSpec, DataSpec, Entry, NoiseMode, Privacy, Scaling, Select, Session, TaskSpec, Timing};
+use super::{
+    CouncilSpec, DataSpec, Entry, NoiseMode, Privacy, Scaling, Select, Session, TaskSpec, Timing, words,
+};
 
 /// The file as written: integers are wide enough for our own rules to judge, and sizes are not yet resolved.
 #[derive(Deserialize)]
@@ -94,10 +96,10 @@ impl Session {
             .map_err(|source| SessionError::File { path: path.into(), source: Box::new(source) })
     }
 
-    /// The default of `min_peers`: a majority of the roster, at least 3.
+    /// The default of `min_peers`: [`TaskSpec::smallest_view`].
     #[must_use]
-    pub fn default_min_peers(roster: usize) -> u16 {
-        u16::try_from((roster / 2 + 1).max(3)).unwrap_or(u16::MAX)
+    pub fn default_min_peers(task: &TaskSpec, roster: usize) -> u16 {
+        u16::try_from(task.smallest_view(roster)).unwrap_or(u16::MAX)
     }
 
     /// The text of a session file, with a comment for every field. [`Session::parse`] reads it as this
@@ -126,8 +128,8 @@ impl Session {
         }
         writeln!(
             out,
-            "# Go on with at least so many peers: {} (a majority of the roster) to {peers}.",
-            peers / 2 + 1
+            "# Go on with at least so many peers: {} (a majority, and what the task needs) to {peers}.",
+            task.smallest_view(peers)
         )?;
         writeln!(out, "min_peers = {min_peers}\n")?;
 
@@ -248,9 +250,10 @@ impl RawSession {
         let Self { select, flynn, tune, xclp, sketch, custom, .. } = self;
         let sections = Sections { select, flynn, tune, xclp, sketch, custom };
         let task = TaskSpec::read(self.task, sections, &data, roster.len())?;
+        task.roster().check::<u16>(roster.len() as i128)?;
         let min_peers = match self.min_peers {
-            Some(number) => rules::min_peers(roster.len()).check(number)?,
-            None => Session::default_min_peers(roster.len()),
+            Some(number) => rules::min_peers(&task, roster.len()).check(number)?,
+            None => Session::default_min_peers(&task, roster.len()),
         };
         let mut privacy = Privacy::default();
         if let Some(number) = self.privacy.min_holders {
@@ -297,7 +300,7 @@ fn syntax(text: &str, error: &toml::de::Error) -> SessionError {
     let at = error.span().map_or(text.len(), |span| span.start);
     let line = text.bytes().take(at).filter(|byte| *byte == b'\n').count() + 1;
     let message: Vec<&str> = error.message().split_whitespace().collect();
-    SessionError::Syntax { line, message: message.join(" ") }
+    SessionError::Syntax { line, message: words::plain(&message.join(" ")) }
 }
 
 /// A text as a TOML string.

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use crate::data::MAX_FEATURES;
 use crate::sketch::scaling::MAX_BINS;
 
-use super::{DataSpec, Entry, Scaling, Session, Timing};
+use super::{DataSpec, Entry, Scaling, Session, TaskSpec, Timing};
 
 /// The largest session file, in bytes. 1,024 peers with 16 addresses of ordinary length fit.
 pub(super) const FILE_LIMIT: usize = 1 << 20;
@@ -135,10 +135,10 @@ pub(super) fn rho(m: u32) -> Limit {
     Limit { what: " (m)", ..Limit::new("flynn.rho", 1, m.into()) }
 }
 
-/// At least a majority, so that any two views of a session have a peer in common.
-pub(super) fn min_peers(roster: usize) -> Limit {
-    let what = " (a majority of the roster to all of it)";
-    Limit { what, ..Limit::new("min_peers", (roster / 2 + 1) as u64, roster as u64) }
+/// At least a majority, so that any two views of a session have a peer in common; and as many as the task
+/// needs.
+pub(super) fn min_peers(task: &TaskSpec, roster: usize) -> Limit {
+    Limit::new("min_peers", task.smallest_view(roster) as u64, roster as u64).saying(task.members().1)
 }
 
 pub(super) fn min_holders(roster: usize) -> Limit {
@@ -199,9 +199,9 @@ impl Session {
         self.data.scaling.normalise();
         self.task.normalise();
         let roster = self.roster.len();
-        check_name("name", &self.name)?;
-        ROSTER.check::<u16>(roster as i128)?;
-        min_peers(roster).check::<u16>(self.min_peers)?;
+        check_plain_name("name", &self.name)?;
+        self.task.roster().check::<u16>(roster as i128)?;
+        min_peers(&self.task, roster).check::<u16>(self.min_peers)?;
         self.data.check()?;
         self.task.check(&self)?;
         min_holders(roster).check::<u16>(self.privacy.min_holders)?;
@@ -292,7 +292,7 @@ impl DataSpec {
 
 impl Entry {
     fn check(&self) -> Result<(), SessionError> {
-        check_name("roster.name", &self.name)?;
+        check_plain_name("roster.name", &self.name)?;
         let of = |what: &str| format!("{what} of {:?}", self.name);
         if self.addresses.len() > ADDRESSES_LIMIT {
             let limit = format!("{} to {}", ADDRESSES.lo, ADDRESSES.hi);
@@ -322,8 +322,22 @@ pub(super) fn check_number(field: &str, value: f64, holds: bool, limit: &str) ->
     if holds { Ok(()) } else { Err(SessionError::value(field, value, limit)) }
 }
 
-/// Checks a name: 1 to 64 printable characters, no space at the ends. Names go into logs, tables and error
-/// lines.
+/// Checks the name of a session or a peer: 1 to 64 ASCII letters, digits, `-`, `_` and `.`, the first no point.
+/// Such names come from others and become names of files.
+///
+/// # Errors
+/// [`SessionError::Value`], with `field` for what the name is of.
+pub fn check_plain_name(field: &str, name: &str) -> Result<(), SessionError> {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
+    if !(1..=NAME_LIMIT).contains(&name.len()) || name.starts_with('.') || !name.bytes().all(plain) {
+        let limit = format!("1 to {NAME_LIMIT} ASCII letters, digits, '-', '_' and '.', the first no '.'");
+        return Err(SessionError::value(field, format!("{name:?}"), limit));
+    }
+    Ok(())
+}
+
+/// Checks the name of a class or a column: 1 to 64 printable characters, no space at the ends. Such names go
+/// into logs, tables and error lines.
 ///
 /// # Errors
 /// [`SessionError::Value`], with `field` for what the name is of.
@@ -338,7 +352,7 @@ pub fn check_name(field: &str, name: &str) -> Result<(), SessionError> {
 
 /// Whether a character may stand in a name: no control character, no white space but the blank, and none that
 /// is invisible or changes the direction of writing, which could make one name look like another.
-fn printable(c: char) -> bool {
+pub(crate) fn printable(c: char) -> bool {
     let invisible = matches!(c, '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}'
         | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e0fff}');
     c == ' ' || !(c.is_control() || c.is_whitespace() || invisible)

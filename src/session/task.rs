@@ -16,6 +16,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::encoding::Field;
+use super::rules::{Limit, ROSTER};
 use super::{DataSpec, Session, SessionError};
 
 pub use custom::CustomSpec;
@@ -49,6 +50,17 @@ pub(super) trait Spec {
 
     /// What is computed: the comment above `task` in a session file.
     fn about(&self) -> &'static str;
+
+    /// How many peers a session has.
+    fn roster(&self) -> Limit {
+        ROSTER
+    }
+
+    /// The fewest members with whom the task can finish, and how this and the majority are explained where
+    /// `min_peers` is refused.
+    fn members(&self) -> (usize, &'static str) {
+        (3, " (a majority of the roster, and the 3 members that a sum needs)")
+    }
 
     /// Replaces -0.0 by 0.0: the two are equal but have different encodings.
     fn normalise(&mut self) {}
@@ -182,6 +194,21 @@ impl TaskSpec {
 
     pub(super) fn release(&self, data: &DataSpec) -> Release {
         self.spec().release(data)
+    }
+
+    pub(super) fn roster(&self) -> Limit {
+        self.spec().roster()
+    }
+
+    pub(super) fn members(&self) -> (usize, &'static str) {
+        self.spec().members()
+    }
+
+    /// The members of the smallest view of so many peers that can finish: a majority, and at least the 3
+    /// members of a sum; with the task `xclp` 3 owners of rows and 2 witnesses.
+    #[must_use]
+    pub fn smallest_view(&self, roster: usize) -> usize {
+        self.members().0.max(roster / 2 + 1)
     }
 
     /// The value of `task` in a session file: `flynn`, `tune`, `xclp`, `sketch` or `custom`.

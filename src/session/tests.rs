@@ -18,10 +18,11 @@ fn key(seed: u64) -> PublicKey {
 
 fn session(peers: u64) -> Session {
     let entry = |i| Entry { key: key(i), name: format!("peer-{i}"), addresses: vec![] };
+    let task = ModelSpec { m: 16_384, s: 6, rho: 32, gamma: 0.5, score: Score::Decay }.into();
     let session = Session {
         name: "digits".into(),
-        task: ModelSpec { m: 16_384, s: 6, rho: 32, gamma: 0.5, score: Score::Decay }.into(),
-        min_peers: Session::default_min_peers(peers as usize),
+        min_peers: Session::default_min_peers(&task, peers as usize),
+        task,
         data: DataSpec {
             features: 64,
             columns: Vec::new(),

@@ -105,8 +105,8 @@ fn session(scenario: &Scenario, rows: Option<&Rows>) -> Result<(Session, Vec<Ide
     let peers = usize::from(scenario.peers);
     let session = Session {
         name: "simulation".into(),
+        min_peers: scenario.session.min_peers.unwrap_or(Session::default_min_peers(&task, peers)),
         task,
-        min_peers: scenario.session.min_peers.unwrap_or(Session::default_min_peers(peers)),
         data,
         privacy: Privacy {
             min_holders: scenario.session.min_holders.unwrap_or(usual.min_holders),

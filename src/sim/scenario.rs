@@ -15,7 +15,7 @@ use serde::Deserialize;
 use toml::{Table, Value};
 
 use crate::privacy::Ratio;
-use crate::session::{Hamming, NoiseMode, Scaling, Score, Select, Size};
+use crate::session::{Hamming, NoiseMode, Scaling, Score, Select, Size, words};
 
 pub use fault::{Fault, Kind, Moment, Peers, Tamper, name as fault_name};
 
@@ -478,14 +478,14 @@ fn resolve(table: Table) -> Result<Scenario, ScenarioError> {
 
 fn one_line(error: &toml::de::Error) -> ScenarioError {
     let words: Vec<_> = error.to_string().split_whitespace().map(str::to_owned).collect();
-    ScenarioError(words.join(" "))
+    ScenarioError(words::plain(&words.join(" ")))
 }
 
 fn syntax(text: &str, error: &toml::de::Error) -> ScenarioError {
     let at = error.span().map_or(text.len(), |span| span.start);
     let line = text.bytes().take(at).filter(|byte| *byte == b'\n').count() + 1;
     let message: Vec<&str> = error.message().split_whitespace().collect();
-    ScenarioError(format!("line {line}: {}", message.join(" ")))
+    ScenarioError(format!("line {line}: {}", words::plain(&message.join(" "))))
 }
 
 fn take_table(table: &mut Table, name: &str) -> Result<Option<Table>, ScenarioError> {

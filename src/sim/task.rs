@@ -194,7 +194,7 @@ impl Task for Numbers {
         Ok(())
     }
 
-    fn outcome(&self, history: &History) -> Result<Outcome, String> {
+    fn outcome(&self, history: &History, _unix: u64) -> Result<Outcome, String> {
         let sum = history.vector(1).ok_or("nothing was summed")?;
         Ok(Outcome::new(sum.to_vec(), Sha256::digest(sum).into()))
     }
@@ -229,8 +229,8 @@ impl Task for Poisoned {
         self.0.retains(slot, frozen)
     }
 
-    fn outcome(&self, history: &History) -> Result<Outcome, String> {
-        self.0.outcome(history)
+    fn outcome(&self, history: &History, unix: u64) -> Result<Outcome, String> {
+        self.0.outcome(history, unix)
     }
 
     fn work(&self, slot: u32, history: &History) -> Work {

@@ -20,8 +20,10 @@ use super::holders::{self, HOLDERS};
 use super::sketch::{self, SketchTask};
 use super::{BuiltIn, History, Labels, Outcome, Task, Work};
 use crate::crypto::mask;
+use crate::crypto::stream::PROTOCOL;
 use crate::data::Dataset;
 use crate::model::bloom::{self, Counts};
+use crate::model::origin::Origin;
 use crate::model::readout::Readout;
 use crate::model::selection::Draw;
 use crate::model::{Model, ModelError};
@@ -190,7 +192,26 @@ impl Plan {
             counts = Counts::from_values(read, classes.len(), self.model.m as usize)
                 .map_err(|error| FlynnError::Data(error.to_string()))?;
         }
-        Ok(Model::new(sketch, self.readout(), classes, scaler, counts)?)
+        let columns = self.session.data.columns.clone();
+        Ok(Model::new(sketch, self.readout(), classes, scaler, counts)?.with_columns(columns)?)
+    }
+
+    /// Where a model comes from that is written at `unix`, in seconds since 1970.
+    fn origin(&self, history: &History, draw: Option<&Draw>, unix: u64) -> Origin {
+        let session = &self.session;
+        let members = history.values().last().map_or(&[][..], |value| &value.members);
+        // Whoever was not drawn was a member with zeros.
+        let counted = |peer: &&Peer| draw.is_none_or(|draw| draw.chosen.contains(&peer.index()));
+        Origin {
+            session: session.name.clone(),
+            id: session.id().0,
+            members: members.iter().filter(counted).map(|&peer| session.name(peer).to_owned()).collect(),
+            roster: u16::try_from(session.roster.len()).unwrap_or(u16::MAX),
+            noised: session.privacy.noise.is_some(),
+            protocol: PROTOCOL.into(),
+            program: concat!("flyswarm ", env!("CARGO_PKG_VERSION")).into(),
+            unix,
+        }
     }
 
     /// The same model from rows in one place, under a given seed: what all peers together must arrive at.
@@ -210,7 +231,8 @@ impl Plan {
         let sketch = self.sketch(seed)?;
         let classes = self.session.data.classes.clone();
         let counts = bloom::fit(&FlyHash::new(&sketch), &scaler, data, classes.len())?;
-        Ok(Model::new(sketch, self.readout(), classes, scaler, counts)?)
+        let columns = self.session.data.columns.clone();
+        Ok(Model::new(sketch, self.readout(), classes, scaler, counts)?.with_columns(columns)?)
     }
 }
 
@@ -303,14 +325,14 @@ impl Task for Flynn {
         Ok(words.into_iter().flat_map(u32::to_le_bytes).collect())
     }
 
-    fn outcome(&self, history: &History) -> Result<Outcome, String> {
+    fn outcome(&self, history: &History, unix: u64) -> Result<Outcome, String> {
         let opened = history.vectors();
         let model = self.plan.model(opened).map_err(|error| error.to_string())?;
+        let draw = self.plan.drawn(opened).map_err(|error| error.to_string())?;
+        let model = model.with_origin(self.plan.origin(history, draw.as_ref(), unix));
         let outcome = Outcome::new(model.encode(), model.digest());
-        let Some(draw) = self.plan.drawn(opened).map_err(|error| error.to_string())? else {
-            return Ok(outcome);
-        };
         let session = &self.plan.session;
+        let Some(draw) = draw else { return Ok(outcome) };
         Ok(Outcome {
             summary: format!("learnt from {}", sketch::names(session, &draw.chosen).join(", ")),
             counted: draw.chosen.contains(&self.me.index()),

@@ -496,7 +496,7 @@ impl Task for SketchTask {
         *self.released() = PrivateSketch::from_words(&words(vector), rows as usize, range as usize).ok();
     }
 
-    fn outcome(&self, history: &History) -> Result<super::Outcome, String> {
+    fn outcome(&self, history: &History, _unix: u64) -> Result<super::Outcome, String> {
         let opened = history.vectors();
         let outcome = self.plan.outcome(opened).map_err(|error| error.to_string())?;
         let distance = self.distance(opened).map_err(|error| error.to_string())?;

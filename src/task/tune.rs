@@ -283,7 +283,7 @@ impl Task for Tune {
         self.vector(&quantity.name, history.vectors()).map_err(|error| error.to_string())
     }
 
-    fn outcome(&self, history: &History) -> Result<super::Outcome, String> {
+    fn outcome(&self, history: &History, _unix: u64) -> Result<super::Outcome, String> {
         let outcome = self.plan.outcome(history.vectors()).map_err(|error| error.to_string())?;
         let summary = outcome.ranked.first().map_or(String::new(), |(candidate, readout, tally)| {
             let score = tally.score(Metric::Balanced);

@@ -276,7 +276,7 @@ impl Task for Xclp {
         self.words(&plan.get(slot as usize).ok_or("no such slot")?.name)
     }
 
-    fn outcome(&self, history: &History) -> Result<super::Outcome, String> {
+    fn outcome(&self, history: &History, _unix: u64) -> Result<super::Outcome, String> {
         // Who came after the rows were counted had no part in the exchange, and was given no scores.
         let given = history.exchanged(self.plan.graph() + 1).and_then(|bytes| Outcome::from_bytes(bytes));
         let Some(given) = given.filter(|given| !given.counts.is_empty() || self.data.rows() == 0) else {

@@ -80,6 +80,8 @@ pub fn same_and_exact(swarm: &Swarm, peers: &[usize]) -> Vec<String> {
         assert_eq!(receipt["peer"], NAMES[i]);
         let counted = learnt(receipt);
         assert_eq!(receipt["counted"], counted.iter().any(|name| name == NAMES[i]), "{}", NAMES[i]);
+        let origin = model.origin().expect("where it comes from");
+        assert_eq!((origin.id, &origin.members), (swarm.session.id().0, &counted), "{}", NAMES[i]);
         let seed = model.sketch().parameters().seed;
         assert_eq!(hex::encode(expected(swarm, receipt, seed).digest()), digest, "pooled over {counted:?}");
     }

@@ -1,6 +1,6 @@
 //! Restarts, pauses, signals, too few peers, a full disk.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
@@ -257,4 +257,61 @@ fn a_full_disk_is_told_in_one_line_and_leaves_nothing_half_written() {
         let counted = same_and_exact(&swarm, &others);
         assert!(counted.len() == 5 || what == "state", "{counted:?}");
     }
+}
+
+/// Every file below a folder.
+fn below(folder: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(folder).expect("a folder").map(|entry| entry.expect("an entry").path());
+    entries.flat_map(|path| if path.is_dir() { below(&path) } else { vec![path] }).collect()
+}
+
+#[test]
+fn after_the_session_no_pad_total_or_outcome_is_on_the_disk_and_its_state_is_not_taken_up_again() {
+    let mut swarm = Swarm::new(5, |session| session.timing.linger_ms = 40_000);
+    let held = swarm.first_tree()[3];
+    for i in 0..5 {
+        if i == held { swarm.start(i, &["--hold-at", "counts.compute"]) } else { swarm.start(i, &[]) }
+    }
+    swarm.wait(&format!("{} held", NAMES[held]), |told| (told.value["event"] == "held").then_some(()));
+    swarm.signal(held, "KILL");
+    swarm.wait_end(held);
+    let others: Vec<_> = (0..5).filter(|&i| i != held).collect();
+    swarm.wait_all(&others, "finished");
+    // What is kept while they linger, and a piece of each that is in no other file.
+    let secret = |path: &PathBuf| {
+        let name = path.file_name().and_then(|name| name.to_str()).expect("a name").to_owned();
+        ["total-", "frozen-", "drawn-", "kept-", "outcome-", "accepted"]
+            .iter()
+            .any(|kind| name.starts_with(kind))
+    };
+    let kept = below(&swarm.folder.path().join("state"));
+    let pieces: Vec<(PathBuf, Vec<u8>)> = kept
+        .into_iter()
+        .filter(secret)
+        .filter_map(|path| {
+            let bytes = std::fs::read(&path).expect("readable");
+            let piece = bytes.last_chunk::<32>()?.to_vec();
+            piece.iter().any(|&byte| byte != 0).then_some((path, piece))
+        })
+        .collect();
+    let names = |kind: &str| pieces.iter().filter(|(path, _)| path.to_string_lossy().contains(kind)).count();
+    assert!(names("/total-") >= 4 && names("/frozen-") >= 8, "{pieces:?}");
+    swarm.start(held, &[]);
+    for i in 0..5 {
+        succeeded(&swarm.wait_end(i));
+    }
+    for path in below(swarm.folder.path()) {
+        let bytes = std::fs::read(&path).expect("readable");
+        for (was, piece) in &pieces {
+            let found = bytes.windows(piece.len()).any(|window| window == piece);
+            assert!(!found, "{} holds what was in {}", path.display(), was.display());
+        }
+    }
+    // Joined again, it says so and changes nothing.
+    let model = std::fs::read(swarm.file(others[0], "model")).expect("a model");
+    swarm.start(others[0], &[]);
+    let ended = swarm.wait_end(others[0]);
+    assert_eq!(ended.code, Some(2), "{ended:?}");
+    assert!(one_line(&ended).contains("this peer has finished the session"), "{ended:?}");
+    assert_eq!(std::fs::read(swarm.file(others[0], "model")).expect("a model"), model);
 }

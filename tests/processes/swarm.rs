@@ -44,10 +44,11 @@ pub fn session(keys: &[Identity]) -> Session {
         .zip(NAMES)
         .map(|(key, name)| Entry { key: key.public(), name: name.into(), addresses: Vec::new() })
         .collect();
+    let task = ModelSpec { m: 1024, s: 10, rho: 16, gamma: 0.5, score: Score::Decay }.into();
     Session {
         name: "kills".into(),
-        task: ModelSpec { m: 1024, s: 10, rho: 16, gamma: 0.5, score: Score::Decay }.into(),
-        min_peers: Session::default_min_peers(keys.len()),
+        min_peers: Session::default_min_peers(&task, keys.len()),
+        task,
         data: DataSpec {
             features: data.features() as u32,
             columns: Vec::new(),

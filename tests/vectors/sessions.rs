@@ -37,7 +37,7 @@ gamma = 0.5
 "#;
 
 const FULL: &str = r#"# Every field, none at its default.
-name = "grüne Äpfel"
+name = "Green_apples-2.b"
 task = "flynn"
 min_peers = 15
 [data]
@@ -231,7 +231,15 @@ pub(crate) fn session() -> Value {
         ("one fold", toml(&TUNE.replacen("folds = 2", "folds = 1", 1), 3)),
         ("a setting whose s is above its d", toml(&TUNE.replacen("\ns = 3", "\ns = 5", 1), 3)),
         ("two peers", toml(SMALL, 2)),
-        ("min_peers below a majority", change("[data]", "min_peers = 1\n[data]")),
+        ("min_peers below the members of a sum", change("[data]", "min_peers = 2\n[data]")),
+        ("min_peers below a majority", toml(&SMALL.replacen("[data]", "min_peers = 3\n[data]", 1), 6)),
+        ("a roster too small for labels", toml(&crate::xclp::HEAD, 5)),
+        (
+            "min_peers too small for labels",
+            toml(&crate::xclp::HEAD.replacen("[data]", "min_peers = 4\n[data]", 1), 7),
+        ),
+        ("a name that leads out of a folder", change("\"vectors\"", "\"../../vectors\"")),
+        ("a peer's name that leads out of a folder", change("\"peer-1\"", "\"/peer-1\"")),
         ("a class twice", change("\"dog\"", "\"cat\"")),
         ("fewer names than features", change("classes", "columns = [\"a\", \"b\"]\nclasses")),
         ("a column twice", change("classes", "columns = [\"a\", \"b\", \"a\"]\nclasses")),

@@ -196,7 +196,7 @@ impl Found<'_> {
         };
         let compared = !expected.columns.is_empty() && !names.is_empty() && names != expected.columns;
         if compared {
-            self.compare(&features, &names, expected.columns)?;
+            self.compare(&features, &names, expected)?;
         }
         self.check_count(aside, expected)?;
         let mut roles = vec![Role::Dropped; self.count];
@@ -215,7 +215,8 @@ impl Found<'_> {
     }
 
     /// Names the first difference between two sets of names.
-    fn compare(&self, features: &[usize], names: &[String], expected: &[String]) -> Result<(), DataError> {
+    fn compare(&self, features: &[usize], names: &[String], expected: &Expected) -> Result<(), DataError> {
+        let (by, expected) = (expected.named_by, expected.columns);
         let known: BTreeSet<&String> = expected.iter().collect();
         let there: BTreeSet<&String> = names.iter().collect();
         let missing = expected.iter().find(|name| !there.contains(name));
@@ -227,19 +228,17 @@ impl Found<'_> {
         let unknown = names.iter().enumerate().find(|(_, name)| !known.contains(name));
         match (unknown, missing) {
             (None, None) => Ok(()),
-            (None, Some(name)) => {
-                self.refuse(format!("no column is called {}, which the session file has", shown(name)))
-            }
+            (None, Some(name)) => self.refuse(format!("no column is called {}, which {by} has", shown(name))),
             (Some((at, name)), None) => self.refuse(format!(
-                "column {} is called {}, which the session file does not have (--drop leaves a column out)",
+                "column {} is called {}, which {by} does not have (--drop leaves a column out)",
                 features[at] + 1,
                 shown(name)
             )),
             (Some((at, name)), Some(missing)) => {
                 let column = features[at] + 1;
                 let says = match expected.get(at) {
-                    Some(here) if !there.contains(here) => format!("the session file says {}", shown(here)),
-                    _ => format!("the session file has no such column, but {}", shown(missing)),
+                    Some(here) if !there.contains(here) => format!("{by} says {}", shown(here)),
+                    _ => format!("{by} has no such column, but {}", shown(missing)),
                 };
                 self.refuse(format!("column {column} is called {}, {says}", shown(name)))
             }

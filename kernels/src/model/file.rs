@@ -1,9 +1,10 @@
-//! The model file, version 3. All numbers little-endian, no padding, one encoding for each model.
+//! The model file, version 4. All numbers little-endian, no padding, one encoding for each model.
 //!
 //! | bytes | what |
 //! | --- | --- |
 //! | 15 | magic `flyswarm-model\0` |
-//! | 2 | version, 3 |
+//! | | *the model* |
+//! | 2 | version, 4 |
 //! | 4 x 4 | d, m, s, rho (u32) |
 //! | 32 | seed |
 //! | 1 | densify, 0 or 1 |
@@ -13,31 +14,53 @@
 //! | .. | range: number of bounds k (u32, 1 or d), k lower and k upper bounds (f32); center: d means (f64); standard: d means, d deviations (f64); soft-bins: bins (u16), d means, d deviations (f64) |
 //! | 2 | number of classes L (u16) |
 //! | .. | L class names: length (u16) and UTF-8 bytes |
+//! | 4 | number of column names (u32), 0 or d |
+//! | .. | the names of the columns, all different: length (u16) and UTF-8 bytes |
 //! | 4 L m | counts (u32), row-major |
-//! | 32 | SHA-256 of the tag `flyswarm/4 model\0` and of all bytes from the version on |
+//! | 32 | [`Model::digest`]: SHA-256 of the tag `flyswarm/4 model\0` and of the model |
+//! | | *where it comes from* |
+//! | 1 | 0: not known, and nothing of this part follows; 1: known |
+//! | .. | name of the session: length (u16) and UTF-8 bytes |
+//! | 32 | its id |
+//! | 2 + 2 | peers of its roster, peers whose rows were counted (u16) |
+//! | .. | names of the latter: length (u16) and UTF-8 bytes |
+//! | 1 | whether noise was added to the counts, 0 or 1 |
+//! | .. | protocol, program: length (u16) and UTF-8 bytes |
+//! | 8 | when the file was written, seconds since 1970 (u64) |
+//! | 32 | checksum: SHA-256 of the tag `flyswarm/4 model file\0` and of all bytes from the version on |
 //!
-//! The last 32 bytes serve as checksum and as [`Model::digest`]. They detect accidents, not forgery.
+//! The digest is that of all that decides how rows are read and what is predicted: the same at every peer of
+//! a session. What is known of where a model comes from is behind it, for the date and the program differ
+//! between peers. Checksum and digest detect accidents, not forgery.
+//!
+//! A feature is a number. What is known of its values follows from the scaling's numbers
+//! ([`super::outside`]), rows of each class from the counts ([`Model::class_rows`]).
 
 use std::fs::File;
-use std::io::{self, Read, Write};
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use sha2::{Digest, Sha256};
 
 use super::bloom::Counts;
+use super::origin::{MAX_MEMBERS, MAX_TEXT, Origin};
 use super::readout::{Readout, Score};
 use super::{Model, ModelError};
 use crate::crypto::stream::PROTOCOL;
 use crate::data::{MAX_CLASS_NAME, MAX_FEATURES};
+use crate::files::write_whole;
 use crate::sketch::scaling::{Scaler, Scaling, ScalingError};
 use crate::sketch::{MAX_COUNTS, Parameters};
 
 /// First bytes of a model file.
 pub const MAGIC: &[u8; 15] = b"flyswarm-model\0";
-const VERSION: u16 = 4;
-/// No model file is longer: the most counts, and room for bounds and class names.
-const MAX_FILE: u64 =
-    4 * MAX_COUNTS as u64 + 16 * MAX_FEATURES as u64 + (MAX_CLASS_NAME as u64 + 2) * 65_535 + 1024;
+/// Of the table above.
+pub const VERSION: u16 = 4;
+/// No model file is longer: the most counts, and room for bounds and names of classes, columns and members.
+const MAX_FILE: u64 = 4 * MAX_COUNTS as u64
+    + 16 * MAX_FEATURES as u64
+    + (MAX_CLASS_NAME as u64 + 2) * (65_535 + MAX_FEATURES as u64 + MAX_MEMBERS as u64)
+    + 4096;
 
 /// Why a model file was refused or could not be written.
 #[derive(Debug, thiserror::Error)]
@@ -102,9 +125,14 @@ pub enum DecodeError {
     /// The bytes were changed.
     #[error("the checksum does not match: the file is damaged")]
     Checksum,
-    /// A class name is not text.
-    #[error("the name of class {0} is not UTF-8 text")]
-    Text(usize),
+    /// A name is not text.
+    #[error("{field} at byte {at} is not UTF-8 text")]
+    Text {
+        /// Which.
+        field: &'static str,
+        /// Where, from 0.
+        at: usize,
+    },
     /// The fields do not belong together.
     #[error(transparent)]
     Model(#[from] ModelError),
@@ -117,13 +145,16 @@ impl Model {
     /// The file, as bytes.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
-        let mut bytes = MAGIC.to_vec();
-        bytes.extend(self.body());
-        bytes.extend(self.digest());
+        let body = self.body();
+        let mut bytes = [&MAGIC[..], &body, &digest(&body)].concat();
+        bytes.extend(origin_bytes(self.origin.as_ref()));
+        let sum = checksum(&bytes[MAGIC.len()..]);
+        bytes.extend(sum);
         bytes
     }
 
-    /// SHA-256 over all that the model is; equal on all peers that hold the same model.
+    /// SHA-256 over all that decides how rows are read and what is predicted; equal on all peers that hold the
+    /// same model, wherever it comes from.
     #[must_use]
     pub fn digest(&self) -> [u8; 32] {
         digest(&self.body())
@@ -163,10 +194,9 @@ impl Model {
         let moments = self.scaler.means().iter().chain(self.scaler.deviations());
         bytes.extend(moments.flat_map(|x| x.to_le_bytes()));
         bytes.extend((self.classes.len() as u16).to_le_bytes());
-        for name in &self.classes {
-            bytes.extend((name.len() as u16).to_le_bytes());
-            bytes.extend(name.as_bytes());
-        }
+        self.classes.iter().for_each(|name| put_text(&mut bytes, name));
+        bytes.extend((self.columns.len() as u32).to_le_bytes());
+        self.columns.iter().for_each(|name| put_text(&mut bytes, name));
         bytes.extend(self.counts.to_le_bytes());
         bytes
     }
@@ -183,27 +213,23 @@ impl Model {
             return Err(DecodeError::Version(version));
         }
         // Before anything else is looked at: damage is reported as damage.
-        let (body, sum) = rest.split_last_chunk::<32>().ok_or(DecodeError::Truncated {
+        let (rest, sum) = rest.split_last_chunk::<32>().ok_or(DecodeError::Truncated {
             field: "checksum",
             at: MAGIC.len(),
             needed: 32,
             found: rest.len(),
         })?;
-        if digest(body) != *sum {
+        if checksum(rest) != *sum {
             return Err(DecodeError::Checksum);
         }
-        reader.rest = body.get(2..).unwrap_or_default();
+        reader.rest = rest.get(2..).unwrap_or_default();
 
         let [d, m, s, rho] = [reader.size("d")?, reader.size("m")?, reader.size("s")?, reader.size("rho")?];
         if d > MAX_FEATURES {
             return Err(reader.field("d", d as u64, "at most 2^20"));
         }
         let seed = reader.array("seed")?;
-        let densify = match reader.byte("densify")? {
-            0 => false,
-            1 => true,
-            other => return Err(reader.field("densify", other.into(), "0 or 1")),
-        };
+        let densify = reader.flag("densify")?;
         let score = match reader.byte("score")? {
             0 => Score::Decay,
             1 => Score::BalancedDecay,
@@ -245,21 +271,33 @@ impl Model {
         };
         let count = u16::from_le_bytes(reader.array("number of classes")?);
         let mut classes = Vec::new();
-        for class in 0..usize::from(count) {
-            let length = u16::from_le_bytes(reader.array("class name")?);
-            let name = reader.take("class name", length.into())?;
-            classes.push(std::str::from_utf8(name).map_err(|_| DecodeError::Text(class))?.to_owned());
+        for _ in 0..count {
+            classes.push(reader.text("class name", MAX_CLASS_NAME)?);
+        }
+        let named = reader.size("number of column names")?;
+        if named != 0 && named != d {
+            return Err(reader.field("number of column names", named as u64, "0 or d"));
+        }
+        let mut columns = Vec::new();
+        for _ in 0..named {
+            columns.push(reader.text("column name", MAX_CLASS_NAME)?);
         }
         let parameters = Parameters { d, m, s, rho, seed, densify, scaling };
         let sketch = parameters.check(classes.len()).map_err(ModelError::from)?;
         // m x classes is bounded by the check.
         let counts = reader.take("counts", 4 * m * classes.len())?;
+        let body = rest.get(..reader.at - MAGIC.len()).unwrap_or_default();
+        if reader.array("digest")? != digest(body) {
+            return Err(DecodeError::Checksum);
+        }
+        let origin = origin(&mut reader)?;
         if !reader.rest.is_empty() {
             return Err(DecodeError::Trailing(reader.rest.len()));
         }
         let counts = Counts::from_le_bytes(counts, classes.len(), m).map_err(ModelError::from)?;
         let scaler = Scaler::from_parts(sketch.parameters().scaling.clone(), d, means, deviations)?;
-        Ok(Self::new(sketch, Readout { score, gamma }, classes, scaler, counts)?)
+        let model = Self::new(sketch, Readout { score, gamma }, classes, scaler, counts)?;
+        Ok(Self { origin, ..model.with_columns(columns)? })
     }
 
     /// Reads a model file.
@@ -288,7 +326,7 @@ impl Model {
     /// # Errors
     /// [`FileError::Io`]; the file at `path` is then as before.
     pub fn save(&self, path: &Path) -> Result<(), FileError> {
-        write_whole(path, &self.encode()).map_err(|source| FileError::Io { file: path.into(), source })
+        write_whole(path, &self.encode(), true).map_err(|source| FileError::Io { file: path.into(), source })
     }
 }
 
@@ -296,33 +334,55 @@ fn digest(body: &[u8]) -> [u8; 32] {
     Sha256::new().chain_update(PROTOCOL).chain_update(" model\0").chain_update(body).finalize().into()
 }
 
-/// Writes a file so that `path` holds the old bytes or the new ones; a device or pipe is written to as it is.
-///
-/// # Errors
-/// What the system says; the file at `path` is then as before.
-pub fn write_whole(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    if std::fs::metadata(path).is_ok_and(|there| !there.is_file()) {
-        return File::options().write(true).open(path)?.write_all(bytes);
+/// Over all but the magic and itself.
+fn checksum(bytes: &[u8]) -> [u8; 32] {
+    Sha256::new().chain_update(PROTOCOL).chain_update(" model file\0").chain_update(bytes).finalize().into()
+}
+
+/// Texts are checked before: at most 256 bytes, those of an origin are cut off there.
+fn put_text(bytes: &mut Vec<u8>, text: &str) {
+    let end = (0..=text.len().min(MAX_TEXT)).rev().find(|&end| text.is_char_boundary(end)).unwrap_or(0);
+    let text = &text[..end];
+    bytes.extend((text.len() as u16).to_le_bytes());
+    bytes.extend(text.as_bytes());
+}
+
+fn origin_bytes(origin: Option<&Origin>) -> Vec<u8> {
+    let Some(origin) = origin else { return vec![0] };
+    let mut bytes = vec![1];
+    put_text(&mut bytes, &origin.session);
+    bytes.extend(origin.id);
+    bytes.extend(origin.roster.to_le_bytes());
+    let members = &origin.members[..origin.members.len().min(MAX_MEMBERS)];
+    bytes.extend((members.len() as u16).to_le_bytes());
+    members.iter().for_each(|name| put_text(&mut bytes, name));
+    bytes.push(origin.noised.into());
+    put_text(&mut bytes, &origin.protocol);
+    put_text(&mut bytes, &origin.program);
+    bytes.extend(origin.unix.to_le_bytes());
+    bytes
+}
+
+fn origin(reader: &mut Reader<'_>) -> Result<Option<Origin>, DecodeError> {
+    if !reader.flag("origin")? {
+        return Ok(None);
     }
-    let name = path.file_name().ok_or_else(|| io::Error::other("not a file name"))?;
-    let folder = match path.parent() {
-        Some(parent) if !parent.as_os_str().is_empty() => parent,
-        _ => Path::new("."),
-    };
-    let mut beside = std::ffi::OsString::from(".");
-    beside.push(name);
-    beside.push(format!(".{}.new", std::process::id()));
-    let beside = folder.join(beside);
-    let written = File::create(&beside)
-        .and_then(|mut file| file.write_all(bytes).and_then(|()| file.sync_all()))
-        .and_then(|()| std::fs::rename(&beside, path));
-    if written.is_err() {
-        // What matters is the first error.
-        let _ = std::fs::remove_file(&beside);
-        return written;
+    let session = reader.text("name of the session", MAX_TEXT)?;
+    let id = reader.array("id of the session")?;
+    let roster = u16::from_le_bytes(reader.array("peers of the roster")?);
+    let count = u16::from_le_bytes(reader.array("number of members")?);
+    if usize::from(count) > MAX_MEMBERS {
+        return Err(reader.field("number of members", count.into(), "at most 1024"));
     }
-    // The rename itself is durable once the folder is synced; other systems than Unix cannot open one.
-    if cfg!(unix) { File::open(folder)?.sync_all() } else { Ok(()) }
+    let mut members = Vec::new();
+    for _ in 0..count {
+        members.push(reader.text("name of a member", MAX_TEXT)?);
+    }
+    let noised = reader.flag("noise")?;
+    let protocol = reader.text("protocol", MAX_TEXT)?;
+    let program = reader.text("program", MAX_TEXT)?;
+    let unix = u64::from_le_bytes(reader.array("date")?);
+    Ok(Some(Origin { session, id, members, roster, noised, protocol, program, unix }))
 }
 
 /// Takes fields off the front of a slice.
@@ -351,6 +411,25 @@ impl<'a> Reader<'a> {
 
     fn byte(&mut self, field: &'static str) -> Result<u8, DecodeError> {
         self.array(field).map(|[byte]| byte)
+    }
+
+    fn flag(&mut self, field: &'static str) -> Result<bool, DecodeError> {
+        match self.byte(field)? {
+            0 => Ok(false),
+            1 => Ok(true),
+            other => Err(self.field(field, other.into(), "0 or 1")),
+        }
+    }
+
+    /// At most `limit` bytes of UTF-8 after their number.
+    fn text(&mut self, field: &'static str, limit: usize) -> Result<String, DecodeError> {
+        let length = u16::from_le_bytes(self.array(field)?);
+        if usize::from(length) > limit {
+            return Err(self.field(field, length.into(), "at most 256 bytes"));
+        }
+        let at = self.at;
+        let text = self.take(field, length.into())?;
+        std::str::from_utf8(text).map(ToOwned::to_owned).map_err(|_| DecodeError::Text { field, at })
     }
 
     fn size(&mut self, field: &'static str) -> Result<usize, DecodeError> {

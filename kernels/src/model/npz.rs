@@ -7,11 +7,12 @@ use zip::write::SimpleFileOptions;
 use zip::{CompressionMethod, ZipWriter};
 
 use super::Model;
+use super::origin::Origin;
 use crate::sketch::flyhash::FlyHash;
 use crate::sketch::scaling::{Scaler, Scaling};
 
 /// Of what is in the archive; its number is in the array `version`.
-const VERSION: i64 = 1;
+const VERSION: i64 = 2;
 
 impl Model {
     /// Writes the model as an NPZ archive, the same bytes for the same model.
@@ -45,6 +46,18 @@ impl Model {
         }
         archive.array("seed", "|u1", &[parameters.seed.len()], parameters.seed.map(|byte| [byte]))?;
         archive.texts("digest", &[], [hex::encode(self.digest()).as_str()])?;
+        archive.texts("column_names", &[self.columns.len()], self.columns.iter().map(String::as_str))?;
+        let (id, date, members) = match &self.origin {
+            Some(origin) => (hex::encode(origin.id), origin.date(), &origin.members[..]),
+            None => Default::default(),
+        };
+        let of = |text: fn(&Origin) -> &str| self.origin.as_ref().map_or("", text);
+        archive.texts("session", &[], [of(|origin| &origin.session)])?;
+        archive.texts("session_id", &[], [&*id])?;
+        archive.texts("members", &[members.len()], members.iter().map(String::as_str))?;
+        archive.texts("date", &[], [&*date])?;
+        archive.texts("protocol", &[], [of(|origin| &origin.protocol)])?;
+        archive.texts("program", &[], [of(|origin| &origin.program)])?;
         archive.0.finish().map_err(io::Error::from)
     }
 }

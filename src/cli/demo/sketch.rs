@@ -65,10 +65,11 @@ fn prepare(demo: &Demo, folder: &Path) -> Result<Setup, Failure> {
     let noise = demo.noise.spec(0);
     let usual = SketchSpec::default();
     let (rows, range) = if noise.is_some() { PRIVATE } else { (usual.rows, usual.range) };
+    let task = TaskSpec::Sketch(SketchSpec { rows, range, publish: true, chosen: CHOSEN, ..usual });
     let session = Session {
         name: "demo".into(),
-        task: TaskSpec::Sketch(SketchSpec { rows, range, publish: true, chosen: CHOSEN, ..usual }),
-        min_peers: Session::default_min_peers(names.len()),
+        min_peers: Session::default_min_peers(&task, names.len()),
+        task,
         data: DataSpec {
             features: u32::try_from(data.features()).unwrap_or(u32::MAX),
             columns: Vec::new(),

@@ -21,7 +21,7 @@ use crate::data::{DataError, Dataset};
 use crate::model::neighbours::Neighbours;
 use crate::model::propagation::Prediction;
 use crate::session::{
-    CouncilSpec, DataSpec, Entry, Peer, Privacy, Scaling, Session, TaskSpec, Timing, XclpSpec,
+    CouncilSpec, DataSpec, Entry, Hamming, Peer, Privacy, Scaling, Session, TaskSpec, Timing, XclpSpec,
 };
 use crate::task::xclp::Xclp;
 
@@ -84,11 +84,16 @@ fn prepare(demo: &Demo, folder: &Path) -> Result<Setup, Failure> {
     }
     let features = u32::try_from(data.features()).unwrap_or(u32::MAX);
     // So close to the exact solution that no label hangs on the difference.
-    let spec = XclpSpec { tolerance: 1e-8, hamming: demo.hamming, ..XclpSpec::new(features) };
+    let spec = XclpSpec {
+        tolerance: 1e-8,
+        hamming: demo.hamming.unwrap_or(Hamming::Dealer),
+        ..XclpSpec::new(features)
+    };
+    let task = TaskSpec::Xclp(spec);
     let session = Session {
         name: "demo".into(),
-        task: TaskSpec::Xclp(spec),
-        min_peers: Session::default_min_peers(names.len()),
+        min_peers: Session::default_min_peers(&task, names.len()),
+        task,
         data: DataSpec {
             features,
             columns: Vec::new(),

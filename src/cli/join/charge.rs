@@ -40,7 +40,12 @@ impl BudgetCharge {
                     "--budget: the session has no privacy.epsilon, and what exact sums tell has no bound";
                 Err(Failure::Input(format!("{file}: {text}")))
             }
-            (None, _) => Ok(()),
+            (None, Some(_)) => {
+                let text =
+                    "--dataset: the session has no privacy.epsilon, and nothing is entered in the ledger";
+                Err(Failure::Input(format!("{file}: {text}")))
+            }
+            (None, None) => Ok(()),
         }
     }
 

@@ -1,5 +1,7 @@
 //! The command line of `session`, run on real files.
 
+use std::fs;
+
 use clap::Parser;
 
 use super::super::{Arguments, run};
@@ -51,7 +53,7 @@ fn a_new_file_holds_what_was_asked_for() {
     assert_eq!(session.roster[third.index()].addresses, ["/ip4/192.0.2.3/tcp/4001"]);
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "no temporary file is left");
 
-    let more = "--classes a,b --m 2d --s 3 --rho 0.5m --gamma 0 --scaling range:-1:2.5 --densify --min-peers 2 --min-holders 1 \
+    let more = "--classes a,b --m 2d --s 3 --rho 0.5m --gamma 0 --scaling range:-1:2.5 --densify --min-peers 3 --min-holders 1 \
                 --colluding 0.5 --timing gather_ms=5 --timing max_views=3 --force";
     let more: Vec<&str> = more.split_whitespace().collect();
     let session = Session::load(new(folder.path(), &more).unwrap()).unwrap();
@@ -62,7 +64,7 @@ fn a_new_file_holds_what_was_asked_for() {
         ModelSpec { m: 128, s: 3, rho: 64, gamma: 0.0, score: Score::BalancedLog }.into()
     );
     assert_eq!(session.privacy, Privacy { min_holders: 1, colluding: 0.5, noise: None });
-    assert_eq!((session.min_peers, session.timing.gather_ms, session.timing.max_views), (2, 5, 3));
+    assert_eq!((session.min_peers, session.timing.gather_ms, session.timing.max_views), (3, 5, 3));
 
     let session =
         Session::load(new(folder.path(), &["--published", "--rho", "32", "--force"]).unwrap()).unwrap();
@@ -76,7 +78,7 @@ fn a_file_is_replaced_only_by_force() {
     let path = new(folder.path(), &[]).unwrap();
     let before = fs::read_to_string(&path).unwrap();
     let told = message(new(folder.path(), &["--rho", "16"]));
-    assert_eq!(told, format!("{}: exists already (--force replaces it)", path.display()));
+    assert_eq!(told, format!("{}: exists; --force overwrites it", path.display()));
     assert_eq!(fs::read_to_string(&path).unwrap(), before);
     new(folder.path(), &["--rho", "16", "--force"]).unwrap();
     assert_eq!(Session::load(&path).unwrap().task.model().unwrap().rho, 16);

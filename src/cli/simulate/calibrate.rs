@@ -7,8 +7,7 @@ use std::time::{Duration, Instant};
 
 use chacha20::rand_core::SeedableRng;
 
-use super::write_file;
-use crate::cli::{Failure, print};
+use crate::cli::{Failure, output, print};
 use crate::crypto::agreement::EphemeralSecret;
 use crate::crypto::identity::Identity;
 use crate::crypto::mask::{self, Sign, Word};
@@ -131,9 +130,7 @@ pub(super) fn run(file: Option<&Path>, out: &mut dyn Write) -> Result<(), Failur
     check(&text)?;
     let changed = replaced(&text, &lines(&measure()?));
     check(&changed)?;
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let name = path.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
-    write_file(folder, &name, &changed)?;
+    output::write(path, changed.as_bytes(), true)?;
     print(out, &format!("{}: [rates] is as measured on this machine\n", path.display()))
 }
 

@@ -54,6 +54,23 @@ fn every_set_of_a_folder_becomes_a_line_and_a_file() {
 }
 
 #[test]
+fn a_header_is_a_header_and_no_row() {
+    let folder = folder();
+    let path = folder.path().join("sets/first.csv");
+    let header: String = (0..64).map(|i| format!("p{i},")).collect();
+    let line = format!("{LINE} --only first --json");
+    let rows = |folder: &std::path::Path| {
+        let json: serde_json::Value = serde_json::from_str(&run_line(folder, &line).unwrap()).unwrap();
+        json["sets"][0]["figures"].clone()
+    };
+    let bare = rows(folder.path());
+    fs::remove_dir_all(folder.path().join("results")).unwrap();
+    fs::write(&path, format!("{header}digit\n{}", fs::read_to_string(&path).unwrap())).unwrap();
+    assert!(!bare.is_null());
+    assert_eq!(rows(folder.path()), bare);
+}
+
+#[test]
 fn what_cannot_be_evaluated_is_refused_in_one_line_and_nothing_is_written_for_it() {
     let folder = folder();
     let refused = |line: &str, part: &str| {

@@ -33,7 +33,7 @@ impl Task for Numbers {
         let words = self.words[slot as usize - 1];
         Ok(Self::vector(self.me, slot, words).into_iter().flat_map(u32::to_le_bytes).collect())
     }
-    fn outcome(&self, _: &History) -> Result<Outcome, String> {
+    fn outcome(&self, _: &History, _unix: u64) -> Result<Outcome, String> {
         Ok(Outcome::new(Vec::new(), [0; 32]))
     }
     fn work(&self, _: u32, _: &History) -> Work {
@@ -57,10 +57,11 @@ pub(super) fn session(identities: &[Identity], timing: Timing) -> Session {
             addresses: Vec::new(),
         })
         .collect();
+    let task = ModelSpec { m: 16, s: 2, rho: 2, gamma: 0.5, score: Score::Decay }.into();
     Session {
         name: "test".into(),
-        task: ModelSpec { m: 16, s: 2, rho: 2, gamma: 0.5, score: Score::Decay }.into(),
-        min_peers: Session::default_min_peers(identities.len()),
+        min_peers: Session::default_min_peers(&task, identities.len()),
+        task,
         data: DataSpec {
             features: 4,
             columns: Vec::new(),

@@ -46,7 +46,7 @@ impl Task for Grades {
         let own = Numbers::vector(self.me, 1, self.blocks.iter().sum());
         Ok(own.into_iter().flat_map(u32::to_le_bytes).collect())
     }
-    fn outcome(&self, _: &History) -> Result<Outcome, String> {
+    fn outcome(&self, _: &History, _unix: u64) -> Result<Outcome, String> {
         Ok(Outcome::new(Vec::new(), [0; 32]))
     }
     fn work(&self, _: u32, _: &History) -> Work {
@@ -95,19 +95,16 @@ fn found(net: &Network, blocks: &[u64], what: &str) -> Found {
     let mut own: BTreeMap<Peer, Result<Bytes, Missing>> = BTreeMap::new();
     let mut result: Option<(Vec<Bytes>, Vec<Value>)> = None;
     for (_, peer, event) in &net.events {
-        match event {
-            Event::Finished(history) => {
-                let part = history.parts()[&1].clone().map(|part| part.bytes().clone());
-                let before = own.insert(*peer, part.clone());
-                assert!(
-                    before.is_none_or(|before| before == part || part == Err(Missing::Lost)),
-                    "{what}: {peer}"
-                );
-                let held = (history.vectors().to_vec(), history.values().to_vec());
-                let first = result.get_or_insert_with(|| held.clone());
-                assert!(*first == held, "{what}: {peer} holds something else");
-            }
-            _ => {}
+        if let Event::Finished(history) = event {
+            let part = history.parts()[&1].clone().map(|part| part.bytes().clone());
+            let before = own.insert(*peer, part.clone());
+            assert!(
+                before.is_none_or(|before| before == part || part == Err(Missing::Lost)),
+                "{what}: {peer}"
+            );
+            let held = (history.vectors().to_vec(), history.values().to_vec());
+            let first = result.get_or_insert_with(|| held.clone());
+            assert!(*first == held, "{what}: {peer} holds something else");
         }
     }
     let (held, values) = result.unwrap_or_else(|| panic!("{what}: nobody has finished: {:?}", net.endings()));

@@ -26,8 +26,10 @@ fn lab(rows: &[usize], scaling: Scaling, hamming: Hamming, seed: u64) -> Lab {
     identities.sort_by_key(Identity::public);
     let data = digits();
     let spec = XclpSpec { bits: 512, hamming, ..XclpSpec::new(64) };
+    let task = TaskSpec::Xclp(spec);
     let session = Session {
-        task: TaskSpec::Xclp(spec),
+        min_peers: Session::default_min_peers(&task, identities.len()),
+        task,
         data: DataSpec {
             features: 64,
             columns: Vec::new(),

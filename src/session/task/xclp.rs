@@ -13,8 +13,10 @@ use super::{Sections, Spec};
 use crate::model::propagation::Propagation;
 use crate::sketch::lsh::{MAX_BITS, WORD};
 
-/// The most peers of a session of the task `xclp`: every two of them talk.
-const MAX_PEERS: usize = 64;
+/// Two witnesses spread the labels and four others hold the blocks of distances, or somebody would keep both
+/// sides of one. Every two peers talk, so there are not too many.
+const ROSTER: Limit = Limit::new("the length of roster", 6, 64)
+    .saying(" with the task xclp: 3 with rows and 3 witnesses, or 4 and 2; and every two peers talk");
 
 /// How two owners get additive shares of the distances between their codes. All give the same distances; they
 /// differ in who must not collude, and in cost.
@@ -139,9 +141,17 @@ impl Spec for XclpSpec {
         "labels for every peer's own rows, propagated over the rows of all peers"
     }
 
+    fn roster(&self) -> Limit {
+        ROSTER
+    }
+
+    fn members(&self) -> (usize, &'static str) {
+        (5, " (a majority of the roster, and the 5 that labels need: 3 with rows, 2 witnesses)")
+    }
+
     fn check(&self, session: &Session) -> Result<(), SessionError> {
         rules::check_classes(&session.data)?;
-        let (features, peers) = (session.data.features, session.roster.len());
+        let features = session.data.features;
         BITS.check::<u32>(self.bits)?;
         if !(self.bits as usize).is_multiple_of(WORD) {
             return Err(SessionError::value("xclp.bits", self.bits, format!("a multiple of {WORD}")));
@@ -158,12 +168,7 @@ impl Spec for XclpSpec {
         check_number("xclp.alpha", self.alpha, (0.01..=0.999).contains(&self.alpha), "0.01 to 0.999")?;
         POWER.check::<u8>(self.power)?;
         let tolerance = self.tolerance;
-        check_number("xclp.tolerance", tolerance, (1e-9..=0.01).contains(&tolerance), "1e-9 to 0.01")?;
-        if peers > MAX_PEERS {
-            let limit = format!("at most {MAX_PEERS} with the task xclp, where every two peers talk");
-            return Err(SessionError::value("the length of roster", peers, limit));
-        }
-        Ok(())
+        check_number("xclp.tolerance", tolerance, (1e-9..=0.01).contains(&tolerance), "1e-9 to 0.01")
     }
 
     fn entries(&self) -> Vec<Field> {

@@ -27,7 +27,7 @@ fn every_field_but_the_addresses_changes_the_id_and_is_named() {
     type Change = fn(&mut Session);
     let base = session(5);
     let changes: [(&str, Change); 27] = [
-        ("name", |s| s.name.push('!')),
+        ("name", |s| s.name.push('x')),
         ("min_peers", |s| s.min_peers += 1),
         ("data.features", |s| s.data.features += 1),
         ("data.classes", |s| s.data.classes.swap(0, 1)),

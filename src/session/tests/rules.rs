@@ -10,17 +10,19 @@ fn every_breach_of_a_rule_is_told_with_field_value_and_limit() {
     let [a, b] = [key(0), key(1)].map(|key| key.to_string());
     let address = |text: &str| with("peer_id", &format!("addresses = [{text:?}]\npeer_id"));
     let cases = [
-        (with("digits", ""), "name is \"\", must be 1 to 64 printable characters, no space at the ends"),
-        (with("digits", &long), "1 to 64 printable characters"),
-        (with("digits", " digits"), "no space at the ends"),
+        (
+            with("digits", ""),
+            "name is \"\", must be 1 to 64 ASCII letters, digits, '-', '_' and '.', the first no",
+        ),
+        (with("digits", &long), "1 to 64 ASCII letters"),
         (with("digits", "a\\u0007b"), "name is \"a\\u{7}b\", must be"),
         (with("digits", "a\\u202eb"), "name is \"a\\u{202e}b\", must be"),
         (
             with("task", "min_peers = 1\ntask"),
-            "min_peers is 1, must be 2 to 3 (a majority of the roster to all of it)",
+            "min_peers is 1, must be 3 to 3 (a majority of the roster, and the 3 members that a sum needs)",
         ),
-        (with("task", "min_peers = 4\ntask"), "min_peers is 4, must be 2 to 3"),
-        (with("task", "min_peers = -1\ntask"), "min_peers is -1, must be 2 to 3"),
+        (with("task", "min_peers = 4\ntask"), "min_peers is 4, must be 3 to 3"),
+        (with("task", "min_peers = -1\ntask"), "min_peers is -1, must be 3 to 3"),
         (with("784", "0"), "data.features is 0, must be 1 to 65536"),
         (with("784", "65537"), "data.features is 65537, must be 1 to 65536"),
         (with("784", "-1"), "data.features is -1, must be 1 to 65536"),
@@ -100,7 +102,7 @@ fn every_breach_of_a_rule_is_told_with_field_value_and_limit() {
             "timing.stall_ms is 3600001, must be 3000 to 3600000",
         ),
         (with("peer-1", "peer-0"), "roster.name is \"peer-0\" twice, must be different for each peer"),
-        (with("peer-1", ""), "roster.name is \"\", must be 1 to 64 printable characters"),
+        (with("peer-1", ""), "roster.name is \"\", must be 1 to 64 ASCII letters, digits, '-', '_' and '.'"),
         (with(&b, &a), "twice, must be different for each peer"),
         (
             with(&b, "12D3"),
@@ -125,13 +127,72 @@ fn every_breach_of_a_rule_is_told_with_field_value_and_limit() {
 }
 
 #[test]
+fn min_peers_that_can_never_work_is_refused_with_the_smallest_that_can() {
+    let of = |task: &TaskSpec, peers: u64, min_peers: u16| {
+        let made = Session { task: task.clone(), min_peers, ..session(peers) };
+        let text = made.check().map_err(|error| error.to_string()).map(|made| made.to_toml());
+        text.and_then(|text| Session::parse(&text).map_err(|error| error.to_string())).map(drop)
+    };
+    let flynn = session(3).task;
+    let xclp = TaskSpec::Xclp(XclpSpec::new(64));
+    for (task, peers, smallest) in [
+        (&flynn, 3, 3),
+        (&flynn, 4, 3),
+        (&flynn, 5, 3),
+        (&flynn, 6, 4),
+        (&xclp, 6, 5),
+        (&xclp, 8, 5),
+        (&xclp, 10, 6),
+    ] {
+        assert_eq!(Session::default_min_peers(task, peers as usize), smallest);
+        assert_eq!(of(task, peers, smallest), Ok(()), "{task}, {peers} peers");
+        let told = of(task, peers, smallest - 1).unwrap_err();
+        assert!(
+            told.starts_with(&format!("min_peers is {}, must be {smallest} to {peers} (", smallest - 1)),
+            "{told}"
+        );
+    }
+    for (peers, min_peers) in [(4, 3), (5, 5), (65, 33)] {
+        let told = of(&xclp, peers, min_peers).unwrap_err();
+        let expected = format!("the length of roster is {peers}, must be 6 to 64 with the task xclp");
+        assert!(told.starts_with(&expected), "{told}");
+        // A file says so too, before it says anything of min_peers.
+        let text = Session { min_peers, ..session(peers) }.to_toml();
+        let (head, rest) = text.split_once("[flynn]").unwrap();
+        let rest = rest.split_once("[privacy]").unwrap().1;
+        let text = format!("{}[privacy]{rest}", head.replacen("\"flynn\"", "\"xclp\"", 1));
+        assert!(refusal(&text).starts_with(&expected), "{}", refusal(&text));
+    }
+}
+
+#[test]
+fn no_name_of_a_session_or_a_peer_leads_out_of_a_folder() {
+    for bad in
+        ["../../pwned", "/etc/x", "a/b", "a\\\\b", "..", ".", ".hidden", "C:x", "a b", "a~", "*", "\u{fc}"]
+    {
+        let name = refusal(&with("digits", bad));
+        assert!(name.starts_with("name is \"") && name.contains("ASCII letters"), "{name}");
+        let peer = refusal(&with("peer-1", bad));
+        assert!(peer.starts_with("roster.name is \"") && peer.contains("ASCII letters"), "{peer}");
+    }
+    for good in ["wards-2.b", "_", "-", "A1", &"x".repeat(64)] {
+        assert_eq!(Session::parse(&with("digits", good)).unwrap().name, good);
+        assert!(Session::parse(&with("peer-1", good)).unwrap().roster.iter().any(|entry| entry.name == good));
+    }
+    // Names of classes and columns are no names of files.
+    let free = with("features = 784", "features = 2\ncolumns = [\"../x\", \"h\u{f6}he in m\"]");
+    let free = free.replace("\"a\", \"b\"", "\".b c\", \"/d\"").replace("0.025d", "1d");
+    assert_eq!(Session::parse(&free).unwrap().data.classes, [".b c", "/d"]);
+}
+
+#[test]
 fn rosters_of_three_to_1024_are_taken() {
     let two = minimal().rsplit_once("[[roster]]").unwrap().0.to_owned();
     assert_eq!(refusal(&two), "the length of roster is 2, must be 3 to 1024");
     let mut large = session(1024);
     assert_eq!((large.min_peers, large.quorum(), large.council().len()), (513, 8, 15));
     assert_eq!(Session::parse(&large.to_toml()).unwrap(), large);
-    large.roster.push(Entry { key: key(1024), name: "one more".into(), addresses: vec![] });
+    large.roster.push(Entry { key: key(1024), name: "one-more".into(), addresses: vec![] });
     assert_eq!(refusal(&large.to_toml()), "the length of roster is 1025, must be 3 to 1024");
     assert_eq!(large.check().unwrap_err().to_string(), "the length of roster is 1025, must be 3 to 1024");
 }

@@ -201,3 +201,38 @@ fn a_class_that_only_peers_have_that_were_not_drawn_stands_in_no_sum() {
     let counted: u64 = model.counts().values()[6 * 24..7 * 24].iter().map(|&count| u64::from(count)).sum();
     assert_eq!(counted, 0);
 }
+
+#[test]
+fn a_model_says_where_it_comes_from_and_its_digest_does_not_depend_on_that() {
+    let session = session(5, 1, "", "chosen = 3");
+    let parts = parts(&[40, 30, 20, 20, 25]);
+    let all = Session {
+        task: TaskSpec::Flynn(FlynnSpec { select: None, ..*spec(&session) }),
+        name: "all".into(),
+        ..session.clone()
+    };
+    for session in [session, all] {
+        let tasks = tasks(&session, &parts);
+        let opened = federated(&tasks).unwrap();
+        let draw = tasks[0].plan.drawn(&opened).unwrap();
+        // One of the peers with counts was lost before they were summed.
+        let lost = draw.as_ref().map_or(2, |draw| u16::try_from(draw.chosen[1]).unwrap());
+        let members: Vec<u16> = (0..5).filter(|&peer| peer != lost).collect();
+        let values: Vec<_> = (0u32..).zip(&opened).map(|(slot, _)| value(slot, &members)).collect();
+        let history = History::over(&values, &opened);
+        let [early, late] = [7, 9].map(|unix| tasks[1].outcome(&history, unix).unwrap());
+        assert!(early.digest == late.digest && early.file != late.file);
+        let counted = members
+            .into_iter()
+            .filter(|&peer| draw.as_ref().is_none_or(|draw| draw.chosen.contains(&usize::from(peer))));
+        let counted: Vec<String> = counted.map(|peer| session.name(Peer(peer)).to_owned()).collect();
+        assert_eq!(counted.len(), if draw.is_some() { 2 } else { 4 });
+        for (outcome, unix) in [(early, 7), (late, 9)] {
+            let model = Model::decode(&outcome.file).unwrap();
+            let origin = model.origin().unwrap();
+            assert_eq!((model.digest(), origin.unix, &origin.members), (outcome.digest, unix, &counted));
+            assert_eq!((&origin.session, origin.id), (&session.name, session.id().0));
+            assert_eq!((origin.roster, origin.noised, &*origin.protocol), (5, false, "flyswarm/4"));
+        }
+    }
+}

@@ -46,7 +46,13 @@ fn every_truncation_and_every_flipped_bit_is_refused() {
 fn forged(change: impl Fn(&mut Vec<u8>)) -> Result<Model, DecodeError> {
     let mut body = small_model(Scaling::Center, 0.5).body();
     change(&mut body);
-    Model::decode(&[MAGIC.to_vec(), body.clone(), digest(&body).to_vec()].concat())
+    Model::decode(&file(&body, &[0]))
+}
+
+/// A file with sound digests around these bytes.
+fn file(body: &[u8], origin: &[u8]) -> Vec<u8> {
+    let all = [body, &digest(body), origin].concat();
+    [&MAGIC[..], &all, &checksum(&all)].concat()
 }
 
 #[test]
@@ -65,8 +71,13 @@ fn impossible_fields_are_refused_even_under_a_right_checksum() {
     assert_eq!(error(|b| b[51] = 4), "score at byte 67 is 4, expected 0 to 3");
     assert_eq!(error(|b| b[60] = 6), "scaling at byte 76 is 6, expected 0 to 5");
     assert_eq!(error(|b| b[61..69].fill(255)), "the sums for feature 1 are not those of any rows");
-    assert_eq!(error(|b| b.push(0)), "1 bytes after the end of the model");
-    assert!(error(|b| b.truncate(b.len() - 1)).starts_with("truncated: counts needs"));
+    // One byte more or less, and the digest is another's.
+    assert_eq!(error(|b| b.push(0)), "the checksum does not match: the file is damaged");
+    assert_eq!(error(|b| b.truncate(b.len() - 1)), "the checksum does not match: the file is damaged");
+    assert!(error(|b| b.truncate(b.len() - 100)).starts_with("truncated: counts needs"));
+    let model = small_model(Scaling::Center, 0.5);
+    let after = Model::decode(&file(&model.body(), &[0, 0])).unwrap_err().to_string();
+    assert_eq!(after, "1 bytes after the end of the model");
     let classes = 61 + 64 * 8;
     for (change, text) in [
         (
@@ -83,6 +94,82 @@ fn impossible_fields_are_refused_even_under_a_right_checksum() {
     }
     let error = forged(|b| b[classes + 7] = b'0').unwrap_err();
     assert_eq!(error.to_string(), "class 1 is \"0\", expected a name that no class before it has");
+}
+
+fn origin_of(session: &str) -> Origin {
+    let members = vec!["alice".to_owned(), "bob".to_owned(), "carol".to_owned()];
+    Origin {
+        session: session.into(),
+        id: [7; 32],
+        members,
+        roster: 4,
+        noised: true,
+        protocol: "flyswarm/4".into(),
+        program: "flyswarm 1.2.3".into(),
+        unix: 1_800_000_000,
+    }
+}
+
+#[test]
+fn names_of_columns_and_where_a_model_comes_from_come_back_and_only_the_names_are_in_the_digest() {
+    let names: Vec<String> = (0..64).map(|i| format!("h\u{f6}he, {i}")).collect();
+    let plain = small_model(Scaling::Standard, 0.5);
+    let named = plain.clone().with_columns(names.clone()).unwrap();
+    let whole = named.clone().with_origin(origin_of("wards"));
+    let back = Model::decode(&whole.encode()).unwrap();
+    assert_eq!((back.columns(), back.origin()), (&names[..], Some(&origin_of("wards"))));
+    assert_eq!((&back, back.encode()), (&whole, whole.encode()));
+    let mut swapped = names.clone();
+    swapped.swap(0, 1);
+    let swapped = plain.clone().with_columns(swapped).unwrap();
+    assert!(plain.digest() != named.digest() && named.digest() != swapped.digest());
+    // Peers of one session write at different times, and with different programs.
+    let later = Origin { unix: 1_800_000_009, program: "another".into(), ..origin_of("wards") };
+    assert_eq!(named.clone().with_origin(later).digest(), named.digest());
+    assert_eq!(whole.digest(), named.digest());
+    for (names, told) in [
+        (vec!["a".to_owned()], "the number of columns with a name is 1, expected 64, or none"),
+        (vec!["a".to_owned(); 64], "column 2 is \"a\", expected a name that no column before it has"),
+        (vec![String::new(); 64], "column 1 is \"\", expected a name of 1 to 256 bytes"),
+    ] {
+        let error = plain.clone().with_columns(names).unwrap_err().to_string();
+        assert!(error.starts_with(told), "{error}");
+    }
+}
+
+#[test]
+fn every_truncation_and_every_flipped_bit_of_names_and_origin_is_refused() {
+    let names = (0..64).map(|i| format!("column {i}")).collect();
+    let model = small_model(Scaling::None, 0.5).with_columns(names).unwrap().with_origin(origin_of("s"));
+    let bytes = model.encode();
+    let tail = bytes.len() - 250;
+    let all = (0..1200).chain(tail..bytes.len());
+    for at in all {
+        assert!(Model::decode(&bytes[..at]).is_err(), "cut at {at}");
+        let mut bytes = bytes.clone();
+        bytes[at] ^= 1 << (at % 8);
+        assert!(Model::decode(&bytes).is_err(), "byte {at}");
+    }
+    // What no checksum finds is looked at field by field.
+    let body = model.body();
+    let forged = |change: fn(&mut Vec<u8>)| {
+        let mut origin = origin_bytes(model.origin());
+        change(&mut origin);
+        Model::decode(&file(&body, &origin)).unwrap_err().to_string()
+    };
+    assert!(forged(|o| o[0] = 2).starts_with("origin at byte"));
+    assert!(forged(|o| o[2] = 2).contains("is 513, expected at most 256 bytes"));
+    assert!(forged(|o| o[3] = 0xff).contains("name of the session at byte"));
+    assert!(forged(|o| o[38..40].fill(255)).contains("number of members at byte"));
+    assert!(forged(|o| o.truncate(o.len() - 1)).starts_with("truncated: date needs"));
+}
+
+#[test]
+fn rows_of_each_class_follow_from_the_counts_unless_noise_was_added() {
+    let model = small_model(Scaling::Center, 0.5);
+    let rows = crate::data::digits::digits().class_counts(10);
+    assert_eq!(model.class_rows(), Some(rows));
+    assert_eq!(model.with_origin(origin_of("s")).class_rows(), None);
 }
 
 #[test]

@@ -221,8 +221,8 @@ impl Task for Picky {
     fn contribution(&self, slot: u32, history: &History) -> Result<Bytes, String> {
         self.0.contribution(slot, history)
     }
-    fn outcome(&self, history: &History) -> Result<Outcome, String> {
-        self.0.outcome(history)
+    fn outcome(&self, history: &History, unix: u64) -> Result<Outcome, String> {
+        self.0.outcome(history, unix)
     }
     fn work(&self, slot: u32, history: &History) -> Work {
         self.0.work(slot, history)
