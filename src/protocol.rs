@@ -21,6 +21,7 @@ pub mod message;
 pub mod pairwise;
 pub mod record;
 pub mod rows;
+pub mod shares;
 pub mod signed;
 pub mod sparse;
 pub mod transfer;

@@ -43,8 +43,8 @@ pub mod shuffle;
 pub mod truncate;
 
 pub use context::{Context, Keys, Stage};
-pub use party::{Party, Turn};
 pub use memory::in_memory;
+pub use party::{Party, Turn};
 pub use ring::{Bits, Ring, Shared, Xor};
 
 #[cfg(test)]

@@ -76,7 +76,12 @@ pub enum Adder {
 }
 
 /// The sum of two numbers mod 2^(number of planes), lowest planes first.
-pub async fn add(context: &mut Context, x: &[Shared<Bits>], y: &[Shared<Bits>], adder: Adder) -> Vec<Shared<Bits>> {
+pub async fn add(
+    context: &mut Context,
+    x: &[Shared<Bits>],
+    y: &[Shared<Bits>],
+    adder: Adder,
+) -> Vec<Shared<Bits>> {
     let half: Vec<_> = x.iter().zip(y).map(|(a, b)| a.plus(b)).collect();
     let carries = match adder {
         Adder::Ripple => ripple(context, x, y).await,
@@ -175,7 +180,12 @@ async fn addends<T: Ring>(context: &mut Context, x: &Shared<T>, count: usize) ->
 }
 
 /// The lowest `count` bits of integers, as planes (`a2b`).
-pub async fn a2b<T: Ring>(context: &mut Context, x: &Shared<T>, count: usize, adder: Adder) -> Vec<Shared<Bits>> {
+pub async fn a2b<T: Ring>(
+    context: &mut Context,
+    x: &Shared<T>,
+    count: usize,
+    adder: Adder,
+) -> Vec<Shared<Bits>> {
     let [first, second] = addends(context, x, count).await;
     add(context, &first, &second, adder).await
 }

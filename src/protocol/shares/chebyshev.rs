@@ -136,12 +136,10 @@ fn tile(
     y: &[[u64; COLUMNS]],
     points: usize,
 ) -> [[u64; COLUMNS]; TILE] {
-    let rows = |m: &'_ [u64]| -> [usize; TILE] {
-        std::array::from_fn(|row| if (row + 1) * points <= m.len() { row * points } else { 0 })
-    };
-    let starts = rows(v);
-    let v: [&[u64]; TILE] = starts.map(|start| &v[start..][..points]);
-    let w: [&[u64]; TILE] = starts.map(|start| &w[start..][..points]);
+    let len = v.len();
+    let start = |row: usize| if (row + 1) * points <= len { row * points } else { 0 };
+    let v: [&[u64]; TILE] = std::array::from_fn(|row| &v[start(row)..][..points]);
+    let w: [&[u64]; TILE] = std::array::from_fn(|row| &w[start(row)..][..points]);
     let (x, y) = (&x[..points], &y[..points]);
     let mut sums = [[0u64; COLUMNS]; TILE];
     for j in 0..points {
@@ -209,11 +207,11 @@ mod tests {
             (0..n).map(|_| u64::from(stream.next_u32()) << 32 | u64::from(stream.next_u32())).collect()
         };
         for (points, columns) in [(1, 1), (3, 2), (4, 16), (37, 10), (65, 17), (33, 35)] {
-            let [v, w, x, y] = [points * points, points * points, points * columns, points * columns].map(&mut words);
+            let [v, w, x, y] =
+                [points * points, points * points, points * columns, points * columns].map(&mut words);
             let plain = |m: &[u64], x: &[u64], i: usize, c: usize| {
-                (0..points).fold(0u64, |sum, j| {
-                    sum.wrapping_add(m[i * points + j].wrapping_mul(x[j * columns + c]))
-                })
+                (0..points)
+                    .fold(0u64, |sum, j| sum.wrapping_add(m[i * points + j].wrapping_mul(x[j * columns + c])))
             };
             let expected: Vec<u64> = (0..points * columns)
                 .map(|at| (at / columns, at % columns))

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use zeroize::Zeroizing;
+use zeroize::{Zeroize, Zeroizing};
 
 use super::round::{Line, Round, Side, Wire};
 use super::{Ring, Shared};
@@ -11,7 +11,7 @@ use crate::crypto::stream::Stream;
 /// Label of every stream between computing parties.
 const LABEL: &str = "shares";
 /// Words that are masked at once: their keystream stays in the first-level cache.
-const BLOCK: usize = 4096;
+const BLOCK: usize = 512;
 
 /// The stages of the program, as the labels of streams number them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -229,7 +229,7 @@ impl Step {
 
 /// Combines each word with the next one of a stream.
 pub fn blend<T: Ring>(stream: &mut Stream, words: &mut [T], combine: impl Fn(T, T) -> T) {
-    let mut bytes = Zeroizing::new([0u8; 8 * BLOCK]);
+    let mut bytes = [0u8; 8 * BLOCK];
     for block in words.chunks_mut(BLOCK) {
         let bytes = &mut bytes[..block.len() * T::BYTES];
         stream.fill(bytes);
@@ -237,4 +237,7 @@ pub fn blend<T: Ring>(stream: &mut Stream, words: &mut [T], combine: impl Fn(T, 
             *word = combine(*word, T::read(mask));
         }
     }
+    // No more than was used: to wipe takes longer than to draw.
+    let used = bytes.len().min(words.len() * T::BYTES);
+    bytes[..used].zeroize();
 }

@@ -79,7 +79,9 @@ pub fn parcels(
         }
         bytes
     };
-    std::array::from_fn(|party| Zeroizing::new([share(party).as_slice(), share((party + 1) % 3).as_slice()].concat()))
+    std::array::from_fn(|party| {
+        Zeroizing::new([share(party).as_slice(), share((party + 1) % 3).as_slice()].concat())
+    })
 }
 
 /// One share of an owner's input.

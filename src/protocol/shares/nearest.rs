@@ -36,19 +36,10 @@ pub async fn nearest(context: &mut Context, keys: &[Shared<Bits>], points: usize
             let part = state.candidates.product(&zeros);
             reshare(context, part).await
         };
-        state.narrow(context, &low, &low).await;
+        state.narrow(context, Low::Secret(&low)).await;
     }
     for bit in (0..(points - 1).checked_ilog2().map_or(0, |top| top + 1)).rev() {
-        let is_low = |item: usize| item >> bit & 1 == 0;
-        let keep = |bits: &[Bits], blank: bool| -> Vec<Bits> {
-            let items = bits.chunks(width).enumerate().filter(|&(item, _)| blank || is_low(item));
-            items
-                .flat_map(|(item, row)| row.iter().map(move |&x| if is_low(item) { x } else { Xor(0) }))
-                .collect()
-        };
-        let low = state.candidates.map(|bits| keep(bits, true));
-        let counted = state.candidates.map(|bits| keep(bits, false));
-        state.narrow(context, &low, &counted).await;
+        state.narrow(context, Low::Public(bit)).await;
     }
     // One candidate is left, the k-th.
     state.chosen.add(&state.candidates);
@@ -75,23 +66,59 @@ struct Selection {
     width: usize,
 }
 
+/// Which candidates come first.
+enum Low<'a> {
+    /// Those with a bit here.
+    Secret(&'a Shared<Bits>),
+    /// Those items in whose index this bit is 0.
+    Public(u32),
+}
+
 impl Selection {
-    /// Chooses the `low` candidates of each point where they are fewer than those that are missing, else drops
-    /// the others. `counted` holds the same ones, rows of nothing perhaps left out.
-    async fn narrow(&mut self, context: &mut Context, low: &Shared<Bits>, counted: &Shared<Bits>) {
-        let count = population(context, counted.clone(), &self.missing, self.width).await;
+    /// The rows of items in whose index a bit is 0; the others left out, or replaced by zeros.
+    fn low_rows(&self, bits: &Shared<Bits>, bit: u32, blank: bool) -> Shared<Bits> {
+        let is_low = |item: usize| item >> bit & 1 == 0;
+        bits.map(|bits| {
+            let items = bits.chunks(self.width).enumerate().filter(|&(item, _)| blank || is_low(item));
+            items
+                .flat_map(|(item, row)| row.iter().map(move |&x| if is_low(item) { x } else { Xor(0) }))
+                .collect()
+        })
+    }
+
+    /// Chooses the candidates of each point that come first where they are fewer than those that are missing,
+    /// else drops the others.
+    async fn narrow(&mut self, context: &mut Context, low: Low<'_>) {
+        let counted = match low {
+            Low::Secret(low) => low.clone(),
+            Low::Public(bit) => self.low_rows(&self.candidates, bit, false),
+        };
+        let count = population(context, counted, &self.missing, self.width).await;
         // 1 where the count is below 0: too few.
         let few = count.last().cloned().unwrap_or_default();
         let mut part = product_by(&few, &self.candidates);
-        part.extend(product_by(&few, low));
+        if let Low::Secret(low) = low {
+            part.extend(product_by(&few, low));
+        }
         for (count, missing) in count.iter().zip(&self.missing) {
             part.extend(product_by(&few, &count.plus(missing)));
         }
         let products = reshare(context, part).await;
-        let len = low.len();
-        self.candidates = low.plus(&products.slice(0..len));
-        self.chosen.add(&products.slice(len..2 * len));
-        let changes = products.slice(2 * len..products.len()).chunks(self.width);
+        let len = self.candidates.len();
+        let dropped = products.slice(0..len);
+        let rest = match low {
+            Low::Secret(low) => {
+                self.chosen.add(&products.slice(len..2 * len));
+                self.candidates = low.plus(&dropped);
+                2 * len
+            }
+            Low::Public(bit) => {
+                self.chosen.add(&self.low_rows(&dropped, bit, true));
+                self.candidates = self.low_rows(&self.candidates, bit, true).plus(&dropped);
+                len
+            }
+        };
+        let changes = products.slice(rest..products.len()).chunks(self.width);
         self.missing.iter_mut().zip(changes).for_each(|(missing, change)| missing.add(&change));
     }
 }

@@ -68,7 +68,8 @@ async fn leading(context: &mut Context, bits: Vec<Shared<Bits>>) -> Vec<Shared<B
         span *= 2;
     }
     let above = std::iter::once(None).chain(any.iter().map(Some));
-    let leading = any.iter().zip(above).map(|(any, above)| above.map_or_else(|| any.clone(), |above| any.plus(above)));
+    let leading =
+        any.iter().zip(above).map(|(any, above)| above.map_or_else(|| any.clone(), |above| any.plus(above)));
     let mut leading: Vec<_> = leading.collect();
     leading.reverse();
     leading

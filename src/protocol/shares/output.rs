@@ -109,7 +109,8 @@ async fn seal_part(context: &mut Context, plan: &Plan, scores: &Shared<u64>) -> 
     let bytes = |share: fn(&Shared<Bits>) -> &Vec<Bits>| {
         let bit = |plane: &Shared<Bits>, at: usize| share(plane)[at / LANES].0 >> (at % LANES) & 1;
         let value = |planes: &[Shared<Bits>], at: usize| {
-            planes.iter().enumerate().fold(0, |value, (place, plane)| value | (bit(plane, at) << place)) as u16
+            planes.iter().enumerate().fold(0, |value, (place, plane)| value | (bit(plane, at) << place))
+                as u16
         };
         let row = |point: usize| {
             let label = value(&label, point) | (bit(&known, point) as u16 * KNOWN);
@@ -133,7 +134,8 @@ async fn tournament(
     // Class after class: the planes of its number.
     let mut labels: Vec<Shared<Bits>> = (0..scores.len())
         .map(|class| {
-            let planes = (0..places).flat_map(|place| vec![Xor(u64::MAX * (class as u64 >> place & 1)); width]);
+            let planes =
+                (0..places).flat_map(|place| vec![Xor(u64::MAX * (class as u64 >> place & 1)); width]);
             context.public(&planes.collect::<Vec<Bits>>())
         })
         .collect();

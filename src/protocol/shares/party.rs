@@ -8,8 +8,8 @@ use std::task::{Context as Wakeup, Poll, Waker};
 
 use bytes::Bytes;
 
-use super::program::{Outcome, run};
 use super::input::Inputs;
+use super::program::{Outcome, run};
 use super::round::{Line, Part, SIDES, Side};
 use super::{Context, Keys};
 use crate::model::propagation::integer::Plan;

@@ -75,7 +75,7 @@ pub async fn edges(
     in_thirds(context, points, 1, |mut context, rows| {
         Box::pin(async move {
             let rows = gather(planes, rows, points);
-            compact(&mut context, &rows, points, plan.key_bits(), plan.k()).await
+            compact(&mut context, rows, points, plan.key_bits(), plan.k()).await
         })
     })
     .await

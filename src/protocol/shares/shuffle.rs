@@ -6,6 +6,7 @@
 //! the opened places go back by the inverse permutations.
 
 use super::bits::{lanes, receive_packed, send_packed, transpose, words};
+use super::context::blend;
 use super::permutation::Permutations;
 use super::primitives::{LANES, open};
 use super::round::Side;
@@ -26,8 +27,14 @@ impl Secrets {
     }
 }
 
-fn pairwise<T: Ring>(a: &[T], b: &[T], combine: impl Fn(T, T) -> T) -> Vec<T> {
-    a.iter().zip(b).map(|(&a, &b)| combine(a, b)).collect()
+fn pairwise<T: Ring>(mut a: Vec<T>, b: &[T], combine: impl Fn(T, T) -> T) -> Vec<T> {
+    a.iter_mut().zip(b).for_each(|(a, &b)| *a = combine(*a, b));
+    a
+}
+
+/// Both shares of a party, added.
+fn sum<T: Ring>(rows: Shared<T>) -> Vec<T> {
+    pairwise(rows.own, &rows.next, T::add)
 }
 
 /// A value in two parts at two roles, on its way.
@@ -47,15 +54,20 @@ impl Halves<'_> {
     }
 
     fn receive<T: Ring>(&self, from: Side, len: usize) -> Vec<T> {
-        if self.bits < 64 { receive_packed(self.context, from, len, self.bits) } else { self.context.receive(from, len) }
+        if self.bits < 64 {
+            receive_packed(self.context, from, len, self.bits)
+        } else {
+            self.context.receive(from, len)
+        }
     }
 
-    /// A mask of the bits that are used, in common with a neighbour.
-    fn mask<T: Ring>(&mut self, side: Option<Side>, len: usize) -> Vec<T> {
+    /// Combines words with a mask of the bits that are used, in common with a neighbour if there is one.
+    fn mask<T: Ring>(&mut self, side: Option<Side>, words: &mut [T], combine: impl Fn(T, T) -> T) {
         let step = self.context.step();
-        let Some(side) = side else { return Vec::new() };
+        let Some(side) = side else { return };
         let used = if self.bits < 64 { (1 << self.bits) - 1 } else { u64::MAX };
-        step.draw::<T>(side, len).into_iter().map(|word| T::from_bits(word.bits() & used)).collect()
+        let mask = |x, mask: T| combine(x, T::from_bits(mask.bits() & used));
+        blend(&mut step.stream(side), words, mask);
     }
 }
 
@@ -71,7 +83,7 @@ fn partner(me: usize, key: usize) -> Option<Side> {
 /// Permutes rows of `width` words by secret permutations, three rounds. Words use their lowest `bits` bits.
 pub async fn shuffle<T: Ring>(
     context: &mut Context,
-    rows: &Shared<T>,
+    rows: Shared<T>,
     width: usize,
     bits: u32,
 ) -> (Shared<T>, Secrets) {
@@ -79,14 +91,21 @@ pub async fn shuffle<T: Ring>(
     let secrets = Secrets::draw(context, len / width, width);
     // Roles 0 and 1 begin; role 2 takes over from role 0, then role 0 from role 1.
     let start = match context.role() {
-        0 => pairwise(&rows.own, &rows.next, T::add),
-        1 => rows.next.clone(),
+        0 => sum(rows),
+        1 => rows.next,
         _ => Vec::new(),
     };
-    let shuffled = hops(context, start, [(1, 0, Side::Before), (2, 1, Side::Before), (0, 3, Side::Before)], bits, |side, rows| {
-        let of = if side == Side::Before { &secrets.before } else { &secrets.after };
-        of.apply(rows)
-    }, len)
+    let shuffled = hops(
+        context,
+        start,
+        [(1, 0, Side::Before), (2, 1, Side::Before), (0, 3, Side::Before)],
+        bits,
+        |side, rows| {
+            let of = if side == Side::Before { &secrets.before } else { &secrets.after };
+            of.apply(rows)
+        },
+        len,
+    )
     .await;
     // What role 2 and role 0 have becomes share 0 plus shares 1 and 2, which are drawn.
     let shared = settle(context, shuffled, [1, 2], bits, len).await;
@@ -96,21 +115,28 @@ pub async fn shuffle<T: Ring>(
 /// Permutes rows back, three rounds.
 pub async fn unshuffle<T: Ring>(
     context: &mut Context,
-    rows: &Shared<T>,
+    rows: Shared<T>,
     secrets: &Secrets,
     bits: u32,
 ) -> Shared<T> {
     let len = rows.len();
     // Roles 2 and 0 begin; role 1 takes over from role 0, then role 0 from role 2.
     let start = match context.role() {
-        2 => pairwise(&rows.own, &rows.next, T::add),
-        0 => rows.next.clone(),
+        2 => sum(rows),
+        0 => rows.next,
         _ => Vec::new(),
     };
-    let back = hops(context, start, [(0, 0, Side::After), (2, 2, Side::After), (1, 3, Side::After)], bits, |side, rows| {
-        let of = if side == Side::Before { &secrets.before } else { &secrets.after };
-        of.invert(rows)
-    }, len)
+    let back = hops(
+        context,
+        start,
+        [(0, 0, Side::After), (2, 2, Side::After), (1, 3, Side::After)],
+        bits,
+        |side, rows| {
+            let of = if side == Side::Before { &secrets.before } else { &secrets.after };
+            of.invert(rows)
+        },
+        len,
+    )
     .await;
     settle(context, back, [0, 2], bits, len).await
 }
@@ -128,12 +154,12 @@ async fn hops<T: Ring>(
     let role = context.role();
     for (key, sender, to) in plan {
         let side = partner(role, key);
-        let mask: Vec<T> = Halves { context: &mut *context, bits }.mask(side, len);
         if let Some(side) = side {
-            // The two holders of a key see each other on opposite sides.
-            let combine = if side == Side::Before { T::sub } else { T::add };
-            half = pairwise(&permute(side, &half), &mask, combine);
+            half = permute(side, &half);
         }
+        // The two holders of a key see each other on opposite sides.
+        let combine = if side == Some(Side::Before) { T::sub } else { T::add };
+        Halves { context: &mut *context, bits }.mask(side, &mut half, combine);
         if sender == 3 {
             continue;
         }
@@ -141,7 +167,7 @@ async fn hops<T: Ring>(
         let receiver = (sender + if to == Side::After { 1 } else { 2 }) % 3;
         if role == sender {
             halves.send(to, &half);
-            half.clear();
+            half = Vec::new();
         }
         halves.context.round().await;
         if role == receiver {
@@ -164,7 +190,10 @@ async fn settle<T: Ring>(
     let open = 3 - drawn[0] - drawn[1];
     let mut shares: [Vec<T>; 3] = Default::default();
     for key in drawn {
-        shares[key] = Halves { context: &mut *context, bits }.mask(partner(role, key), len);
+        let side = partner(role, key);
+        let mut share = vec![T::default(); if side.is_some() { len } else { 0 }];
+        Halves { context: &mut *context, bits }.mask(side, &mut share, |_, mask| mask);
+        shares[key] = share;
     }
     // Share `open` is held by role `open` and the one before it: they have the halves.
     let (upper, lower) = (open, (open + 2) % 3);
@@ -173,12 +202,12 @@ async fn settle<T: Ring>(
     let mut rest = Vec::new();
     if let Some(other) = other {
         let known = drawn.into_iter().find(|&key| partner(role, key).is_some()).unwrap_or_default();
-        rest = pairwise(&half, &shares[known], T::sub);
+        rest = pairwise(half, &shares[known], T::sub);
         halves.send(other, &rest);
     }
     halves.context.round().await;
     if let Some(other) = other {
-        shares[open] = pairwise(&rest, &halves.receive(other, len), T::add);
+        shares[open] = pairwise(rest, &halves.receive(other, len), T::add);
     }
     Shared { own: std::mem::take(&mut shares[role]), next: std::mem::take(&mut shares[(role + 1) % 3]) }
 }
@@ -224,7 +253,9 @@ pub fn transposed(bits: &[Bits], points: usize) -> Vec<Bits> {
                 std::array::from_fn(|row| bits.get((j * LANES + row) * width + i).map_or(0, |word| word.0));
             transpose(&mut block);
             for (row, word) in block.into_iter().enumerate() {
-                if let Some(out) = out.get_mut((i * LANES + row) * width + j).filter(|_| i * LANES + row < points) {
+                if let Some(out) =
+                    out.get_mut((i * LANES + row) * width + j).filter(|_| i * LANES + row < points)
+                {
                     *out = Xor(word);
                 }
             }
@@ -237,7 +268,7 @@ pub fn transposed(bits: &[Bits], points: usize) -> Vec<Bits> {
 /// Rows that have not exactly `k` marks show that a party deviates.
 pub async fn compact(
     context: &mut Context,
-    rows: &Shared<Xor<u16>>,
+    rows: Shared<Xor<u16>>,
     points: usize,
     key_bits: u32,
     k: usize,
@@ -274,12 +305,18 @@ pub async fn compact(
 }
 
 /// Rows of the dense matrix B from the weights of their edges, three rounds.
-pub async fn densify(context: &mut Context, edges: &Edges, weights: &Shared<u64>, points: usize, k: usize) -> Shared<u64> {
+pub async fn densify(
+    context: &mut Context,
+    edges: &Edges,
+    weights: &Shared<u64>,
+    points: usize,
+    k: usize,
+) -> Shared<u64> {
     let rows = weights.map(|share| {
         let mut rows = vec![0; share.len() / k * points];
         let at = share.iter().zip(&edges.places).enumerate();
         at.for_each(|(edge, (&weight, &place))| rows[edge / k * points + place] = weight);
         rows
     });
-    unshuffle(context, &rows, &edges.secrets, 64).await
+    unshuffle(context, rows, &edges.secrets, 64).await
 }

@@ -155,8 +155,8 @@ proptest! {
         let x = words(rows * width, 64, seed);
         let small: Vec<Xor<u16>> = x.iter().map(|&x| Xor(x as u16 & 0x1fff)).collect();
         let run = on_shares!(seed, &x, |context, x| {
-            let (shuffled, secrets) = shuffle(context, &x, width, 64).await;
-            let back = unshuffle(context, &shuffled, &secrets, 64).await;
+            let (shuffled, secrets) = shuffle(context, x, width, 64).await;
+            let back = unshuffle(context, shuffled.clone(), &secrets, 64).await;
             (shuffled, back)
         });
         prop_assert_eq!(run.rounds, 6);
@@ -167,8 +167,8 @@ proptest! {
             prop_assert_eq!(sorted(before), sorted(after));
         }
         let run = on_shares!(seed, &small, |context, x| {
-            let (shuffled, secrets) = shuffle(context, &x, width, 13).await;
-            unshuffle(context, &shuffled, &secrets, 13).await
+            let (shuffled, secrets) = shuffle(context, x, width, 13).await;
+            unshuffle(context, shuffled, &secrets, 13).await
         });
         prop_assert_eq!(opened(&run.results), small);
         // 13 bits a word: four messages, of which one role sends two.
@@ -180,7 +180,7 @@ proptest! {
 #[test]
 fn rows_are_permuted_each_by_its_own_permutation() {
     let x: Vec<u64> = (0..50u64).flat_map(|_| 0..64).collect();
-    let run = on_shares!(9, &x, |context, x| shuffle(context, &x, 64, 64).await.0);
+    let run = on_shares!(9, &x, |context, x| shuffle(context, x, 64, 64).await.0);
     let mut rows: Vec<_> = opened(&run.results).chunks(64).map(<[u64]>::to_vec).collect();
     rows.sort();
     rows.dedup();

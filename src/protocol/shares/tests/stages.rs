@@ -172,8 +172,9 @@ fn propagation_is_that_of_the_reference() {
     for (at, (&to, &weight)) in reference.neighbours.iter().zip(&reference.weights).enumerate() {
         edges[at / plan.k() * points + to] = weight;
     }
-    let one_hot: Vec<u64> =
-        (0..points * classes).map(|at| u64::from(labels[at / classes] == Some((at % classes) as u16))).collect();
+    let one_hot: Vec<u64> = (0..points * classes)
+        .map(|at| u64::from(labels[at / classes] == Some((at % classes) as u16)))
+        .collect();
     let (edges, one_hot) = (share(&edges, 1), share(&one_hot, 2));
     let run = in_memory(3, |mut context: Context| {
         let (edges, labels) = (edges[context.role()].clone(), one_hot[context.role()].clone());
