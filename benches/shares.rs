@@ -13,9 +13,10 @@ use flyswarm::crypto::product;
 use flyswarm::crypto::stream::Stream;
 use flyswarm::model::propagation::integer::reference::Reference;
 use flyswarm::model::propagation::integer::{Plan, Settings};
-use flyswarm::protocol::shares::input::{parcels, unpack};
+use flyswarm::protocol::shares::input::{parcels, random_sums, unpack};
 use flyswarm::protocol::shares::memory::watched;
 use flyswarm::protocol::shares::output::unseal;
+use flyswarm::protocol::shares::permutation::Permutations;
 use flyswarm::protocol::shares::program::{Outcome, run};
 use flyswarm::protocol::shares::round::Side;
 use flyswarm::protocol::shares::{Bits, Context, Keys, Shared, Xor, chebyshev, round};
@@ -82,7 +83,7 @@ fn cpu<T>(mut work: impl FnMut() -> T) -> f64 {
 }
 
 /// CPU seconds of the kernels of a party alone: what it multiplies, and the streams behind what it sends.
-fn kernels(plan: &Plan, sent: u64) -> [(&'static str, f64); 3] {
+fn kernels(plan: &Plan, sent: u64) -> [(&'static str, f64); 5] {
     let n = plan.points();
     let bits = plan.settings().bits as usize;
     let rows: Vec<u16> =
@@ -92,12 +93,16 @@ fn kernels(plan: &Plan, sent: u64) -> [(&'static str, f64); 3] {
     let distances = cpu(|| product::product(half, &rows, bits)) * 2.0;
     let (v, x) = (words(n * n, 2), words(n * plan.classes(), 3));
     let step = cpu(|| chebyshev::product(&v, &v, &x, &x, plan.classes()));
+    let check = cpu(|| random_sums(b"coin", 0, 0, &rows));
+    let permutations = cpu(|| Permutations::draw(&mut Stream::new(b"key", "bench", &[]), n, n)) * 2.0;
     let mut megabyte = vec![0; 1 << 20];
     let mut stream = Stream::new(b"key", "bench", &[]);
     let stream = cpu(|| stream.fill(&mut megabyte)) / (1 << 20) as f64;
     [
         ("u16 products", distances),
         ("u64 products", step * plan.settings().steps as f64),
+        ("random sums of the input", check),
+        ("permutations of two keys", permutations),
         ("two streams for each byte sent", stream * 2.0 * sent as f64),
     ]
 }

@@ -5,6 +5,7 @@
 //! and their row sums, of y^2 - y: each is 0 for bits. An owner whose sums are not is blamed; without this, one
 //! whose "bits" are lowered by 2^11 would read another's code off a distance.
 
+use pulp::{Arch, NullaryFnOnce};
 use zeroize::Zeroizing;
 
 use super::primitives::open;
@@ -165,21 +166,48 @@ fn not_bits<T: Ring>(x: &Shared<T>) -> Vec<T> {
     x.product(x).into_iter().zip(&x.own).map(|(square, &x)| square.sub(x)).collect()
 }
 
-/// [`SUMS`] sums of all words, each with factors from its own public stream.
-fn random_sums<T: Ring>(coin: &[u8], owner: u32, kind: u8, words: &[T]) -> Vec<T> {
-    (0..SUMS as u8)
-        .map(|number| {
-            let params = [&owner.to_le_bytes()[..], &[kind, number]].concat();
-            let mut stream = Stream::new(coin, COINS, &params);
-            let mut products = Vec::with_capacity(1024);
-            words.chunks(1024).fold(T::default(), |sum, words| {
-                products.clear();
-                products.extend_from_slice(words);
-                super::context::blend(&mut stream, &mut products, T::mul);
-                products.iter().fold(sum, |sum, &x| sum.add(x))
-            })
-        })
-        .collect()
+/// [`SUMS`] sums, each of the words that a public coin chooses: word m has the m-th word of 64 coins.
+#[must_use]
+pub fn random_sums<T: Ring>(coin: &[u8], owner: u32, kind: u8, words: &[T]) -> Vec<T> {
+    let params = [&owner.to_le_bytes()[..], &[kind]].concat();
+    let mut stream = Stream::new(coin, COINS, &params);
+    let mut sums = [[T::default(); LANES]; SUMS.div_ceil(LANES)];
+    let mut coins = [0u64; 512];
+    let arch = Arch::new();
+    for words in words.chunks(coins.len()) {
+        let coins = &mut coins[..words.len()];
+        super::context::blend(&mut stream, coins, |_, coin| coin);
+        arch.dispatch(Chosen { sums: &mut sums, words, coins });
+    }
+    sums.concat()[..SUMS].to_vec()
+}
+
+/// Sums that are added to at once.
+const LANES: usize = 16;
+
+struct Chosen<'a, T> {
+    sums: &'a mut [[T; LANES]; SUMS.div_ceil(LANES)],
+    words: &'a [T],
+    coins: &'a [u64],
+}
+
+impl<T: Ring> NullaryFnOnce for Chosen<'_, T> {
+    type Output = ();
+
+    #[inline(always)]
+    fn call(self) {
+        let mut sums = *self.sums;
+        for (&word, &coin) in self.words.iter().zip(self.coins) {
+            for (group, sums) in sums.iter_mut().enumerate() {
+                let coin = (coin >> (LANES * group)) as u16;
+                let before = *sums;
+                *sums = std::array::from_fn(|lane| {
+                    before[lane].add(if coin & (1 << lane) == 0 { T::default() } else { word })
+                });
+            }
+        }
+        *self.sums = sums;
+    }
 }
 
 /// Shows sums of parts to all, each part under a mask.
