@@ -90,9 +90,9 @@ fn under_400_idle_connections_a_second_to_each_node_a_session_finishes_within_20
     }
     println!("finished after {took:?}, {during} connections opened meanwhile");
     assert!(done.is_some() && took < Duration::from_secs(20), "{took:?}");
-    for i in 0..PEERS {
+    for (i, name) in NAMES.iter().enumerate().take(PEERS) {
         let ended = swarm.wait_end(i);
-        assert_eq!((ended.code, &*ended.errors), (Some(0), ""), "{}", NAMES[i]);
+        assert_eq!((ended.code, &*ended.errors), (Some(0), ""), "{name}");
     }
     assert_eq!(same_and_exact(&swarm, &[0, 1, 2]).len(), PEERS);
 }
