@@ -50,13 +50,25 @@ pub fn in_memory<'a, T>(seed: u8, program: impl Fn(Context) -> Part<'a, T>) -> R
 pub fn watched<'a, T>(
     seed: u8,
     program: impl Fn(Context) -> Part<'a, T>,
+    watch: impl FnMut(usize, Side, &[u8]),
+) -> Run<T> {
+    let key = |number: u8| *derive(&[seed; 32], "shares/memory", &[number]);
+    with_keys([key(0), key(1), key(2)], program, watch)
+}
+
+/// The same with the three keys given.
+///
+/// # Panics
+/// If the parties do not agree on what is sent.
+pub fn with_keys<'a, T>(
+    keys: [[u8; 32]; 3],
+    program: impl Fn(Context) -> Part<'a, T>,
     mut watch: impl FnMut(usize, Side, &[u8]),
 ) -> Run<T> {
-    let key = |number: usize| *derive(&[seed; 32], "shares/memory", &[number as u8 % 3]);
     let lines: [Line; 3] = std::array::from_fn(|_| Line::default());
     let mut parties: Vec<_> = (0..3)
         .map(|party| {
-            let keys = Keys::new(key(party), key(party + 1), &[seed]);
+            let keys = Keys::new(keys[party], keys[(party + 1) % 3], b"in memory");
             Some(program(Context::new(lines[party].clone(), keys, party)))
         })
         .collect();

@@ -191,6 +191,9 @@ fn propagation_is_that_of_the_reference() {
     assert_eq!(scores, reference.scores);
 }
 
+/// Codes and labels, as they are shared.
+type Owner = (Vec<u16>, Vec<u64>);
+
 #[test]
 fn an_owner_whose_input_is_not_made_of_bits_is_found_and_no_other() {
     let (rows, classes) = (5, 3);
@@ -199,7 +202,7 @@ fn an_owner_whose_input_is_not_made_of_bits_is_found_and_no_other() {
         let labels: Vec<u64> = (0..rows * classes).map(|at| u64::from(at % 4 == 1)).collect();
         (codes, labels)
     };
-    let check = |owners: &[(Vec<u16>, Vec<u64>)], seed: u8| {
+    let check = |owners: &[Owner], seed: u8| {
         let held: Vec<_> =
             owners.iter().map(|(codes, labels)| (share(codes, seed), share(labels, seed))).collect();
         let run = in_memory(seed, |mut context: Context| {
@@ -218,8 +221,7 @@ fn an_owner_whose_input_is_not_made_of_bits_is_found_and_no_other() {
     assert!(owners.iter().all(|(_, labels)| labels.chunks(classes).all(|row| row.iter().sum::<u64>() <= 1)));
     assert!(check(&owners, 1).is_empty());
     let lowered = |x: u16| x.wrapping_sub(1 << 11);
-    type Spoil = fn(&mut (Vec<u16>, Vec<u64>));
-    let spoiled: [Spoil; 7] = [
+    let spoiled: [fn(&mut Owner); 7] = [
         |owner| owner.0[17] = 2,
         |owner| owner.0[0] = 1 << 15,
         |owner| *owner.0.last_mut().expect("a bit") = u16::MAX,

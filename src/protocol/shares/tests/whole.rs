@@ -7,11 +7,12 @@ use zeroize::Zeroizing;
 
 use super::super::chebyshev::propagate;
 use super::super::input::{Inputs, parcels, unpack};
-use super::super::memory::{Run, in_memory};
+use super::super::memory::{Run, in_memory, with_keys};
 use super::super::nearest::nearest;
 use super::super::newton::reciprocals;
 use super::super::output::{Sealed, seal, unseal};
 use super::super::program::{Outcome, bits_of_distances, dense, edges, run, weights};
+use super::super::round::{Part, Side};
 use super::super::{Context, Keys, Party, Shared, Stage};
 use super::{opened, words};
 use crate::crypto::stream::Stream;
@@ -225,6 +226,48 @@ fn an_owner_that_cheats_ends_the_computation_with_its_place() {
     });
     assert_eq!(run.results, [Outcome::Cheats(vec![1]), Outcome::Cheats(vec![1]), Outcome::Cheats(vec![1])]);
     assert_eq!(run.rounds, 2, "nothing else has begun");
+}
+
+#[test]
+fn every_bit_that_a_party_gets_depends_on_the_key_that_it_has_not() {
+    // 64 points, so that no lane is left over where the marks are opened.
+    let case = case(&[32, 32], 1, Settings { k: 3, alpha: 0.1, steps: 3, ..settings() }, 8);
+    let inputs = case.inputs();
+    for me in 0..3 {
+        let (mut all, mut any) = (Vec::new(), Vec::new());
+        for attempt in 0..36 {
+            // Its own two keys stay, the third is another one each time.
+            let mut keys = [[1; 32], [2; 32], [3; 32]];
+            keys[(me + 2) % 3] = [10 + attempt; 32];
+            let program = |context: Context| {
+                let inputs = inputs[context.role()].clone();
+                Box::pin(run(context, case.plan, inputs)) as Part<'_, Outcome>
+            };
+            let mut messages = Vec::new();
+            let run = with_keys(keys, program, |party, side, bytes| {
+                if party == me {
+                    messages.push((side, bytes.to_vec()));
+                }
+            });
+            // The marks that are opened are what they are: three of 64. They come with the last round of the
+            // compaction, from the party before.
+            let last: u32 = run.stages().iter().take(5).map(|(_, rounds, _)| rounds).sum();
+            let marks = &mut messages[2 * (last as usize - 1)];
+            assert_eq!((marks.0, marks.1.len()), (Side::Before, 64 * 8));
+            marks.1.clear();
+            let view: Vec<u8> = messages.into_iter().flat_map(|(_, bytes)| bytes).collect();
+            if attempt == 0 {
+                (all, any) = (view.clone(), view);
+                continue;
+            }
+            assert_eq!(all.len(), view.len());
+            all.iter_mut().zip(&view).for_each(|(all, byte)| *all &= byte);
+            any.iter_mut().zip(&view).for_each(|(any, byte)| *any |= byte);
+        }
+        let constant: u32 = all.iter().zip(&any).map(|(all, any)| (all | !any).count_ones()).sum();
+        assert_eq!(constant, 0, "of {} bits that party {me} gets", 8 * all.len());
+        assert!(all.len() > 10_000);
+    }
 }
 
 /// Three machines and the messages between them, in an order that `stream` draws.
