@@ -168,7 +168,10 @@ impl DataArguments {
                     Failure::Input(format!("{error} ({hint})"))
                 }
                 DataError::Layout { .. }
-                    if !matched && *label == LabelColumn::None && !model.columns().is_empty() =>
+                    if !matched
+                        && *label == LabelColumn::None
+                        && !model.columns().is_empty()
+                        && kind::of(&self.data).is_none() =>
                 {
                     Failure::Input(format!("{error} ({hint})"))
                 }

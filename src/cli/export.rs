@@ -1,6 +1,7 @@
 //! `flyswarm export`: a model as arrays of NumPy.
 
-use std::io::{BufWriter, Write};
+use std::fs::File;
+use std::io::{self, BufWriter, Seek, SeekFrom, Write};
 use std::path::PathBuf;
 
 use clap::Args;
@@ -24,6 +25,35 @@ pub(super) struct Export {
     force: bool,
 }
 
+/// A file that takes no more after its first error, which it remembers: an archive that is dropped
+/// unfinished would print errors of its own.
+struct Remembering<'a> {
+    file: &'a File,
+    error: Option<io::Error>,
+}
+
+impl Write for Remembering<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match if self.error.is_none() { self.file.write(bytes) } else { Ok(bytes.len()) } {
+            Err(error) if error.kind() != io::ErrorKind::Interrupted => {
+                self.error = Some(error);
+                Ok(bytes.len())
+            }
+            written => written,
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Seek for Remembering<'_> {
+    fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
+        self.file.seek(to)
+    }
+}
+
 impl Export {
     pub(super) fn run(self, out: &mut dyn Write) -> Result<(), Failure> {
         let model = self.model.load()?;
@@ -31,9 +61,28 @@ impl Export {
         output::check(path, self.force)?;
         let failed = |error| output::failed(path, &error);
         let file = files::beside(path).map_err(failed)?;
-        let writer = model.write_npz(BufWriter::new(file.as_file())).map_err(failed)?;
-        writer.into_inner().map_err(|error| failed(error.into_error()))?;
+        let writer = BufWriter::new(Remembering { file: file.as_file(), error: None });
+        let writer = model.write_npz(writer).map_err(failed)?;
+        let written = writer.into_inner().map_err(|error| failed(error.into_error()))?;
+        if let Some(error) = written.error {
+            return Err(failed(error));
+        }
         files::keep(file, path, self.force).map_err(failed)?;
         print(out, &format!("wrote {}: {}\n", path.display(), hex::encode(model.digest())))
+    }
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use super::*;
+    use crate::model::tests::small_model;
+    use crate::sketch::scaling::Scaling;
+
+    #[test]
+    fn a_full_disk_is_remembered_as_one_error() {
+        let full = File::options().write(true).open("/dev/full").unwrap();
+        let writer = BufWriter::new(Remembering { file: &full, error: None });
+        let written = small_model(Scaling::Center, 0.5).write_npz(writer).unwrap().into_inner().ok().unwrap();
+        assert_eq!(written.error.unwrap().kind(), io::ErrorKind::StorageFull);
     }
 }

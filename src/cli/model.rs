@@ -578,6 +578,9 @@ mod tests {
             let error = run_line(folder.path(), line).unwrap_err();
             assert!(error.code() == 2 && error.to_string().ends_with(told), "{line}: {error}");
         }
+        named_model(folder.path(), Scaling::Center);
+        let error = run_line(folder.path(), "predict m --data m").unwrap_err().to_string();
+        assert!(error.ends_with("m: this is a model; rows are expected"), "{error}");
     }
 
     #[test]

@@ -23,7 +23,7 @@ use crate::evaluate::synthetic::{Clusters, binary, clusters};
 /// JSON file for each set; a run that was ended goes on from them.
 #[derive(Debug, Args)]
 pub(super) struct Tables {
-    /// A folder of CSV files, gzipped or not, without header and with the label in the last column
+    /// A folder of CSV files, gzipped or not, with the label in the last column
     #[arg(value_name = "FOLDER", required_unless_present = "synthetic")]
     folder: Option<PathBuf>,
     /// The paper's Table 1 in place of a folder: so many made-up sets of each shape (the paper: 30)

@@ -36,7 +36,11 @@ impl Bad {
         let pick = |name: &str, usual: &str| if what == name { file.to_owned() } else { usual.to_owned() };
         command.arg("join").arg(pick("session", "session.toml")).arg("--data").arg(pick("data", "alice.csv"));
         command.arg("--key").arg(pick("key", "alice.key")).arg("--out").arg(pick("out", "alice.model"));
-        command.args(["--header", "no", "--no-mdns", "--listen"]).arg(pick("listen", "/ip4/127.0.0.1/tcp/0"));
+        // Only a CSV file has a header or none.
+        if !pick("data", "alice.csv").ends_with(".arff") {
+            command.args(["--header", "no"]);
+        }
+        command.args(["--no-mdns", "--listen"]).arg(pick("listen", "/ip4/127.0.0.1/tcp/0"));
         command.args(more).stdin(Stdio::null());
         let output = command.output().expect("it runs");
         let text = String::from_utf8_lossy(&output.stderr).into_owned();

@@ -233,7 +233,7 @@ pub(crate) fn session() -> Value {
         ("two peers", toml(SMALL, 2)),
         ("min_peers below the members of a sum", change("[data]", "min_peers = 2\n[data]")),
         ("min_peers below a majority", toml(&SMALL.replacen("[data]", "min_peers = 3\n[data]", 1), 6)),
-        ("a roster too small for labels", toml(&crate::xclp::HEAD, 5)),
+        ("a roster too small for labels", toml(crate::xclp::HEAD, 5)),
         (
             "min_peers too small for labels",
             toml(&crate::xclp::HEAD.replacen("[data]", "min_peers = 4\n[data]", 1), 7),
