@@ -23,6 +23,7 @@ pub mod pairwise;
 pub mod promise;
 pub mod record;
 pub mod rows;
+pub mod shares;
 pub mod signed;
 pub mod sparse;
 pub mod transfer;

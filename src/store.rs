@@ -23,7 +23,9 @@ use tempfile::NamedTempFile;
 use crate::files;
 use crate::node::Record;
 use crate::protocol::all_reduce::SumId;
+use crate::protocol::ballot::Ballot;
 use crate::protocol::{self, wire};
+use crate::session::Peer;
 use early_write::EarlyWrite;
 
 const MAGIC: &[u8] = b"flyswarm-state 2\n";
@@ -64,6 +66,8 @@ pub struct Store {
     totals: BTreeMap<String, String>,
     /// The total that is being written.
     early: Option<EarlyWrite>,
+    /// See [`Store::keep_mark`].
+    mark: Option<(PathBuf, Ballot)>,
     _lock: File,
 }
 
@@ -80,7 +84,8 @@ impl Store {
             clear(folder).map_err(io(folder))?;
             return Err(StoreError::Over(folder.to_owned()));
         }
-        let mut store = Self { folder: folder.to_owned(), totals: BTreeMap::new(), early: None, _lock: lock };
+        let mut store =
+            Self { folder: folder.to_owned(), totals: BTreeMap::new(), early: None, mark: None, _lock: lock };
         let mut records = Vec::new();
         let mut totals = Vec::new();
         for entry in fs::read_dir(folder).map_err(io(folder))? {
@@ -94,31 +99,51 @@ impl Store {
             }
         }
         let mut complete = Vec::new();
-        for mut record in records {
+        for record in records {
             let Some(name) = total_name(&record) else {
                 complete.push(record);
                 continue;
             };
-            let total = match (read_file(&folder.join(&name), MAX_TOTAL), record) {
-                // Its total was not needed any more.
-                (Err(StoreError::Io { error, .. }), Record::Frozen(frozen, _))
-                    if error.kind() == io::ErrorKind::NotFound =>
-                {
-                    complete.push(Record::Bare(frozen));
-                    continue;
-                }
-                (total, known) => {
-                    store.totals.insert(known.name(), name);
-                    record = known;
-                    total?
-                }
-            };
+            let total = read_file(&folder.join(&name), MAX_TOTAL)?;
+            store.totals.insert(record.name(), name);
             complete.push(record.with_total(total.into()));
         }
         for name in totals {
             store.remove_unnamed(&name)?;
         }
         Ok((store, complete))
+    }
+
+    /// From now on keeps in the file `path`, apart from the state, the highest ballot that was promised or
+    /// joined. Whether it already stands higher than in these records, all that the state has: then that is
+    /// lost, an old copy, or another folder than before.
+    pub fn keep_mark(&mut self, path: &Path, records: &[Record]) -> Result<bool, StoreError> {
+        let io = |error| StoreError::Io { path: path.to_owned(), error };
+        let known = records.iter().filter_map(ballot).max().unwrap_or_default();
+        files::create_folders(path.parent().unwrap_or(path), true).map_err(io)?;
+        let text = match fs::read_to_string(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => "0 0".to_owned(),
+            text => text.map_err(io)?,
+        };
+        let damaged = || StoreError::Damaged(path.to_owned(), "not a mark");
+        let (counter, proposer) = text.trim_end().split_once(' ').ok_or_else(damaged)?;
+        let (counter, proposer) = (counter.parse(), proposer.parse());
+        let (Ok(counter), Ok(proposer)) = (counter, proposer) else { return Err(damaged()) };
+        let marked = Ballot { counter, proposer: Peer(proposer) };
+        self.mark = Some((path.to_owned(), marked));
+        self.raise_mark(known)?;
+        Ok(marked > known)
+    }
+
+    fn raise_mark(&mut self, to: Ballot) -> Result<(), StoreError> {
+        let Some((path, marked)) = self.mark.as_mut().filter(|(_, marked)| *marked < to) else {
+            return Ok(());
+        };
+        let text = format!("{} {}\n", to.counter, to.proposer.0);
+        let written = files::write_whole(path, text.as_bytes(), true);
+        written.map_err(|error| StoreError::Io { path: path.clone(), error })?;
+        *marked = to;
+        Ok(())
     }
 
     /// Removes pads, totals, outcomes and all else but what was promised from a folder whose session is over:
@@ -183,15 +208,13 @@ impl Store {
     }
 
     /// Puts `record` on stable storage. When this returns, it survives a crash.
-    /// [`Record::Bare`] of a decision that is here
-    /// removes its total alone, which need not be durable.
+    /// [`Record::Bare`] takes the place of a
+    /// decision with its total.
     pub fn write(&mut self, record: &Record) -> Result<(), StoreError> {
-        if let Record::Bare(_) = record
-            && let Some(total) = self.totals.remove(&record.name())
-        {
-            return self.remove_unnamed(&total);
-        }
         let mut before = Vec::new();
+        if let Record::Bare(_) = record {
+            before.extend(self.totals.remove(&record.name()));
+        }
         if let (Some(name), Some((digest, total))) = (total_name(record), record.total()) {
             if !self.totals.values().any(|other| *other == name) {
                 match self.early.take_if(|early| early.is(digest)).map(EarlyWrite::finish) {
@@ -226,7 +249,9 @@ impl Store {
             }
         }
         self.sync()?;
-        before.iter().try_for_each(|name| self.remove_unnamed(name))
+        before.iter().try_for_each(|name| self.remove_unnamed(name))?;
+        // After the record: a mark that stands above what is stored is a loss.
+        ballot(record).map_or(Ok(()), |ballot| self.raise_mark(ballot))
     }
 
     /// Puts a file in its place, whole. Its name is durable after the next [`Store::sync`].
@@ -272,6 +297,14 @@ const OVER: &str = "over";
 const STAYS: [&str; 7] = ["lock", PAID, OVER, "promised", "joined", "released", "silent"];
 /// What the names of totals begin with.
 const TOTAL: &str = "total-";
+
+/// The ballot that a record promises or joins.
+fn ballot(record: &Record) -> Option<Ballot> {
+    match record {
+        Record::Promised(ballot) | Record::Joined(ballot) => Some(*ballot),
+        _ => None,
+    }
+}
 
 fn total_name(record: &Record) -> Option<String> {
     record.total().map(|(digest, _)| format!("{TOTAL}{}", hex::encode(digest)))
@@ -339,10 +372,8 @@ fn read(path: &Path) -> Result<Record, StoreError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::protocol::ballot::Ballot;
     use crate::protocol::record::{Frozen, Record as SumRecord, Value};
     use crate::protocol::rows::Keeping;
-    use crate::session::Peer;
 
     fn promised(counter: u64) -> Record {
         Record::Promised(Ballot { counter, proposer: Peer(1) })
@@ -360,6 +391,31 @@ mod tests {
         let (_, mut records) = Store::open(folder.path()).unwrap();
         records.sort_by_key(Record::name);
         assert_eq!(records, [Record::Joined(Ballot::default()), promised(2)]);
+    }
+
+    #[test]
+    fn a_mark_tells_of_a_lost_an_older_and_another_folder() {
+        let folder = tempfile::tempdir().unwrap();
+        let (state, mark) = (folder.path().join("state"), folder.path().join("key.sessions").join("id"));
+        let lost = |at: &Path| {
+            let (mut store, records) = Store::open(at).unwrap();
+            store.keep_mark(&mark, &records).unwrap()
+        };
+        let (mut store, records) = Store::open(&state).unwrap();
+        assert!(!store.keep_mark(&mark, &records).unwrap(), "the first time");
+        store.write(&promised(1)).unwrap();
+        let older = fs::read(state.join("promised")).unwrap();
+        store.write(&promised(7)).unwrap();
+        drop(store);
+        assert!(!lost(&state), "whole");
+        assert!(lost(&folder.path().join("another")));
+        fs::write(state.join("promised"), older).unwrap();
+        assert!(lost(&state), "an old copy");
+        fs::remove_dir_all(&state).unwrap();
+        assert!(lost(&state), "removed");
+        fs::write(&mark, "x").unwrap();
+        let (mut store, records) = Store::open(&state).unwrap();
+        assert!(matches!(store.keep_mark(&mark, &records), Err(StoreError::Damaged(..))));
     }
 
     #[test]

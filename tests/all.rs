@@ -1,4 +1,5 @@
-//! All integration tests but those of the vectors, in one binary: each would link the whole program once more.
+//! All integration tests but those of the vectors, in one binary: each would link the whole program once
+//! more.
 //! `cargo test --test all net::` runs those of one file.
 #![allow(missing_docs)]
 
@@ -10,7 +11,7 @@ mod net;
 mod processes;
 mod sim;
 
-/// Says that a test is skipped: a line that is seen even though the test passes, for it goes past the harness.
+/// Says that a test is skipped: a line that is seen although the test passes, for it goes past the harness.
 fn skipped(test: &str, why: &str) {
     use std::io::Write;
     writeln!(std::io::stderr(), "skipped: {test}: {why}").expect("standard error is open");

@@ -94,13 +94,15 @@ fn scaling_divides_the_work_of_training_among_the_parties() {
 
 #[test]
 fn fashion_and_letters_are_needed_by_no_test() {
-    for name in ["scaling-letter", "scaling-fashion"] {
+    for (name, runs) in
+        [("scaling-letter", 8), ("scaling-fashion", 8), ("sketch-fashion", 6), ("sketch-budget", 6)]
+    {
         let there = shipped(name).len();
-        assert!([0, 8].contains(&there), "{name}: {there} runs; either the set is there or it is not");
-    }
-    for (name, runs) in [("sketch-fashion", 6), ("sketch-budget", 6)] {
-        let sketched = shipped(name).len();
-        assert!([0, runs].contains(&sketched), "{name}: {sketched} runs");
+        assert!([0, runs].contains(&there), "{name}: {there} runs; either the set is there or it is not");
+        if there == 0 {
+            let why = format!("the data of simulations/{name}.toml are not there");
+            crate::skipped("fashion_and_letters_are_needed_by_no_test", &why);
+        }
     }
 }
 

@@ -105,6 +105,7 @@ fn node(index: usize, bytes: usize, state: PathBuf, tell: &mut dyn FnMut(News)) 
     let id = driver::peer_id(&identity(index).public());
     let me = session.peer(&identity(index).public()).expect("in the roster");
     let plan = NodeConfig {
+        mark: None,
         ctx: Arc::new(Context::new(session, me, identity(index), task.plan())),
         task,
         seed: [index as u8; 32],

@@ -204,6 +204,7 @@ impl NodeArguments {
             ctx: ctx.clone(),
             task: task.clone(),
             seed: *random()?,
+            mark: Some(mark_file(&key_path(self.key.clone())?, &session)),
             state,
             listen: self.network.listen(),
             mdns: !self.network.no_mdns,
@@ -251,6 +252,13 @@ fn serve(ctx: &Context, address: SocketAddr, progress: &Progress) -> Result<Metr
     progress
         .tell(&json!({"event": "metrics", "address": bound}), &format!("metrics at http://{bound}/metrics"));
     Ok(metrics)
+}
+
+/// What tells, beside the key and whatever becomes of the state, how far its owner has come in a session.
+fn mark_file(key: &Path, session: &Session) -> PathBuf {
+    let mut folder = key.as_os_str().to_owned();
+    folder.push(".sessions");
+    PathBuf::from(folder).join(session.id().to_string())
 }
 
 /// Where an identity's state in a session is kept: under the folder that was asked for, or beside the key.

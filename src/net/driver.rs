@@ -16,7 +16,7 @@ use libp2p::{Multiaddr, PeerId};
 
 use super::{Command, Config, Event as NetEvent, Events, Frame, NetError, Network, NetworkKey, Waker, log};
 use crate::crypto::identity::PublicKey;
-use crate::node::{Done, Ending, Event, Job, Node, RestoreError, Timer};
+use crate::node::{Done, Ending, Event, Job, Node, Record, RestoreError, Timer};
 use crate::protocol::about::{About, Role};
 use crate::protocol::context::Context;
 use crate::protocol::message::{Channel, Message};
@@ -40,6 +40,9 @@ pub struct NodeConfig {
     pub seed: [u8; 32],
     /// Where state is kept; see [`Store`].
     pub state: PathBuf,
+    /// A file apart from the state, beside the key, that tells how far this identity has come in the session;
+    /// see [`Store::keep_mark`].
+    pub mark: Option<PathBuf>,
     /// Where to listen.
     pub listen: Vec<Multiaddr>,
     /// Whether to look for peers by mDNS.
@@ -207,7 +210,13 @@ pub fn run(plan: NodeConfig, report: &mut dyn FnMut(Report<'_>)) -> Result<Usage
     let session = &plan.ctx.session;
     let roster = roster(session)?;
     let ids: Vec<_> = roster.iter().map(|(id, _)| *id).collect();
-    let (store, stored) = Store::open(&plan.state)?;
+    let (mut store, mut stored) = Store::open(&plan.state)?;
+    if let Some(mark) = &plan.mark
+        && store.keep_mark(mark, &stored)?
+    {
+        store.write(&Record::Silent)?;
+        stored.push(Record::Silent);
+    }
     let node = Node::new(plan.ctx.clone(), plan.task, plan.seed, stored)?;
     let mut config = Config::new(plan.ctx.identity.seed(), roster.into_iter().collect());
     config.about = About::new(session, Role::Join).encode();

@@ -232,6 +232,10 @@ impl Node {
     /// Another peer shows where this one has been: if its own disk knows nothing of that, it has lost its
     /// state, and its votes could contradict those that it has given.
     pub(super) fn shown(&mut self, from: Peer, trace: &Trace, step: &mut Step<Self>) {
+        #[cfg(test)]
+        if self.ctx.bug == Some(crate::protocol::context::Bug::IgnoresPromises) {
+            return;
+        }
         let known = self.acceptor.promised.max(self.joined);
         let lost = trace.ballot() > known && trace.author(&self.ctx) == Some(self.ctx.me);
         if lost && !std::mem::replace(&mut self.votes.silent, true) {

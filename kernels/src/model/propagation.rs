@@ -7,6 +7,7 @@
 //! With `balance` the column of a class is divided by how many labels it has, as in the authors' code.
 
 pub mod graph;
+pub mod integer;
 pub mod series;
 
 use graph::{Edge, Graph, nearest};

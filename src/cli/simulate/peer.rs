@@ -87,6 +87,7 @@ impl SimulatedPeer {
             ctx: ctx.clone(),
             task: cast.tasks[me.index()].clone(),
             seed: randomness(scenario.seed, me, self.start),
+            mark: None,
             state: self.state.clone(),
             listen: vec![Multiaddr::from(Ipv4Addr::LOCALHOST).with(Protocol::Tcp(0))],
             mdns: false,

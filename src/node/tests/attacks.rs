@@ -1,6 +1,7 @@
 //! Attacks by one deviating peer, each of which once worked: the rest must not be harmed by them, and where
 //! the culprit has left proof it is named.
 
+mod checks;
 mod elections;
 mod leaders;
 mod trees;

@@ -20,7 +20,7 @@ use crate::protocol::context::{Bug, Context, OpeningRule};
 use crate::protocol::message::Message;
 use crate::protocol::pairwise::Mask;
 use crate::protocol::record::Value;
-use crate::protocol::view::{self, Order, Report, Stage};
+use crate::protocol::view::{self, Order, Reason, Report, Stage};
 use crate::protocol::wire::{self, Frame};
 use crate::protocol::{Input, Time};
 use crate::session::{Peer, Session, Timing};
@@ -468,6 +468,19 @@ impl Network {
     pub(super) fn reached(&self, peer: Peer, slot: u32, stage: Stage) -> bool {
         let at = |event: &Event| matches!(event, Event::Stage(s, st) if (*s, *st) == (slot, stage));
         self.events.iter().any(|(_, who, event)| *who == peer && at(event))
+    }
+
+    /// Whose shares of the pads of a slot have left, and of which sum.
+    pub(super) fn released(&self, slot: u32) -> BTreeSet<(Peer, SumId)> {
+        let of = self.releases.iter().filter(|(sum, _)| sum.slot == slot);
+        of.flat_map(|(sum, authors)| authors.iter().map(|&author| (author, *sum))).collect()
+    }
+
+    /// Why the peer's views ended.
+    pub(super) fn failures(&self, peer: Peer) -> Vec<Reason> {
+        let ends = self.events.iter().filter(|(_, who, _)| *who == peer);
+        let reason = |event: &Event| if let Event::ViewFailed(_, why, _) = event { Some(*why) } else { None };
+        ends.filter_map(|(_, _, event)| reason(event)).collect()
     }
 
     /// Who has been blamed by honest peers.

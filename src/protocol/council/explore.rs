@@ -19,7 +19,7 @@ use std::fmt::Write as _;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use super::{Accepted, Acceptor, Ballot, Promise, oblige};
-use crate::session::Peer;
+use crate::session::{Faults, Peer};
 
 const MOST: usize = 5;
 const BALLOTS: usize = 4;
@@ -43,6 +43,14 @@ enum Rule {
     OneLess,
     /// An acceptor acknowledges below its promise.
     AcceptsBelow,
+    /// Member 0 says in its promises what it likes, and acknowledges and releases whatever it is shown.
+    Liar(Faults),
+    /// As that, and what was released is not final.
+    LiarAndNotFinal(Faults),
+    /// A restarted acceptor has lost its disk and goes on as if it were new.
+    LosesDisk,
+    /// It has lost its disk, knows it, and does not vote any more.
+    LosesDiskAndVote,
 }
 
 /// One council member: its disk, its memory, and all that it has ever sent.
@@ -64,6 +72,8 @@ struct Local {
     released: [u8; SLOTS],
     /// On disk: the value of slot `frozen` that it has released shares for, 0 for none.
     kept: u8,
+    /// Whether it has lost its state and does not vote.
+    silent: bool,
     opened: [u8; SLOTS],
 }
 
@@ -95,7 +105,8 @@ enum Act {
     Propose(u8),
     Promise(u8, u8),
     /// With the promises of these members (bits).
-    Begin(u8, u8),
+    /// A liar's own promise claims that value, 0 for none.
+    Begin(u8, u8, u8),
     Accept(u8, u8, u8),
     Release(u8, u8, u8),
     Open(u8, u8, u8),
@@ -130,7 +141,16 @@ fn ballot(number: u8, proposer: u8) -> Ballot {
 
 impl World {
     fn quorum(&self) -> u32 {
-        u32::from(self.members / 2 + u8::from(self.rule != Rule::OneLess))
+        match self.rule {
+            Rule::Liar(faults) | Rule::LiarAndNotFinal(faults) => {
+                u32::try_from(faults.quorum(self.members.into())).unwrap()
+            }
+            _ => u32::from(self.members / 2 + u8::from(self.rule != Rule::OneLess)),
+        }
+    }
+
+    fn lies(&self, a: u8) -> bool {
+        a == 0 && matches!(self.rule, Rule::Liar(_) | Rule::LiarAndNotFinal(_))
     }
 
     fn ballot(&self, number: u8) -> Ballot {
@@ -193,7 +213,7 @@ impl World {
                 }
                 self.prepare(&mut next.locals[usize::from(a)], b)?;
             }
-            Act::Begin(b, quorum) => {
+            Act::Begin(b, quorum, claim) => {
                 let (lead, p) = (&mut next.leads[usize::from(b) - 1], self.proposers[usize::from(b) - 1]);
                 let local = &mut next.locals[usize::from(p)];
                 // A proposer that has promised more since has given its proposal up.
@@ -206,7 +226,8 @@ impl World {
                 let mut promises = Vec::new();
                 for a in (0..self.members).filter(|a| quorum & 1 << a != 0) {
                     let sent = state.locals[usize::from(a)].promises[usize::from(b) - 1]?;
-                    promises.push((a, self.promise(sent)));
+                    let claimed = (0, (claim, claim));
+                    promises.push((a, self.promise(if self.lies(a) { claimed } else { sent })));
                 }
                 let obligation = oblige(promises.iter().map(|(a, promise)| (*a, promise)))?;
                 if obligation.frozen > u32::from(local.frozen) || local.frozen >= self.slots {
@@ -230,8 +251,12 @@ impl World {
                 let value = state.leads[usize::from(b) - 1].values[usize::from(s)];
                 let local = &mut next.locals[usize::from(a)];
                 let below = self.rule == Rule::AcceptsBelow;
-                if value == 0 || local.acks[usize::from(s)][usize::from(b) - 1] != 0 {
+                if value == 0 || local.acks[usize::from(s)][usize::from(b) - 1] != 0 || local.silent {
                     return None;
+                }
+                if self.lies(a) {
+                    local.acks[usize::from(s)][usize::from(b) - 1] = value;
+                    return Some(next);
                 }
                 if local.view != b {
                     if local.joined >= b && !below {
@@ -263,11 +288,16 @@ impl World {
                 let local = &mut next.locals[usize::from(a)];
                 let acknowledged = local.acks[usize::from(s)][usize::from(b) - 1] == value && value != 0;
                 let again = local.released[usize::from(s)] & 1 << value != 0;
+                if self.lies(a) && value != 0 && !again {
+                    local.released[usize::from(s)] |= 1 << value;
+                    return Some(next);
+                }
                 if !acknowledged || !decided || local.view != b || local.frozen != s || again {
                     return None;
                 }
                 let mut acceptor = self.acceptor(local);
-                if acceptor.release(s.into(), &value) {
+                let forgotten = matches!(self.rule, Rule::LiarAndNotFinal(_));
+                if acceptor.release(s.into(), &value) && !forgotten {
                     Self::keep(local, &acceptor);
                 }
                 local.released[usize::from(s)] |= 1 << value;
@@ -278,7 +308,7 @@ impl World {
                 let p = self.proposers[usize::from(b) - 1];
                 let lead = &mut next.leads[usize::from(b) - 1];
                 let local = &mut next.locals[usize::from(a)];
-                if !enough || local.view != b || local.frozen != s {
+                if !enough || local.view != b || local.frozen != s || self.lies(a) {
                     return None;
                 }
                 self.open(local, s, value);
@@ -293,7 +323,7 @@ impl World {
                     && leads[usize::from(mine.view) - 1].phase == Phase::Leading;
                 let s = mine.frozen;
                 let holder = state.locals.iter().find(|other| other.frozen > s)?;
-                if leading {
+                if leading || self.lies(a) {
                     return None;
                 }
                 self.open(&mut next.locals[usize::from(a)], s, holder.opened[usize::from(s)]);
@@ -305,6 +335,12 @@ impl World {
                 }
                 local.view = 0;
                 match self.rule {
+                    Rule::LosesDisk | Rule::LosesDiskAndVote => {
+                        // What it has sent is still there.
+                        (local.promised, local.joined, local.frozen) = (0, 0, 0);
+                        (local.accepted, local.kept) = ((0, 0), 0);
+                        local.silent = self.rule == Rule::LosesDiskAndVote;
+                    }
                     Rule::ForgetsPromise => local.promised = local.joined,
                     Rule::ForgetsValue => (local.accepted, local.kept) = ((0, 0), 0),
                     _ => {}
@@ -324,6 +360,9 @@ impl World {
     }
 
     fn prepare(&self, local: &mut Local, b: u8) -> Option<()> {
+        if local.silent {
+            return None;
+        }
         let mut acceptor = self.acceptor(local);
         let promise = acceptor.prepare(self.ballot(b)).ok()?;
         Self::keep(local, &acceptor);
@@ -365,7 +404,10 @@ impl World {
                     out.push(Act::Propose(b));
                     continue;
                 }
-                Phase::Preparing => out.extend((1..1u8 << self.members).map(|quorum| Act::Begin(b, quorum))),
+                Phase::Preparing => out.extend((1..1u8 << self.members).flat_map(|quorum| {
+                    let claims = if self.lies(0) { b } else { 1 };
+                    (0..claims).map(move |claim| Act::Begin(b, quorum, claim))
+                })),
                 Phase::Leading | Phase::Dead => {}
             }
             out.extend((0..self.members).map(|a| Act::Promise(b, a)));
@@ -394,6 +436,13 @@ impl World {
             decided.sort_unstable();
             decided.dedup();
             let openable: Vec<_> = self.ballots().filter(|&v| self.openable(state, s, v)).collect();
+            if matches!(self.rule, Rule::Liar(_) | Rule::LiarAndNotFinal(_)) {
+                // A liar may have two values acknowledged; what counts is what can be opened.
+                if openable.len() > 1 {
+                    return Some(format!("slot {s}: the sums of ballots {openable:?} can be opened"));
+                }
+                continue;
+            }
             let mut opened: Vec<_> = state.locals.iter().map(|local| local.opened[usize::from(s)]).collect();
             opened.retain(|&value| value != 0);
             opened.sort_unstable();
@@ -509,7 +558,9 @@ fn describe(act: Act) -> String {
     match act {
         Act::Propose(b) => format!("ballot {b} is proposed"),
         Act::Promise(b, a) => format!("{a} promises ballot {b}"),
-        Act::Begin(b, quorum) => format!("ballot {b} begins with the promises of {quorum:#b}"),
+        Act::Begin(b, quorum, claim) => {
+            format!("ballot {b} begins with the promises of {quorum:#b}, the liar's claims {claim}")
+        }
         Act::Accept(b, s, a) => format!("{a} acknowledges slot {s} in ballot {b}"),
         Act::Release(b, s, a) => format!("{a} releases its shares of slot {s} in ballot {b}"),
         Act::Open(b, s, a) => format!("{a} opens slot {s} in ballot {b}"),

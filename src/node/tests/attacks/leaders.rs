@@ -15,7 +15,7 @@ use crate::protocol::context::{Bug, Quantity};
 use crate::protocol::message::Message;
 use crate::protocol::transfer::{self, Held};
 use crate::protocol::view::{self, Order, Stage};
-use crate::session::{Peer, Timing};
+use crate::session::{Faults, Peer, Session, Timing};
 use crate::task::{History, Outcome, Task, Work};
 
 /// The first leader has everybody's shares of `slot` and withholds them. It drops its state, cuts off one
@@ -60,6 +60,73 @@ fn a_leader_that_does_not_like_the_coin_gets_no_other() {
         assert_eq!(net.openable()[&0].len(), 1, "seed {seed}: {:?}", net.openable());
         net.check();
         honest_finish(&net, &format!("seed {seed}"));
+    }
+}
+
+/// The leader sums over itself and `first` alone and withholds the opening; then it drops its state and sums
+/// over itself and `second`, who were cut off so far.
+fn both_sides(faults: Faults, first: usize, seed: u64) -> Network {
+    let alter = |session: &mut Session| session.voting.faults = faults;
+    let mut net = Network::altered(5, &[3], timing(), seed, alter);
+    net.delay_us = (100, 2_000);
+    let council = net.council();
+    let leader = council[0];
+    net.liars.insert(leader);
+    net.hold = Some(Box::new(move |from, _, message| {
+        let Message::View(view::Message::Down(_, Order::Open(1, _))) = message else { return false };
+        from == leader
+    }));
+    let (now, later) = (&council[1..=first], &council[first + 1..]);
+    for &a in later {
+        for &b in council[..=first].iter() {
+            net.at_ms(0, Fault::Cut(a, b));
+        }
+    }
+    net.run_unchecked(15_000, |net| net.opened(leader, 1));
+    net.hold = None;
+    net.bugs.insert(leader, Bug::IgnoresPromises);
+    let gone = if faults == Faults::Crash { now } else { &now[..1] };
+    let at = net.now_ms();
+    for &peer in gone {
+        net.at_ms(at, Fault::Crash(peer));
+    }
+    net.at_ms(at, Fault::Wipe(leader));
+    for &a in later {
+        for &b in council[..=first].iter() {
+            net.at_ms(at, Fault::Heal(a, b));
+        }
+    }
+    net.at_ms(at, Fault::Restart(leader));
+    net.run_unchecked(at + 60_000, |_| false);
+    net
+}
+
+/// What the default does not prevent, and the other fault model does.
+#[test]
+fn a_leader_between_two_majorities_opens_twice_with_crash_and_once_with_byzantine() {
+    let twice = |net: &Network| net.openable().get(&1).is_some_and(|sums| sums.len() > 1);
+    for seed in 0..4 {
+        let net = both_sides(Faults::Crash, 2, seed);
+        assert!(twice(&net), "seed {seed}: {:?}", net.openable());
+    }
+    for seed in 0..4 {
+        let net = both_sides(Faults::Byzantine, 3, seed);
+        assert!(net.openable().contains_key(&1), "seed {seed}: the first opening must be reached");
+        assert!(!twice(&net), "seed {seed}: {:?}", net.openable());
+    }
+}
+
+#[test]
+fn a_byzantine_council_finishes_while_as_many_are_away_as_may_deviate() {
+    for (peers, away) in [(4, 1), (5, 1), (7, 2)] {
+        let alter = |session: &mut Session| session.voting.faults = Faults::Byzantine;
+        let mut net = Network::altered(peers, &[3], timing(), 5, alter);
+        let gone: Vec<_> = net.council()[..away].to_vec();
+        for &peer in &gone {
+            net.at_ms(40, Fault::Crash(peer));
+        }
+        net.run(120_000);
+        assert_eq!(net.finished().len(), usize::from(peers) - away, "{peers}: {:?}", net.endings());
     }
 }
 

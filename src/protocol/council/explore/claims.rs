@@ -115,3 +115,29 @@ fn a_majority_that_is_one_short_is_caught() {
         caught(Rule::OneLess, members, 2, 1);
     }
 }
+
+/// The rule with a deviating member or a lost disk in a council: whether two sums of a slot can be opened.
+fn opens_twice(rule: Rule, members: u8, ballots: usize, crashes: u8) -> bool {
+    let explored = |proposers| {
+        let world = World { rule, members, proposers, slots: 1, crashes, shares: true };
+        world.explore(30_000_000).violation
+    };
+    proposers(ballots, members).into_iter().any(|proposers| explored(proposers).is_some())
+}
+
+#[test]
+fn one_liar_opens_twice_with_majorities_and_not_with_byzantine_quorums() {
+    assert!(opens_twice(Rule::Liar(Faults::Crash), 3, 2, 0));
+    assert!(!opens_twice(Rule::Liar(Faults::Byzantine), 4, 2, 0));
+}
+
+#[test]
+fn byzantine_quorums_alone_are_not_enough_where_what_was_released_is_not_final() {
+    assert!(opens_twice(Rule::LiarAndNotFinal(Faults::Byzantine), 4, 3, 0));
+}
+
+#[test]
+fn a_lost_disk_opens_twice_unless_its_owner_does_not_vote_any_more() {
+    assert!(opens_twice(Rule::LosesDisk, 3, 2, 1));
+    assert!(!opens_twice(Rule::LosesDiskAndVote, 3, 2, 1));
+}

@@ -1,0 +1,313 @@
+//! Cross-client label propagation on integers: the reference that the computation on shares
+//! ([`crate::protocol::shares`]) equals bit for bit (Scott, Yeo & Lampert, *Cross-client Label Propagation*,
+//! TMLR 2023, Algorithm 1, lines 6 to 10 and 15).
+//!
+//! With W = B + B^T, where row i of B holds the weights of i's k nearest points, and D the degrees, the scores
+//! (I - alpha D^-1/2 W D^-1/2)^-1 y are D^1/2 times sum_j c_j a_j, with
+//!
+//! ```text
+//! a_0 = D^-1/2 y,   a_1 = P a_0,   a_(j+1) = 2 P a_j - a_(j-1),   P = D^-1 W
+//! ```
+//!
+//! and the coefficients c_j of the Chebyshev series of 1 / (1 - alpha x) ([`Plan::coefficients`]). The factor
+//! D^1/2 is left out: it changes no label and no row-normalised score, and it would tell degrees.
+//!
+//! **Degrees in integers.** r = floor(2^G / d) up to a small shortfall, never above, so that P stays within
+//! the unit ball. What it falls short by, c = 2^G - d r, is given back to the point itself: P a = (r W a + c a)
+//! / 2^G has rows that sum to exactly 1. A hub of degree d then changes scores by at most about 2 d / 2^G of
+//! the largest one, whatever alpha is; without c it would be d / 2^G / (1 - alpha).
+//!
+//! **Ranges** follow from public numbers. D^1/2 a_j keeps its norm, at most sqrt(n), and no degree but 0 is
+//! below the least weight, 1/16: so |P a_j| <= 4 sqrt(n). [`Plan::new`] refuses by name what does not fit.
+
+pub mod reference;
+
+use std::f64::consts::PI;
+
+/// Fractional bits of a weight; weights are at most 2^12.
+pub const WEIGHT_BITS: u32 = 12;
+/// Weights below 1/16 are 0.
+pub const LEAST_WEIGHT: u64 = 1 << (WEIGHT_BITS - 4);
+/// Fractional bits of a propagated value, F.
+pub const VALUE_BITS: u32 = 21;
+/// Fractional bits of a reciprocal, G.
+pub const RECIPROCAL_BITS: u32 = 32;
+/// Fractional bits of a coefficient of the series.
+pub const COEFFICIENT_BITS: u32 = 20;
+/// Fractional bits inside Newton's iterations; degrees are shifted to as many bits.
+pub const NEWTON_BITS: u32 = 28;
+/// Newton steps, for 1/m and for 1/sqrt(m): an error of 0.086, or 0.056, is below 3e-9 after them.
+pub const NEWTON_STEPS: usize = 3;
+/// The start of Newton's iteration for 1/m on [1/2, 1) is 2.9142 - 2 m.
+pub const INVERSE_START: u64 = 782_274_605;
+/// The start of that for 1/sqrt(m) is 1.945 - m.
+pub const ROOT_START: u64 = 522_106_962;
+/// By how much Newton's 1/m can be too large, in units of 2^-28; taken off, so that it never is.
+pub const INVERSE_EXCESS: u64 = 2;
+/// A score leaves as a multiple of 2^-6 of its row's sum.
+pub const COARSE_BITS: u32 = 6;
+/// An exact truncation takes values of magnitude below this.
+pub const TRUNCATION_LIMIT: f64 = (1u64 << 62) as f64;
+/// Largest tolerance that a plan may have, relative to the largest score.
+pub const MOST_TOLERANCE: f64 = 1.0 / 32.0;
+/// Least and largest code length in bits.
+pub const CODE_BITS: std::ops::RangeInclusive<u32> = 64..=16_384;
+/// Most classes.
+pub const MOST_CLASSES: usize = 1024;
+/// Most steps.
+pub const MOST_STEPS: usize = 1000;
+
+/// Why a computation is refused: it could not be exact, or not as precise as it is said to be.
+#[derive(Debug, Clone, Copy, PartialEq, thiserror::Error)]
+pub enum Refusal {
+    /// Fewer than two points.
+    #[error("{0} points: at least 2 are needed")]
+    FewPoints(usize),
+    /// Products would leave 62 bits.
+    #[error("{points} points and {steps} steps: a product may reach 2^{bits:.1}, the limit is 2^62")]
+    Range {
+        /// How many points.
+        points: usize,
+        /// How many steps.
+        steps: usize,
+        /// Binary logarithm of the largest value.
+        bits: f64,
+    },
+    /// No or too many classes.
+    #[error("{0} classes: from 1 to {MOST_CLASSES}")]
+    Classes(usize),
+    /// A code length that is no power of two or out of range.
+    #[error("codes of {0} bits: a power of two from 64 to 16384 is needed")]
+    CodeBits(u32),
+    /// No neighbours, or a power of the similarity that is 0 or above 16.
+    #[error("k = {k}, power = {power}: k is at least 1 and the power from 1 to 16")]
+    Graph {
+        /// Neighbours of a point.
+        k: usize,
+        /// Power of the cosine.
+        power: u8,
+    },
+    /// Alpha out of range.
+    #[error("alpha = {0}: above 0 and at most 0.999")]
+    Alpha(f64),
+    /// Too few steps for alpha, or too many points for the reciprocals of their degrees.
+    #[error(
+        "alpha = {alpha} with {steps} steps and {points} points: scores are right to {tolerance:.3} of the \
+         largest, {MOST_TOLERANCE:.3} is the limit ({enough} steps are enough for this alpha)"
+    )]
+    Imprecise {
+        /// How far labels spread.
+        alpha: f64,
+        /// How many steps.
+        steps: usize,
+        /// How many points.
+        points: usize,
+        /// What scores would be right to.
+        tolerance: f64,
+        /// How many steps alpha asks for.
+        enough: usize,
+    },
+}
+
+/// What the members agree on.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Settings {
+    /// Neighbours of a point; of fewer than k other points, all.
+    pub k: usize,
+    /// Bits of a code, L: a power of two.
+    pub bits: u32,
+    /// How far labels spread.
+    pub alpha: f64,
+    /// Terms of the series after the first, K.
+    pub steps: usize,
+    /// Weights are cosines to this power.
+    pub power: u8,
+}
+
+/// A computation of which every intermediate value is known to fit, from public numbers alone.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Plan {
+    points: usize,
+    classes: usize,
+    settings: Settings,
+}
+
+impl Plan {
+    /// For `points` points of all owners together and `classes` classes.
+    ///
+    /// # Errors
+    /// If a setting is out of range, a value might leave the range of exact truncation, or scores would not be
+    /// right to [`MOST_TOLERANCE`] of the largest.
+    pub fn new(points: usize, classes: usize, settings: Settings) -> Result<Self, Refusal> {
+        let Settings { k, bits, alpha, steps, power } = settings;
+        if points < 2 {
+            return Err(Refusal::FewPoints(points));
+        }
+        if !(1..=MOST_CLASSES).contains(&classes) {
+            return Err(Refusal::Classes(classes));
+        }
+        if !CODE_BITS.contains(&bits) || !bits.is_power_of_two() {
+            return Err(Refusal::CodeBits(bits));
+        }
+        if k == 0 || !(1..=16).contains(&power) {
+            return Err(Refusal::Graph { k, power });
+        }
+        if !(alpha > 0.0 && alpha <= 0.999) {
+            return Err(Refusal::Alpha(alpha));
+        }
+        let plan = Self { points, classes, settings: Settings { k: k.min(points - 1), ..settings } };
+        let largest = plan.largest_product().max(plan.largest_sum());
+        if largest >= TRUNCATION_LIMIT || !(1..=MOST_STEPS).contains(&steps) {
+            return Err(Refusal::Range { points, steps, bits: largest.log2() });
+        }
+        let tolerance = plan.tolerance(plan.largest_degree());
+        if tolerance > MOST_TOLERANCE {
+            return Err(Refusal::Imprecise { alpha, steps, points, tolerance, enough: enough_steps(alpha) });
+        }
+        Ok(plan)
+    }
+
+    /// Points of all owners, n.
+    #[must_use]
+    pub fn points(&self) -> usize {
+        self.points
+    }
+
+    /// Classes, C.
+    #[must_use]
+    pub fn classes(&self) -> usize {
+        self.classes
+    }
+
+    /// Neighbours of a point: at most n - 1.
+    #[must_use]
+    pub fn k(&self) -> usize {
+        self.settings.k
+    }
+
+    /// What was agreed, with k cut off at n - 1.
+    #[must_use]
+    pub fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    /// log2 of the code length.
+    #[must_use]
+    pub fn key_bits(&self) -> u32 {
+        self.settings.bits.trailing_zeros()
+    }
+
+    /// No degree is larger: k edges that leave a point and n - 1 that reach it.
+    #[must_use]
+    pub fn largest_degree(&self) -> u64 {
+        ((self.points - 1 + self.settings.k) as u64) << WEIGHT_BITS
+    }
+
+    /// Bits of the largest degree, DB.
+    #[must_use]
+    pub fn degree_bits(&self) -> u32 {
+        self.largest_degree().ilog2() + 1
+    }
+
+    /// The integer weight of each Hamming distance below L / 2: cos(pi H / L)^power with [`WEIGHT_BITS`]
+    /// fractional bits, 0 where that is below [`LEAST_WEIGHT`]. From L / 2 on it is 0.
+    #[must_use]
+    pub fn weights(&self) -> Vec<u64> {
+        let one = f64::from(1u32 << WEIGHT_BITS);
+        (0..self.settings.bits / 2)
+            .map(|h| {
+                let cosine = libm::cos(PI * f64::from(h) / f64::from(self.settings.bits));
+                let similarity = (1..self.settings.power).fold(cosine, |product, _| product * cosine);
+                Some((similarity * one).round() as u64).filter(|&w| w >= LEAST_WEIGHT).unwrap_or(0)
+            })
+            .collect()
+    }
+
+    /// c_0 = 1 / s and c_j = 2 q^j / s with s = sqrt(1 - alpha^2), q = (1 - s) / alpha, each with
+    /// [`COEFFICIENT_BITS`] fractional bits (Rivlin, *Chebyshev Polynomials*, section 1.4).
+    #[must_use]
+    pub fn coefficients(&self) -> Vec<u64> {
+        let (s, q) = series(self.settings.alpha);
+        let one = f64::from(1u32 << COEFFICIENT_BITS);
+        let mut powers = std::iter::successors(Some(2.0), |power| Some(power * q));
+        let rest = powers.by_ref().skip(1).take(self.settings.steps);
+        std::iter::once(1.0).chain(rest).map(|c| (c / s * one).round() as u64).collect()
+    }
+
+    /// floor(sqrt(2^(64 - e))) for each bit length e of a degree, from 1 on: what 1/sqrt(m) is multiplied by for
+    /// 1/sqrt(d), where m = d / 2^e.
+    #[must_use]
+    pub fn roots(&self) -> Vec<u64> {
+        (1..=self.degree_bits()).map(|e| (1u128 << (64 - e)).isqrt() as u64).collect()
+    }
+
+    /// No |P a_j| is larger, in units of 2^-F: what the norm of a column of labels allows, and what the
+    /// rounding of each step may have added.
+    fn largest_value(&self) -> f64 {
+        let (n, k, steps) = (self.points as f64, self.settings.k as f64, self.settings.steps as f64);
+        let lowest = (LEAST_WEIGHT as f64 / f64::from(1u32 << WEIGHT_BITS)).sqrt();
+        let one = f64::from(1u32 << VALUE_BITS);
+        // 1%: 1/sqrt(d) is rounded, and 2^G / r may exceed d by 2^-7 of it.
+        1.01 * one * n.sqrt() / lowest + steps * steps * (8.0 * n * k).sqrt()
+    }
+
+    /// No product before the truncation of a step is larger.
+    #[must_use]
+    pub fn largest_product(&self) -> f64 {
+        self.largest_value() * 2f64.powi(RECIPROCAL_BITS as i32)
+    }
+
+    /// No sum of the series before its truncation is larger: the coefficients add up to 1 / (1 - alpha).
+    #[must_use]
+    pub fn largest_sum(&self) -> f64 {
+        self.largest_score() * 2f64.powi(COEFFICIENT_BITS as i32)
+    }
+
+    fn largest_score(&self) -> f64 {
+        self.largest_value() * 1.001 / (1.0 - self.settings.alpha) + self.settings.steps as f64
+    }
+
+    /// Bits, with sign, of a difference of two scores.
+    #[must_use]
+    pub fn score_bits(&self) -> u32 {
+        self.largest_score().log2().ceil() as u32 + 2
+    }
+
+    /// Bits, with sign, of every value in the division of a score by its row's sum.
+    #[must_use]
+    pub fn quotient_bits(&self) -> u32 {
+        let largest = self.largest_score() * (self.classes as f64 * 2.0 + 2.0) * 64.0 * 2.0;
+        largest.log2().ceil() as u32 + 1
+    }
+
+    /// How far a score can lie from that of the real-valued exact solve, as a part of the largest score of all,
+    /// with no degree above `degree`: twice what the series cuts off, twice what the reciprocal of the largest
+    /// degree is rounded by, and K^2 2^-25 for all other roundings, which add up over the steps.
+    ///
+    /// The first two are proven (module documentation), relative to 1 / (1 - alpha); the last is measured:
+    /// `scores_are_those_of_the_exact_solve_to_the_tolerance`.
+    #[must_use]
+    pub fn tolerance(&self, degree: u64) -> f64 {
+        let hub = 2.0 * degree as f64 / 2f64.powi(RECIPROCAL_BITS as i32);
+        let roundings = (self.settings.steps as f64).powi(2) / 2f64.powi(25);
+        2.0 * cut_off(self.settings.alpha, self.settings.steps) + hub + roundings
+    }
+}
+
+/// sqrt(1 - alpha^2) and the ratio of the series.
+fn series(alpha: f64) -> (f64, f64) {
+    let s = (1.0 - alpha * alpha).sqrt();
+    (s, (1.0 - s) / alpha)
+}
+
+/// What the series lacks after `steps` steps, as a part of its sum 1 / (1 - alpha).
+fn cut_off(alpha: f64, steps: usize) -> f64 {
+    let (s, q) = series(alpha);
+    2.0 * libm::pow(q, steps as f64 + 1.0) / ((1.0 - q) * s) * (1.0 - alpha)
+}
+
+/// The fewest steps that cut off at most 2e-4 of the series: 60 for alpha = 0.99.
+#[must_use]
+pub fn enough_steps(alpha: f64) -> usize {
+    (1..MOST_STEPS).find(|&steps| cut_off(alpha, steps) <= 2e-4).unwrap_or(MOST_STEPS)
+}

@@ -1,0 +1,202 @@
+use proptest::prelude::*;
+
+use super::super::{MOST_TOLERANCE, Refusal, Settings, enough_steps};
+use super::*;
+use crate::crypto::stream::Stream;
+use crate::model::propagation::graph::{Edge, Graph};
+
+fn settings() -> Settings {
+    Settings { k: 5, bits: 256, alpha: 0.99, steps: 60, power: 1 }
+}
+
+/// Distances of points on a ring of clusters, symmetric; the first `hubs` points are near to everybody.
+fn distances(n: usize, bits: u32, hubs: usize, seed: u8) -> Vec<u16> {
+    let mut stream = Stream::new(&[seed; 32], "test", &[]);
+    let mut distances = vec![0; n * n];
+    for i in 0..n {
+        for j in 0..i {
+            let near = if j < hubs { 0 } else { (i * 7 / n).abs_diff(j * 7 / n) as u32 * (bits / 20) };
+            let h = (near + stream.below(bits / 4)) as u16;
+            (distances[i * n + j], distances[j * n + i]) = (h, h);
+        }
+    }
+    distances
+}
+
+fn labels(n: usize, classes: usize, every: usize) -> Vec<Option<u16>> {
+    (0..n).map(|i| i.is_multiple_of(every).then_some((i * 7 / n % classes) as u16)).collect()
+}
+
+/// Scores of the real-valued system, without D^1/2, as many as points x classes: binary64 throughout.
+fn exact(plan: &Plan, reference: &Reference, distances: &[u16], labels: &[Option<u16>]) -> Vec<f64> {
+    let (n, k, bits) = (plan.points(), plan.k(), plan.settings().bits);
+    let mut edges = Vec::new();
+    for (at, (&to, &weight)) in reference.neighbours.iter().zip(&reference.weights).enumerate() {
+        if weight > 0 {
+            let from = at / k;
+            edges.push(Edge { from: from as u32, to: to as u32, distance: distances[from * n + to] });
+        }
+    }
+    let graph = Graph::new(n, bits as usize, plan.settings().power, &edges);
+    let mut z = vec![0.0; n * plan.classes()];
+    for class in 0..plan.classes() {
+        let y: Vec<f64> =
+            labels.iter().map(|label| f64::from(u8::from(*label == Some(class as u16)))).collect();
+        for (i, score) in graph.solve(&y, plan.settings().alpha).into_iter().enumerate() {
+            z[i * plan.classes() + class] = score;
+        }
+    }
+    z
+}
+
+/// The largest difference to the exact scores as a part of the largest of them, and the largest margin, as a
+/// part of the same, of a point that has another label.
+fn differences(plan: &Plan, distances: &[u16], labels: &[Option<u16>]) -> (f64, f64, Reference) {
+    let reference = Reference::from_distances(plan, distances, labels);
+    let exact = exact(plan, &reference, distances, labels);
+    let largest = exact.iter().copied().fold(0.0, f64::max);
+    let (mut error, mut margin) = (0f64, 0f64);
+    let classes = plan.classes();
+    for (i, row) in exact.chunks(classes).enumerate().filter(|&(i, _)| reference.degrees[i] > 0) {
+        let root = (reference.degrees[i] as f64 / 4096.0).sqrt();
+        let integer = &reference.scores[i * classes..][..classes];
+        for (z, &t) in row.iter().zip(integer) {
+            error = error.max((t as f64 / f64::from(1 << VALUE_BITS) * root - z).abs() / largest);
+        }
+        let best = (0..classes).fold(0, |best, c| if row[c] > row[best] { c } else { best });
+        if row[best] > 0.0 && reference.output.labels[i] != Some(best as u16) {
+            let second = (0..classes).filter(|&c| c != best).map(|c| row[c]).fold(0.0, f64::max);
+            margin = margin.max((row[best] - second) / largest);
+        }
+    }
+    (error, margin, reference)
+}
+
+#[test]
+fn scores_are_those_of_the_exact_solve_to_the_tolerance() {
+    let mut worst = 0f64;
+    for (n, hubs, alpha, seed) in [
+        (60, 0, 0.5, 1),
+        (150, 0, 0.99, 2),
+        (150, 1, 0.99, 3),
+        (150, 10, 0.99, 4),
+        (120, 0, 0.999, 5),
+        (120, 10, 0.999, 6),
+    ] {
+        let plan =
+            Plan::new(n, 7, Settings { alpha, steps: enough_steps(alpha), ..settings() }).expect("fits");
+        for every in [1, 3, 29] {
+            let labels = labels(n, 7, every);
+            let (error, margin, reference) = differences(&plan, &distances(n, 256, hubs, seed), &labels);
+            let tolerance =
+                plan.tolerance(reference.degrees.iter().copied().max().expect("there are points"));
+            assert!(error <= tolerance, "n {n}, hubs {hubs}, alpha {alpha}: {error:e} > {tolerance:e}");
+            assert!(margin <= tolerance, "n {n}, hubs {hubs}, alpha {alpha}: a label with margin {margin:e}");
+            worst = worst.max(error / tolerance);
+        }
+    }
+    assert!(worst > 0.02, "the tolerance says something: {worst}");
+}
+
+#[test]
+fn a_hub_costs_what_its_degree_is_rounded_by_whatever_alpha_is() {
+    // A star whose middle has a degree above 2^22: 1,200 points, all with the middle as their one neighbour.
+    let n = 1200;
+    for alpha in [0.99, 0.999] {
+        let plan = Plan::new(n, 2, Settings { k: 1, alpha, steps: enough_steps(alpha), ..settings() })
+            .expect("fits");
+        let mut distances = vec![100u16; n * n];
+        for i in 1..n {
+            let h = (i % 40) as u16;
+            (distances[i], distances[i * n]) = (h, h);
+        }
+        let labels: Vec<_> = (0..n).map(|i| (i > 0 && i < 30).then_some(u16::from(i % 3 == 0))).collect();
+        let reference = Reference::from_distances(&plan, &distances, &labels);
+        assert!(reference.degrees[0] > 4_200_000, "{}", reference.degrees[0]);
+        let (error, margin, _) = differences(&plan, &distances, &labels);
+        let tolerance = plan.tolerance(reference.degrees[0]);
+        assert!(tolerance < 0.004, "{tolerance}");
+        assert!(error <= tolerance && margin <= tolerance, "alpha {alpha}: {error:e}, {margin:e}");
+    }
+}
+
+#[test]
+fn sixty_steps_are_enough_for_0_99_and_sixty_for_0_999_are_refused() {
+    assert_eq!((enough_steps(0.99), enough_steps(0.999)), (60, 190));
+    let plan =
+        |points, alpha, steps| Plan::new(points, 10, Settings { alpha, steps, k: 10, bits: 4096, power: 1 });
+    let refused = plan(2500, 0.999, 60).expect_err("too few steps");
+    assert!(matches!(refused, Refusal::Imprecise { enough: 190, .. }), "{refused}");
+    assert!(refused.to_string().contains("190 steps are enough"), "{refused}");
+    assert!(plan(10_000, 0.99, 60).is_ok() && plan(2500, 0.999, 190).is_ok());
+    let most = (10_000..20_000).find(|&n| plan(n, 0.99, 60).is_err()).expect("the range ends");
+    assert!((14_000..16_384).contains(&most), "{most}");
+    assert!(matches!(plan(most, 0.99, 60), Err(Refusal::Range { .. })));
+    assert!(plan(10_000, 0.99, 60).expect("fits").largest_product().log2() < 61.7);
+}
+
+#[test]
+fn what_cannot_be_exact_is_refused_by_name() {
+    let fits = settings();
+    for (points, classes, settings, refusal) in [
+        (1, 2, fits, Refusal::FewPoints(1)),
+        (9, 0, fits, Refusal::Classes(0)),
+        (9, 1025, fits, Refusal::Classes(1025)),
+        (9, 2, Settings { bits: 100, ..fits }, Refusal::CodeBits(100)),
+        (9, 2, Settings { bits: 32_768, ..fits }, Refusal::CodeBits(32_768)),
+        (9, 2, Settings { k: 0, ..fits }, Refusal::Graph { k: 0, power: 1 }),
+        (9, 2, Settings { power: 0, ..fits }, Refusal::Graph { k: 5, power: 0 }),
+        (9, 2, Settings { alpha: 0.9991, ..fits }, Refusal::Alpha(0.9991)),
+        (9, 2, Settings { alpha: 0.0, ..fits }, Refusal::Alpha(0.0)),
+    ] {
+        assert_eq!(Plan::new(points, classes, settings), Err(refusal));
+    }
+    assert!(Plan::new(9, 2, Settings { alpha: f64::NAN, ..fits }).is_err());
+    assert_eq!(Plan::new(4, 2, fits).expect("k is cut off").k(), 3);
+    assert!(fits.alpha < 1.0 && MOST_TOLERANCE < 0.05);
+}
+
+#[test]
+fn weights_fall_from_one_to_a_sixteenth_and_then_to_nothing() {
+    let plan = |power| Plan::new(9, 2, Settings { power, ..settings() }).expect("fits");
+    let (weights, cubes) = (plan(1).weights(), plan(3).weights());
+    assert_eq!((weights.len(), weights[0], weights[64]), (128, 4096, 2896));
+    assert!(weights.windows(2).all(|pair| pair[0] >= pair[1]));
+    assert!(weights.iter().all(|&w| w == 0 || w >= 256) && weights[127] == 0 && weights[122] > 0);
+    assert_eq!(cubes[64], 1448);
+}
+
+#[test]
+fn a_row_without_a_score_has_no_label_and_ties_go_to_the_first_class() {
+    let output = coarse(&[0, -3, 0, 5, 5, 5, 3, 0, -1, 1, 127, 0, 1, 126, 0], 3);
+    assert_eq!(output.labels, [None, Some(0), Some(0), Some(1), Some(1)]);
+    // 64 / 3 = 21.3; 64 / 128 = 0.5 and 63.5 go down; 64 / 127 = 0.504 goes up.
+    assert_eq!(output.coarse, [0, 0, 0, 21, 21, 21, 64, 0, 0, 0, 63, 0, 1, 63, 0]);
+}
+
+proptest! {
+    #[test]
+    fn a_reciprocal_is_never_too_large_and_close(d in prop_oneof![256u64..1 << 14, 1u64 << 14..1 << 26, Just(1), Just((1 << 26) - 1)]) {
+        let one = 1u64 << RECIPROCAL_BITS;
+        let r = inverse(d);
+        prop_assert!(d * r <= one);
+        // The shortfall: one unit of r, and 6 units of 2^-28.
+        prop_assert!(one - d * r <= d + 6 * (one >> NEWTON_BITS), "{d}: {}", one - d * r);
+    }
+
+    #[test]
+    fn an_inverse_root_is_right_to_its_last_bit(d in prop_oneof![256u64..1 << 14, 1u64 << 14..1 << 26]) {
+        let plan = Plan::new(16_000, 2, Settings { bits: 64, k: 1, alpha: 0.9, steps: 30, power: 1 }).expect("fits");
+        let exact = 2f64.powi(27) / (d as f64).sqrt();
+        let found = inverse_root(&plan, d) as f64;
+        prop_assert!((found - exact).abs() <= 0.51 + exact * 2e-8 + exact * 2e-6, "{d}: {found} {exact}");
+    }
+}
+
+#[test]
+fn the_reciprocal_of_every_degree_up_to_2_17_is_from_below() {
+    assert_eq!((inverse(0), inverse(1 << 25)), (0, 127), "from below, even where it would be exact");
+    for d in 1..1u64 << 17 {
+        assert!(d * inverse(d) <= 1 << RECIPROCAL_BITS, "{d}");
+    }
+}

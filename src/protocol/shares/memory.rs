@@ -1,0 +1,95 @@
+//! Three parties in one process, round by round: for tests and benches.
+
+use std::task::{Context as Wakeup, Poll, Waker};
+
+use super::round::{Line, Mark, Part, Side};
+use super::{Context, Keys, Stage};
+use crate::crypto::stream::derive;
+
+/// What came of it.
+#[derive(Debug)]
+pub struct Run<T> {
+    /// What each party has.
+    pub results: [T; 3],
+    /// How many rounds it took.
+    pub rounds: u32,
+    /// Bytes that each party sent.
+    pub sent: [u64; 3],
+    /// Where each stage began, at each party.
+    pub marks: [Vec<Mark>; 3],
+}
+
+impl<T> Run<T> {
+    /// Rounds of each stage, and bytes that the party that sends most sends in it.
+    #[must_use]
+    pub fn stages(&self) -> Vec<(Stage, u32, u64)> {
+        let bytes = |party: usize, at: usize| {
+            let end = self.marks[party].get(at + 1).map_or(self.sent[party], |mark| mark.sent);
+            end - self.marks[party][at].sent
+        };
+        let stage = |(at, mark): (usize, &Mark)| {
+            let end = self.marks[0].get(at + 1).map_or(self.rounds, |mark| mark.rounds);
+            (mark.stage, end - mark.rounds, (0..3).map(|party| bytes(party, at)).max().unwrap_or(0))
+        };
+        self.marks[0].iter().enumerate().map(stage).collect()
+    }
+}
+
+/// Runs one program as all three parties, with keys from `seed`.
+///
+/// # Panics
+/// If the parties do not agree on what is sent.
+pub fn in_memory<'a, T>(seed: u8, program: impl Fn(Context) -> Part<'a, T>) -> Run<T> {
+    watched(seed, program, |_, _, _| {})
+}
+
+/// The same; `watch` sees what each party gets in each round: its number, from which side, the bytes.
+///
+/// # Panics
+/// If the parties do not agree on what is sent.
+pub fn watched<'a, T>(
+    seed: u8,
+    program: impl Fn(Context) -> Part<'a, T>,
+    mut watch: impl FnMut(usize, Side, &[u8]),
+) -> Run<T> {
+    let key = |number: usize| *derive(&[seed; 32], "shares/memory", &[number as u8 % 3]);
+    let lines: [Line; 3] = std::array::from_fn(|_| Line::default());
+    let mut parties: Vec<_> = (0..3)
+        .map(|party| {
+            let keys = Keys::new(key(party), key(party + 1), &[seed]);
+            Some(program(Context::new(lines[party].clone(), keys, party)))
+        })
+        .collect();
+    let mut results = [None, None, None];
+    loop {
+        for ((party, result), line) in parties.iter_mut().zip(&mut results).zip(&lines) {
+            if let Some(running) = party
+                && let Poll::Ready(value) = running.as_mut().poll(&mut Wakeup::from_waker(Waker::noop()))
+            {
+                *result = Some(value);
+                *party = None;
+            }
+            let mut wire = line.wire();
+            wire.settle();
+            assert_eq!(wire.fault(), None, "round {}", wire.rounds());
+        }
+        if parties.iter().all(Option::is_none) {
+            break;
+        }
+        let mut sent = lines.each_ref().map(|line| line.wire().take());
+        for (party, line) in lines.iter().enumerate() {
+            let before = std::mem::take(&mut sent[(party + 2) % 3][Side::After as usize]);
+            let after = std::mem::take(&mut sent[(party + 1) % 3][Side::Before as usize]);
+            watch(party, Side::Before, &before);
+            watch(party, Side::After, &after);
+            line.wire().turn([before, after]);
+        }
+    }
+    let rounds = lines[0].wire().rounds();
+    Run {
+        results: results.map(|result| result.unwrap_or_else(|| unreachable!("BUG: a party has not ended"))),
+        rounds,
+        sent: lines.each_ref().map(|line| line.wire().sent().iter().sum()),
+        marks: lines.each_ref().map(|line| line.wire().marks().to_vec()),
+    }
+}

@@ -1,0 +1,171 @@
+//! The exact k nearest points of every point, by radix selection on secret thresholds.
+//!
+//! Point i is lane i, its candidates j are items. From the highest bit of the key on: those of the candidates
+//! left whose bit is 0 are counted; are they, with all chosen before, fewer than k, they are chosen and the
+//! others stay candidates, else they stay and the others leave. In the end all candidates of a point have one
+//! key, and the same is done with the bits of the public index j: ties go to the lower index.
+
+use super::bits::{Adder, add, not};
+use super::primitives::{LANES, product_by, reshare};
+use super::{Bits, Context, Shared, Xor};
+
+/// Planes of 64 lanes: whether item j is chosen by point i, row j after row j, from the planes of the key,
+/// highest first, of the same shape.
+pub async fn nearest(context: &mut Context, keys: &[Shared<Bits>], points: usize, k: usize) -> Shared<Bits> {
+    let width = points.div_ceil(LANES);
+    // Enough for a count of all points and a sign.
+    let count = (points as u64).ilog2() as usize + 2;
+    let others = others(points, width);
+    let mut state = Selection {
+        candidates: context.public(&others),
+        chosen: Shared::zeros(others.len()),
+        missing: (0..count)
+            .map(|bit| {
+                let ones = u64::MAX * (((1u64 << count) - k as u64) >> bit & 1);
+                context.public(&vec![Xor(ones); width])
+            })
+            .collect(),
+        width,
+    };
+    for (at, key) in keys.iter().enumerate() {
+        let zeros = not(context, key.clone());
+        let low = if at == 0 {
+            // Public candidates: the product is local.
+            zeros.map(|bits| bits.iter().zip(&others).map(|(a, b)| Xor(a.0 & b.0)).collect())
+        } else {
+            let part = state.candidates.product(&zeros);
+            reshare(context, part).await
+        };
+        state.narrow(context, Low::Secret(&low)).await;
+    }
+    for bit in (0..(points - 1).checked_ilog2().map_or(0, |top| top + 1)).rev() {
+        state.narrow(context, Low::Public(bit)).await;
+    }
+    // One candidate is left, the k-th.
+    state.chosen.add(&state.candidates);
+    state.chosen
+}
+
+/// A public matrix of bits: every item is a candidate of every point but itself.
+fn others(points: usize, width: usize) -> Vec<Bits> {
+    let mut bits = vec![Xor(0); points * width];
+    for (item, row) in bits.chunks_mut(width).enumerate() {
+        for point in (0..points).filter(|&point| point != item) {
+            row[point / LANES].0 |= 1 << (point % LANES);
+        }
+    }
+    bits
+}
+
+struct Selection {
+    candidates: Shared<Bits>,
+    chosen: Shared<Bits>,
+    /// How many are chosen, less k: planes in two's complement, lowest first.
+    missing: Vec<Shared<Bits>>,
+    /// Words of a row.
+    width: usize,
+}
+
+/// Which candidates come first.
+enum Low<'a> {
+    /// Those with a bit here.
+    Secret(&'a Shared<Bits>),
+    /// Those items in whose index this bit is 0.
+    Public(u32),
+}
+
+impl Selection {
+    /// The rows of items in whose index a bit is 0; the others left out, or replaced by zeros.
+    fn low_rows(&self, bits: &Shared<Bits>, bit: u32, blank: bool) -> Shared<Bits> {
+        let is_low = |item: usize| item >> bit & 1 == 0;
+        bits.map(|bits| {
+            let items = bits.chunks(self.width).enumerate().filter(|&(item, _)| blank || is_low(item));
+            items
+                .flat_map(|(item, row)| row.iter().map(move |&x| if is_low(item) { x } else { Xor(0) }))
+                .collect()
+        })
+    }
+
+    /// Chooses the candidates of each point that come first where they are fewer than those that are missing,
+    /// else drops the others.
+    async fn narrow(&mut self, context: &mut Context, low: Low<'_>) {
+        let counted = match low {
+            Low::Secret(low) => low.clone(),
+            Low::Public(bit) => self.low_rows(&self.candidates, bit, false),
+        };
+        let count = population(context, counted, &self.missing, self.width).await;
+        // 1 where the count is below 0: too few.
+        let few = count.last().cloned().unwrap_or_default();
+        let mut part = product_by(&few, &self.candidates);
+        if let Low::Secret(low) = low {
+            part.extend(product_by(&few, low));
+        }
+        for (count, missing) in count.iter().zip(&self.missing) {
+            part.extend(product_by(&few, &count.plus(missing)));
+        }
+        let products = reshare(context, part).await;
+        let len = self.candidates.len();
+        let dropped = products.slice(0..len);
+        let rest = match low {
+            Low::Secret(low) => {
+                self.chosen.add(&products.slice(len..2 * len));
+                self.candidates = low.plus(&dropped);
+                2 * len
+            }
+            Low::Public(bit) => {
+                self.chosen.add(&self.low_rows(&dropped, bit, true));
+                self.candidates = self.low_rows(&self.candidates, bit, true).plus(&dropped);
+                len
+            }
+        };
+        let changes = products.slice(rest..products.len()).chunks(self.width);
+        self.missing.iter_mut().zip(changes).for_each(|(missing, change)| missing.add(&change));
+    }
+}
+
+/// Planes of the number of items of each lane plus `start`, mod 2^(planes of `start`): full adders (Wallace,
+/// 1964) until two numbers are left, then one addition.
+async fn population(
+    context: &mut Context,
+    items: Shared<Bits>,
+    start: &[Shared<Bits>],
+    width: usize,
+) -> Vec<Shared<Bits>> {
+    let mut columns = start.to_vec();
+    columns[0].append(&items);
+    while columns.iter().any(|column| column.len() > 2 * width) {
+        let threes: Vec<usize> = columns.iter().map(|column| column.len() / width / 3 * width).collect();
+        let part = columns.iter().zip(&threes).flat_map(|(column, &three)| full_adder_part(column, three));
+        let part = part.collect();
+        let majorities = reshare(context, part).await;
+        let (mut next, mut start) = (vec![Shared::default(); columns.len() + 1], 0);
+        for (bit, (column, three)) in columns.iter().zip(threes).enumerate() {
+            let [a, b, c] = [0, 1, 2].map(|part| column.slice(part * three..(part + 1) * three));
+            let carry = majorities.slice(start..start + three).plus(&c);
+            start += three;
+            next[bit].append(&a.plus(&b).plus(&c));
+            next[bit].append(&column.slice(3 * three..column.len()));
+            next[bit + 1].append(&carry);
+        }
+        next.truncate(columns.len());
+        columns = next;
+    }
+    let number = |part: usize| -> Vec<Shared<Bits>> {
+        let of = |column: &Shared<Bits>| {
+            let range = part * width..(part + 1) * width;
+            if column.len() < range.end { Shared::zeros(width) } else { column.slice(range) }
+        };
+        columns.iter().map(of).collect()
+    };
+    add(context, &number(0), &number(1), Adder::Sklansky).await
+}
+
+/// This party's part of (a + c)(b + c) for the thirds a, b, c of the first `3 three` words: with c added it is
+/// the carry of a + b + c.
+fn full_adder_part(column: &Shared<Bits>, three: usize) -> Vec<Bits> {
+    let sums = |share: &[Bits], first: usize| -> Vec<Bits> {
+        let c = &share[2 * three..3 * three];
+        share[first..first + three].iter().zip(c).map(|(a, c)| Xor(a.0 ^ c.0)).collect()
+    };
+    column.map(|share| sums(share, 0)).product(&column.map(|share| sums(share, three)))
+}

@@ -1,0 +1,223 @@
+//! One computing party as a machine: a program's rounds as frames to two peers.
+//!
+//! The program itself leaves as the job, whenever it can go on, and comes back when it waits for the next round
+//! or has ended: a thread that must answer quickly never computes.
+
+use std::pin::pin;
+use std::task::{Context as Wakeup, Poll, Waker};
+
+use bytes::Bytes;
+
+use super::input::Inputs;
+use super::program::{Outcome, run};
+use super::round::{Line, Part, SIDES, Side};
+use super::{Context, Keys};
+use crate::model::propagation::integer::Plan;
+use crate::protocol::{Action, Fault, Input, Machine, Never, Step, Time};
+use crate::session::Peer;
+
+/// Most payload of a frame.
+pub const PAYLOAD: usize = (1 << 20) - 64;
+/// Bytes before the payload: the round, and whether the frame is the round's last.
+const HEADER: usize = 5;
+
+/// A program and the wire that it is on.
+pub struct Turn {
+    line: Line,
+    program: Part<'static, Outcome>,
+    outcome: Option<Outcome>,
+}
+
+impl std::fmt::Debug for Turn {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Turn({:?})", self.line)
+    }
+}
+
+impl Turn {
+    /// Goes on until the program waits for the next round or has ended.
+    #[must_use]
+    pub fn run(mut self) -> Self {
+        let mut program = pin!(&mut self.program);
+        if let Poll::Ready(outcome) = program.as_mut().poll(&mut Wakeup::from_waker(Waker::noop())) {
+            self.outcome = Some(outcome);
+        }
+        self.line.wire().settle();
+        self
+    }
+}
+
+/// What a peer has sent of the rounds that are not over.
+#[derive(Debug, Default)]
+struct Inbox {
+    /// The round of `bytes`.
+    round: u32,
+    bytes: Vec<u8>,
+    whole: bool,
+    /// Of the round after it: a peer can be one ahead.
+    ahead: Option<(Vec<u8>, bool)>,
+}
+
+impl Inbox {
+    fn take(&mut self, frame: &[u8], limit: usize) -> Result<(), Fault> {
+        let Some((header, payload)) = frame.split_first_chunk::<HEADER>() else {
+            return Err(Fault::Malformed(format!("{} bytes of a round", frame.len())));
+        };
+        let [a, b, c, d, last] = *header;
+        let round = u32::from_le_bytes([a, b, c, d]);
+        let (bytes, whole) = if !self.whole && round == self.round {
+            (&mut self.bytes, &mut self.whole)
+        } else if self.whole && round == self.round + 1 {
+            let (bytes, whole) = self.ahead.get_or_insert_default();
+            (bytes, whole)
+        } else {
+            return Err(Fault::OutOfOrder("a frame of another round"));
+        };
+        if *whole || last > 1 || payload.len() > PAYLOAD || bytes.len() + payload.len() > limit {
+            return Err(Fault::OutOfOrder("more of a round than there can be"));
+        }
+        bytes.extend_from_slice(payload);
+        *whole = last == 1;
+        Ok(())
+    }
+
+    fn next(&mut self) -> Vec<u8> {
+        let (bytes, whole) = self.ahead.take().unwrap_or_default();
+        self.round += 1;
+        self.whole = whole;
+        std::mem::replace(&mut self.bytes, bytes)
+    }
+}
+
+/// One of three computing parties.
+#[derive(Debug)]
+pub struct Party {
+    peers: [Peer; 2],
+    line: Line,
+    /// At home while it waits for a round.
+    turn: Option<Turn>,
+    inboxes: [Inbox; 2],
+    limit: usize,
+    over: bool,
+}
+
+impl Party {
+    /// Party `number` of `parties`, which are 0, 1 and 2 in this order. `inputs` are all owners', in the order
+    /// of their places.
+    #[must_use]
+    pub fn new(number: usize, parties: [Peer; 3], keys: Keys, plan: Plan, inputs: Vec<Inputs>) -> Self {
+        let line = Line::default();
+        let context = Context::new(line.clone(), keys, number);
+        let turn = Turn { line: line.clone(), program: Box::pin(run(context, plan, inputs)), outcome: None };
+        let points = plan.points().next_multiple_of(64);
+        Self {
+            peers: [parties[(number + 2) % 3], parties[(number + 1) % 3]],
+            line,
+            turn: Some(turn),
+            inboxes: Default::default(),
+            // Above any round: a word of 64 bits for each pair of points, and some hundred for each class or
+            // neighbour of a point.
+            limit: 16 * points * points + 4096 * points * (plan.classes() + plan.k()),
+            over: false,
+        }
+    }
+
+    /// Rounds so far, and bytes sent to the party before and the one after.
+    #[must_use]
+    pub fn traffic(&self) -> (u32, [u64; 2]) {
+        let wire = self.line.wire();
+        (wire.rounds(), wire.sent())
+    }
+
+    fn side(&self, peer: Peer) -> Option<Side> {
+        SIDES.into_iter().find(|&side| self.peers[side as usize] == peer)
+    }
+
+    fn blame(&mut self, side: Side, fault: Fault) -> Step<Self> {
+        self.over = true;
+        self.turn = None;
+        let mut step = Step::none();
+        step.blame(self.peers[side as usize], fault);
+        step
+    }
+
+    /// The program came back: its messages go out.
+    fn came_back(&mut self, mut turn: Turn) -> Step<Self> {
+        let (fault, frames, round) = {
+            let mut wire = self.line.wire();
+            (wire.fault(), wire.take(), wire.rounds())
+        };
+        if let Some(side) = fault {
+            return self.blame(side, Fault::Inconsistent("a round of another length".into()));
+        }
+        let mut step = Step::none();
+        if let Some(outcome) = turn.outcome.take() {
+            self.over = true;
+            step.output(outcome);
+            return step;
+        }
+        for (peer, bytes) in self.peers.into_iter().zip(frames) {
+            let mut start = 0;
+            loop {
+                let end = bytes.len().min(start + PAYLOAD);
+                let mut frame = Vec::with_capacity(HEADER + end - start);
+                frame.extend_from_slice(&round.to_le_bytes());
+                frame.push(u8::from(end == bytes.len()));
+                frame.extend_from_slice(&bytes[start..end]);
+                step.send(peer, Bytes::from(frame));
+                start = end;
+                if end == bytes.len() {
+                    break;
+                }
+            }
+        }
+        self.turn = Some(turn);
+        step.0.extend(self.go_on().0);
+        step
+    }
+
+    /// Goes on if the round is whole and the program is at home.
+    fn go_on(&mut self) -> Step<Self> {
+        let mut step = Step::none();
+        if self.inboxes.iter().all(|inbox| inbox.whole)
+            && let Some(turn) = self.turn.take()
+        {
+            let received = self.inboxes.each_mut().map(Inbox::next);
+            self.line.wire().turn(received);
+            step.0.push(Action::Compute(turn));
+        }
+        step
+    }
+}
+
+impl Machine for Party {
+    type Message = Bytes;
+    type Timer = Never;
+    type Job = Turn;
+    type Done = Turn;
+    type Record = Never;
+    type Output = Outcome;
+
+    fn handle(&mut self, _: Time, input: Input<Self>) -> Step<Self> {
+        let mut step = Step::none();
+        match input {
+            _ if self.over => {}
+            Input::Start => step.0.extend(self.turn.take().map(Action::Compute)),
+            Input::Done(turn) => return self.came_back(turn),
+            Input::Message { from, message } => {
+                let Some(side) = self.side(from) else {
+                    step.blame(from, Fault::OutOfOrder("a frame of a peer that does not compute"));
+                    return step;
+                };
+                if let Err(fault) = self.inboxes[side as usize].take(&message, self.limit) {
+                    return self.blame(side, fault);
+                }
+                return self.go_on();
+            }
+            Input::Timer(never) => match never {},
+            // Who is lost ends the view, which is the parent's matter.
+            Input::PeerUp(_) | Input::PeerLost(_) => {}
+        }
+        step
+    }
+}

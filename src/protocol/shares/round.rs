@@ -1,0 +1,233 @@
+//! Rounds: the one thing a program waits for.
+//!
+//! In a round each party sends one sequence of bytes to each of the other two, and goes on when both of theirs
+//! are there. All three run the same program, so that nothing needs a name: what is read is what was sent, in
+//! the same order. Where lengths differ somebody deviates; that is noted ([`Wire::fault`]), what is missing
+//! reads as zeros, and the driver stops before anything leaves.
+
+use std::collections::BTreeSet;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context as Wakeup, Poll};
+
+use super::{Ring, Stage};
+
+/// The other two parties, seen from one: the one before it and the one after it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Side {
+    /// Party i - 1.
+    Before,
+    /// Party i + 1.
+    After,
+}
+
+/// Both sides.
+pub const SIDES: [Side; 2] = [Side::Before, Side::After];
+
+/// One thing after another, of one party: what it sends in this round, what it got in the last one.
+#[derive(Default)]
+pub struct Wire {
+    round: u32,
+    out: [Vec<u8>; 2],
+    inbox: [Vec<u8>; 2],
+    read: [usize; 2],
+    fault: Option<Side>,
+    sent: [u64; 2],
+    labels: BTreeSet<[u8; 12]>,
+    marks: Vec<Mark>,
+    chunks: u32,
+}
+
+/// Where a stage began.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Mark {
+    /// Which stage.
+    pub stage: Stage,
+    /// Rounds before it.
+    pub rounds: u32,
+    /// Bytes sent before it.
+    pub sent: u64,
+}
+
+impl std::fmt::Debug for Wire {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Wire(round {}, <redacted>)", self.round)
+    }
+}
+
+impl Wire {
+    /// Rounds that are over.
+    #[must_use]
+    pub fn rounds(&self) -> u32 {
+        self.round
+    }
+
+    /// Bytes sent to each side so far.
+    #[must_use]
+    pub fn sent(&self) -> [u64; 2] {
+        self.sent
+    }
+
+    /// Who sent too little or too much.
+    #[must_use]
+    pub fn fault(&self) -> Option<Side> {
+        self.fault
+    }
+
+    /// Appends words to what this round sends.
+    pub fn send<T: Ring>(&mut self, to: Side, words: impl IntoIterator<Item = T>) {
+        let out = &mut self.out[to as usize];
+        words.into_iter().for_each(|word| word.write(out));
+    }
+
+    /// Appends bytes to what this round sends.
+    pub fn send_bytes(&mut self, to: Side, bytes: &[u8]) {
+        self.out[to as usize].extend_from_slice(bytes);
+    }
+
+    /// The next `len` words of what the last round brought.
+    pub fn receive<T: Ring>(&mut self, from: Side, len: usize) -> Vec<T> {
+        self.receive_bytes(from, len * T::BYTES).chunks_exact(T::BYTES).map(T::read).collect()
+    }
+
+    /// The next `len` bytes of what the last round brought.
+    pub fn receive_bytes(&mut self, from: Side, len: usize) -> Vec<u8> {
+        let at = from as usize;
+        let bytes = self.inbox[at].get(self.read[at]..).and_then(|rest| rest.get(..len));
+        let Some(bytes) = bytes else {
+            self.fault.get_or_insert(from);
+            return vec![0; len];
+        };
+        self.read[at] += len;
+        bytes.to_vec()
+    }
+
+    /// What this round sends, taken out.
+    pub fn take(&mut self) -> [Vec<u8>; 2] {
+        let out = std::mem::take(&mut self.out);
+        SIDES.iter().for_each(|&side| self.sent[side as usize] += out[side as usize].len() as u64);
+        out
+    }
+
+    /// What both sides sent in this round: the next one begins.
+    pub fn turn(&mut self, received: [Vec<u8>; 2]) {
+        self.inbox = received;
+        self.read = [0; 2];
+        self.round += 1;
+    }
+
+    /// Notes a fault if the last round brought more than was read.
+    pub fn settle(&mut self) {
+        for side in SIDES {
+            if self.read[side as usize] != self.inbox[side as usize].len() {
+                self.fault.get_or_insert(side);
+            }
+        }
+        self.inbox = Default::default();
+        self.read = [0; 2];
+    }
+
+    /// Notes that somebody deviates who cannot be named more closely than by a side.
+    pub fn blame(&mut self, side: Side) {
+        self.fault.get_or_insert(side);
+    }
+
+    /// Enters a label in the ledger of draws.
+    ///
+    /// # Panics
+    /// If it was drawn before: two vectors would have one mask.
+    pub fn note(&mut self, label: [u8; 12]) {
+        assert!(self.labels.insert(label), "BUG: the stream {label:?} is drawn a second time");
+    }
+
+    /// Notes that a stage begins.
+    pub fn mark(&mut self, stage: Stage) {
+        self.marks.push(Mark { stage, rounds: self.round, sent: self.sent.iter().sum() });
+    }
+
+    /// Where each stage so far began.
+    #[must_use]
+    pub fn marks(&self) -> &[Mark] {
+        &self.marks
+    }
+
+    /// A number that no chunk has had.
+    pub fn next_chunk(&mut self) -> u32 {
+        self.chunks += 1;
+        self.chunks
+    }
+}
+
+/// The wire of a party, shared by its driver and the parts of its program.
+#[derive(Clone, Debug, Default)]
+pub struct Line(Arc<Mutex<Wire>>);
+
+impl Line {
+    /// The wire; nobody holds it over a round.
+    pub fn wire(&self) -> MutexGuard<'_, Wire> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits for the end of this round.
+    #[must_use]
+    pub fn round(&self) -> Round {
+        Round { line: self.clone(), from: self.wire().round }
+    }
+}
+
+/// Ready when the round is over in which it was made.
+#[derive(Debug)]
+pub struct Round {
+    line: Line,
+    from: u32,
+}
+
+impl Future for Round {
+    type Output = ();
+
+    fn poll(self: Pin<&mut Self>, _: &mut Wakeup<'_>) -> Poll<()> {
+        if self.line.wire().round > self.from { Poll::Ready(()) } else { Poll::Pending }
+    }
+}
+
+/// A part of a program.
+pub type Part<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+
+/// Runs parts side by side, always in the same order: their messages share rounds.
+#[must_use]
+pub fn together<T>(parts: Vec<Part<'_, T>>) -> Together<'_, T> {
+    Together { parts: parts.into_iter().map(Err).collect() }
+}
+
+/// The results of all parts, in their order, when all have ended.
+pub struct Together<'a, T> {
+    parts: Vec<Result<T, Part<'a, T>>>,
+}
+
+impl<T> std::fmt::Debug for Together<'_, T> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Together({} parts)", self.parts.len())
+    }
+}
+
+// Nothing in it is pinned in place: parts are boxed, results are moved out at the end.
+impl<T> Unpin for Together<'_, T> {}
+
+impl<T> Future for Together<'_, T> {
+    type Output = Vec<T>;
+
+    fn poll(mut self: Pin<&mut Self>, wakeup: &mut Wakeup<'_>) -> Poll<Vec<T>> {
+        for part in &mut self.parts {
+            if let Err(running) = part
+                && let Poll::Ready(result) = running.as_mut().poll(wakeup)
+            {
+                *part = Ok(result);
+            }
+        }
+        if self.parts.iter().any(Result::is_err) {
+            return Poll::Pending;
+        }
+        Poll::Ready(self.parts.drain(..).filter_map(Result::ok).collect())
+    }
+}
