@@ -75,14 +75,14 @@ impl Export {
 #[cfg(all(test, target_os = "linux"))]
 mod tests {
     use super::*;
-    use crate::model::tests::small_model;
+    use crate::cli::model::tests::small_model;
     use crate::sketch::scaling::Scaling;
 
     #[test]
     fn a_full_disk_is_remembered_as_one_error() {
         let full = File::options().write(true).open("/dev/full").unwrap();
         let writer = BufWriter::new(Remembering { file: &full, error: None });
-        let written = small_model(Scaling::Center, 0.5).write_npz(writer).unwrap().into_inner().ok().unwrap();
+        let written = small_model(Scaling::Center).write_npz(writer).unwrap().into_inner().ok().unwrap();
         assert_eq!(written.error.unwrap().kind(), io::ErrorKind::StorageFull);
     }
 }

@@ -323,7 +323,7 @@ fn columns_json(model: &Model) -> serde_json::Value {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use crate::cli::tests::run_line;
     use crate::model::bloom::{self, Counts};
@@ -332,7 +332,8 @@ mod tests {
     use crate::sketch::flyhash::FlyHash;
     use crate::sketch::scaling::Scaler;
 
-    fn small_model(scaling: Scaling) -> Model {
+    /// Of the digits, m = 100.
+    pub(in crate::cli) fn small_model(scaling: Scaling) -> Model {
         let data = crate::data::digits::digits();
         let scaler = Scaler::fit(&scaling, &data).unwrap();
         let parameters = Parameters { d: 64, m: 100, s: 6, rho: 4, seed: [1; 32], densify: false, scaling };
