@@ -5,6 +5,8 @@
 //! the time of a round, the memory of this process (all nodes) after a tenth of the rounds and at the end, and
 //! what the nodes hold on disk then.
 
+#![allow(clippy::disallowed_methods)] // it looks at the clock
+
 use std::error::Error;
 use std::path::Path;
 use std::sync::atomic::AtomicBool;

@@ -162,6 +162,24 @@ fn a_view_below_what_was_promised_is_not_joined() {
 }
 
 #[test]
+fn a_view_without_the_promises_of_a_quorum_is_not_joined_and_its_leader_named() {
+    for shown in [0..2, 0..1] {
+        let mut net = Network::new(5, &[3], timing(), 3);
+        net.run_unchecked(10_000, |net| net.current().is_some());
+        let (liar, members): (_, Vec<_>) = (leader(&net), net.peers().collect());
+        net.liars.insert(liar);
+        let ballot = Ballot { counter: 50, proposer: liar };
+        let order = crate::protocol::tree::order(net.session(), &net.session().id(), ballot, &members);
+        let promises = promises(&net, ballot)[shown].to_vec();
+        // One author three times is no quorum either.
+        let promises = if promises.len() == 1 { vec![promises[0].clone(); 3] } else { promises };
+        net.say(liar, order[1], Message::Begin { ballot, members, frozen: 0, promises });
+        assert_ne!(net.current(), Some(ballot));
+        assert_eq!(net.named(), BTreeSet::from([liar]));
+    }
+}
+
+#[test]
 fn two_decisions_in_one_ballot_name_who_acknowledged_both() {
     let mut net = Network::new(5, &[3], timing(), 3);
     net.run_unchecked(10_000, |net| net.current().is_some());

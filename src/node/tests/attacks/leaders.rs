@@ -48,6 +48,8 @@ fn a_leader_that_withholds_an_opening_does_not_get_a_second_one() {
     for seed in 0..4 {
         let net = summed_again(1, seed);
         assert_eq!(net.openable()[&1].len(), 1, "seed {seed}: {:?}", net.openable());
+        let sums: BTreeSet<_> = net.travelled.iter().map(|(_, _, sum, ..)| *sum).collect();
+        assert_eq!(sums.len(), 1, "seed {seed}: nobody puts anything into a second sum: {sums:?}");
         net.check();
         honest_finish(&net, &format!("seed {seed}"));
     }

@@ -1,5 +1,6 @@
 //! What holds in every interleaving within the bounds, and which bugs the search would find.
 
+use super::super::Refusal;
 use super::*;
 
 /// Who proposes `ballots` ballots, up to renaming of the members.
@@ -140,4 +141,18 @@ fn byzantine_quorums_alone_are_not_enough_where_what_was_released_is_not_final()
 fn a_lost_disk_opens_twice_unless_its_owner_does_not_vote_any_more() {
     assert!(opens_twice(Rule::LosesDisk, 3, 2, 1));
     assert!(!opens_twice(Rule::LosesDiskAndVote, 3, 2, 1));
+}
+
+#[test]
+fn an_acceptor_that_has_released_acknowledges_nothing_else_in_the_slot() {
+    let mut acceptor = Acceptor::default();
+    acceptor.accept(ballot(1, 0), 0, 7).unwrap();
+    assert!(!acceptor.release(0, &8), "not what it has acknowledged");
+    assert!(acceptor.release(0, &7));
+    assert_eq!(acceptor.accept(ballot(2, 1), 0, 8), Err(Refusal::Released));
+    acceptor.accept(ballot(3, 1), 0, 7).unwrap();
+    assert!(acceptor.prepare(ballot(4, 0)).unwrap().released);
+    acceptor.freeze(0);
+    acceptor.accept(ballot(5, 1), 1, 8).unwrap();
+    assert!(!acceptor.prepare(ballot(6, 0)).unwrap().released);
 }

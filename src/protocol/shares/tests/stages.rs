@@ -218,7 +218,8 @@ fn an_owner_whose_input_is_not_made_of_bits_is_found_and_no_other() {
     assert!(owners.iter().all(|(_, labels)| labels.chunks(classes).all(|row| row.iter().sum::<u64>() <= 1)));
     assert!(check(&owners, 1).is_empty());
     let lowered = |x: u16| x.wrapping_sub(1 << 11);
-    let spoiled: [fn(&mut (Vec<u16>, Vec<u64>)); 7] = [
+    type Spoil = fn(&mut (Vec<u16>, Vec<u64>));
+    let spoiled: [Spoil; 7] = [
         |owner| owner.0[17] = 2,
         |owner| owner.0[0] = 1 << 15,
         |owner| *owner.0.last_mut().expect("a bit") = u16::MAX,
