@@ -420,8 +420,12 @@ struct Finished {
 
 /// The task of a session, if this program has it.
 fn built_in(session: &Session) -> Result<BuiltIn, Failure> {
+    let name = match &session.task {
+        TaskSpec::Custom(spec) => &*spec.name,
+        task => task.name(),
+    };
     task::built_in(session)
-        .ok_or_else(|| Failure::Input(format!("task {} is not built into this program", session.task)))
+        .ok_or_else(|| Failure::Input(format!("task {name} is not built into this program")))
 }
 
 /// SHA-256(tag "data" || salt || rows, features as u64 LE || values as f32 LE || labels as u16 LE, 65535

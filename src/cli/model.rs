@@ -332,6 +332,7 @@ pub(super) mod tests {
     use crate::sketch::flyhash::FlyHash;
     use crate::sketch::scaling::Scaler;
 
+    /// Of the digits, m = 100.
     pub(in crate::cli) fn small_model(scaling: Scaling) -> Model {
         let data = crate::data::digits::digits();
         let scaler = Scaler::fit(&scaling, &data).unwrap();
