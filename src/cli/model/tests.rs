@@ -1,0 +1,292 @@
+//! Prediction and evaluation on the command line.
+
+use super::*;
+use crate::cli::tests::run_line;
+use crate::model::bloom::{self, Counts};
+use crate::model::origin::Origin;
+use crate::sketch::Parameters;
+use crate::sketch::flyhash::FlyHash;
+use crate::sketch::scaling::Scaler;
+
+/// Of the digits, m = 100.
+pub(in crate::cli) fn small_model(scaling: Scaling) -> Model {
+    let data = crate::data::digits::digits();
+    let scaler = Scaler::fit(&scaling, &data).unwrap();
+    let parameters = Parameters { d: 64, m: 100, s: 6, rho: 4, seed: [1; 32], densify: false, scaling };
+    let sketch = parameters.check(10).unwrap();
+    let counts = bloom::fit(&FlyHash::new(&sketch), &scaler, &data, 10).unwrap();
+    Model::new(sketch, 0.5, data.classes().to_vec(), scaler, counts).unwrap()
+}
+
+/// A folder with `m` (a model of the digits) and `d.csv`.
+fn folder(csv: &str) -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    small_model(Scaling::Center).save(&folder.path().join("m")).unwrap();
+    std::fs::write(folder.path().join("d.csv"), csv).unwrap();
+    folder
+}
+
+fn digits_csv(rows: usize, labels: bool) -> String {
+    let data = crate::data::digits::digits();
+    (0..rows).fold(String::new(), |mut text, i| {
+        let mut fields: Vec<String> = data.row(i).iter().map(f32::to_string).collect();
+        if labels {
+            fields.push(data.classes()[usize::from(data.labels()[i])].clone());
+        }
+        text += &(fields.join(",") + "\n");
+        text
+    })
+}
+
+#[test]
+fn predict_prints_one_class_a_line_with_or_without_a_label_column() {
+    let (bare, labelled) = (folder(&digits_csv(10, false)), folder(&digits_csv(10, true)));
+    let plain = run_line(bare.path(), "predict m --data d.csv").unwrap();
+    assert_eq!(plain.lines().count(), 10);
+    let right = plain.lines().zip(0..10).filter(|(line, i)| line.parse() == Ok(*i)).count();
+    assert!(right >= 6, "{plain}");
+    assert_eq!(run_line(labelled.path(), "predict m --data d.csv --label last").unwrap(), plain);
+    assert_eq!(run_line(bare.path(), "predict m --data d.csv --out o").unwrap(), "");
+    assert_eq!(std::fs::read_to_string(bare.path().join("o")).unwrap(), plain);
+    let error = run_line(labelled.path(), "predict m --data d.csv").unwrap_err();
+    assert_eq!(error.code(), 2);
+    assert!(
+        error.to_string().contains("65 features and no label column, expected 64 (if one is a label"),
+        "{error}"
+    );
+}
+
+/// Digits under a header, their columns in this order; `missing` is left out.
+fn named_csv(order: impl Fn(usize) -> usize, missing: Option<usize>, rows: usize) -> String {
+    let data = crate::data::digits::digits();
+    let places: Vec<usize> = (0..64).map(order).filter(|&place| Some(place) != missing).collect();
+    let line = |field: &dyn Fn(usize) -> String, label: &str| {
+        let fields: Vec<String> = places.iter().map(|&place| field(place)).chain([label.into()]).collect();
+        fields.join(",") + "\n"
+    };
+    let mut text = line(&|place| format!("p{place}"), "digit");
+    for i in 0..rows {
+        text +=
+            &line(&|place| data.row(i)[place].to_string(), &data.classes()[usize::from(data.labels()[i])]);
+    }
+    text
+}
+
+fn named_model(folder: &Path, scaling: Scaling) {
+    let model = small_model(scaling).with_columns((0..64).map(|i| format!("p{i}")).collect());
+    model.unwrap().save(&folder.join("m")).unwrap();
+}
+
+#[test]
+fn columns_are_taken_by_name_whatever_their_order_and_every_other_difference_is_refused_by_name() {
+    let folder = folder(&named_csv(|i| i, None, 200));
+    named_model(folder.path(), Scaling::Standard);
+    let write = |name: &str, text: String| std::fs::write(folder.path().join(name), text).unwrap();
+    write("turned.csv", named_csv(|i| 63 - i, None, 200));
+    for command in ["eval", "predict"] {
+        let run = |file: &str| run_line(folder.path(), &format!("{command} m --data {file} --label last"));
+        assert_eq!(run("turned.csv").unwrap(), run("d.csv").unwrap());
+    }
+    let refused = |line: &str| {
+        let error = run_line(folder.path(), line).unwrap_err();
+        assert_eq!(error.code(), 2);
+        error.to_string()
+    };
+    // One feature less, and a label of 0 or 1 in its place.
+    write("less.csv", named_csv(|i| i, Some(63), 20));
+    let told = refused("predict m --data less.csv");
+    assert!(told.contains("column 64 is called \"digit\", the model says \"p63\""), "{told}");
+    assert!(told.ends_with("(if one is a label: --label last, or its name or number)"), "{told}");
+    let told = refused("eval m --data less.csv");
+    assert!(told.contains("no column is called \"p63\", which the model has"), "{told}");
+    write("other.csv", named_csv(|i| i, None, 20).replacen("p7,", "age,", 1));
+    let told = refused("eval m --data other.csv");
+    assert!(told.contains("column 8 is called \"age\", the model says \"p7\""), "{told}");
+    let told = refused("predict m --data d.csv");
+    assert!(told.contains("column 65 is called \"digit\", which the model does not have"), "{told}");
+}
+
+#[test]
+fn names_that_are_not_compared_are_told_and_rows_far_outside_are_counted_by_column() {
+    let said = |folder: &Path, file: &str| {
+        let model = Model::load(&folder.join("m")).unwrap();
+        DataArguments::of(folder.join(file)).load_for(&model, &LabelColumn::Last, true).unwrap().1
+    };
+    let folder = folder(&digits_csv(50, true));
+    let write = |name: &str, text: String| std::fs::write(folder.path().join(name), text).unwrap();
+    let (plain, named) = (named_csv(|i| i, None, 50), named_csv(|i| 63 - i, None, 50));
+    let far = |text: &str| text.replacen("\n0,0,", "\n0,1e20,", 1);
+    write("named.csv", plain.clone());
+    let [one] = &said(folder.path(), "d.csv")[..] else { panic!() };
+    assert!(one.ends_with("d.csv: neither file nor model has names of columns: names not compared"), "{one}");
+    let [one] = &said(folder.path(), "named.csv")[..] else { panic!() };
+    assert!(
+        one.ends_with("the model has no names of columns: taken as they stand, names not compared"),
+        "{one}"
+    );
+    named_model(folder.path(), Scaling::Standard);
+    assert!(said(folder.path(), "named.csv").is_empty(), "{:?}", said(folder.path(), "named.csv"));
+    let [one] = &said(folder.path(), "d.csv")[..] else { panic!() };
+    assert!(
+        one.ends_with("has no names of columns: taken in the order of the model, names not compared"),
+        "{one}"
+    );
+    write("named.csv", named);
+    let [one] = &said(folder.path(), "named.csv")[..] else { panic!() };
+    assert!(one.ends_with("columns brought into the order of the model, by their names"), "{one}");
+    write("named.csv", far(&plain));
+    let [one] = &said(folder.path(), "named.csv")[..] else { panic!() };
+    let expected = "1 of 50 rows are far outside what the model has learnt: \"p1\" in 1 (learnt 0.3038 +- 0.9069; \
+                    farthest 100000000000000000000)";
+    assert!(one.ends_with(expected), "{one}");
+    let text = run_line(folder.path(), "eval m --data named.csv --json").unwrap();
+    let json: serde_json::Value = serde_json::from_str(&text).unwrap();
+    assert_eq!((&json["rows_outside"], &json["columns_outside"][0]["name"]), (&json!(1), &json!("p1")));
+}
+
+#[test]
+fn eval_prints_accuracies_and_the_confusion_table() {
+    let folder = folder(&digits_csv(300, true));
+    let text = run_line(folder.path(), "eval m --data d.csv").unwrap();
+    assert!(text.starts_with("rows               300\naccuracy           0."), "{text}");
+    assert_eq!(text.lines().count(), 3 + 1 + 11);
+    let json: serde_json::Value =
+        serde_json::from_str(&run_line(folder.path(), "eval m --data d.csv --json").unwrap()).unwrap();
+    assert_eq!(json["rows"], 300);
+    assert!(json["accuracy"].as_f64().unwrap() > 0.6);
+    assert_eq!(json["confusion"].as_array().map(Vec::len), Some(10));
+}
+
+#[test]
+fn inspect_tells_what_a_model_holds() {
+    let folder = folder("");
+    let text = run_line(folder.path(), "inspect m").unwrap();
+    assert!(text.contains("sketch    m 100, s 6, rho 4\nscore     decay, gamma 0.5\n"), "{text}");
+    let json: serde_json::Value =
+        serde_json::from_str(&run_line(folder.path(), "inspect m --json").unwrap()).unwrap();
+    assert_eq!((&json["counts_per_class"][0], &json["rows_per_class"][0]), (&json!(178 * 4), &json!(178)));
+    assert_eq!((&json["origin"], &json["columns"][3]["name"]), (&json!(null), &json!(null)));
+    let origin = Origin {
+        session: "wards".into(),
+        id: [7; 32],
+        members: vec!["alice".into(), "bob".into(), "carol".into()],
+        roster: 4,
+        noised: false,
+        protocol: "flyswarm/4".into(),
+        program: "flyswarm 0.1.0".into(),
+        unix: 0,
+    };
+    let names = (0..64).map(|i| format!("p{i}")).collect();
+    let model = small_model(Scaling::Standard).with_columns(names).unwrap();
+    model.with_origin(origin).save(&folder.path().join("m")).unwrap();
+    let text = run_line(folder.path(), "inspect m").unwrap();
+    for line in [
+        "flyswarm model, version 4\n",
+        &format!("session   wards {}\n", "07".repeat(32)),
+        "counted   3 of 4 peers: alice, bob, carol\n",
+        "written   1970-01-01 00:00:00 UTC by flyswarm 0.1.0, protocol flyswarm/4\n",
+        "features  64: p0, p1, ",
+        "  0  178 (9.9 %)\n",
+    ] {
+        assert!(text.contains(line), "{line:?} is not in {text}");
+    }
+    let json: serde_json::Value =
+        serde_json::from_str(&run_line(folder.path(), "inspect m --json").unwrap()).unwrap();
+    assert_eq!(json["columns"][0], json!({"name": "p0", "kind": "constant", "mean": 0.0, "deviation": 0.0}));
+    assert_eq!(json["origin"]["members"], json!(["alice", "bob", "carol"]));
+}
+
+#[test]
+fn a_small_file_that_asks_for_gigabytes_is_refused_unless_it_is_wanted() {
+    let folder = folder("1,2\n");
+    let scaling = Scaling::None;
+    let parameters =
+        Parameters { d: 1 << 20, m: 1025, s: 1 << 18, rho: 1, seed: [1; 32], densify: false, scaling };
+    let scaler = Scaler::new(&Scaling::None, 1 << 20, None).unwrap();
+    let (sketch, counts) = (parameters.check(2).unwrap(), Counts::zero(2, 1025));
+    let model = Model::new(sketch, 0.5, vec!["a".into(), "b".into()], scaler, counts).unwrap();
+    model.save(&folder.path().join("m")).unwrap();
+    assert!(std::fs::metadata(folder.path().join("m")).unwrap().len() < 10_000);
+    for line in ["predict m --data d.csv", "eval m --data d.csv", "export m --out o"] {
+        let error = run_line(folder.path(), line).unwrap_err();
+        assert!(
+            error.code() == 2 && error.to_string().contains("takes 1.1 GB of memory; --large allows"),
+            "{error}"
+        );
+    }
+    assert!(run_line(folder.path(), "inspect m --json").unwrap().len() < 2000);
+    let error = run_line(folder.path(), "predict m --data d.csv --large").unwrap_err().to_string();
+    assert!(error.contains("2 features and no label column, expected 1048576"), "{error}");
+}
+
+#[test]
+fn a_file_of_another_kind_is_called_by_its_kind() {
+    let folder = folder("1,2,3\n");
+    let write = |name: &str, text: &str| std::fs::write(folder.path().join(name), text).unwrap();
+    write("r", "{\"bytes_received\": 1, \"counted\": true, \"peer_id\": \"12D3\", \"quantities\": []}");
+    write("k", "flyswarm-identity 1 00\n");
+    write("s", "name = \"x\"\n[[roster]]\n");
+    write("c", "[network]\nlatency_ms = 1\n");
+    for (line, told) in [
+        ("inspect r", "r: this is a receipt; `inspect` takes a model or a session file"),
+        ("inspect k", "k: this is an identity key; `inspect` takes a model or a session file"),
+        ("predict r --data d.csv", "r: this is a receipt; a model is expected"),
+        ("eval s --data d.csv", "s: this is a session file; a model is expected"),
+        ("export c --out o", "c: this is a scenario; a model is expected"),
+        ("predict m --data r", "r: this is a receipt; rows are expected"),
+        ("predict m --data m", "m: this is a model; rows are expected"),
+        ("simulate s", "s: this is a session file; a scenario is expected"),
+        ("compare m r", "m: this is a model; a result of simulate is expected"),
+        ("predict d.csv --data d.csv", "d.csv: not a flyswarm model file"),
+    ] {
+        let error = run_line(folder.path(), line).unwrap_err();
+        assert!(error.code() == 2 && error.to_string().ends_with(told), "{line}: {error}");
+    }
+    named_model(folder.path(), Scaling::Center);
+    let error = run_line(folder.path(), "predict m --data m").unwrap_err().to_string();
+    assert!(error.ends_with("m: this is a model; rows are expected"), "{error}");
+}
+
+#[test]
+fn bad_files_end_with_code_2_and_their_name() {
+    let folder = folder("1,2,3\n");
+    for line in [
+        "predict m --data none.csv",
+        "predict none --data d.csv",
+        "predict d.csv --data d.csv",
+        "eval m --data d.csv",
+        "eval m --data d.csv --label none",
+        "inspect d.csv",
+        "inspect .",
+    ] {
+        let error = run_line(folder.path(), line).unwrap_err();
+        assert_eq!(error.code(), 2, "{line}: {error}");
+    }
+}
+
+#[test]
+fn a_closed_pipe_is_success_and_a_full_disk_is_not() {
+    struct Closed(io::ErrorKind);
+    impl Write for Closed {
+        fn write(&mut self, _: &[u8]) -> io::Result<usize> {
+            Err(self.0.into())
+        }
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+    let folder = folder(&digits_csv(2, false));
+    let path = |name: &str| folder.path().join(name);
+    let data = DataArguments::of(path("d.csv"));
+    let predict = Predict {
+        model: ModelArguments::of(path("m")),
+        data,
+        label: LabelColumn::None,
+        out: None,
+        force: false,
+    };
+    assert!(predict.run(&mut Closed(io::ErrorKind::BrokenPipe)).is_ok());
+    assert_eq!(predict.run(&mut Closed(io::ErrorKind::StorageFull)).unwrap_err().code(), 4);
+    let inspect = Inspect { file: path("m"), json: false };
+    assert!(inspect.run(&mut Closed(io::ErrorKind::BrokenPipe)).is_ok());
+}
