@@ -1,8 +1,7 @@
-//! Virtual time for whole nodes: an event queue that carries their encoded frames, connections that come and
-//! go, and hosts that crash, pause and come back with what they had on disk.
+//! Virtual time for whole nodes: encoded frames, connections that come and go, hosts that crash and return.
 //!
-//! The engine decides nothing by itself. How long anything takes, what is tampered with, when a fault comes
-//! and what is written down is up to the [`World`] around the nodes. Nothing here looks at a clock or draws a
+//! The engine decides nothing by itself. The [`World`] around the nodes says how long anything takes, what is
+//! tampered with, when a fault comes and what is written down. Nothing here looks at a clock or draws a
 //! random number, so a run is a function of its world.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};

@@ -1,0 +1,226 @@
+//! What is written is read back, whatever a crash left.
+
+use super::*;
+use crate::protocol::record::{Frozen, Record as SumRecord, Value};
+use crate::protocol::rows::Keeping;
+
+fn promised(counter: u64) -> Record {
+    Record::Promised(Ballot { counter, proposer: Peer(1) })
+}
+
+#[test]
+fn what_was_written_last_is_read_back() {
+    let folder = tempfile::tempdir().unwrap();
+    let (mut store, records) = Store::open(folder.path()).unwrap();
+    assert!(records.is_empty());
+    store.write(&promised(1)).unwrap();
+    store.write(&promised(2)).unwrap();
+    store.write(&Record::Joined(Ballot::default())).unwrap();
+    drop(store);
+    let (_, mut records) = Store::open(folder.path()).unwrap();
+    records.sort_by_key(Record::name);
+    assert_eq!(records, [Record::Joined(Ballot::default()), promised(2)]);
+}
+
+#[test]
+fn a_mark_tells_of_a_lost_an_older_and_another_folder() {
+    let folder = tempfile::tempdir().unwrap();
+    let (state, mark) = (folder.path().join("state"), folder.path().join("key.sessions").join("id"));
+    let lost = |at: &Path| {
+        let (mut store, records) = Store::open(at).unwrap();
+        store.keep_mark(&mark, &records).unwrap()
+    };
+    let (mut store, records) = Store::open(&state).unwrap();
+    assert!(!store.keep_mark(&mark, &records).unwrap(), "the first time");
+    store.write(&promised(1)).unwrap();
+    let older = fs::read(state.join("promised")).unwrap();
+    store.write(&promised(7)).unwrap();
+    drop(store);
+    assert!(!lost(&state), "whole");
+    assert!(lost(&folder.path().join("another")));
+    fs::write(state.join("promised"), older).unwrap();
+    assert!(lost(&state), "an old copy");
+    fs::remove_dir_all(&state).unwrap();
+    assert!(lost(&state), "removed");
+    fs::write(&mark, "x").unwrap();
+    let (mut store, records) = Store::open(&state).unwrap();
+    assert!(matches!(store.keep_mark(&mark, &records), Err(StoreError::Damaged(..))));
+}
+
+#[test]
+fn a_second_process_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let held = Store::open(folder.path()).unwrap();
+    assert!(matches!(Store::open(folder.path()), Err(StoreError::Locked(_))));
+    assert!(Store::in_use(folder.path()).unwrap());
+    drop(held);
+    assert!(!Store::in_use(folder.path()).unwrap() && !Store::in_use(&folder.path().join("none")).unwrap());
+}
+
+#[test]
+fn when_a_session_is_over_only_promises_stay_and_the_folder_is_not_opened_again() {
+    use crate::protocol::record::Record as SumRecord;
+    let parent = tempfile::tempdir().unwrap();
+    let folder = &parent.path().join("state/peer/session");
+    let names = || {
+        let all =
+            fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+        all.collect::<std::collections::BTreeSet<_>>()
+    };
+    Store::mark_paid(folder).unwrap();
+    let (mut store, _) = Store::open(folder).unwrap();
+    let sum = SumId { ballot: Ballot { counter: 1, proposer: Peer(1) }, slot: 1 };
+    let record = SumRecord::new(sum, vec![], Sha256::digest(b"total").into(), vec![]);
+    store.write(&Record::Accepted(sum.ballot, record, bytes::Bytes::from_static(b"total"))).unwrap();
+    store
+        .write(&Record::Noised(1, Sha256::digest(b"pad").into(), bytes::Bytes::from_static(b"pad")))
+        .unwrap();
+    store.write(&promised(1)).unwrap();
+    assert!(matches!(Store::finish(folder), Err(StoreError::Locked(_))), "not while it is open");
+    drop(store);
+    assert_eq!(names().len(), 7);
+    Store::finish(folder).unwrap();
+    let left = ["lock", "over", "paid", "promised"].map(ToOwned::to_owned);
+    assert_eq!(names(), left.clone().into());
+    // A crash on the way: the mark is there, and so is a file.
+    fs::write(folder.join("noised-1"), b"pad").unwrap();
+    let error = Store::open(folder).unwrap_err();
+    assert!(matches!(&error, StoreError::Over(_)), "{error}");
+    assert_eq!(names(), left.into());
+    assert!(Store::is_paid(folder).unwrap());
+}
+
+#[test]
+fn a_damaged_file_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let (mut store, _) = Store::open(folder.path()).unwrap();
+    store.write(&promised(1)).unwrap();
+    drop(store);
+    let path = folder.path().join("promised");
+    let whole = fs::read(&path).unwrap();
+    for at in 0..whole.len() {
+        let mut broken = whole.clone();
+        broken[at] ^= 1;
+        fs::write(&path, &broken).unwrap();
+        assert!(Store::open(folder.path()).unwrap_err().to_string().contains("promised"), "byte {at}");
+        fs::write(&path, &whole[..at]).unwrap();
+        assert!(Store::open(folder.path()).is_err(), "cut at {at}");
+    }
+}
+
+#[test]
+fn what_was_kept_back_in_views_that_were_not_decided_on_goes_when_one_is() {
+    let folder = tempfile::tempdir().unwrap();
+    let (mut store, _) = Store::open(folder.path()).unwrap();
+    let ballot = |counter| Ballot { counter, proposer: Peer(1) };
+    let kept = |slot, counter, block: &'static [u8]| {
+        let sum = SumId { ballot: ballot(counter), slot };
+        Record::Kept(Keeping::of(block).finish(sum).unwrap())
+    };
+    let (other, decided, next) = (kept(1, 1, b"other"), kept(1, 2, b"decided"), kept(2, 1, b"next"));
+    for record in [&other, &decided, &next] {
+        store.write(record).unwrap();
+    }
+    let value = Value {
+        sum: SumId { ballot: ballot(2), slot: 1 },
+        members: Vec::new(),
+        total: [1; 32],
+        deals: [0; 32],
+    };
+    let record = SumRecord { value, deals: Vec::new() };
+    let frozen = Record::Frozen(
+        Frozen { record, acknowledgements: Vec::new(), pads: Vec::new(), releases: Vec::new() },
+        vec![7; 9].into(),
+    );
+    store.write(&frozen).unwrap();
+    drop(store);
+    let (_, mut records) = Store::open(folder.path()).unwrap();
+    records.sort_by_key(Record::name);
+    assert_eq!(records, [frozen, decided, next]);
+    assert_eq!(
+        fs::read_dir(folder.path()).unwrap().count(),
+        7,
+        "lock, three records and what is beside them"
+    );
+}
+
+#[test]
+fn what_a_crash_left_half_written_is_removed() {
+    let folder = tempfile::tempdir().unwrap();
+    let (mut store, _) = Store::open(folder.path()).unwrap();
+    store.write(&promised(3)).unwrap();
+    drop(store);
+    fs::write(folder.path().join(".abc"), b"half").unwrap();
+    let (_, records) = Store::open(folder.path()).unwrap();
+    assert_eq!(records, [promised(3)]);
+    assert!(!folder.path().join(".abc").exists());
+}
+
+#[test]
+fn a_total_is_written_once_and_goes_with_the_last_record_that_names_it() {
+    use crate::protocol::record::{Frozen, Record as SumRecord};
+    let accepted = |counter, total: &'static [u8]| {
+        let sum = SumId { ballot: Ballot { counter, proposer: Peer(1) }, slot: 1 };
+        let record = SumRecord::new(sum, vec![], Sha256::digest(total).into(), vec![]);
+        Record::Accepted(sum.ballot, record, total.into())
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let totals = || {
+        let names = fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap());
+        names.filter(|entry| entry.file_name().to_str().unwrap().starts_with(TOTAL)).collect::<Vec<_>>()
+    };
+    let (mut store, _) = Store::open(folder.path()).unwrap();
+    store.write(&accepted(1, b"first")).unwrap();
+    store.write(&accepted(2, b"second")).unwrap();
+    let [file] = &totals()[..] else { panic!("{:?}", totals()) };
+    assert_eq!(fs::read(file.path()).unwrap(), b"second");
+    let written = file.metadata().unwrap().modified().unwrap();
+    let Record::Accepted(_, record, total) = accepted(2, b"second") else { unreachable!() };
+    let frozen =
+        Record::Frozen(Frozen { record, acknowledgements: vec![], pads: vec![], releases: vec![] }, total);
+    store.write(&frozen).unwrap();
+    assert_eq!(totals()[0].metadata().unwrap().modified().unwrap(), written);
+    drop(store);
+    fs::write(folder.path().join("total-00"), b"what no record names").unwrap();
+    let (store, records) = Store::open(folder.path()).unwrap();
+    assert_eq!((records, totals().len()), (vec![frozen], 1));
+    drop(store);
+    fs::remove_file(totals()[0].path()).unwrap();
+    assert!(Store::open(folder.path()).unwrap_err().to_string().contains(TOTAL));
+}
+
+#[test]
+fn a_total_written_ahead_is_the_one_that_is_read_back_and_of_others_nothing_stays() {
+    use crate::protocol::EarlyWrite::{Chunk, End};
+    use crate::protocol::record::Record as SumRecord;
+    let sum = |counter| SumId { ballot: Ballot { counter, proposer: Peer(1) }, slot: 1 };
+    let accepted = |counter, total: &[u8]| {
+        let record = SumRecord::new(sum(counter), vec![], Sha256::digest(total).into(), vec![]);
+        Record::Accepted(sum(counter).ballot, record, bytes::Bytes::copy_from_slice(total))
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let files = || fs::read_dir(folder.path()).unwrap().count();
+    let (mut store, _) = Store::open(folder.path()).unwrap();
+    // A sum that came to nothing, then one that is whole.
+    store.write_early(Chunk(sum(1), bytes::Bytes::from_static(b"never")));
+    let total: Vec<u8> = (0..3_000_000u32).flat_map(u32::to_le_bytes).collect();
+    for chunk in total.chunks(1 << 18) {
+        store.write_early(Chunk(sum(2), bytes::Bytes::copy_from_slice(chunk)));
+    }
+    store.write_early(End(sum(2), Sha256::digest(&total).into()));
+    store.write(&accepted(2, &total)).unwrap();
+    // What is acknowledged is not what was written ahead: another total of the same sum.
+    store.write_early(Chunk(sum(3), bytes::Bytes::from_static(b"ours")));
+    store.write_early(End(sum(3), Sha256::digest(b"ours").into()));
+    drop(store);
+    let (mut store, records) = Store::open(folder.path()).unwrap();
+    assert_eq!(records, [accepted(2, &total)]);
+    store.write_early(Chunk(sum(3), bytes::Bytes::from_static(b"ours")));
+    store.write_early(End(sum(3), Sha256::digest(b"ours").into()));
+    store.write(&accepted(3, b"theirs")).unwrap();
+    drop(store);
+    let (_store, records) = Store::open(folder.path()).unwrap();
+    assert_eq!(records, [accepted(3, b"theirs")]);
+    // The lock, the record and its total.
+    assert_eq!(files(), 3);
+}
