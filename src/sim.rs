@@ -1,4 +1,4 @@
-//! The simulator: the nodes themselves in virtual time (design.md, section 2).
+//! The simulator: the nodes themselves in virtual time.
 //!
 //! A [`scenario`] says who takes part, how they are connected and what goes wrong. [`run`] puts a [`swarm`]
 //! of real nodes together and drives it with the [`engine`]: encoded frames travel, time passes only in the

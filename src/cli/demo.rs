@@ -35,7 +35,7 @@ use crate::task::flynn::Plan;
 const HOLDERS: usize = 3;
 /// Share of the rows that nobody trains on, percent.
 const TEST_PERCENT: u32 = 25;
-/// m = 128 d, s = 0.3 d, rho = 64: among the best of the trials in facts.md.
+/// m = 128 d, s = 0.3 d, rho = 64: among the best of our trials.
 const PLAIN: ModelSpec = ModelSpec { m: 8192, s: 19, rho: 64, gamma: 0.5, score: Score::Decay };
 /// With noise: fewer bits, so that each count is of more rows, and fewer of them set by a row, so that one
 /// row weighs less.

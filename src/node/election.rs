@@ -1,4 +1,4 @@
-//! Who proposes a view, when, and over whom (spec, section "Elections"; design.md, section 3).
+//! Who proposes a view, when, and over whom (spec, section "Elections").
 //!
 //! Council members propose, the one of rank r after r x `propose_ms` without progress, rank counted among
 //! those that are reachable. Nobody proposes before the whole roster is there or `gather_ms` have passed. A

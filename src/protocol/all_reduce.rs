@@ -1,4 +1,4 @@
-//! Pipelined sum on the tree (spec, section "All-reduce"; design.md, section 5, step 2).
+//! Pipelined sum on the tree (spec, section "All-reduce").
 //!
 //! A vector is cut in chunks of [`CHUNK`] bytes. A peer sends chunk `i` to its parent when its own share of
 //! it is masked and both children's have been added; the root sends it down again as soon as it is complete,
@@ -29,7 +29,7 @@ use crate::crypto::mask::{self, Word};
 use crate::crypto::tagged_hash;
 use crate::session::Peer;
 
-/// Bytes in a chunk (design.md, section 5): large enough to amortise a message, small enough to pipeline.
+/// Bytes in a chunk: large enough to amortise a message, small enough to pipeline.
 pub const CHUNK: usize = 256 * 1024;
 /// Unacknowledged chunks per edge and direction.
 pub const WINDOW: usize = 8;

@@ -10,7 +10,7 @@ use crate::crypto::identity::Identity;
 use crate::crypto::mask::Word;
 use crate::session::{MOST_SLOTS, Peer, Session, SessionId};
 
-/// Members from which on the mask graph is sparse (design.md, section 5).
+/// Members from which on the mask graph is sparse.
 pub const FULL_MESH: usize = 64;
 /// Members that a view needs to start a new sum: with two, each could subtract its own part.
 pub const SMALLEST_SUM: usize = 3;

@@ -1,4 +1,4 @@
-//! Pads: dealing them to the council, and putting them together again (design.md, sections 4 and 5).
+//! Pads: dealing them to the council, and putting them together again.
 //!
 //! A pad is a uniform scalar, fresh for one vector of one view. Its dealer shares it among the whole council
 //! (Shamir 1979, threshold: the council's quorum), each share sealed to its holder's roster identity, so that a member

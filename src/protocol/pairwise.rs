@@ -1,5 +1,4 @@
-//! Keys of a view, and the masks that cancel over its members (design.md, sections 4 and 5; Bonawitz et al.
-//! 2017).
+//! Keys of a view, and the masks that cancel over its members (Bonawitz et al., CCS 2017).
 //!
 //! Each member makes an X25519 key for the view and signs it. k_ij is derived from the pair's shared secret,
 //! the session, the ballot and both peers, lower first. Member i adds PRG(k_ij) for every partner j > i and
@@ -117,8 +116,7 @@ pub fn partners(ctx: &Context, keys: &BTreeMap<Peer, [u8; 32]>, me: Peer) -> Vec
     out
 }
 
-/// ceil((40 + log2 p) / log2(1 / gamma)): all partners of some peer collude with probability below 2^-40
-/// (design.md, section 5).
+/// ceil((40 + log2 p) / log2(1 / gamma)): all partners of some peer collude with probability below 2^-40.
 #[must_use]
 pub fn degree(p: usize, colluding: f64) -> usize {
     let exact = (40.0 + (p as f64).log2()) / (1.0 / colluding).log2();

@@ -1,5 +1,4 @@
-//! What the council decides on, and what is kept of a decision (design.md, section 3, "Opening is a
-//! decision").
+//! What the council decides on, and what is kept of a decision.
 
 use serde::{Deserialize, Serialize};
 use sha2::Digest;

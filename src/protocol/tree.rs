@@ -1,7 +1,7 @@
 //! The binary tree of a view: the leader at the root, the other members in the order of
 //! SHA-256(tag "tree" || session id || ballot || public key), member `i` below member `(i - 1) / 2`.
 //!
-//! The leader is the root (design.md left the two apart) because it starts every round and gathers every
+//! The leader is the root because it starts every round and gathers every
 //! answer: so all traffic of a view flows on the tree's edges, and a peer sends O(log p) messages a round.
 
 use std::collections::BTreeMap;

@@ -13,7 +13,7 @@ use serde::de::DeserializeOwned;
 use super::Fault;
 use super::message::{Channel, Message};
 
-/// Largest frame, header and payload together, in bytes. Yamux in Rust refuses larger pieces (facts.md).
+/// Largest frame, header and payload together, in bytes. Yamux in Rust refuses larger pieces.
 pub const MAX_FRAME: usize = 1024 * 1024;
 
 /// A message as it travels.

@@ -1,6 +1,6 @@
 //! XCLP with no server: labels spread over everybody's points, and nobody sees the graph but two propagators,
 //! who see nothing else (Scott, Yeo & Lampert, *Cross-client Label Propagation*, TMLR 2023, Algorithm 1;
-//! design.md, section 7; spec, section "XCLP").
+//! spec, section "XCLP").
 //!
 //! One [`Exchange`] is one peer's part in one view and [`Stage`]; each stage is for a sum of its own, so that
 //! what the first gave is decided before the second begins, and whoever is lost later costs no distances

@@ -1,5 +1,5 @@
-//! Blinded custody: who keeps the distances does not know between which points they are (design.md, section
-//! 7; spec, section "Custody").
+//! Blinded custody: who keeps the distances does not know between which points they are (spec,
+//! section "Custody").
 //!
 //! The distances from the rows of an owner to the rows of another peer go to a custodian as two additive
 //! shares. Both owners put each row into an order of its own and add a mask, which they draw from a key of

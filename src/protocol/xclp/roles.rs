@@ -1,4 +1,4 @@
-//! Who does what in one view (design.md, section 7; spec, section "Roles").
+//! Who does what in one view (spec, section "Roles").
 //!
 //! All who were counted are put in the order of `SHA-256("flyswarm/4 role" || 0x00 || seed || LE u16 peer)`.
 //! Witnesses (those without rows) are for the whole session either *eligible* as propagators, of whom the

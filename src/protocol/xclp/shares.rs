@@ -1,5 +1,4 @@
-//! Labels as two shares, and scores from two (design.md, section 7, "Propagation on shares"; spec, section
-//! "Propagation").
+//! Labels as two shares, and scores from two (spec, section "Propagation").
 //!
 //! An owner sends the first propagator its label rows plus R and the second the seed of R. Propagation is
 //! linear, so that the difference of what the two arrive at is the propagated labels. Both add the same mask

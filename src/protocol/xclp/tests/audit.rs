@@ -1,5 +1,5 @@
-//! The leak audit: everything that each peer was sent in real runs, role by role, and the attacks of
-//! design.md, section 7, on it.
+//! The leak audit: everything that each peer was sent in real runs, role by role, and known
+//! attacks on it.
 //!
 //! `cargo test --no-default-features --lib audit -- --nocapture` prints a line for each attack: who, what,
 //! the figure, what it is held against. Cosines are between a private row and what the attacker makes of it,
