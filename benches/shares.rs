@@ -1,6 +1,6 @@
 //! What XCLP on shares costs: `cargo bench --bench shares --no-default-features` for the kernels, with
-//! `RAYON_NUM_THREADS=1` on one core; `-- whole [points]` for the whole by three parties in one process, stage
-//! by stage, beside the sum of its kernels. CPU seconds and bytes are of one party.
+//! `RAYON_NUM_THREADS=1` on one core; `-- whole [points]` for the whole by three parties in one process,
+//! stage by stage, beside the sum of its kernels. CPU seconds and bytes are of one party.
 
 #![allow(missing_docs)]
 

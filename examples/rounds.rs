@@ -1,9 +1,9 @@
 //! A task of one's own with many rounds, over libp2p on this machine:
 //! `cargo run --release --example rounds -- NODES ROUNDS BYTES`.
 //!
-//! Every round sums one vector, and needs the sum of the round before and no other ([`Task::retains`]). Prints
-//! the time of a round, the memory of this process (all nodes) after a tenth of the rounds and at the end, and
-//! what the nodes hold on disk then.
+//! Every round sums one vector, and needs the sum of the round before and no other ([`Task::retains`]).
+//! Prints the time of a round, the memory of this process (all nodes) after a tenth of the rounds and at the
+//! end, and what the nodes hold on disk then.
 
 #![allow(clippy::disallowed_methods)] // it looks at the clock
 

@@ -7,9 +7,10 @@
 //!
 //! **Who may connect.** Peers of the roster. Everyone else is refused once Noise has shown who they are,
 //! before any substream. Of connections that have not shown it, at most 256 at a time, the oldest is dropped
-//! where a new one needs its place, strangers' first ([`mod@gate`]). Of a pair the peer with the smaller `PeerId` dials at once, the other only where it
-//! knows an address and nothing came for about 3 s; both redial for as long as they run, after 0.2 s doubling
-//! up to 5 s, at the addresses from the roster, from [`Command::AddAddress`] and from mDNS.
+//! where a new one needs its place, strangers' first (`gate`). Of a pair the peer with the smaller `PeerId`
+//! dials at once, the other only where it knows an address and nothing came for about 3 s; both redial for as
+//! long as they run, after 0.2 s doubling up to 5 s, at the addresses from the roster, from
+//! [`Command::AddAddress`] and from mDNS.
 //!
 //! **One connection per pair.** The smaller peer keeps the first connection it sees and refuses others while
 //! it lasts. It opens its two substreams for sending on that connection, one per channel; when one of them

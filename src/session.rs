@@ -60,7 +60,8 @@
 //! layout do not enter.
 //!
 //! Each field also has a hash of its own, by which two peers with different files find the fields that
-//! differ: the first 8 bytes of `SHA-256("flyswarm/4 session field" || 0x00 || entry)`, see [`Session::fields`].
+//! differ: the first 8 bytes of `SHA-256("flyswarm/4 session field" || 0x00 || entry)`, see
+//! [`Session::fields`].
 //!
 //! # The council
 //!

@@ -4,11 +4,11 @@
 //! or the new one, whole. Format of a record: the line `flyswarm-state 2\n`, u32 LE length of the record, the
 //! record (bincode), SHA-256 of all that. A sealed total is a file of its own, its bytes and nothing else,
 //! named `total-` and its digest in hexadecimal, and on disk before a record that names it: what is
-//! acknowledged and then frozen is written once, and begun while it still comes ([`Store::write_early`]). Whoever
-//! restores the records holds each total against its digest. A total that no record names is removed. A lock
-//! on the folder refuses a second process. When the session is over ([`Store::finish`]) nothing stays but what
-//! was promised, and the folder is not opened again. Removed files are gone for programs; what a disk keeps of
-//! them is beyond this one.
+//! acknowledged and then frozen is written once, and begun while it still comes ([`Store::write_early`]).
+//! Whoever restores the records holds each total against its digest. A total that no record names is removed.
+//! A lock on the folder refuses a second process. When the session is over ([`Store::finish`]) nothing stays
+//! but what was promised, and the folder is not opened again. Removed files are gone for programs; what a
+//! disk keeps of them is beyond this one.
 
 mod early_write;
 

@@ -139,7 +139,8 @@ pub fn built_in(session: &Session) -> Option<BuiltIn> {
     }
 }
 
-/// Makes a peer's task of its session, its place in the roster, its rows, and 32 bytes that nobody else knows.
+/// Makes a peer's task of its session, its place in the roster, its rows, and 32 bytes that nobody else
+/// knows.
 pub type Build = Box<dyn Fn(Session, Peer, Rows, &[u8; 32]) -> Result<Arc<dyn Task>, String> + Send + Sync>;
 
 /// Counted work; the simulator divides each count by a rate of its scenario.

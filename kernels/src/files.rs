@@ -23,7 +23,8 @@ pub fn write_whole(path: &Path, bytes: &[u8], replace: bool) -> io::Result<()> {
     keep(file, path, replace)
 }
 
-/// An empty file beside `path`, with the usual mode less the umask, that goes when it is dropped. Write to its
+/// An empty file beside `path`, with the usual mode less the umask, that goes when it is dropped. Write to
+/// its
 /// [`NamedTempFile::as_file`]: its own errors name a path that nobody knows.
 ///
 /// # Errors

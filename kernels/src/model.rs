@@ -76,8 +76,8 @@ pub enum ModelError {
     },
 }
 
-/// All that prediction needs, and what is known of where it comes from. Models that read rows and predict alike
-/// have equal [digests](Model::digest).
+/// All that prediction needs, and what is known of where it comes from. Models that read rows and predict
+/// alike have equal [digests](Model::digest).
 #[derive(Debug, Clone, PartialEq)]
 pub struct Model {
     sketch: Sketch,

@@ -69,7 +69,8 @@ struct NodeArguments {
     /// The key file [default: as `flyswarm id`]
     #[arg(long, value_name = "FILE")]
     key: Option<PathBuf>,
-    /// Where promises, pads and results are kept until the session is over; then only promises stay [default: `state` beside the key file]
+    /// Where promises, pads and results are kept until the session is over; then only promises stay [default:
+    /// `state` beside the key file]
     #[arg(long, value_name = "DIR")]
     state: Option<PathBuf>,
     #[command(flatten)]

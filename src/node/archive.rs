@@ -36,16 +36,16 @@ pub enum Record {
     Frozen(Frozen, #[serde(skip)] Bytes),
     /// This peer's vector of a slot with noise, and its SHA-256: never made again, sent again as it is.
     Noised(u32, [u8; 32], #[serde(skip)] Bytes),
-    /// The result of this peer's exchange for this sum, and its SHA-256. Each is kept: an older view's sum may
-    /// be the one that is decided.
+    /// The result of this peer's exchange for this sum, and its SHA-256. Each is kept: an older view's sum
+    /// may be the one that is decided.
     Exchanged(SumId, [u8; 32], #[serde(skip)] Bytes),
     /// What this peer has kept back of a row sum in this view; once the slot is frozen only that of the view
     /// that was decided on.
     Kept(Kept),
     /// Decided; no later slot needs its total, which is removed if it is here.
     Bare(Frozen),
-    /// This council member releases its shares for this value of the slot, and for no other; with what decided
-    /// it.
+    /// This council member releases its shares for this value of the slot, and for no other; with what
+    /// decided it.
     Released(u32, [u8; 32], Vec<Signed<Acknowledgement>>),
     /// What shows that council members were in a ballot: the highest of each, as they have signed it.
     Traces(Vec<Trace>),

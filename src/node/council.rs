@@ -125,8 +125,8 @@ impl Node {
         self.election.refuse(until, from, other, enough);
     }
 
-    /// A peer that this one is connected to and that is not among the members of a view, the first time. All of
-    /// them have had their refusal then: a view without them is joined from now on.
+    /// A peer that this one is connected to and that is not among the members of a view, the first time. All
+    /// of them have had their refusal then: a view without them is joined from now on.
     pub(super) fn omitted(&mut self, members: &[Peer]) -> Option<Peer> {
         let missing: Vec<_> = self
             .greeted
@@ -186,8 +186,8 @@ impl Node {
         }
     }
 
-    /// A quorum has acknowledged the record: this peer's shares of its pads, if it votes. That it has released
-    /// them is on disk before they leave, and final.
+    /// A quorum has acknowledged the record: this peer's shares of its pads, if it votes. That it has
+    /// released them is on disk before they leave, and final.
     pub(super) fn decided(
         &mut self,
         record: &SumRecord,

@@ -18,8 +18,8 @@ pub enum Event {
     Lost(Peer),
     /// A peer has another protocol version or session file; the fields that differ.
     Refused(Peer, Vec<String>),
-    /// This peer has lost what it had stored of this session, as another one has shown by its signature, or as
-    /// its own mark beside the key says: it takes part, and does not vote.
+    /// This peer has lost what it had stored of this session, as another one has shown by its signature, or
+    /// as its own mark beside the key says: it takes part, and does not vote.
     StateLost(Option<Peer>),
     /// A view began, with these members.
     ViewBegan(Ballot, Vec<Peer>),

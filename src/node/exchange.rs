@@ -1,6 +1,6 @@
-//! The exchange of a view: where a quantity's vector is not a peer's own work, but comes from what the members
-//! say to each other. The task supplies the machine ([`crate::task::exchange`]); the node carries its messages
-//! unread.
+//! The exchange of a view: where a quantity's vector is not a peer's own work, but comes from what the
+//! members say to each other. The task supplies the machine ([`crate::task::exchange`]); the node carries its
+//! messages unread.
 //!
 //! It begins when the view wants the vector and this peer is connected to every other that has a part; what
 //! the others say before that is kept. It ends with the vector, or ends the view.

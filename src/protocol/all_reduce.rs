@@ -6,8 +6,8 @@
 //! direction are unacknowledged; a credit acknowledges all chunks up to one. Children's chunks are added to
 //! the own one, in the buffer that it was masked in, which leaves as it is when it is complete; the total is
 //! written once, front to back. Whoever runs ahead waits: own chunks are masked, and children's acknowledged,
-//! only up to `LOOKAHEAD` chunks before the one that leaves next, so that besides the vector and the total a sum
-//! takes little memory.
+//! only up to `LOOKAHEAD` chunks before the one that leaves next, so that besides the vector and the total a
+//! sum takes little memory.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;

@@ -18,8 +18,8 @@ impl Ballot {
     /// The highest counter that is taken from a peer or proposed. Far above what any session can reach by
     /// proposing, far below where counting on would wrap.
     pub const LAST: u64 = 1 << 48;
-    /// How far above all that it knows of a peer takes a counter to be: far more than others can have proposed
-    /// while it was away, and far too little for anybody to use the counters up.
+    /// How far above all that it knows of a peer takes a counter to be: far more than others can have
+    /// proposed while it was away, and far too little for anybody to use the counters up.
     pub const JUMP: u64 = 1 << 20;
 
     /// 10 bytes: counter and proposer, little-endian. Part of every key derivation and signature of a view.

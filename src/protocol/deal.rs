@@ -1,10 +1,10 @@
 //! Pads: dealing them to the council, and putting them together again.
 //!
 //! A pad is a uniform scalar, fresh for one vector of one view. Its dealer shares it among the whole council
-//! (Shamir 1979, threshold: the council's quorum), each share sealed to its holder's roster identity, so that a member
-//! that is away can still use its share when it returns. The dealer signs the hash of the pad and of every
-//! share: a wrong share is seen when it is released, and a deal whose shares do not lie on one polynomial is
-//! seen by everybody alike when it is put together.
+//! (Shamir 1979, threshold: the council's quorum), each share sealed to its holder's roster identity, so that
+//! a member that is away can still use its share when it returns. The dealer signs the hash of the pad and of
+//! every share: a wrong share is seen when it is released, and a deal whose shares do not lie on one
+//! polynomial is seen by everybody alike when it is put together.
 
 use std::collections::BTreeMap;
 

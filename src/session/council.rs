@@ -14,8 +14,8 @@ pub enum Faults {
     /// Any minority may crash, be cut off and return; all follow the protocol. Quorums are majorities.
     #[default]
     Crash,
-    /// f = floor((n - 1) / 3) of n members may do whatever they like. Quorums of ceil((n + f + 1) / 2) meet in
-    /// a member that follows the protocol; n - f members must be there. At least four members.
+    /// f = floor((n - 1) / 3) of n members may do whatever they like. Quorums of ceil((n + f + 1) / 2) meet
+    /// in a member that follows the protocol; n - f members must be there. At least four members.
     Byzantine,
 }
 

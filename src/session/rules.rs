@@ -322,8 +322,8 @@ pub(super) fn check_number(field: &str, value: f64, holds: bool, limit: &str) ->
     if holds { Ok(()) } else { Err(SessionError::value(field, value, limit)) }
 }
 
-/// Checks the name of a session or a peer: 1 to 64 ASCII letters, digits, `-`, `_` and `.`, the first no point.
-/// Such names come from others and become names of files.
+/// Checks the name of a session or a peer: 1 to 64 ASCII letters, digits, `-`, `_` and `.`, the first no
+/// point. Such names come from others and become names of files.
 ///
 /// # Errors
 /// [`SessionError::Value`], with `field` for what the name is of.

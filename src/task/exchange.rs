@@ -1,7 +1,8 @@
 //! A state machine that a task supplies for one slot, where a peer's vector is not its own work but comes
 //! from an exchange with other members of the view.
 //!
-//! The node starts it, carries its messages unread, and stores its result before the vector made of it leaves.
+//! The node starts it, carries its messages unread, and stores its result before the vector made of it
+//! leaves.
 
 use std::any::Any;
 use std::collections::BTreeMap;

@@ -153,8 +153,8 @@ impl Model {
         bytes
     }
 
-    /// SHA-256 over all that decides how rows are read and what is predicted; equal on all peers that hold the
-    /// same model, wherever it comes from.
+    /// SHA-256 over all that decides how rows are read and what is predicted; equal on all peers that hold
+    /// the same model, wherever it comes from.
     #[must_use]
     pub fn digest(&self) -> [u8; 32] {
         digest(&self.body())

@@ -34,7 +34,8 @@ impl Origin {
     #[must_use]
     pub fn date(&self) -> String {
         let (days, second) = (self.unix / 86_400, self.unix % 86_400);
-        // Howard Hinnant, chrono-compatible low-level date algorithms, civil_from_days; for days from 1970 on.
+        // Howard Hinnant, chrono-compatible low-level date algorithms, civil_from_days; for days from 1970
+        // on.
         let z = days + 719_468;
         let (era, day_of_era) = (z / 146_097, z % 146_097);
         let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;

@@ -207,7 +207,8 @@ fn blamed(machine: &mut AllReduce, message: Message) -> Option<Fault> {
 
 #[test]
 fn a_child_that_runs_past_what_was_acknowledged_is_blamed() {
-    // The root has not contributed: it acknowledges LOOKAHEAD chunks and no more, and a window may follow them.
+    // The root has not contributed: it acknowledges LOOKAHEAD chunks and no more, and a window may follow
+    // them.
     let most = LOOKAHEAD + WINDOW as u32;
     let mut root = root_with(40, most);
     let message =

@@ -53,8 +53,8 @@ pub const STAGES: [Stage; 10] = [
     Stage::Output,
 ];
 
-/// The two keys that a party holds: that of its own number, shared with the party before it, and the next one,
-/// shared with the party after it; and what makes every stream belong to one attempt.
+/// The two keys that a party holds: that of its own number, shared with the party before it, and the next
+/// one, shared with the party after it; and what makes every stream belong to one attempt.
 #[derive(Clone)]
 pub struct Keys {
     own: Zeroizing<[u8; 32]>,

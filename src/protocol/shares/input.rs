@@ -1,9 +1,9 @@
 //! What owners share, and the check that it is what it should be.
 //!
 //! An owner shares the bits of its codes mod 2^16 and its labels, one-hot for *all* rows, mod 2^64: one share
-//! as words, to two parties, the others as seeds. The parties then open random sums of b^2 - b and, for labels
-//! and their row sums, of y^2 - y: each is 0 for bits. An owner whose sums are not is blamed; without this, one
-//! whose "bits" are lowered by 2^11 would read another's code off a distance.
+//! as words, to two parties, the others as seeds. The parties then open random sums of b^2 - b and, for
+//! labels and their row sums, of y^2 - y: each is 0 for bits. An owner whose sums are not is blamed; without
+//! this, one whose "bits" are lowered by 2^11 would read another's code off a distance.
 
 use pulp::{Arch, NullaryFnOnce};
 use zeroize::Zeroizing;

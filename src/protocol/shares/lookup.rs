@@ -1,7 +1,7 @@
 //! Table lookup: a public table at a secret index.
 //!
-//! The index's bits, low and high, become two short one-hot vectors; what the table gives is then sum_h high_h
-//! (sum_l table[h][l] low_l), whose inner sums are local and whose outer sum is one reshare.
+//! The index's bits, low and high, become two short one-hot vectors; what the table gives is then
+//! `sum_h high_h (sum_l table[h][l] low_l)`, whose inner sums are local and whose outer sum is one reshare.
 
 use super::bits::{b2a, words};
 use super::primitives::{in_thirds, multiply_all, reshare};

@@ -160,8 +160,8 @@ async fn population(
     add(context, &number(0), &number(1), Adder::Sklansky).await
 }
 
-/// This party's part of (a + c)(b + c) for the thirds a, b, c of the first `3 three` words: with c added it is
-/// the carry of a + b + c.
+/// This party's part of (a + c)(b + c) for the thirds a, b, c of the first `3 three` words: with c added it
+/// is the carry of a + b + c.
 fn full_adder_part(column: &Shared<Bits>, three: usize) -> Vec<Bits> {
     let sums = |share: &[Bits], first: usize| -> Vec<Bits> {
         let c = &share[2 * three..3 * three];

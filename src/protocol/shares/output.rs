@@ -13,7 +13,8 @@ use crate::model::propagation::integer::{COARSE_BITS, Plan};
 /// A point has a label.
 const KNOWN: u16 = 1 << 15;
 
-/// What a party holds of the output, as exclusive ors: of each point two bytes of label and one of each class.
+/// What a party holds of the output, as exclusive ors: of each point two bytes of label and one of each
+/// class.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Sealed {
     /// Bytes of a point.
@@ -31,7 +32,8 @@ impl std::fmt::Debug for Sealed {
 }
 
 impl Sealed {
-    /// What `party` sends to the owner of some points: shares 0 and 1 come from party 0, share 2 from party 1.
+    /// What `party` sends to the owner of some points: shares 0 and 1 come from party 0, share 2 from party
+    /// 1.
     #[must_use]
     pub fn for_owner(&self, party: usize, points: std::ops::Range<usize>) -> Vec<u8> {
         let range = points.start * self.width..points.end * self.width;
@@ -43,8 +45,8 @@ impl Sealed {
     }
 }
 
-/// An owner's output from what parties 0 and 1 sent; `None` if it is not that of `points` points and `classes`
-/// classes.
+/// An owner's output from what parties 0 and 1 sent; `None` if it is not that of `points` points and
+/// `classes` classes.
 #[must_use]
 pub fn unseal(points: usize, classes: usize, zero: &[u8], one: &[u8]) -> Option<Output> {
     let width = classes + 2;

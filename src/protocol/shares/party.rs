@@ -1,7 +1,7 @@
 //! One computing party as a machine: a program's rounds as frames to two peers.
 //!
-//! The program itself leaves as the job, whenever it can go on, and comes back when it waits for the next round
-//! or has ended: a thread that must answer quickly never computes.
+//! The program itself leaves as the job, whenever it can go on, and comes back when it waits for the next
+//! round or has ended: a thread that must answer quickly never computes.
 
 use std::pin::pin;
 use std::task::{Context as Wakeup, Poll, Waker};
@@ -102,8 +102,8 @@ pub struct Party {
 }
 
 impl Party {
-    /// Party `number` of `parties`, which are 0, 1 and 2 in this order. `inputs` are all owners', in the order
-    /// of their places.
+    /// Party `number` of `parties`, which are 0, 1 and 2 in this order. `inputs` are all owners', in the
+    /// order of their places.
     #[must_use]
     pub fn new(number: usize, parties: [Peer; 3], keys: Keys, plan: Plan, inputs: Vec<Inputs>) -> Self {
         let line = Line::default();

@@ -1,9 +1,9 @@
 //! Rounds: the one thing a program waits for.
 //!
-//! In a round each party sends one sequence of bytes to each of the other two, and goes on when both of theirs
-//! are there. All three run the same program, so that nothing needs a name: what is read is what was sent, in
-//! the same order. Where lengths differ somebody deviates; that is noted ([`Wire::fault`]), what is missing
-//! reads as zeros, and the driver stops before anything leaves.
+//! In a round each party sends one sequence of bytes to each of the other two, and goes on when both of
+//! theirs are there. All three run the same program, so that nothing needs a name: what is read is what was
+//! sent, in the same order. Where lengths differ somebody deviates; that is noted ([`Wire::fault`]), what is
+//! missing reads as zeros, and the driver stops before anything leaves.
 
 use std::collections::BTreeSet;
 use std::future::Future;

@@ -2,8 +2,8 @@
 //!
 //! Each row of a matrix is permuted by three permutations in turn, each known to one pair of parties (Araki,
 //! Furukawa, Ohara, Pinkas, Rosemarin & Tsuchida, *Secure Graph Analysis at Scale*, CCS 2021, section 4): no
-//! party knows all three. Then the marks of the k nearest are opened: k ones in uniform places. Weights put at
-//! the opened places go back by the inverse permutations.
+//! party knows all three. Then the marks of the k nearest are opened: k ones in uniform places. Weights put
+//! at the opened places go back by the inverse permutations.
 
 use super::bits::{lanes, receive_packed, send_packed, transpose, words};
 use super::context::blend;

@@ -72,8 +72,9 @@ impl View {
         self.round.as_ref()?.record.as_ref()
     }
 
-    /// Every item of a report fits this round and is signed by a member below its carrier, no two by the same:
-    /// whoever passes on another one has not looked at it. So what two children carry has different authors.
+    /// Every item of a report fits this round and is signed by a member below its carrier, no two by the
+    /// same: whoever passes on another one has not looked at it. So what two children carry has different
+    /// authors.
     pub(super) fn verify<T: Item>(
         &self,
         from: Peer,

@@ -1,9 +1,9 @@
 //! Cross-client label propagation on integers: the reference that the computation on shares
-//! ([`crate::protocol::shares`]) equals bit for bit (Scott, Yeo & Lampert, *Cross-client Label Propagation*,
+//! (`flyswarm::protocol::shares`) equals bit for bit (Scott, Yeo & Lampert, *Cross-client Label Propagation*,
 //! TMLR 2023, Algorithm 1, lines 6 to 10 and 15).
 //!
-//! With W = B + B^T, where row i of B holds the weights of i's k nearest points, and D the degrees, the scores
-//! (I - alpha D^-1/2 W D^-1/2)^-1 y are D^1/2 times sum_j c_j a_j, with
+//! With W = B + B^T, where row i of B holds the weights of i's k nearest points, and D the degrees, the
+//! scores (I - alpha D^-1/2 W D^-1/2)^-1 y are D^1/2 times sum_j c_j a_j, with
 //!
 //! ```text
 //! a_0 = D^-1/2 y,   a_1 = P a_0,   a_(j+1) = 2 P a_j - a_(j-1),   P = D^-1 W
@@ -13,9 +13,9 @@
 //! D^1/2 is left out: it changes no label and no row-normalised score, and it would tell degrees.
 //!
 //! **Degrees in integers.** r = floor(2^G / d) up to a small shortfall, never above, so that P stays within
-//! the unit ball. What it falls short by, c = 2^G - d r, is given back to the point itself: P a = (r W a + c a)
-//! / 2^G has rows that sum to exactly 1. A hub of degree d then changes D^-1/2 times the scores by at
-//! most about 2 d / 2^G of the largest, whatever alpha is; without c it would be d / 2^G / (1 - alpha).
+//! the unit ball. What it falls short by, c = 2^G - d r, is given back to the point itself: P a = (r W a + c
+//! a) / 2^G has rows that sum to exactly 1. A hub of degree d then changes D^-1/2 times the scores by at most
+//! about 2 d / 2^G of the largest, whatever alpha is; without c it would be d / 2^G / (1 - alpha).
 //!
 //! **Ranges** follow from public numbers. D^1/2 a_j keeps its norm, at most sqrt(n), and no degree but 0 is
 //! below the least weight, 1/16: so |P a_j| <= 4 sqrt(n). [`Plan::new`] refuses by name what does not fit.
@@ -136,8 +136,8 @@ impl Plan {
     /// For `points` points of all owners together and `classes` classes.
     ///
     /// # Errors
-    /// If a setting is out of range, a value might leave the range of exact truncation, or scores would not be
-    /// right to [`MOST_TOLERANCE`] of the largest.
+    /// If a setting is out of range, a value might leave the range of exact truncation, or scores would not
+    /// be right to [`MOST_TOLERANCE`] of the largest.
     pub fn new(points: usize, classes: usize, settings: Settings) -> Result<Self, Refusal> {
         let Settings { k, bits, alpha, steps, power } = settings;
         if points < 2 {
@@ -234,8 +234,8 @@ impl Plan {
         std::iter::once(1.0).chain(rest).map(|c| (c / s * one).round() as u64).collect()
     }
 
-    /// floor(sqrt(2^(64 - e))) for each bit length e of a degree, from 1 on: what 1/sqrt(m) is multiplied by for
-    /// 1/sqrt(d), where m = d / 2^e.
+    /// floor(sqrt(2^(64 - e))) for each bit length e of a degree, from 1 on: what 1/sqrt(m) is multiplied by
+    /// for 1/sqrt(d), where m = d / 2^e.
     #[must_use]
     pub fn roots(&self) -> Vec<u64> {
         (1..=self.degree_bits()).map(|e| (1u128 << (64 - e)).isqrt() as u64).collect()
@@ -280,14 +280,14 @@ impl Plan {
         largest.log2().ceil() as u32 + 1
     }
 
-    /// How far a score can lie from that of the real-valued exact solve, as a part of the largest score of all,
-    /// with no degree above `degree`: twice what the series cuts off, twice what the reciprocal of the largest
-    /// degree is rounded by, and K^2 2^-25 for all other roundings, which add up over the steps.
+    /// How far a score can lie from that of the real-valued exact solve, as a part of the largest score of
+    /// all, with no degree above `degree`: twice what the series cuts off, twice what the reciprocal of the
+    /// largest degree is rounded by, and K^2 2^-25 for all other roundings, which add up over the steps.
     ///
-    /// An estimate, not a bound. The second part is a bound only for scores divided by sqrt(d), relative to the
-    /// largest of those; the first is relative to 1 / (1 - alpha); the third is fitted. Checked against the
-    /// exact solve by `scores_are_those_of_the_exact_solve_to_the_tolerance`. Known to be exceeded: ten hubs
-    /// among 2,500 points at alpha = 0.999 and 190 steps, 6.9e-3 measured in a numpy model for 6.3e-3.
+    /// An estimate, not a bound. The second part is a bound only for scores divided by sqrt(d), relative to
+    /// the largest of those; the first is relative to 1 / (1 - alpha); the third is fitted. Checked against
+    /// the exact solve by `scores_are_those_of_the_exact_solve_to_the_tolerance`. Known to be exceeded: ten
+    /// hubs among 2,500 points at alpha = 0.999 and 190 steps, 6.9e-3 measured in a numpy model for 6.3e-3.
     #[must_use]
     pub fn tolerance(&self, degree: u64) -> f64 {
         let hub = 2.0 * degree as f64 / 2f64.powi(RECIPROCAL_BITS as i32);

@@ -1,4 +1,5 @@
-//! One test for each check of the protocol whose deletion once went unnoticed: each ends otherwise without it.
+//! One test for each check of the protocol whose deletion once went unnoticed: each ends otherwise without
+//! it.
 
 use std::collections::BTreeSet;
 

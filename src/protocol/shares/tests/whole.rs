@@ -187,7 +187,8 @@ fn bytes_and_rounds_are_those_of_the_design() {
     let (n, k, classes, log, steps) = (192, 10, 10, 9, 20);
     let run =
         case(&[100, 92], classes, Settings { k, bits: 1 << log, alpha: 0.9, steps, power: 1 }, 1).run(1);
-    // Bytes a party by stage, of the design's numpy simulation: per pair, per ordered pair, per edge, per score.
+    // Bytes a party by stage, of the design's numpy simulation: per pair, per ordered pair, per edge, per
+    // score.
     let (pairs, square, edges, scores) = (n * (n - 1) / 2, n * n, n * k, n * classes);
     let index = (n - 1usize).ilog2() as usize + 1;
     let design = [
@@ -207,7 +208,8 @@ fn bytes_and_rounds_are_those_of_the_design() {
     assert!(most <= 1.05 * design as f64, "{most} bytes, {design} by the design: {:?}", run.stages());
     let least = run.sent.iter().copied().min().expect("three") as f64;
     assert!(most <= 1.02 * least, "all parties have the same load: {:?}", run.sent);
-    // The design's 541 rounds for the choice of neighbours are for 2,500 points, its 11 a step for any number.
+    // The design's 541 rounds for the choice of neighbours are for 2,500 points, its 11 a step for any
+    // number.
     let rounds: Vec<u32> = run.stages().into_iter().map(|(_, rounds, _)| rounds).collect();
     assert!(rounds[3] <= 541 && rounds[7] <= 140 && rounds[9] <= 170, "{rounds:?}");
     assert_eq!(rounds[8], 1 + 11 * steps as u32 + 10);

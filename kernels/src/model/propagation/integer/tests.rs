@@ -176,7 +176,9 @@ fn a_row_without_a_score_has_no_label_and_ties_go_to_the_first_class() {
 
 proptest! {
     #[test]
-    fn a_reciprocal_is_never_too_large_and_close(d in prop_oneof![256u64..1 << 14, 1u64 << 14..1 << 26, Just(1), Just((1 << 26) - 1)]) {
+    fn a_reciprocal_is_never_too_large_and_close(
+        d in prop_oneof![256u64..1 << 14, 1u64 << 14..1 << 26, Just(1), Just((1 << 26) - 1)],
+    ) {
         let one = 1u64 << RECIPROCAL_BITS;
         let r = inverse(d);
         prop_assert!(d * r <= one);
