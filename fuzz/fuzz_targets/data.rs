@@ -37,7 +37,7 @@ fuzz_target!(init: seeds::write("data", inputs()), |data: &[u8]| {
         header: [None, None, Some(true), Some(false)][usize::from(how >> 4 & 3)],
         labels_file: (length > 0).then_some(&labels_path),
         array: None,
-        format: None,
+        format: None, ..Expected::default()
     };
     if length > 0 {
         fs::write(&labels_path, labels).expect("it can be written");
@@ -70,8 +70,16 @@ fn inputs() -> Vec<Vec<u8>> {
         input(0, &labels, &images),
         input(4, b"", &images),
         input(0, b"", include_bytes!("../../kernels/tests/formats/rows.npy")),
-        input(4, include_bytes!("../../kernels/tests/formats/y.npy"), include_bytes!("../../kernels/tests/formats/X.npy")),
-        input(0, include_bytes!("../../kernels/tests/formats/y.npy"), include_bytes!("../../kernels/tests/formats/X.npy")),
+        input(
+            4,
+            include_bytes!("../../kernels/tests/formats/y.npy"),
+            include_bytes!("../../kernels/tests/formats/X.npy"),
+        ),
+        input(
+            0,
+            include_bytes!("../../kernels/tests/formats/y.npy"),
+            include_bytes!("../../kernels/tests/formats/X.npy"),
+        ),
         input(0x80, b"", include_bytes!("../../kernels/tests/formats/rows-fortran.npy")),
         input(0, b"", include_bytes!("../../kernels/tests/formats/rows.npz")),
         input(4, b"", include_bytes!("../../kernels/tests/formats/named.npz")),

@@ -123,7 +123,7 @@ fn inputs() -> Vec<Vec<u8>> {
         Record::Frozen(frozen, Bytes::new()),
     ];
     let frames = messages.iter().map(wire::encode);
-    let frames = frames
-        .map(|frame| input(u8::from(frame.channel == Channel::Bulk), &frame.header, &frame.payload));
+    let frames =
+        frames.map(|frame| input(u8::from(frame.channel == Channel::Bulk), &frame.header, &frame.payload));
     frames.chain(records.iter().map(|record| input(2, &wire::canonical(record), &[]))).collect()
 }

@@ -36,10 +36,18 @@ fn inputs() -> Vec<Vec<u8>> {
             let parameters = Parameters { d: 3, m: 8, s: 2, rho: 3, seed: [1; 32], densify: true, scaling };
             let sketch = parameters.check(2).expect("sound parameters");
             let counts = Counts::from_values((0..16).collect(), 2, 8).expect("sound counts");
-            let model = Model::new(sketch, 0.5, vec!["a".into(), "b".into()], scaler, counts).expect("a sound model");
+            let model =
+                Model::new(sketch, 0.5, vec!["a".into(), "b".into()], scaler, counts).expect("a sound model");
             let model = model.with_columns(vec!["x".into(), "y".into(), "z".into()]).expect("sound names");
             let (session, program) = ("session".into(), "flyswarm 1.2.3".into());
-            let origin = Origin { session, members: vec!["alice".into()], roster: 3, program, unix: 1, ..Origin::default() };
+            let origin = Origin {
+                session,
+                members: vec!["alice".into()],
+                roster: 3,
+                program,
+                unix: 1,
+                ..Origin::default()
+            };
             let model = model.with_origin(origin);
             let file = model.encode();
             let body = &file[..file.len() - 32];

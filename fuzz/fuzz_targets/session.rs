@@ -28,8 +28,15 @@ fn inputs() -> Vec<Vec<u8>> {
                 name: "digits".into(),
                 task: ModelSpec { m: 1024, s: 6, rho: 32, gamma: 0.5, score: Score::Decay }.into(),
                 min_peers: 3,
-                data: DataSpec { features: 64, columns: Vec::new(), classes: vec!["0".into(), "1".into()], scaling, densify: true },
+                data: DataSpec {
+                    features: 64,
+                    columns: Vec::new(),
+                    classes: vec!["0".into(), "1".into()],
+                    scaling,
+                    densify: true,
+                },
                 privacy: Privacy { min_holders: 3, colluding: 0.25, noise: None },
+                voting: flyswarm::session::CouncilSpec::default(),
                 timing: Timing::default(),
                 roster: (1..=4).map(entry).collect(),
             };
