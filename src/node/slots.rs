@@ -263,6 +263,11 @@ impl Node {
                 }
                 transfer::Output::Fetched(from, slot, held, total) => match *held {
                     Held::Frozen(frozen) => self.open(frozen, total, step),
+                    Held::Bare(_) if self.task.retains(slot, self.ctx.plan.len() as u32) => {
+                        // Nobody honest drops what is needed to the end.
+                        step.blame(from, Fault::BadRecord("a vector that is needed is left out".into()));
+                        self.election.fetch_failed(now, from);
+                    }
                     Held::Bare(frozen) => {
                         if slot == self.archive.frozen() && self.opening.is_none() {
                             self.archive.decide();
