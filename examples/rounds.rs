@@ -201,7 +201,8 @@ fn size(folder: &Path) -> std::io::Result<u64> {
     let mut sum = 0;
     for entry in std::fs::read_dir(folder)? {
         let entry = entry?;
-        let about = entry.metadata()?;
+        // The nodes still write: a file may be gone by now.
+        let Ok(about) = entry.metadata() else { continue };
         sum += if about.is_dir() { size(&entry.path())? } else { about.len() };
     }
     Ok(sum)

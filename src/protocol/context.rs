@@ -146,6 +146,8 @@ pub(crate) enum Bug {
     IgnoresPromises,
     /// A leader sums over however few.
     AnyCrowd,
+    /// A server leaves out every vector.
+    ServesBare,
     /// A leader takes only these peers as members, one bit each.
     Picks(u16),
 }

@@ -8,7 +8,7 @@ use super::network::{Fault, Network};
 use super::numbers::{Numbers, session, timing};
 use crate::crypto::identity::Identity;
 use crate::node::{Event, Record};
-use crate::protocol::context::Quantity;
+use crate::protocol::context::{Bug, Quantity};
 use crate::session::{Peer, Timing};
 use crate::task::{History, Outcome, Task, Work};
 
@@ -144,6 +144,24 @@ fn a_view_is_enlarged_no_earlier_than_the_session_says() {
     let all = histories(&net);
     assert_eq!(all.len(), 5, "{:?}", net.endings());
     assert!(!all[0].1.members(rounds).contains(&lost), "it was taken in before the time");
+}
+
+/// A late peer that believed it would be done without a result.
+#[test]
+fn a_server_that_leaves_out_a_vector_that_is_needed_is_named_and_another_is_asked() {
+    let mut net = Network::new(5, &[3], quick(), 2);
+    let (late, liar) = (Peer(4), Peer(0));
+    net.liars.insert(liar);
+    net.bugs.insert(liar, Bug::ServesBare);
+    for fault in [Fault::Crash(late), Fault::Crash(liar), Fault::Restart(liar)] {
+        net.at_ms(0, fault);
+    }
+    net.run_unchecked(120_000, |net| net.finished_count() == 4);
+    net.at_ms(net.now_ms(), Fault::Restart(late));
+    net.run_unchecked(net.now_ms() + 120_000, |net| net.finished_count() == 5);
+    let history = histories(&net).into_iter().find(|(peer, _)| *peer == late).expect("it finishes").1;
+    assert!(history.vector(1).is_some(), "finished without the result");
+    assert!(net.blames.iter().any(|(by, whom, _)| (*by, *whom) == (late, liar)), "{:?}", net.blames);
 }
 
 /// At most one peer is away at any time. `FLYSWARM_ROUND_SCHEDULES` sets how many schedules.
