@@ -402,7 +402,7 @@ impl Node {
         {
             step.send(from, begin.clone());
         }
-        self.election.greeted(now);
+        self.election.greeted(now, from);
     }
 
     /// Tells these peers how far this one is.

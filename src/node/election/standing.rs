@@ -87,7 +87,10 @@ impl Election {
         self.seen = self.seen.max(ballot.counter);
     }
 
-    pub(in crate::node) fn greeted(&mut self, now: Time) {
+    pub(in crate::node) fn greeted(&mut self, now: Time, peer: Peer) {
+        // Who was gone and is back was lost as a peer: the reports were not about an edge between two.
+        self.reports.retain(|&(a, b)| a != peer && b != peer);
+        self.reports_before.retain(|&(a, b)| a != peer && b != peer);
         // A newcomer may make possible what was not; it deserves a fresh look at once, but no later turn for
         // anybody.
         if self.blocked.is_some() {
@@ -276,5 +279,26 @@ impl Election {
                 }
             })
             .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_peer_that_was_gone_and_is_back_costs_nobody_its_place() {
+        let (me, reporter, victim, far) = (Peer(0), Peer(3), Peer(1), Peer(4));
+        let candidates: BTreeSet<_> = (0..5).map(Peer).collect();
+        let mut election = Election::default();
+        for peer in [victim, far] {
+            election.report(reporter, Reason::Lost, Some(peer));
+        }
+        assert_eq!(election.dropped(me, &candidates), BTreeSet::from([reporter]));
+        election.greeted(Time::default(), victim);
+        // The other edge is still reported dead: at a tie the later end goes.
+        assert_eq!(election.dropped(me, &candidates), BTreeSet::from([far]));
+        election.greeted(Time::default(), far);
+        assert_eq!(election.dropped(me, &candidates), BTreeSet::new());
     }
 }
