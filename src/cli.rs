@@ -122,7 +122,7 @@ enum Command {
 pub fn main() -> ExitCode {
     let arguments = Arguments::parse();
     let result = start_log(arguments.log.as_deref(), arguments.log_json);
-    match result.and_then(|()| run(arguments.command, &mut io::stdout().lock())) {
+    match result.and_then(|()| run(arguments.command, &mut io::stdout())) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
             eprintln!("flyswarm: {}", one_line(&failure.to_string()));

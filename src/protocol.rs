@@ -33,6 +33,7 @@ pub mod wire;
 pub mod xclp;
 
 use bytes::Bytes;
+use serde::{Serialize, Serializer};
 
 use crate::session::Peer;
 use all_reduce::SumId;
@@ -85,6 +86,16 @@ pub enum Fault {
     /// A transferred total or record that does not verify.
     #[error("transferred record does not verify: {0}")]
     BadRecord(String),
+    /// A frame that breaks a rule of the transport.
+    #[error("{0}")]
+    Transport(String),
+}
+
+/// As text: what a fault says is for people.
+impl Serialize for Fault {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
 }
 
 /// The vocabulary of one machine: what it sends, waits for, computes, stores and reports.

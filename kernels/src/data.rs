@@ -12,6 +12,8 @@ use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use ndarray::{Array2, ArrayView2};
+
 mod arff;
 mod columns;
 mod csv;
@@ -199,6 +201,31 @@ impl Dataset {
             return refuse(format!("label {label} with {} classes", classes.len()));
         }
         Ok(Self { features, values, labels, classes })
+    }
+
+    /// `features` is rows x features; `labels` is empty or has an index into `classes` for each row.
+    ///
+    /// # Errors
+    /// As [`Dataset::new`].
+    pub fn from_arrays(
+        features: Array2<f32>,
+        labels: Vec<u16>,
+        classes: Vec<String>,
+    ) -> Result<Self, DataError> {
+        let width = features.ncols();
+        let values = if features.is_standard_layout() {
+            features.into_raw_vec_and_offset().0
+        } else {
+            features.iter().copied().collect()
+        };
+        Self::new(width, values, labels, classes)
+    }
+
+    /// All numbers, rows x features.
+    #[must_use]
+    pub fn view(&self) -> ArrayView2<'_, f32> {
+        ArrayView2::from_shape((self.rows(), self.features), &self.values)
+            .unwrap_or_else(|_| unreachable!("BUG: the values fill the rows"))
     }
 
     /// Numbers in a row.

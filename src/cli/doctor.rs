@@ -23,13 +23,13 @@ use serde_json::json;
 use self::finding::{Finding, Level, Printer};
 use self::peers::{Here, Other, TRIED, Touch, port};
 use super::id::key_path;
-use super::join::state_folder;
 use super::network::NetworkArguments;
 use super::{Failure, print};
 use crate::crypto::identity::{Identity, load_identity};
 use crate::net::driver::{self, peer_id};
 use crate::net::observe::{Observer, is_node};
 use crate::net::{Channel, Command, Config, Event, Events, Multiaddr, Network, PeerId, Questions, Waker};
+use crate::peer;
 use crate::protocol::about::{About, Role};
 use crate::protocol::message::{self, Message};
 use crate::protocol::wire;
@@ -81,10 +81,11 @@ impl Doctor {
         let session = super::session::load(&self.session)?;
         let key = key_path(self.key.clone())?;
         let identity = load_identity(&key)?;
-        let roster = driver::roster(&session).map_err(super::join::failure)?;
+        let roster = driver::roster(&session).map_err(peer::Error::from)?;
         let network_key = self.network.key()?;
         let mut printer = Printer { out, json: self.json, failed: false };
-        let state = state_folder(self.state.clone(), &key, &identity, &session);
+        let state =
+            peer::state_folder(self.state.as_deref(), Some(&key), &identity.public().to_string(), &session)?;
         let mut alone = self.local(&session, &identity, &state, &mut printer)?;
         let me = peer_id(&identity.public());
         let mut others: BTreeMap<PeerId, Other> = BTreeMap::new();

@@ -1,39 +1,27 @@
 //! `flyswarm join`: one node of a session, until it has the model and nobody needs it any more.
 
-mod charge;
-
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use clap::Args;
+use futures::executor::{block_on, block_on_stream};
 use libp2p::Multiaddr;
 use serde::Deserialize;
-use serde_json::{Map, Value, json};
-use sha2::{Digest, Sha256};
+use serde_json::json;
 
 use super::Failure;
 use super::data::DataArguments;
-use super::id::{key_path, random};
+use super::id::key_path;
 use super::network::NetworkArguments;
 use super::output;
 use super::progress::Progress;
-use crate::crypto::identity::{Identity, load_identity};
-use crate::crypto::stream::derive;
-use crate::data::{Dataset, LabelColumn};
-use crate::net::driver::{self, DriverError, Handle, NodeConfig, Report, Usage};
-use crate::net::metrics::{Metrics, stage_name};
-use crate::node::{Ending, Event};
-use crate::protocol::context::{Context, Quantity};
-use crate::protocol::record::Value as Decision;
-use crate::protocol::view::Stage;
-use crate::session::{Peer, Session, TaskSpec};
-use crate::store::{Store, StoreError};
-use crate::task::exchange::Roles;
-use crate::task::{self, BuiltIn, History, Labels, Outcome, Rows, Task, xclp};
-use charge::BudgetCharge;
+use crate::crypto::identity::{Identity, PublicKey, load_identity};
+use crate::data::LabelColumn;
+use crate::peer::{self, Budget, Builder, Event, Handle, Peer, Receipt, Timed, leave_on_signals};
+use crate::privacy::Ratio;
+use crate::session::{Session, check_name};
+use crate::task::{self, BuiltIn, Labels, Outcome, Rows, xclp};
 
 /// Runs one node of a session and writes what it gives: the model, the settings that were best, labels for
 /// its own rows, or how far these lie from all
@@ -50,8 +38,12 @@ pub(super) struct Join {
     /// What is written [default: the session's name with .model, .settings.toml, .labels.csv or .sketch.json]
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
-    #[command(flatten)]
-    payment: BudgetCharge,
+    /// What you call these rows: under this name the ledger adds up what private sessions spend of them
+    #[arg(long, value_name = "NAME")]
+    dataset: Option<String>,
+    /// Join only if these rows have then spent at most this
+    #[arg(long, value_name = "E", requires = "dataset")]
+    budget: Option<Ratio>,
 }
 
 /// Runs one node without rows: in a session of the task xclp it helps the others, and sees no data
@@ -98,38 +90,33 @@ struct NodeArguments {
     hold_at: Option<String>,
 }
 
-/// A checked command line.
-struct Prepared {
-    ctx: Arc<Context>,
-    task: Arc<dyn Task>,
-    kind: BuiltIn,
-    rows: Rows,
-    /// `None` for a witness.
-    out: Option<PathBuf>,
-    receipt: PathBuf,
-    force: bool,
-    progress: Progress,
-    tell_planes: bool,
-    metrics: Option<Metrics>,
-}
-
 /// A session file and this user's place in it.
 struct Place {
     session: Session,
     identity: Identity,
-    me: Peer,
+    key: PathBuf,
+    kind: BuiltIn,
+}
+
+/// What a peer brings beside its place, and where its result goes.
+struct Brought {
+    rows: Rows,
+    /// What is to be said of how the columns were taken.
+    said: Option<String>,
+    out: PathBuf,
+    budget: Option<Budget>,
 }
 
 impl Join {
     pub(super) fn run(self) -> Result<(), Failure> {
         let place = self.node.place()?;
-        self.payment.check(&self.node.session, &place.session)?;
-        let kind = built_in(&place.session)?;
-        let named = || PathBuf::from(format!("{}.{}", place.session.name, kind.extension));
+        let budget = self.budget(&place.session)?;
+        let (session, kind) = (&place.session, &place.kind);
+        let named = || PathBuf::from(format!("{}.{}", session.name, kind.extension));
         let out = self.out.clone().unwrap_or_else(named);
         let receipt = self.node.receipt.clone().unwrap_or_else(|| out.with_extension("receipt.json"));
         self.node.writable(&[&out, &receipt])?;
-        let (spec, none) = (&place.session.data, Vec::new());
+        let (spec, none) = (&session.data, Vec::new());
         // Without classes there is nothing to label.
         let usual = if spec.classes.is_empty() { LabelColumn::None } else { LabelColumn::Last };
         let label = self.label.clone().unwrap_or(usual);
@@ -148,95 +135,172 @@ impl Join {
             }
         };
         let rows = Rows { data: Arc::new(data), labels };
-        self.node.run(place, kind, (rows, said), Some(out), receipt, &self.payment)
+        self.node.run(place, Some(Brought { rows, said, out, budget }), receipt)
+    }
+
+    /// Whether the options on the budget fit the session.
+    fn budget(&self, session: &Session) -> Result<Option<Budget>, Failure> {
+        let refused = |text: &str| Err(Failure::Input(format!("{}: {text}", self.node.session.display())));
+        match (session.privacy.noise, &self.dataset) {
+            (Some(_), None) => refused(
+                "a private session needs --dataset NAME, under which the ledger adds up what it spends",
+            ),
+            (Some(_), Some(name)) => {
+                check_name("--dataset", name)?;
+                Ok(Some(Budget { dataset: name.clone(), limit: self.budget }))
+            }
+            (None, _) if self.budget.is_some() => {
+                refused("--budget: the session has no privacy.epsilon, and what exact sums tell has no bound")
+            }
+            (None, Some(_)) => {
+                refused("--dataset: the session has no privacy.epsilon, and nothing is entered in the ledger")
+            }
+            (None, None) => Ok(None),
+        }
     }
 }
 
 impl Witness {
     pub(super) fn run(self) -> Result<(), Failure> {
         let place = self.node.place()?;
-        let kind = built_in(&place.session)?;
-        if !kind.witnesses {
+        if !place.kind.witnesses {
             let (file, task) = (self.node.session.display(), &place.session.task);
             return Err(Failure::Input(format!("{file}: the task {task} has no witnesses")));
         }
         let named = || PathBuf::from(format!("{}.receipt.json", place.session.name));
         let receipt = self.node.receipt.clone().unwrap_or_else(named);
         self.node.writable(&[&receipt])?;
-        let features = place.session.data.features as usize;
-        let none = Dataset::new(features, vec![0.0; features], Vec::new(), Vec::new())?.subset(&[]);
-        let rows = Rows { data: Arc::new(none), labels: Vec::new() };
-        self.node.run(place, kind, (rows, None), None, receipt, &BudgetCharge::default())
+        self.node.run(place, None, receipt)
     }
 }
 
 impl NodeArguments {
     fn place(&self) -> Result<Place, Failure> {
         let session = super::session::load(&self.session)?;
-        let identity = load_identity(&key_path(self.key.clone())?)?;
-        let me = session.peer(&identity.public()).ok_or_else(|| {
-            Failure::Input(format!("{}: {} is not in the roster", self.session.display(), identity.public()))
-        })?;
-        Ok(Place { session, identity, me })
+        let key = key_path(self.key.clone())?;
+        let identity = load_identity(&key)?;
+        if session.peer(&identity.public()).is_none() {
+            let (file, id) = (self.session.display(), identity.public());
+            return Err(Failure::Input(format!("{file}: {id} is not in the roster")));
+        }
+        let kind = task::built_in(&session).ok_or_else(|| peer::not_built_in(&session))?;
+        Ok(Place { session, identity, key, kind })
     }
 
     fn writable(&self, paths: &[&Path]) -> Result<(), Failure> {
         paths.iter().try_for_each(|path| output::check(path, self.force))
     }
 
-    /// Runs the node; `out` is `None` for a witness.
-    fn run(
-        self,
-        place: Place,
-        kind: BuiltIn,
-        (rows, said): (Rows, Option<String>),
-        out: Option<PathBuf>,
-        receipt: PathBuf,
-        payment: &BudgetCharge,
-    ) -> Result<(), Failure> {
-        let Place { session, identity, me } = place;
-        let secret = derive(&*identity.seed(), "rows", &session.id().0);
-        let task = (kind.build)(session.clone(), me, rows.clone(), &secret).map_err(Failure::Input)?;
-        let state = state_folder(self.state.clone(), &key_path(self.key.clone())?, &identity, &session);
-        let ctx = Arc::new(Context::new(session.clone(), me, identity, task.plan()));
-        let hold_at = self.hold_at.as_deref().map(|text| parse_hold(&ctx, text)).transpose()?;
-        let stop = Arc::new(AtomicBool::new(false));
-        let plan = NodeConfig {
-            ctx: ctx.clone(),
-            task: task.clone(),
-            seed: *random()?,
-            mark: Some(mark_file(&key_path(self.key.clone())?, &session)),
-            state,
-            listen: self.network.listen(),
-            mdns: !self.network.no_mdns,
-            network_key: self.network.key()?,
-            hold_at,
-            stop: stop.clone(),
-        };
-        let progress = Progress::new(self.json, ctx.plan.len());
-        if let Some(said) = said {
-            progress.tell(&json!({"event": "columns", "message": said}), &said);
-        }
-        let metrics = self.metrics.map(|address| serve(&ctx, address, &progress)).transpose()?;
-        payment.pay(&ctx, &key_path(self.key.clone())?, &plan.state)?;
-        let prepared = Prepared {
-            task,
-            kind,
-            ctx,
-            rows,
-            out,
-            receipt,
-            force: self.force,
-            progress,
-            tell_planes: self.tell_planes,
-            metrics,
-        };
-        let result = prepared.drive(plan, &stop, self.addresses_from_stdin);
-        prepared.progress.finish();
-        if let (Err(failure), Progress::Json) = (&result, &prepared.progress) {
-            prepared.progress.tell(&json!({"event": "error", "message": failure.to_string()}), "");
+    /// Runs the node; a witness brings nothing.
+    fn run(self, place: Place, brought: Option<Brought>, receipt: PathBuf) -> Result<(), Failure> {
+        let progress = Progress::new(self.json);
+        let result = self.drive(place, brought, receipt, &progress);
+        progress.finish();
+        if let (Err(failure), Progress::Json) = (&result, &progress) {
+            progress.tell(&json!({"event": "error", "message": failure.to_string()}), "");
         }
         result
+    }
+
+    fn drive(
+        self,
+        place: Place,
+        brought: Option<Brought>,
+        receipt: PathBuf,
+        progress: &Progress,
+    ) -> Result<(), Failure> {
+        let out = brought.as_ref().map(|brought| brought.out.clone());
+        let mut builder = Peer::builder(place.session, place.identity).key_file(place.key);
+        if let Some(brought) = brought {
+            if let Some(said) = &brought.said {
+                progress.tell(&json!({"event": "columns", "message": said}), said);
+            }
+            builder = builder.rows(brought.rows);
+            if let Some(budget) = brought.budget {
+                builder = builder.budget(budget);
+            }
+        }
+        builder = self.network(builder)?;
+        let files = Arc::new(Files { out, receipt, force: self.force });
+        let (written, told, tell_planes) = (files.clone(), progress.clone(), self.tell_planes);
+        builder = builder.on_result(move |outcome, history| {
+            if tell_planes && let Some(seed) = xclp::planes(history) {
+                told.tell(&json!({"event": "planes", "seed": hex::encode(seed)}), "");
+            }
+            written.write_result(outcome)
+        });
+        let written = files.clone();
+        builder = builder.on_receipt(move |receipt| written.write_receipt(receipt));
+        let peer = block_on(builder.join())?;
+        leave_on_signals(peer.handle());
+        if self.addresses_from_stdin {
+            read_addresses(peer.handle());
+        }
+        let events = peer.events();
+        let shown = std::thread::spawn({
+            let progress = progress.clone();
+            move || block_on_stream(events).for_each(|event| files.show(&progress, &event))
+        });
+        let result = block_on(peer.result());
+        // All that happened is told before how it ended.
+        let _ = shown.join();
+        result.map(drop).map_err(Failure::from)
+    }
+
+    /// How the node meets others.
+    fn network(&self, mut builder: Builder) -> Result<Builder, Failure> {
+        builder = builder.mdns(!self.network.no_mdns);
+        for address in self.network.listen() {
+            builder = builder.listen(address);
+        }
+        if let Some(key) = self.network.key()? {
+            builder = builder.network_key(key);
+        }
+        if let Some(state) = &self.state {
+            builder = builder.state_dir(state);
+        }
+        if let Some(address) = self.metrics {
+            builder = builder.metrics(address);
+        }
+        if let Some(place) = &self.hold_at {
+            builder = builder.hold_at(place.clone());
+        }
+        Ok(builder)
+    }
+}
+
+/// The files of a node.
+struct Files {
+    /// The result; `None` for a witness.
+    out: Option<PathBuf>,
+    receipt: PathBuf,
+    force: bool,
+}
+
+impl Files {
+    fn write_result(&self, outcome: &Outcome) -> Result<(), peer::Error> {
+        let Some(out) = &self.out else { return Ok(()) };
+        Ok(output::write(out, &outcome.file, self.force)?)
+    }
+
+    /// Writes the receipt, which names the result's file.
+    fn write_receipt(&self, receipt: &mut Receipt) -> Result<(), peer::Error> {
+        if let (Some(out), Some(result)) = (&self.out, &receipt.result) {
+            receipt.details[result]["file"] = json!(out);
+        }
+        let text = format!("{:#}\n", json!(receipt));
+        Ok(output::write(&self.receipt, text.as_bytes(), self.force)?)
+    }
+
+    /// Shows an event, with the name of the file that it is about.
+    fn show(&self, progress: &Progress, timed: &Timed) {
+        match &timed.event {
+            Event::Finished { result: Some(result), .. } => {
+                progress.event(timed, result, self.out.as_deref())
+            }
+            Event::Receipt { .. } => progress.event(timed, "file", Some(&self.receipt)),
+            _ => progress.event(timed, "", None),
+        }
     }
 }
 
@@ -246,290 +310,27 @@ fn parse_metrics(text: &str) -> Result<SocketAddr, String> {
         .map_err(|_| "must be a port or ADDRESS:PORT, such as 127.0.0.1:9464".to_owned())
 }
 
-fn serve(ctx: &Context, address: SocketAddr, progress: &Progress) -> Result<Metrics, Failure> {
-    let metrics = Metrics::new(ctx);
-    let bound =
-        metrics.serve(address).map_err(|error| Failure::Machine(format!("--metrics {address}: {error}")))?;
-    progress
-        .tell(&json!({"event": "metrics", "address": bound}), &format!("metrics at http://{bound}/metrics"));
-    Ok(metrics)
-}
-
-/// What tells, beside the key and whatever becomes of the state, how far its owner has come in a session.
-fn mark_file(key: &Path, session: &Session) -> PathBuf {
-    let mut folder = key.as_os_str().to_owned();
-    folder.push(".sessions");
-    PathBuf::from(folder).join(session.id().to_string())
-}
-
-/// Where an identity's state in a session is kept: under the folder that was asked for, or beside the key.
-pub(super) fn state_folder(
-    asked: Option<PathBuf>,
-    key: &Path,
-    identity: &Identity,
-    session: &Session,
-) -> PathBuf {
-    let beside = || key.parent().map_or_else(|| PathBuf::from("state"), |folder| folder.join("state"));
-    asked.unwrap_or_else(beside).join(identity.public().to_string()).join(session.id().to_string())
-}
-
-impl Prepared {
-    fn drive(&self, plan: NodeConfig, stop: &Arc<AtomicBool>, from_stdin: bool) -> Result<(), Failure> {
-        let started = clock();
-        let state = plan.state.clone();
-        let mut views = 0u64;
-        let mut finished: Option<Result<Finished, Failure>> = None;
-        let mut roles = Roles::new();
-        let result = driver::run(plan, &mut |report| {
-            if let Some(metrics) = &self.metrics {
-                metrics.note(&self.ctx, &report);
-            }
-            // Once the result is there, peers that leave have theirs too.
-            if finished.is_none() || !matches!(report, Report::Disconnected(..)) {
-                self.progress.report(&self.ctx, &report);
-            }
-            match report {
-                Report::Started(handle) => {
-                    leave_on_signal(stop.clone(), handle.clone());
-                    if from_stdin {
-                        read_addresses(handle);
-                    }
-                }
-                Report::Node(Event::ViewBegan(..)) => views += 1,
-                Report::Node(Event::Exchange(drawn)) => roles.clone_from(drawn),
-                Report::Node(Event::Finished(history)) => {
-                    self.progress.history(&self.ctx, history);
-                    let saved = self.save(history);
-                    finished = Some(saved.map(|outcome| Finished { history: history.clone(), outcome }));
-                    if !matches!(finished, Some(Ok(_))) {
-                        stop.store(true, Ordering::Release);
-                    }
-                }
-                _ => {}
-            }
-        });
-        // A result that is on disk is not undone by leaving before the others have theirs.
-        let over = result.is_ok();
-        let (usage, finished) = match (result, finished.take()) {
-            (_, Some(Err(failure))) => return Err(failure),
-            (Ok(usage), Some(Ok(finished))) => (usage, finished),
-            (Err(DriverError::Stopped), Some(Ok(finished))) => (Usage::default(), finished),
-            (Err(error), _) => return Err(failure(error)),
-            (Ok(_), None) => return Err(Failure::Session("the session ended without a result".into())),
-        };
-        self.write_receipt(&usage, finished, (views, started), &roles)?;
-        if !over {
-            // The others may need it: who left early can come back and serve them.
-            let text = format!("left early: {} is kept for the others", state.display());
-            self.progress.tell(&json!({"event": "state kept", "folder": state}), &text);
-            return Ok(());
-        }
-        Store::finish(&state).map_err(|error| Failure::Machine(error.to_string()))
-    }
-
-    /// Writes the result; `None` for a witness, which has none.
-    fn save(&self, history: &History) -> Result<Option<Outcome>, Failure> {
-        let here = self.ctx.session.timing.linger_ms.div_ceil(1000);
-        let Some(out) = &self.out else {
-            let text = format!("the others have their labels; here for them for up to {here} s more");
-            self.progress.tell(&json!({"event": "finished"}), &text);
-            return Ok(None);
-        };
-        let outcome = self.task.outcome(history, clock() as u64).map_err(Failure::Session)?;
-        output::write(out, &outcome.file, self.force)?;
-        if self.tell_planes
-            && let Some(seed) = xclp::planes(history)
-        {
-            self.progress.tell(&json!({"event": "planes", "seed": hex::encode(seed)}), "");
-        }
-        let what = self.kind.result;
-        let digest = hex::encode(outcome.digest);
-        let more = if outcome.summary.is_empty() { String::new() } else { format!("; {}", outcome.summary) };
-        self.progress.tell(
-            &json!({"event": "finished", what: out, "digest": digest}),
-            &format!(
-                "wrote {}: {what} {digest}{more}; here for the others for up to {here} s more",
-                out.display()
-            ),
-        );
-        Ok(Some(outcome))
-    }
-
-    fn write_receipt(
-        &self,
-        usage: &Usage,
-        finished: Finished,
-        (views, started): (u64, f64),
-        roles: &Roles,
-    ) -> Result<(), Failure> {
-        let salt = random()?;
-        let session = &self.ctx.session;
-        let names = |peers: &[Peer]| peers.iter().map(|&peer| session.name(peer)).collect::<Vec<_>>();
-        let Finished { history, outcome } = finished;
-        let member = history.values().last().is_some_and(|value| value.members.contains(&self.ctx.me));
-        let counted = member && outcome.as_ref().is_none_or(|outcome| outcome.counted);
-        let (result, out) = (self.kind.result, &self.out);
-        let quantity = |(quantity, value): (&Quantity, &Decision)| {
-            json!({
-                "name": quantity.name,
-                "view": value.sum.ballot.to_string(),
-                "members": names(&value.members),
-                "sealed_total": hex::encode(value.total),
-            })
-        };
-        let roles = roles.iter().map(|(role, peers)| ((*role).to_owned(), json!(names(peers))));
-        let roles: Map<String, Value> = roles.collect();
-        let mut receipt = json!({
-            "session": self.ctx.id.to_string(),
-            "name": session.name,
-            "peer": session.name(self.ctx.me),
-            "peer_id": self.ctx.identity.public().to_string(),
-            "counted": counted,
-            "quantities": self.ctx.plan.iter().zip(history.values()).map(quantity).collect::<Vec<_>>(),
-            "roles": (!roles.is_empty()).then_some(roles),
-            "views": views,
-            result: outcome.as_ref().map(|made| json!({"file": out, "digest": hex::encode(made.digest)})),
-            "data": {
-                "rows": self.rows.data.rows(),
-                "salt": hex::encode(*salt),
-                "digest": hex::encode(data_digest(&salt, &self.rows)),
-            },
-            "stages": stages(&self.ctx, usage),
-            "bytes_sent": usage.bytes_sent,
-            "bytes_received": usage.bytes_received,
-            "started_unix": started,
-            "seconds": clock() - started,
-        });
-        if let (Some(receipt), Some(outcome)) = (receipt.as_object_mut(), outcome) {
-            receipt.extend(outcome.details);
-        }
-        let text = format!("{receipt:#}\n");
-        output::write(&self.receipt, text.as_bytes(), self.force)?;
-        self.progress.tell(
-            &json!({"event": "receipt", "file": self.receipt, "receipt": receipt}),
-            &format!("wrote {}", self.receipt.display()),
-        );
-        Ok(())
-    }
-}
-
-/// What a session came to.
-struct Finished {
-    history: Arc<History>,
-    outcome: Option<Outcome>,
-}
-
-/// The task of a session, if this program has it.
-fn built_in(session: &Session) -> Result<BuiltIn, Failure> {
-    let name = match &session.task {
-        TaskSpec::Custom(spec) => &*spec.name,
-        task => task.name(),
-    };
-    task::built_in(session)
-        .ok_or_else(|| Failure::Input(format!("task {name} is not built into this program")))
-}
-
-/// SHA-256(tag "data" || salt || rows, features as u64 LE || values as f32 LE || labels as u16 LE, 65535
-/// where unknown): the peer can show later which rows it used, and nobody can guess them from it.
-fn data_digest(salt: &[u8; 32], rows: &Rows) -> [u8; 32] {
-    let Rows { data, labels } = rows;
-    let mut hash = crate::crypto::tagged_hash("data").chain_update(salt);
-    hash.update((data.rows() as u64).to_le_bytes());
-    hash.update((data.features() as u64).to_le_bytes());
-    data.values().iter().for_each(|value| Sha256::update(&mut hash, value.to_le_bytes()));
-    let partly = labels.iter().map(|label| label.unwrap_or(u16::MAX));
-    data.labels()
-        .iter()
-        .copied()
-        .chain(partly)
-        .for_each(|label| Sha256::update(&mut hash, label.to_le_bytes()));
-    hash.finalize().into()
-}
-
-/// Seconds and bytes by stage: each side quantity as one, the last split in train, sum and open.
-fn stages(ctx: &Context, usage: &Usage) -> Vec<Value> {
-    let mut out: Vec<(String, f64, u64)> = Vec::new();
-    let sketches = matches!(ctx.session.task, TaskSpec::Sketch(_));
-    for (stage, spent) in &usage.stages {
-        let name = match stage {
-            None => "connect and linger".to_owned(),
-            Some((_, Stage::Keys)) => "keys".to_owned(),
-            // Of a sketch the last quantity is no more than the others.
-            Some((slot, stage)) if *slot as usize + 1 == ctx.plan.len() && !sketches => match stage {
-                Stage::Keys | Stage::Compute if matches!(ctx.session.task, TaskSpec::Xclp(_)) => {
-                    "labels".to_owned()
-                }
-                Stage::Keys | Stage::Compute => "train".to_owned(),
-                Stage::Sum => "sum".to_owned(),
-                Stage::Accept | Stage::Release | Stage::Open => "open".to_owned(),
-            },
-            Some((slot, _)) => ctx.plan[*slot as usize].name.clone(),
-        };
-        match out.iter_mut().find(|(known, ..)| *known == name) {
-            Some((_, seconds, bytes)) => {
-                *seconds += spent.seconds;
-                *bytes += spent.bytes;
-            }
-            None => out.push((name, spent.seconds, spent.bytes)),
+impl From<peer::Error> for Failure {
+    fn from(error: peer::Error) -> Self {
+        match error {
+            peer::Error::Input(text) => Self::Input(text),
+            peer::Error::Session(text) => Self::Session(text),
+            peer::Error::Machine(text) => Self::Machine(text),
+            peer::Error::Left(text) => Self::Interrupted(text),
         }
     }
-    out.into_iter()
-        .map(|(name, seconds, bytes)| json!({"name": name, "seconds": seconds, "bytes": bytes}))
-        .collect()
 }
 
-pub(super) fn failure(error: DriverError) -> Failure {
-    let text = error.to_string();
-    match error {
-        DriverError::Address(..)
-        | DriverError::Ended(Ending::Own(_))
-        | DriverError::Store(StoreError::Over(_)) => Failure::Input(text),
-        DriverError::Store(_) | DriverError::Net(_) | DriverError::Restore(_) => Failure::Machine(text),
-        DriverError::Ended(_) => Failure::Session(text),
-        DriverError::Stopped => Failure::Interrupted(text),
+/// For files that are written while the node runs.
+impl From<Failure> for peer::Error {
+    fn from(failure: Failure) -> Self {
+        match failure {
+            Failure::Input(text) => Self::Input(text),
+            Failure::Session(text) => Self::Session(text),
+            Failure::Machine(text) => Self::Machine(text),
+            Failure::Interrupted(text) => Self::Left(text),
+        }
     }
-}
-
-pub(super) fn parse_hold(ctx: &Context, text: &str) -> Result<(u32, Stage), Failure> {
-    const STAGES: [Stage; 6] =
-        [Stage::Keys, Stage::Compute, Stage::Sum, Stage::Accept, Stage::Release, Stage::Open];
-    let wrong = || Failure::Input(format!("--hold-at {text}: expected QUANTITY.STAGE"));
-    let (quantity, stage) = text.split_once('.').ok_or_else(wrong)?;
-    let slot = ctx.plan.iter().position(|known| known.name == quantity).ok_or_else(wrong)?;
-    let stage = STAGES.into_iter().find(|known| stage_name(*known) == stage).ok_or_else(wrong)?;
-    Ok((u32::try_from(slot).map_err(|_| wrong())?, stage))
-}
-
-#[allow(clippy::disallowed_methods, reason = "receipts say when")]
-fn clock() -> f64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |since| since.as_secs_f64())
-}
-
-/// The first Ctrl-C or SIGTERM leaves cleanly, the second at once.
-pub(super) fn leave_on_signal(stop: Arc<AtomicBool>, handle: Handle) {
-    std::thread::spawn(move || {
-        let Ok(runtime) = tokio::runtime::Builder::new_current_thread().enable_all().build() else { return };
-        runtime.block_on(async {
-            #[cfg(unix)]
-            let Ok(mut terminate) = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate())
-            else {
-                return;
-            };
-            loop {
-                #[cfg(unix)]
-                tokio::select! {
-                    _ = tokio::signal::ctrl_c() => {}
-                    _ = terminate.recv() => {}
-                }
-                #[cfg(not(unix))]
-                let _ = tokio::signal::ctrl_c().await;
-                if stop.swap(true, Ordering::AcqRel) {
-                    std::process::exit(130);
-                }
-                handle.wake();
-            }
-        });
-    });
 }
 
 #[derive(Deserialize)]
@@ -544,9 +345,9 @@ pub(super) fn read_addresses(handle: Handle) {
         for line in std::io::stdin().lines().map_while(Result::ok) {
             let known = serde_json::from_str::<Known>(&line).ok();
             if let Some((peer, address)) =
-                known.and_then(|known| Some((known.peer.parse().ok()?, known.address)))
+                known.and_then(|known| Some((known.peer.parse::<PublicKey>().ok()?, known.address)))
             {
-                handle.add_address(peer, address);
+                handle.add_address(&peer, address);
             }
         }
     });

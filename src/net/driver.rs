@@ -21,7 +21,7 @@ use crate::protocol::about::{About, Role};
 use crate::protocol::context::Context;
 use crate::protocol::message::{Channel, Message};
 use crate::protocol::view::Stage;
-use crate::protocol::{Action, Input, Machine, Step, Time, wire};
+use crate::protocol::{Action, Fault, Input, Machine, Step, Time, wire};
 use crate::session::{Entry, Peer, Session};
 use crate::store::{Store, StoreError};
 use crate::task::Task;
@@ -71,7 +71,7 @@ pub enum Report<'a> {
     /// A connection ended, with the reason.
     Disconnected(Peer, &'a str),
     /// A peer broke a rule of the transport or the protocol.
-    Blamed(Peer, String),
+    Blamed(Peer, Fault),
     /// The node says.
     Node(&'a Event),
     /// The node sends a message, whose frame's header and payload have so many bytes.
@@ -350,7 +350,7 @@ impl Driver<'_> {
             }
             NetEvent::Malformed { from, reason } => {
                 if let Some(&peer) = self.peers.get(&from) {
-                    self.blame(peer, reason);
+                    self.blame(peer, Fault::Transport(reason));
                 }
             }
             NetEvent::Frame { from, channel, frame } => {
@@ -363,7 +363,7 @@ impl Driver<'_> {
                         (self.report)(Report::Received(from, &message, bytes));
                         self.input(Input::Message { from, message });
                     }
-                    Err(fault) => self.blame(from, fault.to_string()),
+                    Err(fault) => self.blame(from, fault),
                 }
             }
         }
@@ -371,11 +371,11 @@ impl Driver<'_> {
 
     /// Honest peers are never blamed, so one that is has no more to say here: it is told once, with the first
     /// of its faults.
-    fn blame(&mut self, peer: Peer, reason: String) {
+    fn blame(&mut self, peer: Peer, fault: Fault) {
         if !self.banned.insert(peer) {
             return;
         }
-        (self.report)(Report::Blamed(peer, reason));
+        (self.report)(Report::Blamed(peer, fault));
         let _ = self.network.send(Command::Ban(self.ids[peer.index()]));
     }
 
@@ -427,7 +427,7 @@ impl Driver<'_> {
                         _ => {}
                     }
                 }
-                Action::Blame { peer, fault } => self.blame(peer, fault.to_string()),
+                Action::Blame { peer, fault } => self.blame(peer, fault),
             }
         }
     }

@@ -18,7 +18,7 @@ pub(super) fn note(ctx: &Context, report: &Report<'_>) {
         Report::Twin(address) => tracing::error!(%address, "another node uses this identity"),
         Report::Stranger(peer, address) => tracing::warn!(%peer, %address, "refused: not in the roster"),
         Report::Disconnected(peer, reason) => tracing::info!(peer = name(peer), reason, "disconnected"),
-        Report::Blamed(peer, fault) => tracing::warn!(peer = name(peer), fault, "blamed"),
+        Report::Blamed(peer, fault) => tracing::warn!(peer = name(peer), %fault, "blamed"),
         Report::Held(slot, stage) => {
             tracing::info!(quantity = quantity(*slot), stage = stage_name(*stage), "held")
         }

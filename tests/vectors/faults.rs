@@ -37,6 +37,7 @@ fn class(fault: &Fault) -> &'static str {
         Fault::TwoValues => "two-values",
         Fault::LowOrderKey => "low-order-key",
         Fault::BadRecord(_) => "bad-record",
+        Fault::Transport(_) => "transport",
     }
 }
 

@@ -11,10 +11,11 @@ use libp2p::multiaddr::Protocol;
 use serde_json::json;
 
 use crate::cli::Failure;
-use crate::cli::join::{failure, leave_on_signal, parse_hold, read_addresses};
+use crate::cli::join::read_addresses;
 use crate::cli::progress::Progress;
 use crate::net::driver::{self, NodeConfig, Report};
 use crate::node::Event;
+use crate::peer::{self, Handle, Timed, leave_on_signals};
 use crate::session::Peer;
 use crate::sim::outcome::digest;
 use crate::sim::participants::{Participants, randomness};
@@ -60,7 +61,7 @@ fn sent(progress: &Progress, sent: &[Count]) {
 
 impl SimulatedPeer {
     pub(in crate::cli) fn run(self) -> Result<(), Failure> {
-        let progress = Progress::new(true, 0);
+        let progress = Progress::new(true);
         let result = self.play(&progress);
         if let Err(failure) = &result {
             progress.tell(&json!({"event": "error", "message": failure.to_string()}), "");
@@ -92,7 +93,7 @@ impl SimulatedPeer {
             listen: vec![Multiaddr::from(Ipv4Addr::LOCALHOST).with(Protocol::Tcp(0))],
             mdns: false,
             network_key: None,
-            hold_at: self.hold_at.as_deref().map(|text| parse_hold(&ctx, text)).transpose()?,
+            hold_at: self.hold_at.as_deref().map(|text| peer::place(&ctx, text)).transpose()?,
             stop: stop.clone(),
         };
         let mut counts = vec![Count::default(); PURPOSES.len()];
@@ -101,10 +102,13 @@ impl SimulatedPeer {
             if matches!(report, Report::Held(..)) {
                 sent(progress, &counts);
             }
-            progress.report(&ctx, &report);
+            if let Some(event) = peer::Event::of(&ctx, &report) {
+                progress.event(&Timed { unix: peer::unix(), event }, "", None);
+            }
             match report {
                 Report::Started(handle) => {
-                    leave_on_signal(stop.clone(), handle.clone());
+                    let handle = Handle::new(handle, stop.clone());
+                    leave_on_signals(handle.clone());
                     read_addresses(handle);
                 }
                 Report::Sent(_, message, bytes) => counts[Purpose::of(message) as usize].add(bytes),
@@ -116,6 +120,6 @@ impl SimulatedPeer {
             }
         });
         sent(progress, &counts);
-        result.map(drop).map_err(failure)
+        result.map(drop).map_err(|error| peer::Error::from(error).into())
     }
 }

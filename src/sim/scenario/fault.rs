@@ -157,6 +157,7 @@ pub fn name(fault: &Broken) -> &'static str {
         Broken::TwoValues => "two-values",
         Broken::LowOrderKey => "low-order-key",
         Broken::BadRecord(_) => "bad-record",
+        Broken::Transport(_) => "transport",
     }
 }
 

@@ -1,0 +1,74 @@
+//! A private session is entered in the ledger before anything of it is sent.
+
+use std::path::Path;
+
+use super::Error;
+use crate::ledger::{Charge, Ledger, LedgerError};
+use crate::privacy::Ratio;
+use crate::protocol::context::Context;
+use crate::session::{Session, check_name};
+use crate::store::{Store, StoreError};
+
+/// What a peer calls its rows, and what they may spend in private sessions.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Budget {
+    /// The name under which the ledger adds up what private sessions spend of these rows.
+    pub dataset: String,
+    /// The most that all sessions together may spend; `None` for no bound.
+    pub limit: Option<Ratio>,
+}
+
+/// Checks that a private session has a budget, and only such a one.
+pub(super) fn check(session: &Session, budget: Option<&Budget>) -> Result<(), Error> {
+    let input = |text: &str| Err(Error::Input(text.to_owned()));
+    match (session.privacy.noise, budget) {
+        (Some(_), None) => input(
+            "a private session needs a budget: a name under which the ledger adds up what its rows spend",
+        ),
+        (Some(_), Some(budget)) => {
+            check_name("data set", &budget.dataset).map_err(|error| Error::Input(error.to_string()))
+        }
+        (None, Some(Budget { limit: Some(_), .. })) => {
+            input("budget: the session has no privacy.epsilon, and what exact sums tell has no bound")
+        }
+        (None, Some(_)) => {
+            input("budget: the session has no privacy.epsilon, and nothing is entered in the ledger")
+        }
+        (None, None) => Ok(()),
+    }
+}
+
+/// Enters the session in `ledger`, once for what is kept in `state`.
+pub(super) fn charge(
+    ctx: &Context,
+    budget: Option<&Budget>,
+    ledger: &Path,
+    state: &Path,
+) -> Result<(), Error> {
+    let (Some(noise), Some(budget)) = (ctx.session.privacy.noise, budget) else { return Ok(()) };
+    let charge = Charge {
+        dataset: budget.dataset.clone(),
+        epsilon: noise.epsilon,
+        mode: noise.mode,
+        session: ctx.id.to_string(),
+        name: ctx.session.name.clone(),
+        unix: super::unix() as u64,
+    };
+    let store = |error: StoreError| Error::Machine(error.to_string());
+    let mut ledger = Ledger::open(ledger)?;
+    // What a peer has drawn is kept with its state, and sent again as it is: who still has that pays once.
+    ledger.charge(charge, budget.limit, Store::is_paid(state).map_err(store)?)?;
+    Store::mark_paid(state).map_err(store)
+}
+
+impl From<LedgerError> for Error {
+    fn from(error: LedgerError) -> Self {
+        let text = error.to_string();
+        match error {
+            LedgerError::Exceeded { .. } | LedgerError::OtherSet { .. } | LedgerError::Damaged { .. } => {
+                Self::Input(text)
+            }
+            LedgerError::Io { .. } | LedgerError::Locked(_) => Self::Machine(text),
+        }
+    }
+}

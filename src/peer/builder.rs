@@ -1,0 +1,365 @@
+//! What a peer is made of, checked before anything is sent.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use libp2p::Multiaddr;
+use ndarray::Array2;
+use rand::TryRng;
+use rand::rngs::SysRng;
+
+use super::budget::{self, Budget};
+use super::receipt::Receipt;
+use super::{Error, Peer, node};
+use crate::crypto::identity::Identity;
+use crate::crypto::stream::derive;
+use crate::data::Dataset;
+use crate::net::NetworkKey;
+use crate::net::driver::NodeConfig;
+use crate::net::metrics::{Metrics, stage_name};
+use crate::protocol::context::Context;
+use crate::protocol::view::Stage;
+use crate::session::{self, Session, TaskSpec};
+use crate::task::{self, BuiltIn, History, Labels, Outcome, Rows, Task};
+
+/// Saves a result as soon as it is there.
+pub(super) type Save = Box<dyn FnOnce(&Outcome, &History) -> Result<(), Error> + Send>;
+
+/// Keeps a receipt when it is there; it may add to it.
+pub(super) type Keep = Box<dyn FnOnce(&mut Receipt) -> Result<(), Error> + Send>;
+
+/// A peer before it joins; see [`Peer::builder`].
+#[must_use]
+pub struct Builder {
+    session: Session,
+    identity: Identity,
+    rows: Option<Given>,
+    task: Option<Arc<dyn Task>>,
+    key_file: Option<PathBuf>,
+    state_dir: Option<PathBuf>,
+    listen: Vec<Multiaddr>,
+    mdns: bool,
+    network_key: Option<NetworkKey>,
+    budget: Option<Budget>,
+    metrics: Option<SocketAddr>,
+    save: Option<Save>,
+    keep: Option<Keep>,
+    hold_at: Option<String>,
+}
+
+enum Given {
+    Arrays(Array2<f32>, Vec<Option<u16>>),
+    Rows(Rows),
+}
+
+impl std::fmt::Debug for Builder {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Builder").field("session", &self.session.name).finish_non_exhaustive()
+    }
+}
+
+impl Builder {
+    pub(super) fn new(session: Session, identity: Identity) -> Self {
+        Self {
+            session,
+            identity,
+            rows: None,
+            task: None,
+            key_file: None,
+            state_dir: None,
+            listen: Vec::new(),
+            mdns: true,
+            network_key: None,
+            budget: None,
+            metrics: None,
+            save: None,
+            keep: None,
+            hold_at: None,
+        }
+    }
+
+    /// This peer's rows: `features` has one row each (rows x features of the session), `labels` the index of
+    /// each row's class in the session's list, or `None` where it is unknown. A task that looks at no labels
+    /// takes an empty `labels`.
+    pub fn data(mut self, features: Array2<f32>, labels: Vec<Option<u16>>) -> Self {
+        self.rows = Some(Given::Arrays(features, labels));
+        self
+    }
+
+    /// This peer's rows, as [`crate::data`] has read them from a file.
+    pub fn rows(mut self, rows: Rows) -> Self {
+        self.rows = Some(Given::Rows(rows));
+        self
+    }
+
+    /// The task of a session with [`TaskSpec::Custom`].
+    pub fn task(mut self, task: Arc<dyn Task>) -> Self {
+        self.task = Some(task);
+        self
+    }
+
+    /// The file that the identity was read from. The ledger of private sessions, a mark for each session and,
+    /// unless [`Builder::state_dir`] says otherwise, the state are kept beside it.
+    pub fn key_file(mut self, path: impl Into<PathBuf>) -> Self {
+        self.key_file = Some(path.into());
+        self
+    }
+
+    /// The folder under which the state of sessions is kept. Two nodes must not share an identity's state,
+    /// and state that is lost costs the peer its vote in the session.
+    pub fn state_dir(mut self, folder: impl Into<PathBuf>) -> Self {
+        self.state_dir = Some(folder.into());
+        self
+    }
+
+    /// An address to listen on, such as `/ip4/0.0.0.0/tcp/4001`; may be called again. Without any the node
+    /// listens on a free port of every IPv4 interface.
+    pub fn listen(mut self, address: Multiaddr) -> Self {
+        self.listen.push(address);
+        self
+    }
+
+    /// Whether to look for peers on the local network by mDNS; yes unless this says otherwise.
+    pub fn mdns(mut self, on: bool) -> Self {
+        self.mdns = on;
+        self
+    }
+
+    /// A secret that all nodes of a network share, without which nobody can talk to them.
+    pub fn network_key(mut self, key: NetworkKey) -> Self {
+        self.network_key = Some(key);
+        self
+    }
+
+    /// What this peer calls its rows and what they may spend; a private session needs it, no other takes it.
+    pub fn budget(mut self, budget: Budget) -> Self {
+        self.budget = Some(budget);
+        self
+    }
+
+    /// Answers Prometheus at `http://ADDRESS/metrics`.
+    pub fn metrics(mut self, address: SocketAddr) -> Self {
+        self.metrics = Some(address);
+        self
+    }
+
+    /// Calls `save` as soon as the result is there, before the node stays for the others. Its error ends the
+    /// node.
+    pub fn on_result(
+        mut self,
+        save: impl FnOnce(&Outcome, &History) -> Result<(), Error> + Send + 'static,
+    ) -> Self {
+        self.save = Some(Box::new(save));
+        self
+    }
+
+    /// Calls `keep` with the receipt when the session is over for this peer, before its state is wiped. Its
+    /// error is the error of [`Peer::result`].
+    pub fn on_receipt(
+        mut self,
+        keep: impl FnOnce(&mut Receipt) -> Result<(), Error> + Send + 'static,
+    ) -> Self {
+        self.keep = Some(Box::new(keep));
+        self
+    }
+
+    /// Tests: stop at QUANTITY.STAGE until killed.
+    pub(crate) fn hold_at(mut self, place: String) -> Self {
+        self.hold_at = Some(place);
+        self
+    }
+
+    /// Checks everything, charges the ledger where the session is private, and starts the node.
+    ///
+    /// # Errors
+    /// [`Error::Input`] where something that was given does not fit the session, [`Error::Machine`] where the
+    /// disk or the network of this machine fails. Nothing was sent then.
+    pub async fn join(self) -> Result<Peer, Error> {
+        let session = self.session.check().map_err(|error| Error::Input(error.to_string()))?;
+        budget::check(&session, self.budget.as_ref())?;
+        let me = session.peer(&self.identity.public()).ok_or_else(|| {
+            Error::Input(format!("{} is not in the roster of {}", self.identity.public(), session.name))
+        })?;
+        let kind = task::built_in(&session);
+        let rows = match self.rows {
+            Some(Given::Rows(rows)) => Some(rows),
+            Some(Given::Arrays(features, labels)) => {
+                Some(checked(&session, kind.as_ref(), features, labels)?)
+            }
+            None => None,
+        };
+        let id = self.identity.public().to_string();
+        let state = state_folder(self.state_dir.as_deref(), self.key_file.as_deref(), &id, &session)?;
+        let ledger = Ledgers { key: self.key_file.as_deref(), state: self.state_dir.as_deref() }.path(&id);
+        let result = kind.as_ref().map_or("result", |kind| kind.result);
+        let witness = rows.is_none() && self.task.is_none();
+        let task = match (self.task, kind) {
+            (Some(task), None) => task,
+            (Some(_), Some(_)) => {
+                return Err(Error::Input(format!("task {}: is built in, no other is taken", session.task)));
+            }
+            (None, None) => return Err(not_built_in(&session)),
+            (None, Some(kind)) => {
+                let rows = match &rows {
+                    Some(rows) => rows.clone(),
+                    None if kind.witnesses => no_rows(&session),
+                    None => {
+                        let task = &session.task;
+                        return Err(Error::Input(format!("the task {task} has no peers without rows")));
+                    }
+                };
+                let secret = derive(&*self.identity.seed(), "rows", &session.id().0);
+                (kind.build)(session.clone(), me, rows, &secret).map_err(Error::Input)?
+            }
+        };
+        let ctx = Arc::new(Context::new(session, me, self.identity, task.plan()));
+        let hold_at = self.hold_at.as_deref().map(|text| place(&ctx, text)).transpose()?;
+        let metrics = self.metrics.map(|address| serve(&ctx, address)).transpose()?;
+        budget::charge(&ctx, self.budget.as_ref(), &ledger, &state)?;
+        let listen = match self.listen {
+            none if none.is_empty() => "/ip4/0.0.0.0/tcp/0".parse().into_iter().collect(),
+            listen => listen,
+        };
+        let mark = self.key_file.as_deref().map(|key| mark_file(key, &ctx.session));
+        let mut seed = [0; 32];
+        SysRng
+            .try_fill_bytes(&mut seed)
+            .map_err(|error| Error::Machine(format!("the system gives no random bytes: {error}")))?;
+        let config = NodeConfig {
+            ctx,
+            task,
+            seed,
+            mark,
+            state,
+            listen,
+            mdns: self.mdns,
+            network_key: self.network_key,
+            hold_at,
+            stop: Arc::default(),
+        };
+        let rows = rows.unwrap_or_else(|| no_rows(&config.ctx.session));
+        let result = (!witness).then_some(result);
+        node::start(config, node::Plan { result, rows, metrics, save: self.save, keep: self.keep }).await
+    }
+}
+
+/// Where the ledger is.
+struct Ledgers<'a> {
+    key: Option<&'a Path>,
+    state: Option<&'a Path>,
+}
+
+impl Ledgers<'_> {
+    fn path(&self, id: &str) -> PathBuf {
+        let beside =
+            self.key.map_or_else(|| self.state.unwrap_or(Path::new(".")).join("key"), Path::to_owned);
+        crate::ledger::Ledger::path(&beside, id)
+    }
+}
+
+/// The error for a task that this program does not have.
+pub(crate) fn not_built_in(session: &Session) -> Error {
+    let name = match &session.task {
+        TaskSpec::Custom(spec) => &*spec.name,
+        task => task.name(),
+    };
+    Error::Input(format!("task {name} is not built into this program"))
+}
+
+/// Rows from a program, as the session's task wants them.
+fn checked(
+    session: &Session,
+    kind: Option<&BuiltIn>,
+    features: Array2<f32>,
+    labels: Vec<Option<u16>>,
+) -> Result<Rows, Error> {
+    let (spec, count) = (&session.data, features.nrows());
+    if features.ncols() != spec.features as usize {
+        let found = features.ncols();
+        return Err(Error::Input(format!("{found} features, the session has {}", spec.features)));
+    }
+    let wanted = kind.map_or(Labels::None, |kind| kind.labels);
+    if labels.len() != count && !(labels.is_empty() && wanted == Labels::None) {
+        return Err(Error::Input(format!("{} labels for {count} rows", labels.len())));
+    }
+    let classes = spec.classes.len();
+    if let Some((row, label)) = labels
+        .iter()
+        .enumerate()
+        .find_map(|(row, label)| Some((row, (*label)?)).filter(|l| usize::from(l.1) >= classes))
+    {
+        return Err(Error::Input(format!("row {row} has label {label}, the session has {classes} classes")));
+    }
+    let input = |error: crate::data::DataError| Error::Input(error.to_string());
+    match wanted {
+        Labels::All => {
+            let all = labels.iter().enumerate().map(|(row, label)| {
+                label.ok_or_else(|| Error::Input(format!("row {row} has no label, and the task needs one")))
+            });
+            let labels = all.collect::<Result<_, _>>()?;
+            let data = Dataset::from_arrays(features, labels, spec.classes.clone()).map_err(input)?;
+            Ok(Rows::new(Arc::new(data)))
+        }
+        Labels::Some | Labels::None => {
+            let data = Dataset::from_arrays(features, Vec::new(), Vec::new()).map_err(input)?;
+            let labels = if wanted == Labels::Some { labels } else { Vec::new() };
+            Ok(Rows { data: Arc::new(data), labels })
+        }
+    }
+}
+
+/// The rows of a peer that has none.
+fn no_rows(session: &Session) -> Rows {
+    let one = Array2::zeros((1, session.data.features as usize));
+    let data = Dataset::from_arrays(one, Vec::new(), Vec::new())
+        .unwrap_or_else(|_| unreachable!("BUG: a checked session has features"));
+    Rows::new(Arc::new(data.subset(&[])))
+}
+
+/// Where an identity's state in a session is kept: under the folder that was asked for, or beside the key.
+pub(crate) fn state_folder(
+    asked: Option<&Path>,
+    key: Option<&Path>,
+    id: &str,
+    session: &Session,
+) -> Result<PathBuf, Error> {
+    let folder = match (asked, key) {
+        (Some(folder), _) => folder.to_owned(),
+        (None, Some(key)) => key.with_file_name("state"),
+        (None, None) => return Err(Error::Input("neither a state folder nor a key file is named".into())),
+    };
+    Ok(folder.join(id).join(session.id().to_string()))
+}
+
+/// What tells, beside the key and whatever becomes of the state, how far its owner has come in a session.
+fn mark_file(key: &Path, session: &Session) -> PathBuf {
+    let mut folder = key.as_os_str().to_owned();
+    folder.push(".sessions");
+    PathBuf::from(folder).join(session.id().to_string())
+}
+
+fn serve(ctx: &Context, address: SocketAddr) -> Result<(Metrics, SocketAddr), Error> {
+    let metrics = Metrics::new(ctx);
+    let bound =
+        metrics.serve(address).map_err(|error| Error::Machine(format!("metrics at {address}: {error}")))?;
+    Ok((metrics, bound))
+}
+
+/// The slot and stage that a text such as `counts.sum` names.
+pub(crate) fn place(ctx: &Context, text: &str) -> Result<(u32, Stage), Error> {
+    const STAGES: [Stage; 6] =
+        [Stage::Keys, Stage::Compute, Stage::Sum, Stage::Accept, Stage::Release, Stage::Open];
+    let wrong = || Error::Input(format!("--hold-at {text}: expected QUANTITY.STAGE"));
+    let (quantity, stage) = text.split_once('.').ok_or_else(wrong)?;
+    let slot = ctx.plan.iter().position(|known| known.name == quantity).ok_or_else(wrong)?;
+    let stage = STAGES.into_iter().find(|known| stage_name(*known) == stage).ok_or_else(wrong)?;
+    Ok((u32::try_from(slot).map_err(|_| wrong())?, stage))
+}
+
+/// Only for names in errors.
+impl From<session::SessionError> for Error {
+    fn from(error: session::SessionError) -> Self {
+        Self::Input(error.to_string())
+    }
+}

@@ -1,0 +1,336 @@
+//! What happens to a peer, for people and programs: names instead of positions in the roster.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::PathBuf;
+
+use libp2p::Multiaddr;
+use serde::Serialize;
+
+use super::receipt::Receipt;
+use crate::net::driver::Report;
+use crate::net::metrics::stage_name;
+use crate::node;
+use crate::protocol::Fault;
+use crate::protocol::context::Context;
+use crate::protocol::view::{Reason, Stage};
+use crate::session;
+
+/// An event and when it happened.
+#[derive(Clone, Debug, Serialize)]
+pub struct Timed {
+    /// Seconds since 1970.
+    pub unix: f64,
+    /// What happened.
+    #[serde(flatten)]
+    pub event: Event,
+}
+
+/// What happens to a peer. Serialised, `event` is the variant's name in kebab case; displayed, it is one line
+/// of text.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(tag = "event", rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum Event {
+    /// The node runs and waits for others.
+    Waiting {
+        /// This peer.
+        peer: String,
+        /// Everybody else in the roster.
+        others: Vec<String>,
+        /// Peers with which the session can begin after `seconds`.
+        needed: u16,
+        /// How long it waits for all, in seconds.
+        seconds: u64,
+    },
+    /// The node listens at an address.
+    Listening {
+        /// The address.
+        address: Multiaddr,
+    },
+    /// The node no longer listens at an address.
+    ListenFailed {
+        /// The address.
+        address: Multiaddr,
+        /// What the system said.
+        reason: String,
+    },
+    /// Metrics are answered at an address.
+    Metrics {
+        /// The address.
+        address: std::net::SocketAddr,
+    },
+    /// Another node uses this peer's identity.
+    Twin {
+        /// Where it is.
+        address: Multiaddr,
+    },
+    /// A node outside the roster was refused.
+    Stranger {
+        /// Its libp2p name.
+        peer: String,
+        /// Where it is.
+        address: Multiaddr,
+    },
+    /// A peer is connected and has the same session file.
+    Joined {
+        /// The peer.
+        peer: String,
+    },
+    /// The last connection to a peer ended.
+    Disconnected {
+        /// The peer.
+        peer: String,
+        /// Why.
+        reason: String,
+    },
+    /// A peer has another session file.
+    Refused {
+        /// The peer.
+        peer: String,
+        /// The fields that differ.
+        fields: Vec<String>,
+    },
+    /// A peer broke a rule of the protocol; it takes no part from now on.
+    Blamed {
+        /// The peer.
+        peer: String,
+        /// The rule.
+        fault: Fault,
+    },
+    /// This peer has lost what it had stored of the session: it takes part and does not vote.
+    StateLost {
+        /// Who has shown it; `None` if the mark beside the key has.
+        shown_by: Option<String>,
+    },
+    /// A view began.
+    View {
+        /// Its ballot.
+        view: String,
+        /// Its members.
+        members: Vec<String>,
+    },
+    /// A view ended before its time.
+    ViewFailed {
+        /// Its ballot.
+        view: String,
+        /// Why.
+        reason: Reason,
+        /// The peer that is held responsible, if any.
+        suspect: Option<String>,
+    },
+    /// A stage of a slot began.
+    Stage {
+        /// The quantity that is summed in the slot.
+        slot: String,
+        /// The slot's number, from 0.
+        number: u32,
+        /// How many slots the session has.
+        slots: u32,
+        /// The stage.
+        stage: Stage,
+    },
+    /// An exchange began.
+    Roles {
+        /// Peers by role.
+        #[serde(flatten)]
+        roles: BTreeMap<String, Vec<String>>,
+    },
+    /// A quantity was opened.
+    Opened {
+        /// The quantity.
+        quantity: String,
+        /// The peers whose vectors it sums.
+        members: Vec<String>,
+    },
+    /// This peer has no block of a row sum.
+    NoRows {
+        /// The quantity.
+        quantity: String,
+        /// Why.
+        reason: String,
+    },
+    /// The result is there, and saved if the caller does that.
+    Finished {
+        /// What the result is called, such as "model"; `None` for a peer without rows, which has none.
+        result: Option<String>,
+        /// The result's digest, in hexadecimal digits.
+        digest: Option<String>,
+        /// A line about the result; may be empty.
+        summary: String,
+        /// How long the node stays for the others at most, in seconds.
+        lingers: u64,
+    },
+    /// The session is over for this peer.
+    Receipt {
+        /// What it can show.
+        receipt: Box<Receipt>,
+    },
+    /// This peer left before the others had their results: its state is kept, for it may come back.
+    StateKept {
+        /// The folder.
+        folder: PathBuf,
+    },
+    /// The node stands at a stage until it is killed. For tests.
+    Held {
+        /// The quantity.
+        slot: String,
+        /// The stage.
+        stage: Stage,
+    },
+    /// The reader was too slow: these events are gone.
+    Missed {
+        /// How many.
+        count: u64,
+    },
+}
+
+impl Event {
+    /// What a report says to a user; `None` for what is of no interest to one.
+    pub(crate) fn of(ctx: &Context, report: &Report<'_>) -> Option<Self> {
+        let name = |peer: &session::Peer| ctx.session.name(*peer).to_owned();
+        let quantity = |slot: u32| ctx.plan.get(slot as usize).map_or_else(String::new, |q| q.name.clone());
+        Some(match *report {
+            Report::Started(_) => Self::Waiting {
+                peer: name(&ctx.me),
+                others: ctx.session.peers().filter(|peer| *peer != ctx.me).map(|peer| name(&peer)).collect(),
+                needed: ctx.session.min_peers,
+                seconds: ctx.session.timing.gather_ms.div_ceil(1000),
+            },
+            Report::Listening(address) => Self::Listening { address: address.clone() },
+            Report::ListenFailed(address, why) => {
+                Self::ListenFailed { address: address.clone(), reason: why.to_owned() }
+            }
+            Report::Twin(address) => Self::Twin { address: address.clone() },
+            Report::Stranger(peer, address) => {
+                Self::Stranger { peer: peer.to_string(), address: address.clone() }
+            }
+            Report::Disconnected(peer, why) => {
+                Self::Disconnected { peer: name(&peer), reason: why.to_owned() }
+            }
+            Report::Blamed(peer, ref fault) => Self::Blamed { peer: name(&peer), fault: fault.clone() },
+            Report::Held(slot, stage) => Self::Held { slot: quantity(slot), stage },
+            Report::Node(event) => return Self::of_node(ctx, event),
+            Report::Sent(..) | Report::Received(..) => return None,
+        })
+    }
+
+    fn of_node(ctx: &Context, event: &node::Event) -> Option<Self> {
+        let name = |peer: &session::Peer| ctx.session.name(*peer).to_owned();
+        let names = |peers: &[session::Peer]| peers.iter().map(name).collect::<Vec<_>>();
+        let quantity = |slot: u32| ctx.plan.get(slot as usize).map_or_else(String::new, |q| q.name.clone());
+        Some(match event {
+            node::Event::Joined(peer) => Self::Joined { peer: name(peer) },
+            node::Event::Refused(peer, fields) => Self::Refused { peer: name(peer), fields: fields.clone() },
+            node::Event::StateLost(peer) => Self::StateLost { shown_by: peer.as_ref().map(name) },
+            node::Event::ViewBegan(ballot, members) => {
+                Self::View { view: ballot.to_string(), members: names(members) }
+            }
+            node::Event::ViewFailed(ballot, reason, suspect) => Self::ViewFailed {
+                view: ballot.to_string(),
+                reason: *reason,
+                suspect: suspect.as_ref().map(name),
+            },
+            node::Event::Stage(slot, stage) => Self::Stage {
+                slot: quantity(*slot),
+                number: *slot,
+                slots: ctx.plan.len() as u32,
+                stage: *stage,
+            },
+            node::Event::Opened(value) => {
+                Self::Opened { quantity: quantity(value.sum.slot), members: names(&value.members) }
+            }
+            node::Event::Exchange(roles) => Self::Roles {
+                roles: roles.iter().map(|(role, peers)| ((*role).to_owned(), names(peers))).collect(),
+            },
+            // The connection's end is reported with its reason; the rest by the peer itself.
+            node::Event::Lost(_)
+            | node::Event::NeedsConnection(_)
+            | node::Event::Finished(_)
+            | node::Event::Done
+            | node::Event::Ended(_) => return None,
+        })
+    }
+}
+
+impl fmt::Display for Event {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Waiting { peer, others, needed, seconds } => {
+                let names = match others.len() {
+                    count @ 9.. => format!("{count} others"),
+                    _ => others.join(", "),
+                };
+                write!(f, "{peer} waits for {names}: up to {seconds} s for all, then {needed} are enough")
+            }
+            Self::Listening { address } => write!(f, "listening on {address}"),
+            Self::ListenFailed { address, reason } => write!(f, "no longer listening on {address}: {reason}"),
+            Self::Metrics { address } => write!(f, "metrics at http://{address}/metrics"),
+            Self::Twin { address } => write!(
+                f,
+                "another node uses this identity at {address}: end one of them, or make it a key of its own"
+            ),
+            Self::Stranger { peer, address } => write!(f, "refused {peer} at {address}: not in the roster"),
+            Self::Joined { peer } => write!(f, "connected to {peer}"),
+            Self::Disconnected { peer, reason } => write!(f, "lost {peer}: {reason}"),
+            Self::Refused { peer, fields } => {
+                write!(f, "{peer} has another session file: {} differs", fields.join(", "))
+            }
+            Self::Blamed { peer, fault } => write!(f, "{peer} broke a rule: {fault}"),
+            Self::StateLost { shown_by } => {
+                let whose = shown_by.as_deref().unwrap_or("the mark beside the key");
+                write!(
+                    f,
+                    "the state of this session is lost or older than {whose} knows: this peer does not vote in it"
+                )
+            }
+            Self::View { view, members } => write!(f, "view {view} begins with {}", members.join(", ")),
+            Self::ViewFailed { view, reason, suspect } => {
+                write!(f, "view {view} ended: {}", why(*reason, suspect.as_deref()))
+            }
+            Self::Stage { slot, stage, .. } => write!(f, "{slot}: {}", stage_name(*stage)),
+            Self::Roles { roles } => {
+                let roles = roles.iter().map(|(role, peers)| format!("{role}: {}", peers.join(", ")));
+                write!(f, "{}", roles.collect::<Vec<_>>().join("; "))
+            }
+            Self::Opened { quantity, members } => {
+                write!(f, "{quantity}: opened over {}", members.join(", "))
+            }
+            Self::NoRows { quantity, reason } => {
+                write!(f, "{quantity}: no result for this peer: {reason}")
+            }
+            Self::Finished { result: Some(result), digest: Some(digest), summary, lingers } => {
+                write!(f, "{result} {digest}")?;
+                if !summary.is_empty() {
+                    write!(f, "; {summary}")?;
+                }
+                write!(f, "; here for the others for up to {lingers} s more")
+            }
+            Self::Finished { lingers, .. } => {
+                write!(f, "the others have their results; here for them for up to {lingers} s more")
+            }
+            // It is for machines.
+            Self::Receipt { .. } => Ok(()),
+            Self::StateKept { folder } => {
+                write!(f, "left early: {} is kept for the others", folder.display())
+            }
+            Self::Held { slot, stage } => write!(f, "held at {slot}.{}", stage_name(*stage)),
+            Self::Missed { count } => write!(f, "{count} events were missed"),
+        }
+    }
+}
+
+fn why(reason: Reason, suspect: Option<&str>) -> String {
+    let peer = suspect.unwrap_or("a member");
+    match reason {
+        Reason::Lost => format!("the connection to {peer} was lost"),
+        Reason::Stalled => format!("nothing came from {peer}"),
+        Reason::Fault => format!("{peer} broke a rule"),
+        Reason::Left => format!("{peer} left"),
+        Reason::Superseded => "another view takes its place".into(),
+        Reason::TooFew => "too few members for a new sum".into(),
+        Reason::Enlarged => "peers wait to join: a larger view begins".into(),
+        Reason::Disagreement => "its members disagree on what they hold".into(),
+        Reason::Omitted => format!("it left out {peer}, to whom a member is connected"),
+    }
+}

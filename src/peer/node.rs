@@ -1,0 +1,225 @@
+//! The node's thread: what the driver reports becomes events, the result and the receipt.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use futures::channel::oneshot;
+use rand::TryRng;
+use rand::rngs::SysRng;
+use serde_json::json;
+
+use super::builder::{Keep, Save};
+use super::event::Event;
+use super::journal::{Journal, journal};
+use super::receipt::{DataDigest, Opened, Receipt, stages};
+use super::{Error, Finished, Handle, Peer};
+use crate::net::driver::{self, DriverError, NodeConfig, Report, Usage};
+use crate::net::metrics::Metrics;
+use crate::node;
+use crate::protocol::context::Context;
+use crate::session;
+use crate::store::Store;
+use crate::task::{History, Outcome, Rows, Task};
+
+/// What a node is told beside what its driver is.
+pub(super) struct Plan {
+    /// What the result is called; `None` for a peer without rows.
+    pub(super) result: Option<&'static str>,
+    pub(super) rows: Rows,
+    pub(super) metrics: Option<(Metrics, SocketAddr)>,
+    pub(super) save: Option<Save>,
+    pub(super) keep: Option<Keep>,
+}
+
+/// Starts a node on a thread of its own; the network is up when this returns.
+pub(super) async fn start(config: NodeConfig, plan: Plan) -> Result<Peer, Error> {
+    let (journal, reader) = journal();
+    let (up, started) = oneshot::channel();
+    let (end, result) = oneshot::channel();
+    let stop = config.stop.clone();
+    let mut node = Node {
+        ctx: config.ctx.clone(),
+        task: config.task.clone(),
+        stop: stop.clone(),
+        plan,
+        journal,
+        up: Some(up),
+        views: 0,
+        roles: BTreeMap::new(),
+        result: None,
+    };
+    let run = move || {
+        let result = node.run(config);
+        // The readers' end comes before the result's.
+        drop(node);
+        // Whoever waited for it may have gone.
+        let _ = end.send(result);
+    };
+    let spawned = std::thread::Builder::new().name("flyswarm-node".into()).spawn(run);
+    spawned.map_err(|error| Error::Machine(format!("no thread for the node: {error}")))?;
+    match started.await {
+        Ok(driver) => Ok(Peer { handle: Handle::new(driver, stop), reader, result }),
+        Err(_) => {
+            let ended = result.await.unwrap_or_else(|_| Err(panicked()));
+            Err(ended.err().unwrap_or_else(|| Error::Machine("the node ended before it began".into())))
+        }
+    }
+}
+
+/// The error for a node whose thread died.
+pub(super) fn panicked() -> Error {
+    Error::Machine("BUG: the node's thread panicked".into())
+}
+
+struct Node {
+    ctx: Arc<Context>,
+    task: Arc<dyn Task>,
+    stop: Arc<AtomicBool>,
+    plan: Plan,
+    journal: Journal,
+    up: Option<oneshot::Sender<driver::Handle>>,
+    views: u64,
+    roles: BTreeMap<String, Vec<String>>,
+    result: Option<Result<(Option<Outcome>, Arc<History>), Error>>,
+}
+
+impl Node {
+    fn run(&mut self, config: NodeConfig) -> Result<Finished, Error> {
+        let (started, state) = (super::unix(), config.state.clone());
+        let ended = driver::run(config, &mut |report| self.reported(report));
+        // A result that was saved is not undone by leaving before the others have theirs.
+        let over = ended.is_ok();
+        let (usage, outcome, history) = match (ended, self.result.take()) {
+            (_, Some(Err(failure))) => return Err(failure),
+            (Ok(usage), Some(Ok((outcome, history)))) => (usage, outcome, history),
+            (Err(DriverError::Stopped), Some(Ok((outcome, history)))) => (Usage::default(), outcome, history),
+            (Err(error), _) => return Err(error.into()),
+            (Ok(_), None) => return Err(Error::Session("the session ended without a result".into())),
+        };
+        let mut receipt = self.receipt(&usage, outcome.as_ref(), &history, started)?;
+        if let Some(keep) = self.plan.keep.take() {
+            keep(&mut receipt)?;
+        }
+        self.journal.write(Event::Receipt { receipt: Box::new(receipt.clone()) });
+        if over {
+            Store::finish(&state).map_err(|error| Error::Machine(error.to_string()))?;
+        } else {
+            // The others may need it: who left early can come back and serve them.
+            self.journal.write(Event::StateKept { folder: state });
+        }
+        Ok(Finished { outcome, receipt })
+    }
+
+    fn reported(&mut self, report: Report<'_>) {
+        if let Some((metrics, _)) = &self.plan.metrics {
+            metrics.note(&self.ctx, &report);
+        }
+        // Once the result is there, peers that leave have theirs too.
+        let quiet = self.result.is_some() && matches!(report, Report::Disconnected(..));
+        if let Some(event) = Event::of(&self.ctx, &report).filter(|_| !quiet) {
+            if let Event::Roles { roles } = &event {
+                self.roles.clone_from(roles);
+            }
+            self.journal.write(event);
+        }
+        match report {
+            Report::Started(handle) => {
+                if let Some((_, address)) = self.plan.metrics {
+                    self.journal.write(Event::Metrics { address });
+                }
+                if let Some(Err(handle)) = self.up.take().map(|up| up.send(handle)) {
+                    // Whoever joined has given up meanwhile.
+                    self.stop.store(true, Ordering::Release);
+                    handle.wake();
+                }
+            }
+            Report::Node(node::Event::ViewBegan(..)) => self.views += 1,
+            Report::Node(node::Event::Finished(history)) => {
+                let finished = self.finished(history);
+                if finished.is_err() {
+                    self.stop.store(true, Ordering::Release);
+                }
+                self.result = Some(finished.map(|outcome| (outcome, history.clone())));
+            }
+            _ => {}
+        }
+    }
+
+    /// Makes the result and has it saved; `None` for a peer without rows.
+    fn finished(&mut self, history: &History) -> Result<Option<Outcome>, Error> {
+        for (&slot, part) in history.parts() {
+            if let Err(missing) = part {
+                let quantity = self.ctx.plan[slot as usize].name.clone();
+                self.journal.write(Event::NoRows { quantity, reason: missing.to_string() });
+            }
+        }
+        let lingers = self.ctx.session.timing.linger_ms.div_ceil(1000);
+        let Some(result) = self.plan.result else {
+            self.journal.write(Event::Finished {
+                result: None,
+                digest: None,
+                summary: String::new(),
+                lingers,
+            });
+            return Ok(None);
+        };
+        let outcome = self.task.outcome(history, super::unix() as u64).map_err(Error::Session)?;
+        if let Some(save) = self.plan.save.take() {
+            save(&outcome, history)?;
+        }
+        self.journal.write(Event::Finished {
+            result: Some(result.to_owned()),
+            digest: Some(hex::encode(outcome.digest)),
+            summary: outcome.summary.clone(),
+            lingers,
+        });
+        Ok(Some(outcome))
+    }
+
+    fn receipt(
+        &self,
+        usage: &Usage,
+        outcome: Option<&Outcome>,
+        history: &History,
+        started: f64,
+    ) -> Result<Receipt, Error> {
+        let mut salt = [0; 32];
+        SysRng
+            .try_fill_bytes(&mut salt)
+            .map_err(|error| Error::Machine(format!("the system gives no random bytes: {error}")))?;
+        let session = &self.ctx.session;
+        let names =
+            |peers: &[session::Peer]| peers.iter().map(|&peer| session.name(peer).to_owned()).collect();
+        let member = history.values().last().is_some_and(|value| value.members.contains(&self.ctx.me));
+        let quantities = self.ctx.plan.iter().zip(history.values()).map(|(quantity, value)| Opened {
+            name: quantity.name.clone(),
+            view: value.sum.ballot.to_string(),
+            members: names(&value.members),
+            sealed_total: hex::encode(value.total),
+        });
+        let mut details = outcome.map_or_else(Default::default, |outcome| outcome.details.clone());
+        if let Some((result, outcome)) = self.plan.result.zip(outcome) {
+            details.insert(result.to_owned(), json!({"digest": hex::encode(outcome.digest)}));
+        }
+        Ok(Receipt {
+            session: self.ctx.id.to_string(),
+            name: session.name.clone(),
+            peer: session.name(self.ctx.me).to_owned(),
+            peer_id: self.ctx.identity.public().to_string(),
+            counted: member && outcome.is_none_or(|outcome| outcome.counted),
+            quantities: quantities.collect(),
+            roles: (!self.roles.is_empty()).then(|| self.roles.clone()),
+            views: self.views,
+            data: DataDigest::new(&salt, &self.plan.rows),
+            stages: stages(&self.ctx, usage),
+            bytes_sent: usage.bytes_sent,
+            bytes_received: usage.bytes_received,
+            started_unix: started,
+            seconds: super::unix() - started,
+            result: self.plan.result.map(str::to_owned),
+            details,
+        })
+    }
+}

@@ -1,0 +1,133 @@
+//! What a peer can show later: what was decided, over whom, and which rows it used.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+use serde_json::{Map, Value};
+use sha2::Digest;
+
+use crate::net::driver::Usage;
+use crate::protocol::context::Context;
+use crate::protocol::view::Stage;
+use crate::session::TaskSpec;
+use crate::task::Rows;
+
+/// What a peer can show of a session it took part in.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct Receipt {
+    /// The session's id, in hexadecimal digits.
+    pub session: String,
+    /// The session's name.
+    pub name: String,
+    /// This peer's name.
+    pub peer: String,
+    /// This peer's libp2p name.
+    pub peer_id: String,
+    /// Whether this peer's rows are in the result.
+    pub counted: bool,
+    /// What was summed and opened, in order.
+    pub quantities: Vec<Opened>,
+    /// Peers by role, where the session had an exchange.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub roles: Option<BTreeMap<String, Vec<String>>>,
+    /// Views that this peer was in.
+    pub views: u64,
+    /// A digest of this peer's rows.
+    pub data: DataDigest,
+    /// Seconds and bytes by stage.
+    pub stages: Vec<Spent>,
+    /// Bytes sent to all peers.
+    pub bytes_sent: u64,
+    /// Bytes received from all peers.
+    pub bytes_received: u64,
+    /// When this peer joined, in seconds since 1970.
+    pub started_unix: f64,
+    /// Seconds from joining to leaving.
+    pub seconds: f64,
+    /// What the result is called; `None` for a peer without rows.
+    #[serde(skip)]
+    pub result: Option<String>,
+    /// What the task adds, and the result's digest under the result's name.
+    #[serde(flatten)]
+    pub details: Map<String, Value>,
+}
+
+/// A quantity that was opened.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Opened {
+    /// Its name.
+    pub name: String,
+    /// The view in which it was summed.
+    pub view: String,
+    /// The peers whose vectors it sums.
+    pub members: Vec<String>,
+    /// SHA-256 of the sealed total, in hexadecimal digits.
+    pub sealed_total: String,
+}
+
+/// A salted digest of rows: the peer can show later which rows it used, and nobody can guess them from it.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct DataDigest {
+    /// How many rows.
+    pub rows: usize,
+    /// 32 random bytes, in hexadecimal digits.
+    pub salt: String,
+    /// SHA-256(tag "data" || salt || rows, features as u64 LE || values as f32 LE || labels as u16 LE, 65535
+    /// where unknown), in hexadecimal digits.
+    pub digest: String,
+}
+
+/// What a stage took.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Spent {
+    /// The stage: a quantity's name, or "train", "sum", "open" of the last one.
+    pub name: String,
+    /// Seconds in it.
+    pub seconds: f64,
+    /// Bytes sent meanwhile.
+    pub bytes: u64,
+}
+
+impl DataDigest {
+    pub(super) fn new(salt: &[u8; 32], rows: &Rows) -> Self {
+        let Rows { data, labels } = rows;
+        let mut hash = crate::crypto::tagged_hash("data").chain_update(salt);
+        hash.update((data.rows() as u64).to_le_bytes());
+        hash.update((data.features() as u64).to_le_bytes());
+        data.values().iter().for_each(|value| hash.update(value.to_le_bytes()));
+        let partly = labels.iter().map(|label| label.unwrap_or(u16::MAX));
+        data.labels().iter().copied().chain(partly).for_each(|label| hash.update(label.to_le_bytes()));
+        Self { rows: data.rows(), salt: hex::encode(salt), digest: hex::encode(hash.finalize()) }
+    }
+}
+
+/// Seconds and bytes by stage: each side quantity as one, the last split in train, sum and open.
+pub(super) fn stages(ctx: &Context, usage: &Usage) -> Vec<Spent> {
+    let mut out: Vec<Spent> = Vec::new();
+    let sketches = matches!(ctx.session.task, TaskSpec::Sketch(_));
+    for (stage, spent) in &usage.stages {
+        let name = match stage {
+            None => "connect and linger".to_owned(),
+            Some((_, Stage::Keys)) => "keys".to_owned(),
+            // Of a sketch the last quantity is no more than the others.
+            Some((slot, stage)) if *slot as usize + 1 == ctx.plan.len() && !sketches => match stage {
+                Stage::Keys | Stage::Compute if matches!(ctx.session.task, TaskSpec::Xclp(_)) => {
+                    "labels".to_owned()
+                }
+                Stage::Keys | Stage::Compute => "train".to_owned(),
+                Stage::Sum => "sum".to_owned(),
+                Stage::Accept | Stage::Release | Stage::Open => "open".to_owned(),
+            },
+            Some((slot, _)) => ctx.plan[*slot as usize].name.clone(),
+        };
+        match out.iter_mut().find(|known| known.name == name) {
+            Some(known) => {
+                known.seconds += spent.seconds;
+                known.bytes += spent.bytes;
+            }
+            None => out.push(Spent { name, seconds: spent.seconds, bytes: spent.bytes }),
+        }
+    }
+    out
+}
