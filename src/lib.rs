@@ -1,9 +1,78 @@
-//! flyswarm: federated learning with no central aggregator.
+//! Federated learning with no central aggregator.
 //!
-//! data -> sketch -> protocol -> model -> prediction. Imports go one way:
-//! `data, crypto, privacy < sketch < model < evaluate, session < protocol < node < net, sim < cli`.
-//! The modules up to `model` are the package `flyswarm-kernels`.
+//! Several parties hold private rows. A *session file* says what they compute together and who they are; each
+//! runs a *peer*. The peers find each other, agree on a seed that nobody can choose, and sum their vectors in
+//! such a way that only the sum is opened: a classifier ([FlyNN](task::flynn)), its best settings
+//! ([`task::tune`]), labels for everybody's rows ([`task::xclp`]) or a sketch of the distribution
+//! ([`task::sketch`]). What each party can see is written in the specification, `protocol-spec.md`.
+//!
+//! # Take part in a session
+//!
+//! ```no_run
+//! use flyswarm::{Identity, Model, Peer, Session};
+//! use futures::StreamExt;
+//! use ndarray::Array2;
+//!
+//! # async fn run() -> Result<(), Box<dyn std::error::Error>> {
+//! let session = Session::load("wards.toml")?;
+//! let identity = Identity::load("wards.key")?;
+//! // One row a patient, and the index of its class in the session's list.
+//! let features = Array2::<f32>::zeros((200, 30));
+//! let labels = vec![Some(0); 200];
+//! let peer =
+//!     Peer::builder(session, identity).key_file("wards.key").data(features, labels).join().await?;
+//!
+//! let mut events = peer.events();
+//! let result = tokio::spawn(peer.result());
+//! while let Some(event) = events.next().await {
+//!     println!("{:.3} {}", event.unix, event.event);
+//! }
+//!
+//! let finished = result.await??;
+//! println!("counted: {}", finished.receipt.counted);
+//! if let Some(outcome) = finished.outcome {
+//!     Model::decode(&outcome.file)?.save("wards.model".as_ref())?;
+//! }
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # Use the model
+//!
+//! ```no_run
+//! use flyswarm::Model;
+//! use ndarray::Array2;
+//!
+//! # fn run() -> Result<(), Box<dyn std::error::Error>> {
+//! let model = Model::load("wards.model".as_ref())?;
+//! let rows = Array2::<f32>::zeros((3, 30));
+//! for class in model.predict(rows.view())? {
+//!     println!("{}", model.classes()[usize::from(class)]);
+//! }
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # Where things are
+//!
+//! | module | for |
+//! |---|---|
+//! | [`peer`] | taking part in a session: events, result, receipt, leaving |
+//! | [`session`] | session files: who, what, which limits |
+//! | [`data`] | rows of data from files and arrays |
+//! | [`model`] | the classifier and its file |
+//! | [`task`] | what a session computes; the trait [`task::Task`] for a task of your own |
+//! | [`ledger`] | what private sessions have spent |
+//! | [`protocol`] | *advanced*: the protocol as state machines without input and output |
+//! | [`sim`] | *advanced*: many nodes in one process, on a clock and with faults from a scenario |
+//!
+//! # Features
+//!
+//! `net` (on by default) is the libp2p node; without it the crate has no module `peer`. `cli` (on by default)
+//! is the `flyswarm` command; leave it out to use the library.
 
+// Imports go one way: `data, crypto, privacy < sketch < model < evaluate, session < protocol < node < net, sim
+// < peer < cli`. The modules up to `model` are the package `flyswarm-kernels`.
 // What only the command needs.
 #![cfg_attr(not(all(feature = "cli", feature = "net")), allow(dead_code, unused_imports))]
 
@@ -25,5 +94,15 @@ pub mod task;
 
 #[doc(inline)]
 pub use flyswarm_kernels::{crypto, data, model, privacy, sketch};
+
+#[doc(no_inline)]
+pub use crypto::identity::Identity;
+#[doc(no_inline)]
+pub use model::Model;
+#[cfg(feature = "net")]
+#[doc(no_inline)]
+pub use peer::Peer;
+#[doc(no_inline)]
+pub use session::Session;
 
 use flyswarm_kernels::files;

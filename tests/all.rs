@@ -5,6 +5,7 @@
 
 mod cli;
 mod export;
+mod front_door;
 mod garbage;
 mod lan;
 mod net;

@@ -17,7 +17,7 @@ use std::process::{Child, Command, Output, Stdio};
 
 use crate::processes::check::same_and_exact;
 use crate::processes::swarm::{NAMES, PROGRAM, Swarm, random};
-use flyswarm::crypto::identity::{Identity, create_identity};
+use flyswarm::crypto::identity::Identity;
 use flyswarm::net::driver::peer_id;
 use flyswarm::protocol::about::{About, Role};
 use flyswarm::session::Session;
@@ -209,7 +209,7 @@ fn another_session_file_is_told_with_its_field_at_both_ends() {
 fn a_roster_that_lacks_a_peer_is_told_here_and_by_the_peer() {
     let ward = Ward::new(3);
     let stranger = Identity::from_seed(random());
-    create_identity(ward.folder().join("stranger.key"), &stranger).expect("a key");
+    stranger.save(ward.folder().join("stranger.key")).expect("a key");
     let report = ward.run(0, "session.toml", &["--wait", "1", "--key", "stranger.key"]);
     report.line(
         "error    roster: 12D3",

@@ -7,9 +7,10 @@
 //! Source: Ram & Sinha, Algorithm 1. Counts are kept in place of weights (w = gamma^c), so that training is a
 //! sum of integers and a model trained by many peers equals the pooled one exactly (Theorem 4).
 
+use ndarray::{Array2, ArrayView2};
 use rayon::prelude::*;
 
-use crate::data::{Dataset, check_class_name};
+use crate::data::{DataError, Dataset, check_class_name};
 use crate::sketch::flyhash::{FeatureError, FlyHash};
 use crate::sketch::scaling::Scaler;
 use crate::sketch::{ParameterError, Sketch};
@@ -34,6 +35,9 @@ use readout::{Readout, Scorer};
 /// Why a model could not be made or used. Nothing was changed.
 #[derive(Debug, thiserror::Error)]
 pub enum ModelError {
+    /// The rows are no data set.
+    #[error(transparent)]
+    Data(#[from] DataError),
     /// Data, scaler and sketch differ in features.
     #[error(transparent)]
     Features(#[from] FeatureError),
@@ -225,6 +229,26 @@ impl Model {
     pub fn matrix_bytes(&self) -> u64 {
         let parameters = self.sketch.parameters();
         4 * parameters.m as u64 * parameters.s as u64
+    }
+
+    /// The index of each row's class in [`Model::classes`], for rows x features numbers: the class with the
+    /// lowest score, of equal scores the lowest class.
+    ///
+    /// # Errors
+    /// [`ModelError::Data`] and [`ModelError::Features`].
+    pub fn predict(&self, rows: ArrayView2<'_, f32>) -> Result<Vec<u16>, ModelError> {
+        self.predictor().predict(&Dataset::from_arrays(rows.to_owned(), Vec::new(), Vec::new())?)
+    }
+
+    /// The scores of each row, rows x classes; the lowest is the likeliest class.
+    ///
+    /// # Errors
+    /// As [`Model::predict`].
+    pub fn scores(&self, rows: ArrayView2<'_, f32>) -> Result<Array2<f64>, ModelError> {
+        let data = Dataset::from_arrays(rows.to_owned(), Vec::new(), Vec::new())?;
+        let scores = self.predictor().scores(&data)?;
+        Ok(Array2::from_shape_vec((data.rows(), self.classes.len()), scores)
+            .unwrap_or_else(|_| unreachable!("BUG: one score a row and class")))
     }
 
     /// Draws the lifting matrix and the weights once, for any number of predictions.

@@ -17,7 +17,7 @@ use self::children::{Finished, Nodes};
 use super::id::random;
 use super::noise::{NoiseArguments, TOP};
 use super::{Failure, written};
-use crate::crypto::identity::{Identity, create_identity};
+use crate::crypto::identity::Identity;
 use crate::data::deal;
 use crate::data::digits::digits;
 use crate::data::split::train_test;
@@ -178,7 +178,7 @@ impl Demo {
         let mut roster = Vec::new();
         for (name, rows) in names.iter().zip(&dealt) {
             let identity = Identity::from_seed(*random()?);
-            create_identity(folder.join(format!("{name}.key")), &identity)?;
+            identity.save(folder.join(format!("{name}.key")))?;
             roster.push(Entry { key: identity.public(), name: name.clone(), addresses: Vec::new() });
             let part = train.subset(rows);
             write_csv(&folder.join(format!("{name}.csv")), &part)?;

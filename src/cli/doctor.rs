@@ -25,7 +25,7 @@ use self::peers::{Here, Other, TRIED, Touch, port};
 use super::id::key_path;
 use super::network::NetworkArguments;
 use super::{Failure, print};
-use crate::crypto::identity::{Identity, load_identity};
+use crate::crypto::identity::Identity;
 use crate::net::driver::{self, peer_id};
 use crate::net::observe::{Observer, is_node};
 use crate::net::{Channel, Command, Config, Event, Events, Multiaddr, Network, PeerId, Questions, Waker};
@@ -80,7 +80,7 @@ impl Doctor {
     pub(super) fn run(self, out: &mut dyn Write) -> Result<(), Failure> {
         let session = super::session::load(&self.session)?;
         let key = key_path(self.key.clone())?;
-        let identity = load_identity(&key)?;
+        let identity = Identity::load(&key)?;
         let roster = driver::roster(&session).map_err(peer::Error::from)?;
         let network_key = self.network.key()?;
         let mut printer = Printer { out, json: self.json, failed: false };

@@ -10,7 +10,7 @@ use rand::rngs::SysRng;
 use zeroize::Zeroizing;
 
 use super::{Failure, print};
-use crate::crypto::identity::{Identity, IdentityError, create_identity, load_identity};
+use crate::crypto::identity::{Identity, IdentityError};
 use crate::files;
 
 /// Prints the peer id of a key file, and makes the file where there is none. A key is never overwritten.
@@ -55,7 +55,7 @@ fn default_key_path(config: Option<PathBuf>, home: Option<PathBuf>) -> Option<Pa
 }
 
 fn load_or_create(path: &Path) -> Result<Identity, Failure> {
-    match load_identity(path) {
+    match Identity::load(path) {
         Err(IdentityError::Missing { .. }) => create(path),
         read => Ok(read?),
     }
@@ -67,7 +67,7 @@ fn create(path: &Path) -> Result<Identity, Failure> {
         files::create_folders(folder, true)
             .map_err(|error| Failure::Machine(format!("{}: cannot be made: {error}", folder.display())))?;
     }
-    create_identity(path, &identity)?;
+    identity.save(path)?;
     Ok(identity)
 }
 

@@ -16,7 +16,7 @@ use super::id::key_path;
 use super::network::NetworkArguments;
 use super::output;
 use super::progress::Progress;
-use crate::crypto::identity::{Identity, PublicKey, load_identity};
+use crate::crypto::identity::{Identity, PublicKey};
 use crate::data::LabelColumn;
 use crate::peer::{self, Budget, Builder, Event, Handle, Peer, Receipt, Timed, leave_on_signals};
 use crate::privacy::Ratio;
@@ -178,7 +178,7 @@ impl NodeArguments {
     fn place(&self) -> Result<Place, Failure> {
         let session = super::session::load(&self.session)?;
         let key = key_path(self.key.clone())?;
-        let identity = load_identity(&key)?;
+        let identity = Identity::load(&key)?;
         if session.peer(&identity.public()).is_none() {
             let (file, id) = (self.session.display(), identity.public());
             return Err(Failure::Input(format!("{file}: {id} is not in the roster")));

@@ -9,7 +9,7 @@ use clap::builder::TypedValueParser as _;
 use serde_json::json;
 
 use super::{Failure, id::key_path, print};
-use crate::crypto::identity::load_identity;
+use crate::crypto::identity::Identity;
 use crate::ledger::{self, Ledger, LedgerError};
 use crate::privacy::Ratio;
 use crate::session::{NoiseMode, NoiseSpec};
@@ -69,7 +69,7 @@ pub(super) struct Spent {
 impl Spent {
     pub(super) fn run(self, out: &mut dyn Write) -> Result<(), Failure> {
         let key = key_path(self.key)?;
-        let path = Ledger::path(&key, &load_identity(&key)?.public().to_string());
+        let path = Ledger::path(&key, &Identity::load(&key)?.public().to_string());
         let charges = Ledger::read(&path)?;
         let totals = ledger::totals(&charges);
         if self.json {

@@ -6,7 +6,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use flyswarm::crypto::identity::{Identity, create_identity};
+use flyswarm::crypto::identity::Identity;
 use flyswarm::session::{CustomSpec, Session, TaskSpec};
 
 use crate::processes::check::same_and_exact;
@@ -144,7 +144,7 @@ fn bad_sessions_keys_and_places_are_refused_by_name() {
     bad.refused("session", &file, &[], 2, &["flyswarm: task fed-avg-2 is not built into this program\n"]);
     let file = bad.session("address.toml", "addresses = []", "addresses = [\"/ip4/300.1.1.1/tcp/1\"]");
     bad.refused("session", &file, &[], 2, &["address", "/ip4/300.1.1.1/tcp/1"]);
-    create_identity(bad.path("stranger.key"), &Identity::from_seed(random())).expect("a key");
+    Identity::from_seed(random()).save(bad.path("stranger.key")).expect("a key");
     bad.refused("key", "stranger.key", &[], 2, &["session.toml: 12D3", "is not in the roster"]);
     let file = bad.write("garbage.key", "garbage\n");
     fs::set_permissions(bad.path(&file), fs::Permissions::from_mode(0o600)).expect("mode");

@@ -10,7 +10,7 @@ use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::time::{Duration, Instant};
 
-use flyswarm::crypto::identity::{Identity, create_identity};
+use flyswarm::crypto::identity::Identity;
 use flyswarm::data::Dataset;
 use flyswarm::data::digits::digits;
 use flyswarm::protocol::ballot::Ballot;
@@ -174,7 +174,7 @@ impl Swarm {
         let data = digits();
         let parts: Vec<_> = (0..peers).map(|i| part(i, peers)).collect();
         for i in 0..peers {
-            create_identity(folder.path().join(format!("{}.key", NAMES[i])), &keys[i]).expect("a key");
+            keys[i].save(folder.path().join(format!("{}.key", NAMES[i]))).expect("a key");
             fs::write(folder.path().join(format!("{}.csv", NAMES[i])), csv(&data, &parts[i]))
                 .expect("written");
         }

@@ -21,7 +21,7 @@ use zeroize::Zeroizing;
 
 use super::fixed::Fixed;
 use super::stream::PROTOCOL;
-pub use file::{IdentityError, create_identity, load_identity};
+pub use file::IdentityError;
 
 /// Multihash and protobuf header of an Ed25519 key in a `PeerId`.
 const PEER_ID_HEADER: [u8; 6] = [0x00, 0x24, 0x08, 0x01, 0x12, 0x20];

@@ -13,7 +13,7 @@ use super::{Demo, NAMES};
 use crate::cli::id::random;
 use crate::cli::session::sketch::PRIVATE;
 use crate::cli::{Failure, written};
-use crate::crypto::identity::{Identity, create_identity};
+use crate::crypto::identity::Identity;
 use crate::data::deal;
 use crate::data::digits::digits;
 use crate::data::{DataError, Dataset};
@@ -56,7 +56,7 @@ fn prepare(demo: &Demo, folder: &Path) -> Result<Setup, Failure> {
     let (mut roster, mut parts) = (Vec::new(), Vec::new());
     for (name, rows) in names.iter().zip(&dealt) {
         let identity = Identity::from_seed(*random()?);
-        create_identity(folder.join(format!("{name}.key")), &identity)?;
+        identity.save(folder.join(format!("{name}.key")))?;
         roster.push(Entry { key: identity.public(), name: name.clone(), addresses: Vec::new() });
         let part = data.subset(rows);
         write_csv(&folder.join(format!("{name}.csv")), &part)?;

@@ -13,7 +13,7 @@ use super::children::{Finished, Nodes};
 use super::{Demo, NAMES};
 use crate::cli::id::random;
 use crate::cli::{Failure, written};
-use crate::crypto::identity::{Identity, create_identity};
+use crate::crypto::identity::Identity;
 use crate::crypto::stream::{Stream, derive};
 use crate::data::deal::{self, shuffle};
 use crate::data::digits::digits;
@@ -78,7 +78,7 @@ fn prepare(demo: &Demo, folder: &Path) -> Result<Setup, Failure> {
     let mut secrets = Vec::new();
     for name in &names {
         let identity = Identity::from_seed(*random()?);
-        create_identity(folder.join(format!("{name}.key")), &identity)?;
+        identity.save(folder.join(format!("{name}.key")))?;
         roster.push(Entry { key: identity.public(), name: name.clone(), addresses: Vec::new() });
         secrets.push(identity);
     }

@@ -62,44 +62,81 @@ pub enum IdentityError {
     },
 }
 
-/// Reads a key file.
-///
-/// # Errors
-/// All of [`IdentityError`] but `Exists` and `Write`. Nothing is changed.
-pub fn load_identity(path: impl AsRef<Path>) -> Result<Identity, IdentityError> {
-    let path = path.as_ref();
-    let read = |source: io::Error| match source.kind() {
-        io::ErrorKind::NotFound => IdentityError::Missing { path: path.into() },
-        _ => IdentityError::Read { path: path.into(), source },
-    };
-    let content = |reason| IdentityError::Content { path: path.into(), reason };
+impl Identity {
+    /// Reads a key file.
+    ///
+    /// # Errors
+    /// All of [`IdentityError`] but `Exists` and `Write`. Nothing is changed.
+    pub fn load(path: impl AsRef<Path>) -> Result<Self, IdentityError> {
+        let path = path.as_ref();
+        let read = |source: io::Error| match source.kind() {
+            io::ErrorKind::NotFound => IdentityError::Missing { path: path.into() },
+            _ => IdentityError::Read { path: path.into(), source },
+        };
+        let content = |reason| IdentityError::Content { path: path.into(), reason };
 
-    // Looked at before it is opened (opening a pipe would block), and its mode again on what was opened.
-    if !fs::metadata(path).map_err(read)?.is_file() {
-        return Err(content("is not a regular file"));
-    }
-    let mut file = File::open(path).map_err(read)?;
-    check_mode(path, &file.metadata().map_err(read)?)?;
-
-    let mut line = Zeroizing::new([0; LENGTH + 1]);
-    let mut length = 0;
-    while length < line.len() {
-        match file.read(&mut line[length..]) {
-            Ok(0) => break,
-            Ok(n) => length += n,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(read(error)),
+        // Looked at before it is opened (opening a pipe would block), and its mode again on what was opened.
+        if !fs::metadata(path).map_err(read)?.is_file() {
+            return Err(content("is not a regular file"));
         }
+        let mut file = File::open(path).map_err(read)?;
+        check_mode(path, &file.metadata().map_err(read)?)?;
+
+        let mut line = Zeroizing::new([0; LENGTH + 1]);
+        let mut length = 0;
+        while length < line.len() {
+            match file.read(&mut line[length..]) {
+                Ok(0) => break,
+                Ok(n) => length += n,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(read(error)),
+            }
+        }
+        let line = &line[..length];
+        let line = line.strip_suffix(b"\n").unwrap_or(line);
+        let digits = line
+            .strip_prefix(HEADER.as_bytes())
+            .ok_or_else(|| content("is not a key file: it does not begin with \"flyswarm-identity 1\""))?;
+        let mut seed = Zeroizing::new([0; 32]);
+        hex::decode_to_slice(digits, seed.as_mut())
+            .map_err(|_| content("the seed is not 64 hexadecimal digits"))?;
+        Ok(Identity::from_seed(*seed))
     }
-    let line = &line[..length];
-    let line = line.strip_suffix(b"\n").unwrap_or(line);
-    let digits = line
-        .strip_prefix(HEADER.as_bytes())
-        .ok_or_else(|| content("is not a key file: it does not begin with \"flyswarm-identity 1\""))?;
-    let mut seed = Zeroizing::new([0; 32]);
-    hex::decode_to_slice(digits, seed.as_mut())
-        .map_err(|_| content("the seed is not 64 hexadecimal digits"))?;
-    Ok(Identity::from_seed(*seed))
+
+    /// Makes a key file with mode 0600. It appears whole or not at all, is on disk when this returns, and never
+    /// replaces another.
+    ///
+    /// # Errors
+    /// [`IdentityError::Exists`], [`IdentityError::Write`].
+    pub fn save(&self, path: impl AsRef<Path>) -> Result<(), IdentityError> {
+        let path = path.as_ref();
+        let exists = || IdentityError::Exists { path: path.into() };
+        let write = |source| IdentityError::Write { path: path.into(), source };
+        if fs::symlink_metadata(path).is_ok() {
+            return Err(exists());
+        }
+        let mut line = Zeroizing::new([0; LENGTH]);
+        line[..HEADER.len()].copy_from_slice(HEADER.as_bytes());
+        hex::encode_to_slice(*self.seed(), &mut line[HEADER.len()..LENGTH - 1])
+            .unwrap_or_else(|_| unreachable!("BUG: 32 bytes are 64 hexadecimal digits"));
+        line[LENGTH - 1] = b'\n';
+
+        let folder = match path.parent() {
+            Some(folder) if !folder.as_os_str().is_empty() => folder,
+            _ => Path::new("."),
+        };
+        // tempfile makes its files with mode 0600.
+        let mut file = tempfile::Builder::new().prefix(".identity").tempfile_in(folder).map_err(write)?;
+        file.write_all(&*line).map_err(write)?;
+        file.as_file().sync_all().map_err(write)?;
+        file.persist_noclobber(path).map_err(|failed| match failed.error.kind() {
+            io::ErrorKind::AlreadyExists => exists(),
+            _ => write(failed.error),
+        })?;
+        #[cfg(unix)]
+        File::open(folder).and_then(|folder| folder.sync_all()).map_err(write)?;
+        Ok(())
+    }
 }
 
 #[cfg(unix)]
@@ -111,41 +148,6 @@ fn check_mode(path: &Path, metadata: &fs::Metadata) -> Result<(), IdentityError>
 
 #[cfg(not(unix))]
 fn check_mode(_: &Path, _: &fs::Metadata) -> Result<(), IdentityError> {
-    Ok(())
-}
-
-/// Makes a key file with mode 0600. It appears whole or not at all, is on disk when this returns, and never
-/// replaces another.
-///
-/// # Errors
-/// [`IdentityError::Exists`], [`IdentityError::Write`].
-pub fn create_identity(path: impl AsRef<Path>, identity: &Identity) -> Result<(), IdentityError> {
-    let path = path.as_ref();
-    let exists = || IdentityError::Exists { path: path.into() };
-    let write = |source| IdentityError::Write { path: path.into(), source };
-    if fs::symlink_metadata(path).is_ok() {
-        return Err(exists());
-    }
-    let mut line = Zeroizing::new([0; LENGTH]);
-    line[..HEADER.len()].copy_from_slice(HEADER.as_bytes());
-    hex::encode_to_slice(*identity.seed(), &mut line[HEADER.len()..LENGTH - 1])
-        .unwrap_or_else(|_| unreachable!("BUG: 32 bytes are 64 hexadecimal digits"));
-    line[LENGTH - 1] = b'\n';
-
-    let folder = match path.parent() {
-        Some(folder) if !folder.as_os_str().is_empty() => folder,
-        _ => Path::new("."),
-    };
-    // tempfile makes its files with mode 0600.
-    let mut file = tempfile::Builder::new().prefix(".identity").tempfile_in(folder).map_err(write)?;
-    file.write_all(&*line).map_err(write)?;
-    file.as_file().sync_all().map_err(write)?;
-    file.persist_noclobber(path).map_err(|failed| match failed.error.kind() {
-        io::ErrorKind::AlreadyExists => exists(),
-        _ => write(failed.error),
-    })?;
-    #[cfg(unix)]
-    File::open(folder).and_then(|folder| folder.sync_all()).map_err(write)?;
     Ok(())
 }
 
@@ -169,10 +171,10 @@ mod tests {
         use std::os::unix::fs::PermissionsExt;
         let folder = folder();
         let path = folder.path().join("key");
-        create_identity(&path, &Identity::from_seed([0xab; 32])).unwrap();
+        Identity::from_seed([0xab; 32]).save(&path).unwrap();
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o7777, 0o600);
         assert_eq!(fs::read_to_string(&path).unwrap(), format!("flyswarm-identity 1 {}\n", "ab".repeat(32)));
-        assert_eq!(*load_identity(&path).unwrap().seed(), [0xab; 32]);
+        assert_eq!(*Identity::load(&path).unwrap().seed(), [0xab; 32]);
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "no temporary file is left");
     }
 
@@ -180,10 +182,10 @@ mod tests {
     fn a_key_is_never_overwritten() {
         let folder = folder();
         let path = folder.path().join("key");
-        create_identity(&path, &Identity::from_seed([1; 32])).unwrap();
-        let error = create_identity(&path, &Identity::from_seed([2; 32])).unwrap_err();
+        Identity::from_seed([1; 32]).save(&path).unwrap();
+        let error = Identity::from_seed([2; 32]).save(&path).unwrap_err();
         assert!(matches!(error, IdentityError::Exists { .. }));
-        assert_eq!(*load_identity(&path).unwrap().seed(), [1; 32]);
+        assert_eq!(*Identity::load(&path).unwrap().seed(), [1; 32]);
     }
 
     #[cfg(unix)]
@@ -192,7 +194,7 @@ mod tests {
         let folder = folder();
         let path = folder.path().join("key");
         std::os::unix::fs::symlink(folder.path().join("elsewhere"), &path).unwrap();
-        let error = create_identity(&path, &Identity::from_seed([1; 32])).unwrap_err();
+        let error = Identity::from_seed([1; 32]).save(&path).unwrap_err();
         assert!(matches!(error, IdentityError::Exists { .. }));
         assert!(!folder.path().join("elsewhere").exists());
     }
@@ -202,15 +204,15 @@ mod tests {
     fn a_key_that_others_may_read_is_refused() {
         let folder = folder();
         let path = folder.path().join("key");
-        create_identity(&path, &Identity::from_seed([1; 32])).unwrap();
+        Identity::from_seed([1; 32]).save(&path).unwrap();
         for mode in [0o640, 0o604, 0o644, 0o610, 0o601, 0o620] {
             set_mode(&path, mode);
-            let error = load_identity(&path).unwrap_err();
+            let error = Identity::load(&path).unwrap_err();
             assert!(matches!(error, IdentityError::Mode { mode: found, .. } if found == mode));
             assert!(error.to_string().contains(&format!("mode is {mode:04o}, must be 0600")), "{error}");
         }
         set_mode(&path, 0o400);
-        assert!(load_identity(&path).is_ok());
+        assert!(Identity::load(&path).is_ok());
     }
 
     #[cfg(unix)]
@@ -232,18 +234,18 @@ mod tests {
         ] {
             fs::write(&path, &content).unwrap();
             set_mode(&path, 0o600);
-            let error = load_identity(&path).unwrap_err();
+            let error = Identity::load(&path).unwrap_err();
             assert!(matches!(error, IdentityError::Content { .. }), "{content:.40}: {error}");
             assert!(!error.to_string().contains("abab"));
         }
-        assert!(matches!(load_identity(folder.path()), Err(IdentityError::Content { .. })));
-        assert!(matches!(load_identity(folder.path().join("none")), Err(IdentityError::Missing { .. })));
+        assert!(matches!(Identity::load(folder.path()), Err(IdentityError::Content { .. })));
+        assert!(matches!(Identity::load(folder.path().join("none")), Err(IdentityError::Missing { .. })));
     }
 
     #[test]
     fn a_folder_that_is_not_there_is_an_error() {
         let path = folder().path().join("no/such/folder/key");
-        let error = create_identity(path, &Identity::from_seed([1; 32])).unwrap_err();
+        let error = Identity::from_seed([1; 32]).save(path).unwrap_err();
         assert!(matches!(error, IdentityError::Write { .. }));
     }
 }
