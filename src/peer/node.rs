@@ -82,7 +82,14 @@ struct Node {
     up: Option<oneshot::Sender<driver::Handle>>,
     views: u64,
     roles: BTreeMap<String, Vec<String>>,
-    result: Option<Result<(Option<Outcome>, Arc<History>), Error>>,
+    result: Option<Result<Made, Error>>,
+}
+
+/// The result, and what it was made of.
+struct Made {
+    /// `None` for a peer without rows.
+    outcome: Option<Outcome>,
+    history: Arc<History>,
 }
 
 impl Node {
@@ -91,10 +98,10 @@ impl Node {
         let ended = driver::run(config, &mut |report| self.reported(report));
         // A result that was saved is not undone by leaving before the others have theirs.
         let over = ended.is_ok();
-        let (usage, outcome, history) = match (ended, self.result.take()) {
+        let (usage, Made { outcome, history }) = match (ended, self.result.take()) {
             (_, Some(Err(failure))) => return Err(failure),
-            (Ok(usage), Some(Ok((outcome, history)))) => (usage, outcome, history),
-            (Err(DriverError::Stopped), Some(Ok((outcome, history)))) => (Usage::default(), outcome, history),
+            (Ok(usage), Some(Ok(made))) => (usage, made),
+            (Err(DriverError::Stopped), Some(Ok(made))) => (Usage::default(), made),
             (Err(error), _) => return Err(error.into()),
             (Ok(_), None) => return Err(Error::Session("the session ended without a result".into())),
         };
@@ -141,7 +148,7 @@ impl Node {
                 if finished.is_err() {
                     self.stop.store(true, Ordering::Release);
                 }
-                self.result = Some(finished.map(|outcome| (outcome, history.clone())));
+                self.result = Some(finished.map(|outcome| Made { outcome, history: history.clone() }));
             }
             _ => {}
         }

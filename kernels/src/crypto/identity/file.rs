@@ -100,7 +100,7 @@ impl Identity {
         let mut seed = Zeroizing::new([0; 32]);
         hex::decode_to_slice(digits, seed.as_mut())
             .map_err(|_| content("the seed is not 64 hexadecimal digits"))?;
-        Ok(Identity::from_seed(*seed))
+        Ok(Self::from_seed(*seed))
     }
 
     /// Makes a key file with mode 0600. It appears whole or not at all, is on disk when this returns, and never
