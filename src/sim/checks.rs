@@ -3,7 +3,7 @@
 //! | check | held against |
 //! | --- | --- |
 //! | one opening | a majority of the council releases the pads of at most one sum of each quantity, and all peers freeze the same value |
-//! | exact | every opened vector is the plain sum of what the members that its value names have put in; all have the same seed |
+//! | exact | every opened vector is the plain sum of what the members that its value names have put in, unless it comes from an exchange; all have the same seed and the same vectors |
 //! | own rows | of a row sum every member gets its own block of the plain sum, and what everybody holds of that block is something else |
 //! | honest | nobody who follows the protocol blames another who does |
 //! | blamed | whoever is blamed broke the protocol, and is blamed with what its way of doing so must be blamed with |
@@ -23,7 +23,7 @@ use crate::protocol::message::Message;
 use crate::protocol::record::Value;
 use crate::protocol::rows::{Missing, Part};
 use crate::protocol::view::{self, HEARTBEAT_MS, Order, Report};
-use crate::session::{Peer, TaskSpec};
+use crate::session::Peer;
 
 /// Which check has failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
@@ -67,6 +67,8 @@ pub struct Checks {
     releases: BTreeMap<SumId, BTreeSet<Peer>>,
     opened_sums: BTreeMap<u32, SumId>,
     values: BTreeMap<u32, Value>,
+    /// Slots whose vectors come from exchanges.
+    exchanged: BTreeSet<u32>,
     /// What each peer put in.
     vectors: BTreeMap<(u32, Peer), Bytes>,
     /// (slot, digest of the value) -> the plain sum.
@@ -144,13 +146,12 @@ impl Checks {
                     }
                     return;
                 }
-                // Its vectors come from exchanges, which tests hold against the pooled rows.
-                let quantity = &ctx.plan[value.sum.slot as usize];
-                if matches!(ctx.session.task, TaskSpec::Xclp(_))
-                    && ["graph", "labelled"].contains(&&*quantity.name)
-                {
+                // What went into it is known to the exchange alone; the task's results are held against the
+                // pooled rows.
+                if self.exchanged.contains(&value.sum.slot) {
                     return;
                 }
+                let quantity = &ctx.plan[value.sum.slot as usize];
                 match self.expect(ctx, value, frozen.record.digest(ctx)) {
                     Err(text) => self.violated(now, Check::Exact, text),
                     Ok(sum) if quantity.is_rows() => {
@@ -179,7 +180,8 @@ impl Checks {
                     Ok(_) => {}
                 }
             }
-            Done::Contribution(..) | Done::Mask(_) | Done::Exchange(..) => {}
+            Done::Exchange(sum, _) => drop(self.exchanged.insert(sum.slot)),
+            Done::Contribution(..) | Done::Mask(_) => {}
         }
     }
 

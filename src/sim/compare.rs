@@ -1,6 +1,6 @@
 //! What changed between two results.
 
-use super::outcome::{Outcome, Results};
+use super::outcome::{Results, RunReport};
 
 /// One line: what, in the first, in the second, and by how much.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -78,7 +78,7 @@ pub fn compare(before: &Results, after: &Results) -> Vec<Change> {
     out
 }
 
-fn runs(a: &Outcome, b: &Outcome) -> Vec<Change> {
+fn runs(a: &RunReport, b: &RunReport) -> Vec<Change> {
     let mut out = Comparison { run: &a.name, changes: Vec::new() };
     out.text(
         "trace",
@@ -89,7 +89,7 @@ fn runs(a: &Outcome, b: &Outcome) -> Vec<Change> {
     out.count("peers", a.peers.into(), b.peers.into());
     out.count("finished", a.finished.into(), b.finished.into());
     out.count("views", a.views.len() as u64, b.views.len() as u64);
-    let failed = |run: &Outcome| run.views.iter().filter(|view| view.failed.is_some()).count() as u64;
+    let failed = |run: &RunReport| run.views.iter().filter(|view| view.failed.is_some()).count() as u64;
     out.count("failed views", failed(a), failed(b));
     out.count("result after, ms", a.finished_ms, b.finished_ms);
     out.count("ended after, ms", a.ended_ms, b.ended_ms);
@@ -118,7 +118,7 @@ fn runs(a: &Outcome, b: &Outcome) -> Vec<Change> {
         out.number("longest computation, ms", a.slowest_ms, b.slowest_ms, 1);
     }
     let names =
-        |run: &Outcome| run.blames.iter().map(|blame| blame.peer.to_string()).collect::<Vec<_>>().join(" ");
+        |run: &RunReport| run.blames.iter().map(|blame| blame.peer.to_string()).collect::<Vec<_>>().join(" ");
     out.text("blamed", &names(a), &names(b));
     out.count("failed checks", a.violations.len() as u64, b.violations.len() as u64);
     out.changes

@@ -26,12 +26,12 @@ pub struct Results {
     #[serde(default)]
     pub left_out: Vec<(String, String)>,
     /// The runs.
-    pub runs: Vec<Outcome>,
+    pub runs: Vec<RunReport>,
 }
 
 /// One run.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Outcome {
+pub struct RunReport {
     /// The variant's name, or the scenario's.
     pub name: String,
     /// What everything random followed from.
@@ -165,7 +165,7 @@ pub struct Training {
     pub session_ms: f64,
 }
 
-impl Outcome {
+impl RunReport {
     /// How long the peers were in these stages, of all quantities together, on average, milliseconds.
     #[must_use]
     pub fn spent_ms(&self, stages: &[Stage]) -> f64 {

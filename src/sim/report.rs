@@ -8,7 +8,7 @@ mod tree;
 
 use std::fmt::Write as _;
 
-use super::outcome::{Outcome, Results, SHOWN};
+use super::outcome::{Results, RunReport, SHOWN};
 use crate::protocol::view::Stage;
 
 /// Width of every picture, in its own units.
@@ -179,7 +179,7 @@ fn legend() -> String {
     format!("<p class=\"legend\">{items}</p>")
 }
 
-fn section(run: &Outcome, open: bool) -> String {
+fn section(run: &RunReport, open: bool) -> String {
     let mut out = format!(
         "<details{}><summary>{}<small>{} peers, seed {}</small></summary>\n",
         if open { " open" } else { "" },
@@ -229,7 +229,7 @@ fn section(run: &Outcome, open: bool) -> String {
 }
 
 /// What went wrong, numbered as in the picture.
-fn marks(run: &Outcome) -> String {
+fn marks(run: &RunReport) -> String {
     if run.marks.is_empty() && run.views.iter().all(|view| view.failed.is_none()) {
         return String::new();
     }
@@ -261,7 +261,7 @@ fn marks(run: &Outcome) -> String {
 }
 
 /// Who was blamed, and who has no result.
-fn people(run: &Outcome) -> String {
+fn people(run: &RunReport) -> String {
     let mut out = String::new();
     for blame in &run.blames {
         let how = blame.tampers.as_deref().unwrap_or("honest");

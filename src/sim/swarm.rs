@@ -11,10 +11,10 @@ use super::cost::Costs;
 use super::engine::{Carriage, Engine, Notice, World};
 use super::links::{Paths, micros};
 use super::participants::{Participants, randomness};
+use super::rows::Dealt;
 use super::scenario::{Connections, Fault, Kind, Scenario, Tamper};
 use super::tally::Tally;
-use super::tamper;
-use super::task::Poisoned;
+use super::tamper::{self, Poisoned};
 use crate::crypto::identity::Identity;
 use crate::crypto::stream::Stream;
 use crate::node::{Done, Ending, Event, Job, Node, Record};
@@ -25,8 +25,7 @@ use crate::protocol::record::Value;
 use crate::protocol::wire::Frame;
 use crate::protocol::{Time, tree};
 use crate::session::{Peer, Session};
-use crate::task::xclp::Xclp;
-use crate::task::{History, Task};
+use crate::task::{History, Outcome, Task};
 
 /// What the swarm does to itself.
 #[derive(Debug)]
@@ -125,8 +124,8 @@ pub struct Swarm {
     pub ends: BTreeMap<Peer, End>,
     /// Who has the result.
     pub finished: BTreeMap<Peer, Finished>,
-    /// For the task `xclp`, each peer's part.
-    pub labelled: Vec<Arc<Xclp>>,
+    /// The rows that the scenario dealt, if any.
+    pub rows: Option<Dealt>,
     /// Views that began, by how many members, and when the first member entered.
     pub views: BTreeMap<Ballot, (Vec<Peer>, Time)>,
     /// Views that failed, and why the first member left.
@@ -144,7 +143,7 @@ impl Swarm {
         let seed = scenario.seed.to_le_bytes();
         let ctx = Arc::new(cast.context(Peer(0)));
         let other = Session { name: "another session".into(), ..cast.session.clone() };
-        let other = Arc::new(Context::new(other, Peer(0), cast.identities[0].clone(), cast.plan.clone()));
+        let other = Arc::new(Context::new(other, Peer(0), cast.identities[0].clone(), cast.plan()));
         let mut checks = Checks::default();
         let mut tasks = cast.tasks;
         for fault in &faults {
@@ -181,7 +180,7 @@ impl Swarm {
             marks: Vec::new(),
             ends: BTreeMap::new(),
             finished: BTreeMap::new(),
-            labelled: cast.labelled,
+            rows: cast.rows,
             views: BTreeMap::new(),
             failed: BTreeMap::new(),
             ctx,
@@ -209,6 +208,14 @@ impl Swarm {
     #[must_use]
     pub fn trace_hash(&self) -> String {
         self.trace.finalize().to_hex().to_string()
+    }
+
+    /// The result of a finished peer, as its task makes it, or why it has none; `None` where it is not
+    /// finished.
+    #[must_use]
+    pub fn outcome(&self, peer: Peer) -> Option<Result<Outcome, String>> {
+        let finished = self.finished.get(&peer)?;
+        Some(self.tasks[peer.index()].outcome(&finished.history, 0))
     }
 
     /// When a connection on which nothing comes any more is given up, milliseconds.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::checks::Check;
 use super::engine::Engine;
+use super::participants::Participants;
 use super::run::{pass, prepare, run};
 use super::scenario::{File, Scenario};
 use super::swarm::Swarm;
@@ -17,7 +18,8 @@ fn scenario(text: &str, seed: u64) -> Scenario {
 
 /// Runs with the node changed; gives what failed first.
 fn first_failure(scenario: &Scenario, change: impl Fn(&mut Context)) -> Option<Check> {
-    let (mut engine, _): (Engine<Swarm>, _) = prepare(scenario, Path::new("")).unwrap();
+    let participants = Participants::new(scenario, Path::new("")).unwrap();
+    let mut engine: Engine<Swarm> = prepare(scenario, participants).unwrap();
     change(Arc::get_mut(&mut engine.world.ctx).unwrap());
     pass("test", scenario, &mut engine, &mut |_| {});
     engine.world.checks.violations.first().map(|violation| violation.check)
@@ -66,7 +68,7 @@ fn a_wrong_share_that_nobody_names_is_found() {
     let liar = "[[fault]]\nkind = \"tamper\"\nhow = \"wrong-share\"\npeers = 1\nat_s = 0\n";
     let scenario = scenario(&format!("{SUM}{liar}"), 1);
     assert!(run("test", &scenario, Path::new(""), &mut |_| {}).unwrap().violations.is_empty());
-    let (mut engine, _) = prepare(&scenario, Path::new("")).unwrap();
+    let mut engine = prepare(&scenario, Participants::new(&scenario, Path::new("")).unwrap()).unwrap();
     Arc::get_mut(&mut engine.world.ctx).unwrap().bug = Some(Bug::NoBlame);
     pass("test", &scenario, &mut engine, &mut |_| {});
     super::run::expected(&scenario, &mut engine, None, None);

@@ -36,8 +36,9 @@ use crate::sketch::{Parameters, Sketch};
 
 /// The task with these parameters.
 #[must_use]
-pub fn built_in(spec: FlynnSpec) -> BuiltIn {
+pub fn built_in(session: &Session, spec: FlynnSpec) -> BuiltIn {
     BuiltIn {
+        plan: Plan::new(session.clone(), spec).quantities(),
         result: "model",
         extension: "model",
         labels: Labels::All,

@@ -458,8 +458,9 @@ impl SketchTask {
 
 /// The task with these parameters.
 #[must_use]
-pub fn built_in(spec: SketchSpec) -> BuiltIn {
+pub fn built_in(session: &Session, spec: SketchSpec) -> BuiltIn {
     BuiltIn {
+        plan: Plan::new(session.clone(), spec).quantities(),
         result: "sketch",
         extension: "sketch.json",
         labels: Labels::None,

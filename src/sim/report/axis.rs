@@ -1,6 +1,6 @@
 //! A time axis that cuts times in which nothing goes on short.
 
-use crate::sim::outcome::Outcome;
+use crate::sim::outcome::RunReport;
 
 /// Width of a cut.
 const CUT: f64 = 44.0;
@@ -22,7 +22,7 @@ pub(super) struct Axis(pub(super) Vec<Stretch>);
 
 impl Axis {
     /// Between `left` and `right`, of everything that happens in a run until the last peer has the result.
-    pub(super) fn new(run: &Outcome, left: f64, right: f64) -> Self {
+    pub(super) fn new(run: &RunReport, left: f64, right: f64) -> Self {
         let spans = run.hosts.iter().flat_map(|host| &host.spans).filter(|span| span.stage.is_some());
         let mut busy: Vec<_> = spans.map(|span| (span.from, span.to.max(span.from + 1))).collect();
         busy.sort_unstable();
