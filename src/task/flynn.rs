@@ -118,7 +118,7 @@ impl Plan {
 
     /// Whose rows are learnt from, by the opened scores and second coin; `None` where everybody's are.
     pub fn drawn(&self, opened: &[Bytes]) -> Result<Option<Draw>, FlynnError> {
-        Ok(self.selection.as_ref().map(|selection| selection.draw(0, opened)).transpose()?.flatten())
+        Ok(self.selection.as_ref().map(|selection| selection.draw(opened)).transpose()?.flatten())
     }
 
     /// What the counts will mean.
