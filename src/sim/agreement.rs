@@ -16,33 +16,33 @@ use crate::protocol::view::Stage;
 /// By how much the bytes of all encoded frames may differ, percent.
 pub const BYTES_PERCENT: f64 = 1.0;
 
-/// What one peer's processes did, all its lives together.
+/// The actions of one peer's processes, all its lives together.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Played {
     /// The stages in the order in which they were entered: quantity, stage.
     pub stages: Vec<(String, Stage)>,
     /// The views that it entered, by ballot.
     pub views: Vec<String>,
-    /// What it sent, in the order of [`PURPOSES`].
+    /// The frames that it sent, in the order of [`PURPOSES`].
     pub sent: Vec<Count>,
     /// The digest of its result; see [`digest`](super::outcome::digest).
     pub result: Option<String>,
     /// Seconds until it had the result.
     pub finished_s: Option<f64>,
-    /// Why it ended without.
+    /// The reason why it ended without a result.
     pub reason: Option<String>,
 }
 
-/// One thing that is compared.
+/// One compared value.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Line {
-    /// What.
+    /// Name.
     pub what: String,
-    /// In virtual time.
+    /// Its value in virtual time.
     pub simulated: String,
-    /// Of the processes.
+    /// Its value for the processes.
     pub real: String,
-    /// Whether they agree; none where they need not.
+    /// Whether they agree; `None` where they need not.
     pub agrees: Option<bool>,
 }
 
@@ -51,14 +51,14 @@ pub struct Line {
 pub struct Agreement {
     /// The run.
     pub run: String,
-    /// What was compared.
+    /// The compared values.
     pub lines: Vec<Line>,
     /// The processes, in the order of the peers.
     pub played: Vec<Played>,
 }
 
 impl Agreement {
-    /// Compares. The outcome tells of each peer one by one, so there are at most
+    /// Compares a run with the processes. The report lists peers one by one, so there are at most
     /// [`SHOWN`](super::outcome::SHOWN).
     #[must_use]
     pub fn new(outcome: &RunReport, played: Vec<Played>) -> Self {
@@ -71,7 +71,7 @@ impl Agreement {
         Self { run: outcome.name.clone(), lines, played }
     }
 
-    /// The first thing that must agree and does not.
+    /// The first value that must agree and does not.
     #[must_use]
     pub fn difference(&self) -> Option<&Line> {
         self.lines.iter().find(|line| line.agrees == Some(false))

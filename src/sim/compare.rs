@@ -1,19 +1,19 @@
-//! What changed between two results.
+//! Compares two results of the same scenario.
 
 use super::outcome::{Results, RunReport};
 
-/// One line: what, in the first, in the second, and by how much.
+/// One difference between two results.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Change {
     /// The run.
     pub run: String,
-    /// What is compared.
+    /// Name of the value that differs.
     pub what: String,
-    /// In the first result.
+    /// Its value in the first result.
     pub before: String,
-    /// In the second.
+    /// Its value in the second result.
     pub after: String,
-    /// Difference, for people.
+    /// The change, such as "+1.5 %"; may be empty.
     pub by: String,
 }
 
@@ -34,7 +34,7 @@ impl Comparison<'_> {
         }
     }
 
-    /// Numbers that differ, with the change in percent.
+    /// Adds two numbers that differ, with the change in percent.
     fn number(&mut self, what: &str, before: f64, after: f64, digits: usize) {
         if before != after {
             let by = if before == 0.0 {
@@ -51,7 +51,7 @@ impl Comparison<'_> {
     }
 }
 
-/// Everything that differs, run by run; nothing where the two are the same.
+/// Lists all differences, run by run; empty where the results are equal.
 #[must_use]
 pub fn compare(before: &Results, after: &Results) -> Vec<Change> {
     let mut out = Vec::new();

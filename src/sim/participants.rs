@@ -95,7 +95,7 @@ impl Participants {
     }
 }
 
-/// What a peer's node draws everything random from when it is started for the `start`-th time, from 0.
+/// The seed of a peer's node when it is started for the `start`-th time, from 0.
 #[must_use]
 pub fn randomness(seed: u64, peer: Peer, start: u32) -> [u8; 32] {
     let mut place = [0; 6];

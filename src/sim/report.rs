@@ -39,7 +39,7 @@ fn escape(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 
-/// Bytes for people: two or three digits and a unit.
+/// Formats bytes with two or three digits and a unit.
 #[must_use]
 pub fn bytes(count: f64) -> String {
     let units = ["B", "kB", "MB", "GB", "TB"];
@@ -52,7 +52,7 @@ pub fn bytes(count: f64) -> String {
     format!("{value:.digits$} {}", units[unit])
 }
 
-/// Milliseconds for people.
+/// Formats milliseconds with a unit that suits them.
 fn time(ms: f64) -> String {
     let short = |value: f64, digits: usize| {
         let text = format!("{value:.digits$}");
@@ -71,7 +71,7 @@ fn svg(height: f64, label: &str) -> String {
     format!("<svg viewBox=\"0 0 {WIDTH} {height:.0}\" role=\"img\" aria-label=\"{}\">", escape(label))
 }
 
-/// The page.
+/// Writes the page.
 #[must_use]
 pub fn render(results: &Results) -> String {
     let title = escape(&results.scenario);
@@ -228,7 +228,7 @@ fn section(run: &RunReport, open: bool) -> String {
     out
 }
 
-/// What went wrong, numbered as in the picture.
+/// The list of faults, numbered as in the picture.
 fn marks(run: &RunReport) -> String {
     if run.marks.is_empty() && run.views.iter().all(|view| view.failed.is_none()) {
         return String::new();
@@ -260,7 +260,7 @@ fn marks(run: &RunReport) -> String {
     out
 }
 
-/// Who was blamed, and who has no result.
+/// The lists of peers that were blamed, and of peers without a result.
 fn people(run: &RunReport) -> String {
     let mut out = String::new();
     for blame in &run.blames {

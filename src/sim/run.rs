@@ -1,4 +1,4 @@
-//! Runs a scenario: puts the swarm together, lets time pass, looks at what came out.
+//! Runs a scenario: makes the swarm, lets time pass, and reports the result.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -26,23 +26,23 @@ use crate::task::Work;
 /// Events between two looks at how far a run is.
 const LOOK: u64 = 2048;
 
-/// How far a run is.
+/// The progress of a run.
 #[derive(Clone, Copy, Debug)]
 pub struct Progress<'a> {
-    /// Which run.
+    /// Name of the run.
     pub name: &'a str,
     /// Virtual time.
     pub now: Time,
-    /// Peers that have the result, of how many.
+    /// Number of peers that have the result, and of all peers.
     pub finished: (usize, u16),
-    /// Frames that have left.
+    /// Number of frames sent.
     pub frames: u64,
 }
 
 /// Runs every variant of a file.
 ///
 /// # Errors
-/// [`ScenarioError`] when a run cannot begin. What goes wrong in a run is in its outcome.
+/// [`ScenarioError`] when a run cannot begin. What goes wrong in a run is in its report.
 pub fn run_all(file: &File, progress: &mut dyn FnMut(Progress<'_>)) -> Result<Results, ScenarioError> {
     let mut hash = Sha256::new();
     let (mut runs, mut left_out) = (Vec::new(), Vec::new());
@@ -103,7 +103,7 @@ pub fn run(
     Ok(report(name, scenario, &mut engine))
 }
 
-/// Lets time pass until all have ended, something is wrong, or it has been too long.
+/// Lets time pass until all peers have ended, a check has failed, or the time limit is over.
 pub fn pass(
     name: &str,
     scenario: &Scenario,
@@ -138,7 +138,7 @@ pub fn pass(
     }
 }
 
-/// By when everybody must have ended.
+/// The time by which every peer must have ended.
 fn last_end(engine: &Engine<Swarm>) -> Time {
     engine.world.last_fault.plus_ms(bound_ms(engine))
 }
@@ -154,7 +154,8 @@ fn differing(world: &Swarm) -> Option<Peer> {
     world.finished.iter().find(|(_, finished)| finished.opened() != first.opened()).map(|(peer, _)| *peer)
 }
 
-fn report(name: &str, scenario: &Scenario, engine: &mut Engine<Swarm>) -> RunReport {
+/// Measures and reports a run that has ended.
+pub(super) fn report(name: &str, scenario: &Scenario, engine: &mut Engine<Swarm>) -> RunReport {
     let bound = bound_ms(engine);
     let now = engine.now();
     let world = &mut engine.world;

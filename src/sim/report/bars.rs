@@ -1,4 +1,4 @@
-//! Bars: accuracy of every run, bytes of every peer by stage, bytes by purpose.
+//! Bar charts: accuracy of every run, bytes of every peer by stage, bytes by purpose.
 
 use std::fmt::Write as _;
 

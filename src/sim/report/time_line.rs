@@ -1,4 +1,4 @@
-//! The stages of every peer over time, with what went wrong.
+//! The picture of the stages of every peer over time, with the faults.
 
 use std::fmt::Write as _;
 

@@ -1,4 +1,4 @@
-//! The tree of the last view.
+//! The picture of the tree of the last view.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
