@@ -6,10 +6,11 @@ use std::sync::Arc;
 use super::checks::Check;
 use super::engine::Engine;
 use super::participants::Participants;
-use super::run::{pass, prepare, run};
+use super::run::{pass, prepare, report, run};
 use super::scenario::{File, Scenario};
 use super::swarm::Swarm;
 use crate::protocol::context::{Bug, Context, OpeningRule};
+use crate::session::Peer;
 
 fn scenario(text: &str, seed: u64) -> Scenario {
     let file = File::parse(text, "test".into(), PathBuf::new(), false).unwrap();
@@ -73,4 +74,17 @@ fn a_wrong_share_that_nobody_names_is_found() {
     pass("test", &scenario, &mut engine, &mut |_| {});
     super::run::expected(&scenario, &mut engine, None, None);
     assert_eq!(engine.world.checks.violations[0].check, Check::Blamed);
+}
+
+#[test]
+fn a_peer_with_another_result_than_the_others_is_found() {
+    let scenario = scenario(SUM, 1);
+    let mut engine = prepare(&scenario, Participants::new(&scenario, Path::new("")).unwrap()).unwrap();
+    pass("test", &scenario, &mut engine, &mut |_| {});
+    assert_eq!(report("test", &scenario, &mut engine).violations, []);
+    engine.world.finished.get_mut(&Peer(3)).unwrap().history = Arc::default();
+    let violations = report("test", &scenario, &mut engine).violations;
+    assert_eq!(violations.len(), 1);
+    assert_eq!(violations[0].text, "peer 3 has another result than the others");
+    assert_eq!(violations[0].check, Check::Exact);
 }
