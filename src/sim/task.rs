@@ -72,7 +72,7 @@ pub(super) fn tasks(
     peers.zip(&rows.parts).map(task).collect()
 }
 
-/// Measures the results of a run, and says what is wrong with them. Tasks other than these have no measure.
+/// Measures the results of a run, and says what is wrong with them. Other tasks have no accuracy here.
 pub(super) fn worth(
     scenario: &Scenario,
     swarm: &Swarm,
@@ -83,7 +83,7 @@ pub(super) fn worth(
     let accuracy = match &session.task {
         TaskSpec::Flynn(spec) => flynn::accuracy(swarm, *spec, rows, failures),
         TaskSpec::Xclp(spec) => xclp::accuracy(scenario, swarm, *spec, rows, failures),
-        TaskSpec::Tune(_) | TaskSpec::Sketch(_) | TaskSpec::Custom(_) => None,
+        _ => None,
     };
     let ranking = session.task.sketch().and_then(|spec| sketch::ranking(swarm, *spec, rows, failures));
     (accuracy, ranking)
