@@ -1,33 +1,58 @@
-//! A task of one's own with many rounds, over libp2p on this machine:
-//! `cargo run --release --example rounds -- NODES ROUNDS BYTES`.
+//! A task of one's own with many rounds.
 //!
-//! Every round sums one vector, and needs the sum of the round before and no other ([`Task::retains`]).
-//! Prints the time of a round, the memory of this process (all nodes) after a tenth of the rounds and at the
-//! end, and what the nodes hold on disk then.
+//! ```sh
+//! rounds [--nodes 5] [--rounds 100] [--bytes 1048576]   # over libp2p, a process for each node
+//! rounds --kill SECONDS [...]                            # the same, with processes that are killed at random
+//! rounds --links MS [...]                                # in virtual time, over links of so many milliseconds
+//! ```
+//!
+//! Before `rounds` stands `cargo run --release --example rounds --`. Every round sums one vector, and needs
+//! the sum of the round before and no other ([`Task::retains`]). Every node holds every sum against the plain
+//! one. The first and the third print the time of a round; the first also memory and disk. The second runs
+//! sessions one after another until so many seconds are over. In each of them one process after another is
+//! killed (SIGKILL), and started again after up to three seconds.
 
 #![allow(clippy::disallowed_methods)] // it looks at the clock
 
+use std::collections::BTreeMap;
 use std::error::Error;
-use std::path::Path;
+use std::io::{BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, mpsc};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use flyswarm::crypto::identity::Identity;
+use flyswarm::crypto::stream::Stream;
 use flyswarm::net::driver::{self, NodeConfig, Report};
 use flyswarm::node::Event;
 use flyswarm::protocol::context::{Context, Quantity};
-use flyswarm::session::{
-    CouncilSpec, CustomSpec, DataSpec, Entry, Peer, Privacy, Scaling, Session, TaskSpec, Timing,
-};
+use flyswarm::session::{Peer, Session, SessionError};
+use flyswarm::sim::participants::Participants;
+use flyswarm::sim::run::play;
+use flyswarm::sim::scenario::{Network, Scenario};
 use flyswarm::task::{History, Outcome, Task, Work};
 
-/// Adds one to every word of the sum before.
+type Failure = Box<dyn Error + Send + Sync>;
+
+/// The longest time that a killed process is away, and between two kills, in milliseconds.
+const AWAY_MS: u32 = 3000;
+/// A session without news for this long has failed.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// Sums one vector a round; a peer repeats one word of its own.
 #[derive(Debug)]
 struct Rounds {
+    me: Peer,
     rounds: u32,
     words: u64,
+}
+
+/// A peer's word in a round.
+fn word(peer: Peer, slot: u32) -> u32 {
+    slot.wrapping_mul(0x9e37_79b9) ^ u32::from(peer.0).wrapping_mul(0x85eb_ca6b)
 }
 
 impl Task for Rounds {
@@ -37,18 +62,17 @@ impl Task for Rounds {
     }
 
     fn contribution(&self, slot: u32, history: &History) -> Result<Bytes, String> {
-        let before = history.vector(slot - 1).ok_or("the round before is gone")?;
-        let (words, _) = before.as_chunks::<4>();
-        let first = if slot == 1 { 0 } else { words.first().map_or(0, |&word| u32::from_le_bytes(word)) };
-        Ok(first.wrapping_add(1).to_le_bytes().repeat(self.words as usize).into())
+        history.vector(slot - 1).ok_or("the round before is gone")?;
+        Ok(word(self.me, slot).to_le_bytes().repeat(self.words as usize).into())
     }
 
-    fn allows(&self, _: u32, _: &History, _: &[Peer]) -> Result<(), String> {
-        Ok(())
-    }
-
-    fn check(&self, _: u32, _: &History) -> Result<(), String> {
-        Ok(())
+    /// Holds the sum against the plain one of its members.
+    fn check(&self, slot: u32, history: &History) -> Result<(), String> {
+        let Some(sum) = history.vector(slot).filter(|_| slot > 0) else { return Ok(()) };
+        let members = history.members(slot);
+        let plain = members.iter().fold(0u32, |plain, &peer| plain.wrapping_add(word(peer, slot)));
+        let equal = sum.as_chunks::<4>().0.iter().all(|word| *word == plain.to_le_bytes());
+        if equal { Ok(()) } else { Err(format!("round {slot} is not the sum of {members:?}")) }
     }
 
     fn retains(&self, slot: u32, frozen: u32) -> bool {
@@ -57,7 +81,7 @@ impl Task for Rounds {
 
     fn outcome(&self, history: &History, _: u64) -> Result<Outcome, String> {
         let last = history.vector(self.rounds).ok_or("the last round is not open")?;
-        Ok(Outcome::new(last[..4].to_vec(), [0; 32]))
+        Ok(Outcome::new(last.to_vec(), [0; 32]))
     }
 
     fn work(&self, _: u32, _: &History) -> Work {
@@ -65,135 +89,313 @@ impl Task for Rounds {
     }
 }
 
-fn main() -> Result<(), Box<dyn Error>> {
-    let mut numbers = std::env::args().skip(1).map(|text| text.parse::<u64>());
-    let mut next = |usual: u64| numbers.next().unwrap_or(Ok(usual));
-    let (nodes, rounds, bytes) = (next(5)? as usize, next(100)? as u32, next(1 << 20)?);
-    let identities: Vec<_> = (0..nodes).map(|i| Identity::from_seed([i as u8 + 1; 32])).collect();
-    let entry = |(i, identity): (usize, &Identity)| Entry {
-        key: identity.public(),
-        name: format!("n{i}"),
-        addresses: Vec::new(),
-    };
-    let session = Session {
-        name: "rounds".into(),
-        task: TaskSpec::Custom(CustomSpec { name: "rounds".into(), bytes: rounds.to_le_bytes().to_vec() }),
-        min_peers: nodes as u16,
-        data: DataSpec {
-            features: 1,
-            columns: Vec::new(),
-            classes: Vec::new(),
-            scaling: Scaling::None,
-            densify: false,
-        },
-        privacy: Privacy::default(),
-        voting: CouncilSpec::default(),
-        timing: Timing { gather_ms: 60_000, linger_ms: 60_000, ..Timing::default() },
-        roster: identities.iter().enumerate().map(entry).collect(),
+/// The session's sizes, from the command line.
+#[derive(Clone, Copy, Debug)]
+struct Sizes {
+    nodes: u16,
+    rounds: u32,
+    bytes: u64,
+    /// Which of several sessions.
+    number: u32,
+}
+
+impl Sizes {
+    fn identities(self) -> Vec<Identity> {
+        let mut identities: Vec<_> = (1..=self.nodes).map(|i| Identity::from_seed([i as u8; 32])).collect();
+        identities.sort_by_key(Identity::public);
+        identities
     }
-    .check()?;
-    let folder = tempfile::tempdir()?;
-    let (sender, news) = mpsc::channel();
-    let mut threads = Vec::new();
-    for (i, identity) in identities.into_iter().enumerate() {
-        let (sender, session) = (sender.clone(), session.clone());
-        let state = folder.path().join(i.to_string());
-        threads.push(std::thread::spawn(move || {
-            let (id, me) = (driver::peer_id(&identity.public()), session.peer(&identity.public()));
-            let me = me.expect("in the roster");
-            let task = Arc::new(Rounds { rounds, words: bytes / 4 });
-            let mut seed = [0; 32];
-            seed[0] = i as u8;
-            let config = NodeConfig {
-                mark: None,
-                ctx: Arc::new(Context::new(session, me, identity, task.plan())),
-                task: task.clone(),
-                seed,
-                state,
-                listen: vec!["/ip4/127.0.0.1/tcp/0".parse().expect("an address")],
-                mdns: false,
-                network_key: None,
-                hold_at: None,
-                stop: Arc::new(AtomicBool::new(false)),
-            };
-            let mut handle = None;
-            driver::run(config, &mut |report| match report {
-                Report::Started(started) => handle = Some(started),
-                Report::Listening(address) => {
-                    let _ =
-                        sender.send(News::Listening(id, address.clone(), handle.clone().expect("started")));
-                }
-                Report::Node(Event::Opened(value)) => {
-                    let _ = sender.send(News::Opened(i, value.sum.slot, Instant::now()));
-                }
-                Report::Node(Event::Finished(history)) => {
-                    let outcome = task.outcome(history, 0).map(|outcome| outcome.file);
-                    let _ = sender.send(News::Finished(outcome));
-                }
-                _ => {}
-            })
-        }));
-    }
-    drop(sender);
-    let (mut known, mut times, mut early, mut disk) = (Vec::new(), Vec::new(), 0, 0);
-    let mut finished = 0;
-    for news in news {
-        match news {
-            News::Listening(peer, address, handle) => {
-                known.push((peer, address, handle));
-                if known.len() == nodes {
-                    for (_, _, handle) in &known {
-                        known
-                            .iter()
-                            .for_each(|(peer, address, _)| handle.add_address(*peer, address.clone()));
-                    }
-                }
-            }
-            News::Opened(0, slot, at) => {
-                times.push(at);
-                if slot == rounds / 10 {
-                    early = memory();
-                }
-                if slot == rounds {
-                    disk = size(folder.path())?;
-                }
-            }
-            News::Opened(..) => {}
-            News::Finished(file) => {
-                let expected =
-                    (0..rounds).fold(0u32, |sum, _| sum.wrapping_add(1).wrapping_mul(nodes as u32));
-                assert_eq!(file?, expected.to_le_bytes(), "the last sum");
-                finished += 1;
-            }
+
+    fn session(self) -> Result<Session, SessionError> {
+        let (name, rounds) = (format!("rounds-{}", self.number), hex::encode(self.rounds.to_le_bytes()));
+        let mut text = format!(
+            "name = \"{name}\"\ntask = \"custom\"\n[data]\nfeatures = 1\n\
+             [custom]\nname = \"rounds\"\nbytes = \"{rounds}\"\n[timing]\nenlarge_ms = 1000\nlinger_ms = 600000\n"
+        );
+        for (i, identity) in self.identities().iter().enumerate() {
+            text += &format!("[[roster]]\nname = \"n{i}\"\npeer_id = \"{}\"\n", identity.public());
         }
+        Session::parse(&text)
     }
-    let late = memory();
-    for thread in threads {
-        thread.join().map_err(|_| "a node panicked")??;
+
+    fn task(self, me: Peer) -> Arc<Rounds> {
+        Arc::new(Rounds { me, rounds: self.rounds, words: self.bytes / 4 })
     }
-    let seconds = times.last().zip(times.get(1)).map_or(0.0, |(last, first)| (*last - *first).as_secs_f64());
-    println!("{finished} of {nodes} nodes finished {rounds} rounds of {bytes} bytes");
-    println!("{:.1} ms a round", seconds * 1000.0 / f64::from(rounds - 1).max(1.0));
-    println!("memory of all nodes: {early} kB after {} rounds, {late} kB at the end", rounds / 10);
-    println!(
-        "disk of a node at the end: {} kB, of that vectors {} kB",
-        disk / 1000 / nodes as u64,
-        bytes / 1000
-    );
+
+    /// The depth of the tree of a view of all nodes.
+    fn depth(self) -> u32 {
+        u32::from(self.nodes).ilog2()
+    }
+}
+
+fn main() -> Result<(), Failure> {
+    let mut arguments = BTreeMap::new();
+    let mut words = std::env::args().skip(1);
+    while let Some(name) = words.next() {
+        arguments.insert(name, words.next().ok_or("every option has a value")?);
+    }
+    let mut take = |name: &str| arguments.remove(name);
+    let mut number = |name: &str, usual: u64| take(name).map_or(Ok(usual), |text| text.parse());
+    let sizes = Sizes {
+        nodes: number("--nodes", 5)?.clamp(3, 200) as u16,
+        rounds: number("--rounds", 100)?.max(2) as u32,
+        bytes: number("--bytes", 1 << 20)?,
+        number: number("--number", 0)? as u32,
+    };
+    let node = take("--node").map(|text| text.parse()).transpose()?;
+    let (state, kill, links) = (take("--state"), take("--kill"), take("--links"));
+    if let Some(name) = arguments.keys().next() {
+        return Err(format!("no option {name}").into());
+    }
+    match (node, state, kill, links) {
+        (Some(me), Some(state), ..) => run_node(sizes, Peer(me), state.into()),
+        (_, _, Some(seconds), _) => killed(sizes, Duration::from_secs(seconds.parse()?)),
+        (_, _, _, Some(ms)) => simulated(sizes, ms.parse()?),
+        _ => measured(sizes),
+    }
+}
+
+/// Runs one node. Tells its address, what it opens and its end on standard output, one line each; reads
+/// others' addresses from standard input.
+fn run_node(sizes: Sizes, me: Peer, state: PathBuf) -> Result<(), Failure> {
+    let (identity, task) = (sizes.identities()[me.index()].clone(), sizes.task(me));
+    let id = driver::peer_id(&identity.public());
+    let config = NodeConfig {
+        ctx: Arc::new(Context::new(sizes.session()?, me, identity, task.plan())),
+        task,
+        seed: rand::random(),
+        state,
+        mark: None,
+        listen: vec!["/ip4/127.0.0.1/tcp/0".parse()?],
+        mdns: false,
+        network_key: None,
+        hold_at: None,
+        stop: Arc::new(AtomicBool::new(false)),
+    };
+    driver::run(config, &mut |report| match report {
+        Report::Started(handle) => drop(std::thread::spawn(move || {
+            for line in std::io::stdin().lines().map_while(Result::ok) {
+                let (Some(peer), Some(address)) = line.split_once(' ').unzip() else { continue };
+                if let (Ok(peer), Ok(address)) = (peer.parse(), address.parse()) {
+                    handle.add_address(peer, address);
+                }
+            }
+        })),
+        Report::Listening(address) => println!("listening {id} {address}"),
+        Report::Node(Event::Opened(value)) => println!("opened {} {}", value.sum.slot, value.members.len()),
+        Report::Node(Event::Finished(_)) => println!("finished"),
+        _ => {}
+    })?;
     Ok(())
 }
 
-enum News {
-    Listening(flyswarm::net::PeerId, flyswarm::net::Multiaddr, driver::Handle),
-    Opened(usize, u32, Instant),
-    Finished(Result<Vec<u8>, String>),
+/// The processes of one session.
+struct Processes {
+    sizes: Sizes,
+    folder: PathBuf,
+    children: Vec<Option<(Child, ChildStdin)>>,
+    /// Each node's latest address, as its line on standard output.
+    addresses: Vec<String>,
+    sender: mpsc::Sender<(usize, String)>,
+    news: mpsc::Receiver<(usize, String)>,
+    finished: Vec<bool>,
+    /// When each round was first opened somewhere, and over how many members.
+    opened: Vec<(Instant, usize)>,
 }
 
-/// Memory of this process now, in kB.
-fn memory() -> u64 {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap_or("0 kB");
-    line.split_whitespace().next().and_then(|number| number.parse().ok()).unwrap_or(0)
+impl Processes {
+    fn start(sizes: Sizes, folder: PathBuf) -> Result<Self, Failure> {
+        let (sender, news) = mpsc::channel();
+        let nodes = usize::from(sizes.nodes);
+        let (children, addresses) = ((0..nodes).map(|_| None).collect(), vec![String::new(); nodes]);
+        let finished = vec![false; nodes];
+        let mut all = Self { sizes, folder, children, addresses, sender, news, finished, opened: Vec::new() };
+        (0..nodes).try_for_each(|i| all.spawn(i))?;
+        Ok(all)
+    }
+
+    fn spawn(&mut self, i: usize) -> Result<(), Failure> {
+        let Sizes { nodes, rounds, bytes, number } = self.sizes;
+        let options = [
+            ("--node", i.to_string()),
+            ("--state", self.folder.join(i.to_string()).display().to_string()),
+            ("--nodes", nodes.to_string()),
+            ("--rounds", rounds.to_string()),
+            ("--bytes", bytes.to_string()),
+            ("--number", number.to_string()),
+        ];
+        let mut command = Command::new(std::env::current_exe()?);
+        options.iter().for_each(|(name, value)| {
+            command.arg(name).arg(value);
+        });
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
+        let (input, output) = (child.stdin.take(), child.stdout.take());
+        let (input, output) = input.zip(output).ok_or("a process without pipes")?;
+        let sender = self.sender.clone();
+        std::thread::spawn(move || {
+            for line in BufReader::new(output).lines().map_while(Result::ok) {
+                let _ = sender.send((i, line));
+            }
+        });
+        self.children[i] = Some((child, input));
+        Ok(())
+    }
+
+    fn kill(&mut self, i: usize) -> Result<(), Failure> {
+        if let Some((mut child, _)) = self.children[i].take() {
+            child.kill()?;
+            child.wait()?;
+        }
+        Ok(())
+    }
+
+    /// Takes in what the processes say, for at most this long.
+    fn listen(&mut self, time: Duration) -> Result<(), Failure> {
+        let until = Instant::now() + time;
+        while let Ok((i, line)) = self.news.recv_timeout(until.saturating_duration_since(Instant::now())) {
+            let words: Vec<&str> = line.split(' ').collect();
+            match words[..] {
+                ["listening", peer, address] => {
+                    self.addresses[i] = format!("{peer} {address}\n");
+                    let all = self.addresses.concat();
+                    // A process that is just being killed does not read.
+                    let tell = |(_, input): &mut (Child, ChildStdin)| drop(input.write_all(all.as_bytes()));
+                    self.children.iter_mut().flatten().for_each(tell);
+                }
+                ["opened", slot, members] => {
+                    if slot.parse::<usize>()? == self.opened.len() {
+                        self.opened.push((Instant::now(), members.parse()?));
+                    }
+                }
+                ["finished"] => self.finished[i] = true,
+                _ => return Err(format!("node {i} says {line:?}").into()),
+            }
+        }
+        let failed = |child: &mut (Child, ChildStdin)| {
+            child.0.try_wait().is_ok_and(|status| status.is_some_and(|status| !status.success()))
+        };
+        if let Some(i) = self.children.iter_mut().position(|child| child.as_mut().is_some_and(failed)) {
+            return Err(format!("node {i} has failed in session {}", self.sizes.number).into());
+        }
+        let last = self.opened.last().map_or(Duration::ZERO, |(at, _)| at.elapsed());
+        if last > PATIENCE && !self.all_finished() {
+            let (rounds, number) = (self.opened.len(), self.sizes.number);
+            return Err(format!("session {number} stands still after {rounds} rounds").into());
+        }
+        Ok(())
+    }
+
+    fn all_finished(&self) -> bool {
+        self.finished.iter().all(|&finished| finished)
+    }
+
+    /// Memory of all processes now, in kB.
+    fn memory(&self) -> u64 {
+        let of = |(child, _): &(Child, ChildStdin)| {
+            let status = std::fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap_or_default();
+            let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap_or("0 kB");
+            line.split_whitespace().next().and_then(|number| number.parse().ok()).unwrap_or(0)
+        };
+        self.children.iter().flatten().map(of).sum()
+    }
+}
+
+impl Drop for Processes {
+    fn drop(&mut self) {
+        for i in 0..self.children.len() {
+            let _ = self.kill(i);
+        }
+    }
+}
+
+/// One session; its time a round, memory and disk.
+fn measured(sizes: Sizes) -> Result<(), Failure> {
+    let folder = tempfile::tempdir()?;
+    let mut all = Processes::start(sizes, folder.path().to_owned())?;
+    let (mut early, mut late, tenth) = (None, 0, (sizes.rounds / 10).max(1));
+    while !all.all_finished() {
+        all.listen(Duration::from_millis(20))?;
+        let rounds = all.opened.len();
+        if rounds > tenth as usize {
+            early.get_or_insert_with(|| all.memory());
+        }
+        if rounds > (sizes.rounds - tenth) as usize {
+            late = late.max(all.memory());
+        }
+    }
+    let disk = size(folder.path())?;
+    let Sizes { nodes, rounds, bytes, .. } = sizes;
+    let (Some((first, _)), Some((last, _))) = (all.opened.get(1), all.opened.last()) else {
+        return Err("no round was opened".into());
+    };
+    let ms = (*last - *first).as_secs_f64() * 1000.0 / f64::from(rounds - 1);
+    println!("{nodes} processes, {rounds} rounds of {bytes} bytes, tree depth {}", sizes.depth());
+    println!("{ms:.1} ms a round");
+    println!("memory of all: {} kB after {tenth} rounds, {late} kB in the last {tenth}", early.unwrap_or(0));
+    println!("disk of a node at the end: {} kB", disk / 1000 / u64::from(nodes));
+    Ok(())
+}
+
+/// Sessions one after another, in each of which processes are killed and started again, one at a time.
+fn killed(sizes: Sizes, time: Duration) -> Result<(), Failure> {
+    let (begun, mut random) = (Instant::now(), Stream::new(b"rounds", "example/kills", &[]));
+    let (mut sessions, mut kills, mut rounds, mut fewer) = (0, 0, 0, 0);
+    while begun.elapsed() < time {
+        let folder = tempfile::tempdir()?;
+        let mut all = Processes::start(Sizes { number: sessions, ..sizes }, folder.path().to_owned())?;
+        let mut pause = |all: &mut Processes| {
+            all.listen(Duration::from_millis(random.below(AWAY_MS).into()))?;
+            Ok::<_, Failure>(random.below(sizes.nodes.into()) as usize)
+        };
+        while !all.finished.contains(&true) {
+            let victim = pause(&mut all)?;
+            all.kill(victim)?;
+            kills += 1;
+            pause(&mut all)?;
+            all.spawn(victim)?;
+        }
+        while !all.all_finished() {
+            all.listen(Duration::from_millis(100))?;
+        }
+        sessions += 1;
+        rounds += all.opened.len() - 1;
+        fewer += all.opened.iter().skip(1).filter(|(_, members)| *members < usize::from(sizes.nodes)).count();
+        println!("session {sessions}: {} s, {kills} kills so far", begun.elapsed().as_secs());
+    }
+    println!(
+        "{kills} kills in {} s: {sessions} sessions of {} rounds, all finished at all {} nodes",
+        begun.elapsed().as_secs(),
+        sizes.rounds,
+        sizes.nodes
+    );
+    println!("{rounds} sums, all exact, {fewer} of them without a node that was away");
+    Ok(())
+}
+
+/// The time of a round over links of so many milliseconds, without a clock.
+fn simulated(sizes: Sizes, ms: f64) -> Result<(), Failure> {
+    let participants =
+        Participants::with_tasks(sizes.session()?, sizes.identities(), |me| Ok(sizes.task(me)))?;
+    let network = Network { latency_ms: ms, jitter_ms: 0.0, ..Network::default() };
+    let scenario = Scenario { peers: sizes.nodes, network, limit_s: 1e6, ..Scenario::default() };
+    let swarm = play(&scenario, participants)?;
+    if let Some(violation) = swarm.checks.violations.first() {
+        return Err(violation.text.clone().into());
+    }
+    let begins =
+        |slot| swarm.tally.spans(Peer(0)).iter().find(|span| span.slot == slot && span.stage.is_some());
+    let (Some(first), Some(last)) = (begins(1), begins(sizes.rounds)) else {
+        return Err("no round was begun".into());
+    };
+    let round_ms = (last.from - first.from) as f64 / 1000.0 / f64::from(sizes.rounds - 1);
+    let (Sizes { nodes, rounds, bytes, .. }, depth) = (sizes, sizes.depth());
+    println!("{nodes} nodes, {rounds} rounds of {bytes} bytes, links of {ms} ms, tree depth {depth}");
+    let delays = round_ms / ms;
+    println!(
+        "{round_ms:.1} ms a round: {delays:.2} links one after another, {:.2} times up and down the tree",
+        delays / f64::from(2 * depth)
+    );
+    Ok(())
 }
 
 /// Bytes of all files under a folder.

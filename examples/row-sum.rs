@@ -7,13 +7,15 @@
 //! own row: how often its patients came back anywhere. Nobody learns another's row, nor who reported what.
 
 use std::error::Error;
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use bytes::Bytes;
+use flyswarm::crypto::identity::Identity;
 use flyswarm::protocol::context::Quantity;
-use flyswarm::session::Peer;
-use flyswarm::sim::{engine::Engine, participants::Participants, run, scenario::File, swarm::Swarm};
+use flyswarm::session::{Session, SessionError};
+use flyswarm::sim::participants::Participants;
+use flyswarm::sim::run::play;
+use flyswarm::sim::scenario::Scenario;
 use flyswarm::task::{History, Outcome, Task, Work};
 
 const HOSPITALS: u16 = 5;
@@ -48,25 +50,25 @@ impl Task for Returns {
     fn work(&self, _: u32, _: &History) -> Work {
         Work::default()
     }
-    fn allows(&self, _: u32, _: &History, _: &[Peer]) -> Result<(), String> {
-        Ok(())
-    }
+}
 
-    fn check(&self, _: u32, _: &History) -> Result<(), String> {
-        Ok(())
-    }
+/// The session of the hospitals with these keys.
+fn session(identities: &[Identity]) -> Result<Session, SessionError> {
+    let head = "name = \"returns\"\ntask = \"custom\"\n[data]\nfeatures = 1\n[custom]\nname = \"returns\"\n";
+    let entry = |(i, identity): (usize, &Identity)| {
+        format!("[[roster]]\nname = \"hospital-{i}\"\npeer_id = \"{}\"\n", identity.public())
+    };
+    let roster: String = identities.iter().enumerate().map(entry).collect();
+    Session::parse(&format!("{head}{roster}"))
 }
 
 fn main() -> Result<(), Box<dyn Error>> {
-    let file = File::parse("peers = 5\n[task]\nkind = \"row-sum\"", "row-sum".into(), PathBuf::new(), false)?;
-    let scenario = &file.runs[0].1;
-    let mut cast = Participants::new(scenario, Path::new(""))?;
-    cast.plan = Returns::to(0).plan();
-    cast.tasks = (0..HOSPITALS).map(|hospital| Arc::new(Returns::to(hospital)) as Arc<dyn Task>).collect();
-    let quantity = cast.plan[RETURNS as usize].clone();
-    let mut engine = Engine::new(Swarm::new(scenario, cast, Vec::new()), HOSPITALS, false);
-    run::pass("row-sum", scenario, &mut engine, &mut |_| {});
-    let swarm = &engine.world;
+    let identities: Vec<_> = (1..=HOSPITALS as u8).map(|i| Identity::from_seed([i; 32])).collect();
+    let participants = Participants::with_tasks(session(&identities)?, identities, |hospital| {
+        Ok(Arc::new(Returns::to(hospital.0)))
+    })?;
+    let quantity = participants.plan()[RETURNS as usize].clone();
+    let swarm = play(&Scenario { peers: HOSPITALS, ..Scenario::default() }, participants)?;
     println!("{:10} {:24}   what all others hold of its row", "hospital", REASONS.join(" "));
     for (peer, finished) in &swarm.finished {
         let words = |bytes: &[u8]| {

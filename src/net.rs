@@ -333,7 +333,6 @@ pub enum NetError {
 /// A running network. Dropping it closes every connection at once; [`Network::shutdown`] flushes first.
 #[derive(Debug)]
 pub struct Network {
-    local: PeerId,
     max_frame: usize,
     links: events::Links,
     traffic: BTreeMap<PeerId, Arc<Traffic>>,
@@ -364,22 +363,9 @@ impl Network {
         let (orders, receiver) = mpsc::unbounded_channel();
         let thread = service::start(&config, &keypair, &traffic, sender.clone(), receiver)?;
         let max_frame = config.max_frame;
-        let network = Self {
-            local,
-            max_frame,
-            links,
-            traffic,
-            events: sender,
-            orders: Some(orders),
-            thread: Some(thread),
-        };
+        let network =
+            Self { max_frame, links, traffic, events: sender, orders: Some(orders), thread: Some(thread) };
         Ok((network, events))
-    }
-
-    /// This peer's identity.
-    #[must_use]
-    pub fn local_peer(&self) -> PeerId {
-        self.local
     }
 
     /// For threads that want the caller to look at something else than the network.

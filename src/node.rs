@@ -3,7 +3,8 @@
 //!
 //! The node is itself a [`Machine`]. `net` drives it over libp2p, the tests and the simulator over an event
 //! queue. It knows nothing of the task but the [`Task`] trait: what is summed, how this peer's vector is
-//! made, and whether a result may be gone on with. See spec, section "The node", for its rules in prose.
+//! made, and whether the session may go on after a result. See spec, section "The node", for its rules in
+//! prose.
 
 mod archive;
 mod council;
@@ -44,27 +45,28 @@ use council::Votes;
 use election::Election;
 use exchange::Talk;
 
-/// What a node's timers bring back.
+/// A timer of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Timer {
     /// Look at the deadlines.
     Wake,
-    /// A view's.
+    /// A timer of the view.
     View(view::Timer),
-    /// A transfer's.
+    /// A timer of a transfer.
     Transfer(transfer::Timer),
-    /// An exchange's.
+    /// A timer of the exchange for this sum.
     Exchange(SumId, u64),
 }
 
-/// A node.
+/// A participant of a session, as a machine.
 pub struct Node {
     ctx: Arc<Context>,
     task: Arc<dyn Task>,
     rng: Rng,
-    /// Connected peers that have said hello with the same session, and how many slots each has frozen.
+    /// Connected peers that have said hello with the same session, and the number of slots that each has
+    /// frozen.
     greeted: BTreeMap<Peer, u32>,
-    /// Those of them that are in a view, as far as they have said.
+    /// Those of them that are in a view, by their last status.
     in_view: BTreeSet<Peer>,
     refused: BTreeMap<Peer, Vec<String>>,
     acceptor: Acceptor<[u8; 32]>,
@@ -87,16 +89,16 @@ pub struct Node {
     over: Over,
 }
 
-/// What this node is in the middle of, within its view.
+/// The state of this node within its view.
 #[derive(Clone, Debug, Default)]
 struct Round {
     /// Whether a slot was frozen since the view began.
     froze: bool,
     /// The view waits for this peer's vector.
     wanted: Option<u32>,
-    /// How many slots were frozen somewhere when the view began.
+    /// Number of slots that the leader had frozen when the view began.
     frozen: u32,
-    /// What the promises that it began with oblige to.
+    /// The obligation that follows from the promises with which it began.
     duty: Option<Duty>,
     /// The sealed total that this view made, and its digest.
     total: Option<([u8; 32], Bytes)>,
@@ -104,14 +106,15 @@ struct Round {
     accept: Option<SumRecord>,
     /// This council member's shares of the pads of the value it acknowledged.
     shares: Vec<(Peer, [u8; 32])>,
-    /// Children that the view's beginning could not be sent to yet, and until when.
+    /// Children to which the view's beginning could not be sent yet, and the time until which this peer
+    /// tries.
     unreached: Option<(BTreeSet<Peer>, Message, Time)>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Over {
     No,
-    /// The result is there; this node serves others until then.
+    /// The result is there; this node serves others until this time.
     Lingering(Time),
     Stopped,
 }
@@ -213,7 +216,7 @@ impl Parent<Transfer> for Node {
 }
 
 impl Node {
-    /// A node that goes on from what it had stored in this session. `seed` is 32 fresh bytes from the
+    /// Makes a node that goes on from its stored records of this session. `seed` is 32 fresh bytes from the
     /// operating system.
     pub fn new(
         ctx: Arc<Context>,
@@ -360,7 +363,7 @@ impl Node {
         Ok(())
     }
 
-    /// A peer that has said hello has frozen so many slots.
+    /// Notes that a peer that has said hello has frozen so many slots.
     fn knows(&mut self, peer: Peer, frozen: u32) {
         self.greeted.insert(peer, frozen);
         if frozen as usize == self.ctx.plan.len() {
@@ -405,7 +408,7 @@ impl Node {
         self.election.greeted(now, from);
     }
 
-    /// Tells these peers how far this one is.
+    /// Tells these peers how many slots this one has frozen.
     fn tell(&self, peers: &[Peer], step: &mut Step<Self>) {
         for &peer in peers {
             step.send(peer, Message::Status { frozen: self.archive.frozen(), in_view: self.view.is_some() });
@@ -430,7 +433,7 @@ impl Node {
         seed
     }
 
-    /// Gives the view an input and does what it says.
+    /// Gives an input to the view and carries out its actions.
     fn drive(&mut self, now: Time, input: Input<View>, step: &mut Step<Self>) {
         if let Some(view) = &mut self.view {
             let child = view.handle(now, input);
@@ -483,7 +486,7 @@ impl Node {
         }
     }
 
-    /// Peers that a step blames are not proposed as members again.
+    /// Notes the peers that a step blames: they are not proposed as members again.
     fn note_blamed(&mut self, now: Time, step: &mut Step<Self>) {
         let blamed: Vec<_> = step
             .0

@@ -4,69 +4,10 @@
 //! resolved when the file is read, so that a [`Session`] holds plain numbers only. Peers are numbered in the
 //! order of their public keys, not in the order of the file.
 //!
-//! # The session id, byte by byte
-//!
-//! Two files mean the same session if and only if they have the same id:
-//!
-//! ```text
-//! id    = SHA-256("flyswarm/4 session" || 0x00 || entry of every field, in the order below)
-//! entry = LE u64 length of name || name || LE u64 length of value || value
-//! ```
-//!
-//! | names, in this order | value |
-//! | --- | --- |
-//! | `name` | text |
-//! | `task` | text: `flynn`, `tune`, `xclp`, `sketch`, `custom` |
-//! | `select` | text: `sketch`; only if the file has it |
-//! | `min_peers` | integer |
-//! | `data.features` | integer |
-//! | `data.classes` | list, in the order of the file |
-//! | `data.columns` | list, in the order of the file; only if the file names columns |
-//! | `data.scaling` | text: `none`, `unit-norm`, `center`, `standard`; or `range` followed by lo and hi, two numbers; or `soft-bins` followed by the bins, an integer |
-//! | `data.densify` | one byte, 0 or 1 |
-//! | `flynn.m`, `flynn.s`, `flynn.rho` | integer, multiples resolved; this and the two below only with the tasks `flynn` and `tune` |
-//! | `flynn.gamma` | number |
-//! | `flynn.score` | text: `decay`, `balanced-decay`, `log`, `balanced-log` |
-//! | `tune.folds` | integer; only with the task `tune` |
-//! | `tune.settings` | list, in the order of the file; an item is LE u64 length of scaling, scaling as above, densify as above, m, s and rho as integers; only with the task `tune` |
-//! | `xclp.bits`, `xclp.k` | integer; this and the fields below only with the task `xclp` |
-//! | `xclp.many_neighbours` | one byte, 0 or 1 |
-//! | `xclp.alpha` | number |
-//! | `xclp.power` | integer |
-//! | `xclp.balance` | one byte, 0 or 1 |
-//! | `xclp.tolerance` | number |
-//! | `xclp.hamming` | text: `dealer`, `ot`, `phe` |
-//! | `sketch.hash` | text: `srp`, `minhash`; this and the fields below only with the task `sketch` or a `select` |
-//! | `sketch.rows`, `sketch.range` | integer |
-//! | `sketch.publish`, `sketch.pairwise` | one byte, 0 or 1 |
-//! | `sketch.active`, `sketch.chosen` | integer |
-//! | `sketch.temperature` | number |
-//! | `custom.name` | text; this and the field below only with the task `custom` |
-//! | `custom.bytes` | the bytes |
-//! | `privacy.min_holders` | integer |
-//! | `privacy.colluding` | number |
-//! | `privacy.epsilon`, `privacy.top` | integer, epsilon in millionths; this and the two below only if there is an epsilon; the second not with the task `sketch` |
-//! | `privacy.mode` | text: `per-party`, `parallel`, `central` |
-//! | `privacy.colluders` | integer; only with the mode `central` |
-//! | `council.faults` | text: `byzantine`; only where it is not `crash` |
-//! | `council.members` | list of the names, ascending by their bytes; only where the file has it |
-//! | `timing.gather_ms`, `timing.propose_ms`, `timing.stall_ms`, `timing.quorum_ms`, `timing.compute_ms`, `timing.linger_ms`, `timing.enlarge_ms`, `timing.max_views` | integer |
-//! | `roster.peer_id` | list of the public keys (32 bytes each), ascending |
-//! | `roster.name` | list, in the order of the public keys |
-//!
-//! An integer is a LE u64. A number is the LE bytes of its IEEE 754 binary64, -0 as 0 (lo and hi are first
-//! rounded to binary32). A text is its UTF-8 bytes. A list is a LE u64 count, then for each item a LE u64
-//! length and the item. Fields that the file leaves out enter with their defaults. Addresses, comments and
-//! layout do not enter.
-//!
-//! Each field also has a hash of its own, by which two peers with different files find the fields that
-//! differ: the first 8 bytes of `SHA-256("flyswarm/4 session field" || 0x00 || entry)`, see
-//! [`Session::fields`].
-//!
-//! # The council
-//!
-//! The first 15 peers in the order of `SHA-256("flyswarm/4 council" || 0x00 || id || public key)`, or all
-//! peers if there are fewer. Where the file names the members, those in this order.
+//! Two files mean the same session if and only if they have the same [`SessionId`], the hash of a canonical
+//! encoding of all fields (spec, section 4.1, byte by byte). Fields that the file leaves out enter with their
+//! defaults. Addresses, comments and layout do not enter. Each field also has a hash of its own, by which two
+//! peers with different files find the fields that differ: [`Session::fields`].
 
 mod council;
 mod encoding;

@@ -2,25 +2,28 @@
 //!
 //! A [`scenario`] says who takes part, how they are connected and what goes wrong. [`run`] puts a [`swarm`]
 //! of real nodes together and drives it with the [`engine`]: encoded frames travel, time passes only in the
-//! queue, and everything random follows from the scenario's seed, so that the same seed gives the same trace
-//! hash on every machine. [`checks`] hold after every event. What came out is an [`outcome`].
+//! queue, and all randomness follows from the scenario's seed, so that the same seed gives the same trace
+//! hash on every machine. [`checks`] hold after every event. The [`outcome`] is the report of a run.
 
 pub mod agreement;
 pub mod checks;
 pub mod compare;
 pub mod cost;
 pub mod engine;
+mod flynn;
 pub mod links;
 pub mod outcome;
 pub mod participants;
 pub mod report;
+pub mod rows;
 pub mod run;
 pub mod scenario;
 mod sketch;
+mod sum;
 pub mod swarm;
 pub mod tally;
 mod tamper;
-pub mod task;
+mod task;
 #[cfg(test)]
 mod tests;
 pub(crate) mod timeline;

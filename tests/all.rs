@@ -11,6 +11,7 @@ mod lan;
 mod net;
 mod processes;
 mod sim;
+mod toy;
 
 /// Says that a test is skipped: a line that is seen although the test passes, for it goes past the harness.
 fn skipped(test: &str, why: &str) {

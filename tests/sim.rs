@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use flyswarm::sim::agreement::{Agreement, Played};
 use flyswarm::sim::compare::compare;
-use flyswarm::sim::outcome::Outcome;
+use flyswarm::sim::outcome::RunReport;
 use flyswarm::sim::report;
 use flyswarm::sim::run::{run, run_all};
 use flyswarm::sim::scenario::File;
@@ -15,7 +15,7 @@ fn parse(text: &str) -> Result<File, String> {
     File::parse(text, "test".into(), PathBuf::new(), false).map_err(|error| error.0)
 }
 
-fn only(text: &str, seed: u64) -> Outcome {
+fn only(text: &str, seed: u64) -> RunReport {
     let mut file = parse(text).unwrap();
     let (name, scenario) = &mut file.runs[0];
     scenario.seed = seed;
@@ -23,7 +23,7 @@ fn only(text: &str, seed: u64) -> Outcome {
 }
 
 /// Runs the small form of a shipped scenario; nothing may fail.
-fn shipped(name: &str) -> Vec<Outcome> {
+fn shipped(name: &str) -> Vec<RunReport> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("simulations").join(format!("{name}.toml"));
     let file = File::load(&path, true).unwrap();
     let runs = run_all(&file, &mut |_| {}).unwrap().runs;
@@ -72,21 +72,21 @@ fn sketches_give_the_distances_of_the_rows_in_one_place_and_everybody_the_same_d
 #[test]
 fn the_model_is_that_of_the_drawn_peers_whoever_dies_after_the_draw() {
     let runs = shipped("select");
-    let drawn = |run: &Outcome| {
+    let drawn = |run: &RunReport| {
         let ranking = run.ranking.as_ref().unwrap();
         assert!(ranking.equal && run.accuracy.as_ref().unwrap().equal, "{}", run.name);
         ranking.chosen.clone()
     };
     assert_eq!(runs.iter().map(|run| drawn(run).len()).collect::<Vec<_>>(), [4, 4, 8, 8]);
     assert!(runs[2..].iter().all(|run| drawn(run).contains(&6)), "the peer that dies is one that was drawn");
-    let members = |run: &Outcome| run.slots.last().unwrap().members;
+    let members = |run: &RunReport| run.slots.last().unwrap().members;
     assert_eq!((members(&runs[2]), runs[2].finished), (Some(8), 8));
 }
 
 #[test]
 fn scaling_divides_the_work_of_training_among_the_parties() {
     let runs = shipped("scaling");
-    let own = |run: &Outcome| {
+    let own = |run: &RunReport| {
         run.training.as_ref().map(|training| training.alone_ms / training.slowest_ms).unwrap()
     };
     assert!(own(&runs[3]) > 1.4 * own(&runs[0]), "{} for 16 parties, {} for 3", own(&runs[3]), own(&runs[0]));
@@ -161,7 +161,7 @@ fn sketches_with_noise_are_drawn_once_and_scores_are_made_of_them_whoever_crashe
 
 #[test]
 fn releases_cost_bytes_by_their_counts_and_not_by_m() {
-    let chunks = |run: &Outcome| {
+    let chunks = |run: &RunReport| {
         let row = run.purposes.iter().find(|row| row.purpose == Purpose::Chunks);
         row.map(|row| row.total.bytes).unwrap()
     };
@@ -346,6 +346,14 @@ fn what_is_wrong_with_a_file_is_one_line_that_names_the_field_and_the_limit() {
         assert!(error.contains(expected), "{text:?}: {error}");
         assert!(!error.contains('\n'), "{text:?}: {error}");
     }
+}
+
+#[test]
+fn a_fault_at_a_quantity_that_the_task_does_not_sum_is_refused_with_those_that_it_does() {
+    let fault = "[[fault]]\nkind = \"crash\"\npeers = 1\nat = { slot = \"counts\", stage = \"sum\" }\n";
+    let file = parse(&format!("{SUM}{fault}")).unwrap();
+    let error = run("run", &file.runs[0].1, &file.folder, &mut |_| {}).unwrap_err().0;
+    assert_eq!(error, "fault 1: at.slot is \"counts\", must be one of coin, sum");
 }
 
 #[test]

@@ -1,5 +1,5 @@
-//! What a node keeps: promises, the acknowledged value and frozen quantities; and what of it must survive a
-//! crash.
+//! The state of a node: promises, the acknowledged value and frozen quantities; and the records of it that
+//! must survive a crash.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -22,32 +22,32 @@ use crate::protocol::signed::Signed;
 use crate::protocol::transfer::{Held, Served, Want};
 use crate::task::{History, Task};
 
-/// One thing to be on disk before any message that depends on it leaves. A later one of the same
+/// A record that is on disk before any message that depends on it leaves. A later one of the same
 /// [`Record::name`] replaces it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Record {
-    /// No lower ballot is acknowledged any more.
+    /// The highest ballot promised: no lower one is acknowledged any more.
     Promised(Ballot),
-    /// No view up to this ballot is entered again: its masks have been used.
+    /// The highest view joined: no view up to this ballot is entered again, for its masks have been used.
     Joined(Ballot),
-    /// Acknowledged in this ballot; with the sealed total.
+    /// The value acknowledged in this ballot, with the sealed total.
     Accepted(Ballot, SumRecord, #[serde(skip)] Bytes),
-    /// Decided and opened; with the sealed total.
+    /// A decided slot with its pads and the sealed total.
     Frozen(Frozen, #[serde(skip)] Bytes),
     /// This peer's vector of a slot with noise, and its SHA-256: never made again, sent again as it is.
     Noised(u32, [u8; 32], #[serde(skip)] Bytes),
     /// The result of this peer's exchange for this sum, and its SHA-256. Each is kept: an older view's sum
     /// may be the one that is decided.
     Exchanged(SumId, [u8; 32], #[serde(skip)] Bytes),
-    /// What this peer has kept back of a row sum in this view; once the slot is frozen only that of the view
-    /// that was decided on.
+    /// The block that this peer has kept back of a row sum in this view; once the slot is frozen only that of
+    /// the view that was decided on.
     Kept(Kept),
-    /// Decided; no later slot needs its total, which is removed if it is here.
+    /// A decided slot whose total no later slot needs; the total is removed if it is here.
     Bare(Frozen),
-    /// This council member releases its shares for this value of the slot, and for no other; with what
-    /// decided it.
+    /// This council member releases its shares for this value of the slot, and for no other; with the
+    /// acknowledgements that decided it.
     Released(u32, [u8; 32], Vec<Signed<Acknowledgement>>),
-    /// What shows that council members were in a ballot: the highest of each, as they have signed it.
+    /// Signed items that show that council members were in a ballot: the highest of each.
     Traces(Vec<Trace>),
     /// This peer has lost its state before, and does not vote in this session.
     Silent,
@@ -73,7 +73,8 @@ impl Record {
         }
     }
 
-    /// What the names begin with of records that a slot may have of several views; the view's ballot follows.
+    /// The beginnings of the names of records that a slot may have for several views; the view's ballot
+    /// follows.
     #[must_use]
     pub fn names_of_views(slot: u32) -> [String; 2] {
         [format!("exchanged-{slot}-"), format!("kept-{slot}-")]
@@ -130,7 +131,7 @@ pub enum RestoreError {
     Broken(u32, String),
 }
 
-/// A sealed total and what is known of it.
+/// A sealed total with its record.
 #[derive(Clone, Debug)]
 pub(super) struct Sealed {
     pub(super) record: SumRecord,
@@ -140,12 +141,12 @@ pub(super) struct Sealed {
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct Archive {
-    /// Their sealed totals are not kept: what was opened and the pads give them again.
+    /// The frozen slots. Sealed totals are not kept: opened vectors and pads give them again.
     frozen: Vec<Frozen>,
     history: Arc<History>,
     /// Slots whose vector was not given to this peer, though a later slot may need it.
     missing: BTreeSet<u32>,
-    /// What this peer has kept back of slots that are not frozen, in any view that may be decided on.
+    /// Blocks kept back of slots that are not frozen, of any view that may be decided on.
     kept: BTreeMap<SumId, Kept>,
     /// The value of the next slot that this peer has acknowledged, or would have were it in the council.
     pub(super) accepted: Option<Sealed>,
@@ -158,17 +159,17 @@ impl Archive {
         self.frozen.len()
     }
 
-    /// How many slots are frozen, as messages say it.
+    /// Number of frozen slots, as messages have it.
     pub(super) fn frozen(&self) -> u32 {
         self.history.frozen()
     }
 
-    /// What is open so far.
+    /// The opened slots so far.
     pub(super) fn history(&self) -> &Arc<History> {
         &self.history
     }
 
-    /// A vector that this peer lacks and the next slot needs: to be fetched again.
+    /// The slot of a vector that this peer lacks and the next slot needs.
     pub(super) fn lacks(&self, task: &dyn Task) -> Option<u32> {
         self.missing.iter().copied().find(|&slot| task.retains(slot, self.frozen()))
     }
@@ -180,7 +181,7 @@ impl Archive {
         }
     }
 
-    /// Drops the vectors that no later slot needs; gives the decisions on them.
+    /// Drops the vectors that no later slot needs; returns the decisions on them.
     pub(super) fn forget(&mut self, task: &dyn Task) -> Vec<Frozen> {
         let frozen = self.frozen();
         let over: Vec<u32> =
@@ -190,12 +191,12 @@ impl Archive {
         over.iter().map(|&slot| self.frozen[slot as usize].clone()).collect()
     }
 
-    /// Holds what this peer has kept back of a sum, which is on disk.
+    /// Adds a block that this peer has kept back, which is on disk.
     pub(super) fn keep(&mut self, kept: Option<Kept>) {
         self.kept.extend(kept.map(|kept| (kept.sum, kept)));
     }
 
-    /// Takes the next slot; without its opened vector where no later slot should need it.
+    /// Adds the next slot; without its opened vector where no later slot needs it.
     pub(super) fn freeze(
         &mut self,
         ctx: &Context,
@@ -222,8 +223,8 @@ impl Archive {
         self.decide();
     }
 
-    /// The next slot is decided: nobody is served its total any more before it is open, and no copy of it is
-    /// held.
+    /// Notes that the next slot is decided: its total is served to no peer before it is open, and no copy of
+    /// it is held.
     pub(super) fn decide(&mut self) {
         self.accepted = None;
         self.offered = None;
@@ -234,7 +235,7 @@ impl Archive {
         self.accepted.iter().chain(&self.offered).find(|sealed| sealed.digest == *digest)
     }
 
-    /// What another peer asks for, if it is here.
+    /// The answer to another peer that fetches, if this peer has it.
     pub(super) fn held(&self, ctx: &Context, slot: u32, want: Want) -> Option<(Held, Served)> {
         match want {
             Want::Frozen => {
@@ -273,7 +274,7 @@ pub(super) struct Restored {
     pub(super) noised: BTreeMap<u32, Bytes>,
 }
 
-/// Puts together what was stored, checking all of it again.
+/// Restores the state from stored records, and checks all of them again.
 pub(super) fn restore(ctx: &Context, stored: Vec<Record>) -> Result<Restored, RestoreError> {
     let mut out = Restored {
         acceptor: Acceptor::default(),

@@ -1,5 +1,5 @@
-//! This peer as a member of the council, and what it holds a leader to: promises and what they oblige to,
-//! releases that are final, and traces of those who were in a view and no longer know it.
+//! This peer as a member of the council, and its checks of a leader: promises and their obligations,
+//! releases that are final, and traces of members that were in a view and no longer know it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,14 +14,14 @@ use crate::protocol::view::Reason;
 use crate::protocol::{Action, Fault, Step, Time, deal};
 use crate::session::Peer;
 
-/// What this peer remembers of its own votes beside its acceptor, and of the others'.
+/// This peer's memory of its own votes beside its acceptor, and of the others'.
 #[derive(Debug, Default)]
 pub(super) struct Votes {
-    /// What decided the value that it has released shares for.
+    /// The acknowledgements that decided the value for which it has released shares.
     pub(super) decision: Vec<Signed<Acknowledgement>>,
     /// The highest ballot that each council member has shown itself in.
     pub(super) traces: BTreeMap<Peer, Trace>,
-    /// It was in a view that its disk knows nothing of: it does not vote in this session any more.
+    /// It was in a view that its disk does not have: it does not vote in this session any more.
     pub(super) silent: bool,
 }
 
@@ -86,7 +86,8 @@ impl Node {
         Ok(Signed::new(&self.ctx, Promised { ballot, promise, decision }))
     }
 
-    /// A counter that nobody reaches by proposing would leave none for the others.
+    /// Refuses a ballot whose counter no peer can have reached by proposing: it would leave no higher one for
+    /// the others.
     pub(super) fn near(&self, ballot: Ballot) -> Result<(), Fault> {
         let known = self.acceptor.promised.max(self.joined).counter.max(self.election.seen());
         if ballot.counter > known.saturating_add(Ballot::JUMP).min(Ballot::LAST) {
@@ -114,7 +115,7 @@ impl Node {
         Ok(())
     }
 
-    /// A council member does not promise what this one asks for.
+    /// Notes that a council member does not promise this one's ballot, but has promised `other`.
     pub(super) fn refused(&mut self, now: Time, from: Peer, other: Ballot) {
         let until = now.plus_ms(self.ctx.session.timing.propose_ms / 2);
         let (greeted, council, quorum) = (&self.greeted, &self.ctx.council, self.ctx.quorum);
@@ -125,8 +126,8 @@ impl Node {
         self.election.refuse(until, from, other, enough);
     }
 
-    /// A peer that this one is connected to and that is not among the members of a view, the first time. All
-    /// of them have had their refusal then: a view without them is joined from now on.
+    /// The first of the peers that this one is connected to and that are not members of a view, once for
+    /// each. All of them have had their refusal then: views without them are joined from now on.
     pub(super) fn omitted(&mut self, members: &[Peer]) -> Option<Peer> {
         let missing: Vec<_> = self
             .greeted
@@ -139,7 +140,7 @@ impl Node {
         missing.first().copied()
     }
 
-    /// What the promises of a view oblige its leader to.
+    /// The obligation of a leader that follows from the promises of its view.
     pub(super) fn justified(
         &mut self,
         ballot: Ballot,
@@ -162,7 +163,7 @@ impl Node {
         Ok(Some(duty))
     }
 
-    /// Blames who is shown to have acknowledged two values in one ballot.
+    /// Blames a peer that has acknowledged two values in one ballot, as signed items show.
     fn convict(&self, promises: &[Signed<Promised>], step: &mut Step<Self>) {
         let shown = promises.iter().flat_map(|signed| &signed.item.decision);
         if let Some(peer) = promise::equivocator(&self.ctx, shown.chain(&self.votes.decision)) {
@@ -186,8 +187,8 @@ impl Node {
         }
     }
 
-    /// A quorum has acknowledged the record: this peer's shares of its pads, if it votes. That it has
-    /// released them is on disk before they leave, and final.
+    /// Releases this peer's shares of the pads of a record that a quorum has acknowledged, if it votes. That
+    /// it has released them is on disk before they leave, and final.
     pub(super) fn decided(
         &mut self,
         record: &SumRecord,
@@ -224,13 +225,13 @@ impl Node {
         step.0.push(Action::Persist(Record::Traces(traces)));
     }
 
-    /// What this peer holds of another's making, for its greeting.
+    /// The item that shows the highest ballot in which this peer knows another one, for the greeting.
     pub(super) fn trace_of(&self, peer: Peer) -> Option<Trace> {
         self.votes.traces.get(&peer).cloned()
     }
 
-    /// Another peer shows where this one has been: if its own disk knows nothing of that, it has lost its
-    /// state, and its votes could contradict those that it has given.
+    /// Takes an item that shows a ballot in which this peer was: if its own disk does not have it, it has
+    /// lost its state, and its votes could contradict those that it has given.
     pub(super) fn shown(&mut self, from: Peer, trace: &Trace, step: &mut Step<Self>) {
         #[cfg(test)]
         if self.ctx.bug == Some(crate::protocol::context::Bug::IgnoresPromises) {

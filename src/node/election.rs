@@ -1,8 +1,8 @@
-//! Who proposes a view, when, and over whom (spec, section "Elections").
+//! The election: which peer proposes a view, when, and with which members (spec, section "Elections").
 //!
 //! Council members propose, the one of rank r after r x `propose_ms` without progress, rank counted among
-//! those that are reachable. Nobody proposes before the whole roster is there or `gather_ms` have passed. A
-//! proposer takes in everybody that it is connected to, but for peers that it has blamed, that keep getting
+//! those that are reachable. No peer proposes before the whole roster is there or `gather_ms` have passed. A
+//! proposer takes in all peers that it is connected to, except those that it has blamed, that keep getting
 //! lost, or that are the weaker end of an edge reported dead.
 
 mod standing;
@@ -30,8 +30,8 @@ impl Node {
             && self.ctx.council_count(members) >= self.ctx.quorum
     }
 
-    /// How many it reaches, itself included, and whether they are enough; asked after every input, so it does
-    /// not list them.
+    /// The number of peers that it reaches, itself included, and whether they are enough. Called after every
+    /// input, so it does not list them.
     fn reach(&self) -> (usize, bool) {
         let blamed = &self.election.blamed;
         let reached = |peer: &Peer| self.greeted.contains_key(peer) && !blamed.contains(peer);
@@ -42,7 +42,7 @@ impl Node {
         (others + 1, enough)
     }
 
-    /// This peer and everybody it is connected to and has not blamed, ascending.
+    /// This peer and all peers that it is connected to and has not blamed, ascending.
     fn reachable(&self) -> Vec<Peer> {
         let mut all: BTreeSet<_> = self.greeted.keys().copied().collect();
         all.insert(self.ctx.me);
@@ -94,7 +94,7 @@ impl Node {
         self.archive.sealed(&accepted.value).map(|sealed| Some(sealed.record.clone())).ok_or(())
     }
 
-    /// Everything that depends on the time and on what has come to pass, after each input.
+    /// Takes the steps that depend on the time and on the state, after each input.
     pub(super) fn proceed(&mut self, now: Time, step: &mut Step<Self>) {
         let complete = self.archive.frozen();
         match self.over {
@@ -137,7 +137,7 @@ impl Node {
         }
     }
 
-    /// Fetches the next frozen slot from whoever has it, unless the view is about to open that very slot.
+    /// Fetches the next frozen slot from a peer that has it, unless the view is about to open that very slot.
     fn catch_up(&mut self, now: Time, complete: u32, step: &mut Step<Self>) {
         if self.transfer.fetching() || self.opening.is_some() || self.over != Over::No {
             return;
@@ -241,7 +241,7 @@ impl Node {
         }
     }
 
-    /// When it is this peer's turn to propose; `None` outside the council.
+    /// The time of this peer's turn to propose; `None` outside the council.
     fn turn(&self) -> Option<Time> {
         let mut present =
             self.ctx.council.iter().filter(|&&peer| peer == self.ctx.me || self.greeted.contains_key(&peer));
@@ -274,8 +274,8 @@ impl Node {
         }
     }
 
-    /// A quorum has promised: fetches what the promises oblige to, then begins the view. False while too few
-    /// of the promises can be relied on.
+    /// Fetches the vectors that the promises of a quorum oblige to, then begins the view. `false` while too
+    /// few of the promises can be relied on.
     fn begin(&mut self, now: Time, step: &mut Step<Self>) -> bool {
         let Some(proposal) = &self.election.proposal else { return false };
         let ballot = proposal.ballot;

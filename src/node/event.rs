@@ -1,4 +1,4 @@
-//! What a node tells its user.
+//! The events of a node.
 
 use std::sync::Arc;
 
@@ -9,42 +9,42 @@ use crate::session::Peer;
 use crate::task::History;
 use crate::task::exchange::Roles;
 
-/// What a node tells its user.
+/// An event that a node reports to its user.
 #[derive(Clone, Debug)]
 pub enum Event {
     /// A peer is connected and has the same session.
     Joined(Peer),
-    /// Its connection is gone.
+    /// The connection to a peer is gone.
     Lost(Peer),
     /// A peer has another protocol version or session file; the fields that differ.
     Refused(Peer, Vec<String>),
-    /// This peer has lost what it had stored of this session, as another one has shown by its signature, or
-    /// as its own mark beside the key says: it takes part, and does not vote.
+    /// This peer has lost its stored state of this session, as another one (named) has shown by its
+    /// signature, or as its own mark beside the key says: it takes part, and does not vote.
     StateLost(Option<Peer>),
     /// A view began, with these members.
     ViewBegan(Ballot, Vec<Peer>),
-    /// It ended before its time.
+    /// A view failed, for this reason, with the suspected peer.
     ViewFailed(Ballot, Reason, Option<Peer>),
     /// The view waits for a connection to this peer: the driver should make one at once.
     NeedsConnection(Peer),
     /// A stage of a slot began.
     Stage(u32, Stage),
-    /// A quantity is frozen; where and over whom it was summed.
+    /// A slot is frozen: the view in which it was summed, and the members.
     Opened(Value),
     /// The exchange of the view begins, with these roles.
     Exchange(Roles),
-    /// Every quantity is frozen.
+    /// Every slot is frozen.
     Finished(Arc<History>),
-    /// Nobody needs this node any more; the driver may stop.
+    /// No peer needs this node any more; the driver may stop.
     Done,
     /// The session cannot be finished here; the driver must stop.
     Ended(Ending),
 }
 
-/// Why a node gives up.
+/// The reason why a node gives up.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Ending {
-    /// Too few peers for too long.
+    /// Too few peers were reachable for too long.
     #[error("{0}")]
     TooFew(String),
     /// `max_views` views have failed.

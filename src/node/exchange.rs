@@ -1,9 +1,9 @@
-//! The exchange of a view: where a quantity's vector is not a peer's own work, but comes from what the
-//! members say to each other. The task supplies the machine ([`crate::task::exchange`]); the node carries its
+//! The exchange of a view: where a quantity's vector is not a peer's own work, but comes from messages
+//! between the members. The task supplies the machine ([`crate::task::exchange`]); the node carries its
 //! messages unread.
 //!
-//! It begins when the view wants the vector and this peer is connected to every other that has a part; what
-//! the others say before that is kept. It ends with the vector, or ends the view.
+//! It begins when the view wants the vector and this peer is connected to every other that has a part;
+//! earlier messages of the others are kept. It ends with the vector, or ends the view.
 
 use bytes::Bytes;
 use sha2::{Digest, Sha256};
@@ -16,16 +16,16 @@ use crate::protocol::{Action, Fault, Input, Step, Time};
 use crate::session::Peer;
 use crate::task::exchange::{Exchange, Output, Seat, Source, Vocabulary};
 
-/// Short messages that a peer may say before the exchange begins here, more than there are.
+/// Most short messages that a peer may send before the exchange begins here: more than there are.
 const EARLY: usize = 256;
 
-/// See the module.
+/// The exchange of the present view.
 #[derive(Default)]
 pub(super) struct Talk {
     running: Option<(SumId, Box<dyn Exchange>)>,
-    /// The slot whose vector it gives.
+    /// The slot for which it makes the vector.
     slot: Option<u32>,
-    /// Not begun yet, and until when this peer waits for connections.
+    /// The exchange that has not begun, and the time until which this peer waits for connections.
     pending: Option<(SumId, Box<dyn Exchange>, Time)>,
     early: Vec<(Peer, SumId, Content)>,
     finished: bool,
@@ -47,7 +47,7 @@ impl Talk {
         self.running.as_ref().map(|(sum, _)| *sum)
     }
 
-    /// The slot is frozen: what others have said already of the next one's exchange is kept.
+    /// Ends the exchange of a slot that is frozen; messages of the next one's exchange are kept.
     pub(super) fn end(&mut self) {
         *self = Self { early: std::mem::take(&mut self.early), ..Self::default() };
     }
@@ -90,7 +90,7 @@ impl Node {
         true
     }
 
-    /// Begins the exchange as soon as everybody in it is connected.
+    /// Begins the exchange as soon as all peers in it are connected.
     pub(super) fn begin_exchange(&mut self, now: Time, step: &mut Step<Self>) {
         let Some((_, exchange, until)) = &self.talk.pending else { return };
         let missing = exchange.peers().into_iter().find(|peer| !self.greeted.contains_key(peer));
@@ -116,7 +116,7 @@ impl Node {
         }
     }
 
-    /// When the exchange looks again whether everybody is there.
+    /// The time at which the exchange looks again whether all its peers are connected.
     pub(super) fn exchange_alarm(&self) -> Option<Time> {
         self.talk.pending.as_ref().map(|(.., until)| *until)
     }
@@ -154,7 +154,7 @@ impl Node {
         Ok(())
     }
 
-    /// Gives the exchange an input and does what it says.
+    /// Gives an input to the exchange and carries out its actions.
     pub(super) fn converse(&mut self, now: Time, input: Input<Vocabulary>, step: &mut Step<Self>) {
         let Some((sum, exchange)) = &mut self.talk.running else { return };
         let sum = *sum;
@@ -176,7 +176,7 @@ impl Node {
         }
     }
 
-    /// The result is on disk before the vector that follows from it leaves.
+    /// Stores the result of the exchange, before the vector that follows from it leaves.
     fn exchanged(&mut self, result: Bytes, now: Time, step: &mut Step<Self>) {
         let (Some(slot), Some(view)) = (self.talk.slot, &self.view) else { return };
         let sum = SumId { ballot: view.ballot(), slot };
@@ -193,7 +193,7 @@ impl Node {
         }
     }
 
-    /// The view is over: the next one has other members, and its own exchange.
+    /// Drops the exchange of a view that is over: the next one has other members, and its own exchange.
     pub(super) fn forget_exchange(&mut self) {
         if let Some(slot) = std::mem::take(&mut self.talk).slot {
             self.inputs.remove(&slot);

@@ -1,4 +1,4 @@
-//! Long work, which drivers carry out beside the machine.
+//! Jobs: long work, which drivers carry out beside the machine.
 
 use std::sync::Arc;
 
@@ -15,18 +15,18 @@ use crate::protocol::record::Frozen;
 use crate::protocol::view::Rng;
 use crate::task::{History, Task, exchange};
 
-/// One piece of long work.
+/// A piece of long work.
 #[derive(Clone)]
 pub enum Job {
     /// Make this peer's vector of a slot.
     Contribution {
         /// The slot.
         slot: u32,
-        /// Who knows how.
+        /// The task that makes it.
         task: Arc<dyn Task>,
-        /// What is open so far.
+        /// The opened slots so far.
         history: Arc<History>,
-        /// For a vector with noise.
+        /// Randomness for a vector with noise.
         noise: Option<Noise>,
     },
     /// Mask a chunk.
@@ -35,7 +35,7 @@ pub enum Job {
     Exchange(SumId, exchange::Job),
     /// Take the pads off a decided total.
     Open {
-        /// For the plan.
+        /// The plan.
         ctx: Arc<Context>,
         /// The decision and its pads.
         frozen: Frozen,
@@ -55,7 +55,7 @@ impl std::fmt::Debug for Job {
     }
 }
 
-/// Fresh randomness for one vector: whoever knows it knows the noise.
+/// Fresh randomness for the noise of one vector; secret.
 #[derive(Clone)]
 pub struct Noise(Zeroizing<[u8; 32]>);
 
@@ -64,7 +64,7 @@ impl Noise {
         Self(Zeroizing::new(seed))
     }
 
-    /// The generator that it starts.
+    /// The generator with this randomness as its seed.
     #[must_use]
     pub fn generator(&self) -> Rng {
         Rng::from_seed(*self.0)
@@ -90,7 +90,7 @@ pub enum Done {
     Open {
         /// As in the job.
         frozen: Frozen,
-        /// Without pads.
+        /// The words without pads.
         opened: Bytes,
     },
 }
@@ -130,7 +130,7 @@ impl Job {
     }
 }
 
-/// The total without its pads; for slot 0 the seed.
+/// Takes the pads off a total; for slot 0 derives the seed.
 #[must_use]
 pub(super) fn open(ctx: &Context, frozen: &Frozen, total: Bytes) -> Bytes {
     if frozen.record.value.sum.slot == 0 {

@@ -1,5 +1,5 @@
-//! A slot at one node: its vector, the acknowledgement of the sealed total, opening, freezing; and what is
-//! fetched instead.
+//! A slot at one node: its vector, the acknowledgement of the sealed total, opening, freezing; or fetching
+//! it. fetched instead.
 
 use bytes::Bytes;
 use sha2::{Digest, Sha256};
@@ -139,13 +139,14 @@ impl Node {
         }
     }
 
-    /// The view wants what is open here already: its leader must fetch that first, and now learns it.
+    /// Ends a view that sums a slot which is open here already: its leader must fetch that first, and now
+    /// learns it.
     pub(super) fn superseded(&mut self, now: Time, step: &mut Step<Self>) {
         self.fail_view(now, Reason::Superseded, None, None, step);
     }
 
-    /// Takes the pads off. The decision and the sealed total are on disk before: whoever crashes here opens
-    /// it when it is back.
+    /// Takes the pads off. The decision and the sealed total are on disk before: a peer that crashes here
+    /// opens it when it is back.
     pub(super) fn open(&mut self, frozen: Frozen, total: Bytes, step: &mut Step<Self>) {
         let SumId { slot, .. } = frozen.record.value.sum;
         let lacked = self.archive.lacks(&*self.task) == Some(slot);

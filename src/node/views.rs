@@ -1,4 +1,4 @@
-//! How this peer joins a view, leaves it, and hears that others have.
+//! Joining a view, leaving it, and hearing that others have.
 
 use std::collections::BTreeSet;
 
@@ -103,7 +103,7 @@ impl Node {
         Signed::new(&self.ctx, Failure { ballot, reason, suspect })
     }
 
-    /// A member has ended a view; `from` passes it on.
+    /// Takes the news that a member has ended a view; `from` passes it on.
     pub(super) fn heard_failure(
         &mut self,
         now: Time,
@@ -132,7 +132,7 @@ impl Node {
         Ok(())
     }
 
-    /// Ends this peer's part in the view, and tells the neighbours but who passed that on.
+    /// Ends this peer's part in the view, and tells the neighbours except the one that passed the news on.
     pub(super) fn fail_view(
         &mut self,
         now: Time,

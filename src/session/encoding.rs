@@ -1,4 +1,4 @@
-//! The canonical encoding of a session, as the module documentation of [`super`] gives it.
+//! The canonical encoding of a session (spec, section 4.1).
 
 use std::collections::BTreeMap;
 

@@ -7,28 +7,21 @@ use std::io::Read;
 use std::path::Path;
 
 use serde::Deserialize;
+use toml::de::{DeTable, Deserializer};
 
 use super::noise::RawNoise;
 use super::rules::{self, FILE_LIMIT, SessionError, TIMING};
-use super::task::{self, RawCustom, RawFlynn, RawSketch, RawTune, RawXclp, Sections};
-use super::{
-    CouncilSpec, DataSpec, Entry, NoiseMode, Privacy, Scaling, Select, Session, TaskSpec, Timing, words,
-};
+use super::task::{self, Sections};
+use super::{CouncilSpec, DataSpec, Entry, NoiseMode, Privacy, Scaling, Session, TaskSpec, Timing, words};
 
-/// The file as written: integers are wide enough for our own rules to judge, and sizes are not yet resolved.
+/// The file as written, without the tasks' sections: integers are wide enough for our own rules to judge, and sizes are not yet resolved.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct RawSession {
     name: String,
     task: task::Name,
-    select: Option<Select>,
     min_peers: Option<i64>,
     data: RawData,
-    flynn: Option<RawFlynn>,
-    tune: Option<RawTune>,
-    xclp: Option<RawXclp>,
-    sketch: Option<RawSketch>,
-    custom: Option<RawCustom>,
     #[serde(default)]
     privacy: RawPrivacy,
     #[serde(default)]
@@ -81,8 +74,10 @@ impl Session {
         if text.len() > FILE_LIMIT {
             return Err(SessionError::TooLarge { limit: FILE_LIMIT });
         }
-        let raw: RawSession = toml::from_str(text).map_err(|error| syntax(text, &error))?;
-        raw.resolve()?.check()
+        let mut file = DeTable::parse(text).map_err(|error| syntax(text, &error))?;
+        let sections = Sections::split(text, file.get_mut());
+        let raw = RawSession::deserialize(Deserializer::from(file)).map_err(|error| syntax(text, &error))?;
+        raw.resolve(sections)?.check()
     }
 
     /// Reads a session file.
@@ -236,7 +231,7 @@ impl Timing {
 
 impl RawSession {
     /// Puts the numbers into their types. All other rules are left to [`Session::check`].
-    fn resolve(self) -> Result<Session, SessionError> {
+    fn resolve(self, sections: Sections<'_>) -> Result<Session, SessionError> {
         rules::ROSTER.check::<u16>(self.roster.len() as i128)?;
         let roster = self.roster.into_iter().map(RawEntry::resolve).collect::<Result<Vec<_>, _>>()?;
         let data = DataSpec {
@@ -247,8 +242,6 @@ impl RawSession {
             densify: self.data.densify,
         };
         data.check()?;
-        let Self { select, flynn, tune, xclp, sketch, custom, .. } = self;
-        let sections = Sections { select, flynn, tune, xclp, sketch, custom };
         let task = TaskSpec::read(self.task, sections, &data, roster.len())?;
         task.roster().check::<u16>(roster.len() as i128)?;
         let min_peers = match self.min_peers {
@@ -296,7 +289,8 @@ fn read(path: &Path) -> Result<String, SessionError> {
     String::from_utf8(bytes).map_err(|_| SessionError::NotText)
 }
 
-fn syntax(text: &str, error: &toml::de::Error) -> SessionError {
+/// An error of the TOML reader with its line in the file's text.
+pub(super) fn syntax(text: &str, error: &toml::de::Error) -> SessionError {
     let at = error.span().map_or(text.len(), |span| span.start);
     let line = text.bytes().take(at).filter(|byte| *byte == b'\n').count() + 1;
     let message: Vec<&str> = error.message().split_whitespace().collect();

@@ -1,8 +1,7 @@
 //! The task of a session: one file for each, with its parameters, their limits, its sections of the session
 //! file, its canonical encoding and its description.
 //!
-//! A new task needs its own file with a [`Spec`], and here a variant of [`TaskSpec`] and of [`Name`], an arm
-//! of `dispatch!` and of [`TaskSpec::read`], and the type of its section in [`Sections`].
+//! A new task needs its own file with a [`Spec`], and a line in `tasks!`.
 
 mod custom;
 mod flynn;
@@ -10,12 +9,17 @@ mod sketch;
 mod tune;
 mod xclp;
 
+use std::borrow::Cow;
 use std::fmt;
 
 use serde::Deserialize;
+use serde::de::DeserializeOwned;
 use serde_json::Value;
+use toml::Spanned;
+use toml::de::{DeTable, DeValue, ValueDeserializer};
 
 use super::encoding::Field;
+use super::file::syntax;
 use super::rules::{Limit, ROSTER};
 use super::{DataSpec, Session, SessionError};
 
@@ -25,28 +29,97 @@ pub use sketch::{Select, SketchSpec};
 pub use tune::{Setting, TuneSpec};
 pub use xclp::{Hamming, XclpSpec};
 
-/// What a session computes, with the task's parameters.
-#[derive(Debug, Clone, PartialEq)]
-pub enum TaskSpec {
+/// Declares [`TaskSpec`], the names of its variants in a session file, and what has an arm for each variant.
+macro_rules! tasks {
+    ($($(#[$about:meta])* $variant:ident($spec:ty) = $name:literal,)+) => {
+        /// What a session computes, with the task's parameters.
+        #[derive(Debug, Clone, PartialEq)]
+        pub enum TaskSpec {
+            $($(#[$about])* $variant($spec),)+
+        }
+
+        /// The value of `task` in a session file.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+        pub(super) enum Name {
+            $(#[serde(rename = $name)] $variant,)+
+        }
+
+        /// The sections of all tasks.
+        fn sections() -> impl Iterator<Item = &'static Section> {
+            [$(<$spec>::sections(),)+].into_iter().flatten()
+        }
+
+        impl TaskSpec {
+            /// The value of `task` in a session file, such as `flynn`.
+            #[must_use]
+            pub fn name(&self) -> &'static str {
+                match self {
+                    $(Self::$variant(_) => $name,)+
+                }
+            }
+
+            fn spec(&self) -> &dyn Spec {
+                match self {
+                    $(Self::$variant(spec) => spec,)+
+                }
+            }
+
+            fn spec_mut(&mut self) -> &mut dyn Spec {
+                match self {
+                    $(Self::$variant(spec) => spec,)+
+                }
+            }
+
+            fn read_spec(
+                name: Name,
+                sections: &mut Sections<'_>,
+                data: &DataSpec,
+                peers: usize,
+            ) -> Result<Self, SessionError> {
+                Ok(match name {
+                    $(Name::$variant => Self::$variant(<$spec>::read(sections, data, peers)?),)+
+                })
+            }
+        }
+    };
+}
+
+tasks! {
     /// FlyNNFL (Ram and Sinha, "Federated Nearest Neighbor Classification with a Colony of Fruit-Flies", AAAI
     /// 2022).
-    Flynn(FlynnSpec),
+    Flynn(FlynnSpec) = "flynn",
     /// Cross-validation of settings of FlyNN over the rows of all peers.
-    Tune(TuneSpec),
+    Tune(TuneSpec) = "tune",
     /// Label propagation over the points of all peers (Scott, Yeo & Lampert, "Cross-client Label
     /// Propagation", TMLR 2023).
-    Xclp(XclpSpec),
+    Xclp(XclpSpec) = "xclp",
     /// The distance of each peer's data from the data of all (Liu, Xu, Coleman & Shrivastava, "One-Pass
     /// Distribution Sketch for Measuring Data Heterogeneity in Federated Learning", NeurIPS 2023).
-    Sketch(SketchSpec),
+    Sketch(SketchSpec) = "sketch",
     /// A task that a program outside this crate brings along.
-    Custom(CustomSpec),
+    Custom(CustomSpec) = "custom",
+}
+
+/// A table or field of the session file that belongs to single tasks.
+pub(super) struct Section {
+    /// Its name at the top level of the file.
+    name: &'static str,
+    /// The tasks that read it, as the limit of an error says it.
+    tasks: &'static str,
 }
 
 /// What the file of a task supplies.
 pub(super) trait Spec {
-    /// The value of `task` in a session file.
-    fn name(&self) -> &'static str;
+    /// The sections that belong to this task, unless an earlier one has them.
+    fn sections() -> &'static [Section]
+    where
+        Self: Sized;
+
+    /// Reads the parameters from their sections, for rows as in `data` and so many peers. Leaves the rules to
+    /// [`Spec::check`], as far as it can.
+    fn read(sections: &mut Sections<'_>, data: &DataSpec, peers: usize) -> Result<Self, SessionError>
+    where
+        Self: Sized;
 
     /// What is computed: the comment above `task` in a session file.
     fn about(&self) -> &'static str;
@@ -84,6 +157,21 @@ pub(super) trait Spec {
     fn release(&self, _data: &DataSpec) -> Release {
         Release::Nothing
     }
+
+    /// The parameters of the FlyNN models that the task trains.
+    fn model(&self) -> Option<&ModelSpec> {
+        None
+    }
+
+    /// As [`Spec::model`], to change them.
+    fn model_mut(&mut self) -> Option<&mut ModelSpec> {
+        None
+    }
+
+    /// The parameters of the sketches that the task makes of the peers' rows.
+    fn sketch(&self) -> Option<&SketchSpec> {
+        None
+    }
 }
 
 /// What a peer of a private session releases.
@@ -97,44 +185,31 @@ pub(super) enum Release {
     Every,
 }
 
-/// The value of `task` in a session file.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub(super) enum Name {
-    Flynn,
-    Tune,
-    Xclp,
-    Sketch,
-    Custom,
+/// The parts of a session file that belong to single tasks, until they are read.
+pub(super) struct Sections<'a> {
+    /// The whole file, for the line of an error.
+    text: &'a str,
+    left: Vec<(&'static str, Spanned<DeValue<'a>>)>,
 }
 
-/// The parts of a session file that belong to single tasks; [`TaskSpec::read`] takes those of its task.
-pub(super) struct Sections {
-    pub(super) select: Option<Select>,
-    pub(super) flynn: Option<flynn::Raw>,
-    pub(super) tune: Option<tune::Raw>,
-    pub(super) xclp: Option<xclp::Raw>,
-    pub(super) sketch: Option<sketch::Raw>,
-    pub(super) custom: Option<custom::Raw>,
-}
+impl<'a> Sections<'a> {
+    /// Takes them out of the rest of a file with this text.
+    pub(super) fn split(text: &'a str, file: &mut DeTable<'a>) -> Self {
+        let take = |section: &'static Section| {
+            let key = Spanned::new(0..0, Cow::Borrowed(section.name));
+            file.remove(&key).map(|value| (section.name, value))
+        };
+        Self { text, left: sections().filter_map(take).collect() }
+    }
 
-pub(super) use custom::Raw as RawCustom;
-pub(super) use flynn::Raw as RawFlynn;
-pub(super) use sketch::Raw as RawSketch;
-pub(super) use tune::Raw as RawTune;
-pub(super) use xclp::Raw as RawXclp;
-
-/// The expression with the parameters of the task under this name.
-macro_rules! dispatch {
-    ($task:expr, $spec:ident => $what:expr) => {
-        match $task {
-            TaskSpec::Flynn($spec) => $what,
-            TaskSpec::Tune($spec) => $what,
-            TaskSpec::Xclp($spec) => $what,
-            TaskSpec::Sketch($spec) => $what,
-            TaskSpec::Custom($spec) => $what,
-        }
-    };
+    /// Reads one section; `None` where the file has none.
+    fn take<T: DeserializeOwned>(&mut self, name: &str) -> Result<Option<T>, SessionError> {
+        let Some(place) = self.left.iter().position(|(section, _)| *section == name) else { return Ok(None) };
+        let (_, value) = self.left.remove(place);
+        let read =
+            T::deserialize(ValueDeserializer::from(value)).map_err(|error| syntax(self.text, &error))?;
+        Ok(Some(read))
+    }
 }
 
 impl TaskSpec {
@@ -142,38 +217,19 @@ impl TaskSpec {
     /// another task is refused. The rest of the rules is left to [`Session::check`].
     pub(super) fn read(
         name: Name,
-        mut sections: Sections,
+        mut sections: Sections<'_>,
         data: &DataSpec,
         peers: usize,
     ) -> Result<Self, SessionError> {
-        let task = match name {
-            Name::Flynn => Self::Flynn(FlynnSpec::read(&mut sections, data, peers)?),
-            Name::Tune => Self::Tune(TuneSpec::read(&mut sections, data)?),
-            Name::Xclp => Self::Xclp(XclpSpec::read(&mut sections, data)?),
-            Name::Sketch => Self::Sketch(SketchSpec::read(&mut sections, peers)?),
-            Name::Custom => Self::Custom(CustomSpec::read(&mut sections)?),
-        };
-        let Sections { select, flynn, tune, xclp, sketch, custom } = sections;
-        let left = [
-            (flynn.is_some(), "flynn or tune where there is a [flynn]"),
-            (select.is_some(), "flynn where there is a select"),
-            (xclp.is_some(), "xclp where there is an [xclp]"),
-            (sketch.is_some(), "sketch where there is a [sketch], or flynn with select = \"sketch\""),
-            (tune.is_some(), "tune where there is a [tune]"),
-            (custom.is_some(), "custom where there is a [custom]"),
-        ];
-        match left.into_iter().find(|(given, _)| *given) {
-            Some((_, limit)) => Err(SessionError::value("task", task.name(), limit)),
-            None => Ok(task),
-        }
-    }
-
-    fn spec(&self) -> &dyn Spec {
-        dispatch!(self, spec => spec)
+        let task = Self::read_spec(name, &mut sections, data, peers)?;
+        let Some((left, _)) = sections.left.first() else { return Ok(task) };
+        let tasks =
+            self::sections().find(|section| section.name == *left).map_or("", |section| section.tasks);
+        Err(SessionError::value("task", task.name(), tasks))
     }
 
     pub(super) fn normalise(&mut self) {
-        dispatch!(self, spec => spec.normalise());
+        self.spec_mut().normalise();
     }
 
     pub(super) fn check(&self, session: &Session) -> Result<(), SessionError> {
@@ -211,12 +267,6 @@ impl TaskSpec {
         self.members().0.max(roster / 2 + 1)
     }
 
-    /// The value of `task` in a session file: `flynn`, `tune`, `xclp`, `sketch` or `custom`.
-    #[must_use]
-    pub fn name(&self) -> &'static str {
-        self.spec().name()
-    }
-
     /// The task's sections of the session file as JSON, by name, and the sizes that follow from them.
     pub(crate) fn json(&self, data: &DataSpec) -> Vec<(&'static str, Value)> {
         self.spec().json(data)
@@ -230,28 +280,18 @@ impl TaskSpec {
     /// The parameters of the FlyNN models that the task trains; `None` where it trains none.
     #[must_use]
     pub fn model(&self) -> Option<&ModelSpec> {
-        match self {
-            Self::Flynn(FlynnSpec { model, .. }) | Self::Tune(TuneSpec { model, .. }) => Some(model),
-            Self::Xclp(_) | Self::Sketch(_) | Self::Custom(_) => None,
-        }
+        self.spec().model()
     }
 
     /// As [`TaskSpec::model`], to change them.
     pub fn model_mut(&mut self) -> Option<&mut ModelSpec> {
-        match self {
-            Self::Flynn(FlynnSpec { model, .. }) | Self::Tune(TuneSpec { model, .. }) => Some(model),
-            Self::Xclp(_) | Self::Sketch(_) | Self::Custom(_) => None,
-        }
+        self.spec_mut().model_mut()
     }
 
     /// The parameters of the sketches that the task makes of the peers' rows; `None` where it makes none.
     #[must_use]
     pub fn sketch(&self) -> Option<&SketchSpec> {
-        match self {
-            Self::Sketch(sketch) => Some(sketch),
-            Self::Flynn(flynn) => flynn.select.as_ref(),
-            Self::Tune(_) | Self::Xclp(_) | Self::Custom(_) => None,
-        }
+        self.spec().sketch()
     }
 }
 

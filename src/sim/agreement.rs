@@ -9,40 +9,40 @@
 
 use serde::Serialize;
 
-use super::outcome::Outcome;
+use super::outcome::RunReport;
 use super::tally::{Count, PURPOSES, Purpose};
 use crate::protocol::view::Stage;
 
 /// By how much the bytes of all encoded frames may differ, percent.
 pub const BYTES_PERCENT: f64 = 1.0;
 
-/// What one peer's processes did, all its lives together.
+/// The actions of one peer's processes, all its lives together.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Played {
     /// The stages in the order in which they were entered: quantity, stage.
     pub stages: Vec<(String, Stage)>,
     /// The views that it entered, by ballot.
     pub views: Vec<String>,
-    /// What it sent, in the order of [`PURPOSES`].
+    /// The frames that it sent, in the order of [`PURPOSES`].
     pub sent: Vec<Count>,
     /// The digest of its result; see [`digest`](super::outcome::digest).
     pub result: Option<String>,
     /// Seconds until it had the result.
     pub finished_s: Option<f64>,
-    /// Why it ended without.
+    /// The reason why it ended without a result.
     pub reason: Option<String>,
 }
 
-/// One thing that is compared.
+/// One compared value.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Line {
-    /// What.
+    /// Name.
     pub what: String,
-    /// In virtual time.
+    /// Its value in virtual time.
     pub simulated: String,
-    /// Of the processes.
+    /// Its value for the processes.
     pub real: String,
-    /// Whether they agree; none where they need not.
+    /// Whether they agree; `None` where they need not.
     pub agrees: Option<bool>,
 }
 
@@ -51,17 +51,17 @@ pub struct Line {
 pub struct Agreement {
     /// The run.
     pub run: String,
-    /// What was compared.
+    /// The compared values.
     pub lines: Vec<Line>,
     /// The processes, in the order of the peers.
     pub played: Vec<Played>,
 }
 
 impl Agreement {
-    /// Compares. The outcome tells of each peer one by one, so there are at most
+    /// Compares a run with the processes. The report lists peers one by one, so there are at most
     /// [`SHOWN`](super::outcome::SHOWN).
     #[must_use]
-    pub fn new(outcome: &Outcome, played: Vec<Played>) -> Self {
+    pub fn new(outcome: &RunReport, played: Vec<Played>) -> Self {
         let mut lines = vec![result(outcome, &played), views(outcome, &played), stages(outcome, &played)];
         lines.extend(sent(outcome, &played));
         lines.push(time(outcome, &played));
@@ -71,7 +71,7 @@ impl Agreement {
         Self { run: outcome.name.clone(), lines, played }
     }
 
-    /// The first thing that must agree and does not.
+    /// The first value that must agree and does not.
     #[must_use]
     pub fn difference(&self) -> Option<&Line> {
         self.lines.iter().find(|line| line.agrees == Some(false))
@@ -83,7 +83,7 @@ fn line(what: &str, simulated: String, real: String, agrees: Option<bool>) -> Li
 }
 
 /// The same peers have the same result; where nothing went wrong, the very one of virtual time.
-fn result(outcome: &Outcome, played: &[Played]) -> Line {
+fn result(outcome: &RunReport, played: &[Played]) -> Line {
     let simulated: Vec<_> =
         outcome.hosts.iter().map(|host| host.finished_ms.and(outcome.result.as_deref())).collect();
     let real: Vec<_> = played.iter().map(|played| played.result.as_deref()).collect();
@@ -104,7 +104,7 @@ fn result(outcome: &Outcome, played: &[Played]) -> Line {
     line("result", show(&simulated), show(&real), Some(agrees))
 }
 
-fn views(outcome: &Outcome, played: &[Played]) -> Line {
+fn views(outcome: &RunReport, played: &[Played]) -> Line {
     let mut real: Vec<_> = played.iter().flat_map(|played| &played.views).collect();
     real.sort_unstable();
     real.dedup();
@@ -117,7 +117,7 @@ fn views(outcome: &Outcome, played: &[Played]) -> Line {
 }
 
 /// Each peer goes through the same stages in the same order.
-fn stages(outcome: &Outcome, played: &[Played]) -> Line {
+fn stages(outcome: &RunReport, played: &[Played]) -> Line {
     let name = |(quantity, stage): &(String, Stage)| format!("{quantity}.{stage:?}").to_lowercase();
     let mut counts = (0, 0);
     let mut differs = None;
@@ -143,7 +143,7 @@ fn stages(outcome: &Outcome, played: &[Played]) -> Line {
     line("stages in their order", simulated, real, Some(differs.is_none()))
 }
 
-fn sent(outcome: &Outcome, played: &[Played]) -> Vec<Line> {
+fn sent(outcome: &RunReport, played: &[Played]) -> Vec<Line> {
     let real = |i: usize| {
         played.iter().filter_map(|played| played.sent.get(i)).fold(Count::default(), |sum, each| Count {
             messages: sum.messages + each.messages,
@@ -174,7 +174,7 @@ fn sent(outcome: &Outcome, played: &[Played]) -> Vec<Line> {
     lines
 }
 
-fn time(outcome: &Outcome, played: &[Played]) -> Line {
+fn time(outcome: &RunReport, played: &[Played]) -> Line {
     let last = played.iter().filter_map(|played| played.finished_s).fold(0.0, f64::max);
     line(
         "result after",

@@ -1,12 +1,12 @@
-//! What must hold after every event of a run, whatever goes wrong in it.
+//! Properties that must hold after every event of a run, whatever the faults.
 //!
 //! | check | held against |
 //! | --- | --- |
 //! | one opening | a majority of the council releases the pads of at most one sum of each quantity, and all peers freeze the same value |
-//! | exact | every opened vector is the plain sum of what the members that its value names have put in; all have the same seed |
+//! | exact | every opened vector is the plain sum of what the members that its value names have put in, unless it comes from an exchange; all have the same seed and the same vectors |
 //! | own rows | of a row sum every member gets its own block of the plain sum, and what everybody holds of that block is something else |
-//! | honest | nobody who follows the protocol blames another who does |
-//! | blamed | whoever is blamed broke the protocol, and is blamed with what its way of doing so must be blamed with |
+//! | honest | no peer that follows the protocol blames another that does |
+//! | blamed | a peer that is blamed broke the protocol, and the fault named is one of its way of doing so |
 //! | ends | after the last fault every peer ends, with the result or a reason, within the bound of section 17 of the specification |
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -23,9 +23,9 @@ use crate::protocol::message::Message;
 use crate::protocol::record::Value;
 use crate::protocol::rows::{Missing, Part};
 use crate::protocol::view::{self, HEARTBEAT_MS, Order, Report};
-use crate::session::{Peer, TaskSpec};
+use crate::session::Peer;
 
-/// Which check has failed.
+/// The checks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Check {
@@ -41,25 +41,25 @@ pub enum Check {
     Blamed,
     /// A peer did not end in time.
     Ends,
-    /// What the scenario expects did not come out.
+    /// An expectation of the scenario was not met.
     Expected,
 }
 
 /// A check that failed.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Violation {
-    /// Which.
+    /// The check.
     pub check: Check,
-    /// Virtual milliseconds.
+    /// Time of the failure, virtual milliseconds.
     pub at_ms: u64,
-    /// What was found.
+    /// Description of the failure.
     pub text: String,
 }
 
-/// See the module.
+/// The checks of one run, and all that they need to know of it.
 #[derive(Clone, Debug, Default)]
 pub struct Checks {
-    /// Peers that do not follow the protocol, and how.
+    /// Peers that break the protocol, and their way of doing so.
     pub liars: BTreeMap<Peer, Tamper>,
     /// Peers with another session file: they and the others refuse each other.
     pub strangers: BTreeSet<Peer>,
@@ -67,28 +67,30 @@ pub struct Checks {
     releases: BTreeMap<SumId, BTreeSet<Peer>>,
     opened_sums: BTreeMap<u32, SumId>,
     values: BTreeMap<u32, Value>,
-    /// What each peer put in.
+    /// Slots whose vectors come from exchanges.
+    exchanged: BTreeSet<u32>,
+    /// The vector that each peer put in: (slot, peer) -> vector.
     vectors: BTreeMap<(u32, Peer), Bytes>,
     /// (slot, digest of the value) -> the plain sum.
     expected: BTreeMap<(u32, [u8; 32]), Bytes>,
     seed: Option<Bytes>,
-    /// (by, who) -> the names of what for.
+    /// (blaming peer, blamed peer) -> names of the faults.
     pub blames: BTreeMap<(Peer, Peer), BTreeSet<&'static str>>,
-    /// How often something was looked at.
+    /// Number of times that a check looked at something.
     pub looked: u64,
-    /// What was found.
+    /// The failures, at most five of each check.
     pub violations: Vec<Violation>,
 }
 
 impl Checks {
-    /// Writes a failure down; of each check the first few.
+    /// Records a failure; of each check the first five.
     pub fn violated(&mut self, now: Time, check: Check, text: String) {
         if self.violations.iter().filter(|each| each.check == check).count() < 5 {
             self.violations.push(Violation { check, at_ms: now.0 / 1000, text });
         }
     }
 
-    /// A message leaves.
+    /// Looks at a message that leaves.
     pub fn sends(&mut self, now: Time, ctx: &Context, message: &Message) {
         let Message::View(
             view::Message::Up(_, Report::Release(_, items)) | view::Message::Down(_, Order::Open(_, items)),
@@ -111,7 +113,7 @@ impl Checks {
         }
     }
 
-    /// A peer has frozen a value.
+    /// Looks at a value that a peer has frozen.
     pub fn freezes(&mut self, now: Time, peer: Peer, value: &Value) {
         self.looked += 1;
         let first = self.values.entry(value.sum.slot).or_insert_with(|| value.clone());
@@ -121,7 +123,7 @@ impl Checks {
         }
     }
 
-    /// A job has come to its end: what a peer puts in, or what it has opened.
+    /// Looks at the result of a job: a vector that a peer puts in, or one that it has opened.
     pub fn done(&mut self, now: Time, ctx: &Context, peer: Peer, done: &Done) {
         match done {
             Done::Contribution(slot, Ok(vector)) => {
@@ -144,13 +146,12 @@ impl Checks {
                     }
                     return;
                 }
-                // Its vectors come from exchanges, which tests hold against the pooled rows.
-                let quantity = &ctx.plan[value.sum.slot as usize];
-                if matches!(ctx.session.task, TaskSpec::Xclp(_))
-                    && ["graph", "labelled"].contains(&&*quantity.name)
-                {
+                // What went into it is known to the exchange alone; the task's results are held against the
+                // pooled rows.
+                if self.exchanged.contains(&value.sum.slot) {
                     return;
                 }
+                let quantity = &ctx.plan[value.sum.slot as usize];
                 match self.expect(ctx, value, frozen.record.digest(ctx)) {
                     Err(text) => self.violated(now, Check::Exact, text),
                     Ok(sum) if quantity.is_rows() => {
@@ -179,11 +180,12 @@ impl Checks {
                     Ok(_) => {}
                 }
             }
-            Done::Contribution(..) | Done::Mask(_) | Done::Exchange(..) => {}
+            Done::Exchange(sum, _) => drop(self.exchanged.insert(sum.slot)),
+            Done::Contribution(..) | Done::Mask(_) => {}
         }
     }
 
-    /// A peer has its own block of a row sum, or none.
+    /// Looks at a finished peer's own block of a row sum.
     pub fn receives(
         &mut self,
         now: Time,
@@ -236,13 +238,13 @@ impl Checks {
         Ok(sum)
     }
 
-    /// The plain sum that a value must have opened to, if it has been looked at.
+    /// The frozen value of each slot.
     #[must_use]
     pub fn values(&self) -> &BTreeMap<u32, Value> {
         &self.values
     }
 
-    /// A peer blames another with this.
+    /// Looks at the fault with which a peer blames another.
     pub fn blames(&mut self, now: Time, by: Peer, who: Peer, name: &'static str) {
         self.looked += 1;
         if self.liars.contains_key(&by) {
@@ -262,9 +264,9 @@ impl Checks {
     }
 }
 
-/// How long after the last fault everybody has ended, milliseconds (specification, section 17, the second
-/// bound, and that of a peer without enough others), where no computation takes longer than `longest_ms` and
-/// a silent connection is given up after `silence_ms`.
+/// The time after the last fault by which every peer has ended, milliseconds (specification, section 17, the
+/// second bound, and that of a peer without enough others), where no computation takes longer than
+/// `longest_ms` and a silent connection is given up after `silence_ms`.
 #[must_use]
 pub fn bound_ms(ctx: &Context, silence_ms: u64, longest_ms: u64) -> u64 {
     let timing = &ctx.session.timing;

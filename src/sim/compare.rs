@@ -1,19 +1,19 @@
-//! What changed between two results.
+//! Compares two results of the same scenario.
 
-use super::outcome::{Outcome, Results};
+use super::outcome::{Results, RunReport};
 
-/// One line: what, in the first, in the second, and by how much.
+/// One difference between two results.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Change {
     /// The run.
     pub run: String,
-    /// What is compared.
+    /// Name of the value that differs.
     pub what: String,
-    /// In the first result.
+    /// Its value in the first result.
     pub before: String,
-    /// In the second.
+    /// Its value in the second result.
     pub after: String,
-    /// Difference, for people.
+    /// The change, such as "+1.5 %"; may be empty.
     pub by: String,
 }
 
@@ -34,7 +34,7 @@ impl Comparison<'_> {
         }
     }
 
-    /// Numbers that differ, with the change in percent.
+    /// Adds two numbers that differ, with the change in percent.
     fn number(&mut self, what: &str, before: f64, after: f64, digits: usize) {
         if before != after {
             let by = if before == 0.0 {
@@ -51,7 +51,7 @@ impl Comparison<'_> {
     }
 }
 
-/// Everything that differs, run by run; nothing where the two are the same.
+/// Lists all differences, run by run; empty where the results are equal.
 #[must_use]
 pub fn compare(before: &Results, after: &Results) -> Vec<Change> {
     let mut out = Vec::new();
@@ -78,7 +78,7 @@ pub fn compare(before: &Results, after: &Results) -> Vec<Change> {
     out
 }
 
-fn runs(a: &Outcome, b: &Outcome) -> Vec<Change> {
+fn runs(a: &RunReport, b: &RunReport) -> Vec<Change> {
     let mut out = Comparison { run: &a.name, changes: Vec::new() };
     out.text(
         "trace",
@@ -89,7 +89,7 @@ fn runs(a: &Outcome, b: &Outcome) -> Vec<Change> {
     out.count("peers", a.peers.into(), b.peers.into());
     out.count("finished", a.finished.into(), b.finished.into());
     out.count("views", a.views.len() as u64, b.views.len() as u64);
-    let failed = |run: &Outcome| run.views.iter().filter(|view| view.failed.is_some()).count() as u64;
+    let failed = |run: &RunReport| run.views.iter().filter(|view| view.failed.is_some()).count() as u64;
     out.count("failed views", failed(a), failed(b));
     out.count("result after, ms", a.finished_ms, b.finished_ms);
     out.count("ended after, ms", a.ended_ms, b.ended_ms);
@@ -118,7 +118,7 @@ fn runs(a: &Outcome, b: &Outcome) -> Vec<Change> {
         out.number("longest computation, ms", a.slowest_ms, b.slowest_ms, 1);
     }
     let names =
-        |run: &Outcome| run.blames.iter().map(|blame| blame.peer.to_string()).collect::<Vec<_>>().join(" ");
+        |run: &RunReport| run.blames.iter().map(|blame| blame.peer.to_string()).collect::<Vec<_>>().join(" ");
     out.text("blamed", &names(a), &names(b));
     out.count("failed checks", a.violations.len() as u64, b.violations.len() as u64);
     out.changes

@@ -1,4 +1,4 @@
-//! What computing costs in virtual time: counted work over the scenario's rates, never a clock.
+//! Virtual time that computing takes: counted work divided by the scenario's rates, never a clock.
 
 use super::links::micros;
 use super::scenario::{Rates, Scenario};
@@ -16,7 +16,7 @@ use crate::task::Work;
 pub struct Costs {
     rates: Rates,
     speed: Vec<f64>,
-    /// Until when each peer's worker is busy.
+    /// The time until which each peer's worker is busy.
     busy: Vec<Time>,
     plan: Vec<Quantity>,
     /// The longest job so far, microseconds.
@@ -24,7 +24,7 @@ pub struct Costs {
 }
 
 impl Costs {
-    /// Of a scenario; `ctx` is any peer's.
+    /// The processors of a scenario's peers; `ctx` is any peer's.
     #[must_use]
     pub fn new(scenario: &Scenario, ctx: &Context) -> Self {
         let rates = scenario.rates;
@@ -63,7 +63,7 @@ impl Costs {
         }
     }
 
-    /// When a job that is begun `now` is done: a peer has one worker, which takes jobs in their order.
+    /// The time at which a job is done that is begun `now`: a peer has one worker, which takes jobs in order.
     pub fn finishes(&mut self, now: Time, peer: Peer, job: &Job) -> Time {
         let us = self.us(peer, self.job_s(job));
         self.longest_us = self.longest_us.max(us);

@@ -1,7 +1,7 @@
 //! Virtual time for whole nodes: encoded frames, connections that come and go, hosts that crash and return.
 //!
-//! The engine decides nothing by itself. The [`World`] around the nodes says how long anything takes, what is
-//! tampered with, when a fault comes and what is written down. Nothing here looks at a clock or draws a
+//! The engine decides nothing by itself. The [`World`] around the nodes says how long things take, which
+//! frames are changed and when a fault comes, and keeps the records. Nothing here looks at a clock or draws a
 //! random number, so a run is a function of its world.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -19,7 +19,7 @@ use crate::session::Peer;
 const LONG: usize = 8 * 1024;
 const RECENT: usize = 4;
 
-/// Why a peer's connections change.
+/// The reason of a change of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Notice {
     /// A connection stands.
@@ -30,7 +30,7 @@ pub enum Notice {
     Silent,
 }
 
-/// What is done with a frame that a node sends.
+/// The treatment of a frame that a node sends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Carriage {
     /// It travels.
@@ -41,13 +41,13 @@ pub enum Carriage {
     Hold,
 }
 
-/// What surrounds the nodes: times, faults, records. Methods that take the engine may cut, crash and restart
-/// at once.
+/// The surroundings of the nodes: times, faults, records. Methods that take the engine may cut, crash and
+/// restart at once.
 pub trait World: Sized {
-    /// What the world puts into the queue for itself.
+    /// Events that the world puts into the queue for itself.
     type Event;
 
-    /// The node of `peer` with what it had stored; called at each start.
+    /// Makes the node of `peer` with its stored records; called at each start.
     fn node(&mut self, peer: Peer, stored: Vec<Record>) -> Node;
 
     /// Whether the two keep a connection when both run and nothing cuts them.
@@ -55,13 +55,13 @@ pub trait World: Sized {
         true
     }
 
-    /// When `peer` learns of a change of its connection to `other` that comes about `now`.
+    /// The time at which `peer` learns of a change of its connection to `other` that happens `now`.
     fn learns(&mut self, now: Time, peer: Peer, other: Peer, notice: Notice) -> Time;
 
-    /// When a frame of so many bytes that leaves at `at` is there.
+    /// The time at which a frame arrives that leaves at `at`.
     fn arrives(&mut self, at: Time, from: Peer, to: Peer, frame: &Frame) -> Time;
 
-    /// When a job that begins `now` is done.
+    /// The time at which a job is done that begins `now`.
     fn finishes(&mut self, now: Time, peer: Peer, job: &Job) -> Time;
 
     /// How long the node's own thread is busy with a message, microseconds.
@@ -69,12 +69,12 @@ pub trait World: Sized {
         0
     }
 
-    /// Before each action of a node; false: the host crashes instead.
+    /// Called before each action of a node; `false` makes the host crash instead.
     fn acts(&mut self, _peer: Peer) -> bool {
         true
     }
 
-    /// A node sends; the frame may be changed.
+    /// A node sends a message; its frame may be changed.
     fn sends(&mut self, now: Time, from: Peer, to: Peer, message: &Message, frame: &mut Frame) -> Carriage;
 
     /// A frame has left and will arrive at `at`.
@@ -83,7 +83,7 @@ pub trait World: Sized {
     /// A frame does not decode; `fault` says why.
     fn malformed(engine: &mut Engine<Self>, to: Peer, from: Peer, fault: &Fault);
 
-    /// A node says something; false: the host crashes at this point.
+    /// A node reports an event; `false` makes the host crash at this point.
     fn says(engine: &mut Engine<Self>, peer: Peer, event: Event) -> bool;
 
     /// A node blames another.
@@ -121,11 +121,11 @@ struct Host {
     node: Option<Node>,
     life: u32,
     disk: BTreeMap<String, Record>,
-    /// Connected peers, as far as this one has been told, and the epochs of the connections.
+    /// Connected peers, as far as this one knows, and the epochs of the connections.
     seen: BTreeMap<Peer, u64>,
-    /// Until when its thread is busy.
+    /// The time until which its thread is busy.
     free: Time,
-    /// What came while it was paused.
+    /// Numbers in the queue of the events that came while it was paused.
     paused: Option<Vec<u64>>,
 }
 
@@ -138,29 +138,29 @@ struct Link {
     held: [[bool; 2]; 2],
 }
 
-/// See the module.
+/// Nodes in virtual time.
 pub struct Engine<W: World> {
-    /// What surrounds the nodes.
+    /// The surroundings of the nodes.
     pub world: W,
     hosts: Vec<Host>,
     now: Time,
     queue: BTreeMap<(Time, u64), Happening<W::Event>>,
-    /// What waits for paused hosts, by its number in the queue.
+    /// Events that wait for paused hosts, by their numbers in the queue.
     parked: BTreeMap<u64, Happening<W::Event>>,
     sequence: u64,
     links: BTreeMap<(Peer, Peer), Link>,
     cut: BTreeSet<(Peer, Peer)>,
-    /// (from, to) -> the connection that `from` closed when it was done: what it had sent before still
-    /// arrives.
+    /// (from, to) -> the connection that `from` closed when it was done: frames that it had sent before still
+    /// arrive.
     drained: BTreeMap<(Peer, Peer), u64>,
-    /// (peer, other) -> when the peer hears that its last connection to the other is gone.
+    /// (peer, other) -> the time at which the peer hears that its last connection to the other is gone.
     lost: BTreeMap<(Peer, Peer), Time>,
     /// Hosts that run, and events of the world's own that are to come.
     running: usize,
     planned: usize,
-    /// Long headers that were sent lately: what is passed on by many peers is kept once.
+    /// Long headers that were sent lately: one that many peers pass on is kept once.
     recent: VecDeque<Bytes>,
-    /// The last long header that was decoded, and to what: many peers get the very same.
+    /// The last long header that was decoded, with its message: many peers get the very same.
     decoded: Option<(Bytes, Message)>,
     /// Whether jobs run beside the engine.
     parallel: bool,
@@ -224,7 +224,7 @@ impl<W: World> Engine<W> {
         }
     }
 
-    /// The time.
+    /// The virtual time.
     #[must_use]
     pub fn now(&self) -> Time {
         self.now
@@ -247,30 +247,30 @@ impl<W: World> Engine<W> {
         self.links.contains_key(&pair(a, b))
     }
 
-    /// What a host has on disk.
+    /// The records on the disk of a host, by name.
     #[must_use]
     pub fn disk(&self, peer: Peer) -> &BTreeMap<String, Record> {
         &self.hosts[peer.index()].disk
     }
 
-    /// Takes from a host that does not run what it has on disk.
+    /// Removes all records from the disk of a host that does not run.
     pub fn wipe(&mut self, peer: Peer) {
         self.hosts[peer.index()].disk.clear();
     }
 
-    /// When the next thing happens.
+    /// The time of the next event.
     #[must_use]
     pub fn next(&self) -> Option<Time> {
         self.queue.first_key_value().map(|(&(at, _), _)| at)
     }
 
-    /// Whether nobody runs and nothing is planned that could change that.
+    /// Whether no host runs and the world has planned no event that could change that.
     #[must_use]
     pub fn over(&self) -> bool {
         self.running == 0 && self.planned == 0
     }
 
-    /// Whether the world has nothing planned any more.
+    /// Whether the world has planned no more events.
     #[must_use]
     pub fn left_alone(&self) -> bool {
         self.planned == 0
@@ -344,7 +344,7 @@ impl<W: World> Engine<W> {
         }
     }
 
-    /// Ends a host's process at once; what it had sent is lost where it has not arrived.
+    /// Ends a host's process at once; frames that it had sent are lost where they have not arrived.
     pub fn crash(&mut self, peer: Peer) {
         self.stop(peer, None);
     }
@@ -369,7 +369,7 @@ impl<W: World> Engine<W> {
         self.disconnect(a, b, notice, None);
     }
 
-    /// Ends the connection; it may be made anew at any time.
+    /// Ends the connection between two hosts; it may be made anew at any time.
     pub fn close(&mut self, a: Peer, b: Peer, notice: Notice) {
         self.disconnect(a, b, notice, None);
     }
@@ -382,12 +382,12 @@ impl<W: World> Engine<W> {
         }
     }
 
-    /// Nothing is cut any more; connections are for the caller to make.
+    /// Ends all cuts; the caller makes the connections.
     pub fn uncut(&mut self) {
         self.cut.clear();
     }
 
-    /// Makes a host take nothing in until [`Engine::resume`]; what comes for it waits.
+    /// Makes a host take nothing in until [`Engine::resume`]; its events wait.
     pub fn pause(&mut self, peer: Peer) {
         let host = &mut self.hosts[peer.index()];
         if host.node.is_some() {
@@ -395,7 +395,7 @@ impl<W: World> Engine<W> {
         }
     }
 
-    /// Gives a paused host what has come meanwhile, in its order.
+    /// Ends a pause: the events that have come meanwhile happen now, in their order.
     pub fn resume(&mut self, peer: Peer) {
         for number in self.hosts[peer.index()].paused.take().unwrap_or_default() {
             if let Some(happening) = self.parked.remove(&number) {
@@ -404,7 +404,7 @@ impl<W: World> Engine<W> {
         }
     }
 
-    /// Gives a node an input now.
+    /// Gives an input to a node now.
     pub fn input(&mut self, peer: Peer, input: Input<Node>) {
         let now = self.now;
         let busy = match &input {
@@ -498,7 +498,7 @@ impl<W: World> Engine<W> {
         header
     }
 
-    /// Puts a frame on its way, whoever made it.
+    /// Puts a frame on its way.
     pub fn carry(&mut self, from: Peer, to: Peer, frame: &Frame, hold: bool) {
         // Into a connection that is gone: the sender may not know it yet.
         let host = &self.hosts[from.index()];
@@ -534,7 +534,7 @@ impl<W: World> Engine<W> {
         Ok(message)
     }
 
-    /// Lets the next thing happen; false if there is none.
+    /// Lets the next event happen; `false` if there is none.
     pub fn step(&mut self) -> bool {
         let Some(((at, number), happening)) = self.queue.pop_first() else { return false };
         self.now = at;

@@ -10,11 +10,11 @@ use crate::session::Peer;
 /// One path, in whole numbers so that it is the same on every machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Path {
-    /// One way, microseconds.
+    /// Latency one way, microseconds.
     pub latency_us: u64,
-    /// Up to so much more, microseconds.
+    /// Jitter: up to so much is added to the latency, microseconds.
     pub jitter_us: u32,
-    /// Bytes in a second.
+    /// Bandwidth, bytes in a second.
     pub bytes_per_s: u64,
 }
 
@@ -44,7 +44,7 @@ impl Path {
     }
 }
 
-/// All paths of a run, and until when each is in use.
+/// All paths of a run, and the time until which each is in use.
 #[derive(Debug)]
 pub struct Paths {
     usual: Path,
@@ -59,7 +59,7 @@ pub struct Paths {
 }
 
 impl Paths {
-    /// As the scenario says.
+    /// The paths of a scenario.
     #[must_use]
     pub fn new(scenario: &Scenario, council: &[Peer], seed: u64) -> Self {
         let network = &scenario.network;
@@ -133,12 +133,12 @@ impl Paths {
         path
     }
 
-    /// Makes every path of a peer as slow as this.
+    /// Sets latency and bandwidth of every path of a peer, where given.
     pub fn slow(&mut self, peer: Peer, latency_ms: Option<f64>, bandwidth_mbit: Option<f64>) {
         self.slow.insert(peer, (latency_ms.map(micros), bandwidth_mbit.map(bytes_per_s)));
     }
 
-    /// As quick as before.
+    /// Undoes [`Paths::slow`].
     pub fn quick(&mut self, peer: Peer) {
         self.slow.remove(&peer);
     }
@@ -147,14 +147,14 @@ impl Paths {
         if path.jitter_us == 0 { 0 } else { self.random.below(path.jitter_us.saturating_add(1)).into() }
     }
 
-    /// When something without length is there that passes the path `times` times.
+    /// The time at which something without length has passed the path `times` times.
     pub fn passes(&mut self, at: Time, a: Peer, b: Peer, times: u64) -> Time {
         let path = self.between(a, b);
         Time(at.0 + times * path.latency_us + self.jitter(path))
     }
 
-    /// When a frame that leaves at `at` is there: after those before it on the same path have left, its own
-    /// length, the latency.
+    /// The time at which a frame arrives that leaves at `at`: when the frames before it on the same path have
+    /// left, after its own length and the latency.
     pub fn arrives(&mut self, at: Time, from: Peer, to: Peer, bytes: usize) -> Time {
         let path = self.between(from, to);
         let jitter = self.jitter(path);

@@ -1,4 +1,4 @@
-//! What came out of a run, as `result.json` holds it.
+//! The results of a run, as `result.json` holds them.
 
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
@@ -8,7 +8,7 @@ use super::checks::Violation;
 use super::tally::{Count, Purpose, Span};
 use crate::protocol::view::Stage;
 
-/// Peers of whom the stages and bytes are told one by one; of more, the first.
+/// The most peers whose stages and bytes are listed one by one; of more, the first.
 pub const SHOWN: usize = 64;
 
 /// All runs of a scenario file.
@@ -16,73 +16,73 @@ pub const SHOWN: usize = 64;
 pub struct Results {
     /// The file's name without its ending.
     pub scenario: String,
-    /// What it shows.
+    /// The scenario in one line.
     pub about: String,
     /// The program's version.
     pub version: String,
     /// SHA-256 over the trace hashes of the runs.
     pub trace_hash: String,
-    /// Runs that were left out because their data are not there, and which.
+    /// Runs that were left out because their data are not there, with the data.
     #[serde(default)]
     pub left_out: Vec<(String, String)>,
     /// The runs.
-    pub runs: Vec<Outcome>,
+    pub runs: Vec<RunReport>,
 }
 
-/// One run.
+/// The report of one run.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Outcome {
+pub struct RunReport {
     /// The variant's name, or the scenario's.
     pub name: String,
-    /// What everything random followed from.
+    /// The seed of all randomness.
     pub seed: u64,
     /// Peers in the roster.
     pub peers: u16,
-    /// Over every frame; see `simulations/README.md`.
+    /// Hash over all frames; see `simulations/README.md`.
     pub trace_hash: String,
     /// Virtual milliseconds until the last peer had the result.
     pub finished_ms: u64,
     /// Virtual milliseconds until the last peer ended.
     pub ended_ms: u64,
-    /// Milliseconds after the last fault by which all must have ended, and when the last fault was.
+    /// Milliseconds after the last fault by which all peers must have ended.
     pub bound_ms: u64,
-    /// Virtual milliseconds of the last fault.
+    /// Time of the last fault, virtual milliseconds.
     pub last_fault_ms: u64,
-    /// Peers that have the result.
+    /// Number of peers that have the result.
     pub finished: u16,
-    /// Peers that ended without it, and why.
+    /// Peers that ended without it, with the reason.
     pub unfinished: Vec<(u16, String)>,
-    /// Views, in their order.
+    /// The views, in their order.
     pub views: Vec<View>,
-    /// The quantities.
+    /// The quantities of the plan.
     pub slots: Vec<Slot>,
     /// The digest of the result; see [`digest`].
     #[serde(default)]
     pub result: Option<String>,
-    /// What the model is worth.
+    /// The accuracy of the result, where it can be measured.
     pub accuracy: Option<Accuracy>,
-    /// How the peers' distances compare with what is known of their classes.
+    /// The peers' distances beside the distances of their class mixes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ranking: Option<Ranking>,
-    /// Training, in virtual time.
+    /// The time of training, where the task trains.
     pub training: Option<Training>,
-    /// Sent in all: frames and their bytes.
+    /// Frames sent in all, and their bytes.
     pub sent: Count,
-    /// Sent by purpose.
+    /// Frames sent, by purpose.
     pub purposes: Vec<PurposeRow>,
-    /// Sent and spent by stage.
+    /// Frames sent and time spent, by stage.
     pub stages: Vec<StageRow>,
     /// The first peers one by one.
     pub hosts: Vec<Host>,
-    /// What went wrong.
+    /// The faults and their ends.
     pub marks: Vec<Mark>,
-    /// Who was blamed by how many, with what.
+    /// The peers that were blamed.
     pub blames: Vec<Blame>,
     /// Connections from outside the roster that were refused.
     pub strangers_refused: u64,
-    /// How often a check looked at something.
+    /// Number of times that a check looked at something.
     pub checked: u64,
-    /// What failed.
+    /// The checks that failed.
     pub violations: Vec<Violation>,
 }
 
@@ -100,28 +100,28 @@ pub fn digest(opened: &[Bytes]) -> String {
 /// One view.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct View {
-    /// Its ballot: number and leader.
+    /// Ballot: number and leader.
     pub ballot: (u64, u16),
-    /// How many members.
+    /// Number of members.
     pub members: usize,
-    /// When the first entered, virtual milliseconds.
+    /// Time at which the first member entered, virtual milliseconds.
     pub began_ms: u64,
-    /// Why it failed, if it did.
+    /// The reason of its failure, if it failed.
     pub failed: Option<String>,
 }
 
-/// One quantity.
+/// One quantity of the plan.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Slot {
-    /// Its name.
+    /// Name.
     pub name: String,
-    /// Bytes of its vector.
+    /// Bytes of the vector.
     pub bytes: u64,
-    /// How many members the opened sum is over; none: not opened.
+    /// Members of the opened sum; `None` where it was not opened.
     pub members: Option<usize>,
 }
 
-/// Accuracy on the rows that nobody trained on.
+/// Accuracy on the rows that no peer trained on.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Accuracy {
     /// Of the model that the peers have.
@@ -130,7 +130,7 @@ pub struct Accuracy {
     pub pooled: f64,
     /// Of the model of the peer with the most rows.
     pub alone: f64,
-    /// The same at every peer, and equal to the pooled one bit for bit.
+    /// Whether the result is the same at every peer, and equal to the pooled one bit for bit.
     pub equal: bool,
     /// First 16 digits of the model's SHA-256.
     pub digest: String,
@@ -147,26 +147,26 @@ pub struct Ranking {
     /// Peer, rows, distance (mean over rows of the sketch), total variation of its class mix from that of
     /// all.
     pub peers: Vec<(u16, usize, f64, f64)>,
-    /// Who was drawn, in the order of drawing.
+    /// The peers that were drawn, in the order of drawing.
     pub chosen: Vec<u16>,
 }
 
-/// How long training takes, by the scenario's rates.
+/// The time of training, by the scenario's rates.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Training {
-    /// One party with all rows, milliseconds.
+    /// Time of one party with all rows, milliseconds.
     pub alone_ms: f64,
-    /// Of that, drawing the lifting matrix, which every party has to do whatever the number of its rows.
+    /// Of that, the time to draw the lifting matrix, which every party does whatever the number of its rows.
     #[serde(default)]
     pub matrix_ms: f64,
-    /// The slowest peer's own part, milliseconds.
+    /// Time of the longest computation of a peer, milliseconds.
     pub slowest_ms: f64,
-    /// From the first view to the last result, milliseconds.
+    /// Time from the first view to the last result, milliseconds.
     pub session_ms: f64,
 }
 
-impl Outcome {
-    /// How long the peers were in these stages, of all quantities together, on average, milliseconds.
+impl RunReport {
+    /// Mean time of a peer in these stages, over all quantities, milliseconds.
     #[must_use]
     pub fn spent_ms(&self, stages: &[Stage]) -> f64 {
         let rows = self.stages.iter().filter(|row| row.stage.is_some_and(|stage| stages.contains(&stage)));
@@ -175,38 +175,38 @@ impl Outcome {
 }
 
 impl Training {
-    /// How many times faster the session is than one party, all things counted.
+    /// The time of one party divided by that of the session.
     #[must_use]
     pub fn speed_up(&self) -> f64 {
         self.alone_ms / self.session_ms.max(0.001)
     }
 
-    /// The same but for drawing the matrix, which is taken off both.
+    /// The same without the time to draw the matrix, which is subtracted from both.
     #[must_use]
     pub fn of_rows(&self) -> f64 {
         (self.alone_ms - self.matrix_ms) / (self.session_ms - self.matrix_ms).max(0.001)
     }
 }
 
-/// What was sent for one purpose.
+/// The frames that were sent for one purpose.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PurposeRow {
-    /// Which.
+    /// The purpose.
     pub purpose: Purpose,
-    /// By all peers.
+    /// Sent by all peers.
     pub total: Count,
-    /// By the peer that sent the most bytes for it.
+    /// Sent by the peer that sent the most bytes for it.
     pub most: Count,
 }
 
 /// One stage of one quantity.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct StageRow {
-    /// The quantity; none: outside views.
+    /// The quantity; `None` outside views.
     pub slot: Option<String>,
-    /// The stage.
+    /// The stage; `None` outside views.
     pub stage: Option<Stage>,
-    /// Mean over the peers that were in it, milliseconds.
+    /// Mean time over the peers that were in it, milliseconds.
     pub mean_ms: f64,
     /// Sent by all peers.
     pub sent: Count,
@@ -215,46 +215,46 @@ pub struct StageRow {
 /// One peer.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Host {
-    /// Its number.
+    /// Number.
     pub peer: u16,
-    /// Whether it is in the council.
+    /// Whether the peer is in the council.
     pub council: bool,
-    /// Rows that it holds.
+    /// Number of rows.
     pub rows: usize,
-    /// What it sent in each stage: quantity, stage, count.
+    /// Frames sent in each stage: slot, stage, count.
     pub stages: Vec<(u32, Option<Stage>, Count)>,
     /// Bytes that were sent to it.
     pub received: u64,
-    /// The stages that it went through.
+    /// The stages, in their order.
     pub spans: Vec<Span>,
-    /// When it had the result, virtual milliseconds.
+    /// Time at which the peer had the result, virtual milliseconds.
     pub finished_ms: Option<u64>,
-    /// Its parent in the tree of the last view.
+    /// Parent in the tree of the last view.
     pub parent: Option<u16>,
-    /// Whether it was a member of the last view.
+    /// Whether the peer was a member of the last view.
     pub member: bool,
 }
 
-/// Something that went wrong, or was put right.
+/// A fault, or its end.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Mark {
-    /// Virtual milliseconds.
+    /// Time, virtual milliseconds.
     pub at_ms: u64,
-    /// Whom it befell.
+    /// The peers that it concerns.
     pub peers: Vec<u16>,
-    /// What.
+    /// Description.
     pub text: String,
 }
 
-/// Who was blamed.
+/// A peer that was blamed.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Blame {
-    /// Who.
+    /// The peer.
     pub peer: u16,
-    /// How it broke the protocol.
+    /// The way in which it broke the protocol.
     pub tampers: Option<String>,
-    /// What it was blamed with.
+    /// Names of the faults that it was blamed with.
     pub with: Vec<String>,
-    /// By how many peers.
+    /// Number of peers that blamed it.
     pub by: usize,
 }

@@ -1,74 +1,101 @@
-//! Who plays in a scenario, and with what: session, keys, rows, tasks, randomness. All of it follows from the
-//! file and its seed, so that real processes that read the same file are the same peers.
+//! Who takes part in a run, and with what: session, keys, rows, tasks, randomness. Those of a scenario follow
+//! from the file and its seed, so that real processes that read the same file are the same peers.
 
 use std::path::Path;
 use std::sync::Arc;
 
+use super::rows::Dealt;
 use super::scenario::{Scenario, ScenarioError, TaskKind};
-use super::task::{self, Rows};
-use super::{sketch, xclp};
+use super::task::{self, Given};
 use crate::crypto::identity::Identity;
 use crate::crypto::stream::derive;
 use crate::protocol::context::{Context, Quantity};
-use crate::session::{CouncilSpec, Entry, NoiseSpec, Peer, Privacy, Session, Timing};
+use crate::session::{CouncilSpec, DataSpec, Entry, NoiseSpec, Peer, Privacy, Session, TaskSpec, Timing};
 use crate::task::Task;
-use crate::task::xclp::Xclp;
 
 /// Larger rosters than a session file may have are simulated without its rules.
 const ROSTER: u16 = 1024;
 
-/// See the module.
+/// The peers of a session, with their tasks.
 #[derive(Clone, Debug)]
 pub struct Participants {
     /// The session file of all.
     pub session: Session,
-    /// The peers' keys, in their order.
+    /// The peers' keys, in the order of the roster.
     pub identities: Vec<Identity>,
-    /// What each peer computes.
+    /// Each peer's task, in the same order.
     pub tasks: Vec<Arc<dyn Task>>,
-    /// What is summed.
-    pub plan: Vec<Quantity>,
-    /// For all tasks but `sum` and `row-sum`.
-    pub rows: Option<Rows>,
-    /// For the task `xclp`, each peer's part.
-    pub labelled: Vec<Arc<Xclp>>,
+    /// The rows that a scenario deals; `None` for a task without rows, or with rows of its own.
+    pub rows: Option<Dealt>,
 }
 
 impl Participants {
-    /// Of a scenario; `folder` is where its file stands.
+    /// The participants of a scenario; `folder` is where its file stands.
     ///
     /// # Errors
     /// [`ScenarioError`].
     pub fn new(scenario: &Scenario, folder: &Path) -> Result<Self, ScenarioError> {
-        let rows = match scenario.task.kind {
-            TaskKind::Flynn | TaskKind::Sketch => {
-                Some(Rows::deal(&scenario.data, scenario.peers, scenario.seed, folder)?)
-            }
-            TaskKind::Sum | TaskKind::RowSum => None,
-            TaskKind::Xclp => Some(xclp::deal(scenario, folder)?),
-        };
-        let (session, identities) = session(scenario, rows.as_ref())?;
-        let labelled = match (&rows, scenario.task.kind) {
-            (Some(rows), TaskKind::Xclp) => xclp::tasks(scenario, &session, rows)?,
-            _ => Vec::new(),
-        };
-        let tasks = match (&rows, scenario.task.kind) {
-            (_, TaskKind::Xclp) => labelled.iter().map(|task| task.clone() as Arc<dyn Task>).collect(),
-            (Some(rows), TaskKind::Sketch) => sketch::tasks(scenario, &session, rows)?,
-            (rows, _) => task::tasks(scenario, &session, rows.as_ref())?,
-        };
-        let plan = task::plan(scenario, &session);
-        Ok(Self { session, identities, tasks, plan, rows, labelled })
+        let Given { data, task, rows } = Given::new(scenario, folder)?;
+        let (session, identities) = session(scenario, data, task)?;
+        let tasks = task::tasks(scenario, &session, rows.as_ref())?;
+        let participants = Self { session, identities, tasks, rows };
+        participants.check(scenario)?;
+        Ok(participants)
     }
 
-    /// What a peer's node is given.
+    /// The participants of a program's own session, such as one of a task that the program brings along
+    /// ([`TaskSpec::Custom`](crate::session::TaskSpec::Custom)): `task` makes each peer's. `identities` are
+    /// those of the roster, in any order. Of a scenario that they run in ([`play`](super::run::play)) the
+    /// `data`, `task`, `session` and `timing` count for nothing.
+    ///
+    /// # Errors
+    /// [`ScenarioError`] where the identities are not those of the roster, or a task cannot be made.
+    pub fn with_tasks(
+        session: Session,
+        mut identities: Vec<Identity>,
+        task: impl FnMut(Peer) -> Result<Arc<dyn Task>, String>,
+    ) -> Result<Self, ScenarioError> {
+        identities.sort_by_key(Identity::public);
+        if !session.roster.iter().map(|entry| entry.key).eq(identities.iter().map(Identity::public)) {
+            return Err(ScenarioError("the identities are not those of the session's roster".into()));
+        }
+        let peers = (0u16..).map(Peer).take(identities.len());
+        let tasks = peers.map(task).collect::<Result<_, _>>().map_err(ScenarioError)?;
+        Ok(Self { session, identities, tasks, rows: None })
+    }
+
+    /// Refuses a scenario that other peers or quantities than these belong to.
+    pub(super) fn check(&self, scenario: &Scenario) -> Result<(), ScenarioError> {
+        if usize::from(scenario.peers) != self.tasks.len() {
+            let text = format!("peers is {}, the session has {}", scenario.peers, self.tasks.len());
+            return Err(ScenarioError(text));
+        }
+        let plan = self.plan();
+        let slots: Vec<&str> = plan.iter().map(|quantity| &*quantity.name).collect();
+        for (number, fault) in (1..).zip(&scenario.fault) {
+            if let Some(moment) = fault.at.as_ref().filter(|moment| !slots.contains(&&*moment.slot)) {
+                let slots = slots.join(", ");
+                let text = format!("fault {number}: at.slot is {:?}, must be one of {slots}", moment.slot);
+                return Err(ScenarioError(text));
+            }
+        }
+        Ok(())
+    }
+
+    /// The quantities of the session, in order; every peer's task has the same.
+    #[must_use]
+    pub fn plan(&self) -> Vec<Quantity> {
+        self.tasks.first().map_or(Vec::new(), |task| task.plan())
+    }
+
+    /// The constants of a peer's node.
     #[must_use]
     pub fn context(&self, peer: Peer) -> Context {
-        Context::new(self.session.clone(), peer, self.identities[peer.index()].clone(), self.plan.clone())
+        Context::new(self.session.clone(), peer, self.identities[peer.index()].clone(), self.plan())
     }
 }
 
-/// What a peer's node draws everything random from when it is started for the `start`-th time, from 0.
+/// The seed of a peer's node when it is started for the `start`-th time, from 0.
 #[must_use]
 pub fn randomness(seed: u64, peer: Peer, start: u32) -> [u8; 32] {
     let mut place = [0; 6];
@@ -80,12 +107,17 @@ pub fn randomness(seed: u64, peer: Peer, start: u32) -> [u8; 32] {
 /// Differential privacy, where the scenario has a budget.
 fn noise(scenario: &Scenario) -> Option<NoiseSpec> {
     let part = &scenario.session;
+    // A sketch is released whole.
     let top = if scenario.task.kind == TaskKind::Sketch { 0 } else { 1 };
     part.epsilon.map(|epsilon| NoiseSpec::new(epsilon, part.top.unwrap_or(top), part.mode))
 }
 
 /// A session of the scenario, and the identities of its peers in their order.
-fn session(scenario: &Scenario, rows: Option<&Rows>) -> Result<(Session, Vec<Identity>), ScenarioError> {
+fn session(
+    scenario: &Scenario,
+    data: DataSpec,
+    task: TaskSpec,
+) -> Result<(Session, Vec<Identity>), ScenarioError> {
     let seed = scenario.seed.to_le_bytes();
     let mut identities: Vec<_> = (0..scenario.peers)
         .map(|i| Identity::from_seed(*derive(&seed, "simulation/identity", &i.to_le_bytes())))
@@ -96,7 +128,6 @@ fn session(scenario: &Scenario, rows: Option<&Rows>) -> Result<(Session, Vec<Ide
         name: format!("peer-{i}"),
         addresses: Vec::new(),
     };
-    let (data, task) = task::spec(scenario, rows)?;
     let mut timing = Timing::default();
     for (name, &value) in &scenario.timing {
         timing.set(name, value).map_err(|error| ScenarioError(error.to_string()))?;

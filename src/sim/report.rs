@@ -8,7 +8,7 @@ mod tree;
 
 use std::fmt::Write as _;
 
-use super::outcome::{Outcome, Results, SHOWN};
+use super::outcome::{Results, RunReport, SHOWN};
 use crate::protocol::view::Stage;
 
 /// Width of every picture, in its own units.
@@ -39,7 +39,7 @@ fn escape(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 
-/// Bytes for people: two or three digits and a unit.
+/// Formats bytes with two or three digits and a unit.
 #[must_use]
 pub fn bytes(count: f64) -> String {
     let units = ["B", "kB", "MB", "GB", "TB"];
@@ -52,7 +52,7 @@ pub fn bytes(count: f64) -> String {
     format!("{value:.digits$} {}", units[unit])
 }
 
-/// Milliseconds for people.
+/// Formats milliseconds with a unit that suits them.
 fn time(ms: f64) -> String {
     let short = |value: f64, digits: usize| {
         let text = format!("{value:.digits$}");
@@ -71,7 +71,7 @@ fn svg(height: f64, label: &str) -> String {
     format!("<svg viewBox=\"0 0 {WIDTH} {height:.0}\" role=\"img\" aria-label=\"{}\">", escape(label))
 }
 
-/// The page.
+/// Writes the page.
 #[must_use]
 pub fn render(results: &Results) -> String {
     let title = escape(&results.scenario);
@@ -179,7 +179,7 @@ fn legend() -> String {
     format!("<p class=\"legend\">{items}</p>")
 }
 
-fn section(run: &Outcome, open: bool) -> String {
+fn section(run: &RunReport, open: bool) -> String {
     let mut out = format!(
         "<details{}><summary>{}<small>{} peers, seed {}</small></summary>\n",
         if open { " open" } else { "" },
@@ -228,8 +228,8 @@ fn section(run: &Outcome, open: bool) -> String {
     out
 }
 
-/// What went wrong, numbered as in the picture.
-fn marks(run: &Outcome) -> String {
+/// The list of faults, numbered as in the picture.
+fn marks(run: &RunReport) -> String {
     if run.marks.is_empty() && run.views.iter().all(|view| view.failed.is_none()) {
         return String::new();
     }
@@ -260,8 +260,8 @@ fn marks(run: &Outcome) -> String {
     out
 }
 
-/// Who was blamed, and who has no result.
-fn people(run: &Outcome) -> String {
+/// The lists of peers that were blamed, and of peers without a result.
+fn people(run: &RunReport) -> String {
     let mut out = String::new();
     for blame in &run.blames {
         let how = blame.tampers.as_deref().unwrap_or("honest");

@@ -1,4 +1,4 @@
-//! Runs a scenario: puts the swarm together, lets time pass, looks at what came out.
+//! Runs a scenario: makes the swarm, lets time pass, and reports the result.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -9,50 +9,45 @@ use super::checks::{self, Check};
 use super::engine::Engine;
 use super::links::micros;
 use super::outcome::{
-    self, Accuracy, Blame, Host, Mark, Outcome, PurposeRow, Ranking, Results, SHOWN, Slot, StageRow,
+    self, Accuracy, Blame, Host, Mark, PurposeRow, Ranking, Results, RunReport, SHOWN, Slot, StageRow,
     Training, View,
 };
 use super::participants::Participants;
-use super::scenario::{File, Scenario, ScenarioError, TaskKind};
+use super::rows::Dealt;
+use super::scenario::{File, Scenario, ScenarioError};
 use super::swarm::Swarm;
 use super::tally::{Count, PURPOSES};
-use super::task::Rows;
-use super::timeline;
-use super::{sketch, xclp};
-use crate::data::Dataset;
-use crate::model::Model;
-use crate::model::score::Confusion;
+use super::{task, timeline};
 use crate::protocol::view::Stage;
 use crate::protocol::{Time, memo, tree};
-use crate::session::{Peer, TaskSpec};
+use crate::session::Peer;
 use crate::task::Work;
-use crate::task::flynn::Plan;
 
 /// Events between two looks at how far a run is.
 const LOOK: u64 = 2048;
 
-/// How far a run is.
+/// The progress of a run.
 #[derive(Clone, Copy, Debug)]
 pub struct Progress<'a> {
-    /// Which run.
+    /// Name of the run.
     pub name: &'a str,
     /// Virtual time.
     pub now: Time,
-    /// Peers that have the result, of how many.
+    /// Number of peers that have the result, and of all peers.
     pub finished: (usize, u16),
-    /// Frames that have left.
+    /// Number of frames sent.
     pub frames: u64,
 }
 
 /// Runs every variant of a file.
 ///
 /// # Errors
-/// [`ScenarioError`] when a run cannot begin. What goes wrong in a run is in its outcome.
+/// [`ScenarioError`] when a run cannot begin. What goes wrong in a run is in its report.
 pub fn run_all(file: &File, progress: &mut dyn FnMut(Progress<'_>)) -> Result<Results, ScenarioError> {
     let mut hash = Sha256::new();
     let (mut runs, mut left_out) = (Vec::new(), Vec::new());
     for (name, scenario) in &file.runs {
-        if let Some(set) = Rows::missing(&scenario.data, &file.folder) {
+        if let Some(set) = Dealt::missing(&scenario.data, &file.folder) {
             left_out.push((name.clone(), set.to_owned()));
             continue;
         }
@@ -70,15 +65,26 @@ pub fn run_all(file: &File, progress: &mut dyn FnMut(Progress<'_>)) -> Result<Re
     })
 }
 
-/// A swarm that is ready to start, and its rows.
+/// Makes a swarm that is ready to start.
 ///
 /// # Errors
-/// [`ScenarioError`].
-pub fn prepare(scenario: &Scenario, folder: &Path) -> Result<(Engine<Swarm>, Option<Rows>), ScenarioError> {
-    let cast = Participants::new(scenario, folder)?;
-    let rows = cast.rows.clone();
-    let swarm = Swarm::new(scenario, cast, timeline::whole(scenario));
-    Ok((Engine::new(swarm, scenario.peers, true), rows))
+/// [`ScenarioError`] where the scenario is not one of these participants.
+pub fn prepare(scenario: &Scenario, participants: Participants) -> Result<Engine<Swarm>, ScenarioError> {
+    participants.check(scenario)?;
+    let swarm = Swarm::new(scenario, participants, timeline::whole(scenario));
+    Ok(Engine::new(swarm, scenario.peers, true))
+}
+
+/// Runs a session of these participants over the scenario's network, with its faults. Gives the swarm as it is
+/// in the end: [`Swarm::finished`], [`Swarm::outcome`], and in [`Swarm::checks`] what went wrong.
+///
+/// # Errors
+/// [`ScenarioError`] where the scenario is not one of these participants.
+pub fn play(scenario: &Scenario, participants: Participants) -> Result<Swarm, ScenarioError> {
+    memo::begin();
+    let mut engine = prepare(scenario, participants)?;
+    pass("", scenario, &mut engine, &mut |_| {});
+    Ok(engine.world)
 }
 
 /// Runs one variant; `folder` is where its file stands.
@@ -90,14 +96,14 @@ pub fn run(
     scenario: &Scenario,
     folder: &Path,
     progress: &mut dyn FnMut(Progress<'_>),
-) -> Result<Outcome, ScenarioError> {
+) -> Result<RunReport, ScenarioError> {
     memo::begin();
-    let (mut engine, rows) = prepare(scenario, folder)?;
+    let mut engine = prepare(scenario, Participants::new(scenario, folder)?)?;
     pass(name, scenario, &mut engine, progress);
-    Ok(outcome(name, scenario, &mut engine, rows.as_ref()))
+    Ok(report(name, scenario, &mut engine))
 }
 
-/// Lets time pass until all have ended, something is wrong, or it has been too long.
+/// Lets time pass until all peers have ended, a check has failed, or the time limit is over.
 pub fn pass(
     name: &str,
     scenario: &Scenario,
@@ -132,7 +138,7 @@ pub fn pass(
     }
 }
 
-/// By when everybody must have ended.
+/// The time by which every peer must have ended.
 fn last_end(engine: &Engine<Swarm>) -> Time {
     engine.world.last_fault.plus_ms(bound_ms(engine))
 }
@@ -142,36 +148,39 @@ fn bound_ms(engine: &Engine<Swarm>) -> u64 {
     checks::bound_ms(&world.ctx, world.silence_ms(), world.costs.longest_us.div_ceil(1000))
 }
 
-fn outcome(name: &str, scenario: &Scenario, engine: &mut Engine<Swarm>, rows: Option<&Rows>) -> Outcome {
+/// The first peer whose opened vectors are not those of the others.
+fn differing(world: &Swarm) -> Option<Peer> {
+    let first = world.finished.values().next()?;
+    world.finished.iter().find(|(_, finished)| finished.opened() != first.opened()).map(|(peer, _)| *peer)
+}
+
+/// Measures and reports a run that has ended.
+pub(super) fn report(name: &str, scenario: &Scenario, engine: &mut Engine<Swarm>) -> RunReport {
     let bound = bound_ms(engine);
     let now = engine.now();
-    let labelled = engine.world.labelled.clone();
-    let accuracy = match rows {
-        Some(rows) if !labelled.is_empty() => xclp::accuracy(&mut engine.world, now, rows, &labelled),
-        Some(_) if scenario.task.kind == TaskKind::Sketch => None,
-        rows => rows.and_then(|rows| accuracy(engine, rows)),
-    };
-    let ranking = match rows {
-        Some(rows) if engine.world.ctx.session.task.sketch().is_some() => {
-            sketch::ranking(&mut engine.world, now, rows)
-        }
-        _ => None,
-    };
+    let world = &mut engine.world;
+    let mut failures = Vec::new();
+    let (mut accuracy, mut ranking) = task::worth(scenario, world, &mut failures);
+    if let Some(peer) = differing(world) {
+        failures.push(format!("{peer} has another result than the others"));
+        accuracy.iter_mut().for_each(|accuracy| accuracy.equal = false);
+        ranking.iter_mut().for_each(|ranking| ranking.equal = false);
+    }
+    failures.into_iter().for_each(|text| world.checks.violated(now, Check::Exact, text));
     expected(scenario, engine, accuracy.as_ref(), ranking.as_ref());
     let world = &engine.world;
     let ms = |time: Time| time.0 / 1000;
     let finished_ms = world.finished.values().map(|finished| ms(finished.at)).max().unwrap_or(0);
     let began_ms = world.views.values().map(|(_, at)| ms(*at)).min().unwrap_or(0);
-    let (m, s) = match world.ctx.session.task.model() {
-        Some(model) => (f64::from(model.m), f64::from(model.s)),
-        None => (0.0, 0.0),
-    };
-    let training_s = |rows: usize| world.costs.work_s(Work::training(m, s, rows as f64));
-    let training = rows.filter(|_| scenario.task.kind == TaskKind::Flynn).map(|rows| Training {
-        alone_ms: training_s(rows.train.rows()) * 1000.0,
-        matrix_ms: training_s(0) * 1000.0,
-        slowest_ms: world.costs.longest_us as f64 / 1000.0,
-        session_ms: finished_ms.saturating_sub(began_ms) as f64,
+    let training = world.rows.as_ref().zip(world.ctx.session.task.model()).map(|(rows, model)| {
+        let (m, s) = (f64::from(model.m), f64::from(model.s));
+        let training_s = |rows: usize| world.costs.work_s(Work::training(m, s, rows as f64));
+        Training {
+            alone_ms: training_s(rows.train.rows()) * 1000.0,
+            matrix_ms: training_s(0) * 1000.0,
+            slowest_ms: world.costs.longest_us as f64 / 1000.0,
+            session_ms: finished_ms.saturating_sub(began_ms) as f64,
+        }
     });
     let values = world.checks.values();
     let slots = (0u32..).zip(&world.ctx.plan).map(|(slot, quantity)| Slot {
@@ -187,7 +196,7 @@ fn outcome(name: &str, scenario: &Scenario, engine: &mut Engine<Swarm>, rows: Op
         };
         (peer.0, why)
     });
-    Outcome {
+    RunReport {
         name: name.to_owned(),
         seed: scenario.seed,
         peers: scenario.peers,
@@ -207,7 +216,7 @@ fn outcome(name: &str, scenario: &Scenario, engine: &mut Engine<Swarm>, rows: Op
         sent: Count { messages: world.sent.0, bytes: world.sent.1 },
         purposes: purposes(engine),
         stages: stages(engine),
-        hosts: hosts(engine, rows),
+        hosts: hosts(engine),
         marks: world
             .marks
             .iter()
@@ -280,8 +289,9 @@ fn stages(engine: &Engine<Swarm>) -> Vec<StageRow> {
         .collect()
 }
 
-fn hosts(engine: &Engine<Swarm>, rows: Option<&Rows>) -> Vec<Host> {
+fn hosts(engine: &Engine<Swarm>) -> Vec<Host> {
     let world = &engine.world;
+    let rows = |peer: Peer| world.rows.as_ref().map_or(0, |rows| rows.parts[peer.index()].data.rows());
     let last = world.views.last_key_value();
     let order = last.map_or(Vec::new(), |(&ballot, (members, _))| {
         tree::order(&world.ctx.session, &world.ctx.id, ballot, members)
@@ -294,7 +304,7 @@ fn hosts(engine: &Engine<Swarm>, rows: Option<&Rows>) -> Vec<Host> {
             Host {
                 peer: peer.0,
                 council: world.ctx.council_index(peer).is_some(),
-                rows: rows.map_or(0, |rows| rows.parts[peer.index()].rows()),
+                rows: rows(peer),
                 stages: world
                     .tally
                     .stages(peer)
@@ -327,57 +337,6 @@ fn blames(world: &Swarm) -> Vec<Blame> {
             by,
         })
         .collect()
-}
-
-/// The rows of several peers as one set.
-fn together(parts: &[&Dataset]) -> Option<Dataset> {
-    let first = parts.first()?;
-    let values = parts.iter().flat_map(|part| part.values().to_vec()).collect();
-    let labels = parts.iter().flat_map(|part| part.labels().to_vec()).collect();
-    Dataset::new(first.features(), values, labels, first.classes().to_vec()).ok()
-}
-
-/// What the model is worth; also holds every peer's result against the first one's.
-fn accuracy(engine: &mut Engine<Swarm>, rows: &Rows) -> Option<Accuracy> {
-    let now = engine.now();
-    let world = &mut engine.world;
-    let first = world.finished.values().next()?.clone();
-    let other = world
-        .finished
-        .iter()
-        .find(|(_, finished)| finished.opened() != first.opened())
-        .map(|(peer, _)| *peer);
-    if let Some(peer) = other {
-        world.checks.violated(now, Check::Exact, format!("{peer} has another result than the others"));
-    }
-    let session = &world.ctx.session;
-    let TaskSpec::Flynn(spec) = &session.task else { return None };
-    let rules = Plan::new((**session).clone(), *spec);
-    let score = |model: &Model| {
-        let predicted = model.predictor().predict(&rows.test).ok()?;
-        Some(Confusion::new(rows.test.classes(), rows.test.labels(), &predicted).accuracy())
-    };
-    let model = rules.model(first.opened()).ok()?;
-    let seed = model.sketch().parameters().seed;
-    let drawn = rules.drawn(first.opened()).ok()?;
-    let pooled = match &drawn {
-        None => rules.pooled(&rows.train, seed).ok()?,
-        Some(draw) => {
-            let counted = first.values().last().map_or(&[][..], |value| &value.members);
-            let learnt = counted.iter().filter(|peer| draw.chosen.contains(&peer.index()));
-            let parts: Vec<&Dataset> = learnt.map(|peer| &*rows.parts[peer.index()]).collect();
-            rules.pooled_under(&together(&parts)?, first.opened()).ok()?
-        }
-    };
-    let largest = rows.parts.iter().max_by_key(|part| part.rows())?;
-    let alone = rules.pooled(largest, seed).ok()?;
-    Some(Accuracy {
-        swarm: score(&model)?,
-        pooled: score(&pooled)?,
-        alone: score(&alone)?,
-        equal: other.is_none() && model.digest() == pooled.digest(),
-        digest: hex::encode(&model.digest()[..8]),
-    })
 }
 
 /// Holds the run against what the scenario expects.

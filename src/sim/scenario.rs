@@ -31,37 +31,37 @@ pub struct ScenarioError(pub String);
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Scenario {
-    /// What it shows, in one line.
+    /// The scenario in one line.
     pub about: String,
-    /// How many peers.
+    /// Number of peers.
     pub peers: u16,
-    /// What every random thing of the run follows from.
+    /// The seed of all randomness of the run.
     pub seed: u64,
     /// Virtual seconds after which the run is given up.
     pub limit_s: f64,
     /// The rows.
     pub data: Data,
-    /// What is computed.
+    /// The task.
     pub task: Task,
-    /// What the session file would say.
+    /// Fields of the session file.
     pub session: SessionPart,
     /// The session's time-outs, by their names in a session file.
     pub timing: BTreeMap<String, i64>,
-    /// How peers are connected where nothing else is said.
+    /// The path between two peers where no site or link says otherwise.
     pub network: Network,
     /// Groups of peers that are near each other.
     pub site: Vec<Site>,
     /// Paths between sites or single peers.
     pub link: Vec<Link>,
-    /// How much work a peer does in a second.
+    /// Work that a peer does in a second.
     pub rates: Rates,
     /// Peers that are faster or slower than `rates`.
     pub speed: Vec<Speed>,
-    /// What goes wrong, and when.
+    /// The timeline of faults.
     pub fault: Vec<Fault>,
     /// Faults drawn from the seed.
     pub random: Random,
-    /// What must come out.
+    /// The expected result.
     pub expect: Expect,
 }
 
@@ -144,11 +144,11 @@ pub enum Split {
     Mixes,
 }
 
-/// What is computed.
+/// A scenario's task.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Task {
-    /// Which.
+    /// The kind of task.
     pub kind: TaskKind,
     /// `sum`, `row-sum`: words of 4 bytes.
     pub words: u64,
@@ -222,7 +222,7 @@ pub enum TaskKind {
     Sketch,
 }
 
-/// What the session file would say.
+/// Fields of the session file.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct SessionPart {
@@ -236,11 +236,11 @@ pub struct SessionPart {
     pub epsilon: Option<Ratio>,
     /// Counts of a release.
     pub top: Option<u32>,
-    /// What the budget is for.
+    /// The unit that the budget protects.
     pub mode: NoiseMode,
 }
 
-/// Who keeps a connection to whom.
+/// The connections that peers keep.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Connections {
@@ -255,7 +255,7 @@ pub enum Connections {
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Network {
-    /// Who keeps a connection to whom.
+    /// The connections that peers keep.
     pub connections: Connections,
     /// One way, milliseconds.
     pub latency_ms: f64,
@@ -263,7 +263,7 @@ pub struct Network {
     pub jitter_ms: f64,
     /// Each way of each connection, megabits in a second.
     pub bandwidth_mbit: f64,
-    /// When a connection on which nothing comes any more is given up, milliseconds.
+    /// A silent connection is given up after this time, milliseconds.
     pub silence_ms: f64,
 }
 
@@ -283,9 +283,9 @@ impl Default for Network {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Site {
-    /// What links and faults call it.
+    /// The name, by which links and faults call it.
     pub name: String,
-    /// Its peers.
+    /// The peers.
     pub peers: Peers,
     /// Within the site; see [`Network`].
     pub latency_ms: Option<f64>,
@@ -391,7 +391,7 @@ impl Default for Random {
     }
 }
 
-/// What must come out; a run in which it does not has failed.
+/// The expected result; a run with another one has failed.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Expect {
@@ -415,9 +415,9 @@ pub struct Expect {
 pub struct File {
     /// The file's name without its ending.
     pub name: String,
-    /// Where it stood, for what stands beside it.
+    /// The folder of the file; paths of data are relative to it.
     pub folder: PathBuf,
-    /// What it shows.
+    /// The scenarios in one line.
     pub about: String,
     /// The runs with their names.
     pub runs: Vec<(String, Scenario)>,

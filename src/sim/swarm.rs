@@ -11,10 +11,10 @@ use super::cost::Costs;
 use super::engine::{Carriage, Engine, Notice, World};
 use super::links::{Paths, micros};
 use super::participants::{Participants, randomness};
+use super::rows::Dealt;
 use super::scenario::{Connections, Fault, Kind, Scenario, Tamper};
 use super::tally::Tally;
-use super::tamper;
-use super::task::Poisoned;
+use super::tamper::{self, Poisoned};
 use crate::crypto::identity::Identity;
 use crate::crypto::stream::Stream;
 use crate::node::{Done, Ending, Event, Job, Node, Record};
@@ -25,44 +25,43 @@ use crate::protocol::record::Value;
 use crate::protocol::wire::Frame;
 use crate::protocol::{Time, tree};
 use crate::session::{Peer, Session};
-use crate::task::xclp::Xclp;
-use crate::task::{History, Task};
+use crate::task::{History, Outcome, Task};
 
-/// What the swarm does to itself.
+/// Events that the swarm plans for itself.
 #[derive(Debug)]
 pub enum Doing {
-    /// A fault of the timeline comes.
+    /// A fault of the timeline, by its number, comes.
     Apply(usize),
-    /// It is undone.
+    /// That fault is undone.
     Undo(usize),
     /// The connections of a paused peer are given up.
     Silent(Peer),
 }
 
-/// Something worth a mark in the report.
+/// A fault, or its end, for the report.
 #[derive(Clone, Debug)]
 pub struct Mark {
-    /// When.
+    /// Virtual time.
     pub at: Time,
-    /// Whom it befell.
+    /// The peers that it concerns.
     pub peers: Vec<Peer>,
-    /// What.
+    /// Description.
     pub text: String,
 }
 
-/// How a peer ended.
+/// The end of a peer.
 #[derive(Clone, Debug)]
 pub struct End {
-    /// When its process ended.
+    /// The time at which its process ended.
     pub at: Time,
-    /// Why it has no result.
+    /// The reason why it has no result; `None` where it has one.
     pub reason: Option<Ending>,
 }
 
-/// What a finished peer has.
+/// The state of a peer that has the result.
 #[derive(Clone, Debug)]
 pub struct Finished {
-    /// When it had everything.
+    /// The time at which it had the result.
     pub at: Time,
     /// Everything that the session opened, and this peer's own results.
     pub history: Arc<History>,
@@ -75,61 +74,61 @@ impl Finished {
         self.history.vectors()
     }
 
-    /// Where each was summed, and over whom.
+    /// The value of each slot: the view in which it was summed, and over which members.
     #[must_use]
     pub fn values(&self) -> &[Value] {
         self.history.values()
     }
 }
 
-/// See the module.
+/// The world of a run, around the nodes.
 #[derive(Debug)]
 pub struct Swarm {
-    /// Any peer's; that of peer 0.
+    /// The constants of peer 0's node; those of the others differ in the identity alone.
     pub ctx: Arc<Context>,
-    /// That of those with another session file.
+    /// The same for peers with another session file.
     other: Arc<Context>,
     identities: Vec<Identity>,
     tasks: Vec<Arc<dyn Task>>,
     connections: Connections,
     silence: u64,
     seed: u64,
-    /// How often each peer was started.
+    /// Number of starts of each peer.
     starts: Vec<u32>,
     pub(super) noise: Stream,
     paths: Paths,
-    /// What computing costs.
+    /// The processors of the peers.
     pub costs: Costs,
-    /// What must hold.
+    /// The checks.
     pub checks: Checks,
-    /// Who sent what.
+    /// The counts of frames and stages.
     pub tally: Tally,
     trace: blake3::Hasher,
-    /// Frames and their bytes that have left.
+    /// Number of frames sent, and their bytes.
     pub sent: (u64, u64),
-    /// The timeline.
+    /// The timeline of faults.
     faults: Vec<Fault>,
-    /// Faults that wait for a peer to reach a stage.
+    /// Faults that wait until a peer reaches a stage, by number.
     waiting: BTreeSet<usize>,
     pub(super) tampering: BTreeMap<Peer, (Tamper, u64, u64)>,
     banned: BTreeSet<(Peer, Peer)>,
     /// Peers whose process was ended by a fault.
     pub down: BTreeSet<Peer>,
-    /// When something went wrong last, or was put right.
+    /// The time of the last fault, or of its end.
     pub last_fault: Time,
     /// Connections from outside the roster that were refused.
     pub refused: u64,
-    /// For the report.
+    /// Faults and their ends, for the report.
     pub marks: Vec<Mark>,
-    /// Who has ended.
+    /// The peers that have ended.
     pub ends: BTreeMap<Peer, End>,
-    /// Who has the result.
+    /// The peers that have the result.
     pub finished: BTreeMap<Peer, Finished>,
-    /// For the task `xclp`, each peer's part.
-    pub labelled: Vec<Arc<Xclp>>,
-    /// Views that began, by how many members, and when the first member entered.
+    /// The rows that the scenario dealt, if any.
+    pub rows: Option<Dealt>,
+    /// Views that began: their members, and the time at which the first of them entered.
     pub views: BTreeMap<Ballot, (Vec<Peer>, Time)>,
-    /// Views that failed, and why the first member left.
+    /// Views that failed, and the reason of the first member that left.
     pub failed: BTreeMap<Ballot, String>,
 }
 
@@ -138,13 +137,13 @@ fn pair(a: Peer, b: Peer) -> (Peer, Peer) {
 }
 
 impl Swarm {
-    /// The cast of a scenario, with what goes wrong.
+    /// The world of a scenario with these participants and faults.
     #[must_use]
     pub fn new(scenario: &Scenario, cast: Participants, faults: Vec<Fault>) -> Self {
         let seed = scenario.seed.to_le_bytes();
         let ctx = Arc::new(cast.context(Peer(0)));
         let other = Session { name: "another session".into(), ..cast.session.clone() };
-        let other = Arc::new(Context::new(other, Peer(0), cast.identities[0].clone(), cast.plan.clone()));
+        let other = Arc::new(Context::new(other, Peer(0), cast.identities[0].clone(), cast.plan()));
         let mut checks = Checks::default();
         let mut tasks = cast.tasks;
         for fault in &faults {
@@ -181,7 +180,7 @@ impl Swarm {
             marks: Vec::new(),
             ends: BTreeMap::new(),
             finished: BTreeMap::new(),
-            labelled: cast.labelled,
+            rows: cast.rows,
             views: BTreeMap::new(),
             failed: BTreeMap::new(),
             ctx,
@@ -211,13 +210,21 @@ impl Swarm {
         self.trace.finalize().to_hex().to_string()
     }
 
-    /// When a connection on which nothing comes any more is given up, milliseconds.
+    /// The result of a finished peer, as its task makes it, or why it has none; `None` where it is not
+    /// finished.
+    #[must_use]
+    pub fn outcome(&self, peer: Peer) -> Option<Result<Outcome, String>> {
+        let finished = self.finished.get(&peer)?;
+        Some(self.tasks[peer.index()].outcome(&finished.history, 0))
+    }
+
+    /// The time after which a silent connection is given up, milliseconds.
     #[must_use]
     pub fn silence_ms(&self) -> u64 {
         self.silence / 1000
     }
 
-    /// Peers that have broken the protocol, and how.
+    /// Peers that have broken the protocol, and their way of doing so.
     #[must_use]
     pub fn tampered(&self) -> Vec<(Peer, Tamper)> {
         self.tampering
@@ -256,7 +263,7 @@ impl Swarm {
         engine.close(by, who, Notice::Closed);
     }
 
-    /// Makes every connection that there should be and is not.
+    /// Makes the connections of `peer` that there should be and are not.
     fn reconnect(engine: &mut Engine<Self>, peer: Peer) {
         for other in engine.peers().filter(|&other| other != peer) {
             if engine.world.connects(peer, other) {
@@ -359,7 +366,7 @@ impl Swarm {
         }
     }
 
-    /// Somebody with a key of its own connects: the listener looks the key up in the roster before any
+    /// A peer with a key of its own connects: the listener looks the key up in the roster before any
     /// message (spec, section 6).
     fn stranger(&mut self, now: Time, to: Peer) {
         let mut seed = [0; 32];
@@ -388,7 +395,7 @@ impl Swarm {
     }
 }
 
-/// What a fault is, for people.
+/// Describes a fault for the report.
 fn describe(fault: &Fault) -> String {
     match (fault.kind, fault.how) {
         (Kind::Tamper, Some(how)) => format!("tamper: {}", how.name()),

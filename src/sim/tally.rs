@@ -1,4 +1,4 @@
-//! Who sent how much of what, and which stages each peer went through when.
+//! Counts the frames and bytes that each peer sends, by purpose and by stage, and records the stages of each peer.
 
 use serde::{Deserialize, Serialize};
 
@@ -7,19 +7,19 @@ use crate::protocol::view::{self, Order, Report, Stage};
 use crate::protocol::{Time, all_reduce};
 use crate::session::Peer;
 
-/// What a message is for.
+/// The purpose of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Purpose {
     /// Hellos, lists of differing fields.
     Greeting,
-    /// How far a peer is, to those outside its view.
+    /// The number of frozen slots, told to peers outside the view.
     Status,
     /// Proposals, promises, refusals, the beginning and the failure of views.
     Election,
     /// View keys up and down the tree.
     Keys,
-    /// Orders to sum, and what each subtree holds, with the deals of the pads.
+    /// Orders to sum, and reports that a subtree holds the total, with the deals of the pads.
     Deals,
     /// Chunks, up and down.
     Chunks,
@@ -29,15 +29,15 @@ pub enum Purpose {
     Decision,
     /// The council's shares of the pads, up and down.
     Shares,
-    /// Word that somebody is computing.
+    /// Messages that a peer is still computing.
     Working,
-    /// What is fetched from another peer.
+    /// Vectors and records that a peer fetches from another one.
     Transfer,
-    /// Of an exchange (task `xclp`).
+    /// Messages of an exchange (task `xclp`).
     Exchange,
 }
 
-/// All of them, in the order in which they are shown.
+/// All purposes, in the order in which they are shown.
 pub const PURPOSES: [Purpose; 12] = [
     Purpose::Greeting,
     Purpose::Status,
@@ -54,7 +54,7 @@ pub const PURPOSES: [Purpose; 12] = [
 ];
 
 impl Purpose {
-    /// Of a message.
+    /// The purpose of `message`.
     #[must_use]
     pub fn of(message: &Message) -> Self {
         match message {
@@ -85,17 +85,17 @@ impl Purpose {
     }
 }
 
-/// Messages and their bytes.
+/// A number of messages and of their bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Count {
-    /// How many.
+    /// Number of messages.
     pub messages: u64,
-    /// Header and payload of their frames.
+    /// Bytes of the frames, headers and payloads.
     pub bytes: u64,
 }
 
 impl Count {
-    /// One more.
+    /// Adds a message of so many bytes.
     pub fn add(&mut self, bytes: u64) {
         self.messages += 1;
         self.bytes += bytes;
@@ -105,13 +105,13 @@ impl Count {
 /// A time that a peer spent in one stage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Span {
-    /// From, microseconds.
+    /// Beginning, virtual microseconds.
     pub from: u64,
-    /// To, microseconds.
+    /// End, virtual microseconds.
     pub to: u64,
-    /// The quantity.
+    /// The slot.
     pub slot: u32,
-    /// The stage; none outside views.
+    /// The stage; `None` outside views.
     pub stage: Option<Stage>,
 }
 
@@ -124,20 +124,20 @@ struct Host {
     stages: Vec<((u32, Option<Stage>), Count)>,
 }
 
-/// See the module.
+/// The counts of all peers.
 #[derive(Clone, Debug)]
 pub struct Tally {
     hosts: Vec<Host>,
 }
 
 impl Tally {
-    /// Of so many peers.
+    /// Counts for so many peers, all 0.
     #[must_use]
     pub fn new(peers: u16) -> Self {
         Self { hosts: vec![Host::default(); usize::from(peers)] }
     }
 
-    /// A frame leaves.
+    /// Counts a frame that `from` sends.
     pub fn sent(&mut self, from: Peer, message: &Message, bytes: usize) {
         let host = &mut self.hosts[from.index()];
         let bytes = bytes as u64;
@@ -149,12 +149,12 @@ impl Tally {
         }
     }
 
-    /// A frame is on its way to this peer.
+    /// Counts a frame that is sent to this peer.
     pub fn received(&mut self, to: Peer, bytes: usize) {
         self.hosts[to.index()].received += bytes as u64;
     }
 
-    /// A peer enters a stage, or with `None` leaves its view.
+    /// Records that a peer enters a stage, or with `None` leaves its view.
     pub fn enters(&mut self, now: Time, peer: Peer, slot: u32, stage: Option<Stage>) {
         let spans = &mut self.hosts[peer.index()].spans;
         if let Some(last) = spans.last_mut() {
@@ -163,24 +163,24 @@ impl Tally {
         spans.push(Span { from: now.0, to: now.0, slot, stage });
     }
 
-    /// A peer's process ends.
+    /// Records that a peer's process ends.
     pub fn ends(&mut self, now: Time, peer: Peer) {
         self.enters(now, peer, 0, None);
     }
 
-    /// The stages that a peer went through.
+    /// The stages of a peer, in their order.
     #[must_use]
     pub fn spans(&self, peer: Peer) -> &[Span] {
         &self.hosts[peer.index()].spans
     }
 
-    /// What a peer has sent, by purpose.
+    /// The frames that a peer has sent, by purpose in the order of [`PURPOSES`].
     #[must_use]
     pub fn purposes(&self, peer: Peer) -> &[Count; PURPOSES.len()] {
         &self.hosts[peer.index()].purposes
     }
 
-    /// What a peer has sent in each stage.
+    /// The frames that a peer has sent in each stage.
     #[must_use]
     pub fn stages(&self, peer: Peer) -> &[((u32, Option<Stage>), Count)] {
         &self.hosts[peer.index()].stages

@@ -1,16 +1,24 @@
 //! How a simulated peer breaks the protocol: what leaves it is changed, its own machine knows nothing of it.
 
+use std::sync::Arc;
+
+use bytes::Bytes;
+
 use super::engine::Carriage;
 use super::scenario::Tamper;
 use super::swarm::Swarm;
 use crate::crypto::identity::Identity;
+use crate::crypto::mask::{self, Word};
 use crate::protocol::all_reduce;
+use crate::protocol::context::Quantity;
 use crate::protocol::deal::Release;
 use crate::protocol::message::Message;
 use crate::protocol::signed::Signed;
-use crate::protocol::view::{self, Order, Report};
+use crate::protocol::view::{self, Order, Report, Rng};
 use crate::protocol::wire::{self, Frame};
 use crate::session::Peer;
+use crate::task::exchange::{Seat, Source};
+use crate::task::{History, Outcome, Task, Work};
 
 /// Changes a frame of `from`, if it is its turn.
 pub(super) fn apply(
@@ -84,5 +92,68 @@ fn releases_mut(message: &mut Message) -> Option<&mut Vec<Signed<Release>>> {
             view::Message::Up(_, Report::Release(_, items)) | view::Message::Down(_, Order::Open(_, items)),
         ) => Some(items),
         _ => None,
+    }
+}
+
+/// The task of a peer that adds 1,000 to every word of its vector for the last slot of the plan. A vector with
+/// noise or from an exchange is left as it is.
+#[derive(Debug)]
+pub(super) struct Poisoned(pub(super) Arc<dyn Task>);
+
+impl Task for Poisoned {
+    fn plan(&self) -> Vec<Quantity> {
+        self.0.plan()
+    }
+
+    fn exchange(&self, slot: u32, history: &History, seat: Seat) -> Result<Source, String> {
+        self.0.exchange(slot, history, seat)
+    }
+
+    fn exchanged(&self, slot: u32, result: &Bytes) -> Result<Bytes, String> {
+        self.0.exchanged(slot, result)
+    }
+
+    fn retains(&self, slot: u32, frozen: u32) -> bool {
+        self.0.retains(slot, frozen)
+    }
+
+    fn outcome(&self, history: &History, unix: u64) -> Result<Outcome, String> {
+        self.0.outcome(history, unix)
+    }
+
+    fn work(&self, slot: u32, history: &History) -> Work {
+        self.0.work(slot, history)
+    }
+
+    fn contribution(&self, slot: u32, history: &History) -> Result<Bytes, String> {
+        let vector = self.0.contribution(slot, history)?;
+        let plan = self.plan();
+        let Some(quantity) = plan.get(slot as usize).filter(|_| slot as usize + 1 == plan.len()) else {
+            return Ok(vector);
+        };
+        let mut out = vector.to_vec();
+        let more = match quantity.word() {
+            Word::W32 => 1000u32.to_le_bytes().to_vec(),
+            Word::W64 => 1000u64.to_le_bytes().to_vec(),
+        };
+        let more = more.repeat(out.len() / more.len());
+        mask::add(quantity.word(), &mut out, &more);
+        Ok(out.into())
+    }
+
+    fn noised(&self, slot: u32, history: &History, rng: &mut Rng) -> Result<Bytes, String> {
+        self.0.noised(slot, history, rng)
+    }
+
+    fn take_noised(&self, slot: u32, vector: &Bytes) {
+        self.0.take_noised(slot, vector);
+    }
+
+    fn allows(&self, slot: u32, history: &History, members: &[Peer]) -> Result<(), String> {
+        self.0.allows(slot, history, members)
+    }
+
+    fn check(&self, slot: u32, history: &History) -> Result<(), String> {
+        self.0.check(slot, history)
     }
 }

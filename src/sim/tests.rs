@@ -5,10 +5,12 @@ use std::sync::Arc;
 
 use super::checks::Check;
 use super::engine::Engine;
-use super::run::{pass, prepare, run};
+use super::participants::Participants;
+use super::run::{pass, prepare, report, run};
 use super::scenario::{File, Scenario};
 use super::swarm::Swarm;
 use crate::protocol::context::{Bug, Context, OpeningRule};
+use crate::session::Peer;
 
 fn scenario(text: &str, seed: u64) -> Scenario {
     let file = File::parse(text, "test".into(), PathBuf::new(), false).unwrap();
@@ -17,7 +19,8 @@ fn scenario(text: &str, seed: u64) -> Scenario {
 
 /// Runs with the node changed; gives what failed first.
 fn first_failure(scenario: &Scenario, change: impl Fn(&mut Context)) -> Option<Check> {
-    let (mut engine, _): (Engine<Swarm>, _) = prepare(scenario, Path::new("")).unwrap();
+    let participants = Participants::new(scenario, Path::new("")).unwrap();
+    let mut engine: Engine<Swarm> = prepare(scenario, participants).unwrap();
     change(Arc::get_mut(&mut engine.world.ctx).unwrap());
     pass("test", scenario, &mut engine, &mut |_| {});
     engine.world.checks.violations.first().map(|violation| violation.check)
@@ -66,9 +69,22 @@ fn a_wrong_share_that_nobody_names_is_found() {
     let liar = "[[fault]]\nkind = \"tamper\"\nhow = \"wrong-share\"\npeers = 1\nat_s = 0\n";
     let scenario = scenario(&format!("{SUM}{liar}"), 1);
     assert!(run("test", &scenario, Path::new(""), &mut |_| {}).unwrap().violations.is_empty());
-    let (mut engine, _) = prepare(&scenario, Path::new("")).unwrap();
+    let mut engine = prepare(&scenario, Participants::new(&scenario, Path::new("")).unwrap()).unwrap();
     Arc::get_mut(&mut engine.world.ctx).unwrap().bug = Some(Bug::NoBlame);
     pass("test", &scenario, &mut engine, &mut |_| {});
     super::run::expected(&scenario, &mut engine, None, None);
     assert_eq!(engine.world.checks.violations[0].check, Check::Blamed);
+}
+
+#[test]
+fn a_peer_with_another_result_than_the_others_is_found() {
+    let scenario = scenario(SUM, 1);
+    let mut engine = prepare(&scenario, Participants::new(&scenario, Path::new("")).unwrap()).unwrap();
+    pass("test", &scenario, &mut engine, &mut |_| {});
+    assert_eq!(report("test", &scenario, &mut engine).violations, []);
+    engine.world.finished.get_mut(&Peer(3)).unwrap().history = Arc::default();
+    let violations = report("test", &scenario, &mut engine).violations;
+    assert_eq!(violations.len(), 1);
+    assert_eq!(violations[0].text, "peer 3 has another result than the others");
+    assert_eq!(violations[0].check, Check::Exact);
 }

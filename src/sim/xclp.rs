@@ -1,4 +1,4 @@
-//! The task `xclp` in a scenario: who has rows and labels, and what the labels are worth.
+//! The task `xclp` in a scenario: who has rows and labels, and how many labels are right.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -6,17 +6,17 @@ use std::sync::Arc;
 
 use sha2::{Digest, Sha256};
 
-use super::checks::Check;
 use super::outcome::Accuracy;
+use super::rows::Dealt;
 use super::scenario::{Scenario, ScenarioError};
 use super::swarm::Swarm;
-use super::task::Rows;
-use crate::crypto::stream::{Stream, derive};
+use super::task::secret;
+use crate::crypto::stream::Stream;
 use crate::data::deal::shuffle;
 use crate::model::propagation::Prediction;
-use crate::protocol::Time;
 use crate::protocol::xclp::Outcome;
-use crate::session::{Peer, Session, TaskSpec, XclpSpec};
+use crate::session::{Peer, XclpSpec};
+use crate::task::Rows;
 use crate::task::xclp::{self, Xclp};
 
 /// The parameters of the session's task.
@@ -28,97 +28,90 @@ pub(super) fn spec(scenario: &Scenario) -> XclpSpec {
     XclpSpec { bits: task.bits, k: task.k, many_neighbours: true, tolerance, hamming: task.hamming, ..usual }
 }
 
-/// Rows for all peers but the witnesses, which come last.
-pub(super) fn deal(scenario: &Scenario, folder: &Path) -> Result<Rows, ScenarioError> {
+/// Rows for all peers but the witnesses, which come last. Of each class so many rows as the scenario says
+/// have a label, drawn from all.
+pub(super) fn deal(scenario: &Scenario, folder: &Path) -> Result<Dealt, ScenarioError> {
     let owners = scenario.peers - scenario.task.witnesses;
-    let mut rows = Rows::deal(&scenario.data, owners, scenario.seed, folder)?;
-    let none = Arc::new(rows.train.subset(&[]));
+    let mut rows = Dealt::new(&scenario.data, owners, scenario.seed, folder)?;
+    let none = Rows::new(Arc::new(rows.train.subset(&[])));
     rows.parts.extend((0..scenario.task.witnesses).map(|_| none.clone()));
-    Ok(rows)
-}
-
-/// Every peer's part. Of each class so many rows as the scenario says have a label, drawn from all.
-pub(super) fn tasks(
-    scenario: &Scenario,
-    session: &Session,
-    rows: &Rows,
-) -> Result<Vec<Arc<Xclp>>, ScenarioError> {
-    let TaskSpec::Xclp(spec) = &session.task else {
-        return Err(ScenarioError(format!("the task of the session is {}", session.task)));
-    };
-    let seed = scenario.seed.to_le_bytes();
     let mut places: Vec<(usize, usize)> = rows
         .parts
         .iter()
         .enumerate()
-        .flat_map(|(peer, part)| (0..part.rows()).map(move |row| (peer, row)))
+        .flat_map(|(peer, part)| (0..part.data.rows()).map(move |row| (peer, row)))
         .collect();
-    shuffle(&mut places, &mut Stream::new(&seed, "simulation/labels", &[]));
-    let mut left = vec![scenario.task.labels; session.data.classes.len()];
-    let mut labels: Vec<Vec<Option<u16>>> = rows.parts.iter().map(|part| vec![None; part.rows()]).collect();
+    shuffle(&mut places, &mut Stream::new(&scenario.seed.to_le_bytes(), "simulation/labels", &[]));
+    let mut left = vec![scenario.task.labels; rows.train.classes().len()];
+    rows.parts.iter_mut().for_each(|part| part.labels = vec![None; part.data.rows()]);
     for (peer, row) in places {
-        let label = rows.parts[peer].labels()[row];
+        let part = &mut rows.parts[peer];
+        let label = part.data.labels()[row];
         if let Some(count) = left[usize::from(label)].checked_sub(1) {
             left[usize::from(label)] = count;
-            labels[peer][row] = Some(label);
+            part.labels[row] = Some(label);
         }
     }
-    let peers = (0u16..).map(Peer).zip(&rows.parts).zip(labels);
-    peers
-        .map(|((peer, part), labels)| {
-            let secret = derive(&seed, "simulation/order", &peer.0.to_le_bytes());
-            let task = Xclp::new(session.clone(), *spec, peer, part.clone(), labels, &secret);
-            task.map(Arc::new).map_err(ScenarioError)
-        })
-        .collect()
+    Ok(rows)
 }
 
-/// What the labels of the rows without one are worth, at the members of the last sum; also that they are
-/// those in one place of the rows of the graph, with the labels of those members.
-pub(super) fn accuracy(world: &mut Swarm, now: Time, rows: &Rows, tasks: &[Arc<Xclp>]) -> Option<Accuracy> {
-    let finished = world.finished.values().next()?.clone();
+/// The share of right labels among the rows without one, at the members of the last sum. Also holds the
+/// labels against those in one place of the rows of the graph, with the labels of those members.
+pub(super) fn accuracy(
+    scenario: &Scenario,
+    swarm: &Swarm,
+    spec: XclpSpec,
+    rows: &Dealt,
+    failures: &mut Vec<String>,
+) -> Option<Accuracy> {
+    let task = |(peer, part): (Peer, &Rows)| {
+        let session = (*swarm.ctx.session).clone();
+        Xclp::new(session, spec, peer, part.data.clone(), part.labels.clone(), &secret(scenario, peer)).ok()
+    };
+    let tasks: Vec<Xclp> = (0u16..).map(Peer).zip(&rows.parts).map(task).collect::<Option<_>>()?;
+    let finished = swarm.finished.values().next()?;
     let [.., graph, labelled] = finished.values() else { return None };
     let members = &labelled.members;
     // After the coin and the rows, where the plan has them.
     let moments = finished.opened().get(2).filter(|_| finished.opened().len() > 4).map(|bytes| &bytes[..]);
-    let owners: Vec<Peer> =
-        graph.members.iter().copied().filter(|peer| rows.parts[peer.index()].rows() > 0).collect();
-    let results: BTreeMap<Peer, Outcome> = world
+    let has_rows = |peer: &Peer| rows.parts[peer.index()].data.rows() > 0;
+    let owners: Vec<Peer> = graph.members.iter().copied().filter(has_rows).collect();
+    let results: BTreeMap<Peer, Outcome> = swarm
         .finished
         .iter()
         .filter_map(|(&peer, finished)| Some((peer, xclp::result(&finished.history)?)))
         .collect();
-    let planes = world.finished.values().find_map(|finished| xclp::planes(&finished.history))?;
-    let of = |peer: &Peer| &*tasks[peer.index()];
+    let planes = swarm.finished.values().find_map(|finished| xclp::planes(&finished.history))?;
+    let of = |peer: &Peer| &tasks[peer.index()];
     let count = |peer: &Peer| if members.contains(peer) { of(peer).clone() } else { of(peer).unlabelled() };
     let counted: Vec<Xclp> = owners.iter().map(count).collect();
     let pooled = Xclp::pooled(&counted.iter().collect::<Vec<_>>(), &planes, moments).ok()?.0;
-    let largest = owners.iter().max_by_key(|peer| rows.parts[peer.index()].rows())?;
+    let largest = owners.iter().max_by_key(|peer| rows.parts[peer.index()].data.rows())?;
     let alone = Xclp::pooled(&[of(largest)], &planes, moments).ok()?.0;
-    let (mut swarm, mut together, mut by_itself) = (Share::default(), Share::default(), Share::default());
+    let (mut of_swarm, mut together, mut by_itself) = (Share::default(), Share::default(), Share::default());
     let (mut equal, mut hash) = (true, Sha256::new());
     for (peer, pooled) in owners.iter().zip(&pooled).filter(|(peer, _)| members.contains(peer)) {
-        together.count(rows, of(peer), *peer, pooled);
-        // Who was killed after the others had its part comes back to its own outcome, or has not come back.
+        together.count(rows, *peer, pooled);
+        // A peer that was killed after the others had its part comes back to its own outcome, or has not come
+        // back.
         let Some(outcome) = results.get(peer) else { continue };
         let said = of(peer).said(outcome);
         said.iter().for_each(|said| hash.update(said.label.unwrap_or(u16::MAX).to_le_bytes()));
-        swarm.count(rows, of(peer), *peer, &said);
+        of_swarm.count(rows, *peer, &said);
         let differing: Vec<_> =
             said.iter().zip(pooled).filter(|(one, other)| one.label != other.label).collect();
         if let Some((one, other)) = differing.first() {
             equal = false;
-            let text = format!(
+            failures.push(format!(
                 "{peer} has other labels for {} rows than the rows in one place give, the first {one:?} for {other:?}",
                 differing.len()
-            );
-            world.checks.violated(now, Check::Exact, text);
+            ));
         }
     }
-    by_itself.count(rows, of(largest), *largest, alone.first()?);
+    by_itself.count(rows, *largest, alone.first()?);
     let digest: [u8; 32] = hash.finalize().into();
     Some(Accuracy {
-        swarm: swarm.value(),
+        swarm: of_swarm.value(),
         pooled: together.value(),
         alone: by_itself.value(),
         equal,
@@ -126,7 +119,7 @@ pub(super) fn accuracy(world: &mut Swarm, now: Time, rows: &Rows, tasks: &[Arc<X
     })
 }
 
-/// Rows whose label nobody was told, and how many of them are right.
+/// Of the rows without a label, how many there are and how many of them got the right one.
 #[derive(Default)]
 struct Share {
     right: usize,
@@ -134,9 +127,9 @@ struct Share {
 }
 
 impl Share {
-    fn count(&mut self, rows: &Rows, task: &Xclp, peer: Peer, said: &[Prediction]) {
-        let truth = rows.parts[peer.index()].labels();
-        for ((said, truth), known) in said.iter().zip(truth).zip(task.labels()) {
+    fn count(&mut self, rows: &Dealt, peer: Peer, said: &[Prediction]) {
+        let part = &rows.parts[peer.index()];
+        for ((said, truth), known) in said.iter().zip(part.data.labels()).zip(&part.labels) {
             if known.is_none() {
                 self.all += 1;
                 self.right += usize::from(said.label == Some(*truth));

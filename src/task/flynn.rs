@@ -36,8 +36,9 @@ use crate::sketch::{Parameters, Sketch};
 
 /// The task with these parameters.
 #[must_use]
-pub fn built_in(spec: FlynnSpec) -> BuiltIn {
+pub fn built_in(session: &Session, spec: FlynnSpec) -> BuiltIn {
     BuiltIn {
+        plan: Plan::new(session.clone(), spec).quantities(),
         result: "model",
         extension: "model",
         labels: Labels::All,
@@ -117,7 +118,7 @@ impl Plan {
 
     /// Whose rows are learnt from, by the opened scores and second coin; `None` where everybody's are.
     pub fn drawn(&self, opened: &[Bytes]) -> Result<Option<Draw>, FlynnError> {
-        Ok(self.selection.as_ref().map(|selection| selection.draw(0, opened)).transpose()?.flatten())
+        Ok(self.selection.as_ref().map(|selection| selection.draw(opened)).transpose()?.flatten())
     }
 
     /// What the counts will mean.

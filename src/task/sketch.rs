@@ -42,6 +42,8 @@ use crate::sketch::scaling::{self, Moments, Scaler, Scaling, ScalingError};
 
 /// Records that are scaled at a time.
 const BATCH: usize = 4096;
+/// The round of the session's own draw (spec, section "Task sketch", *Selection*).
+const ROUND: u32 = 0;
 /// A share of 1 in the slot `pairwise`.
 const ONE: f64 = (1u32 << 30) as f64;
 
@@ -280,17 +282,16 @@ impl Plan {
         })
     }
 
-    /// Who is drawn in a round, by the opened scores and coin; `None` where the session draws nobody. The
-    /// session's own draw is round 0; whatever goes on in rounds may go on drawing.
-    pub fn draw(&self, round: u32, opened: &[Bytes]) -> Result<Option<Draw>, TaskError> {
+    /// Who is drawn, by the opened scores and coin; `None` where the session draws nobody.
+    pub fn draw(&self, opened: &[Bytes]) -> Result<Option<Draw>, TaskError> {
         let Some(selection) = self.spec.selection() else { return Ok(None) };
-        Ok(Some(selection.draw(self.opened("draw", opened)?, round, &self.scores(opened)?)))
+        Ok(Some(selection.draw(self.opened("draw", opened)?, ROUND, &self.scores(opened)?)))
     }
 
     /// What the opened vectors of the whole plan say.
     pub fn outcome(&self, opened: &[Bytes]) -> Result<Outcome, TaskError> {
         let published = if self.spec.publish { self.scores(opened)? } else { Vec::new() };
-        let draw = self.draw(0, opened)?;
+        let draw = self.draw(opened)?;
         let coin = draw.as_ref().map(|_| self.opened("draw", opened)).transpose()?;
         let sealed = self.opened("sketch", opened)?;
         Ok(Outcome {
@@ -458,8 +459,9 @@ impl SketchTask {
 
 /// The task with these parameters.
 #[must_use]
-pub fn built_in(spec: SketchSpec) -> BuiltIn {
+pub fn built_in(session: &Session, spec: SketchSpec) -> BuiltIn {
     BuiltIn {
+        plan: Plan::new(session.clone(), spec).quantities(),
         result: "sketch",
         extension: "sketch.json",
         labels: Labels::None,

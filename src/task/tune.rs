@@ -63,8 +63,9 @@ pub struct Outcome {
 
 /// The task with these parameters.
 #[must_use]
-pub fn built_in(spec: TuneSpec) -> BuiltIn {
+pub fn built_in(session: &Session, spec: TuneSpec) -> BuiltIn {
     BuiltIn {
+        plan: Plan::new(session.clone(), &spec).quantities(),
         result: "settings",
         extension: "settings.toml",
         labels: Labels::All,

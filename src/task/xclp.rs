@@ -37,8 +37,9 @@ const DIGEST: usize = 8;
 
 /// The task with these parameters.
 #[must_use]
-pub fn built_in(spec: XclpSpec) -> BuiltIn {
+pub fn built_in(session: &Session, spec: XclpSpec) -> BuiltIn {
     BuiltIn {
+        plan: Plan::new(session.clone(), spec).quantities(),
         result: "labels",
         extension: "labels.csv",
         labels: Labels::Some,

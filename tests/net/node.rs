@@ -53,14 +53,10 @@ pub struct Node {
 
 impl Node {
     pub fn start(config: Config) -> Self {
+        let peer = peer_id(&config.identity_seed).expect("every seed makes an identity");
         let (network, events) = Network::spawn(config).expect("it starts");
-        let mut node = Self {
-            peer: network.local_peer(),
-            address: Multiaddr::empty(),
-            network: Some(network),
-            events,
-            up: BTreeSet::new(),
-        };
+        let mut node =
+            Self { peer, address: Multiaddr::empty(), network: Some(network), events, up: BTreeSet::new() };
         node.address = node.wait("Listening", |event| match event {
             Event::Listening(address) => Some(address.clone()),
             _ => None,

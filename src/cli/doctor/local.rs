@@ -5,8 +5,8 @@ use std::io;
 use std::path::Path;
 
 use super::finding::{Finding, Level};
-use crate::session::{Session, TaskSpec};
-use crate::task::{flynn, sketch, tune, xclp};
+use crate::session::Session;
+use crate::task;
 
 /// Files that a node has open besides its connections (guess; a node of three peers has about 40).
 const OWN_FILES: u64 = 64;
@@ -23,15 +23,8 @@ fn state_bytes(session: &Session) -> u64 {
 
 /// Bytes of the largest vector that is summed.
 pub(super) fn vector_bytes(session: &Session) -> u64 {
-    let session = session.clone();
-    let plan = match session.task.clone() {
-        TaskSpec::Flynn(spec) => flynn::Plan::new(session, spec).quantities(),
-        TaskSpec::Tune(spec) => tune::Plan::new(session, &spec).quantities(),
-        TaskSpec::Xclp(spec) => xclp::Plan::new(session, spec).quantities(),
-        TaskSpec::Sketch(spec) => sketch::Plan::new(session, spec).quantities(),
-        // Only the program that brings the task knows its plan.
-        TaskSpec::Custom(_) => Vec::new(),
-    };
+    // Of a task that is not built in only its own program knows the plan.
+    let plan = task::built_in(session).map_or(Vec::new(), |task| task.plan);
     plan.iter().map(|quantity| quantity.len() as u64).max().unwrap_or(0)
 }
 

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use crate::protocol::view::Stage;
 #[cfg(feature = "net")]
 use crate::sim::agreement::Agreement;
-use crate::sim::outcome::{Outcome, PurposeRow, Results};
+use crate::sim::outcome::{PurposeRow, Results, RunReport};
 use crate::sim::report::bytes;
 use crate::sim::tally::{PURPOSES, Purpose};
 
@@ -87,7 +87,7 @@ pub(super) fn render(results: &Results) -> String {
     out
 }
 
-fn row(run: &Outcome, accuracy: bool) -> Vec<String> {
+fn row(run: &RunReport, accuracy: bool) -> Vec<String> {
     let seconds = |ms: u64| format!("{:.2} s", ms as f64 / 1000.0);
     let mut row = vec![
         run.name.clone(),
@@ -120,7 +120,7 @@ fn row(run: &Outcome, accuracy: bool) -> Vec<String> {
 
 /// Training by all against training by one party: with everything that a session does, and without drawing
 /// the matrix M.
-fn training(runs: &[Outcome]) -> String {
+fn training(runs: &[RunReport]) -> String {
     let head = [
         "training",
         "one party",
@@ -151,11 +151,11 @@ fn name(purpose: Purpose) -> String {
 }
 
 /// What each peer sent on average, by purpose, for each run: frames and bytes.
-fn shares(runs: &[Outcome]) -> String {
+fn shares(runs: &[RunReport]) -> String {
     let mut rows = vec![vec!["frames, bytes per peer".to_owned()]];
     rows[0].extend(runs.iter().map(|run| run.name.clone()));
     for purpose in PURPOSES {
-        let cell = |run: &Outcome| {
+        let cell = |run: &RunReport| {
             let row = run.purposes.iter().find(|row| row.purpose == purpose)?;
             let peers = f64::from(run.peers);
             Some(format!(
@@ -170,7 +170,7 @@ fn shares(runs: &[Outcome]) -> String {
             rows.push(std::iter::once(name(purpose)).chain(cells).collect());
         }
     }
-    let sum = |run: &Outcome| {
+    let sum = |run: &RunReport| {
         let peers = f64::from(run.peers);
         let total =
             |count: fn(&PurposeRow) -> u64| run.purposes.iter().map(count).sum::<u64>() as f64 / peers;
@@ -203,7 +203,7 @@ pub(super) fn agreement(agreement: &Agreement) -> String {
     out
 }
 
-fn details(run: &Outcome) -> String {
+fn details(run: &RunReport) -> String {
     let peers = f64::from(run.peers);
     let mut rows = vec![strings(&["what", "frames per peer", "bytes per peer", "most of one peer"])];
     for each in &run.purposes {

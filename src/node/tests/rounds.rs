@@ -32,14 +32,6 @@ impl Task for Rounds {
         Ok(own.into_iter().flat_map(u32::to_le_bytes).collect())
     }
 
-    fn allows(&self, _: u32, _: &History, _: &[Peer]) -> Result<(), String> {
-        Ok(())
-    }
-
-    fn check(&self, _: u32, _: &History) -> Result<(), String> {
-        Ok(())
-    }
-
     fn retains(&self, slot: u32, frozen: u32) -> bool {
         slot + 1 >= frozen
     }

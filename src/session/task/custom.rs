@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::super::encoding::{Field, text};
 use super::super::file::quoted;
 use super::super::{DataSpec, Session, SessionError};
-use super::{Sections, Spec};
+use super::{Section, Sections, Spec};
 
 /// The longest name, in characters.
 const NAME_LIMIT: usize = 64;
@@ -28,15 +28,19 @@ pub struct CustomSpec {
 /// The section `[custom]`.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(in super::super) struct Raw {
+struct Raw {
     name: String,
     #[serde(default)]
     bytes: String,
 }
 
-impl CustomSpec {
-    pub(super) fn read(sections: &mut Sections) -> Result<Self, SessionError> {
-        let Some(Raw { name, bytes }) = sections.custom.take() else {
+impl Spec for CustomSpec {
+    fn sections() -> &'static [Section] {
+        &[Section { name: "custom", tasks: "custom where there is a [custom]" }]
+    }
+
+    fn read(sections: &mut Sections<'_>, _data: &DataSpec, _peers: usize) -> Result<Self, SessionError> {
+        let Some(Raw { name, bytes }) = sections.take("custom")? else {
             return Err(SessionError::value("[custom]", "missing", "given with the task custom"));
         };
         let limit = "pairs of the hexadecimal digits 0 to 9 and a to f";
@@ -45,12 +49,6 @@ impl CustomSpec {
         let bytes =
             decoded.ok_or_else(|| SessionError::value("custom.bytes", format!("{bytes:?}"), limit))?;
         Ok(Self { name, bytes })
-    }
-}
-
-impl Spec for CustomSpec {
-    fn name(&self) -> &'static str {
-        "custom"
     }
 
     fn about(&self) -> &'static str {

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::super::encoding::{Field, integer, number, text};
 use super::super::rules::{self, check_number};
 use super::super::{DataSpec, Score, Session, SessionError, Size, Sizes};
-use super::{Release, Sections, Select, Setting, SketchSpec, Spec, TaskSpec};
+use super::{Release, Section, Sections, Select, Setting, SketchSpec, Spec, TaskSpec};
 use crate::model::readout::Readout;
 
 /// The parameters of a FlyNN model (paper, Algorithm 1). d is [`DataSpec::dimension`].
@@ -40,7 +40,7 @@ pub struct FlynnSpec {
 /// The section `[flynn]`.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(in super::super) struct Raw {
+struct Raw {
     m: Size,
     s: Size,
     rho: Size,
@@ -63,11 +63,11 @@ impl ModelSpec {
     }
 
     pub(super) fn read(
-        sections: &mut Sections,
+        sections: &mut Sections<'_>,
         task: &'static str,
         data: &DataSpec,
     ) -> Result<Self, SessionError> {
-        let Some(Raw { m, s, rho, gamma, score }) = sections.flynn.take() else {
+        let Some(Raw { m, s, rho, gamma, score }) = sections.take("flynn")? else {
             return Err(SessionError::value("[flynn]", "missing", format!("given with the task {task}")));
         };
         Sizes { m, s, rho }.resolve(data, Readout { score, gamma })
@@ -130,19 +130,6 @@ impl ModelSpec {
     }
 }
 
-impl FlynnSpec {
-    pub(super) fn read(sections: &mut Sections, data: &DataSpec, peers: usize) -> Result<Self, SessionError> {
-        let model = ModelSpec::read(sections, "flynn", data)?;
-        let select = match sections.select.take() {
-            Some(how @ Select::Sketch) => {
-                Some(sections.sketch.take().unwrap_or_default().resolve(peers, Some(how))?)
-            }
-            None => None,
-        };
-        Ok(Self { model, select })
-    }
-}
-
 impl From<ModelSpec> for TaskSpec {
     /// The task `flynn` with all peers.
     fn from(model: ModelSpec) -> Self {
@@ -151,8 +138,20 @@ impl From<ModelSpec> for TaskSpec {
 }
 
 impl Spec for FlynnSpec {
-    fn name(&self) -> &'static str {
-        "flynn"
+    fn sections() -> &'static [Section] {
+        &[
+            Section { name: "flynn", tasks: "flynn or tune where there is a [flynn]" },
+            Section { name: "select", tasks: "flynn where there is a select" },
+        ]
+    }
+
+    fn read(sections: &mut Sections<'_>, data: &DataSpec, peers: usize) -> Result<Self, SessionError> {
+        let model = ModelSpec::read(sections, "flynn", data)?;
+        let select = match sections.take::<Select>("select")? {
+            Some(how) => Some(SketchSpec::read_section(sections, peers, Some(how))?),
+            None => None,
+        };
+        Ok(Self { model, select })
     }
 
     fn about(&self) -> &'static str {
@@ -170,6 +169,18 @@ impl Spec for FlynnSpec {
         }
         self.model.setting(&session.data).check(session.data.features, session.data.classes.len())?;
         self.model.check_gamma()
+    }
+
+    fn model(&self) -> Option<&ModelSpec> {
+        Some(&self.model)
+    }
+
+    fn model_mut(&mut self) -> Option<&mut ModelSpec> {
+        Some(&mut self.model)
+    }
+
+    fn sketch(&self) -> Option<&SketchSpec> {
+        self.select.as_ref()
     }
 
     fn entries(&self) -> Vec<Field> {

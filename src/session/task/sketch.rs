@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::super::encoding::{Field, flag, integer, number, text};
 use super::super::rules::{Limit, check_number};
 use super::super::{DataSpec, Scaling, Session, SessionError};
-use super::{Release, Sections, Spec};
+use super::{Release, Section, Sections, Spec};
 use crate::model::selection::Selection;
 use crate::sketch::distribution::srp::MAX_ENTRIES;
 use crate::sketch::distribution::{Family, MAX_COUNTERS, RANGE};
@@ -70,7 +70,7 @@ impl Default for SketchSpec {
 /// The section `[sketch]`.
 #[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(in super::super) struct Raw {
+struct Raw {
     hash: Option<Family>,
     rows: Option<i64>,
     range: Option<i64>,
@@ -113,8 +113,13 @@ impl SketchSpec {
         raw.resolve(peers, select)
     }
 
-    pub(super) fn read(sections: &mut Sections, peers: usize) -> Result<Self, SessionError> {
-        sections.sketch.take().unwrap_or_default().resolve(peers, None)
+    /// Reads the section, for so many peers.
+    pub(super) fn read_section(
+        sections: &mut Sections<'_>,
+        peers: usize,
+        select: Option<Select>,
+    ) -> Result<Self, SessionError> {
+        sections.take::<Raw>("sketch")?.unwrap_or_default().resolve(peers, select)
     }
 
     /// The rules of both uses.
@@ -191,8 +196,17 @@ fn refuse(field: &str, value: &dyn fmt::Display, limit: String) -> Result<(), Se
 }
 
 impl Spec for SketchSpec {
-    fn name(&self) -> &'static str {
-        "sketch"
+    fn sections() -> &'static [Section] {
+        const TASKS: &str = "sketch where there is a [sketch], or flynn with select = \"sketch\"";
+        &[Section { name: "sketch", tasks: TASKS }]
+    }
+
+    fn read(sections: &mut Sections<'_>, _data: &DataSpec, peers: usize) -> Result<Self, SessionError> {
+        Self::read_section(sections, peers, None)
+    }
+
+    fn sketch(&self) -> Option<&Self> {
+        Some(self)
     }
 
     fn about(&self) -> &'static str {
@@ -289,7 +303,7 @@ impl Spec for SketchSpec {
 }
 
 impl Raw {
-    pub(super) fn resolve(self, peers: usize, select: Option<Select>) -> Result<SketchSpec, SessionError> {
+    fn resolve(self, peers: usize, select: Option<Select>) -> Result<SketchSpec, SessionError> {
         let defaults = SketchSpec::default();
         let place =
             |field, value: Option<i64>| value.map_or(Ok(0), |value| places(field, peers).check(value));

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::super::encoding::{Field, flag, integer, list, put, scaling};
 use super::super::rules::{self, COUNTS_LIMIT, Limit};
 use super::super::{DataSpec, Scaling, Score, Session, SessionError, Size, Sizes};
-use super::{ModelSpec, Sections, Spec};
+use super::{ModelSpec, Section, Sections, Spec};
 use crate::model::readout::Readout;
 
 /// The parameters of the task `tune`.
@@ -41,7 +41,7 @@ pub struct Setting {
 /// The section `[tune]`.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(in super::super) struct Raw {
+struct Raw {
     folds: Option<i64>,
     setting: Vec<RawSetting>,
 }
@@ -78,20 +78,6 @@ impl TuneSpec {
     pub fn counts(&self, data: &DataSpec) -> u64 {
         let bits: u64 = self.settings(data).iter().map(|setting| u64::from(setting.m)).sum();
         u64::from(self.folds) * data.classes.len() as u64 * bits
-    }
-
-    pub(super) fn read(sections: &mut Sections, data: &DataSpec) -> Result<Self, SessionError> {
-        let Some(raw) = sections.tune.take() else {
-            return Err(SessionError::value("task", "tune", "flynn without a [tune]"));
-        };
-        let model = ModelSpec::read(sections, "tune", data)?;
-        let folds = raw.folds.map_or(Ok(Self::FOLDS), |folds| FOLDS.check(folds))?;
-        let settings = raw
-            .setting
-            .into_iter()
-            .zip(1..)
-            .map(|(raw, number)| raw.resolve(data).map_err(|error| of_setting(error, number)));
-        Ok(Self { model, folds, settings: settings.collect::<Result<_, _>>()? })
     }
 }
 
@@ -140,8 +126,22 @@ impl Setting {
 }
 
 impl Spec for TuneSpec {
-    fn name(&self) -> &'static str {
-        "tune"
+    fn sections() -> &'static [Section] {
+        &[Section { name: "tune", tasks: "tune where there is a [tune]" }]
+    }
+
+    fn read(sections: &mut Sections<'_>, data: &DataSpec, _peers: usize) -> Result<Self, SessionError> {
+        let Some(raw) = sections.take::<Raw>("tune")? else {
+            return Err(SessionError::value("task", "tune", "flynn without a [tune]"));
+        };
+        let model = ModelSpec::read(sections, "tune", data)?;
+        let folds = raw.folds.map_or(Ok(Self::FOLDS), |folds| FOLDS.check(folds))?;
+        let settings = raw
+            .setting
+            .into_iter()
+            .zip(1..)
+            .map(|(raw, number)| raw.resolve(data).map_err(|error| of_setting(error, number)));
+        Ok(Self { model, folds, settings: settings.collect::<Result<_, _>>()? })
     }
 
     fn about(&self) -> &'static str {
@@ -172,6 +172,14 @@ impl Spec for TuneSpec {
             ));
         }
         self.model.check_gamma()
+    }
+
+    fn model(&self) -> Option<&ModelSpec> {
+        Some(&self.model)
+    }
+
+    fn model_mut(&mut self) -> Option<&mut ModelSpec> {
+        Some(&mut self.model)
     }
 
     fn entries(&self) -> Vec<Field> {

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::super::encoding::{Field, flag, integer, number, text};
 use super::super::rules::{self, Limit, check_number};
 use super::super::{DataSpec, Session, SessionError};
-use super::{Sections, Spec};
+use super::{Section, Sections, Spec};
 use crate::model::propagation::Propagation;
 use crate::sketch::lsh::{MAX_BITS, WORD};
 
@@ -89,7 +89,7 @@ pub struct XclpSpec {
 /// The section `[xclp]`.
 #[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(in super::super) struct Raw {
+struct Raw {
     bits: Option<i64>,
     k: Option<i64>,
     many_neighbours: Option<bool>,
@@ -126,15 +126,15 @@ impl XclpSpec {
         let Self { k, alpha, power, balance, tolerance, .. } = *self;
         Propagation { k: k as usize, alpha, power, balance, tolerance }
     }
-
-    pub(super) fn read(sections: &mut Sections, data: &DataSpec) -> Result<Self, SessionError> {
-        sections.xclp.take().unwrap_or_default().resolve(data.features)
-    }
 }
 
 impl Spec for XclpSpec {
-    fn name(&self) -> &'static str {
-        "xclp"
+    fn sections() -> &'static [Section] {
+        &[Section { name: "xclp", tasks: "xclp where there is an [xclp]" }]
+    }
+
+    fn read(sections: &mut Sections<'_>, data: &DataSpec, _peers: usize) -> Result<Self, SessionError> {
+        sections.take::<Raw>("xclp")?.unwrap_or_default().resolve(data.features)
     }
 
     fn about(&self) -> &'static str {
@@ -237,7 +237,7 @@ impl Spec for XclpSpec {
 }
 
 impl Raw {
-    pub(super) fn resolve(self, features: u32) -> Result<XclpSpec, SessionError> {
+    fn resolve(self, features: u32) -> Result<XclpSpec, SessionError> {
         let defaults = XclpSpec::new(features);
         Ok(XclpSpec {
             bits: self.bits.map_or(Ok(defaults.bits), |bits| BITS.check(bits))?,

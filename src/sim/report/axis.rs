@@ -1,28 +1,28 @@
-//! A time axis that cuts times in which nothing goes on short.
+//! A time axis on which times without events are cut short.
 
-use crate::sim::outcome::Outcome;
+use crate::sim::outcome::RunReport;
 
 /// Width of a cut.
 const CUT: f64 = 44.0;
 
-/// A stretch of time, microseconds, and where it lies.
+/// An interval of time in microseconds, and its place in the picture.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Stretch {
     pub(super) from: u64,
     pub(super) to: u64,
     pub(super) left: f64,
     pub(super) right: f64,
-    /// Nobody is in a view.
+    /// No peer is in a view.
     pub(super) idle: bool,
 }
 
-/// See the module.
+/// A time axis in pieces, some of them cut short.
 #[derive(Clone, Debug)]
 pub(super) struct Axis(pub(super) Vec<Stretch>);
 
 impl Axis {
-    /// Between `left` and `right`, of everything that happens in a run until the last peer has the result.
-    pub(super) fn new(run: &Outcome, left: f64, right: f64) -> Self {
+    /// The axis of a run, from its first event until the last peer has the result, between `left` and `right`.
+    pub(super) fn new(run: &RunReport, left: f64, right: f64) -> Self {
         let spans = run.hosts.iter().flat_map(|host| &host.spans).filter(|span| span.stage.is_some());
         let mut busy: Vec<_> = spans.map(|span| (span.from, span.to.max(span.from + 1))).collect();
         busy.sort_unstable();
@@ -56,7 +56,7 @@ impl Axis {
         Self(placed.collect())
     }
 
-    /// Where a time lies.
+    /// The place of a time in the picture.
     pub(super) fn x(&self, us: u64) -> f64 {
         let stretch = self.0.iter().find(|stretch| us <= stretch.to).or(self.0.last());
         stretch.map_or(0.0, |stretch| {

@@ -1,15 +1,15 @@
-//! Bars: accuracy of every run, bytes of every peer by stage, bytes by purpose.
+//! Bar charts: accuracy of every run, bytes of every peer by stage, bytes by purpose.
 
 use std::fmt::Write as _;
 
 use super::axis::step;
 use super::{STAGES, WIDTH, bytes, colour, escape, svg};
 use crate::protocol::view::Stage;
-use crate::sim::outcome::Outcome;
+use crate::sim::outcome::RunReport;
 
 const LEFT: f64 = 58.0;
 
-pub(super) fn accuracy(runs: &[Outcome]) -> String {
+pub(super) fn accuracy(runs: &[RunReport]) -> String {
     let known: Vec<_> = runs.iter().filter_map(|run| Some((run, run.accuracy.as_ref()?))).collect();
     let (label, row, right) = (150.0, 58.0, WIDTH - 60.0);
     let mut out = svg(row * known.len() as f64 + 6.0, "accuracy of every run");
@@ -50,7 +50,7 @@ pub(super) fn accuracy(runs: &[Outcome]) -> String {
     out
 }
 
-pub(super) fn stages(run: &Outcome) -> String {
+pub(super) fn stages(run: &RunReport) -> String {
     // Bytes of each peer in each stage, over all quantities; last, outside views.
     let of = |host: &crate::sim::outcome::Host, stage: Option<Stage>| -> u64 {
         host.stages.iter().filter(|(_, each, _)| *each == stage).map(|(.., count)| count.bytes).sum()
@@ -115,7 +115,7 @@ pub(super) fn stages(run: &Outcome) -> String {
     out
 }
 
-pub(super) fn purposes(run: &Outcome) -> String {
+pub(super) fn purposes(run: &RunReport) -> String {
     let peers = f64::from(run.peers);
     let most = run.purposes.iter().map(|row| row.total.bytes).max().unwrap_or(1).max(1) as f64;
     let mut out = String::from(

@@ -1,16 +1,16 @@
-//! The stages of every peer over time, with what went wrong.
+//! The picture of the stages of every peer over time, with the faults.
 
 use std::fmt::Write as _;
 
 use super::axis::{Axis, step};
 use super::{WIDTH, colour, escape, stage_name, svg, time};
 use crate::protocol::view::Stage;
-use crate::sim::outcome::Outcome;
+use crate::sim::outcome::RunReport;
 
 const LEFT: f64 = 58.0;
 const TOP: f64 = 34.0;
 
-pub(super) fn draw(run: &Outcome) -> String {
+pub(super) fn draw(run: &RunReport) -> String {
     let row = if run.hosts.len() <= 16 { 22.0 } else { 13.0 };
     let bottom = TOP + row * run.hosts.len() as f64;
     let axis = Axis::new(run, LEFT, WIDTH - 12.0);
@@ -99,7 +99,7 @@ pub(super) fn draw(run: &Outcome) -> String {
 }
 
 /// The names of the quantities, where the first peer that goes through them begins each.
-fn slots(run: &Outcome, axis: &Axis, out: &mut String) {
+fn slots(run: &RunReport, axis: &Axis, out: &mut String) {
     let whole = |host: &&crate::sim::outcome::Host| {
         host.spans.iter().any(|span| span.slot as usize + 1 == run.slots.len())
     };
@@ -119,7 +119,7 @@ fn slots(run: &Outcome, axis: &Axis, out: &mut String) {
     }
 }
 
-fn marks(run: &Outcome, axis: &Axis, row: f64, bottom: f64, out: &mut String) {
+fn marks(run: &RunReport, axis: &Axis, row: f64, bottom: f64, out: &mut String) {
     let mut taken: Vec<f64> = Vec::new();
     for (number, mark) in (1..).zip(&run.marks) {
         let x = axis.x(mark.at_ms * 1000);

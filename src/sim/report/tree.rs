@@ -1,15 +1,15 @@
-//! The tree of the last view.
+//! The picture of the tree of the last view.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use super::{WIDTH, bytes, svg};
-use crate::sim::outcome::Outcome;
+use crate::sim::outcome::RunReport;
 
 /// Height of a level.
 const LEVEL: f64 = 56.0;
 
-pub(super) fn draw(run: &Outcome) -> String {
+pub(super) fn draw(run: &RunReport) -> String {
     let mut children: BTreeMap<Option<u16>, Vec<u16>> = BTreeMap::new();
     for host in run.hosts.iter().filter(|host| host.member) {
         children.entry(host.parent).or_default().push(host.peer);

@@ -149,24 +149,6 @@ impl Scenario {
                 if let Some(peer) = moment.peer.filter(|&peer| peer >= self.peers) {
                     return Err(wrong("at.peer", peer, self.range()));
                 }
-                let slots: &[&str] = match self.task.kind {
-                    TaskKind::Flynn if self.task.select.is_some() => {
-                        &["coin", "present", "moments", "sketch", "scores", "draw", "holders", "counts"]
-                    }
-                    TaskKind::Flynn => &["coin", "holders", "moments", "counts"],
-                    TaskKind::Sum | TaskKind::RowSum => &["coin", "sum"],
-                    TaskKind::Xclp => &["coin", "rows", "moments", "graph", "labelled"],
-                    TaskKind::Sketch => {
-                        &["coin", "holders", "moments", "sketch", "scores", "pairwise", "draw"]
-                    }
-                };
-                if !slots.contains(&moment.slot.as_str()) {
-                    return Err(wrong(
-                        "at.slot",
-                        format!("{:?}", moment.slot),
-                        format!("one of {}", slots.join(", ")),
-                    ));
-                }
             }
             (None, None) if fault.kind == Kind::OtherSession => {}
             _ => return Err(ScenarioError("needs either at_s or at".into())),

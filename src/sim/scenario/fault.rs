@@ -7,53 +7,53 @@ use crate::protocol::Fault as Broken;
 use crate::protocol::view::Stage;
 use crate::session::Peer;
 
-/// One thing that goes wrong.
+/// One fault of the timeline.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Fault {
-    /// What.
+    /// Its kind.
     pub kind: Kind,
-    /// When, virtual seconds; this or `at`.
+    /// Time of the fault, virtual seconds; this or `at` is given.
     pub at_s: Option<f64>,
-    /// When a peer reaches a stage; this or `at_s`.
+    /// The fault comes when a peer reaches a stage; this or `at_s` is given.
     pub at: Option<Moment>,
-    /// Whom it befalls; see the kinds.
+    /// The peers that the fault concerns; see the kinds.
     pub peers: Option<Peers>,
-    /// The site that it befalls.
+    /// The site whose peers the fault concerns.
     pub site: Option<String>,
-    /// After so many seconds it is undone.
+    /// The fault is undone after so many seconds.
     pub for_s: Option<f64>,
-    /// `slow-link`: one way, milliseconds.
+    /// `slow-link`: latency one way, milliseconds.
     pub latency_ms: Option<f64>,
-    /// `slow-link`: megabits in a second.
+    /// `slow-link`: bandwidth, megabits in a second.
     pub bandwidth_mbit: Option<f64>,
-    /// `tamper`: how.
+    /// `tamper`: the way in which the peers break the protocol.
     pub how: Option<Tamper>,
-    /// `tamper`: every so many frames that it can be done to.
+    /// `tamper`: one of so many frames that suit is changed.
     pub every: Option<u64>,
 }
 
-/// When a peer reaches a stage.
+/// The moment at which a peer reaches a stage.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Moment {
-    /// Who; left out: the first that the fault befalls.
+    /// The peer; left out: the first of the peers that the fault concerns.
     pub peer: Option<u16>,
-    /// The quantity: `coin`, `holders`, `moments`, `counts`; `sum` for the task of that name.
+    /// The quantity of the task's plan, such as `coin`, `holders`, `moments`, `counts`, `sum`.
     pub slot: String,
     /// The stage.
     pub stage: Stage,
 }
 
-/// What can go wrong.
+/// The kinds of faults.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Kind {
-    /// The process dies; its disk stays. `for_s`: started again.
+    /// The process dies; its disk stays. With `for_s` it is started again.
     Crash,
-    /// Started with what is on its disk.
+    /// The process is started again with its disk.
     Restart,
-    /// Nothing is taken in (SIGSTOP, swapping). `for_s` is needed.
+    /// The process takes nothing in (SIGSTOP, swapping). `for_s` is needed.
     Pause,
     /// The peers are cut off from all others, silently.
     Partition,
@@ -63,7 +63,7 @@ pub enum Kind {
     SlowLink,
     /// From now on the peers break the protocol; see [`Tamper`].
     Tamper,
-    /// Somebody outside the roster connects to these peers.
+    /// A peer outside the roster connects to these peers.
     Stranger,
     /// These peers have another session file, from the start.
     OtherSession,
@@ -81,12 +81,12 @@ pub enum Tamper {
     VectorLength,
     /// A share of another pad than was dealt is released, properly signed.
     WrongShare,
-    /// Another vector than its own data give is put in. Nobody can see it.
+    /// A peer puts in another vector than its data give. No other peer can see it.
     Poison,
 }
 
 impl Kind {
-    /// As the file spells it.
+    /// The name in a scenario file.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -104,7 +104,7 @@ impl Kind {
 }
 
 impl Tamper {
-    /// As the file spells it.
+    /// The name in a scenario file.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -116,13 +116,13 @@ impl Tamper {
         }
     }
 
-    /// Every so many frames that it can be done to, where the file does not say.
+    /// The default of `every`.
     #[must_use]
     pub fn usual(self) -> u64 {
         if self == Self::FlipBits { 8 } else { 1 }
     }
 
-    /// What it must be blamed with, by the names of [`name`]; empty: nobody can see it.
+    /// The faults with which such a peer may be blamed, by the names of [`name`]; empty where no peer can see it.
     #[must_use]
     pub fn blamed_with(self) -> &'static [&'static str] {
         match self {
@@ -165,11 +165,11 @@ pub fn name(fault: &Broken) -> &'static str {
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "Value")]
 pub enum Peers {
-    /// By number.
+    /// The peers with these numbers.
     Some(Vec<u16>),
     /// The member of this rank of the council.
     Council(u16),
-    /// Everybody.
+    /// All peers.
     All,
 }
 
@@ -205,7 +205,7 @@ impl TryFrom<Value> for Peers {
 }
 
 impl Peers {
-    /// The peers, given the council.
+    /// The peers, in a session with this council and so many peers.
     #[must_use]
     pub fn of(&self, council: &[Peer], peers: u16) -> Vec<Peer> {
         match self {

@@ -1,0 +1,76 @@
+//! The task `flynn` in a scenario: its parameters, and whether the model is that of the rows in one place.
+
+use super::outcome::Accuracy;
+use super::rows::Dealt;
+use super::scenario::{Scenario, ScenarioError};
+use super::swarm::Swarm;
+use crate::data::Dataset;
+use crate::model::Model;
+use crate::model::readout::Readout;
+use crate::model::score::Confusion;
+use crate::session::{DataSpec, FlynnSpec, Sizes};
+use crate::task::flynn::Plan;
+
+/// The parameters of the session's task, for rows as in `data`.
+pub(super) fn spec(scenario: &Scenario, data: &DataSpec) -> Result<FlynnSpec, ScenarioError> {
+    let task = &scenario.task;
+    let sizes = Sizes { m: task.m.clone(), s: task.s.clone(), rho: task.rho.clone() };
+    let model = sizes
+        .resolve(data, Readout { score: task.score, gamma: task.gamma })
+        .map_err(|error| ScenarioError(format!("task: {error}")))?;
+    let select = task.select.map(|_| super::sketch::spec(scenario)).transpose()?;
+    Ok(FlynnSpec { model, select })
+}
+
+/// The accuracy of the model that the first finished peer has, of that of all rows in one place, and of that
+/// of the peer with the most rows.
+pub(super) fn accuracy(
+    swarm: &Swarm,
+    spec: FlynnSpec,
+    rows: &Dealt,
+    failures: &mut Vec<String>,
+) -> Option<Accuracy> {
+    let (&peer, finished) = swarm.finished.first_key_value()?;
+    let plan = Plan::new((*swarm.ctx.session).clone(), spec);
+    let decoded = swarm
+        .outcome(peer)?
+        .and_then(|outcome| Model::decode(&outcome.file).map_err(|error| error.to_string()));
+    let model = match decoded {
+        Ok(model) => model,
+        Err(error) => {
+            failures.push(format!("{peer} has no model: {error}"));
+            return None;
+        }
+    };
+    let score = |model: &Model| {
+        let predicted = model.predictor().predict(&rows.test).ok()?;
+        Some(Confusion::new(rows.test.classes(), rows.test.labels(), &predicted).accuracy())
+    };
+    let seed = model.sketch().parameters().seed;
+    let pooled = match plan.drawn(finished.opened()).ok()? {
+        None => plan.pooled(&rows.train, seed).ok()?,
+        Some(draw) => {
+            let counted = finished.values().last().map_or(&[][..], |value| &value.members);
+            let learnt = counted.iter().filter(|peer| draw.chosen.contains(&peer.index()));
+            let parts: Vec<&Dataset> = learnt.map(|peer| &*rows.parts[peer.index()].data).collect();
+            plan.pooled_under(&together(&parts)?, finished.opened()).ok()?
+        }
+    };
+    let largest = rows.parts.iter().map(|part| &part.data).max_by_key(|part| part.rows())?;
+    let alone = plan.pooled(largest, seed).ok()?;
+    Some(Accuracy {
+        swarm: score(&model)?,
+        pooled: score(&pooled)?,
+        alone: score(&alone)?,
+        equal: model.digest() == pooled.digest(),
+        digest: hex::encode(&model.digest()[..8]),
+    })
+}
+
+/// The rows of several peers as one set.
+fn together(parts: &[&Dataset]) -> Option<Dataset> {
+    let first = parts.first()?;
+    let values = parts.iter().flat_map(|part| part.values().to_vec()).collect();
+    let labels = parts.iter().flat_map(|part| part.labels().to_vec()).collect();
+    Dataset::new(first.features(), values, labels, first.classes().to_vec()).ok()
+}

@@ -1,0 +1,69 @@
+//! The tasks `sum` and `row-sum` of a scenario: bare sums of random words, without rows.
+
+use bytes::Bytes;
+use sha2::{Digest, Sha256};
+
+use super::scenario::{Scenario, TaskKind};
+use crate::crypto::stream::Stream;
+use crate::protocol::context::Quantity;
+use crate::session::{CustomSpec, DataSpec, Peer, Scaling};
+use crate::task::{History, Outcome, Task, Work};
+
+/// The slot of the sum; slot 0 is the coin.
+const SUM: u32 = 1;
+
+/// The session's task: the number of words as LE u64.
+pub(super) fn spec(scenario: &Scenario) -> CustomSpec {
+    let name = if scenario.task.kind == TaskKind::RowSum { "row-sum" } else { "sum" };
+    CustomSpec { name: name.into(), bytes: scenario.task.words.to_le_bytes().to_vec() }
+}
+
+/// The session's description of rows: there are none, and one feature is the fewest that a session may have.
+pub(super) fn no_rows() -> DataSpec {
+    DataSpec { features: 1, columns: Vec::new(), classes: Vec::new(), scaling: Scaling::None, densify: false }
+}
+
+/// Sums one vector of words below 2^20, which a peer draws from the seed and its number.
+#[derive(Debug)]
+pub(super) struct Numbers {
+    me: Peer,
+    quantity: Quantity,
+    seed: u64,
+}
+
+impl Numbers {
+    pub(super) fn new(scenario: &Scenario, me: Peer) -> Self {
+        let (words, peers) = (scenario.task.words, scenario.peers);
+        let quantity = if scenario.task.kind == TaskKind::RowSum {
+            // Blocks as even as they can be; where there are more peers than words some are empty.
+            let end = |peer: u16| words * u64::from(peer) / u64::from(peers);
+            Quantity::rows("sum", 4, (0..peers).map(|peer| end(peer + 1) - end(peer)).collect())
+        } else {
+            Quantity::exact("sum", 4, words)
+        };
+        Self { me, quantity, seed: scenario.seed }
+    }
+}
+
+impl Task for Numbers {
+    fn plan(&self) -> Vec<Quantity> {
+        vec![Quantity::coin(), self.quantity.clone()]
+    }
+
+    fn contribution(&self, _: u32, _: &History) -> Result<Bytes, String> {
+        let mut out = vec![0; self.quantity.len()];
+        Stream::new(&self.seed.to_le_bytes(), "simulation/numbers", &self.me.0.to_le_bytes()).fill(&mut out);
+        let (words, _) = out.as_chunks_mut::<4>();
+        words.iter_mut().for_each(|word| *word = (u32::from_le_bytes(*word) >> 12).to_le_bytes());
+        Ok(out.into())
+    }
+
+    fn outcome(&self, history: &History, _unix: u64) -> Result<Outcome, String> {
+        let sum = history.vector(SUM).ok_or("nothing was summed")?;
+        Ok(Outcome::new(sum.to_vec(), Sha256::digest(sum).into()))
+    }
+
+    fn work(&self, _: u32, _: &History) -> Work {
+        Work::default()
+    }
+}
