@@ -19,21 +19,20 @@ use std::error::Error;
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
-use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use flyswarm::crypto::identity::Identity;
 use flyswarm::crypto::stream::Stream;
-use flyswarm::net::driver::{self, NodeConfig, Report};
-use flyswarm::node::Event;
-use flyswarm::protocol::context::{Context, Quantity};
+use flyswarm::peer::Event;
+use flyswarm::protocol::context::Quantity;
 use flyswarm::session::{Peer, Session, SessionError};
 use flyswarm::sim::participants::Participants;
 use flyswarm::sim::run::play;
 use flyswarm::sim::scenario::{Network, Scenario};
 use flyswarm::task::{History, Outcome, Task, Work};
+use futures::executor::{block_on, block_on_stream};
 
 type Failure = Box<dyn Error + Send + Sync>;
 
@@ -158,34 +157,32 @@ fn main() -> Result<(), Failure> {
 /// Runs one node. Tells its address, what it opens and its end on standard output, one line each; reads
 /// others' addresses from standard input.
 fn run_node(sizes: Sizes, me: Peer, state: PathBuf) -> Result<(), Failure> {
-    let (identity, task) = (sizes.identities()[me.index()].clone(), sizes.task(me));
-    let id = driver::peer_id(&identity.public());
-    let config = NodeConfig {
-        ctx: Arc::new(Context::new(sizes.session()?, me, identity, task.plan())),
-        task,
-        seed: rand::random(),
-        state,
-        mark: None,
-        listen: vec!["/ip4/127.0.0.1/tcp/0".parse()?],
-        mdns: false,
-        network_key: None,
-        hold_at: None,
-        stop: Arc::new(AtomicBool::new(false)),
-    };
-    driver::run(config, &mut |report| match report {
-        Report::Started(handle) => drop(std::thread::spawn(move || {
-            for line in std::io::stdin().lines().map_while(Result::ok) {
-                let (Some(peer), Some(address)) = line.split_once(' ').unzip() else { continue };
-                if let (Ok(peer), Ok(address)) = (peer.parse(), address.parse()) {
-                    handle.add_address(peer, address);
-                }
+    let identity = sizes.identities()[me.index()].clone();
+    let id = identity.public();
+    let builder = flyswarm::Peer::builder(sizes.session()?, identity)
+        .task(sizes.task(me))
+        .state_dir(state)
+        .listen("/ip4/127.0.0.1/tcp/0".parse()?)
+        .mdns(false);
+    let peer = block_on(builder.join())?;
+    let handle = peer.handle();
+    std::thread::spawn(move || {
+        for line in std::io::stdin().lines().map_while(Result::ok) {
+            let (Some(peer), Some(address)) = line.split_once(' ').unzip() else { continue };
+            if let (Ok(peer), Ok(address)) = (peer.parse(), address.parse()) {
+                handle.add_address(&peer, address);
             }
-        })),
-        Report::Listening(address) => println!("listening {id} {address}"),
-        Report::Node(Event::Opened(value)) => println!("opened {} {}", value.sum.slot, value.members.len()),
-        Report::Node(Event::Finished(_)) => println!("finished"),
-        _ => {}
-    })?;
+        }
+    });
+    for timed in block_on_stream(peer.events()) {
+        match timed.event {
+            Event::Listening { address } => println!("listening {id} {address}"),
+            Event::Opened { number, members, .. } => println!("opened {number} {}", members.len()),
+            Event::Finished { .. } => println!("finished"),
+            _ => {}
+        }
+    }
+    block_on(peer.result())?;
     Ok(())
 }
 

@@ -36,6 +36,7 @@ pub use signals::leave_on_signals;
 /// A running node of a session. Dropped, it leaves.
 #[derive(Debug)]
 pub struct Peer {
+    id: PublicKey,
     handle: Handle,
     reader: journal::Reader,
     result: oneshot::Receiver<Result<Finished, Error>>,
@@ -110,6 +111,12 @@ impl Peer {
     pub async fn leave(self) -> Result<Finished, Error> {
         self.handle.leave();
         self.result().await
+    }
+
+    /// The public half of this peer's identity.
+    #[must_use]
+    pub fn id(&self) -> PublicKey {
+        self.id
     }
 
     /// A handle for other tasks and threads.

@@ -3,7 +3,7 @@
 use flyswarm::crypto::identity::Identity;
 use flyswarm::data::digits::digits;
 use flyswarm::model::Model;
-use flyswarm::peer::{Error, Event, Finished, Peer, Timed};
+use flyswarm::peer::{Builder, Error, Event, Finished, Peer, Timed};
 use flyswarm::session::{Session, TaskSpec};
 use flyswarm::task::flynn::Plan;
 use futures::StreamExt;
@@ -32,26 +32,32 @@ fn rows(i: usize) -> (Array2<f32>, Vec<Option<u16>>) {
 
 /// Starts every peer on its arrays and introduces all to each other.
 fn start(session: &Session, identities: Vec<Identity>, folder: &TempDir) -> Vec<Peer> {
-    let keys: Vec<_> = identities.iter().map(Identity::public).collect();
-    let peers = identities.into_iter().enumerate().map(|(i, identity)| {
+    join(identities.into_iter().enumerate().map(|(i, identity)| {
         let (features, labels) = rows(i);
-        let builder = Peer::builder(session.clone(), identity)
-            .data(features, labels)
-            .state_dir(folder.path().join(i.to_string()))
-            .listen("/ip4/127.0.0.1/tcp/0".parse().expect("an address"))
-            .mdns(false);
-        block_on(builder.join()).expect("it joins")
-    });
-    let peers: Vec<_> = peers.collect();
-    for (peer, key) in peers.iter().zip(&keys) {
+        let state = folder.path().join(i.to_string());
+        Peer::builder(session.clone(), identity).data(features, labels).state_dir(state)
+    }))
+}
+
+/// Joins with every peer on this machine and introduces all to each other.
+pub(super) fn join(builders: impl Iterator<Item = Builder>) -> Vec<Peer> {
+    let local = |builder: Builder| builder.listen("/ip4/127.0.0.1/tcp/0".parse().unwrap()).mdns(false);
+    let peers: Vec<_> = builders.map(|builder| block_on(local(builder).join()).expect("it joins")).collect();
+    for peer in &peers {
         let listening = |timed: Timed| match timed.event {
             Event::Listening { address } => Some(address),
             _ => None,
         };
         let address = block_on_stream(peer.events()).find_map(listening).expect("it listens");
-        peers.iter().for_each(|other| other.handle().add_address(key, address.clone()));
+        peers.iter().for_each(|other| other.handle().add_address(&peer.id(), address.clone()));
     }
     peers
+}
+
+/// Waits for the results of all.
+pub(super) fn finish(peers: Vec<Peer>) -> Vec<Finished> {
+    let results = block_on(join_all(peers.into_iter().map(Peer::result)));
+    results.into_iter().map(|result| result.expect("a result")).collect()
 }
 
 #[test]
@@ -59,10 +65,7 @@ fn peers_of_one_program_get_the_pooled_model_and_receipts_from_arrays() {
     let (session, identities, folder) = swarm();
     let peers = start(&session, identities, &folder);
     let events = peers[0].events();
-    let finished: Vec<Finished> = block_on(join_all(peers.into_iter().map(Peer::result)))
-        .into_iter()
-        .map(|result| result.expect("a result"))
-        .collect();
+    let finished = finish(peers);
 
     let outcome = |finished: &Finished| finished.outcome.clone().expect("a model");
     let model = Model::decode(&outcome(&finished[0]).file).expect("a model file");
@@ -122,7 +125,7 @@ fn what_does_not_fit_the_session_is_refused_before_anything_is_sent() {
     let identity = || Identity::from_seed(*identities[0].seed());
     let (features, labels) = rows(0);
     let builder = || Peer::builder(session.clone(), identity()).state_dir(folder.path());
-    let refused = |builder: flyswarm::peer::Builder| match block_on(builder.join()) {
+    let refused = |builder: Builder| match block_on(builder.join()) {
         Err(Error::Input(text)) => text,
         other => panic!("{other:?}"),
     };

@@ -2,19 +2,18 @@
 //! and over libp2p. Its sum is the plain one, exactly. With more rounds it shows how long a round takes.
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 
 use bytes::Bytes;
 use flyswarm::crypto::identity::Identity;
-use flyswarm::net::driver::{self, NodeConfig, Report};
-use flyswarm::node::Event;
-use flyswarm::protocol::context::{Context, Quantity};
+use flyswarm::protocol::context::Quantity;
 use flyswarm::session::{Peer, Session};
 use flyswarm::sim::participants::Participants;
 use flyswarm::sim::run::play;
 use flyswarm::sim::scenario::{File, Network, Rates, Scenario};
 use flyswarm::task::{History, Outcome, Task, Work};
 use sha2::{Digest, Sha256};
+
+use super::front_door::{finish, join};
 
 const PEERS: u16 = 5;
 const BINS: usize = 4;
@@ -143,50 +142,18 @@ fn participants_that_are_not_those_of_the_roster_or_the_scenario_are_refused() {
 
 #[test]
 fn a_task_from_outside_gives_the_plain_sum_over_libp2p() {
-    let results = over_libp2p();
-    assert_eq!(results.len(), usize::from(PEERS));
-    for (peer, history) in results {
-        assert!(history.members(1).len() >= usize::from(PEERS) - 1, "{peer}: {:?}", history.members(1));
-        let outcome = task(peer, 1).outcome(&history, 0).unwrap();
-        assert_eq!(outcome.file, plain(history.members(1)), "{peer}");
-    }
-}
-
-/// Runs the session with five nodes on this machine.
-fn over_libp2p() -> Vec<(Peer, Arc<History>)> {
     let folder = tempfile::tempdir().unwrap();
-    let (sender, listening) = std::sync::mpsc::channel();
-    let node = |(me, identity): (Peer, Identity)| {
-        let (sender, state) = (sender.clone(), folder.path().join(me.0.to_string()));
-        let id = driver::peer_id(&identity.public());
-        let config = NodeConfig {
-            ctx: Arc::new(Context::new(session(PEERS), me, identity, task(me, 1).plan())),
-            task: task(me, 1),
-            seed: [me.0 as u8; 32],
-            state,
-            mark: None,
-            listen: vec!["/ip4/127.0.0.1/tcp/0".parse().unwrap()],
-            mdns: false,
-            network_key: None,
-            hold_at: None,
-            stop: Arc::new(AtomicBool::new(false)),
-        };
-        std::thread::spawn(move || {
-            let (mut handle, mut finished) = (None, None);
-            driver::run(config, &mut |report| match report {
-                Report::Started(started) => handle = Some(started),
-                Report::Listening(address) => sender.send((id, address.clone(), handle.clone())).unwrap(),
-                Report::Node(Event::Finished(history)) => finished = Some((me, history.clone())),
-                _ => {}
-            })
-            .unwrap();
-            finished.unwrap()
-        })
-    };
-    let nodes: Vec<_> = (0..PEERS).map(Peer).zip(identities(PEERS)).map(node).collect();
-    let known: Vec<_> = listening.iter().take(nodes.len()).collect();
-    for (_, _, handle) in &known {
-        known.iter().for_each(|(id, address, _)| handle.as_ref().unwrap().add_address(*id, address.clone()));
+    let builders = (0..PEERS).map(Peer).zip(identities(PEERS)).map(|(me, identity)| {
+        flyswarm::Peer::builder(session(PEERS), identity)
+            .task(task(me, 1))
+            .state_dir(folder.path().join(me.0.to_string()))
+    });
+    for finished in finish(join(builders)) {
+        let members = &finished.receipt.quantities[1].members;
+        assert!(members.len() >= usize::from(PEERS) - 1, "{members:?}");
+        let session = session(PEERS);
+        let members: Vec<_> =
+            session.peers().filter(|&peer| members.iter().any(|name| name == session.name(peer))).collect();
+        assert_eq!(finished.outcome.unwrap().file, plain(&members));
     }
-    nodes.into_iter().map(|node| node.join().unwrap()).collect()
 }

@@ -140,6 +140,8 @@ pub enum Event {
     Opened {
         /// The quantity.
         quantity: String,
+        /// The slot's number, from 0.
+        number: u32,
         /// The peers whose vectors it sums.
         members: Vec<String>,
     },
@@ -237,9 +239,11 @@ impl Event {
                 slots: ctx.plan.len() as u32,
                 stage: *stage,
             },
-            node::Event::Opened(value) => {
-                Self::Opened { quantity: quantity(value.sum.slot), members: names(&value.members) }
-            }
+            node::Event::Opened(value) => Self::Opened {
+                quantity: quantity(value.sum.slot),
+                number: value.sum.slot,
+                members: names(&value.members),
+            },
             node::Event::Exchange(roles) => Self::Roles {
                 roles: roles.iter().map(|(role, peers)| ((*role).to_owned(), names(peers))).collect(),
             },
@@ -293,7 +297,7 @@ impl fmt::Display for Event {
                 let roles = roles.iter().map(|(role, peers)| format!("{role}: {}", peers.join(", ")));
                 write!(f, "{}", roles.collect::<Vec<_>>().join("; "))
             }
-            Self::Opened { quantity, members } => {
+            Self::Opened { quantity, members, .. } => {
                 write!(f, "{quantity}: opened over {}", members.join(", "))
             }
             Self::NoRows { quantity, reason } => {

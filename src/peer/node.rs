@@ -38,7 +38,7 @@ pub(super) async fn start(config: NodeConfig, plan: Plan) -> Result<Peer, Error>
     let (journal, reader) = journal();
     let (up, started) = oneshot::channel();
     let (end, result) = oneshot::channel();
-    let stop = config.stop.clone();
+    let (id, stop) = (config.ctx.identity.public(), config.stop.clone());
     let mut node = Node {
         ctx: config.ctx.clone(),
         task: config.task.clone(),
@@ -60,7 +60,7 @@ pub(super) async fn start(config: NodeConfig, plan: Plan) -> Result<Peer, Error>
     let spawned = std::thread::Builder::new().name("flyswarm-node".into()).spawn(run);
     spawned.map_err(|error| Error::Machine(format!("no thread for the node: {error}")))?;
     match started.await {
-        Ok(driver) => Ok(Peer { handle: Handle::new(driver, stop), reader, result }),
+        Ok(driver) => Ok(Peer { id, handle: Handle::new(driver, stop), reader, result }),
         Err(_) => {
             let ended = result.await.unwrap_or_else(|_| Err(panicked()));
             Err(ended.err().unwrap_or_else(|| Error::Machine("the node ended before it began".into())))
