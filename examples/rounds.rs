@@ -1,9 +1,9 @@
 //! A task of one's own with many rounds.
 //!
 //! ```sh
-//! rounds [--nodes 5] [--rounds 100] [--bytes 1048576]   # over libp2p, a process for each node
-//! rounds --kill SECONDS [...]                            # the same, with processes that are killed at random
-//! rounds --links MS [...]                                # in virtual time, over links of so many milliseconds
+//! rounds [--nodes 5] [--rounds 100] [--bytes 1048576]  # over libp2p, a process for each node
+//! rounds --kill SECONDS [...]                           # the same; processes are killed at random
+//! rounds --links MS [...]                               # in virtual time, over links of so many ms
 //! ```
 //!
 //! Before `rounds` stands `cargo run --release --example rounds --`. Every round sums one vector, and needs

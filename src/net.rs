@@ -21,7 +21,7 @@
 //! Between channels there is no order; control is served first. A length that breaks the limits is
 //! [`Event::Malformed`].
 //!
-//! **Closing.** Whatever breaks one substream closes the connection, and whoever was reported up is reported
+//! **Closing.** An error of one substream closes the connection, and a peer that was reported up is reported
 //! [`Event::PeerLost`] exactly once; then dialling begins again. A peer that leaves on purpose writes what is
 //! queued and ends both its substreams; the other reads to both ends, and closes. So the first to close knows
 //! that it has everything, and the one that leaves knows that everything was read. A peer is pinged every 2 s
@@ -76,27 +76,27 @@ pub const MAX_FRAME: usize = 1 << 20;
 /// Default of [`Config::patience`] (design).
 const PATIENCE: Duration = Duration::from_secs(3);
 
-/// How to run a node's network.
+/// The configuration of a node's network.
 #[derive(Clone)]
 pub struct Config {
     /// Ed25519 seed of this peer's identity.
     pub identity_seed: Zeroizing<[u8; 32]>,
-    /// Who is admitted, and addresses where known. This peer itself is ignored.
+    /// The peers that are admitted, with their addresses where known. This peer itself is ignored.
     pub roster: BTreeMap<PeerId, Vec<Multiaddr>>,
-    /// Where to listen, such as `/ip4/0.0.0.0/tcp/0`.
+    /// The addresses to listen on, such as `/ip4/0.0.0.0/tcp/0`.
     pub listen: Vec<Multiaddr>,
     /// Whether to find peers of the roster on the local network. It needs a listener on a real interface.
     pub mdns: bool,
     /// Limit on the length field of a frame, in bytes; the same at all peers. At least 4.
     pub max_frame: usize,
-    /// How long the peer with the larger `PeerId` leaves dialling to the other.
+    /// The time for which the peer with the larger `PeerId` leaves dialling to the other.
     pub patience: Duration,
-    /// What peers of the roster that ask are told about this node: at most 64 KiB, of the caller's choosing.
+    /// The text about this node for peers of the roster that ask: at most 64 KiB, of the caller's choosing.
     pub about: Bytes,
-    /// Whether to tell [`Event::Found`] and [`Event::NotUp`] too: what leads to a connection, and why it
-    /// fails.
+    /// Whether to report [`Event::Found`] and [`Event::NotUp`] too: the steps to a connection, and why they
+    /// fail.
     pub details: bool,
-    /// Encrypts every connection once more, so that only who has the same key gets as far as Noise (libp2p
+    /// Encrypts every connection once more, so that only peers with the same key get as far as Noise (libp2p
     /// `pnet`).
     pub network_key: Option<NetworkKey>,
 }
@@ -145,7 +145,7 @@ pub enum Channel {
 }
 
 impl Channel {
-    /// In the order in which they are served.
+    /// Both channels, in the order in which they are served.
     pub const BOTH: [Self; 2] = [Self::Control, Self::Bulk];
 
     fn index(self) -> usize {
@@ -174,39 +174,39 @@ impl fmt::Display for Channel {
     }
 }
 
-/// What the network tells the caller.
+/// An event that the network reports to the caller.
 #[derive(Debug)]
 pub enum Event {
     /// Peers can reach this node here.
     Listening(Multiaddr),
     /// A listener broke; the others go on.
     ListenFailed {
-        /// As in the configuration.
+        /// The address in the configuration.
         address: Multiaddr,
-        /// What the system said.
+        /// The error of the system.
         reason: String,
     },
-    /// Frames can be sent to and come from this peer.
+    /// The peer is connected: frames can be sent to it and come from it.
     PeerUp {
-        /// Who.
+        /// The peer.
         peer: PeerId,
         /// The other end of the connection.
         address: Multiaddr,
     },
-    /// They no longer can. Frames not delivered yet are lost. Follows each `PeerUp` once.
+    /// The connection is gone. Frames not delivered yet are lost. Follows each `PeerUp` once.
     PeerLost {
-        /// Who.
+        /// The peer.
         peer: PeerId,
         /// One line for the user.
         reason: String,
     },
     /// A frame arrived.
     Frame {
-        /// Who sent it; Noise has authenticated that.
+        /// The sender, authenticated by Noise.
         from: PeerId,
-        /// On which channel.
+        /// The channel.
         channel: Channel,
-        /// As sent.
+        /// The frame, as sent.
         frame: Frame,
     },
     /// A connection was refused because this identity is not in the roster. Once a minute per identity and
@@ -214,66 +214,66 @@ pub enum Event {
     Stranger {
         /// The identity that was shown, whether it dialled or was dialled.
         peer: PeerId,
-        /// Where it is.
+        /// Its address.
         address: Multiaddr,
     },
-    /// mDNS says that a peer of the roster is here. Nobody vouches for it. Only with [`Config::details`].
+    /// mDNS says that a peer of the roster is here, without proof. Only with [`Config::details`].
     Found {
-        /// Who.
+        /// The peer.
         peer: PeerId,
-        /// Where it says that it listens.
+        /// The address at which it says that it listens.
         address: Multiaddr,
     },
     /// A connection with a peer of the roster could not be made, or ended before the peer was up. It is tried
     /// again. Only with [`Config::details`].
     NotUp {
-        /// Who.
+        /// The peer.
         peer: PeerId,
-        /// Where.
+        /// The address.
         address: Multiaddr,
         /// Whether Noise had shown that it is this peer.
         known: bool,
         /// One line for the user.
         reason: String,
     },
-    /// Somebody who shows this node's own identity dialled it or answered its dial.
+    /// Another node with this node's own identity dialled it or answered its dial.
     Twin {
-        /// Where.
+        /// The address.
         address: Multiaddr,
     },
-    /// What came of a [`Command::Probe`].
+    /// The result of a [`Command::Probe`].
     Probed {
-        /// Who was asked.
+        /// The peer that was asked.
         peer: PeerId,
-        /// What it said, or one line on why nothing came.
+        /// Its answers, or one line on why there are none.
         answers: Result<Answers, String>,
     },
-    /// The peer has asked all that it wanted.
+    /// A peer has asked its last question.
     WasProbed {
-        /// Who asked.
+        /// The peer that asked.
         peer: PeerId,
     },
-    /// A [`Waker`] was used: something else than the network wants the caller's attention.
+    /// A [`Waker`] was used: another part of the program wants the caller's attention.
     Woken,
     /// A peer of the roster broke the rules of this layer. Its connection is closed; it may come back.
     Malformed {
-        /// Who.
+        /// The peer.
         from: PeerId,
-        /// Which rule, with the value and the limit.
+        /// The rule, with the value and the limit.
         reason: String,
     },
 }
 
-/// What the caller asks of the network.
+/// A command of the caller to the network.
 #[derive(Debug)]
 pub enum Command {
     /// Sends a frame on the connection of the last `PeerUp` taken; drops it where the peer is not up.
     Send {
-        /// To whom.
+        /// The receiver.
         to: PeerId,
-        /// On which channel.
+        /// The channel.
         channel: Channel,
-        /// What.
+        /// The frame.
         frame: Frame,
     },
     /// Adds an address of a peer of the roster.
@@ -282,9 +282,9 @@ pub enum Command {
     Dial(PeerId),
     /// Closes the connection of the last `PeerUp` taken; the peer is dialled again and may come back.
     Disconnect {
-        /// Whom.
+        /// The peer.
         peer: PeerId,
-        /// Comes back in `PeerLost`.
+        /// The reason that comes back in `PeerLost`.
         reason: String,
     },
     /// Closes the connection and refuses the peer from now on.
@@ -294,7 +294,7 @@ pub enum Command {
     Probe(PeerId, Questions),
 }
 
-/// Why the network did not start, or refused a command. Nothing was changed.
+/// The reason why the network did not start, or refused a command. Nothing was changed.
 #[derive(Debug, thiserror::Error)]
 pub enum NetError {
     /// The system gave no threads or timers.
@@ -306,9 +306,9 @@ pub enum NetError {
     /// An address of the configuration cannot be listened on.
     #[error("cannot listen on {address}: {error}")]
     Listen {
-        /// As in the configuration.
+        /// The address in the configuration.
         address: Multiaddr,
-        /// What the system said.
+        /// The error of the system.
         error: io::Error,
     },
     /// Interfaces cannot be watched.
@@ -317,15 +317,15 @@ pub enum NetError {
     /// A frame that the peer would refuse.
     #[error("frame of {length} bytes, the limit is {limit}")]
     FrameTooLong {
-        /// Header, payload and 4.
+        /// Length of header and payload, and 4.
         length: usize,
         /// [`Config::max_frame`].
         limit: usize,
     },
-    /// `about` of the configuration.
+    /// `about` of the configuration is too long.
     #[error("{0} bytes about this node, the limit is {limit}", limit = probe::MAX_ABOUT)]
     About(usize),
-    /// `max_frame` of the configuration.
+    /// `max_frame` of the configuration is out of range.
     #[error("max_frame is {0}, it must be between 4 and 4294967295")]
     MaxFrame(usize),
 }
@@ -368,7 +368,7 @@ impl Network {
         Ok((network, events))
     }
 
-    /// For threads that want the caller to look at something else than the network.
+    /// A handle for threads that want the caller to look at something else than the network.
     #[must_use]
     pub fn waker(&self) -> Waker {
         Waker(self.events.clone())

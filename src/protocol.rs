@@ -56,7 +56,7 @@ impl Time {
     }
 }
 
-/// How a peer broke a rule that can be checked. The text is part of the line that the user sees.
+/// A breach by a peer of a rule that can be checked. The text is part of the line that the user sees.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Fault {
     /// A frame that does not decode.
@@ -98,26 +98,26 @@ impl Serialize for Fault {
     }
 }
 
-/// The vocabulary of one machine: what it sends, waits for, computes, stores and reports.
+/// A state machine without clock, socket or disk of its own.
 pub trait Machine {
-    /// What travels between peers.
+    /// The messages between peers.
     type Message;
-    /// What a timer brings back.
+    /// The timers.
     type Timer;
-    /// Long work, and what it brings back.
+    /// Long work.
     type Job;
     /// The result of a [`Machine::Job`].
     type Done;
-    /// What must be on disk before the actions after it are carried out.
+    /// Records that must be on disk before the actions after them are carried out.
     type Record;
-    /// What the machine tells its parent or driver.
+    /// The reports to the parent or driver.
     type Output;
 
     /// Takes one input at time `now`.
     fn handle(&mut self, now: Time, input: Input<Self>) -> Step<Self>;
 }
 
-/// What can happen to a machine.
+/// An input of a machine.
 #[derive(Debug)]
 pub enum Input<M: Machine + ?Sized> {
     /// The first input.
@@ -130,7 +130,7 @@ pub enum Input<M: Machine + ?Sized> {
     Message {
         /// The other end of the connection.
         from: Peer,
-        /// What it sent.
+        /// The message.
         message: M::Message,
     },
     /// A timer set earlier has come.
@@ -139,36 +139,37 @@ pub enum Input<M: Machine + ?Sized> {
     Done(M::Done),
 }
 
-/// What a machine wants done.
+/// An action that a machine asks for.
 #[derive(Debug)]
 pub enum Action<M: Machine + ?Sized> {
     /// Send to a connected peer; dropped if the connection is gone.
     Send {
         /// The receiver.
         to: Peer,
-        /// What to send.
+        /// The message.
         message: M::Message,
     },
     /// Give `timer` back at `at` or soon after.
     SetTimer {
-        /// When.
+        /// The time.
         at: Time,
-        /// What to give back.
+        /// The timer.
         timer: M::Timer,
     },
-    /// Carry out `job` beside the machine and give back what it returns.
+    /// Carry out the job beside the machine, and give its result back.
     Compute(M::Job),
-    /// Write to stable storage before going on.
+    /// Write the record to stable storage before going on.
     Persist(M::Record),
-    /// A driver may begin to write what a record will hold; one that does not has more to write then.
+    /// Begin to write bytes that a later record will hold. A driver may ignore this, and then has more to
+    /// write later.
     WriteEarly(EarlyWrite),
-    /// Tell the parent or the user.
+    /// Report to the parent or the user.
     Output(M::Output),
     /// A peer broke a rule.
     Blame {
-        /// Who.
+        /// The peer.
         peer: Peer,
-        /// Which rule.
+        /// The rule.
         fault: Fault,
     },
 }
@@ -178,7 +179,7 @@ pub enum Action<M: Machine + ?Sized> {
 pub enum EarlyWrite {
     /// The next bytes of the total of a sum. Those of a sum that was under way before will not be needed.
     Chunk(SumId, Bytes),
-    /// That was all; the digest is the total's.
+    /// The end of the total, with its digest.
     End(SumId, [u8; 32]),
 }
 
@@ -201,7 +202,7 @@ impl<M: Machine + ?Sized> Default for Step<M> {
     }
 }
 
-/// How a parent wraps what its child says; outputs are handed to the parent, everything else goes on to the
+/// A machine that wraps the actions of a child; outputs are handed to the parent, all else goes on to the
 /// driver.
 pub trait Parent<C: Machine>: Machine {
     /// Wraps a child's message.

@@ -1,5 +1,5 @@
-//! Who is connected: admission, one connection per peer, redialling, and the order of what the caller is
-//! told.
+//! The connections: admission, one connection per peer, redialling, and the order of the events that the
+//! caller gets.
 //!
 //! **Admission.** A connection is refused when Noise has shown who is at the other end and before any
 //! substream of ours, unless that is a peer of the roster that is not banned.
@@ -52,7 +52,8 @@ const REPORT_AGAIN: Duration = Duration::from_secs(60);
 /// Strangers remembered, and so reported within that time, at most (guess).
 const STRANGERS: usize = 256;
 
-/// How a stranger was met: which of the two comes first is chance, and they tell different things.
+/// The way in which a stranger was met: which of the two comes first is chance, and they tell different
+/// things.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Met {
     Calling,
@@ -88,11 +89,11 @@ impl Peer {
     }
 }
 
-/// See the module.
+/// The network behaviour of a node.
 pub(super) struct Behaviour {
     local: PeerId,
     max_frame: usize,
-    /// Told to peers that ask.
+    /// The text for peers that ask about this node.
     about: Bytes,
     buffers: Buffers,
     events: EventSender,
@@ -156,7 +157,7 @@ impl Behaviour {
         }
     }
 
-    /// Asks a peer that is up.
+    /// Puts questions to a peer that is up.
     pub(super) fn probe(&mut self, peer: PeerId, questions: Questions) {
         let connections = self.peers.get(&peer).into_iter().flat_map(|entry| &entry.connections);
         let up = connections
@@ -196,7 +197,7 @@ impl Behaviour {
         }
     }
 
-    /// Admits and dials nobody from here on; connections end when their queues are flushed.
+    /// Admits and dials no peer from here on; connections end when their queues are flushed.
     pub(super) fn finish(&mut self) {
         self.finishing = true;
         let connections = self.peers.iter().flat_map(|(peer, entry)| {
@@ -216,7 +217,7 @@ impl Behaviour {
         self.peers.iter().filter(|(_, entry)| entry.live() > 0).map(|(peer, _)| *peer).collect()
     }
 
-    /// Ends what is left, so that every `PeerUp` has its `PeerLost`.
+    /// Ends the remaining connections, so that every `PeerUp` has its `PeerLost`.
     pub(super) fn abandon(&mut self) {
         for entry in self.peers.values_mut() {
             for connection in entry.connections.values_mut() {
@@ -377,7 +378,7 @@ impl Behaviour {
         }
     }
 
-    /// Somebody else has this node's identity.
+    /// Reports that another node has this node's identity.
     fn twin(&mut self, address: &Multiaddr) {
         if !self.events.is_crowded() {
             self.events.send(Event::Twin { address: without_peer(address.clone()) });

@@ -1,4 +1,5 @@
-//! When to dial one peer, and where. No clock and no sockets: the behaviour asks [`Dialer::due`].
+//! Decides when and at which address to dial one peer. No clock and no sockets: the behaviour asks
+//! [`Dialer::due`].
 //!
 //! Of two peers the one with the smaller `PeerId` dials, at once and again with back-off. The other gives it
 //! `patience` (3 s and some jitter) each time before it dials itself, for the case that only it can reach the
@@ -26,9 +27,9 @@ const FOUND: usize = 32;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Source {
-    /// From the configuration or the caller.
+    /// The configuration or the caller.
     Given,
-    /// From mDNS.
+    /// mDNS.
     Found,
 }
 
@@ -43,7 +44,7 @@ pub(super) struct Dialer {
     addresses: BTreeMap<Multiaddr, Place>,
 }
 
-/// What is known of an address.
+/// An address and its history.
 #[derive(Debug)]
 struct Place {
     source: Source,
@@ -116,7 +117,7 @@ impl Dialer {
         (!addresses.is_empty()).then_some(addresses)
     }
 
-    /// Somebody waits for this connection: dials at the next occasion.
+    /// Dials at the next occasion, because the caller waits for this connection.
     pub(super) fn hurry(&mut self, now: Instant) {
         self.next = now;
     }
@@ -155,7 +156,8 @@ impl Dialer {
     }
 }
 
-/// Of a pair the smaller `PeerId` (order of its bytes) dials first and chooses among connections.
+/// Whether this peer dials first and chooses among connections: the smaller `PeerId` of a pair does, in the
+/// order of the bytes.
 pub(super) fn dials_first(local: PeerId, remote: PeerId) -> bool {
     local < remote
 }

@@ -2,7 +2,7 @@
 //!
 //! The calling thread is the machine's. The network runs on threads of its own and jobs on rayon's, so that
 //! neither computing nor writing delays a ping. The machine's inputs are taken one by one: finished jobs
-//! first, then due timers, then what the network brought.
+//! first, then due timers, then events of the network.
 
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 use std::path::PathBuf;
@@ -26,24 +26,24 @@ use crate::session::{Entry, Peer, Session};
 use crate::store::{Store, StoreError};
 use crate::task::Task;
 
-/// How long a leaving node waits for its last frames to be read.
+/// The time for which a leaving node waits for its last frames to be read.
 const FLUSH: Duration = Duration::from_secs(2);
 
-/// What to run.
+/// The node to run.
 #[derive(Debug)]
 pub struct NodeConfig {
     /// Session, identity, plan of quantities.
     pub ctx: Arc<Context>,
-    /// The work.
+    /// The task.
     pub task: Arc<dyn Task>,
     /// 32 bytes from the operating system.
     pub seed: [u8; 32],
-    /// Where state is kept; see [`Store`].
+    /// The folder of the state; see [`Store`].
     pub state: PathBuf,
     /// A file apart from the state, beside the key, that tells how far this identity has come in the session;
     /// see [`Store::keep_mark`].
     pub mark: Option<PathBuf>,
-    /// Where to listen.
+    /// The addresses to listen on.
     pub listen: Vec<Multiaddr>,
     /// Whether to look for peers by mDNS.
     pub mdns: bool,
@@ -55,34 +55,34 @@ pub struct NodeConfig {
     pub stop: Arc<AtomicBool>,
 }
 
-/// What is reported while it runs.
+/// A report of a running node.
 #[derive(Debug)]
 pub enum Report<'a> {
     /// The network is up; the handle adds addresses and wakes the driver.
     Started(Handle),
-    /// Listening here.
+    /// The node listens at this address.
     Listening(&'a Multiaddr),
     /// A listener broke.
     ListenFailed(&'a Multiaddr, &'a str),
-    /// Somebody else uses this node's identity.
+    /// Another node uses this node's identity.
     Twin(&'a Multiaddr),
-    /// Somebody outside the roster was refused.
+    /// A peer outside the roster was refused.
     Stranger(&'a PeerId, &'a Multiaddr),
     /// A connection ended, with the reason.
     Disconnected(Peer, &'a str),
     /// A peer broke a rule of the transport or the protocol.
     Blamed(Peer, Fault),
-    /// The node says.
+    /// An event of the node.
     Node(&'a Event),
     /// The node sends a message, whose frame's header and payload have so many bytes.
     Sent(Peer, &'a Message, u64),
-    /// One came that could be decoded.
+    /// The node has received a message that could be decoded.
     Received(Peer, &'a Message, u64),
     /// The node is held at a stage, for tests.
     Held(u32, Stage),
 }
 
-/// For other threads: addresses learnt later, and waking the driver after setting `stop`.
+/// A handle for other threads: to add addresses, and to wake the driver after setting `stop`.
 #[derive(Clone, Debug)]
 pub struct Handle {
     addresses: mpsc::Sender<(PeerId, Multiaddr)>,
@@ -90,7 +90,7 @@ pub struct Handle {
 }
 
 impl Handle {
-    /// Tells the network where a peer can be reached.
+    /// Adds an address of a peer.
     pub fn add_address(&self, peer: PeerId, address: Multiaddr) {
         if self.addresses.send((peer, address)).is_ok() {
             self.waker.wake();
@@ -103,16 +103,16 @@ impl Handle {
     }
 }
 
-/// Why a run ended without a result.
+/// The reason why a run ended without a result.
 #[derive(Debug, thiserror::Error)]
 pub enum DriverError {
-    /// The disk.
+    /// The state cannot be read or kept.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// The network.
+    /// The network did not start, or has stopped.
     #[error(transparent)]
     Net(#[from] NetError),
-    /// What is on disk does not fit the session.
+    /// The records on disk do not fit the session.
     #[error(transparent)]
     Restore(#[from] RestoreError),
     /// An address in the session file is not one.
@@ -135,7 +135,7 @@ pub struct Spent {
     pub bytes: u64,
 }
 
-/// What a finished run used.
+/// Time and bytes that a finished run used.
 #[derive(Clone, Debug, Default)]
 pub struct Usage {
     /// (slot, stage) in order of first entry; before the first view: `None`.
@@ -180,7 +180,7 @@ struct Driver<'a> {
     store: Store,
     peers: BTreeMap<PeerId, Peer>,
     ids: Vec<PeerId>,
-    /// Peers that were blamed: what of theirs is still on its way is not read.
+    /// Peers that were blamed: their frames that are still on their way are not read.
     banned: BTreeSet<Peer>,
     started: Instant,
     alarms: BinaryHeap<Alarm>,
@@ -197,7 +197,7 @@ struct Driver<'a> {
     over: Option<Result<(), DriverError>>,
 }
 
-/// Runs a node until it is done; what it found is told by [`Event::Finished`] on the way.
+/// Runs a node until it is done; the result comes by [`Event::Finished`] on the way.
 ///
 /// # Errors
 /// [`DriverError`]; nothing that was persisted is lost.
@@ -369,8 +369,8 @@ impl Driver<'_> {
         }
     }
 
-    /// Honest peers are never blamed, so one that is has no more to say here: it is told once, with the first
-    /// of its faults.
+    /// Honest peers are never blamed, so nothing more of one that is blamed is read: it is reported once,
+    /// with the first of its faults.
     fn blame(&mut self, peer: Peer, fault: Fault) {
         if !self.banned.insert(peer) {
             return;

@@ -1,4 +1,4 @@
-//! The way of events to the caller. Taking an event is what moves the caller's view: see [`super::link`].
+//! The queue of events to the caller. Taking an event moves the caller's view: see [`super::link`].
 //!
 //! The queue has no length of its own; what can enter it is bounded at the source. Frames stop at their
 //! connection's account; the others come a few per connection, and no connection is admitted while
@@ -30,7 +30,7 @@ enum Effect {
 pub(super) struct EventSender {
     queue: Sender<(Event, Effect)>,
     waiting: Arc<AtomicUsize>,
-    /// Whether the caller wants what leads to connections too.
+    /// Whether the caller also wants the events that lead to connections.
     details: bool,
 }
 

@@ -30,7 +30,7 @@ const PIECE: usize = 64 * 1024;
 /// Payloads up to this size are copied behind their header, so that a small frame is one write (guess).
 const SMALL_PAYLOAD: usize = 4 * 1024;
 
-/// What is sent and received: a header and a payload, both opaque here.
+/// A frame: a header and a payload, both opaque here.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Frame {
     /// May be empty.

@@ -1,5 +1,5 @@
 //! A bound on connections that have not shown who they are: beyond it the oldest one is dropped, not the
-//! newest refused, so that whoever holds places without using them keeps out nobody.
+//! newest refused, so that a peer that holds places without using them keeps out no other.
 //!
 //! Incoming connections are counted from the moment they are accepted until Noise and Yamux are through, by
 //! address (of IPv6 by /64, which one machine has to itself). *Known* addresses are those that the roster
@@ -25,14 +25,14 @@ use tokio::sync::oneshot;
 
 /// Places in all; each is a socket.
 const PLACES: usize = 256;
-/// Of these, for addresses that are not known.
+/// The part of these for addresses that are not known.
 const STRANGERS: usize = 96;
-/// For one address that is not known.
+/// The places for one address that is not known.
 const STRANGER: usize = 16;
 /// For one known address: several peers may share one, and strangers with them.
 const KNOWN: usize = 128;
 
-/// Who waits, shared between transport and behaviour.
+/// The connections that wait, shared between transport and behaviour.
 #[derive(Clone, Default)]
 pub(super) struct Gate(Arc<Mutex<Waiting>>);
 
@@ -112,7 +112,8 @@ pub(super) fn ip_of(address: &Multiaddr) -> Option<IpAddr> {
     })
 }
 
-/// What one machine cannot choose freely: an IPv4 address, or the first 64 bits of an IPv6 one.
+/// The part of an address that one machine cannot choose freely: an IPv4 address, or the first 64 bits of an
+/// IPv6 one.
 fn network(ip: IpAddr) -> IpAddr {
     match ip.to_canonical() {
         IpAddr::V6(ip) => Ipv6Addr::from(u128::from(ip) >> 64 << 64).into(),

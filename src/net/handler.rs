@@ -41,14 +41,14 @@ use super::ping::{self, Ping};
 use super::probe::{self, Answers, Questions};
 use crate::buffers::Buffers;
 
-/// From the connection to four standing substreams (guess; it takes three round trips).
+/// The longest time from the connection to four standing substreams (guess; it takes three round trips).
 const SET_UP: Duration = Duration::from_secs(10);
-/// How long the peer's other substream may be silent once one has ended (guess).
+/// The time for which the peer's other substream may be silent once one has ended (guess).
 const FAREWELL: Duration = Duration::from_secs(30);
-/// How finely the times above and the ping's are kept.
+/// The resolution of the times above and of the ping's.
 const TICK: Duration = Duration::from_millis(250);
 
-/// What a substream is for.
+/// The purpose of a substream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Purpose {
     Frames(Channel),
@@ -106,25 +106,25 @@ impl OutboundUpgrade<Stream> for Negotiate {
     }
 }
 
-/// What the behaviour tells a handler.
+/// A message of the behaviour to a handler.
 #[derive(Debug)]
 pub(super) enum Tell {
     /// It has told the caller `PeerUp`: let frames flow.
     Go,
-    /// Ask the peer these.
+    /// Put these questions to the peer.
     Probe(Questions),
 }
 
-/// What a handler tells the behaviour.
+/// A message of a handler to the behaviour.
 #[derive(Debug)]
 pub(super) enum Report {
     /// All four substreams stand.
     Standing,
     /// The connection must be closed. `malformed` where the peer broke the rules.
     Fault { malformed: bool, reason: String },
-    /// What came of a probe.
+    /// The result of a probe.
     Probed(Result<Answers, String>),
-    /// The peer has asked all it wanted.
+    /// The peer has asked its last question.
     WasProbed,
 }
 
@@ -153,7 +153,7 @@ struct Incoming {
     ended: bool,
 }
 
-/// What the peer asks and is asked (see [`probe`]).
+/// The questions of the peer and to the peer (see [`probe`]).
 #[derive(Default)]
 struct Probes {
     /// Substreams that were answered.
@@ -164,14 +164,14 @@ struct Probes {
     asking: Option<BoxFuture<'static, Result<Answers, String>>>,
 }
 
-/// See the module.
+/// The handler of one connection.
 pub(super) struct Handler {
     link: Arc<Link>,
     events: EventSender,
     max_frame: usize,
     buffers: Buffers,
     phase: Phase,
-    /// When the connection was made; once it is open, when something was last read from it.
+    /// The time at which the connection was made; once it is open, at which something was last read from it.
     since: Instant,
     to_open: VecDeque<&'static [Purpose]>,
     opened: bool,
@@ -359,7 +359,7 @@ impl Handler {
 }
 
 impl Outgoing {
-    /// Writes what is queued and takes it; then flushes; then ends the substream where this node is
+    /// Takes frames from the queue and writes them; then flushes; then ends the substream where this node is
     /// finishing.
     fn pump(
         &mut self,

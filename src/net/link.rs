@@ -1,4 +1,4 @@
-//! What the caller's thread and the task of one connection share: the queue of frames to send, the
+//! The state that the caller's thread and the task of one connection share: the queue of frames to send, the
 //! account of frames received but not yet taken, and the gate that keeps frames between `PeerUp` and
 //! `PeerLost`.
 //!
@@ -27,7 +27,7 @@ const INBOX: [usize; 2] = [1 << 20, 4 << 20];
 /// is closed. The protocol above has at most 8 unacknowledged chunks of 1 MiB per edge and stays below.
 const OUTBOX: [usize; 2] = [4 << 20, 16 << 20];
 
-/// What counts against a queue.
+/// The cost of a frame in a queue.
 pub(super) fn cost(frame: &Frame) -> usize {
     frame.wire_length() + ENTRY
 }
@@ -39,7 +39,7 @@ pub(super) struct Traffic {
     pub(super) received: [AtomicU64; 2],
 }
 
-/// See the module.
+/// The shared state of one connection.
 #[derive(Debug)]
 pub(super) struct Link {
     pub(super) peer: PeerId,
@@ -61,7 +61,7 @@ struct Shared {
 #[derive(Debug, Default)]
 struct Outbox {
     frames: VecDeque<Frame>,
-    /// Of the frames above and of the one being written.
+    /// The cost of the frames above and of the one being written.
     cost: usize,
 }
 
@@ -131,7 +131,7 @@ impl Link {
         shared.outbox = Default::default();
     }
 
-    /// Asks the handler to write what is queued and to end its substreams.
+    /// Asks the handler to write the queued frames and to end its substreams.
     pub(super) fn finish(&self) {
         self.shared().finishing = true;
         self.waker.wake();

@@ -1,4 +1,4 @@
-//! What a node's driver writes to the log (`tracing`, target `flyswarm`): what its user is told, and each
+//! The log of a node's driver (`tracing`, target `flyswarm`): the reports to its user, and each
 //! message by name and size. Never a message's content: some of it is secret.
 
 use super::driver::Report;

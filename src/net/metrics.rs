@@ -1,9 +1,8 @@
-//! Numbers for Prometheus: what a running node has done, at `http://ADDRESS/metrics`, for whoever may connect
+//! Metrics for Prometheus: counters of a running node, at `http://ADDRESS/metrics`, for all who may connect
 //! to that address.
 //!
-//! The server answers one request at a time and takes little of anybody: see the constants. What it tells is
-//! what the node's own lines tell: names of the session file, stages, bytes, counts of faults. No key and no
-//! part of a sum passes here.
+//! The server answers one request at a time and bounds each: see the constants. The metrics have names of the
+//! session file, stages, bytes and counts of faults, as the node's own lines do; no key and no part of a sum.
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -32,7 +31,7 @@ const PATIENCE: Duration = Duration::from_secs(2);
 
 type Labels = Vec<(&'static str, String)>;
 
-/// One node's numbers. Cheap to note, whether or not somebody asks for them.
+/// One node's metrics. Cheap to update, whether or not they are asked for.
 #[derive(Debug)]
 pub struct Metrics {
     registry: Arc<Mutex<Registry>>,
@@ -108,7 +107,7 @@ impl Metrics {
         metrics
     }
 
-    /// Counts what the driver reports.
+    /// Counts a report of the driver.
     pub fn note(&self, ctx: &Context, report: &Report<'_>) {
         let peer = |peer: Peer| vec![("peer", ctx.session.name(peer).to_owned())];
         match report {

@@ -1,6 +1,6 @@
 //! mDNS without taking part in anything: who of flyswarm is on the local network now, this machine's own
-//! identity included; and letting the network know an identity before there is a session. Nobody vouches for
-//! what mDNS says; a connection shows who is there.
+//! identity included; and letting the network know an identity before there is a session. mDNS proves
+//! nothing; a connection shows which peer is there.
 
 use std::future::Pending;
 use std::io;
@@ -25,7 +25,7 @@ use tokio::sync::oneshot;
 use super::dial::without_peer;
 use super::service;
 
-/// Records taken in all (guess): whoever floods mDNS ends the observation, not the memory.
+/// Records taken in all (guess): a flood of mDNS ends the observation, not the memory.
 const MOST: usize = 4096;
 
 #[derive(NetworkBehaviour)]

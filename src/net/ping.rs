@@ -58,7 +58,7 @@ impl Ping {
         self.inbound = Some(echo(stream).boxed());
     }
 
-    /// Sends what is due and answers the peer. An error means that a ping substream broke.
+    /// Sends a ping that is due and answers the peer. An error means that a ping substream broke.
     pub(super) fn poll(&mut self, now: Instant, cx: &mut Context<'_>) -> Result<(), String> {
         while let Some(inbound) = &mut self.inbound {
             let Poll::Ready(result) = inbound.poll_unpin(cx) else { break };

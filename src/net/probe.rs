@@ -1,9 +1,9 @@
-//! What a peer of the roster may ask of another about itself and the way between them: `/flyswarm/probe/1`
-//! (spec, section 6.1).
+//! Probes: questions of one peer of the roster to another about itself and the way between them:
+//! `/flyswarm/probe/1` (spec, section 6.1).
 //!
 //! Questions and answers go over one substream of the connection that already stands, one after another.
-//! Answering costs little and is bounded: see the constants. Whoever asks for more loses the substream, not
-//! the connection.
+//! Answering costs little and is bounded: see the constants. A peer that asks for more loses the substream,
+//! not the connection.
 
 use std::io;
 use std::net::IpAddr;
@@ -43,12 +43,12 @@ const TAKE: u8 = 1;
 const GIVE: u8 = 2;
 const REACH: u8 = 3;
 
-/// What a peer found when it connected to a port of this node.
+/// The result of a peer that tried to connect to a port of this node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reach {
-    /// Somebody listens.
+    /// The connection stood: a program listens.
     Connected,
-    /// The connection was refused: nobody listens there.
+    /// The connection was refused: no program listens.
     Refused,
     /// No answer in 3 s.
     Silence,
@@ -82,7 +82,7 @@ impl Reach {
     }
 }
 
-/// What to ask.
+/// The questions of a probe.
 #[derive(Debug, Clone, Default)]
 pub struct Questions {
     /// Most bytes to send, and to have sent, for the rates; 0 asks for none. At most 4 MiB are.
@@ -91,18 +91,18 @@ pub struct Questions {
     pub port: Option<u16>,
 }
 
-/// What came of it.
+/// The answers to a probe.
 #[derive(Debug, Clone)]
 pub struct Answers {
-    /// What the peer tells about itself, as in its [`super::Config::about`]. At most 64 KiB.
+    /// The peer's text about itself, as in its [`super::Config::about`]. At most 64 KiB.
     pub about: Bytes,
-    /// The shortest of five.
+    /// The shortest of five round trips.
     pub round_trip: Duration,
     /// The peer's clock less this machine's, in seconds; exact to half a round trip.
     pub clock_ahead: f64,
     /// Bytes per second to the peer and from it.
     pub rates: Option<(f64, f64)>,
-    /// What it found at the port asked about.
+    /// The result at the port asked about.
     pub reach: Option<Reach>,
 }
 
@@ -192,7 +192,7 @@ async fn give(stream: &mut Stream, count: u32) -> io::Result<()> {
     Ok(())
 }
 
-/// Connects to the asking peer itself and to nobody else.
+/// Connects to the asking peer itself and to no other.
 async fn reach(remote: Option<IpAddr>, port: u16) -> Reach {
     let Some(ip) = remote else { return Reach::Failed };
     match timeout(CONNECT, TcpStream::connect((ip, port))).await {
@@ -202,7 +202,7 @@ async fn reach(remote: Option<IpAddr>, port: u16) -> Reach {
     }
 }
 
-/// Asks everything.
+/// Asks all questions.
 pub(super) async fn ask(stream: Stream, questions: Questions) -> Result<Answers, String> {
     match timeout(PATIENCE, ask_all(stream, questions)).await {
         Ok(result) => result.map_err(|error| error.to_string()),

@@ -34,14 +34,14 @@ const SLACK: u32 = 16;
 const DIALLED: NonZeroU8 = NonZeroU8::new(48).unwrap();
 /// Substreams under negotiation per connection; a peer opens three.
 const NEGOTIATING: usize = 8;
-/// How often mDNS asks again, for the case that a packet was lost, and how long an answer is good for
+/// The interval at which mDNS asks again, in case a packet was lost, and the time for which an answer is good
 /// (guess).
 const MDNS_QUERY: Duration = Duration::from_secs(15);
 const MDNS_TTL: Duration = Duration::from_secs(120);
 /// For tasks of the runtime at the end.
 const RUNTIME_END: Duration = Duration::from_millis(500);
 
-/// What the caller asks of the swarm; frames take the way of [`super::link`].
+/// A command of the caller to the swarm; frames take the way of [`super::link`].
 #[derive(Debug)]
 pub(super) enum Order {
     AddAddress(PeerId, Multiaddr),
@@ -55,7 +55,7 @@ pub(super) enum Order {
 /// The listeners with their addresses of the configuration.
 type Listeners = Vec<(ListenerId, Multiaddr)>;
 
-/// `peers` comes last: what it admits, no other part refuses afterwards.
+/// `peers` comes last: a connection that it admits is refused by no other part afterwards.
 #[derive(NetworkBehaviour)]
 struct Parts {
     limits: connection_limits::Behaviour,

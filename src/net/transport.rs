@@ -17,7 +17,7 @@ use tokio::time::{Sleep, sleep};
 
 /// For TCP, Noise and Yamux together where this node dials (guess: four round trips and a slow machine).
 const SET_UP: Duration = Duration::from_secs(10);
-/// For Noise and Yamux where it is dialled: whoever says nothing for so long loses its place.
+/// The time for Noise and Yamux where it is dialled: a peer that says nothing for so long loses its place.
 const SET_UP_INCOMING: Duration = Duration::from_secs(5);
 /// For telling the peer that the connection closes (guess). A paused peer takes nothing, and would hold the
 /// socket.

@@ -1,5 +1,5 @@
-//! What a node tells a peer of its roster that asks (spec, section 6.1): enough to say why a session would
-//! not start.
+//! The text of a node for a peer of its roster that asks (spec, section 6.1): enough to say why a session
+//! would not start.
 
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
@@ -8,7 +8,7 @@ use super::message::VERSION;
 use super::{Fault, wire};
 use crate::session::Session;
 
-/// What the node is there for.
+/// The purpose of the node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Role {
     /// It takes part in the session.
@@ -17,27 +17,27 @@ pub enum Role {
     Doctor,
 }
 
-/// See the module. Canonically encoded as bincode (spec, section 2).
+/// A node about itself. Canonically encoded as bincode (spec, section 2).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct About {
     /// [`VERSION`] of the messages it understands.
     pub version: u16,
     /// Id of its session file.
     pub session: [u8; 32],
-    /// What it is there for.
+    /// The purpose of the node.
     pub role: Role,
-    /// As in [`super::message::Message::Fields`].
+    /// The fields of the session, as in [`super::message::Message::Fields`].
     pub fields: Vec<(String, [u8; 8])>,
 }
 
 impl About {
-    /// Of a node with this session file.
+    /// The text of a node with this session file.
     #[must_use]
     pub fn new(session: &Session, role: Role) -> Self {
         Self { version: VERSION, session: session.id().0, role, fields: session.fields() }
     }
 
-    /// As it travels.
+    /// The encoding.
     #[must_use]
     pub fn encode(&self) -> Bytes {
         wire::canonical(self).into()
@@ -46,7 +46,7 @@ impl About {
     /// The reverse.
     ///
     /// # Errors
-    /// Where the bytes are not exactly one such item.
+    /// [`Fault`] where the bytes are not exactly one such item.
     pub fn decode(bytes: &[u8]) -> Result<Self, Fault> {
         wire::decode_item(bytes)
     }

@@ -5,9 +5,9 @@
 //! and so the total travels down while later chunks still travel up. At most [`WINDOW`] chunks on an edge and
 //! direction are unacknowledged; a credit acknowledges all chunks up to one. Children's chunks are added to
 //! the own one, in the buffer that it was masked in, which leaves as it is when it is complete; the total is
-//! written once, front to back. Whoever runs ahead waits: own chunks are masked, and children's acknowledged,
-//! only up to `LOOKAHEAD` chunks before the one that leaves next, so that besides the vector and the total a
-//! sum takes little memory.
+//! written once, front to back. A peer that runs ahead waits: own chunks are masked, and children's
+//! acknowledged, only up to `LOOKAHEAD` chunks before the one that leaves next, so that besides the vector
+//! and the total a sum takes little memory.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -42,7 +42,7 @@ const MASKING: usize = 4;
 /// window.
 const LOOKAHEAD: u32 = WINDOW as u32;
 
-/// Which sum a message belongs to.
+/// The sum to which a message belongs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct SumId {
     /// The view.
@@ -52,7 +52,7 @@ pub struct SumId {
 }
 
 impl SumId {
-    /// Ballot, then LE32 slot: what binds hashes and streams to one sum (spec, section 5).
+    /// Ballot, then LE32 slot, which bind hashes and streams to one sum (spec, section 5).
     #[must_use]
     pub fn to_bytes(self) -> [u8; 14] {
         let mut bytes = [0; 14];
@@ -71,16 +71,16 @@ pub enum Direction {
     Down,
 }
 
-/// What travels on an edge.
+/// A message on an edge of the tree.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Message {
     /// `data` is chunk `index` of the partial sum (up) or of the sealed total (down). Bulk channel.
     Chunk {
         /// The sum.
         sum: SumId,
-        /// Where it goes.
+        /// The direction.
         direction: Direction,
-        /// From 0, in order.
+        /// The number of the chunk, from 0, in order.
         index: u32,
         /// [`CHUNK`] bytes, the last one what remains; of a sum without masks its pairs ([`sparse`]).
         #[serde(skip)]
@@ -102,13 +102,13 @@ pub enum Message {
 pub struct Job {
     /// The sum.
     pub sum: SumId,
-    /// Which chunk.
+    /// The number of the chunk.
     pub index: u32,
     /// The whole vector.
     pub vector: Bytes,
     /// The streams to add and subtract.
     pub masks: Arc<Masks>,
-    /// What is left out of a row sum.
+    /// The parts that are left out of a row sum.
     cut: Arc<Cut>,
     buffers: Buffers,
 }
@@ -128,16 +128,16 @@ impl std::fmt::Debug for Job {
 pub struct Done {
     /// The sum.
     pub sum: SumId,
-    /// Which chunk.
+    /// The number of the chunk.
     pub index: u32,
-    /// Its masked words.
+    /// The masked words.
     data: Buffer,
-    /// What of them this peer keeps.
+    /// The part of them that this peer keeps back.
     kept: Piece,
 }
 
 impl Job {
-    /// Adds every mask to the chunk; of a row sum takes out what this peer keeps.
+    /// Adds every mask to the chunk; of a row sum takes out the part that this peer keeps back.
     #[must_use]
     pub fn run(self) -> Done {
         let start = self.index as usize * CHUNK;
@@ -154,11 +154,11 @@ impl Job {
 /// The sealed total, the same at every member.
 #[derive(Clone, Debug)]
 pub struct Total {
-    /// Its words, still under the pads.
+    /// The words, still under the pads.
     pub bytes: Bytes,
     /// See [`total_digest`].
     pub digest: [u8; 32],
-    /// Of a row sum: what this peer has kept back, and has persisted before this.
+    /// Of a row sum: the block that this peer has kept back, and has stored before this.
     pub kept: Option<Kept>,
 }
 
@@ -188,7 +188,7 @@ impl Flow {
         ((self.next - self.acknowledged) as usize) < WINDOW
     }
 
-    /// Acknowledges what was taken below `until` once it is worth a message: the index to name.
+    /// The index to acknowledge, once enough chunks below `until` were taken to be worth a message.
     fn credit(&mut self, until: u32) -> Option<u32> {
         let until = self.next.min(until);
         if until.saturating_sub(self.acknowledged) < CREDIT {
@@ -206,7 +206,7 @@ struct Partial {
     sum: Option<Buffer>,
     /// Children's parts, until the own one is there.
     waiting: Vec<Bytes>,
-    /// How many parts have come.
+    /// Number of parts that have come.
     parts: u8,
 }
 
@@ -219,14 +219,14 @@ pub struct AllReduce {
     plain: bool,
     place: Place,
     len: usize,
-    /// Own and children.
+    /// Number of parts: those of this peer and of its children.
     parts: u8,
-    /// Chunks that something has come of and that have not left.
+    /// Chunks of which a part has come and that have not left.
     partial: BTreeMap<u32, Partial>,
     vector: Option<(Bytes, Arc<Masks>, Arc<Cut>)>,
-    /// Of a row sum: this peer's own block.
+    /// This peer's own block of a row sum.
     kept: Keeping,
-    /// Where chunks are masked.
+    /// The memory in which chunks are masked.
     buffers: Buffers,
     own_next: u32,
     own_working: usize,
@@ -305,7 +305,7 @@ impl AllReduce {
         }
     }
 
-    /// Gives this peer's own vector, its masks, and what of a row sum it leaves out.
+    /// Sets this peer's own vector, its masks, and the parts of a row sum that it leaves out.
     ///
     /// # Panics
     /// If the vector has another length than agreed: the node built it wrongly.

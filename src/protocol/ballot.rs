@@ -10,7 +10,7 @@ use crate::session::Peer;
 pub struct Ballot {
     /// Starts at 1 and grows by one over the highest that the proposer has seen.
     pub counter: u64,
-    /// Who proposed it, and so leads the view.
+    /// The peer that proposed it, and so leads the view.
     pub proposer: Peer,
 }
 
@@ -18,8 +18,8 @@ impl Ballot {
     /// The highest counter that is taken from a peer or proposed. Far above what any session can reach by
     /// proposing, far below where counting on would wrap.
     pub const LAST: u64 = 1 << 48;
-    /// How far above all that it knows of a peer takes a counter to be: far more than others can have
-    /// proposed while it was away, and far too little for anybody to use the counters up.
+    /// The most by which a peer takes a counter above all that it knows: far more than others can have
+    /// proposed while it was away, and far too little to use the counters up.
     pub const JUMP: u64 = 1 << 20;
 
     /// 10 bytes: counter and proposer, little-endian. Part of every key derivation and signature of a view.

@@ -1,4 +1,4 @@
-//! One round up the tree: what a subtree has to say is complete when this peer and all its children have
+//! One round up the tree: the report of a subtree is complete when this peer and all its children have
 //! spoken.
 
 use std::collections::BTreeSet;

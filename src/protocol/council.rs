@@ -28,18 +28,18 @@ pub struct Accepted<V> {
     pub value: V,
 }
 
-/// What an acceptor answers a proposer.
+/// The promise of an acceptor to a proposer.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Promise<V> {
-    /// How many slots it has frozen.
+    /// Number of slots that it has frozen.
     pub frozen: u32,
-    /// What it has acknowledged in slot `frozen`, if anything.
+    /// The value that it has acknowledged in slot `frozen`, if any.
     pub accepted: Option<Accepted<V>>,
     /// Whether it has seen that decided and released shares for it: then it will never acknowledge another.
     pub released: bool,
 }
 
-/// Why an acceptor does not do what it is asked.
+/// The reason why an acceptor refuses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
     /// It has promised a higher ballot.
@@ -99,7 +99,9 @@ impl<V: Clone + PartialEq> Acceptor<V> {
         Ok(())
     }
 
-    /// What is acknowledged is decided, and shares for it are about to leave; false if it is not `value`.
+    /// Notes that the acknowledged value is decided, and that shares for it are about to leave; `false` if it
+    /// is not
+    /// `value`.
     #[must_use]
     pub fn release(&mut self, slot: u32, value: &V) -> bool {
         let same = self.accepted.as_ref().is_some_and(|a| a.slot == slot && a.value == *value);
@@ -109,7 +111,7 @@ impl<V: Clone + PartialEq> Acceptor<V> {
         same && slot == self.frozen
     }
 
-    /// `slot` is decided and open; what was acknowledged for it no longer matters.
+    /// Notes that `slot` is decided and open; its acknowledged value no longer matters.
     pub fn freeze(&mut self, slot: u32) {
         if slot == self.frozen {
             self.frozen += 1;
@@ -119,13 +121,13 @@ impl<V: Clone + PartialEq> Acceptor<V> {
     }
 }
 
-/// What a majority of promises obliges a proposer to.
+/// The obligation of a proposer that follows from a majority of promises.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Obligation<K, V> {
     /// Slots that are frozen somewhere, and who has them all: this many must be fetched before anything is
     /// started.
     pub frozen: u32,
-    /// Who has them.
+    /// The peer that has them.
     pub holder: K,
     /// The value that must be finished in slot `frozen`, and who holds it; with `None` a new sum may be
     /// started.

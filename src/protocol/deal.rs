@@ -22,13 +22,13 @@ use crate::crypto::shamir::{self, Secret, Share};
 use crate::crypto::tagged_hash;
 use crate::session::Peer;
 
-/// A pad's key: what its stream is derived from.
+/// A pad's key, from which its stream is derived.
 pub type Pad = Zeroizing<[u8; 32]>;
 
 /// A council member's share of each pad: (dealer, share), in the order of the deals.
 pub type Shares = Vec<(Peer, [u8; 32])>;
 
-/// What a dealer publishes about one pad.
+/// The public part of a pad.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Deal {
     /// The vector that the pad hides.
@@ -77,7 +77,7 @@ pub fn pad_hash(ctx: &Context, sum: SumId, dealer: Peer, pad: &[u8; 32]) -> [u8;
         .into()
 }
 
-/// session id || ballot || slot: what binds shares and envelopes to one vector.
+/// session id || ballot || slot, which binds shares and envelopes to one vector.
 fn context(ctx: &Context, sum: SumId) -> Vec<u8> {
     let mut out = ctx.id.0.to_vec();
     out.extend_from_slice(&sum.to_bytes());
@@ -116,7 +116,7 @@ fn hashes(ctx: &Context, sum: SumId, dealer: Peer, shares: &[Share]) -> Vec<[u8;
     (0u16..).zip(shares).map(|(i, share)| shamir::share_hash(&context, dealer.0, i, share)).collect()
 }
 
-/// Checks what anybody can check of a set of deals: whose they are, for which sum, sizes and signatures.
+/// Checks all of a set of deals that can be checked without a share: authors, sum, sizes and signatures.
 pub fn check(ctx: &Context, sum: SumId, members: &[Peer], deals: &[Signed<Deal>]) -> Result<(), String> {
     let dealers: Vec<_> = deals.iter().map(|deal| deal.author).collect();
     if dealers != ctx.dealers(sum.slot, members) {

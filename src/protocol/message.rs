@@ -25,35 +25,36 @@ pub enum Message {
         version: u16,
         /// Id of the sender's session file.
         session: [u8; 32],
-        /// How many slots the sender has frozen.
+        /// Number of slots that the sender has frozen.
         frozen: u32,
         /// The highest ballot that the sender has of the receiver's own making: proof that it was there.
         trace: Option<Trace>,
     },
     /// Answer to a `Hello` of another session: name and truncated hash of every field of the sender's file.
     Fields(Vec<(String, [u8; 8])>),
-    /// How far the sender is.
+    /// The progress of the sender.
     Status {
-        /// How many slots it has frozen.
+        /// Number of slots that it has frozen.
         frozen: u32,
         /// Whether it is in a view.
         in_view: bool,
     },
     /// A proposer asks a council member for its promise.
     Prepare(Ballot),
-    /// Its promise.
+    /// The promise.
     Promise(Signed<Promised>),
     /// No promise: the acceptor has promised the second ballot, or is in a view that goes well.
     Refuse(Ballot, Ballot),
     /// A view begins; passed down its tree.
     Begin {
-        /// Its number and leader.
+        /// Number and leader.
         ballot: Ballot,
-        /// Its members, ascending.
+        /// The members, ascending.
         members: Vec<Peer>,
-        /// How many slots are frozen, which every member must have before it can go on.
+        /// Number of frozen slots, all of which a member must have before it can go on.
         frozen: u32,
-        /// A quorum's promises: what they oblige the leader to, every member holds it to.
+        /// A quorum's promises: every member checks that the leader keeps the obligation that follows from
+        /// them.
         promises: Vec<Signed<Promised>>,
     },
     /// The view is over; passed on along its tree, as who ended it has signed it.
@@ -66,19 +67,19 @@ pub enum Message {
     Exchange {
         /// The view and the slot.
         sum: SumId,
-        /// What the task's machine says.
+        /// The message of the task's machine.
         content: Content,
     },
 }
 
-/// What one machine of an exchange says to another; the task knows how to read it.
+/// A message of one machine of an exchange to another, which the task reads.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Content {
     /// Control channel.
     Short(Bytes),
     /// Bulk channel: a header, and raw bytes beside it.
     Bulk {
-        /// What the bytes are.
+        /// The header, which says what the bytes are.
         header: Bytes,
         /// The bytes.
         #[serde(skip)]
@@ -86,7 +87,7 @@ pub enum Content {
     },
 }
 
-/// What shows that a peer was in a ballot: its own signature.
+/// A signed item that shows that its author was in a ballot.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Trace {
     /// It has promised it.
@@ -105,7 +106,7 @@ impl Trace {
         }
     }
 
-    /// Who was in it, if the signature is its own.
+    /// The author, if the signature verifies.
     #[must_use]
     pub fn author(&self, ctx: &Context) -> Option<Peer> {
         match self {

@@ -68,7 +68,7 @@ impl Mask {
 pub struct Masks {
     /// The vector's ring.
     pub word: Word,
-    /// Its streams.
+    /// The streams of the masks.
     pub masks: Vec<Mask>,
 }
 
@@ -154,7 +154,7 @@ pub fn pair_masks(me: Peer, keys: &BTreeMap<Peer, Arc<[u8; 32]>>, sum: SumId) ->
         .collect()
 }
 
-/// The keys of a view from their signed items, checked; `Err` says what is wrong.
+/// Checks the signed keys of a view and returns the keys; the error names the misfit.
 pub fn collect(
     ctx: &Context,
     ballot: Ballot,

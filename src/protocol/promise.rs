@@ -1,4 +1,4 @@
-//! Promises as their authors sign them: what justifies a view, for all its members to see.
+//! Promises as their authors sign them. They justify a view, for all its members to see.
 
 use std::collections::BTreeSet;
 
@@ -17,9 +17,9 @@ use crate::session::Peer;
 pub struct Promised {
     /// The ballot; no lower one is promised or acknowledged any more.
     pub ballot: Ballot,
-    /// What it has frozen and acknowledged; a value by its digest.
+    /// The state of the author: frozen slots, and the acknowledged value by its digest.
     pub promise: Promise<[u8; 32]>,
-    /// Where it has released shares for that value: the acknowledgements that decided it. Else empty.
+    /// The acknowledgements that decided that value, where it has released shares for it; else empty.
     pub decision: Vec<Signed<Acknowledgement>>,
 }
 
@@ -27,14 +27,14 @@ impl Item for Promised {
     const TAG: &'static str = "promise";
 }
 
-/// What a view's promises oblige its leader to: the value to be finished in slot `frozen`, if any, and whose
-/// promise says so.
+/// The obligation that follows from a view's promises: the value to be finished in slot `frozen`, if any, and
+/// the peer whose promise says so.
 pub type Duty = Obligation<Peer, [u8; 32]>;
 
-/// Checks one promise for `ballot`, but for what only its author can know.
+/// Checks one promise for `ballot`, except for what only its author can know.
 ///
 /// # Errors
-/// What is wrong with it: whoever passes it on has not looked.
+/// The fault of the promise, and so of the peer that passes it on unchecked.
 pub fn check(ctx: &Context, ballot: Ballot, signed: &Signed<Promised>) -> Result<(), Fault> {
     let Promised { ballot: of, promise, decision } = &signed.item;
     let inconsistent = |what: &str| Err(Fault::Inconsistent(format!("promise of {} {what}", signed.author)));
@@ -61,10 +61,10 @@ pub fn check(ctx: &Context, ballot: Ballot, signed: &Signed<Promised>) -> Result
     Ok(())
 }
 
-/// Checks the promises that a view begins with and gives what they oblige to.
+/// Checks the promises with which a view begins, and returns the obligation that follows from them.
 ///
 /// # Errors
-/// What is wrong with them.
+/// The fault of the promises.
 pub fn justify(ctx: &Context, ballot: Ballot, promises: &[Signed<Promised>]) -> Result<Duty, Fault> {
     let authors: BTreeSet<_> = promises.iter().map(|signed| signed.author).collect();
     if authors.len() != promises.len() || promises.len() < ctx.quorum {
@@ -75,7 +75,7 @@ pub fn justify(ctx: &Context, ballot: Ballot, promises: &[Signed<Promised>]) -> 
     duty(promises).ok_or_else(|| Fault::Inconsistent("no promises".into()))
 }
 
-/// What promises oblige to; `None` for none at all.
+/// The obligation that follows from promises; `None` where there are no promises.
 #[must_use]
 pub fn duty(promises: &[Signed<Promised>]) -> Option<Duty> {
     council::oblige(promises.iter().map(|signed| (signed.author, &signed.item.promise)))

@@ -1,4 +1,4 @@
-//! What the council decides on, and what is kept of a decision.
+//! Values, on which the council decides, and the records of a decision.
 
 use serde::{Deserialize, Serialize};
 use sha2::Digest;
@@ -25,7 +25,7 @@ pub struct Value {
     pub deals: [u8; 32],
 }
 
-/// A value with what is needed to finish it: the deals of its pads. The sealed total travels apart.
+/// A value with the deals of its pads, which are needed to finish it. The sealed total travels apart.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Record {
     /// The value.
@@ -52,13 +52,13 @@ impl Item for Acknowledgement {
 /// A decided and opened quantity, with the proof of both.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Frozen {
-    /// What was decided.
+    /// The record that was decided.
     pub record: Record,
     /// A quorum's acknowledgements in one ballot.
     pub acknowledgements: Vec<Signed<Acknowledgement>>,
     /// The pads in the order of the deals; `None` for an inconsistent deal of a coin, which does not count.
     pub pads: Vec<Option<[u8; 32]>>,
-    /// Where a deal is inconsistent, the releases that show it; else none.
+    /// The releases that show a deal to be inconsistent; empty where none is.
     pub releases: Vec<Signed<Release>>,
 }
 
@@ -69,7 +69,7 @@ impl std::fmt::Debug for Frozen {
 }
 
 impl Record {
-    /// Of the deals of one sum.
+    /// The record of one sum with these deals.
     #[must_use]
     pub fn new(sum: SumId, members: Vec<Peer>, total: [u8; 32], deals: Vec<Signed<Deal>>) -> Self {
         Self { value: Value { sum, members, total, deals: deals_digest(&deals) }, deals }
@@ -85,7 +85,7 @@ impl Record {
             .into()
     }
 
-    /// Checks that members, deals and digests fit together; says what does not.
+    /// Checks that members, deals and digests fit together; the error names the misfit.
     pub fn check(&self, ctx: &Context) -> Result<(), String> {
         let members = &self.value.members;
         if !members.is_sorted_by(|a, b| a < b) || members.last().is_none_or(|last| last.0 >= ctx.peers()) {
@@ -156,7 +156,7 @@ impl Frozen {
         Ok(())
     }
 
-    /// Which deals the releases show to be inconsistent.
+    /// The deals that the releases show to be inconsistent.
     fn shown(&self, ctx: &Context) -> Result<Vec<bool>, String> {
         let deals = &self.record.deals;
         if self.pads.iter().all(Option::is_some) {

@@ -41,8 +41,8 @@ use super::context::Quantity;
 use crate::crypto::mask::{self, Word};
 use crate::session::Peer;
 
-/// What one member does to its vector beside masking it, as ranges of bytes; nothing where the quantity is no
-/// row sum.
+/// The changes of one member to its vector beside masking it, as ranges of bytes; none where the quantity is
+/// no row sum.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Cut {
     own: Range<usize>,
@@ -95,7 +95,7 @@ fn within(block: &Range<usize>, start: usize, len: usize) -> Range<usize> {
 /// A part of a block that is being taken.
 #[derive(Clone, Default)]
 pub struct Piece {
-    /// Where it begins in the block.
+    /// The place in the block at which it begins.
     at: usize,
     bytes: Zeroizing<Vec<u8>>,
 }
@@ -117,7 +117,7 @@ impl std::fmt::Debug for Keeping {
 }
 
 impl Keeping {
-    /// Of so many bytes.
+    /// A block of so many bytes.
     #[must_use]
     pub fn new(len: usize) -> Self {
         Self(Zeroizing::new(vec![0; len]))
@@ -141,7 +141,7 @@ impl Keeping {
     }
 }
 
-/// What a member has kept back of a sum: with the opened total it gives the member's block.
+/// The words that a member has kept back of a sum: with the opened total they give the member's block.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Kept {
     /// The sum: each view has masks of its own.
@@ -169,7 +169,7 @@ impl Kept {
         &self.block
     }
 
-    /// With its block, as read from disk.
+    /// The same with its block, as read from disk.
     #[must_use]
     pub fn with_block(self, block: Bytes) -> Self {
         Self { block: Bytes::from_owner(Zeroizing::new(Vec::from(block))), ..self }
@@ -200,7 +200,7 @@ impl std::fmt::Debug for Part {
 }
 
 impl Part {
-    /// Its words, little-endian.
+    /// The words, little-endian.
     #[must_use]
     pub fn bytes(&self) -> &Bytes {
         &self.0

@@ -1,7 +1,7 @@
 //! Items signed by their author (spec, section "Signed items").
 //!
-//! What travels through other peers is signed by who made it, over the session, the author and the item's
-//! canonical encoding: a peer on the way can drop it, but not alter it.
+//! Items that travel through other peers are signed by their authors, over the session, the author and the
+//! item's canonical encoding: a peer on the way can drop it, but not alter it.
 
 use serde::{Deserialize, Serialize};
 
@@ -19,9 +19,9 @@ pub trait Item: Serialize {
 /// An item, its author and the author's signature.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Signed<T> {
-    /// Who made and signed it.
+    /// The peer that made and signed it.
     pub author: Peer,
-    /// What it says.
+    /// The content.
     pub item: T,
     signature: Signature,
 }

@@ -1,4 +1,4 @@
-//! Handing what is frozen or acknowledged to a peer that lacks it (spec, section "Transfer").
+//! Transfer of a frozen or acknowledged slot to a peer that lacks it (spec, section "Transfer").
 //!
 //! The one who asks checks everything: the record's deals and acknowledgements by their signatures, the pads
 //! by their hashes, the sealed total by the digest that was decided. So it does not matter whom it asks.
@@ -21,7 +21,7 @@ use super::sparse;
 use super::{Action, Fault, Input, Machine, Never, Step, Time};
 use crate::session::Peer;
 
-/// What is asked for.
+/// A request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Want {
     /// A decided and opened quantity.
@@ -30,7 +30,7 @@ pub enum Want {
     Accepted([u8; 32]),
 }
 
-/// What is given.
+/// The answer to a request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Held {
     /// Answers [`Want::Frozen`].
@@ -41,12 +41,12 @@ pub enum Held {
     Bare(Frozen),
 }
 
-/// What travels between the two.
+/// A message between the two peers.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Message {
-    /// Please send it. Control channel.
+    /// A request for a slot. Control channel.
     Fetch(u32, Want),
-    /// The asked peer does not have it. Control channel.
+    /// The asked peer does not have the slot. Control channel.
     Lacking(u32),
     /// The record; the sealed total follows. Bulk channel.
     Head(u32, Box<Held>),
@@ -55,7 +55,7 @@ pub enum Message {
     Piece {
         /// The quantity.
         slot: u32,
-        /// From 0, in order.
+        /// The number of the piece, from 0, in order.
         index: u32,
         /// The bytes.
         #[serde(skip)]
@@ -65,20 +65,20 @@ pub enum Message {
     Credit(u32, u32),
 }
 
-/// Looks whether the transfer of this number has come to a stand.
+/// Time to check whether the transfer of this number stands still.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timer(u64);
 
-/// What the node must know or do.
+/// A report to the node.
 #[derive(Debug)]
 pub enum Output {
-    /// A peer asks; answer with [`Transfer::serve`].
+    /// A peer requests a slot; answer with [`Transfer::serve`].
     Wanted(Peer, u32, Want),
-    /// It is here, whole and checked.
+    /// The requested slot is here, whole and checked.
     Fetched(Peer, u32, Box<Held>, Bytes),
     /// A peer does not have a frozen slot that it was asked for; [`Output::Failed`] follows.
     Lacks(Peer, u32),
-    /// It did not come; ask somebody else.
+    /// The requested slot did not come; ask another peer.
     Failed(Peer, u32),
 }
 
@@ -97,9 +97,9 @@ struct Fetching {
 /// The sealed total that is served.
 #[derive(Clone, Debug)]
 pub enum Served {
-    /// As it is.
+    /// The sealed total itself.
     Sealed(Bytes),
-    /// What was opened, and the pads that make it the sealed total again.
+    /// The opened vector, and the pads that make it the sealed total again.
     Opened(Bytes, Masks),
 }
 
@@ -181,7 +181,7 @@ impl Machine for Transfer {
 }
 
 impl Transfer {
-    /// With nothing under way.
+    /// A transfer with nothing under way.
     #[must_use]
     pub fn new(ctx: Arc<Context>) -> Self {
         Self { ctx, number: 0, fetching: None, serving: BTreeMap::new() }
@@ -193,7 +193,7 @@ impl Transfer {
         self.fetching.is_some()
     }
 
-    /// Who is asked for something.
+    /// The peer of which something is requested.
     #[must_use]
     pub fn asked(&self) -> Option<Peer> {
         self.fetching.as_ref().map(|fetching| fetching.from)
@@ -341,7 +341,7 @@ impl Transfer {
         self.fetching.as_mut().filter(|fetching| fetching.from == from && fetching.slot == slot)
     }
 
-    /// Whether this is what was asked for. It may also be the late answer to an earlier question that was
+    /// Whether this answers the request. It may also be the late answer to an earlier request that was
     /// given up.
     fn answers(&self, want: Want, held: &Held) -> bool {
         match (want, held) {

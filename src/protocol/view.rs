@@ -46,14 +46,15 @@ pub use message::{Message, Order, Reason, Report, Stage};
 /// The generator of a node's secrets, seeded once from the operating system.
 pub type Rng = chacha20::ChaCha20Rng;
 
-/// How often a member says that it is still computing, and looks whether the view stands still, milliseconds.
+/// The interval at which a member says that it is still computing, and looks whether the view stands still,
+/// milliseconds.
 pub const HEARTBEAT_MS: u64 = 1000;
 
-/// Comes back every [`HEARTBEAT_MS`].
+/// The timer of a view, every [`HEARTBEAT_MS`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timer(pub Ballot);
 
-/// What the node must know or do.
+/// A report to the node.
 #[derive(Debug)]
 pub enum Output {
     /// A stage began.
@@ -358,7 +359,7 @@ impl View {
         }
     }
 
-    /// How long this peer takes silence for patience. All wait when one is silent, so whoever is nearest must
+    /// The time for which this peer bears silence. All wait when one is silent, so the nearest must
     /// speak first, lest the others accuse those between: its parent (the deepest of those that wait for a
     /// child), then, if it is the silent one's children that are left, the highest of them.
     fn patience_ms(&self) -> u64 {

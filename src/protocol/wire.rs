@@ -19,11 +19,11 @@ pub const MAX_FRAME: usize = 1024 * 1024;
 /// A message as it travels.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Frame {
-    /// On which stream.
+    /// The stream.
     pub channel: Channel,
     /// The encoded message.
     pub header: Bytes,
-    /// Its bulk bytes, empty for most.
+    /// Bulk bytes, empty for most messages.
     pub payload: Bytes,
 }
 

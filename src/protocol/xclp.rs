@@ -64,12 +64,12 @@ pub const PART: usize = 256 * 1024;
 /// Parts that may be under way from one peer to another.
 pub const WINDOW: usize = 8;
 
-/// What two peers say to each other in the exchange of a view.
+/// A message between two peers in the exchange of a view.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Message {
     /// The view, and the slot that the exchange is for.
     pub sum: SumId,
-    /// What is said.
+    /// The content.
     pub body: Body,
 }
 
@@ -89,7 +89,7 @@ pub enum Body {
     Graph([u8; 32]),
     /// The next part of a parcel. Bulk channel.
     Part {
-        /// Which parcel.
+        /// The parcel.
         what: ParcelKind,
         /// Bytes of the whole parcel.
         length: u32,
@@ -99,7 +99,7 @@ pub enum Body {
     },
     /// One part has been taken.
     Credit,
-    /// Its part of the exchange goes on: whoever waits for what comes of it should not give up.
+    /// The sender's part of the exchange goes on: peers that wait for its result should not give up.
     Working,
 }
 
@@ -147,7 +147,7 @@ pub enum ParcelKind {
     Edges,
 }
 
-/// What an exchange is for.
+/// The stage of an exchange.
 #[derive(Clone, Debug)]
 pub enum Stage {
     /// From rows to the edges of the graph, which the propagators then know.
@@ -163,9 +163,9 @@ pub struct Known {
     pub ballot: Ballot,
     /// See [`graph_digest`].
     pub digest: [u8; 32],
-    /// Who was propagator then, and so knows it.
+    /// The propagators of that view, which know it.
     pub knowers: [Peer; 2],
-    /// What the exchange of that view gave this peer; nothing where it was not in it.
+    /// The result of the exchange of that view at this peer; empty where it was not in it.
     pub before: Outcome,
 }
 
@@ -181,17 +181,17 @@ pub struct Setup {
     pub session: [u8; 32],
     /// The view, and the slot that it is for.
     pub sum: SumId,
-    /// What it is for.
+    /// The stage.
     pub stage: Stage,
     /// This peer.
     pub me: Peer,
-    /// Who does what.
+    /// The roles.
     pub roles: Roles,
-    /// What is computed.
+    /// The parameters of the propagation.
     pub rule: Propagation,
     /// Bits of a code, the paper's L.
     pub bits: usize,
-    /// How owners get shares of their distances.
+    /// The protocol by which owners get shares of their distances.
     pub hamming: Hamming,
     /// Classes, C.
     pub classes: usize,
@@ -201,9 +201,9 @@ pub struct Setup {
     pub keys: BTreeMap<Peer, Arc<[u8; 32]>>,
     /// This peer's rows, as many as the roles say; none for a witness.
     pub rows: Option<Rows>,
-    /// How long nothing may come from a peer that is waited for, milliseconds.
+    /// The longest silence of a peer that is waited for, milliseconds.
     pub patience_ms: u64,
-    /// How long all may last, whatever comes, milliseconds.
+    /// The longest time of the whole exchange, milliseconds.
     pub longest_ms: u64,
 }
 
@@ -218,11 +218,11 @@ impl std::fmt::Debug for Setup {
 pub struct Rows {
     /// Scaled; its labels are not used.
     pub data: Arc<Dataset>,
-    /// Of each row its class, where that is known.
+    /// The class of each row, where it is known.
     pub labels: Arc<Vec<Option<u16>>>,
 }
 
-/// What an exchange gave this peer.
+/// The result of an exchange at one peer.
 #[derive(Clone, Default, PartialEq)]
 pub struct Outcome {
     /// The seed of the planes, which all members with rows know; zeros for a witness.
@@ -233,7 +233,7 @@ pub struct Outcome {
     /// What a propagator knows of the graph, as [`Edges::to_bytes`] makes it; else, and after the second
     /// stage, empty.
     pub edges: Bytes,
-    /// How many labels each class has, over all peers; empty for a witness, and after the first stage.
+    /// Number of labels of each class, over all peers; empty for a witness, and after the first stage.
     pub counts: Vec<u64>,
     /// Scores of its own rows, rows x classes; as `counts`.
     pub scores: Vec<f64>,

@@ -1,4 +1,4 @@
-//! What travels on a view's tree, and the names of its stages and ends.
+//! The messages on a view's tree, and the names of its stages and ends.
 
 use serde::{Deserialize, Serialize};
 
@@ -9,16 +9,16 @@ use crate::protocol::pairwise::ViewKey;
 use crate::protocol::record::{Acknowledgement, Record};
 use crate::protocol::signed::Signed;
 
-/// What travels on the tree's edges.
+/// A message on an edge of the tree.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Message {
-    /// To the parent: what this subtree has to say.
+    /// The report of a subtree, to the parent.
     Up(Ballot, Report),
-    /// To the children: what the leader has decided.
+    /// An order of the leader, to the children.
     Down(Ballot, Order),
     /// A part of the running sum.
     Reduce(all_reduce::Message),
-    /// Somebody in this subtree (to the parent) or anywhere (to the children) is computing.
+    /// A peer in this subtree (to the parent) or anywhere (to the children) is computing.
     Working(Ballot),
 }
 
@@ -29,11 +29,11 @@ pub enum Report {
     Keys(Vec<Signed<ViewKey>>),
     /// The whole subtree holds the total of this digest; the dealers' deals.
     Hold {
-        /// The quantity.
+        /// The slot.
         slot: u32,
         /// See `all_reduce::total_digest`.
         total: [u8; 32],
-        /// Of dealers in the subtree.
+        /// The deals of the dealers in the subtree.
         deals: Vec<Signed<Deal>>,
     },
     /// The council's acknowledgements.
@@ -42,7 +42,7 @@ pub enum Report {
     Release(u32, Vec<Signed<Release>>),
 }
 
-/// What the leader tells everybody.
+/// An order of the leader to all members.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Order {
     /// Every member's key.
@@ -57,7 +57,7 @@ pub enum Order {
     Open(u32, Vec<Signed<Release>>),
 }
 
-/// Where a view stands, for people and for tests that stop a node there.
+/// The stages of a slot, for people and for tests that stop a node there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Stage {

@@ -139,7 +139,7 @@ impl Custodian {
         self.sent == owners.len()
     }
 
-    /// Whom this peer waits for, and at which step.
+    /// The peer that this one waits for, and the step.
     pub(super) fn waits(&self, desk: &Desk) -> Option<(u32, Peer)> {
         let kept = desk.setup.roles.kept_by(desk.setup.me);
         for &(owner, other) in

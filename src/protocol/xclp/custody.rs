@@ -16,7 +16,7 @@ use crate::data::deal::shuffle;
 use crate::protocol::ballot::Ballot;
 use crate::session::Peer;
 
-/// What blinds the distances from an owner's rows to another peer's.
+/// The blinding of the distances from an owner's rows to another peer's.
 #[derive(Clone)]
 pub struct Blinding {
     key: Zeroizing<[u8; 32]>,
@@ -52,7 +52,7 @@ impl Blinding {
         *self.key
     }
 
-    /// Which column stands in each place of a row.
+    /// The column that stands in each place of a row.
     #[must_use]
     pub fn columns(&self, row: u32) -> Vec<u32> {
         // Below 2^16 points in all.

@@ -43,7 +43,7 @@ pub fn deal(left: &[u8; 32], right: &[u8; 32], rows: (usize, usize), bits: usize
     y
 }
 
-/// D or E: what an owner sends the other.
+/// D or E, which an owner sends to the other.
 #[must_use]
 pub fn hide(codes: &Codes, seed: &[u8; 32]) -> Vec<u16> {
     let mut out = unpacked(codes);

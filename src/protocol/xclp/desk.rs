@@ -1,4 +1,4 @@
-//! What all roles of a peer share: its constants, its parcels, and how work leaves.
+//! The state that all roles of a peer share: its constants, its parcels, and the way to begin work.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -39,7 +39,7 @@ impl Job {
     }
 }
 
-/// What a job gave.
+/// The result of a job.
 #[derive(Clone)]
 pub struct Done {
     /// The exchange that it is of.
@@ -53,7 +53,7 @@ pub(super) enum Made {
     Codes(Arc<Codes>, Arc<Vec<u16>>),
     /// Parcels to be sent, and nothing else.
     Parcels(Vec<Parcel>),
-    /// What work for the block with another owner gave, and what is to be sent.
+    /// The result of work for the block with another owner, and the parcels to send.
     Pair(Peer, Checked<Got>, Vec<Parcel>),
     /// The distances of a block in custody; `None` if they are none.
     Block((Peer, Peer), Option<Arc<Vec<u16>>>),
@@ -83,7 +83,7 @@ pub(super) enum Task {
     Propagate,
 }
 
-/// See the module.
+/// The shared state of the roles.
 pub(super) struct Desk {
     pub(super) setup: Arc<Setup>,
     pub(super) parcels: Parcels,

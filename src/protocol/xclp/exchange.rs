@@ -19,10 +19,10 @@ use crate::session::Peer;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timer(pub SumId);
 
-/// What an exchange tells the node.
+/// A report of an exchange to the node.
 #[derive(Debug)]
 pub enum Output {
-    /// This peer has done its part, and this is what it got.
+    /// This peer has done its part, with this result.
     Finished(Outcome),
     /// The exchange cannot go on, because of this peer if one is named.
     Failed(Reason, Option<Peer>),
@@ -37,7 +37,7 @@ pub struct Exchange {
     labels: Option<Labels>,
     rng: Rng,
     started: Time,
-    /// When something came last, and how many jobs are out.
+    /// The time of the last message, and the number of jobs under way.
     heard: Time,
     jobs: usize,
     /// Whether anything has moved here since the last heartbeat.
@@ -143,7 +143,7 @@ impl Exchange {
         self.desk.setup.sum
     }
 
-    /// Who does what.
+    /// The roles.
     #[must_use]
     pub fn roles(&self) -> &super::roles::Roles {
         &self.desk.setup.roles
@@ -321,7 +321,7 @@ impl Exchange {
         }
     }
 
-    /// What the first stage gave, once this peer has done its part in it.
+    /// The result of the first stage, once this peer has done its part in it.
     fn graph_made(&self) -> Option<Outcome> {
         let kept = self.custodian.as_ref().is_none_or(|custodian| custodian.finished(&self.desk));
         let given = self.owner.is_none() || Owner::finished(&self.desk);
@@ -339,7 +339,7 @@ impl Exchange {
         (kept && given).then_some(outcome)
     }
 
-    /// What the second gave.
+    /// The result of the second stage.
     fn scores(&self) -> Option<Result<Outcome, String>> {
         let Labels { known, owner, propagator } = self.labels.as_ref()?;
         let spread = propagator.as_ref().is_none_or(|propagator| propagator.finished);
@@ -384,7 +384,7 @@ impl Exchange {
     }
 }
 
-/// How many bytes a parcel of the first stage from `from` to this peer may have that is none of a backend's;
+/// The bytes that a parcel of the first stage from `from` to this peer may have that is none of a backend's;
 /// `None` if it has no business here.
 fn expected(setup: &Setup, from: Peer, what: ParcelKind) -> Option<RangeInclusive<usize>> {
     let (roles, me) = (&setup.roles, setup.me);

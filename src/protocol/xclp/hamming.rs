@@ -1,8 +1,8 @@
 //! Secure Hamming distances: how two owners get additive shares mod 2^16 of the distances between their rows
 //! (spec, section 15c).
 //!
-//! Each backend is a machine of its own for one other owner, and what it says travels in parcels of its own.
-//! What is done with the shares does not depend on it.
+//! Each backend is a machine of its own for one other owner; its messages travel in parcels of its own.
+//! The use of the shares does not depend on it.
 
 use std::ops::RangeInclusive;
 use std::sync::Arc;
@@ -17,21 +17,21 @@ use crate::sketch::lsh::Codes;
 
 /// One owner's part in making the shares of a block.
 pub(super) trait Pair: Send {
-    /// How many bytes a parcel may have that begins or goes on now; `None` if none is due.
+    /// The bytes that a parcel may have that begins or goes on now; `None` if none is due.
     fn expected(&self, desk: &Desk, from: Peer, what: ParcelKind) -> Option<RangeInclusive<usize>>;
     /// A whole parcel that was [`expected`](Self::expected).
     fn parcel(&mut self, what: ParcelKind, data: Bytes);
-    /// What a job gave that was begun by this.
+    /// Takes the result of a job that this backend began.
     fn made(&mut self, got: Got);
-    /// Begins what can be begun; `codes` are this peer's when they are there.
+    /// Begins the work that can be begun; `codes` are this peer's when they are there.
     fn advance(&mut self, desk: &mut Desk, codes: Option<&Arc<Codes>>, step: &mut Step<Exchange>);
-    /// Whom it waits for; nobody while it has work, and when it is done.
+    /// The peer that it waits for; `None` while it has work, and when it is done.
     fn waits(&self, desk: &Desk) -> Option<Peer>;
     /// This peer's share, its rows x the other's: given once, when it is there.
     fn share(&mut self) -> Option<Vec<u16>>;
 }
 
-/// What work for a block gave.
+/// The result of work for a block.
 #[derive(Clone)]
 pub(super) enum Got {
     /// The share, this peer's rows x the other's.

@@ -55,7 +55,7 @@ impl Owner {
         Some(opened.map(|(scores, counts)| Outcome { scores, counts, planes, ..Outcome::default() }))
     }
 
-    /// Whom this peer waits for, and at which step.
+    /// The peer that this one waits for, and the step.
     pub(super) fn waits(&self, desk: &Desk) -> Option<(u32, Peer)> {
         desk.setup
             .roles
@@ -77,7 +77,7 @@ pub(super) struct Propagator {
 }
 
 impl Propagator {
-    /// Who knows the graph makes it ready, and gives it to the other if that does not.
+    /// A propagator that knows the graph makes it ready, and gives it to the other if that one does not.
     pub(super) fn start(desk: &mut Desk, known: &Known, step: &mut Step<Exchange>) {
         let setup = desk.setup.clone();
         if !known.knowers.contains(&setup.me) {
@@ -170,7 +170,7 @@ impl Propagator {
         });
     }
 
-    /// Whom this peer waits for, and at which step.
+    /// The peer that this one waits for, and the step.
     pub(super) fn waits(&self, desk: &Desk) -> Option<(u32, Peer)> {
         let roles = &desk.setup.roles;
         if self.graph.is_none() {

@@ -36,7 +36,7 @@ pub const AHEAD: usize = 4;
 /// Bytes of strings that a piece of more than one word of a code has at most.
 const PIECE: usize = 1024 * 1024;
 
-/// What binds the keys of a block's transfers to it.
+/// The bytes that bind the keys of a block's transfers to it.
 #[must_use]
 pub fn context(session: &[u8; 32], ballot: Ballot, receiver: Peer, sender: Peer) -> [u8; 32] {
     tagged_hash("oblivious transfer")
@@ -48,7 +48,7 @@ pub fn context(session: &[u8; 32], ballot: Ballot, receiver: Peer, sender: Peer)
         .into()
 }
 
-/// How the transfers of a block are cut.
+/// The division of the transfers of a block into pieces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cut {
     /// Rows of the receiver.
@@ -68,7 +68,7 @@ pub struct Piece {
     pub row: usize,
     /// The first word of its code.
     pub first: usize,
-    /// How many words.
+    /// Number of words.
     pub words: usize,
 }
 
@@ -80,7 +80,7 @@ impl Cut {
         Self { receiver, sender, words, step: (PIECE / (2 * WORD * sender.max(1))).clamp(1, words.max(1)) }
     }
 
-    /// How many pieces there are.
+    /// Number of pieces.
     #[must_use]
     pub fn pieces(&self) -> usize {
         self.receiver * self.words.div_ceil(self.step)
@@ -162,7 +162,7 @@ pub fn choices(secret: &[u8; 32]) -> u128 {
     u128::from_le_bytes(bytes)
 }
 
-/// What work gave.
+/// The result of work.
 #[derive(Clone)]
 pub(super) enum Got {
     Receiver(Arc<Receiver>),

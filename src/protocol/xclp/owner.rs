@@ -28,12 +28,12 @@ pub(super) struct Owner {
     parts: BTreeMap<Peer, [u8; 32]>,
     /// Codes, and distances between this peer's own rows.
     codes: Option<(Arc<Codes>, Arc<Vec<u16>>)>,
-    /// What makes the shares of the block with each other owner.
+    /// The machines that make the shares of the block with each other owner.
     pairs: BTreeMap<Peer, Box<dyn Pair>>,
     smallest: BTreeMap<Peer, Vec<u16>>,
 }
 
-/// What an owner commits to.
+/// The commitment of an owner.
 #[must_use]
 pub fn commitment(session: &[u8; 32], ballot: Ballot, owner: Peer, part: &[u8; 32]) -> [u8; 32] {
     tagged_hash("planes part")
@@ -101,7 +101,7 @@ impl Owner {
         Ok(())
     }
 
-    /// How many bytes a parcel for the block with `other` may have; `None` if none is due.
+    /// The bytes that a parcel for the block with `other` may have; `None` if none is due.
     pub(super) fn expected(
         &self,
         desk: &Desk,
@@ -141,7 +141,7 @@ impl Owner {
         Ok(())
     }
 
-    /// What work for the block with `other` gave.
+    /// Takes the result of work for the block with `other`.
     pub(super) fn got(&mut self, other: Peer, got: Got) {
         if let Some(pair) = self.pairs.get_mut(&other) {
             pair.made(got);
@@ -245,7 +245,7 @@ impl Owner {
         desk.has_begun(Task::Limits)
     }
 
-    /// Whom this peer waits for, and at which step.
+    /// The peer that this one waits for, and the step.
     pub(super) fn waits(&self, desk: &Desk) -> Option<(u32, Peer)> {
         let roles = &desk.setup.roles;
         let others = || roles.owners().filter(|&other| other != desk.setup.me);

@@ -1,4 +1,4 @@
-//! Vectors in parts, by credits: at most [`WINDOW`] parts are under way to a peer, so that whoever is slow
+//! Vectors in parts, by credits: at most [`WINDOW`] parts are under way to a peer, so that a slow peer
 //! holds little.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -36,7 +36,7 @@ impl Parcels {
         self.go_on(to, step);
     }
 
-    /// How many parcels of a kind have not wholly left for a peer.
+    /// Number of parcels of a kind that have not wholly left for a peer.
     pub(super) fn waiting(&self, to: Peer, kind: impl Fn(ParcelKind) -> bool) -> usize {
         self.outgoing
             .get(&to)

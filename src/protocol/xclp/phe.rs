@@ -26,7 +26,7 @@ const AHEAD: usize = 64;
 /// Rows of the evaluator that are answered by one job: what is looked up is made once for all of them.
 const AT_ONCE: usize = 32;
 
-/// How the rows of a block are grouped.
+/// The groups of the rows of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Groups {
     /// Rows of the holder.
@@ -38,7 +38,7 @@ pub struct Groups {
 }
 
 impl Groups {
-    /// How many groups of rows the holder has.
+    /// Number of groups of the holder's rows.
     #[must_use]
     pub fn count(&self) -> usize {
         self.holder.div_ceil(MAX_STRIDE)
@@ -110,14 +110,14 @@ fn wire(number: usize) -> u32 {
     u32::try_from(number).unwrap_or(u32::MAX)
 }
 
-/// What work gave.
+/// The result of work.
 #[derive(Clone)]
 pub(super) enum Got {
     Holder(Arc<Holder>),
     Public(Arc<Public>),
     /// A ciphertext has been made.
     Encrypted,
-    /// What the answer of this number holds.
+    /// The content of the answer of this number.
     Opened(usize, Vec<u16>),
     /// The masks of the answers from this number on.
     Answered(usize, Vec<Vec<u16>>),

@@ -1,4 +1,4 @@
-//! The part of the two witnesses who put the graph together, and what they then know.
+//! The part of the two witnesses that put the graph together, and their knowledge of it.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -160,7 +160,7 @@ impl Propagator {
         (self.theirs.as_ref() == Some(digest)).then_some((edges, digest))
     }
 
-    /// Whom this peer waits for, and at which step.
+    /// The peer that this one waits for, and the step.
     pub(super) fn waits(&self, desk: &Desk) -> Option<(u32, Peer)> {
         let roles = &desk.setup.roles;
         if !desk.has_begun(Task::Graph) {
@@ -237,8 +237,8 @@ fn edges(
     Ok(edges.collect())
 }
 
-/// What the propagators compare, and what is decided with the sum of the slot: session, view, and [`Edges`]
-/// as they are kept.
+/// The digest that the propagators compare, and that is decided with the sum of the slot: session, view, and
+/// [`Edges`] as they are kept.
 #[must_use]
 pub fn graph_digest(session: &[u8; 32], ballot: Ballot, edges: &Edges) -> [u8; 32] {
     let start = tagged_hash("graph of points").chain_update(session).chain_update(ballot.to_bytes());

@@ -1,4 +1,4 @@
-//! Who does what in one view (spec, section "Roles").
+//! The roles of one view (spec, section "Roles").
 //!
 //! All who were counted are put in the order of `SHA-256("flyswarm/4 role" || 0x00 || seed || LE u16 peer)`.
 //! Witnesses (those without rows) are for the whole session either *eligible* as propagators, of whom the
@@ -22,9 +22,10 @@ pub const FEWEST_HOLDERS: usize = 3;
 /// The roles of a view.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Roles {
-    /// Who knows the graph and propagates a share of the labels each.
+    /// The two peers that know the graph and propagate a share of the labels each.
     pub propagators: [Peer; 2],
-    /// Owners and witnesses for the ring, in its order; after the first stage whoever of them is there still.
+    /// Owners and witnesses for the ring, in its order; after the first stage those of them that are still
+    /// there.
     pub ring: Vec<Peer>,
     /// Members with rows and how many, ascending.
     pub rows: BTreeMap<Peer, u32>,
@@ -134,7 +135,7 @@ impl Roles {
         self.rows.keys().copied()
     }
 
-    /// How many rows a member has.
+    /// Number of rows of a member.
     #[must_use]
     pub fn rows_of(&self, peer: Peer) -> usize {
         self.rows.get(&peer).map_or(0, |&n| n as usize)
@@ -153,7 +154,7 @@ impl Roles {
         self.rows.range(..owner).map(|(_, &n)| n as usize).sum()
     }
 
-    /// Who keeps the distances from the rows of `owner` to those of `other`.
+    /// The peer that keeps the distances from the rows of `owner` to those of `other`.
     #[must_use]
     pub fn custodian(&self, owner: Peer, other: Peer) -> Peer {
         let n = self.ring.len();
@@ -162,7 +163,7 @@ impl Roles {
         if next == other { self.ring[(at + n - 1) % n] } else { next }
     }
 
-    /// Who deals the triple of two owners: the custodian of the first one's distances.
+    /// The peer that deals the triple of two owners: the custodian of the first one's distances.
     #[must_use]
     pub fn dealer(&self, one: Peer, other: Peer) -> Peer {
         self.custodian(one.min(other), one.max(other))
@@ -174,7 +175,7 @@ impl Roles {
         self.blocks().filter(|&(owner, other)| self.custodian(owner, other) == me).collect()
     }
 
-    /// Who keeps blocks of an owner, ascending.
+    /// The peers that keep blocks of an owner, ascending.
     #[must_use]
     pub fn custodians_of(&self, owner: Peer) -> Vec<Peer> {
         let mut all: Vec<_> =

@@ -31,8 +31,8 @@ pub fn masked(labels: &[Option<u16>], classes: usize, seed: &[u8; 32]) -> Vec<i1
     out
 }
 
-/// What a propagator sends an owner: its rows of the scores, then the sums of the columns of all shares, each
-/// plus a mask that both propagators draw from the key that they share.
+/// The message of a propagator to an owner: its rows of the scores, then the sums of the columns of all
+/// shares, each plus a mask that both propagators draw from the key that they share.
 #[must_use]
 pub fn result(pair: &[u8; 32], ballot: Ballot, owner: Peer, scores: &[i128], sums: &[i128]) -> Vec<i128> {
     let mut params = ballot.to_bytes().to_vec();
