@@ -9,7 +9,7 @@ use std::task::{Context as Wakeup, Poll, Waker};
 use bytes::Bytes;
 
 use super::input::Inputs;
-use super::program::{Outcome, run};
+use super::program::{Outcome, boxed};
 use super::round::{Line, Part, SIDES, Side};
 use super::{Context, Keys};
 use crate::model::propagation::integer::Plan;
@@ -108,7 +108,7 @@ impl Party {
     pub fn new(number: usize, parties: [Peer; 3], keys: Keys, plan: Plan, inputs: Vec<Inputs>) -> Self {
         let line = Line::default();
         let context = Context::new(line.clone(), keys, number);
-        let turn = Turn { line: line.clone(), program: Box::pin(run(context, plan, inputs)), outcome: None };
+        let turn = Turn { line: line.clone(), program: boxed(context, plan, inputs), outcome: None };
         let points = plan.points().next_multiple_of(64);
         Self {
             peers: [parties[(number + 2) % 3], parties[(number + 1) % 3]],
