@@ -30,12 +30,10 @@
 //! | `tune.folds` | integer; only with the task `tune` |
 //! | `tune.settings` | list, in the order of the file; an item is LE u64 length of scaling, scaling as above, densify as above, m, s and rho as integers; only with the task `tune` |
 //! | `xclp.bits`, `xclp.k` | integer; this and the fields below only with the task `xclp` |
-//! | `xclp.many_neighbours` | one byte, 0 or 1 |
 //! | `xclp.alpha` | number |
-//! | `xclp.power` | integer |
-//! | `xclp.balance` | one byte, 0 or 1 |
-//! | `xclp.tolerance` | number |
-//! | `xclp.hamming` | text: `dealer`, `ot`, `phe` |
+//! | `xclp.steps`, `xclp.power` | integer |
+//! | `xclp.compute` | text: the names, with a space between them; empty for none |
+//! | `xclp.few_rows`, `xclp.large_owner` | one byte, 0 or 1 |
 //! | `sketch.hash` | text: `srp`, `minhash`; this and the fields below only with the task `sketch` or a `select` |
 //! | `sketch.rows`, `sketch.range` | integer |
 //! | `sketch.publish`, `sketch.pairwise` | one byte, 0 or 1 |
@@ -89,9 +87,7 @@ pub use noise::{NoiseMode, NoiseSpec};
 pub(crate) use rules::printable;
 pub use rules::{SessionError, check_name, check_plain_name};
 pub use size::{Size, Sizes};
-pub use task::{
-    CustomSpec, FlynnSpec, Hamming, ModelSpec, Select, Setting, SketchSpec, TaskSpec, TuneSpec, XclpSpec,
-};
+pub use task::{CustomSpec, FlynnSpec, ModelSpec, Select, Setting, SketchSpec, TaskSpec, TuneSpec, XclpSpec};
 
 /// The number of peers that vote, hold shares and make the coin. A decision has at most 15 x 15 shares.
 pub const COUNCIL: usize = 15;

@@ -338,7 +338,7 @@ impl Prepared {
         let outcome = self.task.outcome(history, clock() as u64).map_err(Failure::Session)?;
         output::write(out, &outcome.file, self.force)?;
         if self.tell_planes
-            && let Some(seed) = xclp::planes(history)
+            && let Some(seed) = xclp::planes(&self.ctx.session, history)
         {
             self.progress.tell(&json!({"event": "planes", "seed": hex::encode(seed)}), "");
         }

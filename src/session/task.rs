@@ -23,7 +23,7 @@ pub use custom::CustomSpec;
 pub use flynn::{FlynnSpec, ModelSpec};
 pub use sketch::{Select, SketchSpec};
 pub use tune::{Setting, TuneSpec};
-pub use xclp::{Hamming, XclpSpec};
+pub use xclp::XclpSpec;
 
 /// What a session computes, with the task's parameters.
 #[derive(Debug, Clone, PartialEq)]
@@ -149,7 +149,7 @@ impl TaskSpec {
         let task = match name {
             Name::Flynn => Self::Flynn(FlynnSpec::read(&mut sections, data, peers)?),
             Name::Tune => Self::Tune(TuneSpec::read(&mut sections, data)?),
-            Name::Xclp => Self::Xclp(XclpSpec::read(&mut sections, data)?),
+            Name::Xclp => Self::Xclp(XclpSpec::read(&mut sections)?),
             Name::Sketch => Self::Sketch(SketchSpec::read(&mut sections, peers)?),
             Name::Custom => Self::Custom(CustomSpec::read(&mut sections)?),
         };
@@ -205,7 +205,7 @@ impl TaskSpec {
     }
 
     /// The members of the smallest view of so many peers that can finish: a majority, and at least the 3
-    /// members of a sum; with the task `xclp` 3 owners of rows and 2 witnesses.
+    /// members of a sum.
     #[must_use]
     pub fn smallest_view(&self, roster: usize) -> usize {
         self.members().0.max(roster / 2 + 1)

@@ -13,22 +13,17 @@ use super::swarm::Swarm;
 use super::task::Rows;
 use crate::crypto::stream::{Stream, derive};
 use crate::data::deal::shuffle;
-use crate::model::propagation::Prediction;
 use crate::protocol::Time;
-use crate::protocol::xclp::Outcome;
 use crate::session::{Peer, Session, TaskSpec, XclpSpec};
-use crate::task::xclp::{self, Xclp};
+use crate::task::xclp::{self, Said, Xclp};
 
 /// The parameters of the session's task.
 pub(super) fn spec(scenario: &Scenario) -> XclpSpec {
     let task = &scenario.task;
-    let usual = XclpSpec::new(4096);
-    // Scores so close to those of the exact solution that no label hangs on the difference.
-    let tolerance = 1e-8;
-    XclpSpec { bits: task.bits, k: task.k, many_neighbours: true, tolerance, hamming: task.hamming, ..usual }
+    XclpSpec { bits: task.bits, k: task.k, ..XclpSpec::default() }
 }
 
-/// Rows for all peers but the witnesses, which come last.
+/// Rows for all peers but those without, which come last.
 pub(super) fn deal(scenario: &Scenario, folder: &Path) -> Result<Rows, ScenarioError> {
     let owners = scenario.peers - scenario.task.witnesses;
     let mut rows = Rows::deal(&scenario.data, owners, scenario.seed, folder)?;
@@ -67,32 +62,33 @@ pub(super) fn tasks(
     peers
         .map(|((peer, part), labels)| {
             let secret = derive(&seed, "simulation/order", &peer.0.to_le_bytes());
-            let task = Xclp::new(session.clone(), *spec, peer, part.clone(), labels, &secret);
+            let task = Xclp::new(session.clone(), spec.clone(), peer, part.clone(), labels, &secret);
             task.map(Arc::new).map_err(ScenarioError)
         })
         .collect()
 }
 
-/// What the labels of the rows without one are worth, at the members of the last sum; also that they are
-/// those in one place of the rows of the graph, with the labels of those members.
+/// What the labels of the rows without one are worth, at the members of the last sum; also that all that is
+/// said of them is what the rows that were computed on say in one place, bit for bit.
 pub(super) fn accuracy(world: &mut Swarm, now: Time, rows: &Rows, tasks: &[Arc<Xclp>]) -> Option<Accuracy> {
     let finished = world.finished.values().next()?.clone();
-    let [.., graph, labelled] = finished.values() else { return None };
+    let [.., computed, labelled] = finished.values() else { return None };
     let members = &labelled.members;
     // After the coin and the rows, where the plan has them.
     let moments = finished.opened().get(2).filter(|_| finished.opened().len() > 4).map(|bytes| &bytes[..]);
-    let owners: Vec<Peer> =
-        graph.members.iter().copied().filter(|peer| rows.parts[peer.index()].rows() > 0).collect();
-    let results: BTreeMap<Peer, Outcome> = world
+    let counted = &finished.values().get(1)?.members;
+    let here = computed.members.iter().copied().filter(|peer| counted.contains(peer));
+    let owners: Vec<Peer> = here.filter(|peer| rows.parts[peer.index()].rows() > 0).collect();
+    let of = |peer: &Peer| &*tasks[peer.index()];
+    let results: BTreeMap<Peer, Vec<Said>> = world
         .finished
         .iter()
-        .filter_map(|(&peer, finished)| Some((peer, xclp::result(&finished.history)?)))
+        .filter_map(|(&peer, finished)| Some((peer, of(&peer).said(&of(&peer).output(&finished.history)?))))
         .collect();
-    let planes = world.finished.values().find_map(|finished| xclp::planes(&finished.history))?;
-    let of = |peer: &Peer| &*tasks[peer.index()];
-    let count = |peer: &Peer| if members.contains(peer) { of(peer).clone() } else { of(peer).unlabelled() };
-    let counted: Vec<Xclp> = owners.iter().map(count).collect();
-    let pooled = Xclp::pooled(&counted.iter().collect::<Vec<_>>(), &planes, moments).ok()?.0;
+    let session = &world.ctx.session;
+    let planes = world.finished.values().find_map(|finished| xclp::planes(session, &finished.history))?;
+    let all: Vec<&Xclp> = owners.iter().map(of).collect();
+    let pooled = Xclp::pooled(&all, &planes, moments).ok()?.0;
     let largest = owners.iter().max_by_key(|peer| rows.parts[peer.index()].rows())?;
     let alone = Xclp::pooled(&[of(largest)], &planes, moments).ok()?.0;
     let (mut swarm, mut together, mut by_itself) = (Share::default(), Share::default(), Share::default());
@@ -100,12 +96,10 @@ pub(super) fn accuracy(world: &mut Swarm, now: Time, rows: &Rows, tasks: &[Arc<X
     for (peer, pooled) in owners.iter().zip(&pooled).filter(|(peer, _)| members.contains(peer)) {
         together.count(rows, of(peer), *peer, pooled);
         // Who was killed after the others had its part comes back to its own outcome, or has not come back.
-        let Some(outcome) = results.get(peer) else { continue };
-        let said = of(peer).said(outcome);
+        let Some(said) = results.get(peer) else { continue };
         said.iter().for_each(|said| hash.update(said.label.unwrap_or(u16::MAX).to_le_bytes()));
-        swarm.count(rows, of(peer), *peer, &said);
-        let differing: Vec<_> =
-            said.iter().zip(pooled).filter(|(one, other)| one.label != other.label).collect();
+        swarm.count(rows, of(peer), *peer, said);
+        let differing: Vec<_> = said.iter().zip(pooled).filter(|(one, other)| one != other).collect();
         if let Some((one, other)) = differing.first() {
             equal = false;
             let text = format!(
@@ -134,7 +128,7 @@ struct Share {
 }
 
 impl Share {
-    fn count(&mut self, rows: &Rows, task: &Xclp, peer: Peer, said: &[Prediction]) {
+    fn count(&mut self, rows: &Rows, task: &Xclp, peer: Peer, said: &[Said]) {
         let truth = rows.parts[peer.index()].labels();
         for ((said, truth), known) in said.iter().zip(truth).zip(task.labels()) {
             if known.is_none() {

@@ -1,5 +1,6 @@
 //! What shares compute is what plain numbers give, bit for bit.
 
+pub(super) mod audit;
 mod primitives;
 mod stages;
 

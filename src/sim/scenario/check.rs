@@ -155,7 +155,7 @@ impl Scenario {
                     }
                     TaskKind::Flynn => &["coin", "holders", "moments", "counts"],
                     TaskKind::Sum | TaskKind::RowSum => &["coin", "sum"],
-                    TaskKind::Xclp => &["coin", "rows", "moments", "graph", "labelled"],
+                    TaskKind::Xclp => &["coin", "rows", "moments", "computed", "labelled"],
                     TaskKind::Sketch => {
                         &["coin", "holders", "moments", "sketch", "scores", "pairwise", "draw"]
                     }
