@@ -523,7 +523,7 @@ class Session:
             "data": "features columns classes scaling densify",
             "flynn": "m s rho gamma score",
             "tune": "folds setting",
-            "xclp": "bits k many_neighbours alpha power balance tolerance hamming",
+            "xclp": "bits k alpha steps power compute few_rows large_owner",
             "sketch": "hash rows range publish pairwise active chosen temperature",
             "custom": "name bytes",
             "privacy": "min_holders colluding epsilon top mode colluders",
@@ -553,7 +553,7 @@ class Session:
         names = [name for _, name in entries]
         p = len(entries)
         need(3 <= p <= 1024 and len(set(self.roster)) == len(set(names)) == p and all(map(plain_name, names)), "roster")
-        smallest = max(p // 2 + 1, 5 if self.task == "xclp" else 3)
+        smallest = max(p // 2 + 1, 3)
         self.min_peers = file.get("min_peers", smallest)
         need(smallest <= self.min_peers <= p, "min_peers")
 
@@ -568,17 +568,17 @@ class Session:
         need(all(map(printable, self.classes)), "class")
         flynn = file.get("flynn", {"m": 1, "s": 2, "rho": 1, "gamma": 0})
         xclp = file.get("xclp", {})
-        quarter = max(self.features // 4, 1)
-        self.bits, self.k = xclp.get("bits", 4096), xclp.get("k", min(10, quarter))
-        self.many_neighbours, self.balance = xclp.get("many_neighbours", False), xclp.get("balance", True)
+        self.bits, self.k = xclp.get("bits", 4096), xclp.get("k", 10)
         self.alpha, self.power = float(xclp.get("alpha", 0.99)), xclp.get("power", 1)
-        self.tolerance = float(xclp.get("tolerance", 1e-5))
-        self.hamming = xclp.get("hamming", "dealer")
-        need(self.hamming in ("dealer", "ot", "phe"), "xclp")
-        need(64 <= self.bits <= 16_384 and self.bits % 64 == 0 and 1 <= self.k <= 1000, "xclp")
-        need(self.many_neighbours or self.k <= quarter, "k")
-        need(0.01 <= self.alpha <= 0.999 and 1 <= self.power <= 3 and 1e-9 <= self.tolerance <= 0.01, "xclp")
-        need(self.task != "xclp" or 6 <= p <= 64, "roster")
+        need(0.01 <= self.alpha <= 0.999 and 1 <= self.power <= 3, "xclp")
+        self.steps = xclp.get("steps", next(k for k in range(1, 1000) if self.cut_off(k) <= 2e-4))
+        self.compute = xclp.get("compute", [])
+        self.few_rows, self.large_owner = xclp.get("few_rows", False), xclp.get("large_owner", False)
+        need(64 <= self.bits <= 16_384 and self.bits & self.bits - 1 == 0 and 1 <= self.k <= 1000, "xclp")
+        need(set(self.compute) <= set(names) and len(set(self.compute)) == len(self.compute) in (0, 3, 4), "compute")
+        if self.task == "xclp":
+            need(3 <= p <= 64, "roster")
+            self.fits(5 * (self.k + 1))
         sketch = file.get("sketch", {})
         self.hash, self.rows, self.span = sketch.get("hash", "srp"), sketch.get("rows", 1000), sketch.get("range", 64)
         self.publish, self.pairwise = sketch.get("publish", self.selects), sketch.get("pairwise", False)
@@ -671,12 +671,12 @@ class Session:
                 self.task == "xclp",
                 ("xclp.bits", le(self.bits, 8)),
                 ("xclp.k", le(self.k, 8)),
-                ("xclp.many_neighbours", bytes([self.many_neighbours])),
                 ("xclp.alpha", number(self.alpha)),
+                ("xclp.steps", le(self.steps, 8)),
                 ("xclp.power", le(self.power, 8)),
-                ("xclp.balance", bytes([self.balance])),
-                ("xclp.tolerance", number(self.tolerance)),
-                ("xclp.hamming", self.hamming.encode()),
+                ("xclp.compute", " ".join(self.compute).encode()),
+                ("xclp.few_rows", bytes([self.few_rows])),
+                ("xclp.large_owner", bytes([self.large_owner])),
             ),
             *self.only(
                 self.sketches,
@@ -712,6 +712,20 @@ class Session:
         n, deviating = len(self.council), (len(self.council) - 1) // 3
         self.quorum = n // 2 + 1 if self.faults == "crash" else -(-(n + deviating + 1) // 2)
 
+    def cut_off(self, steps):
+        """The part of the series that is missing after so many steps."""
+        s = math.sqrt(1 - self.alpha**2)
+        q = (1 - s) / self.alpha
+        return 2 * q ** (steps + 1) / ((1 - q) * s) * (1 - self.alpha)
+
+    def fits(self, n):
+        """Section 15e: whether n points can be computed on."""
+        k, steps = min(self.k, n - 1), self.steps
+        value = 1.01 * 2**21 * 4 * math.sqrt(n) + steps**2 * math.sqrt(8 * n * k)
+        need(value * 2**32 < 2**62 and 2**20 * (1.001 * value / (1 - self.alpha) + steps) < 2**62, "range")
+        need(1 <= steps <= 1000, "steps")
+        need(2 * self.cut_off(steps) + 2 * (n - 1 + k) * 2**12 / 2**32 + steps**2 / 2**25 <= 1 / 32, "tolerance")
+
     @staticmethod
     def only(condition, *values):
         return values if condition else ()
@@ -732,7 +746,7 @@ class Session:
             plan = [("coin", 4, 0), ("rows", 4, len(self.roster))]
             if self.scaling in ("center", "standard", "soft-bins"):
                 plan.append(("moments", 8, self.features * (3 if self.scaling == "center" else 9) + 1))
-            return [*plan, ("graph", 4, len(self.roster) + 8), ("labelled", 4, 2)]
+            return [*plan, ("computed", 4, 9 * len(self.roster)), ("labelled", 4, 1)]
         words = self.rows * self.span
         if self.mode is not None and self.task == "sketch":
             plan = [("coin", 4, 0), ("sketch", 4, words + 2)]
@@ -1478,7 +1492,7 @@ def check_messages():
         check(f"encode {case['what']}", encode("Message", case["message"]) == header)
         stream = le(4 + len(header) + len(payload), 4) + le(len(header), 4) + header + payload
         check(f"stream {case['what']}", stream.hex() == case["stream"])
-    for name in ("Message", "ViewMessage", "Report", "Order", "ReduceMessage", "TransferMessage", "Held", "Body", "ParcelKind"):
+    for name in ("Message", "ViewMessage", "Report", "Order", "ReduceMessage", "TransferMessage", "Held", "Body", "What"):
         for variant, _ in SCHEMA[name][1].values():
             check(f"a vector of {name} {variant}", any(variant in path.split("/") for path in seen))
     for case in file["abouts"]:
@@ -1782,77 +1796,93 @@ def check_tune():
     check("scores of every setting and readout", words(scores) == opened[4])
 
 
-# --------------------------------------------------------------------------------------------------------- section 15b: xclp
-
-
-def matrix_product(a, b):
-    return [[sum(x * y for x, y in zip(row, column)) % 2**16 for column in b] for row in a]
-
-
-def words16(stream, rows, columns):
-    flat = struct.unpack(f"<{rows * columns}H", stream.read(2 * rows * columns))
-    return [list(flat[i * columns : (i + 1) * columns]) for i in range(rows)]
-
-
-def hex16(matrix):
-    return b"".join(le(x % 2**16, 2) for row in matrix for x in row).hex()
-
-
-def hex128(numbers):
-    return b"".join(le(x % 2**128, 16) for x in numbers).hex()
-
-
-def signed128(x):
-    return (x + 2**127) % 2**128 - 2**127
-
-
-def words128(stream, count):
-    data = stream.read(16 * count)
-    return [int.from_bytes(data[i : i + 16], "little") for i in range(0, len(data), 16)]
-
-
-def shuffled(n, stream):
-    order = list(range(n))
-    for t in range(n - 1, 0, -1):
-        i = stream.below(t + 1)
-        order[t], order[i] = order[i], order[t]
-    return order
+# ------------------------------------------------------------------------------------------------- sections 15b, 15e: xclp
 
 
 def rounded(x):
     return math.floor(x + 0.5)
 
 
+def hex16(matrix):
+    return b"".join(le(x % 2**16, 2) for row in matrix for x in row).hex()
+
+
+def integer_reference(codes, labels, classes, k, bits, alpha, steps, power):
+    """Every stage of section 15e on plain integers."""
+    n = len(codes)
+    shift = lambda x, g: (x + (1 << g - 1)) >> g
+    distance = [[sum(x != y for x, y in zip(a, b)) for b in codes] for a in codes]
+    near = [sorted((j for j in range(n) if j != i), key=lambda j: (distance[i][j], j))[:k] for i in range(n)]
+    table = [math.floor(math.cos(math.pi * h / bits) ** power * 2**12 + 0.5) for h in range(bits // 2)]
+    weight = lambda h: table[h] if 2 * h < bits and table[h] >= 256 else 0
+    weights = [[weight(distance[i][j]) for j in near[i]] for i in range(n)]
+    w = [[0] * n for _ in range(n)]
+    for i in range(n):
+        for j, x in zip(near[i], weights[i]):
+            w[i][j] += x
+            w[j][i] += x
+    degrees = list(map(sum, w))
+    q = 28
+
+    def inverse(d):
+        if d == 0:
+            return 0
+        e = d.bit_length()
+        m = d << (q - e)
+        y = 782274605 - 2 * m
+        for _ in range(3):
+            y = shift(y * (2 ** (q + 1) - shift(m * y, q)), q)
+        return (y - 2) * 2 ** (q - e) >> (2 * q - 32)
+
+    def root(d):
+        if d == 0:
+            return 0
+        e = d.bit_length()
+        m = d << (q - e)
+        v = 522106962 - m
+        for _ in range(3):
+            v = shift(v * (3 * 2**q - shift(m * shift(v * v, q), q)), q + 1)
+        return shift(v * math.isqrt(2 ** (64 - e)), 33)
+
+    inverses, roots = list(map(inverse, degrees)), list(map(root, degrees))
+    kept = [2**32 - d * r for d, r in zip(degrees, inverses)]
+    s = math.sqrt(1 - alpha**2)
+    ratio = (1 - s) / alpha
+    coefficients = [math.floor(2**20 / s + 0.5)] + [math.floor(2**21 * ratio**j / s + 0.5) for j in range(1, steps + 1)]
+    scores = [[0] * classes for _ in range(n)]
+    for c in range(classes):
+        z = lambda a: [inverses[i] * sum(x * y for x, y in zip(w[i], a)) + kept[i] * a[i] for i in range(n)]
+        before = [roots[i] * (labels[i] == c) for i in range(n)]
+        last = [shift(x, 32) for x in z(before)]
+        total = [coefficients[0] * x + coefficients[1] * y for x, y in zip(before, last)]
+        for coefficient in coefficients[2:]:
+            before, last = last, [shift(x, 31) - y for x, y in zip(z(last), before)]
+            total = [x + coefficient * y for x, y in zip(total, last)]
+        for i in range(n):
+            scores[i][c] = shift(total[i], 20)
+    found, coarse = [], []
+    for row in scores:
+        row = [max(x, 0) for x in row]
+        total = sum(row)
+        found.append(row.index(max(row)) if total else None)
+        coarse += [(128 * x + total - 1) // (2 * total) if total else 0 for x in row]
+    return {
+        "neighbours": sum(near, []), "weights": sum(weights, []), "graph": sum(w, []), "degrees": degrees, "inverses": inverses,
+        "roots": roots, "scores": sum(scores, []), "labels": found, "coarse": coarse,
+    }
+
+
 def check_xclp():
     file = vectors("xclp")
     session = Session(file["toml"])
-    ballot = ballot_bytes({"counter": file["ballot"][0], "proposer": file["ballot"][1]})
     coin = bytes.fromhex(file["coin"])
     check("id of an xclp session", session.id.hex() == file["id"])
+    order = sorted(range(file["counted"]), key=lambda peer: tagged("computing party", coin, le(peer, 2)))
+    check("who may compute", order[:4] == file["candidates"])
 
-    roles, sizes = file["roles"], dict(file["roles"]["rows"])
-    order = sorted(range(roles["members"]), key=lambda peer: tagged("role", coin, le(peer, 2)))
-    needed, witnesses = max(5 - len(sizes), 0), [peer for peer in order if peer not in sizes]
-    eligible = [peer for x, peer in enumerate(witnesses) if x < 2 or x >= 2 + needed and (x - needed) % 2 == 0]
-    propagators, ring = eligible[:2], [peer for peer in order if peer not in eligible]
-    check("roles", propagators == roles["propagators"] and ring == roles["ring"])
-    later = roles["later"]
-    knowers, others = ([peer for peer in some if peer not in later["gone"]] for some in (propagators, eligible[2:]))
-    check("roles of the second stage", (knowers + others)[:2] == later["propagators"] and [peer for peer in sizes if peer not in later["gone"]] == later["givers"])
-
-    def custodian(owner, other):
-        at = ring.index(owner)
-        after = ring[(at + 1) % len(ring)]
-        return ring[at - 1] if after == other else after
-
-    check("custodians", all(custodian(owner, other) == keeper for owner, other, keeper in roles["custodians"]))
-
-    parts = [bytes.fromhex(part) for part in file["parts"]]
-    commits = [tagged("planes part", session.id, ballot, le(peer, 2), part) for peer, part in zip(sizes, parts)]
-    check("commitments to the planes", [commit.hex() for commit in commits] == file["commitments"])
-    seed = tagged("planes", session.id, coin, *parts)
+    seed = derive(coin, "planes", session.id)
     check("seed of the planes", seed.hex() == file["planes"])
-    features, bits, k = session.features, session.bits, session.k
+    features, bits = session.features, session.bits
     rows = [file["rows"][i : i + features] for i in range(0, len(file["rows"]), features)]
     codes = [[] for _ in rows]
     pairs = -(-features // 2)
@@ -1865,114 +1895,52 @@ def check_xclp():
             entries += [radius * math.cos(2 * math.pi * v), radius * math.sin(2 * math.pi * v)]
         for code, row in zip(codes, rows):
             code.append(int(sum(p * x for p, x in zip(entries, row)) > 0))
-    packed = [le(sum(bit << l for l, bit in enumerate(code)), bits // 8).hex() for code in codes]
-    check("codes", packed == file["codes"])
-    hamming = lambda a, b: sum(x != y for x, y in zip(a, b))
+    packed = [le(sum(bit << l for l, bit in enumerate(code)), bits // 8) for code in codes]
+    check("codes", [code.hex() for code in packed] == file["codes"])
 
-    found, a, b = file["hamming"], codes[0:2], codes[2:5]
-    left, right = bytes.fromhex(found["left_seed"]), bytes.fromhex(found["right_seed"])
-    u, v = words16(Stream(left, "triple", b""), 2, bits), words16(Stream(right, "triple", b""), 3, bits)
-    x = words16(Stream(left, "share", b""), 2, 3)
-    y = [[(p - q) % 2**16 for p, q in zip(*both)] for both in zip(matrix_product(u, v), x)]
-    d = [[(bit - mask) % 2**16 for bit, mask in zip(*both)] for both in zip(a, u)]
-    e = [[(bit - mask) % 2**16 for bit, mask in zip(*both)] for both in zip(b, v)]
-    check("dealt and hidden", [hex16(y), hex16(d), hex16(e)] == [found["dealt"], found["d"], found["e"]])
-    ue, db = matrix_product(u, e), matrix_product(d, b)
-    one = [[(sum(a[i]) - 2 * (ue[i][j] + x[i][j])) % 2**16 for j in range(3)] for i in range(2)]
-    two = [[(sum(b[j]) - 2 * (db[i][j] + y[i][j])) % 2**16 for j in range(3)] for i in range(2)]
-    check("shares of distances", [hex16(one), hex16(two)] == [found["left_share"], found["right_share"]])
-    together = [[(p + q) % 2**16 for p, q in zip(*both)] for both in zip(one, two)]
-    check("shares add up to distances", together == [[hamming(p, q) for q in b] for p in a])
+    labels, classes = file["labels"], len(session.classes)
+    found = file["commitment"]
+    first, end = found["rows"]
+    said = b"".join(le(65535 if label is None else label, 2) for label in labels[first:end])
+    hashed = tagged("input", session.id, le(found["owner"], 2), bytes.fromhex(found["salt"]), *packed[first:end], said)
+    check("commitment to an input", hashed.hex() == found["hash"])
 
-    found = file["custody"]
-    pair = bytes.fromhex(found["pair"])
+    found = file["parcels"]
+    first, end = found["rows"]
+    words16 = lambda data: list(struct.unpack(f"<{len(data) // 2}H", data))
+    words64 = lambda data: list(struct.unpack(f"<{len(data) // 8}Q", data))
+    bit_words = [bit for code in codes[first:end] for bit in code]
+    hot_words = [int(label == c) for label in labels[first:end] for c in range(classes)]
+    for seed in map(bytes.fromhex, found["seeds"]):
+        stream = Stream(seed, "shares/input", b"")
+        bit_words = [(x - r) % 2**16 for x, r in zip(bit_words, words16(stream.read(2 * len(bit_words))))]
+        hot_words = [(x - r) % 2**64 for x, r in zip(hot_words, words64(stream.read(8 * len(hot_words))))]
+    explicit = b"\x01" + b"".join(le(x, 2) for x in bit_words) + b"".join(le(x, 8) for x in hot_words)
+    share = [None] * 3
+    share[found["place"] % 3] = explicit
+    for number, seed in enumerate(found["seeds"], 1):
+        share[(found["place"] + number) % 3] = b"\x00" + bytes.fromhex(seed)
+    check("parcels of an input", [(share[i] + share[(i + 1) % 3]).hex() for i in range(3)] == found["sent"])
 
-    def blind(owner, other, share, sign):
-        key = derive(pair, "custody", ballot + le(owner, 2) + le(other, 2))
-        mask = words16(Stream(key, "mask", b""), len(share), len(share[0]))
-        columns = [shuffled(len(share[0]), Stream(key, "columns", le(i, 4))) for i in range(len(share))]
-        moved = [[row[column] for column in order] for row, order in zip(share, columns)]
-        return key, columns, [[(p + sign * q) % 2**16 for p, q in zip(*both)] for both in zip(moved, mask)]
+    found = file["streams"]
+    attempt = ballot_bytes({"counter": found["ballot"][0], "proposer": found["ballot"][1]}) + le(found["slot"], 4)
+    keys = [derive(bytes.fromhex(pair), "computing parties", attempt) for pair in found["pairs"]]
+    context = session.id + attempt
+    check("keys of the computing parties", [key.hex() for key in keys] == found["keys"] and context.hex() == found["context"])
 
-    key, columns, mine = blind(0, 3, one, 1)
-    theirs = blind(0, 3, two, -1)[2]
-    turned = blind(3, 0, [list(column) for column in zip(*one)], -1)[2]
-    check("blinding", key.hex() == found["key"] and columns == found["columns"])
-    check("blinded shares", [hex16(each) for each in (mine, theirs, turned)] == [found[n] for n in ("left", "right", "turned")])
-    kept = [[(p + q) % 2**16 for p, q in zip(*both)] for both in zip(mine, theirs)]
-    smallest = [(sorted(row) + [65535] * k)[:k] for row in kept]
-    limits = [min(row[k - 1] + 1, bits // 2) for row in smallest]
-    short = [[i, q, h] for i, row in enumerate(kept) for q, h in enumerate(row) if h < limits[i]]
-    check("kept distances", [sum(kept, []), sum(smallest, []), limits, short] == [found[n] for n in ("kept", "smallest", "limits", "short")])
+    def masks(width, turn, chunk, step):
+        label = context + bytes([found["stage"], turn]) + le(chunk, 4) + le(step, 4)
+        drawn = [Stream(keys[found["party"] + i], "shares", label).read(width * 4) for i in (0, 1)]
+        own, after = [[int.from_bytes(data[at : at + width], "little") for at in range(0, len(data), width)] for data in drawn]
+        return [(x - y) % 2 ** (8 * width) for x, y in zip(own, after)]
 
-    found, n = file["graph"], len(rows)
-    edges = []
-    for i in range(n):
-        near = sorted((hamming(codes[i], codes[j]), j) for j in range(n) if j != i)
-        edges += [[i, j, h] for h, j in near[:k] if 2 * h < bits]
-    salt = derive(pair, "graph", ballot)
-    check("salt of the graph", salt.hex() == found["salt"])
-    encoded = salt + b"".join(le(i, 4) + le(j, 4) + le(h, 2) for i, j, h in edges)
-    check("edges", edges == found["edges"])
-    check("digest of the graph", tagged("graph of points", session.id, ballot, encoded).hex() == found["digest"])
-    w = [{} for _ in rows]
-    for i, j, h in edges:
-        b = max(math.cos(math.pi * h / bits), 0.0)
-        b = functools.reduce(lambda product, _: product * b, range(session.power), 1.0)
-        for p, q in ((i, j), (j, i)):
-            w[p][q] = w[p].get(q, 0.0) + b
-    degree_of = [functools.reduce(lambda total, q: total + row[q], sorted(row), 0.0) for row in w]
-    weights = [[[q, rounded(row[q] / (math.sqrt(degree_of[min(p, q)]) * math.sqrt(degree_of[max(p, q)])) * 2**32)] for q in sorted(row)] for p, row in enumerate(w)]
-    near_enough = lambda one, other: [q for q, _ in one] == [q for q, _ in other] and all(abs(x - y) <= 1 for (_, x), (_, y) in zip(one, other))
-    check("weights of the graph", all(map(near_enough, weights, found["weights"])))
-    weights = found["weights"]
+    check("masks of a reshare", masks(8, 0, found["chunk"], found["step"]) == found["words"])
+    check("masks of a third", masks(2, found["turn"], found["turned_chunk"], found["turned_step"]) == found["small"])
 
-    found, classes = file["propagation"], len(session.classes)
-    second = [(x % 2**80) - 2**79 for x in words128(Stream(bytes.fromhex(found["mask"]), "labels", b""), n * classes)]
-    first = list(second)
-    for row, label in enumerate(found["labels"]):
-        if label is not None:
-            first[row * classes + label] += 2**40
-    check("shares of labels", [hex128(first), hex128(second)] == [found["first"], found["second"]])
-    s = math.sqrt(1 - session.alpha**2)
-    q = (1 - s) / session.alpha
-    coefficients, power = [rounded(2**32 / s)], q
-    while 2 * power / ((1 - q) * s) > session.tolerance / math.sqrt(n):
-        coefficients.append(rounded(2 * power / s * 2**32))
-        power *= q
-    check("steps of the series", len(coefficients) - 1 == found["steps"])
-    shift = lambda x: (x + 2**31) >> 32
-
-    def propagate(share):
-        before, last = [0] * len(share), list(share)
-        total = [shift(coefficients[0] * x) for x in share]
-        for step, c in enumerate(coefficients[1:]):
-            factor = 1 if step == 0 else 2
-            image = [factor * sum(weight * last[j * classes + c] for j, weight in weights[i]) for i in range(n) for c in range(classes)]
-            before, last = last, [shift(x) - old for x, old in zip(image, before)]
-            total = [t + shift(c * x) for t, x in zip(total, last)]
-        return total
-
-    z1, z2 = propagate(first), propagate(second)
-    check("propagated shares", [hex128(z1), hex128(z2)] == [found["propagated_first"], found["propagated_second"]])
-    masks = words128(Stream(derive(pair, "scores", ballot + le(3, 2)), "mask", b""), 4 * classes)
-    sent = []
-    for z, share in ((z1, first), (z2, second)):
-        rows_and_sums = z[4:10] + [sum(share[c::classes]) for c in range(classes)]
-        sent.append([(x + mask) % 2**128 for x, mask in zip(rows_and_sums, masks)])
-    check("scores on their way", [hex128(each) for each in sent] == [found["sent_first"], found["sent_second"]])
-    opened = [signed128(x - y) / 2**40 for x, y in zip(*sent)]
-    check("scores and counts", opened == found["scores"] + found["counts"])
-    said = []
-    for row in range(3):
-        scores = [0.0 if x < session.tolerance else x for x in opened[row * classes : (row + 1) * classes]]
-        total = sum(scores)
-        if total == 0:
-            said.append([None, 0.0])
-            continue
-        entropy = -sum(x / total * math.log(x / total) for x in scores if x > 0)
-        said.append([scores.index(max(scores)), max(1 - entropy / math.log(classes), 0.0)])
-    check("labels", all(x == p and abs(y - q) < 1e-12 for (x, y), (p, q) in zip(said, found["said"])))
+    session.fits(len(rows))
+    made = integer_reference(codes, labels, classes, session.k, bits, session.alpha, session.steps, session.power)
+    for stage, values in made.items():
+        check(f"integer reference, {stage}", values == file["reference"][stage])
 
 
 # ------------------------------------------------------------------------- section 15c: secure Hamming distances, by transfer

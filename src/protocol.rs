@@ -17,6 +17,7 @@ pub mod convergecast;
 pub mod council;
 pub mod deal;
 pub mod failure;
+pub mod hamming;
 pub(crate) mod memo;
 pub mod message;
 pub mod pairwise;
@@ -30,7 +31,6 @@ pub mod transfer;
 pub mod tree;
 pub mod view;
 pub mod wire;
-pub mod xclp;
 
 use bytes::Bytes;
 use serde::{Serialize, Serializer};

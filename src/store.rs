@@ -238,7 +238,9 @@ impl Store {
             let SumId { slot, ballot } = frozen.record.value.sum;
             let mut done = vec!["accepted".to_owned()];
             for names in Record::names_of_views(slot) {
-                let needed = format!("{names}{ballot}");
+                // Of a slot whose vector is not needed any more, nor is what made it.
+                let over = matches!(record, Record::Bare(_)) && names.starts_with("exchanged");
+                let needed = if over { String::new() } else { format!("{names}{ballot}") };
                 done.extend(
                     self.totals.keys().filter(|name| name.starts_with(&names) && **name != needed).cloned(),
                 );

@@ -141,7 +141,7 @@ pub fn built_in(session: &Session) -> Option<BuiltIn> {
     Some(match &session.task {
         TaskSpec::Flynn(spec) => flynn::built_in(session, *spec),
         TaskSpec::Tune(spec) => tune::built_in(session, spec.clone()),
-        TaskSpec::Xclp(spec) => xclp::built_in(session, *spec),
+        TaskSpec::Xclp(spec) => xclp::built_in(session, spec.clone()),
         TaskSpec::Sketch(spec) => sketch::built_in(session, *spec),
         TaskSpec::Custom(_) => return None,
     })

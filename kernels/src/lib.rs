@@ -1,7 +1,7 @@
-//! What flyswarm computes with: rows of data, cryptography, privacy, sketches and models. The package
-//! `flyswarm` shows these modules as its own; use them from there.
+//! What flyswarm computes with: rows of data, cryptography, privacy, sketches, models and programs on shares.
+//! The package `flyswarm` shows these modules as its own; use them from there.
 //!
-//! Imports go one way: `data, crypto, privacy < sketch < model`; `files` stands below all.
+//! Imports go one way: `data, crypto, privacy < sketch < model < shares`; `files` stands below all.
 
 pub mod crypto;
 pub mod data;
@@ -9,4 +9,5 @@ pub mod data;
 pub mod files;
 pub mod model;
 pub mod privacy;
+pub mod shares;
 pub mod sketch;

@@ -26,8 +26,8 @@ use crate::model::Model;
 use crate::model::neighbours::Neighbours;
 use crate::model::score::Confusion;
 use crate::session::{
-    CouncilSpec, DataSpec, Entry, FlynnSpec, Hamming, ModelSpec, Privacy, Scaling, Score, Session,
-    SketchSpec, TaskSpec, Timing,
+    CouncilSpec, DataSpec, Entry, FlynnSpec, ModelSpec, Privacy, Scaling, Score, Session, SketchSpec,
+    TaskSpec, Timing,
 };
 use crate::task::flynn::Plan;
 
@@ -54,15 +54,11 @@ const NAMES: [&str; 16] = [
 /// rows
 #[derive(Debug, Args)]
 pub(super) struct Demo {
-    /// flynn (they train one classifier), xclp (they label their rows together; two witnesses more take part)
-    /// or sketch (how unlike their rows are)
+    /// flynn (they train one classifier), xclp (they label their rows together) or sketch (how unlike their
+    /// rows are)
     #[arg(long, value_name = "TASK", default_value = "flynn", value_parser = ["flynn", "xclp", "sketch"])]
     task: String,
-    /// With the task xclp: how two peers get shares of their distances, dealer, ot or phe [default: dealer]
-    #[arg(long, value_name = "BACKEND")]
-    hamming: Option<Hamming>,
-    /// How many nodes with rows, 3 to 16; with the task xclp at least 4 [default: 5, with the task sketch or
-    /// --select 7]
+    /// How many nodes, 3 to 16 [default: 5, with the task sketch or --select 7]
     #[arg(long, value_parser = clap::value_parser!(u16).range(3..=16))]
     peers: Option<u16>,
     /// How rows are split and dealt; the session's own seed is agreed on by the peers
@@ -110,9 +106,6 @@ struct Setup {
 
 impl Demo {
     pub(super) fn run(self, out: &mut dyn Write) -> Result<(), Failure> {
-        if self.hamming.is_some() && self.task != "xclp" {
-            return Err(Failure::Input(format!("--hamming: not with the task {}", self.task)));
-        }
         let folder = self.folder()?;
         if self.select.is_some() && self.task != "flynn" {
             return Err(Failure::Input(format!("--select: not with the task {}", self.task)));

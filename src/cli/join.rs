@@ -210,6 +210,7 @@ impl NodeArguments {
         progress: &Progress,
     ) -> Result<(), Failure> {
         let out = brought.as_ref().map(|brought| brought.out.clone());
+        let planes_session = place.session.clone();
         let mut builder = Peer::builder(place.session, place.identity).key_file(place.key);
         if let Some(brought) = brought {
             if let Some(said) = &brought.said {
@@ -224,7 +225,7 @@ impl NodeArguments {
         let files = Arc::new(Files { out, receipt, force: self.force });
         let (written, told, tell_planes) = (files.clone(), progress.clone(), self.tell_planes);
         builder = builder.on_result(move |outcome, history| {
-            if tell_planes && let Some(seed) = xclp::planes(history) {
+            if tell_planes && let Some(seed) = xclp::planes(&planes_session, history) {
                 told.tell(&json!({"event": "planes", "seed": hex::encode(seed)}), "");
             }
             written.write_result(outcome)

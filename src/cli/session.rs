@@ -19,8 +19,8 @@ use crate::evaluate::Candidate;
 use crate::evaluate::candidate::{PRESET_BINS, PRESET_M, PRESET_READOUT, PRESET_RHO, PRESET_S, Ranges};
 use crate::model::readout::Readout;
 use crate::session::{
-    CouncilSpec, DataSpec, Entry, FlynnSpec, Hamming, ModelSpec, Privacy, Scaling, Score, Session,
-    SessionError, Setting, Size, Sizes, TaskSpec, Timing, TuneSpec, XclpSpec,
+    CouncilSpec, DataSpec, Entry, FlynnSpec, ModelSpec, Privacy, Scaling, Score, Session, SessionError,
+    Setting, Size, Sizes, TaskSpec, Timing, TuneSpec, XclpSpec,
 };
 use crate::sketch::scaling::Scaling as OfRows;
 
@@ -120,12 +120,9 @@ pub(super) struct NewArguments {
     /// Bits of a code, with the task xclp [default: 4096]
     #[arg(long, value_name = "L")]
     bits: Option<u32>,
-    /// Neighbours of a point, with the task xclp [default: 10, at most a quarter of the features]
+    /// Neighbours of a point, with the task xclp [default: 10]
     #[arg(long, value_name = "K")]
     neighbours: Option<u32>,
-    /// Allow more neighbours than a quarter of the features
-    #[arg(long)]
-    many_neighbours: bool,
     /// How far labels spread, with the task xclp [default: 0.99]
     #[arg(long)]
     alpha: Option<f64>,
@@ -133,16 +130,19 @@ pub(super) struct NewArguments {
     /// [default: 1]
     #[arg(long)]
     power: Option<u8>,
-    /// With the task xclp: a class with more labels weighs more, as in the paper
+    /// Steps in which labels spread, with the task xclp [default: what alpha needs, 60 for 0.99]
     #[arg(long)]
-    no_balance: bool,
-    /// What scores are right to, with the task xclp [default: 1e-5]
+    steps: Option<u32>,
+    /// With the task xclp, the three peers that compute, by name, and perhaps a fourth in reserve [default:
+    /// drawn by chance]
+    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
+    compute: Vec<String>,
+    /// With the task xclp: allow fewer than 5 (k + 1) rows together
     #[arg(long)]
-    tolerance: Option<f64>,
-    /// With the task xclp, how two peers get shares of their distances: dealer (a third one deals them a
-    /// triple), ot (oblivious transfer) or phe (homomorphic encryption) [default: dealer]
-    #[arg(long, value_name = "BACKEND")]
-    hamming: Option<Hamming>,
+    few_rows: bool,
+    /// With the task xclp: allow a peer with more than half of all rows
+    #[arg(long)]
+    large_owner: bool,
     #[command(flatten)]
     sketch: sketch::SketchArguments,
     /// A session that finds out by cross-validation which settings suit the rows of all peers: this one and
@@ -344,16 +344,17 @@ impl NewArguments {
         let task = if sketch_task {
             TaskSpec::Sketch(self.sketch.spec(noise.is_some()))
         } else if xclp_task {
-            let defaults = XclpSpec::new(data.features);
+            let usual = XclpSpec::default();
+            let usual = self.alpha.map_or(usual.clone(), |alpha| usual.with_alpha(alpha));
             TaskSpec::Xclp(XclpSpec {
-                bits: self.bits.unwrap_or(defaults.bits),
-                k: self.neighbours.unwrap_or(defaults.k),
-                many_neighbours: self.many_neighbours,
-                alpha: self.alpha.unwrap_or(defaults.alpha),
-                power: self.power.unwrap_or(defaults.power),
-                balance: !self.no_balance,
-                tolerance: self.tolerance.unwrap_or(defaults.tolerance),
-                hamming: self.hamming.unwrap_or(defaults.hamming),
+                bits: self.bits.unwrap_or(usual.bits),
+                k: self.neighbours.unwrap_or(usual.k),
+                steps: self.steps.unwrap_or(usual.steps),
+                power: self.power.unwrap_or(usual.power),
+                compute: self.compute,
+                few_rows: self.few_rows,
+                large_owner: self.large_owner,
+                ..usual
             })
         } else {
             let model = sizes.resolve(&data, readout)?;
@@ -398,12 +399,12 @@ impl NewArguments {
         let given = [
             ("--bits", self.bits.is_some()),
             ("--neighbours", self.neighbours.is_some()),
-            ("--many-neighbours", self.many_neighbours),
             ("--alpha", self.alpha.is_some()),
             ("--power", self.power.is_some()),
-            ("--no-balance", self.no_balance),
-            ("--tolerance", self.tolerance.is_some()),
-            ("--hamming", self.hamming.is_some()),
+            ("--steps", self.steps.is_some()),
+            ("--compute", !self.compute.is_empty()),
+            ("--few-rows", self.few_rows),
+            ("--large-owner", self.large_owner),
         ];
         given.into_iter().filter(|(_, given)| *given).map(|(name, _)| name).collect()
     }

@@ -27,7 +27,7 @@ pub use custom::CustomSpec;
 pub use flynn::{FlynnSpec, ModelSpec};
 pub use sketch::{Select, SketchSpec};
 pub use tune::{Setting, TuneSpec};
-pub use xclp::{Hamming, XclpSpec};
+pub use xclp::XclpSpec;
 
 /// Declares [`TaskSpec`], the names of its variants in a session file, and what has an arm for each variant.
 macro_rules! tasks {
@@ -261,7 +261,7 @@ impl TaskSpec {
     }
 
     /// The members of the smallest view of so many peers that can finish: a majority, and at least the 3
-    /// members of a sum; with the task `xclp` 3 owners of rows and 2 witnesses.
+    /// members of a sum.
     #[must_use]
     pub fn smallest_view(&self, roster: usize) -> usize {
         self.members().0.max(roster / 2 + 1)

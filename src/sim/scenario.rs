@@ -15,7 +15,7 @@ use serde::Deserialize;
 use toml::{Table, Value};
 
 use crate::privacy::Ratio;
-use crate::session::{Hamming, NoiseMode, Scaling, Score, Select, Size, words};
+use crate::session::{NoiseMode, Scaling, Score, Select, Size, words};
 
 pub use fault::{Fault, Kind, Moment, Peers, Tamper, name as fault_name};
 
@@ -174,8 +174,6 @@ pub struct Task {
     pub bits: u32,
     /// `xclp`: neighbours of a point.
     pub k: u32,
-    /// `xclp`: how two owners get shares of their distances.
-    pub hamming: Hamming,
     /// `flynn`: how the peers are drawn whose rows are learnt from, as in a session file; left out:
     /// everybody.
     pub select: Option<Select>,
@@ -195,11 +193,10 @@ impl Default for Task {
             score: Score::Decay,
             scaling: Scaling::Center,
             densify: false,
-            witnesses: 2,
+            witnesses: 0,
             labels: 5,
             bits: 1024,
             k: 10,
-            hamming: Hamming::Dealer,
             select: None,
             sketch: Table::new(),
         }

@@ -82,7 +82,7 @@ pub(super) fn worth(
     let session = &swarm.ctx.session;
     let accuracy = match &session.task {
         TaskSpec::Flynn(spec) => flynn::accuracy(swarm, *spec, rows, failures),
-        TaskSpec::Xclp(spec) => xclp::accuracy(scenario, swarm, *spec, rows, failures),
+        TaskSpec::Xclp(spec) => xclp::accuracy(scenario, swarm, spec, rows, failures),
         _ => None,
     };
     let ranking = session.task.sketch().and_then(|spec| sketch::ranking(swarm, *spec, rows, failures));

@@ -13,23 +13,18 @@ use super::swarm::Swarm;
 use super::task::secret;
 use crate::crypto::stream::Stream;
 use crate::data::deal::shuffle;
-use crate::model::propagation::Prediction;
-use crate::protocol::xclp::Outcome;
 use crate::session::{Peer, XclpSpec};
 use crate::task::Rows;
-use crate::task::xclp::{self, Xclp};
+use crate::task::xclp::{self, Said, Xclp};
 
 /// The parameters of the session's task.
 pub(super) fn spec(scenario: &Scenario) -> XclpSpec {
     let task = &scenario.task;
-    let usual = XclpSpec::new(4096);
-    // Scores so close to those of the exact solution that no label hangs on the difference.
-    let tolerance = 1e-8;
-    XclpSpec { bits: task.bits, k: task.k, many_neighbours: true, tolerance, hamming: task.hamming, ..usual }
+    XclpSpec { bits: task.bits, k: task.k, ..XclpSpec::default() }
 }
 
-/// Rows for all peers but the witnesses, which come last. Of each class so many rows as the scenario says
-/// have a label, drawn from all.
+/// Rows for all peers but those without, which come last. Of each class so many rows as the scenario says have
+/// a label, drawn from all.
 pub(super) fn deal(scenario: &Scenario, folder: &Path) -> Result<Dealt, ScenarioError> {
     let owners = scenario.peers - scenario.task.witnesses;
     let mut rows = Dealt::new(&scenario.data, owners, scenario.seed, folder)?;
@@ -55,37 +50,38 @@ pub(super) fn deal(scenario: &Scenario, folder: &Path) -> Result<Dealt, Scenario
     Ok(rows)
 }
 
-/// The share of right labels among the rows without one, at the members of the last sum. Also holds the
-/// labels against those in one place of the rows of the graph, with the labels of those members.
+/// The share of right labels among the rows without one, at the members of the last sum. Also holds all that
+/// is said of them against what the rows that were computed on say in one place, bit for bit.
 pub(super) fn accuracy(
     scenario: &Scenario,
     swarm: &Swarm,
-    spec: XclpSpec,
+    spec: &XclpSpec,
     rows: &Dealt,
     failures: &mut Vec<String>,
 ) -> Option<Accuracy> {
+    let session = &swarm.ctx.session;
     let task = |(peer, part): (Peer, &Rows)| {
-        let session = (*swarm.ctx.session).clone();
-        Xclp::new(session, spec, peer, part.data.clone(), part.labels.clone(), &secret(scenario, peer)).ok()
+        let (data, labels) = (part.data.clone(), part.labels.clone());
+        Xclp::new((**session).clone(), spec.clone(), peer, data, labels, &secret(scenario, peer)).ok()
     };
     let tasks: Vec<Xclp> = (0u16..).map(Peer).zip(&rows.parts).map(task).collect::<Option<_>>()?;
     let finished = swarm.finished.values().next()?;
-    let [.., graph, labelled] = finished.values() else { return None };
+    let [.., computed, labelled] = finished.values() else { return None };
     let members = &labelled.members;
     // After the coin and the rows, where the plan has them.
     let moments = finished.opened().get(2).filter(|_| finished.opened().len() > 4).map(|bytes| &bytes[..]);
-    let has_rows = |peer: &Peer| rows.parts[peer.index()].data.rows() > 0;
-    let owners: Vec<Peer> = graph.members.iter().copied().filter(has_rows).collect();
-    let results: BTreeMap<Peer, Outcome> = swarm
+    let counted = &finished.values().get(1)?.members;
+    let here = computed.members.iter().copied().filter(|peer| counted.contains(peer));
+    let owners: Vec<Peer> = here.filter(|peer| rows.parts[peer.index()].data.rows() > 0).collect();
+    let of = |peer: &Peer| &tasks[peer.index()];
+    let results: BTreeMap<Peer, Vec<Said>> = swarm
         .finished
         .iter()
-        .filter_map(|(&peer, finished)| Some((peer, xclp::result(&finished.history)?)))
+        .filter_map(|(&peer, finished)| Some((peer, of(&peer).said(&of(&peer).output(&finished.history)?))))
         .collect();
-    let planes = swarm.finished.values().find_map(|finished| xclp::planes(&finished.history))?;
-    let of = |peer: &Peer| &tasks[peer.index()];
-    let count = |peer: &Peer| if members.contains(peer) { of(peer).clone() } else { of(peer).unlabelled() };
-    let counted: Vec<Xclp> = owners.iter().map(count).collect();
-    let pooled = Xclp::pooled(&counted.iter().collect::<Vec<_>>(), &planes, moments).ok()?.0;
+    let planes = swarm.finished.values().find_map(|finished| xclp::planes(session, &finished.history))?;
+    let all: Vec<&Xclp> = owners.iter().map(of).collect();
+    let pooled = Xclp::pooled(&all, &planes, moments).ok()?.0;
     let largest = owners.iter().max_by_key(|peer| rows.parts[peer.index()].data.rows())?;
     let alone = Xclp::pooled(&[of(largest)], &planes, moments).ok()?.0;
     let (mut of_swarm, mut together, mut by_itself) = (Share::default(), Share::default(), Share::default());
@@ -94,12 +90,10 @@ pub(super) fn accuracy(
         together.count(rows, *peer, pooled);
         // A peer that was killed after the others had its part comes back to its own outcome, or has not come
         // back.
-        let Some(outcome) = results.get(peer) else { continue };
-        let said = of(peer).said(outcome);
+        let Some(said) = results.get(peer) else { continue };
         said.iter().for_each(|said| hash.update(said.label.unwrap_or(u16::MAX).to_le_bytes()));
-        of_swarm.count(rows, *peer, &said);
-        let differing: Vec<_> =
-            said.iter().zip(pooled).filter(|(one, other)| one.label != other.label).collect();
+        of_swarm.count(rows, *peer, said);
+        let differing: Vec<_> = said.iter().zip(pooled).filter(|(one, other)| one != other).collect();
         if let Some((one, other)) = differing.first() {
             equal = false;
             failures.push(format!(
@@ -127,7 +121,7 @@ struct Share {
 }
 
 impl Share {
-    fn count(&mut self, rows: &Dealt, peer: Peer, said: &[Prediction]) {
+    fn count(&mut self, rows: &Dealt, peer: Peer, said: &[Said]) {
         let part = &rows.parts[peer.index()];
         for ((said, truth), known) in said.iter().zip(part.data.labels()).zip(&part.labels) {
             if known.is_none() {

@@ -1,51 +1,59 @@
-//! The task `xclp`: labels for every peer's own points, propagated over the points of all (spec, section
-//! "XCLP").
+//! The task `xclp`: labels for every peer's own points, propagated over the points of all (spec, sections 15b
+//! and 15e).
 //!
-//! Slots: the coin, which draws the roles; `rows`, how many each member has (everybody may know); `moments`
-//! where the scaling needs them; `graph`, how many points each has in it, and its digest; `labelled`. The
-//! vectors of the last two come from the exchanges of their views ([`crate::protocol::xclp`]). Members that
-//! were not counted in `rows` have no part in them.
+//! Slots: the coin, which draws who computes and the planes; `rows`, how many each member has (everybody may
+//! know); `moments` where the scaling needs them; `computed`, who computed and each owner's commitment to its
+//! input; `labelled`, how many rows were answered. The vectors of the last two come from the exchanges of
+//! their views: [`compute`] and [`deliver`]. Members that were not counted in `rows` have no part in them.
 
-use std::collections::BTreeMap;
-use std::sync::Arc;
+pub mod compute;
+pub mod deliver;
+pub mod parties;
+pub mod talk;
+mod watch;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
 use sha2::{Digest, Sha256};
+use zeroize::Zeroizing;
 
-use super::exchange::{self, Content, Exchange, Job, Output, Seat, Source, Vocabulary};
+use super::exchange::{Seat, Source};
 use super::{BuiltIn, History, Labels, Task, Work};
-use crate::crypto::stream::Stream;
+use crate::crypto::stream::derive;
 use crate::data::Dataset;
-use crate::data::deal::shuffle;
-use crate::model::propagation::series::MAX_POINTS;
-use crate::model::propagation::{Prediction, Propagation, centralised, edges, label_counts};
+use crate::model::propagation::integer::reference::{self, Reference};
+use crate::model::propagation::integer::{self, COARSE_BITS};
+use crate::protocol::all_reduce::SumId;
 use crate::protocol::context::Quantity;
-use crate::protocol::record::Value;
-use crate::protocol::view::Reason;
-use crate::protocol::xclp::roles::{FEWEST_HOLDERS, Roles};
-use crate::protocol::xclp::{self, Body, Known, Outcome, Setup, Stage};
-use crate::protocol::{Action, Fault, Input, Machine as _, Step, Time, wire};
+use crate::protocol::shares::output::Sealed;
 use crate::session::{Peer, Session, XclpSpec};
 use crate::sketch::lsh::Codes;
 use crate::sketch::scaling::{self, Moments, Scaler, Scaling};
+use compute::{Compute, Computed, Out};
+use deliver::Deliver;
 
 /// Slot of `rows`: word p is the number of rows of peer p.
 const ROWS: u32 = 1;
-
-/// Words of the digest in `graph`, after those of the peers.
-const DIGEST: usize = 8;
+/// Words of a peer in `computed`: its number among the parties plus one, its commitment.
+const WORDS: usize = 9;
+/// Fewest members with rows.
+pub const FEWEST_OWNERS: usize = 2;
+/// Most points: 8 n^2 bytes of dense graph twice, and what it is made of, are 4 GB a party then.
+pub const MOST_POINTS: u64 = 10_000;
 
 /// The task with these parameters.
 #[must_use]
 pub fn built_in(session: &Session, spec: XclpSpec) -> BuiltIn {
     BuiltIn {
-        plan: Plan::new(session.clone(), spec).quantities(),
+        plan: Plan::new(session.clone(), spec.clone()).quantities(),
         result: "labels",
         extension: "labels.csv",
         labels: Labels::Some,
         witnesses: true,
         build: Box::new(move |session, me, rows, secret| {
-            match Xclp::new(session, spec, me, rows.data, rows.labels, secret) {
+            match Xclp::new(session, spec.clone(), me, rows.data, rows.labels, secret) {
                 Ok(task) => Ok(Arc::new(task)),
                 Err(error) => Err(error),
             }
@@ -67,9 +75,31 @@ pub struct Xclp {
     plan: Plan,
     me: Peer,
     data: Arc<Dataset>,
-    labels: Vec<Option<u16>>,
-    /// The order in which others know the rows.
-    order: Vec<usize>,
+    labels: Arc<Vec<Option<u16>>>,
+    secret: Zeroizing<[u8; 32]>,
+    /// Who computed and was lost, as far as this peer has seen.
+    out: Out,
+    /// The views in which an exchange of this peer began: none begins twice, so that no stream is drawn again.
+    begun: Arc<Mutex<BTreeSet<SumId>>>,
+}
+
+/// What is said of a row.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Said {
+    /// The label: the one that was given, or else the class of the largest score; none where no label reaches
+    /// the row.
+    pub label: Option<u16>,
+    /// That class's part of all scores of the row, a multiple of 2^-6.
+    pub confidence: f64,
+    /// Whether the row was given another label than its largest score says.
+    pub disputed: bool,
+}
+
+/// What the slots of a session say of a view.
+struct View {
+    /// Members with rows, in the order of their places, and how many each has.
+    owners: Vec<(Peer, usize)>,
+    plan: integer::Plan,
 }
 
 impl Plan {
@@ -79,73 +109,91 @@ impl Plan {
         Self { scaling: session.data.scaling.of_rows(), session, spec }
     }
 
-    /// What is computed.
-    #[must_use]
-    pub fn rule(&self) -> Propagation {
-        self.spec.rule()
-    }
-
     /// The quantities of the session.
     #[must_use]
     pub fn quantities(&self) -> Vec<Quantity> {
         let quantity = Quantity::exact;
-        let mut plan = vec![Quantity::coin(), quantity("rows", 4, self.session.roster.len() as u64)];
+        let peers = self.session.roster.len() as u64;
+        let mut plan = vec![Quantity::coin(), quantity("rows", 4, peers)];
         if let Some(squares) = self.scaling.needs_moments() {
             let words = Moments::words(self.session.data.features as usize, squares) as u64;
             plan.push(quantity("moments", 8, words));
         }
-        plan.push(quantity("graph", 4, (self.session.roster.len() + DIGEST) as u64));
-        plan.push(quantity("labelled", 4, 2));
+        plan.push(quantity("computed", 4, peers * WORDS as u64));
+        plan.push(quantity("labelled", 4, 1));
         plan
     }
 
-    /// The slot of `graph`; `labelled` is the one after.
-    fn graph(&self) -> u32 {
+    /// The slot of `computed`; `labelled` is the one after.
+    fn computed(&self) -> u32 {
         if self.scaling.needs_moments().is_some() { 3 } else { 2 }
     }
 
-    /// How many rows each peer was counted with in `rows` or `graph`.
-    fn counted(&self, opened: &[Bytes], slot: u32) -> BTreeMap<Peer, u32> {
-        let words = opened.get(slot as usize).map_or(&[][..], |bytes| bytes.as_chunks::<4>().0);
-        let words = &words[..self.session.roster.len().min(words.len())];
-        (0u16..).map(Peer).zip(words.iter().map(|&word| u32::from_le_bytes(word))).collect()
+    fn classes(&self) -> usize {
+        self.session.data.classes.len()
     }
 
-    /// Who does what in a view of `members` that sums this slot.
-    fn roles(
-        &self,
-        slot: u32,
-        values: &[Value],
-        opened: &[Bytes],
-        members: &[Peer],
-    ) -> Result<Roles, String> {
-        let (Some(seed), Some(counted)) =
-            (opened.first(), values.get(ROWS as usize).map(|value| &value.members))
-        else {
-            return Err("the coin and the rows are not open".into());
-        };
-        let rows = self.counted(opened, ROWS);
-        if slot <= self.graph() {
-            return Roles::draw(seed, counted, members, &rows);
+    /// How many rows each peer was counted with.
+    fn counted(&self, history: &History) -> BTreeMap<Peer, usize> {
+        let words = history.vector(ROWS).map_or(&[][..], |bytes| bytes.as_chunks::<4>().0);
+        let members = history.members(ROWS);
+        let rows = words.iter().map(|&word| u32::from_le_bytes(word) as usize);
+        (0u16..).map(Peer).zip(rows).filter(|(peer, _)| members.contains(peer)).collect()
+    }
+
+    /// What a view of `members` computes.
+    fn view(&self, history: &History, members: &[Peer]) -> Result<View, String> {
+        let counted = self.counted(history);
+        let owners: Vec<(Peer, usize)> =
+            counted.into_iter().filter(|(peer, rows)| *rows > 0 && members.contains(peer)).collect();
+        if owners.len() < FEWEST_OWNERS {
+            return Err(format!("only {} members have rows; xclp needs {FEWEST_OWNERS}", owners.len()));
         }
-        let made = values.get(self.graph() as usize).ok_or("the graph is not made")?;
-        Roles::draw(seed, counted, &made.members, &rows)?.later(seed, counted, members, &rows)
+        let points: u64 = owners.iter().map(|(_, rows)| *rows as u64).sum();
+        let (least, largest) = (self.spec.fewest_rows(), owners.iter().max_by_key(|(_, rows)| *rows));
+        if points > MOST_POINTS {
+            return Err(format!("{points} rows together, at most {MOST_POINTS}: a party needs 40 n^2 bytes"));
+        }
+        if points < least && !self.spec.few_rows {
+            return Err(format!(
+                "{points} rows together, at least {least} are needed, 5 (k + 1), or xclp.few_rows = true"
+            ));
+        }
+        if let Some((peer, rows)) = largest.filter(|(_, rows)| 2 * *rows as u64 > points)
+            && !self.spec.large_owner
+        {
+            return Err(format!(
+                "{} has {rows} of {points} rows, at most half are allowed unless xclp.large_owner = true",
+                self.session.roster[peer.index()].name
+            ));
+        }
+        let plan = integer::Plan::new(points as usize, self.classes(), self.spec.settings());
+        Ok(View { owners, plan: plan.map_err(|refusal| refusal.to_string())? })
     }
 
-    /// The graph that was decided, as a peer knows it whom the exchange of its view gave `before`.
-    fn known(&self, values: &[Value], opened: &[Bytes], before: Option<&Outcome>) -> Result<Known, String> {
-        let slot = self.graph();
-        let (Some(value), Some(words)) = (values.get(slot as usize), opened.get(slot as usize)) else {
-            return Err("the graph is not made".into());
-        };
-        let digest = words.last_chunk::<{ 4 * DIGEST }>().ok_or("the graph has no digest")?;
-        let knowers = self.roles(slot, values, opened, &value.members)?.propagators;
-        Ok(Known {
-            ballot: value.sum.ballot,
-            digest: *digest,
-            knowers,
-            before: before.cloned().unwrap_or_default(),
-        })
+    fn candidates(&self, history: &History) -> Result<Vec<Peer>, String> {
+        let coin = history.seed().ok_or("the coin is not open")?;
+        let place = |name: &String| self.session.roster.iter().position(|entry| entry.name == *name);
+        let named = self.spec.compute.iter().filter_map(place).filter_map(|at| u16::try_from(at).ok());
+        let named: Vec<Peer> = named.map(Peer).collect();
+        Ok(parties::candidates(&coin, history.members(ROWS), &named))
+    }
+
+    /// Who computed, as the vector of `computed` says it.
+    fn trio(&self, history: &History) -> Result<[Peer; 3], String> {
+        let words = history.vector(self.computed()).map_or(&[][..], |bytes| bytes.as_chunks::<4>().0);
+        let numbers = words.iter().step_by(WORDS).map(|&word| u32::from_le_bytes(word));
+        let said: Vec<(Peer, u32)> = (0u16..).map(Peer).zip(numbers).filter(|(_, n)| *n > 0).collect();
+        let of = |number: u32| said.iter().find(|(_, n)| *n == number).map(|(peer, _)| *peer);
+        match [of(1), of(2), of(3)] {
+            [Some(one), Some(two), Some(three)] if said.len() == 3 => Ok([one, two, three]),
+            _ => Err("it was not three peers that computed".into()),
+        }
+    }
+
+    fn senders(&self, history: &History, members: &[Peer]) -> Result<[Peer; 2], String> {
+        deliver::senders(&self.trio(history)?, members)
+            .ok_or_else(|| "of the three that computed fewer than two are left".to_owned())
     }
 
     fn scaler(&self, moments: Option<&[u8]>) -> Result<Scaler, String> {
@@ -155,8 +203,8 @@ impl Plan {
 }
 
 impl Xclp {
-    /// A peer with these rows, which may be none, and their labels, `None` where unknown. `secret` orders the
-    /// rows.
+    /// A peer with these rows, which may be none, and their labels, `None` where unknown. `secret` salts its
+    /// commitment.
     pub fn new(
         session: Session,
         spec: XclpSpec,
@@ -172,12 +220,22 @@ impl Xclp {
         if labels.len() != data.rows() {
             return Err(format!("{} labels for {} rows", labels.len(), data.rows()));
         }
-        if data.rows() > MAX_POINTS {
-            return Err(format!("{} rows, of all peers together there may be {MAX_POINTS}", data.rows()));
+        if data.rows() as u64 > MOST_POINTS {
+            return Err(format!("{} rows, of all peers together there may be {MOST_POINTS}", data.rows()));
         }
-        let mut order: Vec<usize> = (0..data.rows()).collect();
-        shuffle(&mut order, &mut Stream::new(secret, "order of rows", &session.id().0));
-        Ok(Self { plan: Plan::new(session, spec), me, data, labels, order })
+        let plan = Plan::new(session, spec);
+        if plan.scaling.needs_moments().is_none() {
+            has_directions(&plan.scaler(None)?.transform(&data))?;
+        }
+        Ok(Self {
+            plan,
+            me,
+            data,
+            labels: Arc::new(labels),
+            secret: Zeroizing::new(*secret),
+            out: Out::default(),
+            begun: Arc::default(),
+        })
     }
 
     /// The session's classes.
@@ -192,70 +250,64 @@ impl Xclp {
         &self.labels
     }
 
-    /// The same peer without labels: what it counts as where it is lost after the graph is made.
+    /// What is said of each row, in the order of the file. Labels that were given stay.
     #[must_use]
-    pub fn unlabelled(&self) -> Self {
-        Self { labels: vec![None; self.labels.len()], ..self.clone() }
-    }
-
-    /// What is said of each row, in the order of the file.
-    #[must_use]
-    pub fn said(&self, outcome: &Outcome) -> Vec<Prediction> {
-        let mut said = vec![Prediction { label: None, confidence: 0.0 }; self.order.len()];
-        for (&row, found) in self.order.iter().zip(self.plan.rule().say(&outcome.scores, &outcome.counts)) {
-            said[row] = found;
-        }
-        said
+    pub fn said(&self, output: &reference::Output) -> Vec<Said> {
+        let classes = self.plan.classes();
+        let rows = output.labels.iter().zip(output.coarse.chunks(classes)).zip(&*self.labels);
+        rows.map(|((&found, coarse), &given)| {
+            let label = given.or(found);
+            let part = label.and_then(|label| coarse.get(usize::from(label))).copied().unwrap_or(0);
+            let confidence = f64::from(part) / f64::from(1u32 << COARSE_BITS);
+            Said { label, confidence, disputed: given.is_some() && found.is_some() && given != found }
+        })
+        .collect()
     }
 
     /// What is said of each row of some peers, ascending, when their rows are in one place: what they must
-    /// arrive at together. `moments` are those that the session opened, where its scaling has any, for they
-    /// may be of more rows than these; else those of these rows. The number of edges of their graph is given
-    /// too.
+    /// arrive at together, bit for bit. `moments` are those that the session opened, where its scaling has
+    /// any, for they may be of more rows than these; else those of these rows. The number of edges of their
+    /// graph is given too.
     pub fn pooled(
         tasks: &[&Self],
         planes: &[u8; 32],
         moments: Option<&[u8]>,
-    ) -> Result<(Vec<Vec<Prediction>>, usize), String> {
+    ) -> Result<(Vec<Vec<Said>>, usize), String> {
         let Some(first) = tasks.first() else { return Ok((Vec::new(), 0)) };
         let (plan, features) = (&first.plan, first.data.features());
-        let join = |parts: &[Dataset]| {
-            let values = parts.iter().flat_map(|part| part.values().iter().copied()).collect();
-            Dataset::new(features, values, Vec::new(), Vec::new()).map_err(|error| error.to_string())
-        };
-        let all = join(&tasks.iter().map(|task| task.data.subset(&task.order)).collect::<Vec<_>>())?;
+        let values = tasks.iter().flat_map(|task| task.data.values().iter().copied()).collect();
+        let all =
+            Dataset::new(features, values, Vec::new(), Vec::new()).map_err(|error| error.to_string())?;
         let scaler = match (plan.scaling.needs_moments(), moments) {
             (Some(_), Some(moments)) => plan.scaler(Some(moments))?,
             _ => Scaler::fit(&plan.scaling, &all).map_err(|error| error.to_string())?,
         };
-        let scaled = scaler.transform(&all);
-        let labels: Vec<_> =
-            tasks.iter().flat_map(|task| task.order.iter().map(|&row| task.labels[row])).collect();
-        let classes = first.classes().len();
-        let codes = Codes::of(&scaled, planes, plan.spec.bits as usize).ok_or("bits of a code")?;
-        let scores = centralised(&codes, &labels, classes, &plan.rule());
-        let counts = label_counts(&labels, classes);
-        let mut rest = &scores[..];
-        let of_task = |task: &&Self| {
-            let (own, others) = rest.split_at(task.order.len() * classes);
-            rest = others;
-            let planes = *planes;
-            task.said(&Outcome { scores: own.to_vec(), counts: counts.clone(), planes, ..Outcome::default() })
-        };
-        let said = tasks.iter().map(of_task).collect();
-        Ok((said, edges(&codes, plan.spec.k as usize).len()))
-    }
-
-    fn rows(&self) -> Result<u32, String> {
-        u32::try_from(self.data.rows()).map_err(|_| "too many rows".to_owned())
+        let labels: Vec<_> = tasks.iter().flat_map(|task| task.labels.iter().copied()).collect();
+        let codes =
+            Codes::of(&scaler.transform(&all), planes, plan.spec.bits as usize).ok_or("bits of a code")?;
+        let numbers = integer::Plan::new(all.rows(), plan.classes(), plan.spec.settings());
+        let numbers = numbers.map_err(|refusal| refusal.to_string())?;
+        let reference = Reference::new(&numbers, &codes, &labels);
+        let mut start = 0;
+        let said = tasks.iter().map(|task| {
+            let rows = start..start + task.data.rows();
+            start = rows.end;
+            let coarse = rows.start * plan.classes()..rows.end * plan.classes();
+            task.said(&reference::Output {
+                labels: reference.output.labels[rows].to_vec(),
+                coarse: reference.output.coarse[coarse].to_vec(),
+            })
+        });
+        let said = said.collect();
+        Ok((said, reference.graph.iter().filter(|weight| **weight > 0).count() / 2))
     }
 
     fn words(&self, slot: &str) -> Result<Bytes, String> {
         match slot {
             "rows" => {
-                let peers = self.plan.session.roster.len();
-                let rows = self.rows()?;
-                let words = (0..peers).map(|peer| if peer == self.me.index() { rows } else { 0 });
+                let rows = u32::try_from(self.data.rows()).map_err(|_| "too many rows".to_owned())?;
+                let words = (0..self.plan.session.roster.len())
+                    .map(|peer| if peer == self.me.index() { rows } else { 0 });
                 Ok(words.flat_map(u32::to_le_bytes).collect())
             }
             "moments" => {
@@ -265,6 +317,101 @@ impl Xclp {
             other => Err(format!("no vector of {other} without its exchange")),
         }
     }
+
+    /// This peer's part in computing.
+    fn compute(&self, history: &History, seat: Seat) -> Result<Source, String> {
+        // A leader that starts a sum over too few members breaks a rule that `allows` checks; this peer then
+        // has no part in it.
+        let Ok(View { owners, plan }) = self.plan.view(history, &seat.members) else {
+            return Ok(Source::Bystander);
+        };
+        let candidates = self.plan.candidates(history)?;
+        let owner = owners.iter().any(|(peer, _)| *peer == self.me);
+        if !owner && !candidates.contains(&self.me) {
+            return Ok(Source::Bystander);
+        }
+        parties::trio(&candidates, &seat.members, &self.out.lock().unwrap_or_else(PoisonError::into_inner))?;
+        let fresh = self.begun.lock().unwrap_or_else(PoisonError::into_inner).insert(seat.sum);
+        assert!(fresh, "BUG: the exchange of view {} begins twice", seat.sum.ballot);
+        let rows = if owner { Some(self.rows(history)?) } else { None };
+        let setup = compute::Setup {
+            session: seat.session,
+            sum: seat.sum,
+            me: self.me,
+            owners,
+            candidates,
+            members: seat.members,
+            plan,
+            keys: seat.keys,
+            seed: Zeroizing::new(seat.seed),
+            rows,
+            out: Arc::clone(&self.out),
+            patience_ms: seat.patience_ms,
+            longest_ms: seat.longest_ms,
+        };
+        Ok(Source::Exchange(Box::new(Compute::new(setup))))
+    }
+
+    /// This peer's rows, scaled.
+    fn rows(&self, history: &History) -> Result<compute::Rows, String> {
+        let moments = self.plan.scaling.needs_moments().and(history.vector(ROWS + 1));
+        let scaled = self.plan.scaler(moments.map(|bytes| &bytes[..]))?.transform(&self.data);
+        has_directions(&scaled)?;
+        Ok(compute::Rows {
+            data: Arc::new(scaled),
+            labels: Arc::clone(&self.labels),
+            planes: planes(&self.plan.session, history).ok_or("the coin is not open")?,
+            salt: derive(&*self.secret, "salt of the input", &self.plan.session.id().0),
+        })
+    }
+
+    /// This peer's part in the delivery.
+    fn deliver(&self, history: &History, seat: Seat) -> Result<Source, String> {
+        let slot = self.plan.computed();
+        let View { owners, plan } = self.plan.view(history, history.members(slot))?;
+        let Ok(senders) = self.plan.senders(history, &seat.members) else { return Ok(Source::Bystander) };
+        let before = history.exchanged(slot).and_then(|bytes| Computed::from_bytes(bytes));
+        let own = self.me.index() * WORDS + 1;
+        let said = history.vector(slot).and_then(|bytes| bytes.get(4 * own..4 * (own + WORDS - 1)));
+        if before.as_ref().is_some_and(|before| said != Some(&before.commitment[..])) {
+            return Err("another commitment to this peer's input was decided than it made".into());
+        }
+        let sealed = if senders.contains(&self.me) {
+            let shares = before.and_then(|before| before.party).map(|(_, shares)| shares);
+            let sealed = shares.and_then(|shares| Sealed::from_bytes(&shares, plan.points(), plan.classes()));
+            Some(sealed.ok_or("this peer computed, and its state has nothing of it any more")?)
+        } else {
+            None
+        };
+        let setup = deliver::Setup {
+            me: self.me,
+            owners,
+            members: seat.members,
+            senders,
+            sealed,
+            classes: self.plan.classes(),
+            patience_ms: seat.patience_ms,
+            longest_ms: seat.longest_ms,
+        };
+        if !Deliver::takes_part(&setup, self.me) {
+            return Ok(Source::Bystander);
+        }
+        Ok(Source::Exchange(Box::new(Deliver::new(setup))))
+    }
+
+    /// What the second exchange gave this peer, if it was there to the end.
+    #[must_use]
+    pub fn output(&self, history: &History) -> Option<reference::Output> {
+        let bytes = history.exchanged(self.plan.computed() + 1)?;
+        deliver::from_bytes(bytes, self.plan.classes())
+            .filter(|output| output.labels.len() == self.data.rows())
+    }
+}
+
+/// A row without a direction has no code.
+fn has_directions(scaled: &Dataset) -> Result<(), String> {
+    let zero = (0..scaled.rows()).find(|&row| scaled.row(row).iter().all(|value| *value == 0.0));
+    zero.map_or(Ok(()), |row| Err(format!("row {} is zero in every feature: it has no direction", row + 1)))
 }
 
 impl Task for Xclp {
@@ -278,18 +425,23 @@ impl Task for Xclp {
     }
 
     fn outcome(&self, history: &History, _unix: u64) -> Result<super::Outcome, String> {
-        // Who came after the rows were counted had no part in the exchange, and was given no scores.
-        let given = history.exchanged(self.plan.graph() + 1).and_then(|bytes| Outcome::from_bytes(bytes));
-        let Some(given) = given.filter(|given| !given.counts.is_empty() || self.data.rows() == 0) else {
+        // Who came after the rows were counted had no part in the exchange, and was given nothing.
+        let Some(output) = self.output(history) else {
             return Err("the session was finished without this peer: there are no labels for its rows".into());
         };
-        let said = self.said(&given);
+        let said = self.said(&output);
         let text = labels_text(&said, self.classes());
         let unknown = said.iter().filter(|said| said.label.is_none()).count();
-        let summary =
-            if unknown > 0 { format!("no label reaches {unknown} of the rows") } else { String::new() };
+        let disputed = said.iter().filter(|said| said.disputed).count();
+        let mut summary = Vec::new();
+        if unknown > 0 {
+            summary.push(format!("no label reaches {unknown} of the rows"));
+        }
+        if disputed > 0 {
+            summary.push(format!("{disputed} of the given labels are disputed"));
+        }
         let digest = Sha256::digest(&text).into();
-        Ok(super::Outcome::new(text.into_bytes(), digest).with_summary(summary))
+        Ok(super::Outcome::new(text.into_bytes(), digest).with_summary(summary.join("; ")))
     }
 
     fn work(&self, slot: u32, _: &History) -> Work {
@@ -299,216 +451,73 @@ impl Task for Xclp {
     }
 
     fn exchange(&self, slot: u32, history: &History, seat: Seat) -> Result<Source, String> {
-        let graph = self.plan.graph();
-        if slot < graph {
-            return Ok(Source::Own);
+        match slot.cmp(&self.plan.computed()) {
+            std::cmp::Ordering::Less => Ok(Source::Own),
+            std::cmp::Ordering::Equal => self.compute(history, seat),
+            std::cmp::Ordering::Greater => self.deliver(history, seat),
         }
-        let (values, opened) = (history.values(), history.vectors());
-        // A leader that starts a sum over too few members breaks a rule that `allows` checks; this peer then
-        // has no part in it.
-        let roles = self.plan.roles(slot, values, opened, &seat.members).ok();
-        let counted = |roles: &Roles| roles.ring.contains(&self.me) || roles.propagators.contains(&self.me);
-        let roles = roles.filter(counted);
-        let stage = if slot == graph {
-            Stage::Graph
-        } else {
-            let before = history.exchanged(graph).and_then(|bytes| Outcome::from_bytes(bytes));
-            let known = self.plan.known(values, opened, before.as_ref())?;
-            if roles.is_some()
-                && known.knowers.contains(&self.me)
-                && before.is_none_or(|before| before.edges.is_empty())
-            {
-                return Err("this peer knew the graph, and its state has nothing of it any more".into());
-            }
-            Stage::Labels(known)
-        };
-        let Some(roles) = roles else { return Ok(Source::Bystander) };
-        let moments = self.plan.scaling.needs_moments().and(history.vector(ROWS + 1));
-        let rows = if roles.rows.contains_key(&self.me) {
-            let scaled =
-                self.plan.scaler(moments.map(|bytes| &bytes[..]))?.transform(&self.data).subset(&self.order);
-            let labels = self.order.iter().map(|&row| self.labels[row]).collect();
-            Some(xclp::Rows { data: Arc::new(scaled), labels: Arc::new(labels) })
-        } else {
-            None
-        };
-        let setup = Setup {
-            session: seat.session,
-            sum: seat.sum,
-            stage,
-            me: seat.me,
-            roles,
-            rule: self.plan.rule(),
-            bits: self.plan.spec.bits as usize,
-            hamming: self.plan.spec.hamming,
-            classes: self.plan.session.data.classes.len(),
-            coin: history.seed().ok_or("the coin is not open")?,
-            keys: seat.keys,
-            rows,
-            patience_ms: seat.patience_ms,
-            longest_ms: seat.longest_ms,
-        };
-        Ok(Source::Exchange(Box::new(Adapter(xclp::Exchange::new(setup, seat.seed)))))
     }
 
-    /// This peer's points in the graph, and the digest where it is to say it; then points, and those that
-    /// have a label now: in the sum, of all peers.
+    /// Who computed and the commitments; then how many rows have an answer: in the sum, of all peers.
     fn exchanged(&self, slot: u32, result: &Bytes) -> Result<Bytes, String> {
-        let outcome = if result.is_empty() { Some(Outcome::default()) } else { Outcome::from_bytes(result) };
-        let outcome = &outcome.ok_or("the exchange's result is damaged")?;
-        if slot == self.plan.graph() {
-            let peers = self.plan.session.roster.len();
-            // Whoever had a part in it as an owner knows the planes.
-            let rows = if outcome.planes == [0; 32] { 0 } else { self.rows()? };
-            let words = (0..peers).map(|peer| if peer == self.me.index() { rows } else { 0 });
-            return Ok(words.flat_map(u32::to_le_bytes).chain(outcome.digest).collect());
+        if slot > self.plan.computed() {
+            let rows = result.len() / (self.plan.classes() + 2);
+            return Ok(u32::try_from(rows).unwrap_or(u32::MAX).to_le_bytes().to_vec().into());
         }
-        let said = self.said(outcome);
-        let labelled = said.iter().filter(|said| said.label.is_some()).count();
-        Ok([said.len(), labelled]
-            .into_iter()
-            .flat_map(|n| u32::try_from(n).unwrap_or(u32::MAX).to_le_bytes())
-            .collect())
+        let mut words = vec![0; 4 * WORDS * self.plan.session.roster.len()];
+        if !result.is_empty() {
+            let computed = Computed::from_bytes(result).ok_or("the exchange's result is damaged")?;
+            let own = &mut words[4 * WORDS * self.me.index()..][..4 * WORDS];
+            own[0] = computed.party.map_or(0, |(number, _)| number + 1);
+            own[4..].copy_from_slice(&computed.commitment);
+        }
+        Ok(words.into())
     }
 
     fn allows(&self, slot: u32, history: &History, members: &[Peer]) -> Result<(), String> {
-        if slot >= self.plan.graph() {
-            self.plan.roles(slot, history.values(), history.vectors(), members)?;
+        match slot.cmp(&self.plan.computed()) {
+            std::cmp::Ordering::Less => Ok(()),
+            std::cmp::Ordering::Equal => {
+                self.plan.view(history, members)?;
+                parties::trio(&self.plan.candidates(history)?, members, &BTreeSet::new()).map(drop)
+            }
+            std::cmp::Ordering::Greater => self.plan.senders(history, members).map(drop),
         }
-        Ok(())
     }
 
     fn check(&self, slot: u32, history: &History) -> Result<(), String> {
-        if slot == self.plan.graph() {
-            let roles = self.plan.roles(slot, history.values(), history.vectors(), history.members(slot))?;
-            let points = self.plan.counted(history.vectors(), slot);
-            if points.iter().any(|(peer, &rows)| roles.rows.get(peer).copied().unwrap_or(0) != rows) {
-                return Err("the graph has other points than were counted".into());
-            }
+        if slot == self.plan.computed() {
+            return self.plan.trio(history).map(drop);
         }
         if slot != ROWS {
             return Ok(());
         }
-        let counted = self.plan.counted(history.vectors(), ROWS);
-        let holders = counted.values().filter(|&&rows| rows > 0).count();
-        if holders < FEWEST_HOLDERS {
-            return Err(format!("only {holders} members have rows; xclp needs {FEWEST_HOLDERS}"));
-        }
-        let points: u64 = counted.values().map(|&rows| u64::from(rows)).sum();
-        if points > MAX_POINTS as u64 {
-            return Err(format!("{points} rows together, at most {MAX_POINTS}"));
-        }
         // Whoever was not counted has no part: if these are too few, so is every later view.
-        let counted = history.members(ROWS);
-        self.plan.roles(self.plan.graph(), history.values(), history.vectors(), counted).map(drop)
+        self.plan.view(history, history.members(ROWS))?;
+        parties::trio(&self.plan.candidates(history)?, history.members(ROWS), &BTreeSet::new()).map(drop)
+    }
+
+    /// Shares of the output are kept until every owner has its own.
+    fn retains(&self, slot: u32, frozen: u32) -> bool {
+        slot != self.plan.computed() || frozen <= slot + 1
     }
 }
 
-/// Label and confidence of each row, in the order of the data file; nothing where no label reaches a row.
-fn labels_text(said: &[Prediction], classes: &[String]) -> String {
+/// Label, confidence and whether a given label is disputed, of each row, in the order of the data file; no
+/// label where none reaches a row.
+fn labels_text(said: &[Said], classes: &[String]) -> String {
     let mut out = csv::Writer::from_writer(Vec::new());
     // Writing to memory cannot fail, and names of classes are text.
-    let _ = out.write_record(["label", "confidence"]);
-    for Prediction { label, confidence } in said {
+    let _ = out.write_record(["label", "confidence", "disputed"]);
+    for Said { label, confidence, disputed } in said {
         let label = label.and_then(|label| classes.get(usize::from(label))).map_or("", String::as_str);
-        let _ = out.write_record([label, &format!("{confidence:.6}")]);
+        let _ = out.write_record([label, &format!("{confidence:.6}"), if *disputed { "yes" } else { "" }]);
     }
     out.into_inner().ok().and_then(|bytes| String::from_utf8(bytes).ok()).unwrap_or_default()
 }
 
-/// What the second exchange gave a peer, if it had a part in it.
+/// The seed of the planes, which follows from the coin.
 #[must_use]
-pub fn result(history: &History) -> Option<Outcome> {
-    let result = history.exchanged(history.frozen().checked_sub(1)?)?;
-    if result.is_empty() { Some(Outcome::default()) } else { Outcome::from_bytes(result) }
-}
-
-/// The seed of the planes, which every peer with rows knows.
-#[must_use]
-pub fn planes(history: &History) -> Option<[u8; 32]> {
-    let results = (0..history.frozen()).filter_map(|slot| Outcome::from_bytes(history.exchanged(slot)?));
-    results.map(|result| result.planes).find(|planes| *planes != [0; 32])
-}
-
-/// Carries the exchange's messages as the node does: unread.
-struct Adapter(xclp::Exchange);
-
-/// Reads a message of the exchange; its bulk bytes travel beside it.
-pub(crate) fn body(content: Content) -> Result<Body, Fault> {
-    const WRONG: Fault = Fault::OutOfOrder("bulk bytes of an exchange");
-    match content {
-        Content::Short(bytes) => match wire::decode_item(&bytes)? {
-            Body::Part { .. } => Err(WRONG),
-            body => Ok(body),
-        },
-        Content::Bulk { header, data } => match wire::decode_item(&header)? {
-            Body::Part { what, length, .. } => Ok(Body::Part { what, length, data }),
-            _ => Err(WRONG),
-        },
-    }
-}
-
-impl From<Body> for Content {
-    fn from(body: Body) -> Self {
-        let header = wire::canonical(&body).into();
-        match body {
-            Body::Part { data, .. } => Self::Bulk { header, data },
-            _ => Self::Short(header),
-        }
-    }
-}
-
-impl Exchange for Adapter {
-    fn peers(&self) -> Vec<Peer> {
-        self.0.neighbours().collect()
-    }
-
-    fn roles(&self) -> exchange::Roles {
-        if !self.0.begins_anew() {
-            return Vec::new();
-        }
-        let roles = self.0.roles();
-        vec![("propagators", roles.propagators.to_vec()), ("ring", roles.ring.clone())]
-    }
-
-    fn handle(&mut self, now: Time, input: Input<Vocabulary>) -> Step<Vocabulary> {
-        let mut step = Step::none();
-        let input = match input {
-            Input::Start => Input::Start,
-            Input::PeerUp(peer) => Input::PeerUp(peer),
-            Input::PeerLost(peer) => Input::PeerLost(peer),
-            Input::Timer(_) => Input::Timer(xclp::Timer(self.0.sum())),
-            Input::Done(done) => match done.downcast_ref::<xclp::Done>() {
-                Some(done) => Input::Done(done.clone()),
-                None => unreachable!("BUG: the node gives back what a job made"),
-            },
-            Input::Message { from, message } => match body(message) {
-                Ok(body) => Input::Message { from, message: xclp::Message { sum: self.0.sum(), body } },
-                Err(fault) => {
-                    step.blame(from, fault);
-                    step.output(Output::Failed(Reason::Fault, Some(from)));
-                    return step;
-                }
-            },
-        };
-        for action in self.0.handle(now, input).0 {
-            step.0.push(match action {
-                Action::Send { to, message } => Action::Send { to, message: message.body.into() },
-                Action::SetTimer { at, .. } => Action::SetTimer { at, timer: 0 },
-                Action::Compute(job) => Action::Compute(Job::new(job.operations, move || {
-                    Arc::new(job.clone().run()) as exchange::Done
-                })),
-                Action::Persist(never) => match never {},
-                Action::WriteEarly(early) => Action::WriteEarly(early),
-                Action::Blame { peer, fault } => Action::Blame { peer, fault },
-                Action::Output(xclp::Output::Finished(outcome)) => {
-                    Action::Output(Output::Finished(outcome.to_bytes()))
-                }
-                Action::Output(xclp::Output::Failed(reason, peer)) => {
-                    Action::Output(Output::Failed(reason, peer))
-                }
-            });
-        }
-        step
-    }
+pub fn planes(session: &Session, history: &History) -> Option<[u8; 32]> {
+    history.seed().map(|coin| *derive(&coin, "planes", &session.id().0))
 }

@@ -1,21 +1,19 @@
-//! XCLP's processes killed with -9 in each stage and role. The others end with the labels that the pooled
-//! rows of whoever was counted have in one place, label for label, and so does a peer that comes back in
-//! time; one that does not is counted where its part was decided already.
+//! XCLP's processes killed with -9 in each stage and role. The others end with what the pooled rows of all
+//! over whose rows was computed give in one place, line for line, and so does a peer that comes back in time.
 
 use std::collections::BTreeSet;
 use std::fs;
 use std::sync::Arc;
 use std::time::Duration;
 
-use flyswarm::crypto::stream::derive;
 use flyswarm::data::digits::digits;
-use flyswarm::session::{Hamming, Peer, Session, TaskSpec, XclpSpec};
-use flyswarm::task::xclp::{Plan, Xclp};
+use flyswarm::session::Peer;
+use flyswarm::task::xclp::{Said, Xclp};
 use serde_json::Value;
 
 use super::check::members;
 use super::swarm::{NAMES, Swarm};
-use super::xclp::{OWNERS, PEERS, known, start, swarm};
+use super::xclp::{OWNERS, PEERS, known, spec, start, swarm};
 
 /// Where a peer is killed.
 struct Point {
@@ -24,8 +22,7 @@ struct Point {
     said: (&'static str, &'static str, &'static str),
     /// How long before, milliseconds.
     later: u64,
-    hamming: Hamming,
-    /// Whether it is tried too with a peer that stays away: once for each stage.
+    /// Whether it is tried too with a peer that stays away.
     for_good: bool,
 }
 
@@ -34,20 +31,20 @@ const fn point(
     said: (&'static str, &'static str, &'static str),
     for_good: bool,
 ) -> Point {
-    Point { name, said, later: 0, hamming: Hamming::Dealer, for_good }
+    Point { name, said, later: 0, for_good }
 }
 
-/// In the order of a session. Those of quantities that a session has not are passed over.
-const POINTS: [Point; 9] = [
+/// In the order of a session.
+static POINTS: [Point; 10] = [
     point("rows open", ("opened", "rows", ""), true),
-    point("roles drawn", ("roles", "", ""), false),
-    // Oblivious transfer, for these distances take a second.
-    Point { later: 100, hamming: Hamming::Ot, ..point("distances under way", ("roles", "", ""), true) },
-    Point { later: 30, ..point("distances, or what comes of them", ("roles", "", ""), false) },
-    point("graph summed", ("stage", "graph", "sum"), false),
-    point("graph open", ("opened", "graph", ""), true),
-    point("labels summed", ("stage", "labelled", "sum"), true),
-    point("labels decided", ("stage", "labelled", "accept"), false),
+    point("computing begins", ("roles", "", ""), false),
+    Point { later: 60, ..point("inputs under way", ("roles", "", ""), false) },
+    Point { later: 250, ..point("neighbours under way", ("roles", "", ""), true) },
+    Point { later: 900, ..point("propagation under way", ("roles", "", ""), false) },
+    point("computed, summed", ("stage", "computed", "sum"), true),
+    point("computed, decided", ("stage", "computed", "accept"), false),
+    point("computed, open", ("opened", "computed", ""), true),
+    point("labels summed", ("stage", "labelled", "sum"), false),
     point("labels open", ("stage", "labelled", "open"), true),
 ];
 
@@ -58,12 +55,10 @@ fn says(value: &Value, (event, quantity, stage): (&str, &str, &str)) -> bool {
 
 #[derive(Clone, Copy, PartialEq)]
 enum Role {
-    /// All owners of four are in the ring, and so all keep distances.
+    /// With rows; it does not compute.
     Owner,
-    /// Or, before the roles are drawn, a witness.
-    Propagator,
-    /// A witness in the ring.
-    Keeper,
+    /// One of the three that compute, with rows or not.
+    Party,
 }
 
 /// Who has the role; before they are drawn, who may get it.
@@ -72,38 +67,29 @@ fn victim(swarm: &mut Swarm, role: Role, drawn: bool) -> usize {
         return if role == Role::Owner { 1 } else { PEERS - 1 };
     }
     let event = swarm.wait("roles", |told| (told.value["event"] == "roles").then(|| told.value.clone()));
-    let names =
-        event[if role == Role::Propagator { "propagators" } else { "ring" }].as_array().expect("a list");
-    let mut peers = names.iter().map(|name| NAMES.iter().position(|known| known == name).expect("a peer"));
-    peers
-        .find(|&i| (i < OWNERS) == (role == Role::Owner))
-        .expect("four owners, two propagators and a witness in the ring")
+    let names = event["computing"].as_array().expect("a list");
+    let parties: Vec<usize> =
+        names.iter().map(|name| NAMES.iter().position(|known| known == name).expect("a peer")).collect();
+    match role {
+        Role::Owner => (0..OWNERS).find(|i| !parties.contains(i)).expect("four owners, three parties"),
+        Role::Party => parties[0],
+    }
 }
 
-fn spec(session: &Session) -> XclpSpec {
-    let TaskSpec::Xclp(spec) = session.task else { panic!("{:?}", session.task) };
-    spec
-}
-
-/// The labels that the members of a receipt must have, by owner: those of the pooled rows of all whom the
-/// distances were between, of whom those that were lost before the end have told no labels.
+/// The labels that the members of a receipt must have, by owner: those of the pooled rows of all over whose
+/// rows was computed.
 fn expected(swarm: &Swarm, receipt: &Value, planes: &[u8; 32]) -> Vec<(usize, Vec<String>)> {
     let of = |quantity: &str| members(receipt, quantity).into_iter().collect::<BTreeSet<_>>();
-    let plan = Plan::new(swarm.session.clone(), spec(&swarm.session)).quantities();
-    let (counted, labelled) = (of("rows"), of("labelled"));
-    let with_points =
-        if plan.iter().any(|quantity| quantity.name == "graph") { of("graph") } else { of("labelled") };
+    let (counted, computed) = (of("rows"), of("computed"));
     let data = digits();
-    let owners = (0..OWNERS).filter(|&i| counted.contains(NAMES[i]) && with_points.contains(NAMES[i]));
+    let owners = (0..OWNERS).filter(|&i| counted.contains(NAMES[i]) && computed.contains(NAMES[i]));
     let tasks: Vec<(usize, Xclp)> = owners
         .map(|i| {
-            let (rows, tells) = (&swarm.parts[i], labelled.contains(NAMES[i]));
-            let label = |(place, &row): (usize, &usize)| (tells && known(place)).then(|| data.labels()[row]);
+            let rows = &swarm.parts[i];
+            let label = |(place, &row): (usize, &usize)| known(place).then(|| data.labels()[row]);
             let labels = rows.iter().enumerate().map(label).collect();
-            let secret = derive(&*swarm.keys[i].seed(), "rows", &swarm.session.id().0);
             let part = Arc::new(data.subset(rows));
-            let task =
-                Xclp::new(swarm.session.clone(), spec(&swarm.session), Peer(i as u16), part, labels, &secret);
+            let task = Xclp::new(swarm.session.clone(), spec(), Peer(i as u16), part, labels, &[0; 32]);
             (i, task.expect("a task"))
         })
         .collect();
@@ -111,8 +97,12 @@ fn expected(swarm: &Swarm, receipt: &Value, planes: &[u8; 32]) -> Vec<(usize, Ve
     let (said, _) = Xclp::pooled(&references, planes, None).expect("labels");
     let class =
         |label: Option<u16>| label.map_or(String::new(), |label| data.classes()[usize::from(label)].clone());
-    let labels = said.iter().map(|said| said.iter().map(|said| class(said.label)).collect());
-    tasks.iter().map(|(i, _)| *i).zip(labels).collect()
+    let line = |said: &Said| {
+        let disputed = if said.disputed { "yes" } else { "" };
+        format!("{},{:.6},{disputed}", class(said.label), said.confidence)
+    };
+    let lines = said.iter().map(|said| said.iter().map(line).collect());
+    tasks.iter().map(|(i, _)| *i).zip(lines).collect()
 }
 
 /// Checks all that `finished`, and gives the owners whose rows were labelled.
@@ -135,8 +125,7 @@ fn same_and_exact(swarm: &Swarm, finished: &[usize]) -> Vec<usize> {
             continue;
         }
         let text = fs::read_to_string(swarm.file(i, "model")).expect("labels");
-        let found: Vec<_> =
-            text.lines().skip(1).map(|line| line.split(',').next().unwrap_or_default()).collect();
+        let found: Vec<_> = text.lines().skip(1).collect();
         assert_eq!(found, labels, "labels of {}", NAMES[i]);
         labelled.push(i);
     }
@@ -147,9 +136,6 @@ fn killed(role: Role, point: &Point, returns: bool) {
     let context = format!("{}, comes back: {returns}", point.name);
     let mut swarm = swarm(|session| {
         session.timing.linger_ms = if returns { 15_000 } else { 500 };
-        // Labels that are compared one by one must not hang on the last digits of a score.
-        let spec = XclpSpec { bits: 2048, tolerance: 1e-9, hamming: point.hamming, ..XclpSpec::new(64) };
-        session.task = TaskSpec::Xclp(spec);
     });
     (0..PEERS).for_each(|i| start(&mut swarm, i));
     let victim = victim(&mut swarm, role, point.said.1 != "rows");
@@ -160,12 +146,6 @@ fn killed(role: Role, point: &Point, returns: bool) {
     std::thread::sleep(Duration::from_millis(point.later));
     swarm.signal(victim, "KILL");
     assert_eq!(swarm.wait_end(victim).signal, Some(9));
-    if point.hamming == Hamming::Ot {
-        let stages = swarm.told(victim, "stage");
-        let exchanging =
-            stages.last().is_some_and(|last| last["stage"] == "compute" || last["stage"] == "keys");
-        assert!(exchanging, "{context}: killed too late: {:?}", stages.last());
-    }
     if returns {
         start(&mut swarm, victim);
     }
@@ -187,12 +167,7 @@ fn killed(role: Role, point: &Point, returns: bool) {
 
 /// In every stage, one swarm after the other.
 fn killed_everywhere(role: Role, returns: bool) {
-    let session = swarm(|_| ()).session.clone();
-    let plan = Plan::new(session.clone(), spec(&session)).quantities();
-    let has = |quantity: &str| quantity.is_empty() || plan.iter().any(|each| each.name == quantity);
-    // Before the roles are drawn a witness is a witness.
-    let points = POINTS.iter().filter(|point| role != Role::Keeper || point.said.1 != "rows");
-    for point in points.filter(|point| has(point.said.1) && (returns || point.for_good)) {
+    for point in POINTS.iter().filter(|point| returns || point.for_good) {
         killed(role, point, returns);
     }
 }
@@ -208,21 +183,11 @@ fn an_owner_that_is_killed_in_any_stage_and_stays_away_leaves_the_others_their_l
 }
 
 #[test]
-fn a_propagator_that_is_killed_in_any_stage_comes_back_to_its_part() {
-    killed_everywhere(Role::Propagator, true);
+fn a_computing_party_that_is_killed_in_any_stage_and_comes_back_leaves_the_others_their_labels() {
+    killed_everywhere(Role::Party, true);
 }
 
 #[test]
-fn a_propagator_that_is_killed_in_any_stage_and_stays_away_is_replaced() {
-    killed_everywhere(Role::Propagator, false);
-}
-
-#[test]
-fn a_witness_that_keeps_distances_and_is_killed_in_any_stage_comes_back_to_its_part() {
-    killed_everywhere(Role::Keeper, true);
-}
-
-#[test]
-fn a_witness_that_keeps_distances_and_is_killed_in_any_stage_and_stays_away_is_replaced() {
-    killed_everywhere(Role::Keeper, false);
+fn a_computing_party_that_is_killed_in_any_stage_and_stays_away_is_replaced() {
+    killed_everywhere(Role::Party, false);
 }

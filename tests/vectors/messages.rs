@@ -13,8 +13,8 @@ use flyswarm::protocol::signed::Signed;
 use flyswarm::protocol::transfer::{self, Held, Want};
 use flyswarm::protocol::view::{self, Order, Reason, Report};
 use flyswarm::protocol::wire;
-use flyswarm::protocol::xclp::{Body, ParcelKind};
 use flyswarm::session::Peer;
+use flyswarm::task::xclp::talk::{Body, What, content};
 use serde_json::{Value, json};
 
 use crate::hex;
@@ -33,8 +33,12 @@ pub(crate) fn all() -> Vec<(&'static str, Message)> {
     let down = |order| Message::View(view::Message::Down(ballot, order));
     let reduce = |message| Message::View(view::Message::Reduce(message));
     let transfer = Message::Transfer;
-    let exchange = |body: Body| Message::Exchange { sum: SumId { ballot, slot: 3 }, content: body.into() };
-    let part = |what| exchange(Body::Part { what, length: 70_000, data: data.clone() });
+    let exchanged = |body: Body, data| Message::Exchange {
+        sum: SumId { ballot, slot: 3 },
+        content: content(&body, data),
+    };
+    let exchange = |body| exchanged(body, Bytes::new());
+    let part = |what, last| exchanged(Body::Part { what, last }, data.clone());
     let accepted = Accepted { ballot, slot: 1, value: digest };
     let promises = [(0, 0, None, false), (1, 1, Some(accepted.clone()), false), (2, 1, Some(accepted), true)];
     let promises = promises.map(|(author, frozen, accepted, released)| {
@@ -119,28 +123,10 @@ pub(crate) fn all() -> Vec<(&'static str, Message)> {
         ("head bare", transfer(transfer::Message::Head(1, Box::new(Held::Bare(made.frozen.clone()))))),
         ("piece", transfer(transfer::Message::Piece { slot: 1, index: 0, data: data.clone() })),
         ("transfer credit", transfer(transfer::Message::Credit(1, 300))),
-        ("commit", exchange(Body::Commit(digest))),
-        ("reveal", exchange(Body::Reveal(digest))),
-        ("keys", exchange(Body::Keys(vec![(Peer(0), digest), (Peer(300), [9; 32])]))),
-        ("mask", exchange(Body::Mask(digest))),
-        ("graph", exchange(Body::Graph(digest))),
-        ("part triple", part(ParcelKind::Triple(Peer(2)))),
-        ("part dealt", part(ParcelKind::Dealt(Peer(1)))),
-        ("part hidden", part(ParcelKind::Hidden)),
-        ("part base", part(ParcelKind::Base)),
-        ("part choices", part(ParcelKind::Choices)),
-        ("part columns", part(ParcelKind::Columns(3))),
-        ("part strings", part(ParcelKind::Strings(70_000))),
-        ("part key", part(ParcelKind::Key)),
-        ("part ciphertext", part(ParcelKind::Ciphertext(300))),
-        ("part answer", part(ParcelKind::Answer(3))),
-        ("part share", part(ParcelKind::Share(Peer(1), Peer(300)))),
-        ("part smallest", part(ParcelKind::Smallest)),
-        ("part limits", part(ParcelKind::Limits)),
-        ("part short", part(ParcelKind::Short(Peer(1)))),
-        ("part labels", part(ParcelKind::Labels)),
-        ("part scores", part(ParcelKind::Scores)),
-        ("part edges", part(ParcelKind::Edges)),
+        ("exchange begin", exchange(Body::Begin(vec![Peer(0), Peer(300)]))),
+        ("part input", part(What::Input, false)),
+        ("part round", part(What::Round(70_000), true)),
+        ("part output", part(What::Output, true)),
         ("exchange credit", exchange(Body::Credit)),
         ("exchange working", exchange(Body::Working)),
     ]

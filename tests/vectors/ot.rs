@@ -5,8 +5,8 @@ use flyswarm::crypto::ot::base::{Sender as Base, choose};
 use flyswarm::crypto::ot::extension::{Receiver, Sender};
 use flyswarm::crypto::stream::Stream;
 use flyswarm::protocol::ballot::Ballot;
-use flyswarm::protocol::xclp::ot::{Cut, choices, columns, context, receive, send, sender_share, vectors};
-use flyswarm::protocol::xclp::{custody, dealer};
+use flyswarm::protocol::hamming::ot::{Cut, choices, columns, context, receive, send, sender_share, vectors};
+use flyswarm::protocol::hamming::{to_bytes, transposed};
 use flyswarm::session::Peer;
 use flyswarm::sketch::lsh::Codes;
 use serde_json::{Value, json};
@@ -50,8 +50,7 @@ pub(crate) fn ot() -> Value {
         pieces.push(json!({ "columns": hex(columns), "strings": hex(strings) }));
     }
     let theirs = sender_share(&b, &sums);
-    let sum: Vec<u16> =
-        mine.iter().zip(custody::transposed(&theirs, 2)).map(|(x, y)| x.wrapping_add(y)).collect();
+    let sum: Vec<u16> = mine.iter().zip(transposed(&theirs, 2)).map(|(x, y)| x.wrapping_add(y)).collect();
     assert_eq!(sum, a.distances(&b));
 
     let cuts: Vec<_> = [(2, 11, 192), (1, 500, 4096), (2, 3_000, 192), (1, 20_000, 128)]
@@ -68,7 +67,7 @@ pub(crate) fn ot() -> Value {
         "secrets": secrets.map(hex), "context": hex(context),
         "base": hex(base.message()), "choices": hex(reply), "pairs": hex(of_pairs), "chosen": hex(of_chosen),
         "bits": BITS, "receiver_codes": shown(&a), "sender_codes": shown(&b), "pieces": pieces,
-        "receiver_share": hex(dealer::to_bytes(&mine)), "sender_share": hex(dealer::to_bytes(&theirs)),
+        "receiver_share": hex(to_bytes(&mine)), "sender_share": hex(to_bytes(&theirs)),
         "no_points": [hex([0xff; 32]), hex([0; 32])],
         "cuts": cuts,
     })

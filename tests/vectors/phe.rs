@@ -4,8 +4,8 @@
 use bytes::Bytes;
 use flyswarm::crypto::phe::{Holder, Public};
 use flyswarm::crypto::stream::Stream;
-use flyswarm::protocol::xclp::dealer;
-use flyswarm::protocol::xclp::phe::{Groups, answers, encrypt, evaluator_share, holder_share};
+use flyswarm::protocol::hamming::phe::{Groups, answers, encrypt, evaluator_share, holder_share};
+use flyswarm::protocol::hamming::to_bytes;
 use flyswarm::sketch::lsh::Codes;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
@@ -61,7 +61,7 @@ fn block(groups: Groups, label: &str) -> Value {
         "secrets": secrets.map(hex), "bits": groups.bits,
         "holder_codes": shown(&a), "evaluator_codes": shown(&b),
         "key": hex(Sha256::digest(&key)), "ciphertexts": ciphertexts, "answers": answered,
-        "holder_share": hex(dealer::to_bytes(&of_holder)), "evaluator_share": hex(dealer::to_bytes(&of_evaluator)),
+        "holder_share": hex(to_bytes(&of_holder)), "evaluator_share": hex(to_bytes(&of_evaluator)),
     })
 }
 

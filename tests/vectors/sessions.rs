@@ -166,7 +166,7 @@ fn shown(text: &str) -> Value {
     let plan = match &session.task {
         TaskSpec::Flynn(spec) => Some(Plan::new(session.clone(), *spec).quantities()),
         TaskSpec::Tune(spec) => Some(tune::Plan::new(session.clone(), spec).quantities()),
-        TaskSpec::Xclp(spec) => Some(xclp::Plan::new(session.clone(), *spec).quantities()),
+        TaskSpec::Xclp(spec) => Some(xclp::Plan::new(session.clone(), spec.clone()).quantities()),
         TaskSpec::Sketch(spec) => Some(sketch::Plan::new(session.clone(), *spec).quantities()),
         // Its plan is the other program's.
         TaskSpec::Custom(_) => None,
@@ -221,6 +221,10 @@ pub(crate) fn session() -> Value {
         assert!(good_text.contains(from), "{from}");
         good_text.replacen(from, to, 1)
     };
+    let labels = |from: &str, to: &str| {
+        assert!(crate::xclp::HEAD.contains(from), "{from}");
+        toml(&crate::xclp::HEAD.replacen(from, to, 1), 7)
+    };
     let twice = identity(0).public().to_string();
     let bad: Vec<_> = [
         ("unknown field", change("[data]", "colour = 1\n[data]")),
@@ -233,11 +237,11 @@ pub(crate) fn session() -> Value {
         ("two peers", toml(SMALL, 2)),
         ("min_peers below the members of a sum", change("[data]", "min_peers = 2\n[data]")),
         ("min_peers below a majority", toml(&SMALL.replacen("[data]", "min_peers = 3\n[data]", 1), 6)),
-        ("a roster too small for labels", toml(crate::xclp::HEAD, 5)),
-        (
-            "min_peers too small for labels",
-            toml(&crate::xclp::HEAD.replacen("[data]", "min_peers = 4\n[data]", 1), 7),
-        ),
+        ("a roster too large for labels", toml(crate::xclp::HEAD, 65)),
+        ("a computing party that nobody knows", labels("\"peer-4\"", "\"nobody\"")),
+        ("two computing parties", labels(", \"peer-4\"", "")),
+        ("codes of 96 bits", labels("bits = 64", "bits = 96")),
+        ("too few steps for alpha", labels("steps = 40", "steps = 8")),
         ("a name that leads out of a folder", change("\"vectors\"", "\"../../vectors\"")),
         ("a peer's name that leads out of a folder", change("\"peer-1\"", "\"/peer-1\"")),
         ("a class twice", change("\"dog\"", "\"cat\"")),

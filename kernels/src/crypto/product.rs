@@ -1,5 +1,5 @@
-//! Matrix products in Z_{2^16}, at the speed of the machine's vectors: what secure Hamming distances
-//! (`protocol::xclp::dealer`) spend their time on.
+//! Matrix products in Z_{2^16}, at the speed of the machine's vectors: what distances on shares
+//! ([`crate::shares::distances`]) spend their time on.
 //!
 //! Both matrices lie row after row, so that an entry of A B^T is a product of two contiguous rows. Four rows
 //! of each at a time make 16 sums that stay in registers; the rows of B are taken in panels that stay in the

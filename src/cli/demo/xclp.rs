@@ -19,18 +19,15 @@ use crate::data::deal::{self, shuffle};
 use crate::data::digits::digits;
 use crate::data::{DataError, Dataset};
 use crate::model::neighbours::Neighbours;
-use crate::model::propagation::Prediction;
 use crate::session::{
-    CouncilSpec, DataSpec, Entry, Hamming, Peer, Privacy, Scaling, Session, TaskSpec, Timing, XclpSpec,
+    CouncilSpec, DataSpec, Entry, Peer, Privacy, Scaling, Session, TaskSpec, Timing, XclpSpec,
 };
-use crate::task::xclp::Xclp;
+use crate::task::xclp::{Said, Xclp};
 
 /// Labels of each class that are known, over all peers.
 const LABELS: usize = 5;
 /// Peers that hold rows of a class.
 const HOLDERS: usize = 3;
-/// What people call the witnesses.
-const WITNESSES: [&str; 2] = ["wendy", "walter"];
 
 /// A peer with rows, as the demo knows it.
 struct Owner {
@@ -64,16 +61,12 @@ pub(super) fn run(demo: &Demo, folder: &Path, out: &mut dyn Write) -> Result<(),
 /// each peer's part.
 fn prepare(demo: &Demo, folder: &Path) -> Result<Setup, Failure> {
     let peers = demo.peers();
-    if peers < 4 {
-        return Err(Failure::Input("--peers: the task xclp needs at least 4 beside the witnesses".into()));
-    }
     let data = digits();
     let seed = demo.seed.to_le_bytes();
     let dealt = deal::by_classes(data.labels(), data.classes().len(), peers, HOLDERS, &seed)
         .map_err(|error| Failure::Input(error.to_string()))?;
     let known = known_labels(&data, &seed);
-    let names: Vec<String> =
-        NAMES.iter().take(peers).chain(&WITNESSES).map(|&name| name.to_owned()).collect();
+    let names: Vec<String> = NAMES.iter().take(peers).map(|&name| name.to_owned()).collect();
     let mut roster = Vec::new();
     let mut secrets = Vec::new();
     for name in &names {
@@ -83,13 +76,8 @@ fn prepare(demo: &Demo, folder: &Path) -> Result<Setup, Failure> {
         secrets.push(identity);
     }
     let features = u32::try_from(data.features()).unwrap_or(u32::MAX);
-    // So close to the exact solution that no label hangs on the difference.
-    let spec = XclpSpec {
-        tolerance: 1e-8,
-        hamming: demo.hamming.unwrap_or(Hamming::Dealer),
-        ..XclpSpec::new(features)
-    };
-    let task = TaskSpec::Xclp(spec);
+    let spec = XclpSpec::default();
+    let task = TaskSpec::Xclp(spec.clone());
     let session = Session {
         name: "demo".into(),
         min_peers: Session::default_min_peers(&task, names.len()),
@@ -120,7 +108,7 @@ fn prepare(demo: &Demo, folder: &Path) -> Result<Setup, Failure> {
             session.peer(&identity.public()).ok_or_else(|| Failure::Input("a key without a peer".into()))?;
         let secret = derive(&*identity.seed(), "rows", &session.id().0);
         let part = Arc::new(part);
-        let task = Xclp::new(session.clone(), spec, me, part.clone(), labels.clone(), &secret)
+        let task = Xclp::new(session.clone(), spec.clone(), me, part.clone(), labels.clone(), &secret)
             .map_err(Failure::Input)?;
         owners.push((me, Owner { name: name.clone(), task, data: part, labels }));
     }
@@ -155,7 +143,7 @@ impl Setup {
         for (owner, central_said) in self.owners.iter().zip(&centralised) {
             let found = owner.read(folder, self.session.data.classes.as_slice())?;
             equal &= found.iter().zip(central_said).all(|(label, said)| *label == said.label);
-            let labels = |said: &[Prediction]| said.iter().map(|said| said.label).collect::<Vec<_>>();
+            let labels = |said: &[Said]| said.iter().map(|said| said.label).collect::<Vec<_>>();
             let own = owner.count(&found);
             central.add(owner.count(&labels(central_said)));
             let alone_said = pooled(&[&owner.task])?.0;
@@ -171,17 +159,9 @@ impl Setup {
                 "bytes_sent": receipt(&owner.name).map_or(Value::Null, |receipt| receipt["bytes_sent"].clone()),
             }));
         }
-        let witnesses: Vec<Value> = WITNESSES
-            .iter()
-            .map(|name| {
-                let bytes = receipt(name).map_or(Value::Null, |receipt| receipt["bytes_sent"].clone());
-                json!({"name": name, "bytes_sent": bytes})
-            })
-            .collect();
         Ok(json!({
             "task": "xclp",
             "peers": peers,
-            "witnesses": witnesses,
             "accuracy": all.share(),
             "centralised": {"accuracy": central.share()},
             "labels_equal_centralised": equal,
@@ -299,16 +279,6 @@ fn write(out: &mut String, result: &Value) -> std::fmt::Result {
             percent(&peer["alone"]),
         )?;
     }
-    for witness in list(&result["witnesses"]) {
-        writeln!(
-            out,
-            "{:<10} {:>6} {:>7} {:>12}",
-            text(&witness["name"]),
-            "",
-            "",
-            witness["bytes_sent"].to_string()
-        )?;
-    }
     let equal = result["labels_equal_centralised"] == Value::Bool(true);
     writeln!(
         out,
@@ -332,8 +302,12 @@ fn write(out: &mut String, result: &Value) -> std::fmt::Result {
     ] {
         writeln!(out, "  {name:<42} {:>6.1}%", percent(value))?;
     }
-    writeln!(out, "\n{} edges, which only {} saw.", result["edges"], names(&result["roles"]["propagators"]))?;
-    writeln!(out, "Kept blinded distances: {}.", names(&result["roles"]["ring"]))?;
+    writeln!(
+        out,
+        "\n{} edges, which nobody saw; {} computed on shares of them.",
+        result["edges"],
+        names(&result["roles"]["computing"])
+    )?;
     writeln!(out, "\n{:<20} {:>8} {:>12}", "stage", "seconds", "bytes")?;
     for stage in list(&result["stages"]) {
         let seconds = stage["seconds"].as_f64().unwrap_or_default();

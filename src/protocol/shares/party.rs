@@ -9,17 +9,26 @@ use std::task::{Context as Wakeup, Poll, Waker};
 use bytes::Bytes;
 
 use super::input::Inputs;
-use super::program::{Outcome, run};
+use super::program::{Outcome, boxed};
 use super::round::{Line, Part, SIDES, Side};
 use super::{Context, Keys};
 use crate::model::propagation::integer::Plan;
 use crate::protocol::{Action, Fault, Input, Machine, Never, Step, Time};
 use crate::session::Peer;
 
-/// Most payload of a frame.
-pub const PAYLOAD: usize = (1 << 20) - 64;
-/// Bytes before the payload: the round, and whether the frame is the round's last.
-const HEADER: usize = 5;
+/// Most bytes of a frame.
+pub const PAYLOAD: usize = 256 * 1024;
+
+/// Some of what a party sends to another in a round.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Frame {
+    /// The round, from 0 on.
+    pub round: u32,
+    /// Whether it is the round's last frame.
+    pub last: bool,
+    /// Its bytes; [`PAYLOAD`] but in the last frame.
+    pub data: Bytes,
+}
 
 /// A program and the wire that it is on.
 pub struct Turn {
@@ -59,25 +68,21 @@ struct Inbox {
 }
 
 impl Inbox {
-    fn take(&mut self, frame: &[u8], limit: usize) -> Result<(), Fault> {
-        let Some((header, payload)) = frame.split_first_chunk::<HEADER>() else {
-            return Err(Fault::Malformed(format!("{} bytes of a round", frame.len())));
-        };
-        let [a, b, c, d, last] = *header;
-        let round = u32::from_le_bytes([a, b, c, d]);
+    fn take(&mut self, Frame { round, last, data }: &Frame, limit: usize) -> Result<(), Fault> {
+        let (round, last) = (*round, *last);
         let (bytes, whole) = if !self.whole && round == self.round {
             (&mut self.bytes, &mut self.whole)
-        } else if self.whole && round == self.round + 1 {
+        } else if self.whole && round == self.round + 1 && !self.ahead.as_ref().is_some_and(|ahead| ahead.1) {
             let (bytes, whole) = self.ahead.get_or_insert_default();
             (bytes, whole)
         } else {
             return Err(Fault::OutOfOrder("a frame of another round"));
         };
-        if *whole || last > 1 || payload.len() > PAYLOAD || bytes.len() + payload.len() > limit {
+        if data.len() > PAYLOAD || bytes.len() + data.len() > limit || (!last && data.is_empty()) {
             return Err(Fault::OutOfOrder("more of a round than there can be"));
         }
-        bytes.extend_from_slice(payload);
-        *whole = last == 1;
+        bytes.extend_from_slice(data);
+        *whole = last;
         Ok(())
     }
 
@@ -108,7 +113,7 @@ impl Party {
     pub fn new(number: usize, parties: [Peer; 3], keys: Keys, plan: Plan, inputs: Vec<Inputs>) -> Self {
         let line = Line::default();
         let context = Context::new(line.clone(), keys, number);
-        let turn = Turn { line: line.clone(), program: Box::pin(run(context, plan, inputs)), outcome: None };
+        let turn = Turn { line: line.clone(), program: boxed(context, plan, inputs), outcome: None };
         let points = plan.points().next_multiple_of(64);
         Self {
             peers: [parties[(number + 2) % 3], parties[(number + 1) % 3]],
@@ -127,6 +132,13 @@ impl Party {
     pub fn traffic(&self) -> (u32, [u64; 2]) {
         let wire = self.line.wire();
         (wire.rounds(), wire.sent())
+    }
+
+    /// Whom it waits for, if it waits for a round.
+    #[must_use]
+    pub fn waits(&self) -> Option<Peer> {
+        let missing = self.peers.iter().zip(&self.inboxes).find(|(_, inbox)| !inbox.whole);
+        missing.map(|(&peer, _)| peer).filter(|_| self.turn.is_some() && !self.over)
     }
 
     fn side(&self, peer: Peer) -> Option<Side> {
@@ -156,17 +168,14 @@ impl Party {
             step.output(outcome);
             return step;
         }
-        for (peer, bytes) in self.peers.into_iter().zip(frames) {
+        for (peer, bytes) in self.peers.into_iter().zip(frames.map(Bytes::from)) {
             let mut start = 0;
             loop {
                 let end = bytes.len().min(start + PAYLOAD);
-                let mut frame = Vec::with_capacity(HEADER + end - start);
-                frame.extend_from_slice(&round.to_le_bytes());
-                frame.push(u8::from(end == bytes.len()));
-                frame.extend_from_slice(&bytes[start..end]);
-                step.send(peer, Bytes::from(frame));
+                let last = end == bytes.len();
+                step.send(peer, Frame { round, last, data: bytes.slice(start..end) });
                 start = end;
-                if end == bytes.len() {
+                if last {
                     break;
                 }
             }
@@ -191,7 +200,7 @@ impl Party {
 }
 
 impl Machine for Party {
-    type Message = Bytes;
+    type Message = Frame;
     type Timer = Never;
     type Job = Turn;
     type Done = Turn;

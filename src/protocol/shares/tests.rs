@@ -1,25 +1,9 @@
-//! What shares compute is what plain numbers give, bit for bit.
+//! The whole computation, and the machines that carry it.
 
-mod primitives;
-mod stages;
 mod whole;
 
 use super::{Ring, Shared};
 use crate::crypto::stream::Stream;
-
-/// Shares of plain values at the three parties.
-fn share<T: Ring>(values: &[T], seed: u8) -> [Shared<T>; 3] {
-    let mut stream = Stream::new(&[seed; 32], "test shares", &[]);
-    let mut draw = || {
-        let mut share = vec![T::default(); values.len()];
-        super::context::blend(&mut stream, &mut share, |_, mask| mask);
-        share
-    };
-    let (one, two) = (draw(), draw());
-    let rest = values.iter().zip(one.iter().zip(&two)).map(|(&x, (&a, &b))| x.sub(a).sub(b)).collect();
-    let shares = [one, two, rest];
-    std::array::from_fn(|party| Shared { own: shares[party].clone(), next: shares[(party + 1) % 3].clone() })
-}
 
 /// What three parties hold, put together; each share is the same at both that hold it.
 fn opened<T: Ring>(held: &[Shared<T>; 3]) -> Vec<T> {

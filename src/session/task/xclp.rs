@@ -1,7 +1,6 @@
 //! The task `xclp` in a session file.
 
 use std::fmt::{self, Write};
-use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -10,80 +9,33 @@ use super::super::encoding::{Field, flag, integer, number, text};
 use super::super::rules::{self, Limit, check_number};
 use super::super::{DataSpec, Session, SessionError};
 use super::{Section, Sections, Spec};
-use crate::model::propagation::Propagation;
-use crate::sketch::lsh::{MAX_BITS, WORD};
+use crate::model::propagation::integer::{CODE_BITS, MOST_STEPS, Plan, Settings, enough_steps};
 
-/// Two witnesses spread the labels and four others hold the blocks of distances, or somebody would keep both
-/// sides of one. Every two peers talk, so there are not too many.
-const ROSTER: Limit = Limit::new("the length of roster", 6, 64)
-    .saying(" with the task xclp: 3 with rows and 3 witnesses, or 4 and 2; and every two peers talk");
-
-/// How two owners get additive shares of the distances between their codes. All give the same distances; they
-/// differ in who must not collude, and in cost.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Hamming {
-    /// A matrix triple that the block's custodian deals: the fastest, without public-key work. The custodian
-    /// must not collude with one of the two.
-    Dealer,
-    /// Oblivious transfer between the two (SHADE, Bringer, Chabanne & Patey, 2013), without a dealer: 2 bytes
-    /// for each bit and pair of rows.
-    Ot,
-    /// Packed homomorphic encryption between the two, without a dealer: 12.5 bytes for each bit of the one
-    /// and 26 kB for each row of the other.
-    Phe,
-}
-
-impl Hamming {
-    /// The name in session files.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Dealer => "dealer",
-            Self::Ot => "ot",
-            Self::Phe => "phe",
-        }
-    }
-}
-
-impl fmt::Display for Hamming {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.name())
-    }
-}
-
-impl FromStr for Hamming {
-    type Err = SessionError;
-
-    fn from_str(text: &str) -> Result<Self, SessionError> {
-        let all = [Self::Dealer, Self::Ot, Self::Phe];
-        let found = all.into_iter().find(|each| each.name() == text);
-        found.ok_or_else(|| SessionError::value("xclp.hamming", text, "dealer, ot or phe"))
-    }
-}
+/// Three members compute; every two peers talk, so there are not too many.
+const ROSTER: Limit = Limit::new("the length of roster", 3, 64)
+    .saying(" with the task xclp: 3 compute, and every two peers talk");
 
 /// The parameters of XCLP (Scott, Yeo & Lampert, TMLR 2023, Algorithm 1).
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct XclpSpec {
-    /// Bits of a code, the paper's L: a multiple of 64, 64 to 16,384. Default 4,096, as in the paper.
+    /// Bits of a code, the paper's L: a power of two, 64 to 16,384. Default 4,096, as in the paper.
     pub bits: u32,
-    /// Neighbours of a point, the paper's k: 1 to 1,000, and at most a quarter of the features unless
-    /// `many_neighbours`. Default 10, or a quarter of the features.
+    /// Neighbours of a point, the paper's k: 1 to 1,000. Default 10.
     pub k: u32,
-    /// Whether k may be more than a quarter of the features. An owner learns the k smallest distances of each
-    /// of its points to other points, not whose they are; with as many distances as features it could locate
-    /// those points.
-    pub many_neighbours: bool,
     /// How far labels spread: 0.01 to 0.999. Default 0.99, as in the authors' code.
     pub alpha: f64,
+    /// Terms of the series by which they spread. Default: as many as cut off at most 2e-4 of the series, 60
+    /// for alpha = 0.99.
+    pub steps: u32,
     /// Similarities are cosines to this power: 1 (the paper) or 3 (the authors' code). Default 1.
     pub power: u8,
-    /// Whether each class weighs the same however many labels it has, as in the authors' code. Default true.
-    pub balance: bool,
-    /// The error of scores; smaller scores count as 0. 1e-9 to 0.01. Default 1e-5.
-    pub tolerance: f64,
-    /// How two owners get shares of their distances. Default [`Hamming::Dealer`].
-    pub hamming: Hamming,
+    /// Names of the three computing parties; a fourth may take the place of one that is lost. Default: none,
+    /// they are drawn by the coin.
+    pub compute: Vec<String>,
+    /// Whether there may be fewer than 5 (k + 1) rows together. Default false.
+    pub few_rows: bool,
+    /// Whether an owner may have more than half of the rows. Default false.
+    pub large_owner: bool,
 }
 
 /// The section `[xclp]`.
@@ -92,39 +44,59 @@ pub struct XclpSpec {
 struct Raw {
     bits: Option<i64>,
     k: Option<i64>,
-    many_neighbours: Option<bool>,
     alpha: Option<f64>,
+    steps: Option<i64>,
     power: Option<i64>,
-    balance: Option<bool>,
-    tolerance: Option<f64>,
-    hamming: Option<String>,
+    #[serde(default)]
+    compute: Vec<String>,
+    few_rows: Option<bool>,
+    large_owner: Option<bool>,
 }
 
-const BITS: Limit = Limit::new("xclp.bits", WORD as u64, MAX_BITS as u64);
+const BITS: Limit = Limit::new("xclp.bits", *CODE_BITS.start() as u64, *CODE_BITS.end() as u64);
 const K: Limit = Limit::new("xclp.k", 1, 1000);
+const STEPS: Limit = Limit::new("xclp.steps", 1, MOST_STEPS as u64);
 const POWER: Limit = Limit::new("xclp.power", 1, 3);
 
-impl XclpSpec {
-    /// The defaults for rows of so many features.
-    #[must_use]
-    pub fn new(features: u32) -> Self {
+impl Default for XclpSpec {
+    fn default() -> Self {
+        let alpha = 0.99;
         Self {
             bits: 4096,
-            k: 10.min(features / 4).max(1),
-            many_neighbours: false,
-            alpha: 0.99,
+            k: 10,
+            alpha,
+            steps: default_steps(alpha),
             power: 1,
-            balance: true,
-            tolerance: 1e-5,
-            hamming: Hamming::Dealer,
+            compute: Vec::new(),
+            few_rows: false,
+            large_owner: false,
         }
     }
+}
 
-    /// The parameters of the propagation.
+/// Enough steps for alpha.
+fn default_steps(alpha: f64) -> u32 {
+    u32::try_from(enough_steps(alpha)).unwrap_or(u32::MAX)
+}
+
+impl XclpSpec {
+    /// The same with another alpha, and as many steps as it needs.
     #[must_use]
-    pub fn rule(&self) -> Propagation {
-        let Self { k, alpha, power, balance, tolerance, .. } = *self;
-        Propagation { k: k as usize, alpha, power, balance, tolerance }
+    pub fn with_alpha(self, alpha: f64) -> Self {
+        Self { alpha, steps: default_steps(alpha), ..self }
+    }
+
+    /// The numbers of the computation.
+    #[must_use]
+    pub fn settings(&self) -> Settings {
+        let &Self { bits, k, alpha, steps, power, .. } = self;
+        Settings { k: k as usize, bits, alpha, steps: steps as usize, power }
+    }
+
+    /// Fewest rows together that a session takes unless [`XclpSpec::few_rows`].
+    #[must_use]
+    pub fn fewest_rows(&self) -> u64 {
+        5 * (u64::from(self.k) + 1)
     }
 }
 
@@ -133,8 +105,8 @@ impl Spec for XclpSpec {
         &[Section { name: "xclp", tasks: "xclp where there is an [xclp]" }]
     }
 
-    fn read(sections: &mut Sections<'_>, data: &DataSpec, _peers: usize) -> Result<Self, SessionError> {
-        sections.take::<Raw>("xclp")?.unwrap_or_default().resolve(data.features)
+    fn read(sections: &mut Sections<'_>, _data: &DataSpec, _peers: usize) -> Result<Self, SessionError> {
+        sections.take::<Raw>("xclp")?.unwrap_or_default().resolve()
     }
 
     fn about(&self) -> &'static str {
@@ -145,80 +117,73 @@ impl Spec for XclpSpec {
         ROSTER
     }
 
-    fn members(&self) -> (usize, &'static str) {
-        (5, " (a majority of the roster, and the 5 that labels need: 3 with rows, 2 witnesses)")
-    }
-
     fn check(&self, session: &Session) -> Result<(), SessionError> {
         rules::check_classes(&session.data)?;
-        let features = session.data.features;
         BITS.check::<u32>(self.bits)?;
-        if !(self.bits as usize).is_multiple_of(WORD) {
-            return Err(SessionError::value("xclp.bits", self.bits, format!("a multiple of {WORD}")));
+        if !self.bits.is_power_of_two() {
+            return Err(SessionError::value("xclp.bits", self.bits, "a power of two".to_owned()));
         }
         K.check::<u32>(self.k)?;
-        if !self.many_neighbours && self.k > (features / 4).max(1) {
-            let limit = format!(
-                "at most {}, a quarter of the features: with more, distances tell where points lie \
-                 (many_neighbours = true allows it)",
-                (features / 4).max(1)
-            );
-            return Err(SessionError::value("xclp.k", self.k, limit));
-        }
         check_number("xclp.alpha", self.alpha, (0.01..=0.999).contains(&self.alpha), "0.01 to 0.999")?;
+        STEPS.check::<u32>(self.steps)?;
         POWER.check::<u8>(self.power)?;
-        let tolerance = self.tolerance;
-        check_number("xclp.tolerance", tolerance, (1e-9..=0.01).contains(&tolerance), "1e-9 to 0.01")
+        // What few points refuse, more do too.
+        Plan::new(self.fewest_rows() as usize, session.data.classes.len(), self.settings())
+            .map_err(|refusal| SessionError::value("xclp.steps", self.steps, format!("other: {refusal}")))?;
+        let named = || format!("[{}]", self.compute.join(", "));
+        let known = |name: &String| session.roster.iter().any(|entry| entry.name == *name);
+        if let Some(stranger) = self.compute.iter().find(|name| !known(name)) {
+            return Err(SessionError::value("xclp.compute", stranger, "names of the roster".to_owned()));
+        }
+        let twice = (1..self.compute.len()).any(|at| self.compute[..at].contains(&self.compute[at]));
+        if twice || !matches!(self.compute.len(), 0 | 3 | 4) {
+            let limit = "three different names, or a fourth in reserve, or none".to_owned();
+            return Err(SessionError::value("xclp.compute", named(), limit));
+        }
+        Ok(())
     }
 
     fn entries(&self) -> Vec<Field> {
         vec![
             ("xclp.bits", integer(self.bits)),
             ("xclp.k", integer(self.k)),
-            ("xclp.many_neighbours", flag(self.many_neighbours)),
             ("xclp.alpha", number(self.alpha)),
+            ("xclp.steps", integer(self.steps)),
             ("xclp.power", integer(self.power)),
-            ("xclp.balance", flag(self.balance)),
-            ("xclp.tolerance", number(self.tolerance)),
-            ("xclp.hamming", text(self.hamming.name())),
+            ("xclp.compute", text(&self.compute.join(" "))),
+            ("xclp.few_rows", flag(self.few_rows)),
+            ("xclp.large_owner", flag(self.large_owner)),
         ]
     }
 
     fn write_toml(&self, _data: &DataSpec, out: &mut String) -> fmt::Result {
-        let Self { bits, k, many_neighbours, alpha, power, balance, tolerance, hamming } = self;
+        let Self { bits, k, alpha, steps, power, compute, few_rows, large_owner } = self;
         writeln!(out, "[xclp]")?;
-        writeln!(
-            out,
-            "# Bits of a code: a multiple of {WORD}, at most {MAX_BITS}. More estimate angles better."
-        )?;
+        let (least, most) = (CODE_BITS.start(), CODE_BITS.end());
+        writeln!(out, "# Bits of a code: a power of two, {least} to {most}. More estimate angles better.")?;
         writeln!(out, "bits = {bits}")?;
+        writeln!(out, "# Neighbours of a point: 1 to 1000; all others where there are fewer.")?;
+        writeln!(out, "k = {k}")?;
         writeln!(
             out,
-            "# Neighbours of a point: 1 to 1000, at most a quarter of the features unless many_neighbours;"
+            "# How far labels spread: 0.01 to 0.999; and the steps in which they do, 60 for 0.99."
         )?;
-        writeln!(
-            out,
-            "# each owner learns as many distances from each of its points to others, but not whose."
-        )?;
-        writeln!(out, "k = {k}\nmany_neighbours = {many_neighbours}")?;
-        writeln!(out, "# How far labels spread: 0.01 to 0.999.")?;
-        writeln!(out, "alpha = {alpha:?}")?;
+        writeln!(out, "alpha = {alpha:?}\nsteps = {steps}")?;
         writeln!(out, "# Similarities are cosines to this power: 1 in the paper, 3 in its authors' code.")?;
         writeln!(out, "power = {power}")?;
-        writeln!(out, "# Whether each class weighs the same however many labels it has.")?;
-        writeln!(out, "balance = {balance}")?;
-        writeln!(out, "# The error of scores; smaller scores count as none: 1e-9 to 0.01.")?;
-        writeln!(out, "tolerance = {tolerance:?}")?;
         writeln!(
             out,
-            "# How two owners get shares of their distances: \"dealer\" (a third member deals a triple),"
+            "# The three who compute, and a fourth in reserve, by name: none sees rows, distances or"
         )?;
+        writeln!(out, "# labels, any two together see all. Where nobody is named they are drawn by chance.")?;
+        let names: Vec<String> = compute.iter().map(|name| format!("{name:?}")).collect();
+        writeln!(out, "compute = [{}]", names.join(", "))?;
         writeln!(
             out,
-            "# \"ot\" (oblivious transfer between the two, far more bytes) or \"phe\" (homomorphic"
+            "# Whether there may be fewer than 5 (k + 1) rows together, and whether one owner may have"
         )?;
-        writeln!(out, "# encryption, more work).")?;
-        writeln!(out, "hamming = \"{hamming}\"\n")
+        writeln!(out, "# more than half of them: what others are given then says more of single rows.")?;
+        writeln!(out, "few_rows = {few_rows}\nlarge_owner = {large_owner}\n")
     }
 
     fn json(&self, _data: &DataSpec) -> Vec<(&'static str, Value)> {
@@ -226,28 +191,30 @@ impl Spec for XclpSpec {
     }
 
     fn lines(&self, _data: &DataSpec) -> Vec<(&'static str, String)> {
-        let Self { bits, k, alpha, power, balance, tolerance, hamming, .. } = self;
-        let balanced = if *balance { ", classes balanced" } else { "" };
+        let Self { bits, k, alpha, steps, power, compute, few_rows, large_owner } = self;
+        let who = if compute.is_empty() { "drawn".to_owned() } else { compute.join(", ") };
+        let few = if *few_rows { ", few rows allowed" } else { "" };
+        let large = if *large_owner { ", a large owner allowed" } else { "" };
         let text = format!(
-            "{bits} bits, k = {k}, alpha = {alpha}, power {power}, tolerance {tolerance}{balanced}, \
-             distances by {hamming}"
+            "{bits} bits, k = {k}, alpha = {alpha}, {steps} steps, power {power}; computing: {who}{few}{large}"
         );
         vec![("xclp", text)]
     }
 }
 
 impl Raw {
-    fn resolve(self, features: u32) -> Result<XclpSpec, SessionError> {
-        let defaults = XclpSpec::new(features);
+    fn resolve(self) -> Result<XclpSpec, SessionError> {
+        let defaults = XclpSpec::default();
+        let alpha = self.alpha.unwrap_or(defaults.alpha);
         Ok(XclpSpec {
             bits: self.bits.map_or(Ok(defaults.bits), |bits| BITS.check(bits))?,
             k: self.k.map_or(Ok(defaults.k), |k| K.check(k))?,
-            many_neighbours: self.many_neighbours.unwrap_or(defaults.many_neighbours),
-            alpha: self.alpha.unwrap_or(defaults.alpha),
+            alpha,
+            steps: self.steps.map_or(Ok(default_steps(alpha)), |steps| STEPS.check(steps))?,
             power: self.power.map_or(Ok(defaults.power), |power| POWER.check(power))?,
-            balance: self.balance.unwrap_or(defaults.balance),
-            tolerance: self.tolerance.unwrap_or(defaults.tolerance),
-            hamming: self.hamming.map_or(Ok(defaults.hamming), |name| name.parse())?,
+            compute: self.compute,
+            few_rows: self.few_rows.unwrap_or(defaults.few_rows),
+            large_owner: self.large_owner.unwrap_or(defaults.large_owner),
         })
     }
 }

@@ -134,13 +134,13 @@ fn min_peers_that_can_never_work_is_refused_with_the_smallest_that_can() {
         text.and_then(|text| Session::parse(&text).map_err(|error| error.to_string())).map(drop)
     };
     let flynn = session(3).task;
-    let xclp = TaskSpec::Xclp(XclpSpec::new(64));
+    let xclp = TaskSpec::Xclp(XclpSpec::default());
     for (task, peers, smallest) in [
         (&flynn, 3, 3),
         (&flynn, 4, 3),
         (&flynn, 5, 3),
         (&flynn, 6, 4),
-        (&xclp, 6, 5),
+        (&xclp, 3, 3),
         (&xclp, 8, 5),
         (&xclp, 10, 6),
     ] {
@@ -152,9 +152,9 @@ fn min_peers_that_can_never_work_is_refused_with_the_smallest_that_can() {
             "{told}"
         );
     }
-    for (peers, min_peers) in [(4, 3), (5, 5), (65, 33)] {
+    for (peers, min_peers) in [(65, 33), (100, 51)] {
         let told = of(&xclp, peers, min_peers).unwrap_err();
-        let expected = format!("the length of roster is {peers}, must be 6 to 64 with the task xclp");
+        let expected = format!("the length of roster is {peers}, must be 3 to 64 with the task xclp");
         assert!(told.starts_with(&expected), "{told}");
         // A file says so too, before it says anything of min_peers.
         let text = Session { min_peers, ..session(peers) }.to_toml();

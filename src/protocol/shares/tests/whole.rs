@@ -11,6 +11,7 @@ use super::super::memory::{Run, in_memory, with_keys};
 use super::super::nearest::nearest;
 use super::super::newton::reciprocals;
 use super::super::output::{Sealed, seal, unseal};
+use super::super::party::{Frame, PAYLOAD};
 use super::super::program::{Outcome, bits_of_distances, dense, edges, run, weights};
 use super::super::round::{Part, Side};
 use super::super::{Context, Keys, Party, Shared, Stage};
@@ -275,7 +276,7 @@ fn every_bit_that_a_party_gets_depends_on_the_key_that_it_has_not() {
 /// Three machines and the messages between them, in an order that `stream` draws.
 struct Net {
     parties: [Party; 3],
-    queue: VecDeque<(usize, usize, Bytes)>,
+    queue: VecDeque<(usize, usize, Frame)>,
     outcomes: [Option<Outcome>; 3],
     blamed: Vec<(usize, Peer, Fault)>,
 }
@@ -307,7 +308,7 @@ impl Net {
     }
 
     /// Delivers all messages; of each pair's in their order, else as drawn. `change` may alter or drop one.
-    fn run(&mut self, stream: &mut Stream, mut change: impl FnMut(usize, usize, Bytes) -> Option<Bytes>) {
+    fn run(&mut self, stream: &mut Stream, mut change: impl FnMut(usize, usize, Frame) -> Option<Frame>) {
         (0..3).for_each(|party| self.give(party, Input::Start));
         while !self.queue.is_empty() {
             let drawn = stream.below(self.queue.len() as u32) as usize;
@@ -340,22 +341,22 @@ fn machines_end_with_the_references_output_in_whatever_order_messages_come() {
 #[test]
 fn a_frame_that_is_too_long_short_or_of_another_round_is_blamed_on_its_sender() {
     let case = case(&[10, 10], 2, settings(), 6);
-    let ways: [fn(&mut Vec<u8>); 5] = [
-        |frame| frame.push(0),
-        |frame| frame.truncate(frame.len() - 1),
-        |frame| frame.truncate(3),
-        |frame| frame[0] ^= 4,
-        |frame| frame[4] = 7,
+    let ways: [fn(&mut Frame); 5] = [
+        |frame| frame.data = [&frame.data[..], &[0]].concat().into(),
+        |frame| frame.data.truncate(frame.data.len() - 1),
+        |frame| frame.data.clear(),
+        |frame| frame.round ^= 4,
+        |frame| frame.data = vec![0; PAYLOAD + 1].into(),
     ];
     for way in ways {
         let (mut net, mut left) = (Net::new(&case), 40);
         net.run(&mut Stream::new(b"order", "order", &[]), |from, to, message| {
-            if (from, to) == (1, 2) && message.len() > 5 {
+            if (from, to) == (1, 2) && !message.data.is_empty() {
                 left -= 1;
                 if left == 0 {
-                    let mut frame = message.to_vec();
+                    let mut frame = message;
                     way(&mut frame);
-                    return Some(frame.into());
+                    return Some(frame);
                 }
             }
             Some(message)
@@ -370,7 +371,13 @@ fn a_frame_that_is_too_long_short_or_of_another_round_is_blamed_on_its_sender() 
 fn who_does_not_compute_is_blamed_for_a_frame_and_a_party_bears_it() {
     let case = case(&[10, 10], 2, settings(), 6);
     let mut net = Net::new(&case);
-    net.give(0, Input::Message { from: Peer(9), message: Bytes::from_static(&[0; 9]) });
+    net.give(
+        0,
+        Input::Message {
+            from: Peer(9),
+            message: Frame { round: 0, last: true, data: Bytes::from_static(&[0; 9]) },
+        },
+    );
     assert!(matches!(net.blamed[..], [(0, Peer(9), Fault::OutOfOrder(_))]));
     net.run(&mut Stream::new(b"order", "order", &[]), |_, _, message| Some(message));
     assert!(net.outcomes.iter().all(Option::is_some));

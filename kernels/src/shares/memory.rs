@@ -1,5 +1,6 @@
 //! Three parties in one process, round by round: for tests and benches.
 
+use std::collections::BTreeMap;
 use std::task::{Context as Wakeup, Poll, Waker};
 
 use super::round::{Line, Mark, Part, Side};
@@ -17,6 +18,8 @@ pub struct Run<T> {
     pub sent: [u64; 3],
     /// Where each stage began, at each party.
     pub marks: [Vec<Mark>; 3],
+    /// The labels of the streams that the parties drew, each with its round.
+    pub drawn: BTreeMap<[u8; 10], u32>,
 }
 
 impl<T> Run<T> {
@@ -63,15 +66,37 @@ pub fn watched<'a, T>(
 pub fn with_keys<'a, T>(
     keys: [[u8; 32]; 3],
     program: impl Fn(Context) -> Part<'a, T>,
+    watch: impl FnMut(usize, Side, &[u8]),
+) -> Run<T> {
+    let keys = |party: usize| Keys::new(keys[party], keys[(party + 1) % 3], b"in memory");
+    carried([keys(0), keys(1), keys(2)], program, watch)
+}
+
+/// The same with bugs planted, or with keys that change.
+#[cfg(test)]
+pub(super) fn taped<'a, T>(
+    keys: [[u8; 32]; 3],
+    tape: super::tests::audit::Tape,
+    program: impl Fn(Context) -> Part<'a, T>,
+    watch: impl FnMut(usize, Side, &[u8]),
+) -> Run<T> {
+    let keys = |party: usize| {
+        let mut keys = Keys::new(keys[party], keys[(party + 1) % 3], b"in memory");
+        keys.taped = super::tests::audit::Taped { tape, party };
+        keys
+    };
+    carried([keys(0), keys(1), keys(2)], program, watch)
+}
+
+fn carried<'a, T>(
+    keys: [Keys; 3],
+    program: impl Fn(Context) -> Part<'a, T>,
     mut watch: impl FnMut(usize, Side, &[u8]),
 ) -> Run<T> {
     let lines: [Line; 3] = std::array::from_fn(|_| Line::default());
-    let mut parties: Vec<_> = (0..3)
-        .map(|party| {
-            let keys = Keys::new(keys[party], keys[(party + 1) % 3], b"in memory");
-            Some(program(Context::new(lines[party].clone(), keys, party)))
-        })
-        .collect();
+    let parties = keys.into_iter().zip(&lines).enumerate();
+    let mut parties: Vec<_> =
+        parties.map(|(party, (keys, line))| Some(program(Context::new(line.clone(), keys, party)))).collect();
     let mut results = [None, None, None];
     loop {
         for ((party, result), line) in parties.iter_mut().zip(&mut results).zip(&lines) {
@@ -98,10 +123,14 @@ pub fn with_keys<'a, T>(
         }
     }
     let rounds = lines[0].wire().rounds();
+    let drawn = lines.iter().flat_map(|line| line.wire().drawn().clone());
+    // Without the side, which is another one at each of the two that draw.
+    let drawn = drawn.filter_map(|(label, round)| Some((*label.first_chunk::<10>()?, round)));
     Run {
         results: results.map(|result| result.unwrap_or_else(|| unreachable!("BUG: a party has not ended"))),
         rounds,
         sent: lines.each_ref().map(|line| line.wire().sent().iter().sum()),
+        drawn: drawn.collect(),
         marks: lines.each_ref().map(|line| line.wire().marks().to_vec()),
     }
 }

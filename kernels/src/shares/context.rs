@@ -60,6 +60,8 @@ pub struct Keys {
     own: Zeroizing<[u8; 32]>,
     next: Zeroizing<[u8; 32]>,
     context: Vec<u8>,
+    #[cfg(test)]
+    pub(super) taped: super::tests::audit::Taped,
 }
 
 impl std::fmt::Debug for Keys {
@@ -72,7 +74,13 @@ impl Keys {
     /// `context` names session, view and attempt: the same keys never serve two of them alike.
     #[must_use]
     pub fn new(own: [u8; 32], next: [u8; 32], context: &[u8]) -> Self {
-        Self { own: Zeroizing::new(own), next: Zeroizing::new(next), context: context.to_vec() }
+        Self {
+            own: Zeroizing::new(own),
+            next: Zeroizing::new(next),
+            context: context.to_vec(),
+            #[cfg(test)]
+            taped: super::tests::audit::Taped::default(),
+        }
     }
 
     fn stream(&self, side: Side, label: &[u8]) -> Stream {
@@ -136,6 +144,12 @@ impl Context {
     /// The wire of this party; not to be held over a round.
     pub fn wire(&self) -> std::sync::MutexGuard<'_, Wire> {
         self.line.wire()
+    }
+
+    /// What a test plants.
+    #[cfg(test)]
+    pub(super) fn tape(&self) -> super::tests::audit::Tape {
+        self.keys.taped.tape
     }
 
     /// Waits for the end of this round.
@@ -203,6 +217,10 @@ impl Step {
         let mut label = self.label;
         label[10] = side as u8;
         self.line.wire().note(label);
+        #[cfg(test)]
+        if let Some(stream) = self.keys.taped.stream(side, &self.label[..10], self.line.wire().rounds()) {
+            return stream;
+        }
         // Which of its two keys a party draws from is no part of the label: the other holder has it on the
         // other side.
         self.keys.stream(side, &self.label[..10])
@@ -219,11 +237,15 @@ impl Step {
     /// Adds this party's part of a sum of zero: what it draws with the neighbour before, less what it draws
     /// with the one after.
     pub fn mask<T: Ring>(&self, words: &mut [T]) {
+        #[cfg(test)]
+        let before = words.to_vec();
         let (mut own, mut next) = (self.stream(Side::Before), self.stream(Side::After));
         for block in words.chunks_mut(BLOCK) {
             blend(&mut own, block, T::add);
             blend(&mut next, block, T::sub);
         }
+        #[cfg(test)]
+        self.keys.taped.bare(words, &before);
     }
 }
 

@@ -44,6 +44,14 @@ impl Permutations {
         Self { width, places }
     }
 
+    /// The first row's, for every row: a bug that a test plants.
+    #[cfg(test)]
+    pub(super) fn one_for_all(mut self) -> Self {
+        let first = self.places.get(..self.width).map(<[u16]>::to_vec).unwrap_or_default();
+        self.places.chunks_mut(self.width).for_each(|row| row.copy_from_slice(&first));
+        self
+    }
+
     /// Each row, permuted: place i gets what lay at the permutation's i-th place.
     #[must_use]
     pub fn apply<T: Ring>(&self, rows: &[T]) -> Vec<T> {

@@ -41,6 +41,14 @@ pub fn input_bytes(rows: usize, bits: usize, classes: usize) -> usize {
     rows * (bits * u16::BYTES + classes * u64::BYTES)
 }
 
+/// Bytes of the parcel of an owner at `place` for a party.
+#[must_use]
+pub fn parcel_bytes(rows: usize, bits: usize, classes: usize, place: usize, party: usize) -> usize {
+    let words = |share: usize| (share + 3 - place % 3).is_multiple_of(3);
+    let share = |share| 1 + if words(share) { input_bytes(rows, bits, classes) } else { 32 };
+    share(party) + share((party + 1) % 3)
+}
+
 /// The parcels for parties 0, 1 and 2 from fresh randomness. `place` is the owner's: owners take turns in
 /// which share is sent as words.
 #[must_use]

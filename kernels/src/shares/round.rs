@@ -5,7 +5,7 @@
 //! sent, in the same order. Where lengths differ somebody deviates; that is noted ([`Wire::fault`]), what is
 //! missing reads as zeros, and the driver stops before anything leaves.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -34,7 +34,8 @@ pub struct Wire {
     read: [usize; 2],
     fault: Option<Side>,
     sent: [u64; 2],
-    labels: BTreeSet<[u8; 12]>,
+    /// The streams that were drawn, each with its round.
+    drawn: BTreeMap<[u8; 12], u32>,
     marks: Vec<Mark>,
     chunks: u32,
 }
@@ -138,7 +139,14 @@ impl Wire {
     /// # Panics
     /// If it was drawn before: two vectors would have one mask.
     pub fn note(&mut self, label: [u8; 12]) {
-        assert!(self.labels.insert(label), "BUG: the stream {label:?} is drawn a second time");
+        let before = self.drawn.insert(label, self.round);
+        assert!(before.is_none(), "BUG: the stream {label:?} is drawn a second time");
+    }
+
+    /// The labels of the streams that were drawn, each with its round.
+    #[must_use]
+    pub fn drawn(&self) -> &BTreeMap<[u8; 12], u32> {
+        &self.drawn
     }
 
     /// Notes that a stage begins.

@@ -32,21 +32,35 @@ impl std::fmt::Debug for Sealed {
 }
 
 impl Sealed {
-    /// What `party` sends to the owner of some points: shares 0 and 1 come from party 0, share 2 from party
-    /// 1.
+    /// What is sent to the owner of some points: two parties are enough, of which one comes after the other.
+    /// The first (`place` 0) sends both of its shares, the second (1) the one that is missing.
     #[must_use]
-    pub fn for_owner(&self, party: usize, points: std::ops::Range<usize>) -> Vec<u8> {
+    pub fn for_owner(&self, place: usize, points: std::ops::Range<usize>) -> Vec<u8> {
         let range = points.start * self.width..points.end * self.width;
-        match party {
+        match place {
             0 => [&self.own[range.clone()], &self.next[range]].concat(),
             1 => self.next[range].to_vec(),
             _ => Vec::new(),
         }
     }
+
+    /// Both shares, the own one first, as they are kept.
+    #[must_use]
+    pub fn to_bytes(&self) -> Vec<u8> {
+        [&self.own[..], &self.next].concat()
+    }
+
+    /// As [`Sealed::to_bytes`] makes it, of so many points and classes; `None` if it is not.
+    #[must_use]
+    pub fn from_bytes(bytes: &[u8], points: usize, classes: usize) -> Option<Self> {
+        let width = classes + 2;
+        let (own, next) = bytes.split_at_checked(points * width)?;
+        (next.len() == own.len()).then(|| Self { width, own: own.to_vec(), next: next.to_vec() })
+    }
 }
 
-/// An owner's output from what parties 0 and 1 sent; `None` if it is not that of `points` points and
-/// `classes` classes.
+/// An owner's output from what the first and the second of two parties sent ([`Sealed::for_owner`]); `None` if
+/// it is not that of `points` points and `classes` classes.
 #[must_use]
 pub fn unseal(points: usize, classes: usize, zero: &[u8], one: &[u8]) -> Option<Output> {
     let width = classes + 2;

@@ -22,6 +22,12 @@ pub enum Outcome {
     Cheats(Vec<usize>),
 }
 
+/// The program of one party, ready to be driven; compiled here, where it is optimised.
+#[must_use]
+pub fn boxed(context: Context, plan: Plan, inputs: Vec<Inputs>) -> Part<'static, Outcome> {
+    Box::pin(run(context, plan, inputs))
+}
+
 /// The program of one party. `inputs` are all owners', in the order of their places; together they have as
 /// many rows as the plan has points.
 pub async fn run(mut context: Context, plan: Plan, inputs: Vec<Inputs>) -> Outcome {

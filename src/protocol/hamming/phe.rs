@@ -1,0 +1,99 @@
+//! Secure Hamming distances by homomorphic encryption (spec, section 15c, `phe`): the paper's second way,
+//! packed ([`crate::crypto::phe`]) instead of a ciphertext for each bit.
+//!
+//! The owner with fewer rows (of equal ones the earlier) is the *holder* of a key: it sends the other, the
+//! *evaluator*, its rows encrypted, 512 at a time, and gets for each row of the evaluator an answer that
+//! holds the inner products with its own rows plus a mask mod 2^15. As 2 (x mod 2^15) is 2 x mod 2^16, |a| -
+//! 2 x of the holder and |b| + 2 mask of the evaluator are shares of the distances mod 2^16.
+
+use std::ops::Range;
+
+use bytes::Bytes;
+
+use super::ones;
+use crate::crypto::phe::{Holder, Layout, MAX_STRIDE, Public};
+use crate::sketch::lsh::Codes;
+
+/// How the rows of a block are grouped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Groups {
+    /// Rows of the holder.
+    pub holder: usize,
+    /// Rows of the evaluator.
+    pub evaluator: usize,
+    /// Bits of a code.
+    pub bits: usize,
+}
+
+impl Groups {
+    /// How many groups of rows the holder has.
+    #[must_use]
+    pub fn count(&self) -> usize {
+        self.holder.div_ceil(MAX_STRIDE)
+    }
+
+    /// The holder's rows of a group.
+    #[must_use]
+    pub fn rows(&self, group: usize) -> Range<usize> {
+        (group * MAX_STRIDE).min(self.holder)..((group + 1) * MAX_STRIDE).min(self.holder)
+    }
+
+    /// How these lie in ciphertexts: as in the first group, but for their number.
+    #[must_use]
+    pub fn layout(&self, group: usize) -> Layout {
+        Layout { rows: self.rows(group).len(), ..Layout::new(self.holder.min(MAX_STRIDE), self.bits) }
+    }
+
+    /// The numbers of a group's ciphertexts.
+    #[must_use]
+    pub fn ciphertexts(&self, group: usize) -> Range<usize> {
+        let each = self.layout(0).ciphertexts();
+        group * each..(group + 1) * each
+    }
+
+    /// The numbers of a group's answers, one for each row of the evaluator.
+    #[must_use]
+    pub fn answers(&self, group: usize) -> Range<usize> {
+        group * self.evaluator..(group + 1) * self.evaluator
+    }
+}
+
+/// Ciphertext `number`.
+#[must_use]
+pub fn encrypt(holder: &Holder, groups: Groups, number: usize, codes: &Codes) -> Vec<u8> {
+    let group = number / groups.layout(0).ciphertexts();
+    let rows: Vec<&[u64]> = groups.rows(group).map(|row| codes.row(row)).collect();
+    let index = number - groups.ciphertexts(group).start;
+    holder.encrypt(groups.layout(group), (wire(number), index), &rows)
+}
+
+/// The answers of some rows of the evaluator to a group, and its masks; `None` if a ciphertext is none.
+#[must_use]
+pub fn answers(
+    public: &Public,
+    groups: Groups,
+    (group, ciphertexts): (usize, &[Bytes]),
+    (codes, rows): (&Codes, Range<usize>),
+    secret: &[u8; 32],
+) -> Option<Vec<(Vec<u8>, Vec<u16>)>> {
+    let first = (groups.answers(group).start + rows.start) as u64;
+    let rows: Vec<&[u64]> = rows.map(|row| codes.row(row)).collect();
+    let start = wire(groups.ciphertexts(group).start);
+    public.answers(groups.layout(group), (start, ciphertexts), &rows, (secret, first))
+}
+
+/// The holder's share of the distances of its rows to one of the evaluator's, from what it decrypted.
+pub fn holder_share(codes: &Codes, rows: Range<usize>, opened: &[u16]) -> impl Iterator<Item = u16> {
+    rows.zip(opened).map(|(row, x)| ones(codes.row(row)).wrapping_sub(x.wrapping_mul(2)))
+}
+
+/// The evaluator's, from its masks.
+pub fn evaluator_share(code: &[u64], masks: &[u16]) -> impl Iterator<Item = u16> {
+    let ones = ones(code);
+    masks.iter().map(move |mask| ones.wrapping_add(mask.wrapping_mul(2)))
+}
+
+/// Numbers of ciphertexts and answers: at most 2^16 rows on both sides, so that they fit.
+fn wire(number: usize) -> u32 {
+    u32::try_from(number).unwrap_or(u32::MAX)
+}
