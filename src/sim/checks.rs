@@ -67,8 +67,6 @@ pub struct Checks {
     releases: BTreeMap<SumId, BTreeSet<Peer>>,
     opened_sums: BTreeMap<u32, SumId>,
     values: BTreeMap<u32, Value>,
-    /// Slots whose vectors come from exchanges.
-    exchanged: BTreeSet<u32>,
     /// The vector that each peer put in: (slot, peer) -> vector.
     vectors: BTreeMap<(u32, Peer), Bytes>,
     /// (slot, digest of the value) -> the plain sum.
@@ -147,8 +145,9 @@ impl Checks {
                     return;
                 }
                 // What went into it is known to the exchange alone; the task's results are held against the
-                // pooled rows.
-                if self.exchanged.contains(&value.sum.slot) {
+                // pooled rows. Such a slot has no vector that a task made from its rows.
+                let slot = value.sum.slot;
+                if !value.members.iter().any(|&member| self.vectors.contains_key(&(slot, member))) {
                     return;
                 }
                 let quantity = &ctx.plan[value.sum.slot as usize];
@@ -180,8 +179,7 @@ impl Checks {
                     Ok(_) => {}
                 }
             }
-            Done::Exchange(sum, _) => drop(self.exchanged.insert(sum.slot)),
-            Done::Contribution(..) | Done::Mask(_) => {}
+            Done::Exchange(..) | Done::Contribution(..) | Done::Mask(_) => {}
         }
     }
 
