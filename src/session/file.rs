@@ -12,7 +12,9 @@ use toml::de::{DeTable, Deserializer};
 use super::noise::RawNoise;
 use super::rules::{self, FILE_LIMIT, SessionError, TIMING};
 use super::task::{self, Sections};
-use super::{CouncilSpec, DataSpec, Entry, NoiseMode, Privacy, Scaling, Session, TaskSpec, Timing, words};
+use super::{
+    CouncilSpec, DataSpec, Entry, NoiseMode, Privacy, Scaling, Select, Session, TaskSpec, Timing, words,
+};
 
 /// The file as written, without the tasks' sections: integers are wide enough for our own rules to judge, and sizes are not yet resolved.
 #[derive(Deserialize)]
@@ -20,6 +22,7 @@ use super::{CouncilSpec, DataSpec, Entry, NoiseMode, Privacy, Scaling, Session, 
 struct RawSession {
     name: String,
     task: task::Name,
+    select: Option<Select>,
     min_peers: Option<i64>,
     data: RawData,
     #[serde(default)]
@@ -76,7 +79,8 @@ impl Session {
         }
         let mut file = DeTable::parse(text).map_err(|error| syntax(text, &error))?;
         let sections = Sections::split(text, file.get_mut());
-        let raw = RawSession::deserialize(Deserializer::from(file)).map_err(|error| syntax(text, &error))?;
+        let raw = RawSession::deserialize(Deserializer::from(file))
+            .map_err(|error| Sections::listed(syntax(text, &error)))?;
         raw.resolve(sections)?.check()
     }
 
@@ -231,7 +235,7 @@ impl Timing {
 
 impl RawSession {
     /// Puts the numbers into their types. All other rules are left to [`Session::check`].
-    fn resolve(self, sections: Sections<'_>) -> Result<Session, SessionError> {
+    fn resolve(self, mut sections: Sections<'_>) -> Result<Session, SessionError> {
         rules::ROSTER.check::<u16>(self.roster.len() as i128)?;
         let roster = self.roster.into_iter().map(RawEntry::resolve).collect::<Result<Vec<_>, _>>()?;
         let data = DataSpec {
@@ -242,6 +246,7 @@ impl RawSession {
             densify: self.data.densify,
         };
         data.check()?;
+        sections.select = self.select;
         let task = TaskSpec::read(self.task, sections, &data, roster.len())?;
         task.roster().check::<u16>(roster.len() as i128)?;
         let min_peers = match self.min_peers {

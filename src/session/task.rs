@@ -100,7 +100,7 @@ tasks! {
     Custom(CustomSpec) = "custom",
 }
 
-/// A table or field of the session file that belongs to single tasks.
+/// A table of the session file that belongs to single tasks.
 pub(super) struct Section {
     /// Its name at the top level of the file.
     name: &'static str,
@@ -189,6 +189,8 @@ pub(super) enum Release {
 pub(super) struct Sections<'a> {
     /// The whole file, for the line of an error.
     text: &'a str,
+    /// The top-level field `select`.
+    pub(super) select: Option<Select>,
     left: Vec<(&'static str, Spanned<DeValue<'a>>)>,
 }
 
@@ -199,7 +201,15 @@ impl<'a> Sections<'a> {
             let key = Spanned::new(0..0, Cow::Borrowed(section.name));
             file.remove(&key).map(|value| (section.name, value))
         };
-        Self { text, left: sections().filter_map(take).collect() }
+        Self { text, select: None, left: sections().filter_map(take).collect() }
+    }
+
+    /// Adds the sections to an error that lists the fields of a file, after `data`.
+    pub(super) fn listed(error: SessionError) -> SessionError {
+        let SessionError::Syntax { line, message } = error else { return error };
+        let names: String = sections().map(|section| format!("`{}`, ", section.name)).collect();
+        let message = message.replace("`data`, `privacy`", &format!("`data`, {names}`privacy`"));
+        SessionError::Syntax { line, message }
     }
 
     /// Reads one section; `None` where the file has none.
@@ -222,10 +232,14 @@ impl TaskSpec {
         peers: usize,
     ) -> Result<Self, SessionError> {
         let task = Self::read_spec(name, &mut sections, data, peers)?;
-        let Some((left, _)) = sections.left.first() else { return Ok(task) };
-        let tasks =
-            self::sections().find(|section| section.name == *left).map_or("", |section| section.tasks);
-        Err(SessionError::value("task", task.name(), tasks))
+        let left = |section: &&Section| sections.left.iter().any(|(name, _)| *name == section.name);
+        if let Some(section) = self::sections().find(left) {
+            return Err(SessionError::value("task", task.name(), section.tasks));
+        }
+        if sections.select.is_some() {
+            return Err(SessionError::value("task", task.name(), "flynn where there is a select"));
+        }
+        Ok(task)
     }
 
     pub(super) fn normalise(&mut self) {

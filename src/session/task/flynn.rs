@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::super::encoding::{Field, integer, number, text};
 use super::super::rules::{self, check_number};
 use super::super::{DataSpec, Score, Session, SessionError, Size, Sizes};
-use super::{Release, Section, Sections, Select, Setting, SketchSpec, Spec, TaskSpec};
+use super::{Release, Section, Sections, Setting, SketchSpec, Spec, TaskSpec};
 use crate::model::readout::Readout;
 
 /// The parameters of a FlyNN model (paper, Algorithm 1). d is [`DataSpec::dimension`].
@@ -139,15 +139,12 @@ impl From<ModelSpec> for TaskSpec {
 
 impl Spec for FlynnSpec {
     fn sections() -> &'static [Section] {
-        &[
-            Section { name: "flynn", tasks: "flynn or tune where there is a [flynn]" },
-            Section { name: "select", tasks: "flynn where there is a select" },
-        ]
+        &[Section { name: "flynn", tasks: "flynn or tune where there is a [flynn]" }]
     }
 
     fn read(sections: &mut Sections<'_>, data: &DataSpec, peers: usize) -> Result<Self, SessionError> {
         let model = ModelSpec::read(sections, "flynn", data)?;
-        let select = match sections.take::<Select>("select")? {
+        let select = match sections.select.take() {
             Some(how) => Some(SketchSpec::read_section(sections, peers, Some(how))?),
             None => None,
         };
