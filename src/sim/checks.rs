@@ -147,7 +147,7 @@ impl Checks {
                 // Its vectors come from exchanges, which tests hold against the pooled rows.
                 let quantity = &ctx.plan[value.sum.slot as usize];
                 if matches!(ctx.session.task, TaskSpec::Xclp(_))
-                    && ["graph", "labelled"].contains(&&*quantity.name)
+                    && ["computed", "labelled"].contains(&&*quantity.name)
                 {
                     return;
                 }
