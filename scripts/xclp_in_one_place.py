@@ -1,5 +1,5 @@
-"""XCLP in one place with numpy, a function for each stage (Scott, Yeo & Lampert, TMLR 2023, Algorithm 1): what bench-xclp.py and
-bench-xclp-stages.py hold a swarm against. Points x features and points x classes; alpha and the tolerance are the session's.
+"""XCLP in one place with numpy, a function for each stage (Scott, Yeo & Lampert, TMLR 2023, Algorithm 1): what bench-xclp.py holds a
+swarm against. Points x features and points x classes; alpha is the session's.
 """
 
 import numpy as np
@@ -52,26 +52,3 @@ def labels(truth, known, classes):
 def solved(normal, y, alpha=0.99):
     """(I - alpha N)^-1 y without the inverse."""
     return np.linalg.solve(np.eye(len(y)) - alpha * normal, y)
-
-
-def inverse(normal, y, alpha=0.99):
-    """(I - alpha N)^-1 y with it, as the paper has it."""
-    return np.linalg.inv(np.eye(len(y)) - alpha * normal) @ y
-
-
-def series(times, y, alpha=0.99, tolerance=1e-5):
-    """The same by the steps that the propagators take (specification, section 15b): `times` multiplies by N."""
-    s = np.sqrt(1 - alpha * alpha)
-    q = (1 - s) / alpha
-    before, last, total, power = y, times(y), y / s, q
-    while 2 * power / ((1 - q) * s) > tolerance / np.sqrt(len(y)):
-        total = total + 2 * power / s * last
-        before, last, power = last, 2 * times(last) - before, power * q
-    return total
-
-
-def sparse(normal):
-    """What multiplies by N from its entries that are not 0; every point has a neighbour."""
-    rows, columns = np.nonzero(normal)
-    weights, starts = normal[rows, columns][:, None], np.searchsorted(rows, np.arange(len(normal)))
-    return lambda x: np.add.reduceat(weights * x[columns], starts, axis=0)

@@ -18,8 +18,8 @@
 //! fewer: the chance that all of some peer's collude is the same 2^-40 under which the ordinary sum hides
 //! that peer's vector, so the sparse graph serves both).
 //!
-//! No task of this crate sums so: XCLP's scores reach their owner from two propagators alone, whose shares
-//! cancel without a tree. It is there for tasks of others; `examples/row-sum.rs` is one.
+//! No task of this crate sums so: XCLP's answers reach their owner from two computing parties alone, whose
+//! shares add up without a tree. It is there for tasks of others; `examples/row-sum.rs` is one.
 //!
 //! The blocks of peers that are not in the view are set to zero *before* masking: nobody keeps them back, and
 //! they would open for all.

@@ -10,6 +10,8 @@ pub mod compute;
 pub mod deliver;
 pub mod parties;
 pub mod talk;
+#[cfg(test)]
+mod tests;
 mod watch;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -79,7 +81,7 @@ pub struct Xclp {
     secret: Zeroizing<[u8; 32]>,
     /// Who computed and was lost, as far as this peer has seen.
     out: Out,
-    /// The views in which an exchange of this peer began: none begins twice, so that no stream is drawn again.
+    /// The views in which an exchange of this peer began: none begins twice, so that no stream is drawn twice.
     begun: Arc<Mutex<BTreeSet<SumId>>>,
 }
 

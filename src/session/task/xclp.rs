@@ -196,7 +196,8 @@ impl Spec for XclpSpec {
         let few = if *few_rows { ", few rows allowed" } else { "" };
         let large = if *large_owner { ", a large owner allowed" } else { "" };
         let text = format!(
-            "{bits} bits, k = {k}, alpha = {alpha}, {steps} steps, power {power}; computing: {who}{few}{large}"
+            "{bits} bits, k = {k}, alpha = {alpha}, {steps} steps, power {power}, computing: \
+             {who}{few}{large}"
         );
         vec![("xclp", text)]
     }

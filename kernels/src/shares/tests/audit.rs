@@ -7,7 +7,7 @@
 //! that is sent without a fresh mask stays what it was, and so does one whose mask the party knows.
 
 use std::any::TypeId;
-use std::collections::{BTreeMap, BTreeSet};
+use std::task::Poll;
 
 use rayon::prelude::*;
 use zeroize::Zeroizing;
@@ -120,27 +120,34 @@ fn whole(labelled: usize) -> impl Fn(Context) -> Part<'static, Outcome> {
 
 const KEYS: [[u8; 32]; 3] = [[1; 32], [2; 32], [3; 32]];
 
-/// Rounds in which a party gets words without a fresh mask, with the side that they come from.
-fn stale<'a, T>(
-    rounds: &BTreeSet<u32>,
-    tape: Tape,
-    program: impl Fn(Context) -> Part<'a, T>,
-) -> BTreeSet<(u32, usize, Side)> {
-    let (first, _) = views(KEYS, tape, &program);
-    let mut found = BTreeSet::new();
+/// A program that ends some rounds later, whatever it has done by then.
+fn until<'a, T: 'a>(mut part: Part<'a, T>, rounds: u32) -> Part<'a, ()> {
+    let mut left = rounds + 2;
+    Box::pin(std::future::poll_fn(move |wakeup| {
+        left -= 1;
+        if part.as_mut().poll(wakeup).is_ready() || left == 0 { Poll::Ready(()) } else { Poll::Pending }
+    }))
+}
+
+/// Who gets words without a fresh mask in a round: the first three are of party 0, 1 and 2, from before; then
+/// from after.
+fn stale(round: u32, tape: Tape, program: impl Fn(Context) -> Part<'static, Outcome>) -> [bool; 6] {
+    let seen = |tape| views(KEYS, tape, |context| until(program(context), round)).0;
+    let first = seen(tape);
+    let mut found = [false; 6];
     for (party, first) in first.iter().enumerate() {
-        for &round in rounds {
-            let changed = Some((round, (party + 2) % 3, 1));
-            let again = views(KEYS, Tape { changed, ..tape }, &program).0;
-            for side in [Side::Before, Side::After] {
-                let of = |views: &[[Vec<u8>; 2]]| views[round as usize][side as usize].clone();
-                let (one, two) = (of(first), of(&again[party]));
-                assert_eq!(one.len(), two.len());
-                // Eight bytes that are the same twice: 2^-64 by chance.
-                if one.chunks_exact(8).zip(two.chunks_exact(8)).any(|(a, b)| a == b) {
-                    found.insert((round, party, side));
-                }
-            }
+        // One is enough for a bug that is planted.
+        if tape.known.is_some() && found.contains(&true) {
+            break;
+        }
+        let again = &seen(Tape { changed: Some((round, (party + 2) % 3, 1)), ..tape })[party];
+        for side in [Side::Before, Side::After] {
+            let of = |views: &[[Vec<u8>; 2]]| views[round as usize][side as usize].clone();
+            let (one, two) = (of(first), of(again));
+            assert_eq!(one.len(), two.len());
+            // Eight bytes that are the same twice: 2^-64 by chance.
+            found[3 * side as usize + party] =
+                one.chunks_exact(8).zip(two.chunks_exact(8)).any(|(a, b)| a == b);
         }
     }
     found
@@ -159,31 +166,34 @@ fn opening_rounds(run: &Run<Outcome>) -> [u32; 2] {
 fn every_word_has_a_fresh_mask_but_the_marks_that_are_opened() {
     let (_, run) = views(KEYS, Tape::default(), whole(6));
     let openings = opening_rounds(&run);
-    let rounds: Vec<BTreeSet<u32>> = (0..run.rounds).map(|round| [round].into()).collect();
-    let found: BTreeSet<_> =
-        rounds.par_iter().flat_map_iter(|rounds| stale(rounds, Tape::default(), whole(6))).collect();
-    let expected: BTreeSet<_> = (0..3).map(|party| (openings[1], party, Side::Before)).collect();
-    assert_eq!(found, expected);
+    let found: Vec<(u32, [bool; 6])> = (0..run.rounds)
+        .into_par_iter()
+        .map(|round| (round, stale(round, Tape::default(), whole(6))))
+        .filter(|(_, found)| found.contains(&true))
+        .collect();
+    assert_eq!(found, [(openings[1], [true, true, true, false, false, false])]);
 }
 
 #[test]
 fn a_mask_that_is_missing_at_any_place_is_found() {
     let (_, run) = views(KEYS, Tape::default(), whole(6));
     let openings = opening_rounds(&run);
-    // Permutations mask nothing by themselves, and a coin is no mask: they have tests of their own.
-    let labels: BTreeMap<[u8; 10], u32> = run
+    // Permutations mask nothing by themselves, and a coin is no mask: they have tests of their own. What the
+    // last of three hops adds is covered by what the shares are drawn with after it.
+    let step = |label: &[u8; 10]| u32::from_le_bytes([label[6], label[7], label[8], label[9]]);
+    let exempt = [(Stage::Input, 1), (Stage::Compaction, 4), (Stage::Dense, 3)];
+    let exempt = exempt.map(|(stage, step)| (stage as u8, step));
+    let labels: Vec<([u8; 10], u32)> = run
         .drawn
-        .iter()
-        .filter(|(label, _)| !permutes(&label[..]) && !(label[0] == Stage::Input as u8 && label[6] == 1))
-        .map(|(label, round)| (*label, *round))
+        .into_iter()
+        .filter(|(label, _)| !permutes(&label[..]) && !exempt.contains(&(label[0], step(label))))
         .collect();
-    assert!(labels.len() > 300, "{} streams", labels.len());
+    assert!(labels.len() > 600, "{} streams", labels.len());
     let missed: Vec<_> = labels
         .par_iter()
         .filter(|(label, round)| {
-            let tape = Tape { known: Some(**label), ..Tape::default() };
-            let found = stale(&[**round].into(), tape, whole(6));
-            !found.iter().any(|(round, ..)| !openings.contains(round))
+            let tape = Tape { known: Some(*label), ..Tape::default() };
+            *round == openings[1] || !stale(*round, tape, whole(6)).contains(&true)
         })
         .collect();
     assert!(
