@@ -19,7 +19,8 @@ use flyswarm::net::driver::{self, NodeConfig, Report};
 use flyswarm::node::Event;
 use flyswarm::protocol::context::{Context, Quantity};
 use flyswarm::session::{
-    CouncilSpec, CustomSpec, DataSpec, Entry, Peer, Privacy, Scaling, Session, TaskSpec, Timing,
+    ColumnChecks, CouncilSpec, CustomSpec, DataSpec, Entry, Peer, Privacy, Run, Scaling, Session, TaskSpec,
+    Timing,
 };
 use flyswarm::task::{History, Outcome, Task, Work};
 
@@ -77,6 +78,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     };
     let session = Session {
         name: "rounds".into(),
+        run: Run::new([7; 16], 1_000_000_000),
         task: TaskSpec::Custom(CustomSpec { name: "rounds".into(), bytes: rounds.to_le_bytes().to_vec() }),
         min_peers: nodes as u16,
         data: DataSpec {
@@ -85,6 +87,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             classes: Vec::new(),
             scaling: Scaling::None,
             densify: false,
+            checks: ColumnChecks::default(),
         },
         privacy: Privacy::default(),
         voting: CouncilSpec::default(),

@@ -16,6 +16,10 @@
 //! | names, in this order | value |
 //! | --- | --- |
 //! | `name` | text |
+//! | `number` | 16 bytes |
+//! | `created` | integer, seconds since 1970 |
+//! | `series.number` | integer; this and the field below only if the file has a series |
+//! | `series.parent` | 32 bytes |
 //! | `task` | text: `flynn`, `tune`, `xclp`, `sketch`, `custom` |
 //! | `select` | text: `sketch`; only if the file has it |
 //! | `min_peers` | integer |
@@ -24,6 +28,8 @@
 //! | `data.columns` | list, in the order of the file; only if the file names columns |
 //! | `data.scaling` | text: `none`, `unit-norm`, `center`, `standard`; or `range` followed by lo and hi, two numbers; or `soft-bins` followed by the bins, an integer |
 //! | `data.densify` | one byte, 0 or 1 |
+//! | `data.check_columns` | one byte, 0 or 1 |
+//! | `columns` | list of the columns with limits, ascending by their names; an item is three texts, each after its length: the name, min and max, a number each, or nothing where there is none; only if the file has limits |
 //! | `flynn.m`, `flynn.s`, `flynn.rho` | integer, multiples resolved; this and the two below only with the tasks `flynn` and `tune` |
 //! | `flynn.gamma` | number |
 //! | `flynn.score` | text: `decay`, `balanced-decay`, `log`, `balanced-log` |
@@ -68,11 +74,13 @@
 //! The first 15 peers in the order of `SHA-256("flyswarm/4 council" || 0x00 || id || public key)`, or all
 //! peers if there are fewer. Where the file names the members, those in this order.
 
+mod columns;
 mod council;
 mod encoding;
 mod file;
 mod noise;
 mod rules;
+mod run;
 mod size;
 mod task;
 pub(crate) mod words;
@@ -84,10 +92,12 @@ use serde::{Deserialize, Serialize};
 use crate::crypto::identity::PublicKey;
 pub use crate::model::readout::Score;
 
+pub use columns::{Bounds, ColumnChecks};
 pub use council::{CouncilSpec, Faults};
 pub use noise::{NoiseMode, NoiseSpec};
 pub(crate) use rules::printable;
 pub use rules::{SessionError, check_name, check_plain_name};
+pub use run::{Run, Series};
 pub use size::{Size, Sizes};
 pub use task::{
     CustomSpec, FlynnSpec, Hamming, ModelSpec, Select, Setting, SketchSpec, TaskSpec, TuneSpec, XclpSpec,
@@ -140,6 +150,8 @@ pub struct Session {
     /// The name: 1 to 64 ASCII letters, digits, `-`, `_` and `.`, the first no point. Names of files are made
     /// of it.
     pub name: String,
+    /// What makes it one of its own.
+    pub run: Run,
     /// What is computed, with its parameters.
     pub task: TaskSpec,
     /// The fewest members of a view: from [`TaskSpec::smallest_view`], the default, to the whole roster.
@@ -157,7 +169,7 @@ pub struct Session {
 }
 
 /// The shape of every peer's rows.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct DataSpec {
     /// Features of a row: 1 to 65,536.
     pub features: u32,
@@ -173,6 +185,8 @@ pub struct DataSpec {
     /// Whether scaled rows get random signs, are padded with zeros to a power of two and Walsh-Hadamard
     /// transformed.
     pub densify: bool,
+    /// What is checked of the columns.
+    pub checks: ColumnChecks,
 }
 
 impl DataSpec {

@@ -3,6 +3,7 @@
 use std::env;
 use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
 use clap::Args;
 use rand::TryRng;
@@ -12,6 +13,7 @@ use zeroize::Zeroizing;
 use super::{Failure, print};
 use crate::crypto::identity::{Identity, IdentityError, create_identity, load_identity};
 use crate::files;
+use crate::session::Run;
 
 /// Prints the peer id of a key file, and makes the file where there is none. A key is never overwritten.
 #[derive(Debug, Args)]
@@ -69,6 +71,15 @@ fn create(path: &Path) -> Result<Identity, Failure> {
     }
     create_identity(path, &identity)?;
     Ok(identity)
+}
+
+/// What makes a session that is written now one of its own.
+#[allow(clippy::disallowed_methods, reason = "session files say when they were made")]
+pub(super) fn new_run() -> Result<Run, Failure> {
+    let mut number = [0; 16];
+    number.copy_from_slice(&random()?[..16]);
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    Ok(Run::new(number, since.map_or(0, |since| since.as_secs())))
 }
 
 /// 32 bytes from the operating system.

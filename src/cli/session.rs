@@ -11,6 +11,7 @@ use std::str::FromStr;
 
 use clap::{Args, Subcommand};
 
+use super::id::new_run;
 use super::noise::{NoiseArguments, TOP};
 use super::{Failure, kind, output, print};
 use crate::crypto::identity::PublicKey;
@@ -19,8 +20,8 @@ use crate::evaluate::Candidate;
 use crate::evaluate::candidate::{PRESET_BINS, PRESET_M, PRESET_READOUT, PRESET_RHO, PRESET_S, Ranges};
 use crate::model::readout::Readout;
 use crate::session::{
-    CouncilSpec, DataSpec, Entry, FlynnSpec, Hamming, ModelSpec, Privacy, Scaling, Score, Session,
-    SessionError, Setting, Size, Sizes, TaskSpec, Timing, TuneSpec, XclpSpec,
+    ColumnChecks, CouncilSpec, DataSpec, Entry, FlynnSpec, Hamming, ModelSpec, Privacy, Scaling, Score,
+    Session, SessionError, Setting, Size, Sizes, TaskSpec, Timing, TuneSpec, XclpSpec,
 };
 use crate::sketch::scaling::Scaling as OfRows;
 
@@ -113,6 +114,10 @@ pub(super) struct NewArguments {
     /// Random signs, padding and a Walsh-Hadamard transform after scaling
     #[arg(long)]
     densify: bool,
+    /// No peer compares its columns with those of all; without it that costs one sum where the scaling needs
+    /// none
+    #[arg(long)]
+    no_check_columns: bool,
     /// flynn (a classifier), xclp (labels for every peer's own rows) or sketch (how far each peer's rows lie
     /// from all)
     #[arg(long, value_name = "TASK", default_value = "flynn", value_parser = ["flynn", "xclp", "sketch"])]
@@ -334,7 +339,8 @@ impl NewArguments {
             None if sketch_task => self.sketch.scaling(noise.is_some()),
             None => Scaling::None,
         };
-        let data = DataSpec { features, columns, classes, scaling, densify: self.densify };
+        let checks = ColumnChecks::default();
+        let mut data = DataSpec { features, columns, classes, scaling, densify: self.densify, checks };
         // The dimension below is that of checked data.
         data.check()?;
         let Sizes { m, s, rho } = (defaults.sizes)();
@@ -369,6 +375,8 @@ impl NewArguments {
                 }),
             }
         };
+        let usual = ColumnChecks::usual(&task, noise.is_some());
+        data.checks.compare = usual && !self.no_check_columns;
         let mut timing = Timing::default();
         for (field, value) in self.timings {
             timing.set(&field, value)?;
@@ -376,6 +384,7 @@ impl NewArguments {
         let defaults = Privacy::default();
         let session = Session {
             name: self.name,
+            run: new_run()?,
             min_peers: self.min_peers.unwrap_or_else(|| Session::default_min_peers(&task, self.peers.len())),
             task,
             data,

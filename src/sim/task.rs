@@ -80,6 +80,7 @@ impl Rows {
             classes: self.train.classes().to_vec(),
             scaling,
             densify,
+            ..DataSpec::default()
         }
     }
 }
@@ -89,8 +90,7 @@ pub fn spec(scenario: &Scenario, rows: Option<&Rows>) -> Result<(DataSpec, TaskS
     let task = &scenario.task;
     let Some(rows) = rows else {
         let classes = vec!["a".into(), "b".into()];
-        let data =
-            DataSpec { features: 4, columns: Vec::new(), classes, scaling: Scaling::None, densify: false };
+        let data = DataSpec { features: 4, classes, ..DataSpec::default() };
         return Ok((data, ModelSpec { m: 16, s: 2, rho: 2, gamma: 0.5, score: Score::Decay }.into()));
     };
     let data = rows.spec(task.scaling, task.densify);

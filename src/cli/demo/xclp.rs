@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use super::children::{Finished, Nodes};
 use super::{Demo, NAMES};
-use crate::cli::id::random;
+use crate::cli::id::{new_run, random};
 use crate::cli::{Failure, written};
 use crate::crypto::identity::{Identity, create_identity};
 use crate::crypto::stream::{Stream, derive};
@@ -21,7 +21,8 @@ use crate::data::{DataError, Dataset};
 use crate::model::neighbours::Neighbours;
 use crate::model::propagation::Prediction;
 use crate::session::{
-    CouncilSpec, DataSpec, Entry, Hamming, Peer, Privacy, Scaling, Session, TaskSpec, Timing, XclpSpec,
+    ColumnChecks, CouncilSpec, DataSpec, Entry, Hamming, Peer, Privacy, Scaling, Session, TaskSpec, Timing,
+    XclpSpec,
 };
 use crate::task::xclp::Xclp;
 
@@ -92,6 +93,7 @@ fn prepare(demo: &Demo, folder: &Path) -> Result<Setup, Failure> {
     let task = TaskSpec::Xclp(spec);
     let session = Session {
         name: "demo".into(),
+        run: new_run()?,
         min_peers: Session::default_min_peers(&task, names.len()),
         task,
         data: DataSpec {
@@ -100,6 +102,7 @@ fn prepare(demo: &Demo, folder: &Path) -> Result<Setup, Failure> {
             classes: data.classes().to_vec(),
             scaling: Scaling::None,
             densify: false,
+            checks: ColumnChecks::default(),
         },
         privacy: Privacy::default(),
         voting: CouncilSpec::default(),

@@ -9,7 +9,7 @@ use crate::data::digits::digits;
 use crate::node::{Ending, Event};
 use crate::protocol::message::Message;
 use crate::protocol::xclp::{Body, Outcome, ParcelKind};
-use crate::session::{DataSpec, Hamming, Peer, Scaling, Session, TaskSpec, XclpSpec};
+use crate::session::{ColumnChecks, DataSpec, Hamming, Peer, Scaling, Session, TaskSpec, XclpSpec};
 use crate::task::Task;
 use crate::task::xclp::{self, Xclp};
 
@@ -36,6 +36,7 @@ fn lab(rows: &[usize], scaling: Scaling, hamming: Hamming, seed: u64) -> Lab {
             classes: data.classes().to_vec(),
             scaling,
             densify: false,
+            checks: ColumnChecks::default(),
         },
         ..session(&identities, timing())
     }
