@@ -78,6 +78,12 @@ impl DataArguments {
         Self { data, reading: Reading::default() }
     }
 
+    /// What the rows are called.
+    #[cfg(feature = "net")]
+    pub(super) fn name(&self) -> String {
+        self.data.display().to_string()
+    }
+
     /// Reads labelled rows for a session; and what is to be said of how its columns were taken.
     #[cfg(feature = "net")]
     pub(super) fn load_labelled(
@@ -106,9 +112,11 @@ impl DataArguments {
         classes: Option<&[String]>,
         label: &LabelColumn,
     ) -> Result<(Dataset, Option<String>), Failure> {
+        let limits = spec.limits();
         let expected = Expected {
             features: Some(spec.features as usize),
             columns: &spec.columns,
+            limits: &limits,
             classes,
             ..self.reading.expected(label)
         };

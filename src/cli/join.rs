@@ -1,6 +1,7 @@
 //! `flyswarm join`: one node of a session, until it has the model and nobody needs it any more.
 
 mod charge;
+mod given;
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -12,7 +13,6 @@ use clap::Args;
 use libp2p::Multiaddr;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
-use sha2::{Digest, Sha256};
 
 use super::Failure;
 use super::data::DataArguments;
@@ -30,10 +30,12 @@ use crate::protocol::context::{Context, Quantity};
 use crate::protocol::record::Value as Decision;
 use crate::protocol::view::Stage;
 use crate::session::{Peer, Session, TaskSpec};
-use crate::store::{Store, StoreError};
+use crate::store::{Pin, Store};
+use crate::task::columns::{self, Compared};
 use crate::task::exchange::Roles;
 use crate::task::{self, BuiltIn, History, Labels, Outcome, Rows, Task, xclp};
 use charge::BudgetCharge;
+use given::{Given, odd_columns};
 
 /// Runs one node of a session and writes what it gives: the model, the settings that were best, labels for
 /// its own rows, or how far these lie from all
@@ -50,6 +52,10 @@ pub(super) struct Join {
     /// What is written [default: the session's name with .model, .settings.toml, .labels.csv or .sketch.json]
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
+    /// Leave before any rows are counted where a column looks wrong beside those of the others: other units,
+    /// codes for missing values, a constant
+    #[arg(long)]
+    strict: bool,
     #[command(flatten)]
     payment: BudgetCharge,
 }
@@ -104,6 +110,7 @@ struct Prepared {
     task: Arc<dyn Task>,
     kind: BuiltIn,
     rows: Rows,
+    columns: Arc<Compared>,
     /// `None` for a witness.
     out: Option<PathBuf>,
     receipt: PathBuf,
@@ -147,8 +154,8 @@ impl Join {
                 (data, none, said)
             }
         };
-        let rows = Rows { data: Arc::new(data), labels };
-        self.node.run(place, kind, (rows, said), Some(out), receipt, &self.payment)
+        let given = Given::new(Rows { data: Arc::new(data), labels }, self.data.name(), said, self.strict);
+        self.node.run(place, kind, given, Some(out), receipt, &self.payment)
     }
 }
 
@@ -166,7 +173,8 @@ impl Witness {
         let features = place.session.data.features as usize;
         let none = Dataset::new(features, vec![0.0; features], Vec::new(), Vec::new())?.subset(&[]);
         let rows = Rows { data: Arc::new(none), labels: Vec::new() };
-        self.node.run(place, kind, (rows, None), None, receipt, &BudgetCharge::default())
+        let given = Given::new(rows, "no rows".into(), None, false);
+        self.node.run(place, kind, given, None, receipt, &BudgetCharge::default())
     }
 }
 
@@ -189,23 +197,29 @@ impl NodeArguments {
         self,
         place: Place,
         kind: BuiltIn,
-        (rows, said): (Rows, Option<String>),
+        given: Given,
         out: Option<PathBuf>,
         receipt: PathBuf,
         payment: &BudgetCharge,
     ) -> Result<(), Failure> {
         let Place { session, identity, me } = place;
+        let Given { rows, name, said, strict } = given;
         let secret = derive(&*identity.seed(), "rows", &session.id().0);
         let task = (kind.build)(session.clone(), me, rows.clone(), &secret).map_err(Failure::Input)?;
+        let columns = Arc::new(Compared::new(task, &session, me, rows.data.clone(), strict));
+        let task: Arc<dyn Task> = columns.clone();
+        let key = derive(&*identity.seed(), "pin", &session.id().0);
+        let pin = Pin { name, digest: rows.digest(&key) };
         let state = state_folder(self.state.clone(), &key_path(self.key.clone())?, &identity, &session);
         let ctx = Arc::new(Context::new(session.clone(), me, identity, task.plan()));
         let hold_at = self.hold_at.as_deref().map(|text| parse_hold(&ctx, text)).transpose()?;
         let stop = Arc::new(AtomicBool::new(false));
+        let mark = mark_file(&key_path(self.key.clone())?, &session);
         let plan = NodeConfig {
             ctx: ctx.clone(),
             task: task.clone(),
             seed: *random()?,
-            mark: Some(mark_file(&key_path(self.key.clone())?, &session)),
+            mark: Some(mark.clone()),
             state,
             listen: self.network.listen(),
             mdns: !self.network.no_mdns,
@@ -214,16 +228,27 @@ impl NodeArguments {
             stop: stop.clone(),
         };
         let progress = Progress::new(self.json, ctx.plan.len());
+        for line in columns::lines(&columns::codes(&rows.data), &ctx.session.data.columns) {
+            odd_columns(&progress, &line);
+            if strict {
+                return Err(Failure::Input(format!("{}: {line} (--strict)", pin.name)));
+            }
+        }
         if let Some(said) = said {
             progress.tell(&json!({"event": "columns", "message": said}), &said);
         }
         let metrics = self.metrics.map(|address| serve(&ctx, address, &progress)).transpose()?;
+        // Before anything is written: an address that is none.
+        driver::roster(&ctx.session).map_err(failure)?;
+        let held = pin.hold(&plan.state, &mark);
+        held.map_err(|error| failure(DriverError::Store(error)))?;
         payment.pay(&ctx, &key_path(self.key.clone())?, &plan.state)?;
         let prepared = Prepared {
             task,
             kind,
             ctx,
             rows,
+            columns,
             out,
             receipt,
             force: self.force,
@@ -288,6 +313,7 @@ impl Prepared {
             if finished.is_none() || !matches!(report, Report::Disconnected(..)) {
                 self.progress.report(&self.ctx, &report);
             }
+            self.columns.take_findings().iter().for_each(|line| odd_columns(&self.progress, line));
             match report {
                 Report::Started(handle) => {
                     leave_on_signal(stop.clone(), handle.clone());
@@ -343,16 +369,32 @@ impl Prepared {
             self.progress.tell(&json!({"event": "planes", "seed": hex::encode(seed)}), "");
         }
         let what = self.kind.result;
+        let uncounted = match self.uncounted(history, Some(&outcome)) {
+            Some(why) => format!("; NOT COUNTED: {why}"),
+            None => String::new(),
+        };
         let digest = hex::encode(outcome.digest);
         let more = if outcome.summary.is_empty() { String::new() } else { format!("; {}", outcome.summary) };
         self.progress.tell(
-            &json!({"event": "finished", what: out, "digest": digest}),
+            &json!({"event": "finished", what: out, "digest": digest, "counted": uncounted.is_empty()}),
             &format!(
-                "wrote {}: {what} {digest}{more}; here for the others for up to {here} s more",
+                "wrote {}: {what} {digest}{more}{uncounted}; here for the others for up to {here} s more",
                 out.display()
             ),
         );
         Ok(Some(outcome))
+    }
+
+    /// Why this peer's rows are not in the result; `None` where they are, or where it has none to give.
+    fn uncounted(&self, history: &History, outcome: Option<&Outcome>) -> Option<&'static str> {
+        let member = history.values().last().is_some_and(|value| value.members.contains(&self.ctx.me));
+        match outcome {
+            _ if !member => Some("it came too late, and its rows are in no part of the result"),
+            Some(outcome) if !outcome.counted => {
+                Some("it was not drawn, and nothing was learnt from its rows")
+            }
+            _ => None,
+        }
     }
 
     fn write_receipt(
@@ -366,8 +408,7 @@ impl Prepared {
         let session = &self.ctx.session;
         let names = |peers: &[Peer]| peers.iter().map(|&peer| session.name(peer)).collect::<Vec<_>>();
         let Finished { history, outcome } = finished;
-        let member = history.values().last().is_some_and(|value| value.members.contains(&self.ctx.me));
-        let counted = member && outcome.as_ref().is_none_or(|outcome| outcome.counted);
+        let uncounted = self.uncounted(&history, outcome.as_ref());
         let (result, out) = (self.kind.result, &self.out);
         let quantity = |(quantity, value): (&Quantity, &Decision)| {
             json!({
@@ -382,9 +423,14 @@ impl Prepared {
         let mut receipt = json!({
             "session": self.ctx.id.to_string(),
             "name": session.name,
+            "number": hex::encode(session.run.number),
+            "created": session.run.created_text(),
+            "series": session.run.series.map(
+                |series| json!({"number": series.number, "parent": series.parent.to_string()}),
+            ),
             "peer": session.name(self.ctx.me),
             "peer_id": self.ctx.identity.public().to_string(),
-            "counted": counted,
+            "counted": uncounted.is_none(),
             "quantities": self.ctx.plan.iter().zip(history.values()).map(quantity).collect::<Vec<_>>(),
             "roles": (!roles.is_empty()).then_some(roles),
             "views": views,
@@ -392,7 +438,9 @@ impl Prepared {
             "data": {
                 "rows": self.rows.data.rows(),
                 "salt": hex::encode(*salt),
-                "digest": hex::encode(data_digest(&salt, &self.rows)),
+                "digest": hex::encode(self.rows.digest(&salt)),
+                "summed": uncounted.is_none(),
+                "digest_covers": task::digest_covers(session),
             },
             "stages": stages(&self.ctx, usage),
             "bytes_sent": usage.bytes_sent,
@@ -409,6 +457,12 @@ impl Prepared {
             &json!({"event": "receipt", "file": self.receipt, "receipt": receipt}),
             &format!("wrote {}", self.receipt.display()),
         );
+        if let Some(why) = uncounted {
+            self.progress.tell(
+                &json!({"event": "not-counted", "reason": why}),
+                &format!("this peer was NOT COUNTED: {why}"),
+            );
+        }
         Ok(())
     }
 }
@@ -427,23 +481,6 @@ fn built_in(session: &Session) -> Result<BuiltIn, Failure> {
     };
     task::built_in(session)
         .ok_or_else(|| Failure::Input(format!("task {name} is not built into this program")))
-}
-
-/// SHA-256(tag "data" || salt || rows, features as u64 LE || values as f32 LE || labels as u16 LE, 65535
-/// where unknown): the peer can show later which rows it used, and nobody can guess them from it.
-fn data_digest(salt: &[u8; 32], rows: &Rows) -> [u8; 32] {
-    let Rows { data, labels } = rows;
-    let mut hash = crate::crypto::tagged_hash("data").chain_update(salt);
-    hash.update((data.rows() as u64).to_le_bytes());
-    hash.update((data.features() as u64).to_le_bytes());
-    data.values().iter().for_each(|value| Sha256::update(&mut hash, value.to_le_bytes()));
-    let partly = labels.iter().map(|label| label.unwrap_or(u16::MAX));
-    data.labels()
-        .iter()
-        .copied()
-        .chain(partly)
-        .for_each(|label| Sha256::update(&mut hash, label.to_le_bytes()));
-    hash.finalize().into()
 }
 
 /// Seconds and bytes by stage: each side quantity as one, the last split in train, sum and open.
@@ -481,9 +518,8 @@ fn stages(ctx: &Context, usage: &Usage) -> Vec<Value> {
 pub(super) fn failure(error: DriverError) -> Failure {
     let text = error.to_string();
     match error {
-        DriverError::Address(..)
-        | DriverError::Ended(Ending::Own(_))
-        | DriverError::Store(StoreError::Over(_)) => Failure::Input(text),
+        DriverError::Address(..) | DriverError::Ended(Ending::Own(_)) => Failure::Input(text),
+        DriverError::Store(error) if error.is_input() => Failure::Input(text),
         DriverError::Store(_) | DriverError::Net(_) | DriverError::Restore(_) => Failure::Machine(text),
         DriverError::Ended(_) => Failure::Session(text),
         DriverError::Stopped => Failure::Interrupted(text),

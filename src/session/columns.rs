@@ -138,6 +138,17 @@ impl ColumnChecks {
 }
 
 impl DataSpec {
+    /// The smallest and the largest value of each feature in its order; empty where the session has no limits.
+    #[must_use]
+    pub fn limits(&self) -> Vec<(f64, f64)> {
+        let limits = &self.checks.limits;
+        let of = |name: &String| {
+            let Bounds { min, max } = limits.get(name).copied().unwrap_or_default();
+            (min.unwrap_or(f64::NEG_INFINITY), max.unwrap_or(f64::INFINITY))
+        };
+        if limits.is_empty() { Vec::new() } else { self.columns.iter().map(of).collect() }
+    }
+
     /// Whether a sum of moments is opened, and if so whether it has squares: where the scaling needs it
     /// (`needed`), and where each peer compares its columns with those of all.
     #[must_use]

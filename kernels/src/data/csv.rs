@@ -69,6 +69,7 @@ pub(super) fn read(mut source: Source, expected: &Expected) -> Result<Loaded, Da
     let (mut values, mut labels) = (Vec::new(), Labels::new(expected.classes));
     loop {
         push_row(&source, &record, &columns, &header_names, &mut values, &mut labels)?;
+        check_limits(&source, &record, &columns, expected, &values[values.len() - features..])?;
         if values.len() > MAX_VALUES || values.len() / features > MAX_ROWS {
             let limit = MAX_ROWS.min(MAX_VALUES / features) as u64;
             return Err(DataError::Limit {
@@ -130,6 +131,27 @@ fn is_header(found: &Found, first: &Record, aside: &Aside, expected: &Expected) 
         });
     }
     Ok(true)
+}
+
+/// Whether the row just read keeps the limits of its columns.
+fn check_limits(
+    source: &Source,
+    record: &Record,
+    columns: &Columns,
+    expected: &Expected,
+    row: &[f32],
+) -> Result<(), DataError> {
+    let Some((place, limit)) = expected.outside(row) else { return Ok(()) };
+    let at =
+        columns.roles.iter().position(|role| matches!(role, Role::Feature(at) if *at == place)).unwrap_or(0);
+    let name = expected.columns.get(place).map_or(String::new(), |name| format!(", {name}"));
+    Err(DataError::Field {
+        file: source.file.clone(),
+        line: record.lines.line,
+        column: at + 1,
+        found: quoted(&record.fields[at]),
+        expected: format!("{limit}{name}"),
+    })
 }
 
 fn push_row(
