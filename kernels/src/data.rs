@@ -394,6 +394,21 @@ pub fn load_named(path: &Path, expected: &Expected) -> Result<Loaded, DataError>
     Ok(loaded)
 }
 
+/// The texts of a column of a CSV file with so many rows, for columns that are no features: names or numbers
+/// of rows.
+///
+/// # Errors
+/// [`DataError`], also where the file is of another format, or has no such column.
+pub fn column_texts(path: &Path, column: &Column, rows: usize) -> Result<Vec<String>, DataError> {
+    let source = Source::open(path)?;
+    let format = format::detect(&source)?;
+    if format != Format::Csv {
+        let problem = format!("ids of rows come from a column of a CSV file, and this file is {format}");
+        return Err(DataError::Layout { file: path.into(), problem });
+    }
+    csv::texts_of(source, column, rows)
+}
+
 impl Expected<'_> {
     /// The first feature of a row that is outside its limits, and these.
     fn outside(&self, row: &[f32]) -> Option<(usize, String)> {

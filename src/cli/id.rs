@@ -29,13 +29,21 @@ pub(super) struct IdArguments {
     #[cfg(feature = "net")]
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=86_400))]
     announce: Option<u64>,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
 }
 
 impl IdArguments {
     pub(super) fn run(self, out: &mut dyn Write) -> Result<(), Failure> {
         let path = key_path(self.key)?;
         let identity = if self.new { create(&path)? } else { load_or_create(&path)? };
-        print(out, &format!("{}\n", identity.public()))?;
+        let id = identity.public();
+        let text = match self.json {
+            true => serde_json::json!({"peer_id": id.to_string(), "key": path}).to_string(),
+            false => id.to_string(),
+        };
+        print(out, &(text + "\n"))?;
         #[cfg(feature = "net")]
         if let Some(seconds) = self.announce {
             super::network::announce(&identity, seconds)?;

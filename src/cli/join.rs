@@ -1,5 +1,6 @@
 //! `flyswarm join`: one node of a session, until it has the model and nobody needs it any more.
 
+mod ask;
 mod charge;
 mod given;
 
@@ -111,6 +112,8 @@ struct Prepared {
     kind: BuiltIn,
     rows: Rows,
     columns: Arc<Compared>,
+    /// Whether a network key is used.
+    keyed: bool,
     /// `None` for a witness.
     out: Option<PathBuf>,
     receipt: PathBuf,
@@ -242,8 +245,10 @@ impl NodeArguments {
         driver::roster(&ctx.session).map_err(failure)?;
         let held = pin.hold(&plan.state, &mark);
         held.map_err(|error| failure(DriverError::Store(error)))?;
-        payment.pay(&ctx, &key_path(self.key.clone())?, &plan.state)?;
+        let ask = || ask::ask(&ctx.session, rows.data.rows(), payment.yes, &progress);
+        payment.pay(&ctx, &key_path(self.key.clone())?, &plan.state, &ask)?;
         let prepared = Prepared {
+            keyed: plan.network_key.is_some(),
             task,
             kind,
             ctx,
@@ -302,7 +307,7 @@ impl Prepared {
     fn drive(&self, plan: NodeConfig, stop: &Arc<AtomicBool>, from_stdin: bool) -> Result<(), Failure> {
         let started = clock();
         let state = plan.state.clone();
-        let mut views = 0u64;
+        let (mut views, mut reached) = (0u64, false);
         let mut finished: Option<Result<Finished, Failure>> = None;
         let mut roles = Roles::new();
         let result = driver::run(plan, &mut |report| {
@@ -322,6 +327,7 @@ impl Prepared {
                     }
                 }
                 Report::Node(Event::ViewBegan(..)) => views += 1,
+                Report::Node(Event::Joined(_) | Event::Refused(..)) => reached = true,
                 Report::Node(Event::Exchange(drawn)) => roles.clone_from(drawn),
                 Report::Node(Event::Finished(history)) => {
                     self.progress.history(&self.ctx, history);
@@ -336,11 +342,12 @@ impl Prepared {
         });
         // A result that is on disk is not undone by leaving before the others have theirs.
         let over = result.is_ok();
+        let result = result.map_err(|error| (error, reached));
         let (usage, finished) = match (result, finished.take()) {
             (_, Some(Err(failure))) => return Err(failure),
             (Ok(usage), Some(Ok(finished))) => (usage, finished),
-            (Err(DriverError::Stopped), Some(Ok(finished))) => (Usage::default(), finished),
-            (Err(error), _) => return Err(failure(error)),
+            (Err((DriverError::Stopped, _)), Some(Ok(finished))) => (Usage::default(), finished),
+            (Err((error, reached)), _) => return Err(given::unreached(failure(error), reached, self.keyed)),
             (Ok(_), None) => return Err(Failure::Session("the session ended without a result".into())),
         };
         self.write_receipt(&usage, finished, (views, started), &roles)?;

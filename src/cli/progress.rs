@@ -2,7 +2,7 @@
 //! machines.
 
 use std::io::{self, IsTerminal, Write};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::{Value, json};
@@ -44,10 +44,13 @@ impl Progress {
         Self::Bar(bar)
     }
 
-    /// One thing that happened: its JSON line, and what a person reads.
+    /// One thing that happened: its JSON line, to which the time is added in seconds since 1970, and what a
+    /// person reads.
     pub(super) fn tell(&self, value: &Value, text: &str) {
         match self {
             Self::Json => {
+                let mut value = value.clone();
+                value["time"] = json!(now());
                 let mut out = io::stdout().lock();
                 // Whoever read the lines may have gone; the session goes on.
                 let _ = writeln!(out, "{value}").and_then(|()| out.flush());
@@ -215,6 +218,11 @@ impl Progress {
             }
         }
     }
+}
+
+#[allow(clippy::disallowed_methods, reason = "events say when")]
+fn now() -> f64 {
+    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0.0, |since| since.as_secs_f64())
 }
 
 fn why(reason: Reason, suspect: Option<&str>) -> String {

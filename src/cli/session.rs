@@ -2,6 +2,7 @@
 
 #[cfg(feature = "net")]
 pub(in crate::cli) mod collect;
+pub(in crate::cli) mod forecast;
 mod next;
 mod parse;
 mod settings;
@@ -13,20 +14,20 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
+use serde_json::json;
 
 use self::parse::{ClassRange, PeerArgument, parse_scaling, parse_timing};
 use self::settings::Settings;
 use super::id::new_run;
 use super::noise::{NoiseArguments, TOP};
 use super::{Failure, kind, output, print};
-use crate::crypto::identity::PublicKey;
 use crate::data::{self, Column, Expected, LabelColumn, Loaded};
 use crate::evaluate::Candidate;
 use crate::evaluate::candidate::{PRESET_BINS, PRESET_M, PRESET_READOUT, PRESET_RHO, PRESET_S, Ranges};
 use crate::model::readout::Readout;
 use crate::session::{
-    ColumnChecks, CouncilSpec, DataSpec, Entry, FlynnSpec, Hamming, ModelSpec, Privacy, Scaling, Score,
-    Session, SessionError, Setting, Size, Sizes, TaskSpec, Timing, TuneSpec, XclpSpec,
+    ColumnChecks, CouncilSpec, DataSpec, FlynnSpec, Hamming, ModelSpec, Privacy, Scaling, Score, Session,
+    SessionError, Setting, Size, Sizes, TaskSpec, Timing, TuneSpec, XclpSpec,
 };
 use crate::sketch::scaling::Scaling as OfRows;
 
@@ -36,10 +37,14 @@ pub(super) enum SessionCommand {
     /// Write a session file
     New(Box<NewArguments>),
     Next(Box<next::NextArguments>),
+    Forecast(forecast::ForecastArguments),
     /// Check a session file: prints its id, or what is wrong on one line
     Check {
         /// The session file
         file: PathBuf,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
     },
     /// Show everything a session file means: sizes, council, timing
     Show {
@@ -57,17 +62,17 @@ pub(super) struct NewArguments {
     #[arg(long)]
     name: String,
     /// Features of a row; not needed where their names are given
-    #[arg(long, value_name = "N", required_unless_present_any = ["columns", "rows"])]
+    #[arg(long, value_name = "N", required_unless_present_any = ["columns", "file_of_rows"])]
     features: Option<u32>,
     /// Names of the features, separated by commas: rows that have names must then have these
     #[arg(long, value_name = "A,B,...", value_delimiter = ',')]
     columns: Vec<String>,
     /// Takes the names of the features from a file of rows
-    #[arg(long, value_name = "FILE", conflicts_with = "columns", group = "rows")]
+    #[arg(long, value_name = "FILE", conflicts_with = "columns", group = "file_of_rows")]
     columns_from: Option<PathBuf>,
     /// Takes names and number of the features and the classes from a file of labelled rows, and proposes the
     /// settings that suit it best among those that can be tried in a minute; what else is given here counts
-    #[arg(long, value_name = "FILE", conflicts_with = "columns", group = "rows")]
+    #[arg(long, value_name = "FILE", conflicts_with = "columns", group = "file_of_rows")]
     data: Option<PathBuf>,
     /// How long settings are tried with --data
     #[arg(long, value_name = "SECONDS", default_value_t = 60, requires = "data", value_parser = clap::value_parser!(u64).range(1..=86_400))]
@@ -76,10 +81,10 @@ pub(super) struct NewArguments {
     #[arg(long, value_name = "FILE", conflicts_with = "data")]
     settings: Option<PathBuf>,
     /// The label column of that file: a name, a number from 1, last or none
-    #[arg(long, value_name = "COLUMN", default_value = "last", requires = "rows")]
+    #[arg(long, value_name = "COLUMN", default_value = "last", requires = "file_of_rows")]
     label: LabelColumn,
     /// A column of that file to leave out: a name, or a number from 1; repeatable
-    #[arg(long, value_name = "COLUMN", requires = "rows")]
+    #[arg(long, value_name = "COLUMN", requires = "file_of_rows")]
     drop: Vec<Column>,
     /// The classes, separated by commas; none with the task sketch
     #[arg(long, value_name = "A,B,...", value_delimiter = ',')]
@@ -193,6 +198,9 @@ pub(super) struct NewArguments {
     /// Replace the file if it exists
     #[arg(long)]
     force: bool,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
 }
 
 /// What `session new` writes where nothing is said.
@@ -266,16 +274,31 @@ impl SessionCommand {
                 output::check(&arguments.out, arguments.force)?;
                 #[cfg(feature = "net")]
                 arguments.collect()?;
-                let (file, force) = (arguments.out.clone(), arguments.force);
+                let (file, force, json) = (arguments.out.clone(), arguments.force, arguments.json);
                 let session = arguments.session()?;
                 let text = session.to_toml();
                 // Many long names could make a file that is too large to be read.
                 Session::parse(&text)?;
                 output::write(&file, text.as_bytes(), force)?;
-                print(out, &format!("wrote {}: session {}\n", file.display(), session.id()))
+                let id = session.id();
+                let text = match json {
+                    true => {
+                        json!({"file": file, "session": id.to_string(), "name": session.name}).to_string()
+                    }
+                    false => format!("wrote {}: session {id}", file.display()),
+                };
+                print(out, &(text + "\n"))
             }
             Self::Next(arguments) => arguments.run(out),
-            Self::Check { file } => print(out, &format!("ok: session {}\n", load(&file)?.id())),
+            Self::Forecast(arguments) => arguments.run(out),
+            Self::Check { file, json } => {
+                let id = load(&file)?.id();
+                let text = match json {
+                    true => json!({"ok": true, "session": id.to_string()}).to_string(),
+                    false => format!("ok: session {id}"),
+                };
+                print(out, &(text + "\n"))
+            }
             Self::Show { file, json } => print(out, &shown(&file, json)?),
         }
     }

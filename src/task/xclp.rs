@@ -6,6 +6,8 @@
 //! vectors of the last two come from the exchanges of their views ([`crate::protocol::xclp`]). Members that
 //! were not counted in `rows` have no part in them.
 
+mod labels;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -28,6 +30,7 @@ use crate::protocol::{Action, Fault, Input, Machine as _, Step, Time, wire};
 use crate::session::{Peer, Session, XclpSpec};
 use crate::sketch::lsh::Codes;
 use crate::sketch::scaling::{self, Moments, Scaler, Scaling};
+use labels::labels_text;
 
 /// Slot of `rows`: word p is the number of rows of peer p.
 const ROWS: u32 = 1;
@@ -283,7 +286,7 @@ impl Task for Xclp {
             return Err("the session was finished without this peer: there are no labels for its rows".into());
         };
         let said = self.said(&given);
-        let text = labels_text(&said, self.classes());
+        let text = labels_text(&said, &self.labels, self.classes());
         let unknown = said.iter().filter(|said| said.label.is_none()).count();
         let summary =
             if unknown > 0 { format!("no label reaches {unknown} of the rows") } else { String::new() };
@@ -401,18 +404,6 @@ impl Task for Xclp {
         let counted = history.members(ROWS);
         self.plan.roles(self.plan.graph(), history.values(), history.vectors(), counted).map(drop)
     }
-}
-
-/// Label and confidence of each row, in the order of the data file; nothing where no label reaches a row.
-fn labels_text(said: &[Prediction], classes: &[String]) -> String {
-    let mut out = csv::Writer::from_writer(Vec::new());
-    // Writing to memory cannot fail, and names of classes are text.
-    let _ = out.write_record(["label", "confidence"]);
-    for Prediction { label, confidence } in said {
-        let label = label.and_then(|label| classes.get(usize::from(label))).map_or("", String::as_str);
-        let _ = out.write_record([label, &format!("{confidence:.6}")]);
-    }
-    out.into_inner().ok().and_then(|bytes| String::from_utf8(bytes).ok()).unwrap_or_default()
 }
 
 /// What the second exchange gave a peer, if it had a part in it.

@@ -88,6 +88,34 @@ pub(super) fn read(mut source: Source, expected: &Expected) -> Result<Loaded, Da
     Ok(Loaded { data, columns: columns.names, reordered: columns.reordered })
 }
 
+/// See [`super::column_texts`]. The first line is a header where the file has a line more than rows.
+pub(super) fn texts_of(mut source: Source, column: &Column, rows: usize) -> Result<Vec<String>, DataError> {
+    let mut record = Record::default();
+    let mut out: Vec<String> = Vec::new();
+    let mut place = None;
+    while record.next(&mut source)? {
+        let fields = &record.fields;
+        let at = *place.get_or_insert_with(|| match column {
+            Column::Number(number) => number.checked_sub(1).unwrap_or(usize::MAX),
+            Column::Name(name) => {
+                fields.iter().position(|field| field == name.as_bytes()).unwrap_or(usize::MAX)
+            }
+        });
+        let Some(field) = fields.get(at) else {
+            let problem = format!("line {} has no column {column:?}", record.lines.line);
+            return Err(DataError::Layout { file: source.file.clone(), problem });
+        };
+        out.push(String::from_utf8_lossy(field).into_owned());
+    }
+    match out.len().checked_sub(rows) {
+        Some(header @ (0 | 1)) => Ok(out.split_off(header)),
+        _ => {
+            let problem = format!("{} lines with rows, expected {rows}", out.len());
+            Err(DataError::Layout { file: source.file.clone(), problem })
+        }
+    }
+}
+
 fn texts(record: &Record) -> Vec<String> {
     record.fields.iter().map(|field| String::from_utf8_lossy(field).into_owned()).collect()
 }

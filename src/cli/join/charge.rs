@@ -22,6 +22,9 @@ pub(super) struct BudgetCharge {
     /// Join only if these rows have then spent at most this
     #[arg(long, value_name = "E", requires = "dataset")]
     budget: Option<Ratio>,
+    /// Join a private session without being asked, whatever its forecast
+    #[arg(long, requires = "dataset")]
+    pub(super) yes: bool,
 }
 
 impl BudgetCharge {
@@ -49,9 +52,16 @@ impl BudgetCharge {
         }
     }
 
-    /// Enters the session in the ledger beside `key`, once for what is kept in `state`.
+    /// Enters the session in the ledger beside `key`, once for what is kept in `state`. `ask` may end it before
+    /// that, unless it is paid for.
     #[allow(clippy::disallowed_methods, reason = "ledgers say when")]
-    pub(super) fn pay(&self, ctx: &Context, key: &Path, state: &Path) -> Result<(), Failure> {
+    pub(super) fn pay(
+        &self,
+        ctx: &Context,
+        key: &Path,
+        state: &Path,
+        ask: &dyn Fn() -> Result<(), Failure>,
+    ) -> Result<(), Failure> {
         let (Some(noise), Some(dataset)) = (ctx.session.privacy.noise, &self.dataset) else { return Ok(()) };
         let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
         let charge = Charge {
@@ -63,7 +73,12 @@ impl BudgetCharge {
             unix: since.map_or(0, |since| since.as_secs()),
         };
         let store = |error: StoreError| Failure::Machine(error.to_string());
-        let mut ledger = Ledger::open(&Ledger::path(key, &ctx.identity.public().to_string()))?;
+        let path = Ledger::path(key, &ctx.identity.public().to_string());
+        if !Store::is_paid(state).map_err(store)? {
+            Ledger::open(&path)?.check(&charge, self.budget, false)?;
+            ask()?;
+        }
+        let mut ledger = Ledger::open(&path)?;
         // What a peer has drawn is kept with its state, and sent again as it is: who still has that pays
         // once.
         ledger.charge(charge, self.budget, Store::is_paid(state).map_err(store)?)?;

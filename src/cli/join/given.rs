@@ -2,6 +2,7 @@
 
 use serde_json::json;
 
+use crate::cli::Failure;
 use crate::cli::progress::Progress;
 use crate::task::Rows;
 
@@ -23,4 +24,33 @@ impl Given {
 /// Tells this user, and nobody else, of a column that looks wrong.
 pub(super) fn odd_columns(progress: &Progress, line: &str) {
     progress.tell(&json!({"event": "odd-columns", "message": line}), &format!("warning: {line}"));
+}
+
+/// The end of a session that could not be finished; where no other peer was ever heard, with what may keep all
+/// of them away: a network key at one side only.
+pub(super) fn unreached(failure: Failure, reached: bool, keyed: bool) -> Failure {
+    let hint = match keyed {
+        true => "none of them answered, and this peer uses a network key: all need the same one",
+        false => "none of them answered: if they use a network key, give it with --network-key",
+    };
+    match failure {
+        Failure::Session(text) if !reached => Failure::Session(format!("{text}; {hint}")),
+        other => other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whoever_hears_nobody_is_told_of_the_network_key() {
+        let told = |reached, keyed| unreached(Failure::Session("too few".into()), reached, keyed).to_string();
+        assert_eq!(told(true, false), "too few");
+        assert!(
+            told(false, true).starts_with("too few; none of them answered, and this peer uses a network key")
+        );
+        assert!(told(false, false).ends_with("give it with --network-key"));
+        assert_eq!(unreached(Failure::Input("x".into()), false, false).to_string(), "x");
+    }
 }
