@@ -53,7 +53,8 @@ pub enum StoreError {
     Locked(PathBuf),
     /// The session was finished with this state.
     #[error(
-        "{0}: this peer has finished the session: its result was written, and nothing is kept for it here"
+        "{0}: this peer has finished the session: its result was written, and nothing is kept for it here; \
+         `session next` makes the next session"
     )]
     Over(PathBuf),
     /// The session has gone on with other rows.

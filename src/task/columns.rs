@@ -91,9 +91,8 @@ pub fn codes(data: &Dataset) -> Vec<Finding> {
 
 /// -9, -99, -999 ... and 999, 9999 ...
 fn is_code(value: f32) -> bool {
-    let nines =
-        (1..=9).any(|digits| f64::from(value.abs()) == f64::from(((10f64.powi(digits) - 1.0) as f32).abs()));
-    nines && (value < 0.0 || value > 100.0)
+    let nines = (1..=9).any(|digits| value.abs() == (10f64.powi(digits) - 1.0) as f32);
+    nines && !(0.0..=100.0).contains(&value)
 }
 
 /// Whether a value lies farther from its nearest neighbour than all others lie from each other, or is the only

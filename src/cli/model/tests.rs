@@ -297,10 +297,8 @@ fn predict_prints_scores_passes_ids_through_and_abstains() {
     let classes = run_line(folder.path(), "predict m --data d.csv").unwrap();
     let named: String = rows.lines().enumerate().map(|(i, line)| format!("patient {i},{line}\n")).collect();
     std::fs::write(folder.path().join("ids.csv"), named).unwrap();
-    let text = run_line(folder.path(), "predict m --data ids.csv --id 1 --scores --force --out o")
-        .map(|_| ())
-        .and_then(|()| Ok(std::fs::read_to_string(folder.path().join("o")).unwrap()));
-    let text = text.unwrap();
+    run_line(folder.path(), "predict m --data ids.csv --id 1 --scores --force --out o").unwrap();
+    let text = std::fs::read_to_string(folder.path().join("o")).unwrap();
     let lines: Vec<Vec<&str>> = text.lines().map(|line| line.split(',').collect()).collect();
     assert_eq!(lines[0][..4], ["id", "class", "margin", "novelty 0"]);
     for (i, (line, class)) in lines[1..].iter().zip(classes.lines()).enumerate() {

@@ -58,7 +58,7 @@ pub(in crate::cli) fn line(session: &Session, rows_each: usize, found: &Forecast
         (Some(model), Some(noise)) => (model.m, noise.epsilon.to_string(), noise.top),
         _ => (0, String::new(), 0),
     };
-    let verdict = if found.is_useful() { "" } else { ": hardly better than guessing" };
+    let verdict = if found.is_useful() { "" } else { ": of little use" };
     format!(
         "forecast: balanced accuracy about {private:.2} ({least:.2} to {most:.2}){verdict}; {plain:.2} without noise, \
          {chance:.2} by guessing; made-up rows, {} peers of {rows_each}, {} classes, m {m}, T {top}, epsilon {epsilon}",
