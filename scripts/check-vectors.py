@@ -5,6 +5,7 @@ Needs Python 3.11 and the packages `cryptography` and `blake3`. The types of the
 2.1); the rest follows its text, section by section. Prints what fails and `N passed, N failed`; exit code 1 if any failed.
 """
 
+import datetime
 import functools
 import hashlib
 import hmac
@@ -518,9 +519,10 @@ class Session:
         except tomllib.TOMLDecodeError as error:
             raise Refused("session") from error
         fields = {
-            "": "name task select min_peers data flynn tune xclp sketch custom privacy council timing roster",
+            "": "name number created series columns task select min_peers data flynn tune xclp sketch custom privacy council timing roster",
             "council": "faults members",
-            "data": "features columns classes scaling densify",
+            "series": "number parent",
+            "data": "features columns classes scaling densify check_columns",
             "flynn": "m s rho gamma score",
             "tune": "folds setting",
             "xclp": "bits k alpha steps power compute few_rows large_owner",
@@ -529,7 +531,7 @@ class Session:
             "privacy": "min_holders colluding epsilon top mode colluders",
             "timing": " ".join(self.TIMING),
         }
-        optional = "council faults members select flynn xclp sketch custom bytes classes " + fields["xclp"] + " " + fields["sketch"] + " min_peers tune privacy timing columns scaling densify score folds " + fields["privacy"] + " " + fields["timing"]
+        optional = "series columns check_columns council faults members select flynn xclp sketch custom bytes classes " + fields["xclp"] + " " + fields["sketch"] + " min_peers tune privacy timing columns scaling densify score folds " + fields["privacy"] + " " + fields["timing"]
         for table, names in fields.items():
             found = file.get(table, {}) if table else file
             need(set(found) <= set(names.split()), "unknown field")
@@ -548,6 +550,13 @@ class Session:
         self.sketches = self.task == "sketch" or self.selects
         need(self.sketches or "sketch" not in file, "sketch")
         need(plain_name(file["name"]), "name")
+        need(re.fullmatch("[0-9a-f]{32}", file["number"], re.ASCII), "number")
+        created = file["created"]
+        utc = isinstance(created, datetime.datetime) and created.tzinfo == datetime.timezone.utc
+        need(utc and created.microsecond == 0 and created.timestamp() >= 0, "created")
+        series = file.get("series", {"number": 2, "parent": "00" * 32})
+        need(2 <= series["number"] <= 1_000_000, "series")
+        need(re.fullmatch("[0-9a-f]{64}", series["parent"], re.ASCII), "series")
         entries = sorted((public_of_peer_id(entry["peer_id"]), entry["name"]) for entry in file["roster"])
         self.roster = [public for public, _ in entries]
         names = [name for _, name in entries]
@@ -596,6 +605,14 @@ class Session:
             srp = self.hash == "srp" and 1 << planes == self.span and self.rows * planes * dimension <= 2**28
             need(srp or self.hash == "minhash" and own.scaling == "none", "sketch")
             need(not self.densify or self.selects, "densify")
+        private = "epsilon" in file.get("privacy", {})
+        self.compares = data.get("check_columns", not private and self.task != "custom")
+        need(not self.compares or not private and self.task != "custom", "check_columns")
+        limits = file.get("columns", {})
+        need(set(limits) <= set(self.columns), "columns")
+        for bounds in limits.values():
+            need(bounds and set(bounds) <= {"min", "max"} and all(map(math.isfinite, bounds.values())), "columns")
+            need(bounds.get("min", -math.inf) <= bounds.get("max", math.inf), "columns")
         tune = file.get("tune")
         self.folds = tune.get("folds", 3) if tune else 0
         self.settings = [own]
@@ -649,6 +666,10 @@ class Session:
         number = lambda x: struct.pack("<d", x + 0.0)
         values = [
             ("name", file["name"].encode()),
+            ("number", bytes.fromhex(file["number"])),
+            ("created", le(int(created.timestamp()), 8)),
+            *self.only("series" in file, ("series.number", le(series["number"], 8))),
+            *self.only("series" in file, ("series.parent", bytes.fromhex(series["parent"]))),
             ("task", self.task.encode()),
             *self.only(self.selects, ("select", b"sketch")),
             ("min_peers", le(self.min_peers, 8)),
@@ -657,6 +678,12 @@ class Session:
             *([("data.columns", self.list(name.encode() for name in self.columns))] if self.columns else []),
             ("data.scaling", own.encoded_scaling()),
             ("data.densify", bytes([self.densify])),
+            ("data.check_columns", bytes([self.compares])),
+            *self.only(limits, ("columns", self.list(
+                self.item(name.encode())
+                + b"".join(self.item(number(bounds[end]) if end in bounds else b"") for end in ("min", "max"))
+                for name, bounds in sorted(limits.items(), key=lambda limit: limit[0].encode())
+            ))),
             *self.only(
                 self.task in ("flynn", "tune"),
                 ("flynn.m", le(self.m, 8)),
@@ -757,8 +784,9 @@ class Session:
             return [("coin", 4, 0), ("counts", 4, classes * self.m)]
         plan = [("coin", 4, 0), ("present", 4, 1) if self.selects else ("holders", 4, 1 + classes)]
         scalings = {each.scaling for each in self.settings}
-        if scalings & {"center", "standard", "soft-bins"}:
-            plan.append(("moments", 8, 1 + self.features * (9 if scalings & {"standard", "soft-bins"} else 3)))
+        if self.compares or scalings & {"center", "standard", "soft-bins"}:
+            squares = self.compares or scalings & {"standard", "soft-bins"}
+            plan.append(("moments", 8, 1 + self.features * (9 if squares else 3)))
         if self.sketches:
             plan.append(("sketch", 4, words + 1))
             plan += self.only(self.publish, ("scores", 4, len(self.roster)))
@@ -1072,7 +1100,7 @@ def opened_moments(total, d, squares):
 def scaler(session, total):
     """The function that scales a row, from the opened moments."""
     if total is not None:
-        means, deviations = opened_moments(total, session.features, session.scaling != "center")
+        means, deviations = opened_moments(total, session.features, session.scaling != "center" or session.compares)
 
     def unit(row):
         squares = 0.0
@@ -1679,7 +1707,7 @@ def check_sum():
             if number == 1:
                 vector = words([int(bool(labels)), *(int(c in labels) for c in range(len(session.classes)))])
             elif number == 2:
-                vector = moments(rows[peer], session.features, session.scaling != "center")
+                vector = moments(rows[peer], session.features, session.scaling != "center" or session.compares)
             else:
                 won = [winners(session, opened[0], rows_of_m, scale, row) for row in rows[peer]]
                 vector = words(count(session, won, labels))
@@ -1720,7 +1748,7 @@ def check_flynn():
         session = Session(case["toml"])
         total = case["moments"] and bytes.fromhex(case["moments"])
         if total:
-            check(f"moments {session.scaling}", moments(rows, session.features, session.scaling != "center") == total)
+            check(f"moments {session.scaling}", moments(rows, session.features, session.scaling != "center" or session.compares) == total)
         scale = scaler(session, total)
         scaled = b"".join(struct.pack(f"<{session.width}f", *scale(row)) for row in rows)
         check(f"scaled {session.scaling}", scaled.hex() == case["scaled"])

@@ -104,6 +104,9 @@ enum Command {
     #[command(subcommand)]
     Session(session::SessionCommand),
     Predict(model::Predict),
+    /// Compare model files
+    #[command(subcommand)]
+    Model(model::ModelCommand),
     Eval(model::Eval),
     Inspect(model::Inspect),
     Export(export::Export),
@@ -178,6 +181,7 @@ fn run(command: Command, out: &mut dyn Write) -> Result<(), Failure> {
         Command::Ledger(command) => command.run(out),
         Command::Session(command) => command.run(out),
         Command::Predict(command) => command.run(out),
+        Command::Model(command) => command.run(out),
         Command::Eval(command) => command.run(out),
         Command::Inspect(command) => command.run(out),
         Command::Export(command) => command.run(out),
@@ -240,6 +244,11 @@ mod tests {
         let mut out = Vec::new();
         run(Arguments::try_parse_from(arguments).unwrap().command, &mut out)?;
         Ok(String::from_utf8(out).unwrap())
+    }
+
+    /// Runs a command line as it stands.
+    pub(super) fn run_words(words: Vec<String>, out: &mut dyn Write) -> Result<(), Failure> {
+        run(Arguments::try_parse_from(words).unwrap().command, out)
     }
 
     #[test]

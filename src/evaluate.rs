@@ -20,6 +20,7 @@ use crate::data::Dataset;
 pub mod baselines;
 pub mod candidate;
 pub mod compare;
+pub mod forecast;
 pub mod nested;
 pub mod private;
 pub mod search;

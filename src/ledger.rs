@@ -142,6 +142,34 @@ impl Ledger {
         parse(path, &text[..text.rfind('\n').map_or(0, |end| end + 1)])
     }
 
+    /// Whether [`Ledger::charge`] would pay for a session. Writes nothing.
+    ///
+    /// # Errors
+    /// As [`Ledger::charge`].
+    pub fn check(&self, charge: &Charge, budget: Option<Ratio>, goes_on: bool) -> Result<(), LedgerError> {
+        self.is_paid(charge, budget, goes_on).map(drop)
+    }
+
+    /// Whether a session is paid for; an error where it cannot be.
+    fn is_paid(&self, charge: &Charge, budget: Option<Ratio>, goes_on: bool) -> Result<bool, LedgerError> {
+        if let Some(known) =
+            self.charges.iter().rev().find(|known| known.session == charge.session).filter(|_| goes_on)
+        {
+            if known.dataset == charge.dataset {
+                return Ok(true);
+            }
+            let (known, dataset) = (known.dataset.clone(), charge.dataset.clone());
+            return Err(LedgerError::OtherSet { known, dataset });
+        }
+        let spent = spent(&self.charges, &charge.dataset);
+        if let Some(budget) = budget.filter(|&budget| spent + millionths(charge.epsilon) > millionths(budget))
+        {
+            let (dataset, epsilon, spent) = (charge.dataset.clone(), charge.epsilon, decimal(spent));
+            return Err(LedgerError::Exceeded { dataset, spent, budget, epsilon });
+        }
+        Ok(false)
+    }
+
     /// Pays for a session. One that `goes_on` from stored state, in which its release is kept, was paid for.
     pub fn charge(
         &mut self,
@@ -149,19 +177,8 @@ impl Ledger {
         budget: Option<Ratio>,
         goes_on: bool,
     ) -> Result<(), LedgerError> {
-        if let Some(known) =
-            self.charges.iter().rev().find(|known| known.session == charge.session).filter(|_| goes_on)
-        {
-            if known.dataset == charge.dataset {
-                return Ok(());
-            }
-            return Err(LedgerError::OtherSet { known: known.dataset.clone(), dataset: charge.dataset });
-        }
-        let spent = spent(&self.charges, &charge.dataset);
-        if let Some(budget) = budget.filter(|&budget| spent + millionths(charge.epsilon) > millionths(budget))
-        {
-            let (dataset, epsilon, spent) = (charge.dataset, charge.epsilon, decimal(spent));
-            return Err(LedgerError::Exceeded { dataset, spent, budget, epsilon });
+        if self.is_paid(&charge, budget, goes_on)? {
+            return Ok(());
         }
         let io = |error| LedgerError::Io { path: self.path.clone(), error };
         let line = serde_json::to_string(&charge).map_err(|error| io(error.into()))? + "\n";

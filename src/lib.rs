@@ -25,7 +25,7 @@
 //! let mut events = peer.events();
 //! let result = tokio::spawn(peer.result());
 //! while let Some(event) = events.next().await {
-//!     println!("{:.3} {}", event.unix, event.event);
+//!     println!("{:.3} {}", event.time, event.event);
 //! }
 //!
 //! let finished = result.await??;

@@ -23,14 +23,13 @@ use crate::crypto::identity::{Identity, PublicKey};
 use crate::net::Multiaddr;
 use crate::net::driver::{self, DriverError};
 use crate::session::Session;
-use crate::store::StoreError;
 use crate::task::Outcome;
 
 pub use budget::Budget;
 pub use builder::Builder;
 pub(crate) use builder::{not_built_in, place, state_folder};
 pub use event::{Event, Timed};
-pub use receipt::{DataDigest, Opened, Receipt, Spent};
+pub use receipt::{DataDigest, Opened, Place, Receipt, Spent};
 pub use signals::leave_on_signals;
 
 /// A running node of a session. Dropped, it leaves.
@@ -73,9 +72,8 @@ impl From<DriverError> for Error {
     fn from(error: DriverError) -> Self {
         let text = error.to_string();
         match error {
-            DriverError::Address(..)
-            | DriverError::Ended(crate::node::Ending::Own(_))
-            | DriverError::Store(StoreError::Over(_)) => Self::Input(text),
+            DriverError::Address(..) | DriverError::Ended(crate::node::Ending::Own(_)) => Self::Input(text),
+            DriverError::Store(error) if error.is_input() => Self::Input(text),
             DriverError::Store(_) | DriverError::Net(_) | DriverError::Restore(_) => Self::Machine(text),
             DriverError::Ended(_) => Self::Session(text),
             DriverError::Stopped => Self::Left(text),

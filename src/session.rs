@@ -9,11 +9,13 @@
 //! defaults. Addresses, comments and layout do not enter. Each field also has a hash of its own, by which two
 //! peers with different files find the fields that differ: [`Session::fields`].
 
+mod columns;
 mod council;
 mod encoding;
 mod file;
 mod noise;
 mod rules;
+mod run;
 mod size;
 mod task;
 pub(crate) mod words;
@@ -25,10 +27,12 @@ use serde::{Deserialize, Serialize};
 use crate::crypto::identity::PublicKey;
 pub use crate::model::readout::Score;
 
+pub use columns::{Bounds, ColumnChecks};
 pub use council::{CouncilSpec, Faults};
 pub use noise::{NoiseMode, NoiseSpec};
 pub(crate) use rules::printable;
 pub use rules::{SessionError, check_name, check_plain_name};
+pub use run::{Run, Series};
 pub use size::{Size, Sizes};
 pub use task::{CustomSpec, FlynnSpec, ModelSpec, Select, Setting, SketchSpec, TaskSpec, TuneSpec, XclpSpec};
 
@@ -79,6 +83,8 @@ pub struct Session {
     /// The name: 1 to 64 ASCII letters, digits, `-`, `_` and `.`, the first no point. Names of files are made
     /// of it.
     pub name: String,
+    /// What makes it one of its own.
+    pub run: Run,
     /// What is computed, with its parameters.
     pub task: TaskSpec,
     /// The fewest members of a view: from [`TaskSpec::smallest_view`], the default, to the whole roster.
@@ -96,7 +102,7 @@ pub struct Session {
 }
 
 /// The shape of every peer's rows.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct DataSpec {
     /// Features of a row: 1 to 65,536.
     pub features: u32,
@@ -112,6 +118,8 @@ pub struct DataSpec {
     /// Whether scaled rows get random signs, are padded with zeros to a power of two and Walsh-Hadamard
     /// transformed.
     pub densify: bool,
+    /// What is checked of the columns.
+    pub checks: ColumnChecks,
 }
 
 impl DataSpec {

@@ -11,6 +11,7 @@
 //! disk keeps of them is beyond this one.
 
 mod early_write;
+mod pin;
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, TryLockError};
@@ -27,6 +28,8 @@ use crate::protocol::ballot::Ballot;
 use crate::protocol::{self, wire};
 use crate::session::Peer;
 use early_write::EarlyWrite;
+use pin::PIN;
+pub use pin::Pin;
 
 const MAGIC: &[u8] = b"flyswarm-state 2\n";
 /// Magic, length, the largest record, digest.
@@ -50,9 +53,21 @@ pub enum StoreError {
     Locked(PathBuf),
     /// The session was finished with this state.
     #[error(
-        "{0}: this peer has finished the session: its result was written, and nothing is kept for it here"
+        "{0}: this peer has finished the session: its result was written, and nothing is kept for it here; \
+         `session next` makes the next session"
     )]
     Over(PathBuf),
+    /// The session has gone on with other rows.
+    #[error(
+        "{rows}: this session already holds the counts of other rows ({known}); start again with the same file, \
+         or make a new session with `session next`"
+    )]
+    OtherRows {
+        /// What the rows are called now.
+        rows: String,
+        /// What they were called.
+        known: String,
+    },
     /// A file is damaged.
     #[error("{0}: damaged state file: {1}")]
     Damaged(PathBuf, &'static str),
@@ -69,6 +84,14 @@ pub struct Store {
     /// See [`Store::keep_mark`].
     mark: Option<(PathBuf, Ballot)>,
     _lock: File,
+}
+
+impl StoreError {
+    /// Whether the user asked for what cannot be, rather than the machine failing.
+    #[must_use]
+    pub fn is_input(&self) -> bool {
+        matches!(self, Self::Over(_) | Self::OtherRows { .. })
+    }
 }
 
 impl Store {
@@ -91,7 +114,7 @@ impl Store {
         for entry in fs::read_dir(folder).map_err(io(folder))? {
             let path = entry.map_err(io(folder))?.path();
             match path.file_name().and_then(|name| name.to_str()) {
-                Some("lock" | PAID) => {}
+                Some("lock" | PAID | PIN) => {}
                 // What a crash left half-written.
                 Some(name) if name.starts_with('.') => fs::remove_file(&path).map_err(io(&path))?,
                 Some(name) if name.starts_with(TOTAL) => totals.push(name.to_owned()),
@@ -157,6 +180,12 @@ impl Store {
         let path = folder.join(OVER);
         let io = |error| StoreError::Io { path: path.clone(), error };
         files::write_whole(&path, b"", true).and_then(|()| clear(folder)).map_err(io)
+    }
+
+    /// Whether the session whose state is in `folder` is over for this peer. Makes and changes nothing.
+    pub fn is_over(folder: &Path) -> Result<bool, StoreError> {
+        let path = folder.join(OVER);
+        path.try_exists().map_err(|error| StoreError::Io { path, error })
     }
 
     /// Whether another process has `folder` open. Makes and changes nothing.

@@ -2,6 +2,7 @@
 //!
 //! One file a task. [`crate::node`] is the engine; it knows the trait [`Task`] alone.
 
+pub mod columns;
 pub mod exchange;
 pub mod flynn;
 mod history;
@@ -15,6 +16,7 @@ use std::fmt::Debug;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use sha2::Digest;
 
 pub use history::History;
 pub use outcome::Outcome;
@@ -128,10 +130,37 @@ pub struct Rows {
 }
 
 impl Rows {
+    /// SHA-256(tag "data" || salt || rows, features as u64 LE || values as f32 LE || labels as u16 LE, 65535
+    /// where unknown): whoever has the rows and the salt can show that it is theirs, and without the salt
+    /// nobody can guess the rows from it.
+    #[must_use]
+    pub fn digest(&self, salt: &[u8; 32]) -> [u8; 32] {
+        let Self { data, labels } = self;
+        let mut hash = crate::crypto::tagged_hash("data").chain_update(salt);
+        hash.update((data.rows() as u64).to_le_bytes());
+        hash.update((data.features() as u64).to_le_bytes());
+        data.values().iter().for_each(|value| hash.update(value.to_le_bytes()));
+        let partly = labels.iter().map(|label| label.unwrap_or(u16::MAX));
+        let labels = data.labels().iter().copied().chain(partly);
+        labels.for_each(|label| hash.update(label.to_le_bytes()));
+        hash.finalize().into()
+    }
+
     /// Rows whose labels, if any, stand with the data.
     #[must_use]
     pub fn new(data: Arc<Dataset>) -> Self {
         Self { data, labels: Vec::new() }
+    }
+}
+
+/// What a digest of a peer's rows covers in this session, for its receipt.
+#[must_use]
+pub fn digest_covers(session: &Session) -> &'static str {
+    match session.task {
+        TaskSpec::Custom(_) => {
+            "the rows that the program was given; what the task reads itself it does not cover"
+        }
+        _ => "every row that was given to the session",
     }
 }
 

@@ -82,7 +82,7 @@ fn peers_of_one_program_get_the_pooled_model_and_receipts_from_arrays() {
     }
 
     let events: Vec<Timed> = block_on(events.collect());
-    assert!(events.is_sorted_by(|a, b| a.unix <= b.unix), "events carry their times");
+    assert!(events.is_sorted_by(|a, b| a.time <= b.time), "events carry their times");
     let digest = hex::encode(pooled.digest());
     let told =
         |timed: &Timed| matches!(&timed.event, Event::Finished { digest: Some(d), .. } if *d == digest);

@@ -15,7 +15,7 @@ use flyswarm::node::Event;
 use flyswarm::protocol::context::{Context, Quantity};
 use flyswarm::protocol::view::Stage;
 use flyswarm::session::{
-    CouncilSpec, DataSpec, Entry, ModelSpec, Peer, Privacy, Scaling, Score, Session, Timing,
+    ColumnChecks, CouncilSpec, DataSpec, Entry, ModelSpec, Peer, Privacy, Scaling, Score, Session, Timing,
 };
 use flyswarm::task::{History, Outcome, Task, Work};
 
@@ -66,6 +66,7 @@ fn identity(index: usize) -> Identity {
 fn session() -> Session {
     Session {
         name: "bench".into(),
+        run: flyswarm::session::Run::new([7; 16], 1_000_000_000),
         task: ModelSpec { m: 1024, s: 6, rho: 8, gamma: 0.5, score: Score::Decay }.into(),
         min_peers: NODES as u16,
         data: DataSpec {
@@ -74,6 +75,7 @@ fn session() -> Session {
             classes: vec!["a".into(), "b".into()],
             scaling: Scaling::None,
             densify: false,
+            checks: ColumnChecks::default(),
         },
         privacy: Privacy::default(),
         voting: CouncilSpec::default(),

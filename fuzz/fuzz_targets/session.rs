@@ -4,7 +4,7 @@
 mod seeds;
 
 use flyswarm::crypto::identity::Identity;
-use flyswarm::session::{DataSpec, Entry, ModelSpec, Privacy, Scaling, Score, Session, Timing};
+use flyswarm::session::{ColumnChecks, DataSpec, Entry, ModelSpec, Privacy, Run, Scaling, Score, Session, Timing};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(init: seeds::write("session", inputs()), |text: &str| {
@@ -26,6 +26,7 @@ fn inputs() -> Vec<Vec<u8>> {
             };
             let session = Session {
                 name: "digits".into(),
+                run: Run::new([7; 16], 1_000_000_000),
                 task: ModelSpec { m: 1024, s: 6, rho: 32, gamma: 0.5, score: Score::Decay }.into(),
                 min_peers: 3,
                 data: DataSpec {
@@ -34,6 +35,7 @@ fn inputs() -> Vec<Vec<u8>> {
                     classes: vec!["0".into(), "1".into()],
                     scaling,
                     densify: true,
+                    checks: ColumnChecks::default(),
                 },
                 privacy: Privacy { min_holders: 3, colluding: 0.25, noise: None },
                 voting: flyswarm::session::CouncilSpec::default(),

@@ -312,6 +312,9 @@ pub struct Expected<'a> {
     /// Names of the features in their order, where known: a file that has names must have these, in any
     /// order.
     pub columns: &'a [String],
+    /// For each feature in the order of `columns` the smallest and the largest value that a row may have; empty
+    /// where there are no limits.
+    pub limits: &'a [(f64, f64)],
     /// Who gives these names, for errors.
     pub named_by: NamedBy,
     /// Class names in the order of their indices; made from the file where not given.
@@ -394,14 +397,52 @@ pub fn load_named(path: &Path, expected: &Expected) -> Result<Loaded, DataError>
             return Err(DataError::Layout { file: path.into(), problem });
         }
     }
-    match format {
-        Format::Csv => csv::read(source, expected),
+    let loaded = match format {
+        // Looks at the limits line by line.
+        Format::Csv => return csv::read(source, expected),
         Format::Idx => idx::read(source, expected),
         Format::Npy => npy::read(source, expected),
         Format::Npz => npz::read(source, expected),
         Format::Parquet => parquet::read(source, expected),
         Format::Arff => arff::read(source, expected),
         Format::Libsvm => libsvm::read(source, expected),
+    }?;
+    for row in 0..loaded.data.rows() {
+        if let Some((at, limit)) = expected.outside(loaded.data.row(row)) {
+            let name = expected.columns.get(at).map_or_else(|| format!("feature {}", at + 1), Clone::clone);
+            return Err(DataError::Entry {
+                file: path.into(),
+                what: format!("{name} of row {}", row + 1),
+                found: loaded.data.row(row)[at].to_string(),
+                expected: limit,
+            });
+        }
+    }
+    Ok(loaded)
+}
+
+/// The texts of a column of a CSV file with so many rows, for columns that are no features: names or numbers
+/// of rows.
+///
+/// # Errors
+/// [`DataError`], also where the file is of another format, or has no such column.
+pub fn column_texts(path: &Path, column: &Column, rows: usize) -> Result<Vec<String>, DataError> {
+    let source = Source::open(path)?;
+    let format = format::detect(&source)?;
+    if format != Format::Csv {
+        let problem = format!("ids of rows come from a column of a CSV file, and this file is {format}");
+        return Err(DataError::Layout { file: path.into(), problem });
+    }
+    csv::texts_of(source, column, rows)
+}
+
+impl Expected<'_> {
+    /// The first feature of a row that is outside its limits, and these.
+    fn outside(&self, row: &[f32]) -> Option<(usize, String)> {
+        let mut limits = row.iter().zip(self.limits);
+        let at = limits.position(|(&x, (lo, hi))| !(*lo..=*hi).contains(&f64::from(x)))?;
+        let (lo, hi) = self.limits[at];
+        Some((at, format!("{lo} to {hi}, the limits of the session")))
     }
 }
 

@@ -12,7 +12,7 @@ use crate::model::outside::Known;
 use crate::session::DataSpec;
 
 /// How a file of rows is read.
-#[derive(Debug, Default, Args)]
+#[derive(Debug, Clone, Default, Args)]
 pub(super) struct Reading {
     /// Labels of IDX images or an NPY array, in a file of either format
     #[arg(long, value_name = "FILE")]
@@ -75,7 +75,28 @@ impl DataArguments {
     /// A file that is read without more being said.
     #[cfg(test)]
     pub(super) fn of(data: PathBuf) -> Self {
-        Self { data, reading: Reading::default() }
+        Self::new(data, Reading::default())
+    }
+
+    /// A file that is read like this.
+    pub(super) fn new(data: PathBuf, reading: Reading) -> Self {
+        Self { data, reading }
+    }
+
+    /// Takes a column for no feature.
+    pub(super) fn leave_aside(&mut self, column: Column) {
+        self.reading.drop.push(column);
+    }
+
+    /// The texts of a column of a CSV file, one for each of so many rows.
+    pub(super) fn texts(&self, column: &Column, rows: usize) -> Result<Vec<String>, Failure> {
+        Ok(data::column_texts(&self.data, column, rows)?)
+    }
+
+    /// What the rows are called.
+    #[cfg(feature = "net")]
+    pub(super) fn name(&self) -> String {
+        self.data.display().to_string()
     }
 
     /// Reads labelled rows for a session; and what is to be said of how its columns were taken.
@@ -106,9 +127,11 @@ impl DataArguments {
         classes: Option<&[String]>,
         label: &LabelColumn,
     ) -> Result<(Dataset, Option<String>), Failure> {
+        let limits = spec.limits();
         let expected = Expected {
             features: Some(spec.features as usize),
             columns: &spec.columns,
+            limits: &limits,
             classes,
             ..self.reading.expected(label)
         };

@@ -14,7 +14,7 @@ use clap::Args;
 use serde_json::{Value, json};
 
 use self::children::{Finished, Nodes};
-use super::id::random;
+use super::id::{new_run, random};
 use super::noise::{NoiseArguments, TOP};
 use super::{Failure, written};
 use crate::crypto::identity::Identity;
@@ -26,8 +26,8 @@ use crate::model::Model;
 use crate::model::neighbours::Neighbours;
 use crate::model::score::Confusion;
 use crate::session::{
-    CouncilSpec, DataSpec, Entry, FlynnSpec, ModelSpec, Privacy, Scaling, Score, Session, SketchSpec,
-    TaskSpec, Timing,
+    ColumnChecks, CouncilSpec, DataSpec, Entry, FlynnSpec, ModelSpec, Privacy, Scaling, Score, Session,
+    SketchSpec, TaskSpec, Timing,
 };
 use crate::task::flynn::Plan;
 
@@ -188,6 +188,7 @@ impl Demo {
         let task = TaskSpec::Flynn(spec);
         let session = Session {
             name: "demo".into(),
+            run: new_run()?,
             min_peers: Session::default_min_peers(&task, peers),
             task,
             data: DataSpec {
@@ -196,6 +197,7 @@ impl Demo {
                 classes: train.classes().to_vec(),
                 scaling: if noise.is_some() { Scaling::Range { lo: 0.0, hi: 16.0 } } else { Scaling::Center },
                 densify: false,
+                checks: ColumnChecks::default(),
             },
             privacy,
             voting: CouncilSpec::default(),

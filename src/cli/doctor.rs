@@ -169,6 +169,11 @@ impl Doctor {
                 printer.say(&Finding::new(Level::Error, "disk", error.to_string()).advise(advice))?;
             }
         }
+        if Store::is_over(state).unwrap_or(false) {
+            let text = format!("this peer has finished the session ({})", state.display());
+            let advice = "`join` refuses it; for new rows make a new session with `session next`";
+            printer.say(&Finding::new(Level::Error, "over", text).advise(advice))?;
+        }
         let model = self.out.as_deref().and_then(Path::parent).unwrap_or(Path::new("."));
         printer.say_all(&local::disk(session, state, model))?;
         local::files(session).map_or(Ok(()), |finding| printer.say(&finding))?;

@@ -23,6 +23,9 @@ pub(super) struct Export {
     /// Replace the file if it exists
     #[arg(long)]
     force: bool,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
 }
 
 /// A file that takes no more after its first error, which it remembers: an archive that is dropped
@@ -68,7 +71,12 @@ impl Export {
             return Err(failed(error));
         }
         files::keep(file, path, self.force).map_err(failed)?;
-        print(out, &format!("wrote {}: {}\n", path.display(), hex::encode(model.digest())))
+        let digest = hex::encode(model.digest());
+        let text = match self.json {
+            true => serde_json::json!({"file": path, "digest": digest}).to_string(),
+            false => format!("wrote {}: {digest}", path.display()),
+        };
+        print(out, &(text + "\n"))
     }
 }
 

@@ -3,6 +3,7 @@
 use std::env;
 use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
 use clap::Args;
 use rand::TryRng;
@@ -12,6 +13,7 @@ use zeroize::Zeroizing;
 use super::{Failure, print};
 use crate::crypto::identity::{Identity, IdentityError};
 use crate::files;
+use crate::session::Run;
 
 /// Prints the peer id of a key file, and makes the file where there is none. A key is never overwritten.
 #[derive(Debug, Args)]
@@ -27,13 +29,21 @@ pub(super) struct IdArguments {
     #[cfg(feature = "net")]
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=86_400))]
     announce: Option<u64>,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
 }
 
 impl IdArguments {
     pub(super) fn run(self, out: &mut dyn Write) -> Result<(), Failure> {
         let path = key_path(self.key)?;
         let identity = if self.new { create(&path)? } else { load_or_create(&path)? };
-        print(out, &format!("{}\n", identity.public()))?;
+        let id = identity.public();
+        let text = match self.json {
+            true => serde_json::json!({"peer_id": id.to_string(), "key": path}).to_string(),
+            false => id.to_string(),
+        };
+        print(out, &(text + "\n"))?;
         #[cfg(feature = "net")]
         if let Some(seconds) = self.announce {
             super::network::announce(&identity, seconds)?;
@@ -69,6 +79,15 @@ fn create(path: &Path) -> Result<Identity, Failure> {
     }
     identity.save(path)?;
     Ok(identity)
+}
+
+/// What makes a session that is written now one of its own.
+#[allow(clippy::disallowed_methods, reason = "session files say when they were made")]
+pub(super) fn new_run() -> Result<Run, Failure> {
+    let mut number = [0; 16];
+    number.copy_from_slice(&random()?[..16]);
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    Ok(Run::new(number, since.map_or(0, |since| since.as_secs())))
 }
 
 /// 32 bytes from the operating system.

@@ -1,5 +1,7 @@
 //! `flyswarm join`: one node of a session, until it has the model and nobody needs it any more.
 
+mod ask;
+
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -38,12 +40,19 @@ pub(super) struct Join {
     /// What is written [default: the session's name with .model, .settings.toml, .labels.csv or .sketch.json]
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
+    /// Leave before any rows are counted where a column looks wrong beside those of the others: other units,
+    /// codes for missing values, a constant
+    #[arg(long)]
+    strict: bool,
     /// What you call these rows: under this name the ledger adds up what private sessions spend of them
     #[arg(long, value_name = "NAME")]
     dataset: Option<String>,
     /// Join only if these rows have then spent at most this
     #[arg(long, value_name = "E", requires = "dataset")]
     budget: Option<Ratio>,
+    /// Join a private session without being asked, whatever its forecast
+    #[arg(long, requires = "dataset")]
+    yes: bool,
 }
 
 /// Runs one node without rows: in a session of the task xclp it helps the others, and sees no data
@@ -101,6 +110,10 @@ struct Place {
 /// What a peer brings beside its place, and where its result goes.
 struct Brought {
     rows: Rows,
+    /// The file that they were read from.
+    name: String,
+    strict: bool,
+    yes: bool,
     /// What is to be said of how the columns were taken.
     said: Option<String>,
     out: PathBuf,
@@ -135,7 +148,8 @@ impl Join {
             }
         };
         let rows = Rows { data: Arc::new(data), labels };
-        self.node.run(place, Some(Brought { rows, said, out, budget }), receipt)
+        let (name, strict, yes) = (self.data.name(), self.strict, self.yes);
+        self.node.run(place, Some(Brought { rows, name, strict, yes, said, out, budget }), receipt)
     }
 
     /// Whether the options on the budget fit the session.
@@ -210,13 +224,18 @@ impl NodeArguments {
         progress: &Progress,
     ) -> Result<(), Failure> {
         let out = brought.as_ref().map(|brought| brought.out.clone());
-        let planes_session = place.session.clone();
+        let session = place.session.clone();
         let mut builder = Peer::builder(place.session, place.identity).key_file(place.key);
         if let Some(brought) = brought {
             if let Some(said) = &brought.said {
                 progress.tell(&json!({"event": "columns", "message": said}), said);
             }
-            builder = builder.rows(brought.rows);
+            let (asked, count) = (session.clone(), brought.rows.data.rows());
+            let (told, yes) = (progress.clone(), brought.yes);
+            builder = builder
+                .rows(brought.rows, brought.name)
+                .strict(brought.strict)
+                .before_charge(move || Ok(ask::ask(&asked, count, yes, &told)?));
             if let Some(budget) = brought.budget {
                 builder = builder.budget(budget);
             }
@@ -225,7 +244,7 @@ impl NodeArguments {
         let files = Arc::new(Files { out, receipt, force: self.force });
         let (written, told, tell_planes) = (files.clone(), progress.clone(), self.tell_planes);
         builder = builder.on_result(move |outcome, history| {
-            if tell_planes && let Some(seed) = xclp::planes(&planes_session, history) {
+            if tell_planes && let Some(seed) = xclp::planes(&session, history) {
                 told.tell(&json!({"event": "planes", "seed": hex::encode(seed)}), "");
             }
             written.write_result(outcome)

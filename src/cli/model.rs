@@ -1,14 +1,17 @@
 //! `predict`, `eval` and `inspect`: what a model file is good for. None of them needs a network.
 
+mod diff;
+mod predict;
+
 use std::fs::File;
-use std::io::{self, Read, Write};
+use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 
 use clap::Args;
 use serde_json::json;
 
 use super::data::DataArguments;
-use super::output::{self, for_io};
+use super::output::for_io;
 use super::{Failure, kind, one_line, written};
 use crate::data::{DataError, LabelColumn};
 use crate::model::file::{self, DecodeError, FileError};
@@ -16,6 +19,9 @@ use crate::model::outside::Known;
 use crate::model::score::Confusion;
 use crate::model::{Model, ModelError};
 use crate::sketch::scaling::Scaling;
+
+pub(super) use diff::ModelCommand;
+pub(super) use predict::Predict;
 
 /// The largest lifting matrix that is drawn without being asked for.
 const MATRIX: u64 = 1 << 30;
@@ -31,11 +37,6 @@ pub(super) struct ModelArguments {
 }
 
 impl ModelArguments {
-    #[cfg(test)]
-    fn of(model: PathBuf) -> Self {
-        Self { model, large: false }
-    }
-
     /// Reads the file; a few bytes of another's can ask for gigabytes.
     pub(super) fn load(&self) -> Result<Model, Failure> {
         let model = Model::load(&self.model).map_err(|error| match &error {
@@ -58,24 +59,6 @@ impl ModelArguments {
         }
         Ok(model)
     }
-}
-
-/// Prints the class of each row, one a line
-#[derive(Debug, Args)]
-pub(super) struct Predict {
-    #[command(flatten)]
-    model: ModelArguments,
-    #[command(flatten)]
-    data: DataArguments,
-    /// Label column to leave aside: a name, a number from 1, last or none
-    #[arg(long, value_name = "COLUMN", default_value = "none")]
-    label: LabelColumn,
-    /// Write the classes here instead of to standard output
-    #[arg(long, value_name = "FILE")]
-    out: Option<PathBuf>,
-    /// Overwrite the file if it exists
-    #[arg(long, requires = "out")]
-    force: bool,
 }
 
 /// Prints how well a model predicts labelled rows
@@ -125,35 +108,6 @@ impl From<ModelError> for Failure {
     fn from(error: ModelError) -> Self {
         Self::Input(error.to_string())
     }
-}
-
-impl Predict {
-    pub(super) fn run(&self, out: &mut dyn Write) -> Result<(), Failure> {
-        self.out.iter().try_for_each(|path| output::check(path, self.force))?;
-        let model = self.model.load()?;
-        let (data, said) = self.data.load_for(&model, &self.label, false)?;
-        said.iter().for_each(|line| eprintln!("{}", one_line(line)));
-        let predicted = model.predictor().predict(&data)?;
-        let Some(path) = &self.out else {
-            return written(write_classes(&model, &predicted, out), "standard output");
-        };
-        let mut bytes = Vec::new();
-        write_classes(&model, &predicted, &mut bytes).map_err(|error| output::failed(path, &error))?;
-        output::write(path, &bytes, self.force)
-    }
-}
-
-/// One class name a line, quoted where CSV needs it.
-fn write_classes(model: &Model, predicted: &[u16], out: &mut dyn Write) -> io::Result<()> {
-    let mut writer = csv::Writer::from_writer(out);
-    for &class in predicted {
-        let name = model.classes().get(usize::from(class)).map_or("", String::as_str);
-        writer.write_record([name]).map_err(|error| match error.into_kind() {
-            csv::ErrorKind::Io(error) => error,
-            other => io::Error::other(format!("{other:?}")),
-        })?;
-    }
-    writer.flush()
 }
 
 impl Eval {

@@ -43,7 +43,7 @@ impl Progress {
     /// One thing that happened now: its JSON line, and what a person reads.
     pub(super) fn tell(&self, value: &Value, text: &str) {
         let mut value = value.clone();
-        value["unix"] = json!(unix());
+        value["time"] = json!(unix());
         self.line(&value, text);
     }
 

@@ -2,25 +2,32 @@
 
 #[cfg(feature = "net")]
 pub(in crate::cli) mod collect;
+pub(in crate::cli) mod forecast;
+mod next;
+mod parse;
+mod settings;
 mod show;
 pub(in crate::cli) mod sketch;
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
-use std::str::FromStr;
+use std::time::Duration;
 
 use clap::{Args, Subcommand};
+use serde_json::json;
 
+use self::parse::{ClassRange, PeerArgument, parse_scaling, parse_timing};
+use self::settings::Settings;
+use super::id::new_run;
 use super::noise::{NoiseArguments, TOP};
 use super::{Failure, kind, output, print};
-use crate::crypto::identity::PublicKey;
-use crate::data::{self, Column, Expected, LabelColumn};
+use crate::data::{self, Column, Expected, LabelColumn, Loaded};
 use crate::evaluate::Candidate;
 use crate::evaluate::candidate::{PRESET_BINS, PRESET_M, PRESET_READOUT, PRESET_RHO, PRESET_S, Ranges};
 use crate::model::readout::Readout;
 use crate::session::{
-    CouncilSpec, DataSpec, Entry, FlynnSpec, ModelSpec, Privacy, Scaling, Score, Session, SessionError,
-    Setting, Size, Sizes, TaskSpec, Timing, TuneSpec, XclpSpec,
+    ColumnChecks, CouncilSpec, DataSpec, FlynnSpec, ModelSpec, Privacy, Scaling, Score, Session,
+    SessionError, Setting, Size, Sizes, TaskSpec, Timing, TuneSpec, XclpSpec,
 };
 use crate::sketch::scaling::Scaling as OfRows;
 
@@ -29,10 +36,15 @@ use crate::sketch::scaling::Scaling as OfRows;
 pub(super) enum SessionCommand {
     /// Write a session file
     New(Box<NewArguments>),
+    Next(Box<next::NextArguments>),
+    Forecast(forecast::ForecastArguments),
     /// Check a session file: prints its id, or what is wrong on one line
     Check {
         /// The session file
         file: PathBuf,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
     },
     /// Show everything a session file means: sizes, council, timing
     Show {
@@ -50,19 +62,29 @@ pub(super) struct NewArguments {
     #[arg(long)]
     name: String,
     /// Features of a row; not needed where their names are given
-    #[arg(long, value_name = "N", required_unless_present_any = ["columns", "columns_from"])]
+    #[arg(long, value_name = "N", required_unless_present_any = ["columns", "file_of_rows"])]
     features: Option<u32>,
     /// Names of the features, separated by commas: rows that have names must then have these
     #[arg(long, value_name = "A,B,...", value_delimiter = ',')]
     columns: Vec<String>,
     /// Takes the names of the features from a file of rows
-    #[arg(long, value_name = "FILE", conflicts_with = "columns")]
+    #[arg(long, value_name = "FILE", conflicts_with = "columns", group = "file_of_rows")]
     columns_from: Option<PathBuf>,
+    /// Takes names and number of the features and the classes from a file of labelled rows, and proposes the
+    /// settings that suit it best among those that can be tried in a minute; what else is given here counts
+    #[arg(long, value_name = "FILE", conflicts_with = "columns", group = "file_of_rows")]
+    data: Option<PathBuf>,
+    /// How long settings are tried with --data
+    #[arg(long, value_name = "SECONDS", default_value_t = 60, requires = "data", value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    tuning: u64,
+    /// Settings as `tune --out` and a session of the task tune write them
+    #[arg(long, value_name = "FILE", conflicts_with = "data")]
+    settings: Option<PathBuf>,
     /// The label column of that file: a name, a number from 1, last or none
-    #[arg(long, value_name = "COLUMN", default_value = "last", requires = "columns_from")]
+    #[arg(long, value_name = "COLUMN", default_value = "last", requires = "file_of_rows")]
     label: LabelColumn,
     /// A column of that file to leave out: a name, or a number from 1; repeatable
-    #[arg(long, value_name = "COLUMN", requires = "columns_from")]
+    #[arg(long, value_name = "COLUMN", requires = "file_of_rows")]
     drop: Vec<Column>,
     /// The classes, separated by commas; none with the task sketch
     #[arg(long, value_name = "A,B,...", value_delimiter = ',')]
@@ -113,6 +135,10 @@ pub(super) struct NewArguments {
     /// Random signs, padding and a Walsh-Hadamard transform after scaling
     #[arg(long)]
     densify: bool,
+    /// No peer compares its columns with those of all; without it that costs one sum where the scaling needs
+    /// none
+    #[arg(long)]
+    no_check_columns: bool,
     /// flynn (a classifier), xclp (labels for every peer's own rows) or sketch (how far each peer's rows lie
     /// from all)
     #[arg(long, value_name = "TASK", default_value = "flynn", value_parser = ["flynn", "xclp", "sketch"])]
@@ -172,6 +198,9 @@ pub(super) struct NewArguments {
     /// Replace the file if it exists
     #[arg(long)]
     force: bool,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
 }
 
 /// What `session new` writes where nothing is said.
@@ -216,6 +245,27 @@ const PRIVATE: Preset = Preset {
     scaling: Scaling::UnitNorm,
 };
 
+/// What is taken where nothing else is said.
+struct Defaults {
+    scaling: Scaling,
+    densify: bool,
+    sizes: Sizes,
+    readout: Readout,
+}
+
+impl From<&Preset> for Defaults {
+    fn from(preset: &Preset) -> Self {
+        Self { scaling: preset.scaling, densify: false, sizes: (preset.sizes)(), readout: preset.readout }
+    }
+}
+
+/// What files say of a new session.
+#[derive(Default)]
+struct GivenFiles {
+    rows: Option<Loaded>,
+    settings: Option<Settings>,
+}
+
 impl SessionCommand {
     pub(super) fn run(self, out: &mut dyn Write) -> Result<(), Failure> {
         match self {
@@ -224,15 +274,31 @@ impl SessionCommand {
                 output::check(&arguments.out, arguments.force)?;
                 #[cfg(feature = "net")]
                 arguments.collect()?;
-                let (file, force) = (arguments.out.clone(), arguments.force);
+                let (file, force, json) = (arguments.out.clone(), arguments.force, arguments.json);
                 let session = arguments.session()?;
                 let text = session.to_toml();
                 // Many long names could make a file that is too large to be read.
                 Session::parse(&text)?;
                 output::write(&file, text.as_bytes(), force)?;
-                print(out, &format!("wrote {}: session {}\n", file.display(), session.id()))
+                let id = session.id();
+                let text = match json {
+                    true => {
+                        json!({"file": file, "session": id.to_string(), "name": session.name}).to_string()
+                    }
+                    false => format!("wrote {}: session {id}", file.display()),
+                };
+                print(out, &(text + "\n"))
             }
-            Self::Check { file } => print(out, &format!("ok: session {}\n", load(&file)?.id())),
+            Self::Next(arguments) => arguments.run(out),
+            Self::Forecast(arguments) => arguments.run(out),
+            Self::Check { file, json } => {
+                let id = load(&file)?.id();
+                let text = match json {
+                    true => json!({"ok": true, "session": id.to_string()}).to_string(),
+                    false => format!("ok: session {id}"),
+                };
+                print(out, &(text + "\n"))
+            }
             Self::Show { file, json } => print(out, &shown(&file, json)?),
         }
     }
@@ -282,6 +348,36 @@ impl NewArguments {
         Ok(())
     }
 
+    /// Reads --settings, or --data and finds settings for its rows.
+    fn given(&self) -> Result<GivenFiles, Failure> {
+        let mut given = GivenFiles::default();
+        let trains = !matches!(&*self.task, "xclp" | "sketch");
+        for (option, asked) in [("--settings", self.settings.is_some()), ("--data", self.data.is_some())] {
+            if asked && !trains {
+                return Err(Failure::Input(format!("{option}: not with the task {}", self.task)));
+            }
+        }
+        given.settings = self.settings.as_deref().map(Settings::read).transpose()?;
+        let Some(path) = &self.data else { return Ok(given) };
+        let classes = self.classes_from_range.map_or_else(|| self.classes.clone(), ClassRange::names);
+        let classes = (!classes.is_empty()).then_some(&*classes);
+        let (label, drop) = (self.label.clone(), self.drop.as_slice());
+        let rows = data::load_named(path, &Expected { label, drop, classes, ..Expected::default() })?;
+        if rows.data.labels().is_empty() || rows.data.classes().len() < 2 {
+            let text =
+                format!("{}: expected rows of two classes or more to find settings for", path.display());
+            return Err(Failure::Input(text));
+        }
+        if self.noise.spec(TOP).is_some() {
+            let text = "--data: not with --epsilon: settings that are found on rows tell of them, outside the budget";
+            return Err(Failure::Input(text.into()));
+        }
+        let (settings, said) = Settings::propose(&rows.data, Duration::from_secs(self.tuning))?;
+        eprintln!("{}", super::one_line(&said));
+        (given.rows, given.settings) = (Some(rows), Some(settings));
+        Ok(given)
+    }
+
     /// The names of the features; none where they are not named.
     fn columns(&self) -> Result<Vec<String>, Failure> {
         let Some(path) = &self.columns_from else { return Ok(self.columns.clone()) };
@@ -310,7 +406,8 @@ impl NewArguments {
         if let Some(option) = options.iter().filter(|(own, _)| !own).find_map(|(_, given)| given.first()) {
             return Err(Failure::Input(format!("{option}: not with the task {}", self.task)));
         }
-        let classless = self.classes.is_empty() && self.classes_from_range.is_none();
+        let given = self.given()?;
+        let classless = self.classes.is_empty() && self.classes_from_range.is_none() && self.data.is_none();
         if classless != sketch_task {
             let needed = if classless { "needed with" } else { "not with" };
             return Err(Failure::Input(format!(
@@ -318,28 +415,46 @@ impl NewArguments {
                 self.task
             )));
         }
-        let columns = self.columns()?;
-        let named = u32::try_from(columns.len()).unwrap_or(u32::MAX);
-        let features = self.features.unwrap_or(named);
-        let classes = self.classes_from_range.map_or(self.classes, ClassRange::names);
+        let (columns, features, classes) = match &given.rows {
+            Some(rows) => (rows.columns.clone(), rows.data.features(), rows.data.classes().to_vec()),
+            None => {
+                let columns = self.columns()?;
+                let features = columns.len();
+                (columns, features, Vec::new())
+            }
+        };
+        let features = self.features.unwrap_or(u32::try_from(features).unwrap_or(u32::MAX));
+        let classes = match self.classes_from_range {
+            Some(range) => range.names(),
+            None if self.classes.is_empty() => classes,
+            None => self.classes,
+        };
         let noise = self.noise.spec(if sketch_task { 0 } else { TOP });
         let defaults = match (self.published, noise) {
             (true, _) => &PUBLISHED,
             (false, None) => &DEFAULTS,
             (false, Some(_)) => &PRIVATE,
         };
+        let Defaults { scaling: usual, densify, sizes, readout } = match given.settings {
+            Some(Settings { scaling, densify, sizes, readout }) => {
+                Defaults { scaling, densify, sizes, readout }
+            }
+            None => defaults.into(),
+        };
         let scaling = match self.scaling {
             Some(scaling) => scaling,
-            None if trains => defaults.scaling,
+            None if trains => usual,
             None if sketch_task => self.sketch.scaling(noise.is_some()),
             None => Scaling::None,
         };
-        let data = DataSpec { features, columns, classes, scaling, densify: self.densify };
+        let checks = ColumnChecks::default();
+        let densify = self.densify || (trains && densify);
+        let mut data = DataSpec { features, columns, classes, scaling, densify, checks };
         // The dimension below is that of checked data.
         data.check()?;
-        let Sizes { m, s, rho } = (defaults.sizes)();
+        let Sizes { m, s, rho } = sizes;
         let sizes = Sizes { m: self.m.unwrap_or(m), s: self.s.unwrap_or(s), rho: self.rho.unwrap_or(rho) };
-        let Readout { score, gamma } = defaults.readout;
+        let Readout { score, gamma } = readout;
         let readout = Readout { score: self.score.unwrap_or(score), gamma: self.gamma.unwrap_or(gamma) };
         let task = if sketch_task {
             TaskSpec::Sketch(self.sketch.spec(noise.is_some()))
@@ -370,6 +485,8 @@ impl NewArguments {
                 }),
             }
         };
+        let usual = ColumnChecks::usual(&task, noise.is_some());
+        data.checks.compare = usual && !self.no_check_columns;
         let mut timing = Timing::default();
         for (field, value) in self.timings {
             timing.set(&field, value)?;
@@ -377,6 +494,7 @@ impl NewArguments {
         let defaults = Privacy::default();
         let session = Session {
             name: self.name,
+            run: new_run()?,
             min_peers: self.min_peers.unwrap_or_else(|| Session::default_min_peers(&task, self.peers.len())),
             task,
             data,
@@ -448,76 +566,6 @@ fn setting(candidate: &Candidate) -> Option<Setting> {
     let size = |value: usize| u32::try_from(value).ok();
     let (m, s, rho) = (size(candidate.m)?, size(candidate.s)?, size(candidate.rho)?);
     Some(Setting { scaling, densify: candidate.densify, m, s, rho })
-}
-
-/// Integers from the first to the last, both included.
-#[derive(Debug, Clone, Copy, PartialEq)]
-struct ClassRange(i64, i64);
-
-impl ClassRange {
-    fn names(self) -> Vec<String> {
-        (self.0..=self.1).map(|class| class.to_string()).collect()
-    }
-}
-
-impl FromStr for ClassRange {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let (first, last) = text.split_once("..").ok_or("must be FIRST..LAST, such as 0..9")?;
-        let integer = |text: &str| text.parse::<i64>().map_err(|_| format!("{text:?} is not an integer"));
-        let (first, last) = (integer(first)?, integer(last)?);
-        // The number of classes is limited again by the session's own rules; this keeps the list small until
-        // then.
-        match last.checked_sub(first) {
-            Some(difference @ 1..=9_999) => Ok(Self(first, first + difference)),
-            _ => Err("must hold 2 to 1000 integers".into()),
-        }
-    }
-}
-
-/// `NAME=PEERID[@MULTIADDR]`
-#[derive(Debug, Clone, PartialEq)]
-struct PeerArgument(Entry);
-
-impl FromStr for PeerArgument {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let (name, rest) = text.split_once('=').ok_or("must be NAME=PEERID[@MULTIADDR]")?;
-        let (id, address) = rest.split_once('@').map_or((rest, None), |(id, address)| (id, Some(address)));
-        let key: PublicKey =
-            id.parse().map_err(|error: crate::crypto::identity::KeyError| error.to_string())?;
-        Ok(Self(Entry { key, name: name.into(), addresses: address.into_iter().map(Into::into).collect() }))
-    }
-}
-
-fn parse_scaling(text: &str) -> Result<Scaling, String> {
-    Ok(match text {
-        "none" => Scaling::None,
-        "unit-norm" => Scaling::UnitNorm,
-        "center" => Scaling::Center,
-        "standard" => Scaling::Standard,
-        _ if text.starts_with("soft-bins:") => {
-            let bins = text.trim_start_matches("soft-bins:");
-            Scaling::SoftBins {
-                bins: bins.parse().map_err(|_| format!("{bins:?} is not a number of bins, 2 to 64"))?,
-            }
-        }
-        _ => {
-            let ends = text.strip_prefix("range:").and_then(|ends| ends.split_once(':'));
-            let (lo, hi) =
-                ends.ok_or("must be none, unit-norm, center, standard, range:LO:HI or soft-bins:BINS")?;
-            let number = |text: &str| text.parse().map_err(|_| format!("{text:?} is not a number"));
-            Scaling::Range { lo: number(lo)?, hi: number(hi)? }
-        }
-    })
-}
-
-fn parse_timing(text: &str) -> Result<(String, i64), String> {
-    let (field, value) = text.split_once('=').ok_or("must be FIELD=MILLISECONDS")?;
-    let value = value.parse().map_err(|_| format!("{value:?} is not an integer"))?;
-    Ok((field.into(), value))
 }
 
 impl From<SessionError> for Failure {

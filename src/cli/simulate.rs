@@ -43,6 +43,10 @@ pub(super) struct Simulate {
     /// Overwrite these files if they exist
     #[arg(long, requires = "out")]
     force: bool,
+    /// Take peers, task, limits and times from a session file instead; rows, network and faults stay those of the
+    /// scenario
+    #[arg(long, value_name = "FILE")]
+    session: Option<PathBuf>,
     /// The small form of the scenario, as the tests run it
     #[arg(long)]
     small: bool,
@@ -53,7 +57,7 @@ pub(super) struct Simulate {
     processes: bool,
     /// Measure this machine's rates; print them as a scenario's table of rates, or put them into FILE, of
     /// which nothing else changes
-    #[arg(long, conflicts_with_all = ["seed", "out", "small", "force"])]
+    #[arg(long, conflicts_with_all = ["seed", "out", "small", "force", "session"])]
     calibrate: bool,
 }
 
@@ -75,6 +79,18 @@ impl Simulate {
         })?;
         if let Some(seed) = self.seed {
             file.runs.iter_mut().for_each(|(_, scenario)| scenario.seed = seed);
+        }
+        #[cfg(feature = "net")]
+        if self.processes && self.session.is_some() {
+            let text = "--session: not with --processes, which reads the scenario again in each of them";
+            return Err(Failure::Input(text.into()));
+        }
+        if let Some(settings) = &self.session {
+            let session = super::session::load(settings)?;
+            for (_, scenario) in &mut file.runs {
+                let taken = scenario.take_settings(&session);
+                taken.map_err(|error| Failure::Input(format!("{}: {error}", settings.display())))?;
+            }
         }
         #[cfg(feature = "net")]
         if self.processes {

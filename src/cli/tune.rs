@@ -250,7 +250,7 @@ mod tests {
         assert!(text.ends_with(&lines));
         let (data, flynn) = lines.split_once("\n\n").unwrap();
         let mut file = format!(
-            "name = \"n\"\ntask = \"flynn\"\n[data]\nfeatures = 64\nclasses = [\"a\", \"b\"]\n{data}\n{flynn}"
+            "name = \"n\"\nnumber = \"000102030405060708090a0b0c0d0e0f\"\ncreated = 2026-11-22T16:05:06Z\ntask = \"flynn\"\n[data]\nfeatures = 64\nclasses = [\"a\", \"b\"]\n{data}\n{flynn}"
         );
         for i in 0..3u8 {
             let key = crate::crypto::identity::Identity::from_seed([i; 32]).public();

@@ -110,7 +110,7 @@ pub fn mechanism(mode: NoiseMode, epsilon: Ratio, top: u32, rho: usize, parties:
 }
 
 /// One repetition.
-struct Round {
+pub(super) struct Round {
     classes: usize,
     m: usize,
     readout: Readout,
@@ -120,26 +120,38 @@ struct Round {
 }
 
 impl Round {
-    fn new(
+    /// `parameters` scale by nothing that needs moments.
+    pub(super) fn new(
         train: &Dataset,
         test: &Dataset,
         parties: usize,
-        (m, rho): (usize, usize),
-        seed: [u8; 32],
+        parameters: Parameters,
+        readout: Readout,
     ) -> Result<Self, StudyError> {
-        let d = train.features();
+        let (d, m, rho) = (parameters.d, parameters.m, parameters.rho);
         let classes = train.classes().len();
-        let parameters = Parameters { d, m, s: 3, rho, seed, densify: false, scaling: Scaling::None };
+        let scaling = parameters.scaling.clone();
         let hash = FlyHash::new(&parameters.check(classes)?);
-        let scaler = Scaler::new(&Scaling::None, d, None)
-            .unwrap_or_else(|_| unreachable!("BUG: no scaling needs no moments"));
+        let scaler = Scaler::new(&scaling, d, None)
+            .unwrap_or_else(|_| unreachable!("BUG: this scaling needs no moments"));
         let deal = |party: usize| (party..train.rows()).step_by(parties).collect::<Vec<_>>();
         let parts = (0..parties)
             .map(|party| bloom::fit(&hash, &scaler, &train.subset(&deal(party)), classes))
             .collect::<Result<_, _>>()?;
         let winners = hash.winners(&scaler, test, 0..test.rows()).map_err(crate::model::ModelError::from)?;
         let winners = winners.chunks_exact(rho).map(<[u32]>::to_vec).collect();
-        Ok(Self { classes, m, readout: Readout::from(0.9), parts, test: test.clone(), winners })
+        Ok(Self { classes, m, readout, parts, test: test.clone(), winners })
+    }
+
+    /// Of the exact counts.
+    pub(super) fn plain(&self) -> Result<f64, StudyError> {
+        self.accuracy(self.parts.iter().map(|part| part.values().to_vec()), <[u32]>::to_vec)
+    }
+
+    /// Of what the mechanism makes of them.
+    pub(super) fn private(&self, mechanism: &Mechanism, rng: &mut ChaCha20Rng) -> Result<f64, StudyError> {
+        let sent = self.parts.iter().map(|part| mechanism.draw(part.values(), rng));
+        self.accuracy(sent, |total| mechanism.read(total))
     }
 
     /// Of the sum of what the parties send.
@@ -184,20 +196,19 @@ pub fn study(study: &Study, seed: u64, tell: &mut dyn FnMut(u64)) -> Result<Vec<
             all.subset(&(study.rows..all.rows()).collect::<Vec<_>>()),
         );
         for &(m, rho) in &study.settings {
-            let round =
-                Round::new(&train, &test, study.parties, (m, rho), *derive(&place, "study/matrix", &[]))?;
+            let seed = *derive(&place, "study/matrix", &[]);
+            let d = train.features();
+            let parameters = Parameters { d, m, s: 3, rho, seed, densify: false, scaling: Scaling::None };
+            let round = Round::new(&train, &test, study.parties, parameters, Readout::from(0.9))?;
             let point = |private, accuracy| Point { m, rho, repetition, private, accuracy };
-            let plain =
-                round.accuracy(round.parts.iter().map(|part| part.values().to_vec()), <[u32]>::to_vec)?;
-            points.push(point(None, plain));
+            points.push(point(None, round.plain()?));
             let mut rng =
                 ChaCha20Rng::from_seed(*derive(&place, "study/noise", format!("{m} {rho}").as_bytes()));
             for mode in MODES {
                 for &epsilon in &study.epsilons {
                     for &top in &study.tops {
                         let mechanism = mechanism(mode, epsilon, top, rho, study.parties);
-                        let sent = round.parts.iter().map(|part| mechanism.draw(part.values(), &mut rng));
-                        let accuracy = round.accuracy(sent, |total| mechanism.read(total))?;
+                        let accuracy = round.private(&mechanism, &mut rng)?;
                         points.push(point(Some((mode, epsilon, top)), accuracy));
                     }
                 }

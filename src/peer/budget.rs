@@ -9,6 +9,9 @@ use crate::protocol::context::Context;
 use crate::session::{Session, check_name};
 use crate::store::{Store, StoreError};
 
+/// Says whether a private session is worth what it costs; an error ends it.
+pub(super) type Ask = Box<dyn FnOnce() -> Result<(), Error> + Send>;
+
 /// What a peer calls its rows, and what they may spend in private sessions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Budget {
@@ -38,12 +41,13 @@ pub(super) fn check(session: &Session, budget: Option<&Budget>) -> Result<(), Er
     }
 }
 
-/// Enters the session in `ledger`, once for what is kept in `state`.
+/// Enters the session in `ledger`, once for what is kept in `state`. `ask` may end it before that, unless it is
+/// paid for.
 pub(super) fn charge(
     ctx: &Context,
     budget: Option<&Budget>,
-    ledger: &Path,
-    state: &Path,
+    (ledger, state): (&Path, &Path),
+    ask: Option<Ask>,
 ) -> Result<(), Error> {
     let (Some(noise), Some(budget)) = (ctx.session.privacy.noise, budget) else { return Ok(()) };
     let charge = Charge {
@@ -55,6 +59,12 @@ pub(super) fn charge(
         unix: super::unix() as u64,
     };
     let store = |error: StoreError| Error::Machine(error.to_string());
+    if !Store::is_paid(state).map_err(store)? {
+        Ledger::open(ledger)?.check(&charge, budget.limit, false)?;
+        if let Some(ask) = ask {
+            ask()?;
+        }
+    }
     let mut ledger = Ledger::open(ledger)?;
     // What a peer has drawn is kept with its state, and sent again as it is: who still has that pays once.
     ledger.charge(charge, budget.limit, Store::is_paid(state).map_err(store)?)?;

@@ -9,18 +9,20 @@ use ndarray::Array2;
 use rand::TryRng;
 use rand::rngs::SysRng;
 
-use super::budget::{self, Budget};
+use super::budget::{self, Ask, Budget};
 use super::receipt::Receipt;
 use super::{Error, Peer, node};
 use crate::crypto::identity::Identity;
 use crate::crypto::stream::derive;
 use crate::data::Dataset;
 use crate::net::NetworkKey;
-use crate::net::driver::NodeConfig;
+use crate::net::driver::{self, DriverError, NodeConfig};
 use crate::net::metrics::{Metrics, stage_name};
 use crate::protocol::context::Context;
 use crate::protocol::view::Stage;
 use crate::session::{self, Session, TaskSpec};
+use crate::store::Pin;
+use crate::task::columns::{self, Compared};
 use crate::task::{self, BuiltIn, History, Labels, Outcome, Rows, Task};
 
 /// Saves a result as soon as it is there.
@@ -35,6 +37,8 @@ pub struct Builder {
     session: Session,
     identity: Identity,
     rows: Option<Given>,
+    name: String,
+    strict: bool,
     task: Option<Arc<dyn Task>>,
     key_file: Option<PathBuf>,
     state_dir: Option<PathBuf>,
@@ -42,6 +46,7 @@ pub struct Builder {
     mdns: bool,
     network_key: Option<NetworkKey>,
     budget: Option<Budget>,
+    ask: Option<Ask>,
     metrics: Option<SocketAddr>,
     save: Option<Save>,
     keep: Option<Keep>,
@@ -65,6 +70,8 @@ impl Builder {
             session,
             identity,
             rows: None,
+            name: "the rows".into(),
+            strict: false,
             task: None,
             key_file: None,
             state_dir: None,
@@ -72,6 +79,7 @@ impl Builder {
             mdns: true,
             network_key: None,
             budget: None,
+            ask: None,
             metrics: None,
             save: None,
             keep: None,
@@ -87,9 +95,24 @@ impl Builder {
         self
     }
 
-    /// This peer's rows, as [`crate::data`] has read them from a file.
-    pub fn rows(mut self, rows: Rows) -> Self {
+    /// This peer's rows, as [`crate::data`] has read them from the file `name`.
+    pub fn rows(mut self, rows: Rows, name: impl Into<String>) -> Self {
         self.rows = Some(Given::Rows(rows));
+        self.name = name.into();
+        self
+    }
+
+    /// Whether to leave before any rows are counted where a column looks wrong beside those of the others:
+    /// other units, codes for missing values, a constant. Without it there is an event only.
+    pub fn strict(mut self, on: bool) -> Self {
+        self.strict = on;
+        self
+    }
+
+    /// Calls `ask` before a private session is entered in the ledger, unless it is paid for already. Its error
+    /// ends it, and nothing is spent.
+    pub fn before_charge(mut self, ask: impl FnOnce() -> Result<(), Error> + Send + 'static) -> Self {
+        self.ask = Some(Box::new(ask));
         self
     }
 
@@ -213,15 +236,27 @@ impl Builder {
                 (kind.build)(session.clone(), me, rows, &secret).map_err(Error::Input)?
             }
         };
+        let rows = rows.unwrap_or_else(|| no_rows(&session));
+        let columns = Arc::new(Compared::new(task, &session, me, rows.data.clone(), self.strict));
+        let task: Arc<dyn Task> = columns.clone();
+        let pin = derive(&*self.identity.seed(), "pin", &session.id().0);
+        let pin = Pin { name: self.name, digest: rows.digest(&pin) };
         let ctx = Arc::new(Context::new(session, me, self.identity, task.plan()));
+        let odd = columns::lines(&columns::codes(&rows.data), &ctx.session.data.columns);
+        if let Some(line) = odd.first().filter(|_| self.strict) {
+            return Err(Error::Input(format!("{}: {line} (--strict)", pin.name)));
+        }
         let hold_at = self.hold_at.as_deref().map(|text| place(&ctx, text)).transpose()?;
         let metrics = self.metrics.map(|address| serve(&ctx, address)).transpose()?;
-        budget::charge(&ctx, self.budget.as_ref(), &ledger, &state)?;
+        // Before anything is written: an address that is none.
+        driver::roster(&ctx.session)?;
+        let mark = self.key_file.as_deref().map(|key| mark_file(key, &ctx.session));
+        pin.hold(&state, mark.as_deref()).map_err(DriverError::Store)?;
+        budget::charge(&ctx, self.budget.as_ref(), (&ledger, &state), self.ask)?;
         let listen = match self.listen {
             none if none.is_empty() => "/ip4/0.0.0.0/tcp/0".parse().into_iter().collect(),
             listen => listen,
         };
-        let mark = self.key_file.as_deref().map(|key| mark_file(key, &ctx.session));
         let mut seed = [0; 32];
         SysRng
             .try_fill_bytes(&mut seed)
@@ -238,9 +273,9 @@ impl Builder {
             hold_at,
             stop: Arc::default(),
         };
-        let rows = rows.unwrap_or_else(|| no_rows(&config.ctx.session));
         let result = (!witness).then_some(result);
-        node::start(config, node::Plan { result, rows, metrics, save: self.save, keep: self.keep }).await
+        let (save, keep) = (self.save, self.keep);
+        node::start(config, node::Plan { result, rows, columns, odd, metrics, save, keep }).await
     }
 }
 

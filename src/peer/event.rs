@@ -20,7 +20,7 @@ use crate::session;
 #[derive(Clone, Debug, Serialize)]
 pub struct Timed {
     /// Seconds since 1970.
-    pub unix: f64,
+    pub time: f64,
     /// What happened.
     #[serde(flatten)]
     pub event: Event,
@@ -158,10 +158,22 @@ pub enum Event {
         result: Option<String>,
         /// The result's digest, in hexadecimal digits.
         digest: Option<String>,
+        /// Whether this peer's rows are in the result.
+        counted: bool,
         /// A line about the result; may be empty.
         summary: String,
         /// How long the node stays for the others at most, in seconds.
         lingers: u64,
+    },
+    /// A column of this peer's rows looks wrong. Nobody else is told.
+    OddColumns {
+        /// Which, and why.
+        message: String,
+    },
+    /// This peer's rows are not in the result.
+    NotCounted {
+        /// Why.
+        reason: String,
     },
     /// The session is over for this peer.
     Receipt {
@@ -303,10 +315,15 @@ impl fmt::Display for Event {
             Self::NoRows { quantity, reason } => {
                 write!(f, "{quantity}: no result for this peer: {reason}")
             }
-            Self::Finished { result: Some(result), digest: Some(digest), summary, lingers } => {
+            Self::OddColumns { message } => write!(f, "warning: {message}"),
+            Self::NotCounted { reason } => write!(f, "this peer was NOT COUNTED: {reason}"),
+            Self::Finished { result: Some(result), digest: Some(digest), counted, summary, lingers } => {
                 write!(f, "{result} {digest}")?;
                 if !summary.is_empty() {
                     write!(f, "; {summary}")?;
+                }
+                if !counted {
+                    write!(f, "; NOT COUNTED")?;
                 }
                 write!(f, "; here for the others for up to {lingers} s more")
             }

@@ -53,7 +53,7 @@ impl Journal {
             events.kept.pop_front();
             events.first += 1;
         }
-        events.kept.push_back(Timed { unix: super::unix(), event });
+        events.kept.push_back(Timed { time: super::unix(), event });
         let count = events.first + events.kept.len() as u64;
         drop(events);
         self.written.send_replace(count);
@@ -76,7 +76,7 @@ impl Reader {
         let events = lock(&self.events);
         if next < events.first {
             let count = events.first - next;
-            return Some((Timed { unix: super::unix(), event: Event::Missed { count } }, events.first));
+            return Some((Timed { time: super::unix(), event: Event::Missed { count } }, events.first));
         }
         let timed = events.kept.get(usize::try_from(next - events.first).ok()?)?;
         Some((timed.clone(), next + 1))

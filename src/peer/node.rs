@@ -13,7 +13,7 @@ use serde_json::json;
 use super::builder::{Keep, Save};
 use super::event::Event;
 use super::journal::{Journal, journal};
-use super::receipt::{DataDigest, Opened, Receipt, stages};
+use super::receipt::{DataDigest, Opened, Place, Receipt, stages};
 use super::{Error, Finished, Handle, Peer};
 use crate::net::driver::{self, DriverError, NodeConfig, Report, Usage};
 use crate::net::metrics::Metrics;
@@ -21,13 +21,17 @@ use crate::node;
 use crate::protocol::context::Context;
 use crate::session;
 use crate::store::Store;
-use crate::task::{History, Outcome, Rows, Task};
+use crate::task::columns::Compared;
+use crate::task::{self, History, Outcome, Rows, Task};
 
 /// What a node is told beside what its driver is.
 pub(super) struct Plan {
     /// What the result is called; `None` for a peer without rows.
     pub(super) result: Option<&'static str>,
     pub(super) rows: Rows,
+    pub(super) columns: Arc<Compared>,
+    /// What looks wrong about the rows alone.
+    pub(super) odd: Vec<String>,
     pub(super) metrics: Option<(Metrics, SocketAddr)>,
     pub(super) save: Option<Save>,
     pub(super) keep: Option<Keep>,
@@ -47,9 +51,14 @@ pub(super) async fn start(config: NodeConfig, plan: Plan) -> Result<Peer, Error>
         journal,
         up: Some(up),
         views: 0,
+        reached: false,
+        keyed: config.network_key.is_some(),
         roles: BTreeMap::new(),
         result: None,
     };
+    for message in std::mem::take(&mut node.plan.odd) {
+        node.journal.write(Event::OddColumns { message });
+    }
     let run = move || {
         let result = node.run(config);
         // The readers' end comes before the result's.
@@ -73,6 +82,19 @@ pub(super) fn panicked() -> Error {
     Error::Machine("BUG: the node's thread panicked".into())
 }
 
+/// The end of a session that could not be finished; where no other peer was ever heard, with what may keep all
+/// of them away: a network key at one side only.
+fn unreached(error: Error, reached: bool, keyed: bool) -> Error {
+    let hint = match keyed {
+        true => "none of them answered, and this peer uses a network key: all need the same one",
+        false => "none of them answered: if they use a network key, give it with --network-key",
+    };
+    match error {
+        Error::Session(text) if !reached => Error::Session(format!("{text}; {hint}")),
+        other => other,
+    }
+}
+
 struct Node {
     ctx: Arc<Context>,
     task: Arc<dyn Task>,
@@ -81,6 +103,10 @@ struct Node {
     journal: Journal,
     up: Option<oneshot::Sender<driver::Handle>>,
     views: u64,
+    /// Whether another peer was ever heard.
+    reached: bool,
+    /// Whether a network key is used.
+    keyed: bool,
     roles: BTreeMap<String, Vec<String>>,
     result: Option<Result<Made, Error>>,
 }
@@ -102,7 +128,7 @@ impl Node {
             (_, Some(Err(failure))) => return Err(failure),
             (Ok(usage), Some(Ok(made))) => (usage, made),
             (Err(DriverError::Stopped), Some(Ok(made))) => (Usage::default(), made),
-            (Err(error), _) => return Err(error.into()),
+            (Err(error), _) => return Err(unreached(error.into(), self.reached, self.keyed)),
             (Ok(_), None) => return Err(Error::Session("the session ended without a result".into())),
         };
         let mut receipt = self.receipt(&usage, outcome.as_ref(), &history, started)?;
@@ -110,6 +136,9 @@ impl Node {
             keep(&mut receipt)?;
         }
         self.journal.write(Event::Receipt { receipt: Box::new(receipt.clone()) });
+        if let Some(reason) = self.uncounted(outcome.as_ref(), &history) {
+            self.journal.write(Event::NotCounted { reason: reason.to_owned() });
+        }
         if over {
             Store::finish(&state).map_err(|error| Error::Machine(error.to_string()))?;
         } else {
@@ -131,6 +160,9 @@ impl Node {
             }
             self.journal.write(event);
         }
+        for message in self.plan.columns.take_findings() {
+            self.journal.write(Event::OddColumns { message });
+        }
         match report {
             Report::Started(handle) => {
                 if let Some((_, address)) = self.plan.metrics {
@@ -143,6 +175,7 @@ impl Node {
                 }
             }
             Report::Node(node::Event::ViewBegan(..)) => self.views += 1,
+            Report::Node(node::Event::Joined(_) | node::Event::Refused(..)) => self.reached = true,
             Report::Node(node::Event::Finished(history)) => {
                 let finished = self.finished(history);
                 if finished.is_err() {
@@ -167,6 +200,7 @@ impl Node {
             self.journal.write(Event::Finished {
                 result: None,
                 digest: None,
+                counted: false,
                 summary: String::new(),
                 lingers,
             });
@@ -179,10 +213,23 @@ impl Node {
         self.journal.write(Event::Finished {
             result: Some(result.to_owned()),
             digest: Some(hex::encode(outcome.digest)),
+            counted: self.uncounted(Some(&outcome), history).is_none(),
             summary: outcome.summary.clone(),
             lingers,
         });
         Ok(Some(outcome))
+    }
+
+    /// Why this peer's rows are not in the result; `None` where they are, or where it has none to give.
+    fn uncounted(&self, outcome: Option<&Outcome>, history: &History) -> Option<&'static str> {
+        let member = history.values().last().is_some_and(|value| value.members.contains(&self.ctx.me));
+        match outcome {
+            _ if !member => Some("it came too late, and its rows are in no part of the result"),
+            Some(outcome) if !outcome.counted => {
+                Some("it was not drawn, and nothing was learnt from its rows")
+            }
+            _ => None,
+        }
     }
 
     fn receipt(
@@ -199,7 +246,7 @@ impl Node {
         let session = &self.ctx.session;
         let names =
             |peers: &[session::Peer]| peers.iter().map(|&peer| session.name(peer).to_owned()).collect();
-        let member = history.values().last().is_some_and(|value| value.members.contains(&self.ctx.me));
+        let counted = self.uncounted(outcome, history).is_none();
         let quantities = self.ctx.plan.iter().zip(history.values()).map(|(quantity, value)| Opened {
             name: quantity.name.clone(),
             view: value.sum.ballot.to_string(),
@@ -213,13 +260,25 @@ impl Node {
         Ok(Receipt {
             session: self.ctx.id.to_string(),
             name: session.name.clone(),
+            number: hex::encode(session.run.number),
+            created: session.run.created_text(),
+            series: session
+                .run
+                .series
+                .map(|series| Place { number: series.number, parent: series.parent.to_string() }),
             peer: session.name(self.ctx.me).to_owned(),
             peer_id: self.ctx.identity.public().to_string(),
-            counted: member && outcome.is_none_or(|outcome| outcome.counted),
+            counted,
             quantities: quantities.collect(),
             roles: (!self.roles.is_empty()).then(|| self.roles.clone()),
             views: self.views,
-            data: DataDigest::new(&salt, &self.plan.rows),
+            data: DataDigest {
+                rows: self.plan.rows.data.rows(),
+                salt: hex::encode(salt),
+                digest: hex::encode(self.plan.rows.digest(&salt)),
+                summed: counted,
+                digest_covers: task::digest_covers(session),
+            },
             stages: stages(&self.ctx, usage),
             bytes_sent: usage.bytes_sent,
             bytes_received: usage.bytes_received,
@@ -228,5 +287,21 @@ impl Node {
             result: self.plan.result.map(str::to_owned),
             details,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whoever_hears_nobody_is_told_of_the_network_key() {
+        let told = |reached, keyed| unreached(Error::Session("too few".into()), reached, keyed).to_string();
+        assert_eq!(told(true, false), "too few");
+        assert!(
+            told(false, true).starts_with("too few; none of them answered, and this peer uses a network key")
+        );
+        assert!(told(false, false).ends_with("give it with --network-key"));
+        assert_eq!(unreached(Error::Input("x".into()), false, false).to_string(), "x");
     }
 }

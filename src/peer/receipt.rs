@@ -4,13 +4,11 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 use serde_json::{Map, Value};
-use sha2::Digest;
 
 use crate::net::driver::Usage;
 use crate::protocol::context::Context;
 use crate::protocol::view::Stage;
 use crate::session::TaskSpec;
-use crate::task::Rows;
 
 /// What a peer can show of a session it took part in.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -20,6 +18,12 @@ pub struct Receipt {
     pub session: String,
     /// The session's name.
     pub name: String,
+    /// The session's own random number, in hexadecimal digits.
+    pub number: String,
+    /// When the session was made, as its file says it.
+    pub created: String,
+    /// The session's place in a series, and the id of the one before it.
+    pub series: Option<Place>,
     /// This peer's name.
     pub peer: String,
     /// This peer's libp2p name.
@@ -53,6 +57,15 @@ pub struct Receipt {
     pub details: Map<String, Value>,
 }
 
+/// A place in a series of sessions.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Place {
+    /// The place, from 2 on.
+    pub number: u32,
+    /// The id of the session before, in hexadecimal digits.
+    pub parent: String,
+}
+
 /// A quantity that was opened.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Opened {
@@ -73,9 +86,12 @@ pub struct DataDigest {
     pub rows: usize,
     /// 32 random bytes, in hexadecimal digits.
     pub salt: String,
-    /// SHA-256(tag "data" || salt || rows, features as u64 LE || values as f32 LE || labels as u16 LE, 65535
-    /// where unknown), in hexadecimal digits.
+    /// [`Rows::digest`](crate::task::Rows::digest) with this salt, in hexadecimal digits.
     pub digest: String,
+    /// Whether these rows are in the result.
+    pub summed: bool,
+    /// Which rows the digest covers.
+    pub digest_covers: &'static str,
 }
 
 /// What a stage took.
@@ -87,19 +103,6 @@ pub struct Spent {
     pub seconds: f64,
     /// Bytes sent meanwhile.
     pub bytes: u64,
-}
-
-impl DataDigest {
-    pub(super) fn new(salt: &[u8; 32], rows: &Rows) -> Self {
-        let Rows { data, labels } = rows;
-        let mut hash = crate::crypto::tagged_hash("data").chain_update(salt);
-        hash.update((data.rows() as u64).to_le_bytes());
-        hash.update((data.features() as u64).to_le_bytes());
-        data.values().iter().for_each(|value| hash.update(value.to_le_bytes()));
-        let partly = labels.iter().map(|label| label.unwrap_or(u16::MAX));
-        data.labels().iter().copied().chain(partly).for_each(|label| hash.update(label.to_le_bytes()));
-        Self { rows: data.rows(), salt: hex::encode(salt), digest: hex::encode(hash.finalize()) }
-    }
 }
 
 /// Seconds and bytes by stage: each side quantity as one, the last split in train, sum and open.

@@ -14,9 +14,11 @@ pub(super) type Field = (&'static str, Vec<u8>);
 
 /// Names and canonical values of all fields, in order.
 fn entries(session: &Session) -> Vec<Field> {
-    let Session { name, task, min_peers, data, privacy, voting, timing, roster } = session;
+    let Session { name, run, task, min_peers, data, privacy, voting, timing, roster } = session;
     let names = |names: &[String]| list(names.iter().map(String::as_bytes));
-    let mut entries = vec![("name", text(name)), ("task", text(task.name()))];
+    let mut entries = vec![("name", text(name))];
+    entries.extend(run.entries());
+    entries.push(("task", text(task.name())));
     if session.selects() {
         entries.push(("select", text("sketch")));
     }
@@ -29,6 +31,7 @@ fn entries(session: &Session) -> Vec<Field> {
         entries.push(("data.columns", names(&data.columns)));
     }
     entries.extend([("data.scaling", scaling(data.scaling)), ("data.densify", flag(data.densify))]);
+    entries.extend(data.checks.entries());
     entries.extend(task.entries());
     entries.push(("privacy.min_holders", integer(privacy.min_holders)));
     entries.push(("privacy.colluding", number(privacy.colluding)));

@@ -11,9 +11,11 @@ use toml::de::{DeTable, Deserializer};
 
 use super::noise::RawNoise;
 use super::rules::{self, FILE_LIMIT, SessionError, TIMING};
+use super::run::{RawRun, RawSeries};
 use super::task::{self, Sections};
 use super::{
-    CouncilSpec, DataSpec, Entry, NoiseMode, Privacy, Scaling, Select, Session, TaskSpec, Timing, words,
+    Bounds, ColumnChecks, CouncilSpec, DataSpec, Entry, NoiseMode, Privacy, Scaling, Select, Session,
+    TaskSpec, Timing, words,
 };
 
 /// The file as written, without the tasks' sections: integers are wide enough for our own rules to judge, and sizes are not yet resolved.
@@ -21,10 +23,15 @@ use super::{
 #[serde(deny_unknown_fields)]
 struct RawSession {
     name: String,
+    number: String,
+    created: toml::value::Datetime,
+    series: Option<RawSeries>,
     task: task::Name,
     select: Option<Select>,
     min_peers: Option<i64>,
     data: RawData,
+    #[serde(default)]
+    columns: BTreeMap<String, Bounds>,
     #[serde(default)]
     privacy: RawPrivacy,
     #[serde(default)]
@@ -46,6 +53,7 @@ struct RawData {
     scaling: Scaling,
     #[serde(default)]
     densify: bool,
+    check_columns: Option<bool>,
 }
 
 #[derive(Default, Deserialize)]
@@ -111,7 +119,7 @@ impl Session {
     }
 
     fn write_toml(&self, out: &mut String) -> std::fmt::Result {
-        let Self { name, task, min_peers, data, privacy, voting, timing, roster } = self;
+        let Self { name, run, task, min_peers, data, privacy, voting, timing, roster } = self;
         let peers = roster.len();
         writeln!(
             out,
@@ -119,6 +127,7 @@ impl Session {
         )?;
         writeln!(out, "# Session id: {}\n", self.id())?;
         writeln!(out, "name = {}", quoted(name))?;
+        run.write_toml(out)?;
         writeln!(out, "# What is computed: {}.", task.about())?;
         writeln!(out, "task = \"{task}\"")?;
         if self.selects() {
@@ -131,6 +140,7 @@ impl Session {
             task.smallest_view(peers)
         )?;
         writeln!(out, "min_peers = {min_peers}\n")?;
+        run.write_series(out)?;
 
         writeln!(out, "[data]")?;
         writeln!(out, "# Features of a row: 1 to 65536.")?;
@@ -162,7 +172,10 @@ impl Session {
             out,
             "# Random signs, zero-padding to a power of two and a Walsh-Hadamard transform after scaling."
         )?;
-        writeln!(out, "densify = {}\n", data.densify)?;
+        writeln!(out, "densify = {}", data.densify)?;
+        data.checks.write_field(out)?;
+        writeln!(out)?;
+        data.checks.write_toml(out)?;
 
         task.write_toml(data, out)?;
 
@@ -238,14 +251,16 @@ impl RawSession {
     fn resolve(self, mut sections: Sections<'_>) -> Result<Session, SessionError> {
         rules::ROSTER.check::<u16>(self.roster.len() as i128)?;
         let roster = self.roster.into_iter().map(RawEntry::resolve).collect::<Result<Vec<_>, _>>()?;
-        let data = DataSpec {
+        let mut data = DataSpec {
             features: rules::FEATURES.check(self.data.features)?,
             columns: self.data.columns,
             classes: self.data.classes,
             scaling: self.data.scaling,
             densify: self.data.densify,
+            checks: ColumnChecks { compare: false, limits: self.columns },
         };
         data.check()?;
+        let run = RawRun { number: self.number, created: self.created, series: self.series }.resolve()?;
         sections.select = self.select;
         let task = TaskSpec::read(self.task, sections, &data, roster.len())?;
         task.roster().check::<u16>(roster.len() as i128)?;
@@ -263,11 +278,23 @@ impl RawSession {
         let RawPrivacy { epsilon, top, mode, colluders, .. } = self.privacy;
         let noise = RawNoise { epsilon, top, mode, colluders };
         privacy.noise = noise.resolve(&task, &data, (min_peers, self.council.quorum(roster.len())))?;
+        let usual = ColumnChecks::usual(&task, privacy.noise.is_some());
+        data.checks.compare = self.data.check_columns.unwrap_or(usual);
         let mut timing = Timing::default();
         for (name, value) in self.timing {
             timing.set(&name, value)?;
         }
-        Ok(Session { name: self.name, task, min_peers, data, privacy, voting: self.council, timing, roster })
+        Ok(Session {
+            name: self.name,
+            run,
+            task,
+            min_peers,
+            data,
+            privacy,
+            voting: self.council,
+            timing,
+            roster,
+        })
     }
 }
 

@@ -198,11 +198,14 @@ impl Session {
         // -0.0 and 0.0 are equal, but would give two session ids.
         self.data.scaling.normalise();
         self.task.normalise();
+        self.data.checks.normalise();
         let roster = self.roster.len();
         check_plain_name("name", &self.name)?;
+        self.run.check()?;
         self.task.roster().check::<u16>(roster as i128)?;
         min_peers(&self.task, roster).check::<u16>(self.min_peers)?;
         self.data.check()?;
+        self.data.checks.check(&self.data, &self.task, self.privacy.noise.is_some())?;
         self.task.check(&self)?;
         min_holders(roster).check::<u16>(self.privacy.min_holders)?;
         let colluding = self.privacy.colluding;

@@ -208,7 +208,7 @@ impl<'a> Sections<'a> {
     pub(super) fn listed(error: SessionError) -> SessionError {
         let SessionError::Syntax { line, message } = error else { return error };
         let names: String = sections().map(|section| format!("`{}`, ", section.name)).collect();
-        let message = message.replace("`data`, `privacy`", &format!("`data`, {names}`privacy`"));
+        let message = message.replace("`columns`, `privacy`", &format!("`columns`, {names}`privacy`"));
         SessionError::Syntax { line, message }
     }
 

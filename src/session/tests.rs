@@ -1,5 +1,6 @@
 //! Sessions: what is read, what is refused and in which words, what the id depends on.
 
+mod columns;
 mod custom;
 mod file;
 mod id;
@@ -21,6 +22,7 @@ fn session(peers: u64) -> Session {
     let task = ModelSpec { m: 16_384, s: 6, rho: 32, gamma: 0.5, score: Score::Decay }.into();
     let session = Session {
         name: "digits".into(),
+        run: Run::new([7; 16], 1_000_000_000),
         min_peers: Session::default_min_peers(&task, peers as usize),
         task,
         data: DataSpec {
@@ -29,6 +31,7 @@ fn session(peers: u64) -> Session {
             classes: (0..10).map(|class| class.to_string()).collect(),
             scaling: Scaling::UnitNorm,
             densify: false,
+            checks: ColumnChecks::default(),
         },
         privacy: Privacy::default(),
         voting: CouncilSpec::default(),
@@ -45,7 +48,8 @@ fn model(session: &mut Session) -> &mut ModelSpec {
 
 /// The smallest file: nothing that has a default.
 fn minimal() -> String {
-    let mut text = r#"
+    let mut text = r#"number = "000102030405060708090a0b0c0d0e0f"
+created = 2026-11-22T16:05:06Z
 name = "digits"
 task = "flynn"
 [data]

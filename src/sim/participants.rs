@@ -10,7 +10,9 @@ use super::task::{self, Given};
 use crate::crypto::identity::Identity;
 use crate::crypto::stream::derive;
 use crate::protocol::context::{Context, Quantity};
-use crate::session::{CouncilSpec, DataSpec, Entry, NoiseSpec, Peer, Privacy, Session, TaskSpec, Timing};
+use crate::session::{
+    CouncilSpec, DataSpec, Entry, NoiseSpec, Peer, Privacy, Run, Session, TaskSpec, Timing,
+};
 use crate::task::Task;
 
 /// Larger rosters than a session file may have are simulated without its rules.
@@ -132,10 +134,13 @@ fn session(
     for (name, &value) in &scenario.timing {
         timing.set(name, value).map_err(|error| ScenarioError(error.to_string()))?;
     }
+    let mut number = [0; 16];
+    number.copy_from_slice(&derive(&seed, "simulation/number", &[])[..16]);
     let usual = Privacy::default();
     let peers = usize::from(scenario.peers);
     let session = Session {
         name: "simulation".into(),
+        run: Run::new(number, 0),
         min_peers: scenario.session.min_peers.unwrap_or(Session::default_min_peers(&task, peers)),
         task,
         data,

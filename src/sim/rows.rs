@@ -66,10 +66,10 @@ impl Dealt {
     pub fn spec(&self, scaling: Scaling, densify: bool) -> DataSpec {
         DataSpec {
             features: u32::try_from(self.train.features()).unwrap_or(u32::MAX),
-            columns: Vec::new(),
             classes: self.train.classes().to_vec(),
             scaling,
             densify,
+            ..DataSpec::default()
         }
     }
 }

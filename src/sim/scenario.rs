@@ -7,6 +7,7 @@
 
 mod check;
 mod fault;
+mod settings;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

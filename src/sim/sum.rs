@@ -6,7 +6,7 @@ use sha2::{Digest, Sha256};
 use super::scenario::{Scenario, TaskKind};
 use crate::crypto::stream::Stream;
 use crate::protocol::context::Quantity;
-use crate::session::{CustomSpec, DataSpec, Peer, Scaling};
+use crate::session::{CustomSpec, DataSpec, Peer};
 use crate::task::{History, Outcome, Task, Work};
 
 /// The slot of the sum; slot 0 is the coin.
@@ -20,7 +20,7 @@ pub(super) fn spec(scenario: &Scenario) -> CustomSpec {
 
 /// The session's description of rows: there are none, and one feature is the fewest that a session may have.
 pub(super) fn no_rows() -> DataSpec {
-    DataSpec { features: 1, columns: Vec::new(), classes: Vec::new(), scaling: Scaling::None, densify: false }
+    DataSpec { features: 1, ..DataSpec::default() }
 }
 
 /// Sums one vector of words below 2^20, which a peer draws from the seed and its number.

@@ -110,6 +110,11 @@ impl Plan {
         &self.session
     }
 
+    /// Whether moments are opened, and with squares.
+    fn opens_moments(&self) -> Option<bool> {
+        self.session.data.opens_moments(self.scaling.needs_moments())
+    }
+
     /// Slot of `holders`.
     fn holders(&self) -> u32 {
         let before = self.selection.as_ref().map(|selection| selection.quantities().len());
@@ -144,7 +149,7 @@ impl Plan {
             return [selection.quantities(), vec![holders, counts]].concat();
         }
         let mut plan = vec![Quantity::coin(), holders];
-        if let Some(squares) = self.scaling.needs_moments() {
+        if let Some(squares) = self.opens_moments() {
             plan.push(Quantity::exact("moments", 8, Moments::words(features, squares) as u64));
         }
         plan.push(counts);
@@ -279,9 +284,7 @@ impl Flynn {
     fn vector(&self, name: &str, opened: &[Bytes]) -> Result<Bytes, FlynnError> {
         Ok(match name {
             "holders" => holders::vector(self.plan.session.data.classes.len(), &self.data),
-            "moments" => {
-                words(&scaling::moments(&self.data, self.plan.scaling.needs_moments() == Some(true))).into()
-            }
+            "moments" => words(&scaling::moments(&self.data, self.plan.opens_moments() == Some(true))).into(),
             _ => {
                 let holders = self.plan.holders();
                 holders::refuse_uncounted(&self.plan.session, holders, &self.data, opened)

@@ -148,7 +148,7 @@ impl Plan {
             let name = if self.session.selects() { "present" } else { "holders" };
             plan.push(Quantity { name: name.into(), ..holders::quantity(0) });
         }
-        if let Some(squares) = self.scaling.needs_moments() {
+        if let Some(squares) = self.opens_moments() {
             let words = Moments::words(self.session.data.features as usize, squares) as u64;
             plan.push(quantity("moments", 8, words));
         }
@@ -165,6 +165,11 @@ impl Plan {
             plan.push(quantity("draw", 4, 8));
         }
         plan
+    }
+
+    /// Whether moments are opened, and with squares.
+    fn opens_moments(&self) -> Option<bool> {
+        self.session.data.opens_moments(self.scaling.needs_moments())
     }
 
     /// What was opened under this name.
@@ -407,7 +412,7 @@ impl SketchTask {
         Ok(match name {
             "holders" | "present" => holders::vector(0, &self.data),
             "moments" => {
-                let moments = scaling::moments(&self.data, self.plan.scaling.needs_moments() == Some(true));
+                let moments = scaling::moments(&self.data, self.plan.opens_moments() == Some(true));
                 moments.iter().flat_map(|word| word.to_le_bytes()).collect()
             }
             "sketch" => bytes(self.own(opened)?.to_words()),

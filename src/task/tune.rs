@@ -131,6 +131,11 @@ impl Plan {
         self.candidates.iter().filter_map(|candidate| candidate.scaling.needs_moments()).max()
     }
 
+    /// Whether moments are opened, and with squares.
+    fn opens_moments(&self) -> Option<bool> {
+        self.session.data.opens_moments(self.needs_moments())
+    }
+
     fn classes(&self) -> usize {
         self.session.data.classes.len()
     }
@@ -140,7 +145,7 @@ impl Plan {
     pub fn quantities(&self) -> Vec<Quantity> {
         let quantity = |name: &str, word_bytes, words| Quantity::exact(name, word_bytes, words as u64);
         let mut plan = vec![Quantity::coin(), holders::quantity(self.classes())];
-        if let Some(squares) = self.needs_moments() {
+        if let Some(squares) = self.opens_moments() {
             plan.push(quantity("moments", 8, Moments::words(self.session.data.features as usize, squares)));
         }
         let counts: usize =
@@ -258,7 +263,7 @@ impl Tune {
         match name {
             "holders" => Ok(holders::vector(self.plan.classes(), &self.data)),
             "moments" => {
-                let moments = scaling::moments(&self.data, self.plan.needs_moments() == Some(true));
+                let moments = scaling::moments(&self.data, self.plan.opens_moments() == Some(true));
                 Ok(moments.iter().flat_map(|word| word.to_le_bytes()).collect())
             }
             name => {

@@ -8,6 +8,7 @@
 
 pub mod compute;
 pub mod deliver;
+mod labels;
 pub mod parties;
 pub mod talk;
 #[cfg(test)]
@@ -35,6 +36,7 @@ use crate::sketch::lsh::Codes;
 use crate::sketch::scaling::{self, Moments, Scaler, Scaling};
 use compute::{Compute, Computed, Out};
 use deliver::Deliver;
+use labels::labels_text;
 
 /// Slot of `rows`: word p is the number of rows of peer p.
 const ROWS: u32 = 1;
@@ -432,7 +434,7 @@ impl Task for Xclp {
             return Err("the session was finished without this peer: there are no labels for its rows".into());
         };
         let said = self.said(&output);
-        let text = labels_text(&said, self.classes());
+        let text = labels_text(&said, &self.labels, self.classes());
         let unknown = said.iter().filter(|said| said.label.is_none()).count();
         let disputed = said.iter().filter(|said| said.disputed).count();
         let mut summary = Vec::new();
@@ -503,19 +505,6 @@ impl Task for Xclp {
     fn retains(&self, slot: u32, frozen: u32) -> bool {
         slot != self.plan.computed() || frozen <= slot + 1
     }
-}
-
-/// Label, confidence and whether a given label is disputed, of each row, in the order of the data file; no
-/// label where none reaches a row.
-fn labels_text(said: &[Said], classes: &[String]) -> String {
-    let mut out = csv::Writer::from_writer(Vec::new());
-    // Writing to memory cannot fail, and names of classes are text.
-    let _ = out.write_record(["label", "confidence", "disputed"]);
-    for Said { label, confidence, disputed } in said {
-        let label = label.and_then(|label| classes.get(usize::from(label))).map_or("", String::as_str);
-        let _ = out.write_record([label, &format!("{confidence:.6}"), if *disputed { "yes" } else { "" }]);
-    }
-    out.into_inner().ok().and_then(|bytes| String::from_utf8(bytes).ok()).unwrap_or_default()
 }
 
 /// The seed of the planes, which follows from the coin.

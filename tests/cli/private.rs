@@ -147,6 +147,18 @@ fn a_private_session_is_joined_with_a_data_set_and_within_its_budget_or_not_at_a
         refused(&join(&swarm, &["--dataset", "ward", "--budget", "0"]), &["--budget"]);
         assert_eq!(files(swarm.folder.path()), before, "nothing is written");
         refused(&join(&swarm, &["--dataset", "ward", "--budget", "0.999999"]), &[budget]);
+        if !sketches {
+            // Few rows for so small a budget: a script is told the forecast, and nothing is spent.
+            let stopped = join(&swarm, &["--dataset", "ward"]);
+            let errors = String::from_utf8_lossy(&stopped.stderr);
+            assert_eq!(stopped.status.code(), Some(2), "{errors}");
+            let last = errors.lines().last().unwrap_or_default();
+            for part in
+                ["forecast: balanced accuracy about", "of little use", "nothing was spent (--yes joins"]
+            {
+                assert!(last.contains(part), "{errors}");
+            }
+        }
         let spent = run(&swarm, &["ledger", "--key", "alice.key"]);
         assert!(String::from_utf8_lossy(&spent.stdout).ends_with("nothing spent\n"), "{spent:?}");
         assert!(!swarm.folder.path().join("a.out").exists());

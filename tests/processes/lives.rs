@@ -52,6 +52,12 @@ fn restarted_peers_are_given_the_frozen_result() {
     assert_eq!(counted.len(), 4);
     assert_eq!(swarm.receipt(early)["counted"], false);
     assert_eq!(swarm.receipt(late)["counted"], true);
+    // Whoever came too late is told so, last of all.
+    assert_eq!(swarm.receipt(early)["data"]["summed"], false);
+    assert_eq!((0..5).map(|i| swarm.told(i, "not-counted").len()).sum::<usize>(), 1);
+    let last = swarm.told(early, "not-counted").pop().expect("told");
+    assert_eq!(last["reason"], "it came too late, and its rows are in no part of the result");
+    assert_eq!(swarm.told(early, "finished").pop().expect("told")["counted"], false);
 }
 
 #[test]

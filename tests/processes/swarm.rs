@@ -16,7 +16,8 @@ use flyswarm::data::digits::digits;
 use flyswarm::protocol::ballot::Ballot;
 use flyswarm::protocol::tree;
 use flyswarm::session::{
-    CouncilSpec, DataSpec, Entry, ModelSpec, Peer, Privacy, Scaling, Score, Session, Timing,
+    ColumnChecks, CouncilSpec, DataSpec, Entry, ModelSpec, Peer, Privacy, Run, Scaling, Score, Session,
+    Timing,
 };
 use rand::TryRng;
 use serde_json::{Value, json};
@@ -47,6 +48,7 @@ pub fn session(keys: &[Identity]) -> Session {
     let task = ModelSpec { m: 1024, s: 10, rho: 16, gamma: 0.5, score: Score::Decay }.into();
     Session {
         name: "kills".into(),
+        run: Run::new([7; 16], 1_000_000_000),
         min_peers: Session::default_min_peers(&task, keys.len()),
         task,
         data: DataSpec {
@@ -55,6 +57,7 @@ pub fn session(keys: &[Identity]) -> Session {
             classes: data.classes().to_vec(),
             scaling: Scaling::Standard,
             densify: false,
+            checks: ColumnChecks::default(),
         },
         privacy: Privacy { min_holders: 2, ..Privacy::default() },
         voting: CouncilSpec::default(),

@@ -55,13 +55,9 @@ pub(crate) fn flynn() -> Value {
             .replacen("gamma = 0.5", &format!("gamma = 0.7\nscore = \"{score}\""), 1);
         let session = Session::parse(&text).unwrap();
         let rules = Plan::new(session.clone(), flynn_spec(&session));
-        let moments = match session.data.scaling {
-            flyswarm::session::Scaling::Center => Some(scaling::moments(&data, false)),
-            flyswarm::session::Scaling::Standard | flyswarm::session::Scaling::SoftBins { .. } => {
-                Some(scaling::moments(&data, true))
-            }
-            _ => None,
-        };
+        let needed = session.data.scaling.of_rows().needs_moments();
+        let opened = session.data.opens_moments(needed);
+        let moments = opened.map(|squares| scaling::moments(&data, squares));
         let words: Option<Vec<u8>> =
             moments.map(|words| words.iter().flat_map(|word| word.to_le_bytes()).collect());
         let scaler = rules.scaler(words.as_deref()).unwrap();

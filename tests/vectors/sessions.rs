@@ -14,9 +14,12 @@ use serde_json::{Value, json};
 
 use crate::{bytes, hex, identity};
 
+/// What makes every session here one of its own.
+const RUN: &str = "number = \"f0e1d2c3b4a5968778695a4b3c2d1e0f\"\ncreated = 2026-11-22T16:05:06Z\n";
+
 /// A session file of that many peers: the head, then the roster.
 pub(crate) fn toml(head: &str, peers: usize) -> String {
-    let mut text = head.to_owned();
+    let mut text = format!("{RUN}{head}");
     for i in 0..peers {
         text += &format!("[[roster]]\nname = \"peer-{i}\"\npeer_id = \"{}\"\n", identity(i).public());
     }
@@ -84,13 +87,21 @@ mode = "central"
 colluders = 2
 "#;
 
-/// Names of the features.
+/// Names of the features, limits of some, and a place in a series.
 const NAMED: &str = r#"name = "vectors"
 task = "flynn"
 [data]
 features = 3
 columns = ["b", "höhe in m", "a"]
 classes = ["cat", "dog"]
+[series]
+number = 12
+parent = "00ff000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d"
+[columns."höhe in m"]
+min = -0.0
+max = 2.5
+[columns.b]
+max = 1e30
 [flynn]
 m = 16
 s = 2
@@ -338,6 +349,21 @@ pub(crate) fn session() -> Value {
             "views enlarged at most every 25 hours",
             change("[flynn]", "[timing]\nenlarge_ms = 90000000\n[flynn]"),
         ),
+        ("a session without a number", toml(SMALL, 3).replacen("number", "# number", 1)),
+        ("a number in capitals", toml(SMALL, 3).replacen("f0e1", "F0E1", 1)),
+        ("a number of 15 bytes", toml(SMALL, 3).replacen("f0e1", "f0", 1)),
+        ("a session without a time", toml(SMALL, 3).replacen("created", "# created", 1)),
+        ("a time of no zone", toml(SMALL, 3).replacen("06Z", "06", 1)),
+        ("a time in another zone", toml(SMALL, 3).replacen("06Z", "06+01:00", 1)),
+        ("a time with parts of a second", toml(SMALL, 3).replacen("06Z", "06.5Z", 1)),
+        ("a first session with a parent", toml(&NAMED.replacen("number = 12", "number = 1", 1), 3)),
+        ("a parent that is no id", toml(&NAMED.replacen("00ff00", "00ff", 1), 3)),
+        ("limits of a column that is not there", toml(&NAMED.replacen("[columns.b]", "[columns.c]", 1), 3)),
+        ("limits that are none", toml(&NAMED.replacen("max = 1e30\n", "", 1), 3)),
+        ("limits in the wrong order", toml(&NAMED.replacen("min = -0.0", "min = 3.0", 1), 3)),
+        ("a limit that is no number", toml(&NAMED.replacen("min = -0.0", "min = nan", 1), 3)),
+        ("columns compared beside an epsilon", private("scaling", "check_columns = true\nscaling")),
+        ("columns compared with a custom task", custom("features = 3", "features = 3\ncheck_columns = true")),
         ("time-out of 0", change("[flynn]", "[timing]\nstall_ms = 0\n[flynn]")),
     ]
     .into_iter()

@@ -22,6 +22,7 @@ pub(crate) const HEAD: &str = r#"name = "vectors"
 task = "sketch"
 [data]
 features = 3
+check_columns = false
 scaling = "unit-norm"
 [sketch]
 rows = 5
@@ -39,6 +40,7 @@ task = "flynn"
 select = "sketch"
 [data]
 features = 3
+check_columns = false
 classes = ["cat", "dog"]
 scaling = "unit-norm"
 [flynn]

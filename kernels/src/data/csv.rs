@@ -69,6 +69,7 @@ pub(super) fn read(mut source: Source, expected: &Expected) -> Result<Loaded, Da
     let (mut values, mut labels) = (Vec::new(), Labels::new(expected.classes));
     loop {
         push_row(&source, &record, &columns, &header_names, &mut values, &mut labels)?;
+        check_limits(&source, &record, &columns, expected, &values[values.len() - features..])?;
         if values.len() > MAX_VALUES || values.len() / features > MAX_ROWS {
             let limit = MAX_ROWS.min(MAX_VALUES / features) as u64;
             return Err(DataError::Limit {
@@ -85,6 +86,34 @@ pub(super) fn read(mut source: Source, expected: &Expected) -> Result<Loaded, Da
     let (classes, labels) = labels.finish();
     let data = Dataset { features, values, labels, classes };
     Ok(Loaded { data, columns: columns.names, reordered: columns.reordered })
+}
+
+/// See [`super::column_texts`]. The first line is a header where the file has a line more than rows.
+pub(super) fn texts_of(mut source: Source, column: &Column, rows: usize) -> Result<Vec<String>, DataError> {
+    let mut record = Record::default();
+    let mut out: Vec<String> = Vec::new();
+    let mut place = None;
+    while record.next(&mut source)? {
+        let fields = &record.fields;
+        let at = *place.get_or_insert_with(|| match column {
+            Column::Number(number) => number.checked_sub(1).unwrap_or(usize::MAX),
+            Column::Name(name) => {
+                fields.iter().position(|field| field == name.as_bytes()).unwrap_or(usize::MAX)
+            }
+        });
+        let Some(field) = fields.get(at) else {
+            let problem = format!("line {} has no column {column:?}", record.lines.line);
+            return Err(DataError::Layout { file: source.file.clone(), problem });
+        };
+        out.push(String::from_utf8_lossy(field).into_owned());
+    }
+    match out.len().checked_sub(rows) {
+        Some(header @ (0 | 1)) => Ok(out.split_off(header)),
+        _ => {
+            let problem = format!("{} lines with rows, expected {rows}", out.len());
+            Err(DataError::Layout { file: source.file.clone(), problem })
+        }
+    }
 }
 
 fn texts(record: &Record) -> Vec<String> {
@@ -130,6 +159,27 @@ fn is_header(found: &Found, first: &Record, aside: &Aside, expected: &Expected) 
         });
     }
     Ok(true)
+}
+
+/// Whether the row just read keeps the limits of its columns.
+fn check_limits(
+    source: &Source,
+    record: &Record,
+    columns: &Columns,
+    expected: &Expected,
+    row: &[f32],
+) -> Result<(), DataError> {
+    let Some((place, limit)) = expected.outside(row) else { return Ok(()) };
+    let at =
+        columns.roles.iter().position(|role| matches!(role, Role::Feature(at) if *at == place)).unwrap_or(0);
+    let name = expected.columns.get(place).map_or(String::new(), |name| format!(", {name}"));
+    Err(DataError::Field {
+        file: source.file.clone(),
+        line: record.lines.line,
+        column: at + 1,
+        found: quoted(&record.fields[at]),
+        expected: format!("{limit}{name}"),
+    })
 }
 
 fn push_row(

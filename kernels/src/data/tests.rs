@@ -201,3 +201,24 @@ fn numbers_from_a_program_are_checked_too() {
         assert!(matches!(new(values, labels), Err(DataError::Shape(_))), "{values:?} {labels:?}");
     }
 }
+
+#[test]
+fn rows_outside_their_limits_are_refused_by_line_column_and_name() {
+    let columns = ["age".to_owned(), "weight".to_owned()];
+    let limits = [(0.0, 120.0), (f64::NEG_INFINITY, 300.0)];
+    let label = LabelColumn::None;
+    let expected = Expected { columns: &columns, limits: &limits, label, ..Expected::default() };
+    let good = read(b"weight,age\n300,0\n\n-5,120\n", &expected);
+    assert_eq!(good.row(1), [120.0, -5.0]);
+    let told = refusal_with(b"weight,age\n70,40\n\n70,300\n", &expected);
+    let text = "line 4, column 2: found \"300\", expected 0 to 120, the limits of the session, age";
+    assert!(told.contains(text), "{told}");
+    // A format without lines.
+    let array = b"\x93NUMPY\x01\x00\x76\x00{'descr': '<f4', 'fortran_order': False, 'shape': (2, 2), }";
+    let mut bytes = array.to_vec();
+    bytes.resize(127, b' ');
+    bytes.push(b'\n');
+    [1.0f32, 2.0, 121.0, 2.0].iter().for_each(|x| bytes.extend(x.to_le_bytes()));
+    let told = refusal_with(&bytes, &expected);
+    assert!(told.contains("age of row 2 is 121, expected 0 to 120, the limits of the session"), "{told}");
+}

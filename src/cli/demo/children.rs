@@ -76,6 +76,9 @@ impl Nodes {
                     files.push(("--dataset", "demo".into()));
                 }
             }
+            if rows && session.privacy.noise.is_some() {
+                arguments.push("--yes".into());
+            }
             arguments.extend(files.into_iter().flat_map(|(option, file)| [option.into(), file]));
             children.start(i, &arguments)?;
         }

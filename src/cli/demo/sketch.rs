@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::children::{Finished, Nodes};
 use super::{Demo, NAMES};
-use crate::cli::id::random;
+use crate::cli::id::{new_run, random};
 use crate::cli::session::sketch::PRIVATE;
 use crate::cli::{Failure, written};
 use crate::crypto::identity::Identity;
@@ -18,7 +18,9 @@ use crate::data::deal;
 use crate::data::digits::digits;
 use crate::data::{DataError, Dataset};
 use crate::model::heterogeneity::{spearman, total_variation};
-use crate::session::{CouncilSpec, DataSpec, Entry, Privacy, Scaling, Session, SketchSpec, TaskSpec, Timing};
+use crate::session::{
+    ColumnChecks, CouncilSpec, DataSpec, Entry, Privacy, Scaling, Session, SketchSpec, TaskSpec, Timing,
+};
 
 /// Concentration of the first peer's class mix and of the last one's.
 const ALPHAS: (f64, f64) = (0.1, 10.0);
@@ -68,6 +70,7 @@ fn prepare(demo: &Demo, folder: &Path) -> Result<Setup, Failure> {
     let task = TaskSpec::Sketch(SketchSpec { rows, range, publish: true, chosen: CHOSEN, ..usual });
     let session = Session {
         name: "demo".into(),
+        run: new_run()?,
         min_peers: Session::default_min_peers(&task, names.len()),
         task,
         data: DataSpec {
@@ -76,6 +79,7 @@ fn prepare(demo: &Demo, folder: &Path) -> Result<Setup, Failure> {
             classes: Vec::new(),
             scaling: if noise.is_some() { Scaling::UnitNorm } else { Scaling::Center },
             densify: false,
+            checks: ColumnChecks::default(),
         },
         privacy: Privacy { noise, ..Privacy::default() },
         voting: CouncilSpec::default(),

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use super::children::{Finished, Nodes};
 use super::{Demo, NAMES};
-use crate::cli::id::random;
+use crate::cli::id::{new_run, random};
 use crate::cli::{Failure, written};
 use crate::crypto::identity::Identity;
 use crate::crypto::stream::{Stream, derive};
@@ -20,7 +20,7 @@ use crate::data::digits::digits;
 use crate::data::{DataError, Dataset};
 use crate::model::neighbours::Neighbours;
 use crate::session::{
-    CouncilSpec, DataSpec, Entry, Peer, Privacy, Scaling, Session, TaskSpec, Timing, XclpSpec,
+    ColumnChecks, CouncilSpec, DataSpec, Entry, Peer, Privacy, Scaling, Session, TaskSpec, Timing, XclpSpec,
 };
 use crate::task::xclp::{Said, Xclp};
 
@@ -80,6 +80,7 @@ fn prepare(demo: &Demo, folder: &Path) -> Result<Setup, Failure> {
     let task = TaskSpec::Xclp(spec.clone());
     let session = Session {
         name: "demo".into(),
+        run: new_run()?,
         min_peers: Session::default_min_peers(&task, names.len()),
         task,
         data: DataSpec {
@@ -88,6 +89,7 @@ fn prepare(demo: &Demo, folder: &Path) -> Result<Setup, Failure> {
             classes: data.classes().to_vec(),
             scaling: Scaling::None,
             densify: false,
+            checks: ColumnChecks::default(),
         },
         privacy: Privacy::default(),
         voting: CouncilSpec::default(),

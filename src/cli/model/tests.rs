@@ -1,5 +1,7 @@
 //! Prediction and evaluation on the command line.
 
+use std::io;
+
 use super::*;
 use crate::cli::tests::run_line;
 use crate::model::bloom::{self, Counts};
@@ -277,16 +279,102 @@ fn a_closed_pipe_is_success_and_a_full_disk_is_not() {
     }
     let folder = folder(&digits_csv(2, false));
     let path = |name: &str| folder.path().join(name);
-    let data = DataArguments::of(path("d.csv"));
-    let predict = Predict {
-        model: ModelArguments::of(path("m")),
-        data,
-        label: LabelColumn::None,
-        out: None,
-        force: false,
+    let word = |name: &str| path(name).to_str().unwrap().to_owned();
+    let predict = |kind| {
+        let words = vec!["flyswarm".into(), "predict".into(), word("m"), "--data".into(), word("d.csv")];
+        crate::cli::tests::run_words(words, &mut Closed(kind))
     };
-    assert!(predict.run(&mut Closed(io::ErrorKind::BrokenPipe)).is_ok());
-    assert_eq!(predict.run(&mut Closed(io::ErrorKind::StorageFull)).unwrap_err().code(), 4);
+    assert!(predict(io::ErrorKind::BrokenPipe).is_ok());
+    assert_eq!(predict(io::ErrorKind::StorageFull).unwrap_err().code(), 4);
     let inspect = Inspect { file: path("m"), json: false };
     assert!(inspect.run(&mut Closed(io::ErrorKind::BrokenPipe)).is_ok());
+}
+
+#[test]
+fn predict_prints_scores_passes_ids_through_and_abstains() {
+    let rows = digits_csv(10, false);
+    let folder = folder(&rows);
+    let classes = run_line(folder.path(), "predict m --data d.csv").unwrap();
+    let named: String = rows.lines().enumerate().map(|(i, line)| format!("patient {i},{line}\n")).collect();
+    std::fs::write(folder.path().join("ids.csv"), named).unwrap();
+    run_line(folder.path(), "predict m --data ids.csv --id 1 --scores --force --out o").unwrap();
+    let text = std::fs::read_to_string(folder.path().join("o")).unwrap();
+    let lines: Vec<Vec<&str>> = text.lines().map(|line| line.split(',').collect()).collect();
+    assert_eq!(lines[0][..4], ["id", "class", "margin", "novelty 0"]);
+    for (i, (line, class)) in lines[1..].iter().zip(classes.lines()).enumerate() {
+        assert_eq!((line[0], line[1]), (&*format!("patient {i}"), class));
+        let mut scores: Vec<f64> = line[3..].iter().map(|score| score.parse().unwrap()).collect();
+        assert_eq!(scores.len(), 10);
+        let best = crate::model::readout::lowest(&scores);
+        assert_eq!(best.to_string(), class);
+        scores.sort_by(f64::total_cmp);
+        // rho is 4.
+        let margin: f64 = line[2].parse().unwrap();
+        assert!((margin - (scores[1] - scores[0]) / 4.0).abs() < 1e-5, "{line:?}");
+    }
+    // The least sure of the rows gets no class.
+    let margins: Vec<f64> = lines[1..].iter().map(|line| line[2].parse().unwrap()).collect();
+    let median = {
+        let mut all = margins.clone();
+        all.sort_by(f64::total_cmp);
+        all[5]
+    };
+    let json = run_line(folder.path(), &format!("predict m --data d.csv --json --abstain {median}")).unwrap();
+    for ((line, margin), class) in json.lines().zip(&margins).zip(classes.lines()) {
+        let value: serde_json::Value = serde_json::from_str(line).unwrap();
+        let expected =
+            if *margin >= median - 1e-6 { serde_json::json!(class) } else { serde_json::Value::Null };
+        assert!(value["class"] == expected || (margin - median).abs() < 1e-6, "{line} {margin}");
+    }
+    for (line, expected) in
+        [("predict m --data d.csv --id 70", "70"), ("predict m --data d.csv --id name", "name")]
+    {
+        let error = run_line(folder.path(), line).unwrap_err();
+        assert!(error.code() == 2 && error.to_string().contains(expected), "{error}");
+    }
+}
+
+#[test]
+fn two_models_are_compared_by_origin_rows_settings_and_what_they_say_of_rows() {
+    let folder = folder(&digits_csv(50, true));
+    let save = |name: &str, model: Model, members: &[&str]| {
+        let members = members.iter().map(|&name| name.to_owned()).collect();
+        let origin = Origin { session: name.into(), members, ..Origin::default() };
+        model.with_origin(origin).save(&folder.path().join(name)).unwrap();
+    };
+    save("a", small_model(Scaling::Center), &["north", "south"]);
+    save("b", small_model(Scaling::UnitNorm), &["south", "harbour"]);
+    let diff = |more: &[&str]| {
+        let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+        let mut words: Vec<String> = ["flyswarm", "model", "diff"].map(String::from).to_vec();
+        words.extend(more.iter().map(|word| {
+            if word.len() == 1 || word.ends_with(".csv") { path(word) } else { (*word).to_owned() }
+        }));
+        let mut out = Vec::new();
+        crate::cli::tests::run_words(words, &mut out).unwrap();
+        String::from_utf8(out).unwrap()
+    };
+    let text = diff(&["a", "b"]);
+    for line in [
+        "counted    north only here  ->  harbour only here\n",
+        "settings   center, m 100, s 6, rho 4, decay 0.5  ->  unit-norm, m 100",
+    ] {
+        assert!(text.contains(line), "{line} is not in {text}");
+    }
+    assert_eq!(diff(&["a", "a"]), "the same model\n");
+    let value: serde_json::Value =
+        serde_json::from_str(&diff(&["a", "b", "--data", "d.csv", "--label", "last", "--json"])).unwrap();
+    let (a, b) = (small_model(Scaling::Center), small_model(Scaling::UnitNorm));
+    let data = crate::data::digits::digits().subset(&(0..50).collect::<Vec<_>>());
+    let (one, other) = (a.predictor().predict(&data).unwrap(), b.predictor().predict(&data).unwrap());
+    let expected: Vec<_> =
+        one.iter().zip(&other).enumerate().filter(|(_, (a, b))| a != b).map(|(i, _)| i + 1).collect();
+    let found: Vec<_> = value["rows"]["differ"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|row| row["row"].as_u64().unwrap() as usize)
+        .collect();
+    assert!(!expected.is_empty() && found == expected, "{value}");
+    assert_eq!(value["rows"]["balanced_accuracy"].as_array().map(Vec::len), Some(2));
 }

@@ -1,17 +1,22 @@
 //! What a session file means, with everything resolved.
 
+use std::collections::BTreeMap;
 use std::fmt;
 
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use crate::session::{Faults, NoiseSpec, Peer, Privacy, Scaling, Session, Timing};
+use crate::session::{Bounds, Faults, NoiseSpec, Peer, Privacy, Scaling, Session, Timing};
 
 /// A session as shown to people and, as JSON, to programs.
 #[derive(Debug, Serialize)]
 pub(super) struct Shown {
     id: String,
     name: String,
+    number: String,
+    created: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    series: Option<ShownSeries>,
     task: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     select: Option<&'static str>,
@@ -44,6 +49,15 @@ struct ShownData {
     classes: Vec<String>,
     scaling: Scaling,
     densify: bool,
+    check_columns: bool,
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    limits: BTreeMap<String, Bounds>,
+}
+
+#[derive(Debug, Serialize)]
+struct ShownSeries {
+    number: u32,
+    parent: String,
 }
 
 #[derive(Debug, Serialize)]
@@ -65,6 +79,12 @@ impl Shown {
         Self {
             id: session.id().to_string(),
             name: session.name.clone(),
+            number: hex::encode(session.run.number),
+            created: session.run.created_text(),
+            series: session
+                .run
+                .series
+                .map(|series| ShownSeries { number: series.number, parent: series.parent.to_string() }),
             task: session.task.to_string(),
             select: session.selects().then_some("sketch"),
             min_peers: session.min_peers,
@@ -75,6 +95,8 @@ impl Shown {
                 classes: session.data.classes.clone(),
                 scaling: session.data.scaling,
                 densify: session.data.densify,
+                check_columns: session.data.checks.compare,
+                limits: session.data.checks.limits.clone(),
             },
             sections: sections.map(|(name, value)| (name.to_owned(), value)).collect(),
             lines: session.task.lines(&session.data),
@@ -96,6 +118,10 @@ impl fmt::Display for Shown {
         let mut line = |name: &str, value: &dyn fmt::Display| writeln!(f, "{name:<12} {value}");
         line("session", &self.id)?;
         line("name", &self.name)?;
+        line("number", &format!("{}, made {}", self.number, self.created))?;
+        if let Some(ShownSeries { number, parent }) = &self.series {
+            line("series", &format!("the {number}. of its series, after {parent}"))?;
+        }
         line("task", &self.task)?;
         if let Some(select) = self.select {
             line("select", &format!("{select}: only the rows of drawn peers are learnt from"))?;
@@ -107,6 +133,12 @@ impl fmt::Display for Shown {
         )?;
         if !data.columns.is_empty() {
             line("columns", &data.columns.join(", "))?;
+        }
+        for (name, bounds) in &data.limits {
+            line("limits", &format!("{name}: {bounds}"))?;
+        }
+        if data.check_columns {
+            line("checks", &"each peer compares its columns with the sum over all")?;
         }
         if !data.classes.is_empty() {
             line("classes", &format!("{}: {}", data.classes.len(), data.classes.join(", ")))?;

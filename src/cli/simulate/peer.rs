@@ -103,7 +103,7 @@ impl SimulatedPeer {
                 sent(progress, &counts);
             }
             if let Some(event) = peer::Event::of(&ctx, &report) {
-                progress.event(&Timed { unix: peer::unix(), event }, "", None);
+                progress.event(&Timed { time: peer::unix(), event }, "", None);
             }
             match report {
                 Report::Started(handle) => {

@@ -6,7 +6,8 @@ use crate::crypto::identity::Identity;
 use crate::crypto::stream::Stream;
 use crate::protocol::context::Quantity;
 use crate::session::{
-    CouncilSpec, DataSpec, Entry, ModelSpec, Peer, Privacy, Scaling, Score, Session, Timing,
+    ColumnChecks, CouncilSpec, DataSpec, Entry, ModelSpec, Peer, Privacy, Run, Scaling, Score, Session,
+    Timing,
 };
 use crate::task::{History, Outcome, Task, Work};
 
@@ -60,6 +61,7 @@ pub(super) fn session(identities: &[Identity], timing: Timing) -> Session {
     let task = ModelSpec { m: 16, s: 2, rho: 2, gamma: 0.5, score: Score::Decay }.into();
     Session {
         name: "test".into(),
+        run: Run::new([7; 16], 1_000_000_000),
         min_peers: Session::default_min_peers(&task, identities.len()),
         task,
         data: DataSpec {
@@ -68,6 +70,7 @@ pub(super) fn session(identities: &[Identity], timing: Timing) -> Session {
             classes: vec!["a".into(), "b".into()],
             scaling: Scaling::None,
             densify: false,
+            checks: ColumnChecks::default(),
         },
         privacy: Privacy { min_holders: 1, ..Privacy::default() },
         voting: CouncilSpec::default(),

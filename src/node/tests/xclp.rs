@@ -9,7 +9,7 @@ use crate::crypto::identity::Identity;
 use crate::data::digits::digits;
 use crate::node::{Ending, Event};
 use crate::protocol::message::Message;
-use crate::session::{DataSpec, Peer, Scaling, Session, TaskSpec, XclpSpec};
+use crate::session::{ColumnChecks, DataSpec, Peer, Scaling, Session, TaskSpec, XclpSpec};
 use crate::task::xclp::talk::{self, Body, What};
 use crate::task::xclp::{self, Said, Xclp};
 use crate::task::{History, Task};
@@ -38,6 +38,7 @@ fn lab(rows: &[usize], scaling: Scaling, seed: u64, spec: XclpSpec) -> Lab {
             classes: data.classes().to_vec(),
             scaling,
             densify: false,
+            checks: ColumnChecks::default(),
         },
         ..session(&identities, timing())
     }

@@ -104,7 +104,7 @@ fn of_setting(error: SessionError, number: usize) -> SessionError {
 impl Setting {
     pub(super) fn check(&self, features: u32, classes: usize) -> Result<(), SessionError> {
         let (scaling, densify) = (self.scaling, self.densify);
-        let data = DataSpec { features, columns: Vec::new(), classes: Vec::new(), scaling, densify };
+        let data = DataSpec { features, scaling, densify, ..DataSpec::default() };
         data.check_scaling()?;
         rules::m(classes).check::<u32>(self.m)?;
         rules::s(data.dimension()).check::<u32>(self.s)?;

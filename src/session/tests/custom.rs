@@ -4,7 +4,9 @@ use super::*;
 
 /// A file of the task `custom` with these lines in `[custom]` and these data.
 fn custom(lines: &str, data: &str) -> String {
-    let head = format!("name = \"c\"\ntask = \"custom\"\n[data]\nfeatures = 4\n{data}\n[custom]\n{lines}\n");
+    let head = format!(
+        "name = \"c\"\nnumber = \"000102030405060708090a0b0c0d0e0f\"\ncreated = 2026-11-22T16:05:06Z\ntask = \"custom\"\n[data]\nfeatures = 4\n{data}\n[custom]\n{lines}\n"
+    );
     let peer = |i| format!("[[roster]]\nname = \"peer-{i}\"\npeer_id = \"{}\"\n", key(i));
     head + &(0..3).map(peer).collect::<String>()
 }
@@ -18,7 +20,7 @@ fn name_and_bytes_of_a_custom_task_enter_the_id_and_are_written_again() {
     assert_eq!((read.task.model(), read.task.sketch(), read.task.name()), (None, None, "custom"));
     assert_eq!(Session::parse(&read.to_toml()).unwrap(), read);
     let names: Vec<_> = read.fields().into_iter().map(|(name, _)| name).collect();
-    assert_eq!(names[7..10], ["custom.name", "custom.bytes", "privacy.min_holders"]);
+    assert_eq!(names[10..13], ["custom.name", "custom.bytes", "privacy.min_holders"]);
     let differing = |task: CustomSpec| {
         let other = Session { task: TaskSpec::Custom(task), ..read.clone() }.check().unwrap();
         assert_ne!(other.id(), read.id());

@@ -45,29 +45,29 @@ fn multiples_are_truncated_and_at_least_two_and_densify_pads_d() {
 fn what_is_not_a_session_file_is_refused_with_its_line() {
     assert_eq!(
         refusal(&with("[flynn]", "[flynn]\nq = 1")),
-        "line 8: unknown field `q`, expected one of `m`, `s`, `rho`, `gamma`, `score`"
+        "line 9: unknown field `q`, expected one of `m`, `s`, `rho`, `gamma`, `score`"
     );
-    assert!(refusal(&with("[data]", "colour = 1\n[data]")).starts_with("line 4: unknown field `colour`"));
+    assert!(refusal(&with("[data]", "colour = 1\n[data]")).starts_with("line 5: unknown field `colour`"));
     assert!(refusal(&with("peer_id", "port = 1\npeer_id")).contains("unknown field `port`"));
     assert!(
         refusal(&with("[flynn]", "[privacy]\ncoluding = 0.5\n[flynn]")).contains("unknown field `coluding`")
     );
     assert_eq!(
         refusal(&with("[flynn]", "scaling = { range = { lo = 0, hi = 1, mid = 0 } }\n[flynn]")),
-        "line 7: unexpected keys in table: mid, available keys: lo, hi"
+        "line 8: unexpected keys in table: mid, available keys: lo, hi"
     );
     assert!(
-        refusal(&with("[flynn]", "scaling = \"log\"\n[flynn]")).starts_with("line 7: unknown variant `log`")
+        refusal(&with("[flynn]", "scaling = \"log\"\n[flynn]")).starts_with("line 8: unknown variant `log`")
     );
-    assert!(refusal(&with("flynn", "fedavg")).starts_with("line 3: unknown variant `fedavg`"));
+    assert!(refusal(&with("flynn", "fedavg")).starts_with("line 4: unknown variant `fedavg`"));
     assert!(
         refusal(&with("784", "\"784\""))
-            .starts_with("line 5: found the text \"784\", expected a whole number")
+            .starts_with("line 6: found the text \"784\", expected a whole number")
     );
     assert!(refusal(&with("\"256d\"", "1.5")).contains("expected an integer or a multiple such as \"256d\""));
     assert!(refusal(&with("rho = 16\n", "")).contains("missing field `rho`"));
     assert!(refusal(&with("rho = 16", "rho = 16\nrho = 17")).contains("duplicate key"));
-    assert!(refusal(&with("rho = 16", "rho = 99999999999999999999999")).starts_with("line 10:"));
+    assert!(refusal(&with("rho = 16", "rho = 99999999999999999999999")).starts_with("line 11:"));
     assert!(refusal("").contains("missing field"));
     assert!(refusal("name = ").starts_with("line 1:"));
     assert!(matches!(
@@ -120,7 +120,7 @@ fn sessions() -> impl Strategy<Value = Session> {
         session.name = name;
         let (features, classes, scaling, densify, class) = data;
         let classes = (0..classes).map(|i| format!("{i}{class}")).collect();
-        session.data = DataSpec { features, columns: Vec::new(), classes, scaling, densify };
+        session.data = DataSpec { features, classes, scaling, densify, ..DataSpec::default() };
         let (m, s, rho, gamma) = flynn;
         session.task = ModelSpec { m, s, rho, gamma, score: Score::Decay }.into();
         session.privacy.colluding = colluding;

@@ -26,14 +26,17 @@ fn the_id_does_not_depend_on_layout_order_of_peers_or_addresses() {
 fn every_field_but_the_addresses_changes_the_id_and_is_named() {
     type Change = fn(&mut Session);
     let base = session(5);
-    let changes: [(&str, Change); 27] = [
+    let changes: [(&str, Change); 30] = [
         ("name", |s| s.name.push('x')),
+        ("number", |s| s.run.number[15] += 1),
+        ("created", |s| s.run.created += 1),
         ("min_peers", |s| s.min_peers += 1),
         ("data.features", |s| s.data.features += 1),
         ("data.classes", |s| s.data.classes.swap(0, 1)),
         ("data.scaling", |s| s.data.scaling = Scaling::Center),
         ("data.scaling", |s| s.data.scaling = Scaling::Range { lo: 0.0, hi: 1.0 }),
         ("data.densify", |s| s.data.densify = true),
+        ("data.check_columns", |s| s.data.checks.compare = true),
         ("flynn.m", |s| model(s).m += 1),
         ("flynn.s", |s| model(s).s += 1),
         ("flynn.rho", |s| model(s).rho += 1),
@@ -74,7 +77,7 @@ fn every_field_but_the_addresses_changes_the_id_and_is_named() {
             );
         }
     }
-    assert_eq!(base.fields().len(), 24, "a field that is not listed above was added");
+    assert_eq!(base.fields().len(), 27, "a field that is not listed above was added");
 }
 
 #[test]
@@ -90,11 +93,11 @@ fn names_of_columns_are_a_field_of_their_own_where_they_are_given() {
     let first = named(["age", "weight"]).unwrap();
     assert_eq!(Session::parse(&first.to_toml()).unwrap(), first);
     let (before, after) = (plain.fields(), first.fields());
-    assert_eq!(after[..5], before[..5]);
-    assert_eq!(after[5].0, "data.columns");
-    assert_eq!(after[6..], before[5..]);
+    assert_eq!(after[..7], before[..7]);
+    assert_eq!(after[7].0, "data.columns");
+    assert_eq!(after[8..], before[7..]);
     let turned = named(["weight", "age"]).unwrap();
-    assert!(first.id() != plain.id() && turned.id() != first.id() && turned.fields()[5] != after[5]);
+    assert!(first.id() != plain.id() && turned.id() != first.id() && turned.fields()[7] != after[7]);
     let told = |session: Result<Session, SessionError>| session.unwrap_err().to_string();
     assert!(told(named(["age", "age"])).contains("data.columns is \"age\" twice, must be all different"));
     assert!(told(named(["age", ""])).contains("a column of data.columns is \"\", must be 1 to 64 printable"));
@@ -105,6 +108,44 @@ fn names_of_columns_are_a_field_of_their_own_where_they_are_given() {
         text.contains("the length of data.columns is 63, must be 64, one name for each of data.features"),
         "{text}"
     );
+}
+
+#[test]
+fn a_place_in_a_series_is_two_fields_more() {
+    let plain = session(5);
+    let mut next = plain.clone();
+    next.run.series = Some(Series { number: 2, parent: plain.id() });
+    let next = next.check().unwrap();
+    assert_eq!((plain.run.place(), next.run.place()), (1, 2));
+    assert_eq!(Session::parse(&next.to_toml()).unwrap(), next);
+    let (before, after) = (plain.fields(), next.fields());
+    assert_eq!(after[..3], before[..3]);
+    assert_eq!((&*after[3].0, &*after[4].0), ("series.number", "series.parent"));
+    assert_eq!(after[5..], before[3..]);
+    assert_ne!(plain.id(), next.id());
+    let parent = plain.id().to_string();
+    for (from, to, expected) in [
+        ("number = 2", "number = 1", "series.number is 1, must be 2 to 1000000"),
+        (&*parent, "00", "series.parent is \"00\", must be 64 digits 0 to 9 and a to f"),
+        ("number = \"0707", "number = \"07", "must be 32 digits 0 to 9 and a to f"),
+        ("number = \"0707", "number = \"0A07", "must be 32 digits 0 to 9 and a to f"),
+        (
+            "created = 2001-09-09T01:46:40Z",
+            "created = 2001-09-09T01:46:40+01:00",
+            "created is 2001-09-09T01:46:40+01:00",
+        ),
+        (
+            "created = 2001-09-09T01:46:40Z",
+            "created = 2001-09-09",
+            "must be a time such as 2026-11-22T16:05:06Z",
+        ),
+        ("created = 2001-09-09T01:46:40Z\n", "", "missing field `created`"),
+    ] {
+        let text = next.to_toml();
+        assert!(text.contains(from), "{from}");
+        let told = refusal(&text.replacen(from, to, 1));
+        assert!(told.contains(expected), "{told}");
+    }
 }
 
 /// The encoding spelt out by hand from the module documentation, for a session whose every field is written
@@ -130,6 +171,8 @@ fn the_id_is_the_hash_of_the_documented_bytes() {
     };
     let integer = |value: u64| value.to_le_bytes();
     put("name", b"digits");
+    put("number", &[7; 16]);
+    put("created", &integer(1_000_000_000));
     put("task", b"flynn");
     put("min_peers", &integer(3));
     put("data.features", &integer(64));
@@ -137,6 +180,7 @@ fn the_id_is_the_hash_of_the_documented_bytes() {
     // 255 = 1.9921875 x 2^7: sign 0, exponent 1023 + 7 = 0x406, fraction 0xfe0...
     put("data.scaling", b"range\0\0\0\0\0\0\0\0\0\0\0\0\0\xe0\x6f\x40");
     put("data.densify", &[0]);
+    put("data.check_columns", &[0]);
     put("flynn.m", &integer(100));
     put("flynn.s", &integer(6));
     put("flynn.rho", &integer(32));

@@ -6,7 +6,7 @@ use crate::sketch::distribution::Family;
 
 #[test]
 fn a_sketch_session_has_no_classes_and_its_fields_enter_no_other_id() {
-    let head = "name = \"s\"\ntask = \"sketch\"\n[data]\nfeatures = 784\n";
+    let head = "name = \"s\"\nnumber = \"000102030405060708090a0b0c0d0e0f\"\ncreated = 2026-11-22T16:05:06Z\ntask = \"sketch\"\n[data]\nfeatures = 784\n";
     let text = |fields: &str| {
         let mut text = format!("{head}{fields}\n");
         (0..5).for_each(|i| text += &format!("[[roster]]\nname = \"peer-{i}\"\npeer_id = \"{}\"\n", key(i)));
@@ -121,7 +121,7 @@ fn a_draw_that_makes_no_sense_is_refused_with_the_reason() {
         (with("\"flynn\"", "\"flynn\"\nselect = \"sketch\""), "sketch.chosen is 0, must be at least 3"),
         (
             with("\"flynn\"", "\"flynn\"\nselect = \"lot\""),
-            "line 4: unknown variant `lot`, expected `sketch`",
+            "line 5: unknown variant `lot`, expected `sketch`",
         ),
         (
             tuning(SETTING).replacen("\"tune\"", "\"tune\"\nselect = \"sketch\"", 1),
@@ -146,7 +146,7 @@ fn a_draw_that_makes_no_sense_is_refused_with_the_reason() {
 #[test]
 fn a_private_sketch_session_has_no_top_and_no_mode_that_needs_a_total_alone() {
     let text = |lines: &str| {
-        let head = "name = \"s\"\ntask = \"sketch\"\n[data]\nfeatures = 8\nscaling = \"unit-norm\"\n";
+        let head = "name = \"s\"\nnumber = \"000102030405060708090a0b0c0d0e0f\"\ncreated = 2026-11-22T16:05:06Z\ntask = \"sketch\"\n[data]\nfeatures = 8\nscaling = \"unit-norm\"\n";
         let mut text = format!("{head}[sketch]\nrows = 4\n[privacy]\n{lines}\n");
         (0..5).for_each(|i| text += &format!("[[roster]]\nname = \"peer-{i}\"\npeer_id = \"{}\"\n", key(i)));
         text

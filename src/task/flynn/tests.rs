@@ -16,7 +16,7 @@ const COIN: [u8; 32] = [9; 32];
 fn session(peers: usize, min_holders: u16, scaling: &str, sketch: &str) -> Session {
     let classes: Vec<String> = digits().classes().iter().map(|class| format!("{class:?}")).collect();
     let mut text = format!(
-        "name = \"test\"\ntask = \"flynn\"\nselect = \"sketch\"\n[data]\nfeatures = 64\nclasses = [{}]\n{scaling}\n\
+        "name = \"test\"\nnumber = \"000102030405060708090a0b0c0d0e0f\"\ncreated = 2026-11-22T16:05:06Z\ntask = \"flynn\"\nselect = \"sketch\"\n[data]\nfeatures = 64\ncheck_columns = false\nclasses = [{}]\n{scaling}\n\
          [flynn]\nm = 24\ns = 4\nrho = 3\ngamma = 0.5\n[sketch]\nrows = 6\nrange = 8\n{sketch}\n\
          [privacy]\nmin_holders = {min_holders}\n",
         classes.join(", ")

@@ -10,7 +10,9 @@ use crate::sketch::distribution::Family;
 const COIN: [u8; 32] = [7; 32];
 
 fn session(peers: usize, fields: &str) -> Session {
-    let mut text = format!("name = \"test\"\ntask = \"sketch\"\n[data]\nfeatures = 64\n{fields}\n");
+    let mut text = format!(
+        "name = \"test\"\nnumber = \"000102030405060708090a0b0c0d0e0f\"\ncreated = 2026-11-22T16:05:06Z\ntask = \"sketch\"\n[data]\nfeatures = 64\ncheck_columns = false\n{fields}\n"
+    );
     for i in 0..peers {
         let key = crate::crypto::identity::Identity::from_seed([i as u8; 32]).public();
         text += &format!("[[roster]]\nname = \"peer-{i}\"\npeer_id = \"{key}\"\n");

@@ -1,0 +1,37 @@
+//! Before a private session is entered in the ledger: what it may be worth, and whether to go on.
+
+use std::io::{self, BufRead, IsTerminal, Write};
+
+use serde_json::json;
+
+use crate::cli::Failure;
+use crate::cli::progress::Progress;
+use crate::cli::session::forecast::{estimate, line};
+use crate::session::Session;
+
+/// Tells the forecast and asks on a terminal. A script goes on without being asked where the model is to be
+/// of use; else, unless `yes`, it ends here, and nothing is spent.
+pub(super) fn ask(session: &Session, rows: usize, yes: bool, progress: &Progress) -> Result<(), Failure> {
+    let Some(found) = estimate(session, rows)? else { return Ok(()) };
+    let text = line(session, rows, &found);
+    let event = json!({
+        "event": "forecast", "balanced_accuracy": found.private, "without_noise": found.plain,
+        "by_guessing": found.chance, "useful": found.is_useful(),
+    });
+    progress.tell(&event, &text);
+    if yes {
+        return Ok(());
+    }
+    let stopped = || Failure::Input(format!("{text}; nothing was spent (--yes joins all the same)"));
+    if matches!(progress, Progress::Json) || !io::stdin().is_terminal() {
+        return if found.is_useful() { Ok(()) } else { Err(stopped()) };
+    }
+    eprint!("Join, and enter the session in the ledger? [y/N] ");
+    let _ = io::stderr().flush();
+    let mut answer = String::new();
+    let read = io::stdin().lock().read_line(&mut answer);
+    match (read, answer.trim()) {
+        (Ok(_), "y" | "Y" | "yes") => Ok(()),
+        _ => Err(Failure::Input("not joined; nothing was spent".into())),
+    }
+}

@@ -1,0 +1,141 @@
+//! `flyswarm predict`: classes of rows, and how sure the model is of them.
+
+use std::io::{self, Write};
+use std::path::PathBuf;
+
+use clap::Args;
+use serde_json::{Map, Value, json};
+
+use super::ModelArguments;
+use crate::cli::data::DataArguments;
+use crate::cli::{Failure, one_line, output, written};
+use crate::data::{Column, LabelColumn};
+use crate::model::Model;
+use crate::model::readout::lowest;
+
+/// Prints the class of each row, one a line; with --scores, --abstain or --id as CSV with a header
+#[derive(Debug, Args)]
+pub(in crate::cli) struct Predict {
+    #[command(flatten)]
+    model: ModelArguments,
+    #[command(flatten)]
+    data: DataArguments,
+    /// Label column to leave aside: a name, a number from 1, last or none
+    #[arg(long, value_name = "COLUMN", default_value = "none")]
+    label: LabelColumn,
+    /// A column of a CSV file that is no feature and is printed beside each class: its name, or its number
+    /// from 1
+    #[arg(long, value_name = "COLUMN")]
+    id: Option<Column>,
+    /// Also print the novelty of each class (the lowest wins), and the margin: how much higher the next class
+    /// is, for each bit of the hash
+    #[arg(long)]
+    scores: bool,
+    /// No class where the margin is below this
+    #[arg(long, value_name = "MARGIN", value_parser = margin)]
+    abstain: Option<f64>,
+    /// Write the classes here instead of to standard output
+    #[arg(long, value_name = "FILE")]
+    out: Option<PathBuf>,
+    /// Overwrite the file if it exists
+    #[arg(long, requires = "out")]
+    force: bool,
+    /// Print one JSON object a line
+    #[arg(long)]
+    json: bool,
+}
+
+fn margin(text: &str) -> Result<f64, String> {
+    text.parse().ok().filter(|x: &f64| *x >= 0.0).ok_or_else(|| "must be a number, 0 or more".to_owned())
+}
+
+/// What is said of a row.
+struct Said<'a> {
+    id: Option<&'a str>,
+    class: Option<&'a str>,
+    margin: f64,
+    scores: &'a [f64],
+}
+
+impl Predict {
+    pub(in crate::cli) fn run(mut self, out: &mut dyn Write) -> Result<(), Failure> {
+        self.out.iter().try_for_each(|path| output::check(path, self.force))?;
+        let model = self.model.load()?;
+        if let Some(column) = &self.id {
+            self.data.leave_aside(column.clone());
+        }
+        let (data, said) = self.data.load_for(&model, &self.label, false)?;
+        said.iter().for_each(|line| eprintln!("{}", one_line(line)));
+        let ids = self.id.as_ref().map(|column| self.data.texts(column, data.rows())).transpose()?;
+        let scores = model.predictor().scores(&data)?;
+        let mut bytes = Vec::new();
+        self.write(&model, &scores, ids.as_deref(), &mut bytes)
+            .map_err(|error| Failure::Machine(error.to_string()))?;
+        match &self.out {
+            Some(path) => output::write(path, &bytes, self.force),
+            None => written(out.write_all(&bytes).and_then(|()| out.flush()), "standard output"),
+        }
+    }
+
+    fn write(
+        &self,
+        model: &Model,
+        scores: &[f64],
+        ids: Option<&[String]>,
+        out: &mut Vec<u8>,
+    ) -> io::Result<()> {
+        let classes = model.classes();
+        let bits = model.sketch().parameters().rho as f64;
+        let rows = scores.chunks_exact(classes.len().max(1)).enumerate().map(|(row, scores)| {
+            let best = usize::from(lowest(scores));
+            let next = scores.iter().enumerate().filter(|(l, _)| *l != best).map(|(_, &x)| x);
+            let margin = (next.fold(f64::INFINITY, f64::min) - scores[best]) / bits;
+            // Infinity less infinity: no class has ever been seen at these bits.
+            let margin = if margin.is_nan() { 0.0 } else { margin };
+            let sure = self.abstain.is_none_or(|least| margin >= least);
+            let id = ids.and_then(|ids| ids.get(row)).map(String::as_str);
+            (row, Said { id, class: classes.get(best).map(String::as_str).filter(|_| sure), margin, scores })
+        });
+        if self.json {
+            for (row, said) in rows {
+                writeln!(out, "{}", self.object(classes, row, &said))?;
+            }
+            return Ok(());
+        }
+        let mut writer = csv::Writer::from_writer(out);
+        let table = self.scores || self.abstain.is_some() || ids.is_some();
+        let extra = self.scores.then(|| classes.iter().map(|class| format!("novelty {class}")));
+        if table {
+            let id = ids.map(|_| "id".to_owned()).into_iter();
+            let names =
+                id.chain(["class".to_owned(), "margin".to_owned()]).chain(extra.into_iter().flatten());
+            writer.write_record(names.collect::<Vec<_>>()).map_err(io::Error::other)?;
+        }
+        for (_, said) in rows {
+            let mut fields: Vec<String> = said.id.map(str::to_owned).into_iter().collect();
+            fields.push(said.class.unwrap_or_default().to_owned());
+            if table {
+                fields.push(format!("{:.6}", said.margin));
+            }
+            if self.scores {
+                fields.extend(said.scores.iter().map(|score| format!("{score:.6}")));
+            }
+            writer.write_record(fields).map_err(io::Error::other)?;
+        }
+        writer.flush()
+    }
+
+    fn object(&self, classes: &[String], row: usize, said: &Said) -> Value {
+        let number = |x: f64| if x.is_finite() { json!(x) } else { Value::Null };
+        let mut value = json!({"row": row + 1, "class": said.class, "margin": number(said.margin)});
+        if let Some(id) = said.id {
+            value["id"] = json!(id);
+        }
+        if self.scores {
+            let scores =
+                classes.iter().zip(said.scores).map(|(class, &score)| (class.clone(), number(score)));
+            value["novelty"] = Value::Object(scores.collect::<Map<_, _>>());
+        }
+        value
+    }
+}

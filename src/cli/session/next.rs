@@ -1,0 +1,158 @@
+//! `flyswarm session next`: the next session of a series, as made every month.
+
+use std::io::Write;
+use std::path::PathBuf;
+
+use clap::Args;
+use serde_json::json;
+
+use super::settings::Settings;
+use super::{PeerArgument, load};
+use crate::cli::id::new_run;
+use crate::cli::{Failure, output, print};
+use crate::session::{Peer, Series, Session, TaskSpec};
+
+/// The longest name of a session.
+const NAME: usize = 64;
+
+/// Writes the next session of a series: the same peers and settings, with a number and a time of its own
+#[derive(Debug, Args)]
+pub(in crate::cli) struct NextArguments {
+    /// The session before it
+    old: PathBuf,
+    /// A peer that joins the series; repeatable
+    #[arg(long, value_name = "NAME=PEERID[@MULTIADDR]")]
+    add: Vec<PeerArgument>,
+    /// A peer that leaves it; repeatable
+    #[arg(long, value_name = "NAME")]
+    remove: Vec<String>,
+    /// Take these settings, as `tune --out` and a session of the task tune write them
+    #[arg(long, value_name = "FILE")]
+    settings: Option<PathBuf>,
+    /// The new session's name [default: the old one's with its place in the series, such as ward-2]
+    #[arg(long)]
+    name: Option<String>,
+    /// The file to write [default: the new name with .toml, beside the old file]
+    #[arg(long, value_name = "FILE")]
+    out: Option<PathBuf>,
+    /// Replace the file if it exists
+    #[arg(long)]
+    force: bool,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+impl NextArguments {
+    pub(super) fn run(self, out: &mut dyn Write) -> Result<(), Failure> {
+        let old = load(&self.old)?;
+        let changed = self.add.len() + self.remove.len();
+        let next = self.next(&old)?;
+        let file = self.out.clone().unwrap_or_else(|| self.old.with_file_name(format!("{}.toml", next.name)));
+        output::check(&file, self.force)?;
+        let text = next.to_toml();
+        Session::parse(&text)?;
+        output::write(&file, text.as_bytes(), self.force)?;
+        let warning = difference(&next, changed);
+        let place = next.run.place();
+        if self.json {
+            let value = json!({
+                "file": file, "session": next.id().to_string(), "name": next.name, "number": place,
+                "parent": old.id().to_string(), "peers": next.roster.len(), "min_peers": next.min_peers,
+                "warning": warning,
+            });
+            return print(out, &format!("{value:#}\n"));
+        }
+        eprintln!("warning: {warning}");
+        let text = format!(
+            "wrote {}: session {}, number {place} of its series, after {}\n",
+            file.display(),
+            next.id(),
+            old.id()
+        );
+        print(out, &text)
+    }
+
+    fn next(&self, old: &Session) -> Result<Session, Failure> {
+        let place = old.run.place() + 1;
+        let mut next = old.clone();
+        next.run = new_run()?;
+        next.run.series = Some(Series { number: place, parent: old.id() });
+        next.name = self.name.clone().unwrap_or_else(|| name_at(&old.name, place));
+        for name in &self.remove {
+            let before = next.roster.len();
+            next.roster.retain(|entry| entry.name != *name);
+            if next.roster.len() == before {
+                let text = format!("--remove {name}: no peer of {} has this name", self.old.display());
+                return Err(Failure::Input(text));
+            }
+            next.voting.members.retain(|member| member != name);
+        }
+        next.roster.extend(self.add.iter().map(|peer| peer.0.clone()));
+        if let Some(path) = &self.settings {
+            Settings::read(path)?.give(&mut next)?;
+        }
+        // Numbers of peers that the old file left to the default, or that the new roster does not allow.
+        let (before, peers) = (old.roster.len(), next.roster.len());
+        let smallest = Session::default_min_peers(&next.task, peers);
+        let most = u16::try_from(peers).unwrap_or(u16::MAX);
+        next.min_peers = match old.min_peers {
+            usual if usual == Session::default_min_peers(&old.task, before) => smallest,
+            asked => asked.clamp(smallest.min(most), most),
+        };
+        next.privacy.min_holders = next.privacy.min_holders.min(most);
+        if let TaskSpec::Flynn(spec) = &mut next.task
+            && let Some(select) = &mut spec.select
+        {
+            select.active = select.active.min(most);
+        }
+        Ok(next.check()?)
+    }
+}
+
+/// The name of the session at this place: `ward` becomes `ward-2`, `ward-2` becomes `ward-3`.
+fn name_at(old: &str, place: u32) -> String {
+    let stem = old.strip_suffix(&format!("-{}", place - 1)).filter(|stem| !stem.is_empty()).unwrap_or(old);
+    let ending = format!("-{place}");
+    let stem: String = stem.chars().take(NAME - ending.len()).collect();
+    stem + &ending
+}
+
+/// What two models of a series tell together.
+fn difference(next: &Session, changed: usize) -> String {
+    let hide = next.privacy.min_holders.max(2);
+    let names: Vec<_> = next.peers().take(3).map(|peer: Peer| next.name(peer)).collect();
+    let noise = if next.privacy.noise.is_some() {
+        "; the noise bounds what each tells, and budgets add up"
+    } else {
+        ""
+    };
+    let now = match changed {
+        0 => {
+            "no peer changes here, but whoever replaces rows while the others do not shows them the same way"
+                .into()
+        }
+        1 => "1 peer changes here".to_owned(),
+        some => format!("{some} peers change here"),
+    };
+    let who = names.join(", ");
+    format!(
+        "whoever has the models of two sessions (all peers do: {who} ...) can subtract class sizes and means: if \
+         one peer alone comes, goes or changes its rows, the difference is what it brought. At least {hide} must \
+         change at once to hide one (privacy.min_holders); {now}{noise}"
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::name_at;
+
+    #[test]
+    fn names_count_on() {
+        assert_eq!(name_at("ward", 2), "ward-2");
+        assert_eq!(name_at("ward-2", 3), "ward-3");
+        assert_eq!(name_at("ward-9", 10), "ward-10");
+        assert_eq!(name_at("ward-7", 2), "ward-7-2", "not of this series");
+        assert_eq!(name_at(&"x".repeat(64), 12), format!("{}-12", "x".repeat(61)));
+    }
+}

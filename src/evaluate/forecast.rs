@@ -1,0 +1,138 @@
+//! What a private session may be worth, estimated before any budget is spent: its own sizes, budget and
+//! noise on made-up rows of its size. No row of any peer is looked at.
+//!
+//! The rows are those of [`super::private`]: separate clusters, which nearest neighbours do well on. Real rows
+//! are often harder, so the estimate says more where it is bad than where it is good.
+
+use chacha20::ChaCha20Rng;
+use chacha20::rand_core::SeedableRng;
+
+use super::private::{Round, StudyError};
+use super::synthetic::{Clusters, clusters};
+use crate::crypto::stream::derive;
+use crate::session::{Scaling, Session, TaskSpec};
+use crate::sketch::Parameters;
+use crate::sketch::scaling::Scaling as OfRows;
+
+/// Rows to score on.
+const TEST_ROWS: usize = 1000;
+/// Most rows to learn from: more are cut off, which makes the estimate too low rather than too high.
+const MOST_ROWS: usize = 20_000;
+/// Most dimensions: drawing clusters costs their square for each row.
+const MOST_FEATURES: usize = 30;
+/// Clusters of a class.
+const CLUSTERS: usize = 3;
+/// New data, matrix and noise each time.
+const REPETITIONS: u64 = 9;
+
+/// Balanced accuracy on made-up rows, from 0 to 1.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Forecast {
+    /// Rows of all peers that were learnt from.
+    pub rows: usize,
+    /// With the session's noise: the mean of a few repetitions, the smallest and the largest.
+    pub private: f64,
+    /// The smallest of them.
+    pub least: f64,
+    /// The largest.
+    pub most: f64,
+    /// Without noise.
+    pub plain: f64,
+    /// By guessing.
+    pub chance: f64,
+}
+
+impl Forecast {
+    /// Whether the model keeps at least half of what it would know beyond guessing without noise.
+    #[must_use]
+    pub fn is_useful(&self) -> bool {
+        self.private >= self.chance + (self.plain - self.chance) / 2.0
+    }
+}
+
+/// The forecast for a private session of the task `flynn` whose peers have so many rows each; `None` for
+/// other sessions. The same seed gives the same forecast.
+///
+/// # Errors
+/// [`StudyError`] where the sizes make no data or no model.
+pub fn forecast(session: &Session, rows_each: usize, seed: u64) -> Result<Option<Forecast>, StudyError> {
+    let (TaskSpec::Flynn(spec), Some(noise)) = (&session.task, &session.privacy.noise) else {
+        return Ok(None);
+    };
+    let (model, classes) = (spec.model, session.data.classes.len());
+    let parties = session.roster.len();
+    let rows = rows_each.saturating_mul(parties).clamp(parties.max(classes), MOST_ROWS);
+    // Room for a corner of the cube for each cluster.
+    let needed = (classes * CLUSTERS).next_power_of_two().ilog2() as usize;
+    let d = (session.data.features as usize).clamp(2, MOST_FEATURES).max(needed);
+    let scaling = if session.data.scaling == Scaling::UnitNorm { OfRows::UnitNorm } else { OfRows::None };
+    let (mut private, mut plain) = (Vec::new(), Vec::new());
+    for repetition in 0..REPETITIONS {
+        let place = [seed.to_le_bytes(), repetition.to_le_bytes()].concat();
+        let shape = Clusters {
+            rows: rows + TEST_ROWS,
+            features: d,
+            classes,
+            clusters: CLUSTERS,
+            class_sep: 1.2,
+            flip_y: 0.0,
+        };
+        let all = clusters(&shape, &place)?;
+        let train = all.subset(&(0..rows).collect::<Vec<_>>());
+        let test = all.subset(&(rows..all.rows()).collect::<Vec<_>>());
+        let parameters = Parameters {
+            d,
+            m: model.m as usize,
+            s: (model.s as usize).clamp(2, d),
+            rho: model.rho as usize,
+            seed: *derive(&place, "study/matrix", &[]),
+            densify: false,
+            scaling: scaling.clone(),
+        };
+        let round = Round::new(&train, &test, parties, parameters, model.readout())?;
+        plain.push(round.plain()?);
+        let mut rng = ChaCha20Rng::from_seed(*derive(&place, "study/noise", &[]));
+        private.push(round.private(&noise.mechanism(session, model.rho), &mut rng)?);
+    }
+    let mean = |values: &[f64]| values.iter().sum::<f64>() / values.len().max(1) as f64;
+    Ok(Some(Forecast {
+        rows,
+        private: mean(&private),
+        least: private.iter().copied().fold(1.0, f64::min),
+        most: private.iter().copied().fold(0.0, f64::max),
+        plain: mean(&plain),
+        chance: 1.0 / classes.max(1) as f64,
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::crypto::identity::Identity;
+
+    fn session(privacy: &str) -> Session {
+        let mut text = format!(
+            "name = \"p\"\nnumber = \"000102030405060708090a0b0c0d0e0f\"\ncreated = 2026-11-22T16:05:06Z\n\
+             task = \"flynn\"\n[data]\nfeatures = 10\nclasses = [\"a\", \"b\"]\nscaling = \"unit-norm\"\n[flynn]\n\
+             m = 200\ns = 3\nrho = 10\ngamma = 0.9\n[privacy]\n{privacy}\n"
+        );
+        for i in 0..3 {
+            let id = Identity::from_seed([i; 32]).public();
+            text += &format!("[[roster]]\nname = \"peer-{i}\"\npeer_id = \"{id}\"\n");
+        }
+        Session::parse(&text).unwrap()
+    }
+
+    #[test]
+    fn much_budget_and_many_rows_are_useful_and_little_of_them_is_not() {
+        let of = |privacy: &str, rows| forecast(&session(privacy), rows, 1).unwrap().unwrap();
+        let rich = of("epsilon = 100.0\ntop = 100", 1000);
+        assert!(rich.is_useful() && rich.private > 0.7 && rich.plain > 0.8, "{rich:?}");
+        assert_eq!((rich.rows, rich.chance), (3000, 0.5));
+        let poor = of("epsilon = 0.01\ntop = 100", 30);
+        assert!(!poor.is_useful() && poor.private < 0.62, "{poor:?}");
+        assert!(poor.least <= poor.private && poor.private <= poor.most);
+        assert_eq!(poor, of("epsilon = 0.01\ntop = 100", 30));
+        assert_eq!(forecast(&session(""), 30, 1).unwrap(), None);
+    }
+}

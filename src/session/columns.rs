@@ -1,0 +1,158 @@
+//! What is checked of the columns of every peer's rows: limits that the session sets, and whether each peer
+//! compares its columns with those of all.
+
+use std::collections::BTreeMap;
+use std::fmt::{self, Write};
+
+use serde::{Deserialize, Serialize};
+
+use super::encoding::{Field, flag, integer, number, put};
+use super::file::quoted;
+use super::rules::check_number;
+use super::{DataSpec, SessionError, TaskSpec};
+
+/// What is checked of columns. Nothing by default; a session file compares unless it says otherwise.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct ColumnChecks {
+    /// Whether each peer compares its columns with the sum of all, which is opened for it where the scaling
+    /// does not need it (`data.check_columns`). The task `xclp` opens no sum more than its scaling needs.
+    pub compare: bool,
+    /// Limits of columns, by their names in [`DataSpec::columns`]; rows outside are refused.
+    pub limits: BTreeMap<String, Bounds>,
+}
+
+/// The limits of a column, both ends allowed.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Bounds {
+    /// The smallest value.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub min: Option<f64>,
+    /// The largest value.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max: Option<f64>,
+}
+
+impl Bounds {
+    /// Whether a value lies within.
+    #[must_use]
+    pub fn holds(&self, value: f32) -> bool {
+        let value = f64::from(value);
+        self.min.is_none_or(|min| value >= min) && self.max.is_none_or(|max| value <= max)
+    }
+}
+
+impl fmt::Display for Bounds {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (self.min, self.max) {
+            (Some(min), Some(max)) => write!(f, "{min} to {max}"),
+            (Some(min), None) => write!(f, "at least {min}"),
+            (None, Some(max)) => write!(f, "at most {max}"),
+            (None, None) => f.write_str("any number"),
+        }
+    }
+}
+
+impl ColumnChecks {
+    /// Replaces -0.0 by 0.0: the two are equal but have different encodings.
+    pub(super) fn normalise(&mut self) {
+        for Bounds { min, max } in self.limits.values_mut() {
+            min.iter_mut().chain(max).for_each(|end| *end += 0.0);
+        }
+    }
+
+    /// Whether a session compares columns if its file says nothing: where it opens exact sums of its own.
+    #[must_use]
+    pub fn usual(task: &TaskSpec, private: bool) -> bool {
+        !private && !matches!(task, TaskSpec::Custom(_))
+    }
+
+    pub(super) fn check(&self, data: &DataSpec, task: &TaskSpec, private: bool) -> Result<(), SessionError> {
+        if self.compare && !Self::usual(task, private) {
+            let why = if private {
+                "false where there is privacy.epsilon: it needs exact sums"
+            } else {
+                "false with the task custom, which opens its own sums alone"
+            };
+            return Err(SessionError::value("data.check_columns", true, why));
+        }
+        for (name, Bounds { min, max }) in &self.limits {
+            let field = |end: &str| format!("columns.{name:?}{end}");
+            if !data.columns.contains(name) {
+                return Err(SessionError::value(
+                    "a name in columns",
+                    format!("{name:?}"),
+                    "one of data.columns",
+                ));
+            }
+            for (end, value) in [(".min", min), (".max", max)] {
+                value
+                    .map_or(Ok(()), |value| check_number(&field(end), value, value.is_finite(), "finite"))?;
+            }
+            if min.is_none() && max.is_none() {
+                return Err(SessionError::value(field(""), "empty", "min, max or both"));
+            }
+            if let (Some(min), Some(max)) = (min, max) {
+                check_number(&field(".max"), *max, min <= max, &format!("at least min, {min}"))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The fields that enter the session's id.
+    pub(super) fn entries(&self) -> Vec<Field> {
+        let mut entries = vec![("data.check_columns", flag(self.compare))];
+        if !self.limits.is_empty() {
+            let mut list = integer(self.limits.len() as u64);
+            for (name, Bounds { min, max }) in &self.limits {
+                let mut item = Vec::new();
+                put(&mut item, name.as_bytes());
+                [min, max].iter().for_each(|end| put(&mut item, &end.map(number).unwrap_or_default()));
+                put(&mut list, &item);
+            }
+            entries.push(("columns", list));
+        }
+        entries
+    }
+
+    /// Writes the field of `[data]`.
+    pub(super) fn write_field(&self, out: &mut String) -> fmt::Result {
+        writeln!(
+            out,
+            "# Each peer compares its columns with the sum over all; it alone is told what is odd."
+        )?;
+        writeln!(out, "check_columns = {}", self.compare)
+    }
+
+    /// Writes the sections `[columns.NAME]`.
+    pub(super) fn write_toml(&self, out: &mut String) -> fmt::Result {
+        for (name, Bounds { min, max }) in &self.limits {
+            writeln!(out, "# Rows outside are refused, by their line.")?;
+            writeln!(out, "[columns.{}]", quoted(name))?;
+            min.iter().try_for_each(|min| writeln!(out, "min = {min:?}"))?;
+            max.iter().try_for_each(|max| writeln!(out, "max = {max:?}"))?;
+            writeln!(out)?;
+        }
+        Ok(())
+    }
+}
+
+impl DataSpec {
+    /// The smallest and the largest value of each feature in its order; empty where the session has no limits.
+    #[must_use]
+    pub fn limits(&self) -> Vec<(f64, f64)> {
+        let limits = &self.checks.limits;
+        let of = |name: &String| {
+            let Bounds { min, max } = limits.get(name).copied().unwrap_or_default();
+            (min.unwrap_or(f64::NEG_INFINITY), max.unwrap_or(f64::INFINITY))
+        };
+        if limits.is_empty() { Vec::new() } else { self.columns.iter().map(of).collect() }
+    }
+
+    /// Whether a sum of moments is opened, and if so whether it has squares: where the scaling needs it
+    /// (`needed`), and where each peer compares its columns with those of all.
+    #[must_use]
+    pub fn opens_moments(&self, needed: Option<bool>) -> Option<bool> {
+        if self.checks.compare { Some(true) } else { needed }
+    }
+}

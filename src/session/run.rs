@@ -1,0 +1,221 @@
+//! What makes a session one of its own: a random number, the time at which its file was made, and its place
+//! in a series.
+//!
+//! Two sessions with the same settings and peers have different numbers, so different ids: nobody takes the
+//! state of one for that of the other.
+
+use std::fmt::{self, Write};
+
+use serde::Deserialize;
+use toml::value::{Date, Datetime, Offset, Time};
+
+use super::encoding::{Field, integer};
+use super::rules::Limit;
+use super::{SessionError, SessionId};
+
+const SERIES: Limit = Limit::new("series.number", 2, 1_000_000);
+/// The last second of the year 9999.
+const LATEST: u64 = 253_402_300_799;
+const DAY: i64 = 86_400;
+
+/// What makes a session one of its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Run {
+    /// Random: no other session has it.
+    pub number: [u8; 16],
+    /// When the file was made, in seconds since 1970; to the year 9999.
+    pub created: u64,
+    /// Its place after another session, if it has one.
+    pub series: Option<Series>,
+}
+
+/// A session's place in a series.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Series {
+    /// From 2: the first session of a series says nothing.
+    pub number: u32,
+    /// The session before it.
+    pub parent: SessionId,
+}
+
+impl Run {
+    /// A session of no series. `number` must be random wherever state is kept.
+    #[must_use]
+    pub fn new(number: [u8; 16], created: u64) -> Self {
+        Self { number, created, series: None }
+    }
+
+    /// The place in its series, from 1.
+    #[must_use]
+    pub fn place(&self) -> u32 {
+        self.series.map_or(1, |series| series.number)
+    }
+
+    /// The time at which the file was made, as RFC 3339 has it: `2026-11-22T16:05:06Z`.
+    #[must_use]
+    pub fn created_text(&self) -> String {
+        datetime(self.created).to_string()
+    }
+
+    pub(super) fn check(&self) -> Result<(), SessionError> {
+        if self.created > LATEST {
+            return Err(SessionError::value("created", self.created, "a time before the year 10000"));
+        }
+        self.series.map_or(Ok(()), |series| SERIES.check::<u32>(series.number).map(drop))
+    }
+
+    /// The fields that enter the session's id.
+    pub(super) fn entries(&self) -> Vec<Field> {
+        let mut entries = vec![("number", self.number.to_vec()), ("created", integer(self.created))];
+        if let Some(Series { number, parent }) = self.series {
+            entries.push(("series.number", integer(number)));
+            entries.push(("series.parent", parent.0.to_vec()));
+        }
+        entries
+    }
+
+    /// Writes the fields that stand before the first section of a session file.
+    pub(super) fn write_toml(&self, out: &mut String) -> fmt::Result {
+        writeln!(
+            out,
+            "# This session's own, random: state and receipts of another session are never taken for it."
+        )?;
+        writeln!(out, "number = \"{}\"", hex::encode(self.number))?;
+        writeln!(out, "created = {}", self.created_text())
+    }
+
+    /// Writes the section `[series]`, if there is one.
+    pub(super) fn write_series(&self, out: &mut String) -> fmt::Result {
+        let Some(Series { number, parent }) = self.series else { return Ok(()) };
+        writeln!(out, "[series]")?;
+        writeln!(out, "# The place of this session in its series, and the id of the one before it.")?;
+        writeln!(out, "number = {number}")?;
+        writeln!(out, "parent = \"{parent}\"\n")
+    }
+}
+
+/// `[series]` as written.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RawSeries {
+    number: i64,
+    parent: String,
+}
+
+/// The fields as written.
+pub(super) struct RawRun {
+    pub(super) number: String,
+    pub(super) created: Datetime,
+    pub(super) series: Option<RawSeries>,
+}
+
+impl RawRun {
+    pub(super) fn resolve(self) -> Result<Run, SessionError> {
+        let number = bytes("number", &self.number)?;
+        let created = seconds(&self.created).ok_or_else(|| {
+            SessionError::value("created", self.created, "a time such as 2026-11-22T16:05:06Z")
+        })?;
+        let series = match self.series {
+            None => None,
+            Some(raw) => Some(Series {
+                number: SERIES.check(raw.number)?,
+                parent: SessionId(bytes("series.parent", &raw.parent)?),
+            }),
+        };
+        Ok(Run { number, created, series })
+    }
+}
+
+/// So many bytes as hexadecimal digits.
+fn bytes<const N: usize>(field: &str, text: &str) -> Result<[u8; N], SessionError> {
+    let mut out = [0; N];
+    let lower = text.bytes().all(|byte| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte));
+    match hex::decode_to_slice(text, &mut out) {
+        Ok(()) if lower => Ok(out),
+        _ => Err(SessionError::value(
+            field,
+            format!("{text:?}"),
+            format!("{} digits 0 to 9 and a to f", 2 * N),
+        )),
+    }
+}
+
+/// Seconds since 1970 of a time in UTC, whole seconds only.
+fn seconds(when: &Datetime) -> Option<u64> {
+    let (Some(date), Some(time), Some(Offset::Z)) = (when.date, when.time, when.offset) else { return None };
+    let second = time.second.unwrap_or(0);
+    if time.nanosecond.unwrap_or(0) != 0 || second > 59 {
+        return None;
+    }
+    // Howard Hinnant, chrono-compatible low-level date algorithms, days_from_civil.
+    let (month, day) = (i64::from(date.month), i64::from(date.day));
+    let year = i64::from(date.year) - i64::from(month <= 2);
+    let (era, year_of_era) = (year.div_euclid(400), year.rem_euclid(400));
+    let day_of_year = (153 * (month + if month > 2 { -3 } else { 9 }) + 2) / 5 + day - 1;
+    let day_of_era = year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + day_of_year;
+    let days = era * 146_097 + day_of_era - 719_468;
+    let second = i64::from(time.hour) * 3600 + i64::from(time.minute) * 60 + i64::from(second);
+    u64::try_from(days * DAY + second).ok()
+}
+
+/// The inverse of [`seconds`], for times to the year 9999.
+fn datetime(unix: u64) -> Datetime {
+    let unix = i64::try_from(unix.min(LATEST)).unwrap_or(i64::MAX);
+    let (days, second) = (unix / DAY, unix % DAY);
+    // As above, civil_from_days; for days from 1970 on.
+    let z = days + 719_468;
+    let (era, day_of_era) = (z / 146_097, z % 146_097);
+    let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let shifted = (5 * day_of_year + 2) / 153;
+    let month = if shifted < 10 { shifted + 3 } else { shifted - 9 };
+    let year = year_of_era + era * 400 + i64::from(month <= 2);
+    let small = |value: i64| u8::try_from(value).unwrap_or_else(|_| unreachable!("BUG: {value} in a date"));
+    let date = Date {
+        year: u16::try_from(year).unwrap_or(u16::MAX),
+        month: small(month),
+        day: small(day_of_year - (153 * shifted + 2) / 5 + 1),
+    };
+    let time = Time {
+        hour: small(second / 3600),
+        minute: small(second / 60 % 60),
+        second: Some(small(second % 60)),
+        nanosecond: None,
+    };
+    Datetime { date: Some(date), time: Some(time), offset: Some(Offset::Z) }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn times_are_those_of_the_calendar() {
+        // As `date -u -d @N +%FT%TZ` prints them.
+        for (unix, text) in [
+            (0, "1970-01-01T00:00:00Z"),
+            (951_782_399, "2000-02-28T23:59:59Z"),
+            (951_868_800, "2000-03-01T00:00:00Z"),
+            (1_709_164_800, "2024-02-29T00:00:00Z"),
+            (4_102_444_800, "2100-01-01T00:00:00Z"),
+            (LATEST, "9999-12-31T23:59:59Z"),
+        ] {
+            assert_eq!(Run::new([0; 16], unix).created_text(), text);
+            assert_eq!(seconds(&text.parse().unwrap()), Some(unix));
+        }
+        for other in
+            ["2024-02-29T00:00:00+01:00", "2024-02-29T00:00:00", "2024-02-29", "1969-12-31T23:59:59Z"]
+        {
+            assert_eq!(seconds(&other.parse().unwrap()), None, "{other}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn every_time_is_read_as_it_is_written(unix in 0..=LATEST) {
+            prop_assert_eq!(seconds(&Run::new([0; 16], unix).created_text().parse().unwrap()), Some(unix));
+        }
+    }
+}

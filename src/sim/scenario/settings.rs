@@ -1,0 +1,128 @@
+//! A session file in the place of a scenario's own settings: what people are about to run, played first.
+
+use toml::{Table, Value};
+
+use super::{Scenario, ScenarioError, TaskKind};
+use crate::session::{Select, Session, Size, SketchSpec, TaskSpec, Timing};
+
+impl Scenario {
+    /// Takes number of peers, task, limits and times from a session file; rows, network, rates and faults stay
+    /// the scenario's. Names, keys and a council that the file names are not taken.
+    ///
+    /// # Errors
+    /// [`ScenarioError`] for the tasks `tune` and `custom`, which no scenario has.
+    pub fn take_settings(&mut self, session: &Session) -> Result<(), ScenarioError> {
+        let size = |number: u32| Size::Absolute(number.into());
+        self.peers = u16::try_from(session.roster.len()).unwrap_or(u16::MAX);
+        let task = &mut self.task;
+        (task.scaling, task.densify, task.select) = (session.data.scaling, session.data.densify, None);
+        match &session.task {
+            TaskSpec::Flynn(spec) => {
+                let model = spec.model;
+                task.kind = TaskKind::Flynn;
+                (task.m, task.s, task.rho) = (size(model.m), size(model.s), size(model.rho));
+                (task.gamma, task.score) = (model.gamma, model.score);
+                if let Some(select) = &spec.select {
+                    (task.select, task.sketch) = (Some(Select::Sketch), table(select));
+                }
+            }
+            TaskSpec::Sketch(spec) => (task.kind, task.sketch) = (TaskKind::Sketch, table(spec)),
+            TaskSpec::Xclp(spec) => {
+                task.kind = TaskKind::Xclp;
+                (task.bits, task.k) = (spec.bits, spec.k);
+            }
+            TaskSpec::Tune(_) | TaskSpec::Custom(_) => {
+                let text =
+                    format!("the task {} cannot be simulated: flynn, xclp and sketch can", session.task);
+                return Err(ScenarioError(text));
+            }
+        }
+        self.session.min_peers = Some(session.min_peers);
+        self.session.min_holders = Some(session.privacy.min_holders);
+        self.session.colluding = Some(session.privacy.colluding);
+        self.session.epsilon = session.privacy.noise.map(|noise| noise.epsilon);
+        self.session.top = session.privacy.noise.map(|noise| noise.top).filter(|&top| top > 0);
+        self.session.mode = session.privacy.noise.map(|noise| noise.mode).unwrap_or_default();
+        self.timing = times(&session.timing).into_iter().map(|(name, ms)| (name.to_owned(), ms)).collect();
+        Ok(())
+    }
+}
+
+fn times(timing: &Timing) -> [(&'static str, i64); 8] {
+    let Timing { gather_ms, propose_ms, stall_ms, quorum_ms, compute_ms, linger_ms, enlarge_ms, max_views } =
+        *timing;
+    let all = [
+        ("gather_ms", gather_ms),
+        ("propose_ms", propose_ms),
+        ("stall_ms", stall_ms),
+        ("quorum_ms", quorum_ms),
+        ("compute_ms", compute_ms),
+        ("linger_ms", linger_ms),
+        ("enlarge_ms", enlarge_ms),
+        ("max_views", max_views),
+    ];
+    all.map(|(name, value)| (name, i64::try_from(value).unwrap_or(i64::MAX)))
+}
+
+/// `[sketch]` of a session file.
+fn table(spec: &SketchSpec) -> Table {
+    let SketchSpec { hash, rows, range, publish, pairwise, active, chosen, temperature } = *spec;
+    let number = |number: u32| Value::Integer(number.into());
+    [
+        ("hash", Value::String(hash.to_string())),
+        ("rows", number(rows)),
+        ("range", number(range)),
+        ("publish", Value::Boolean(publish)),
+        ("pairwise", Value::Boolean(pairwise)),
+        ("active", number(active.into())),
+        ("chosen", number(chosen.into())),
+        ("temperature", Value::Float(temperature)),
+    ]
+    .into_iter()
+    .map(|(name, value)| (name.to_owned(), value))
+    .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::crypto::identity::Identity;
+    use crate::sim::participants::Participants;
+
+    fn session(task: &str, rest: &str) -> Session {
+        let mut text = format!(
+            "name = \"p\"\nnumber = \"000102030405060708090a0b0c0d0e0f\"\ncreated = 2026-11-22T16:05:06Z\ntask = \"{task}\"\n\
+             min_peers = 4\n{rest}\n[privacy]\nmin_holders = 2\n[timing]\nstall_ms = 4321\n"
+        );
+        for i in 0..7 {
+            let id = Identity::from_seed([i; 32]).public();
+            text += &format!("[[roster]]\nname = \"peer-{i}\"\npeer_id = \"{id}\"\n");
+        }
+        Session::parse(&text).unwrap()
+    }
+
+    /// What is played has the settings of the file.
+    #[test]
+    fn a_session_files_settings_are_played() {
+        let classes: Vec<_> = (0..10).map(|class| format!("\"{class}\"")).collect();
+        let data = format!("features = 64\nclasses = [{}]\nscaling = \"unit-norm\"", classes.join(", "));
+        let flynn = "[flynn]\nm = 99\ns = 5\nrho = 7\ngamma = 0.25\nscore = \"log\"";
+        let sketch = "[sketch]\nrows = 6\nrange = 8\nchosen = 3";
+        for (task, rest) in [
+            ("flynn", format!("[data]\n{data}\n{flynn}")),
+            ("flynn", format!("select = \"sketch\"\n[data]\n{data}\n{flynn}\n{sketch}")),
+            (
+                "sketch",
+                "[data]\nfeatures = 64\nscaling = \"center\"\n[sketch]\nrows = 6\nrange = 8".to_owned(),
+            ),
+        ] {
+            let asked = session(task, &rest);
+            let mut scenario = Scenario::default();
+            scenario.take_settings(&asked).unwrap();
+            let played = Participants::new(&scenario, std::path::Path::new("")).unwrap().session;
+            assert_eq!((&played.task, played.min_peers, played.timing), (&asked.task, 4, asked.timing));
+            assert_eq!((played.data.scaling, played.privacy), (asked.data.scaling, asked.privacy));
+            assert_eq!(played.roster.len(), 7);
+        }
+    }
+}
