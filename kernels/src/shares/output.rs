@@ -59,8 +59,8 @@ impl Sealed {
     }
 }
 
-/// An owner's output from what the first and the second of two parties sent ([`Sealed::for_owner`]); `None` if
-/// it is not that of `points` points and `classes` classes.
+/// An owner's output from what the first and the second of two parties sent ([`Sealed::for_owner`]); `None`
+/// if it is not that of `points` points and `classes` classes.
 #[must_use]
 pub fn unseal(points: usize, classes: usize, zero: &[u8], one: &[u8]) -> Option<Output> {
     let width = classes + 2;

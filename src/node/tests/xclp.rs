@@ -176,8 +176,11 @@ fn the_parties_that_the_file_names_compute() {
     assert_eq!(trio, [Peer(4), Peer(1), Peer(2)]);
 }
 
+/// What it is called, and whether it is this that is sent.
+type Place = (&'static str, fn(&Body) -> bool);
+
 /// Where a peer is killed: when it sends this for the first time.
-const PLACES: [(&str, fn(&Body) -> bool); 6] = [
+const PLACES: [Place; 6] = [
     ("beginning", |body| matches!(body, Body::Begin(_))),
     ("input", |body| part(body, What::Input)),
     ("check of the input", |body| part(body, What::Round(1))),

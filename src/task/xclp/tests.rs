@@ -206,7 +206,8 @@ fn an_owner_whose_input_is_not_made_of_bits_is_blamed_by_all_three_and_no_owner_
 #[test]
 fn what_does_not_fit_is_blamed_on_its_sender_and_nobody_panics() {
     type Change = fn(&mut Body, &mut Vec<u8>);
-    let changes: [(&str, fn(&Body) -> bool, Change); 6] = [
+    type Case = (&'static str, fn(&Body) -> bool, Change);
+    let changes: [Case; 6] = [
         ("a long input", |body| matches!(body, Body::Part { what: What::Input, .. }), |_, data| data.push(0)),
         (
             "a short input",

@@ -153,7 +153,8 @@ fn stale(round: u32, tape: Tape, program: impl Fn(Context) -> Part<'static, Outc
     found
 }
 
-/// Rounds in which something is opened: the coin, which is drawn in that round, and the marks of the k nearest.
+/// Rounds in which something is opened: the coin, which is drawn in that round, and the marks of the k
+/// nearest.
 fn opening_rounds(run: &Run<Outcome>) -> [u32; 2] {
     let stages = run.stages();
     let before = |stage: Stage| {
@@ -178,6 +179,7 @@ fn every_word_has_a_fresh_mask_but_the_marks_that_are_opened() {
 fn a_mask_that_is_missing_at_any_place_is_found() {
     let (_, run) = views(KEYS, Tape::default(), whole(6));
     let openings = opening_rounds(&run);
+    // Thirds run the same code with turned roles: one of them is enough here.
     // Permutations mask nothing by themselves, and a coin is no mask: they have tests of their own. What the
     // last of three hops adds is covered by what the shares are drawn with after it.
     let step = |label: &[u8; 10]| u32::from_le_bytes([label[6], label[7], label[8], label[9]]);
@@ -186,9 +188,10 @@ fn a_mask_that_is_missing_at_any_place_is_found() {
     let labels: Vec<([u8; 10], u32)> = run
         .drawn
         .into_iter()
-        .filter(|(label, _)| !permutes(&label[..]) && !exempt.contains(&(label[0], step(label))))
+        .filter(|(label, _)| label[1] == 0 && !permutes(&label[..]))
+        .filter(|(label, _)| !exempt.contains(&(label[0], step(label))))
         .collect();
-    assert!(labels.len() > 600, "{} streams", labels.len());
+    assert!(labels.len() > 200, "{} streams", labels.len());
     let missed: Vec<_> = labels
         .par_iter()
         .filter(|(label, round)| {
@@ -274,7 +277,7 @@ fn marks(tape: Tape) -> (f64, f64) {
         })
         .collect();
     let mut together = 0;
-    let mut places = vec![0f64; POINTS];
+    let mut places = [0f64; POINTS];
     for marks in &opened {
         assert!(marks.len() == POINTS && marks.iter().all(|row| row.count_ones() == 3));
         // Rows 10 and 12 have the three nearest 0, 2 and 4.

@@ -52,7 +52,9 @@ proptest! {
     }
 
     #[test]
-    fn dealt_values_are_shared_whoever_deals(count in 0usize..200, dealer in 0usize..3, turn in 0usize..3, seed: u8) {
+    fn dealt_values_are_shared_whoever_deals(
+        count in 0usize..200, dealer in 0usize..3, turn in 0usize..3, seed: u8,
+    ) {
         let x = words(count, 64, seed);
         let run = in_memory(seed, |context: Context| {
             let x = x.clone();
@@ -115,7 +117,10 @@ proptest! {
         let run = on_shares!(seed, &planes(&x, bits), |context, x| {
             b2a(context, &x.chunks(width(count)), count, &words(bits, 64, !seed)).await
         });
-        let value = |x: u64| (0..bits).filter(|bit| x >> bit & 1 == 1).fold(0u64, |sum, bit| sum.wrapping_add(weights[bit]));
+        let value = |x: u64| {
+            let set = (0..bits).filter(|bit| x >> bit & 1 == 1);
+            set.fold(0u64, |sum, bit| sum.wrapping_add(weights[bit]))
+        };
         prop_assert_eq!(opened(&run.results), x.iter().map(|&x| value(x)).collect::<Vec<_>>());
     }
 
@@ -146,7 +151,8 @@ proptest! {
             table.truncate(table.len() - usize::from(short));
             lookup(context, &index.chunks(width(count)), count, &table, 13).await
         });
-        let expected: Vec<u64> = index.iter().map(|&at| table.get(at as usize).copied().unwrap_or(0)).collect();
+        let entry = |&at: &u64| table.get(at as usize).copied().unwrap_or(0);
+        let expected: Vec<u64> = index.iter().map(entry).collect();
         prop_assert_eq!(opened(&run.results), expected);
     }
 

@@ -34,7 +34,10 @@ proptest! {
     fn distances_and_keys_are_those_of_the_codes(points in 2usize..140, seed: u8) {
         let codes = Codes::from_words(128, words(points * 2, 64, seed)).expect("words");
         let plain: Vec<u16> = (0..points)
-            .flat_map(|row| codes.row(row).iter().flat_map(|&word| (0..64).map(move |bit| (word >> bit & 1) as u16)).collect::<Vec<_>>())
+            .flat_map(|row| {
+                let bits = |&word: &u64| (0..64).map(move |bit| (word >> bit & 1) as u16);
+                codes.row(row).iter().flat_map(bits).collect::<Vec<_>>()
+            })
             .collect();
         let held = share(&plain, seed);
         let run = in_memory(seed, |mut context: Context| {
@@ -58,7 +61,9 @@ proptest! {
     }
 
     #[test]
-    fn the_k_nearest_are_exact_and_ties_go_to_the_lower_index(points in 2usize..100, k in 1usize..12, spread in 0u32..5, seed: u8) {
+    fn the_k_nearest_are_exact_and_ties_go_to_the_lower_index(
+        points in 2usize..100, k in 1usize..12, spread in 0u32..5, seed: u8,
+    ) {
         // Keys of at most 5 bits, often alike: ties everywhere.
         let k = k.min(points - 1);
         let random = words(points * points, 64, seed);
@@ -87,14 +92,16 @@ proptest! {
             let chosen: Vec<usize> = (0..points).filter(|&j| bit(&found, j, i, points)).collect();
             prop_assert_eq!(chosen, others, "point {}", i);
         }
-        let past = (points..width(points) * 64).any(|lane| (0..points).any(|j| bit(&found, j, lane, width(points) * 64)));
+        let lanes = width(points) * 64;
+        let past = (points..lanes).any(|lane| (0..points).any(|j| bit(&found, j, lane, lanes)));
         prop_assert!(!past, "no point past the last has neighbours");
     }
 
     #[test]
     fn reciprocals_are_those_of_the_reference(count in 2usize..150, seed: u8) {
         let plan = plan(count, 2, 3);
-        let mut degrees: Vec<u64> = words(count, 64, seed).iter().map(|x| x % (plan.largest_degree() + 1)).collect();
+        let largest = plan.largest_degree();
+        let mut degrees: Vec<u64> = words(count, 64, seed).iter().map(|x| x % (largest + 1)).collect();
         let extremes = [0, plan.largest_degree(), 256, 1, 257, 511, 512, 4096];
         degrees.iter_mut().zip(extremes).for_each(|(d, extreme)| *d = extreme);
         let held = share(&degrees, seed);
@@ -107,15 +114,20 @@ proptest! {
         };
         let inverses: Vec<u64> = degrees.iter().map(|&d| inverse(d)).collect();
         prop_assert_eq!(of(|found| &found.inverses), inverses.clone());
-        prop_assert_eq!(of(|found| &found.roots), degrees.iter().map(|&d| inverse_root(&plan, d)).collect::<Vec<_>>());
-        let kept: Vec<u64> = degrees.iter().zip(inverses).map(|(d, r)| (1 << RECIPROCAL_BITS) - d * r).collect();
+        let roots: Vec<u64> = degrees.iter().map(|&d| inverse_root(&plan, d)).collect();
+        prop_assert_eq!(of(|found| &found.roots), roots);
+        let pairs = degrees.iter().zip(inverses);
+        let kept: Vec<u64> = pairs.map(|(d, r)| (1 << RECIPROCAL_BITS) - d * r).collect();
         prop_assert_eq!(of(|found| &found.kept), kept);
     }
 
     #[test]
-    fn labels_and_coarse_scores_are_those_of_the_reference(points in 2usize..80, classes in 1usize..12, seed: u8) {
+    fn labels_and_coarse_scores_are_those_of_the_reference(
+        points in 2usize..80, classes in 1usize..12, seed: u8,
+    ) {
         let plan = plan(points, classes, 3);
-        let mut scores: Vec<i64> = words(points * classes, 64, seed).iter().map(|&x| x as i64 >> 38).collect();
+        let drawn = words(points * classes, 64, seed);
+        let mut scores: Vec<i64> = drawn.iter().map(|&x| x as i64 >> 38).collect();
         // A row of nothing, one below 0, one of ties, the largest there can be, one of small numbers.
         let largest = (1i64 << (plan.score_bits() - 2)) - 1;
         for (row, value) in [(0, 0), (1, -5), (2, 7), (3, largest), (4, 1)] {
@@ -134,13 +146,16 @@ proptest! {
     #[test]
     fn parcels_of_an_owner_are_shares_of_its_input(rows in 0usize..6, place in 0usize..5, seed: u8) {
         let codes = Codes::from_words(128, words(rows * 2, 64, seed)).expect("words");
-        let labels: Vec<Option<u16>> = (0..rows).map(|row| (row % 2 == 0).then_some(row as u16 % 3)).collect();
+        let label = |row: usize| row.is_multiple_of(2).then_some(row as u16 % 3);
+        let labels: Vec<Option<u16>> = (0..rows).map(label).collect();
         let seeds = [Zeroizing::new([seed; 32]), Zeroizing::new([!seed; 32])];
         let parcels = parcels(&codes, &labels, 3, place, &seeds);
         let held = parcels.each_ref().map(|parcel| unpack(parcel, rows, 128, 3).expect("a parcel"));
-        let bits: Vec<u16> = (0..rows * 128).map(|at| (codes.row(at / 128)[at % 128 / 64] >> (at % 64) & 1) as u16).collect();
+        let bit = |at: usize| (codes.row(at / 128)[at % 128 / 64] >> (at % 64) & 1) as u16;
+        let bits: Vec<u16> = (0..rows * 128).map(bit).collect();
         prop_assert_eq!(opened(&held.each_ref().map(|held| held.codes.clone())), bits);
-        let one_hot: Vec<u64> = (0..rows * 3).map(|at| u64::from(labels[at / 3] == Some((at % 3) as u16))).collect();
+        let hot = |at: usize| u64::from(labels[at / 3] == Some((at % 3) as u16));
+        let one_hot: Vec<u64> = (0..rows * 3).map(hot).collect();
         prop_assert_eq!(opened(&held.each_ref().map(|held| held.labels.clone())), one_hot);
         // Two parties get words, one gets seeds only.
         let full = 34 + input_bytes(rows, 128, 3);
