@@ -21,7 +21,7 @@ fn inputs() -> Vec<Vec<u8>> {
         .map(|scaling| {
             let entry = |i: u8| Entry {
                 key: Identity::from_seed([i; 32]).public(),
-                name: format!("peer \"{i}\""),
+                name: format!("peer-{i}"),
                 addresses: vec![format!("/ip4/127.0.0.1/tcp/400{i}")],
             };
             let session = Session {
