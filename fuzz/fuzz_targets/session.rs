@@ -4,7 +4,9 @@
 mod seeds;
 
 use flyswarm::crypto::identity::Identity;
-use flyswarm::session::{ColumnChecks, DataSpec, Entry, ModelSpec, Privacy, Run, Scaling, Score, Session, Timing};
+use flyswarm::session::{
+    ColumnChecks, DataSpec, Entry, ModelSpec, Privacy, Run, Scaling, Score, Session, Timing,
+};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(init: seeds::write("session", inputs()), |text: &str| {

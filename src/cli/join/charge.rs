@@ -52,8 +52,8 @@ impl BudgetCharge {
         }
     }
 
-    /// Enters the session in the ledger beside `key`, once for what is kept in `state`. `ask` may end it before
-    /// that, unless it is paid for.
+    /// Enters the session in the ledger beside `key`, once for what is kept in `state`. `ask` may end it
+    /// before that, unless it is paid for.
     #[allow(clippy::disallowed_methods, reason = "ledgers say when")]
     pub(super) fn pay(
         &self,

@@ -26,8 +26,8 @@ pub(super) fn odd_columns(progress: &Progress, line: &str) {
     progress.tell(&json!({"event": "odd-columns", "message": line}), &format!("warning: {line}"));
 }
 
-/// The end of a session that could not be finished; where no other peer was ever heard, with what may keep all
-/// of them away: a network key at one side only.
+/// The end of a session that could not be finished; where no other peer was ever heard, with what may keep
+/// all of them away: a network key at one side only.
 pub(super) fn unreached(failure: Failure, reached: bool, keyed: bool) -> Failure {
     let hint = match keyed {
         true => "none of them answered, and this peer uses a network key: all need the same one",
