@@ -4,7 +4,9 @@
 mod seeds;
 
 use flyswarm::crypto::identity::Identity;
-use flyswarm::session::{ColumnChecks, DataSpec, Entry, ModelSpec, Privacy, Run, Scaling, Score, Session, Timing};
+use flyswarm::session::{
+    ColumnChecks, DataSpec, Entry, ModelSpec, Privacy, Run, Scaling, Score, Session, Timing,
+};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(init: seeds::write("session", inputs()), |text: &str| {
@@ -21,7 +23,7 @@ fn inputs() -> Vec<Vec<u8>> {
         .map(|scaling| {
             let entry = |i: u8| Entry {
                 key: Identity::from_seed([i; 32]).public(),
-                name: format!("peer \"{i}\""),
+                name: format!("peer-{i}"),
                 addresses: vec![format!("/ip4/127.0.0.1/tcp/400{i}")],
             };
             let session = Session {

@@ -312,8 +312,8 @@ pub struct Expected<'a> {
     /// Names of the features in their order, where known: a file that has names must have these, in any
     /// order.
     pub columns: &'a [String],
-    /// For each feature in the order of `columns` the smallest and the largest value that a row may have; empty
-    /// where there are no limits.
+    /// For each feature in the order of `columns` the smallest and the largest value that a row may have;
+    /// empty where there are no limits.
     pub limits: &'a [(f64, f64)],
     /// Who gives these names, for errors.
     pub named_by: NamedBy,

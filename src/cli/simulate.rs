@@ -43,8 +43,8 @@ pub(super) struct Simulate {
     /// Overwrite these files if they exist
     #[arg(long, requires = "out")]
     force: bool,
-    /// Take peers, task, limits and times from a session file instead; rows, network and faults stay those of the
-    /// scenario
+    /// Take peers, task, limits and times from a session file instead; rows, network and faults stay those of
+    /// the scenario
     #[arg(long, value_name = "FILE")]
     session: Option<PathBuf>,
     /// The small form of the scenario, as the tests run it

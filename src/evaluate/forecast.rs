@@ -1,8 +1,8 @@
 //! What a private session may be worth, estimated before any budget is spent: its own sizes, budget and
 //! noise on made-up rows of its size. No row of any peer is looked at.
 //!
-//! The rows are those of [`super::private`]: separate clusters, which nearest neighbours do well on. Real rows
-//! are often harder, so the estimate says more where it is bad than where it is good.
+//! The rows are those of [`super::private`]: separate clusters, which nearest neighbours do well on. Real
+//! rows are often harder, so the estimate says more where it is bad than where it is good.
 
 use chacha20::ChaCha20Rng;
 use chacha20::rand_core::SeedableRng;

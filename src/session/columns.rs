@@ -138,7 +138,7 @@ impl ColumnChecks {
 }
 
 impl DataSpec {
-    /// The smallest and the largest value of each feature in its order; empty where the session has no limits.
+    /// The smallest and the largest value of each feature in its order; empty where there are no limits.
     #[must_use]
     pub fn limits(&self) -> Vec<(f64, f64)> {
         let limits = &self.checks.limits;

@@ -95,8 +95,8 @@ fn is_code(value: f32) -> bool {
     nines && !(0.0..=100.0).contains(&value)
 }
 
-/// Whether a value lies farther from its nearest neighbour than all others lie from each other, or is the only
-/// negative one.
+/// Whether a value lies farther from its nearest neighbour than all others lie from each other, or is the
+/// only negative one.
 fn stands_apart(value: f32, next: f32, other_end: f32) -> bool {
     let (gap, range) =
         ((f64::from(next) - f64::from(value)).abs(), (f64::from(other_end) - f64::from(next)).abs());

@@ -6,8 +6,8 @@ use super::{Scenario, ScenarioError, TaskKind};
 use crate::session::{Select, Session, Size, SketchSpec, TaskSpec, Timing};
 
 impl Scenario {
-    /// Takes number of peers, task, limits and times from a session file; rows, network, rates and faults stay
-    /// the scenario's. Names, keys and a council that the file names are not taken.
+    /// Takes number of peers, task, limits and times from a session file; rows, network, rates and faults
+    /// stay the scenario's. Names, keys and a council that the file names are not taken.
     ///
     /// # Errors
     /// [`ScenarioError`] for the tasks `tune` and `custom`, which no scenario has.
