@@ -76,20 +76,33 @@ mod tests {
         String::from_utf8(out).unwrap()
     }
 
-    /// What systemd runs is a command line of this program.
+    /// What systemd runs is a command line of this program, whatever the environment file adds to it.
     #[cfg(feature = "net")]
     #[test]
-    fn the_unit_starts_join_with_arguments_that_it_has() {
-        let unit = include_str!("../../packaging/flyswarm@.service");
-        let line = unit.lines().find_map(|line| line.strip_prefix("ExecStart=/usr/bin/flyswarm ")).unwrap();
-        let line = line
-            .replace("${LISTEN}", "/ip4/0.0.0.0/tcp/4001")
-            .replace("%S", "/var/lib")
-            .replace("%E", "/etc");
-        let line = line.replace("%i", "wards");
-        let words = std::iter::once("flyswarm").chain(line.split(' '));
-        let parsed = <super::Arguments as clap::Parser>::try_parse_from(words).unwrap();
-        assert!(matches!(parsed.command, super::super::Command::Join(_)));
+    fn the_units_start_commands_with_arguments_that_they_have() {
+        use super::super::Command;
+        let parsed = |unit: &str, arguments: &str| {
+            let line =
+                unit.lines().find_map(|line| line.strip_prefix("ExecStart=/usr/bin/flyswarm ")).unwrap();
+            // Where it stands as a word of its own systemd splits it into words, none if it is empty.
+            assert!(line.ends_with(" $ARGUMENTS"), "{line}");
+            let line = line
+                .replace(" $ARGUMENTS", arguments)
+                .replace("${LISTEN}", "/ip4/0.0.0.0/tcp/4001")
+                .replace("%S", "/var/lib")
+                .replace("%E", "/etc");
+            let line = line.replace("%i", "wards");
+            let words = std::iter::once("flyswarm").chain(line.split(' '));
+            <super::Arguments as clap::Parser>::try_parse_from(words).unwrap().command
+        };
+        for arguments in ["", " --label none --dataset ward --yes"] {
+            let unit = include_str!("../../packaging/flyswarm@.service");
+            assert!(matches!(parsed(unit, arguments), Command::Join(_)));
+        }
+        for arguments in ["", " --metrics 9464"] {
+            let unit = include_str!("../../packaging/flyswarm-witness@.service");
+            assert!(matches!(parsed(unit, arguments), Command::Witness(_)));
+        }
     }
 
     #[test]
