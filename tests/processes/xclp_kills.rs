@@ -97,11 +97,16 @@ fn expected(swarm: &Swarm, receipt: &Value, planes: &[u8; 32]) -> Vec<(usize, Ve
     let (said, _) = Xclp::pooled(&references, planes, None).expect("labels");
     let class =
         |label: Option<u16>| label.map_or(String::new(), |label| data.classes()[usize::from(label)].clone());
-    let line = |said: &Said| {
+    let line = |(place, said): (usize, &Said)| {
         let disputed = if said.disputed { "yes" } else { "" };
-        format!("{},{:.6},{disputed}", class(said.label), said.confidence)
+        let source = match said.label {
+            _ if known(place) => "given",
+            Some(_) => "inferred",
+            None => "none",
+        };
+        format!("{},{:.6},{},{source},{disputed}", class(said.label), said.confidence, place + 1)
     };
-    let lines = said.iter().map(|said| said.iter().map(line).collect());
+    let lines = said.iter().map(|said| said.iter().enumerate().map(line).collect());
     tasks.iter().map(|(i, _)| *i).zip(lines).collect()
 }
 
