@@ -44,7 +44,8 @@ const ROWS: u32 = 1;
 const WORDS: usize = 9;
 /// Fewest members with rows.
 pub const FEWEST_OWNERS: usize = 2;
-/// Most points: 8 n^2 bytes of dense graph twice, and what it is made of, are 4 GB a party then.
+/// Most points. A party takes about 70 n^2 bytes (281 MB with 1,800 points, `scripts/bench-xclp.py --peers 3
+/// --points 600`): 7 GB then.
 pub const MOST_POINTS: u64 = 10_000;
 
 /// The task with these parameters.
@@ -156,7 +157,9 @@ impl Plan {
         let points: u64 = owners.iter().map(|(_, rows)| *rows as u64).sum();
         let (least, largest) = (self.spec.fewest_rows(), owners.iter().max_by_key(|(_, rows)| *rows));
         if points > MOST_POINTS {
-            return Err(format!("{points} rows together, at most {MOST_POINTS}: a party needs 40 n^2 bytes"));
+            return Err(format!(
+                "{points} rows together, at most {MOST_POINTS}: a party takes about 70 n^2 bytes"
+            ));
         }
         if points < least && !self.spec.few_rows {
             return Err(format!(

@@ -106,18 +106,14 @@ pub async fn dense(
 ) -> (Graph, Shared<u64>) {
     context.enter(Stage::Dense);
     let (points, k) = (plan.points(), plan.k());
-    let mut start = 0;
-    let parts: Vec<Part<'_, _>> = edges
-        .into_iter()
-        .enumerate()
-        .map(|(turn, edges)| {
-            let weights = weights.slice(start..start + edges.places.len());
-            start += edges.places.len();
-            let mut context = context.split(turn);
-            let part = async move { densify(&mut context, &edges, &weights, points, k).await };
-            Box::pin(part) as Part<'_, _>
-        })
-        .collect();
-    let rows = super::round::together(parts).await;
-    Graph::new(Shared::concat(&rows), points)
+    // One third after the other: here is most of the memory, and it is a matter of a few rounds.
+    let (mut rows, mut start) = (Shared::default(), 0);
+    rows.reserve(points * points);
+    for (turn, edges) in edges.into_iter().enumerate() {
+        let weights = weights.slice(start..start + edges.places.len());
+        start += edges.places.len();
+        let mut context = context.split(turn);
+        rows.append(&densify(&mut context, &edges, &weights, points, k).await);
+    }
+    Graph::new(rows, points)
 }

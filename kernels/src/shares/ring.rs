@@ -203,6 +203,12 @@ impl<T: Ring> Shared<T> {
         whole
     }
 
+    /// Makes room for so many words more.
+    pub fn reserve(&mut self, len: usize) {
+        self.own.reserve_exact(len);
+        self.next.reserve_exact(len);
+    }
+
     /// Appends a vector.
     pub fn append(&mut self, other: &Self) {
         self.own.extend_from_slice(&other.own);

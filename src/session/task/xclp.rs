@@ -129,7 +129,7 @@ impl Spec for XclpSpec {
         POWER.check::<u8>(self.power)?;
         // What few points refuse, more do too.
         Plan::new(self.fewest_rows() as usize, session.data.classes.len(), self.settings())
-            .map_err(|refusal| SessionError::value("xclp.steps", self.steps, format!("other: {refusal}")))?;
+            .map_err(|refusal| SessionError::value("xclp.steps", self.steps, format!("enough: {refusal}")))?;
         let named = || format!("[{}]", self.compute.join(", "));
         let known = |name: &String| session.roster.iter().any(|entry| entry.name == *name);
         if let Some(stranger) = self.compute.iter().find(|name| !known(name)) {

@@ -178,7 +178,7 @@ fn rounds_follow_from_public_numbers() {
     assert_eq!((one.rounds, one.sent), (two.rounds, two.sent));
     assert_eq!(one.stages(), two.stages());
     let rounds: Vec<u32> = one.stages().into_iter().map(|(_, rounds, _)| rounds).collect();
-    assert_eq!(rounds, [2, 1, 8, 176, 4, 7, 3, 117, 341, 114], "{:?}", one.stages());
+    assert_eq!(rounds, [2, 1, 8, 176, 4, 7, 9, 117, 341, 114], "{:?}", one.stages());
     // A step is one reshare and one truncation, which takes 10 rounds; so do labels and the last truncation.
     assert_eq!(rounds[8], 1 + 30 * (1 + 10) + 10);
 }
