@@ -71,8 +71,9 @@
 //! `net` (on by default) is the libp2p node; without it the crate has no module `peer`. `cli` (on by default)
 //! is the `flyswarm` command; leave it out to use the library.
 
-// Imports go one way: `data, crypto, privacy < sketch < model < evaluate, session < protocol < node < net, sim
-// < peer < cli`. The modules up to `model` are the package `flyswarm-kernels`.
+// Imports go one way: `data, crypto, privacy < sketch < model < evaluate, session < protocol < node < net,
+// sim < peer < cli`. The modules up to `model` are the package `flyswarm-kernels`.
+
 // What only the command needs.
 #![cfg_attr(not(all(feature = "cli", feature = "net")), allow(dead_code, unused_imports))]
 

@@ -1,5 +1,6 @@
-//! A task that this crate does not have, through the public API alone: in the simulator, where a peer crashes,
-//! and over libp2p. Its sum is the plain one, exactly. With more rounds it shows how long a round takes.
+//! A task that this crate does not have, through the public API alone: in the simulator, where a peer
+//! crashes, and over libp2p. Its sum is the plain one, exactly. With more rounds it shows how long a round
+//! takes.
 
 use std::sync::Arc;
 
@@ -100,8 +101,8 @@ fn a_task_from_outside_gives_the_plain_sum_in_the_simulator_where_a_peer_crashes
     }
 }
 
-/// The links that a message passes one after another from one round to the next, in the simulator, whose peers
-/// compute in no time and whose links take 50 ms each.
+/// The links that a message passes one after another from one round to the next, in the simulator, whose
+/// peers compute in no time and whose links take 50 ms each.
 fn links_a_round(peers: u16) -> f64 {
     const ROUNDS: u32 = 6;
     const LINK_MS: u32 = 50;

@@ -571,7 +571,8 @@ fn setting(candidate: &Candidate) -> Option<Setting> {
 impl From<SessionError> for Failure {
     fn from(error: SessionError) -> Self {
         let text = error.to_string();
-        let disk = |error: &SessionError| matches!(error, SessionError::Read(source) if source.kind() != io::ErrorKind::NotFound);
+        let there = |source: &io::Error| source.kind() != io::ErrorKind::NotFound;
+        let disk = |error: &SessionError| matches!(error, SessionError::Read(source) if there(source));
         match &error {
             SessionError::File { source, .. } if disk(source) => Self::Machine(text),
             other if disk(other) => Self::Machine(text),

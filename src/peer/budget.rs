@@ -41,8 +41,8 @@ pub(super) fn check(session: &Session, budget: Option<&Budget>) -> Result<(), Er
     }
 }
 
-/// Enters the session in `ledger`, once for what is kept in `state`. `ask` may end it before that, unless it is
-/// paid for.
+/// Enters the session in `ledger`, once for what is kept in `state`. `ask` may end it before that, unless it
+/// is paid for.
 pub(super) fn charge(
     ctx: &Context,
     budget: Option<&Budget>,

@@ -109,8 +109,8 @@ impl Builder {
         self
     }
 
-    /// Calls `ask` before a private session is entered in the ledger, unless it is paid for already. Its error
-    /// ends it, and nothing is spent.
+    /// Calls `ask` before a private session is entered in the ledger, unless it is paid for already. Its
+    /// error ends it, and nothing is spent.
     pub fn before_charge(mut self, ask: impl FnOnce() -> Result<(), Error> + Send + 'static) -> Self {
         self.ask = Some(Box::new(ask));
         self

@@ -82,8 +82,8 @@ pub(super) fn panicked() -> Error {
     Error::Machine("BUG: the node's thread panicked".into())
 }
 
-/// The end of a session that could not be finished; where no other peer was ever heard, with what may keep all
-/// of them away: a network key at one side only.
+/// The end of a session that could not be finished; where no other peer was ever heard, with what may keep
+/// all of them away: a network key at one side only.
 fn unreached(error: Error, reached: bool, keyed: bool) -> Error {
     let hint = match keyed {
         true => "none of them answered, and this peer uses a network key: all need the same one",

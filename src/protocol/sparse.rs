@@ -49,7 +49,9 @@ mod tests {
 
     proptest! {
         #[test]
-        fn every_chunk_has_one_encoding(words in proptest::collection::vec(prop_oneof![Just(0u32), any::<u32>()], 0..300)) {
+        fn every_chunk_has_one_encoding(
+            words in proptest::collection::vec(prop_oneof![Just(0u32), any::<u32>()], 0..300)
+        ) {
             let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
             let pairs = encode(&bytes);
             prop_assert_eq!(pairs.len(), 6 * words.iter().filter(|word| **word != 0).count());
@@ -57,7 +59,9 @@ mod tests {
         }
 
         #[test]
-        fn whatever_decodes_is_what_its_words_encode_to(pairs in proptest::collection::vec(prop_oneof![Just(0u8), Just(1), any::<u8>()], 0..40)) {
+        fn whatever_decodes_is_what_its_words_encode_to(
+            pairs in proptest::collection::vec(prop_oneof![Just(0u8), Just(1), any::<u8>()], 0..40)
+        ) {
             if let Ok(words) = decode(&pairs, 40) {
                 prop_assert_eq!(encode(&words), pairs);
             }

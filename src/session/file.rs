@@ -18,7 +18,8 @@ use super::{
     TaskSpec, Timing, words,
 };
 
-/// The file as written, without the tasks' sections: integers are wide enough for our own rules to judge, and sizes are not yet resolved.
+/// The file as written, without the tasks' sections: integers are wide enough for our own rules to judge, and
+/// sizes are not yet resolved.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct RawSession {

@@ -356,7 +356,8 @@ pub fn check_name(field: &str, name: &str) -> Result<(), SessionError> {
 /// Whether a character may stand in a name: no control character, no white space but the blank, and none that
 /// is invisible or changes the direction of writing, which could make one name look like another.
 pub(crate) fn printable(c: char) -> bool {
-    let invisible = matches!(c, '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}'
-        | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e0fff}');
+    let invisible = matches!(c, '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}'
+        | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}'
+        | '\u{e0000}'..='\u{e0fff}');
     c == ' ' || !(c.is_control() || c.is_whitespace() || invisible)
 }

@@ -75,8 +75,8 @@ pub fn prepare(scenario: &Scenario, participants: Participants) -> Result<Engine
     Ok(Engine::new(swarm, scenario.peers, true))
 }
 
-/// Runs a session of these participants over the scenario's network, with its faults. Gives the swarm as it is
-/// in the end: [`Swarm::finished`], [`Swarm::outcome`], and in [`Swarm::checks`] what went wrong.
+/// Runs a session of these participants over the scenario's network, with its faults. Gives the swarm as it
+/// is in the end: [`Swarm::finished`], [`Swarm::outcome`], and in [`Swarm::checks`] what went wrong.
 ///
 /// # Errors
 /// [`ScenarioError`] where the scenario is not one of these participants.

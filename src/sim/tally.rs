@@ -1,4 +1,5 @@
-//! Counts the frames and bytes that each peer sends, by purpose and by stage, and records the stages of each peer.
+//! Counts the frames and bytes that each peer sends, by purpose and by stage, and records the stages of each
+//! peer.
 
 use serde::{Deserialize, Serialize};
 

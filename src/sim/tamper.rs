@@ -95,8 +95,8 @@ fn releases_mut(message: &mut Message) -> Option<&mut Vec<Signed<Release>>> {
     }
 }
 
-/// The task of a peer that adds 1,000 to every word of its vector for the last slot of the plan. A vector with
-/// noise or from an exchange is left as it is.
+/// The task of a peer that adds 1,000 to every word of its vector for the last slot of the plan. A vector
+/// with noise or from an exchange is left as it is.
 #[derive(Debug)]
 pub(super) struct Poisoned(pub(super) Arc<dyn Task>);
 

@@ -23,8 +23,8 @@ pub(super) fn spec(scenario: &Scenario) -> XclpSpec {
     XclpSpec { bits: task.bits, k: task.k, ..XclpSpec::default() }
 }
 
-/// Rows for all peers but those without, which come last. Of each class so many rows as the scenario says have
-/// a label, drawn from all.
+/// Rows for all peers but those without, which come last. Of each class so many rows as the scenario says
+/// have a label, drawn from all.
 pub(super) fn deal(scenario: &Scenario, folder: &Path) -> Result<Dealt, ScenarioError> {
     let owners = scenario.peers - scenario.task.witnesses;
     let mut rows = Dealt::new(&scenario.data, owners, scenario.seed, folder)?;

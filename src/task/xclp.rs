@@ -84,7 +84,8 @@ pub struct Xclp {
     secret: Zeroizing<[u8; 32]>,
     /// Who computed and was lost, as far as this peer has seen.
     out: Out,
-    /// The views in which an exchange of this peer began: none begins twice, so that no stream is drawn twice.
+    /// The views in which an exchange of this peer began: none begins twice, so that no stream is drawn
+    /// twice.
     begun: Arc<Mutex<BTreeSet<SumId>>>,
 }
 

@@ -138,8 +138,8 @@ fn difference(next: &Session, changed: usize) -> String {
     let who = names.join(", ");
     format!(
         "whoever has the models of two sessions (all peers do: {who} ...) can subtract class sizes and means: \
-         if one peer alone comes, goes or changes its rows, the difference is what it brought. At least {hide} \
-         must change at once to hide one (privacy.min_holders); {now}{noise}"
+         if one peer alone comes, goes or changes its rows, the difference is what it brought. \
+         At least {hide} must change at once to hide one (privacy.min_holders); {now}{noise}"
     )
 }
 

@@ -165,19 +165,24 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(24))]
         #[test]
-        fn shares_add_up_to_the_plain_distances(n in 1usize..12, m in 1usize..40, words in 1usize..6, step in 1usize..7, salt in 0u8..100) {
+        fn shares_add_up_to_the_plain_distances(
+            n in 1usize..12, m in 1usize..40, words in 1usize..6, step in 1usize..7, salt in 0u8..100
+        ) {
             let bits = words * WORD;
             let (a, b) = (codes(n, bits, salt), codes(m, bits, salt + 100));
             let context = [salt; 32];
             let base = base::Sender::new(&context, &[1; 32]);
-            let (reply, chosen) = base::choose(&context, &base.message(), choices(&[2; 32]), &[2; 32]).unwrap();
+            let (reply, chosen) =
+                base::choose(&context, &base.message(), choices(&[2; 32]), &[2; 32]).unwrap();
             let sender = Sender::new(&context, choices(&[2; 32]), &chosen);
             let receiver = Receiver::new(&context, &base.keys(&reply).unwrap());
             let cut = Cut { step: step.min(words), ..Cut::new(n, m, bits) };
             let (mut one, mut two) = (vec![0u16; n * m], vec![0u16; n * m]);
             for piece in (0..cut.pieces()).map(|index| cut.piece(index)) {
-                let (strings, sums) = send(&sender, cut, piece, &columns(&receiver, cut, piece, &a), &vectors(&b));
-                for (all, part) in [(&mut one, receive(&receiver, cut, piece, &a, &strings)), (&mut two, sums)] {
+                let columns = columns(&receiver, cut, piece, &a);
+                let (strings, sums) = send(&sender, cut, piece, &columns, &vectors(&b));
+                let received = receive(&receiver, cut, piece, &a, &strings);
+                for (all, part) in [(&mut one, received), (&mut two, sums)] {
                     all[piece.row * m..].iter_mut().zip(part).for_each(|(sum, x)| *sum = sum.wrapping_add(x));
                 }
             }

@@ -81,7 +81,8 @@ proptest! {
     ) {
         let quantity = Quantity::rows("rows", if wide { 8 } else { 4 }, blocks);
         let word = quantity.word();
-        let members: Vec<_> = quantity.owners().filter(|peer| !out.get(peer.index()).copied().unwrap_or(false)).collect();
+        let is_out = |peer: &Peer| out.get(peer.index()).copied().unwrap_or(false);
+        let members: Vec<_> = quantity.owners().filter(|peer| !is_out(peer)).collect();
         let vectors: Vec<_> = members.iter().map(|&peer| vector(seed, peer, quantity.len())).collect();
         let mut plain = vec![0; quantity.len()];
         vectors.iter().for_each(|vector| mask::add(word, &mut plain, vector));
@@ -106,7 +107,8 @@ proptest! {
             if !block.is_empty() {
                 prop_assert_eq!(part(&quantity, owner, &members, None, &opened), Err(Missing::Lost));
                 let another = kept.iter().flatten().find(|kept| kept.block.len() != block.len());
-                prop_assert!(another.is_none_or(|kept| part(&quantity, owner, &members, Some(kept), &opened) == Err(Missing::Lost)));
+                let made = |kept| part(&quantity, owner, &members, Some(kept), &opened);
+                prop_assert!(another.is_none_or(|kept| made(kept) == Err(Missing::Lost)));
             }
         }
         prop_assert_eq!(covered, quantity.len());

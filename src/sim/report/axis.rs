@@ -21,7 +21,8 @@ pub(super) struct Stretch {
 pub(super) struct Axis(pub(super) Vec<Stretch>);
 
 impl Axis {
-    /// The axis of a run, from its first event until the last peer has the result, between `left` and `right`.
+    /// The axis of a run, from its first event until the last peer has the result, between `left` and
+    /// `right`.
     pub(super) fn new(run: &RunReport, left: f64, right: f64) -> Self {
         let spans = run.hosts.iter().flat_map(|host| &host.spans).filter(|span| span.stage.is_some());
         let mut busy: Vec<_> = spans.map(|span| (span.from, span.to.max(span.from + 1))).collect();

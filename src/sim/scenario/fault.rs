@@ -122,7 +122,8 @@ impl Tamper {
         if self == Self::FlipBits { 8 } else { 1 }
     }
 
-    /// The faults with which such a peer may be blamed, by the names of [`name`]; empty where no peer can see it.
+    /// The faults with which such a peer may be blamed, by the names of [`name`]; empty where no peer can see
+    /// it.
     #[must_use]
     pub fn blamed_with(self) -> &'static [&'static str] {
         match self {

@@ -89,7 +89,8 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
     #[test]
     fn the_opened_counts_are_those_of_the_drawn_peers_alone_and_everybody_draws_the_same(
-        cuts in prop::collection::vec(0usize..40, 4..8), scaling in 0usize..3, chosen in 3u16..5, densify: bool,
+        cuts in prop::collection::vec(0usize..40, 4..8),
+        scaling in 0usize..3, chosen in 3u16..5, densify: bool,
     ) {
         prop_assume!(cuts.iter().filter(|&&n| n > 0).count() >= usize::from(chosen));
         let scaling = ["", "scaling = \"center\"", "scaling = { soft-bins = { bins = 3 } }"][scaling];
@@ -110,7 +111,8 @@ proptest! {
             let own = tasks[peer].counts(&opened).unwrap();
             sum.iter_mut().zip(own.values()).for_each(|(sum, count)| *sum += count);
         }
-        let words: Vec<u32> = opened.last().unwrap().as_chunks::<4>().0.iter().map(|&word| u32::from_le_bytes(word)).collect();
+        let (words, _) = opened.last().unwrap().as_chunks::<4>();
+        let words: Vec<u32> = words.iter().map(|&word| u32::from_le_bytes(word)).collect();
         prop_assert_eq!(words, sum);
     }
 }

@@ -2,8 +2,8 @@
 
 use super::Said;
 
-/// Label and confidence of each row, its place in the data file from 1, whether its label was `given` with it,
-/// `inferred`, or `none` reached it, and whether a given label is disputed; in the order of the file.
+/// Label and confidence of each row, its place in the data file from 1, whether its label was `given` with
+/// it, `inferred`, or `none` reached it, and whether a given label is disputed; in the order of the file.
 pub(super) fn labels_text(said: &[Said], known: &[Option<u16>], classes: &[String]) -> String {
     let mut out = csv::Writer::from_writer(Vec::new());
     // Writing to memory cannot fail, and names of classes are text.

@@ -103,8 +103,8 @@ impl Identity {
         Ok(Self::from_seed(*seed))
     }
 
-    /// Makes a key file with mode 0600. It appears whole or not at all, is on disk when this returns, and never
-    /// replaces another.
+    /// Makes a key file with mode 0600. It appears whole or not at all, is on disk when this returns, and
+    /// never replaces another.
     ///
     /// # Errors
     /// [`IdentityError::Exists`], [`IdentityError::Write`].
