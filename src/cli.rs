@@ -263,6 +263,24 @@ mod tests {
     }
 
     #[test]
+    fn every_command_that_prints_a_result_takes_json() {
+        use clap::CommandFactory;
+        fn without(command: &clap::Command, name: &str, out: &mut Vec<String>) {
+            let below: Vec<_> = command.get_subcommands().collect();
+            below.iter().for_each(|next| without(next, &format!("{name} {}", next.get_name()), out));
+            if below.is_empty() && command.get_arguments().all(|argument| argument.get_long() != Some("json"))
+            {
+                out.push(name.trim_start().to_owned());
+            }
+        }
+        let mut found = Vec::new();
+        without(&Arguments::command(), "", &mut found);
+        // These print no result; simulated-peer is for the program itself, and its lines are JSON.
+        found.retain(|name| !["completions", "man", "simulated-peer"].contains(&name.as_str()));
+        assert_eq!(found, <Vec<String>>::new());
+    }
+
+    #[test]
     fn arguments_are_consistent() {
         use clap::CommandFactory;
         Arguments::command().debug_assert();

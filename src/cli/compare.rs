@@ -4,6 +4,7 @@ use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 
 use clap::Args;
+use serde_json::json;
 
 use super::{Failure, kind, print};
 use crate::cli::simulate::columns;
@@ -22,12 +23,19 @@ pub(super) struct Compare {
     before: PathBuf,
     /// The result.json of after
     after: PathBuf,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
 }
 
 impl Compare {
     pub(super) fn run(self, out: &mut dyn Write) -> Result<(), Failure> {
         let (before, after) = (load(&self.before)?, load(&self.after)?);
         let changes = compare(&before, &after);
+        if self.json {
+            let traces = json!({"before": before.trace_hash, "after": after.trace_hash});
+            return print(out, &format!("{}\n", json!({"traces": traces, "changes": changes})));
+        }
         if changes.is_empty() {
             return print(out, &format!("nothing: both have the trace {}\n", after.trace_hash));
         }

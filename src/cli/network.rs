@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand};
 use libp2p::Multiaddr;
+use serde_json::json;
 use zeroize::Zeroizing;
 
 use super::id::random;
@@ -65,24 +66,40 @@ pub(super) enum NetworkKeyCommand {
     New {
         /// The file to write
         file: PathBuf,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
     },
     /// Print a key's fingerprint, which is not secret: peers with the same one have the same key
     Show {
         /// The key file
         file: PathBuf,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
     },
 }
 
 impl NetworkKeyCommand {
     pub(super) fn run(self, out: &mut dyn Write) -> Result<(), Failure> {
-        match self {
-            Self::New { file } => {
+        let (file, json, key, wrote) = match self {
+            Self::New { file, json } => {
                 let key = NetworkKey::new(*random()?);
                 create_key(&file, key)?;
-                print(out, &format!("wrote {}: network key {}\n", file.display(), key.fingerprint()))
+                let wrote = format!("wrote {}: ", file.display());
+                (file, json, key, wrote)
             }
-            Self::Show { file } => print(out, &format!("network key {}\n", read_key(&file)?.fingerprint())),
-        }
+            Self::Show { file, json } => {
+                let key = read_key(&file)?;
+                (file, json, key, String::new())
+            }
+        };
+        let fingerprint = key.fingerprint().to_string();
+        let text = match json {
+            true => json!({"file": file, "fingerprint": fingerprint}).to_string(),
+            false => format!("{wrote}network key {fingerprint}"),
+        };
+        print(out, &(text + "\n"))
     }
 }
 
@@ -150,13 +167,18 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("network.key");
         let mut out = Vec::new();
-        NetworkKeyCommand::New { file: path.clone() }.run(&mut out).unwrap();
+        NetworkKeyCommand::New { file: path.clone(), json: false }.run(&mut out).unwrap();
         let key = read_key(&path).unwrap();
         assert!(String::from_utf8(out).unwrap().ends_with(&format!("network key {}\n", key.fingerprint())));
         assert!(fs::read_to_string(&path).unwrap().starts_with("/key/swarm/psk/1.0.0/\n/base16/\n"));
-        let error = NetworkKeyCommand::New { file: path.clone() }.run(&mut Vec::new()).unwrap_err();
+        let error =
+            NetworkKeyCommand::New { file: path.clone(), json: true }.run(&mut Vec::new()).unwrap_err();
         assert!(error.to_string().ends_with("exists already and is not overwritten"), "{error}");
         assert!(read_key(&path).unwrap() == key);
+        let mut out = Vec::new();
+        NetworkKeyCommand::Show { file: path.clone(), json: true }.run(&mut out).unwrap();
+        let shown: serde_json::Value = serde_json::from_slice(&out).unwrap();
+        assert_eq!(shown, json!({"file": path, "fingerprint": key.fingerprint().to_string()}));
     }
 
     #[test]

@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
+use serde_json::json;
 
 #[cfg(feature = "net")]
 pub(super) use self::peer::SimulatedPeer;
@@ -59,12 +60,15 @@ pub(super) struct Simulate {
     /// which nothing else changes
     #[arg(long, conflicts_with_all = ["seed", "out", "small", "force", "session"])]
     calibrate: bool,
+    /// Print JSON: what result.json holds, with --processes also what processes.json holds
+    #[arg(long)]
+    json: bool,
 }
 
 impl Simulate {
     pub(super) fn run(self, out: &mut dyn Write) -> Result<(), Failure> {
         if self.calibrate {
-            return calibrate::run(self.file.as_deref(), out);
+            return calibrate::run(self.file.as_deref(), self.json, out);
         }
         let path = self.file.clone().unwrap_or_default();
         if let Some(folder) = &self.out {
@@ -108,17 +112,27 @@ impl Simulate {
         if let Some(folder) = &self.out {
             let write =
                 |name: &str, text: String| output::write(&folder.join(name), text.as_bytes(), self.force);
-            write("result.json", json(folder, &results)?)?;
+            write("result.json", file_text(folder, &results)?)?;
             write("report.html", report::render(&results))?;
             #[cfg(feature = "net")]
             if self.processes {
-                write("processes.json", json(folder, &agreements)?)?;
+                write("processes.json", file_text(folder, &agreements)?)?;
             }
         }
-        print(out, &table::render(&results))?;
-        #[cfg(feature = "net")]
-        for agreement in &agreements {
-            print(out, &table::agreement(agreement))?;
+        if self.json {
+            #[cfg_attr(not(feature = "net"), expect(unused_mut))]
+            let mut value = json!(results);
+            #[cfg(feature = "net")]
+            if self.processes {
+                value["processes"] = json!(agreements);
+            }
+            print(out, &format!("{value}\n"))?;
+        } else {
+            print(out, &table::render(&results))?;
+            #[cfg(feature = "net")]
+            for agreement in &agreements {
+                print(out, &table::agreement(agreement))?;
+            }
         }
         self.judge(&path, &file, &results)?;
         #[cfg(feature = "net")]
@@ -225,7 +239,7 @@ fn show(bar: &ProgressBar, progress: Progress<'_>) {
     bar.set_message(format!("{}: {seconds:.2} s of virtual time, {} frames", progress.name, progress.frames));
 }
 
-fn json(folder: &Path, value: &impl serde::Serialize) -> Result<String, Failure> {
+fn file_text(folder: &Path, value: &impl serde::Serialize) -> Result<String, Failure> {
     let json = serde_json::to_string_pretty(value);
     json.map(|json| json + "\n").map_err(|error| Failure::Machine(format!("{}: {error}", folder.display())))
 }
@@ -248,6 +262,27 @@ mod tests {
         assert!(error.to_string().contains("alone: nobody has the result ("), "{error}");
         write(&format!("{ALONE}[expect]\nfinished = 0\n"));
         run_line(folder.path(), "simulate alone.toml").unwrap();
+    }
+
+    #[test]
+    fn json_on_standard_output_is_the_result_that_compare_reads_and_compare_has_json_too() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("s.toml"), format!("{ALONE}[expect]\nfinished = 0\n")).unwrap();
+        let run = |line: &str| -> serde_json::Value {
+            serde_json::from_str(&run_line(folder.path(), line).unwrap()).unwrap()
+        };
+        let printed = run("simulate s.toml --out a --json");
+        let written = std::fs::read_to_string(folder.path().join("a/result.json")).unwrap();
+        assert_eq!(printed, serde_json::from_str::<serde_json::Value>(&written).unwrap());
+        std::fs::write(folder.path().join("b.json"), printed.to_string()).unwrap();
+        let same = run("compare a/result.json b.json --json");
+        let trace = &printed["trace_hash"];
+        assert_eq!(same, serde_json::json!({"traces": {"before": trace, "after": trace}, "changes": []}));
+        std::fs::write(folder.path().join("b.json"), run("simulate s.toml --seed 77 --json").to_string())
+            .unwrap();
+        let other = run("compare a/result.json b.json --json");
+        let seed = other["changes"].as_array().unwrap().iter().find(|change| change["what"] == "seed");
+        assert_eq!(seed.unwrap()["after"], "77");
     }
 
     #[cfg(unix)]

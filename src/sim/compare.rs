@@ -1,9 +1,11 @@
 //! Compares two results of the same scenario.
 
+use serde::Serialize;
+
 use super::outcome::{Results, RunReport};
 
 /// One difference between two results.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Change {
     /// The run.
     pub run: String,

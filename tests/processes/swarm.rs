@@ -390,6 +390,8 @@ impl Swarm {
             Line::Out(text) => {
                 let value: Value = serde_json::from_str(&text)
                     .unwrap_or_else(|error| panic!("{} printed {text:?}: {error}", NAMES[i]));
+                // Seconds since 1970, in every line.
+                assert!(value["time"].as_f64().is_some_and(|time| time > 1.7e9), "{text}");
                 if value["event"] == "listening" && self.addresses[i].is_none() {
                     let address = value["address"].as_str().expect("an address").to_owned();
                     self.addresses[i] = Some(address.clone());

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use chacha20::rand_core::SeedableRng;
+use serde_json::json;
 
 use crate::cli::{Failure, output, print};
 use crate::crypto::agreement::EphemeralSecret;
@@ -118,8 +119,16 @@ fn all() -> Rates {
 }
 
 /// Measures, and prints the table or puts it into the scenario.
-pub(super) fn run(file: Option<&Path>, out: &mut dyn Write) -> Result<(), Failure> {
-    let Some(path) = file else { return print(out, &format!("[rates]\n{}", lines(&measure()?))) };
+pub(super) fn run(file: Option<&Path>, as_json: bool, out: &mut dyn Write) -> Result<(), Failure> {
+    let Some(path) = file else {
+        let rates = measure()?;
+        let text = if as_json {
+            json!({"rates": rates}).to_string()
+        } else {
+            "[rates]\n".to_owned() + lines(&rates).trim_end()
+        };
+        return print(out, &(text + "\n"));
+    };
     let wrong = |error: &dyn std::fmt::Display| Failure::Input(format!("{}: {error}", path.display()));
     let text = std::fs::read_to_string(path).map_err(|error| wrong(&error))?;
     // What is no scenario is left alone, and what would be none afterwards is not written.
@@ -128,10 +137,15 @@ pub(super) fn run(file: Option<&Path>, out: &mut dyn Write) -> Result<(), Failur
         File::parse(text, name, PathBuf::new(), false).map(drop).map_err(|error| wrong(&error))
     };
     check(&text)?;
-    let changed = replaced(&text, &lines(&measure()?));
+    let rates = measure()?;
+    let changed = replaced(&text, &lines(&rates));
     check(&changed)?;
     output::write(path, changed.as_bytes(), true)?;
-    print(out, &format!("{}: [rates] is as measured on this machine\n", path.display()))
+    let text = match as_json {
+        true => json!({"file": path, "rates": rates}).to_string(),
+        false => format!("{}: [rates] is as measured on this machine", path.display()),
+    };
+    print(out, &(text + "\n"))
 }
 
 /// The rates as they stand in a scenario.
