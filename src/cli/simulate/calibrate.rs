@@ -79,7 +79,9 @@ fn all() -> Rates {
     let best = |hash: &FlyHash| (0..GOES).map(|_| winners(hash)).fold(f64::INFINITY, f64::min);
     let (short, long) = (best(&few), best(&many));
     let sums = (m * rows) as f64;
-    let lift = sums * 36.0 / (long - short).max(1e-9);
+    // Where more entries hardly cost more, what they cost is not in the difference: then all of the time
+    // counts as lifting, which is the most that it can be.
+    let lift = if long > 1.1 * short { sums * 36.0 / (long - short) } else { sums * 40.0 / long };
     let select = sums / (short - sums * 4.0 / lift).max(1e-9);
     let two = |value: f64| {
         let power = 10f64.powf(value.log10().floor() - 1.0);
