@@ -29,7 +29,7 @@ pub use budget::Budget;
 pub use builder::Builder;
 pub(crate) use builder::{not_built_in, place, state_folder};
 pub use event::{Event, Timed};
-pub use receipt::{DataDigest, Opened, Place, Receipt, Spent};
+pub use receipt::{Council, DataDigest, Opened, Place, Receipt, Spent};
 pub use signals::leave_on_signals;
 
 /// A running node of a session. Dropped, it leaves.

@@ -3,6 +3,7 @@
 #[cfg(feature = "net")]
 pub(in crate::cli) mod collect;
 pub(in crate::cli) mod forecast;
+mod council;
 mod next;
 mod parse;
 mod settings;
@@ -26,7 +27,7 @@ use crate::evaluate::Candidate;
 use crate::evaluate::candidate::{PRESET_BINS, PRESET_M, PRESET_READOUT, PRESET_RHO, PRESET_S, Ranges};
 use crate::model::readout::Readout;
 use crate::session::{
-    ColumnChecks, CouncilSpec, DataSpec, FlynnSpec, ModelSpec, Privacy, Scaling, Score, Session,
+    ColumnChecks, DataSpec, FlynnSpec, ModelSpec, Privacy, Scaling, Score, Session,
     SessionError, Setting, Size, Sizes, TaskSpec, Timing, TuneSpec, XclpSpec,
 };
 use crate::sketch::scaling::Scaling as OfRows;
@@ -187,6 +188,8 @@ pub(super) struct NewArguments {
     /// Share of the peers that may collude [default: 1/3]
     #[arg(long, value_name = "SHARE")]
     colluding: Option<f64>,
+    #[command(flatten)]
+    council: council::CouncilArguments,
     #[command(flatten)]
     noise: NoiseArguments,
     /// A time by its name in the file, such as gather_ms=5000; repeatable
@@ -503,7 +506,7 @@ impl NewArguments {
                 colluding: self.colluding.unwrap_or(defaults.colluding),
                 noise,
             },
-            voting: CouncilSpec::default(),
+            voting: self.council.spec(),
             timing,
             roster: self.peers.into_iter().map(|peer| peer.0).collect(),
         };

@@ -13,7 +13,7 @@ use serde_json::json;
 use super::builder::{Keep, Save};
 use super::event::Event;
 use super::journal::{Journal, journal};
-use super::receipt::{DataDigest, Opened, Place, Receipt, stages};
+use super::receipt::{Council, DataDigest, Opened, Place, Receipt, stages};
 use super::{Error, Finished, Handle, Peer};
 use crate::net::driver::{self, DriverError, NodeConfig, Report, Usage};
 use crate::net::metrics::Metrics;
@@ -270,6 +270,7 @@ impl Node {
             peer_id: self.ctx.identity.public().to_string(),
             counted,
             quantities: quantities.collect(),
+            council: Council::of(session),
             roles: (!self.roles.is_empty()).then(|| self.roles.clone()),
             views: self.views,
             data: DataDigest {

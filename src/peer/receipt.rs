@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 use crate::net::driver::Usage;
 use crate::protocol::context::Context;
 use crate::protocol::view::Stage;
-use crate::session::TaskSpec;
+use crate::session::{Faults, Session, TaskSpec};
 
 /// What a peer can show of a session it took part in.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -32,6 +32,8 @@ pub struct Receipt {
     pub counted: bool,
     /// What was summed and opened, in order.
     pub quantities: Vec<Opened>,
+    /// What the council bears: `crash` or `byzantine`, and what that does not prevent.
+    pub council: Council,
     /// Peers by role, where the session had an exchange.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub roles: Option<BTreeMap<String, Vec<String>>>,
@@ -64,6 +66,30 @@ pub struct Place {
     pub number: u32,
     /// The id of the session before, in hexadecimal digits.
     pub parent: String,
+}
+
+/// What the council of a session bears.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Council {
+    /// The kind of faults, as in the session file.
+    pub faults: String,
+    /// How many members voted.
+    pub members: usize,
+    /// How many of them may break the rules without opening a quantity twice.
+    pub may_deviate: usize,
+    /// What is not prevented.
+    pub not_prevented: &'static str,
+}
+
+impl Council {
+    pub(super) fn of(session: &Session) -> Self {
+        let (faults, members) = (session.voting.faults, session.council().len());
+        let not_prevented = match faults {
+            Faults::Crash => "a member that breaks the rules and leads may open a quantity twice",
+            Faults::Byzantine => "more members than may_deviate that break the rules may open a quantity twice",
+        };
+        Self { faults: faults.to_string(), members, may_deviate: faults.deviating(members), not_prevented }
+    }
 }
 
 /// A quantity that was opened.

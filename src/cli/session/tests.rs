@@ -10,12 +10,12 @@ use crate::crypto::identity::Identity;
 use crate::session::{FlynnSpec, ModelSpec, SketchSpec, TaskSpec};
 use crate::sketch::distribution::Family;
 
-fn peer(seed: u8) -> String {
+pub(super) fn peer(seed: u8) -> String {
     format!("peer-{seed}={}", Identity::from_seed([seed; 32]).public())
 }
 
 /// `session new` with three peers into a file of `folder`, and what else is asked for.
-fn new(folder: &Path, more: &[&str]) -> Result<PathBuf, Failure> {
+pub(super) fn new(folder: &Path, more: &[&str]) -> Result<PathBuf, Failure> {
     let out = folder.join("session.toml");
     let peers = [peer(1), peer(2), format!("{}@/ip4/192.0.2.3/tcp/4001", peer(3))];
     let mut words = vec!["flyswarm", "session", "new", "--name", "digits", "--features", "64"];
@@ -32,7 +32,7 @@ fn new(folder: &Path, more: &[&str]) -> Result<PathBuf, Failure> {
     Ok(out)
 }
 
-fn message(result: Result<PathBuf, Failure>) -> String {
+pub(super) fn message(result: Result<PathBuf, Failure>) -> String {
     let failure = result.unwrap_err();
     assert_eq!(failure.code(), 2);
     failure.to_string()
