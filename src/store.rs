@@ -83,7 +83,7 @@ pub struct Store {
     early: Option<EarlyWrite>,
     /// See [`Store::keep_mark`].
     mark: Option<(PathBuf, Ballot)>,
-    _lock: File,
+    _lock: Lock,
 }
 
 impl StoreError {
@@ -346,8 +346,20 @@ fn beside(folder: &Path) -> io::Result<NamedTempFile> {
     tempfile::Builder::new().prefix(".").tempfile_in(folder).map_err(files::plain)
 }
 
+/// A lock that is let go of when it is dropped, also where a process that was just forked still has its file
+/// open: it belongs to the open file, and closing one's own descriptor would not be enough.
+#[derive(Debug)]
+struct Lock(File);
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        // The system does it for a process that ends.
+        let _ = self.0.unlock();
+    }
+}
+
 /// The lock of a folder, which is made where it is not there.
-fn locked(folder: &Path) -> Result<File, StoreError> {
+fn locked(folder: &Path) -> Result<Lock, StoreError> {
     let io = |path: &Path| {
         let path = path.to_owned();
         move |error| StoreError::Io { path, error }
@@ -356,7 +368,7 @@ fn locked(folder: &Path) -> Result<File, StoreError> {
     let path = folder.join("lock");
     let lock = File::options().create(true).append(true).open(&path).map_err(io(&path))?;
     match lock.try_lock() {
-        Ok(()) => Ok(lock),
+        Ok(()) => Ok(Lock(lock)),
         Err(TryLockError::WouldBlock) => Err(StoreError::Locked(folder.to_owned())),
         Err(TryLockError::Error(error)) => Err(StoreError::Io { path, error }),
     }

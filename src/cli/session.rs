@@ -2,8 +2,8 @@
 
 #[cfg(feature = "net")]
 pub(in crate::cli) mod collect;
-pub(in crate::cli) mod forecast;
 mod council;
+pub(in crate::cli) mod forecast;
 mod next;
 mod parse;
 mod settings;
@@ -27,8 +27,8 @@ use crate::evaluate::Candidate;
 use crate::evaluate::candidate::{PRESET_BINS, PRESET_M, PRESET_READOUT, PRESET_RHO, PRESET_S, Ranges};
 use crate::model::readout::Readout;
 use crate::session::{
-    ColumnChecks, DataSpec, FlynnSpec, ModelSpec, Privacy, Scaling, Score, Session,
-    SessionError, Setting, Size, Sizes, TaskSpec, Timing, TuneSpec, XclpSpec,
+    ColumnChecks, DataSpec, FlynnSpec, ModelSpec, Privacy, Scaling, Score, Session, SessionError, Setting,
+    Size, Sizes, TaskSpec, Timing, TuneSpec, XclpSpec,
 };
 use crate::sketch::scaling::Scaling as OfRows;
 

@@ -86,7 +86,9 @@ impl Council {
         let (faults, members) = (session.voting.faults, session.council().len());
         let not_prevented = match faults {
             Faults::Crash => "a member that breaks the rules and leads may open a quantity twice",
-            Faults::Byzantine => "more members than may_deviate that break the rules may open a quantity twice",
+            Faults::Byzantine => {
+                "more members than may_deviate that break the rules may open a quantity twice"
+            }
         };
         Self { faults: faults.to_string(), members, may_deviate: faults.deviating(members), not_prevented }
     }

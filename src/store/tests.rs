@@ -224,3 +224,15 @@ fn a_total_written_ahead_is_the_one_that_is_read_back_and_of_others_nothing_stay
     // The lock, the record and its total.
     assert_eq!(files(), 3);
 }
+
+#[test]
+fn a_lock_is_let_go_of_although_a_forked_process_still_has_its_file_open() {
+    let folder = tempfile::tempdir().unwrap();
+    let lock = locked(folder.path()).unwrap();
+    // What a process that was just forked has, until it runs another program.
+    let copy = lock.0.try_clone().unwrap();
+    assert!(matches!(locked(folder.path()), Err(StoreError::Locked(_))));
+    drop(lock);
+    drop(locked(folder.path()).unwrap());
+    drop(copy);
+}
