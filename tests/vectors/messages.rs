@@ -18,7 +18,7 @@ use flyswarm::task::xclp::talk::{Body, What, content};
 use serde_json::{Value, json};
 
 use crate::hex;
-use crate::items::made;
+use crate::items::{made, reveal};
 use crate::primitives::shown;
 use crate::sessions::{small, small_text, sum_id};
 
@@ -84,11 +84,14 @@ pub(crate) fn all() -> Vec<(&'static str, Message)> {
         ),
         ("up acknowledge", up(Report::Acknowledge(1, made.acknowledgements[..1].to_vec()))),
         ("up release", up(Report::Release(1, made.releases[..1].to_vec()))),
+        ("up reveal", up(Report::Reveal(vec![reveal(ctx)]))),
+        ("up reveal, nobody of the council", up(Report::Reveal(Vec::new()))),
         ("down keys", down(Order::Keys(made.keys.clone()))),
         ("down sum", down(Order::Sum(1))),
         ("down accept", down(Order::Accept(made.record.clone()))),
         ("down decide", down(Order::Decide(1, made.acknowledgements.clone()))),
         ("down open", down(Order::Open(1, made.releases.clone()))),
+        ("down reveal", down(Order::Reveal(vec![reveal(ctx)]))),
         (
             "chunk up",
             reduce(all_reduce::Message::Chunk {
