@@ -9,18 +9,18 @@ use std::hint::black_box;
 use cpu_time::ProcessTime;
 use divan::Bencher;
 use divan::counter::ItemsCount;
-use flyswarm::crypto::product;
-use flyswarm::crypto::stream::Stream;
-use flyswarm::model::propagation::integer::reference::Reference;
-use flyswarm::model::propagation::integer::{Plan, Settings};
-use flyswarm::protocol::shares::input::{parcels, random_sums, unpack};
-use flyswarm::protocol::shares::memory::watched;
-use flyswarm::protocol::shares::output::unseal;
-use flyswarm::protocol::shares::permutation::Permutations;
-use flyswarm::protocol::shares::program::{Outcome, run};
-use flyswarm::protocol::shares::round::Side;
-use flyswarm::protocol::shares::{Bits, Context, Keys, Shared, Xor, chebyshev, round};
-use flyswarm::sketch::lsh::Codes;
+use flyswarm_kernels::crypto::product;
+use flyswarm_kernels::crypto::stream::Stream;
+use flyswarm_kernels::model::propagation::integer::reference::Reference;
+use flyswarm_kernels::model::propagation::integer::{Plan, Settings};
+use flyswarm_kernels::shares::input::{parcels, random_sums, unpack};
+use flyswarm_kernels::shares::memory::watched;
+use flyswarm_kernels::shares::output::unseal;
+use flyswarm_kernels::shares::permutation::Permutations;
+use flyswarm_kernels::shares::program::{Outcome, run};
+use flyswarm_kernels::shares::round::Side;
+use flyswarm_kernels::shares::{Bits, Context, Keys, Shared, Xor, chebyshev, round};
+use flyswarm_kernels::sketch::lsh::Codes;
 use zeroize::Zeroizing;
 
 const BITS: usize = 4096;
@@ -149,9 +149,8 @@ fn whole(points: usize) {
     }
     println!("all           {:>10}{:>16?} MB sent", done.rounds, done.sent.map(|bytes| bytes as f64 / 1e6));
     let [Outcome::Sealed(zero), Outcome::Sealed(one), _] = &done.results else { panic!("honest owners") };
-    let part = |party: usize, sealed: &flyswarm::protocol::shares::output::Sealed| {
-        sealed.for_owner(party, 0..points)
-    };
+    let part =
+        |party: usize, sealed: &flyswarm_kernels::shares::output::Sealed| sealed.for_owner(party, 0..points);
     let output = unseal(points, CLASSES, &part(0, zero), &part(1, one)).expect("an output");
     assert_eq!(output, reference.output, "equal to the reference bit for bit");
     println!("CPU a party   {seconds:>10.2} s, shares unpacked and checked");
