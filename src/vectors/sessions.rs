@@ -1,11 +1,12 @@
 //! Session files and what follows from them: ids, councils, trees, partners.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::protocol::all_reduce::SumId;
 use crate::protocol::ballot::Ballot;
 use crate::protocol::context::{Context, Quantity};
+use crate::protocol::pairwise::{Reveal, ViewKey, ViewKeys};
+use crate::protocol::signed::Signed;
 use crate::protocol::{pairwise, tree};
 use crate::session::{FlynnSpec, Peer, Session, TaskSpec};
 use crate::task::flynn::Plan;
@@ -401,18 +402,38 @@ pub(crate) fn tree() -> Value {
     let mut graphs = Vec::new();
     for (peers, left_out) in [(66, 0), (66, 2)] {
         let session = small(peers);
-        let keys: BTreeMap<_, [u8; 32]> = session
-            .peers()
-            .skip(left_out)
-            .map(|peer| (peer, bytes(&format!("view key of {}", peer.0))))
-            .collect();
+        let members: Vec<_> = session.peers().skip(left_out).collect();
+        let ballot = Ballot { counter: 3, proposer: Peer(9) };
+        let part = |peer: Peer| bytes::<32>(&format!("part of the draw of {}", peer.0));
+        let key = |&peer: &Peer| {
+            let ctx = context(&session, peer);
+            let commitment = pairwise::commitment(&ctx, ballot, peer, &part(peer));
+            let commitment = ctx.draws(peer, &members).then_some(commitment);
+            let public = bytes(&format!("view key of {}", peer.0));
+            Signed::new(&ctx, ViewKey { ballot, public, commitment })
+        };
+        let keys: Vec<_> = members.iter().map(key).collect();
         let me = Peer(5);
-        let partners = pairwise::partners(&context(&session, me), &keys, me);
-        let all = partners.len();
-        assert!(all == keys.len() - 1 || keys.len() > 64);
+        let ctx = context(&session, me);
+        let fixed = ViewKeys::new(&ctx, ballot, &members, keys.clone()).unwrap();
+        let drawing: Vec<_> = members.iter().copied().filter(|&peer| ctx.draws(peer, &members)).collect();
+        let reveal = |&peer: &Peer| {
+            let item = Reveal { ballot, keys: fixed.digest, secret: part(peer) };
+            Signed::new(&context(&session, peer), item)
+        };
+        let reveals: Vec<_> = drawing.iter().map(reveal).collect();
+        let draw = fixed.draw(&ctx, &reveals).unwrap();
+        let partners = pairwise::partners(&ctx, &members, &draw, me);
+        assert!(partners.len() == members.len() - 1 || members.len() > 64);
         graphs.push(json!({
             "toml": small_text(peers),
-            "keys": keys.iter().map(|(peer, key)| json!([peer, hex(key)])).collect::<Vec<_>>(),
+            "ballot": ballot,
+            "keys": keys.iter().map(|key| {
+                json!([key.author, hex(key.item.public), key.item.commitment.map(hex)])
+            }).collect::<Vec<_>>(),
+            "parts": drawing.iter().map(|&peer| json!([peer, hex(part(peer))])).collect::<Vec<_>>(),
+            "keys_digest": hex(fixed.digest),
+            "draw": hex(draw),
             "me": me,
             "partners": partners,
         }));
