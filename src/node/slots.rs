@@ -295,7 +295,7 @@ impl Node {
                         step.blame(from, Fault::BadRecord(text));
                     }
                 }
-                transfer::Output::Failed(from, _) => self.election.fetch_failed(now, from),
+                transfer::Output::Failed(from) => self.election.fetch_failed(now, from),
             }
         }
     }

@@ -87,7 +87,7 @@ impl Masks {
 
 /// Partners of `me`, given every member's key. Symmetric: j is a partner of i if and only if i is one of j.
 #[must_use]
-pub fn partners(ctx: &Context, keys: &BTreeMap<Peer, [u8; 32]>, me: Peer) -> Vec<Peer> {
+pub(crate) fn partners(ctx: &Context, keys: &BTreeMap<Peer, [u8; 32]>, me: Peer) -> Vec<Peer> {
     let p = keys.len();
     if p <= FULL_MESH {
         return keys.keys().copied().filter(|&peer| peer != me).collect();
@@ -118,13 +118,13 @@ pub fn partners(ctx: &Context, keys: &BTreeMap<Peer, [u8; 32]>, me: Peer) -> Vec
 
 /// ceil((40 + log2 p) / log2(1 / gamma)): all partners of some peer collude with probability below 2^-40.
 #[must_use]
-pub fn degree(p: usize, colluding: f64) -> usize {
+pub(crate) fn degree(p: usize, colluding: f64) -> usize {
     let exact = (40.0 + (p as f64).log2()) / (1.0 / colluding).log2();
     exact.ceil() as usize
 }
 
 /// k_ij with every partner of this peer; `Err` names the partner whose key is of low order.
-pub fn agree(
+pub(crate) fn agree(
     ctx: &Context,
     ballot: Ballot,
     secret: &EphemeralSecret,
@@ -146,7 +146,7 @@ pub fn agree(
 
 /// The pairwise streams of this peer for one vector.
 #[must_use]
-pub fn pair_masks(me: Peer, keys: &BTreeMap<Peer, Arc<[u8; 32]>>, sum: SumId) -> Vec<Mask> {
+pub(crate) fn pair_masks(me: Peer, keys: &BTreeMap<Peer, Arc<[u8; 32]>>, sum: SumId) -> Vec<Mask> {
     keys.iter()
         .map(|(&peer, key)| {
             Mask::new(key.clone(), "mask", sum, if me < peer { Sign::Add } else { Sign::Subtract })
@@ -155,7 +155,7 @@ pub fn pair_masks(me: Peer, keys: &BTreeMap<Peer, Arc<[u8; 32]>>, sum: SumId) ->
 }
 
 /// Checks the signed keys of a view and returns the keys; the error names the misfit.
-pub fn collect(
+pub(crate) fn collect(
     ctx: &Context,
     ballot: Ballot,
     members: &[Peer],

@@ -5,16 +5,8 @@ use std::collections::VecDeque;
 use bytes::Bytes;
 use zeroize::Zeroizing;
 
-use super::super::chebyshev::propagate;
-use super::super::input::{Inputs, parcels, unpack};
-use super::super::memory::{Run, in_memory, with_keys};
-use super::super::nearest::nearest;
-use super::super::newton::reciprocals;
-use super::super::output::{Sealed, seal, unseal};
+use super::super::Party;
 use super::super::party::{Frame, PAYLOAD};
-use super::super::program::{Outcome, bits_of_distances, dense, edges, run, weights};
-use super::super::round::{Part, Side};
-use super::super::{Context, Keys, Party, Shared, Stage};
 use super::{opened, words};
 use crate::crypto::stream::Stream;
 use crate::model::propagation::integer::reference::Reference;
@@ -22,6 +14,15 @@ use crate::model::propagation::integer::{Plan, Settings};
 use crate::protocol::{Action, Fault, Input, Machine, Time};
 use crate::session::Peer;
 use crate::sketch::lsh::Codes;
+use flyswarm_kernels::shares::chebyshev::propagate;
+use flyswarm_kernels::shares::input::{Inputs, parcels, unpack};
+use flyswarm_kernels::shares::memory::{Run, in_memory, with_keys};
+use flyswarm_kernels::shares::nearest::nearest;
+use flyswarm_kernels::shares::newton::reciprocals;
+use flyswarm_kernels::shares::output::{Sealed, seal, unseal};
+use flyswarm_kernels::shares::program::{Outcome, bits_of_distances, dense, edges, run, weights};
+use flyswarm_kernels::shares::round::{Part, Side};
+use flyswarm_kernels::shares::{Context, Keys, Shared, Stage};
 
 /// Points of several owners.
 struct Case {

@@ -2,22 +2,22 @@
 
 use std::sync::Arc;
 
-use flyswarm::crypto::agreement::EphemeralSecret;
-use flyswarm::crypto::envelope;
-use flyswarm::protocol::all_reduce::total_digest;
-use flyswarm::protocol::ballot::Ballot;
-use flyswarm::protocol::context::Context;
-use flyswarm::protocol::deal::{self, Deal, Opening, Release};
-use flyswarm::protocol::pairwise::ViewKey;
-use flyswarm::protocol::record::{Acknowledgement, Frozen, Record};
-use flyswarm::protocol::signed::{Item, Signed};
-use flyswarm::protocol::wire;
-use flyswarm::session::Peer;
+use crate::crypto::agreement::EphemeralSecret;
+use crate::crypto::envelope;
+use crate::protocol::all_reduce::total_digest;
+use crate::protocol::ballot::Ballot;
+use crate::protocol::context::Context;
+use crate::protocol::deal::{self, Deal, Opening, Release};
+use crate::protocol::pairwise::ViewKey;
+use crate::protocol::record::{Acknowledgement, Frozen, Record};
+use crate::protocol::signed::{Item, Signed};
+use crate::protocol::wire;
+use crate::session::Peer;
 use serde_json::{Value, json};
 
-use crate::primitives::shown;
-use crate::sessions::{context, small, small_text, sum_id};
-use crate::{Given, bytes, hex};
+use super::primitives::shown;
+use super::sessions::{context, small, small_text, sum_id};
+use super::{Given, bytes, hex};
 
 /// Everything that one sum over three peers makes.
 pub(crate) struct Made {
