@@ -269,7 +269,7 @@ impl Node {
     /// What the neighbours in the view are to hear while this peer is held up outside of the machine, as by
     /// its disk: that it is at work.
     #[must_use]
-    pub fn beat(&self) -> Vec<(Peer, Message)> {
+    pub(crate) fn beat(&self) -> Vec<(Peer, Message)> {
         let view = self.view.iter().flat_map(View::beat);
         let wrapped = view.map(|(to, message)| (to, Message::View(message)));
         wrapped.filter(|(to, _)| self.greeted.contains_key(to)).collect()

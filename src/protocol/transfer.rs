@@ -189,7 +189,7 @@ impl Machine for Transfer {
 impl Transfer {
     /// A transfer with nothing under way.
     #[must_use]
-    pub fn new(ctx: Arc<Context>) -> Self {
+    pub(crate) fn new(ctx: Arc<Context>) -> Self {
         Self { ctx, number: 0, fetching: None, serving: BTreeMap::new(), served: BTreeMap::new() }
     }
 
@@ -233,7 +233,7 @@ impl Transfer {
     }
 
     /// Answers [`Output::Wanted`].
-    pub fn serve(&mut self, now: Time, to: Peer, slot: u32, held: Option<(Held, Served)>) -> Step<Self> {
+    pub(crate) fn serve(&mut self, now: Time, to: Peer, slot: u32, held: Option<(Held, Served)>) -> Step<Self> {
         let mut step = Step::none();
         match held {
             None => step.send(to, Message::Lacking(slot)),

@@ -356,7 +356,7 @@ impl View {
     }
 
     /// The messages by which this peer says that it is at long work.
-    pub fn beat(&self) -> impl Iterator<Item = (Peer, Message)> + use<> {
+    pub(crate) fn beat(&self) -> impl Iterator<Item = (Peer, Message)> + use<> {
         let to = self.place.parent.map_or_else(|| self.place.children.clone(), |parent| vec![parent]);
         let ballot = self.ballot;
         to.into_iter().map(move |peer| (peer, Message::Working(ballot)))
