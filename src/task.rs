@@ -16,6 +16,7 @@ use std::fmt::Debug;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use serde_json::{Map, Value};
 use sha2::Digest;
 
 pub use history::History;
@@ -77,6 +78,12 @@ pub trait Task: Debug + Send + Sync {
     /// never is again. The answer follows from the session alone; peers that come later are not given it.
     fn retains(&self, _slot: u32, _frozen: u32) -> bool {
         true
+    }
+
+    /// What the slot that was opened last says of the task's progress, for people and programs, such as the
+    /// loss of a round; may be empty.
+    fn figures(&self, _slot: u32, _history: &History) -> Map<String, Value> {
+        Map::new()
     }
 
     /// The result, when every slot is frozen. An error says why this peer has none. `unix` is the time in
