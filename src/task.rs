@@ -4,6 +4,7 @@
 
 pub mod columns;
 pub mod exchange;
+pub(crate) mod fedavg;
 pub mod flynn;
 mod history;
 mod holders;
@@ -179,6 +180,7 @@ pub fn built_in(session: &Session) -> Option<BuiltIn> {
         TaskSpec::Tune(spec) => tune::built_in(session, spec.clone()),
         TaskSpec::Xclp(spec) => xclp::built_in(session, spec.clone()),
         TaskSpec::Sketch(spec) => sketch::built_in(session, *spec),
+        TaskSpec::Fedavg(spec) => fedavg::built_in(session, spec.clone()),
         TaskSpec::Custom(_) => return None,
     })
 }

@@ -11,6 +11,8 @@
 mod bad;
 #[path = "vectors/faults.rs"]
 mod faults;
+#[path = "vectors/fedavg.rs"]
+mod fedavg;
 #[path = "vectors/flynn.rs"]
 mod flynn;
 #[path = "vectors/items.rs"]
@@ -47,7 +49,7 @@ use serde_json::Value;
 type Maker = fn() -> Value;
 
 /// Names of the files and what makes them.
-const FILES: [(&str, Maker); 22] = [
+const FILES: [(&str, Maker); 23] = [
     ("encoding", primitives::encoding),
     ("identity", primitives::identities),
     ("stream", primitives::stream),
@@ -68,6 +70,7 @@ const FILES: [(&str, Maker); 22] = [
     ("ot", ot::ot),
     ("phe", phe::phe),
     ("sketch", sketch::sketch),
+    ("fedavg", fedavg::fedavg),
     ("private", private::private),
     ("rows", rows::rows),
 ];

@@ -9,7 +9,7 @@ use flyswarm::protocol::context::{Context, Quantity};
 use flyswarm::protocol::{pairwise, tree};
 use flyswarm::session::{FlynnSpec, Peer, Session, TaskSpec};
 use flyswarm::task::flynn::Plan;
-use flyswarm::task::{sketch, tune, xclp};
+use flyswarm::task::{self, sketch, tune, xclp};
 use serde_json::{Value, json};
 
 use crate::{bytes, hex, identity};
@@ -179,6 +179,7 @@ fn shown(text: &str) -> Value {
         TaskSpec::Tune(spec) => Some(tune::Plan::new(session.clone(), spec).quantities()),
         TaskSpec::Xclp(spec) => Some(xclp::Plan::new(session.clone(), spec.clone()).quantities()),
         TaskSpec::Sketch(spec) => Some(sketch::Plan::new(session.clone(), *spec).quantities()),
+        TaskSpec::Fedavg(_) => task::built_in(&session).map(|task| task.plan),
         // Its plan is the other program's.
         TaskSpec::Custom(_) => None,
     };
@@ -218,6 +219,8 @@ pub(crate) fn session() -> Value {
         (crate::sketch::HEAD, 3),
         (crate::sketch::SELECT, 5),
         (crate::sketch::PRIVATE, 3),
+        (crate::fedavg::HEAD, 6),
+        (crate::fedavg::FULL, 3),
         (PRIVATE, 5),
         (&released, 3),
         (CUSTOM, 3),
@@ -235,6 +238,10 @@ pub(crate) fn session() -> Value {
     let labels = |from: &str, to: &str| {
         assert!(crate::xclp::HEAD.contains(from), "{from}");
         toml(&crate::xclp::HEAD.replacen(from, to, 1), 7)
+    };
+    let fedavg = |from: &str, to: &str| {
+        assert!(crate::fedavg::FULL.contains(from), "{from}");
+        toml(&crate::fedavg::FULL.replacen(from, to, 1), 3)
     };
     let twice = identity(0).public().to_string();
     let bad: Vec<_> = [
@@ -329,6 +336,14 @@ pub(crate) fn session() -> Value {
             "an epsilon where peers are drawn",
             toml(&crate::sketch::SELECT.replacen("min_holders = 1", "epsilon = 1\ntop = 1", 1), 5),
         ),
+        ("an image of another size", fedavg("[2, 8, 8]", "[2, 8, 9]")),
+        ("a network without its image", fedavg("image = [2, 8, 8]\n", "")),
+        ("a hidden layer of nothing", fedavg("hidden = [5]", "hidden = [0]")),
+        ("two convolutions", fedavg("[2, 3, 4]", "[2, 3]")),
+        ("no rounds", fedavg("rounds = 3", "rounds = 0")),
+        ("a rate of nothing", fedavg("rate = 0.125", "rate = 0.0")),
+        ("filters of a matrix", fedavg("\"cnn\"", "\"logistic\"")),
+        ("rounds of the task sketch", fedavg("\"fedavg\"", "\"sketch\"")),
         ("a top of sketches", toml(&crate::sketch::PRIVATE.replacen("epsilon", "top = 1\nepsilon", 1), 3)),
         (
             "noise in shares on sketches",
