@@ -6,9 +6,9 @@ use std::fs;
 use std::sync::Arc;
 use std::time::Duration;
 
-use flyswarm::data::digits::digits;
 use flyswarm::session::Peer;
 use flyswarm::task::xclp::{Said, Xclp};
+use flyswarm_kernels::data::digits::digits;
 use serde_json::Value;
 
 use super::check::members;

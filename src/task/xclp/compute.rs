@@ -33,10 +33,10 @@ use crate::sketch::lsh::Codes;
 use crate::task::exchange::{Content, Done, Exchange, Job, Output, Roles, Vocabulary};
 
 /// Those who never compute again, as far as this peer knows. It outlives a view.
-pub type Out = Arc<Mutex<BTreeSet<Peer>>>;
+pub(crate) type Out = Arc<Mutex<BTreeSet<Peer>>>;
 
 /// The constants of one peer's part.
-pub struct Setup {
+pub(crate) struct Setup {
     /// The session's id.
     pub session: [u8; 32],
     /// The view and the slot.
@@ -73,7 +73,7 @@ impl std::fmt::Debug for Setup {
 
 /// An owner's rows.
 #[derive(Clone)]
-pub struct Rows {
+pub(crate) struct Rows {
     /// Scaled; its labels are not used.
     pub data: Arc<Dataset>,
     /// Of each row its class, where that is known.
@@ -92,7 +92,7 @@ impl std::fmt::Debug for Rows {
 
 /// An owner's commitment to its input.
 #[must_use]
-pub fn commitment(
+pub(crate) fn commitment(
     session: &[u8; 32],
     owner: Peer,
     salt: &[u8; 32],
@@ -108,7 +108,7 @@ pub fn commitment(
 
 /// What the exchange gives a peer.
 #[derive(Clone, Default, PartialEq, Eq)]
-pub struct Computed {
+pub(crate) struct Computed {
     /// Which party it is, from 0 on, and its shares of the output.
     pub party: Option<(u8, Vec<u8>)>,
     /// The commitment to its input; zeros for a peer without rows.
@@ -124,14 +124,14 @@ impl std::fmt::Debug for Computed {
 impl Computed {
     /// As it is kept: the party's number plus one or 0, the commitment, the shares.
     #[must_use]
-    pub fn to_bytes(&self) -> Bytes {
+    pub(crate) fn to_bytes(&self) -> Bytes {
         let (number, shares) = self.party.as_ref().map_or((0, &[][..]), |(n, shares)| (n + 1, shares));
         [&[number][..], &self.commitment, shares].concat().into()
     }
 
     /// As [`Computed::to_bytes`] makes it; `None` if it is not.
     #[must_use]
-    pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
+    pub(crate) fn from_bytes(bytes: &[u8]) -> Option<Self> {
         let (&number, rest) = bytes.split_first()?;
         let (commitment, shares) = rest.split_first_chunk::<32>()?;
         let party = number.checked_sub(1).map(|number| (number, shares.to_vec()));
@@ -151,7 +151,7 @@ enum Made {
 }
 
 /// One peer's part in the first exchange.
-pub struct Compute {
+pub(crate) struct Compute {
     setup: Setup,
     watch: Watch,
     outgoing: Outgoing,
@@ -178,7 +178,7 @@ impl std::fmt::Debug for Compute {
 impl Compute {
     /// A part that has not started.
     #[must_use]
-    pub fn new(setup: Setup) -> Self {
+    pub(crate) fn new(setup: Setup) -> Self {
         Self {
             watch: Watch::new(setup.patience_ms, setup.longest_ms),
             setup,

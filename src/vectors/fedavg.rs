@@ -4,17 +4,17 @@
 
 use std::sync::Arc;
 
+use crate::data::Dataset;
+use crate::protocol::all_reduce::SumId;
+use crate::protocol::ballot::Ballot;
+use crate::protocol::record;
+use crate::session::{Peer, Session};
+use crate::task::{History, Rows, Task, built_in};
 use bytes::Bytes;
-use flyswarm::data::Dataset;
-use flyswarm::protocol::all_reduce::SumId;
-use flyswarm::protocol::ballot::Ballot;
-use flyswarm::protocol::record;
-use flyswarm::session::{Peer, Session};
-use flyswarm::task::{History, Rows, Task, built_in};
 use serde_json::{Value, json};
 
-use crate::sessions::toml;
-use crate::{bytes, hex};
+use super::sessions::toml;
+use super::{bytes, hex};
 
 pub(crate) const HEAD: &str = r#"name = "vectors"
 task = "fedavg"
