@@ -214,6 +214,25 @@ impl DataArguments {
         Ok((loaded.data, lines))
     }
 
+    /// Reads rows with so many features, of these names where there are some; of these classes, or of any.
+    pub(super) fn load_columns(
+        &self,
+        features: usize,
+        columns: &[String],
+        classes: Option<&[String]>,
+        label: &LabelColumn,
+    ) -> Result<Dataset, Failure> {
+        let expected = Expected {
+            features: Some(features),
+            columns,
+            named_by: NamedBy::Model,
+            classes,
+            ..self.reading.expected(label)
+        };
+        let loaded = data::load_named(&self.data, &expected);
+        Ok(loaded.map_err(|error| self.refused(&error, error.to_string()))?.data)
+    }
+
     /// Another file of this program is called by its kind.
     fn refused(&self, error: &DataError, text: String) -> Failure {
         match (kind::advice(&self.data, "rows are expected"), error) {

@@ -233,7 +233,13 @@ impl Transfer {
     }
 
     /// Answers [`Output::Wanted`].
-    pub(crate) fn serve(&mut self, now: Time, to: Peer, slot: u32, held: Option<(Held, Served)>) -> Step<Self> {
+    pub(crate) fn serve(
+        &mut self,
+        now: Time,
+        to: Peer,
+        slot: u32,
+        held: Option<(Held, Served)>,
+    ) -> Step<Self> {
         let mut step = Step::none();
         match held {
             None => step.send(to, Message::Lacking(slot)),

@@ -10,7 +10,7 @@ use crate::protocol::signed::Signed;
 use crate::protocol::{pairwise, tree};
 use crate::session::{FlynnSpec, Peer, Session, TaskSpec};
 use crate::task::flynn::Plan;
-use crate::task::{sketch, tune, xclp};
+use crate::task::{built_in, sketch, tune, xclp};
 use serde_json::{Value, json};
 
 use super::{bytes, hex, identity};
@@ -180,6 +180,7 @@ fn shown(text: &str) -> Value {
         TaskSpec::Tune(spec) => Some(tune::Plan::new(session.clone(), spec).quantities()),
         TaskSpec::Xclp(spec) => Some(xclp::Plan::new(session.clone(), spec.clone()).quantities()),
         TaskSpec::Sketch(spec) => Some(sketch::Plan::new(session.clone(), *spec).quantities()),
+        TaskSpec::Fedavg(_) => built_in(&session).map(|task| task.plan),
         // Its plan is the other program's.
         TaskSpec::Custom(_) => None,
     };
@@ -219,6 +220,8 @@ pub(crate) fn session() -> Value {
         (super::sketch::HEAD, 3),
         (super::sketch::SELECT, 5),
         (super::sketch::PRIVATE, 3),
+        (super::fedavg::HEAD, 6),
+        (super::fedavg::FULL, 3),
         (PRIVATE, 5),
         (&released, 3),
         (CUSTOM, 3),
@@ -236,6 +239,10 @@ pub(crate) fn session() -> Value {
     let labels = |from: &str, to: &str| {
         assert!(super::xclp::HEAD.contains(from), "{from}");
         toml(&super::xclp::HEAD.replacen(from, to, 1), 7)
+    };
+    let fedavg = |from: &str, to: &str| {
+        assert!(super::fedavg::FULL.contains(from), "{from}");
+        toml(&super::fedavg::FULL.replacen(from, to, 1), 3)
     };
     let twice = identity(0).public().to_string();
     let bad: Vec<_> = [
@@ -330,6 +337,14 @@ pub(crate) fn session() -> Value {
             "an epsilon where peers are drawn",
             toml(&super::sketch::SELECT.replacen("min_holders = 1", "epsilon = 1\ntop = 1", 1), 5),
         ),
+        ("an image of another size", fedavg("[2, 8, 8]", "[2, 8, 9]")),
+        ("a network without its image", fedavg("image = [2, 8, 8]\n", "")),
+        ("a hidden layer of nothing", fedavg("hidden = [5]", "hidden = [0]")),
+        ("two convolutions", fedavg("[2, 3, 4]", "[2, 3]")),
+        ("no rounds", fedavg("rounds = 3", "rounds = 0")),
+        ("a rate of nothing", fedavg("rate = 0.125", "rate = 0.0")),
+        ("filters of a matrix", fedavg("\"cnn\"", "\"logistic\"")),
+        ("rounds of the task sketch", fedavg("\"fedavg\"", "\"sketch\"")),
         ("a top of sketches", toml(&super::sketch::PRIVATE.replacen("epsilon", "top = 1\nepsilon", 1), 3)),
         (
             "noise in shares on sketches",
