@@ -176,6 +176,11 @@ impl Plan {
             ));
         }
         let plan = integer::Plan::new(points as usize, self.classes(), self.spec.settings());
+        let most = u64::from(self.spec.most_rows);
+        if let Some((peer, rows)) = largest.filter(|(_, rows)| most > 0 && *rows as u64 > most) {
+            let name = &self.session.roster[peer.index()].name;
+            return Err(format!("{name} has {rows} rows, at most {most} are allowed (xclp.most_rows)"));
+        }
         Ok(View { owners, plan: plan.map_err(|refusal| refusal.to_string())? })
     }
 
@@ -230,6 +235,13 @@ impl Xclp {
         }
         if data.rows() as u64 > MOST_POINTS {
             return Err(format!("{} rows, of all peers together there may be {MOST_POINTS}", data.rows()));
+        }
+        let most = spec.most_rows as usize;
+        if most > 0 && data.rows() > most {
+            return Err(format!(
+                "{} rows, the session allows an owner at most {most} (xclp.most_rows)",
+                data.rows()
+            ));
         }
         let plan = Plan::new(session, spec);
         if plan.scaling.needs_moments().is_none() {
