@@ -15,6 +15,7 @@ use crate::model::propagation::integer::reference::{Output as Answer, Reference}
 use crate::model::propagation::integer::{Plan, Settings};
 use crate::protocol::all_reduce::SumId;
 use crate::protocol::ballot::Ballot;
+use crate::protocol::shares::input::unpack;
 use crate::protocol::shares::output::Sealed;
 use crate::protocol::{Action, Fault, Input, Step, Time};
 use crate::session::Peer;
@@ -319,4 +320,64 @@ fn results_are_read_as_they_are_written_and_nothing_else_is() {
     assert_eq!(deliver::from_bytes(&deliver::to_bytes(&answer, 3), 3), Some(answer));
     assert_eq!(deliver::from_bytes(&[3, 0, 1, 1, 1], 3), None, "no such class");
     assert_eq!(deliver::from_bytes(&[0, 0, 1, 1], 3), None, "cut short");
+}
+
+/// The parcels of a view: who computed, and what each of them got of each owner.
+type Parcels = ([Peer; 3], BTreeMap<(Peer, Peer), Vec<u8>>);
+
+/// The view `counter` with those out who are; owners draw fresh shares in each view, or keep them.
+fn parcels_of_a_view(counter: u64, out: &[Peer], fresh: bool) -> Parcels {
+    let machines = (0u16..5).map(|me| {
+        let known = Out::default();
+        known.lock().unwrap().extend(out);
+        let seed = [me as u8, if fresh { counter as u8 } else { 0 }];
+        let setup = Setup { seed: derive(&seed, "test", &[]), ..setup(me, counter, known) };
+        (Peer(me), Box::new(Compute::new(setup)) as Box<dyn Exchange>)
+    });
+    let (mut net, mut parcels) = (Net::new(machines), BTreeMap::new());
+    net.run(|from, to, body, data| {
+        if matches!(body, Body::Part { what: What::Input, .. }) {
+            parcels.insert((to, from), data.clone());
+        }
+    });
+    let trio: Vec<Peer> = computed(&net).values().map(|(peer, _)| *peer).collect();
+    (trio.try_into().expect("three"), parcels)
+}
+
+/// The peers that have codes of an owner from its shares in several views: three shares, one of each number,
+/// that add up to bits.
+fn rebuilt(views: &[Parcels]) -> BTreeSet<Peer> {
+    let mut found = BTreeSet::new();
+    for peer in (0..5).map(Peer) {
+        for (owner, rows) in owners() {
+            let mut shares: [Vec<Vec<u16>>; 3] = Default::default();
+            for (trio, parcels) in views {
+                let number = trio.iter().position(|party| *party == peer);
+                let Some((number, parcel)) = number.zip(parcels.get(&(peer, owner))) else { continue };
+                let inputs = unpack(parcel, rows, 64, CLASSES).expect("a parcel");
+                shares[number].push(inputs.codes.own);
+                shares[(number + 1) % 3].push(inputs.codes.next);
+            }
+            let bits = |a: &Vec<u16>, b: &Vec<u16>, c: &Vec<u16>| {
+                let sum = |i: usize| a[i].wrapping_add(b[i]).wrapping_add(c[i]);
+                (0..a.len()).all(|i| sum(i) <= 1)
+            };
+            let [zero, one, two] = &shares;
+            let any = zero.iter().any(|a| one.iter().any(|b| two.iter().any(|c| bits(a, b, c))));
+            if any {
+                found.insert(peer);
+            }
+        }
+    }
+    found
+}
+
+#[test]
+fn shares_of_two_trios_give_nobody_an_input_and_a_share_that_is_kept_over_the_change_is_found() {
+    // Peer 1 is lost: peer 0 was party 2 and is party 1 then.
+    let views = |fresh| [parcels_of_a_view(1, &[], fresh), parcels_of_a_view(2, &[Peer(1)], fresh)];
+    let [first, second] = views(true);
+    assert_eq!((first.0, second.0), ([Peer(3), Peer(1), Peer(0)], [Peer(3), Peer(0), Peer(4)]));
+    assert_eq!(rebuilt(&[first, second]), BTreeSet::new());
+    assert_eq!(rebuilt(&views(false)), [Peer(0)].into());
 }
