@@ -6,7 +6,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use zeroize::Zeroizing;
 
-use super::compute::{Compute, Computed, Out, Rows, Setup};
+use super::compute::{COMMITMENT, Compute, Computed, Out, Rows, Seen, Setup, inputs_digest};
 use super::deliver::{self, Deliver};
 use super::talk::{Body, What, content, read};
 use crate::crypto::stream::derive;
@@ -61,6 +61,7 @@ fn setup(me: u16, counter: u64, out: Out) -> Setup {
         seed: Zeroizing::new([me as u8; 32]),
         rows: (ROWS[usize::from(me)] > 0).then(|| rows(me)),
         out,
+        seen: Seen::default(),
         patience_ms: 3000,
         longest_ms: 60_000,
     }
@@ -190,7 +191,7 @@ fn an_owner_whose_input_is_not_made_of_bits_is_blamed_by_all_three_and_no_owner_
     net.run(|from, to, body, data| {
         if from == Peer(2) && matches!(body, Body::Part { what: What::Input, .. }) {
             // A word of a code, lowered by 2^11, in both copies of the share.
-            let words = if to == Peer(1) { 1 } else { 34 };
+            let words = COMMITMENT + if to == Peer(1) { 1 } else { 34 };
             if to == Peer(1) || to == Peer(3) {
                 assert_eq!(data[words - 1], 1, "the share that is sent as words");
                 data[words + 1] = data[words + 1].wrapping_sub(8);
@@ -217,7 +218,11 @@ fn what_does_not_fit_is_blamed_on_its_sender_and_nobody_panics() {
                 data.pop();
             },
         ),
-        ("no share", |body| matches!(body, Body::Part { what: What::Input, .. }), |_, data| data[0] = 7),
+        (
+            "no share",
+            |body| matches!(body, Body::Part { what: What::Input, .. }),
+            |_, data| data[COMMITMENT] = 7,
+        ),
         (
             "an output",
             |body| matches!(body, Body::Part { what: What::Input, .. }),
@@ -308,14 +313,14 @@ fn no_two_attempts_have_a_message_in_common_and_one_with_the_same_tape_is_the_sa
 fn results_are_read_as_they_are_written_and_nothing_else_is() {
     for computed in [
         Computed::default(),
-        Computed { party: None, commitment: [3; 32] },
-        Computed { party: Some((2, vec![1, 2, 3])), commitment: [0; 32] },
+        Computed { commitment: [3; 32], ..Computed::default() },
+        Computed { party: Some((2, vec![1, 2, 3])), commitment: [0; 32], inputs: [5; 32] },
     ] {
         assert_eq!(Computed::from_bytes(&computed.to_bytes()), Some(computed));
     }
-    assert_eq!(Computed::from_bytes(&[0; 32]), None);
-    assert_eq!(Computed::from_bytes(&[&[4][..], &[0; 33]].concat()), None, "a fourth party");
-    assert_eq!(Computed::from_bytes(&[&[1][..], &[0; 32]].concat()), None, "a party without shares");
+    assert_eq!(Computed::from_bytes(&[0; 64]), None);
+    assert_eq!(Computed::from_bytes(&[&[4][..], &[0; 65]].concat()), None, "a fourth party");
+    assert_eq!(Computed::from_bytes(&[&[1][..], &[0; 64]].concat()), None, "a party without shares");
     let answer = Answer { labels: vec![Some(2), None], coarse: vec![1, 2, 61, 0, 0, 0] };
     assert_eq!(deliver::from_bytes(&deliver::to_bytes(&answer, 3), 3), Some(answer));
     assert_eq!(deliver::from_bytes(&[3, 0, 1, 1, 1], 3), None, "no such class");
@@ -354,7 +359,7 @@ fn rebuilt(views: &[Parcels]) -> BTreeSet<Peer> {
             for (trio, parcels) in views {
                 let number = trio.iter().position(|party| *party == peer);
                 let Some((number, parcel)) = number.zip(parcels.get(&(peer, owner))) else { continue };
-                let inputs = unpack(parcel, rows, 64, CLASSES).expect("a parcel");
+                let inputs = unpack(&parcel[COMMITMENT..], rows, 64, CLASSES).expect("a parcel");
                 shares[number].push(inputs.codes.own);
                 shares[(number + 1) % 3].push(inputs.codes.next);
             }
@@ -380,4 +385,32 @@ fn shares_of_two_trios_give_nobody_an_input_and_a_share_that_is_kept_over_the_ch
     assert_eq!((first.0, second.0), ([Peer(3), Peer(1), Peer(0)], [Peer(3), Peer(0), Peer(4)]));
     assert_eq!(rebuilt(&[first, second]), BTreeSet::new());
     assert_eq!(rebuilt(&views(false)), [Peer(0)].into());
+}
+
+#[test]
+fn an_owner_that_commits_to_another_input_in_a_later_view_is_blamed_by_those_who_saw_the_first() {
+    let seen: Vec<Seen> = (0..5).map(|_| Seen::default()).collect();
+    let view = |counter: u64, salt: u8| {
+        let machines = (0u16..5).zip(&seen).map(|(me, seen)| {
+            let mut setup = Setup { seen: seen.clone(), ..setup(me, counter, Out::default()) };
+            if let Some(rows) = setup.rows.as_mut().filter(|_| me == 2) {
+                rows.salt = Zeroizing::new([salt; 32]);
+            }
+            (Peer(me), Box::new(Compute::new(setup)) as Box<dyn Exchange>)
+        });
+        let mut net = Net::new(machines);
+        net.run(|_, _, _, _| {});
+        net
+    };
+    let (first, again, other) = (view(1, 2), view(2, 2), view(3, 9));
+    assert_eq!((first.blamed.len(), again.blamed.len()), (0, 0));
+    // What a party keeps names the commitments that all owners made.
+    let of = |net: &Net, peer: &Peer| Computed::from_bytes(&net.results[peer]).expect("a result");
+    let made = owners().into_iter().map(|(owner, _)| (owner, of(&first, &owner).commitment));
+    let digest = inputs_digest(made);
+    let parties = computed(&first);
+    assert!(parties.values().all(|(peer, _)| of(&first, peer).inputs == digest), "as opened");
+    let blamed: Vec<(Peer, Peer)> = other.blamed.iter().map(|(by, peer, _)| (*by, *peer)).collect();
+    assert!(!blamed.is_empty() && blamed.iter().all(|(_, peer)| *peer == Peer(2)), "{blamed:?}");
+    assert!(computed(&other).is_empty());
 }

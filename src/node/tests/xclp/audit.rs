@@ -111,6 +111,10 @@ fn schedule(seed: u64) -> bool {
         let told =
             |text: &String| text.contains("three computing parties") || text.contains("fewer than two");
         assert!(endings.iter().all(told), "seed {seed}: {endings:?}");
+        let over = |peer: &Peer| {
+            lab.net.events.iter().any(|(_, who, event)| who == peer && matches!(event, Event::Ended(_)))
+        };
+        assert!((0..5).map(Peer).filter(over).count() >= 3, "seed {seed} hangs: {:?}", lab.net.events);
         return false;
     }
     assert!(!lab.holds().is_empty(), "seed {seed}: {:?}", lab.net.events);
