@@ -8,6 +8,7 @@ use std::sync::Arc;
 use super::network::{Fault, Network};
 use super::numbers::{session, timing};
 use crate::crypto::identity::Identity;
+use crate::data::Dataset;
 use crate::data::digits::digits;
 use crate::node::{Ending, Event};
 use crate::protocol::message::Message;
@@ -300,4 +301,13 @@ fn an_owner_with_more_rows_than_the_file_allows_does_not_begin_and_ends_the_sess
     let endings = lab.endings();
     let told = "peer-1 has 15 rows, at most 14 are allowed (xclp.most_rows)";
     assert!(endings.iter().any(|text| text.starts_with(told)), "{endings:?} {:?}", lab.net.events);
+}
+
+#[test]
+fn a_row_without_a_direction_is_refused_by_its_line() {
+    let session = lab(&[10, 10, 10], Scaling::None, 8, spec()).session;
+    let row = |at: usize| [f32::from(u8::from(at != 2)); 64];
+    let data = Dataset::new(64, (0..5).flat_map(row).collect(), Vec::new(), Vec::new()).unwrap();
+    let task = Xclp::new(session, spec(), Peer(0), Arc::new(data), vec![None; 5], &[0; 32]);
+    assert_eq!(task.unwrap_err(), "row 3 is zero in every feature: it has no direction");
 }
