@@ -36,7 +36,7 @@ use crate::task::exchange::{Content, Done, Exchange, Job, Output, Roles, Vocabul
 pub(crate) type Out = Arc<Mutex<BTreeSet<Peer>>>;
 
 /// The commitment that each owner sent this peer first, whatever became of that view. It outlives a view.
-pub type Seen = Arc<Mutex<BTreeMap<Peer, [u8; 32]>>>;
+pub(crate) type Seen = Arc<Mutex<BTreeMap<Peer, [u8; 32]>>>;
 
 /// Bytes of a commitment, which stands before a parcel.
 pub(super) const COMMITMENT: usize = 32;
@@ -116,7 +116,7 @@ pub(crate) fn commitment(
 
 /// The digest of the commitments of all owners, in the order of their places.
 #[must_use]
-pub fn inputs_digest(commitments: impl IntoIterator<Item = (Peer, [u8; 32])>) -> [u8; 32] {
+pub(crate) fn inputs_digest(commitments: impl IntoIterator<Item = (Peer, [u8; 32])>) -> [u8; 32] {
     let mut hash = tagged_hash("inputs");
     for (owner, commitment) in commitments {
         hash.update(owner.0.to_le_bytes());
