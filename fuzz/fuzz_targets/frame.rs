@@ -7,7 +7,7 @@
 mod seeds;
 
 use bytes::Bytes;
-use flyswarm::crypto::identity::Signature;
+use flyswarm_kernels::crypto::identity::Signature;
 use flyswarm::node::Record;
 use flyswarm::protocol::all_reduce::{self, Direction, SumId};
 use flyswarm::protocol::ballot::Ballot;

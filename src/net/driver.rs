@@ -154,7 +154,7 @@ pub struct Usage {
 ///
 /// # Errors
 /// Where an address of the session file is not one.
-pub fn roster(session: &Session) -> Result<Vec<(PeerId, Vec<Multiaddr>)>, DriverError> {
+pub(crate) fn roster(session: &Session) -> Result<Vec<(PeerId, Vec<Multiaddr>)>, DriverError> {
     let parsed = |entry: &Entry| {
         let parse = |text: &String| {
             text.parse().map_err(|error: libp2p::multiaddr::Error| {

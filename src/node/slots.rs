@@ -231,6 +231,10 @@ impl Node {
             self.end(Ending::Refused(text), step);
             return;
         }
+        let figures = self.task.figures(slot, self.archive.history());
+        if !figures.is_empty() {
+            step.output(Event::Figures(slot, figures));
+        }
         for over in self.archive.forget(&*self.task) {
             step.0.push(Action::Persist(Record::Bare(over)));
         }
@@ -295,7 +299,7 @@ impl Node {
                         step.blame(from, Fault::BadRecord(text));
                     }
                 }
-                transfer::Output::Failed(from, _) => self.election.fetch_failed(now, from),
+                transfer::Output::Failed(from) => self.election.fetch_failed(now, from),
             }
         }
     }

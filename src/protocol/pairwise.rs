@@ -151,7 +151,7 @@ pub fn partners(ctx: &Context, members: &[Peer], draw: &[u8; 32], me: Peer) -> V
 
 /// ceil((40 + log2 p) / log2(1 / gamma)): all partners of some peer collude with probability below 2^-40.
 #[must_use]
-pub fn degree(p: usize, colluding: f64) -> usize {
+pub(crate) fn degree(p: usize, colluding: f64) -> usize {
     let exact = (40.0 + (p as f64).log2()) / (1.0 / colluding).log2();
     exact.ceil() as usize
 }
@@ -180,7 +180,7 @@ pub fn agree(
 
 /// The pairwise streams of this peer for one vector.
 #[must_use]
-pub fn pair_masks(me: Peer, keys: &BTreeMap<Peer, Arc<[u8; 32]>>, sum: SumId) -> Vec<Mask> {
+pub(crate) fn pair_masks(me: Peer, keys: &BTreeMap<Peer, Arc<[u8; 32]>>, sum: SumId) -> Vec<Mask> {
     keys.iter()
         .map(|(&peer, key)| {
             Mask::new(key.clone(), "mask", sum, if me < peer { Sign::Add } else { Sign::Subtract })

@@ -67,11 +67,11 @@ pub enum Message {
 
 /// Time to check whether the transfer of this number stands still.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Timer(u64);
+pub(crate) struct Timer(u64);
 
 /// A report to the node.
 #[derive(Debug)]
-pub enum Output {
+pub(crate) enum Output {
     /// A peer requests a slot; answer with [`Transfer::serve`].
     Wanted(Peer, u32, Want),
     /// The requested slot is here, whole and checked.
@@ -79,7 +79,7 @@ pub enum Output {
     /// A peer does not have a frozen slot that it was asked for; [`Output::Failed`] follows.
     Lacks(Peer, u32),
     /// The requested slot did not come; ask another peer.
-    Failed(Peer, u32),
+    Failed(Peer),
 }
 
 #[derive(Clone, Debug)]
@@ -96,7 +96,7 @@ struct Fetching {
 
 /// The sealed total that is served.
 #[derive(Clone, Debug)]
-pub enum Served {
+pub(crate) enum Served {
     /// The sealed total itself.
     Sealed(Bytes),
     /// The opened vector, and the pads that make it the sealed total again.
@@ -138,7 +138,7 @@ const AT_ONCE: u32 = 4;
 
 /// At most one transfer to this peer, and one to each other peer.
 #[derive(Clone, Debug)]
-pub struct Transfer {
+pub(crate) struct Transfer {
     ctx: Arc<Context>,
     number: u64,
     fetching: Option<Fetching>,
@@ -189,31 +189,31 @@ impl Machine for Transfer {
 impl Transfer {
     /// A transfer with nothing under way.
     #[must_use]
-    pub fn new(ctx: Arc<Context>) -> Self {
+    pub(crate) fn new(ctx: Arc<Context>) -> Self {
         Self { ctx, number: 0, fetching: None, serving: BTreeMap::new(), served: BTreeMap::new() }
     }
 
     /// Whether something is being fetched.
     #[must_use]
-    pub fn fetching(&self) -> bool {
+    pub(crate) fn fetching(&self) -> bool {
         self.fetching.is_some()
     }
 
     /// The peer of which something is requested.
     #[must_use]
-    pub fn asked(&self) -> Option<Peer> {
+    pub(crate) fn asked(&self) -> Option<Peer> {
         self.fetching.as_ref().map(|fetching| fetching.from)
     }
 
     /// Whether the record has come and its total is under way. A claim to have something is not enough: who
     /// only claims never sends the head.
     #[must_use]
-    pub fn receiving(&self) -> bool {
+    pub(crate) fn receiving(&self) -> bool {
         self.fetching.as_ref().is_some_and(|fetching| fetching.held.is_some())
     }
 
     /// Asks `from`; an earlier request is forgotten.
-    pub fn fetch(&mut self, now: Time, from: Peer, slot: u32, want: Want) -> Step<Self> {
+    pub(crate) fn fetch(&mut self, now: Time, from: Peer, slot: u32, want: Want) -> Step<Self> {
         self.number += 1;
         self.fetching = Some(Fetching {
             number: self.number,
@@ -233,7 +233,13 @@ impl Transfer {
     }
 
     /// Answers [`Output::Wanted`].
-    pub fn serve(&mut self, now: Time, to: Peer, slot: u32, held: Option<(Held, Served)>) -> Step<Self> {
+    pub(crate) fn serve(
+        &mut self,
+        now: Time,
+        to: Peer,
+        slot: u32,
+        held: Option<(Held, Served)>,
+    ) -> Step<Self> {
         let mut step = Step::none();
         match held {
             None => step.send(to, Message::Lacking(slot)),
@@ -256,8 +262,8 @@ impl Transfer {
     }
 
     fn give_up(&mut self, peer: Peer, step: &mut Step<Self>) {
-        if let Some(fetching) = self.fetching.take_if(|fetching| fetching.from == peer) {
-            step.output(Output::Failed(peer, fetching.slot));
+        if self.fetching.take_if(|fetching| fetching.from == peer).is_some() {
+            step.output(Output::Failed(peer));
         }
     }
 
@@ -411,7 +417,7 @@ impl Transfer {
             }
         };
         if all_reduce::total_digest(&self.ctx.id.0, value.sum, &fetching.buffer) != value.total {
-            step.output(Output::Failed(fetching.from, slot));
+            step.output(Output::Failed(fetching.from));
             return Err(Fault::BadRecord("the total does not match its digest".into()));
         }
         step.0.push(Action::WriteEarly(EarlyWrite::End(value.sum, value.total)));

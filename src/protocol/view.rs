@@ -46,19 +46,19 @@ use crate::session::Peer;
 pub use message::{Message, Order, Reason, Report, Stage};
 
 /// The generator of a node's secrets, seeded once from the operating system.
-pub type Rng = chacha20::ChaCha20Rng;
+pub(crate) type Rng = chacha20::ChaCha20Rng;
 
 /// The interval at which a member says that it is still computing, and looks whether the view stands still,
 /// milliseconds.
-pub const HEARTBEAT_MS: u64 = 1000;
+pub(crate) const HEARTBEAT_MS: u64 = 1000;
 
 /// The timer of a view, every [`HEARTBEAT_MS`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Timer(pub Ballot);
+pub(crate) struct Timer(pub Ballot);
 
 /// A report to the node.
 #[derive(Debug)]
-pub enum Output {
+pub(crate) enum Output {
     /// A stage began.
     Stage(u32, Stage),
     /// Leader only: every member's key is there, slots may start.
@@ -95,7 +95,7 @@ struct Round {
 }
 
 /// The machine of one member in one view.
-pub struct View {
+pub(crate) struct View {
     ctx: Arc<Context>,
     ballot: Ballot,
     members: Vec<Peer>,
@@ -193,7 +193,7 @@ impl View {
     /// A view of `ballot` with `members` (ascending), led by the ballot's proposer. `None` if this peer is no
     /// member.
     #[must_use]
-    pub fn new(ctx: Arc<Context>, ballot: Ballot, members: Vec<Peer>, seed: [u8; 32]) -> Option<Self> {
+    pub(crate) fn new(ctx: Arc<Context>, ballot: Ballot, members: Vec<Peer>, seed: [u8; 32]) -> Option<Self> {
         let order = tree::order(&ctx.session, &ctx.id, ballot, &members);
         let place = tree::place(&order, ctx.me)?;
         let depth = |at: usize| (at + 1).ilog2();
@@ -221,62 +221,62 @@ impl View {
 
     /// The ballot.
     #[must_use]
-    pub fn ballot(&self) -> Ballot {
+    pub(crate) fn ballot(&self) -> Ballot {
         self.ballot
     }
 
     /// The members, ascending.
     #[must_use]
-    pub fn members(&self) -> &[Peer] {
+    pub(crate) fn members(&self) -> &[Peer] {
         &self.members
     }
 
     /// This peer's neighbours.
     #[must_use]
-    pub fn place(&self) -> &Place {
+    pub(crate) fn place(&self) -> &Place {
         &self.place
     }
 
     /// The slot of the round that is under way or was the last.
     #[must_use]
-    pub fn slot(&self) -> Option<u32> {
+    pub(crate) fn slot(&self) -> Option<u32> {
         self.round.as_ref().map(|round| round.slot)
     }
 
     /// The keys that this peer shares with the others (all of them in views of up to
     /// [`super::context::FULL_MESH`] members), once they are agreed on.
     #[must_use]
-    pub fn keys(&self) -> Option<&BTreeMap<Peer, Arc<[u8; 32]>>> {
+    pub(crate) fn keys(&self) -> Option<&BTreeMap<Peer, Arc<[u8; 32]>>> {
         self.keys.as_ref()
     }
 
     /// Whether this peer leads.
     #[must_use]
-    pub fn leads(&self) -> bool {
+    pub(crate) fn leads(&self) -> bool {
         self.place.parent.is_none()
     }
 
     /// Says whether this peer is at long work, so that the others wait.
-    pub fn set_working(&mut self, working: bool) {
+    pub(crate) fn set_working(&mut self, working: bool) {
         self.working = working;
     }
 
     /// Leader: sums `slot` over the members.
-    pub fn sum(&mut self, slot: u32) -> Step<Self> {
+    pub(crate) fn sum(&mut self, slot: u32) -> Step<Self> {
         let mut step = Step::none();
         self.order(Order::Sum(slot), &mut step);
         step
     }
 
     /// Leader: finishes a value that an earlier view left acknowledged.
-    pub fn resume(&mut self, record: Record) -> Step<Self> {
+    pub(crate) fn resume(&mut self, record: Record) -> Step<Self> {
         let mut step = Step::none();
         self.order(Order::Accept(record), &mut step);
         step
     }
 
     /// This peer's own vector for the slot that [`Output::Sum`] named.
-    pub fn contribute(&mut self, now: Time, slot: u32, vector: Bytes) -> Step<Self> {
+    pub(crate) fn contribute(&mut self, now: Time, slot: u32, vector: Bytes) -> Step<Self> {
         let mut step = Step::none();
         self.progress = now;
         let sum = self.sum_id(slot);
@@ -303,7 +303,7 @@ impl View {
     }
 
     /// This peer's answer to [`Output::Accept`]: its acknowledgement if it is in the council.
-    pub fn acknowledge(&mut self, slot: u32, item: Option<Signed<Acknowledgement>>) -> Step<Self> {
+    pub(crate) fn acknowledge(&mut self, slot: u32, item: Option<Signed<Acknowledgement>>) -> Step<Self> {
         let mut step = Step::none();
         if let Some(round) = self.round.as_mut().filter(|round| round.slot == slot) {
             round.acknowledge.own(item.into_iter().collect());
@@ -313,7 +313,7 @@ impl View {
     }
 
     /// This peer's answer to [`Output::Decided`]: its shares if it is in the council.
-    pub fn release(&mut self, slot: u32, item: Option<Signed<Release>>) -> Step<Self> {
+    pub(crate) fn release(&mut self, slot: u32, item: Option<Signed<Release>>) -> Step<Self> {
         let mut step = Step::none();
         if let Some(round) = self.round.as_mut().filter(|round| round.slot == slot) {
             round.release.own(item.into_iter().collect());
@@ -356,7 +356,7 @@ impl View {
     }
 
     /// The messages by which this peer says that it is at long work.
-    pub fn beat(&self) -> impl Iterator<Item = (Peer, Message)> + use<> {
+    pub(crate) fn beat(&self) -> impl Iterator<Item = (Peer, Message)> + use<> {
         let to = self.place.parent.map_or_else(|| self.place.children.clone(), |parent| vec![parent]);
         let ballot = self.ballot;
         to.into_iter().map(move |peer| (peer, Message::Working(ballot)))

@@ -64,7 +64,7 @@ impl Costs {
     }
 
     /// The time at which a job is done that is begun `now`: a peer has one worker, which takes jobs in order.
-    pub fn finishes(&mut self, now: Time, peer: Peer, job: &Job) -> Time {
+    pub(crate) fn finishes(&mut self, now: Time, peer: Peer, job: &Job) -> Time {
         let us = self.us(peer, self.job_s(job));
         self.longest_us = self.longest_us.max(us);
         let busy = &mut self.busy[peer.index()];

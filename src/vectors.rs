@@ -1,0 +1,129 @@
+//! Test vectors of `protocol-spec.md`: `tests/vectors/*.json`, good ones and ones that must be refused.
+//!
+//! The files are made by the code in `src/vectors/*.rs`; this test fails when what it makes now differs
+//! from what is committed, and every maker of bad vectors fails when one of them is not refused.
+//! `scripts/check-vectors.py` recomputes the files from the specification alone.
+//!
+//! `FLYSWARM_WRITE_VECTORS=1 cargo test --lib vectors::` rewrites them: an explicit approval of a new format,
+//! and so a new protocol version.
+
+mod bad;
+mod faults;
+mod fedavg;
+mod flynn;
+mod items;
+mod messages;
+mod ot;
+mod phe;
+mod primitives;
+mod private;
+mod rows;
+mod run;
+mod sessions;
+mod sketch;
+mod xclp;
+
+use std::convert::Infallible;
+use std::path::Path;
+
+use crate::crypto::identity::Identity;
+use crate::crypto::stream::Stream;
+use chacha20::rand_core::{TryCryptoRng, TryRng};
+use serde_json::Value;
+
+type Maker = fn() -> Value;
+
+/// Names of the files and what makes them.
+const FILES: [(&str, Maker); 23] = [
+    ("encoding", primitives::encoding),
+    ("identity", primitives::identities),
+    ("stream", primitives::stream),
+    ("agreement", primitives::agreement),
+    ("mask", primitives::mask),
+    ("shamir", primitives::shamir),
+    ("envelope", primitives::envelope),
+    ("session", sessions::session),
+    ("tree", sessions::tree),
+    ("items", items::items),
+    ("messages", messages::messages),
+    ("bad", bad::bad),
+    ("sum", run::sum),
+    ("faults", faults::faults),
+    ("flynn", flynn::flynn),
+    ("tune", flynn::tune),
+    ("xclp", xclp::xclp),
+    ("ot", ot::ot),
+    ("phe", phe::phe),
+    ("sketch", sketch::sketch),
+    ("fedavg", fedavg::fedavg),
+    ("private", private::private),
+    ("rows", rows::rows),
+];
+
+#[test]
+fn the_committed_vectors_are_those_that_the_code_makes() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/vectors");
+    for (name, make) in FILES {
+        let path = folder.join(name).with_extension("json");
+        let text = serde_json::to_string_pretty(&make()).unwrap() + "\n";
+        if std::env::var_os("FLYSWARM_WRITE_VECTORS").is_some() {
+            std::fs::write(&path, text).unwrap();
+            continue;
+        }
+        let committed = std::fs::read_to_string(&path).unwrap_or_default();
+        let line = committed.lines().zip(text.lines()).position(|(a, b)| a != b);
+        let first = line.map_or("the length".into(), |n| format!("line {}", n + 1));
+        assert!(
+            committed == text,
+            "{} is not what the code makes ({first} differs); if the format is meant to change, raise its version and \
+             run FLYSWARM_WRITE_VECTORS=1 cargo test --lib vectors::",
+            path.display()
+        );
+    }
+}
+
+/// Bytes as a vector shows them.
+fn hex(bytes: impl AsRef<[u8]>) -> Value {
+    Value::String(hex::encode(bytes))
+}
+
+/// `N` bytes that follow from a label alone.
+fn bytes<const N: usize>(label: &str) -> [u8; N] {
+    let mut out = [0; N];
+    Stream::new(b"flyswarm test vectors", label, &[]).fill(&mut out);
+    out
+}
+
+/// An identity that follows from its number alone.
+fn identity(number: usize) -> Identity {
+    Identity::from_seed(bytes(&format!("identity {number}")))
+}
+
+/// A source of "randomness" that gives exactly the bytes it was made of, so that a vector can show them.
+struct Given(std::collections::VecDeque<u8>);
+
+impl Given {
+    fn new(bytes: &[u8]) -> Self {
+        Self(bytes.iter().copied().collect())
+    }
+}
+
+impl TryRng for Given {
+    type Error = Infallible;
+    fn try_next_u32(&mut self) -> Result<u32, Infallible> {
+        let mut word = [0; 4];
+        self.try_fill_bytes(&mut word)?;
+        Ok(u32::from_le_bytes(word))
+    }
+    fn try_next_u64(&mut self) -> Result<u64, Infallible> {
+        let mut word = [0; 8];
+        self.try_fill_bytes(&mut word)?;
+        Ok(u64::from_le_bytes(word))
+    }
+    fn try_fill_bytes(&mut self, out: &mut [u8]) -> Result<(), Infallible> {
+        out.fill_with(|| self.0.pop_front().expect("the vector gives enough random bytes"));
+        Ok(())
+    }
+}
+
+impl TryCryptoRng for Given {}

@@ -1,0 +1,182 @@
+//! What the seed fixes and what a peer makes of its rows: M, signs, scaling, hashes, counts, scores.
+
+use std::sync::Arc;
+
+use crate::data::Dataset;
+use crate::data::split::folds;
+use crate::model::bloom;
+use crate::session::{Session, TaskSpec};
+use crate::sketch::Parameters;
+use crate::sketch::flyhash::FlyHash;
+use crate::sketch::scaling;
+use crate::sketch::scaling::{Moments, Scaler, Scaling};
+use crate::task::flynn::Plan;
+use crate::task::tune::Tune;
+use crate::task::{History, Task};
+use bytes::Bytes;
+use serde_json::{Value, json};
+
+use super::sessions::{TUNE, flynn_spec, small_text, toml};
+use super::{bytes, hex};
+
+/// Rows as a vector shows them: binary32, little-endian, in hex.
+fn floats(values: &[f32]) -> Value {
+    hex(values.iter().flat_map(|x| x.to_le_bytes()).collect::<Vec<_>>())
+}
+
+fn doubles(values: &[f64]) -> Value {
+    hex(values.iter().flat_map(|x| x.to_le_bytes()).collect::<Vec<_>>())
+}
+
+fn long_words(words: &[u64]) -> Value {
+    hex(words.iter().flat_map(|word| word.to_le_bytes()).collect::<Vec<_>>())
+}
+
+pub(crate) fn flynn() -> Value {
+    let seed = bytes::<32>("coin");
+    let classes: Vec<String> = vec!["cat".into(), "dog".into()];
+    let values = vec![
+        0.5, -1.25, 3.0, 2.0, 0.125, -1.0, 1.0, -1.0, 0.75, 0.0, 0.0, 0.0, 1e6, -3.5, 0.1, 0.3, 0.2, 0.1,
+    ];
+    let data = Dataset::new(3, values.clone(), vec![0, 1, 1, 0, 1, 0], classes.clone()).unwrap();
+    let mut cases = Vec::new();
+    for (scaling, densify, m, s, rho, score) in [
+        ("\"none\"", false, 16, 2, 3, "decay"),
+        ("\"unit-norm\"", false, 16, 3, 1, "log"),
+        ("{ range = { lo = -1.5, hi = 2.5 } }", false, 16, 2, 16, "decay"),
+        ("\"center\"", true, 40, 4, 5, "balanced-decay"),
+        ("\"standard\"", true, 40, 3, 5, "decay"),
+        ("{ soft-bins = { bins = 2 } }", false, 40, 2, 5, "balanced-log"),
+        ("{ soft-bins = { bins = 5 } }", true, 40, 3, 5, "decay"),
+    ] {
+        let text = small_text(3)
+            .replacen("scaling = \"standard\"", &format!("scaling = {scaling}\ndensify = {densify}"), 1)
+            .replacen("m = 16\ns = 2\nrho = 3", &format!("m = {m}\ns = {s}\nrho = {rho}"), 1)
+            .replacen("gamma = 0.5", &format!("gamma = 0.7\nscore = \"{score}\""), 1);
+        let session = Session::parse(&text).unwrap();
+        let rules = Plan::new(session.clone(), flynn_spec(&session));
+        let needed = session.data.scaling.of_rows().needs_moments();
+        let opened = session.data.opens_moments(needed);
+        let moments = opened.map(|squares| scaling::moments(&data, squares));
+        let words: Option<Vec<u8>> =
+            moments.map(|words| words.iter().flat_map(|word| word.to_le_bytes()).collect());
+        let scaler = rules.scaler(words.as_deref()).unwrap();
+        let hash = FlyHash::new(&rules.sketch(seed).unwrap());
+        let mut scaled = vec![0.0; data.rows() * scaler.width()];
+        for (row, out) in (0..data.rows()).zip(scaled.chunks_exact_mut(scaler.width())) {
+            scaler.apply(data.row(row), out);
+        }
+        let winners = hash.winners(&scaler, &data, 0..data.rows()).unwrap();
+        let counts = bloom::fit(&hash, &scaler, &data, 2).unwrap();
+        let model = rules.pooled(&data, seed).unwrap();
+        assert_eq!(model.counts(), &counts);
+        let predictor = model.predictor();
+        cases.push(json!({
+            "toml": text,
+            "moments": words.map(hex),
+            "matrix": hash.matrix().map(<[u32]>::to_vec).collect::<Vec<_>>(),
+            "scaled": floats(&scaled),
+            "winners": winners.chunks_exact(rho).map(<[u32]>::to_vec).collect::<Vec<_>>(),
+            "counts": hex(counts.to_le_bytes()),
+            "scores": doubles(&predictor.scores(&data).unwrap()),
+            "predicted": predictor.predict(&data).unwrap(),
+        }));
+    }
+    // The largest values, ordinary ones, and some below the resolution, side by side.
+    let mixed = [
+        2f32.powi(80).next_down(),
+        7.25,
+        3e-13,
+        -1e23,
+        -0.1,
+        2f32.powi(-41),
+        6e-12,
+        1e-3,
+        -4e-12,
+        0.0,
+        2e5,
+        1e-45,
+    ];
+    let mixed = Dataset::new(3, mixed.into(), Vec::new(), Vec::new()).unwrap();
+    let moments = [false, true].map(|squares| {
+        let words = scaling::moments(&mixed, squares);
+        let scaling = if squares { Scaling::Standard } else { Scaling::Center };
+        let scaler = Scaler::new(&scaling, 3, Some(&Moments::from_words(&words, 3).unwrap())).unwrap();
+        json!({
+            "features": 3,
+            "squares": squares,
+            "rows": floats(mixed.values()),
+            "words": long_words(&words),
+            "means": doubles(scaler.means()),
+            "deviations": doubles(scaler.deviations()),
+        })
+    });
+    let good = scaling::moments(&Dataset::new(1, vec![1.0, 2.0, 4.0], Vec::new(), Vec::new()).unwrap(), true);
+    let changes = [
+        (0, 0),
+        (0, 1 << 23),
+        (1, 1 << 63),
+        (2, 1 << 62),
+        (3, 1 << 62),
+        (3, 3 << 62),
+        (4, 1 << 62),
+        (6, 0),
+        (9, 1 << 62),
+    ];
+    let mut refused: Vec<_> = changes
+        .iter()
+        .map(|&(at, word)| {
+            let mut words = good.clone();
+            words[at] = word;
+            words
+        })
+        .collect();
+    refused.push(good[..9].to_vec());
+    assert!(refused.iter().all(|words| Moments::from_words(words, 1).is_err()));
+    // A larger matrix, by the digest of its columns as u32 words.
+    let large = Parameters { d: 784, m: 2000, s: 19, rho: 16, seed, densify: false, scaling: Scaling::None };
+    let columns: Vec<u8> = FlyHash::new(&large.check(2).unwrap())
+        .matrix()
+        .flatten()
+        .flat_map(|column| column.to_le_bytes())
+        .collect();
+    json!({
+        "about": "the task flynn: matrix, scaling, winners, counts, scores (spec, section 15)",
+        "seed": hex(seed),
+        "rows": floats(&values),
+        "labels": data.labels(),
+        "cases": cases,
+        "moments": moments,
+        "refused_moments": refused.iter().map(|words| long_words(words)).collect::<Vec<_>>(),
+        "large": { "d": 784, "m": 2000, "s": 19, "sha256": hex(<[u8; 32]>::from(sha2::Digest::finalize(sha2::Digest::chain_update(<sha2::Sha256 as sha2::Digest>::new(), &columns)))) },
+    })
+}
+
+/// One peer's vectors of every slot, as if the sums were its own alone, and the fold that it put each row
+/// into.
+pub(crate) fn tune() -> Value {
+    let text = toml(TUNE, 3);
+    let session = Session::parse(&text).unwrap();
+    let values: Vec<f32> = (0..36).map(|i| ((i * i * 7 + i) % 41) as f32 / 8.0 - 2.0).collect();
+    let data =
+        Dataset::new(3, values.clone(), (0..12).map(|i| i % 2).collect(), session.data.classes.clone())
+            .unwrap();
+    let TaskSpec::Tune(spec) = session.task.clone() else { panic!("{:?}", session.task) };
+    let task = Tune::new(session, &spec, Arc::new(data.clone())).unwrap();
+    let seed = bytes::<32>("coin");
+    let mut opened = vec![Bytes::copy_from_slice(&seed)];
+    for slot in 1..task.plan().len() {
+        opened.push(task.contribution(slot as u32, &History::of_vectors(&opened)).unwrap());
+        task.check(slot as u32, &History::of_vectors(&opened))
+            .map_or_else(|error| assert_eq!(slot, 1, "{error}"), drop);
+    }
+    let splits = folds(data.labels(), 2, &seed);
+    json!({
+        "about": "the task tune: one peer's vectors (spec, section 15a); rows are binary32, little-endian",
+        "toml": text,
+        "rows": floats(&values),
+        "labels": data.labels(),
+        "folds": (0..data.rows()).map(|row| splits.iter().position(|split| split.test.contains(&row))).collect::<Vec<_>>(),
+        "opened": opened.iter().map(hex).collect::<Vec<_>>(),
+    })
+}

@@ -1,0 +1,184 @@
+//! Every message, encoded.
+
+use crate::protocol::about::{About, Role};
+use crate::protocol::all_reduce::SumId;
+use crate::protocol::all_reduce::{self, Direction};
+use crate::protocol::ballot::Ballot;
+use crate::protocol::council::{Accepted, Promise};
+use crate::protocol::failure::Failure;
+use crate::protocol::message::{Channel, Message, Trace, VERSION};
+use crate::protocol::promise::Promised;
+use crate::protocol::signed::Signed;
+use crate::protocol::transfer::{self, Held, Want};
+use crate::protocol::view::{self, Order, Reason, Report};
+use crate::protocol::wire;
+use crate::session::Peer;
+use crate::task::xclp::talk::{Body, What, content};
+use bytes::Bytes;
+use serde_json::{Value, json};
+
+use super::hex;
+use super::items::{made, reveal};
+use super::primitives::shown;
+use super::sessions::{small, small_text, sum_id};
+
+pub(crate) fn all() -> Vec<(&'static str, Message)> {
+    let made = made(1);
+    let ctx = &made.contexts[0];
+    let ballot = sum_id(1).ballot;
+    let other = Ballot { counter: 70_000, proposer: Peer(2) };
+    let digest = made.record.digest(ctx);
+    let data = Bytes::from_static(&[1, 0, 0, 0, 2, 0, 0, 0, 0xff, 0xff, 0xff, 0xff]);
+    let up = |report| Message::View(view::Message::Up(ballot, report));
+    let down = |order| Message::View(view::Message::Down(ballot, order));
+    let reduce = |message| Message::View(view::Message::Reduce(message));
+    let transfer = Message::Transfer;
+    let exchanged = |body: Body, data| Message::Exchange {
+        sum: SumId { ballot, slot: 3 },
+        content: content(&body, data),
+    };
+    let exchange = |body| exchanged(body, Bytes::new());
+    let part = |what, last| exchanged(Body::Part { what, last }, data.clone());
+    let accepted = Accepted { ballot, slot: 1, value: digest };
+    let promises = [(0, 0, None, false), (1, 1, Some(accepted.clone()), false), (2, 1, Some(accepted), true)];
+    let promises = promises.map(|(author, frozen, accepted, released)| {
+        let decision = if released { made.acknowledgements[..2].to_vec() } else { Vec::new() };
+        let promise = Promise { frozen, accepted, released };
+        Signed::new(&made.contexts[author], Promised { ballot: other, promise, decision })
+    });
+    let hello = |trace| Message::Hello { version: VERSION, session: ctx.id.0, frozen: 0, trace: Some(trace) };
+    let failed = |reason, suspect| Message::Failed(Signed::new(ctx, Failure { ballot, reason, suspect }));
+    vec![
+        ("hello", Message::Hello { version: VERSION, session: ctx.id.0, frozen: 0, trace: None }),
+        ("hello, with a promise", hello(Trace::Promise(promises[1].clone()))),
+        ("hello, with a view key", hello(Trace::Key(made.keys[0].clone()))),
+        ("fields", Message::Fields(small(3).fields())),
+        ("fields, none", Message::Fields(Vec::new())),
+        ("status", Message::Status { frozen: 2, in_view: true }),
+        ("prepare", Message::Prepare(ballot)),
+        ("prepare, large counter", Message::Prepare(Ballot { counter: u64::MAX, proposer: Peer(1023) })),
+        ("promise, nothing acknowledged", Message::Promise(promises[0].clone())),
+        ("promise", Message::Promise(promises[1].clone())),
+        ("promise, with what was released", Message::Promise(promises[2].clone())),
+        ("refuse", Message::Refuse(ballot, other)),
+        (
+            "begin",
+            Message::Begin {
+                ballot,
+                members: vec![Peer(0), Peer(1), Peer(2)],
+                frozen: 1,
+                promises: promises[..2].to_vec(),
+            },
+        ),
+        ("failed", failed(Reason::Lost, Some(Peer(2)))),
+        ("failed, nobody suspected", failed(Reason::Disagreement, None)),
+        ("failed, a peer left out", failed(Reason::Omitted, Some(Peer(1)))),
+        ("up keys", up(Report::Keys(made.keys[..2].to_vec()))),
+        (
+            "up hold",
+            up(Report::Hold { slot: 1, total: made.record.value.total, deals: made.deals[..1].to_vec() }),
+        ),
+        (
+            "up hold, no dealers",
+            up(Report::Hold { slot: 1, total: made.record.value.total, deals: Vec::new() }),
+        ),
+        ("up acknowledge", up(Report::Acknowledge(1, made.acknowledgements[..1].to_vec()))),
+        ("up release", up(Report::Release(1, made.releases[..1].to_vec()))),
+        ("up reveal", up(Report::Reveal(vec![reveal(ctx)]))),
+        ("up reveal, nobody of the council", up(Report::Reveal(Vec::new()))),
+        ("down keys", down(Order::Keys(made.keys.clone()))),
+        ("down sum", down(Order::Sum(1))),
+        ("down accept", down(Order::Accept(made.record.clone()))),
+        ("down decide", down(Order::Decide(1, made.acknowledgements.clone()))),
+        ("down open", down(Order::Open(1, made.releases.clone()))),
+        ("down reveal", down(Order::Reveal(vec![reveal(ctx)]))),
+        (
+            "chunk up",
+            reduce(all_reduce::Message::Chunk {
+                sum: sum_id(1),
+                direction: Direction::Up,
+                index: 0,
+                data: data.clone(),
+            }),
+        ),
+        (
+            "chunk down",
+            reduce(all_reduce::Message::Chunk {
+                sum: sum_id(1),
+                direction: Direction::Down,
+                index: 4095,
+                data: data.clone(),
+            }),
+        ),
+        (
+            "credit",
+            reduce(all_reduce::Message::Credit { sum: sum_id(1), direction: Direction::Up, index: 0 }),
+        ),
+        ("working", Message::View(view::Message::Working(ballot))),
+        ("fetch frozen", transfer(transfer::Message::Fetch(1, Want::Frozen))),
+        ("fetch accepted", transfer(transfer::Message::Fetch(1, Want::Accepted(digest)))),
+        ("lacking", transfer(transfer::Message::Lacking(1))),
+        ("head frozen", transfer(transfer::Message::Head(1, Box::new(Held::Frozen(made.frozen.clone()))))),
+        (
+            "head accepted",
+            transfer(transfer::Message::Head(1, Box::new(Held::Accepted(made.record.clone())))),
+        ),
+        ("head bare", transfer(transfer::Message::Head(1, Box::new(Held::Bare(made.frozen.clone()))))),
+        ("piece", transfer(transfer::Message::Piece { slot: 1, index: 0, data: data.clone() })),
+        ("transfer credit", transfer(transfer::Message::Credit(1, 300))),
+        ("exchange begin", exchange(Body::Begin(vec![Peer(0), Peer(300)]))),
+        ("part input", part(What::Input, false)),
+        ("part round", part(What::Round(70_000), true)),
+        ("part output", part(What::Output, true)),
+        ("exchange credit", exchange(Body::Credit)),
+        ("exchange working", exchange(Body::Working)),
+    ]
+}
+
+/// A message as a vector shows it.
+pub(crate) fn frame(message: &Message) -> Value {
+    let frame = wire::encode(message);
+    assert_eq!(&wire::decode(frame.channel, &frame.header, frame.payload.clone()).unwrap(), message);
+    json!({
+        "message": shown(message),
+        "channel": channel(frame.channel),
+        "header": hex(&frame.header),
+        "payload": hex(&frame.payload),
+    })
+}
+
+pub(crate) fn channel(channel: Channel) -> &'static str {
+    match channel {
+        Channel::Control => "control",
+        Channel::Bulk => "bulk",
+    }
+}
+
+pub(crate) fn messages() -> Value {
+    let messages: Vec<_> = all()
+        .into_iter()
+        .map(|(what, message)| {
+            let mut out = frame(&message);
+            let encoded = wire::encode(&message);
+            let length = u32::try_from(4 + encoded.header.len() + encoded.payload.len()).unwrap();
+            let header = u32::try_from(encoded.header.len()).unwrap();
+            let stream =
+                [&length.to_le_bytes()[..], &header.to_le_bytes(), &encoded.header, &encoded.payload]
+                    .concat();
+            out["what"] = what.into();
+            out["stream"] = hex(stream);
+            out
+        })
+        .collect();
+    let abouts = [Role::Join, Role::Doctor].map(|role| {
+        let about = About::new(&small(3), role);
+        assert_eq!(About::decode(&about.encode()).unwrap(), about);
+        json!({"item": shown(&about), "bytes": hex(about.encode())})
+    });
+    json!({
+        "about": "every message: header, payload, and the bytes on the stream (spec, sections 2 and 6)",
+        "toml": small_text(3),
+        "messages": messages,
+        "abouts": abouts,
+    })
+}

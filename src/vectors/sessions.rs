@@ -1,0 +1,476 @@
+//! Session files and what follows from them: ids, councils, trees, partners.
+
+use std::sync::Arc;
+
+use crate::protocol::all_reduce::SumId;
+use crate::protocol::ballot::Ballot;
+use crate::protocol::context::{Context, Quantity};
+use crate::protocol::pairwise::{Reveal, ViewKey, ViewKeys};
+use crate::protocol::signed::Signed;
+use crate::protocol::{pairwise, tree};
+use crate::session::{FlynnSpec, Peer, Session, TaskSpec};
+use crate::task::flynn::Plan;
+use crate::task::{built_in, sketch, tune, xclp};
+use serde_json::{Value, json};
+
+use super::{bytes, hex, identity};
+
+/// What makes every session here one of its own.
+const RUN: &str = "number = \"f0e1d2c3b4a5968778695a4b3c2d1e0f\"\ncreated = 2026-11-22T16:05:06Z\n";
+
+/// A session file of that many peers: the head, then the roster.
+pub(crate) fn toml(head: &str, peers: usize) -> String {
+    let mut text = format!("{RUN}{head}");
+    for i in 0..peers {
+        text += &format!("[[roster]]\nname = \"peer-{i}\"\npeer_id = \"{}\"\n", identity(i).public());
+    }
+    text
+}
+
+pub(crate) const SMALL: &str = r#"name = "vectors"
+task = "flynn"
+[data]
+features = 3
+classes = ["cat", "dog"]
+scaling = "standard"
+[flynn]
+m = 16
+s = 2
+rho = 3
+gamma = 0.5
+"#;
+
+const FULL: &str = r#"# Every field, none at its default.
+name = "Green_apples-2.b"
+task = "flynn"
+min_peers = 15
+[data]
+features = 100
+classes = ["b", "a", "ß"]
+scaling = { range = { lo = -0.1, hi = 255 } }
+densify = true
+[flynn]
+m = "2.5d"
+s = "0.025d"
+rho = "0.001m"
+gamma = -0.0
+score = "balanced-log"
+[privacy]
+min_holders = 4
+colluding = 0.25
+[timing]
+gather_ms = 1
+propose_ms = 2
+stall_ms = 3000
+quorum_ms = 4
+compute_ms = 5
+linger_ms = 6
+enlarge_ms = 7
+max_views = 8
+"#;
+
+/// With noise in shares: every field of differential privacy.
+const PRIVATE: &str = r#"name = "vectors"
+task = "flynn"
+[data]
+features = 3
+classes = ["cat", "dog"]
+scaling = "unit-norm"
+[flynn]
+m = 16
+s = 2
+rho = 3
+gamma = 0.5
+[privacy]
+epsilon = 0.7
+top = 5
+mode = "central"
+colluders = 2
+"#;
+
+/// Names of the features, limits of some, and a place in a series.
+const NAMED: &str = r#"name = "vectors"
+task = "flynn"
+[data]
+features = 3
+columns = ["b", "höhe in m", "a"]
+classes = ["cat", "dog"]
+[series]
+number = 12
+parent = "00ff000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d"
+[columns."höhe in m"]
+min = -0.0
+max = 2.5
+[columns.b]
+max = 1e30
+[flynn]
+m = 16
+s = 2
+rho = 3
+gamma = 0.5
+"#;
+
+/// Two settings beside the own one.
+pub(crate) const TUNE: &str = r#"name = "vectors"
+task = "tune"
+[data]
+features = 3
+classes = ["cat", "dog"]
+[flynn]
+m = 16
+s = 2
+rho = 3
+gamma = 0.5
+[tune]
+folds = 2
+[[tune.setting]]
+scaling = { soft-bins = { bins = 2 } }
+m = "4d"
+s = 2
+rho = 3
+[[tune.setting]]
+scaling = { range = { lo = -0.1, hi = 255 } }
+densify = true
+m = 20
+s = 3
+rho = "0.2m"
+"#;
+
+/// A task that is not this crate's.
+const CUSTOM: &str = r#"name = "vectors"
+task = "custom"
+[data]
+features = 3
+[custom]
+name = "fed-avg-2"
+bytes = "00ff7f"
+"#;
+
+pub(crate) fn small_text(peers: usize) -> String {
+    toml(SMALL, peers)
+}
+
+pub(crate) fn small(peers: usize) -> Session {
+    Session::parse(&small_text(peers)).unwrap()
+}
+
+/// Which of the test identities is this peer's.
+pub(crate) fn number_of(session: &Session, peer: Peer) -> usize {
+    (0..session.roster.len()).find(|&i| identity(i).public() == session.key(peer)).unwrap()
+}
+
+/// The parameters of a session of the task `flynn`.
+pub(crate) fn flynn_spec(session: &Session) -> FlynnSpec {
+    let TaskSpec::Flynn(spec) = session.task else { panic!("{:?}", session.task) };
+    spec
+}
+
+/// What `peer` knows in this session.
+pub(crate) fn context(session: &Session, peer: Peer) -> Arc<Context> {
+    let plan = Plan::new(session.clone(), flynn_spec(session)).quantities();
+    Arc::new(Context::new(session.clone(), peer, identity(number_of(session, peer)), plan))
+}
+
+fn shown(text: &str) -> Value {
+    let session = Session::parse(text).unwrap();
+    assert_eq!(Session::parse(&session.to_toml()).unwrap(), session);
+    let fields: Vec<_> = session.fields().into_iter().map(|(name, hash)| json!([name, hex(hash)])).collect();
+    let plan = match &session.task {
+        TaskSpec::Flynn(spec) => Some(Plan::new(session.clone(), *spec).quantities()),
+        TaskSpec::Tune(spec) => Some(tune::Plan::new(session.clone(), spec).quantities()),
+        TaskSpec::Xclp(spec) => Some(xclp::Plan::new(session.clone(), spec.clone()).quantities()),
+        TaskSpec::Sketch(spec) => Some(sketch::Plan::new(session.clone(), *spec).quantities()),
+        TaskSpec::Fedavg(_) => built_in(&session).map(|task| task.plan),
+        // Its plan is the other program's.
+        TaskSpec::Custom(_) => None,
+    };
+    let quantity = |quantity: Quantity| json!([quantity.name, quantity.word_bytes, quantity.words]);
+    let plan = plan.map(|plan| plan.into_iter().map(quantity).collect::<Vec<_>>());
+    json!({
+        "toml": text,
+        "id": session.id().to_string(),
+        "fields": fields,
+        "roster": session.roster.iter().map(|entry| hex(entry.key.as_bytes())).collect::<Vec<_>>(),
+        "council": session.council(),
+        "quorum": session.quorum(),
+        "min_peers": session.min_peers,
+        "dimension": session.data.dimension(),
+        // m, s, rho; null with tasks that train no model.
+        "sizes": session.task.model().map(|model| [model.m, model.s, model.rho]),
+        "plan": plan,
+    })
+}
+
+pub(crate) fn session() -> Value {
+    let released = PRIVATE.replace("mode = \"central\"\ncolluders = 2\n", "");
+    let classes =
+        CUSTOM.replace("bytes = \"00ff7f\"\n", "").replace("[custom]", "classes = [\"b\", \"a\"]\n[custom]");
+    let custom = |from: &str, to: &str| toml(&CUSTOM.replacen(from, to, 1), 3);
+    let private = |from: &str, to: &str| toml(&PRIVATE.replacen(from, to, 1), 5);
+    let voting = |fields: &str| SMALL.replacen("[data]", &format!("[council]\n{fields}\n[data]"), 1);
+    let named = voting(
+        "faults = \"byzantine\"\nmembers = [\"peer-7\", \"peer-10\", \"peer-2\", \"peer-3\", \"peer-19\"]",
+    );
+    let good: Vec<_> = [
+        (SMALL, 3),
+        (FULL, 20),
+        (TUNE, 3),
+        (NAMED, 3),
+        (super::xclp::HEAD, 7),
+        (super::sketch::HEAD, 3),
+        (super::sketch::SELECT, 5),
+        (super::sketch::PRIVATE, 3),
+        (super::fedavg::HEAD, 6),
+        (super::fedavg::FULL, 3),
+        (PRIVATE, 5),
+        (&released, 3),
+        (CUSTOM, 3),
+        (&classes, 3),
+        (&named, 20),
+    ]
+    .into_iter()
+    .map(|(head, peers)| shown(&toml(head, peers)))
+    .collect();
+    let good_text = toml(SMALL, 3);
+    let change = |from: &str, to: &str| {
+        assert!(good_text.contains(from), "{from}");
+        good_text.replacen(from, to, 1)
+    };
+    let labels = |from: &str, to: &str| {
+        assert!(super::xclp::HEAD.contains(from), "{from}");
+        toml(&super::xclp::HEAD.replacen(from, to, 1), 7)
+    };
+    let fedavg = |from: &str, to: &str| {
+        assert!(super::fedavg::FULL.contains(from), "{from}");
+        toml(&super::fedavg::FULL.replacen(from, to, 1), 3)
+    };
+    let twice = identity(0).public().to_string();
+    let bad: Vec<_> = [
+        ("unknown field", change("[data]", "colour = 1\n[data]")),
+        ("missing field", change("rho = 3\n", "")),
+        ("another task", change("\"flynn\"", "\"xclp\"")),
+        ("tune without settings", change("\"flynn\"", "\"tune\"")),
+        ("settings without tune", toml(&TUNE.replacen("\"tune\"", "\"flynn\"", 1), 3)),
+        ("one fold", toml(&TUNE.replacen("folds = 2", "folds = 1", 1), 3)),
+        ("a setting whose s is above its d", toml(&TUNE.replacen("\ns = 3", "\ns = 5", 1), 3)),
+        ("two peers", toml(SMALL, 2)),
+        ("min_peers below the members of a sum", change("[data]", "min_peers = 2\n[data]")),
+        ("min_peers below a majority", toml(&SMALL.replacen("[data]", "min_peers = 3\n[data]", 1), 6)),
+        ("a roster too large for labels", toml(super::xclp::HEAD, 65)),
+        ("a computing party that nobody knows", labels("\"peer-4\"", "\"nobody\"")),
+        ("two computing parties", labels(", \"peer-4\"", "")),
+        ("codes of 96 bits", labels("bits = 64", "bits = 96")),
+        (
+            "a series that is over",
+            labels("[data]", &format!("[series]\nnumber = 13\nparent = {:?}\n[data]", "ab".repeat(32))),
+        ),
+        ("more rows of an owner than points", labels("most_rows = 4", "most_rows = 10001")),
+        ("too few steps for alpha", labels("steps = 40", "steps = 8")),
+        ("a name that leads out of a folder", change("\"vectors\"", "\"../../vectors\"")),
+        ("a peer's name that leads out of a folder", change("\"peer-1\"", "\"/peer-1\"")),
+        ("a class twice", change("\"dog\"", "\"cat\"")),
+        ("fewer names than features", change("classes", "columns = [\"a\", \"b\"]\nclasses")),
+        ("a column twice", change("classes", "columns = [\"a\", \"b\", \"a\"]\nclasses")),
+        (
+            "a column with a line break in its name",
+            change("classes", "columns = [\"a\", \"b\", \"c\\n\"]\nclasses"),
+        ),
+        ("an unknown score", change("gamma = 0.5", "gamma = 0.5\nscore = \"sum\"")),
+        ("one soft bin", change("\"standard\"", "{ soft-bins = { bins = 1 } }")),
+        ("gamma is 1", change("gamma = 0.5", "gamma = 1.0")),
+        ("s above d", change("s = 2", "s = 4")),
+        ("counts above 1 GiB", change("m = 16", "m = 134217729")),
+        ("a name that turns the direction of writing", change("vectors", "a\u{202e}b")),
+        ("a peer twice", change(&identity(1).public().to_string(), &twice)),
+        (
+            "a sketch with classes",
+            toml(&super::sketch::HEAD.replacen("features", "classes = [\"a\", \"b\"]\nfeatures", 1), 3),
+        ),
+        (
+            "a range that is no power of two",
+            toml(&super::sketch::HEAD.replacen("range = 4", "range = 6", 1), 3),
+        ),
+        (
+            "a draw without published scores",
+            toml(&super::sketch::HEAD.replacen("publish = true", "publish = false", 1), 3),
+        ),
+        ("more chosen than active", toml(&super::sketch::HEAD.replacen("active = 3", "active = 1", 1), 3)),
+        (
+            "minhash of scaled rows",
+            toml(&super::sketch::HEAD.replacen("[sketch]", "[sketch]\nhash = \"minhash\"", 1), 3),
+        ),
+        ("flynn without classes", change("classes = [\"cat\", \"dog\"]\n", "")),
+        ("an epsilon of seven places", private("0.7", "0.1234567")),
+        ("an epsilon of 0", private("0.7", "0.0")),
+        ("an epsilon without a top", private("top = 5\n", "")),
+        ("a top without an epsilon", private("epsilon = 0.7\n", "")),
+        ("a top above m x classes", private("top = 5", "top = 33")),
+        ("colluders without the mode central", private("central", "parallel")),
+        ("as many colluders as min_peers", private("colluders = 2", "colluders = 3")),
+        (
+            "a majority of the council colludes",
+            toml(&PRIVATE.replacen("[data]", "min_peers = 3\n[data]", 1), 3),
+        ),
+        ("a council of three that may deviate", toml(&voting("faults = \"byzantine\""), 3)),
+        ("another fault model", toml(&voting("faults = \"none\""), 5)),
+        ("a council of two", toml(&voting("members = [\"peer-1\", \"peer-2\"]"), 5)),
+        ("a council member twice", toml(&voting("members = [\"peer-1\", \"peer-2\", \"peer-1\"]"), 5)),
+        ("a council member of no roster", toml(&voting("members = [\"peer-1\", \"peer-2\", \"x\"]"), 5)),
+        ("an epsilon beside exact means", private("unit-norm", "center")),
+        (
+            "an epsilon with another task",
+            toml(&TUNE.replacen("[tune]", "[privacy]\nepsilon = 1\ntop = 1\n[tune]", 1), 3),
+        ),
+        ("a draw of two", toml(&super::sketch::SELECT.replacen("chosen = 3", "chosen = 2", 1), 5)),
+        (
+            "a draw of fewer than min_holders",
+            toml(&super::sketch::SELECT.replacen("min_holders = 1", "min_holders = 4", 1), 5),
+        ),
+        (
+            "an unknown way to draw",
+            toml(&super::sketch::SELECT.replacen("select = \"sketch\"", "select = \"lot\"", 1), 5),
+        ),
+        (
+            "a sketch of the task flynn that draws nobody",
+            toml(&super::sketch::SELECT.replacen("select = \"sketch\"\n", "", 1), 5),
+        ),
+        (
+            "drawn peers whose sketches are opened",
+            toml(&super::sketch::SELECT.replacen("rows = 5", "rows = 5\npairwise = true", 1), 5),
+        ),
+        (
+            "an epsilon where peers are drawn",
+            toml(&super::sketch::SELECT.replacen("min_holders = 1", "epsilon = 1\ntop = 1", 1), 5),
+        ),
+        ("an image of another size", fedavg("[2, 8, 8]", "[2, 8, 9]")),
+        ("a network without its image", fedavg("image = [2, 8, 8]\n", "")),
+        ("a hidden layer of nothing", fedavg("hidden = [5]", "hidden = [0]")),
+        ("two convolutions", fedavg("[2, 3, 4]", "[2, 3]")),
+        ("no rounds", fedavg("rounds = 3", "rounds = 0")),
+        ("a rate of nothing", fedavg("rate = 0.125", "rate = 0.0")),
+        ("filters of a matrix", fedavg("\"cnn\"", "\"logistic\"")),
+        ("rounds of the task sketch", fedavg("\"fedavg\"", "\"sketch\"")),
+        ("a top of sketches", toml(&super::sketch::PRIVATE.replacen("epsilon", "top = 1\nepsilon", 1), 3)),
+        (
+            "noise in shares on sketches",
+            toml(&super::sketch::PRIVATE.replacen("epsilon", "mode = \"central\"\nepsilon", 1), 3),
+        ),
+        ("a custom task without a name", custom("name = \"fed-avg-2\"\n", "")),
+        ("a custom task with a capital in its name", custom("fed-avg-2", "Fed-avg-2")),
+        ("a custom task with too long a name", custom("fed-avg-2", &"x".repeat(65))),
+        ("custom bytes that are not whole", custom("00ff7f", "00ff7")),
+        ("custom bytes in capitals", custom("00ff7f", "00FF7F")),
+        ("a custom section with another task", custom("\"custom\"", "\"sketch\"")),
+        (
+            "a custom task without its section",
+            custom("[custom]\nname = \"fed-avg-2\"\nbytes = \"00ff7f\"\n", ""),
+        ),
+        ("an epsilon with a custom task", custom("[custom]", "[privacy]\nepsilon = 1\ntop = 1\n[custom]")),
+        (
+            "views enlarged at most every 25 hours",
+            change("[flynn]", "[timing]\nenlarge_ms = 90000000\n[flynn]"),
+        ),
+        ("a session without a number", toml(SMALL, 3).replacen("number", "# number", 1)),
+        ("a number in capitals", toml(SMALL, 3).replacen("f0e1", "F0E1", 1)),
+        ("a number of 15 bytes", toml(SMALL, 3).replacen("f0e1", "f0", 1)),
+        ("a session without a time", toml(SMALL, 3).replacen("created", "# created", 1)),
+        ("a time of no zone", toml(SMALL, 3).replacen("06Z", "06", 1)),
+        ("a time in another zone", toml(SMALL, 3).replacen("06Z", "06+01:00", 1)),
+        ("a time with parts of a second", toml(SMALL, 3).replacen("06Z", "06.5Z", 1)),
+        ("a first session with a parent", toml(&NAMED.replacen("number = 12", "number = 1", 1), 3)),
+        ("a parent that is no id", toml(&NAMED.replacen("00ff00", "00ff", 1), 3)),
+        ("limits of a column that is not there", toml(&NAMED.replacen("[columns.b]", "[columns.c]", 1), 3)),
+        ("limits that are none", toml(&NAMED.replacen("max = 1e30\n", "", 1), 3)),
+        ("limits in the wrong order", toml(&NAMED.replacen("min = -0.0", "min = 3.0", 1), 3)),
+        ("a limit that is no number", toml(&NAMED.replacen("min = -0.0", "min = nan", 1), 3)),
+        ("columns compared beside an epsilon", private("scaling", "check_columns = true\nscaling")),
+        ("columns compared with a custom task", custom("features = 3", "features = 3\ncheck_columns = true")),
+        ("time-out of 0", change("[flynn]", "[timing]\nstall_ms = 0\n[flynn]")),
+    ]
+    .into_iter()
+    .map(|(what, text)| {
+        let error = Session::parse(&text).expect_err(what).to_string();
+        json!({ "what": what, "toml": text, "class": "session", "text": error })
+    })
+    .collect();
+    json!({ "about": "session files, their ids and councils (spec, section 4)", "good": good, "bad": bad })
+}
+
+pub(crate) fn tree() -> Value {
+    let mut trees = Vec::new();
+    for (peers, members, ballot) in [
+        (3, vec![0, 1, 2], Ballot { counter: 1, proposer: Peer(1) }),
+        (20, (0..20).collect(), Ballot { counter: 1, proposer: Peer(7) }),
+        (20, (0..20).filter(|i| i % 3 != 0).collect(), Ballot { counter: 300, proposer: Peer(19) }),
+    ] {
+        let session = small(peers);
+        let members: Vec<_> = members.into_iter().map(Peer).collect();
+        let order = tree::order(&session, &session.id(), ballot, &members);
+        let parents: Vec<_> = order.iter().map(|&peer| tree::place(&order, peer).unwrap().parent).collect();
+        let ctx = context(&session, ballot.proposer);
+        trees.push(json!({
+            "toml": small_text(peers),
+            "ballot": ballot,
+            "ballot_bytes": hex(ballot.to_bytes()),
+            "members": members,
+            "order": order,
+            "parents": parents,
+            "dealers_of_coin": ctx.dealers(0, &members),
+            "dealers": ctx.dealers(1, &members),
+        }));
+    }
+    let mut graphs = Vec::new();
+    for (peers, left_out) in [(66, 0), (66, 2)] {
+        let session = small(peers);
+        let members: Vec<_> = session.peers().skip(left_out).collect();
+        let ballot = Ballot { counter: 3, proposer: Peer(9) };
+        let part = |peer: Peer| bytes::<32>(&format!("part of the draw of {}", peer.0));
+        let key = |&peer: &Peer| {
+            let ctx = context(&session, peer);
+            let commitment = pairwise::commitment(&ctx, ballot, peer, &part(peer));
+            let commitment = ctx.draws(peer, &members).then_some(commitment);
+            let public = bytes(&format!("view key of {}", peer.0));
+            Signed::new(&ctx, ViewKey { ballot, public, commitment })
+        };
+        let keys: Vec<_> = members.iter().map(key).collect();
+        let me = Peer(5);
+        let ctx = context(&session, me);
+        let fixed = ViewKeys::new(&ctx, ballot, &members, keys.clone()).unwrap();
+        let drawing: Vec<_> = members.iter().copied().filter(|&peer| ctx.draws(peer, &members)).collect();
+        let reveal = |&peer: &Peer| {
+            let item = Reveal { ballot, keys: fixed.digest, secret: part(peer) };
+            Signed::new(&context(&session, peer), item)
+        };
+        let reveals: Vec<_> = drawing.iter().map(reveal).collect();
+        let draw = fixed.draw(&ctx, &reveals).unwrap();
+        let partners = pairwise::partners(&ctx, &members, &draw, me);
+        assert!(partners.len() == members.len() - 1 || members.len() > 64);
+        graphs.push(json!({
+            "toml": small_text(peers),
+            "ballot": ballot,
+            "keys": keys.iter().map(|key| {
+                json!([key.author, hex(key.item.public), key.item.commitment.map(hex)])
+            }).collect::<Vec<_>>(),
+            "parts": drawing.iter().map(|&peer| json!([peer, hex(part(peer))])).collect::<Vec<_>>(),
+            "keys_digest": hex(fixed.digest),
+            "draw": hex(draw),
+            "me": me,
+            "partners": partners,
+        }));
+    }
+    let degrees: Vec<_> =
+        [(65, 1.0 / 3.0), (100, 0.25), (1000, 1.0 / 3.0), (1024, 0.5), (1024, 0.99), (1024, 0.01)]
+            .map(|(p, colluding)| json!([p, colluding, pairwise::degree(p, colluding)]))
+            .to_vec();
+    json!({
+        "about": "trees, dealers and partners (spec, sections 9 to 11); degrees: members, colluding, degree",
+        "trees": trees,
+        "graphs": graphs,
+        "degrees": degrees,
+    })
+}
+
+/// A sum of the tests.
+pub(crate) fn sum_id(slot: u32) -> SumId {
+    SumId { ballot: Ballot { counter: 1, proposer: Peer(1) }, slot }
+}

@@ -1,0 +1,126 @@
+//! The task `xclp`: a session file, who computes, planes and codes, commitments, parcels, streams, and every
+//! stage of the integer reference.
+
+use crate::crypto::stream::derive;
+use crate::data::Dataset;
+use crate::model::propagation::integer::Plan;
+use crate::model::propagation::integer::reference::Reference;
+use crate::protocol::ballot::Ballot;
+use crate::session::{Peer, Session, TaskSpec};
+use crate::sketch::lsh::Codes;
+use crate::task::xclp::compute::commitment;
+use crate::task::xclp::parties::candidates;
+use flyswarm_kernels::shares::input::{parcels, unpack};
+use flyswarm_kernels::shares::memory::with_keys;
+use flyswarm_kernels::shares::program::boxed;
+use flyswarm_kernels::shares::round::Line;
+use flyswarm_kernels::shares::{Context, Keys, Stage};
+use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
+use zeroize::Zeroizing;
+
+use super::sessions::toml;
+use super::{bytes, hex};
+
+pub(crate) const HEAD: &str = r#"name = "vectors"
+task = "xclp"
+[data]
+features = 3
+classes = ["cat", "dog"]
+[xclp]
+bits = 64
+k = 2
+alpha = 0.9
+steps = 40
+power = 3
+compute = ["peer-2", "peer-0", "peer-4"]
+few_rows = true
+large_owner = true
+most_rows = 4
+most_sessions = 12
+"#;
+
+pub(crate) fn xclp() -> Value {
+    let text = toml(HEAD, 7);
+    let session = Session::parse(&text).unwrap();
+    let TaskSpec::Xclp(spec) = &session.task else { panic!("{:?}", session.task) };
+    let (id, coin) = (session.id().0, bytes::<32>("coin"));
+    let ballot = Ballot { counter: 3, proposer: Peer(2) };
+    let counted: Vec<Peer> = (0..9).map(Peer).collect();
+
+    let planes = derive(&coin, "planes", &id);
+    let values: Vec<f32> = vec![
+        1., 2., -3., 0.5, -1., 2., 4., 4., 4., -1., 0., 0.25, 3., -2., 1., 0.125, 7., -5., 2., 2., 2.5, -4.,
+        1., 1.,
+    ];
+    let data = Dataset::new(3, values.clone(), Vec::new(), Vec::new()).unwrap();
+    let codes = Codes::of(&data, &*planes, 64).unwrap();
+    let labels = [Some(1), None, None, Some(0), None, None, None, Some(1)];
+    let plan = Plan::new(8, 2, spec.settings()).unwrap();
+    let reference = Reference::new(&plan, &codes, &labels);
+
+    // The owner at place 1 has rows 2 to 4.
+    let own = codes.select(&[2, 3, 4]);
+    let salt = bytes::<32>("salt");
+    let seeds = [Zeroizing::new(bytes::<32>("one")), Zeroizing::new(bytes::<32>("two"))];
+    let sent = parcels(&own, &labels[2..5], 2, 1, &seeds);
+
+    let attempt = [&ballot.to_bytes()[..], &4u32.to_le_bytes()].concat();
+    let pairs = ["first pair", "second pair", "third pair"].map(bytes::<32>);
+    let keys = pairs.map(|pair| *derive(&pair, "computing parties", &attempt));
+    let context = [&id[..], &attempt].concat();
+    // What party 1 adds in the second step of the distances, the third chunk.
+    let mut party = Context::new(Line::default(), Keys::new(keys[1], keys[2], &context), 1);
+    party.enter(Stage::Input);
+    party.enter(Stage::Keys);
+    party.enter(Stage::Distances);
+    let _ = party.step();
+    let step = party.step();
+    let (mut words, mut small) = (vec![0u64; 4], vec![0u16; 4]);
+    step.mask(&mut words);
+    party.split(2).step().mask(&mut small);
+
+    // All rows are one owner's; party 0 gets what is hashed here.
+    let whole = parcels(&codes, &labels, 2, 0, &seeds);
+    let mut received: [Sha256; 3] = Default::default();
+    with_keys(
+        keys,
+        |context| {
+            let number = context.role();
+            let inputs = unpack(&whole[number], 8, 64, 2).unwrap();
+            boxed(context, plan, vec![inputs])
+        },
+        |party, _, bytes| received[party].update(bytes),
+    );
+    json!({
+        "toml": text,
+        "id": hex(id),
+        "coin": hex(coin),
+        "counted": counted.len(),
+        "candidates": candidates(&coin, &counted, &[]).iter().map(|peer| peer.0).collect::<Vec<_>>(),
+        "planes": hex(*planes),
+        "rows": values,
+        "codes": (0..8).map(|row| hex(codes.row(row)[0].to_le_bytes())).collect::<Vec<_>>(),
+        "labels": labels,
+        "commitment": {
+            "owner": 3, "rows": [2, 5], "salt": hex(salt),
+            "hash": hex(commitment(&id, Peer(3), &salt, &own, &labels[2..5])),
+        },
+        "parcels": {
+            "place": 1, "rows": [2, 5], "seeds": seeds.map(|seed| hex(*seed)),
+            "sent": sent.iter().map(|parcel| hex(parcel.as_slice())).collect::<Vec<_>>(),
+        },
+        "streams": {
+            "ballot": [ballot.counter, ballot.proposer.0], "slot": 4,
+            "pairs": pairs.map(hex), "keys": keys.map(hex), "context": hex(&context),
+            "party": 1, "stage": 2, "chunk": 3, "step": 2, "words": words,
+            "turn": 2, "turned_chunk": 4, "turned_step": 1, "small": small,
+        },
+        "received": received.map(|hash| hex(hash.finalize())),
+        "reference": {
+            "neighbours": reference.neighbours, "weights": reference.weights, "graph": reference.graph,
+            "degrees": reference.degrees, "inverses": reference.inverses, "roots": reference.roots,
+            "scores": reference.scores, "labels": reference.output.labels, "coarse": reference.output.coarse,
+        },
+    })
+}
