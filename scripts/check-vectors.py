@@ -526,7 +526,7 @@ class Session:
             "data": "features columns classes scaling densify check_columns",
             "flynn": "m s rho gamma score",
             "tune": "folds setting",
-            "xclp": "bits k alpha steps power compute few_rows large_owner",
+            "xclp": "bits k alpha steps power compute few_rows large_owner most_rows most_sessions",
             "sketch": "hash rows range publish pairwise active chosen temperature",
             "fedavg": "network hidden filters image rounds epochs steps batch rate schedule momentum weight_decay proximal clip members weighting held_out flip shift",
             "custom": "name bytes",
@@ -586,6 +586,9 @@ class Session:
         self.steps = xclp.get("steps", next(k for k in range(1, 1000) if self.cut_off(k) <= 2e-4))
         self.compute = xclp.get("compute", [])
         self.few_rows, self.large_owner = xclp.get("few_rows", False), xclp.get("large_owner", False)
+        self.most_rows, self.most_sessions = xclp.get("most_rows", 0), xclp.get("most_sessions", 0)
+        need(0 <= self.most_rows <= 10_000 and 0 <= self.most_sessions <= 1_000_000, "xclp")
+        need(self.most_sessions in (0, *range(series["number"] if "series" in file else 1, self.most_sessions + 1)), "series")
         need(64 <= self.bits <= 16_384 and self.bits & self.bits - 1 == 0 and 1 <= self.k <= 1000, "xclp")
         need(set(self.compute) <= set(names) and len(set(self.compute)) == len(self.compute) in (0, 3, 4), "compute")
         if self.task == "xclp":
@@ -708,6 +711,8 @@ class Session:
                 ("xclp.compute", " ".join(self.compute).encode()),
                 ("xclp.few_rows", bytes([self.few_rows])),
                 ("xclp.large_owner", bytes([self.large_owner])),
+                ("xclp.most_rows", le(self.most_rows, 8)),
+                ("xclp.most_sessions", le(self.most_sessions, 8)),
             ),
             *self.only(
                 self.sketches,

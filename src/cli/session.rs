@@ -171,6 +171,12 @@ pub(super) struct NewArguments {
     /// With the task xclp: allow a peer with more than half of all rows
     #[arg(long)]
     large_owner: bool,
+    /// With the task xclp: most rows of a peer [default: no limit]
+    #[arg(long, value_name = "N")]
+    most_rows: Option<u32>,
+    /// With the task xclp: most sessions of the series [default: no limit]
+    #[arg(long, value_name = "N")]
+    most_sessions: Option<u32>,
     #[command(flatten)]
     fedavg: fedavg::FedavgArguments,
     #[command(flatten)]
@@ -479,6 +485,8 @@ impl NewArguments {
                 compute: self.compute,
                 few_rows: self.few_rows,
                 large_owner: self.large_owner,
+                most_rows: self.most_rows.unwrap_or(usual.most_rows),
+                most_sessions: self.most_sessions.unwrap_or(usual.most_sessions),
                 ..usual
             })
         } else {
@@ -533,6 +541,8 @@ impl NewArguments {
             ("--compute", !self.compute.is_empty()),
             ("--few-rows", self.few_rows),
             ("--large-owner", self.large_owner),
+            ("--most-rows", self.most_rows.is_some()),
+            ("--most-sessions", self.most_sessions.is_some()),
         ];
         given.into_iter().filter(|(_, given)| *given).map(|(name, _)| name).collect()
     }

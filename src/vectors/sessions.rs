@@ -260,6 +260,11 @@ pub(crate) fn session() -> Value {
         ("a computing party that nobody knows", labels("\"peer-4\"", "\"nobody\"")),
         ("two computing parties", labels(", \"peer-4\"", "")),
         ("codes of 96 bits", labels("bits = 64", "bits = 96")),
+        (
+            "a series that is over",
+            labels("[data]", &format!("[series]\nnumber = 13\nparent = {:?}\n[data]", "ab".repeat(32))),
+        ),
+        ("more rows of an owner than points", labels("most_rows = 4", "most_rows = 10001")),
         ("too few steps for alpha", labels("steps = 40", "steps = 8")),
         ("a name that leads out of a folder", change("\"vectors\"", "\"../../vectors\"")),
         ("a peer's name that leads out of a folder", change("\"peer-1\"", "\"/peer-1\"")),

@@ -74,7 +74,7 @@ pub(crate) enum WordsError {
 /// A number times a share.
 pub(super) fn mean_word(number: f64, share: u32, what: impl Fn() -> String) -> Result<u32, WordsError> {
     // Also refuses NaN.
-    if !(number.abs() <= LIMIT) {
+    if number.is_nan() || number.abs() > LIMIT {
         return Err(WordsError::Range { what: what(), value: number });
     }
     #[expect(clippy::cast_possible_truncation, reason = "below 2^31 in magnitude")]
