@@ -29,6 +29,7 @@ pub use crate::model::readout::Score;
 
 pub use columns::{Bounds, ColumnChecks};
 pub use council::{CouncilSpec, Faults};
+pub use flyswarm_kernels::learner::{Architecture, Schedule};
 pub use noise::{NoiseMode, NoiseSpec};
 pub use rules::SessionError;
 pub(crate) use rules::{check_name, printable};

@@ -217,73 +217,70 @@ impl Layer {
         }
     }
 
-    /// The 3 x 3 patches of some rows as columns: line (channel, y, x) of `columns` is the image of the
-    /// channel moved by (1 - y, 1 - x), row after row.
+    /// The 3 x 3 patches of some rows as columns: line (channel, dy, dx) of `columns` is the image of the
+    /// channel moved by (1 - dy, 1 - dx), row after row.
     fn unfold(self, batch: usize, rows: std::ops::Range<usize>, input: &[f32], columns: &mut Vec<f32>) {
         let Self::Convolution { channels, height, width, .. } = self else { return };
         let area = height * width;
         columns.resize(channels * PATCH * rows.len() * area, 0.0);
-        let mut lines = columns.chunks_exact_mut(width);
+        let mut moved = columns.chunks_exact_mut(area);
         for plane in input.chunks_exact(batch * area) {
             for (dy, dx) in (0..PATCH).map(|at| (at / 3, at % 3)) {
                 for image in plane[rows.start * area..rows.end * area].chunks_exact(area) {
-                    for y in 0..height {
-                        let Some(line) = lines.next() else { return };
-                        match (y + dy).checked_sub(1).filter(|&y| y < height) {
-                            None => line.fill(0.0),
-                            Some(from) => moved(&image[from * width..][..width], dx, line),
-                        }
-                    }
+                    let Some(moved) = moved.next() else { return };
+                    let (from, to) = overlap(dy, dx, width, area);
+                    moved[..to.start].fill(0.0);
+                    moved[to.end..].fill(0.0);
+                    moved[to].copy_from_slice(&image[from]);
+                    clear_side(dx, width, moved);
                 }
             }
         }
     }
 
-    /// Adds columns of patches back into the images that [`Layer::unfold`] made them of.
-    fn fold(self, batch: usize, rows: std::ops::Range<usize>, columns: &[f32], lower: &mut [f32]) {
+    /// Adds columns of patches back into the images that [`Layer::unfold`] made them of. Of the columns, what
+    /// lies outside the images becomes 0.
+    fn fold(self, batch: usize, rows: std::ops::Range<usize>, columns: &mut [f32], lower: &mut [f32]) {
         let Self::Convolution { height, width, .. } = self else { return };
         let area = height * width;
-        let mut lines = columns.chunks_exact(width);
+        let mut moved = columns.chunks_exact_mut(area);
         for plane in lower.chunks_exact_mut(batch * area) {
             for (dy, dx) in (0..PATCH).map(|at| (at / 3, at % 3)) {
                 for image in plane[rows.start * area..rows.end * area].chunks_exact_mut(area) {
-                    for y in 0..height {
-                        let Some(line) = lines.next() else { return };
-                        if let Some(to) = (y + dy).checked_sub(1).filter(|&y| y < height) {
-                            moved_back(line, dx, &mut image[to * width..][..width]);
-                        }
-                    }
+                    let Some(moved) = moved.next() else { return };
+                    clear_side(dx, width, moved);
+                    let (from, to) = overlap(dy, dx, width, area);
+                    image[from].iter_mut().zip(&moved[to]).for_each(|(sum, value)| *sum += value);
                 }
             }
         }
     }
 }
 
-/// `line[x] = from[x + dx - 1]`, 0 outside.
-fn moved(from: &[f32], dx: usize, line: &mut [f32]) {
-    let last = from.len() - 1;
-    match dx {
-        0 => {
-            line[0] = 0.0;
-            line[1..].copy_from_slice(&from[..last]);
-        }
-        1 => line.copy_from_slice(from),
-        _ => {
-            line[..last].copy_from_slice(&from[1..]);
-            line[last] = 0.0;
-        }
+/// Where an image and the same moved by (1 - dy, 1 - dx) overlap, as one run of pixels of each: beside what it
+/// should be, the run has one pixel of the next line at the end of each line, or of the one before.
+fn overlap(
+    dy: usize,
+    dx: usize,
+    width: usize,
+    area: usize,
+) -> (std::ops::Range<usize>, std::ops::Range<usize>) {
+    let (ahead, behind) = (dy * width + dx, width + 1);
+    if ahead >= behind {
+        (ahead - behind..area, 0..area - (ahead - behind))
+    } else {
+        (0..area - (behind - ahead), behind - ahead..area)
     }
 }
 
-/// `to[x + dx - 1] += line[x]`, as far as that is inside.
-fn moved_back(line: &[f32], dx: usize, to: &mut [f32]) {
-    let last = to.len() - 1;
-    let (line, to) = match dx {
-        0 => (&line[1..], &mut to[..last]),
-        1 => (line, to),
-        _ => (&line[..last], &mut to[1..]),
+/// Clears the column of pixels that have come in from another line.
+fn clear_side(dx: usize, width: usize, moved: &mut [f32]) {
+    let column = match dx {
+        0 => 0,
+        1 => return,
+        _ => width - 1,
     };
-    to.iter_mut().zip(line).for_each(|(to, value)| *to += value);
+    moved.iter_mut().skip(column).step_by(width).for_each(|pixel| *pixel = 0.0);
 }
 
 /// Lines 2 y and 2 y + 1 of an image.

@@ -58,6 +58,39 @@ fn predict_prints_one_class_a_line_with_or_without_a_label_column() {
     );
 }
 
+#[test]
+fn a_network_is_predicted_from_evaluated_and_shown_like_a_model() {
+    use flyswarm_kernels::learner::{Architecture, Classifier, Network};
+    let folder = folder(&digits_csv(10, true));
+    let data = crate::data::digits::digits();
+    let weights = Network::new(&Architecture::Logistic, 64, 10).unwrap().initial(&[1; 32]);
+    let scaler = Scaler::fit(&Scaling::Center, &data).unwrap();
+    let classes = data.classes().to_vec();
+    let session = ("digits".to_owned(), [0xab; 32]);
+    let made =
+        Classifier::new(&Architecture::Logistic, scaler, classes, Vec::new(), weights, session).unwrap();
+    made.save(&folder.path().join("n")).unwrap();
+    let run = |line: &str| run_line(folder.path(), line).unwrap();
+    let said = run("predict n --data d.csv --label last");
+    let expected: String =
+        made.predict(data.view()).unwrap()[..10].iter().map(|class| format!("{class}\n")).collect();
+    assert_eq!(said, expected);
+    let right = expected.lines().zip(data.labels()).filter(|(said, label)| **said == label.to_string());
+    let accuracy = right.count() as f64 / 10.0;
+    assert!(run("eval n --data d.csv").contains(&format!("accuracy           {accuracy:.4}\n")));
+    let shown = run("inspect n");
+    for line in ["flyswarm network, logistic, 650 weights", "session   digits abab", "dense1.weight"] {
+        assert!(shown.contains(line), "{line:?} is not in {shown}");
+    }
+    let error = run_line(folder.path(), "predict n --data d.csv --label last --scores").unwrap_err();
+    assert!(error.to_string().contains("not with a network"), "{error}");
+    let mut bytes = made.encode();
+    bytes.pop();
+    std::fs::write(folder.path().join("n"), bytes).unwrap();
+    let error = run_line(folder.path(), "predict n --data d.csv --label last").unwrap_err();
+    assert!(error.to_string().contains("n: not a flyswarm network: "), "{error}");
+}
+
 /// Digits under a header, their columns in this order; `missing` is left out.
 fn named_csv(order: impl Fn(usize) -> usize, missing: Option<usize>, rows: usize) -> String {
     let data = crate::data::digits::digits();

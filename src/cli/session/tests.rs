@@ -7,7 +7,7 @@ use clap::Parser;
 use super::super::{Arguments, run};
 use super::*;
 use crate::crypto::identity::Identity;
-use crate::session::{FlynnSpec, ModelSpec, SketchSpec, TaskSpec};
+use crate::session::{Architecture, FlynnSpec, ModelSpec, SketchSpec, TaskSpec, Weighting};
 use crate::sketch::distribution::Family;
 
 pub(super) fn peer(seed: u8) -> String {
@@ -230,6 +230,35 @@ fn peers_that_are_drawn_are_asked_for_by_name_and_shown() {
     ] {
         let told = message(new(folder.path(), &[more, &["--force"]].concat()));
         assert!(told.contains(expected), "{more:?}: {told}");
+    }
+    assert_eq!(Session::load(&path).unwrap(), session);
+}
+
+#[test]
+fn a_session_of_rounds_takes_its_own_options_and_any_field_of_its_section() {
+    let folder = tempfile::tempdir().unwrap();
+    let words = "--task fedavg --network cnn --image 1,8,8 --filters 2,3,4 --hidden 5 --rounds 7 --rate 0.1 \
+                 --fedavg momentum=0.5 --fedavg flip=true --fedavg weighting=equal";
+    let path = new(folder.path(), &words.split_whitespace().collect::<Vec<_>>()).unwrap();
+    let session = Session::load(&path).unwrap();
+    let TaskSpec::Fedavg(spec) = &session.task else { panic!("{:?}", session.task) };
+    let network = Architecture::Convolutional { image: [1, 8, 8], filters: [2, 3, 4], hidden: 5 };
+    assert_eq!((&spec.network, spec.rounds, spec.rate), (&network, 7, 0.1));
+    assert_eq!((spec.momentum, spec.flip, spec.weighting), (0.5, true, Weighting::Equal));
+    assert_eq!(session.data.scaling, Scaling::Standard);
+    let shown = shown(&path, false).unwrap();
+    assert!(shown.contains("network      cnn, 274 weights\n"), "{shown}");
+    for (more, expected) in [
+        ("--rounds 7", "--rounds: not with the task flynn"),
+        ("--task fedavg --m 5", "--m: not with the task fedavg"),
+        ("--task fedavg --network cnn", "fedavg.image is missing, must be given with the network cnn"),
+        ("--task fedavg --fedavg colour=1", "unknown field `colour`"),
+        ("--task fedavg --fedavg rounds=0", "fedavg.rounds is 0, must be 1 to 10000"),
+        ("--task fedavg --epsilon 1", "epsilon"),
+    ] {
+        let words: Vec<_> = more.split(' ').chain(["--force"]).collect();
+        let told = message(new(folder.path(), &words));
+        assert!(told.contains(expected), "{more}: {told}");
     }
     assert_eq!(Session::load(&path).unwrap(), session);
 }

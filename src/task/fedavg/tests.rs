@@ -335,6 +335,8 @@ fn a_sum_of_members_that_carry_different_histories_is_refused_by_everybody() {
     let words = layout.words();
     assert!(refused(layout.weights + words::FIGURES, u32::MAX / 2).contains("share"));
     assert!(refused(layout.weights + words::FIGURES + 2, 1).contains("number of rows"));
+    // As if all four had said one row more.
+    assert!(refused(layout.weights + words::FIGURES + 2, 4).contains("history"));
     assert!(refused(words - 2 * words::FIGURES, 3).contains("figure of a round"));
 }
 
