@@ -8,13 +8,13 @@
 
 use bytes::Bytes;
 use cpu_time::ThreadTime;
-use flyswarm::crypto::ot::base::{Sender as Base, choose};
-use flyswarm::crypto::ot::extension::{Receiver, Sender};
-use flyswarm::crypto::phe::{Holder, Public};
-use flyswarm::crypto::stream::Stream;
 use flyswarm::data::Dataset;
 use flyswarm::protocol::hamming::{ot, phe, transposed};
-use flyswarm::sketch::lsh::Codes;
+use flyswarm_kernels::crypto::ot::base::{Sender as Base, choose};
+use flyswarm_kernels::crypto::ot::extension::{Receiver, Sender};
+use flyswarm_kernels::crypto::phe::{Holder, Public};
+use flyswarm_kernels::crypto::stream::Stream;
+use flyswarm_kernels::sketch::lsh::Codes;
 use serde_json::{Map, Value, json};
 
 const FEATURES: usize = 512;

@@ -7,13 +7,13 @@
 
 use divan::counter::ItemsCount;
 use divan::{Bencher, black_box};
+use flyswarm::Model;
 use flyswarm::data::Dataset;
-use flyswarm::data::digits::digits;
-use flyswarm::model::Model;
-use flyswarm::model::bloom::{self, Counts};
-use flyswarm::sketch::flyhash::FlyHash;
-use flyswarm::sketch::scaling::{Scaler, Scaling};
-use flyswarm::sketch::{Parameters, Sketch};
+use flyswarm_kernels::data::digits::digits;
+use flyswarm_kernels::model::bloom::{self, Counts};
+use flyswarm_kernels::sketch::flyhash::FlyHash;
+use flyswarm_kernels::sketch::scaling::{Scaler, Scaling};
+use flyswarm_kernels::sketch::{Parameters, Sketch};
 
 const CLASSES: usize = 10;
 

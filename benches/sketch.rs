@@ -5,9 +5,9 @@
 
 use divan::counter::ItemsCount;
 use divan::{Bencher, black_box};
-use flyswarm::crypto::stream::Stream;
 use flyswarm::data::Dataset;
-use flyswarm::sketch::distribution::{DistributionSketch, Family};
+use flyswarm_kernels::crypto::stream::Stream;
+use flyswarm_kernels::sketch::distribution::{DistributionSketch, Family};
 
 const FEATURES: usize = 784;
 const RANGE: usize = 64;

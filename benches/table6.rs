@@ -18,11 +18,11 @@ use std::path::Path;
 use std::time::Duration;
 
 use cpu_time::ThreadTime;
-use flyswarm::data::{Dataset, Expected, load};
-use flyswarm::model::{Model, bloom};
-use flyswarm::sketch::flyhash::FlyHash;
-use flyswarm::sketch::scaling::{Scaler, Scaling};
-use flyswarm::sketch::{Parameters, Sketch};
+use flyswarm_kernels::data::{Dataset, Expected, load};
+use flyswarm_kernels::model::{Model, bloom};
+use flyswarm_kernels::sketch::flyhash::FlyHash;
+use flyswarm_kernels::sketch::scaling::{Scaler, Scaling};
+use flyswarm_kernels::sketch::{Parameters, Sketch};
 use serde_json::json;
 
 /// CPU s for 1,000 points of the authors' Python at the MNIST setting, measured on the same kind of machine.

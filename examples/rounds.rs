@@ -23,8 +23,7 @@ use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use flyswarm::crypto::identity::Identity;
-use flyswarm::crypto::stream::Stream;
+use flyswarm::Identity;
 use flyswarm::peer::Event;
 use flyswarm::protocol::context::Quantity;
 use flyswarm::session::{Peer, Session, SessionError};
@@ -32,6 +31,7 @@ use flyswarm::sim::participants::Participants;
 use flyswarm::sim::run::play;
 use flyswarm::sim::scenario::{Network, Scenario};
 use flyswarm::task::{History, Outcome, Task, Work};
+use flyswarm_kernels::crypto::stream::Stream;
 use futures::executor::{block_on, block_on_stream};
 
 type Failure = Box<dyn Error + Send + Sync>;

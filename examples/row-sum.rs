@@ -10,7 +10,7 @@ use std::error::Error;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use flyswarm::crypto::identity::Identity;
+use flyswarm::Identity;
 use flyswarm::protocol::context::Quantity;
 use flyswarm::session::{Session, SessionError};
 use flyswarm::sim::participants::Participants;

@@ -366,6 +366,7 @@ CONTEXTS = {
     "acknowledgement": "Acknowledgement",
     "release": "Release",
     "failure": "Failure",
+    "reveal": "Reveal",
 }
 
 
@@ -832,14 +833,21 @@ def degree(p, colluding):
     return math.ceil((40 + math.log2(p)) / math.log2(1 / colluding))
 
 
-def partners(session, keys, me):
-    """keys: {peer: 32 bytes}."""
-    members = sorted(keys)
+def keys_digest(session, ballot, keys):
+    """keys: [peer, 32 bytes, commitment or None], of all members."""
+    each = [le(peer, 2) + key + (commitment or b"") for peer, key, commitment in sorted(keys)]
+    return tagged("keys", session.id, ballot_bytes(ballot), *each)
+
+
+def draw_of(digest, parts):
+    return tagged("draw", digest, *(le(peer, 2) + part for peer, part in sorted(parts)))
+
+
+def partners(session, members, draw, me):
     p = len(members)
     if p <= 64:
         return [peer for peer in members if peer != me]
-    joined = b"".join(keys[peer] for peer in members)
-    ring = [peer for _, peer in sorted((tagged("graph", session.id, joined, le(i, 2)), i) for i in members)]
+    ring = [peer for _, peer in sorted((tagged("graph", draw, le(i, 2)), i) for i in members)]
     place, half = ring.index(me), min(-(-degree(p, session.colluding) // 2), (p - 1) // 2)
     return sorted({ring[(place + step) % p] for step in range(-half, half + 1)} - {me})
 
@@ -1360,10 +1368,21 @@ def check_sessions():
         check("dealers", session.dealers(1, members) == case["dealers"])
     for case in file["graphs"]:
         session = session_of(case["toml"])
-        keys = {peer: bytes.fromhex(key) for peer, key in case["keys"]}
-        check("partners", partners(session, keys, case["me"]) == case["partners"])
+        ballot, parts = case["ballot"], [(peer, bytes.fromhex(part)) for peer, part in case["parts"]]
+        keys = [(peer, bytes.fromhex(key), c and bytes.fromhex(c)) for peer, key, c in case["keys"]]
+        members = sorted(peer for peer, _, _ in keys)
+        large = len(members) > 64
+        drawing = [peer for peer in members if large and peer in session.council]
+        check("who draws", [peer for peer, _ in parts] == drawing)
+        made = {peer: tagged("commitment", session.id, ballot_bytes(ballot), le(peer, 2), part) for peer, part in parts}
+        check("commitments", all(c == made.get(peer) for peer, _, c in keys))
+        digest = keys_digest(session, ballot, keys)
+        draw = draw_of(digest, parts)
+        check("digest of the keys", digest.hex() == case["keys_digest"])
+        check("draw", draw.hex() == case["draw"])
+        check("partners", partners(session, members, draw, case["me"]) == case["partners"])
         others = case["partners"][:3]
-        check("partners are mutual", all(case["me"] in partners(session, keys, other) for other in others))
+        check("partners are mutual", all(case["me"] in partners(session, members, draw, other) for other in others))
     for p, colluding, expected in file["degrees"]:
         check(f"degree {p} {colluding}", degree(p, colluding) == expected)
 
@@ -1720,7 +1739,7 @@ def check_sum():
             ballot = begun["ballot"]
             params = ballot_bytes(ballot) + le(number, 4)
             secret = bytes.fromhex(file["view_secrets"][peer]["secret"])
-            for other in partners(session, keys, peer):
+            for other in partners(session, sorted(keys), bytes(32), peer):
                 key = pair_key(session, ballot, secret, keys[other], peer, other)
                 stream = Stream(key, "mask", params).read(len(vector))
                 vector = add_words(8 * width, vector, stream, 1 if peer < other else -1)
@@ -2510,7 +2529,7 @@ def check_rows():
                 if other not in members:
                     sent[block[other]] = bytes(len(sent[block[other]]))
             sent = bytes(sent)
-            for other in partners(session, keys, me):
+            for other in partners(session, sorted(keys), bytes(32), me):
                 key = pair_key(session, ballot, bytes.fromhex(made["secret"]), keys[other], me, other)
                 sent = add_words(bits, sent, Stream(key, "mask", params).read(len(sent)), 1 if me < other else -1)
             if me in pads:

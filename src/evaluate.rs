@@ -17,20 +17,19 @@ use serde::{Deserialize, Serialize};
 
 use crate::data::Dataset;
 
-pub mod baselines;
-pub mod candidate;
-pub mod compare;
-pub mod forecast;
-pub mod nested;
+pub(crate) mod baselines;
+pub(crate) mod candidate;
+pub(crate) mod compare;
+pub(crate) mod forecast;
+pub(crate) mod nested;
 pub mod private;
-pub mod search;
-pub mod synthetic;
+pub(crate) mod search;
 
-pub use candidate::Candidate;
+pub(crate) use candidate::Candidate;
 
 /// Rows to learn from and rows to be scored on.
 #[derive(Debug, Clone)]
-pub struct Trial {
+pub(crate) struct Trial {
     /// Labelled rows.
     pub train: Dataset,
     /// Labelled rows, none of them in `train`.
@@ -40,7 +39,7 @@ pub struct Trial {
 impl Trial {
     /// The trials of some splits.
     #[must_use]
-    pub fn of(data: &Dataset, splits: &[crate::data::split::Split]) -> Vec<Self> {
+    pub(crate) fn of(data: &Dataset, splits: &[crate::data::split::Split]) -> Vec<Self> {
         splits
             .iter()
             .map(|split| Self { train: data.subset(&split.train), test: data.subset(&split.test) })
@@ -148,7 +147,7 @@ impl Tally {
 
 /// Tallies of each setting, summed over trials.
 #[must_use]
-pub fn summed(tallies: Vec<Vec<Tally>>) -> Vec<Tally> {
+pub(crate) fn summed(tallies: Vec<Vec<Tally>>) -> Vec<Tally> {
     let mut all = tallies.into_iter();
     let mut sum = all.next().unwrap_or_default();
     for more in all {
@@ -159,7 +158,10 @@ pub fn summed(tallies: Vec<Vec<Tally>>) -> Vec<Tally> {
 
 /// The index of the best tally, of equally good ones the first; `None` of none.
 #[must_use]
-pub fn best<'a>(tallies: impl IntoIterator<Item = (usize, &'a Tally)>, metric: Metric) -> Option<usize> {
+pub(crate) fn best<'a>(
+    tallies: impl IntoIterator<Item = (usize, &'a Tally)>,
+    metric: Metric,
+) -> Option<usize> {
     let scored = tallies.into_iter().map(|(index, tally)| (tally.score(metric), index));
     scored.reduce(|best, next| if next.0 > best.0 { next } else { best }).map(|(_, index)| index)
 }

@@ -63,7 +63,8 @@
 //! | [`model`] | the classifier and its file |
 //! | [`task`] | what a session computes; the trait [`task::Task`] for a task of your own |
 //! | [`ledger`] | what private sessions have spent |
-//! | [`protocol`] | *advanced*: the protocol as state machines without input and output |
+//! | [`evaluate`] | a study: what differential privacy costs |
+//! | [`protocol`], [`node`], [`net`] | *advanced*: messages and their encoding, events and records of a node, the transport |
 //! | [`sim`] | *advanced*: many nodes in one process, on a clock and with faults from a scenario |
 //!
 //! # Features
@@ -72,16 +73,21 @@
 //! is the `flyswarm` command; leave it out to use the library.
 
 // Imports go one way: `data, crypto, privacy < sketch < model < evaluate, session < protocol < node < net,
-// sim < peer < cli`. The modules up to `model` are the package `flyswarm-kernels`.
+// sim < peer < cli`. The modules up to `model` are the package `flyswarm-kernels`; of `data` and `model` a part
+// is shown here. What no program needs is `pub(crate)`.
 
+// The docs of programs' items may name what is internal: `cargo doc --document-private-items` has the pages.
+#![allow(rustdoc::private_intra_doc_links)]
 // What only the command needs.
-#![cfg_attr(not(all(feature = "cli", feature = "net")), allow(dead_code, unused_imports))]
+#![cfg_attr(not(all(feature = "cli", feature = "net")), allow(dead_code, unreachable_pub, unused_imports))]
 
 mod buffers;
 #[cfg(feature = "cli")]
 pub mod cli;
+pub mod data;
 pub mod evaluate;
 pub mod ledger;
+pub mod model;
 #[cfg(feature = "net")]
 pub mod net;
 pub mod node;
@@ -90,11 +96,10 @@ pub mod peer;
 pub mod protocol;
 pub mod session;
 pub mod sim;
-pub mod store;
+mod store;
 pub mod task;
-
-#[doc(inline)]
-pub use flyswarm_kernels::{crypto, data, model, privacy, sketch};
+#[cfg(test)]
+mod vectors;
 
 #[doc(no_inline)]
 pub use crypto::identity::Identity;
@@ -106,4 +111,4 @@ pub use peer::Peer;
 #[doc(no_inline)]
 pub use session::Session;
 
-use flyswarm_kernels::files;
+use flyswarm_kernels::{crypto, files, privacy, sketch};

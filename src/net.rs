@@ -42,11 +42,13 @@ mod gate;
 mod handler;
 mod link;
 mod log;
-pub mod metrics;
-pub mod observe;
+pub(crate) mod metrics;
+pub(crate) mod observe;
 mod ping;
 mod probe;
 mod service;
+#[cfg(test)]
+mod tests;
 mod transport;
 
 use std::collections::BTreeMap;

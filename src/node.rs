@@ -26,7 +26,7 @@ use chacha20::rand_core::{Rng as _, SeedableRng};
 use archive::Archive;
 pub use archive::{Record, RestoreError};
 pub use event::{Ending, Event};
-pub use job::{Done, Job};
+pub(crate) use job::{Done, Job};
 
 use crate::protocol::all_reduce::SumId;
 use crate::protocol::ballot::Ballot;
@@ -47,7 +47,7 @@ use exchange::Talk;
 
 /// A timer of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Timer {
+pub(crate) enum Timer {
     /// Look at the deadlines.
     Wake,
     /// A timer of the view.
@@ -59,7 +59,7 @@ pub enum Timer {
 }
 
 /// A participant of a session, as a machine.
-pub struct Node {
+pub(crate) struct Node {
     ctx: Arc<Context>,
     task: Arc<dyn Task>,
     rng: Rng,
@@ -218,7 +218,7 @@ impl Parent<Transfer> for Node {
 impl Node {
     /// Makes a node that goes on from its stored records of this session. `seed` is 32 fresh bytes from the
     /// operating system.
-    pub fn new(
+    pub(crate) fn new(
         ctx: Arc<Context>,
         task: Arc<dyn Task>,
         seed: [u8; 32],
@@ -254,7 +254,7 @@ impl Node {
     }
 
     /// Leaves on purpose: the others of the view are told.
-    pub fn leave(&mut self) -> Step<Self> {
+    pub(crate) fn leave(&mut self) -> Step<Self> {
         let mut step = Step::none();
         if let Some(view) = self.view.take() {
             let failed = self.failure(view.ballot(), Reason::Left, Some(self.ctx.me));
@@ -264,6 +264,15 @@ impl Node {
         }
         self.over = Over::Stopped;
         step
+    }
+
+    /// What the neighbours in the view are to hear while this peer is held up outside of the machine, as by
+    /// its disk: that it is at work.
+    #[must_use]
+    pub(crate) fn beat(&self) -> Vec<(Peer, Message)> {
+        let view = self.view.iter().flat_map(View::beat);
+        let wrapped = view.map(|(to, message)| (to, Message::View(message)));
+        wrapped.filter(|(to, _)| self.greeted.contains_key(to)).collect()
     }
 
     fn lost(&mut self, now: Time, peer: Peer, step: &mut Step<Self>) {

@@ -13,7 +13,7 @@ pub mod about;
 pub mod all_reduce;
 pub mod ballot;
 pub mod context;
-pub mod convergecast;
+pub(crate) mod convergecast;
 pub mod council;
 pub mod deal;
 pub mod failure;
@@ -23,10 +23,10 @@ pub mod message;
 pub mod pairwise;
 pub mod promise;
 pub mod record;
-pub mod rows;
-pub mod shares;
+pub(crate) mod rows;
+pub(crate) mod shares;
 pub mod signed;
-pub mod sparse;
+pub(crate) mod sparse;
 pub mod transfer;
 pub mod tree;
 pub mod view;
@@ -177,8 +177,9 @@ pub enum Action<M: Machine + ?Sized> {
 /// A sealed total as it comes, long before a record with it is persisted.
 #[derive(Clone, Debug)]
 pub enum EarlyWrite {
-    /// The next bytes of the total of a sum. Those of a sum that was under way before will not be needed.
-    Chunk(SumId, Bytes),
+    /// The bytes of the total of a sum that begin at this place. Those of another sum that was under way will
+    /// not be needed, nor what a beginning at 0 takes the place of.
+    Chunk(SumId, usize, Bytes),
     /// The end of the total, with its digest.
     End(SumId, [u8; 32]),
 }

@@ -30,14 +30,14 @@ pub use crate::model::readout::Score;
 pub use columns::{Bounds, ColumnChecks};
 pub use council::{CouncilSpec, Faults};
 pub use noise::{NoiseMode, NoiseSpec};
-pub(crate) use rules::printable;
-pub use rules::{SessionError, check_name, check_plain_name};
+pub use rules::SessionError;
+pub(crate) use rules::{check_name, printable};
 pub use run::{Run, Series};
 pub use size::{Size, Sizes};
 pub use task::{CustomSpec, FlynnSpec, ModelSpec, Select, Setting, SketchSpec, TaskSpec, TuneSpec, XclpSpec};
 
 /// The number of peers that vote, hold shares and make the coin. A decision has at most 15 x 15 shares.
-pub const COUNCIL: usize = 15;
+pub(crate) const COUNCIL: usize = 15;
 
 /// The most slots of a session's plan.
 pub const MOST_SLOTS: u32 = 100_000;

@@ -6,21 +6,21 @@
 //! hash on every machine. [`checks`] hold after every event. The [`outcome`] is the report of a run.
 
 pub mod agreement;
-pub mod checks;
+pub(crate) mod checks;
 pub mod compare;
-pub mod cost;
-pub mod engine;
+pub(crate) mod cost;
+pub(crate) mod engine;
 mod flynn;
-pub mod links;
+pub(crate) mod links;
 pub mod outcome;
 pub mod participants;
 pub mod report;
-pub mod rows;
+pub(crate) mod rows;
 pub mod run;
 pub mod scenario;
 mod sketch;
 mod sum;
-pub mod swarm;
+pub(crate) mod swarm;
 pub mod tally;
 mod tamper;
 mod task;

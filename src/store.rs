@@ -29,7 +29,7 @@ use crate::protocol::{self, wire};
 use crate::session::Peer;
 use early_write::EarlyWrite;
 use pin::PIN;
-pub use pin::Pin;
+pub(crate) use pin::Pin;
 
 const MAGIC: &[u8] = b"flyswarm-state 2\n";
 /// Magic, length, the largest record, digest.
@@ -75,7 +75,7 @@ pub enum StoreError {
 
 /// One identity's state in one session, locked.
 #[derive(Debug)]
-pub struct Store {
+pub(crate) struct Store {
     folder: PathBuf,
     /// Record files and the totals that they name.
     totals: BTreeMap<String, String>,
@@ -96,7 +96,7 @@ impl StoreError {
 
 impl Store {
     /// Opens or makes `folder`, locks it and reads every record in it.
-    pub fn open(folder: &Path) -> Result<(Self, Vec<Record>), StoreError> {
+    pub(crate) fn open(folder: &Path) -> Result<(Self, Vec<Record>), StoreError> {
         let io = |path: &Path| {
             let path = path.to_owned();
             move |error| StoreError::Io { path, error }
@@ -140,7 +140,7 @@ impl Store {
     /// From now on keeps in the file `path`, apart from the state, the highest ballot that was promised or
     /// joined. Whether it already stands higher than in these records, all that the state has: then that is
     /// lost, an old copy, or another folder than before.
-    pub fn keep_mark(&mut self, path: &Path, records: &[Record]) -> Result<bool, StoreError> {
+    pub(crate) fn keep_mark(&mut self, path: &Path, records: &[Record]) -> Result<bool, StoreError> {
         let io = |error| StoreError::Io { path: path.to_owned(), error };
         let known = records.iter().filter_map(ballot).max().unwrap_or_default();
         files::create_folders(path.parent().unwrap_or(path), true).map_err(io)?;
@@ -175,7 +175,7 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError`]; [`Store::open`] then goes on with it.
-    pub fn finish(folder: &Path) -> Result<(), StoreError> {
+    pub(crate) fn finish(folder: &Path) -> Result<(), StoreError> {
         let _lock = locked(folder)?;
         let path = folder.join(OVER);
         let io = |error| StoreError::Io { path: path.clone(), error };
@@ -183,13 +183,13 @@ impl Store {
     }
 
     /// Whether the session whose state is in `folder` is over for this peer. Makes and changes nothing.
-    pub fn is_over(folder: &Path) -> Result<bool, StoreError> {
+    pub(crate) fn is_over(folder: &Path) -> Result<bool, StoreError> {
         let path = folder.join(OVER);
         path.try_exists().map_err(|error| StoreError::Io { path, error })
     }
 
     /// Whether another process has `folder` open. Makes and changes nothing.
-    pub fn in_use(folder: &Path) -> Result<bool, StoreError> {
+    pub(crate) fn in_use(folder: &Path) -> Result<bool, StoreError> {
         let path = folder.join("lock");
         let lock = match File::open(&path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
@@ -204,13 +204,13 @@ impl Store {
 
     /// Whether the session whose state is in `folder` stands in the ledger. Goes with the state: without it a
     /// peer would draw anew.
-    pub fn is_paid(folder: &Path) -> Result<bool, StoreError> {
+    pub(crate) fn is_paid(folder: &Path) -> Result<bool, StoreError> {
         let path = folder.join(PAID);
         path.try_exists().map_err(|error| StoreError::Io { path, error })
     }
 
     /// Says so from now on, durably.
-    pub fn mark_paid(folder: &Path) -> Result<(), StoreError> {
+    pub(crate) fn mark_paid(folder: &Path) -> Result<(), StoreError> {
         let path = folder.join(PAID);
         let marked = files::create_folders(folder, true).and_then(|()| File::create(&path)?.sync_all());
         let synced = marked.and_then(|()| File::open(folder)?.sync_all());
@@ -218,13 +218,15 @@ impl Store {
     }
 
     /// Writes a total while it comes. What the disk refuses here it is asked again when a record needs it.
-    pub fn write_early(&mut self, part: protocol::EarlyWrite) {
+    pub(crate) fn write_early(&mut self, part: protocol::EarlyWrite) {
         match part {
-            protocol::EarlyWrite::Chunk(sum, data) => {
-                if self.early.as_ref().is_none_or(|early| early.sum() != sum) {
+            protocol::EarlyWrite::Chunk(sum, start, data) => {
+                if start == 0 {
                     self.early = EarlyWrite::new(&self.folder, sum).ok();
                 }
-                if let Some(early) = &self.early {
+                // What does not go on where the last bytes ended belongs to a total that was given up.
+                self.early.take_if(|early| !early.goes_on(sum, start));
+                if let Some(early) = &mut self.early {
                     early.chunk(data);
                 }
             }
@@ -239,7 +241,7 @@ impl Store {
     /// Puts `record` on stable storage. When this returns, it survives a crash.
     /// [`Record::Bare`] takes the place of a
     /// decision with its total.
-    pub fn write(&mut self, record: &Record) -> Result<(), StoreError> {
+    pub(crate) fn write(&mut self, record: &Record) -> Result<(), StoreError> {
         let mut before = Vec::new();
         if let Record::Bare(_) = record {
             before.extend(self.totals.remove(&record.name()));

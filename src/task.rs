@@ -2,7 +2,7 @@
 //!
 //! One file a task. [`crate::node`] is the engine; it knows the trait [`Task`] alone.
 
-pub mod columns;
+pub(crate) mod columns;
 pub mod exchange;
 pub mod flynn;
 mod history;
@@ -155,7 +155,7 @@ impl Rows {
 
 /// What a digest of a peer's rows covers in this session, for its receipt.
 #[must_use]
-pub fn digest_covers(session: &Session) -> &'static str {
+pub(crate) fn digest_covers(session: &Session) -> &'static str {
     match session.task {
         TaskSpec::Custom(_) => {
             "the rows that the program was given; what the task reads itself it does not cover"

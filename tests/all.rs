@@ -1,6 +1,5 @@
-//! All integration tests but those of the vectors, in one binary: each would link the whole program once
-//! more.
-//! `cargo test --test all net::` runs those of one file.
+//! All integration tests in one binary: each would link the whole program once more.
+//! `cargo test --test all lan::` runs those of one file.
 #![allow(missing_docs)]
 
 mod cli;
@@ -8,7 +7,6 @@ mod export;
 mod front_door;
 mod garbage;
 mod lan;
-mod net;
 mod processes;
 mod sim;
 mod toy;

@@ -7,12 +7,12 @@ use std::path::Path;
 use std::process::Command;
 
 use flyswarm::data::Dataset;
-use flyswarm::data::digits::digits;
-use flyswarm::model::readout::{Readout, Score};
-use flyswarm::model::{Model, bloom};
-use flyswarm::sketch::Parameters;
-use flyswarm::sketch::flyhash::FlyHash;
-use flyswarm::sketch::scaling::{Scaler, Scaling};
+use flyswarm_kernels::data::digits::digits;
+use flyswarm_kernels::model::readout::{Readout, Score};
+use flyswarm_kernels::model::{Model, bloom};
+use flyswarm_kernels::sketch::Parameters;
+use flyswarm_kernels::sketch::flyhash::FlyHash;
+use flyswarm_kernels::sketch::scaling::{Scaler, Scaling};
 
 fn python() -> String {
     std::env::var("FLYSWARM_PYTHON").unwrap_or_else(|_| "python3".into())

@@ -1,11 +1,11 @@
 //! The library's front door, as a program uses it: nodes over libp2p in one process.
 
-use flyswarm::crypto::identity::Identity;
-use flyswarm::data::digits::digits;
-use flyswarm::model::Model;
+use flyswarm::Identity;
+use flyswarm::Model;
 use flyswarm::peer::{Builder, Error, Event, Finished, Peer, Timed};
 use flyswarm::session::{Session, TaskSpec};
 use flyswarm::task::flynn::Plan;
+use flyswarm_kernels::data::digits::digits;
 use futures::StreamExt;
 use futures::executor::{block_on, block_on_stream};
 use futures::future::join_all;

@@ -17,7 +17,7 @@ use std::process::{Child, Command, Output, Stdio};
 
 use crate::processes::check::same_and_exact;
 use crate::processes::swarm::{NAMES, PROGRAM, Swarm, random};
-use flyswarm::crypto::identity::Identity;
+use flyswarm::Identity;
 use flyswarm::net::driver::peer_id;
 use flyswarm::protocol::about::{About, Role};
 use flyswarm::session::Session;

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use flyswarm::crypto::identity::Identity;
+use flyswarm::Identity;
 use flyswarm::protocol::context::Quantity;
 use flyswarm::session::{Peer, Session};
 use flyswarm::sim::participants::Participants;

@@ -8,7 +8,7 @@ use std::sync::{Arc, mpsc};
 use std::time::Instant;
 
 use bytes::Bytes;
-use flyswarm::crypto::identity::Identity;
+use flyswarm::Identity;
 use flyswarm::net::driver::{self, Handle, NodeConfig, Report};
 use flyswarm::net::{Multiaddr, PeerId};
 use flyswarm::node::Event;

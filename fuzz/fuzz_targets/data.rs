@@ -10,7 +10,7 @@ mod seeds;
 use std::fs;
 use std::sync::LazyLock;
 
-use flyswarm::data::{Column, Expected, LabelColumn, load_named};
+use flyswarm_kernels::data::{Column, Expected, LabelColumn, load_named};
 use libfuzzer_sys::fuzz_target;
 use tempfile::TempDir;
 

@@ -5,12 +5,12 @@
 
 mod seeds;
 
-use flyswarm::model::Model;
-use flyswarm::model::bloom::Counts;
-use flyswarm::model::file::MAGIC;
-use flyswarm::model::origin::Origin;
-use flyswarm::sketch::Parameters;
-use flyswarm::sketch::scaling::{Scaler, Scaling};
+use flyswarm::Model;
+use flyswarm_kernels::model::bloom::Counts;
+use flyswarm_kernels::model::file::MAGIC;
+use flyswarm_kernels::model::origin::Origin;
+use flyswarm_kernels::sketch::Parameters;
+use flyswarm_kernels::sketch::scaling::{Scaler, Scaling};
 use libfuzzer_sys::fuzz_target;
 use sha2::{Digest, Sha256};
 

@@ -3,7 +3,7 @@
 
 mod seeds;
 
-use flyswarm::crypto::identity::Identity;
+use flyswarm::Identity;
 use flyswarm::session::{
     ColumnChecks, DataSpec, Entry, ModelSpec, Privacy, Run, Scaling, Score, Session, Timing,
 };

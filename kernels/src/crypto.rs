@@ -15,6 +15,7 @@ pub mod agreement;
 pub mod envelope;
 mod fixed;
 pub mod identity;
+pub mod lanes;
 pub mod mask;
 pub mod ot;
 pub mod phe;

@@ -1,7 +1,7 @@
 //! What flyswarm computes with: rows of data, cryptography, privacy, sketches, models and programs on shares.
-//! The package `flyswarm` shows these modules as its own; use them from there.
+//! An internal package: programs use `flyswarm`, and nothing here is kept stable.
 //!
-//! Imports go one way: `data, crypto, privacy < sketch < model < shares`; `files` stands below all.
+//! Imports go one way: `data, crypto, privacy < sketch < synthetic, model < shares`; `files` stands below all.
 
 pub mod crypto;
 pub mod data;
@@ -11,3 +11,4 @@ pub mod model;
 pub mod privacy;
 pub mod shares;
 pub mod sketch;
+pub mod synthetic;

@@ -15,7 +15,7 @@ use super::{Failure, output, print};
 use crate::data::{self, Dataset, Expected};
 use crate::evaluate::Metric;
 use crate::evaluate::nested::{Plan, SetResult, evaluate};
-use crate::evaluate::synthetic::{Clusters, binary, clusters};
+use flyswarm_kernels::synthetic::{Clusters, binary, clusters};
 
 /// Compares FlyNN with other methods over many data sets: wins, ties, losses, p-values
 ///

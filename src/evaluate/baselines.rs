@@ -13,7 +13,7 @@ use crate::sketch::scaling::{Scaler, Scaling};
 
 /// How rows are put on one scale for a baseline.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Prepared {
+pub(crate) enum Prepared {
     /// As they are.
     Raw,
     /// Each row of length 1.
@@ -28,7 +28,7 @@ pub enum Prepared {
 
 impl Prepared {
     /// All of them.
-    pub const ALL: [Self; 5] = [Self::Range, Self::Raw, Self::UnitNorm, Self::Center, Self::Standard];
+    pub(crate) const ALL: [Self; 5] = [Self::Range, Self::Raw, Self::UnitNorm, Self::Center, Self::Standard];
 
     /// Both parts of the trial, scaled by what the training rows say.
     fn apply(self, trial: &Trial) -> Result<Trial, TrialError> {
@@ -64,7 +64,7 @@ fn range(data: &Dataset) -> Scaling {
 
 /// A setting of nearest neighbours.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct NeighbourSetting {
+pub(crate) struct NeighbourSetting {
     /// Neighbours that vote.
     pub k: usize,
     /// What is done to the rows first.
@@ -79,7 +79,7 @@ impl Display for NeighbourSetting {
 
 /// The settings of [`neighbours`], in its order.
 #[must_use]
-pub fn neighbour_settings() -> Vec<NeighbourSetting> {
+pub(crate) fn neighbour_settings() -> Vec<NeighbourSetting> {
     Prepared::ALL.into_iter().flat_map(|how| TRIED.map(|k| NeighbourSetting { k, how })).collect()
 }
 
@@ -88,7 +88,7 @@ pub fn neighbour_settings() -> Vec<NeighbourSetting> {
 ///
 /// # Errors
 /// [`TrialError`].
-pub fn neighbours(trial: &Trial) -> Result<(Vec<Tally>, Vec<Tally>), TrialError> {
+pub(crate) fn neighbours(trial: &Trial) -> Result<(Vec<Tally>, Vec<Tally>), TrialError> {
     let (mut outer, mut inner) = (Vec::new(), Vec::new());
     for how in Prepared::ALL {
         let Trial { train, test } = how.apply(trial)?;
@@ -108,7 +108,7 @@ pub fn neighbours(trial: &Trial) -> Result<(Vec<Tally>, Vec<Tally>), TrialError>
 /// Numbers of SimHash bits to try: below d as SimHash is usually used, and above as FlyHash is (Appendix
 /// D.5), up to `most`.
 #[must_use]
-pub fn sizes(d: usize, most: usize) -> Vec<usize> {
+pub(crate) fn sizes(d: usize, most: usize) -> Vec<usize> {
     let mut sizes: Vec<usize> =
         [d / 4, d / 2, d, 4 * d, 16 * d, 64 * d].map(|size| size.clamp(1, most)).to_vec();
     sizes.dedup();
@@ -120,7 +120,7 @@ const SBFC: [Prepared; 3] = [Prepared::UnitNorm, Prepared::Center, Prepared::Sta
 
 /// Names of the settings of [`sbfc`], in its order.
 #[must_use]
-pub fn sbfc_settings(d: usize, most: usize) -> Vec<String> {
+pub(crate) fn sbfc_settings(d: usize, most: usize) -> Vec<String> {
     SBFC.into_iter()
         .flat_map(|how| sizes(d, most).into_iter().map(move |m| format!("m {m}, {how:?}").to_lowercase()))
         .collect()
@@ -130,7 +130,7 @@ pub fn sbfc_settings(d: usize, most: usize) -> Vec<String> {
 ///
 /// # Errors
 /// [`TrialError`].
-pub fn sbfc(trials: &[Trial], most: usize, seed: &[u8]) -> Result<Vec<Tally>, TrialError> {
+pub(crate) fn sbfc(trials: &[Trial], most: usize, seed: &[u8]) -> Result<Vec<Tally>, TrialError> {
     let mut all = Vec::new();
     for (number, trial) in (0u64..).zip(trials) {
         let mut tallies = Vec::new();

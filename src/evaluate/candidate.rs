@@ -4,10 +4,10 @@ use std::fmt;
 
 use rand::{Rng, RngExt};
 
-use super::synthetic::generator;
 use crate::model::readout::{Readout, Score};
 use crate::sketch::scaling::Scaling;
 use crate::sketch::{MAX_COUNTS, Parameters};
+use flyswarm_kernels::synthetic::generator;
 
 /// A sketch to try, without its seed.
 #[derive(Debug, Clone, PartialEq)]
@@ -53,7 +53,7 @@ impl fmt::Display for Candidate {
 /// Where candidates are drawn from. The paper (section 4, "FlyNN hyper-parameter search"): m in 2d..2048d, s
 /// in 2..0.5d, rho in 8..256.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Ranges {
+pub(crate) struct Ranges {
     /// Features.
     pub d: usize,
     /// Classes.
@@ -107,7 +107,7 @@ impl Ranges {
     /// random ones, every third of them as published: 1 + `count` in all, less those that the data does not
     /// allow.
     #[must_use]
-    pub fn draw(&self, count: usize, seed: &[u8]) -> Vec<Candidate> {
+    pub(crate) fn draw(&self, count: usize, seed: &[u8]) -> Vec<Candidate> {
         let rng = &mut generator(seed, "candidates");
         let portfolio: Vec<_> = PORTFOLIO.iter().filter_map(|known| self.known(known)).take(count).collect();
         let count = count - portfolio.len();
@@ -176,7 +176,7 @@ fn log_uniform(low: usize, high: usize, rng: &mut impl Rng) -> usize {
 
 /// The default of `session new` for `d` features; `None` where m would be too small for its rho.
 #[must_use]
-pub fn preset(d: usize, max_m: usize) -> Option<Candidate> {
+pub(crate) fn preset(d: usize, max_m: usize) -> Option<Candidate> {
     let width = PRESET_SCALING.width(d);
     let m = PRESET_M.min(max_m);
     let s = PRESET_S.min(width);
@@ -184,21 +184,21 @@ pub fn preset(d: usize, max_m: usize) -> Option<Candidate> {
 }
 
 /// Best over many sets, see `docs/quality.md`.
-pub const PRESET_BINS: u16 = 8;
+pub(crate) const PRESET_BINS: u16 = 8;
 const PRESET_SCALING: Scaling = Scaling::SoftBins(PRESET_BINS);
 /// Rows of M.
-pub const PRESET_M: usize = 16_384;
+pub(crate) const PRESET_M: usize = 16_384;
 /// Ones in each.
-pub const PRESET_S: usize = 2;
+pub(crate) const PRESET_S: usize = 2;
 /// Winners.
-pub const PRESET_RHO: usize = 256;
+pub(crate) const PRESET_RHO: usize = 256;
 /// Its readout.
-pub const PRESET_READOUT: Readout = Readout { score: Score::BalancedLog, gamma: 0.9 };
+pub(crate) const PRESET_READOUT: Readout = Readout { score: Score::BalancedLog, gamma: 0.9 };
 
 /// All readouts that are scored for every candidate: the default first, the paper's with gamma 0 and the
 /// authors' 0.1 to 0.8, and our extensions.
 #[must_use]
-pub fn readouts() -> Vec<Readout> {
+pub(crate) fn readouts() -> Vec<Readout> {
     let grid =
         |score, gammas: &[f64]| gammas.iter().map(|&gamma| Readout { score, gamma }).collect::<Vec<_>>();
     let logarithms = [0.0, 0.5, 0.9, 0.99];

@@ -8,11 +8,11 @@ use chacha20::ChaCha20Rng;
 use chacha20::rand_core::SeedableRng;
 
 use super::private::{Round, StudyError};
-use super::synthetic::{Clusters, clusters};
 use crate::crypto::stream::derive;
 use crate::session::{Scaling, Session, TaskSpec};
 use crate::sketch::Parameters;
 use crate::sketch::scaling::Scaling as OfRows;
+use flyswarm_kernels::synthetic::{Clusters, clusters};
 
 /// Rows to score on.
 const TEST_ROWS: usize = 1000;
@@ -27,7 +27,7 @@ const REPETITIONS: u64 = 9;
 
 /// Balanced accuracy on made-up rows, from 0 to 1.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Forecast {
+pub(crate) struct Forecast {
     /// Rows of all peers that were learnt from.
     pub rows: usize,
     /// With the session's noise: the mean of a few repetitions, the smallest and the largest.
@@ -45,7 +45,7 @@ pub struct Forecast {
 impl Forecast {
     /// Whether the model keeps at least half of what it would know beyond guessing without noise.
     #[must_use]
-    pub fn is_useful(&self) -> bool {
+    pub(crate) fn is_useful(&self) -> bool {
         self.private >= self.chance + (self.plain - self.chance) / 2.0
     }
 }
@@ -55,7 +55,11 @@ impl Forecast {
 ///
 /// # Errors
 /// [`StudyError`] where the sizes make no data or no model.
-pub fn forecast(session: &Session, rows_each: usize, seed: u64) -> Result<Option<Forecast>, StudyError> {
+pub(crate) fn forecast(
+    session: &Session,
+    rows_each: usize,
+    seed: u64,
+) -> Result<Option<Forecast>, StudyError> {
     let (TaskSpec::Flynn(spec), Some(noise)) = (&session.task, &session.privacy.noise) else {
         return Ok(None);
     };

@@ -21,7 +21,7 @@ use crate::data::split::{folds, stratified_sample};
 
 /// How a set is evaluated. Results of equal plans are comparable.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Plan {
+pub(crate) struct Plan {
     /// Most rows that are used, a stratified sample.
     pub rows: usize,
     /// Outer folds.
@@ -39,7 +39,7 @@ pub struct Plan {
 impl Plan {
     /// How often the progress of one set ticks.
     #[must_use]
-    pub fn ticks(&self) -> u64 {
+    pub(crate) fn ticks(&self) -> u64 {
         (self.outer * (self.inner + 1) * (self.budget + 1)) as u64
     }
 }
@@ -47,7 +47,7 @@ impl Plan {
 /// The methods, in the order of tables.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Method {
+pub(crate) enum Method {
     /// FlyNN with our extensions, tuned.
     Flynn,
     /// FlyNN as published, tuned over the same number of readouts and a third of the candidates.
@@ -66,7 +66,7 @@ pub enum Method {
 
 impl Method {
     /// All of them.
-    pub const ALL: [Self; 7] = [
+    pub(crate) const ALL: [Self; 7] = [
         Self::Flynn,
         Self::FlynnPublished,
         Self::FlynnDefault,
@@ -78,7 +78,7 @@ impl Method {
 
     /// The name in tables.
     #[must_use]
-    pub fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Flynn => "FlyNN",
             Self::FlynnPublished => "FlyNN as published",
@@ -93,7 +93,7 @@ impl Method {
 
 /// What one method reached on one set under one metric.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Figures {
+pub(crate) struct Figures {
     /// Scored on rows that no choice has seen.
     pub nested: f64,
     /// The best over the rows it was chosen by, as in the paper.
@@ -104,7 +104,7 @@ pub struct Figures {
 
 /// What was found on one set.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct SetResult {
+pub(crate) struct SetResult {
     /// Its name.
     pub name: String,
     /// Rows used.
@@ -124,7 +124,7 @@ pub struct SetResult {
 
 /// One setting over all outer folds.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Tried {
+pub(crate) struct Tried {
     /// The candidate and its readout.
     pub setting: String,
     /// Balanced accuracy.
@@ -162,7 +162,7 @@ impl Sheet {
 ///
 /// # Errors
 /// [`TrialError`] when the data cannot be used at all.
-pub fn evaluate(
+pub(crate) fn evaluate(
     name: &str,
     data: &Dataset,
     plan: &Plan,
@@ -232,7 +232,7 @@ pub fn evaluate(
 mod tests {
     use super::*;
     use crate::crypto::stream::Stream;
-    use crate::evaluate::synthetic::{Clusters, clusters};
+    use flyswarm_kernels::synthetic::{Clusters, clusters};
 
     fn plan() -> Plan {
         Plan { rows: 200, outer: 3, inner: 2, budget: 6, max_m: 512, seed: 1 }

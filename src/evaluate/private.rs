@@ -8,7 +8,6 @@
 use chacha20::ChaCha20Rng;
 use chacha20::rand_core::SeedableRng;
 
-use super::synthetic::{Clusters, SyntheticError, clusters};
 use crate::crypto::mask::{self, Word};
 use crate::crypto::stream::derive;
 use crate::data::Dataset;
@@ -21,6 +20,7 @@ use crate::session::NoiseMode;
 use crate::sketch::Parameters;
 use crate::sketch::flyhash::FlyHash;
 use crate::sketch::scaling::{Scaler, Scaling};
+use flyswarm_kernels::synthetic::{Clusters, SyntheticError, clusters};
 
 /// Rows to score on.
 const TEST_ROWS: usize = 1000;
@@ -92,7 +92,7 @@ pub enum StudyError {
 /// # Panics
 /// If epsilon / parties is out of range.
 #[must_use]
-pub fn mechanism(mode: NoiseMode, epsilon: Ratio, top: u32, rho: usize, parties: usize) -> Mechanism {
+pub(crate) fn mechanism(mode: NoiseMode, epsilon: Ratio, top: u32, rho: usize, parties: usize) -> Mechanism {
     let parties = u32::try_from(parties).unwrap_or(u32::MAX);
     let each =
         || epsilon.over(parties.into()).unwrap_or_else(|| panic!("epsilon {epsilon} for {parties} parties"));

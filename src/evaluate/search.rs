@@ -18,7 +18,7 @@ const BLOCK: usize = 4096;
 
 /// Why a candidate could not be tried.
 #[derive(Debug, thiserror::Error)]
-pub enum TrialError {
+pub(crate) enum TrialError {
     /// Data and candidate do not fit.
     #[error(transparent)]
     Model(#[from] ModelError),
@@ -35,7 +35,7 @@ pub enum TrialError {
 ///
 /// # Errors
 /// [`TrialError`] of the first candidate that cannot be tried.
-pub fn search(
+pub(crate) fn search(
     candidates: &[Candidate],
     readouts: &[Readout],
     trials: &[Trial],
@@ -60,7 +60,7 @@ pub fn search(
 ///
 /// # Errors
 /// [`TrialError`].
-pub fn predict(
+pub(crate) fn predict(
     candidate: &Candidate,
     readouts: &[Readout],
     trial: &Trial,
@@ -79,7 +79,7 @@ pub fn predict(
 ///
 /// # Errors
 /// [`ModelError`] when the rows do not fit.
-pub fn read(
+pub(crate) fn read(
     hash: &FlyHash,
     scaler: &Scaler,
     counts: &Counts,

@@ -33,7 +33,7 @@ type Labels = Vec<(&'static str, String)>;
 
 /// One node's metrics. Cheap to update, whether or not they are asked for.
 #[derive(Debug)]
-pub struct Metrics {
+pub(crate) struct Metrics {
     registry: Arc<Mutex<Registry>>,
     connected: Family<Labels, Gauge>,
     stage: Family<Labels, Gauge>,
@@ -51,7 +51,7 @@ pub struct Metrics {
 impl Metrics {
     /// All at zero, with a line for every peer and quantity of the session.
     #[must_use]
-    pub fn new(ctx: &Context) -> Self {
+    pub(crate) fn new(ctx: &Context) -> Self {
         let metrics = Self {
             registry: Arc::default(),
             connected: Family::default(),
@@ -108,7 +108,7 @@ impl Metrics {
     }
 
     /// Counts a report of the driver.
-    pub fn note(&self, ctx: &Context, report: &Report<'_>) {
+    pub(crate) fn note(&self, ctx: &Context, report: &Report<'_>) {
         let peer = |peer: Peer| vec![("peer", ctx.session.name(peer).to_owned())];
         match report {
             Report::Stranger(..) => drop(self.strangers.inc()),
@@ -177,17 +177,11 @@ impl Metrics {
         }
     }
 
-    /// The text as Prometheus reads it (OpenMetrics 1.0).
-    #[must_use]
-    pub fn text(&self) -> String {
-        text(&self.registry)
-    }
-
     /// Answers at `address` from now on, on a thread of its own.
     ///
     /// # Errors
     /// Where the address cannot be bound.
-    pub fn serve(&self, address: SocketAddr) -> io::Result<SocketAddr> {
+    pub(crate) fn serve(&self, address: SocketAddr) -> io::Result<SocketAddr> {
         let listener = TcpListener::bind(address)?;
         let address = listener.local_addr()?;
         let registry = Arc::clone(&self.registry);
@@ -207,7 +201,7 @@ impl Metrics {
 
 /// The stage's name, as `join` spells it too.
 #[must_use]
-pub fn stage_name(stage: Stage) -> &'static str {
+pub(crate) fn stage_name(stage: Stage) -> &'static str {
     match stage {
         Stage::Keys => "keys",
         Stage::Compute => "compute",

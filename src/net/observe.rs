@@ -36,7 +36,7 @@ struct Parts {
 
 /// A running observation; it ends when dropped.
 #[derive(Debug)]
-pub struct Observer {
+pub(crate) struct Observer {
     found: Receiver<(PeerId, Multiaddr)>,
     _stop: oneshot::Sender<()>,
 }
@@ -46,7 +46,7 @@ impl Observer {
     ///
     /// # Errors
     /// Where the system gives no thread or no news of interfaces.
-    pub fn start() -> io::Result<Self> {
+    pub(crate) fn start() -> io::Result<Self> {
         let runtime = Builder::new_current_thread().enable_all().build()?;
         let mut swarm = {
             let _inside = runtime.enter();
@@ -91,7 +91,7 @@ impl Observer {
 
     /// The next peer and address that was not there before; `None` where nothing came within `timeout`.
     #[must_use]
-    pub fn next(&self, timeout: Duration) -> Option<(PeerId, Multiaddr)> {
+    pub(crate) fn next(&self, timeout: Duration) -> Option<(PeerId, Multiaddr)> {
         match self.found.recv_timeout(timeout) {
             Ok(found) => Some(found),
             Err(RecvTimeoutError::Timeout) => None,
@@ -108,7 +108,7 @@ impl Observer {
 ///
 /// # Errors
 /// Where the system gives no news of interfaces.
-pub fn announce(peer: PeerId, time: Duration) -> io::Result<()> {
+pub(crate) fn announce(peer: PeerId, time: Duration) -> io::Result<()> {
     let runtime = Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         let [over_4, over_6] = service::mdns(peer)?;
@@ -129,7 +129,7 @@ pub fn announce(peer: PeerId, time: Duration) -> io::Result<()> {
 
 /// Whether an address that mDNS gave is one of a node, and not of [`announce`].
 #[must_use]
-pub fn is_node(address: &Multiaddr) -> bool {
+pub(crate) fn is_node(address: &Multiaddr) -> bool {
     address.iter().any(|part| matches!(part, Protocol::Tcp(_) | Protocol::QuicV1))
 }
 

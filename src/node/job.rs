@@ -17,7 +17,7 @@ use crate::task::{History, Task, exchange};
 
 /// A piece of long work.
 #[derive(Clone)]
-pub enum Job {
+pub(crate) enum Job {
     /// Make this peer's vector of a slot.
     Contribution {
         /// The slot.
@@ -57,7 +57,7 @@ impl std::fmt::Debug for Job {
 
 /// Fresh randomness for the noise of one vector; secret.
 #[derive(Clone)]
-pub struct Noise(Zeroizing<[u8; 32]>);
+pub(crate) struct Noise(Zeroizing<[u8; 32]>);
 
 impl Noise {
     pub(super) fn new(seed: [u8; 32]) -> Self {
@@ -66,7 +66,7 @@ impl Noise {
 
     /// The generator with this randomness as its seed.
     #[must_use]
-    pub fn generator(&self) -> Rng {
+    pub(crate) fn generator(&self) -> Rng {
         Rng::from_seed(*self.0)
     }
 }
@@ -79,7 +79,7 @@ impl std::fmt::Debug for Noise {
 
 /// The result of a [`Job`].
 #[derive(Clone, Debug)]
-pub enum Done {
+pub(crate) enum Done {
     /// The vector, or why there is none.
     Contribution(u32, Result<Bytes, String>),
     /// The masked chunk.
@@ -98,7 +98,7 @@ pub enum Done {
 impl Job {
     /// Carries it out.
     #[must_use]
-    pub fn run(self) -> Done {
+    pub(crate) fn run(self) -> Done {
         match self {
             Self::Contribution { slot, task, history, noise } => {
                 let expected =

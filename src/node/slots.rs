@@ -1,5 +1,5 @@
 //! A slot at one node: its vector, the acknowledgement of the sealed total, opening, freezing; or fetching
-//! it. fetched instead.
+//! it instead.
 
 use bytes::Bytes;
 use sha2::{Digest, Sha256};
@@ -219,7 +219,7 @@ impl Node {
         let exchanged = self.exchanged.remove(&value.sum);
         self.exchanged.retain(|sum, _| sum.slot != slot);
         self.archive.freeze(&self.ctx, frozen, opened, exchanged);
-        self.election.froze();
+        self.election.froze(now);
         self.round.froze = true;
         self.inputs.remove(&slot);
         if self.talk.wanted(slot) {
@@ -259,7 +259,7 @@ impl Node {
             match output {
                 transfer::Output::Wanted(peer, slot, want) => {
                     let held = self.archive.held(&self.ctx, slot, want);
-                    let child = self.transfer.serve(peer, slot, held);
+                    let child = self.transfer.serve(now, peer, slot, held);
                     self.transferred(now, child, step);
                 }
                 transfer::Output::Fetched(from, slot, held, total) => match *held {
@@ -295,7 +295,7 @@ impl Node {
                         step.blame(from, Fault::BadRecord(text));
                     }
                 }
-                transfer::Output::Failed(from, _) => self.election.fetch_failed(now, from),
+                transfer::Output::Failed(from) => self.election.fetch_failed(now, from),
             }
         }
     }

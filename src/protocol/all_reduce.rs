@@ -32,7 +32,7 @@ use crate::session::Peer;
 /// Bytes in a chunk: large enough to amortise a message, small enough to pipeline.
 pub const CHUNK: usize = 256 * 1024;
 /// Unacknowledged chunks per edge and direction.
-pub const WINDOW: usize = 8;
+pub(crate) const WINDOW: usize = 8;
 /// As many chunks are acknowledged at once: rarely enough to cost little, early enough that the sender need
 /// not stop.
 const CREDIT: u32 = WINDOW as u32 / 2;
@@ -99,7 +99,7 @@ pub enum Message {
 
 /// Mask one chunk of this peer's own vector.
 #[derive(Clone)]
-pub struct Job {
+pub(crate) struct Job {
     /// The sum.
     pub sum: SumId,
     /// The number of the chunk.
@@ -125,7 +125,7 @@ impl std::fmt::Debug for Job {
 
 /// A masked chunk.
 #[derive(Clone, Debug)]
-pub struct Done {
+pub(crate) struct Done {
     /// The sum.
     pub sum: SumId,
     /// The number of the chunk.
@@ -139,7 +139,7 @@ pub struct Done {
 impl Job {
     /// Adds every mask to the chunk; of a row sum takes out the part that this peer keeps back.
     #[must_use]
-    pub fn run(self) -> Done {
+    pub(crate) fn run(self) -> Done {
         let start = self.index as usize * CHUNK;
         let own = &self.vector[start..(start + CHUNK).min(self.vector.len())];
         let mut data = self.buffers.take(own.len());
@@ -153,7 +153,7 @@ impl Job {
 
 /// The sealed total, the same at every member.
 #[derive(Clone, Debug)]
-pub struct Total {
+pub(crate) struct Total {
     /// The words, still under the pads.
     pub bytes: Bytes,
     /// See [`total_digest`].
@@ -165,7 +165,7 @@ pub struct Total {
 /// SHA-256(tag "total" || session id || ballot || slot || BLAKE3(bytes)). (BLAKE3, because
 /// every member hashes every total.)
 #[must_use]
-pub fn total_digest(session: &[u8; 32], sum: SumId, bytes: &[u8]) -> [u8; 32] {
+pub(crate) fn total_digest(session: &[u8; 32], sum: SumId, bytes: &[u8]) -> [u8; 32] {
     tag_total(session, sum, blake3::hash(bytes))
 }
 
@@ -212,7 +212,7 @@ struct Partial {
 
 /// The machine of one sum at one member.
 #[derive(Clone, Debug)]
-pub struct AllReduce {
+pub(crate) struct AllReduce {
     sum: SumId,
     word: Word,
     /// Without masks: chunks travel as pairs.
@@ -277,7 +277,7 @@ impl Machine for AllReduce {
 impl AllReduce {
     /// A sum of vectors of this quantity; nothing is sent before [`AllReduce::contribute`].
     #[must_use]
-    pub fn new(session: &[u8; 32], sum: SumId, quantity: &Quantity, place: Place) -> Self {
+    pub(crate) fn new(session: &[u8; 32], sum: SumId, quantity: &Quantity, place: Place) -> Self {
         let (word, len, plain) = (quantity.word(), quantity.len(), quantity.plain());
         let parts =
             1 + u8::try_from(place.children.len()).unwrap_or_else(|_| unreachable!("BUG: a binary tree"));
@@ -309,7 +309,7 @@ impl AllReduce {
     ///
     /// # Panics
     /// If the vector has another length than agreed: the node built it wrongly.
-    pub fn contribute(&mut self, vector: Bytes, masks: Arc<Masks>, cut: Cut) -> Step<Self> {
+    pub(crate) fn contribute(&mut self, vector: Bytes, masks: Arc<Masks>, cut: Cut) -> Step<Self> {
         assert_eq!(vector.len(), self.len, "BUG: own vector has the wrong length");
         self.kept = Keeping::new(cut.kept());
         self.vector = Some((vector, masks, Arc::new(cut)));
@@ -367,10 +367,11 @@ impl AllReduce {
 
     /// The next chunk of the total is there.
     fn extend(&mut self, data: &Bytes, step: &mut Step<Self>) {
+        let start = self.total.len();
         self.digest.update(data);
         self.total.extend_from_slice(data);
         self.from_parent.next += 1;
-        step.0.push(Action::WriteEarly(EarlyWrite::Chunk(self.sum, data.clone())));
+        step.0.push(Action::WriteEarly(EarlyWrite::Chunk(self.sum, start, data.clone())));
     }
 
     fn message(&mut self, from: Peer, message: Message, step: &mut Step<Self>) -> Result<(), Fault> {

@@ -11,9 +11,9 @@ use crate::crypto::mask::Word;
 use crate::session::{MOST_SLOTS, Peer, Session, SessionId};
 
 /// Members from which on the mask graph is sparse.
-pub const FULL_MESH: usize = 64;
+pub(crate) const FULL_MESH: usize = 64;
 /// Members that a view needs to start a new sum: with two, each could subtract its own part.
-pub const SMALLEST_SUM: usize = 3;
+pub(crate) const SMALLEST_SUM: usize = 3;
 
 /// One vector that the session sums and opens. Slot 0 of every plan is the coin, whose vector is empty.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -239,6 +239,13 @@ impl Context {
     #[must_use]
     pub fn council_count(&self, peers: &[Peer]) -> usize {
         self.council.iter().filter(|peer| peers.contains(peer)).count()
+    }
+
+    /// Whether this member of a view has a part in the draw of its mask graph: the council's members do, in
+    /// views of more than [`FULL_MESH`].
+    #[must_use]
+    pub fn draws(&self, peer: Peer, members: &[Peer]) -> bool {
+        members.len() > FULL_MESH && self.council_index(peer).is_some()
     }
 
     /// Number of peers in the roster.

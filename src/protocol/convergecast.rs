@@ -7,7 +7,7 @@ use crate::session::Peer;
 
 /// Items of one round, from this peer and its children's subtrees.
 #[derive(Clone, Debug)]
-pub struct Convergecast<T> {
+pub(crate) struct Convergecast<T> {
     waiting: BTreeSet<Peer>,
     own: bool,
     complete: bool,
@@ -17,12 +17,12 @@ pub struct Convergecast<T> {
 impl<T> Convergecast<T> {
     /// Waits for this peer's own items and those of every child.
     #[must_use]
-    pub fn new(children: &[Peer]) -> Self {
+    pub(crate) fn new(children: &[Peer]) -> Self {
         Self { waiting: children.iter().copied().collect(), own: false, complete: false, items: Vec::new() }
     }
 
     /// This peer's own items; only the first call counts.
-    pub fn own(&mut self, items: Vec<T>) {
+    pub(crate) fn own(&mut self, items: Vec<T>) {
         if !self.own {
             self.own = true;
             self.items.extend(items);
@@ -31,7 +31,7 @@ impl<T> Convergecast<T> {
 
     /// A child's items; false if the child has spoken before or is no child.
     #[must_use]
-    pub fn child(&mut self, from: Peer, items: Vec<T>) -> bool {
+    pub(crate) fn child(&mut self, from: Peer, items: Vec<T>) -> bool {
         let expected = self.waiting.remove(&from);
         if expected {
             self.items.extend(items);
@@ -41,13 +41,13 @@ impl<T> Convergecast<T> {
 
     /// A child that has not spoken yet.
     #[must_use]
-    pub fn waiting(&self) -> Option<Peer> {
+    pub(crate) fn waiting(&self) -> Option<Peer> {
         self.waiting.first().copied()
     }
 
     /// The items of the whole subtree, the first time that it is asked after all have spoken.
     #[must_use]
-    pub fn complete(&mut self) -> Option<Vec<T>> {
+    pub(crate) fn complete(&mut self) -> Option<Vec<T>> {
         if self.complete || !self.own || !self.waiting.is_empty() {
             return None;
         }

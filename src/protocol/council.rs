@@ -41,7 +41,7 @@ pub struct Promise<V> {
 
 /// The reason why an acceptor refuses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Refusal {
+pub(crate) enum Refusal {
     /// It has promised a higher ballot.
     Promised(Ballot),
     /// The slot is not the one after those it has frozen.
@@ -52,7 +52,7 @@ pub enum Refusal {
 
 /// One council member's memory. All of it is on disk before any answer that depends on it leaves.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub struct Acceptor<V> {
+pub(crate) struct Acceptor<V> {
     /// No lower ballot is acknowledged any more.
     pub promised: Ballot,
     /// Slots that are decided and opened here.
@@ -71,7 +71,7 @@ impl<V> Default for Acceptor<V> {
 
 impl<V: Clone + PartialEq> Acceptor<V> {
     /// Promises `ballot` if it is above every earlier promise.
-    pub fn prepare(&mut self, ballot: Ballot) -> Result<Promise<V>, Refusal> {
+    pub(crate) fn prepare(&mut self, ballot: Ballot) -> Result<Promise<V>, Refusal> {
         if ballot <= self.promised {
             return Err(Refusal::Promised(self.promised));
         }
@@ -84,7 +84,7 @@ impl<V: Clone + PartialEq> Acceptor<V> {
     }
 
     /// Acknowledges `value` for `slot` in `ballot`, unless a higher ballot was promised.
-    pub fn accept(&mut self, ballot: Ballot, slot: u32, value: V) -> Result<(), Refusal> {
+    pub(crate) fn accept(&mut self, ballot: Ballot, slot: u32, value: V) -> Result<(), Refusal> {
         if ballot < self.promised {
             return Err(Refusal::Promised(self.promised));
         }
@@ -103,7 +103,7 @@ impl<V: Clone + PartialEq> Acceptor<V> {
     /// is not
     /// `value`.
     #[must_use]
-    pub fn release(&mut self, slot: u32, value: &V) -> bool {
+    pub(crate) fn release(&mut self, slot: u32, value: &V) -> bool {
         let same = self.accepted.as_ref().is_some_and(|a| a.slot == slot && a.value == *value);
         if same && slot == self.frozen {
             self.released = Some(value.clone());
@@ -112,7 +112,7 @@ impl<V: Clone + PartialEq> Acceptor<V> {
     }
 
     /// Notes that `slot` is decided and open; its acknowledged value no longer matters.
-    pub fn freeze(&mut self, slot: u32) {
+    pub(crate) fn freeze(&mut self, slot: u32) {
         if slot == self.frozen {
             self.frozen += 1;
             self.accepted = None;
@@ -123,7 +123,7 @@ impl<V: Clone + PartialEq> Acceptor<V> {
 
 /// The obligation of a proposer that follows from a majority of promises.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Obligation<K, V> {
+pub(crate) struct Obligation<K, V> {
     /// Slots that are frozen somewhere, and who has them all: this many must be fetched before anything is
     /// started.
     pub frozen: u32,
@@ -136,7 +136,7 @@ pub struct Obligation<K, V> {
 
 /// The obligation from promises, each with who gave it. `None` for no promise at all.
 #[must_use]
-pub fn oblige<'a, K: Copy + 'a, V: Clone + 'a>(
+pub(crate) fn oblige<'a, K: Copy + 'a, V: Clone + 'a>(
     promises: impl Iterator<Item = (K, &'a Promise<V>)> + Clone,
 ) -> Option<Obligation<K, V>> {
     let (holder, frozen) = promises

@@ -23,10 +23,10 @@ use crate::crypto::tagged_hash;
 use crate::session::Peer;
 
 /// A pad's key, from which its stream is derived.
-pub type Pad = Zeroizing<[u8; 32]>;
+pub(crate) type Pad = Zeroizing<[u8; 32]>;
 
 /// A council member's share of each pad: (dealer, share), in the order of the deals.
-pub type Shares = Vec<(Peer, [u8; 32])>;
+pub(crate) type Shares = Vec<(Peer, [u8; 32])>;
 
 /// The public part of a pad.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -68,7 +68,7 @@ impl std::fmt::Debug for Release {
 
 /// SHA-256(tag "pad" || context || dealer || pad).
 #[must_use]
-pub fn pad_hash(ctx: &Context, sum: SumId, dealer: Peer, pad: &[u8; 32]) -> [u8; 32] {
+pub(crate) fn pad_hash(ctx: &Context, sum: SumId, dealer: Peer, pad: &[u8; 32]) -> [u8; 32] {
     tagged_hash("pad")
         .chain_update(context(ctx, sum))
         .chain_update(dealer.0.to_le_bytes())
@@ -91,7 +91,7 @@ fn envelope_context(ctx: &Context, sum: SumId, dealer: Peer) -> Vec<u8> {
 }
 
 /// A fresh pad of this peer, dealt to the council.
-pub fn make(ctx: &Context, sum: SumId, rng: &mut impl CryptoRng) -> (Pad, Signed<Deal>) {
+pub(crate) fn make(ctx: &Context, sum: SumId, rng: &mut impl CryptoRng) -> (Pad, Signed<Deal>) {
     let secret = Secret::random(rng);
     let pad = secret.key();
     let n = ctx.council.len();
@@ -117,7 +117,12 @@ fn hashes(ctx: &Context, sum: SumId, dealer: Peer, shares: &[Share]) -> Vec<[u8;
 }
 
 /// Checks all of a set of deals that can be checked without a share: authors, sum, sizes and signatures.
-pub fn check(ctx: &Context, sum: SumId, members: &[Peer], deals: &[Signed<Deal>]) -> Result<(), String> {
+pub(crate) fn check(
+    ctx: &Context,
+    sum: SumId,
+    members: &[Peer],
+    deals: &[Signed<Deal>],
+) -> Result<(), String> {
     let dealers: Vec<_> = deals.iter().map(|deal| deal.author).collect();
     if dealers != ctx.dealers(sum.slot, members) {
         return Err(format!("deals by {dealers:?}, expected {:?}", ctx.dealers(sum.slot, members)));
@@ -139,7 +144,11 @@ pub fn check(ctx: &Context, sum: SumId, members: &[Peer], deals: &[Signed<Deal>]
 
 /// This council member's share of every deal, opened and checked; `Err` names the dealer of one that does not
 /// fit.
-pub fn own_shares(ctx: &Context, index: usize, deals: &[Signed<Deal>]) -> Result<Shares, (Peer, Fault)> {
+pub(crate) fn own_shares(
+    ctx: &Context,
+    index: usize,
+    deals: &[Signed<Deal>],
+) -> Result<Shares, (Peer, Fault)> {
     deals
         .iter()
         .map(|deal| {
@@ -166,14 +175,14 @@ pub fn own_shares(ctx: &Context, index: usize, deals: &[Signed<Deal>]) -> Result
 
 /// Puts released shares together.
 #[derive(Clone, Debug, Default)]
-pub struct Opening {
+pub(crate) struct Opening {
     /// dealer -> (council index -> share)
     shares: BTreeMap<Peer, BTreeMap<usize, Share>>,
 }
 
 impl Opening {
     /// Takes one member's release, checked against the published hashes.
-    pub fn add(
+    pub(crate) fn add(
         &mut self,
         ctx: &Context,
         deals: &[Signed<Deal>],
@@ -200,7 +209,7 @@ impl Opening {
     /// All pads, in the order of the deals, once there are enough shares of each. `None` in a pad's place:
     /// its deal is inconsistent, which every peer finds alike from any shares that match their hashes.
     #[must_use]
-    pub fn pads(&self, ctx: &Context, deals: &[Signed<Deal>]) -> Option<Vec<Option<Pad>>> {
+    pub(crate) fn pads(&self, ctx: &Context, deals: &[Signed<Deal>]) -> Option<Vec<Option<Pad>>> {
         deals
             .iter()
             .map(|deal| {

@@ -29,13 +29,13 @@ impl Item for Promised {
 
 /// The obligation that follows from a view's promises: the value to be finished in slot `frozen`, if any, and
 /// the peer whose promise says so.
-pub type Duty = Obligation<Peer, [u8; 32]>;
+pub(crate) type Duty = Obligation<Peer, [u8; 32]>;
 
 /// Checks one promise for `ballot`, except for what only its author can know.
 ///
 /// # Errors
 /// The fault of the promise, and so of the peer that passes it on unchecked.
-pub fn check(ctx: &Context, ballot: Ballot, signed: &Signed<Promised>) -> Result<(), Fault> {
+pub(crate) fn check(ctx: &Context, ballot: Ballot, signed: &Signed<Promised>) -> Result<(), Fault> {
     let Promised { ballot: of, promise, decision } = &signed.item;
     let inconsistent = |what: &str| Err(Fault::Inconsistent(format!("promise of {} {what}", signed.author)));
     if ctx.council_index(signed.author).is_none() || *of != ballot {
@@ -65,7 +65,7 @@ pub fn check(ctx: &Context, ballot: Ballot, signed: &Signed<Promised>) -> Result
 ///
 /// # Errors
 /// The fault of the promises.
-pub fn justify(ctx: &Context, ballot: Ballot, promises: &[Signed<Promised>]) -> Result<Duty, Fault> {
+pub(crate) fn justify(ctx: &Context, ballot: Ballot, promises: &[Signed<Promised>]) -> Result<Duty, Fault> {
     let authors: BTreeSet<_> = promises.iter().map(|signed| signed.author).collect();
     if authors.len() != promises.len() || promises.len() < ctx.quorum {
         let text = format!("{} promises, a view needs those of {}", authors.len(), ctx.quorum);
@@ -77,13 +77,13 @@ pub fn justify(ctx: &Context, ballot: Ballot, promises: &[Signed<Promised>]) -> 
 
 /// The obligation that follows from promises; `None` where there are no promises.
 #[must_use]
-pub fn duty(promises: &[Signed<Promised>]) -> Option<Duty> {
+pub(crate) fn duty(promises: &[Signed<Promised>]) -> Option<Duty> {
     council::oblige(promises.iter().map(|signed| (signed.author, &signed.item.promise)))
 }
 
 /// A council member that has acknowledged two values for one slot in one ballot, by its own signatures.
 #[must_use]
-pub fn equivocator<'a>(
+pub(crate) fn equivocator<'a>(
     ctx: &Context,
     items: impl Iterator<Item = &'a Signed<Acknowledgement>> + Clone,
 ) -> Option<Peer> {

@@ -107,7 +107,7 @@ fn deals_digest(deals: &[Signed<Deal>]) -> [u8; 32] {
 
 /// Whether these are acknowledgements of `value` for `slot` by a quorum of the council, all in one ballot.
 #[must_use]
-pub fn decided(
+pub(crate) fn decided(
     ctx: &Context,
     slot: u32,
     value: &[u8; 32],

@@ -44,7 +44,7 @@ use crate::session::Peer;
 /// The changes of one member to its vector beside masking it, as ranges of bytes; none where the quantity is
 /// no row sum.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Cut {
+pub(crate) struct Cut {
     own: Range<usize>,
     /// Blocks of the roster's peers outside the view.
     absent: Vec<Range<usize>>,
@@ -53,20 +53,20 @@ pub struct Cut {
 impl Cut {
     /// For `me` in a view of `members` (ascending).
     #[must_use]
-    pub fn new(quantity: &Quantity, me: Peer, members: &[Peer]) -> Self {
+    pub(crate) fn new(quantity: &Quantity, me: Peer, members: &[Peer]) -> Self {
         let absent = quantity.owners().filter(|peer| members.binary_search(peer).is_err());
         Self { own: quantity.block(me), absent: absent.map(|peer| quantity.block(peer)).collect() }
     }
 
     /// Bytes of the member's own block.
     #[must_use]
-    pub fn kept(&self) -> usize {
+    pub(crate) fn kept(&self) -> usize {
         self.own.len()
     }
 
     /// Before masking: what nobody keeps back must not open for all. `start` is where the chunk begins in the
     /// vector.
-    pub fn blank(&self, chunk: &mut [u8], start: usize) {
+    pub(crate) fn blank(&self, chunk: &mut [u8], start: usize) {
         for block in &self.absent {
             let range = within(block, start, chunk.len());
             chunk[range].fill(0);
@@ -74,7 +74,7 @@ impl Cut {
     }
 
     /// After masking: takes the part of the own block that lies in the chunk.
-    pub fn take(&self, chunk: &mut [u8], start: usize) -> Piece {
+    pub(crate) fn take(&self, chunk: &mut [u8], start: usize) -> Piece {
         let range = within(&self.own, start, chunk.len());
         if range.is_empty() {
             return Piece::default();
@@ -94,7 +94,7 @@ fn within(block: &Range<usize>, start: usize, len: usize) -> Range<usize> {
 
 /// A part of a block that is being taken.
 #[derive(Clone, Default)]
-pub struct Piece {
+pub(crate) struct Piece {
     /// The place in the block at which it begins.
     at: usize,
     bytes: Zeroizing<Vec<u8>>,
@@ -108,7 +108,7 @@ impl std::fmt::Debug for Piece {
 
 /// A member's own block, masked, as it comes chunk by chunk in any order.
 #[derive(Clone, Default)]
-pub struct Keeping(Zeroizing<Vec<u8>>);
+pub(crate) struct Keeping(Zeroizing<Vec<u8>>);
 
 impl std::fmt::Debug for Keeping {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -119,7 +119,7 @@ impl std::fmt::Debug for Keeping {
 impl Keeping {
     /// A block of so many bytes.
     #[must_use]
-    pub fn new(len: usize) -> Self {
+    pub(crate) fn new(len: usize) -> Self {
         Self(Zeroizing::new(vec![0; len]))
     }
 
@@ -130,13 +130,13 @@ impl Keeping {
     }
 
     /// Puts a piece in its place.
-    pub fn put(&mut self, piece: &Piece) {
+    pub(crate) fn put(&mut self, piece: &Piece) {
         self.0[piece.at..piece.at + piece.bytes.len()].copy_from_slice(&piece.bytes);
     }
 
     /// The whole block; `None` where there is none.
     #[must_use]
-    pub fn finish(self, sum: SumId) -> Option<Kept> {
+    pub(crate) fn finish(self, sum: SumId) -> Option<Kept> {
         (!self.0.is_empty()).then(|| Kept::new(sum, self.0))
     }
 }
@@ -219,7 +219,7 @@ pub enum Missing {
 }
 
 /// The block of `me` of a row sum that opened to `opened` over `members`.
-pub fn part(
+pub(crate) fn part(
     quantity: &Quantity,
     me: Peer,
     members: &[Peer],

@@ -14,14 +14,14 @@ const WORD: usize = 4;
 
 /// The pairs of a chunk of words of 4 bytes, little-endian.
 #[must_use]
-pub fn encode(words: &[u8]) -> Bytes {
+pub(crate) fn encode(words: &[u8]) -> Bytes {
     let (words, _) = words.as_chunks::<WORD>();
     let pairs = (0u16..=u16::MAX).zip(words).filter(|(_, word)| **word != [0; WORD]);
     pairs.flat_map(|(place, word)| place.to_le_bytes().into_iter().chain(*word)).collect::<Vec<u8>>().into()
 }
 
 /// The words of a chunk of `length` bytes. There is one encoding of each chunk; everything else is a fault.
-pub fn decode(pairs: &[u8], length: usize) -> Result<Bytes, Fault> {
+pub(crate) fn decode(pairs: &[u8], length: usize) -> Result<Bytes, Fault> {
     let wrong = |what: &str| Fault::Inconsistent(format!("a chunk of pairs {what}"));
     let (pairs, []) = pairs.as_chunks::<PAIR>() else { return Err(wrong("ends in the middle of one")) };
     let mut words = vec![0; length];

@@ -18,7 +18,7 @@ use super::context::Context;
 use super::pairwise::Masks;
 use super::record::{Frozen, Record};
 use super::sparse;
-use super::{Action, Fault, Input, Machine, Never, Step, Time};
+use super::{Action, EarlyWrite, Fault, Input, Machine, Never, Step, Time};
 use crate::session::Peer;
 
 /// A request.
@@ -67,11 +67,11 @@ pub enum Message {
 
 /// Time to check whether the transfer of this number stands still.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Timer(u64);
+pub(crate) struct Timer(u64);
 
 /// A report to the node.
 #[derive(Debug)]
-pub enum Output {
+pub(crate) enum Output {
     /// A peer requests a slot; answer with [`Transfer::serve`].
     Wanted(Peer, u32, Want),
     /// The requested slot is here, whole and checked.
@@ -79,7 +79,7 @@ pub enum Output {
     /// A peer does not have a frozen slot that it was asked for; [`Output::Failed`] follows.
     Lacks(Peer, u32),
     /// The requested slot did not come; ask another peer.
-    Failed(Peer, u32),
+    Failed(Peer),
 }
 
 #[derive(Clone, Debug)]
@@ -96,7 +96,7 @@ struct Fetching {
 
 /// The sealed total that is served.
 #[derive(Clone, Debug)]
-pub enum Served {
+pub(crate) enum Served {
     /// The sealed total itself.
     Sealed(Bytes),
     /// The opened vector, and the pads that make it the sealed total again.
@@ -132,13 +132,19 @@ struct Serving {
     acknowledged: u32,
 }
 
+/// How often a slot is served to one peer at once. Each time after that it must have waited longer: a request
+/// of some bytes costs the server a piece of the vector, and honest peers ask again only after a failure.
+const AT_ONCE: u32 = 4;
+
 /// At most one transfer to this peer, and one to each other peer.
 #[derive(Clone, Debug)]
-pub struct Transfer {
+pub(crate) struct Transfer {
     ctx: Arc<Context>,
     number: u64,
     fetching: Option<Fetching>,
     serving: BTreeMap<Peer, Serving>,
+    /// How often each peer was served each slot, and when last.
+    served: BTreeMap<(Peer, u32), (u32, Time)>,
 }
 
 impl Machine for Transfer {
@@ -183,31 +189,31 @@ impl Machine for Transfer {
 impl Transfer {
     /// A transfer with nothing under way.
     #[must_use]
-    pub fn new(ctx: Arc<Context>) -> Self {
-        Self { ctx, number: 0, fetching: None, serving: BTreeMap::new() }
+    pub(crate) fn new(ctx: Arc<Context>) -> Self {
+        Self { ctx, number: 0, fetching: None, serving: BTreeMap::new(), served: BTreeMap::new() }
     }
 
     /// Whether something is being fetched.
     #[must_use]
-    pub fn fetching(&self) -> bool {
+    pub(crate) fn fetching(&self) -> bool {
         self.fetching.is_some()
     }
 
     /// The peer of which something is requested.
     #[must_use]
-    pub fn asked(&self) -> Option<Peer> {
+    pub(crate) fn asked(&self) -> Option<Peer> {
         self.fetching.as_ref().map(|fetching| fetching.from)
     }
 
     /// Whether the record has come and its total is under way. A claim to have something is not enough: who
     /// only claims never sends the head.
     #[must_use]
-    pub fn receiving(&self) -> bool {
+    pub(crate) fn receiving(&self) -> bool {
         self.fetching.as_ref().is_some_and(|fetching| fetching.held.is_some())
     }
 
     /// Asks `from`; an earlier request is forgotten.
-    pub fn fetch(&mut self, now: Time, from: Peer, slot: u32, want: Want) -> Step<Self> {
+    pub(crate) fn fetch(&mut self, now: Time, from: Peer, slot: u32, want: Want) -> Step<Self> {
         self.number += 1;
         self.fetching = Some(Fetching {
             number: self.number,
@@ -227,11 +233,19 @@ impl Transfer {
     }
 
     /// Answers [`Output::Wanted`].
-    pub fn serve(&mut self, to: Peer, slot: u32, held: Option<(Held, Served)>) -> Step<Self> {
+    pub(crate) fn serve(
+        &mut self,
+        now: Time,
+        to: Peer,
+        slot: u32,
+        held: Option<(Held, Served)>,
+    ) -> Step<Self> {
         let mut step = Step::none();
         match held {
             None => step.send(to, Message::Lacking(slot)),
             Some((held, total)) => {
+                let (times, last) = self.served.entry((to, slot)).or_default();
+                (*times, *last) = (times.saturating_add(1), now);
                 step.send(to, Message::Head(slot, Box::new(held)));
                 self.serving.insert(to, Serving { slot, total, next: 0, acknowledged: 0 });
                 self.send_pieces(to, &mut step);
@@ -240,16 +254,25 @@ impl Transfer {
         step
     }
 
+    /// Whether the peer is served this slot now; it gives a silent server up, and comes back later.
+    fn grants(&self, now: Time, peer: Peer, slot: u32) -> bool {
+        let Some(&(times, last)) = self.served.get(&(peer, slot)) else { return true };
+        let Some(over) = times.checked_sub(AT_ONCE) else { return true };
+        now >= last.plus_ms(self.ctx.session.timing.stall_ms << over.min(8))
+    }
+
     fn give_up(&mut self, peer: Peer, step: &mut Step<Self>) {
-        if let Some(fetching) = self.fetching.take_if(|fetching| fetching.from == peer) {
-            step.output(Output::Failed(peer, fetching.slot));
+        if self.fetching.take_if(|fetching| fetching.from == peer).is_some() {
+            step.output(Output::Failed(peer));
         }
     }
 
     fn send_pieces(&mut self, to: Peer, step: &mut Step<Self>) {
         let Some(serving) = self.serving.get_mut(&to) else { return };
         let pieces = pieces(serving.total.len());
-        while serving.next < pieces && ((serving.next - serving.acknowledged) as usize) < WINDOW {
+        // The first piece alone, then more and more: whoever takes none costs no more than one.
+        let window = WINDOW.min(1 + serving.acknowledged as usize);
+        while serving.next < pieces && ((serving.next - serving.acknowledged) as usize) < window {
             let plain = self.ctx.plan.get(serving.slot as usize).is_some_and(super::context::Quantity::plain);
             let words = serving.total.piece(serving.next);
             let data = if plain { sparse::encode(&words) } else { words };
@@ -276,7 +299,9 @@ impl Transfer {
                         self.ctx.plan.len()
                     )));
                 }
-                step.output(Output::Wanted(from, slot, want));
+                if self.grants(now, from, slot) {
+                    step.output(Output::Wanted(from, slot, want));
+                }
             }
             Message::Lacking(slot) => {
                 // No fault even for something frozen: that it is there may be another's word, passed on with
@@ -326,6 +351,12 @@ impl Transfer {
                         "piece {index} has {} bytes, expected {expected}",
                         data.len()
                     )));
+                }
+                if let Some(Held::Frozen(Frozen { record, .. }) | Held::Accepted(record)) =
+                    fetching.held.as_deref()
+                {
+                    let early = EarlyWrite::Chunk(record.value.sum, fetching.buffer.len(), data.clone());
+                    step.0.push(Action::WriteEarly(early));
                 }
                 fetching.buffer.extend_from_slice(&data);
                 fetching.next += 1;
@@ -386,9 +417,10 @@ impl Transfer {
             }
         };
         if all_reduce::total_digest(&self.ctx.id.0, value.sum, &fetching.buffer) != value.total {
-            step.output(Output::Failed(fetching.from, slot));
+            step.output(Output::Failed(fetching.from));
             return Err(Fault::BadRecord("the total does not match its digest".into()));
         }
+        step.0.push(Action::WriteEarly(EarlyWrite::End(value.sum, value.total)));
         step.output(Output::Fetched(fetching.from, slot, held, fetching.buffer.into()));
         Ok(())
     }

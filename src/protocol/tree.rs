@@ -16,7 +16,7 @@ use crate::session::{Peer, Session, SessionId};
 
 /// One peer's place in the tree.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Place {
+pub(crate) struct Place {
     /// The neighbour towards the root; `None` at the root.
     pub parent: Option<Peer>,
     /// The neighbours away from the root, 0 to 2, in tree order.
@@ -25,7 +25,7 @@ pub struct Place {
 
 impl Place {
     /// Parent and children.
-    pub fn neighbours(&self) -> impl Iterator<Item = Peer> + '_ {
+    pub(crate) fn neighbours(&self) -> impl Iterator<Item = Peer> + '_ {
         self.parent.into_iter().chain(self.children.iter().copied())
     }
 }
@@ -58,7 +58,7 @@ fn sorted(session: &Session, id: &SessionId, ballot: Ballot, members: &[Peer]) -
 
 /// The place of `me` in a tree order; `None` if `me` is not in it.
 #[must_use]
-pub fn place(order: &[Peer], me: Peer) -> Option<Place> {
+pub(crate) fn place(order: &[Peer], me: Peer) -> Option<Place> {
     let i = order.iter().position(|&peer| peer == me)?;
     Some(Place {
         parent: i.checked_sub(1).map(|i| order[i / 2]),
@@ -68,7 +68,7 @@ pub fn place(order: &[Peer], me: Peer) -> Option<Place> {
 
 /// Under which child of `me` each peer below it stands.
 #[must_use]
-pub fn below(order: &[Peer], me: Peer) -> BTreeMap<Peer, Peer> {
+pub(crate) fn below(order: &[Peer], me: Peer) -> BTreeMap<Peer, Peer> {
     let mut under = BTreeMap::new();
     let start = order.iter().position(|&peer| peer == me).map_or(order.len(), |at| 2 * at + 1);
     for top in (start..order.len()).take(2) {

@@ -7,7 +7,8 @@
 //! | order (down)          | report (up)                                  |
 //! | --------------------- | -------------------------------------------- |
 //! | (the view begins)     | `Keys`: every member's signed key            |
-//! | `Keys`: all of them   |                                              |
+//! | `Keys`: all of them   | above 64 members `Reveal`: parts of the draw |
+//! | `Reveal`: all of them |                                              |
 //! | `Sum`: of a slot      | chunks; then `Hold`: total's digest, deals   |
 //! | `Accept`: the record  | `Acknowledge`: the council's acknowledgements |
 //! | `Decide`: all of them | `Release`: the council's shares of the pads  |
@@ -17,6 +18,7 @@
 //! of acknowledgements has been seen, and whether this peer acknowledges is its node's to say: the view only
 //! carries.
 
+mod keys;
 mod message;
 mod reports;
 
@@ -28,10 +30,10 @@ use chacha20::rand_core::SeedableRng;
 
 use super::all_reduce::{self, AllReduce, SumId, Total};
 use super::ballot::Ballot;
-use super::context::Context;
+use super::context::{Context, FULL_MESH};
 use super::convergecast::Convergecast;
 use super::deal::{self, Deal, Opening, Pad, Release};
-use super::pairwise::{self, Mask, Masks, ViewKey};
+use super::pairwise::{self, Mask, Masks, Reveal, ViewKey, ViewKeys};
 use super::record::{self, Acknowledgement, Frozen, Record};
 use super::rows::{Cut, Kept};
 use super::signed::Signed;
@@ -44,19 +46,19 @@ use crate::session::Peer;
 pub use message::{Message, Order, Reason, Report, Stage};
 
 /// The generator of a node's secrets, seeded once from the operating system.
-pub type Rng = chacha20::ChaCha20Rng;
+pub(crate) type Rng = chacha20::ChaCha20Rng;
 
 /// The interval at which a member says that it is still computing, and looks whether the view stands still,
 /// milliseconds.
-pub const HEARTBEAT_MS: u64 = 1000;
+pub(crate) const HEARTBEAT_MS: u64 = 1000;
 
 /// The timer of a view, every [`HEARTBEAT_MS`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Timer(pub Ballot);
+pub(crate) struct Timer(pub Ballot);
 
 /// A report to the node.
 #[derive(Debug)]
-pub enum Output {
+pub(crate) enum Output {
     /// A stage began.
     Stage(u32, Stage),
     /// Leader only: every member's key is there, slots may start.
@@ -93,7 +95,7 @@ struct Round {
 }
 
 /// The machine of one member in one view.
-pub struct View {
+pub(crate) struct View {
     ctx: Arc<Context>,
     ballot: Ballot,
     members: Vec<Peer>,
@@ -105,6 +107,11 @@ pub struct View {
     rng: Rng,
     secret: Option<EphemeralSecret>,
     keys_report: Convergecast<Signed<ViewKey>>,
+    /// Every member's key, as the leader has shown them.
+    fixed: Option<ViewKeys>,
+    /// This council member's part of the draw of the mask graph, until it is revealed.
+    part: Option<[u8; 32]>,
+    reveals: Convergecast<Signed<Reveal>>,
     keys: Option<BTreeMap<Peer, Arc<[u8; 32]>>>,
     round: Option<Round>,
     progress: Time,
@@ -120,6 +127,8 @@ impl std::fmt::Debug for View {
 
 /// Why an order cannot be followed, and whose fault that is, if anybody's.
 type Refusal = (Reason, Option<Peer>);
+
+const DISAGREEMENT: Refusal = (Reason::Disagreement, None);
 
 impl Machine for View {
     type Message = Message;
@@ -184,13 +193,16 @@ impl View {
     /// A view of `ballot` with `members` (ascending), led by the ballot's proposer. `None` if this peer is no
     /// member.
     #[must_use]
-    pub fn new(ctx: Arc<Context>, ballot: Ballot, members: Vec<Peer>, seed: [u8; 32]) -> Option<Self> {
+    pub(crate) fn new(ctx: Arc<Context>, ballot: Ballot, members: Vec<Peer>, seed: [u8; 32]) -> Option<Self> {
         let order = tree::order(&ctx.session, &ctx.id, ballot, &members);
         let place = tree::place(&order, ctx.me)?;
         let depth = |at: usize| (at + 1).ilog2();
         let depth = (depth(order.iter().position(|&peer| peer == ctx.me)?), depth(order.len() - 1));
         Some(Self {
             keys_report: Convergecast::new(&place.children),
+            fixed: None,
+            part: None,
+            reveals: Convergecast::new(&place.children),
             below: tree::below(&order, ctx.me),
             ballot,
             members,
@@ -209,62 +221,62 @@ impl View {
 
     /// The ballot.
     #[must_use]
-    pub fn ballot(&self) -> Ballot {
+    pub(crate) fn ballot(&self) -> Ballot {
         self.ballot
     }
 
     /// The members, ascending.
     #[must_use]
-    pub fn members(&self) -> &[Peer] {
+    pub(crate) fn members(&self) -> &[Peer] {
         &self.members
     }
 
     /// This peer's neighbours.
     #[must_use]
-    pub fn place(&self) -> &Place {
+    pub(crate) fn place(&self) -> &Place {
         &self.place
     }
 
     /// The slot of the round that is under way or was the last.
     #[must_use]
-    pub fn slot(&self) -> Option<u32> {
+    pub(crate) fn slot(&self) -> Option<u32> {
         self.round.as_ref().map(|round| round.slot)
     }
 
     /// The keys that this peer shares with the others (all of them in views of up to
     /// [`super::context::FULL_MESH`] members), once they are agreed on.
     #[must_use]
-    pub fn keys(&self) -> Option<&BTreeMap<Peer, Arc<[u8; 32]>>> {
+    pub(crate) fn keys(&self) -> Option<&BTreeMap<Peer, Arc<[u8; 32]>>> {
         self.keys.as_ref()
     }
 
     /// Whether this peer leads.
     #[must_use]
-    pub fn leads(&self) -> bool {
+    pub(crate) fn leads(&self) -> bool {
         self.place.parent.is_none()
     }
 
     /// Says whether this peer is at long work, so that the others wait.
-    pub fn set_working(&mut self, working: bool) {
+    pub(crate) fn set_working(&mut self, working: bool) {
         self.working = working;
     }
 
     /// Leader: sums `slot` over the members.
-    pub fn sum(&mut self, slot: u32) -> Step<Self> {
+    pub(crate) fn sum(&mut self, slot: u32) -> Step<Self> {
         let mut step = Step::none();
         self.order(Order::Sum(slot), &mut step);
         step
     }
 
     /// Leader: finishes a value that an earlier view left acknowledged.
-    pub fn resume(&mut self, record: Record) -> Step<Self> {
+    pub(crate) fn resume(&mut self, record: Record) -> Step<Self> {
         let mut step = Step::none();
         self.order(Order::Accept(record), &mut step);
         step
     }
 
     /// This peer's own vector for the slot that [`Output::Sum`] named.
-    pub fn contribute(&mut self, now: Time, slot: u32, vector: Bytes) -> Step<Self> {
+    pub(crate) fn contribute(&mut self, now: Time, slot: u32, vector: Bytes) -> Step<Self> {
         let mut step = Step::none();
         self.progress = now;
         let sum = self.sum_id(slot);
@@ -291,7 +303,7 @@ impl View {
     }
 
     /// This peer's answer to [`Output::Accept`]: its acknowledgement if it is in the council.
-    pub fn acknowledge(&mut self, slot: u32, item: Option<Signed<Acknowledgement>>) -> Step<Self> {
+    pub(crate) fn acknowledge(&mut self, slot: u32, item: Option<Signed<Acknowledgement>>) -> Step<Self> {
         let mut step = Step::none();
         if let Some(round) = self.round.as_mut().filter(|round| round.slot == slot) {
             round.acknowledge.own(item.into_iter().collect());
@@ -301,7 +313,7 @@ impl View {
     }
 
     /// This peer's answer to [`Output::Decided`]: its shares if it is in the council.
-    pub fn release(&mut self, slot: u32, item: Option<Signed<Release>>) -> Step<Self> {
+    pub(crate) fn release(&mut self, slot: u32, item: Option<Signed<Release>>) -> Step<Self> {
         let mut step = Step::none();
         if let Some(round) = self.round.as_mut().filter(|round| round.slot == slot) {
             round.release.own(item.into_iter().collect());
@@ -317,17 +329,6 @@ impl View {
     fn reduce(&mut self, sum: SumId) -> Option<&mut AllReduce> {
         let expected = self.sum_id(sum.slot);
         self.round.as_mut().filter(|round| sum == expected && round.slot == sum.slot)?.reduce.as_mut()
-    }
-
-    fn start(&mut self, now: Time, step: &mut Step<Self>) {
-        self.progress = now;
-        step.output(Output::Stage(0, Stage::Keys));
-        let secret = EphemeralSecret::generate(&mut self.rng);
-        let key = Signed::new(&self.ctx, ViewKey { ballot: self.ballot, public: secret.public() });
-        self.secret = Some(secret);
-        self.keys_report.own(vec![key]);
-        step.0.push(Action::SetTimer { at: now.plus_ms(HEARTBEAT_MS), timer: Timer(self.ballot) });
-        self.report_keys(step);
     }
 
     fn tick(&mut self, now: Time, step: &mut Step<Self>) {
@@ -348,15 +349,17 @@ impl View {
 
     /// Says that somebody in this subtree, at the root anybody, is at long work.
     fn tell_working(&mut self, now: Time, step: &mut Step<Self>) {
-        match self.place.parent {
-            Some(parent) => step.send(parent, Message::Working(self.ballot)),
-            None => {
-                self.progress = now;
-                for &child in &self.place.children {
-                    step.send(child, Message::Working(self.ballot));
-                }
-            }
+        if self.leads() {
+            self.progress = now;
         }
+        self.beat().for_each(|(to, message)| step.send(to, message));
+    }
+
+    /// The messages by which this peer says that it is at long work.
+    pub(crate) fn beat(&self) -> impl Iterator<Item = (Peer, Message)> + use<> {
+        let to = self.place.parent.map_or_else(|| self.place.children.clone(), |parent| vec![parent]);
+        let ballot = self.ballot;
+        to.into_iter().map(move |peer| (peer, Message::Working(ballot)))
     }
 
     /// The time for which this peer bears silence. All wait when one is silent, so the nearest must
@@ -374,6 +377,7 @@ impl View {
     /// A child whose report is missing.
     fn awaited_child(&self) -> Option<Peer> {
         match &self.round {
+            _ if self.keys.is_none() && self.fixed.is_some() => self.reveals.waiting(),
             _ if self.keys.is_none() => self.keys_report.waiting(),
             None => None,
             Some(round) => round
@@ -461,22 +465,9 @@ impl View {
     }
 
     fn act(&mut self, order: Order, step: &mut Step<Self>) -> Result<(), Refusal> {
-        const DISAGREEMENT: Refusal = (Reason::Disagreement, None);
         match order {
-            Order::Keys(items) => {
-                let secret = self.secret.take().ok_or(DISAGREEMENT)?;
-                let keys = pairwise::collect(&self.ctx, self.ballot, &self.members, &items)
-                    .map_err(|_| DISAGREEMENT)?;
-                let shared = pairwise::agree(&self.ctx, self.ballot, &secret, &keys).map_err(|peer| {
-                    step.blame(peer, Fault::LowOrderKey);
-                    (Reason::Fault, Some(peer))
-                })?;
-                self.keys = Some(shared);
-                step.output(Output::Keys(items));
-                if self.leads() {
-                    step.output(Output::Ready);
-                }
-            }
+            Order::Keys(items) => self.fix(items, step)?,
+            Order::Reveal(items) => self.drawn(&items, step)?,
             Order::Sum(slot) => {
                 let quantity = self.ctx.plan.get(slot as usize).ok_or(DISAGREEMENT)?.clone();
                 if self.keys.is_none() || self.slot().is_some_and(|before| before >= slot) {

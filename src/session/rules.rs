@@ -330,7 +330,7 @@ pub(super) fn check_number(field: &str, value: f64, holds: bool, limit: &str) ->
 ///
 /// # Errors
 /// [`SessionError::Value`], with `field` for what the name is of.
-pub fn check_plain_name(field: &str, name: &str) -> Result<(), SessionError> {
+pub(crate) fn check_plain_name(field: &str, name: &str) -> Result<(), SessionError> {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
     if !(1..=NAME_LIMIT).contains(&name.len()) || name.starts_with('.') || !name.bytes().all(plain) {
         let limit = format!("1 to {NAME_LIMIT} ASCII letters, digits, '-', '_' and '.', the first no '.'");
@@ -344,7 +344,7 @@ pub fn check_plain_name(field: &str, name: &str) -> Result<(), SessionError> {
 ///
 /// # Errors
 /// [`SessionError::Value`], with `field` for what the name is of.
-pub fn check_name(field: &str, name: &str) -> Result<(), SessionError> {
+pub(crate) fn check_name(field: &str, name: &str) -> Result<(), SessionError> {
     let length = name.chars().count();
     if !(1..=NAME_LIMIT).contains(&length) || name.trim() != name || !name.chars().all(printable) {
         let limit = format!("1 to {NAME_LIMIT} printable characters, no space at the ends");

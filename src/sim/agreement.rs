@@ -14,7 +14,7 @@ use super::tally::{Count, PURPOSES, Purpose};
 use crate::protocol::view::Stage;
 
 /// By how much the bytes of all encoded frames may differ, percent.
-pub const BYTES_PERCENT: f64 = 1.0;
+pub(crate) const BYTES_PERCENT: f64 = 1.0;
 
 /// The actions of one peer's processes, all its lives together.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]

@@ -122,7 +122,7 @@ impl Checks {
     }
 
     /// Looks at the result of a job: a vector that a peer puts in, or one that it has opened.
-    pub fn done(&mut self, now: Time, ctx: &Context, peer: Peer, done: &Done) {
+    pub(crate) fn done(&mut self, now: Time, ctx: &Context, peer: Peer, done: &Done) {
         match done {
             Done::Contribution(slot, Ok(vector)) => {
                 let before = self.vectors.insert((*slot, peer), vector.clone());
@@ -266,7 +266,7 @@ impl Checks {
 /// second bound, and that of a peer without enough others), where no computation takes longer than
 /// `longest_ms` and a silent connection is given up after `silence_ms`.
 #[must_use]
-pub fn bound_ms(ctx: &Context, silence_ms: u64, longest_ms: u64) -> u64 {
+pub(crate) fn bound_ms(ctx: &Context, silence_ms: u64, longest_ms: u64) -> u64 {
     let timing = &ctx.session.timing;
     let patience = timing.stall_ms + HEARTBEAT_MS;
     let chunks = |slot: usize| ctx.plan[slot].len().div_ceil(CHUNK) as u64;

@@ -21,7 +21,7 @@ const RECENT: usize = 4;
 
 /// The reason of a change of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Notice {
+pub(crate) enum Notice {
     /// A connection stands.
     Up,
     /// The other side closed it, or its process died: the operating system says so.
@@ -32,7 +32,7 @@ pub enum Notice {
 
 /// The treatment of a frame that a node sends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Carriage {
+pub(crate) enum Carriage {
     /// It travels.
     Carry,
     /// It travels, and a copy of it behind it.
@@ -43,7 +43,7 @@ pub enum Carriage {
 
 /// The surroundings of the nodes: times, faults, records. Methods that take the engine may cut, crash and
 /// restart at once.
-pub trait World: Sized {
+pub(crate) trait World: Sized {
     /// Events that the world puts into the queue for itself.
     type Event;
 
@@ -139,7 +139,7 @@ struct Link {
 }
 
 /// Nodes in virtual time.
-pub struct Engine<W: World> {
+pub(crate) struct Engine<W: World> {
     /// The surroundings of the nodes.
     pub world: W,
     hosts: Vec<Host>,
@@ -196,7 +196,7 @@ fn number(channel: Channel) -> usize {
 impl<W: World> Engine<W> {
     /// `peers` hosts, none of which runs yet. With `parallel` jobs are carried out on other threads; the run
     /// is the same.
-    pub fn new(world: W, peers: u16, parallel: bool) -> Self {
+    pub(crate) fn new(world: W, peers: u16, parallel: bool) -> Self {
         let host = || Host {
             node: None,
             life: 0,
@@ -226,53 +226,56 @@ impl<W: World> Engine<W> {
 
     /// The virtual time.
     #[must_use]
-    pub fn now(&self) -> Time {
+    pub(crate) fn now(&self) -> Time {
         self.now
     }
 
     /// All hosts.
-    pub fn peers(&self) -> impl ExactSizeIterator<Item = Peer> + use<W> {
+    pub(crate) fn peers(&self) -> impl ExactSizeIterator<Item = Peer> + use<W> {
         (0..u16::try_from(self.hosts.len()).unwrap_or(u16::MAX)).map(Peer)
     }
 
     /// Whether the host runs.
     #[must_use]
-    pub fn alive(&self, peer: Peer) -> bool {
+    pub(crate) fn alive(&self, peer: Peer) -> bool {
         self.hosts[peer.index()].node.is_some()
     }
 
     /// Whether there is a connection.
+    #[cfg(test)]
     #[must_use]
-    pub fn connected(&self, a: Peer, b: Peer) -> bool {
+    pub(crate) fn connected(&self, a: Peer, b: Peer) -> bool {
         self.links.contains_key(&pair(a, b))
     }
 
     /// The records on the disk of a host, by name.
+    #[cfg(test)]
     #[must_use]
-    pub fn disk(&self, peer: Peer) -> &BTreeMap<String, Record> {
+    pub(crate) fn disk(&self, peer: Peer) -> &BTreeMap<String, Record> {
         &self.hosts[peer.index()].disk
     }
 
     /// Removes all records from the disk of a host that does not run.
-    pub fn wipe(&mut self, peer: Peer) {
+    #[cfg(test)]
+    pub(crate) fn wipe(&mut self, peer: Peer) {
         self.hosts[peer.index()].disk.clear();
     }
 
     /// The time of the next event.
     #[must_use]
-    pub fn next(&self) -> Option<Time> {
+    pub(crate) fn next(&self) -> Option<Time> {
         self.queue.first_key_value().map(|(&(at, _), _)| at)
     }
 
     /// Whether no host runs and the world has planned no event that could change that.
     #[must_use]
-    pub fn over(&self) -> bool {
+    pub(crate) fn over(&self) -> bool {
         self.running == 0 && self.planned == 0
     }
 
     /// Whether the world has planned no more events.
     #[must_use]
-    pub fn left_alone(&self) -> bool {
+    pub(crate) fn left_alone(&self) -> bool {
         self.planned == 0
     }
 
@@ -282,13 +285,13 @@ impl<W: World> Engine<W> {
     }
 
     /// Puts an event of the world's own into the queue; one for a time that has passed comes next.
-    pub fn at(&mut self, at: Time, event: W::Event) {
+    pub(crate) fn at(&mut self, at: Time, event: W::Event) {
         self.planned += 1;
         self.push(at.max(self.now), Happening::World(event));
     }
 
     /// Starts a host that does not run, and connects it.
-    pub fn restart(&mut self, peer: Peer) {
+    pub(crate) fn restart(&mut self, peer: Peer) {
         let host = &mut self.hosts[peer.index()];
         if host.node.is_some() {
             return;
@@ -308,7 +311,7 @@ impl<W: World> Engine<W> {
     }
 
     /// Connects two hosts that run, unless they are cut.
-    pub fn connect(&mut self, a: Peer, b: Peer) {
+    pub(crate) fn connect(&mut self, a: Peer, b: Peer) {
         let pair = pair(a, b);
         if !self.alive(a) || !self.alive(b) || self.cut.contains(&pair) || self.links.contains_key(&pair) {
             return;
@@ -345,7 +348,7 @@ impl<W: World> Engine<W> {
     }
 
     /// Ends a host's process at once; frames that it had sent are lost where they have not arrived.
-    pub fn crash(&mut self, peer: Peer) {
+    pub(crate) fn crash(&mut self, peer: Peer) {
         self.stop(peer, None);
     }
 
@@ -363,19 +366,19 @@ impl<W: World> Engine<W> {
     }
 
     /// Separates two hosts until they are healed.
-    pub fn cut(&mut self, a: Peer, b: Peer, notice: Notice) {
+    pub(crate) fn cut(&mut self, a: Peer, b: Peer, notice: Notice) {
         self.cut.insert(pair(a, b));
         self.drained.retain(|&(from, to), _| pair(from, to) != pair(a, b));
         self.disconnect(a, b, notice, None);
     }
 
     /// Ends the connection between two hosts; it may be made anew at any time.
-    pub fn close(&mut self, a: Peer, b: Peer, notice: Notice) {
+    pub(crate) fn close(&mut self, a: Peer, b: Peer, notice: Notice) {
         self.disconnect(a, b, notice, None);
     }
 
     /// Lets two hosts connect again.
-    pub fn heal(&mut self, a: Peer, b: Peer) {
+    pub(crate) fn heal(&mut self, a: Peer, b: Peer) {
         self.cut.remove(&pair(a, b));
         if self.world.connects(a, b) {
             self.connect(a, b);
@@ -383,12 +386,12 @@ impl<W: World> Engine<W> {
     }
 
     /// Ends all cuts; the caller makes the connections.
-    pub fn uncut(&mut self) {
+    pub(crate) fn uncut(&mut self) {
         self.cut.clear();
     }
 
     /// Makes a host take nothing in until [`Engine::resume`]; its events wait.
-    pub fn pause(&mut self, peer: Peer) {
+    pub(crate) fn pause(&mut self, peer: Peer) {
         let host = &mut self.hosts[peer.index()];
         if host.node.is_some() {
             host.paused.get_or_insert_default();
@@ -396,7 +399,7 @@ impl<W: World> Engine<W> {
     }
 
     /// Ends a pause: the events that have come meanwhile happen now, in their order.
-    pub fn resume(&mut self, peer: Peer) {
+    pub(crate) fn resume(&mut self, peer: Peer) {
         for number in self.hosts[peer.index()].paused.take().unwrap_or_default() {
             if let Some(happening) = self.parked.remove(&number) {
                 self.queue.insert((self.now, number), happening);
@@ -405,7 +408,7 @@ impl<W: World> Engine<W> {
     }
 
     /// Gives an input to a node now.
-    pub fn input(&mut self, peer: Peer, input: Input<Node>) {
+    pub(crate) fn input(&mut self, peer: Peer, input: Input<Node>) {
         let now = self.now;
         let busy = match &input {
             Input::Message { message, .. } => self.world.handling_us(peer, message),
@@ -499,7 +502,7 @@ impl<W: World> Engine<W> {
     }
 
     /// Puts a frame on its way.
-    pub fn carry(&mut self, from: Peer, to: Peer, frame: &Frame, hold: bool) {
+    pub(crate) fn carry(&mut self, from: Peer, to: Peer, frame: &Frame, hold: bool) {
         // Into a connection that is gone: the sender may not know it yet.
         let host = &self.hosts[from.index()];
         let (told, leaves) = (host.seen.get(&to), host.free.max(self.now));
@@ -535,7 +538,7 @@ impl<W: World> Engine<W> {
     }
 
     /// Lets the next event happen; `false` if there is none.
-    pub fn step(&mut self) -> bool {
+    pub(crate) fn step(&mut self) -> bool {
         let Some(((at, number), happening)) = self.queue.pop_first() else { return false };
         self.now = at;
         let whose = match &happening {

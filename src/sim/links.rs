@@ -9,7 +9,7 @@ use crate::session::Peer;
 
 /// One path, in whole numbers so that it is the same on every machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Path {
+pub(crate) struct Path {
     /// Latency one way, microseconds.
     pub latency_us: u64,
     /// Jitter: up to so much is added to the latency, microseconds.
@@ -25,7 +25,7 @@ pub struct Path {
     clippy::cast_sign_loss,
     reason = "the scenario's limits keep it far below 2^32"
 )]
-pub fn micros(ms: f64) -> u64 {
+pub(crate) fn micros(ms: f64) -> u64 {
     (ms * 1000.0).round() as u64
 }
 
@@ -46,7 +46,7 @@ impl Path {
 
 /// All paths of a run, and the time until which each is in use.
 #[derive(Debug)]
-pub struct Paths {
+pub(crate) struct Paths {
     usual: Path,
     site_of: Vec<Option<usize>>,
     names: Vec<String>,
@@ -61,7 +61,7 @@ pub struct Paths {
 impl Paths {
     /// The paths of a scenario.
     #[must_use]
-    pub fn new(scenario: &Scenario, council: &[Peer], seed: u64) -> Self {
+    pub(crate) fn new(scenario: &Scenario, council: &[Peer], seed: u64) -> Self {
         let network = &scenario.network;
         let none = Path { latency_us: 0, jitter_us: 0, bytes_per_s: 1 };
         let usual =
@@ -104,7 +104,7 @@ impl Paths {
 
     /// The peers of a site.
     #[must_use]
-    pub fn site(&self, name: &str) -> Vec<Peer> {
+    pub(crate) fn site(&self, name: &str) -> Vec<Peer> {
         let site = self.names.iter().position(|other| other == name);
         (0..)
             .map(Peer)
@@ -116,7 +116,7 @@ impl Paths {
 
     /// The path between two peers as it is now.
     #[must_use]
-    pub fn between(&self, a: Peer, b: Peer) -> Path {
+    pub(crate) fn between(&self, a: Peer, b: Peer) -> Path {
         let mut path = match self.pairs.get(&(a.min(b), a.max(b))) {
             Some(path) => *path,
             None => match (self.site_of[a.index()], self.site_of[b.index()]) {
@@ -134,12 +134,12 @@ impl Paths {
     }
 
     /// Sets latency and bandwidth of every path of a peer, where given.
-    pub fn slow(&mut self, peer: Peer, latency_ms: Option<f64>, bandwidth_mbit: Option<f64>) {
+    pub(crate) fn slow(&mut self, peer: Peer, latency_ms: Option<f64>, bandwidth_mbit: Option<f64>) {
         self.slow.insert(peer, (latency_ms.map(micros), bandwidth_mbit.map(bytes_per_s)));
     }
 
     /// Undoes [`Paths::slow`].
-    pub fn quick(&mut self, peer: Peer) {
+    pub(crate) fn quick(&mut self, peer: Peer) {
         self.slow.remove(&peer);
     }
 
@@ -148,14 +148,14 @@ impl Paths {
     }
 
     /// The time at which something without length has passed the path `times` times.
-    pub fn passes(&mut self, at: Time, a: Peer, b: Peer, times: u64) -> Time {
+    pub(crate) fn passes(&mut self, at: Time, a: Peer, b: Peer, times: u64) -> Time {
         let path = self.between(a, b);
         Time(at.0 + times * path.latency_us + self.jitter(path))
     }
 
     /// The time at which a frame arrives that leaves at `at`: when the frames before it on the same path have
     /// left, after its own length and the latency.
-    pub fn arrives(&mut self, at: Time, from: Peer, to: Peer, bytes: usize) -> Time {
+    pub(crate) fn arrives(&mut self, at: Time, from: Peer, to: Peer, bytes: usize) -> Time {
         let path = self.between(from, to);
         let jitter = self.jitter(path);
         let length_us = (bytes as u64).saturating_mul(1_000_000) / path.bytes_per_s;

@@ -9,7 +9,7 @@ use super::tally::{Count, Purpose, Span};
 use crate::protocol::view::Stage;
 
 /// The most peers whose stages and bytes are listed one by one; of more, the first.
-pub const SHOWN: usize = 64;
+pub(crate) const SHOWN: usize = 64;
 
 /// All runs of a scenario file.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -88,7 +88,7 @@ pub struct RunReport {
 
 /// SHA-256 over the opened vectors of the plan, each after its length as LE u64, in hexadecimal.
 #[must_use]
-pub fn digest(opened: &[Bytes]) -> String {
+pub(crate) fn digest(opened: &[Bytes]) -> String {
     let mut hash = Sha256::new();
     for vector in opened {
         hash.update((vector.len() as u64).to_le_bytes());

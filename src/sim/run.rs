@@ -69,7 +69,10 @@ pub fn run_all(file: &File, progress: &mut dyn FnMut(Progress<'_>)) -> Result<Re
 ///
 /// # Errors
 /// [`ScenarioError`] where the scenario is not one of these participants.
-pub fn prepare(scenario: &Scenario, participants: Participants) -> Result<Engine<Swarm>, ScenarioError> {
+pub(crate) fn prepare(
+    scenario: &Scenario,
+    participants: Participants,
+) -> Result<Engine<Swarm>, ScenarioError> {
     participants.check(scenario)?;
     let swarm = Swarm::new(scenario, participants, timeline::whole(scenario));
     Ok(Engine::new(swarm, scenario.peers, true))
@@ -104,7 +107,7 @@ pub fn run(
 }
 
 /// Lets time pass until all peers have ended, a check has failed, or the time limit is over.
-pub fn pass(
+pub(crate) fn pass(
     name: &str,
     scenario: &Scenario,
     engine: &mut Engine<Swarm>,

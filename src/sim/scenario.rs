@@ -18,7 +18,8 @@ use toml::{Table, Value};
 use crate::privacy::Ratio;
 use crate::session::{NoiseMode, Scaling, Score, Select, Size, words};
 
-pub use fault::{Fault, Kind, Moment, Peers, Tamper, name as fault_name};
+pub(crate) use fault::name as fault_name;
+pub use fault::{Fault, Kind, Moment, Peers, Tamper};
 
 /// The largest scenario file, bytes.
 const FILE_LIMIT: u64 = 1 << 20;

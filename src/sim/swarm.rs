@@ -29,7 +29,7 @@ use crate::task::{History, Outcome, Task};
 
 /// Events that the swarm plans for itself.
 #[derive(Debug)]
-pub enum Doing {
+pub(crate) enum Doing {
     /// A fault of the timeline, by its number, comes.
     Apply(usize),
     /// That fault is undone.
@@ -191,7 +191,7 @@ impl Swarm {
     }
 
     /// Starts every peer, and puts the timeline into the queue.
-    pub fn start(engine: &mut Engine<Self>) {
+    pub(crate) fn start(engine: &mut Engine<Self>) {
         for i in 0..engine.world.faults.len() {
             match engine.world.faults[i].at_s {
                 Some(seconds) => engine.at(Time(micros(seconds * 1000.0)), Doing::Apply(i)),

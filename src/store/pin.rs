@@ -16,7 +16,7 @@ pub(super) const PIN: &str = "rows";
 /// The rows that a peer gives: what they are called, and their digest under a key that is this peer's and
 /// this session's alone.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Pin {
+pub(crate) struct Pin {
     /// For people: the file's name.
     pub name: String,
     /// Keyed: without the key nobody can guess rows from it.
@@ -30,7 +30,7 @@ impl Pin {
     /// # Errors
     /// [`StoreError::OtherRows`] where the session has gone on with other rows; [`StoreError::Over`],
     /// [`StoreError::Locked`], [`StoreError::Io`].
-    pub fn hold(&self, folder: &Path, mark: Option<&Path>) -> Result<(), StoreError> {
+    pub(crate) fn hold(&self, folder: &Path, mark: Option<&Path>) -> Result<(), StoreError> {
         let io = |path: &Path| {
             let path = path.to_owned();
             move |error| StoreError::Io { path, error }

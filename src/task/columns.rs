@@ -27,21 +27,21 @@ use crate::session::{Peer, Session};
 use crate::sketch::scaling::{Moments, moments};
 
 /// Deviations between means. Rows of one class and rows of another seldom lie so far apart.
-pub const FAR: f64 = 6.0;
+pub(crate) const FAR: f64 = 6.0;
 /// Standard errors between means.
-pub const UNLIKELY: f64 = 8.0;
+pub(crate) const UNLIKELY: f64 = 8.0;
 /// Ratio of deviations; kilo is 1,000.
-pub const SCALE: f64 = 100.0;
+pub(crate) const SCALE: f64 = 100.0;
 /// Other values that should have been seen.
-pub const EXPECTED: f64 = 20.0;
+pub(crate) const EXPECTED: f64 = 20.0;
 /// Rows below which nothing is said of means, scales and constants.
-pub const FEWEST_ROWS: u64 = 10;
+pub(crate) const FEWEST_ROWS: u64 = 10;
 /// Columns of one kind that are named.
 const NAMED: usize = 8;
 
 /// What looks wrong about a column.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Odd {
+pub(crate) enum Odd {
     /// The mean here, that of the others, and their deviation.
     Mean(f64, f64, f64),
     /// The deviation here is so many times that of the others.
@@ -53,11 +53,11 @@ pub enum Odd {
 }
 
 /// A column, from 0, and what looks wrong about it.
-pub type Finding = (usize, Odd);
+pub(crate) type Finding = (usize, Odd);
 
 /// Columns whose smallest or largest value looks like a code for missing.
 #[must_use]
-pub fn codes(data: &Dataset) -> Vec<Finding> {
+pub(crate) fn codes(data: &Dataset) -> Vec<Finding> {
     let d = data.features();
     let mut findings = Vec::new();
     for column in 0..d {
@@ -106,7 +106,7 @@ fn stands_apart(value: f32, next: f32, other_end: f32) -> bool {
 /// Columns whose moments are far from the others'. `own` and `opened` are words of moments with squares
 /// ([`mod@moments`]); `own` is part of `opened` where `counted`.
 #[must_use]
-pub fn compare(own: &[u64], opened: &[u64], counted: bool, features: usize) -> Vec<Finding> {
+pub(crate) fn compare(own: &[u64], opened: &[u64], counted: bool, features: usize) -> Vec<Finding> {
     if own.len() != opened.len() {
         return Vec::new();
     }
@@ -139,7 +139,7 @@ pub fn compare(own: &[u64], opened: &[u64], counted: bool, features: usize) -> V
 
 /// One line for each kind of finding; `names` may be empty.
 #[must_use]
-pub fn lines(findings: &[Finding], names: &[String]) -> Vec<String> {
+pub(crate) fn lines(findings: &[Finding], names: &[String]) -> Vec<String> {
     type Kind = (fn(&Odd) -> bool, &'static str);
     let kinds: [Kind; 4] = [
         (|odd| matches!(odd, Odd::Code(..)), "values that look like codes for missing"),
@@ -193,7 +193,7 @@ impl std::fmt::Display for Odd {
 /// A task whose peer compares its columns with the moments that the session opens, before it gives anything
 /// that is made of them.
 #[derive(Debug)]
-pub struct Compared {
+pub(crate) struct Compared {
     task: Arc<dyn Task>,
     session: Session,
     me: Peer,
@@ -210,7 +210,13 @@ pub struct Compared {
 impl Compared {
     /// `task` with these rows. With `strict` it ends the session for this peer where something looks wrong.
     #[must_use]
-    pub fn new(task: Arc<dyn Task>, session: &Session, me: Peer, data: Arc<Dataset>, strict: bool) -> Self {
+    pub(crate) fn new(
+        task: Arc<dyn Task>,
+        session: &Session,
+        me: Peer,
+        data: Arc<Dataset>,
+        strict: bool,
+    ) -> Self {
         let compares = session.data.checks.compare && data.rows() > 0;
         let slot = task.plan().iter().position(|quantity| quantity.name == "moments").filter(|_| compares);
         Self {
@@ -227,7 +233,7 @@ impl Compared {
 
     /// What was found since the last call, a line each.
     #[must_use]
-    pub fn take_findings(&self) -> Vec<String> {
+    pub(crate) fn take_findings(&self) -> Vec<String> {
         self.found.lock().unwrap_or_else(PoisonError::into_inner).take().unwrap_or_default()
     }
 

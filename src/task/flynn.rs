@@ -36,7 +36,7 @@ use crate::sketch::{Parameters, Sketch};
 
 /// The task with these parameters.
 #[must_use]
-pub fn built_in(session: &Session, spec: FlynnSpec) -> BuiltIn {
+pub(crate) fn built_in(session: &Session, spec: FlynnSpec) -> BuiltIn {
     BuiltIn {
         plan: Plan::new(session.clone(), spec).quantities(),
         result: "model",

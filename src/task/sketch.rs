@@ -464,7 +464,7 @@ impl SketchTask {
 
 /// The task with these parameters.
 #[must_use]
-pub fn built_in(session: &Session, spec: SketchSpec) -> BuiltIn {
+pub(crate) fn built_in(session: &Session, spec: SketchSpec) -> BuiltIn {
     BuiltIn {
         plan: Plan::new(session.clone(), spec).quantities(),
         result: "sketch",

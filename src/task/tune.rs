@@ -63,7 +63,7 @@ pub struct Outcome {
 
 /// The task with these parameters.
 #[must_use]
-pub fn built_in(session: &Session, spec: TuneSpec) -> BuiltIn {
+pub(crate) fn built_in(session: &Session, spec: TuneSpec) -> BuiltIn {
     BuiltIn {
         plan: Plan::new(session.clone(), &spec).quantities(),
         result: "settings",

@@ -6,11 +6,11 @@
 //! input; `labelled`, how many rows were answered. The vectors of the last two come from the exchanges of
 //! their views: [`compute`] and [`deliver`]. Members that were not counted in `rows` have no part in them.
 
-pub mod compute;
-pub mod deliver;
+pub(crate) mod compute;
+pub(crate) mod deliver;
 mod labels;
-pub mod parties;
-pub mod talk;
+pub(crate) mod parties;
+pub(crate) mod talk;
 #[cfg(test)]
 mod tests;
 mod watch;
@@ -43,14 +43,14 @@ const ROWS: u32 = 1;
 /// Words of a peer in `computed`: its number among the parties plus one, its commitment.
 const WORDS: usize = 9;
 /// Fewest members with rows.
-pub const FEWEST_OWNERS: usize = 2;
+pub(crate) const FEWEST_OWNERS: usize = 2;
 /// Most points. A party takes about 70 n^2 bytes (281 MB with 1,800 points, `scripts/bench-xclp.py --peers 3
 /// --points 600`): 7 GB then.
-pub const MOST_POINTS: u64 = 10_000;
+pub(crate) const MOST_POINTS: u64 = 10_000;
 
 /// The task with these parameters.
 #[must_use]
-pub fn built_in(session: &Session, spec: XclpSpec) -> BuiltIn {
+pub(crate) fn built_in(session: &Session, spec: XclpSpec) -> BuiltIn {
     BuiltIn {
         plan: Plan::new(session.clone(), spec.clone()).quantities(),
         result: "labels",

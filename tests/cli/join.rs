@@ -6,7 +6,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use flyswarm::crypto::identity::Identity;
+use flyswarm::Identity;
 use flyswarm::session::{CustomSpec, Session, TaskSpec};
 
 use crate::processes::check::same_and_exact;

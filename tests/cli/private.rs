@@ -66,9 +66,8 @@ fn refused(output: &Output, words: &[&str]) {
 #[test]
 fn bad_values_of_a_new_private_session_are_refused_by_the_name_of_the_option_or_field() {
     let folder = tempfile::tempdir().expect("a folder");
-    let peers: Vec<String> = (0..3u8)
-        .map(|i| format!("p{i}={}", flyswarm::crypto::identity::Identity::from_seed([i; 32]).public()))
-        .collect();
+    let peers: Vec<String> =
+        (0..3u8).map(|i| format!("p{i}={}", flyswarm::Identity::from_seed([i; 32]).public())).collect();
     let new = |task: &str, more: &[&str]| {
         let mut words =
             vec!["session", "new", "--name", "n", "--features", "4", "--out", "s.toml", "--task", task];

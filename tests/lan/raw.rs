@@ -2,7 +2,7 @@
 
 use std::thread;
 
-use flyswarm::crypto::identity::Identity;
+use flyswarm::Identity;
 use flyswarm::net::driver::peer_id;
 use flyswarm::net::{Channel, Multiaddr};
 use futures::{AsyncReadExt, AsyncWriteExt, StreamExt};

@@ -2,12 +2,12 @@
 
 use std::collections::BTreeSet;
 
-use flyswarm::data::digits::digits;
-use flyswarm::model::{Model, bloom};
 use flyswarm::session::TaskSpec;
-use flyswarm::sketch::flyhash::FlyHash;
-use flyswarm::sketch::scaling;
 use flyswarm::task::flynn::Plan;
+use flyswarm_kernels::data::digits::digits;
+use flyswarm_kernels::model::{Model, bloom};
+use flyswarm_kernels::sketch::flyhash::FlyHash;
+use flyswarm_kernels::sketch::scaling;
 use serde_json::Value;
 
 use super::swarm::{NAMES, Swarm};

@@ -44,7 +44,7 @@ fn private_processes_get_one_model_and_a_killed_one_pays_once() {
             let spent = ledger(&swarm, i);
             assert!(spent.contains("ward: 1 spent\n") && spent.lines().count() == 3, "{spent}");
         }
-        let model = |i| flyswarm::model::Model::load(&swarm.file(i, "model")).expect("a model");
+        let model = |i| flyswarm_kernels::model::Model::load(&swarm.file(i, "model")).expect("a model");
         let digests: Vec<_> = (0..3).map(|i| model(i).digest()).collect();
         assert!(digests[0] == digests[1] && digests[1] == digests[2]);
         // The next session finds the budget spent, and sends nothing.

@@ -2,8 +2,8 @@
 
 use std::process::Stdio;
 
-use flyswarm::data::digits::digits;
 use flyswarm::session::Scaling;
+use flyswarm_kernels::data::digits::digits;
 
 use super::check::same_and_exact;
 use super::lives::{one_line, succeeded};

@@ -10,15 +10,15 @@ use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::time::{Duration, Instant};
 
-use flyswarm::crypto::identity::Identity;
+use flyswarm::Identity;
 use flyswarm::data::Dataset;
-use flyswarm::data::digits::digits;
 use flyswarm::protocol::ballot::Ballot;
 use flyswarm::protocol::tree;
 use flyswarm::session::{
     ColumnChecks, CouncilSpec, DataSpec, Entry, ModelSpec, Peer, Privacy, Run, Scaling, Score, Session,
     Timing,
 };
+use flyswarm_kernels::data::digits::digits;
 use rand::TryRng;
 use serde_json::{Value, json};
 use tempfile::TempDir;

@@ -3,8 +3,8 @@
 use std::fs;
 use std::process::Command;
 
-use flyswarm::data::digits::digits;
 use flyswarm::session::{Scaling, Session, TaskSpec, XclpSpec};
+use flyswarm_kernels::data::digits::digits;
 use serde_json::Value;
 
 use super::swarm::{NAMES, PROGRAM, Swarm};

@@ -7,9 +7,9 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
-use flyswarm::data::digits::digits;
 use flyswarm::session::Peer;
 use flyswarm::task::xclp::{Said, Xclp};
+use flyswarm_kernels::data::digits::digits;
 use flyswarm_kernels::sketch::lsh::Codes;
 use serde_json::Value;
 

@@ -2,17 +2,17 @@
 //! ([`crate::shares::distances`]) spend their time on.
 //!
 //! Both matrices lie row after row, so that an entry of A B^T is a product of two contiguous rows. Four rows
-//! of each at a time make 16 sums that stay in registers; the rows of B are taken in panels that stay in the
+//! of each at a time make 16 sums that stay in registers, or two of A where there are fewer; the rows of B are taken in panels that stay in the
 //! second-level cache.
 
-use std::array::from_fn;
-
-use pulp::{Arch, NullaryFnOnce};
+use pulp::Arch;
 use rayon::prelude::*;
 
-/// Words that are multiplied at once; rows are a multiple of it.
+use super::lanes::{self, Lanes, Word as _, Work};
+
+/// Rows are a multiple of so many words.
 pub const STEP: usize = 32;
-/// Rows of each matrix whose products are summed at once.
+/// Most rows of A whose products are summed at once.
 const TILE: usize = 4;
 /// Rows of B in a panel: 512 KiB where rows have 4,096 words.
 const PANEL: usize = 64;
@@ -25,6 +25,15 @@ const SHARE: usize = 32;
 /// If `length` is 0 or no multiple of [`STEP`], or a matrix has no whole number of rows.
 #[must_use]
 pub fn product(a: &[u16], b: &[u16], length: usize) -> Vec<u16> {
+    product_on(Arch::new(), a, b, length)
+}
+
+/// The same with the vectors of one kind of machine.
+///
+/// # Panics
+/// As [`product`].
+#[must_use]
+pub fn product_on(arch: Arch, a: &[u16], b: &[u16], length: usize) -> Vec<u16> {
     assert!(length > 0 && length.is_multiple_of(STEP), "rows of {length} words");
     assert!(a.len().is_multiple_of(length) && b.len().is_multiple_of(length), "matrices of whole rows");
     let (rows, columns) = (a.len() / length, b.len() / length);
@@ -32,9 +41,8 @@ pub fn product(a: &[u16], b: &[u16], length: usize) -> Vec<u16> {
     if out.is_empty() {
         return out;
     }
-    let arch = Arch::new();
     out.par_chunks_mut(SHARE * columns).zip(a.par_chunks(SHARE * length)).for_each(|(out, a)| {
-        arch.dispatch(Share { a, b, length, out });
+        u16::with(arch, Share { a, b, length, out });
     });
     out
 }
@@ -47,23 +55,26 @@ struct Share<'a> {
     out: &'a mut [u16],
 }
 
-impl NullaryFnOnce for Share<'_> {
-    type Output = ();
-
+impl Work<u16> for Share<'_> {
     #[inline(always)]
-    fn call(self) {
+    fn with<L: Lanes<u16>>(self, lanes: L) {
         let Self { a, b, length, out } = self;
         let columns = b.len() / length;
+        let tile = if L::WIDE { TILE } else { 2 };
         for (panel, b) in b.chunks(PANEL * length).enumerate() {
-            for (a, out) in a.chunks(TILE * length).zip(out.chunks_mut(TILE * columns)) {
-                for (tile, b) in b.chunks(TILE * length).enumerate() {
-                    let first = panel * PANEL + tile * TILE;
-                    let sums = tile_of(a, b, length);
-                    for (out, sums) in out.chunks_mut(columns).zip(sums) {
-                        out[first..]
-                            .iter_mut()
-                            .zip(&sums[..b.len() / length])
-                            .for_each(|(out, sum)| *out = *sum);
+            for (a, out) in a.chunks(tile * length).zip(out.chunks_mut(tile * columns)) {
+                for (at, b) in b.chunks(TILE * length).enumerate() {
+                    let first = panel * PANEL + at * TILE;
+                    let mut put = |sums: &[[u16; TILE]]| {
+                        for (out, sums) in out.chunks_mut(columns).zip(sums) {
+                            let sums = &sums[..b.len() / length];
+                            out[first..].iter_mut().zip(sums).for_each(|(out, sum)| *out = *sum);
+                        }
+                    };
+                    if L::WIDE {
+                        put(&tile_of::<L, TILE>(lanes, a, b, length));
+                    } else {
+                        put(&tile_of::<L, 2>(lanes, a, b, length));
                     }
                 }
             }
@@ -71,27 +82,14 @@ impl NullaryFnOnce for Share<'_> {
     }
 }
 
-/// The products of up to four rows with up to four; rows that are missing are taken to be the first, and mean
+/// The products of up to R rows with up to four; rows that are missing are taken to be the first, and mean
 /// nothing.
 #[inline(always)]
-fn tile_of(a: &[u16], b: &[u16], length: usize) -> [[u16; TILE]; TILE] {
+fn tile_of<L: Lanes<u16>, const R: usize>(lanes: L, a: &[u16], b: &[u16], length: usize) -> [[u16; TILE]; R] {
     let start = |words: usize, row: usize| if (row + 1) * length <= words { row * length } else { 0 };
-    let steps = length / STEP;
-    let rows_of_a: [_; TILE] = from_fn(|i| &a[start(a.len(), i)..][..length].as_chunks::<STEP>().0[..steps]);
-    let rows_of_b: [_; TILE] = from_fn(|j| &b[start(b.len(), j)..][..length].as_chunks::<STEP>().0[..steps]);
-    let mut sums = [[[0u16; STEP]; TILE]; TILE];
-    for step in 0..steps {
-        // Copies, so that the compiler sees values and not places: else nothing stays in registers.
-        let y: [[u16; STEP]; TILE] = from_fn(|j| rows_of_b[j][step]);
-        for (sums, row) in sums.iter_mut().zip(rows_of_a) {
-            let x = row[step];
-            for (sum, y) in sums.iter_mut().zip(y) {
-                let before = *sum;
-                *sum = from_fn(|lane| before[lane].wrapping_add(x[lane].wrapping_mul(y[lane])));
-            }
-        }
-    }
-    sums.map(|sums| sums.map(|sum| sum.iter().fold(0u16, |sum, &x| sum.wrapping_add(x))))
+    let a: [&[u16]; R] = std::array::from_fn(|i| &a[start(a.len(), i)..][..length]);
+    let b: [&[u16]; TILE] = std::array::from_fn(|j| &b[start(b.len(), j)..][..length]);
+    lanes::products(lanes, a, b)
 }
 
 #[cfg(test)]
@@ -118,7 +116,10 @@ mod tests {
                     })
                 })
                 .collect();
-            assert_eq!(product(&a, &b, length), expected, "{rows} x {columns} x {length}");
+            for arch in lanes::machines() {
+                let found = product_on(arch, &a, &b, length);
+                assert_eq!(found, expected, "{rows} x {columns} x {length}, {arch:?}");
+            }
         }
     }
 }

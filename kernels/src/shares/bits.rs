@@ -267,21 +267,21 @@ pub fn send_packed<T: Ring>(context: &Context, to: Side, words: &[T], width: u32
 
 /// What [`send_packed`] sent.
 pub fn receive_packed<T: Ring>(context: &Context, from: Side, len: usize, width: u32) -> Vec<T> {
-    let bytes = context.wire().receive_bytes(from, packed(len, width));
-    let (mut held, mut buffer, mut bytes) = (0, 0u64, bytes.into_iter());
     let mask = (1u64 << width) - 1;
-    (0..len)
-        .map(|_| {
+    context.wire().receive_bytes(from, packed(len, width), |bytes| {
+        let (mut held, mut buffer, mut bytes) = (0, 0u64, bytes.iter());
+        let word = |_| {
             while held < width {
-                buffer |= u64::from(bytes.next().unwrap_or_default()) << held;
+                buffer |= u64::from(bytes.next().copied().unwrap_or_default()) << held;
                 held += 8;
             }
             let word = buffer & mask;
             buffer >>= width;
             held -= width;
             T::from_bits(word)
-        })
-        .collect()
+        };
+        (0..len).map(word).collect()
+    })
 }
 
 fn packed(len: usize, width: u32) -> usize {

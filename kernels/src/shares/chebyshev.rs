@@ -1,18 +1,19 @@
 //! Propagation: the Chebyshev series of (I - alpha P)^-1 applied to the labels, one exact truncation a step.
 
-use pulp::{Arch, NullaryFnOnce};
+use std::ops::Range;
+
+use pulp::Arch;
 use rayon::prelude::*;
 
 use super::newton::Reciprocals;
 use super::primitives::{multiply, reshare};
 use super::truncate::truncate;
 use super::{Context, Shared};
+use crate::crypto::lanes::{Lanes, Word as _, Work, products};
 use crate::model::propagation::integer::{COEFFICIENT_BITS, Plan, RECIPROCAL_BITS};
 
-/// Rows of a matrix whose products are summed at once.
-const TILE: usize = 4;
-/// Columns that lie side by side: two vectors of AVX-512.
-const COLUMNS: usize = 16;
+/// Places that are summed over at once: the columns there stay in the second-level cache.
+const PANEL: usize = 2048;
 /// Rows that one thread takes at a time.
 const ROWS: usize = 32;
 
@@ -74,85 +75,106 @@ fn symmetric(mut b: Vec<u64>, points: usize) -> Vec<u64> {
 /// If the shapes do not fit.
 #[must_use]
 pub fn product(v: &[u64], w: &[u64], x: &[u64], y: &[u64], columns: usize) -> Vec<u64> {
+    product_on(Arch::new(), v, w, x, y, columns)
+}
+
+/// The same with the vectors of one kind of machine.
+///
+/// # Panics
+/// As [`product`].
+#[must_use]
+pub fn product_on(arch: Arch, v: &[u64], w: &[u64], x: &[u64], y: &[u64], columns: usize) -> Vec<u64> {
     let points = x.len() / columns.max(1);
     assert!(v.len() == points * points && w.len() == v.len() && y.len() == x.len(), "square matrices");
     let mut out = vec![0; x.len()];
-    let arch = Arch::new();
-    for first in (0..columns).step_by(COLUMNS) {
-        let count = COLUMNS.min(columns - first);
-        let (x, y) = (block(x, columns, first, count), block(y, columns, first, count));
-        let rows = out.par_chunks_mut(ROWS * columns).zip(v.par_chunks(ROWS * points));
-        rows.zip(w.par_chunks(ROWS * points)).for_each(|((out, v), w)| {
-            arch.dispatch(Rows { v, w, x: &x, y: &y, out, points, columns, first, count });
-        });
-    }
+    let (x, y) = (turned(x, columns), turned(y, columns));
+    let rows = out.par_chunks_mut(ROWS * columns).zip(v.par_chunks(ROWS * points));
+    rows.zip(w.par_chunks(ROWS * points)).for_each(|((out, v), w)| {
+        u64::with(arch, Rows { pairs: [(v, &x), (w, &y)], out, points, columns });
+    });
     out
 }
 
-/// Some columns, side by side, the missing ones 0.
-fn block(x: &[u64], columns: usize, first: usize, count: usize) -> Vec<[u64; COLUMNS]> {
-    let row = |row: &[u64]| {
-        let mut block = [0; COLUMNS];
-        block[..count].copy_from_slice(&row[first..first + count]);
-        block
-    };
-    x.chunks_exact(columns).map(row).collect()
+/// Column after column.
+fn turned(x: &[u64], columns: usize) -> Vec<u64> {
+    (0..columns).flat_map(|column| x.iter().skip(column).step_by(columns.max(1)).copied()).collect()
 }
 
+/// The result's rows for some rows of the matrices.
 struct Rows<'a> {
-    v: &'a [u64],
-    w: &'a [u64],
-    x: &'a [[u64; COLUMNS]],
-    y: &'a [[u64; COLUMNS]],
+    /// Each matrix, and what it is multiplied with, column after column.
+    pairs: [(&'a [u64], &'a [u64]); 2],
     out: &'a mut [u64],
     points: usize,
     columns: usize,
-    first: usize,
-    count: usize,
 }
 
-impl NullaryFnOnce for Rows<'_> {
-    type Output = ();
-
+impl Work<u64> for Rows<'_> {
     #[inline(always)]
-    fn call(self) {
-        let Self { v, w, x, y, out, points, columns, first, count } = self;
-        let tiles = v.chunks(TILE * points).zip(w.chunks(TILE * points));
-        for ((v, w), out) in tiles.zip(out.chunks_mut(TILE * columns)) {
-            let sums = tile(v, w, x, y, points);
-            for (out, sums) in out.chunks_mut(columns).zip(&sums) {
-                out[first..first + count].copy_from_slice(&sums[..count]);
+    fn with<L: Lanes<u64>>(mut self, lanes: L) {
+        let (points, columns) = (self.points, self.columns);
+        // Columns as evenly as can be: no lane is computed for nothing.
+        let (rows, most) = if L::WIDE { (4, 5) } else { (2, 2) };
+        let width = columns.div_ceil(columns.div_ceil(most));
+        for (matrix, x) in self.pairs {
+            for from in (0..points).step_by(PANEL) {
+                let range = from..points.min(from + PANEL);
+                for row in (0..matrix.len() / points).step_by(rows) {
+                    for first in (0..columns).step_by(width) {
+                        let tile = Tile { matrix, x, range: range.clone(), row, first, points };
+                        match (L::WIDE, width.min(columns - first)) {
+                            (true, 5) => self.add(tile.sums::<L, 4, 5>(lanes), row, first),
+                            (true, 4) => self.add(tile.sums::<L, 4, 4>(lanes), row, first),
+                            (true, 3) => self.add(tile.sums::<L, 4, 3>(lanes), row, first),
+                            (true, 2) => self.add(tile.sums::<L, 4, 2>(lanes), row, first),
+                            (true, _) => self.add(tile.sums::<L, 4, 1>(lanes), row, first),
+                            (false, 2) => self.add(tile.sums::<L, 2, 2>(lanes), row, first),
+                            (false, _) => self.add(tile.sums::<L, 2, 1>(lanes), row, first),
+                        }
+                    }
+                }
             }
         }
     }
 }
 
-/// Up to four rows; those that are missing are taken to be the first, and mean nothing.
-#[inline(always)]
-fn tile(
-    v: &[u64],
-    w: &[u64],
-    x: &[[u64; COLUMNS]],
-    y: &[[u64; COLUMNS]],
-    points: usize,
-) -> [[u64; COLUMNS]; TILE] {
-    let len = v.len();
-    let start = |row: usize| if (row + 1) * points <= len { row * points } else { 0 };
-    let v: [&[u64]; TILE] = std::array::from_fn(|row| &v[start(row)..][..points]);
-    let w: [&[u64]; TILE] = std::array::from_fn(|row| &w[start(row)..][..points]);
-    let (x, y) = (&x[..points], &y[..points]);
-    let mut sums = [[0u64; COLUMNS]; TILE];
-    for j in 0..points {
-        // Copies, so that the compiler sees values and not places: else nothing stays in registers.
-        let (x, y) = (x[j], y[j]);
-        for (row, sum) in sums.iter_mut().enumerate() {
-            let (a, b, before) = (v[row][j], w[row][j], *sum);
-            *sum = std::array::from_fn(|c| {
-                before[c].wrapping_add(a.wrapping_mul(x[c])).wrapping_add(b.wrapping_mul(y[c]))
-            });
+impl Rows<'_> {
+    /// Adds the sums of a tile; those of rows past the last mean nothing.
+    #[inline(always)]
+    fn add<const R: usize, const C: usize>(&mut self, sums: [[u64; C]; R], row: usize, first: usize) {
+        for (out, sums) in self.out[row * self.columns..].chunks_mut(self.columns).zip(sums) {
+            out[first..].iter_mut().zip(sums).for_each(|(out, sum)| *out = out.wrapping_add(sum));
         }
     }
-    sums
+}
+
+/// Some rows of a matrix times some columns, over a range of places.
+struct Tile<'a> {
+    matrix: &'a [u64],
+    x: &'a [u64],
+    range: Range<usize>,
+    row: usize,
+    first: usize,
+    points: usize,
+}
+
+impl Tile<'_> {
+    #[inline(always)]
+    fn sums<L: Lanes<u64>, const R: usize, const C: usize>(&self, lanes: L) -> [[u64; C]; R] {
+        let last = self.matrix.len() / self.points - 1;
+        let place = |at: usize| at * self.points + self.range.start..at * self.points + self.range.end;
+        let a: [&[u64]; R] = std::array::from_fn(|row| &self.matrix[place(last.min(self.row + row))]);
+        let b: [&[u64]; C] = std::array::from_fn(|column| &self.x[place(self.first + column)]);
+        let mut sums = products(lanes, a, b);
+        // The words after the last whole block.
+        for (sums, a) in sums.iter_mut().zip(a) {
+            for (sum, b) in sums.iter_mut().zip(b) {
+                let left = L::blocks(a).1.iter().zip(L::blocks(b).1);
+                *sum = left.fold(*sum, |sum, (&a, &b)| sum.wrapping_add(a.wrapping_mul(b)));
+            }
+        }
+        sums
+    }
 }
 
 /// One number a point becomes one for each of its columns.
@@ -198,6 +220,7 @@ pub async fn propagate(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::crypto::lanes::machines;
     use crate::crypto::stream::Stream;
 
     #[test]
@@ -206,7 +229,7 @@ mod tests {
         let mut words = |n: usize| -> Vec<u64> {
             (0..n).map(|_| u64::from(stream.next_u32()) << 32 | u64::from(stream.next_u32())).collect()
         };
-        for (points, columns) in [(1, 1), (3, 2), (4, 16), (37, 10), (65, 17), (33, 35)] {
+        for (points, columns) in [(1, 1), (3, 2), (5, 5), (4, 16), (37, 10), (65, 17), (33, 35), (2100, 3)] {
             let [v, w, x, y] =
                 [points * points, points * points, points * columns, points * columns].map(&mut words);
             let plain = |m: &[u64], x: &[u64], i: usize, c: usize| {
@@ -217,7 +240,10 @@ mod tests {
                 .map(|at| (at / columns, at % columns))
                 .map(|(i, c)| plain(&v, &x, i, c).wrapping_add(plain(&w, &y, i, c)))
                 .collect();
-            assert_eq!(product(&v, &w, &x, &y, columns), expected, "{points} x {columns}");
+            for arch in machines() {
+                let found = product_on(arch, &v, &w, &x, &y, columns);
+                assert_eq!(found, expected, "{points} x {columns}, {arch:?}");
+            }
         }
     }
 

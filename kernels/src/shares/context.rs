@@ -160,7 +160,7 @@ impl Context {
 
     /// Sends words to a neighbour in this round.
     pub fn send<T: Ring>(&self, to: Side, words: &[T]) {
-        self.wire().send(to, words.iter().copied());
+        self.wire().send(to, words);
     }
 
     /// The next words of a neighbour in the last round.

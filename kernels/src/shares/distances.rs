@@ -19,21 +19,21 @@ fn tiles(blocks: usize) -> impl Iterator<Item = (usize, usize)> {
 
 /// Shares of the distances of all pairs, tile after tile, of codes of `bits` bits that are shared bit by bit,
 /// row after row. Points past the last have a code of zeros.
-pub async fn hamming(context: &mut Context, codes: &Shared<u16>, bits: usize) -> Shared<u16> {
+pub async fn hamming(context: &mut Context, mut codes: Shared<u16>, bits: usize) -> Shared<u16> {
     let block = LANES * bits;
-    let mut codes = codes.clone();
     let padded = codes.len().next_multiple_of(block);
     codes.own.resize(padded, 0);
     codes.next.resize(padded, 0);
     let blocks = padded / block;
-    let sum: Vec<u16> = codes.own.iter().zip(&codes.next).map(|(a, b)| a.wrapping_add(*b)).collect();
     let mut part = vec![0; blocks * (blocks + 1) / 2 * TILE];
     let mut start = 0;
     for j in 0..blocks {
         let rows = j * block..(j + 1) * block;
         let columns = 0..(j + 1) * block;
+        let held = codes.own[rows.clone()].iter().zip(&codes.next[rows.clone()]);
+        let sum: Vec<u16> = held.map(|(a, b)| a.wrapping_add(*b)).collect();
         // (own + next) own' + own next', for 64 points and all that are not after them.
-        let one = product(&sum[rows.clone()], &codes.own[columns.clone()], bits);
+        let one = product(&sum, &codes.own[columns.clone()], bits);
         let two = product(&codes.own[rows], &codes.next[columns], bits);
         let width = (j + 1) * LANES;
         for (at, (a, b)) in one.iter().zip(two).enumerate() {
@@ -42,21 +42,20 @@ pub async fn hamming(context: &mut Context, codes: &Shared<u16>, bits: usize) ->
         }
         start += (j + 1) * TILE;
     }
-    drop(sum);
-    let products = reshare(context, part).await;
     let ones = codes.map(|share| {
         share.chunks(bits).map(|row| row.iter().fold(0u16, |sum, &b| sum.wrapping_add(b))).collect()
     });
-    let distances = |ones: &[u16], products: &[u16]| -> Vec<u16> {
-        let pairs = tiles(blocks).zip(products.chunks(TILE)).flat_map(|((j, i), tile)| {
-            tile.iter().enumerate().map(move |(at, &x)| {
+    drop(codes);
+    let mut distances = reshare(context, part).await;
+    for (products, ones) in [(&mut distances.own, &ones.own), (&mut distances.next, &ones.next)] {
+        for ((j, i), tile) in tiles(blocks).zip(products.chunks_mut(TILE)) {
+            for (at, x) in tile.iter_mut().enumerate() {
                 let (p, q) = (ones[j * LANES + at / LANES], ones[i * LANES + at % LANES]);
-                p.wrapping_add(q).wrapping_sub(x.wrapping_mul(2))
-            })
-        });
-        pairs.collect()
-    };
-    Shared { own: distances(&ones.own, &products.own), next: distances(&ones.next, &products.next) }
+                *x = p.wrapping_add(q).wrapping_sub(x.wrapping_mul(2));
+            }
+        }
+    }
+    distances
 }
 
 /// The planes of the key by which points are near, highest first: whether h >= L / 2, then the low log2 L - 1

@@ -78,8 +78,8 @@ pub fn parcels(
         match (index + 3 - place % 3) % 3 {
             0 => {
                 bytes.push(WORDS);
-                rest.codes.iter().for_each(|word| word.write(&mut bytes));
-                rest.labels.iter().for_each(|word| word.write(&mut bytes));
+                u16::write_all(&rest.codes, &mut bytes);
+                u64::write_all(&rest.labels, &mut bytes);
             }
             number => {
                 bytes.push(SEED);
@@ -119,8 +119,7 @@ impl Pair {
             (&WORDS, rest) => {
                 let (code, rest) = rest.split_at_checked(codes * u16::BYTES)?;
                 let (label, rest) = rest.split_at_checked(labels * u64::BYTES)?;
-                let codes = code.chunks_exact(u16::BYTES).map(u16::read).collect();
-                Some((Self { codes, labels: label.chunks_exact(u64::BYTES).map(u64::read).collect() }, rest))
+                Some((Self { codes: u16::read_all(code), labels: u64::read_all(label) }, rest))
             }
             _ => None,
         }

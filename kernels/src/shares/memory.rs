@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::task::{Context as Wakeup, Poll, Waker};
 
-use super::round::{Line, Mark, Part, Side};
+use super::round::{Line, Mark, Part, Side, Wire};
 use super::{Context, Keys, Stage};
 use crate::crypto::stream::derive;
 
@@ -57,6 +57,28 @@ pub fn watched<'a, T>(
 ) -> Run<T> {
     let key = |number: u8| *derive(&[seed; 32], "shares/memory", &[number]);
     with_keys([key(0), key(1), key(2)], program, watch)
+}
+
+/// Runs party 0 alone, with the keys of [`in_memory`]. `next` gives what it gets in each round, as `watched`
+/// saw it, and sees its wire, from which what was sent has been taken.
+pub fn alone<'a, T>(
+    seed: u8,
+    program: impl FnOnce(Context) -> Part<'a, T>,
+    mut next: impl FnMut(&Wire) -> [Vec<u8>; 2],
+) -> T {
+    let key = |number: u8| *derive(&[seed; 32], "shares/memory", &[number]);
+    let line = Line::default();
+    let mut party = program(Context::new(line.clone(), Keys::new(key(0), key(1), b"in memory"), 0));
+    loop {
+        if let Poll::Ready(value) = party.as_mut().poll(&mut Wakeup::from_waker(Waker::noop())) {
+            return value;
+        }
+        let mut wire = line.wire();
+        wire.settle();
+        drop(wire.take());
+        let received = next(&wire);
+        wire.turn(received);
+    }
 }
 
 /// The same with the three keys given.

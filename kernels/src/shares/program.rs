@@ -7,8 +7,8 @@ use super::lookup::lookup;
 use super::nearest::nearest;
 use super::newton::reciprocals;
 use super::output::{Sealed, seal};
-use super::primitives::in_thirds;
-use super::round::Part;
+use super::primitives::{LANES, Range, in_thirds, thirds};
+use super::round::{Part, together};
 use super::shuffle::{Edges, compact, densify, gather, transposed};
 use super::{Bits, Context, Shared, Stage};
 use crate::model::propagation::integer::{Plan, WEIGHT_BITS};
@@ -37,13 +37,16 @@ pub async fn run(mut context: Context, plan: Plan, inputs: Vec<Inputs>) -> Outco
     if !cheats.is_empty() {
         return Outcome::Cheats(cheats);
     }
-    let labels = Shared::concat(inputs.iter().map(|input| &input.labels));
-    let codes = Shared::concat(inputs.iter().map(|input| &input.codes));
-    drop(inputs);
+    let (mut labels, mut codes) = (Shared::default(), Shared::default());
+    codes.reserve(plan.points().next_multiple_of(LANES) * plan.settings().bits as usize);
+    for input in inputs {
+        labels.append(&input.labels);
+        codes.append(&input.codes);
+    }
     let keys = bits_of_distances(context, &plan, codes).await;
     context.enter(Stage::Nearest);
     let chosen = nearest(context, &keys, plan.points(), plan.k()).await;
-    let edges = edges(context, &plan, keys, &chosen).await;
+    let edges = edges(context, &plan, keys, chosen).await;
     let weights = weights(context, &plan, &edges).await;
     let (graph, degrees) = dense(context, &plan, edges, &weights).await;
     context.enter(Stage::Degrees);
@@ -58,18 +61,31 @@ pub async fn run(mut context: Context, plan: Plan, inputs: Vec<Inputs>) -> Outco
 /// Distances, as the planes of their keys.
 pub async fn bits_of_distances(context: &mut Context, plan: &Plan, codes: Shared<u16>) -> Vec<Shared<Bits>> {
     context.enter(Stage::Distances);
-    let distances = hamming(context, &codes, plan.settings().bits as usize).await;
-    drop(codes);
+    let distances = hamming(context, codes, plan.settings().bits as usize).await;
     context.enter(Stage::Keys);
     keys(context, &distances, plan.points(), plan.key_bits() as usize).await
 }
 
-/// The edges of the points, by thirds of them.
+/// Words of a matrix that are shuffled at once, in matrices that are not too large.
+const AT_ONCE: usize = 1 << 20;
+/// Most steps in which a matrix is shuffled.
+const MOST_STEPS: usize = 16;
+
+/// The rows of a square matrix that are shuffled at once, step after step: so that of large matrices little is
+/// there more than once.
+#[must_use]
+pub fn steps(points: usize) -> Vec<Range> {
+    let count = (points * points).div_ceil(AT_ONCE).clamp(1, MOST_STEPS);
+    let rows = points.div_ceil(count).max(1);
+    (0..points).step_by(rows).map(|start| start..points.min(start + rows)).collect()
+}
+
+/// The edges of the points, by thirds of the rows of each step.
 pub async fn edges(
     context: &mut Context,
     plan: &Plan,
     keys: Vec<Shared<Bits>>,
-    chosen: &Shared<Bits>,
+    chosen: Shared<Bits>,
 ) -> Vec<Edges> {
     context.enter(Stage::Compaction);
     let points = plan.points();
@@ -77,14 +93,20 @@ pub async fn edges(
     let mut planes = keys;
     planes.reverse();
     planes.push(chosen.map(|bits| transposed(bits, points)));
+    drop(chosen);
     let planes = &planes;
-    in_thirds(context, points, 1, |mut context, rows| {
-        Box::pin(async move {
-            let rows = gather(planes, rows, points);
-            compact(&mut context, rows, points, plan.key_bits(), plan.k()).await
-        })
-    })
-    .await
+    let mut edges = Vec::new();
+    for step in steps(points) {
+        let found = in_thirds(context, step.len(), 1, |mut context, rows| {
+            let rows = step.start + rows.start..step.start + rows.end;
+            Box::pin(async move {
+                let rows = gather(planes, rows, points);
+                compact(&mut context, rows, points, plan.key_bits(), plan.k()).await
+            })
+        });
+        edges.extend(found.await);
+    }
+    edges
 }
 
 /// The weights of all edges, row after row.
@@ -106,14 +128,18 @@ pub async fn dense(
 ) -> (Graph, Shared<u64>) {
     context.enter(Stage::Dense);
     let (points, k) = (plan.points(), plan.k());
-    // One third after the other: here is most of the memory, and it is a matter of a few rounds.
-    let (mut rows, mut start) = (Shared::default(), 0);
+    let mut rows = Shared::default();
     rows.reserve(points * points);
-    for (turn, edges) in edges.into_iter().enumerate() {
-        let weights = weights.slice(start..start + edges.places.len());
-        start += edges.places.len();
-        let mut context = context.split(turn);
-        rows.append(&densify(&mut context, &edges, &weights, points, k).await);
+    let (mut edges, mut start) = (edges.into_iter(), 0);
+    for step in steps(points) {
+        let parts = edges.by_ref().take(thirds(step.len(), 1).len()).enumerate().map(|(turn, edges)| {
+            let weights = weights.slice(start..start + edges.places.len());
+            start += edges.places.len();
+            let mut context = context.split(turn);
+            Box::pin(async move { densify(&mut context, edges, &weights, points, k).await }) as Part<'_, _>
+        });
+        let parts = together(parts.collect()).await;
+        parts.iter().for_each(|part| rows.append(part));
     }
     Graph::new(rows, points)
 }

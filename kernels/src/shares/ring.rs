@@ -20,6 +20,13 @@ pub trait Ring: Copy + Default + Eq + Send + Sync + std::fmt::Debug + Zeroize + 
     fn read(bytes: &[u8]) -> Self;
     /// Appends the word, little-endian.
     fn write(self, out: &mut Vec<u8>);
+    /// Appends words.
+    fn write_all(words: &[Self], out: &mut Vec<u8>);
+    /// The whole words of `bytes`.
+    #[must_use]
+    fn read_all(bytes: &[u8]) -> Vec<Self> {
+        bytes.chunks_exact(Self::BYTES).map(Self::read).collect()
+    }
     /// Its bits.
     #[must_use]
     fn bits(self) -> u64;
@@ -59,6 +66,12 @@ macro_rules! rings {
             fn write(self, out: &mut Vec<u8>) {
                 out.extend_from_slice(&self.to_le_bytes());
             }
+            fn write_all(words: &[Self], out: &mut Vec<u8>) {
+                let start = out.len();
+                out.resize(start + words.len() * Self::BYTES, 0);
+                let places = out[start..].as_chunks_mut::<{ size_of::<$word>() }>().0;
+                places.iter_mut().zip(words).for_each(|(place, word)| *place = word.to_le_bytes());
+            }
             #[inline(always)]
             fn bits(self) -> u64 {
                 self.into()
@@ -90,6 +103,12 @@ macro_rules! rings {
             #[inline(always)]
             fn write(self, out: &mut Vec<u8>) {
                 self.0.write(out);
+            }
+            fn write_all(words: &[Self], out: &mut Vec<u8>) {
+                let start = out.len();
+                out.resize(start + words.len() * Self::BYTES, 0);
+                let places = out[start..].as_chunks_mut::<{ size_of::<$word>() }>().0;
+                places.iter_mut().zip(words).for_each(|(place, word)| *place = word.0.to_le_bytes());
             }
             #[inline(always)]
             fn bits(self) -> u64 {

@@ -77,9 +77,8 @@ impl Wire {
     }
 
     /// Appends words to what this round sends.
-    pub fn send<T: Ring>(&mut self, to: Side, words: impl IntoIterator<Item = T>) {
-        let out = &mut self.out[to as usize];
-        words.into_iter().for_each(|word| word.write(out));
+    pub fn send<T: Ring>(&mut self, to: Side, words: &[T]) {
+        T::write_all(words, &mut self.out[to as usize]);
     }
 
     /// Appends bytes to what this round sends.
@@ -89,19 +88,23 @@ impl Wire {
 
     /// The next `len` words of what the last round brought.
     pub fn receive<T: Ring>(&mut self, from: Side, len: usize) -> Vec<T> {
-        self.receive_bytes(from, len * T::BYTES).chunks_exact(T::BYTES).map(T::read).collect()
+        self.receive_bytes(from, len * T::BYTES, T::read_all)
     }
 
-    /// The next `len` bytes of what the last round brought.
-    pub fn receive_bytes(&mut self, from: Side, len: usize) -> Vec<u8> {
+    /// What `read` makes of the next `len` bytes of what the last round brought.
+    pub fn receive_bytes<R>(&mut self, from: Side, len: usize, read: impl FnOnce(&[u8]) -> R) -> R {
         let at = from as usize;
         let bytes = self.inbox[at].get(self.read[at]..).and_then(|rest| rest.get(..len));
         let Some(bytes) = bytes else {
             self.fault.get_or_insert(from);
-            return vec![0; len];
+            return read(&vec![0; len]);
         };
+        let result = read(bytes);
         self.read[at] += len;
-        bytes.to_vec()
+        if self.read[at] == self.inbox[at].len() {
+            (self.inbox[at], self.read[at]) = (Vec::new(), 0);
+        }
+        result
     }
 
     /// What this round sends, taken out.

@@ -34,9 +34,13 @@ fn pairwise<T: Ring>(mut a: Vec<T>, b: &[T], combine: impl Fn(T, T) -> T) -> Vec
     a
 }
 
-/// Both shares of a party, added.
-fn sum<T: Ring>(rows: Shared<T>) -> Vec<T> {
-    pairwise(rows.own, &rows.next, T::add)
+/// What a party begins a shuffle with: one role both shares, added; one its next share; one nothing.
+fn begin<T: Ring>(role: usize, both: usize, next: usize, rows: Shared<T>) -> Vec<T> {
+    match role {
+        role if role == both => pairwise(rows.own, &rows.next, T::add),
+        role if role == next => rows.next,
+        _ => Vec::new(),
+    }
 }
 
 /// A value in two parts at two roles, on its way.
@@ -92,11 +96,7 @@ pub async fn shuffle<T: Ring>(
     let len = rows.len();
     let secrets = Secrets::draw(context, len / width, width);
     // Roles 0 and 1 begin; role 2 takes over from role 0, then role 0 from role 1.
-    let start = match context.role() {
-        0 => sum(rows),
-        1 => rows.next,
-        _ => Vec::new(),
-    };
+    let start = begin(context.role(), 0, 1, rows);
     let shuffled = hops(
         context,
         start,
@@ -123,11 +123,7 @@ pub async fn unshuffle<T: Ring>(
 ) -> Shared<T> {
     let len = rows.len();
     // Roles 2 and 0 begin; role 1 takes over from role 0, then role 0 from role 2.
-    let start = match context.role() {
-        2 => sum(rows),
-        0 => rows.next,
-        _ => Vec::new(),
-    };
+    let start = begin(context.role(), 2, 0, rows);
     let back = hops(
         context,
         start,
@@ -309,7 +305,7 @@ pub async fn compact(
 /// Rows of the dense matrix B from the weights of their edges, three rounds.
 pub async fn densify(
     context: &mut Context,
-    edges: &Edges,
+    edges: Edges,
     weights: &Shared<u64>,
     points: usize,
     k: usize,

@@ -11,17 +11,17 @@ use bytes::Bytes;
 use super::input::Inputs;
 use super::program::{Outcome, boxed};
 use super::round::{Line, Part, SIDES, Side};
-use super::{Context, Keys};
 use crate::model::propagation::integer::Plan;
 use crate::protocol::{Action, Fault, Input, Machine, Never, Step, Time};
 use crate::session::Peer;
+use flyswarm_kernels::shares::{Context, Keys};
 
 /// Most bytes of a frame.
-pub const PAYLOAD: usize = 256 * 1024;
+pub(crate) const PAYLOAD: usize = 256 * 1024;
 
 /// Some of what a party sends to another in a round.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Frame {
+pub(crate) struct Frame {
     /// The round, from 0 on.
     pub round: u32,
     /// Whether it is the round's last frame.
@@ -31,7 +31,7 @@ pub struct Frame {
 }
 
 /// A program and the wire that it is on.
-pub struct Turn {
+pub(crate) struct Turn {
     line: Line,
     program: Part<'static, Outcome>,
     outcome: Option<Outcome>,
@@ -46,7 +46,7 @@ impl std::fmt::Debug for Turn {
 impl Turn {
     /// Goes on until the program waits for the next round or has ended.
     #[must_use]
-    pub fn run(mut self) -> Self {
+    pub(crate) fn run(mut self) -> Self {
         let mut program = pin!(&mut self.program);
         if let Poll::Ready(outcome) = program.as_mut().poll(&mut Wakeup::from_waker(Waker::noop())) {
             self.outcome = Some(outcome);
@@ -96,7 +96,7 @@ impl Inbox {
 
 /// One of three computing parties.
 #[derive(Debug)]
-pub struct Party {
+pub(crate) struct Party {
     peers: [Peer; 2],
     line: Line,
     /// At home while it waits for a round.
@@ -110,7 +110,13 @@ impl Party {
     /// Party `number` of `parties`, which are 0, 1 and 2 in this order. `inputs` are all owners', in the
     /// order of their places.
     #[must_use]
-    pub fn new(number: usize, parties: [Peer; 3], keys: Keys, plan: Plan, inputs: Vec<Inputs>) -> Self {
+    pub(crate) fn new(
+        number: usize,
+        parties: [Peer; 3],
+        keys: Keys,
+        plan: Plan,
+        inputs: Vec<Inputs>,
+    ) -> Self {
         let line = Line::default();
         let context = Context::new(line.clone(), keys, number);
         let turn = Turn { line: line.clone(), program: boxed(context, plan, inputs), outcome: None };
@@ -128,15 +134,15 @@ impl Party {
     }
 
     /// Rounds so far, and bytes sent to the party before and the one after.
-    #[must_use]
-    pub fn traffic(&self) -> (u32, [u64; 2]) {
+    #[cfg(test)]
+    pub(crate) fn traffic(&self) -> (u32, [u64; 2]) {
         let wire = self.line.wire();
         (wire.rounds(), wire.sent())
     }
 
     /// Whom it waits for, if it waits for a round.
     #[must_use]
-    pub fn waits(&self) -> Option<Peer> {
+    pub(crate) fn waits(&self) -> Option<Peer> {
         let missing = self.peers.iter().zip(&self.inboxes).find(|(_, inbox)| !inbox.whole);
         missing.map(|(&peer, _)| peer).filter(|_| self.turn.is_some() && !self.over)
     }

@@ -2,7 +2,8 @@
 
 mod whole;
 
-use super::{Ring, Shared};
+use flyswarm_kernels::shares::{Ring, Shared, context};
+
 use crate::crypto::stream::Stream;
 
 /// What three parties hold, put together; each share is the same at both that hold it.
@@ -18,6 +19,6 @@ fn opened<T: Ring>(held: &[Shared<T>; 3]) -> Vec<T> {
 fn words(count: usize, bits: u32, seed: u8) -> Vec<u64> {
     let mut stream = Stream::new(&[seed; 32], "test words", &[]);
     let mut values = vec![0u64; count];
-    super::context::blend(&mut stream, &mut values, |_, word| word >> (64 - bits));
+    context::blend(&mut stream, &mut values, |_, word| word >> (64 - bits));
     values
 }

@@ -147,7 +147,7 @@ impl Tamper {
 
 /// The name of a fault, as results and scenarios spell it.
 #[must_use]
-pub fn name(fault: &Broken) -> &'static str {
+pub(crate) fn name(fault: &Broken) -> &'static str {
     match fault {
         Broken::Malformed(_) => "malformed",
         Broken::OutOfOrder(_) => "out-of-order",

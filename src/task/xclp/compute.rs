@@ -33,16 +33,16 @@ use crate::sketch::lsh::Codes;
 use crate::task::exchange::{Content, Done, Exchange, Job, Output, Roles, Vocabulary};
 
 /// Those who never compute again, as far as this peer knows. It outlives a view.
-pub type Out = Arc<Mutex<BTreeSet<Peer>>>;
+pub(crate) type Out = Arc<Mutex<BTreeSet<Peer>>>;
 
 /// The commitment that each owner sent this peer first, whatever became of that view. It outlives a view.
-pub type Seen = Arc<Mutex<BTreeMap<Peer, [u8; 32]>>>;
+pub(crate) type Seen = Arc<Mutex<BTreeMap<Peer, [u8; 32]>>>;
 
 /// Bytes of a commitment, which stands before a parcel.
 pub(super) const COMMITMENT: usize = 32;
 
 /// The constants of one peer's part.
-pub struct Setup {
+pub(crate) struct Setup {
     /// The session's id.
     pub session: [u8; 32],
     /// The view and the slot.
@@ -81,7 +81,7 @@ impl std::fmt::Debug for Setup {
 
 /// An owner's rows.
 #[derive(Clone)]
-pub struct Rows {
+pub(crate) struct Rows {
     /// Scaled; its labels are not used.
     pub data: Arc<Dataset>,
     /// Of each row its class, where that is known.
@@ -100,7 +100,7 @@ impl std::fmt::Debug for Rows {
 
 /// An owner's commitment to its input.
 #[must_use]
-pub fn commitment(
+pub(crate) fn commitment(
     session: &[u8; 32],
     owner: Peer,
     salt: &[u8; 32],
@@ -116,7 +116,7 @@ pub fn commitment(
 
 /// The digest of the commitments of all owners, in the order of their places.
 #[must_use]
-pub fn inputs_digest(commitments: impl IntoIterator<Item = (Peer, [u8; 32])>) -> [u8; 32] {
+pub(crate) fn inputs_digest(commitments: impl IntoIterator<Item = (Peer, [u8; 32])>) -> [u8; 32] {
     let mut hash = tagged_hash("inputs");
     for (owner, commitment) in commitments {
         hash.update(owner.0.to_le_bytes());
@@ -127,7 +127,7 @@ pub fn inputs_digest(commitments: impl IntoIterator<Item = (Peer, [u8; 32])>) ->
 
 /// What the exchange gives a peer.
 #[derive(Clone, Default, PartialEq, Eq)]
-pub struct Computed {
+pub(crate) struct Computed {
     /// Which party it is, from 0 on, and its shares of the output.
     pub party: Option<(u8, Vec<u8>)>,
     /// The commitment to its input; zeros for a peer without rows.
@@ -145,14 +145,14 @@ impl std::fmt::Debug for Computed {
 impl Computed {
     /// As it is kept: the party's number plus one or 0, the commitment, the digest of all, the shares.
     #[must_use]
-    pub fn to_bytes(&self) -> Bytes {
+    pub(crate) fn to_bytes(&self) -> Bytes {
         let (number, shares) = self.party.as_ref().map_or((0, &[][..]), |(n, shares)| (n + 1, shares));
         [&[number][..], &self.commitment, &self.inputs, shares].concat().into()
     }
 
     /// As [`Computed::to_bytes`] makes it; `None` if it is not.
     #[must_use]
-    pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
+    pub(crate) fn from_bytes(bytes: &[u8]) -> Option<Self> {
         let (&number, rest) = bytes.split_first()?;
         let (commitment, rest) = rest.split_first_chunk::<32>()?;
         let (inputs, shares) = rest.split_first_chunk::<32>()?;
@@ -176,7 +176,7 @@ enum Made {
 }
 
 /// One peer's part in the first exchange.
-pub struct Compute {
+pub(crate) struct Compute {
     setup: Setup,
     watch: Watch,
     outgoing: Outgoing,
@@ -205,7 +205,7 @@ impl std::fmt::Debug for Compute {
 impl Compute {
     /// A part that has not started.
     #[must_use]
-    pub fn new(setup: Setup) -> Self {
+    pub(crate) fn new(setup: Setup) -> Self {
         Self {
             watch: Watch::new(setup.patience_ms, setup.longest_ms),
             setup,

@@ -17,7 +17,7 @@ use crate::task::exchange::{Content, Exchange, Output, Roles, Vocabulary};
 
 /// The constants of one peer's part.
 #[derive(Debug)]
-pub struct Setup {
+pub(crate) struct Setup {
     /// This peer.
     pub me: Peer,
     /// The owners over whose rows was computed, and how many each has, in the order of their places.
@@ -38,14 +38,14 @@ pub struct Setup {
 
 /// Two computing parties in `members` of whom the second comes after the first.
 #[must_use]
-pub fn senders(trio: &[Peer; 3], members: &[Peer]) -> Option<[Peer; 2]> {
+pub(crate) fn senders(trio: &[Peer; 3], members: &[Peer]) -> Option<[Peer; 2]> {
     let pairs = (0..3).map(|first| [trio[first], trio[(first + 1) % 3]]);
     pairs.into_iter().find(|pair| pair.iter().all(|peer| members.contains(peer)))
 }
 
 /// An owner's output as it is kept: for each row LE16 of the label, 65535 for none, then the coarse scores.
 #[must_use]
-pub fn to_bytes(output: &reference::Output, classes: usize) -> Bytes {
+pub(crate) fn to_bytes(output: &reference::Output, classes: usize) -> Bytes {
     let rows = output.labels.iter().zip(output.coarse.chunks(classes.max(1)));
     rows.flat_map(|(label, coarse)| {
         label.unwrap_or(u16::MAX).to_le_bytes().into_iter().chain(coarse.iter().copied())
@@ -55,7 +55,7 @@ pub fn to_bytes(output: &reference::Output, classes: usize) -> Bytes {
 
 /// As [`to_bytes`] makes it; `None` if it is not.
 #[must_use]
-pub fn from_bytes(bytes: &[u8], classes: usize) -> Option<reference::Output> {
+pub(crate) fn from_bytes(bytes: &[u8], classes: usize) -> Option<reference::Output> {
     let mut output = reference::Output::default();
     if !bytes.len().is_multiple_of(classes + 2) {
         return None;
@@ -71,7 +71,7 @@ pub fn from_bytes(bytes: &[u8], classes: usize) -> Option<reference::Output> {
 
 /// One peer's part in the second exchange.
 #[derive(Debug)]
-pub struct Deliver {
+pub(crate) struct Deliver {
     setup: Setup,
     watch: Watch,
     outgoing: Outgoing,
@@ -83,7 +83,7 @@ pub struct Deliver {
 impl Deliver {
     /// A part that has not started.
     #[must_use]
-    pub fn new(setup: Setup) -> Self {
+    pub(crate) fn new(setup: Setup) -> Self {
         Self {
             watch: Watch::new(setup.patience_ms, setup.longest_ms),
             setup,
@@ -96,7 +96,7 @@ impl Deliver {
 
     /// Whether a peer has a part: as an owner or as a sender.
     #[must_use]
-    pub fn takes_part(setup: &Setup, peer: Peer) -> bool {
+    pub(crate) fn takes_part(setup: &Setup, peer: Peer) -> bool {
         setup.members.contains(&peer)
             && (setup.senders.contains(&peer) || setup.owners.iter().any(|(owner, _)| *owner == peer))
     }

@@ -13,12 +13,12 @@ use crate::crypto::tagged_hash;
 use crate::session::Peer;
 
 /// Most candidates: three and one in reserve.
-pub const CANDIDATES: usize = 4;
+pub(crate) const CANDIDATES: usize = 4;
 
 /// The candidates in their order: those that the file names, or else the first of `counted`, in the order of
 /// their hashes with the coin.
 #[must_use]
-pub fn candidates(coin: &[u8], counted: &[Peer], named: &[Peer]) -> Vec<Peer> {
+pub(crate) fn candidates(coin: &[u8], counted: &[Peer], named: &[Peer]) -> Vec<Peer> {
     let mut order = if named.is_empty() { counted.to_vec() } else { named.to_vec() };
     if named.is_empty() {
         order.sort_by_cached_key(|peer| {
@@ -35,7 +35,7 @@ pub fn candidates(coin: &[u8], counted: &[Peer], named: &[Peer]) -> Vec<Peer> {
 ///
 /// # Errors
 /// How many there are.
-pub fn trio(candidates: &[Peer], here: &[Peer], out: &BTreeSet<Peer>) -> Result<[Peer; 3], String> {
+pub(crate) fn trio(candidates: &[Peer], here: &[Peer], out: &BTreeSet<Peer>) -> Result<[Peer; 3], String> {
     let left: Vec<Peer> =
         candidates.iter().copied().filter(|peer| here.contains(peer) && !out.contains(peer)).collect();
     left.first_chunk().copied().ok_or_else(|| {
@@ -49,7 +49,7 @@ pub fn trio(candidates: &[Peer], here: &[Peer], out: &BTreeSet<Peer>) -> Result<
 }
 
 /// Those who are out once `trio` computes: candidates that it has passed over.
-pub fn passed_over(candidates: &[Peer], trio: &[Peer; 3]) -> impl Iterator<Item = Peer> {
+pub(crate) fn passed_over(candidates: &[Peer], trio: &[Peer; 3]) -> impl Iterator<Item = Peer> {
     let end = candidates.iter().position(|peer| *peer == trio[2]).unwrap_or(0);
     candidates[..end].iter().copied().filter(|peer| !trio.contains(peer))
 }

@@ -13,13 +13,13 @@ use crate::session::Peer;
 use crate::task::exchange::{Content, Vocabulary};
 
 /// Bytes of a part, but of a vector's last.
-pub const PART: usize = PAYLOAD;
+pub(crate) const PART: usize = PAYLOAD;
 /// Parts without a credit that may be under way from one peer to another.
-pub const WINDOW: usize = 7;
+pub(crate) const WINDOW: usize = 7;
 
 /// What is said.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Body {
+pub(crate) enum Body {
     /// At the start, to everybody: who is out and never computes again, as far as the sender knows.
     Begin(Vec<Peer>),
     /// The next part of a vector. Bulk channel, the part itself beside it.
@@ -37,7 +37,7 @@ pub enum Body {
 
 /// A vector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub enum What {
+pub(crate) enum What {
     /// An owner's shares for a computing party.
     Input,
     /// What a computing party sends another in a round of the program.
@@ -48,7 +48,7 @@ pub enum What {
 
 /// A body and the bytes beside it as they travel.
 #[must_use]
-pub fn content(body: &Body, data: Bytes) -> Content {
+pub(crate) fn content(body: &Body, data: Bytes) -> Content {
     let header = wire::canonical(body).into();
     match body {
         Body::Part { .. } => Content::Bulk { header, data },
@@ -60,7 +60,7 @@ pub fn content(body: &Body, data: Bytes) -> Content {
 ///
 /// # Errors
 /// If it is not what its channel may carry.
-pub fn read(content: Content) -> Result<(Body, Bytes), Fault> {
+pub(crate) fn read(content: Content) -> Result<(Body, Bytes), Fault> {
     const WRONG: Fault = Fault::OutOfOrder("bulk bytes of an exchange");
     match content {
         Content::Short(bytes) => match wire::decode_item(&bytes)? {
@@ -75,7 +75,7 @@ pub fn read(content: Content) -> Result<(Body, Bytes), Fault> {
 }
 
 /// Tells peers something short.
-pub fn tell(peers: impl IntoIterator<Item = Peer>, body: &Body, step: &mut Step<Vocabulary>) {
+pub(crate) fn tell(peers: impl IntoIterator<Item = Peer>, body: &Body, step: &mut Step<Vocabulary>) {
     peers.into_iter().for_each(|peer| step.send(peer, content(body, Bytes::new())));
 }
 
@@ -87,17 +87,24 @@ struct Queue {
 
 /// What waits to be sent.
 #[derive(Debug, Default)]
-pub struct Outgoing(BTreeMap<Peer, Queue>);
+pub(crate) struct Outgoing(BTreeMap<Peer, Queue>);
 
 impl Outgoing {
     /// Sends one part as soon as the window has room.
-    pub fn part(&mut self, to: Peer, what: What, data: Bytes, last: bool, step: &mut Step<Vocabulary>) {
+    pub(crate) fn part(
+        &mut self,
+        to: Peer,
+        what: What,
+        data: Bytes,
+        last: bool,
+        step: &mut Step<Vocabulary>,
+    ) {
         self.0.entry(to).or_default().parts.push_back((what, data, last));
         self.go_on(to, step);
     }
 
     /// Sends a vector in parts.
-    pub fn vector(&mut self, to: Peer, what: What, data: &Bytes, step: &mut Step<Vocabulary>) {
+    pub(crate) fn vector(&mut self, to: Peer, what: What, data: &Bytes, step: &mut Step<Vocabulary>) {
         let mut start = 0;
         loop {
             let end = data.len().min(start + PART);
@@ -113,7 +120,7 @@ impl Outgoing {
     ///
     /// # Errors
     /// If none was under way.
-    pub fn credit(&mut self, from: Peer, step: &mut Step<Vocabulary>) -> Result<(), Fault> {
+    pub(crate) fn credit(&mut self, from: Peer, step: &mut Step<Vocabulary>) -> Result<(), Fault> {
         let queue = self.0.get_mut(&from).filter(|queue| queue.under_way > 0);
         queue.ok_or(Fault::OutOfOrder("credit"))?.under_way -= 1;
         self.go_on(from, step);
@@ -122,7 +129,7 @@ impl Outgoing {
 
     /// A peer for whom something waits.
     #[must_use]
-    pub fn waits(&self) -> Option<Peer> {
+    pub(crate) fn waits(&self) -> Option<Peer> {
         self.0.iter().find(|(_, queue)| !queue.parts.is_empty()).map(|(&peer, _)| peer)
     }
 
@@ -140,7 +147,7 @@ impl Outgoing {
 
 /// A vector on its way here, of a length that is known.
 #[derive(Debug, Default)]
-pub struct Incoming {
+pub(crate) struct Incoming {
     bytes: Vec<u8>,
     whole: bool,
 }
@@ -150,7 +157,7 @@ impl Incoming {
     ///
     /// # Errors
     /// If it is not the next part of a vector of `length` bytes.
-    pub fn take(&mut self, data: &[u8], last: bool, length: usize) -> Result<Option<Vec<u8>>, Fault> {
+    pub(crate) fn take(&mut self, data: &[u8], last: bool, length: usize) -> Result<Option<Vec<u8>>, Fault> {
         let expected = length.saturating_sub(self.bytes.len());
         if self.whole || data.len() != expected.min(PART) || last != (expected <= PART) {
             return Err(Fault::Inconsistent(format!("a part of {} bytes, {expected} are left", data.len())));

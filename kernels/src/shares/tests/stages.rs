@@ -43,7 +43,7 @@ proptest! {
         let run = in_memory(seed, |mut context: Context| {
             let codes = held[context.role()].clone();
             Box::pin(async move {
-                let distances = hamming(&mut context, &codes, 128).await;
+                let distances = hamming(&mut context, codes.clone(), 128).await;
                 keys(&context, &distances, points, 7).await
             })
         });

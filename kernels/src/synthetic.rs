@@ -126,7 +126,7 @@ pub fn binary(rows: usize, features: usize, ones: usize, seed: &[u8]) -> Result<
 }
 
 /// A random generator for one purpose.
-pub(super) fn generator(seed: &[u8], purpose: &str) -> impl Rng + use<> {
+pub fn generator(seed: &[u8], purpose: &str) -> impl Rng + use<> {
     chacha20::ChaCha8Rng::from_seed(*derive(seed, "evaluate", purpose.as_bytes()))
 }
 

@@ -1,16 +1,16 @@
 //! Secure Hamming distances by homomorphic encryption: keys, ciphertexts and answers (by their SHA-256, as
 //! they are long), and shares of a block.
 
+use crate::crypto::phe::{Holder, Public};
+use crate::crypto::stream::Stream;
+use crate::protocol::hamming::phe::{Groups, answers, encrypt, evaluator_share, holder_share};
+use crate::protocol::hamming::to_bytes;
+use crate::sketch::lsh::Codes;
 use bytes::Bytes;
-use flyswarm::crypto::phe::{Holder, Public};
-use flyswarm::crypto::stream::Stream;
-use flyswarm::protocol::hamming::phe::{Groups, answers, encrypt, evaluator_share, holder_share};
-use flyswarm::protocol::hamming::to_bytes;
-use flyswarm::sketch::lsh::Codes;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
-use crate::{bytes, hex};
+use super::{bytes, hex};
 
 fn codes(rows: usize, bits: usize, label: &str) -> Codes {
     let mut all = vec![0; rows * bits / 8];

@@ -1,17 +1,17 @@
 //! Secure Hamming distances by oblivious transfer: base transfers, extension, shares of a block, and how
 //! blocks are cut.
 
-use flyswarm::crypto::ot::base::{Sender as Base, choose};
-use flyswarm::crypto::ot::extension::{Receiver, Sender};
-use flyswarm::crypto::stream::Stream;
-use flyswarm::protocol::ballot::Ballot;
-use flyswarm::protocol::hamming::ot::{Cut, choices, columns, context, receive, send, sender_share, vectors};
-use flyswarm::protocol::hamming::{to_bytes, transposed};
-use flyswarm::session::Peer;
-use flyswarm::sketch::lsh::Codes;
+use crate::crypto::ot::base::{Sender as Base, choose};
+use crate::crypto::ot::extension::{Receiver, Sender};
+use crate::crypto::stream::Stream;
+use crate::protocol::ballot::Ballot;
+use crate::protocol::hamming::ot::{Cut, choices, columns, context, receive, send, sender_share, vectors};
+use crate::protocol::hamming::{to_bytes, transposed};
+use crate::session::Peer;
+use crate::sketch::lsh::Codes;
 use serde_json::{Value, json};
 
-use crate::{bytes, hex};
+use super::{bytes, hex};
 
 const BITS: usize = 192;
 

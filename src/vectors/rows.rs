@@ -3,18 +3,18 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use flyswarm::crypto::agreement::EphemeralSecret;
-use flyswarm::crypto::mask::{self, Sign};
-use flyswarm::protocol::all_reduce::{SumId, total_digest};
-use flyswarm::protocol::ballot::Ballot;
-use flyswarm::protocol::context::Quantity;
-use flyswarm::protocol::pairwise::{self, Mask, Masks};
-use flyswarm::protocol::rows::{self, Cut, Keeping};
-use flyswarm::session::Peer;
+use crate::crypto::agreement::EphemeralSecret;
+use crate::crypto::mask::{self, Sign};
+use crate::protocol::all_reduce::{SumId, total_digest};
+use crate::protocol::ballot::Ballot;
+use crate::protocol::context::Quantity;
+use crate::protocol::pairwise::{self, Mask, Masks};
+use crate::protocol::rows::{self, Cut, Keeping};
+use crate::session::Peer;
 use serde_json::{Value, json};
 
-use crate::sessions::{context, small, small_text};
-use crate::{Given, bytes, hex};
+use super::sessions::{context, small, small_text};
+use super::{Given, bytes, hex};
 
 /// Five peers, of whom one is not in the view.
 fn case(word_bytes: u8, blocks: Vec<u64>, absent: Peer) -> Value {
@@ -34,7 +34,10 @@ fn case(word_bytes: u8, blocks: Vec<u64>, absent: Peer) -> Value {
     for &me in &members {
         let mut vector = vec![0; quantity.len()];
         vector.copy_from_slice(&bytes::<256>(&format!("rows of {}", me.0))[..quantity.len()]);
-        let shared = pairwise::agree(&ctx(me), sum.ballot, &drawn(me), &keys).unwrap();
+        let shared = {
+            let partners = pairwise::partners(&ctx(me), &members, &[0; 32], me);
+            pairwise::agree(&ctx(me), sum.ballot, &drawn(me), &keys, &partners).unwrap()
+        };
         let mut masks = pairwise::pair_masks(me, &shared, sum);
         if dealers.contains(&me) {
             masks.push(Mask::new(pad(me), "pad", sum, Sign::Add));

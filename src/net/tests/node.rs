@@ -4,8 +4,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use crate::net::{Channel, Command, Config, Event, Events, Frame, Multiaddr, Network, PeerId, peer_id};
 use bytes::Bytes;
-use flyswarm::net::{Channel, Command, Config, Event, Events, Frame, Multiaddr, Network, PeerId, peer_id};
 use zeroize::Zeroizing;
 
 /// Longer than anything here takes; only a failing test waits for it.

@@ -13,7 +13,7 @@ use libp2p::{Stream, StreamProtocol, Swarm, SwarmBuilder, noise, ping, tcp, yamu
 use tokio::runtime::{Builder, Runtime};
 
 use super::node::{Node, seed};
-use flyswarm::net::Channel;
+use crate::net::Channel;
 
 #[derive(NetworkBehaviour)]
 pub struct Parts {

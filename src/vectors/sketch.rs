@@ -3,20 +3,20 @@
 
 use std::sync::Arc;
 
+use crate::data::Dataset;
+use crate::model::selection::{Selection, score, weights};
+use crate::privacy::Ratio;
+use crate::session::{Peer, Session};
+use crate::sketch::distribution::private::{PrivateSketch, noise_variance};
+use crate::sketch::distribution::{DistributionSketch, Family};
+use crate::task::flynn::Flynn;
+use crate::task::sketch::SketchTask;
+use crate::task::{History, Task};
 use bytes::Bytes;
-use flyswarm::data::Dataset;
-use flyswarm::model::selection::{Selection, score, weights};
-use flyswarm::privacy::Ratio;
-use flyswarm::session::{Peer, Session};
-use flyswarm::sketch::distribution::private::{PrivateSketch, noise_variance};
-use flyswarm::sketch::distribution::{DistributionSketch, Family};
-use flyswarm::task::flynn::Flynn;
-use flyswarm::task::sketch::SketchTask;
-use flyswarm::task::{History, Task};
 use serde_json::{Value, json};
 
-use crate::sessions::{flynn_spec, toml};
-use crate::{bytes, hex};
+use super::sessions::{flynn_spec, toml};
+use super::{bytes, hex};
 
 pub(crate) const HEAD: &str = r#"name = "vectors"
 task = "sketch"
@@ -124,10 +124,8 @@ fn select() -> Value {
         slots.push(quantity.name);
         vectors.push(all.iter().map(hex).collect::<Vec<_>>());
     }
-    let draw = flyswarm::task::flynn::Plan::new(session.clone(), flynn_spec(&session))
-        .drawn(&opened)
-        .unwrap()
-        .unwrap();
+    let draw =
+        crate::task::flynn::Plan::new(session.clone(), flynn_spec(&session)).drawn(&opened).unwrap().unwrap();
     json!({
         "toml": text, "seed": hex(seed), "rows": parts, "labels": labels, "slots": slots, "vectors": vectors,
         "active": draw.active, "chosen": draw.chosen,

@@ -1,47 +1,33 @@
 //! Test vectors of `protocol-spec.md`: `tests/vectors/*.json`, good ones and ones that must be refused.
 //!
-//! The files are made by the code in `tests/vectors/*.rs`; this test fails when what it makes now differs
+//! The files are made by the code in `src/vectors/*.rs`; this test fails when what it makes now differs
 //! from what is committed, and every maker of bad vectors fails when one of them is not refused.
 //! `scripts/check-vectors.py` recomputes the files from the specification alone.
 //!
-//! `FLYSWARM_WRITE_VECTORS=1 cargo test --test vectors` rewrites them: an explicit approval of a new format,
+//! `FLYSWARM_WRITE_VECTORS=1 cargo test --lib vectors::` rewrites them: an explicit approval of a new format,
 //! and so a new protocol version.
 
-#[path = "vectors/bad.rs"]
 mod bad;
-#[path = "vectors/faults.rs"]
 mod faults;
-#[path = "vectors/flynn.rs"]
 mod flynn;
-#[path = "vectors/items.rs"]
 mod items;
-#[path = "vectors/messages.rs"]
 mod messages;
-#[path = "vectors/ot.rs"]
 mod ot;
-#[path = "vectors/phe.rs"]
 mod phe;
-#[path = "vectors/primitives.rs"]
 mod primitives;
-#[path = "vectors/private.rs"]
 mod private;
-#[path = "vectors/rows.rs"]
 mod rows;
-#[path = "vectors/run.rs"]
 mod run;
-#[path = "vectors/sessions.rs"]
 mod sessions;
-#[path = "vectors/sketch.rs"]
 mod sketch;
-#[path = "vectors/xclp.rs"]
 mod xclp;
 
 use std::convert::Infallible;
 use std::path::Path;
 
+use crate::crypto::identity::Identity;
+use crate::crypto::stream::Stream;
 use chacha20::rand_core::{TryCryptoRng, TryRng};
-use flyswarm::crypto::identity::Identity;
-use flyswarm::crypto::stream::Stream;
 use serde_json::Value;
 
 type Maker = fn() -> Value;
@@ -88,7 +74,7 @@ fn the_committed_vectors_are_those_that_the_code_makes() {
         assert!(
             committed == text,
             "{} is not what the code makes ({first} differs); if the format is meant to change, raise its version and \
-             run FLYSWARM_WRITE_VECTORS=1 cargo test --test vectors",
+             run FLYSWARM_WRITE_VECTORS=1 cargo test --lib vectors::",
             path.display()
         );
     }

@@ -1,24 +1,24 @@
 //! Messages that decode, and that their receiver must blame or ignore: each is put into the session of
 //! `sum.json` at a time given in microseconds.
 
+use crate::protocol::Fault;
+use crate::protocol::all_reduce::{self, Direction, SumId};
+use crate::protocol::ballot::Ballot;
+use crate::protocol::council::Promise;
+use crate::protocol::failure::Failure;
+use crate::protocol::message::{Message, VERSION};
+use crate::protocol::promise::Promised;
+use crate::protocol::signed::Signed;
+use crate::protocol::transfer::{self, Want};
+use crate::protocol::view::{self, Order, Reason, Report};
+use crate::session::Peer;
 use bytes::Bytes;
-use flyswarm::protocol::Fault;
-use flyswarm::protocol::all_reduce::{self, Direction, SumId};
-use flyswarm::protocol::ballot::Ballot;
-use flyswarm::protocol::council::Promise;
-use flyswarm::protocol::failure::Failure;
-use flyswarm::protocol::message::{Message, VERSION};
-use flyswarm::protocol::promise::Promised;
-use flyswarm::protocol::signed::Signed;
-use flyswarm::protocol::transfer::{self, Want};
-use flyswarm::protocol::view::{self, Order, Reason, Report};
-use flyswarm::session::Peer;
 use serde_json::{Value, json};
 
-use crate::items::made;
-use crate::messages::frame;
-use crate::run::Run;
-use crate::sessions::small;
+use super::items::made;
+use super::messages::frame;
+use super::run::Run;
+use super::sessions::small;
 
 /// Nobody has said hello yet; everybody has; the view stands with its keys; slot 1 is being summed.
 const START: u64 = 0;

@@ -2,22 +2,22 @@
 
 use std::sync::Arc;
 
+use crate::data::Dataset;
+use crate::data::split::folds;
+use crate::model::bloom;
+use crate::session::{Session, TaskSpec};
+use crate::sketch::Parameters;
+use crate::sketch::flyhash::FlyHash;
+use crate::sketch::scaling;
+use crate::sketch::scaling::{Moments, Scaler, Scaling};
+use crate::task::flynn::Plan;
+use crate::task::tune::Tune;
+use crate::task::{History, Task};
 use bytes::Bytes;
-use flyswarm::data::Dataset;
-use flyswarm::data::split::folds;
-use flyswarm::model::bloom;
-use flyswarm::session::{Session, TaskSpec};
-use flyswarm::sketch::Parameters;
-use flyswarm::sketch::flyhash::FlyHash;
-use flyswarm::sketch::scaling;
-use flyswarm::sketch::scaling::{Moments, Scaler, Scaling};
-use flyswarm::task::flynn::Plan;
-use flyswarm::task::tune::Tune;
-use flyswarm::task::{History, Task};
 use serde_json::{Value, json};
 
-use crate::sessions::{TUNE, flynn_spec, small_text, toml};
-use crate::{bytes, hex};
+use super::sessions::{TUNE, flynn_spec, small_text, toml};
+use super::{bytes, hex};
 
 /// Rows as a vector shows them: binary32, little-endian, in hex.
 fn floats(values: &[f32]) -> Value {

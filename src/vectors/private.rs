@@ -1,11 +1,11 @@
 //! Private sessions: chunks as pairs, and what a noisy total is read as.
 
-use flyswarm::privacy::Ratio;
-use flyswarm::privacy::mechanism::Mechanism;
-use flyswarm::protocol::sparse;
+use crate::privacy::Ratio;
+use crate::privacy::mechanism::Mechanism;
+use crate::protocol::sparse;
 use serde_json::{Value, json};
 
-use crate::hex;
+use super::hex;
 
 fn words(words: &[u32]) -> Vec<u8> {
     words.iter().flat_map(|word| word.to_le_bytes()).collect()

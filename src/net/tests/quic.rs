@@ -2,8 +2,8 @@
 
 use std::time::{Duration, Instant};
 
+use crate::net::{Channel, Command, Event};
 use bytes::Bytes;
-use flyswarm::net::{Channel, Command, Event};
 
 use super::node::{Node, QUIC, config, config_on, frame, ordered, pair_on, peer};
 use super::{KIB, MIB, exchange, leave, until};

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use flyswarm::net::{Answers, Command, Event, Questions, Reach};
+use crate::net::{Answers, Command, Event, Questions, Reach};
 use futures::{AsyncReadExt, AsyncWriteExt};
 use libp2p::StreamProtocol;
 
@@ -64,7 +64,7 @@ fn answers_end_with_the_eighth_probe_of_a_connection_and_frames_go_on() {
         assert_eq!(probed(&mut a).is_ok(), count < 8, "probe {count}");
     }
     assert!(a.up.contains(&b.peer));
-    a.send(b.peer, flyswarm::net::Channel::Control, super::node::frame(b"still here", bytes::Bytes::new()));
+    a.send(b.peer, crate::net::Channel::Control, super::node::frame(b"still here", bytes::Bytes::new()));
     let mut b = b;
     assert_eq!(&b.wait_frame().2.header[..], b"still here");
 }

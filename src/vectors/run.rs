@@ -5,24 +5,24 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use crate::crypto::agreement::EphemeralSecret;
+use crate::data::Dataset;
+use crate::node::{Done, Event, Node, Timer};
+use crate::protocol::message::Channel;
+use crate::protocol::view::{self, Report};
+use crate::protocol::wire::{self, Frame};
+use crate::protocol::{Action, Fault, Input, Machine, Step, Time, message::Message};
+use crate::session::{Peer, Session};
+use crate::task::flynn::Flynn;
 use bytes::Bytes;
 use chacha20::ChaCha20Rng;
 use chacha20::rand_core::{Rng, SeedableRng};
-use flyswarm::crypto::agreement::EphemeralSecret;
-use flyswarm::data::Dataset;
-use flyswarm::node::{Done, Event, Node, Timer};
-use flyswarm::protocol::message::Channel;
-use flyswarm::protocol::view::{self, Report};
-use flyswarm::protocol::wire::{self, Frame};
-use flyswarm::protocol::{Action, Fault, Input, Machine, Step, Time, message::Message};
-use flyswarm::session::{Peer, Session};
-use flyswarm::task::flynn::Flynn;
 use serde_json::{Value, json};
 
-use crate::messages::channel;
-use crate::primitives::shown;
-use crate::sessions::{context, flynn_spec, number_of, small, small_text};
-use crate::{Given, bytes, hex, identity};
+use super::messages::channel;
+use super::primitives::shown;
+use super::sessions::{context, flynn_spec, number_of, small, small_text};
+use super::{Given, bytes, hex, identity};
 
 enum Happening {
     Up(Peer, Peer),

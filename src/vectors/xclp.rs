@@ -1,26 +1,26 @@
 //! The task `xclp`: a session file, who computes, planes and codes, commitments, parcels, streams, and every
 //! stage of the integer reference.
 
-use flyswarm::crypto::stream::derive;
-use flyswarm::data::Dataset;
-use flyswarm::model::propagation::integer::Plan;
-use flyswarm::model::propagation::integer::reference::Reference;
-use flyswarm::protocol::ballot::Ballot;
-use flyswarm::protocol::shares::input::{parcels, unpack};
-use flyswarm::protocol::shares::memory::with_keys;
-use flyswarm::protocol::shares::program::boxed;
-use flyswarm::protocol::shares::round::Line;
-use flyswarm::protocol::shares::{Context, Keys, Stage};
-use flyswarm::session::{Peer, Session, TaskSpec};
-use flyswarm::sketch::lsh::Codes;
-use flyswarm::task::xclp::compute::commitment;
-use flyswarm::task::xclp::parties::candidates;
+use crate::crypto::stream::derive;
+use crate::data::Dataset;
+use crate::model::propagation::integer::Plan;
+use crate::model::propagation::integer::reference::Reference;
+use crate::protocol::ballot::Ballot;
+use crate::session::{Peer, Session, TaskSpec};
+use crate::sketch::lsh::Codes;
+use crate::task::xclp::compute::commitment;
+use crate::task::xclp::parties::candidates;
+use flyswarm_kernels::shares::input::{parcels, unpack};
+use flyswarm_kernels::shares::memory::with_keys;
+use flyswarm_kernels::shares::program::boxed;
+use flyswarm_kernels::shares::round::Line;
+use flyswarm_kernels::shares::{Context, Keys, Stage};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use zeroize::Zeroizing;
 
-use crate::sessions::toml;
-use crate::{bytes, hex};
+use super::sessions::toml;
+use super::{bytes, hex};
 
 pub(crate) const HEAD: &str = r#"name = "vectors"
 task = "xclp"

@@ -1,12 +1,12 @@
 //! Frames that must be refused before anybody looks at what they say.
 
+use crate::protocol::message::{Channel, Message};
+use crate::protocol::wire::{self, MAX_FRAME};
 use bytes::Bytes;
-use flyswarm::protocol::message::{Channel, Message};
-use flyswarm::protocol::wire::{self, MAX_FRAME};
 use serde_json::{Value, json};
 
-use crate::hex;
-use crate::messages::{all, channel};
+use super::hex;
+use super::messages::{all, channel};
 
 pub(crate) fn bad() -> Value {
     let messages = all();

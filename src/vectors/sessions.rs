@@ -1,18 +1,19 @@
 //! Session files and what follows from them: ids, councils, trees, partners.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use flyswarm::protocol::all_reduce::SumId;
-use flyswarm::protocol::ballot::Ballot;
-use flyswarm::protocol::context::{Context, Quantity};
-use flyswarm::protocol::{pairwise, tree};
-use flyswarm::session::{FlynnSpec, Peer, Session, TaskSpec};
-use flyswarm::task::flynn::Plan;
-use flyswarm::task::{sketch, tune, xclp};
+use crate::protocol::all_reduce::SumId;
+use crate::protocol::ballot::Ballot;
+use crate::protocol::context::{Context, Quantity};
+use crate::protocol::pairwise::{Reveal, ViewKey, ViewKeys};
+use crate::protocol::signed::Signed;
+use crate::protocol::{pairwise, tree};
+use crate::session::{FlynnSpec, Peer, Session, TaskSpec};
+use crate::task::flynn::Plan;
+use crate::task::{sketch, tune, xclp};
 use serde_json::{Value, json};
 
-use crate::{bytes, hex, identity};
+use super::{bytes, hex, identity};
 
 /// What makes every session here one of its own.
 const RUN: &str = "number = \"f0e1d2c3b4a5968778695a4b3c2d1e0f\"\ncreated = 2026-11-22T16:05:06Z\n";
@@ -214,10 +215,10 @@ pub(crate) fn session() -> Value {
         (FULL, 20),
         (TUNE, 3),
         (NAMED, 3),
-        (crate::xclp::HEAD, 7),
-        (crate::sketch::HEAD, 3),
-        (crate::sketch::SELECT, 5),
-        (crate::sketch::PRIVATE, 3),
+        (super::xclp::HEAD, 7),
+        (super::sketch::HEAD, 3),
+        (super::sketch::SELECT, 5),
+        (super::sketch::PRIVATE, 3),
         (PRIVATE, 5),
         (&released, 3),
         (CUSTOM, 3),
@@ -233,8 +234,8 @@ pub(crate) fn session() -> Value {
         good_text.replacen(from, to, 1)
     };
     let labels = |from: &str, to: &str| {
-        assert!(crate::xclp::HEAD.contains(from), "{from}");
-        toml(&crate::xclp::HEAD.replacen(from, to, 1), 7)
+        assert!(super::xclp::HEAD.contains(from), "{from}");
+        toml(&super::xclp::HEAD.replacen(from, to, 1), 7)
     };
     let twice = identity(0).public().to_string();
     let bad: Vec<_> = [
@@ -248,7 +249,7 @@ pub(crate) fn session() -> Value {
         ("two peers", toml(SMALL, 2)),
         ("min_peers below the members of a sum", change("[data]", "min_peers = 2\n[data]")),
         ("min_peers below a majority", toml(&SMALL.replacen("[data]", "min_peers = 3\n[data]", 1), 6)),
-        ("a roster too large for labels", toml(crate::xclp::HEAD, 65)),
+        ("a roster too large for labels", toml(super::xclp::HEAD, 65)),
         ("a computing party that nobody knows", labels("\"peer-4\"", "\"nobody\"")),
         ("two computing parties", labels(", \"peer-4\"", "")),
         ("codes of 96 bits", labels("bits = 64", "bits = 96")),
@@ -276,20 +277,20 @@ pub(crate) fn session() -> Value {
         ("a peer twice", change(&identity(1).public().to_string(), &twice)),
         (
             "a sketch with classes",
-            toml(&crate::sketch::HEAD.replacen("features", "classes = [\"a\", \"b\"]\nfeatures", 1), 3),
+            toml(&super::sketch::HEAD.replacen("features", "classes = [\"a\", \"b\"]\nfeatures", 1), 3),
         ),
         (
             "a range that is no power of two",
-            toml(&crate::sketch::HEAD.replacen("range = 4", "range = 6", 1), 3),
+            toml(&super::sketch::HEAD.replacen("range = 4", "range = 6", 1), 3),
         ),
         (
             "a draw without published scores",
-            toml(&crate::sketch::HEAD.replacen("publish = true", "publish = false", 1), 3),
+            toml(&super::sketch::HEAD.replacen("publish = true", "publish = false", 1), 3),
         ),
-        ("more chosen than active", toml(&crate::sketch::HEAD.replacen("active = 3", "active = 1", 1), 3)),
+        ("more chosen than active", toml(&super::sketch::HEAD.replacen("active = 3", "active = 1", 1), 3)),
         (
             "minhash of scaled rows",
-            toml(&crate::sketch::HEAD.replacen("[sketch]", "[sketch]\nhash = \"minhash\"", 1), 3),
+            toml(&super::sketch::HEAD.replacen("[sketch]", "[sketch]\nhash = \"minhash\"", 1), 3),
         ),
         ("flynn without classes", change("classes = [\"cat\", \"dog\"]\n", "")),
         ("an epsilon of seven places", private("0.7", "0.1234567")),
@@ -313,31 +314,31 @@ pub(crate) fn session() -> Value {
             "an epsilon with another task",
             toml(&TUNE.replacen("[tune]", "[privacy]\nepsilon = 1\ntop = 1\n[tune]", 1), 3),
         ),
-        ("a draw of two", toml(&crate::sketch::SELECT.replacen("chosen = 3", "chosen = 2", 1), 5)),
+        ("a draw of two", toml(&super::sketch::SELECT.replacen("chosen = 3", "chosen = 2", 1), 5)),
         (
             "a draw of fewer than min_holders",
-            toml(&crate::sketch::SELECT.replacen("min_holders = 1", "min_holders = 4", 1), 5),
+            toml(&super::sketch::SELECT.replacen("min_holders = 1", "min_holders = 4", 1), 5),
         ),
         (
             "an unknown way to draw",
-            toml(&crate::sketch::SELECT.replacen("select = \"sketch\"", "select = \"lot\"", 1), 5),
+            toml(&super::sketch::SELECT.replacen("select = \"sketch\"", "select = \"lot\"", 1), 5),
         ),
         (
             "a sketch of the task flynn that draws nobody",
-            toml(&crate::sketch::SELECT.replacen("select = \"sketch\"\n", "", 1), 5),
+            toml(&super::sketch::SELECT.replacen("select = \"sketch\"\n", "", 1), 5),
         ),
         (
             "drawn peers whose sketches are opened",
-            toml(&crate::sketch::SELECT.replacen("rows = 5", "rows = 5\npairwise = true", 1), 5),
+            toml(&super::sketch::SELECT.replacen("rows = 5", "rows = 5\npairwise = true", 1), 5),
         ),
         (
             "an epsilon where peers are drawn",
-            toml(&crate::sketch::SELECT.replacen("min_holders = 1", "epsilon = 1\ntop = 1", 1), 5),
+            toml(&super::sketch::SELECT.replacen("min_holders = 1", "epsilon = 1\ntop = 1", 1), 5),
         ),
-        ("a top of sketches", toml(&crate::sketch::PRIVATE.replacen("epsilon", "top = 1\nepsilon", 1), 3)),
+        ("a top of sketches", toml(&super::sketch::PRIVATE.replacen("epsilon", "top = 1\nepsilon", 1), 3)),
         (
             "noise in shares on sketches",
-            toml(&crate::sketch::PRIVATE.replacen("epsilon", "mode = \"central\"\nepsilon", 1), 3),
+            toml(&super::sketch::PRIVATE.replacen("epsilon", "mode = \"central\"\nepsilon", 1), 3),
         ),
         ("a custom task without a name", custom("name = \"fed-avg-2\"\n", "")),
         ("a custom task with a capital in its name", custom("fed-avg-2", "Fed-avg-2")),
@@ -406,18 +407,38 @@ pub(crate) fn tree() -> Value {
     let mut graphs = Vec::new();
     for (peers, left_out) in [(66, 0), (66, 2)] {
         let session = small(peers);
-        let keys: BTreeMap<_, [u8; 32]> = session
-            .peers()
-            .skip(left_out)
-            .map(|peer| (peer, bytes(&format!("view key of {}", peer.0))))
-            .collect();
+        let members: Vec<_> = session.peers().skip(left_out).collect();
+        let ballot = Ballot { counter: 3, proposer: Peer(9) };
+        let part = |peer: Peer| bytes::<32>(&format!("part of the draw of {}", peer.0));
+        let key = |&peer: &Peer| {
+            let ctx = context(&session, peer);
+            let commitment = pairwise::commitment(&ctx, ballot, peer, &part(peer));
+            let commitment = ctx.draws(peer, &members).then_some(commitment);
+            let public = bytes(&format!("view key of {}", peer.0));
+            Signed::new(&ctx, ViewKey { ballot, public, commitment })
+        };
+        let keys: Vec<_> = members.iter().map(key).collect();
         let me = Peer(5);
-        let partners = pairwise::partners(&context(&session, me), &keys, me);
-        let all = partners.len();
-        assert!(all == keys.len() - 1 || keys.len() > 64);
+        let ctx = context(&session, me);
+        let fixed = ViewKeys::new(&ctx, ballot, &members, keys.clone()).unwrap();
+        let drawing: Vec<_> = members.iter().copied().filter(|&peer| ctx.draws(peer, &members)).collect();
+        let reveal = |&peer: &Peer| {
+            let item = Reveal { ballot, keys: fixed.digest, secret: part(peer) };
+            Signed::new(&context(&session, peer), item)
+        };
+        let reveals: Vec<_> = drawing.iter().map(reveal).collect();
+        let draw = fixed.draw(&ctx, &reveals).unwrap();
+        let partners = pairwise::partners(&ctx, &members, &draw, me);
+        assert!(partners.len() == members.len() - 1 || members.len() > 64);
         graphs.push(json!({
             "toml": small_text(peers),
-            "keys": keys.iter().map(|(peer, key)| json!([peer, hex(key)])).collect::<Vec<_>>(),
+            "ballot": ballot,
+            "keys": keys.iter().map(|key| {
+                json!([key.author, hex(key.item.public), key.item.commitment.map(hex)])
+            }).collect::<Vec<_>>(),
+            "parts": drawing.iter().map(|&peer| json!([peer, hex(part(peer))])).collect::<Vec<_>>(),
+            "keys_digest": hex(fixed.digest),
+            "draw": hex(draw),
             "me": me,
             "partners": partners,
         }));

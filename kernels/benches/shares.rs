@@ -1,4 +1,4 @@
-//! What XCLP on shares costs: `cargo bench --bench shares --no-default-features` for the kernels, with
+//! What XCLP on shares costs: `cargo bench --bench shares` for the kernels, with
 //! `RAYON_NUM_THREADS=1` on one core; `-- whole [points]` for the whole by three parties in one process,
 //! stage by stage, beside the sum of its kernels. CPU seconds and bytes are of one party.
 
@@ -9,18 +9,19 @@ use std::hint::black_box;
 use cpu_time::ProcessTime;
 use divan::Bencher;
 use divan::counter::ItemsCount;
-use flyswarm::crypto::product;
-use flyswarm::crypto::stream::Stream;
-use flyswarm::model::propagation::integer::reference::Reference;
-use flyswarm::model::propagation::integer::{Plan, Settings};
-use flyswarm::protocol::shares::input::{parcels, random_sums, unpack};
-use flyswarm::protocol::shares::memory::watched;
-use flyswarm::protocol::shares::output::unseal;
-use flyswarm::protocol::shares::permutation::Permutations;
-use flyswarm::protocol::shares::program::{Outcome, run};
-use flyswarm::protocol::shares::round::Side;
-use flyswarm::protocol::shares::{Bits, Context, Keys, Shared, Xor, chebyshev, round};
-use flyswarm::sketch::lsh::Codes;
+use flyswarm_kernels::crypto::stream::Stream;
+use flyswarm_kernels::crypto::{lanes, product};
+use flyswarm_kernels::model::propagation::integer::reference::Reference;
+use flyswarm_kernels::model::propagation::integer::{Plan, Settings};
+use flyswarm_kernels::shares::input::{parcels, random_sums, unpack};
+use flyswarm_kernels::shares::memory::watched;
+use flyswarm_kernels::shares::output::unseal;
+use flyswarm_kernels::shares::permutation::Permutations;
+use flyswarm_kernels::shares::program::{Outcome, run};
+use flyswarm_kernels::shares::round::Side;
+use flyswarm_kernels::shares::{Bits, Context, Keys, Shared, Xor, chebyshev, round};
+use flyswarm_kernels::sketch::lsh::Codes;
+use pulp::Arch;
 use zeroize::Zeroizing;
 
 const BITS: usize = 4096;
@@ -37,23 +38,41 @@ fn settings(alpha: f64, steps: usize) -> Settings {
 }
 
 /// Multiply-adds mod 2^16: 512 x 512 rows of 4,096 words.
-#[divan::bench]
-fn product_u16(bencher: Bencher<'_, '_>) {
+#[divan::bench(args = machines())]
+fn product_u16(bencher: Bencher<'_, '_>, machine: &Machine) {
     let rows: Vec<u16> =
         words(512 * BITS / 4, 1).iter().flat_map(|w| [0, 16, 32, 48].map(|s| (w >> s) as u16)).collect();
     bencher
         .counter(ItemsCount::new(512 * 512 * BITS))
-        .bench(|| product::product(black_box(&rows), black_box(&rows), BITS));
+        .bench(|| product::product_on(machine.0, black_box(&rows), black_box(&rows), BITS));
 }
 
 /// Multiply-adds mod 2^64: two matrices of 2,048 x 2,048 by 10 columns.
-#[divan::bench(args = [10, 16])]
-fn product_u64(bencher: Bencher<'_, '_>, columns: usize) {
-    let n = 2048;
+#[divan::bench(args = machines())]
+fn product_u64(bencher: Bencher<'_, '_>, machine: &Machine) {
+    let (n, columns) = (2048, 10);
     let (v, w, x, y) = (words(n * n, 1), words(n * n, 2), words(n * columns, 3), words(n * columns, 4));
+    let of = |x| black_box(x);
     bencher
         .counter(ItemsCount::new(2 * n * n * columns))
-        .bench(|| chebyshev::product(black_box(&v), black_box(&w), black_box(&x), black_box(&y), columns));
+        .bench(|| chebyshev::product_on(machine.0, of(&v), of(&w), of(&x), of(&y), columns));
+}
+
+/// One of the kinds of vectors that this machine has.
+struct Machine(Arch);
+
+impl std::fmt::Display for Machine {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match format!("{:?}", self.0).split('(').next() {
+            Some("V3") => "AVX2",
+            Some("V4") => "AVX-512",
+            _ => "any",
+        })
+    }
+}
+
+fn machines() -> impl Iterator<Item = Machine> {
+    lanes::machines().into_iter().map(Machine)
 }
 
 /// Bits of this party's part of an `and`.
@@ -149,9 +168,8 @@ fn whole(points: usize) {
     }
     println!("all           {:>10}{:>16?} MB sent", done.rounds, done.sent.map(|bytes| bytes as f64 / 1e6));
     let [Outcome::Sealed(zero), Outcome::Sealed(one), _] = &done.results else { panic!("honest owners") };
-    let part = |party: usize, sealed: &flyswarm::protocol::shares::output::Sealed| {
-        sealed.for_owner(party, 0..points)
-    };
+    let part =
+        |party: usize, sealed: &flyswarm_kernels::shares::output::Sealed| sealed.for_owner(party, 0..points);
     let output = unseal(points, CLASSES, &part(0, zero), &part(1, one)).expect("an output");
     assert_eq!(output, reference.output, "equal to the reference bit for bit");
     println!("CPU a party   {seconds:>10.2} s, shares unpacked and checked");

@@ -1,26 +1,26 @@
 //! Every message, encoded.
 
+use crate::protocol::about::{About, Role};
+use crate::protocol::all_reduce::SumId;
+use crate::protocol::all_reduce::{self, Direction};
+use crate::protocol::ballot::Ballot;
+use crate::protocol::council::{Accepted, Promise};
+use crate::protocol::failure::Failure;
+use crate::protocol::message::{Channel, Message, Trace, VERSION};
+use crate::protocol::promise::Promised;
+use crate::protocol::signed::Signed;
+use crate::protocol::transfer::{self, Held, Want};
+use crate::protocol::view::{self, Order, Reason, Report};
+use crate::protocol::wire;
+use crate::session::Peer;
+use crate::task::xclp::talk::{Body, What, content};
 use bytes::Bytes;
-use flyswarm::protocol::about::{About, Role};
-use flyswarm::protocol::all_reduce::SumId;
-use flyswarm::protocol::all_reduce::{self, Direction};
-use flyswarm::protocol::ballot::Ballot;
-use flyswarm::protocol::council::{Accepted, Promise};
-use flyswarm::protocol::failure::Failure;
-use flyswarm::protocol::message::{Channel, Message, Trace, VERSION};
-use flyswarm::protocol::promise::Promised;
-use flyswarm::protocol::signed::Signed;
-use flyswarm::protocol::transfer::{self, Held, Want};
-use flyswarm::protocol::view::{self, Order, Reason, Report};
-use flyswarm::protocol::wire;
-use flyswarm::session::Peer;
-use flyswarm::task::xclp::talk::{Body, What, content};
 use serde_json::{Value, json};
 
-use crate::hex;
-use crate::items::made;
-use crate::primitives::shown;
-use crate::sessions::{small, small_text, sum_id};
+use super::hex;
+use super::items::{made, reveal};
+use super::primitives::shown;
+use super::sessions::{small, small_text, sum_id};
 
 pub(crate) fn all() -> Vec<(&'static str, Message)> {
     let made = made(1);
@@ -84,11 +84,14 @@ pub(crate) fn all() -> Vec<(&'static str, Message)> {
         ),
         ("up acknowledge", up(Report::Acknowledge(1, made.acknowledgements[..1].to_vec()))),
         ("up release", up(Report::Release(1, made.releases[..1].to_vec()))),
+        ("up reveal", up(Report::Reveal(vec![reveal(ctx)]))),
+        ("up reveal, nobody of the council", up(Report::Reveal(Vec::new()))),
         ("down keys", down(Order::Keys(made.keys.clone()))),
         ("down sum", down(Order::Sum(1))),
         ("down accept", down(Order::Accept(made.record.clone()))),
         ("down decide", down(Order::Decide(1, made.acknowledgements.clone()))),
         ("down open", down(Order::Open(1, made.releases.clone()))),
+        ("down reveal", down(Order::Reveal(vec![reveal(ctx)]))),
         (
             "chunk up",
             reduce(all_reduce::Message::Chunk {

@@ -1,0 +1,221 @@
+//! Sums of products mod 2^16 and 2^64 on the machine's vectors. Written out for AVX2 and AVX-512: left to the
+//! compiler, products of 64-bit words are taken one by one.
+
+use pulp::{Arch, NullaryFnOnce};
+
+/// What multiplies and adds words of type `W`, many at once.
+pub(crate) trait Lanes<W>: Copy {
+    /// Words that are multiplied at once, as they lie in memory.
+    type Block: Copy;
+    /// The same in a register.
+    type Vector: Copy;
+    /// Sums that are still to be added up.
+    type Sum: Copy;
+    /// Whether there are registers for twenty sums; else for four.
+    const WIDE: bool;
+    /// Whole blocks, and the words that are left.
+    fn blocks(words: &[W]) -> (&[Self::Block], &[W]);
+    /// No sum yet.
+    fn zero(self) -> Self::Sum;
+    /// Loads a block.
+    fn load(self, block: Self::Block) -> Self::Vector;
+    /// sum + a b, lane by lane.
+    fn add(self, sum: Self::Sum, a: Self::Vector, b: Self::Vector) -> Self::Sum;
+    /// All lanes together.
+    fn total(self, sum: Self::Sum) -> W;
+}
+
+/// Work that is the same on every machine.
+pub(crate) trait Work<W> {
+    /// Does it with these lanes.
+    fn with<L: Lanes<W>>(self, lanes: L);
+}
+
+/// Lanes of any machine.
+#[derive(Clone, Copy, Debug)]
+struct Plain;
+
+macro_rules! plain {
+    ($($word:ty, $count:literal);*) => {$(
+        impl Lanes<$word> for Plain {
+            type Block = [$word; $count];
+            type Vector = [$word; $count];
+            type Sum = [$word; $count];
+            const WIDE: bool = false;
+            #[inline(always)]
+            fn blocks(words: &[$word]) -> (&[Self::Block], &[$word]) {
+                words.as_chunks()
+            }
+            #[inline(always)]
+            fn zero(self) -> Self::Sum {
+                [0; $count]
+            }
+            #[inline(always)]
+            fn load(self, block: Self::Block) -> Self::Vector {
+                block
+            }
+            #[inline(always)]
+            fn add(self, sum: Self::Sum, a: Self::Vector, b: Self::Vector) -> Self::Sum {
+                std::array::from_fn(|lane| sum[lane].wrapping_add(a[lane].wrapping_mul(b[lane])))
+            }
+            #[inline(always)]
+            fn total(self, sum: Self::Sum) -> $word {
+                sum.iter().fold(0, |sum, &lane| sum.wrapping_add(lane))
+            }
+        }
+    )*};
+}
+
+plain!(u16, 16; u64, 4);
+
+#[cfg(target_arch = "x86_64")]
+mod x86 {
+    use pulp::x86::{V3, V4};
+    use pulp::{cast, u16x16, u16x32, u64x4, u64x8};
+
+    use super::Lanes;
+
+    macro_rules! products {
+        ($simd:ty, $word:ty, $vector:ty, $count:literal, $wide:literal, $multiply:ident, $add:ident) => {
+            impl Lanes<$word> for $simd {
+                type Block = [$word; $count];
+                type Vector = $vector;
+                type Sum = $vector;
+                const WIDE: bool = $wide;
+                #[inline(always)]
+                fn blocks(words: &[$word]) -> (&[Self::Block], &[$word]) {
+                    words.as_chunks()
+                }
+                #[inline(always)]
+                fn zero(self) -> Self::Sum {
+                    cast([0 as $word; $count])
+                }
+                #[inline(always)]
+                fn load(self, block: Self::Block) -> Self::Vector {
+                    cast(block)
+                }
+                #[inline(always)]
+                fn add(self, sum: Self::Sum, a: Self::Vector, b: Self::Vector) -> Self::Sum {
+                    self.$add(sum, self.$multiply(a, b))
+                }
+                #[inline(always)]
+                fn total(self, sum: Self::Sum) -> $word {
+                    let lanes: [$word; $count] = cast(sum);
+                    lanes.iter().fold(0, |sum, &lane| sum.wrapping_add(lane))
+                }
+            }
+        };
+    }
+
+    products!(V4, u16, u16x32, 32, true, wrapping_mul_u16x32, wrapping_add_u16x32);
+    products!(V4, u64, u64x8, 8, true, wrapping_mul_u64x8, wrapping_add_u64x8);
+    products!(V3, u16, u16x16, 16, false, wrapping_mul_u16x16, wrapping_add_u16x16);
+
+    /// AVX2 multiplies halves of 32 bits: a word, and its upper half.
+    impl Lanes<u64> for V3 {
+        type Block = [u64; 4];
+        type Vector = [u64x4; 2];
+        /// Products of lower halves, and those that count 2^32 times.
+        type Sum = [u64x4; 2];
+        const WIDE: bool = false;
+        #[inline(always)]
+        fn blocks(words: &[u64]) -> (&[Self::Block], &[u64]) {
+            words.as_chunks()
+        }
+        #[inline(always)]
+        fn zero(self) -> Self::Sum {
+            [cast([0u64; 4]); 2]
+        }
+        #[inline(always)]
+        fn load(self, block: Self::Block) -> Self::Vector {
+            let words: u64x4 = cast(block);
+            [words, self.shr_const_u64x4::<32>(words)]
+        }
+        #[inline(always)]
+        fn add(self, [low, high]: Self::Sum, a: Self::Vector, b: Self::Vector) -> Self::Sum {
+            let product =
+                |a: u64x4, b: u64x4| -> u64x4 { cast(self.avx2._mm256_mul_epu32(cast(a), cast(b))) };
+            let crossed = self.wrapping_add_u64x4(product(a[1], b[0]), product(a[0], b[1]));
+            [self.wrapping_add_u64x4(low, product(a[0], b[0])), self.wrapping_add_u64x4(high, crossed)]
+        }
+        #[inline(always)]
+        fn total(self, [low, high]: Self::Sum) -> u64 {
+            let (low, high): ([u64; 4], [u64; 4]) = (cast(low), cast(high));
+            let sum = |lanes: [u64; 4]| lanes.iter().fold(0u64, |sum, &lane| sum.wrapping_add(lane));
+            sum(low).wrapping_add(sum(high) << 32)
+        }
+    }
+}
+
+/// The sums of products of each of R rows with each of C, all of one length. What is left after the last whole
+/// block is not counted.
+#[inline(always)]
+pub(crate) fn products<W: Copy + Default, L: Lanes<W>, const R: usize, const C: usize>(
+    lanes: L,
+    a: [&[W]; R],
+    b: [&[W]; C],
+) -> [[W; C]; R] {
+    let mut sums = [[lanes.zero(); C]; R];
+    let (a, b) = (a.map(|row| L::blocks(row).0), b.map(|row| L::blocks(row).0));
+    let len = a.iter().chain(&b).map(|row| row.len()).min().unwrap_or(0);
+    let (a, b) = (a.map(|row| &row[..len]), b.map(|row| &row[..len]));
+    for at in 0..len {
+        let columns: [L::Vector; C] = std::array::from_fn(|column| lanes.load(b[column][at]));
+        for (sums, row) in sums.iter_mut().zip(a) {
+            let x = lanes.load(row[at]);
+            for (sum, y) in sums.iter_mut().zip(columns) {
+                *sum = lanes.add(*sum, x, y);
+            }
+        }
+    }
+    sums.map(|sums| sums.map(|sum| lanes.total(sum)))
+}
+
+/// Words that there are lanes for.
+pub(crate) trait Word: Sized {
+    /// Does work with the vectors of `arch`.
+    fn with(arch: Arch, work: impl Work<Self>);
+}
+
+/// Work on its way to code that is compiled for the lanes' machine.
+struct On<L, T>(L, T);
+
+macro_rules! words {
+    ($($word:ty),*) => {$(
+        impl<L: Lanes<$word>, T: Work<$word>> NullaryFnOnce for On<L, ($word, T)> {
+            type Output = ();
+            #[inline(always)]
+            fn call(self) {
+                self.1.1.with(self.0);
+            }
+        }
+
+        impl Word for $word {
+            fn with(arch: Arch, work: impl Work<Self>) {
+                match arch {
+                    #[cfg(target_arch = "x86_64")]
+                    Arch::V4(simd) => arch.dispatch(On(simd, (0, work))),
+                    #[cfg(target_arch = "x86_64")]
+                    Arch::V3(simd) => arch.dispatch(On(simd, (0, work))),
+                    _ => arch.dispatch(On(Plain, (0, work))),
+                }
+            }
+        }
+    )*};
+}
+
+words!(u16, u64);
+
+/// All that this machine can do, the plainest first.
+#[must_use]
+pub fn machines() -> Vec<Arch> {
+    let mut all = vec![Arch::Scalar];
+    #[cfg(target_arch = "x86_64")]
+    {
+        all.extend(pulp::x86::V3::try_new().map(Arch::V3));
+        all.extend(pulp::x86::V4::try_new().map(Arch::V4));
+    }
+    #[cfg(target_arch = "aarch64")]
+    all.extend(pulp::aarch64::Neon::try_new().map(Arch::Neon));
+    all
+}
