@@ -27,7 +27,7 @@ use crate::task::Outcome;
 
 pub use budget::Budget;
 pub use builder::Builder;
-pub(crate) use builder::{not_built_in, place, state_folder};
+pub(crate) use builder::{mark_file, not_built_in, place, state_folder};
 pub use event::{Event, Timed};
 pub use receipt::{Council, DataDigest, Opened, Place, Receipt, Spent};
 pub use signals::leave_on_signals;

@@ -144,18 +144,28 @@ impl Store {
         let io = |error| StoreError::Io { path: path.to_owned(), error };
         let known = records.iter().filter_map(ballot).max().unwrap_or_default();
         files::create_folders(path.parent().unwrap_or(path), true).map_err(io)?;
-        let text = match fs::read_to_string(path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => "0 0".to_owned(),
-            text => text.map_err(io)?,
-        };
-        let damaged = || StoreError::Damaged(path.to_owned(), "not a mark");
-        let (counter, proposer) = text.trim_end().split_once(' ').ok_or_else(damaged)?;
-        let (counter, proposer) = (counter.parse(), proposer.parse());
-        let (Ok(counter), Ok(proposer)) = (counter, proposer) else { return Err(damaged()) };
-        let marked = Ballot { counter, proposer: Peer(proposer) };
+        let marked = marked(path)?;
         self.mark = Some((path.to_owned(), marked));
         self.raise_mark(known)?;
         Ok(marked > known)
+    }
+
+    /// Whether this mark stands above what `folder` has of the session: then its state is lost or an older
+    /// one, and its owner does not vote. Makes and changes nothing.
+    pub(crate) fn is_behind(folder: &Path, mark: &Path) -> Result<bool, StoreError> {
+        let silent = folder.join("silent");
+        if silent.try_exists().map_err(|error| StoreError::Io { path: silent, error })? {
+            return Ok(true);
+        }
+        let mut known = Ballot::default();
+        for name in ["promised", "joined"] {
+            let path = folder.join(name);
+            match read(&path) {
+                Err(StoreError::Io { error, .. }) if error.kind() == io::ErrorKind::NotFound => {}
+                record => known = known.max(ballot(&record?).unwrap_or_default()),
+            }
+        }
+        Ok(marked(mark)? > known)
     }
 
     fn raise_mark(&mut self, to: Ballot) -> Result<(), StoreError> {
@@ -337,6 +347,19 @@ fn ballot(record: &Record) -> Option<Ballot> {
         Record::Promised(ballot) | Record::Joined(ballot) => Some(*ballot),
         _ => None,
     }
+}
+
+/// The ballot in a mark; the lowest where there is none.
+fn marked(path: &Path) -> Result<Ballot, StoreError> {
+    let text = match fs::read_to_string(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Ballot::default()),
+        text => text.map_err(|error| StoreError::Io { path: path.to_owned(), error })?,
+    };
+    let damaged = || StoreError::Damaged(path.to_owned(), "not a mark");
+    let (counter, proposer) = text.trim_end().split_once(' ').ok_or_else(damaged)?;
+    let (counter, proposer) = (counter.parse(), proposer.parse());
+    let (Ok(counter), Ok(proposer)) = (counter, proposer) else { return Err(damaged()) };
+    Ok(Ballot { counter, proposer: Peer(proposer) })
 }
 
 fn total_name(record: &Record) -> Option<String> {

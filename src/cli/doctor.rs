@@ -87,6 +87,9 @@ impl Doctor {
         let state =
             peer::state_folder(self.state.as_deref(), Some(&key), &identity.public().to_string(), &session)?;
         let mut alone = self.local(&session, &identity, &state, &mut printer)?;
+        if let Some(finding) = local::lost(&state, &peer::mark_file(&key, &session)) {
+            printer.say(&finding)?;
+        }
         let me = peer_id(&identity.public());
         let mut others: BTreeMap<PeerId, Other> = BTreeMap::new();
         for ((id, file), entry) in roster.iter().zip(&session.roster) {

@@ -370,7 +370,7 @@ pub(crate) fn state_folder(
 }
 
 /// What tells, beside the key and whatever becomes of the state, how far its owner has come in a session.
-fn mark_file(key: &Path, session: &Session) -> PathBuf {
+pub(crate) fn mark_file(key: &Path, session: &Session) -> PathBuf {
     let mut folder = key.as_os_str().to_owned();
     folder.push(".sessions");
     PathBuf::from(folder).join(session.id().to_string())

@@ -27,8 +27,11 @@ fn a_mark_tells_of_a_lost_an_older_and_another_folder() {
     let folder = tempfile::tempdir().unwrap();
     let (state, mark) = (folder.path().join("state"), folder.path().join("key.sessions").join("id"));
     let lost = |at: &Path| {
+        let told = Store::is_behind(at, &mark).unwrap();
         let (mut store, records) = Store::open(at).unwrap();
-        store.keep_mark(&mark, &records).unwrap()
+        let lost = store.keep_mark(&mark, &records).unwrap();
+        assert_eq!(told, lost, "what the doctor says");
+        lost
     };
     let (mut store, records) = Store::open(&state).unwrap();
     assert!(!store.keep_mark(&mark, &records).unwrap(), "the first time");

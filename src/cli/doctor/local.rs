@@ -6,6 +6,7 @@ use std::path::Path;
 
 use super::finding::{Finding, Level};
 use crate::session::Session;
+use crate::store::Store;
 use crate::task;
 
 /// Files that a node has open besides its connections (guess; a node of three peers has about 40).
@@ -34,6 +35,25 @@ pub(super) fn megabytes(bytes: u64) -> String {
         10_000_000.. => format!("{:.0} MB", bytes as f64 / 1e6),
         1_000_000.. => format!("{:.1} MB", bytes as f64 / 1e6),
         _ => format!("{:.0} kB", bytes as f64 / 1e3),
+    }
+}
+
+/// Whether the state is behind what the mark beside the key knows of the session.
+pub(super) fn lost(state: &Path, mark: &Path) -> Option<Finding> {
+    match Store::is_behind(state, mark) {
+        // The session is over: another finding.
+        Ok(_) if Store::is_over(state).unwrap_or(false) => None,
+        Ok(false) => None,
+        Ok(true) => {
+            let text = format!("the state of this session ({}) is lost, or an older copy", state.display());
+            let advice = "`join` takes part and does not vote in this session any more; if the state is elsewhere, name \
+                          its folder with --state";
+            Some(Finding::new(Level::Warning, "state", text).advise(advice))
+        }
+        Err(error) => {
+            let advice = "put back the state of this session, or make a new session with `session next`";
+            Some(Finding::new(Level::Error, "state", error.to_string()).advise(advice))
+        }
     }
 }
 
@@ -155,5 +175,18 @@ mod tests {
         );
         assert_eq!(open_files(50, 5).level, Level::Error);
         assert!(open_files(1024, 1000).advice.ends_with("ulimit -n 4096"));
+    }
+
+    #[test]
+    fn a_state_that_is_lost_is_told_and_one_that_never_was_is_not() {
+        let folder = tempfile::tempdir().unwrap();
+        let (state, mark) = (folder.path().join("state"), folder.path().join("mark"));
+        assert_eq!(lost(&state, &mark), None);
+        std::fs::write(&mark, "3 1\n").unwrap();
+        let told = lost(&state, &mark).unwrap();
+        assert_eq!(told.level, Level::Warning);
+        assert!(told.line().contains("does not vote in this session any more"), "{}", told.line());
+        std::fs::write(&mark, "none").unwrap();
+        assert_eq!(lost(&state, &mark).unwrap().level, Level::Error);
     }
 }

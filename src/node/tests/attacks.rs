@@ -4,8 +4,10 @@
 mod checks;
 mod elections;
 mod graph;
+mod items;
 mod leaders;
 mod loads;
+mod messages;
 mod trees;
 
 use super::network::Network;

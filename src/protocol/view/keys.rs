@@ -54,6 +54,12 @@ impl View {
         self.agree(draw, step)
     }
 
+    /// Test only: whether this is its author's part under the keys that were shown here.
+    #[cfg(test)]
+    pub(crate) fn opens(&self, reveal: &Signed<Reveal>) -> bool {
+        self.fixed.as_ref().is_some_and(|fixed| fixed.opens(&self.ctx, reveal))
+    }
+
     /// Agrees on a key with every partner.
     fn agree(&mut self, draw: [u8; 32], step: &mut Step<Self>) -> Result<(), Refusal> {
         let secret = self.secret.take().ok_or(DISAGREEMENT)?;

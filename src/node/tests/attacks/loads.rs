@@ -91,3 +91,78 @@ fn a_request_costs_its_server_one_piece_and_asked_again_and_again_a_few() {
     }
     assert_eq!((most, next), (8, 19));
 }
+
+/// A client asks for slot 1; what follows its request, and what it then holds of whom.
+#[test]
+fn what_was_not_asked_for_changes_nothing_and_what_does_not_check_names_its_server() {
+    use transfer::Message::{Credit, Fetch, Head, Piece};
+    let mut net = Network::new(3, &[3], timing(), 4);
+    net.run(60_000);
+    let ctx = Arc::new(net.context(Peer(0)));
+    let stored = |slot: u32| match net.disk(Peer(0)).get(&format!("frozen-{slot}")) {
+        Some(crate::node::Record::Frozen(frozen, total)) => (frozen.clone(), total.clone()),
+        _ => panic!("slot {slot} is not there"),
+    };
+    let ((coin, _), (sum, total)) = (stored(0), stored(1));
+    let digest = sum.record.digest(&ctx);
+    let (server, other) = (Peer(1), Peer(2));
+    // What the client does: whether it has the head, has all, and blames.
+    let run = |want: Want, messages: &[(Peer, transfer::Message)]| {
+        let mut client = Transfer::new(ctx.clone());
+        drop(client.fetch(Time(0), server, 1, want));
+        let (mut fetched, mut blamed) = (false, false);
+        for (from, message) in messages {
+            let step = client.handle(Time(0), Input::Message { from: *from, message: message.clone() });
+            fetched |= step.0.iter().any(|action| matches!(action, Action::Output(Output::Fetched(..))));
+            blamed |=
+                step.0.iter().any(|action| matches!(action, Action::Blame { peer, .. } if *peer == server));
+        }
+        (client.receiving(), fetched, blamed)
+    };
+    let frozen =
+        |slot, frozen: &crate::protocol::record::Frozen| Head(slot, Box::new(Held::Frozen(frozen.clone())));
+    let accepted = |record: &Record| Head(1, Box::new(Held::Accepted(record.clone())));
+    let piece = |slot, index, data: &bytes::Bytes| Piece { slot, index, data: data.clone() };
+    let (head, whole) = (frozen(1, &sum), piece(1, 0, &total));
+    let (nothing, all, wrong) = ((false, false, false), (false, true, false), (false, false, true));
+    let pending = (true, false, false);
+    let asked = Want::Frozen;
+    assert_eq!(run(asked, &[(server, head.clone()), (server, whole.clone())]), all);
+    assert_eq!(run(asked, &[(other, head.clone())]), nothing, "of another peer");
+    assert_eq!(run(asked, &[(server, frozen(0, &coin))]), nothing, "of another slot");
+    assert_eq!(run(asked, &[(server, accepted(&sum.record))]), nothing, "not of this kind");
+    assert_eq!(run(Want::Accepted([0; 32]), &[(server, accepted(&sum.record))]), nothing, "another value");
+    assert_eq!(run(Want::Accepted(digest), &[(server, accepted(&sum.record)), (server, whole.clone())]), all);
+    assert_eq!(run(asked, &[(server, whole.clone()), (server, head.clone())]), pending, "before the head");
+    assert_eq!(run(asked, &[(server, head.clone()), (other, whole.clone())]), pending, "of another peer");
+    assert_eq!(run(asked, &[(server, head.clone()), (server, piece(1, 1, &total))]), pending, "not the next");
+    assert_eq!(run(asked, &[(server, head.clone()), (server, piece(0, 0, &total))]), pending, "another slot");
+    assert_eq!(run(asked, &[(server, frozen(1, &coin))]), wrong, "under a false number");
+    let mut few = sum.clone();
+    few.acknowledgements.truncate(1);
+    assert_eq!(run(asked, &[(server, frozen(1, &few))]), wrong, "not decided");
+    assert_eq!(run(asked, &[(server, head.clone()), (server, frozen(1, &few))]), pending, "a second head");
+    let mut record = sum.record.clone();
+    record.deals.pop();
+    assert_eq!(run(Want::Accepted(digest), &[(server, accepted(&record))]), wrong, "without its deals");
+    assert_eq!(
+        run(asked, &[(server, head.clone()), (server, piece(1, 0, &total.slice(4..)))]),
+        wrong,
+        "too short"
+    );
+    let other_total = bytes::Bytes::from(vec![0xaa; total.len()]);
+    assert_eq!(run(asked, &[(server, head), (server, piece(1, 0, &other_total))]), wrong, "another total");
+    assert_eq!(run(asked, &[(server, Fetch(9, asked))]), wrong, "no such slot");
+    // The server: credits for what was not sent, twice, or of another slot bring nothing more.
+    let mut serving = Transfer::new(ctx);
+    let long = Served::Sealed(bytes::Bytes::from(vec![1; 20 * CHUNK]));
+    drop(serving.serve(Time(0), server, 1, Some((Held::Frozen(sum), long))));
+    let mut sent = |credit| {
+        let step = serving.handle(Time(0), Input::Message { from: server, message: credit });
+        step.0.len()
+    };
+    assert_eq!(
+        (sent(Credit(1, 1)), sent(Credit(0, 0)), sent(Credit(1, 0)), sent(Credit(1, 0))),
+        (0, 0, 2, 0)
+    );
+}
