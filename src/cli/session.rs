@@ -24,14 +24,12 @@ use super::id::new_run;
 use super::noise::{NoiseArguments, TOP};
 use super::{Failure, kind, output, print};
 use crate::data::{self, Column, Expected, LabelColumn, Loaded};
-use crate::evaluate::Candidate;
-use crate::evaluate::candidate::{PRESET_BINS, PRESET_M, PRESET_READOUT, PRESET_RHO, PRESET_S, Ranges};
+use crate::evaluate::candidate::{PRESET_BINS, PRESET_M, PRESET_READOUT, PRESET_RHO, PRESET_S};
 use crate::model::readout::Readout;
 use crate::session::{
-    ColumnChecks, DataSpec, FlynnSpec, ModelSpec, Privacy, Scaling, Score, Session, SessionError, Setting,
-    Size, Sizes, TaskSpec, Timing, TuneSpec, XclpSpec,
+    ColumnChecks, DataSpec, FlynnSpec, Privacy, Scaling, Score, Session, SessionError, Size, Sizes, TaskSpec,
+    Timing, TuneSpec, XclpSpec,
 };
-use crate::sketch::scaling::Scaling as OfRows;
 
 /// Make, check and show session files.
 #[derive(Debug, Subcommand)]
@@ -499,7 +497,7 @@ impl NewArguments {
                 Some(count) => TaskSpec::Tune(TuneSpec {
                     model,
                     folds: self.folds.unwrap_or(TuneSpec::FOLDS),
-                    settings: settings(&data, model, count.into(), self.published),
+                    settings: settings::to_compare(&data, model, count.into(), self.published),
                 }),
             }
         };
@@ -560,32 +558,6 @@ impl NewArguments {
         ];
         given.into_iter().filter(|(_, given)| *given).map(|(name, _)| name).collect()
     }
-}
-
-/// Settings to compare, as `tune` tries them, with at most as many bits as the session's own; that one is not
-/// among them.
-fn settings(data: &DataSpec, model: ModelSpec, count: usize, published: bool) -> Vec<Setting> {
-    let ranges = Ranges { d: data.features as usize, classes: data.classes.len(), max_m: model.m as usize };
-    let own =
-        Setting { scaling: data.scaling, densify: data.densify, m: model.m, s: model.s, rho: model.rho };
-    let drawn = ranges.draw(3 * count, data.classes.join(",").as_bytes());
-    let drawn = drawn.into_iter().filter(|candidate| !published || candidate.is_published());
-    drawn.filter_map(|candidate| setting(&candidate)).filter(|setting| *setting != own).take(count).collect()
-}
-
-/// A candidate as a session file says it; those that are tried have no bounds of their own.
-fn setting(candidate: &Candidate) -> Option<Setting> {
-    let scaling = match candidate.scaling {
-        OfRows::None => Scaling::None,
-        OfRows::UnitNorm => Scaling::UnitNorm,
-        OfRows::Center => Scaling::Center,
-        OfRows::Standard => Scaling::Standard,
-        OfRows::SoftBins(bins) => Scaling::SoftBins { bins },
-        OfRows::Range { .. } => return None,
-    };
-    let size = |value: usize| u32::try_from(value).ok();
-    let (m, s, rho) = (size(candidate.m)?, size(candidate.s)?, size(candidate.rho)?);
-    Some(Setting { scaling, densify: candidate.densify, m, s, rho })
 }
 
 impl From<SessionError> for Failure {

@@ -161,7 +161,7 @@ impl Plan {
     /// The peers that may train in `slot`: those whose rows n counts, or those of them that are drawn.
     ///
     /// The draw: the counted peers in the order of the roster are shuffled by Stream(seed, "fedavg/members",
-    /// slot as u32 LE); the first K train, K = ceil(members x counted), and at least one more than a sum needs.
+    /// slot as u32 LE); the first K train, K = ceil(members x counted), at least one more than a sum needs.
     #[must_use]
     pub(crate) fn trains(&self, slot: u32, history: &History) -> Vec<Peer> {
         let mut counted = history.members(self.base(slot, history)).to_vec();

@@ -257,8 +257,8 @@ impl Layer {
     }
 }
 
-/// Where an image and the same moved by (1 - dy, 1 - dx) overlap, as one run of pixels of each: beside what it
-/// should be, the run has one pixel of the next line at the end of each line, or of the one before.
+/// Where an image and the same moved by (1 - dy, 1 - dx) overlap, as one run of pixels of each: beside what
+/// it should be, the run has one pixel of the next line at the end of each line, or of the one before.
 fn overlap(
     dy: usize,
     dx: usize,

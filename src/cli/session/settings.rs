@@ -12,7 +12,10 @@ use crate::evaluate::candidate::{Candidate, PRESET_M, Ranges, readouts};
 use crate::evaluate::search::search;
 use crate::evaluate::{Metric, Trial, best};
 use crate::model::readout::Readout;
-use crate::session::{FlynnSpec, Scaling, Score, Session, Size, Sizes, TaskSpec, words};
+use crate::session::{
+    DataSpec, FlynnSpec, ModelSpec, Scaling, Score, Session, Setting, Size, Sizes, TaskSpec, words,
+};
+use crate::sketch::scaling::Scaling as OfRows;
 
 /// The largest file of settings: those of 64 candidates with their scores are a few kilobytes.
 const LIMIT: u64 = 1 << 20;
@@ -114,7 +117,7 @@ impl Settings {
         }
         let nothing = || Failure::Input("--data: no candidate suits these rows".into());
         let (score, candidate, readout) = found.ok_or_else(nothing)?;
-        let setting = super::setting(&candidate).ok_or_else(nothing)?;
+        let setting = setting(&candidate).ok_or_else(nothing)?;
         let said = format!(
             "{tried} of {} settings tried on {} rows in {:.0} s: {candidate}; {}, gamma {} (balanced accuracy {score:.3} \
              in {FOLDS} folds of this file, the best of many)",
@@ -128,4 +131,30 @@ impl Settings {
         let sizes = Sizes { m: size(setting.m), s: size(setting.s), rho: size(setting.rho) };
         Ok((Self { scaling: setting.scaling, densify: setting.densify, sizes, readout }, said))
     }
+}
+
+/// Settings to compare, as `tune` tries them, with at most as many bits as the session's own; that one is not
+/// among them.
+pub(super) fn to_compare(data: &DataSpec, model: ModelSpec, count: usize, published: bool) -> Vec<Setting> {
+    let ranges = Ranges { d: data.features as usize, classes: data.classes.len(), max_m: model.m as usize };
+    let own =
+        Setting { scaling: data.scaling, densify: data.densify, m: model.m, s: model.s, rho: model.rho };
+    let drawn = ranges.draw(3 * count, data.classes.join(",").as_bytes());
+    let drawn = drawn.into_iter().filter(|candidate| !published || candidate.is_published());
+    drawn.filter_map(|candidate| setting(&candidate)).filter(|setting| *setting != own).take(count).collect()
+}
+
+/// A candidate as a session file says it; those that are tried have no bounds of their own.
+fn setting(candidate: &Candidate) -> Option<Setting> {
+    let scaling = match candidate.scaling {
+        OfRows::None => Scaling::None,
+        OfRows::UnitNorm => Scaling::UnitNorm,
+        OfRows::Center => Scaling::Center,
+        OfRows::Standard => Scaling::Standard,
+        OfRows::SoftBins(bins) => Scaling::SoftBins { bins },
+        OfRows::Range { .. } => return None,
+    };
+    let size = |value: usize| u32::try_from(value).ok();
+    let (m, s, rho) = (size(candidate.m)?, size(candidate.s)?, size(candidate.rho)?);
+    Some(Setting { scaling, densify: candidate.densify, m, s, rho })
 }
