@@ -14,7 +14,7 @@ use super::super::network::Network;
 use super::super::numbers::timing;
 
 /// What makes a promise wrong.
-type Change = dyn Fn(&mut Promised);
+type Change<'a> = dyn Fn(&mut Promised) + 'a;
 
 /// Five peers that have finished, three of them the council.
 struct Done {
@@ -77,7 +77,7 @@ fn a_promise_with_any_rule_of_it_broken_is_refused() {
         accept(item, &|accepted| (accepted.slot, accepted.value) = (0, value));
         item.decision.clone_from(&coin.acknowledgements);
     };
-    let changes: [(&str, &Change); 8] = [
+    let changes: [(&str, &Change<'_>); 8] = [
         ("another ballot", &|item| item.ballot.counter += 1),
         ("more frozen slots than there are", &|item| {
             free(item);
