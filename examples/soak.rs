@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use bytes::Bytes;
-use flyswarm::crypto::identity::Identity;
+use flyswarm::Identity;
 use flyswarm::protocol::context::Quantity;
 use flyswarm::session::{Peer, Session};
 use flyswarm::task::{History, Outcome, Task, Work};
