@@ -152,7 +152,7 @@ impl Store {
 
     /// Whether this mark stands above what `folder` has of the session: then its state is lost or an older
     /// one, and its owner does not vote. Makes and changes nothing.
-    pub fn is_behind(folder: &Path, mark: &Path) -> Result<bool, StoreError> {
+    pub(crate) fn is_behind(folder: &Path, mark: &Path) -> Result<bool, StoreError> {
         let silent = folder.join("silent");
         if silent.try_exists().map_err(|error| StoreError::Io { path: silent, error })? {
             return Ok(true);
