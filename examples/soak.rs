@@ -17,10 +17,10 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use bytes::Bytes;
-use flyswarm::Identity;
 use flyswarm::protocol::context::Quantity;
 use flyswarm::session::{Peer, Session};
 use flyswarm::task::{History, Outcome, Task, Work};
+use flyswarm_kernels::crypto::identity::Identity;
 use futures::executor::block_on;
 
 type Failure = Box<dyn Error + Send + Sync>;

@@ -243,14 +243,12 @@ impl<W: World> Engine<W> {
 
     /// Whether there is a connection.
     #[cfg(test)]
-    #[must_use]
     pub(crate) fn connected(&self, a: Peer, b: Peer) -> bool {
         self.links.contains_key(&pair(a, b))
     }
 
     /// The records on the disk of a host, by name.
     #[cfg(test)]
-    #[must_use]
     pub(crate) fn disk(&self, peer: Peer) -> &BTreeMap<String, Record> {
         &self.hosts[peer.index()].disk
     }
