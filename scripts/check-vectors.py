@@ -525,7 +525,7 @@ class Session:
             "data": "features columns classes scaling densify check_columns",
             "flynn": "m s rho gamma score",
             "tune": "folds setting",
-            "xclp": "bits k alpha steps power compute few_rows large_owner",
+            "xclp": "bits k alpha steps power compute few_rows large_owner memory_mb",
             "sketch": "hash rows range publish pairwise active chosen temperature",
             "custom": "name bytes",
             "privacy": "min_holders colluding epsilon top mode colluders",
@@ -583,6 +583,8 @@ class Session:
         self.steps = xclp.get("steps", next(k for k in range(1, 1000) if self.cut_off(k) <= 2e-4))
         self.compute = xclp.get("compute", [])
         self.few_rows, self.large_owner = xclp.get("few_rows", False), xclp.get("large_owner", False)
+        self.memory_mb = xclp.get("memory_mb", 1024)
+        need(80 <= self.memory_mb <= 65_536, "xclp.memory_mb")
         need(64 <= self.bits <= 16_384 and self.bits & self.bits - 1 == 0 and 1 <= self.k <= 1000, "xclp")
         need(set(self.compute) <= set(names) and len(set(self.compute)) == len(self.compute) in (0, 3, 4), "compute")
         if self.task == "xclp":
@@ -704,6 +706,7 @@ class Session:
                 ("xclp.compute", " ".join(self.compute).encode()),
                 ("xclp.few_rows", bytes([self.few_rows])),
                 ("xclp.large_owner", bytes([self.large_owner])),
+                ("xclp.memory_mb", le(self.memory_mb, 8)),
             ),
             *self.only(
                 self.sketches,

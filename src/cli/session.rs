@@ -25,12 +25,14 @@ use super::{Failure, kind, output, print};
 use crate::data::{self, Column, Expected, LabelColumn, Loaded};
 use crate::evaluate::Candidate;
 use crate::evaluate::candidate::{PRESET_BINS, PRESET_M, PRESET_READOUT, PRESET_RHO, PRESET_S, Ranges};
+use crate::memory;
 use crate::model::readout::Readout;
 use crate::session::{
     ColumnChecks, DataSpec, FlynnSpec, ModelSpec, Privacy, Scaling, Score, Session, SessionError, Setting,
     Size, Sizes, TaskSpec, Timing, TuneSpec, XclpSpec,
 };
 use crate::sketch::scaling::Scaling as OfRows;
+use crate::task::xclp;
 
 /// Make, check and show session files.
 #[derive(Debug, Subcommand)]
@@ -170,6 +172,9 @@ pub(super) struct NewArguments {
     /// With the task xclp: allow a peer with more than half of all rows
     #[arg(long)]
     large_owner: bool,
+    /// With the task xclp: megabytes of memory that a computing party may take [default: 1024]
+    #[arg(long, value_name = "MB")]
+    memory_mb: Option<u32>,
     #[command(flatten)]
     sketch: sketch::SketchArguments,
     /// A session that finds out by cross-validation which settings suit the rows of all peers: this one and
@@ -295,7 +300,11 @@ impl SessionCommand {
             Self::Next(arguments) => arguments.run(out),
             Self::Forecast(arguments) => arguments.run(out),
             Self::Check { file, json } => {
-                let id = load(&file)?.id();
+                let session = load(&file)?;
+                if let Some(refusal) = xclp::memory::refusal(&session, None, memory::available()) {
+                    return Err(Failure::Machine(format!("{}: {refusal}", file.display())));
+                }
+                let id = session.id();
                 let text = match json {
                     true => json!({"ok": true, "session": id.to_string()}).to_string(),
                     false => format!("ok: session {id}"),
@@ -472,6 +481,7 @@ impl NewArguments {
                 compute: self.compute,
                 few_rows: self.few_rows,
                 large_owner: self.large_owner,
+                memory_mb: self.memory_mb.unwrap_or(usual.memory_mb),
                 ..usual
             })
         } else {
@@ -526,6 +536,7 @@ impl NewArguments {
             ("--compute", !self.compute.is_empty()),
             ("--few-rows", self.few_rows),
             ("--large-owner", self.large_owner),
+            ("--memory-mb", self.memory_mb.is_some()),
         ];
         given.into_iter().filter(|(_, given)| *given).map(|(name, _)| name).collect()
     }

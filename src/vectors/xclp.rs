@@ -36,6 +36,7 @@ power = 3
 compute = ["peer-2", "peer-0", "peer-4"]
 few_rows = true
 large_owner = true
+memory_mb = 700
 "#;
 
 pub(crate) fn xclp() -> Value {

@@ -36,6 +36,9 @@ pub struct XclpSpec {
     pub few_rows: bool,
     /// Whether an owner may have more than half of the rows. Default false.
     pub large_owner: bool,
+    /// Megabytes of memory that a computing party may take: a session with more rows than that is enough for
+    /// is refused. 80 to 65,536. Default 1,024.
+    pub memory_mb: u32,
 }
 
 /// The section `[xclp]`.
@@ -51,12 +54,14 @@ struct Raw {
     compute: Vec<String>,
     few_rows: Option<bool>,
     large_owner: Option<bool>,
+    memory_mb: Option<i64>,
 }
 
 const BITS: Limit = Limit::new("xclp.bits", *CODE_BITS.start() as u64, *CODE_BITS.end() as u64);
 const K: Limit = Limit::new("xclp.k", 1, 1000);
 const STEPS: Limit = Limit::new("xclp.steps", 1, MOST_STEPS as u64);
 const POWER: Limit = Limit::new("xclp.power", 1, 3);
+const MEMORY: Limit = Limit::new("xclp.memory_mb", 80, 65_536);
 
 impl Default for XclpSpec {
     fn default() -> Self {
@@ -70,6 +75,7 @@ impl Default for XclpSpec {
             compute: Vec::new(),
             few_rows: false,
             large_owner: false,
+            memory_mb: 1024,
         }
     }
 }
@@ -127,6 +133,7 @@ impl Spec for XclpSpec {
         check_number("xclp.alpha", self.alpha, (0.01..=0.999).contains(&self.alpha), "0.01 to 0.999")?;
         STEPS.check::<u32>(self.steps)?;
         POWER.check::<u8>(self.power)?;
+        MEMORY.check::<u32>(self.memory_mb)?;
         // What few points refuse, more do too.
         Plan::new(self.fewest_rows() as usize, session.data.classes.len(), self.settings())
             .map_err(|refusal| SessionError::value("xclp.steps", self.steps, format!("enough: {refusal}")))?;
@@ -153,11 +160,12 @@ impl Spec for XclpSpec {
             ("xclp.compute", text(&self.compute.join(" "))),
             ("xclp.few_rows", flag(self.few_rows)),
             ("xclp.large_owner", flag(self.large_owner)),
+            ("xclp.memory_mb", integer(self.memory_mb)),
         ]
     }
 
     fn write_toml(&self, _data: &DataSpec, out: &mut String) -> fmt::Result {
-        let Self { bits, k, alpha, steps, power, compute, few_rows, large_owner } = self;
+        let Self { bits, k, alpha, steps, power, compute, few_rows, large_owner, memory_mb } = self;
         writeln!(out, "[xclp]")?;
         let (least, most) = (CODE_BITS.start(), CODE_BITS.end());
         writeln!(out, "# Bits of a code: a power of two, {least} to {most}. More estimate angles better.")?;
@@ -183,7 +191,13 @@ impl Spec for XclpSpec {
             "# Whether there may be fewer than 5 (k + 1) rows together, and whether one owner may have"
         )?;
         writeln!(out, "# more than half of them: what others are given then says more of single rows.")?;
-        writeln!(out, "few_rows = {few_rows}\nlarge_owner = {large_owner}\n")
+        writeln!(out, "few_rows = {few_rows}\nlarge_owner = {large_owner}")?;
+        writeln!(
+            out,
+            "# Megabytes that a computing party may take; with more rows than that is enough for the"
+        )?;
+        writeln!(out, "# session ends, and a machine that has less left takes no part. 80 to 65536.")?;
+        writeln!(out, "memory_mb = {memory_mb}\n")
     }
 
     fn json(&self, _data: &DataSpec) -> Vec<(&'static str, Value)> {
@@ -191,13 +205,13 @@ impl Spec for XclpSpec {
     }
 
     fn lines(&self, _data: &DataSpec) -> Vec<(&'static str, String)> {
-        let Self { bits, k, alpha, steps, power, compute, few_rows, large_owner } = self;
+        let Self { bits, k, alpha, steps, power, compute, few_rows, large_owner, memory_mb } = self;
         let who = if compute.is_empty() { "drawn".to_owned() } else { compute.join(", ") };
         let few = if *few_rows { ", few rows allowed" } else { "" };
         let large = if *large_owner { ", a large owner allowed" } else { "" };
         let text = format!(
             "{bits} bits, k = {k}, alpha = {alpha}, {steps} steps, power {power}, computing: \
-             {who}{few}{large}"
+             {who}{few}{large}, at most {memory_mb} MB"
         );
         vec![("xclp", text)]
     }
@@ -216,6 +230,7 @@ impl Raw {
             compute: self.compute,
             few_rows: self.few_rows.unwrap_or(defaults.few_rows),
             large_owner: self.large_owner.unwrap_or(defaults.large_owner),
+            memory_mb: self.memory_mb.map_or(Ok(defaults.memory_mb), |most| MEMORY.check(most))?,
         })
     }
 }
