@@ -366,6 +366,7 @@ CONTEXTS = {
     "acknowledgement": "Acknowledgement",
     "release": "Release",
     "failure": "Failure",
+    "reveal": "Reveal",
 }
 
 
@@ -519,28 +520,30 @@ class Session:
         except tomllib.TOMLDecodeError as error:
             raise Refused("session") from error
         fields = {
-            "": "name number created series columns task select min_peers data flynn tune xclp sketch custom privacy council timing roster",
+            "": "name number created series columns task select min_peers data flynn tune xclp sketch fedavg custom privacy council timing roster",
             "council": "faults members",
             "series": "number parent",
             "data": "features columns classes scaling densify check_columns",
             "flynn": "m s rho gamma score",
             "tune": "folds setting",
-            "xclp": "bits k alpha steps power compute few_rows large_owner memory_mb",
+            "xclp": "bits k alpha steps power compute few_rows large_owner most_rows most_sessions memory_mb",
             "sketch": "hash rows range publish pairwise active chosen temperature",
+            "fedavg": "network hidden filters image rounds epochs steps batch rate schedule momentum weight_decay proximal clip members weighting held_out flip shift",
             "custom": "name bytes",
             "privacy": "min_holders colluding epsilon top mode colluders",
             "timing": " ".join(self.TIMING),
         }
-        optional = "series columns check_columns council faults members select flynn xclp sketch custom bytes classes " + fields["xclp"] + " " + fields["sketch"] + " min_peers tune privacy timing columns scaling densify score folds " + fields["privacy"] + " " + fields["timing"]
+        optional = "series columns check_columns council faults members select flynn xclp sketch fedavg custom bytes classes " + fields["xclp"] + " " + fields["sketch"] + " " + fields["fedavg"] + " min_peers tune privacy timing columns scaling densify score folds " + fields["privacy"] + " " + fields["timing"]
         for table, names in fields.items():
             found = file.get(table, {}) if table else file
             need(set(found) <= set(names.split()), "unknown field")
             present = not table or table in file
             need(not present or set(names.split()) - set(found) <= set(optional.split()), "missing field")
         self.task = file["task"]
-        allowed = {"tune"} if "tune" in file else {"flynn"} if "flynn" in file else {"xclp", "sketch", "custom"}
+        allowed = {"tune"} if "tune" in file else {"flynn"} if "flynn" in file else {"xclp", "sketch", "fedavg", "custom"}
         need(self.task in allowed and ("flynn" in file) == (self.task in ("flynn", "tune")), "task")
         need(self.task == "xclp" or "xclp" not in file, "xclp")
+        need(self.task == "fedavg" or "fedavg" not in file, "fedavg")
         need(("custom" in file) == (self.task == "custom"), "custom")
         self.custom = file.get("custom", {"name": "a"})
         need(re.fullmatch("[a-z0-9-]{1,64}", self.custom["name"], re.ASCII), "custom")
@@ -583,6 +586,9 @@ class Session:
         self.steps = xclp.get("steps", next(k for k in range(1, 1000) if self.cut_off(k) <= 2e-4))
         self.compute = xclp.get("compute", [])
         self.few_rows, self.large_owner = xclp.get("few_rows", False), xclp.get("large_owner", False)
+        self.most_rows, self.most_sessions = xclp.get("most_rows", 0), xclp.get("most_sessions", 0)
+        need(0 <= self.most_rows <= 10_000 and 0 <= self.most_sessions <= 1_000_000, "xclp")
+        need(self.most_sessions in (0, *range(series["number"] if "series" in file else 1, self.most_sessions + 1)), "series")
         self.memory_mb = xclp.get("memory_mb", 1024)
         need(80 <= self.memory_mb <= 65_536, "xclp.memory_mb")
         need(64 <= self.bits <= 16_384 and self.bits & self.bits - 1 == 0 and 1 <= self.k <= 1000, "xclp")
@@ -590,6 +596,7 @@ class Session:
         if self.task == "xclp":
             need(3 <= p <= 64, "roster")
             self.fits(5 * (self.k + 1))
+        self.fedavg = self.task == "fedavg" and self.checked_fedavg(file.get("fedavg", {}), data)
         sketch = file.get("sketch", {})
         self.hash, self.rows, self.span = sketch.get("hash", "srp"), sketch.get("rows", 1000), sketch.get("range", 64)
         self.publish, self.pairwise = sketch.get("publish", self.selects), sketch.get("pairwise", False)
@@ -706,6 +713,8 @@ class Session:
                 ("xclp.compute", " ".join(self.compute).encode()),
                 ("xclp.few_rows", bytes([self.few_rows])),
                 ("xclp.large_owner", bytes([self.large_owner])),
+                ("xclp.most_rows", le(self.most_rows, 8)),
+                ("xclp.most_sessions", le(self.most_sessions, 8)),
                 ("xclp.memory_mb", le(self.memory_mb, 8)),
             ),
             *self.only(
@@ -719,6 +728,7 @@ class Session:
                 ("sketch.chosen", le(self.chosen, 8)),
                 ("sketch.temperature", number(self.temperature)),
             ),
+            *(self.fedavg_entries() if self.fedavg else ()),
             *self.only(
                 self.task == "custom",
                 ("custom.name", self.custom["name"].encode()),
@@ -777,6 +787,14 @@ class Session:
             if self.scaling in ("center", "standard", "soft-bins"):
                 plan.append(("moments", 8, self.features * (3 if self.scaling == "center" else 9) + 1))
             return [*plan, ("computed", 4, 9 * len(self.roster)), ("labelled", 4, 1)]
+        if self.task == "fedavg":
+            plan = [("coin", 4, 0), ("holders", 4, 1 + classes), ("rows", 4, 1)]
+            if self.compares or self.scaling in ("center", "standard", "soft-bins"):
+                squares = self.compares or self.scaling != "center"
+                plan.append(("moments", 8, 1 + self.features * (9 if squares else 3)))
+            rounds = self.fedavg["rounds"]
+            length = self.fedavg_weights() + 8 + 4 * rounds
+            return [*plan, *((f"round-{r + 1}", 4, length) for r in range(rounds)), ("scores", 4, 5)]
         words = self.rows * self.span
         if self.mode is not None and self.task == "sketch":
             plan = [("coin", 4, 0), ("sketch", 4, words + 2)]
@@ -800,6 +818,64 @@ class Session:
             return [*plan, ("counts", 4, classes * self.m)]
         counts = self.folds * classes * sum(each.m for each in self.settings)
         return [*plan, ("counts", 4, counts), ("scores", 4, classes * (1 + 23 * len(self.settings)))]
+
+    def checked_fedavg(self, table, data):
+        """The section [fedavg] with its defaults (section 15f)."""
+        own = {
+            "network": "logistic", "hidden": [], "filters": [], "image": [], "rounds": 20, "epochs": 1, "steps": 0,
+            "batch": 32, "rate": 0.05, "schedule": "cosine", "momentum": 0.9, "weight_decay": 1e-4, "proximal": 0.0,
+            "clip": 0.0, "members": 1.0, "weighting": "rows", "held_out": 0, "flip": False, "shift": 0,
+        }
+        network = table.get("network", "logistic")
+        own |= {"mlp": {"hidden": [128]}, "cnn": {"hidden": [128], "filters": [16, 32, 32]}}.get(network, {})
+        own |= table
+        ranges = {
+            "rounds": (1, 10_000), "epochs": (1, 1000), "steps": (0, 1_000_000), "batch": (1, 65_536), "rate": (5e-324, 10),
+            "momentum": (0, 0.999), "weight_decay": (0, 1), "proximal": (0, 1000), "clip": (0, 1e6),
+            "members": (0.001, 1), "held_out": (0, 50), "shift": (0, 64),
+        }
+        need(all(lo <= own[name] <= hi for name, (lo, hi) in ranges.items()), "fedavg")
+        need(own["schedule"] in ("constant", "cosine") and own["weighting"] in ("rows", "equal"), "fedavg")
+        need(all(size >= 1 for name in ("hidden", "filters", "image") for size in own[name]), "fedavg")
+        hidden, filters, image = len(own["hidden"]), len(own["filters"]), len(own["image"])
+        shapes = {"logistic": hidden == filters == 0, "mlp": 1 <= hidden <= 8 and filters == 0, "cnn": (hidden, filters, image) == (1, 3, 3)}
+        need(shapes.get(network, False) and image in (0, 3), "network")
+        need(image or not own["flip"] and own["shift"] == 0, "image")
+        if image:
+            channels, height, width = own["image"]
+            need(channels * height * width == self.features, "image")
+            need(own["shift"] < min(height, width) and (network != "cnn" or min(height, width) >= 8), "image")
+        return own
+
+    def fedavg_shapes(self):
+        """(outputs, inputs) of each matrix of the network, first to last."""
+        own, classes = self.fedavg, len(self.classes)
+        widths = [self.features, *own["hidden"], classes]
+        if own["network"] != "cnn":
+            return list(zip(widths[1:], widths))
+        (channels, height, width), filters = own["image"], own["filters"]
+        area = (height // 8) * (width // 8)
+        convolutions = list(zip(filters, [9 * c for c in (channels, *filters)]))
+        return [*convolutions, (own["hidden"][0], filters[2] * area), (classes, own["hidden"][0])]
+
+    def fedavg_weights(self):
+        return sum(outputs * (inputs + 1) for outputs, inputs in self.fedavg_shapes())
+
+    def fedavg_entries(self):
+        own = self.fedavg
+        entry = lambda name, value: (f"fedavg.{name}", value)
+        yield entry("network", own["network"].encode())
+        for name in ("hidden", "filters", "image"):
+            yield entry(name, self.list(le(size, 8) for size in own[name]))
+        for name in ("rounds", "epochs", "steps", "batch"):
+            yield entry(name, le(own[name], 8))
+        yield entry("schedule", own["schedule"].encode())
+        for name in ("rate", "momentum", "weight_decay", "proximal", "clip", "members"):
+            yield entry(name, struct.pack("<d", own[name]))
+        yield entry("weighting", own["weighting"].encode())
+        yield entry("held_out", le(own["held_out"], 8))
+        yield entry("flip", bytes([own["flip"]]))
+        yield entry("shift", le(own["shift"], 8))
 
     def dealers(self, slot, members):
         present = [peer for peer in self.council if peer in members]
@@ -830,14 +906,21 @@ def degree(p, colluding):
     return math.ceil((40 + math.log2(p)) / math.log2(1 / colluding))
 
 
-def partners(session, keys, me):
-    """keys: {peer: 32 bytes}."""
-    members = sorted(keys)
+def keys_digest(session, ballot, keys):
+    """keys: [peer, 32 bytes, commitment or None], of all members."""
+    each = [le(peer, 2) + key + (commitment or b"") for peer, key, commitment in sorted(keys)]
+    return tagged("keys", session.id, ballot_bytes(ballot), *each)
+
+
+def draw_of(digest, parts):
+    return tagged("draw", digest, *(le(peer, 2) + part for peer, part in sorted(parts)))
+
+
+def partners(session, members, draw, me):
     p = len(members)
     if p <= 64:
         return [peer for peer in members if peer != me]
-    joined = b"".join(keys[peer] for peer in members)
-    ring = [peer for _, peer in sorted((tagged("graph", session.id, joined, le(i, 2)), i) for i in members)]
+    ring = [peer for _, peer in sorted((tagged("graph", draw, le(i, 2)), i) for i in members)]
     place, half = ring.index(me), min(-(-degree(p, session.colluding) // 2), (p - 1) // 2)
     return sorted({ring[(place + step) % p] for step in range(-half, half + 1)} - {me})
 
@@ -1358,10 +1441,21 @@ def check_sessions():
         check("dealers", session.dealers(1, members) == case["dealers"])
     for case in file["graphs"]:
         session = session_of(case["toml"])
-        keys = {peer: bytes.fromhex(key) for peer, key in case["keys"]}
-        check("partners", partners(session, keys, case["me"]) == case["partners"])
+        ballot, parts = case["ballot"], [(peer, bytes.fromhex(part)) for peer, part in case["parts"]]
+        keys = [(peer, bytes.fromhex(key), c and bytes.fromhex(c)) for peer, key, c in case["keys"]]
+        members = sorted(peer for peer, _, _ in keys)
+        large = len(members) > 64
+        drawing = [peer for peer in members if large and peer in session.council]
+        check("who draws", [peer for peer, _ in parts] == drawing)
+        made = {peer: tagged("commitment", session.id, ballot_bytes(ballot), le(peer, 2), part) for peer, part in parts}
+        check("commitments", all(c == made.get(peer) for peer, _, c in keys))
+        digest = keys_digest(session, ballot, keys)
+        draw = draw_of(digest, parts)
+        check("digest of the keys", digest.hex() == case["keys_digest"])
+        check("draw", draw.hex() == case["draw"])
+        check("partners", partners(session, members, draw, case["me"]) == case["partners"])
         others = case["partners"][:3]
-        check("partners are mutual", all(case["me"] in partners(session, keys, other) for other in others))
+        check("partners are mutual", all(case["me"] in partners(session, members, draw, other) for other in others))
     for p, colluding, expected in file["degrees"]:
         check(f"degree {p} {colluding}", degree(p, colluding) == expected)
 
@@ -1718,7 +1812,7 @@ def check_sum():
             ballot = begun["ballot"]
             params = ballot_bytes(ballot) + le(number, 4)
             secret = bytes.fromhex(file["view_secrets"][peer]["secret"])
-            for other in partners(session, keys, peer):
+            for other in partners(session, sorted(keys), bytes(32), peer):
                 key = pair_key(session, ballot, secret, keys[other], peer, other)
                 stream = Stream(key, "mask", params).read(len(vector))
                 vector = add_words(8 * width, vector, stream, 1 if peer < other else -1)
@@ -2508,7 +2602,7 @@ def check_rows():
                 if other not in members:
                     sent[block[other]] = bytes(len(sent[block[other]]))
             sent = bytes(sent)
-            for other in partners(session, keys, me):
+            for other in partners(session, sorted(keys), bytes(32), me):
                 key = pair_key(session, ballot, bytes.fromhex(made["secret"]), keys[other], me, other)
                 sent = add_words(bits, sent, Stream(key, "mask", params).read(len(sent)), 1 if me < other else -1)
             if me in pads:
@@ -2533,6 +2627,78 @@ def check_rows():
         check("blocks of nobody", all(not any(opened[block[other]]) for other in absent))
 
 
+def check_fedavg():
+    """Two rounds in which no weight moves, for the rate is next to nothing."""
+    file = vectors("fedavg")
+    session, seed = session_of(file["toml"]), bytes.fromhex(file["seed"])
+    one, rounds = 1 << 27, session.fedavg["rounds"]
+    stream, weights = Stream(seed, "fedavg/weights", b""), []
+    for outputs, inputs in session.fedavg_shapes():
+        drawn = struct.unpack(f"<{outputs * (inputs + 1)}I", stream.read(4 * outputs * (inputs + 1)))
+        weights += [f32((v / 2**31 - 1) * (1 / math.sqrt(inputs))) for v in drawn]
+    length, first = len(weights), 3
+    signed = lambda word: word - (word >> 31 << 32)
+    unpacked = lambda text: list(struct.unpack(f"<{len(text) // 8}I", bytes.fromhex(text)))
+    peers, members, curve = range(len(file["rows"])), file["members"], []
+    size = [len(labels) for labels in file["labels"]]
+
+    def loss_and_right(peer, weights):
+        rows = [file["rows"][peer][i : i + 3] for i in range(0, 3 * size[peer], 3)]
+        matrix, bias = weights[: 3 * len(session.classes)], weights[3 * len(session.classes) :]
+        losses, right = 0, 0
+        for row, label in zip(rows, file["labels"][peer]):
+            scores = [sum(w * x for w, x in zip(matrix[3 * c :], row)) + bias[c] for c in range(len(bias))]
+            losses += math.log(sum(map(math.exp, scores))) - scores[label]
+            right += scores.index(max(scores)) == label
+        return losses / size[peer], right / size[peer]
+
+    base = 2
+    for slot, (name, _, count) in enumerate(session.plan()):
+        found = [unpacked(text) for text in file["vectors"][slot]]
+        if name == "rows":
+            check("rows", found == [[size[peer]] for peer in members[slot]])
+            opened = [sum(size[peer] for peer in members[slot])]
+        if slot < first:
+            continue
+        at = slot - first
+        for before in range(first, min(slot, first + rounds)):
+            base = before if len(members[before]) >= len(members[base]) else base
+        all_rows = sum(size[peer] for peer in members[base])
+        trains = list(members[base])
+        if name != "scores":
+            draw = Stream(seed, "fedavg/members", le(slot, 4))
+            for i in range(len(trains) - 1, 0, -1):
+                j = draw.below(i + 1)
+                trains[i], trains[j] = trains[j], trains[i]
+            drawn = math.ceil(session.fedavg["members"] * len(trains))
+            trains = trains[: max(drawn, max(3, session.min_holders) + 1)]
+        for peer, vector in zip(members[slot], found):
+            check(f"length of {name}", len(vector) == count)
+            share = size[peer] * one // all_rows if peer in trains else 0
+            loss, right = loss_and_right(peer, weights)
+            means, tail = [*([] if name == "scores" else weights), loss, right, 0, 0], vector[-1:]
+            if name != "scores":
+                tail = vector[length + 4 :]
+                carried = [number for figures in curve for number in figures]
+                carried += [0] * (4 * rounds - len(carried))
+                check(f"what a member of {name} carries on", tail[1:] == [size[peer], all_rows & 0xFFFF, all_rows >> 16, *carried])
+            check(f"share in {name}", tail[0] == share)
+            sums = list(zip(map(signed, vector), (mean * share for mean in means)))
+            # The loss is computed in 32-bit floats.
+            exact = all(abs(word - mean) <= 0.5 for place, (word, mean) in enumerate(sums) if place != len(means) - 4)
+            word, mean = sums[len(means) - 4]
+            check(f"means in {name}", exact and abs(word - mean) <= 2**-20 * one)
+        total = [sum(column) % 2**32 for column in zip(*found)]
+        if name != "scores":
+            share = total[length + 4]
+            check("the share of a round", 1 <= share <= one)
+            weights = [f32(signed(word) / share) for word in total[:length]]
+            means = [signed(word) / share for word in total[length : length + 4]]
+            curve.append([min(round(mean * scale), 65_535) for mean, scale in zip(means, (1e3, 1e4, 1e3, 1e4))])
+    shown = [[figures["loss"], figures["accuracy"]] for figures in file["rounds"]]
+    check("the figures of rounds", shown == [[figures[0] / 1e3, figures[1] / 1e4] for figures in curve])
+
+
 def main():
     for part in (
         check_encoding,
@@ -2550,6 +2716,7 @@ def main():
         check_ot,
         check_phe,
         check_sketch,
+        check_fedavg,
         check_private,
         check_rows,
     ):

@@ -1,5 +1,6 @@
-//! What an identity has spent of its data sets' privacy budgets: one line of JSON for each session, appended
-//! and synced before the session sends anything.
+//! What an identity has spent of its data sets' privacy budgets, and how often it has put them into sessions
+//! of the task `xclp`: one line of JSON for each session, appended and synced before the session sends
+//! anything.
 //!
 //! A data set is what its owner calls so, whatever files it is in: a digest would take a set with one row
 //! more for another. Epsilons of sessions on one set are added up (sequential composition), each as it stands
@@ -22,15 +23,16 @@ const MAX_BYTES: u64 = 1 << 26;
 const ATTEMPTS: u32 = if cfg!(test) { 5 } else { 100 };
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// One session that was paid for.
+/// One session that was paid for, or in which labels were asked for: that has no epsilon.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Charge {
     /// The data set, as its owner calls it.
     pub dataset: String,
-    /// What the session may have told of it.
-    pub epsilon: Ratio,
+    /// What the session may have told of it; none of a session of the task `xclp`, whose answers have no
+    /// bound.
+    pub epsilon: Option<Ratio>,
     /// For which neighbours (docs/privacy.md).
-    pub mode: NoiseMode,
+    pub mode: Option<NoiseMode>,
     /// The session's id, 64 hexadecimal digits.
     pub session: String,
     /// What people call the session.
@@ -162,9 +164,10 @@ impl Ledger {
             return Err(LedgerError::OtherSet { known, dataset });
         }
         let spent = spent(&self.charges, &charge.dataset);
-        if let Some(budget) = budget.filter(|&budget| spent + millionths(charge.epsilon) > millionths(budget))
+        if let Some((budget, epsilon)) = budget.zip(charge.epsilon)
+            && spent + millionths(epsilon) > millionths(budget)
         {
-            let (dataset, epsilon, spent) = (charge.dataset.clone(), charge.epsilon, decimal(spent));
+            let (dataset, spent) = (charge.dataset.clone(), decimal(spent));
             return Err(LedgerError::Exceeded { dataset, spent, budget, epsilon });
         }
         Ok(false)
@@ -203,20 +206,39 @@ fn lock(file: &File, path: &Path) -> Result<(), LedgerError> {
     Err(LedgerError::Locked(path.to_owned()))
 }
 
-/// Each data set and what it has spent, in the order of their first sessions.
+/// What a data set has spent, and in how many sessions of the task `xclp` it was.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Total {
+    /// The data set.
+    pub dataset: String,
+    /// The sum of epsilons.
+    pub spent: String,
+    /// Sessions of the task `xclp`: in each of them its rows answered the questions of all owners' rows.
+    pub queries: usize,
+}
+
+/// Each data set, in the order of their first sessions.
 #[must_use]
-pub fn totals(charges: &[Charge]) -> Vec<(String, String)> {
+pub fn totals(charges: &[Charge]) -> Vec<Total> {
     let mut sets: Vec<&str> = Vec::new();
     for charge in charges {
         if !sets.contains(&charge.dataset.as_str()) {
             sets.push(&charge.dataset);
         }
     }
-    sets.into_iter().map(|set| (set.to_owned(), decimal(spent(charges, set)))).collect()
+    let queries =
+        |set: &str| charges.iter().filter(|charge| charge.dataset == set && charge.epsilon.is_none()).count();
+    let total = |set: &str| Total {
+        dataset: set.to_owned(),
+        spent: decimal(spent(charges, set)),
+        queries: queries(set),
+    };
+    sets.into_iter().map(total).collect()
 }
 
 fn spent(charges: &[Charge], dataset: &str) -> u128 {
-    charges.iter().filter(|charge| charge.dataset == dataset).map(|charge| millionths(charge.epsilon)).sum()
+    let of = charges.iter().filter(|charge| charge.dataset == dataset);
+    of.filter_map(|charge| charge.epsilon).map(millionths).sum()
 }
 
 /// Session files say whole millionths; anything finer counts as one more.
@@ -278,8 +300,8 @@ mod tests {
     fn charge(dataset: &str, epsilon: &str, session: u8) -> Charge {
         Charge {
             dataset: dataset.into(),
-            epsilon: epsilon.parse().unwrap(),
-            mode: NoiseMode::Parallel,
+            epsilon: epsilon.parse().ok(),
+            mode: Some(NoiseMode::Parallel),
             session: hex::encode([session; 32]),
             name: "winter".into(),
             unix: 1_800_000_000,
@@ -311,8 +333,28 @@ mod tests {
         ledger.charge(charge("clinic", "2", 5), None, false).unwrap();
         drop(ledger);
         let charges = Ledger::read(&path).unwrap();
-        assert_eq!(totals(&charges), [("clinic".into(), "3".into()), ("other".into(), "1".into())]);
+        let total = |set: &Total| (set.dataset.clone(), set.spent.clone());
+        let totals: Vec<_> = totals(&charges).iter().map(total).collect();
+        assert_eq!(totals, [("clinic".into(), "3".into()), ("other".into(), "1".into())]);
         assert_eq!(charges.len(), 5);
+    }
+
+    #[test]
+    fn sessions_of_labels_are_counted_for_each_set_once_and_spend_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("ledger.jsonl");
+        let mut ledger = Ledger::open(&path).unwrap();
+        let query = |set: &str, session| Charge { epsilon: None, mode: None, ..charge(set, "1", session) };
+        ledger.charge(charge("clinic", "0.5", 1), "0.5".parse().ok(), false).unwrap();
+        for session in [2, 3] {
+            ledger.charge(query("clinic", session), None, false).unwrap();
+            ledger.charge(query("clinic", session), None, true).unwrap();
+        }
+        ledger.charge(query("ward", 4), None, false).unwrap();
+        let total =
+            |set: &str, spent: &str, queries| Total { dataset: set.into(), spent: spent.into(), queries };
+        let expected = [total("clinic", "0.5", 2), total("ward", "0", 1)];
+        assert_eq!(totals(&Ledger::read(&path).unwrap()), expected);
     }
 
     #[test]

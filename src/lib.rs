@@ -3,8 +3,8 @@
 //! Several parties hold private rows. A *session file* says what they compute together and who they are; each
 //! runs a *peer*. The peers find each other, agree on a seed that nobody can choose, and sum their vectors in
 //! such a way that only the sum is opened: a classifier ([FlyNN](task::flynn)), its best settings
-//! ([`task::tune`]), labels for everybody's rows ([`task::xclp`]) or a sketch of the distribution
-//! ([`task::sketch`]). What each party can see is written in the specification, `protocol-spec.md`.
+//! ([`task::tune`]), labels for everybody's rows ([`task::xclp`]), a sketch of the distribution
+//! ([`task::sketch`]) or a network that is trained in rounds (`fedavg`). What each party can see is written in the specification, `protocol-spec.md`.
 //!
 //! # Take part in a session
 //!

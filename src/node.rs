@@ -266,6 +266,15 @@ impl Node {
         step
     }
 
+    /// What the neighbours in the view are to hear while this peer is held up outside of the machine, as by
+    /// its disk: that it is at work.
+    #[must_use]
+    pub(crate) fn beat(&self) -> Vec<(Peer, Message)> {
+        let view = self.view.iter().flat_map(View::beat);
+        let wrapped = view.map(|(to, message)| (to, Message::View(message)));
+        wrapped.filter(|(to, _)| self.greeted.contains_key(to)).collect()
+    }
+
     fn lost(&mut self, now: Time, peer: Peer, step: &mut Step<Self>) {
         if self.greeted.remove(&peer).is_some() {
             step.output(Event::Lost(peer));

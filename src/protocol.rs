@@ -177,8 +177,9 @@ pub enum Action<M: Machine + ?Sized> {
 /// A sealed total as it comes, long before a record with it is persisted.
 #[derive(Clone, Debug)]
 pub enum EarlyWrite {
-    /// The next bytes of the total of a sum. Those of a sum that was under way before will not be needed.
-    Chunk(SumId, Bytes),
+    /// The bytes of the total of a sum that begin at this place. Those of another sum that was under way will
+    /// not be needed, nor what a beginning at 0 takes the place of.
+    Chunk(SumId, usize, Bytes),
     /// The end of the total, with its digest.
     End(SumId, [u8; 32]),
 }

@@ -220,11 +220,13 @@ impl Store {
     /// Writes a total while it comes. What the disk refuses here it is asked again when a record needs it.
     pub(crate) fn write_early(&mut self, part: protocol::EarlyWrite) {
         match part {
-            protocol::EarlyWrite::Chunk(sum, data) => {
-                if self.early.as_ref().is_none_or(|early| early.sum() != sum) {
+            protocol::EarlyWrite::Chunk(sum, start, data) => {
+                if start == 0 {
                     self.early = EarlyWrite::new(&self.folder, sum).ok();
                 }
-                if let Some(early) = &self.early {
+                // What does not go on where the last bytes ended belongs to a total that was given up.
+                self.early.take_if(|early| !early.goes_on(sum, start));
+                if let Some(early) = &mut self.early {
                     early.chunk(data);
                 }
             }

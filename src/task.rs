@@ -4,6 +4,7 @@
 
 pub(crate) mod columns;
 pub mod exchange;
+pub(crate) mod fedavg;
 pub mod flynn;
 mod history;
 mod holders;
@@ -16,6 +17,7 @@ use std::fmt::Debug;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use serde_json::{Map, Value};
 use sha2::Digest;
 
 pub use history::History;
@@ -77,6 +79,12 @@ pub trait Task: Debug + Send + Sync {
     /// never is again. The answer follows from the session alone; peers that come later are not given it.
     fn retains(&self, _slot: u32, _frozen: u32) -> bool {
         true
+    }
+
+    /// What the slot that was opened last says of the task's progress, for people and programs, such as the
+    /// loss of a round; may be empty.
+    fn figures(&self, _slot: u32, _history: &History) -> Map<String, Value> {
+        Map::new()
     }
 
     /// The result, when every slot is frozen. An error says why this peer has none. `unix` is the time in
@@ -172,6 +180,7 @@ pub fn built_in(session: &Session) -> Option<BuiltIn> {
         TaskSpec::Tune(spec) => tune::built_in(session, spec.clone()),
         TaskSpec::Xclp(spec) => xclp::built_in(session, spec.clone()),
         TaskSpec::Sketch(spec) => sketch::built_in(session, *spec),
+        TaskSpec::Fedavg(spec) => fedavg::built_in(session, spec.clone()),
         TaskSpec::Custom(_) => return None,
     })
 }

@@ -9,6 +9,7 @@
 
 mod bad;
 mod faults;
+mod fedavg;
 mod flynn;
 mod items;
 mod messages;
@@ -33,7 +34,7 @@ use serde_json::Value;
 type Maker = fn() -> Value;
 
 /// Names of the files and what makes them.
-const FILES: [(&str, Maker); 22] = [
+const FILES: [(&str, Maker); 23] = [
     ("encoding", primitives::encoding),
     ("identity", primitives::identities),
     ("stream", primitives::stream),
@@ -54,6 +55,7 @@ const FILES: [(&str, Maker); 22] = [
     ("ot", ot::ot),
     ("phe", phe::phe),
     ("sketch", sketch::sketch),
+    ("fedavg", fedavg::fedavg),
     ("private", private::private),
     ("rows", rows::rows),
 ];

@@ -66,7 +66,7 @@ fn inputs() -> Vec<Vec<u8>> {
     let ballot = Ballot { counter: 300, proposer: peer };
     let sum = SumId { ballot, slot: 1 };
     let acknowledgement = signed(Acknowledgement { ballot, slot: 1, value: [2; 32] });
-    let key = signed(ViewKey { ballot, public: [1; 32] });
+    let key = signed(ViewKey { ballot, public: [1; 32], commitment: Some([2; 32]) });
     let record = SumRecord::new(sum, vec![Peer(0), peer], [3; 32], vec![]);
     let frozen = Frozen {
         record: record.clone(),
@@ -91,6 +91,7 @@ fn inputs() -> Vec<Vec<u8>> {
         Message::View(view::Message::Up(ballot, Report::Hold { slot: 1, total: [1; 32], deals: vec![] })),
         Message::View(view::Message::Up(ballot, Report::Acknowledge(1, vec![acknowledgement.clone()]))),
         Message::View(view::Message::Up(ballot, Report::Release(1, vec![]))),
+        Message::View(view::Message::Up(ballot, Report::Reveal(vec![]))),
         Message::View(view::Message::Down(ballot, Order::Keys(vec![key]))),
         Message::View(view::Message::Down(ballot, Order::Sum(1))),
         Message::View(view::Message::Down(ballot, Order::Accept(record.clone()))),

@@ -319,6 +319,8 @@ pub struct Expected<'a> {
     pub named_by: NamedBy,
     /// Class names in the order of their indices; made from the file where not given.
     pub classes: Option<&'a [String]>,
+    /// Whether the label of a row may be missing; see [`Loaded::labels`].
+    pub partly: bool,
     /// Where the label is, or [`LabelColumn::None`] for rows without labels.
     pub label: LabelColumn,
     /// Columns that are left out.
@@ -355,8 +357,10 @@ impl fmt::Display for NamedBy {
 /// What a file holds.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Loaded {
-    /// The rows.
+    /// The rows; without labels and classes where [`Expected::partly`].
     pub data: Dataset,
+    /// Where [`Expected::partly`], of each row the index of its class, or nothing; else empty.
+    pub labels: Vec<Option<u16>>,
     /// Names of the features, in the order of the rows; empty where the file has none.
     pub columns: Vec<String>,
     /// Whether the columns were brought into the order of [`Expected::columns`].

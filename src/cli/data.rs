@@ -106,7 +106,8 @@ impl DataArguments {
         spec: &DataSpec,
         label: &LabelColumn,
     ) -> Result<(Dataset, Option<String>), Failure> {
-        self.load_session(spec, Some(&spec.classes), label)
+        let (rows, said) = self.load_session(spec, Some(&spec.classes), label, false)?;
+        Ok((rows.data, said))
     }
 
     /// Reads rows for the task `sketch`: whatever is in the label column is left out.
@@ -116,7 +117,8 @@ impl DataArguments {
         spec: &DataSpec,
         label: &LabelColumn,
     ) -> Result<(Dataset, Option<String>), Failure> {
-        let (rows, said) = self.load_session(spec, None, label)?;
+        let (rows, said) = self.load_session(spec, None, label, false)?;
+        let rows = rows.data;
         Ok((Dataset::new(rows.features(), rows.values().to_vec(), Vec::new(), Vec::new())?, said))
     }
 
@@ -126,13 +128,15 @@ impl DataArguments {
         spec: &DataSpec,
         classes: Option<&[String]>,
         label: &LabelColumn,
-    ) -> Result<(Dataset, Option<String>), Failure> {
+        partly: bool,
+    ) -> Result<(Loaded, Option<String>), Failure> {
         let limits = spec.limits();
         let expected = Expected {
             features: Some(spec.features as usize),
             columns: &spec.columns,
             limits: &limits,
             classes,
+            partly,
             ..self.reading.expected(label)
         };
         let loaded = data::load_named(&self.data, &expected)
@@ -144,7 +148,7 @@ impl DataArguments {
             (false, true) => Some("no names of columns: taken in the order of the session file"),
             _ => None,
         };
-        Ok((loaded.data, said.map(|said| format!("{}: {said}", self.data.display()))))
+        Ok((loaded, said.map(|said| format!("{}: {said}", self.data.display()))))
     }
 
     /// Reads rows for the task `xclp`, where a label may be left empty; gives the rows and what is to be said
@@ -155,16 +159,8 @@ impl DataArguments {
         spec: &DataSpec,
         label: &LabelColumn,
     ) -> Result<(PartlyLabelled, Option<String>), Failure> {
-        // No class has an empty name, so that it can stand for "unknown" while the file is read.
-        let mut spec = spec.clone();
-        let unknown = spec.classes.len();
-        spec.classes.push(String::new());
-        let (rows, said) = self.load_labelled(&spec, label)?;
-        let labels =
-            rows.labels().iter().map(|&label| Some(label).filter(|&label| usize::from(label) < unknown));
-        let labels = labels.collect();
-        let data = Dataset::new(rows.features(), rows.values().to_vec(), Vec::new(), Vec::new())?;
-        Ok((PartlyLabelled { data, labels }, said))
+        let (rows, said) = self.load_session(spec, Some(&spec.classes), label, true)?;
+        Ok((PartlyLabelled { data: rows.data, labels: rows.labels }, said))
     }
 
     /// Reads the rows for `model`, its columns in the model's order by their names; its classes are expected
@@ -216,6 +212,25 @@ impl DataArguments {
             said.map(|said| format!("{}: {said}", self.data.display())).into_iter().collect();
         lines.extend(self.outside(model, &loaded));
         Ok((loaded.data, lines))
+    }
+
+    /// Reads rows with so many features, of these names where there are some; of these classes, or of any.
+    pub(super) fn load_columns(
+        &self,
+        features: usize,
+        columns: &[String],
+        classes: Option<&[String]>,
+        label: &LabelColumn,
+    ) -> Result<Dataset, Failure> {
+        let expected = Expected {
+            features: Some(features),
+            columns,
+            named_by: NamedBy::Model,
+            classes,
+            ..self.reading.expected(label)
+        };
+        let loaded = data::load_named(&self.data, &expected);
+        Ok(loaded.map_err(|error| self.refused(&error, error.to_string()))?.data)
     }
 
     /// Another file of this program is called by its kind.

@@ -2,6 +2,7 @@
 //! label it together, or find out how unlike their parts of it are.
 
 mod children;
+mod fedavg;
 mod sketch;
 mod table;
 mod xclp;
@@ -54,9 +55,9 @@ const NAMES: [&str; 16] = [
 /// rows
 #[derive(Debug, Args)]
 pub(super) struct Demo {
-    /// flynn (they train one classifier), xclp (they label their rows together) or sketch (how unlike their
-    /// rows are)
-    #[arg(long, value_name = "TASK", default_value = "flynn", value_parser = ["flynn", "xclp", "sketch"])]
+    /// flynn (they train one classifier), xclp (they label their rows together), sketch (how unlike their
+    /// rows are) or fedavg (they train a network in rounds)
+    #[arg(long, value_name = "TASK", default_value = "flynn", value_parser = ["flynn", "xclp", "sketch", "fedavg"])]
     task: String,
     /// How many nodes, 3 to 16 [default: 5, with the task sketch or --select 7]
     #[arg(long, value_parser = clap::value_parser!(u16).range(3..=16))]
@@ -115,6 +116,12 @@ impl Demo {
                 return Err(Failure::Input("--epsilon: not with the task xclp".into()));
             }
             return xclp::run(&self, folder.path(), out);
+        }
+        if self.task == "fedavg" {
+            if self.noise.spec(TOP).is_some() {
+                return Err(Failure::Input("--epsilon: not with the task fedavg".into()));
+            }
+            return fedavg::run(&self, folder.path(), out);
         }
         if self.task == "sketch" {
             return sketch::run(&self, folder.path(), out);

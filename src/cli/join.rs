@@ -22,7 +22,7 @@ use crate::crypto::identity::{Identity, PublicKey};
 use crate::data::LabelColumn;
 use crate::peer::{self, Budget, Builder, Event, Handle, Peer, Receipt, Timed, leave_on_signals};
 use crate::privacy::Ratio;
-use crate::session::{Session, check_name};
+use crate::session::{Session, TaskSpec, check_name};
 use crate::task::{self, BuiltIn, Labels, Outcome, Rows, xclp};
 
 /// Runs one node of a session and writes what it gives: the model, the settings that were best, labels for
@@ -165,6 +165,10 @@ impl Join {
             }
             (None, _) if self.budget.is_some() => {
                 refused("--budget: the session has no privacy.epsilon, and what exact sums tell has no bound")
+            }
+            (None, Some(name)) if matches!(session.task, TaskSpec::Xclp(_)) => {
+                check_name("--dataset", name)?;
+                Ok(Some(Budget { dataset: name.clone(), limit: None }))
             }
             (None, Some(_)) => {
                 refused("--dataset: the session has no privacy.epsilon, and nothing is entered in the ledger")

@@ -4,10 +4,15 @@ use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
+use flyswarm_kernels::learner::Classifier;
+
 use crate::model::file::MAGIC;
 
 /// How much of a file is looked at, bytes: a receipt of 1,024 peers is longer, but what tells is at its top.
 const LOOK: u64 = 1 << 16;
+
+/// A network that the task `fedavg` has trained.
+pub(super) const NETWORK: &str = "a network";
 
 /// `a receipt`, `a model` and so on; `None` where it is nothing that this program writes.
 pub(super) fn of(path: &Path) -> Option<&'static str> {
@@ -19,6 +24,9 @@ pub(super) fn of(path: &Path) -> Option<&'static str> {
     File::open(path).ok()?.take(LOOK).read_to_end(&mut bytes).ok()?;
     if bytes.starts_with(MAGIC) {
         return Some("a model");
+    }
+    if Classifier::looks_like(&bytes) {
+        return Some(NETWORK);
     }
     if bytes.starts_with(b"PK\x03\x04") {
         return Some("an NPZ archive");

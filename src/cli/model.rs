@@ -1,6 +1,7 @@
 //! `predict`, `eval` and `inspect`: what a model file is good for. None of them needs a network.
 
 mod diff;
+mod network;
 mod predict;
 
 use std::fs::File;
@@ -112,10 +113,14 @@ impl From<ModelError> for Failure {
 
 impl Eval {
     pub(super) fn run(&self, out: &mut dyn Write) -> Result<(), Failure> {
-        let model = self.model.load()?;
         if self.label == LabelColumn::None {
             return Err(Failure::Input("--label none: expected a column of labels to compare with".into()));
         }
+        if let Some(network) = network::load(&self.model.model)? {
+            let text = network::eval(&network, &self.data, &self.label, self.json)?;
+            return written(writeln!(out, "{text}"), "standard output");
+        }
+        let model = self.model.load()?;
         let (data, said) = self.data.load_for(&model, &self.label, true)?;
         said.iter().for_each(|line| eprintln!("{}", one_line(line)));
         let (columns, outside) = model.outside(&data);
@@ -158,6 +163,10 @@ impl Inspect {
         // A session file is text, and no text begins like a model.
         let text = match kind::of(&self.file) {
             _ if start == file::MAGIC => inspect_model(&self.file, self.json)?,
+            Some(kind::NETWORK) => match network::load(&self.file)? {
+                Some(network) => network::inspect(&network, self.json),
+                None => return Err(Failure::Input(format!("{}: changed meanwhile", self.file.display()))),
+            },
             Some(other) if other != "a session file" => {
                 return Err(Failure::Input(format!("{}: this is {other}; {taken}", self.file.display())));
             }

@@ -10,7 +10,7 @@ use serde_json::json;
 
 use super::{Failure, id::key_path, print};
 use crate::crypto::identity::Identity;
-use crate::ledger::{self, Ledger, LedgerError};
+use crate::ledger::{self, Ledger, LedgerError, Total};
 use crate::privacy::Ratio;
 use crate::session::{NoiseMode, NoiseSpec};
 
@@ -55,7 +55,8 @@ impl NoiseArguments {
     }
 }
 
-/// Prints what this identity's data sets have spent in private sessions
+/// Prints what this identity's data sets have spent in private sessions, and in how many sessions of the task
+/// xclp they were
 #[derive(Debug, Args)]
 pub(super) struct Spent {
     /// The key file [default: as `flyswarm id`]
@@ -73,18 +74,27 @@ impl Spent {
         let charges = Ledger::read(&path)?;
         let totals = ledger::totals(&charges);
         if self.json {
-            let totals: Vec<_> =
-                totals.iter().map(|(set, spent)| json!({"dataset": set, "spent": spent})).collect();
+            let total = |total: &Total| {
+                let Total { dataset, spent, queries } = total;
+                json!({"dataset": dataset, "spent": spent, "queries": queries})
+            };
+            let totals: Vec<_> = totals.iter().map(total).collect();
             return print(
                 out,
                 &format!("{:#}\n", json!({"ledger": path, "datasets": totals, "charges": charges})),
             );
         }
         let mut text = format!("{}\n", path.display());
-        for (set, spent) in totals {
-            text += &format!("{set}: {spent} spent\n");
-            for charge in charges.iter().filter(|charge| charge.dataset == set) {
-                let (epsilon, mode) = (charge.epsilon.to_string(), charge.mode);
+        for Total { dataset, spent, queries } in totals {
+            text += &format!("{dataset}: {spent} spent");
+            text += &match queries {
+                0 => "\n".to_owned(),
+                1 => ", 1 session of xclp\n".to_owned(),
+                more => format!(", {more} sessions of xclp\n"),
+            };
+            for charge in charges.iter().filter(|charge| charge.dataset == dataset) {
+                let epsilon = charge.epsilon.map_or_else(|| "-".to_owned(), |epsilon| epsilon.to_string());
+                let mode = charge.mode.map_or_else(|| "xclp".to_owned(), |mode| mode.to_string());
                 text += &format!("  {epsilon:>10} {mode:<9} {} {}\n", charge.session, charge.name);
             }
         }

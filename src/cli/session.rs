@@ -3,6 +3,7 @@
 #[cfg(feature = "net")]
 pub(in crate::cli) mod collect;
 mod council;
+mod fedavg;
 pub(in crate::cli) mod forecast;
 mod next;
 mod parse;
@@ -142,9 +143,9 @@ pub(super) struct NewArguments {
     /// none
     #[arg(long)]
     no_check_columns: bool,
-    /// flynn (a classifier), xclp (labels for every peer's own rows) or sketch (how far each peer's rows lie
-    /// from all)
-    #[arg(long, value_name = "TASK", default_value = "flynn", value_parser = ["flynn", "xclp", "sketch"])]
+    /// flynn (a classifier), xclp (labels for every peer's own rows), sketch (how far each peer's rows lie
+    /// from all) or fedavg (a network)
+    #[arg(long, value_name = "TASK", default_value = "flynn", value_parser = ["flynn", "xclp", "sketch", "fedavg"])]
     task: String,
     /// Bits of a code, with the task xclp [default: 4096]
     #[arg(long, value_name = "L")]
@@ -172,6 +173,14 @@ pub(super) struct NewArguments {
     /// With the task xclp: allow a peer with more than half of all rows
     #[arg(long)]
     large_owner: bool,
+    /// With the task xclp: most rows of a peer [default: no limit]
+    #[arg(long, value_name = "N")]
+    most_rows: Option<u32>,
+    /// With the task xclp: most sessions of the series [default: no limit]
+    #[arg(long, value_name = "N")]
+    most_sessions: Option<u32>,
+    #[command(flatten)]
+    fedavg: fedavg::FedavgArguments,
     /// With the task xclp: megabytes of memory that a computing party may take [default: 1024]
     #[arg(long, value_name = "MB")]
     memory_mb: Option<u32>,
@@ -363,7 +372,7 @@ impl NewArguments {
     /// Reads --settings, or --data and finds settings for its rows.
     fn given(&self) -> Result<GivenFiles, Failure> {
         let mut given = GivenFiles::default();
-        let trains = !matches!(&*self.task, "xclp" | "sketch");
+        let trains = self.task == "flynn";
         for (option, asked) in [("--settings", self.settings.is_some()), ("--data", self.data.is_some())] {
             if asked && !trains {
                 return Err(Failure::Input(format!("{option}: not with the task {}", self.task)));
@@ -403,8 +412,8 @@ impl NewArguments {
     }
 
     fn session(self) -> Result<Session, Failure> {
-        let (xclp_task, sketch_task) = (self.task == "xclp", self.task == "sketch");
-        let trains = !xclp_task && !sketch_task;
+        let [xclp_task, sketch_task, fedavg_task, trains] =
+            ["xclp", "sketch", "fedavg", "flynn"].map(|task| self.task == task);
         let selects = self.sketch.selects();
         if selects && (!trains || self.tune.is_some()) {
             let what = if self.tune.is_some() { "--tune".into() } else { format!("the task {}", self.task) };
@@ -413,6 +422,7 @@ impl NewArguments {
         let options = [
             (trains, self.flynn_options()),
             (xclp_task, self.xclp_options()),
+            (fedavg_task, self.fedavg.given()),
             (sketch_task || selects, self.sketch.given()),
         ];
         if let Some(option) = options.iter().filter(|(own, _)| !own).find_map(|(_, given)| given.first()) {
@@ -457,6 +467,7 @@ impl NewArguments {
             Some(scaling) => scaling,
             None if trains => usual,
             None if sketch_task => self.sketch.scaling(noise.is_some()),
+            None if fedavg_task => Scaling::Standard,
             None => Scaling::None,
         };
         let checks = ColumnChecks::default();
@@ -470,6 +481,8 @@ impl NewArguments {
         let readout = Readout { score: self.score.unwrap_or(score), gamma: self.gamma.unwrap_or(gamma) };
         let task = if sketch_task {
             TaskSpec::Sketch(self.sketch.spec(noise.is_some()))
+        } else if fedavg_task {
+            TaskSpec::Fedavg(self.fedavg.spec()?)
         } else if xclp_task {
             let usual = XclpSpec::default();
             let usual = self.alpha.map_or(usual.clone(), |alpha| usual.with_alpha(alpha));
@@ -481,6 +494,8 @@ impl NewArguments {
                 compute: self.compute,
                 few_rows: self.few_rows,
                 large_owner: self.large_owner,
+                most_rows: self.most_rows.unwrap_or(usual.most_rows),
+                most_sessions: self.most_sessions.unwrap_or(usual.most_sessions),
                 memory_mb: self.memory_mb.unwrap_or(usual.memory_mb),
                 ..usual
             })
@@ -536,6 +551,8 @@ impl NewArguments {
             ("--compute", !self.compute.is_empty()),
             ("--few-rows", self.few_rows),
             ("--large-owner", self.large_owner),
+            ("--most-rows", self.most_rows.is_some()),
+            ("--most-sessions", self.most_sessions.is_some()),
             ("--memory-mb", self.memory_mb.is_some()),
         ];
         given.into_iter().filter(|(_, given)| *given).map(|(name, _)| name).collect()

@@ -20,7 +20,7 @@ use crate::node::{Done, Ending, Event, Job, Node, Record, RestoreError, Timer};
 use crate::protocol::about::{About, Role};
 use crate::protocol::context::Context;
 use crate::protocol::message::{Channel, Message};
-use crate::protocol::view::Stage;
+use crate::protocol::view::{HEARTBEAT_MS, Stage};
 use crate::protocol::{Action, Fault, Input, Machine, Step, Time, wire};
 use crate::session::{Entry, Peer, Session};
 use crate::store::{Store, StoreError};
@@ -28,6 +28,10 @@ use crate::task::Task;
 
 /// The time for which a leaving node waits for its last frames to be read.
 const FLUSH: Duration = Duration::from_secs(2);
+
+/// Bytes of a vector from which on its record is written beside the machine's thread: less is written within
+/// a heartbeat also by slow disks.
+const LARGE: usize = 4 << 20;
 
 /// The node to run.
 #[derive(Debug)]
@@ -183,6 +187,9 @@ struct Driver<'a> {
     /// Peers that were blamed: their frames that are still on their way are not read.
     banned: BTreeSet<Peer>,
     started: Instant,
+    /// Time in which large records were written: the machine's clock stands still, or it would take its own
+    /// delay for the others' silence.
+    still: Duration,
     alarms: BinaryHeap<Alarm>,
     timers: BTreeMap<u64, Timer>,
     sequence: u64,
@@ -238,6 +245,7 @@ pub fn run(plan: NodeConfig, report: &mut dyn FnMut(Report<'_>)) -> Result<Usage
         ids,
         banned: BTreeSet::new(),
         started,
+        still: Duration::ZERO,
         alarms: BinaryHeap::new(),
         timers: BTreeMap::new(),
         sequence: 0,
@@ -265,6 +273,24 @@ pub fn run(plan: NodeConfig, report: &mut dyn FnMut(Report<'_>)) -> Result<Usage
     result.map(|()| usage)
 }
 
+/// Does blocking work on a thread of its own, and calls `beat` at this interval until it is done.
+fn beside<R: Send>(work: impl FnOnce() -> R + Send, every: Duration, mut beat: impl FnMut()) -> R {
+    std::thread::scope(|scope| {
+        let (sender, done) = mpsc::channel();
+        scope.spawn(move || {
+            // The other end waits for it.
+            let _ = sender.send(work());
+        });
+        loop {
+            match done.recv_timeout(every) {
+                Ok(result) => return result,
+                Err(RecvTimeoutError::Timeout) => beat(),
+                Err(RecvTimeoutError::Disconnected) => unreachable!("BUG: the disk's thread has panicked"),
+            }
+        }
+    })
+}
+
 #[allow(clippy::disallowed_methods, reason = "the driver is where the clock is read")]
 fn now_instant() -> Instant {
     Instant::now()
@@ -272,7 +298,8 @@ fn now_instant() -> Instant {
 
 impl Driver<'_> {
     fn now(&self) -> Time {
-        Time(u64::try_from(self.started.elapsed().as_micros()).unwrap_or(u64::MAX))
+        let runs = self.started.elapsed().saturating_sub(self.still);
+        Time(u64::try_from(runs.as_micros()).unwrap_or(u64::MAX))
     }
 
     fn run(&mut self) -> Result<(), DriverError> {
@@ -387,20 +414,7 @@ impl Driver<'_> {
     fn carry_out(&mut self, step: Step<Node>) {
         for action in step.0 {
             match action {
-                Action::Send { to, message } => {
-                    let frame = wire::encode(&message);
-                    let bytes = (frame.header.len() + frame.payload.len()) as u64;
-                    if let Some((_, spent)) = self.usage.stages.last_mut() {
-                        spent.bytes += bytes;
-                    }
-                    (self.report)(Report::Sent(to, &message, bytes));
-                    let channel = to_net(frame.channel);
-                    let frame = Frame { header: frame.header, payload: frame.payload };
-                    let to = self.ids[to.index()];
-                    if let Err(error) = self.network.send(Command::Send { to, channel, frame }) {
-                        unreachable!("BUG: the protocol's frames keep the limits: {error}");
-                    }
-                }
+                Action::Send { to, message } => self.send(to, &message),
                 Action::SetTimer { at, timer } => {
                     self.sequence += 1;
                     self.timers.insert(self.sequence, timer);
@@ -408,7 +422,7 @@ impl Driver<'_> {
                 }
                 Action::Compute(job) => self.compute(job),
                 Action::Persist(record) => {
-                    if let Err(error) = self.store.write(&record) {
+                    if let Err(error) = self.persist(&record) {
                         // Nothing after it may leave: what depends on it would not survive.
                         self.over = Some(Err(error.into()));
                         return;
@@ -430,6 +444,46 @@ impl Driver<'_> {
                 Action::Blame { peer, fault } => self.blame(peer, fault),
             }
         }
+    }
+
+    fn send(&mut self, to: Peer, message: &Message) {
+        let frame = wire::encode(message);
+        let bytes = (frame.header.len() + frame.payload.len()) as u64;
+        if let Some((_, spent)) = self.usage.stages.last_mut() {
+            spent.bytes += bytes;
+        }
+        (self.report)(Report::Sent(to, message, bytes));
+        let channel = to_net(frame.channel);
+        let frame = Frame { header: frame.header, payload: frame.payload };
+        let to = self.ids[to.index()];
+        if let Err(error) = self.network.send(Command::Send { to, channel, frame }) {
+            unreachable!("BUG: the protocol's frames keep the limits: {error}");
+        }
+    }
+
+    /// Writes a record. While a large one is written the others hear that this peer is at work.
+    fn persist(&mut self, record: &Record) -> Result<(), StoreError> {
+        if record.total().is_none_or(|(_, total)| total.len() < LARGE) {
+            return self.store.write(record);
+        }
+        let begun = now_instant();
+        let beat = self.node.beat();
+        let (store, network, ids) = (&mut self.store, &self.network, &self.ids);
+        let written = beside(
+            || store.write(record),
+            Duration::from_millis(HEARTBEAT_MS),
+            || {
+                for (to, message) in &beat {
+                    let frame = wire::encode(message);
+                    let channel = to_net(frame.channel);
+                    let frame = Frame { header: frame.header, payload: frame.payload };
+                    // A network that has stopped is found by whoever needs it.
+                    let _ = network.send(Command::Send { to: ids[to.index()], channel, frame });
+                }
+            },
+        );
+        self.still += begun.elapsed();
+        written
     }
 
     fn compute(&self, job: Job) {
@@ -480,5 +534,19 @@ fn from_net(channel: super::Channel) -> Channel {
     match channel {
         super::Channel::Control => Channel::Control,
         super::Channel::Bulk => Channel::Bulk,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_slow_disk_does_not_keep_the_others_from_hearing_of_this_peer() {
+        let mut beats = 0;
+        let work = || std::thread::sleep(Duration::from_millis(300));
+        beside(work, Duration::from_millis(20), || beats += 1);
+        assert!(beats >= 3, "{beats} words in 15 intervals");
+        assert_eq!(beside(|| 7, Duration::from_secs(60), || panic!("nothing to wait for")), 7);
     }
 }

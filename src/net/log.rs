@@ -49,6 +49,9 @@ pub(super) fn note(ctx: &Context, report: &Report<'_>) {
             Event::Opened(value) => {
                 tracing::info!(quantity = quantity(value.sum.slot), members = value.members.len(), "opened");
             }
+            Event::Figures(slot, figures) => {
+                tracing::info!(quantity = quantity(*slot), ?figures, "figures");
+            }
             Event::Exchange(_) => tracing::info!("an exchange begins"),
             Event::NeedsConnection(peer) => tracing::debug!(peer = name(peer), "dials at once"),
             Event::Finished(..) => tracing::info!("finished"),

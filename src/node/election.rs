@@ -155,7 +155,7 @@ impl Node {
             }
         }
         let wanted = lacked.unwrap_or(complete);
-        let failures = |peer: &Peer| self.election.fetch_failures.get(peer).map_or(0, |&(times, _)| times);
+        let failures = |peer: &Peer| self.election.failures(*peer);
         let due = |peer: &Peer| self.election.fetch_failures.get(peer).is_none_or(|&(_, again)| now >= again);
         // The leader has as much as its view began with, as far as who passed that on says.
         let leader = self.view.as_ref().map(|view| view.ballot().proposer);
@@ -197,8 +197,8 @@ impl Node {
             self.election.idle_since = now;
             self.election.without_view = now;
         }
-        if !self.in_view.is_empty() || self.transfer.fetching() {
-            // Others go on without this peer; when they are done or give up they say so.
+        if self.others_go_on(now) {
+            // When they are done or give up they say so.
             self.election.without_view = now;
         } else if let Some(Blocked { since, why, .. }) = &self.election.blocked {
             if now >= since.plus_ms(timing.quorum_ms) {
@@ -214,6 +214,15 @@ impl Node {
         if enough {
             self.go_on_proposing(now, step);
         }
+    }
+
+    /// Whether others go on without this peer, or give it what it lacks: as far as they only say so, not for
+    /// ever.
+    fn others_go_on(&self, now: Time) -> bool {
+        let received = self.transfer.asked().filter(|_| self.transfer.receiving());
+        let given = received.is_some_and(|peer| self.election.failures(peer) < 3);
+        let said = !self.in_view.is_empty() || self.transfer.fetching();
+        given || (said && now < self.election.patience(self.ctx.session.timing.compute_ms))
     }
 
     fn go_on_proposing(&mut self, now: Time, step: &mut Step<Self>) {
@@ -394,8 +403,9 @@ impl Node {
             Over::No => {
                 if !self.election.gathered {
                     deadlines.push(self.election.started.plus_ms(timing.gather_ms));
-                } else if !self.in_view.is_empty() || self.transfer.fetching() {
-                    // Nothing ends while others are in a view.
+                } else if self.others_go_on(now) {
+                    deadlines
+                        .push(self.election.patience(timing.compute_ms).max(now.plus_ms(timing.stall_ms)));
                 } else if let Some(blocked) = &self.election.blocked {
                     deadlines.push(blocked.since.plus_ms(timing.quorum_ms));
                 } else {

@@ -31,6 +31,8 @@ pub enum Event {
     Stage(u32, Stage),
     /// A slot is frozen: the view in which it was summed, and the members.
     Opened(Value),
+    /// What the task says of its progress, by the slot that is frozen.
+    Figures(u32, serde_json::Map<String, serde_json::Value>),
     /// The exchange of the view begins, with these roles.
     Exchange(Roles),
     /// Every slot is frozen.

@@ -193,6 +193,15 @@ impl Node {
         }
     }
 
+    /// Tells the exchange of a view that fails because of whom, before it is dropped: the view may know it
+    /// first. What the exchange would still do has no place any more.
+    pub(super) fn exchange_loses(&mut self, now: Time, reason: Reason, suspect: Option<Peer>) {
+        let because = matches!(reason, Reason::Lost | Reason::Stalled | Reason::Fault | Reason::Left);
+        if let (Some(peer), Some((_, exchange))) = (suspect.filter(|_| because), &mut self.talk.running) {
+            drop(exchange.handle(now, Input::PeerLost(peer)));
+        }
+    }
+
     /// Drops the exchange of a view that is over: the next one has other members, and its own exchange.
     pub(super) fn forget_exchange(&mut self) {
         if let Some(slot) = std::mem::take(&mut self.talk).slot {

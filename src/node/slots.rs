@@ -1,5 +1,5 @@
 //! A slot at one node: its vector, the acknowledgement of the sealed total, opening, freezing; or fetching
-//! it. fetched instead.
+//! it instead.
 
 use bytes::Bytes;
 use sha2::{Digest, Sha256};
@@ -219,7 +219,7 @@ impl Node {
         let exchanged = self.exchanged.remove(&value.sum);
         self.exchanged.retain(|sum, _| sum.slot != slot);
         self.archive.freeze(&self.ctx, frozen, opened, exchanged);
-        self.election.froze();
+        self.election.froze(now);
         self.round.froze = true;
         self.inputs.remove(&slot);
         if self.talk.wanted(slot) {
@@ -230,6 +230,10 @@ impl Node {
         if !bare && let Err(text) = self.task.check(slot, self.archive.history()) {
             self.end(Ending::Refused(text), step);
             return;
+        }
+        let figures = self.task.figures(slot, self.archive.history());
+        if !figures.is_empty() {
+            step.output(Event::Figures(slot, figures));
         }
         for over in self.archive.forget(&*self.task) {
             step.0.push(Action::Persist(Record::Bare(over)));
@@ -259,7 +263,7 @@ impl Node {
             match output {
                 transfer::Output::Wanted(peer, slot, want) => {
                     let held = self.archive.held(&self.ctx, slot, want);
-                    let child = self.transfer.serve(peer, slot, held);
+                    let child = self.transfer.serve(now, peer, slot, held);
                     self.transferred(now, child, step);
                 }
                 transfer::Output::Fetched(from, slot, held, total) => match *held {

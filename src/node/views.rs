@@ -154,6 +154,7 @@ impl Node {
             }
         }
         self.round = Round::default();
+        self.exchange_loses(now, reason, suspect);
         self.forget_exchange();
         self.election.failed(now, author, reason, suspect);
         if matches!(reason, Reason::Disagreement | Reason::TooFew) && ballot.proposer != self.ctx.me {

@@ -1,4 +1,5 @@
-//! A private session is entered in the ledger before anything of it is sent.
+//! A private session is entered in the ledger before anything of it is sent, and so is one in which rows
+//! answer the questions of others (task `xclp`).
 
 use std::path::Path;
 
@@ -6,7 +7,7 @@ use super::Error;
 use crate::ledger::{Charge, Ledger, LedgerError};
 use crate::privacy::Ratio;
 use crate::protocol::context::Context;
-use crate::session::{Session, check_name};
+use crate::session::{Session, TaskSpec, check_name};
 use crate::store::{Store, StoreError};
 
 /// Says whether a private session is worth what it costs; an error ends it.
@@ -34,6 +35,9 @@ pub(super) fn check(session: &Session, budget: Option<&Budget>) -> Result<(), Er
         (None, Some(Budget { limit: Some(_), .. })) => {
             input("budget: the session has no privacy.epsilon, and what exact sums tell has no bound")
         }
+        (None, Some(budget)) if is_query(session) => {
+            check_name("data set", &budget.dataset).map_err(|error| Error::Input(error.to_string()))
+        }
         (None, Some(_)) => {
             input("budget: the session has no privacy.epsilon, and nothing is entered in the ledger")
         }
@@ -41,19 +45,32 @@ pub(super) fn check(session: &Session, budget: Option<&Budget>) -> Result<(), Er
     }
 }
 
-/// Enters the session in `ledger`, once for what is kept in `state`. `ask` may end it before that, unless it
-/// is paid for.
+/// Whether each row is a question about the labels of others, answered without noise.
+fn is_query(session: &Session) -> bool {
+    matches!(session.task, TaskSpec::Xclp(_))
+}
+
+/// Enters the session in `ledger`, once for what is kept in `state`. `rows` is what the rows are called
+/// where nobody names the data set, `None` for a peer without. `ask` may end it before that, unless it is
+/// paid for.
 pub(super) fn charge(
     ctx: &Context,
     budget: Option<&Budget>,
+    rows: Option<&str>,
     (ledger, state): (&Path, &Path),
     ask: Option<Ask>,
 ) -> Result<(), Error> {
-    let (Some(noise), Some(budget)) = (ctx.session.privacy.noise, budget) else { return Ok(()) };
+    let noise = ctx.session.privacy.noise;
+    let unnamed = rows.filter(|_| is_query(&ctx.session));
+    let unnamed = unnamed.map(|name| Budget { dataset: name.to_owned(), limit: None });
+    let Some(budget) = budget.or(unnamed.as_ref()).filter(|_| noise.is_some() || unnamed.is_some()) else {
+        return Ok(());
+    };
+    let ask = ask.filter(|_| noise.is_some());
     let charge = Charge {
         dataset: budget.dataset.clone(),
-        epsilon: noise.epsilon,
-        mode: noise.mode,
+        epsilon: noise.map(|noise| noise.epsilon),
+        mode: noise.map(|noise| noise.mode),
         session: ctx.id.to_string(),
         name: ctx.session.name.clone(),
         unix: super::unix() as u64,

@@ -156,7 +156,8 @@ impl Builder {
         self
     }
 
-    /// What this peer calls its rows and what they may spend; a private session needs it, no other takes it.
+    /// What this peer calls its rows and what they may spend; a private session needs it, one of the task
+    /// `xclp` takes a name alone, no other takes it.
     pub fn budget(mut self, budget: Budget) -> Self {
         self.budget = Some(budget);
         self
@@ -256,7 +257,8 @@ impl Builder {
         driver::roster(&ctx.session)?;
         let mark = self.key_file.as_deref().map(|key| mark_file(key, &ctx.session));
         pin.hold(&state, mark.as_deref()).map_err(DriverError::Store)?;
-        budget::charge(&ctx, self.budget.as_ref(), (&ledger, &state), self.ask)?;
+        let named = (!witness).then_some(&*pin.name);
+        budget::charge(&ctx, self.budget.as_ref(), named, (&ledger, &state), self.ask)?;
         let listen = match self.listen {
             none if none.is_empty() => "/ip4/0.0.0.0/tcp/0".parse().into_iter().collect(),
             listen => listen,

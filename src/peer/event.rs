@@ -145,6 +145,15 @@ pub enum Event {
         /// The peers whose vectors it sums.
         members: Vec<String>,
     },
+    /// What the task says of its progress when a quantity was opened, such as the loss of a round.
+    Figures {
+        /// The quantity.
+        quantity: String,
+        /// The slot's number, from 0.
+        number: u32,
+        /// Numbers by name.
+        figures: serde_json::Map<String, serde_json::Value>,
+    },
     /// This peer has no block of a row sum.
     NoRows {
         /// The quantity.
@@ -256,6 +265,9 @@ impl Event {
                 number: value.sum.slot,
                 members: names(&value.members),
             },
+            node::Event::Figures(slot, figures) => {
+                Self::Figures { quantity: quantity(*slot), number: *slot, figures: figures.clone() }
+            }
             node::Event::Exchange(roles) => Self::Roles {
                 roles: roles.iter().map(|(role, peers)| ((*role).to_owned(), names(peers))).collect(),
             },
@@ -311,6 +323,10 @@ impl fmt::Display for Event {
             }
             Self::Opened { quantity, members, .. } => {
                 write!(f, "{quantity}: opened over {}", members.join(", "))
+            }
+            Self::Figures { quantity, figures, .. } => {
+                let each = figures.iter().map(|(name, value)| format!("{name} {value}"));
+                write!(f, "{quantity}: {}", each.collect::<Vec<_>>().join(", "))
             }
             Self::NoRows { quantity, reason } => {
                 write!(f, "{quantity}: no result for this peer: {reason}")

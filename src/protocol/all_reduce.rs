@@ -367,10 +367,11 @@ impl AllReduce {
 
     /// The next chunk of the total is there.
     fn extend(&mut self, data: &Bytes, step: &mut Step<Self>) {
+        let start = self.total.len();
         self.digest.update(data);
         self.total.extend_from_slice(data);
         self.from_parent.next += 1;
-        step.0.push(Action::WriteEarly(EarlyWrite::Chunk(self.sum, data.clone())));
+        step.0.push(Action::WriteEarly(EarlyWrite::Chunk(self.sum, start, data.clone())));
     }
 
     fn message(&mut self, from: Peer, message: Message, step: &mut Step<Self>) -> Result<(), Fault> {

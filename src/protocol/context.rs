@@ -241,6 +241,13 @@ impl Context {
         self.council.iter().filter(|peer| peers.contains(peer)).count()
     }
 
+    /// Whether this member of a view has a part in the draw of its mask graph: the council's members do, in
+    /// views of more than [`FULL_MESH`].
+    #[must_use]
+    pub fn draws(&self, peer: Peer, members: &[Peer]) -> bool {
+        members.len() > FULL_MESH && self.council_index(peer).is_some()
+    }
+
     /// Number of peers in the roster.
     #[must_use]
     pub fn peers(&self) -> u16 {

@@ -3,8 +3,10 @@
 //! Each member makes an X25519 key for the view and signs it. k_ij is derived from the pair's shared secret,
 //! the session, the ballot and both peers, lower first. Member i adds PRG(k_ij) for every partner j > i and
 //! subtracts it for j < i. Up to [`FULL_MESH`] members everybody is everybody's partner; above, the partners
-//! form a random circulant graph (Bell et al. 2020, section 3) over the members in the order of a hash that
-//! includes every key of the view, so that nobody chooses its partners.
+//! form a random circulant graph (Bell et al. 2020, section 3) over the members in an order that is drawn once
+//! every key of the view is fixed: with its key each council member commits itself to a secret, and it reveals
+//! the secret under the digest of all keys. So nobody chooses its partners, the leader included, as long as one
+//! of the council's members in the view follows the protocol.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -30,10 +32,39 @@ pub struct ViewKey {
     pub ballot: Ballot,
     /// X25519, 32 bytes.
     pub public: [u8; 32],
+    /// Of those who [draw](Context::draws) the mask graph: [`commitment`] to their part.
+    pub commitment: Option<[u8; 32]>,
 }
 
 impl Item for ViewKey {
     const TAG: &'static str = "view key";
+}
+
+/// A council member's part of the draw of the mask graph.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Reveal {
+    /// The view.
+    pub ballot: Ballot,
+    /// Digest of all keys of the view ([`ViewKeys`]): under others it counts for nothing.
+    pub keys: [u8; 32],
+    /// Its part, 32 random bytes.
+    pub secret: [u8; 32],
+}
+
+impl Item for Reveal {
+    const TAG: &'static str = "reveal";
+}
+
+/// SHA-256(tag "commitment" || session id || ballot || LE16(peer) || secret).
+#[must_use]
+pub fn commitment(ctx: &Context, ballot: Ballot, peer: Peer, secret: &[u8; 32]) -> [u8; 32] {
+    tagged_hash("commitment")
+        .chain_update(ctx.id.0)
+        .chain_update(ballot.to_bytes())
+        .chain_update(peer.0.to_le_bytes())
+        .chain_update(secret)
+        .finalize()
+        .into()
 }
 
 /// One stream of a mask.
@@ -85,25 +116,27 @@ impl Masks {
     }
 }
 
-/// Partners of `me`, given every member's key. Symmetric: j is a partner of i if and only if i is one of j.
+/// Partners of `me` among the members of a view (ascending), given what its mask graph is drawn from, which
+/// matters above [`FULL_MESH`] members. Symmetric: j is a partner of i if and only if i is one of j.
 #[must_use]
-pub(crate) fn partners(ctx: &Context, keys: &BTreeMap<Peer, [u8; 32]>, me: Peer) -> Vec<Peer> {
-    let p = keys.len();
+pub fn partners(ctx: &Context, members: &[Peer], draw: &[u8; 32], me: Peer) -> Vec<Peer> {
+    let p = members.len();
     if p <= FULL_MESH {
-        return keys.keys().copied().filter(|&peer| peer != me).collect();
+        return members.iter().copied().filter(|&peer| peer != me).collect();
     }
-    let all = keys
-        .iter()
-        .fold(tagged_hash("graph").chain_update(ctx.id.0), |hash, (_, key)| hash.chain_update(key));
-    // What is hashed so far names the session and every key: with the members nothing else enters.
+    let start = tagged_hash("graph").chain_update(draw);
     let argument = || {
-        keys.keys().fold(all.clone(), |hash, peer| hash.chain_update(peer.0.to_le_bytes())).finalize().into()
+        members
+            .iter()
+            .fold(start.clone(), |hash, peer| hash.chain_update(peer.0.to_le_bytes()))
+            .finalize()
+            .into()
     };
     let ring = memo::graph(argument, || {
         let place = |&peer: &Peer| {
-            (<[u8; 32]>::from(all.clone().chain_update(peer.0.to_le_bytes()).finalize()), peer)
+            (<[u8; 32]>::from(start.clone().chain_update(peer.0.to_le_bytes()).finalize()), peer)
         };
-        let mut ring: Vec<_> = keys.keys().map(place).collect();
+        let mut ring: Vec<_> = members.iter().map(place).collect();
         ring.sort_unstable();
         ring.into_iter().map(|(_, peer)| peer).collect()
     });
@@ -123,15 +156,16 @@ pub(crate) fn degree(p: usize, colluding: f64) -> usize {
     exact.ceil() as usize
 }
 
-/// k_ij with every partner of this peer; `Err` names the partner whose key is of low order.
-pub(crate) fn agree(
+/// k_ij with these partners of this peer; `Err` names the partner whose key is of low order.
+pub fn agree(
     ctx: &Context,
     ballot: Ballot,
     secret: &EphemeralSecret,
     keys: &BTreeMap<Peer, [u8; 32]>,
+    partners: &[Peer],
 ) -> Result<BTreeMap<Peer, Arc<[u8; 32]>>, Peer> {
     let mut out = BTreeMap::new();
-    for peer in partners(ctx, keys, ctx.me) {
+    for &peer in partners {
         let Some(theirs) = keys.get(&peer) else { continue };
         let (low, high) = (ctx.me.min(peer), ctx.me.max(peer));
         let mut info = ctx.id.0.to_vec();
@@ -154,24 +188,75 @@ pub(crate) fn pair_masks(me: Peer, keys: &BTreeMap<Peer, Arc<[u8; 32]>>, sum: Su
         .collect()
 }
 
-/// Checks the signed keys of a view and returns the keys; the error names the misfit.
-pub(crate) fn collect(
-    ctx: &Context,
+/// Every member's key of a view, once they are fixed.
+#[derive(Clone, Debug)]
+pub struct ViewKeys {
     ballot: Ballot,
-    members: &[Peer],
-    items: &[Signed<ViewKey>],
-) -> Result<BTreeMap<Peer, [u8; 32]>, String> {
-    let keys: BTreeMap<_, _> = items
-        .iter()
-        .filter(|key| key.item.ballot == ballot)
-        .map(|key| (key.author, key.item.public))
-        .collect();
-    if items.len() != members.len() || !members.iter().all(|peer| keys.contains_key(peer)) {
-        return Err(format!("{} keys for {} members", keys.len(), members.len()));
+    /// As their authors signed them, in the order in which they came.
+    pub items: Vec<Signed<ViewKey>>,
+    /// X25519.
+    pub public: BTreeMap<Peer, [u8; 32]>,
+    commitments: BTreeMap<Peer, [u8; 32]>,
+    /// SHA-256(tag "keys" || session id || ballot || for each member: LE16(peer), key, commitment if any).
+    pub digest: [u8; 32],
+}
+
+impl ViewKeys {
+    /// The keys of these members, one each, with commitments of those who draw; else `None`. Signatures are
+    /// not looked at: see [`ViewKeys::signed_by`].
+    #[must_use]
+    pub fn new(ctx: &Context, ballot: Ballot, members: &[Peer], items: Vec<Signed<ViewKey>>) -> Option<Self> {
+        let keys: BTreeMap<_, _> = items
+            .iter()
+            .filter(|key| key.item.ballot == ballot)
+            .filter(|key| key.item.commitment.is_some() == ctx.draws(key.author, members))
+            .map(|key| (key.author, &key.item))
+            .collect();
+        if items.len() != members.len() || !members.iter().all(|peer| keys.contains_key(peer)) {
+            return None;
+        }
+        let start = tagged_hash("keys").chain_update(ctx.id.0).chain_update(ballot.to_bytes());
+        let digest = keys.iter().fold(start, |hash, (peer, key)| {
+            let hash = hash.chain_update(peer.0.to_le_bytes()).chain_update(key.public);
+            key.commitment.iter().fold(hash, |hash, commitment| hash.chain_update(commitment))
+        });
+        Some(Self {
+            ballot,
+            public: keys.iter().map(|(&peer, key)| (peer, key.public)).collect(),
+            commitments: keys.iter().filter_map(|(&peer, key)| Some((peer, key.commitment?))).collect(),
+            digest: digest.finalize().into(),
+            items,
+        })
     }
-    let needed = partners(ctx, &keys, ctx.me);
-    match items.iter().find(|key| needed.binary_search(&key.author).is_ok() && !key.verify(ctx)) {
-        Some(bad) => Err(format!("bad signature on the view key of {}", ctx.session.name(bad.author))),
-        None => Ok(keys),
+
+    /// Whether these members' keys are signed by them.
+    #[must_use]
+    pub fn signed_by(&self, ctx: &Context, members: &[Peer]) -> bool {
+        self.items.iter().filter(|key| members.contains(&key.author)).all(|key| key.verify(ctx))
+    }
+
+    /// Whether this is its author's part of the draw over these keys; the signature is not looked at.
+    #[must_use]
+    pub fn opens(&self, ctx: &Context, reveal: &Signed<Reveal>) -> bool {
+        let Reveal { ballot, keys, secret } = &reveal.item;
+        let made = commitment(ctx, *ballot, reveal.author, secret);
+        *ballot == self.ballot && *keys == self.digest && self.commitments.get(&reveal.author) == Some(&made)
+    }
+
+    /// What the mask graph is drawn from: SHA-256(tag "draw" || digest of the keys || for each of those who
+    /// draw, ascending: LE16(peer), its part). `None` unless these are the parts of all of them.
+    #[must_use]
+    pub fn draw(&self, ctx: &Context, reveals: &[Signed<Reveal>]) -> Option<[u8; 32]> {
+        let sound = |each: &&Signed<Reveal>| self.opens(ctx, each) && each.verify(ctx);
+        let parts: BTreeMap<_, _> =
+            reveals.iter().filter(sound).map(|each| (each.author, each.item.secret)).collect();
+        if reveals.len() != parts.len() || parts.len() != self.commitments.len() {
+            return None;
+        }
+        let start = tagged_hash("draw").chain_update(self.digest);
+        let all = parts
+            .iter()
+            .fold(start, |hash, (peer, secret)| hash.chain_update(peer.0.to_le_bytes()).chain_update(secret));
+        Some(all.finalize().into())
     }
 }

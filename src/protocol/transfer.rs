@@ -18,7 +18,7 @@ use super::context::Context;
 use super::pairwise::Masks;
 use super::record::{Frozen, Record};
 use super::sparse;
-use super::{Action, Fault, Input, Machine, Never, Step, Time};
+use super::{Action, EarlyWrite, Fault, Input, Machine, Never, Step, Time};
 use crate::session::Peer;
 
 /// A request.
@@ -132,6 +132,10 @@ struct Serving {
     acknowledged: u32,
 }
 
+/// How often a slot is served to one peer at once. Each time after that it must have waited longer: a request
+/// of some bytes costs the server a piece of the vector, and honest peers ask again only after a failure.
+const AT_ONCE: u32 = 4;
+
 /// At most one transfer to this peer, and one to each other peer.
 #[derive(Clone, Debug)]
 pub(crate) struct Transfer {
@@ -139,6 +143,8 @@ pub(crate) struct Transfer {
     number: u64,
     fetching: Option<Fetching>,
     serving: BTreeMap<Peer, Serving>,
+    /// How often each peer was served each slot, and when last.
+    served: BTreeMap<(Peer, u32), (u32, Time)>,
 }
 
 impl Machine for Transfer {
@@ -184,7 +190,7 @@ impl Transfer {
     /// A transfer with nothing under way.
     #[must_use]
     pub(crate) fn new(ctx: Arc<Context>) -> Self {
-        Self { ctx, number: 0, fetching: None, serving: BTreeMap::new() }
+        Self { ctx, number: 0, fetching: None, serving: BTreeMap::new(), served: BTreeMap::new() }
     }
 
     /// Whether something is being fetched.
@@ -227,11 +233,19 @@ impl Transfer {
     }
 
     /// Answers [`Output::Wanted`].
-    pub(crate) fn serve(&mut self, to: Peer, slot: u32, held: Option<(Held, Served)>) -> Step<Self> {
+    pub(crate) fn serve(
+        &mut self,
+        now: Time,
+        to: Peer,
+        slot: u32,
+        held: Option<(Held, Served)>,
+    ) -> Step<Self> {
         let mut step = Step::none();
         match held {
             None => step.send(to, Message::Lacking(slot)),
             Some((held, total)) => {
+                let (times, last) = self.served.entry((to, slot)).or_default();
+                (*times, *last) = (times.saturating_add(1), now);
                 step.send(to, Message::Head(slot, Box::new(held)));
                 self.serving.insert(to, Serving { slot, total, next: 0, acknowledged: 0 });
                 self.send_pieces(to, &mut step);
@@ -240,8 +254,15 @@ impl Transfer {
         step
     }
 
+    /// Whether the peer is served this slot now; it gives a silent server up, and comes back later.
+    fn grants(&self, now: Time, peer: Peer, slot: u32) -> bool {
+        let Some(&(times, last)) = self.served.get(&(peer, slot)) else { return true };
+        let Some(over) = times.checked_sub(AT_ONCE) else { return true };
+        now >= last.plus_ms(self.ctx.session.timing.stall_ms << over.min(8))
+    }
+
     fn give_up(&mut self, peer: Peer, step: &mut Step<Self>) {
-        if let Some(_fetching) = self.fetching.take_if(|fetching| fetching.from == peer) {
+        if self.fetching.take_if(|fetching| fetching.from == peer).is_some() {
             step.output(Output::Failed(peer));
         }
     }
@@ -249,7 +270,9 @@ impl Transfer {
     fn send_pieces(&mut self, to: Peer, step: &mut Step<Self>) {
         let Some(serving) = self.serving.get_mut(&to) else { return };
         let pieces = pieces(serving.total.len());
-        while serving.next < pieces && ((serving.next - serving.acknowledged) as usize) < WINDOW {
+        // The first piece alone, then more and more: whoever takes none costs no more than one.
+        let window = WINDOW.min(1 + serving.acknowledged as usize);
+        while serving.next < pieces && ((serving.next - serving.acknowledged) as usize) < window {
             let plain = self.ctx.plan.get(serving.slot as usize).is_some_and(super::context::Quantity::plain);
             let words = serving.total.piece(serving.next);
             let data = if plain { sparse::encode(&words) } else { words };
@@ -276,7 +299,9 @@ impl Transfer {
                         self.ctx.plan.len()
                     )));
                 }
-                step.output(Output::Wanted(from, slot, want));
+                if self.grants(now, from, slot) {
+                    step.output(Output::Wanted(from, slot, want));
+                }
             }
             Message::Lacking(slot) => {
                 // No fault even for something frozen: that it is there may be another's word, passed on with
@@ -326,6 +351,12 @@ impl Transfer {
                         "piece {index} has {} bytes, expected {expected}",
                         data.len()
                     )));
+                }
+                if let Some(Held::Frozen(Frozen { record, .. }) | Held::Accepted(record)) =
+                    fetching.held.as_deref()
+                {
+                    let early = EarlyWrite::Chunk(record.value.sum, fetching.buffer.len(), data.clone());
+                    step.0.push(Action::WriteEarly(early));
                 }
                 fetching.buffer.extend_from_slice(&data);
                 fetching.next += 1;
@@ -389,6 +420,7 @@ impl Transfer {
             step.output(Output::Failed(fetching.from));
             return Err(Fault::BadRecord("the total does not match its digest".into()));
         }
+        step.0.push(Action::WriteEarly(EarlyWrite::End(value.sum, value.total)));
         step.output(Output::Fetched(fetching.from, slot, held, fetching.buffer.into()));
         Ok(())
     }

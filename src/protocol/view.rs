@@ -7,7 +7,8 @@
 //! | order (down)          | report (up)                                  |
 //! | --------------------- | -------------------------------------------- |
 //! | (the view begins)     | `Keys`: every member's signed key            |
-//! | `Keys`: all of them   |                                              |
+//! | `Keys`: all of them   | above 64 members `Reveal`: parts of the draw |
+//! | `Reveal`: all of them |                                              |
 //! | `Sum`: of a slot      | chunks; then `Hold`: total's digest, deals   |
 //! | `Accept`: the record  | `Acknowledge`: the council's acknowledgements |
 //! | `Decide`: all of them | `Release`: the council's shares of the pads  |
@@ -17,6 +18,7 @@
 //! of acknowledgements has been seen, and whether this peer acknowledges is its node's to say: the view only
 //! carries.
 
+mod keys;
 mod message;
 mod reports;
 
@@ -28,10 +30,10 @@ use chacha20::rand_core::SeedableRng;
 
 use super::all_reduce::{self, AllReduce, SumId, Total};
 use super::ballot::Ballot;
-use super::context::Context;
+use super::context::{Context, FULL_MESH};
 use super::convergecast::Convergecast;
 use super::deal::{self, Deal, Opening, Pad, Release};
-use super::pairwise::{self, Mask, Masks, ViewKey};
+use super::pairwise::{self, Mask, Masks, Reveal, ViewKey, ViewKeys};
 use super::record::{self, Acknowledgement, Frozen, Record};
 use super::rows::{Cut, Kept};
 use super::signed::Signed;
@@ -105,6 +107,11 @@ pub(crate) struct View {
     rng: Rng,
     secret: Option<EphemeralSecret>,
     keys_report: Convergecast<Signed<ViewKey>>,
+    /// Every member's key, as the leader has shown them.
+    fixed: Option<ViewKeys>,
+    /// This council member's part of the draw of the mask graph, until it is revealed.
+    part: Option<[u8; 32]>,
+    reveals: Convergecast<Signed<Reveal>>,
     keys: Option<BTreeMap<Peer, Arc<[u8; 32]>>>,
     round: Option<Round>,
     progress: Time,
@@ -120,6 +127,8 @@ impl std::fmt::Debug for View {
 
 /// Why an order cannot be followed, and whose fault that is, if anybody's.
 type Refusal = (Reason, Option<Peer>);
+
+const DISAGREEMENT: Refusal = (Reason::Disagreement, None);
 
 impl Machine for View {
     type Message = Message;
@@ -191,6 +200,9 @@ impl View {
         let depth = (depth(order.iter().position(|&peer| peer == ctx.me)?), depth(order.len() - 1));
         Some(Self {
             keys_report: Convergecast::new(&place.children),
+            fixed: None,
+            part: None,
+            reveals: Convergecast::new(&place.children),
             below: tree::below(&order, ctx.me),
             ballot,
             members,
@@ -319,17 +331,6 @@ impl View {
         self.round.as_mut().filter(|round| sum == expected && round.slot == sum.slot)?.reduce.as_mut()
     }
 
-    fn start(&mut self, now: Time, step: &mut Step<Self>) {
-        self.progress = now;
-        step.output(Output::Stage(0, Stage::Keys));
-        let secret = EphemeralSecret::generate(&mut self.rng);
-        let key = Signed::new(&self.ctx, ViewKey { ballot: self.ballot, public: secret.public() });
-        self.secret = Some(secret);
-        self.keys_report.own(vec![key]);
-        step.0.push(Action::SetTimer { at: now.plus_ms(HEARTBEAT_MS), timer: Timer(self.ballot) });
-        self.report_keys(step);
-    }
-
     fn tick(&mut self, now: Time, step: &mut Step<Self>) {
         if self.working && !self.child_working {
             self.tell_working(now, step);
@@ -348,15 +349,17 @@ impl View {
 
     /// Says that somebody in this subtree, at the root anybody, is at long work.
     fn tell_working(&mut self, now: Time, step: &mut Step<Self>) {
-        match self.place.parent {
-            Some(parent) => step.send(parent, Message::Working(self.ballot)),
-            None => {
-                self.progress = now;
-                for &child in &self.place.children {
-                    step.send(child, Message::Working(self.ballot));
-                }
-            }
+        if self.leads() {
+            self.progress = now;
         }
+        self.beat().for_each(|(to, message)| step.send(to, message));
+    }
+
+    /// The messages by which this peer says that it is at long work.
+    pub(crate) fn beat(&self) -> impl Iterator<Item = (Peer, Message)> + use<> {
+        let to = self.place.parent.map_or_else(|| self.place.children.clone(), |parent| vec![parent]);
+        let ballot = self.ballot;
+        to.into_iter().map(move |peer| (peer, Message::Working(ballot)))
     }
 
     /// The time for which this peer bears silence. All wait when one is silent, so the nearest must
@@ -374,6 +377,7 @@ impl View {
     /// A child whose report is missing.
     fn awaited_child(&self) -> Option<Peer> {
         match &self.round {
+            _ if self.keys.is_none() && self.fixed.is_some() => self.reveals.waiting(),
             _ if self.keys.is_none() => self.keys_report.waiting(),
             None => None,
             Some(round) => round
@@ -461,22 +465,9 @@ impl View {
     }
 
     fn act(&mut self, order: Order, step: &mut Step<Self>) -> Result<(), Refusal> {
-        const DISAGREEMENT: Refusal = (Reason::Disagreement, None);
         match order {
-            Order::Keys(items) => {
-                let secret = self.secret.take().ok_or(DISAGREEMENT)?;
-                let keys = pairwise::collect(&self.ctx, self.ballot, &self.members, &items)
-                    .map_err(|_| DISAGREEMENT)?;
-                let shared = pairwise::agree(&self.ctx, self.ballot, &secret, &keys).map_err(|peer| {
-                    step.blame(peer, Fault::LowOrderKey);
-                    (Reason::Fault, Some(peer))
-                })?;
-                self.keys = Some(shared);
-                step.output(Output::Keys(items));
-                if self.leads() {
-                    step.output(Output::Ready);
-                }
-            }
+            Order::Keys(items) => self.fix(items, step)?,
+            Order::Reveal(items) => self.drawn(&items, step)?,
             Order::Sum(slot) => {
                 let quantity = self.ctx.plan.get(slot as usize).ok_or(DISAGREEMENT)?.clone();
                 if self.keys.is_none() || self.slot().is_some_and(|before| before >= slot) {

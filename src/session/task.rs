@@ -4,6 +4,7 @@
 //! A new task needs its own file with a [`Spec`], and a line in `tasks!`.
 
 mod custom;
+mod fedavg;
 mod flynn;
 mod sketch;
 mod tune;
@@ -24,6 +25,7 @@ use super::rules::{Limit, ROSTER};
 use super::{DataSpec, Session, SessionError};
 
 pub use custom::CustomSpec;
+pub use fedavg::{FedavgSpec, Weighting};
 pub use flynn::{FlynnSpec, ModelSpec};
 pub use sketch::{Select, SketchSpec};
 pub use tune::{Setting, TuneSpec};
@@ -96,6 +98,8 @@ tasks! {
     /// The distance of each peer's data from the data of all (Liu, Xu, Coleman & Shrivastava, "One-Pass
     /// Distribution Sketch for Measuring Data Heterogeneity in Federated Learning", NeurIPS 2023).
     Sketch(SketchSpec) = "sketch",
+    /// A network that is trained in rounds (McMahan et al., AISTATS 2017).
+    Fedavg(FedavgSpec) = "fedavg",
     /// A task that a program outside this crate brings along.
     Custom(CustomSpec) = "custom",
 }

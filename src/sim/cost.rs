@@ -85,6 +85,7 @@ impl Costs {
                     Report::Hold { deals, .. } => deals.len(),
                     Report::Acknowledge(_, items) => items.len(),
                     Report::Release(_, items) => items.len(),
+                    Report::Reveal(items) => items.len(),
                 };
                 items as f64 * verify
             }
@@ -105,6 +106,8 @@ impl Costs {
                 }
                 Order::Decide(_, items) => items.len() as f64 * verify,
                 Order::Open(_, items) => items.len() as f64 * verify,
+                // What follows from it is counted with the keys.
+                Order::Reveal(items) => items.len() as f64 * verify,
             },
             view::Message::Reduce(all_reduce::Message::Chunk { data, .. }) => {
                 data.len() as f64 / self.rates.add

@@ -516,7 +516,7 @@ impl World for Swarm {
                     engine.at(now, Doing::Apply(i));
                 }
             }
-            Event::Exchange(_) => {}
+            Event::Exchange(_) | Event::Figures(..) => {}
             Event::Opened(value) => swarm.checks.freezes(now, peer, &value),
             Event::Finished(history) => {
                 swarm.tally.enters(now, peer, 0, None);

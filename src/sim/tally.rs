@@ -69,7 +69,8 @@ impl Purpose {
             Message::Transfer(_) => Self::Transfer,
             Message::Exchange { .. } => Self::Exchange,
             Message::View(message) => match message {
-                view::Message::Up(_, Report::Keys(_)) | view::Message::Down(_, Order::Keys(_)) => Self::Keys,
+                view::Message::Up(_, Report::Keys(_) | Report::Reveal(_))
+                | view::Message::Down(_, Order::Keys(_) | Order::Reveal(_)) => Self::Keys,
                 view::Message::Up(_, Report::Hold { .. }) | view::Message::Down(_, Order::Sum(_)) => {
                     Self::Deals
                 }

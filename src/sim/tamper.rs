@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use serde_json::{Map, Value};
 
 use super::engine::Carriage;
 use super::scenario::Tamper;
@@ -115,6 +116,10 @@ impl Task for Poisoned {
 
     fn retains(&self, slot: u32, frozen: u32) -> bool {
         self.0.retains(slot, frozen)
+    }
+
+    fn figures(&self, slot: u32, history: &History) -> Map<String, Value> {
+        self.0.figures(slot, history)
     }
 
     fn outcome(&self, history: &History, unix: u64) -> Result<Outcome, String> {

@@ -26,6 +26,8 @@ enum Part {
 #[derive(Debug)]
 pub(super) struct EarlyWrite {
     sum: SumId,
+    /// Bytes so far.
+    written: usize,
     /// Whoever sends faster than the disk writes waits for it; `None` once all is sent.
     parts: Option<SyncSender<Part>>,
     writer: Option<JoinHandle<io::Result<NamedTempFile>>>,
@@ -38,15 +40,21 @@ impl EarlyWrite {
         let file = super::beside(folder)?;
         let (sender, parts) = sync_channel(QUEUE);
         let writer = std::thread::Builder::new().name("flyswarm-disk".into()).spawn(|| write(file, parts))?;
-        Ok(Self { sum, parts: Some(sender), writer: Some(writer), digest: None })
+        Ok(Self { sum, written: 0, parts: Some(sender), writer: Some(writer), digest: None })
     }
 
     pub(super) fn sum(&self) -> SumId {
         self.sum
     }
 
+    /// Whether these are the next bytes of this total.
+    pub(super) fn goes_on(&self, sum: SumId, start: usize) -> bool {
+        self.sum == sum && self.written == start && self.parts.is_some()
+    }
+
     /// Queues the next bytes. If the disk has refused earlier ones, [`EarlyWrite::finish`] says so.
-    pub(super) fn chunk(&self, data: Bytes) {
+    pub(super) fn chunk(&mut self, data: Bytes) {
+        self.written += data.len();
         if let Some(parts) = &self.parts {
             let _ = parts.send(Part::Chunk(data));
         }

@@ -202,20 +202,22 @@ fn a_total_written_ahead_is_the_one_that_is_read_back_and_of_others_nothing_stay
     let files = || fs::read_dir(folder.path()).unwrap().count();
     let (mut store, _) = Store::open(folder.path()).unwrap();
     // A sum that came to nothing, then one that is whole.
-    store.write_early(Chunk(sum(1), bytes::Bytes::from_static(b"never")));
+    store.write_early(Chunk(sum(1), 0, bytes::Bytes::from_static(b"never")));
     let total: Vec<u8> = (0..3_000_000u32).flat_map(u32::to_le_bytes).collect();
-    for chunk in total.chunks(1 << 18) {
-        store.write_early(Chunk(sum(2), bytes::Bytes::copy_from_slice(chunk)));
+    // It was begun before, and given up.
+    store.write_early(Chunk(sum(2), 0, bytes::Bytes::from_static(b"begun")));
+    for (number, chunk) in total.chunks(1 << 18).enumerate() {
+        store.write_early(Chunk(sum(2), number << 18, bytes::Bytes::copy_from_slice(chunk)));
     }
     store.write_early(End(sum(2), Sha256::digest(&total).into()));
     store.write(&accepted(2, &total)).unwrap();
     // What is acknowledged is not what was written ahead: another total of the same sum.
-    store.write_early(Chunk(sum(3), bytes::Bytes::from_static(b"ours")));
+    store.write_early(Chunk(sum(3), 0, bytes::Bytes::from_static(b"ours")));
     store.write_early(End(sum(3), Sha256::digest(b"ours").into()));
     drop(store);
     let (mut store, records) = Store::open(folder.path()).unwrap();
     assert_eq!(records, [accepted(2, &total)]);
-    store.write_early(Chunk(sum(3), bytes::Bytes::from_static(b"ours")));
+    store.write_early(Chunk(sum(3), 0, bytes::Bytes::from_static(b"ours")));
     store.write_early(End(sum(3), Sha256::digest(b"ours").into()));
     store.write(&accepted(3, b"theirs")).unwrap();
     drop(store);

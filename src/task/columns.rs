@@ -17,6 +17,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
+use serde_json::{Map, Value};
 
 use super::exchange::{Seat, Source};
 use super::{History, Outcome, Task, Work};
@@ -295,6 +296,10 @@ impl Task for Compared {
 
     fn retains(&self, slot: u32, frozen: u32) -> bool {
         self.task.retains(slot, frozen)
+    }
+
+    fn figures(&self, slot: u32, history: &History) -> Map<String, Value> {
+        self.task.figures(slot, history)
     }
 
     fn outcome(&self, history: &History, unix: u64) -> Result<Outcome, String> {

@@ -35,7 +35,7 @@ use crate::protocol::shares::output::Sealed;
 use crate::session::{Peer, Session, XclpSpec};
 use crate::sketch::lsh::Codes;
 use crate::sketch::scaling::{self, Moments, Scaler, Scaling};
-use compute::{Compute, Computed, Out};
+use compute::{Compute, Computed, Out, Seen};
 use deliver::Deliver;
 use labels::labels_text;
 
@@ -84,6 +84,8 @@ pub struct Xclp {
     secret: Zeroizing<[u8; 32]>,
     /// Who computed and was lost, as far as this peer has seen.
     out: Out,
+    /// What owners have committed to, as far as this peer has seen.
+    seen: Seen,
     /// The views in which an exchange of this peer began: none begins twice, so that no stream is drawn
     /// twice.
     begun: Arc<Mutex<BTreeSet<SumId>>>,
@@ -177,6 +179,11 @@ impl Plan {
             ));
         }
         let plan = integer::Plan::new(points as usize, self.classes(), self.spec.settings());
+        let most = u64::from(self.spec.most_rows);
+        if let Some((peer, rows)) = largest.filter(|(_, rows)| most > 0 && *rows as u64 > most) {
+            let name = &self.session.roster[peer.index()].name;
+            return Err(format!("{name} has {rows} rows, at most {most} are allowed (xclp.most_rows)"));
+        }
         Ok(View { owners, plan: plan.map_err(|refusal| refusal.to_string())? })
     }
 
@@ -232,6 +239,13 @@ impl Xclp {
         if data.rows() as u64 > MOST_POINTS {
             return Err(format!("{} rows, of all peers together there may be {MOST_POINTS}", data.rows()));
         }
+        let most = spec.most_rows as usize;
+        if most > 0 && data.rows() > most {
+            return Err(format!(
+                "{} rows, the session allows an owner at most {most} (xclp.most_rows)",
+                data.rows()
+            ));
+        }
         let plan = Plan::new(session, spec);
         if plan.scaling.needs_moments().is_none() {
             has_directions(&plan.scaler(None)?.transform(&data))?;
@@ -243,6 +257,7 @@ impl Xclp {
             labels: Arc::new(labels),
             secret: Zeroizing::new(*secret),
             out: Out::default(),
+            seen: Seen::default(),
             begun: Arc::default(),
         })
     }
@@ -355,6 +370,7 @@ impl Xclp {
             seed: Zeroizing::new(seat.seed),
             rows,
             out: Arc::clone(&self.out),
+            seen: Arc::clone(&self.seen),
             patience_ms: seat.patience_ms,
             longest_ms: seat.longest_ms,
         };
@@ -380,10 +396,17 @@ impl Xclp {
         let View { owners, plan } = self.plan.view(history, history.members(slot))?;
         let Ok(senders) = self.plan.senders(history, &seat.members) else { return Ok(Source::Bystander) };
         let before = history.exchanged(slot).and_then(|bytes| Computed::from_bytes(bytes));
-        let own = self.me.index() * WORDS + 1;
-        let said = history.vector(slot).and_then(|bytes| bytes.get(4 * own..4 * (own + WORDS - 1)));
-        if before.as_ref().is_some_and(|before| said != Some(&before.commitment[..])) {
+        let said = |peer: Peer| -> Option<[u8; 32]> {
+            let at = 4 * (peer.index() * WORDS + 1);
+            history.vector(slot)?.get(at..)?.first_chunk().copied()
+        };
+        if before.as_ref().is_some_and(|before| said(self.me) != Some(before.commitment)) {
             return Err("another commitment to this peer's input was decided than it made".into());
+        }
+        let decided =
+            compute::inputs_digest(owners.iter().filter_map(|(peer, _)| Some((*peer, said(*peer)?))));
+        if before.as_ref().is_some_and(|before| before.party.is_some() && before.inputs != decided) {
+            return Err("other commitments of owners were decided than came with their inputs".into());
         }
         let sealed = if senders.contains(&self.me) {
             let shares = before.and_then(|before| before.party).map(|(_, shares)| shares);

@@ -8,7 +8,7 @@ use crate::protocol::all_reduce::total_digest;
 use crate::protocol::ballot::Ballot;
 use crate::protocol::context::Context;
 use crate::protocol::deal::{self, Deal, Opening, Release};
-use crate::protocol::pairwise::ViewKey;
+use crate::protocol::pairwise::{Reveal, ViewKey};
 use crate::protocol::record::{Acknowledgement, Frozen, Record};
 use crate::protocol::signed::{Item, Signed};
 use crate::protocol::wire;
@@ -52,7 +52,7 @@ pub(crate) fn made(slot: u32) -> Made {
         .map(|ctx| {
             let secret =
                 EphemeralSecret::generate(&mut Given::new(&bytes::<32>(&format!("view key of {}", ctx.me))));
-            Signed::new(ctx, ViewKey { ballot: sum.ballot, public: secret.public() })
+            Signed::new(ctx, ViewKey { ballot: sum.ballot, public: secret.public(), commitment: None })
         })
         .collect();
     let mut deals = Vec::new();
@@ -90,6 +90,12 @@ pub(crate) fn made(slot: u32) -> Made {
     Made { contexts, keys, deals, pads, total, record, acknowledgements, releases, frozen }
 }
 
+/// A part of the draw of a mask graph.
+pub(crate) fn reveal(ctx: &Context) -> Signed<Reveal> {
+    let ballot = sum_id(1).ballot;
+    Signed::new(ctx, Reveal { ballot, keys: bytes("keys of the view"), secret: bytes("part of the draw") })
+}
+
 fn item<T: Item + serde::Serialize>(ctx: &Context, signed: &Signed<T>) -> Value {
     assert!(signed.verify(ctx));
     json!({
@@ -123,6 +129,9 @@ pub(crate) fn items() -> Value {
     good.extend(made.deals.iter().map(|signed| item(ctx, signed)));
     good.extend(made.acknowledgements.iter().map(|signed| item(ctx, signed)));
     good.extend(made.releases.iter().map(|signed| item(ctx, signed)));
+    let committed = ViewKey { commitment: Some(bytes("commitment")), ..made.keys[0].item.clone() };
+    good.push(item(ctx, &Signed::new(ctx, committed)));
+    good.push(item(ctx, &reveal(ctx)));
 
     let mut bad = vec![
         tamper(ctx, "another author", &made.keys[0], |bytes| bytes[0] = 1),
@@ -138,7 +147,7 @@ pub(crate) fn items() -> Value {
     ];
     // An acknowledgement of slot n and a view key have the same layout for some n: only the context tells
     // their signatures apart.
-    let ViewKey { ballot, public } = made.keys[0].item.clone();
+    let ViewKey { ballot, public, .. } = made.keys[0].item.clone();
     let key = Signed::new(ctx, AsKey { ballot, slot: 0, value: public });
     let as_acknowledgement = wire::canonical(&key);
     let changed: Signed<Acknowledgement> = wire::decode_item(&as_acknowledgement).unwrap();

@@ -18,7 +18,7 @@ use bytes::Bytes;
 use serde_json::{Value, json};
 
 use super::hex;
-use super::items::made;
+use super::items::{made, reveal};
 use super::primitives::shown;
 use super::sessions::{small, small_text, sum_id};
 
@@ -84,11 +84,14 @@ pub(crate) fn all() -> Vec<(&'static str, Message)> {
         ),
         ("up acknowledge", up(Report::Acknowledge(1, made.acknowledgements[..1].to_vec()))),
         ("up release", up(Report::Release(1, made.releases[..1].to_vec()))),
+        ("up reveal", up(Report::Reveal(vec![reveal(ctx)]))),
+        ("up reveal, nobody of the council", up(Report::Reveal(Vec::new()))),
         ("down keys", down(Order::Keys(made.keys.clone()))),
         ("down sum", down(Order::Sum(1))),
         ("down accept", down(Order::Accept(made.record.clone()))),
         ("down decide", down(Order::Decide(1, made.acknowledgements.clone()))),
         ("down open", down(Order::Open(1, made.releases.clone()))),
+        ("down reveal", down(Order::Reveal(vec![reveal(ctx)]))),
         (
             "chunk up",
             reduce(all_reduce::Message::Chunk {

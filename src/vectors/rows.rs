@@ -34,7 +34,10 @@ fn case(word_bytes: u8, blocks: Vec<u64>, absent: Peer) -> Value {
     for &me in &members {
         let mut vector = vec![0; quantity.len()];
         vector.copy_from_slice(&bytes::<256>(&format!("rows of {}", me.0))[..quantity.len()]);
-        let shared = pairwise::agree(&ctx(me), sum.ballot, &drawn(me), &keys).unwrap();
+        let shared = {
+            let partners = pairwise::partners(&ctx(me), &members, &[0; 32], me);
+            pairwise::agree(&ctx(me), sum.ballot, &drawn(me), &keys, &partners).unwrap()
+        };
         let mut masks = pairwise::pair_masks(me, &shared, sum);
         if dealers.contains(&me) {
             masks.push(Mask::new(pad(me), "pad", sum, Sign::Add));

@@ -1,15 +1,16 @@
 //! Session files and what follows from them: ids, councils, trees, partners.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::protocol::all_reduce::SumId;
 use crate::protocol::ballot::Ballot;
 use crate::protocol::context::{Context, Quantity};
+use crate::protocol::pairwise::{Reveal, ViewKey, ViewKeys};
+use crate::protocol::signed::Signed;
 use crate::protocol::{pairwise, tree};
 use crate::session::{FlynnSpec, Peer, Session, TaskSpec};
 use crate::task::flynn::Plan;
-use crate::task::{sketch, tune, xclp};
+use crate::task::{built_in, sketch, tune, xclp};
 use serde_json::{Value, json};
 
 use super::{bytes, hex, identity};
@@ -179,6 +180,7 @@ fn shown(text: &str) -> Value {
         TaskSpec::Tune(spec) => Some(tune::Plan::new(session.clone(), spec).quantities()),
         TaskSpec::Xclp(spec) => Some(xclp::Plan::new(session.clone(), spec.clone()).quantities()),
         TaskSpec::Sketch(spec) => Some(sketch::Plan::new(session.clone(), *spec).quantities()),
+        TaskSpec::Fedavg(_) => built_in(&session).map(|task| task.plan),
         // Its plan is the other program's.
         TaskSpec::Custom(_) => None,
     };
@@ -218,6 +220,8 @@ pub(crate) fn session() -> Value {
         (super::sketch::HEAD, 3),
         (super::sketch::SELECT, 5),
         (super::sketch::PRIVATE, 3),
+        (super::fedavg::HEAD, 6),
+        (super::fedavg::FULL, 3),
         (PRIVATE, 5),
         (&released, 3),
         (CUSTOM, 3),
@@ -236,6 +240,10 @@ pub(crate) fn session() -> Value {
         assert!(super::xclp::HEAD.contains(from), "{from}");
         toml(&super::xclp::HEAD.replacen(from, to, 1), 7)
     };
+    let fedavg = |from: &str, to: &str| {
+        assert!(super::fedavg::FULL.contains(from), "{from}");
+        toml(&super::fedavg::FULL.replacen(from, to, 1), 3)
+    };
     let twice = identity(0).public().to_string();
     let bad: Vec<_> = [
         ("unknown field", change("[data]", "colour = 1\n[data]")),
@@ -252,6 +260,11 @@ pub(crate) fn session() -> Value {
         ("a computing party that nobody knows", labels("\"peer-4\"", "\"nobody\"")),
         ("two computing parties", labels(", \"peer-4\"", "")),
         ("codes of 96 bits", labels("bits = 64", "bits = 96")),
+        (
+            "a series that is over",
+            labels("[data]", &format!("[series]\nnumber = 13\nparent = {:?}\n[data]", "ab".repeat(32))),
+        ),
+        ("more rows of an owner than points", labels("most_rows = 4", "most_rows = 10001")),
         ("too few steps for alpha", labels("steps = 40", "steps = 8")),
         ("a name that leads out of a folder", change("\"vectors\"", "\"../../vectors\"")),
         ("a peer's name that leads out of a folder", change("\"peer-1\"", "\"/peer-1\"")),
@@ -329,6 +342,14 @@ pub(crate) fn session() -> Value {
             "an epsilon where peers are drawn",
             toml(&super::sketch::SELECT.replacen("min_holders = 1", "epsilon = 1\ntop = 1", 1), 5),
         ),
+        ("an image of another size", fedavg("[2, 8, 8]", "[2, 8, 9]")),
+        ("a network without its image", fedavg("image = [2, 8, 8]\n", "")),
+        ("a hidden layer of nothing", fedavg("hidden = [5]", "hidden = [0]")),
+        ("two convolutions", fedavg("[2, 3, 4]", "[2, 3]")),
+        ("no rounds", fedavg("rounds = 3", "rounds = 0")),
+        ("a rate of nothing", fedavg("rate = 0.125", "rate = 0.0")),
+        ("filters of a matrix", fedavg("\"cnn\"", "\"logistic\"")),
+        ("rounds of the task sketch", fedavg("\"fedavg\"", "\"sketch\"")),
         ("a top of sketches", toml(&super::sketch::PRIVATE.replacen("epsilon", "top = 1\nepsilon", 1), 3)),
         (
             "noise in shares on sketches",
@@ -401,18 +422,38 @@ pub(crate) fn tree() -> Value {
     let mut graphs = Vec::new();
     for (peers, left_out) in [(66, 0), (66, 2)] {
         let session = small(peers);
-        let keys: BTreeMap<_, [u8; 32]> = session
-            .peers()
-            .skip(left_out)
-            .map(|peer| (peer, bytes(&format!("view key of {}", peer.0))))
-            .collect();
+        let members: Vec<_> = session.peers().skip(left_out).collect();
+        let ballot = Ballot { counter: 3, proposer: Peer(9) };
+        let part = |peer: Peer| bytes::<32>(&format!("part of the draw of {}", peer.0));
+        let key = |&peer: &Peer| {
+            let ctx = context(&session, peer);
+            let commitment = pairwise::commitment(&ctx, ballot, peer, &part(peer));
+            let commitment = ctx.draws(peer, &members).then_some(commitment);
+            let public = bytes(&format!("view key of {}", peer.0));
+            Signed::new(&ctx, ViewKey { ballot, public, commitment })
+        };
+        let keys: Vec<_> = members.iter().map(key).collect();
         let me = Peer(5);
-        let partners = pairwise::partners(&context(&session, me), &keys, me);
-        let all = partners.len();
-        assert!(all == keys.len() - 1 || keys.len() > 64);
+        let ctx = context(&session, me);
+        let fixed = ViewKeys::new(&ctx, ballot, &members, keys.clone()).unwrap();
+        let drawing: Vec<_> = members.iter().copied().filter(|&peer| ctx.draws(peer, &members)).collect();
+        let reveal = |&peer: &Peer| {
+            let item = Reveal { ballot, keys: fixed.digest, secret: part(peer) };
+            Signed::new(&context(&session, peer), item)
+        };
+        let reveals: Vec<_> = drawing.iter().map(reveal).collect();
+        let draw = fixed.draw(&ctx, &reveals).unwrap();
+        let partners = pairwise::partners(&ctx, &members, &draw, me);
+        assert!(partners.len() == members.len() - 1 || members.len() > 64);
         graphs.push(json!({
             "toml": small_text(peers),
-            "keys": keys.iter().map(|(peer, key)| json!([peer, hex(key)])).collect::<Vec<_>>(),
+            "ballot": ballot,
+            "keys": keys.iter().map(|key| {
+                json!([key.author, hex(key.item.public), key.item.commitment.map(hex)])
+            }).collect::<Vec<_>>(),
+            "parts": drawing.iter().map(|&peer| json!([peer, hex(part(peer))])).collect::<Vec<_>>(),
+            "keys_digest": hex(fixed.digest),
+            "draw": hex(draw),
             "me": me,
             "partners": partners,
         }));

@@ -36,6 +36,8 @@ power = 3
 compute = ["peer-2", "peer-0", "peer-4"]
 few_rows = true
 large_owner = true
+most_rows = 4
+most_sessions = 12
 memory_mb = 700
 "#;
 

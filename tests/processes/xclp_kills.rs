@@ -3,16 +3,18 @@
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
 use flyswarm::session::Peer;
 use flyswarm::task::xclp::{Said, Xclp};
 use flyswarm_kernels::data::digits::digits;
+use flyswarm_kernels::sketch::lsh::Codes;
 use serde_json::Value;
 
 use super::check::members;
-use super::swarm::{NAMES, Swarm};
+use super::swarm::{NAMES, PROGRAM, Swarm};
 use super::xclp::{OWNERS, PEERS, known, spec, start, swarm};
 
 /// Where a peer is killed.
@@ -110,8 +112,8 @@ fn expected(swarm: &Swarm, receipt: &Value, planes: &[u8; 32]) -> Vec<(usize, Ve
     tasks.iter().map(|(i, _)| *i).zip(lines).collect()
 }
 
-/// Checks all that `finished`, and gives the owners whose rows were labelled.
-fn same_and_exact(swarm: &Swarm, finished: &[usize]) -> Vec<usize> {
+/// Checks all that `finished`, and gives the owners whose rows were labelled, and the seed of the planes.
+fn same_and_exact(swarm: &Swarm, finished: &[usize]) -> (Vec<usize>, [u8; 32]) {
     let receipt = swarm.receipt(finished[0]);
     for &i in finished {
         assert_eq!(swarm.receipt(i)["quantities"], receipt["quantities"], "receipts of {}", NAMES[i]);
@@ -134,7 +136,7 @@ fn same_and_exact(swarm: &Swarm, finished: &[usize]) -> Vec<usize> {
         assert_eq!(found, labels, "labels of {}", NAMES[i]);
         labelled.push(i);
     }
-    labelled
+    (labelled, seed)
 }
 
 fn killed(role: Role, point: &Point, returns: bool) {
@@ -151,6 +153,9 @@ fn killed(role: Role, point: &Point, returns: bool) {
     std::thread::sleep(Duration::from_millis(point.later));
     swarm.signal(victim, "KILL");
     assert_eq!(swarm.wait_end(victim).signal, Some(9));
+    let held = state(&swarm, victim);
+    assert!(held.len() > 2, "{context}: {} has begun", NAMES[victim]);
+    only_what_a_restart_needs(&swarm, victim, &held);
     if returns {
         start(&mut swarm, victim);
     }
@@ -165,7 +170,20 @@ fn killed(role: Role, point: &Point, returns: bool) {
             finished.push(i);
         }
     }
-    let labelled = same_and_exact(&swarm, &finished);
+    let (labelled, planes) = same_and_exact(&swarm, &finished);
+    let words = code_words(&swarm, &planes);
+    let planted = [("planted".to_owned(), words.iter().take(3).flatten().copied().collect())];
+    assert_eq!(with_codes(&planted, &words), ["planted"]);
+    assert_eq!(with_codes(&held, &words), [""; 0], "{context}");
+    for &i in &finished {
+        nothing_is_left(&swarm, i);
+    }
+    for &i in finished.iter().filter(|i| **i < OWNERS) {
+        let key = swarm.file(i, "key");
+        let ledger = Command::new(PROGRAM).args(["ledger", "--key"]).arg(key).output().expect("runs");
+        let text = String::from_utf8_lossy(&ledger.stdout).into_owned();
+        assert!(text.contains("0 spent, 1 session of xclp\n"), "{context}: {text}");
+    }
     let others = (0..OWNERS).filter(|&i| i != victim);
     assert!(others.clone().all(|i| labelled.contains(&i)), "{context}: labels of {labelled:?}");
 }
@@ -195,4 +213,62 @@ fn a_computing_party_that_is_killed_in_any_stage_and_comes_back_leaves_the_other
 #[test]
 fn a_computing_party_that_is_killed_in_any_stage_and_stays_away_is_replaced() {
     killed_everywhere(Role::Party, false);
+}
+
+/// What a peer has in its state folder, by file name.
+fn state(swarm: &Swarm, i: usize) -> Vec<(String, Vec<u8>)> {
+    let (mut files, mut folders) = (Vec::new(), vec![swarm.folder.path().join("state")]);
+    let id = swarm.keys[i].public().to_string();
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(&folder).into_iter().flatten().flatten() {
+            let path = entry.path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.to_string_lossy().contains(&id) {
+                let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+                files.push((name, fs::read(&path).unwrap_or_default()));
+            }
+        }
+    }
+    files
+}
+
+/// Words of the codes of all owners' rows.
+fn code_words(swarm: &Swarm, planes: &[u8; 32]) -> BTreeSet<[u8; 8]> {
+    let data = digits();
+    let of = |rows: &Vec<usize>| Codes::of(&data.subset(rows), planes, spec().bits as usize).expect("codes");
+    let codes: Vec<Codes> = swarm.parts[..OWNERS].iter().map(of).collect();
+    let rows = codes.iter().flat_map(|codes| (0..codes.rows()).flat_map(|row| codes.row(row)));
+    rows.map(|word| word.to_le_bytes()).collect()
+}
+
+/// The files that hold a word of somebody's code.
+fn with_codes<'a>(files: &'a [(String, Vec<u8>)], words: &BTreeSet<[u8; 8]>) -> Vec<&'a str> {
+    let word = |window: &[u8]| <[u8; 8]>::try_from(window).is_ok_and(|word| words.contains(&word));
+    let has = |bytes: &[u8]| bytes.windows(8).any(word);
+    files.iter().filter(|(_, bytes)| has(bytes)).map(|(name, _)| &**name).collect()
+}
+
+/// While a session runs a peer's state has sums and the results of its exchanges, which a restart needs: of
+/// an owner its commitment, of a party its shares of the output, then the owner's output. No row, code, key
+/// or share of an input.
+fn only_what_a_restart_needs(swarm: &Swarm, i: usize, files: &[(String, Vec<u8>)]) {
+    let (row, rows) = (digits().classes().len() + 2, |i: usize| swarm.parts[i].len());
+    let mut lengths = BTreeSet::from([0, 4, 65, 4 * PEERS, 4 * 9 * PEERS]);
+    lengths.extend((i < OWNERS).then(|| rows(i) * row));
+    for owners in 0..1u32 << OWNERS {
+        let points: usize = (0..OWNERS).filter(|i| owners >> i & 1 == 1).map(rows).sum();
+        lengths.insert(65 + 2 * points * row);
+    }
+    for (name, bytes) in files.iter().filter(|(name, _)| name.starts_with("total-")) {
+        assert!(lengths.contains(&bytes.len()), "{}: {name} has {} bytes", NAMES[i], bytes.len());
+    }
+}
+
+/// When it is over nothing of the exchange is left.
+fn nothing_is_left(swarm: &Swarm, i: usize) {
+    for (name, bytes) in state(swarm, i) {
+        let stays = ["lock", "over", "promised", "joined", "released", "silent", "paid"].contains(&&*name);
+        assert!(stays && bytes.len() < 4096, "{}: {name}, {} bytes", NAMES[i], bytes.len());
+    }
 }

@@ -8,8 +8,7 @@
 use super::columns::{Columns, Found, Role, advice};
 use super::libsvm::Sparse;
 use super::{
-    DataError, Dataset, Expected, LabelColumn, Labels, Lines, Loaded, MAX_FEATURES, MAX_VALUES, Source,
-    magnitude_ok, quoted,
+    DataError, Expected, Labels, Lines, Loaded, MAX_FEATURES, MAX_VALUES, Source, magnitude_ok, quoted,
 };
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -113,7 +112,7 @@ pub(super) fn read(mut source: Source, expected: &Expected) -> Result<Loaded, Da
     let mut rows = Rows {
         attributes: &attributes,
         columns: &columns,
-        labels: Labels::new(expected.classes),
+        labels: Labels::new(expected),
         dense: Vec::new(),
         sparse: Sparse::default(),
         is_sparse: None,
@@ -139,10 +138,7 @@ pub(super) fn read(mut source: Source, expected: &Expected) -> Result<Loaded, Da
         Some(false) => rows.dense,
         Some(true) => rows.sparse.unfold(&source, columns.features, &columns.roles)?,
     };
-    let (classes, labels) = rows.labels.finish();
-    let labels = if expected.label == LabelColumn::None { Vec::new() } else { labels };
-    let data = Dataset { features: columns.features, values, labels, classes };
-    Ok(Loaded { data, columns: columns.names, reordered: columns.reordered })
+    Ok(rows.labels.finish(columns.features, values).named(columns))
 }
 
 struct Rows<'a> {
@@ -259,6 +255,10 @@ impl Rows<'_> {
                 }
                 Err(_) => problem(at, field.as_bytes(), "a number"),
             },
+            (Role::Label, _) if self.labels.partly && field == "?" => {
+                let pushed = self.labels.push("");
+                pushed.map(|()| None).or_else(|expected| problem(at, b"?", expected))
+            }
             (Role::Label, Kind::Nominal(values)) if !values.iter().any(|value| value == field) => {
                 problem(at, field.as_bytes(), "one of the values of its attribute")
             }

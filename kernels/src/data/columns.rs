@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::str::FromStr;
 
-use super::{DataError, Expected, MAX_FEATURES, quoted};
+use super::{DataError, Expected, Loaded, MAX_FEATURES, quoted};
 
 /// Which column holds the label.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -106,6 +106,13 @@ pub(super) struct Columns {
     /// Names of the features in the order of a row; empty where the file has none.
     pub(super) names: Vec<String>,
     pub(super) reordered: bool,
+}
+
+impl Loaded {
+    /// The rows with the names of their columns.
+    pub(super) fn named(self, columns: Columns) -> Self {
+        Self { columns: columns.names, reordered: columns.reordered, ..self }
+    }
 }
 
 impl Found<'_> {

@@ -7,7 +7,7 @@ use ::csv::{ByteRecord, ReaderBuilder, Trim};
 
 use super::columns::{Aside, Columns, Found, Role, advice};
 use super::{
-    Column, DataError, Dataset, Expected, LabelColumn, Labels, Lines, Loaded, MAX_ROWS, MAX_VALUES, Source,
+    Column, DataError, Expected, LabelColumn, Labels, Lines, Loaded, MAX_ROWS, MAX_VALUES, Source,
     magnitude_ok, quoted,
 };
 
@@ -66,7 +66,7 @@ pub(super) fn read(mut source: Source, expected: &Expected) -> Result<Loaded, Da
     }
 
     let features = columns.features;
-    let (mut values, mut labels) = (Vec::new(), Labels::new(expected.classes));
+    let (mut values, mut labels) = (Vec::new(), Labels::new(expected));
     loop {
         push_row(&source, &record, &columns, &header_names, &mut values, &mut labels)?;
         check_limits(&source, &record, &columns, expected, &values[values.len() - features..])?;
@@ -83,9 +83,7 @@ pub(super) fn read(mut source: Source, expected: &Expected) -> Result<Loaded, Da
             break;
         }
     }
-    let (classes, labels) = labels.finish();
-    let data = Dataset { features, values, labels, classes };
-    Ok(Loaded { data, columns: columns.names, reordered: columns.reordered })
+    Ok(labels.finish(columns.features, values).named(columns))
 }
 
 /// See [`super::column_texts`]. The first line is a header where the file has a line more than rows.

@@ -3,8 +3,7 @@
 //! values 0 to 255. Format: <http://yann.lecun.com/exdb/mnist/>, "the IDX file format".
 
 use super::{
-    DataError, Dataset, Expected, LabelColumn, Labels, Loaded, MAX_FEATURES, MAX_ROWS, MAX_VALUES, Source,
-    npy,
+    DataError, Expected, LabelColumn, Labels, Loaded, MAX_FEATURES, MAX_ROWS, MAX_VALUES, Source, npy,
 };
 
 const UNSIGNED_BYTES: u8 = 0x08;
@@ -56,13 +55,12 @@ pub(super) fn read(mut images: Source, expected: &Expected) -> Result<Loaded, Da
     }
 
     let pixels = elements(&mut images, rows * features)?;
-    let mut names = Labels::new(expected.classes);
+    let mut names = Labels::new(expected);
     if let Some(source) = labels {
         labels_of(source, rows, &mut names)?;
     }
-    let (classes, labels) = names.finish();
     let values = pixels.iter().map(|&x| f32::from(x)).collect();
-    Ok(Loaded { data: Dataset { features, values, labels, classes }, columns: Vec::new(), reordered: false })
+    Ok(names.finish(features, values))
 }
 
 /// Reads a labels file, IDX or NPY, for so many rows.

@@ -2,27 +2,34 @@
 
 use std::collections::BTreeMap;
 
-use super::{MAX_CLASS_NAME, MAX_CLASSES};
+use super::{Dataset, Expected, Loaded, MAX_CLASS_NAME, MAX_CLASSES};
 
 /// Turns label texts into indices, against a given list or one made on the way.
 #[derive(Debug)]
 pub(super) struct Labels {
     known: BTreeMap<String, usize>,
     given: bool,
-    indices: Vec<usize>,
+    /// Whether a label may be missing.
+    pub(super) partly: bool,
+    /// Of each row; nothing where its label is missing.
+    indices: Vec<Option<usize>>,
 }
 
 impl Labels {
-    pub(super) fn new(classes: Option<&[String]>) -> Self {
-        let known =
-            classes.unwrap_or(&[]).iter().enumerate().map(|(i, name)| (name.trim().to_owned(), i)).collect();
-        Self { known, given: classes.is_some(), indices: Vec::new() }
+    pub(super) fn new(expected: &Expected) -> Self {
+        let classes = expected.classes.unwrap_or(&[]).iter().enumerate();
+        let known = classes.map(|(i, name)| (name.trim().to_owned(), i)).collect();
+        Self { known, given: expected.classes.is_some(), partly: expected.partly, indices: Vec::new() }
     }
 
     /// Adds one trimmed label; on failure says what was expected.
     pub(super) fn push(&mut self, text: &str) -> Result<(), String> {
+        if self.partly && text.is_empty() {
+            self.indices.push(None);
+            return Ok(());
+        }
         if let Some(&index) = self.known.get(text) {
-            self.indices.push(index);
+            self.indices.push(Some(index));
             return Ok(());
         }
         if self.given {
@@ -30,7 +37,8 @@ impl Labels {
             names.sort_unstable();
             let shown: Vec<_> = names.iter().take(12).map(|&(_, name)| name).collect();
             let more = if names.len() > shown.len() { ", ..." } else { "" };
-            return Err(format!("one of the {} classes {}{more}", names.len(), shown.join(", ")));
+            let or = if self.partly { ", or nothing" } else { "" };
+            return Err(format!("one of the {} classes {}{more}{or}", names.len(), shown.join(", ")));
         }
         check_class_name(text)?;
         let index = self.known.len();
@@ -38,12 +46,12 @@ impl Labels {
             return Err(format!("at most {MAX_CLASSES} classes"));
         }
         self.known.insert(text.to_owned(), index);
-        self.indices.push(index);
+        self.indices.push(Some(index));
         Ok(())
     }
 
-    /// Class names in order, and the index of each row.
-    pub(super) fn finish(self) -> (Vec<String>, Vec<u16>) {
+    /// Puts rows and labels together; `values` is row-major.
+    pub(super) fn finish(self, features: usize, values: Vec<f32>) -> Loaded {
         let mut names: Vec<(String, usize)> = self.known.into_iter().collect();
         if self.given {
             names.sort_unstable_by_key(|&(_, index)| index);
@@ -57,8 +65,16 @@ impl Labels {
                 *place = new;
             }
         }
-        let labels = self.indices.iter().map(|&old| place.get(old).copied().unwrap_or_default()).collect();
-        (names.into_iter().map(|(name, _)| name).collect(), labels)
+        let labels = self.indices.iter().map(|old| old.and_then(|old| place.get(old).copied()));
+        let (labels, known) = if self.partly {
+            (labels.collect(), Vec::new())
+        } else {
+            (Vec::new(), labels.map(Option::unwrap_or_default).collect())
+        };
+        let classes =
+            if self.partly { Vec::new() } else { names.into_iter().map(|(name, _)| name).collect() };
+        let data = Dataset { features, values, labels: known, classes };
+        Loaded { data, labels, columns: Vec::new(), reordered: false }
     }
 }
 

@@ -5,8 +5,8 @@
 
 use super::columns::{Column, Found, Role};
 use super::{
-    DataError, Dataset, Expected, LabelColumn, Labels, Lines, Loaded, MAX_FEATURES, MAX_ROWS, Source,
-    magnitude_ok, quoted, whole,
+    DataError, Expected, LabelColumn, Labels, Lines, Loaded, MAX_FEATURES, MAX_ROWS, Source, magnitude_ok,
+    quoted, whole,
 };
 
 /// Most numbers, rows x features, that a sparse file may unfold to: 2^28, that is 1 GiB. A small file can
@@ -71,8 +71,7 @@ pub(super) fn read(mut source: Source, expected: &Expected) -> Result<Loaded, Da
     if expected.drop.iter().any(|column| matches!(column, Column::Name(_))) {
         return Err(layout("libsvm has no names of columns, expected the number of the one to be left out"));
     }
-    let (mut lines, mut rows, mut labels) =
-        (Lines::default(), Sparse::default(), Labels::new(expected.classes));
+    let (mut lines, mut rows, mut labels) = (Lines::default(), Sparse::default(), Labels::new(expected));
     let most =
         expected.features.map_or(MAX_FEATURES, |features| (features + expected.drop.len()).min(MAX_FEATURES));
     let (file, mut highest) = (source.file.clone(), 0);
@@ -121,9 +120,7 @@ pub(super) fn read(mut source: Source, expected: &Expected) -> Result<Loaded, Da
     let aside = found.aside(&LabelColumn::None, expected.drop)?;
     let columns = found.columns(&aside, expected)?;
     let values = rows.unfold(&source, columns.features, &columns.roles)?;
-    let (classes, labels) = labels.finish();
-    let data = Dataset { features: columns.features, values, labels, classes };
-    Ok(Loaded { data, columns: Vec::new(), reordered: false })
+    Ok(labels.finish(columns.features, values))
 }
 
 /// A label as the name of a class: a whole number in its shortest form, or text.

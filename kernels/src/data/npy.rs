@@ -10,8 +10,8 @@ use std::path::Path;
 
 use super::columns::{Columns, Found, Role};
 use super::{
-    DataError, Dataset, Expected, LabelColumn, Labels, Loaded, MAX_FEATURES, MAX_ROWS, MAX_VALUES, Source,
-    idx, magnitude_ok, quoted, whole,
+    DataError, Expected, LabelColumn, Labels, Loaded, MAX_FEATURES, MAX_ROWS, MAX_VALUES, Source, idx,
+    magnitude_ok, quoted, whole,
 };
 
 mod header;
@@ -244,7 +244,7 @@ impl Stream<'_> {
             format!("row {}, column {}", row + 1, column + 1)
         };
         let values = self.numbers(&header, rows * count, place)?;
-        let mut labels = Labels::new(expected.classes);
+        let mut labels = Labels::new(expected);
         let as_they_are = columns.roles.iter().enumerate().all(|(i, role)| *role == Role::Feature(i));
         if as_they_are && !header.fortran {
             return Ok((columns, values, labels));
@@ -288,9 +288,7 @@ pub(super) fn read(mut source: Source, expected: &Expected) -> Result<Loaded, Da
     if let Some(path) = beside {
         idx::labels_of(Source::open(path)?, values.len() / columns.features, &mut labels)?;
     }
-    let (classes, labels) = labels.finish();
-    let data = Dataset { features: columns.features, values, labels, classes };
-    Ok(Loaded { data, columns: columns.names, reordered: columns.reordered })
+    Ok(labels.finish(columns.features, values).named(columns))
 }
 
 pub(super) fn read_labels(mut source: Source, rows: usize, labels: &mut Labels) -> Result<(), DataError> {

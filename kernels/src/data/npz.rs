@@ -10,7 +10,7 @@ use zip::ZipArchive;
 use zip::result::ZipError;
 
 use super::npy::Stream;
-use super::{DataError, Dataset, Expected, LabelColumn, Loaded, Source, quoted};
+use super::{DataError, Expected, LabelColumn, Loaded, Source, quoted};
 
 /// Most arrays of an archive.
 const MAX_ARRAYS: usize = 1 << 10;
@@ -97,7 +97,5 @@ pub(super) fn read(source: Source, expected: &Expected) -> Result<Loaded, DataEr
         let rows = values.len() / columns.features;
         archive.read(labels, |mut array| array.labels(rows, &mut found))?;
     }
-    let (classes, labels) = found.finish();
-    let data = Dataset { features: columns.features, values, labels, classes };
-    Ok(Loaded { data, columns: columns.names, reordered: columns.reordered })
+    Ok(found.finish(columns.features, values).named(columns))
 }

@@ -14,9 +14,7 @@ use ::parquet::file::reader::{FileReader, RowGroupReader, SerializedFileReader};
 use ::parquet::schema::types::ColumnDescriptor;
 
 use super::columns::{Columns, Found, Role, advice};
-use super::{
-    DataError, Dataset, Expected, Labels, Loaded, MAX_ROWS, MAX_VALUES, Source, magnitude_ok, quoted, whole,
-};
+use super::{DataError, Expected, Labels, Loaded, MAX_ROWS, MAX_VALUES, Source, magnitude_ok, quoted, whole};
 
 /// Rows of a column that are read at once.
 const BATCH: usize = 1 << 13;
@@ -226,7 +224,7 @@ fn read_file(file: &Path, expected: &Expected) -> Result<Loaded, DataError> {
     let kinds = kinds(file, schema.columns(), &names, |column| aside.contains(column), aside.label)?;
     let columns = found.columns(&aside, expected)?;
 
-    let (mut values, mut labels, mut rows) = (Vec::new(), Labels::new(expected.classes), 0);
+    let (mut values, mut labels, mut rows) = (Vec::new(), Labels::new(expected), 0);
     for group in 0..reader.num_row_groups() {
         let group = reader.get_row_group(group).map_err(|error| damaged(file, &error))?;
         rows += read_group(file, &*group, (&columns, &names, &kinds), rows, &mut values, &mut labels)?;
@@ -234,9 +232,7 @@ fn read_file(file: &Path, expected: &Expected) -> Result<Loaded, DataError> {
     if rows == 0 {
         return Err(DataError::NoRows { file: file.into(), header: true });
     }
-    let (classes, labels) = labels.finish();
-    let data = Dataset { features: columns.features, values, labels, classes };
-    Ok(Loaded { data, columns: columns.names, reordered: columns.reordered })
+    Ok(labels.finish(columns.features, values).named(columns))
 }
 
 /// What every column holds; those left out are not looked at.

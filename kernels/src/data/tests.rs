@@ -222,3 +222,23 @@ fn rows_outside_their_limits_are_refused_by_line_column_and_name() {
     let told = refusal_with(&bytes, &expected);
     assert!(told.contains("age of row 2 is 121, expected 0 to 120, the limits of the session"), "{told}");
 }
+
+#[test]
+fn a_label_may_be_missing_only_where_that_is_expected_and_an_empty_class_is_not_needed() {
+    let names = classes();
+    let expected = Expected { classes: Some(&names), ..Expected::default() };
+    let partly = Expected { partly: true, ..expected.clone() };
+    let arff = b"@relation r\n@attribute a numeric\n@attribute c {cat,dog}\n@data\n1,dog\n2,?\n3,cat\n";
+    let csv = b"1,dog\n2,\n3,cat\n";
+    for (name, bytes) in [("rows.csv", &csv[..]), ("rows.arff", &arff[..])] {
+        let path = Files::new();
+        let path = (path.write(name, bytes), path);
+        let loaded = load_named(&path.0, &partly).unwrap();
+        assert_eq!(loaded.labels, [Some(1), None, Some(0)], "{name}");
+        assert!(loaded.data.labels().is_empty() && loaded.data.classes().is_empty(), "{name}");
+        assert_eq!(loaded.data.values(), [1.0, 2.0, 3.0], "{name}");
+        assert!(load_named(&path.0, &expected).is_err(), "{name}: a label is missing");
+    }
+    let refused = refusal_with(b"1,cow\n", &partly);
+    assert!(refused.ends_with("expected one of the 2 classes cat, dog, or nothing"), "{refused}");
+}

@@ -90,7 +90,7 @@ impl Scaling {
     }
 
     /// Checks the bounds of `range` for `d` features.
-    pub(super) fn check(&self, d: usize) -> Result<(), ParameterError> {
+    pub(crate) fn check(&self, d: usize) -> Result<(), ParameterError> {
         if let Self::SoftBins(bins) = self {
             let most = usize::from(MAX_BINS).min(WIDEST / d.max(1));
             if !(2..=most).contains(&usize::from(*bins)) {

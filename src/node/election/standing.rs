@@ -21,6 +21,8 @@ pub(in crate::node) struct Election {
     /// Since when there has been no view, here or anywhere this peer knows of; attempts to begin one do not
     /// count.
     pub(super) without_view: Time,
+    /// When this peer was last in a view or froze a slot; words of others do not count.
+    pub(super) went_on: Time,
     /// Highest ballot counter seen.
     pub(super) seen: u64,
     pub(super) proposal: Option<Proposal>,
@@ -81,6 +83,7 @@ impl Election {
     pub(in crate::node) fn start(&mut self, now: Time) {
         self.started = now;
         self.idle_since = now;
+        self.went_on = now;
     }
 
     pub(in crate::node) fn saw(&mut self, ballot: Ballot) {
@@ -166,7 +169,8 @@ impl Election {
     }
 
     /// A slot is frozen: what went wrong before it is forgiven.
-    pub(in crate::node) fn froze(&mut self) {
+    pub(in crate::node) fn froze(&mut self, now: Time) {
+        self.went_on = now;
         self.views = 0;
         self.losses.clear();
         self.skipped.clear();
@@ -177,6 +181,7 @@ impl Election {
 
     pub(in crate::node) fn entered(&mut self, now: Time, ballot: Ballot, members: &[Peer]) {
         self.entered_at = now;
+        self.went_on = now;
         self.members = members.to_vec();
         self.saw(ballot);
         self.proposal = None;
@@ -211,6 +216,7 @@ impl Election {
     pub(in crate::node) fn failed(&mut self, now: Time, author: Peer, reason: Reason, suspect: Option<Peer>) {
         self.idle_since = now.plus_ms(SETTLE_MS);
         self.without_view = now;
+        self.went_on = now;
         if reason == Reason::Omitted {
             self.reports.append(&mut self.reports_before);
         }
@@ -255,6 +261,17 @@ impl Election {
             self.proposal = None;
             self.idle_since = now.plus_ms(SETTLE_MS);
         }
+    }
+
+    /// Until when this peer lets others hold it up who only say that they go on, or that they have what they
+    /// do not give: two computations as long as they may be.
+    pub(super) fn patience(&self, compute_ms: u64) -> Time {
+        self.went_on.plus_ms(compute_ms.saturating_mul(2))
+    }
+
+    /// How often this peer did not give what it said it had.
+    pub(super) fn failures(&self, peer: Peer) -> u32 {
+        self.fetch_failures.get(&peer).map_or(0, |&(times, _)| times)
     }
 
     /// Whether what this peer says it has is not relied on now: it did not give it when it was asked.

@@ -3,7 +3,9 @@
 
 mod checks;
 mod elections;
+mod graph;
 mod leaders;
+mod loads;
 mod trees;
 
 use super::network::Network;

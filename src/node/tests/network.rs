@@ -78,6 +78,9 @@ pub(super) struct Lab {
     pub(super) blames: Vec<(Peer, Peer, String)>,
     /// Peers that do not follow the protocol: they may be blamed, and what they blame counts for nothing.
     pub(super) liars: BTreeSet<Peer>,
+    /// Whether a peer that has lost its disk finds the mark beside its key, as a driver does.
+    pub(super) marked: bool,
+    lost: BTreeSet<Peer>,
     /// Peers that come back without what they had kept back of row sums.
     pub(super) forgets: BTreeSet<Peer>,
     /// One byte in every eighth frame of this peer is changed.
@@ -140,6 +143,7 @@ impl World for Lab {
     fn node(&mut self, peer: Peer, mut stored: Vec<Record>) -> Node {
         let forgets = self.forgets.contains(&peer);
         stored.retain(|record| !(forgets && matches!(record, Record::Kept(_))));
+        stored.extend(self.lost.contains(&peer).then_some(Record::Silent));
         let task = self.task(peer);
         let mut ctx = self.context(peer);
         ctx.bug = self.bugs.get(&peer).copied();
@@ -252,6 +256,9 @@ impl World for Lab {
             Fault::Crash(peer) => engine.crash(peer),
             Fault::Wipe(peer) => {
                 engine.crash(peer);
+                if engine.world.marked && !engine.disk(peer).is_empty() {
+                    engine.world.lost.insert(peer);
+                }
                 engine.wipe(peer);
             }
             Fault::Restart(peer) => engine.restart(peer),
@@ -340,6 +347,8 @@ impl Network {
             events: Vec::new(),
             blames: Vec::new(),
             liars: BTreeSet::new(),
+            marked: false,
+            lost: BTreeSet::new(),
             forgets: BTreeSet::new(),
             garble: None,
             travelled: Vec::new(),

@@ -3,6 +3,8 @@
 //!
 //! `FLYSWARM_SCHEDULES` sets how many, `FLYSWARM_SEED` repeats one.
 
+mod deviating;
+
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use super::network::{Fault, Network};
@@ -86,6 +88,11 @@ fn random_fault(net: &mut Network, peers: u8) -> Vec<Fault> {
 }
 
 fn part(number: u64) {
+    all(number, SCHEDULES, "random_schedules", run);
+}
+
+/// Runs the schedules of this part, of so many by default.
+fn all(number: u64, default: u64, test: &str, run: impl Fn(u64) -> u64) {
     let env = |name: &str| std::env::var(name).ok().map(|text| text.parse::<u64>().unwrap());
     if let Some(seed) = env("FLYSWARM_SEED") {
         if seed % PARTS == number {
@@ -93,7 +100,7 @@ fn part(number: u64) {
         }
         return;
     }
-    let all = env("FLYSWARM_SCHEDULES").unwrap_or(SCHEDULES);
+    let all = env("FLYSWARM_SCHEDULES").unwrap_or(default);
     let mut slowest = (0, 0);
     let mut failed = Vec::new();
     for seed in (0..all).filter(|seed| seed % PARTS == number) {
@@ -101,20 +108,14 @@ fn part(number: u64) {
             Ok(ms) => slowest = slowest.max((ms, seed)),
             Err(_) => failed.push(seed),
         }
-        assert!(failed.len() < 5, "{}", repeat(&failed));
+        assert!(failed.len() < 5, "{}", repeat(&failed, test));
     }
-    eprintln!(
-        "schedules, part {number}: the last finished {} ms after healing (seed {})",
-        slowest.0, slowest.1
-    );
-    assert!(failed.is_empty(), "{}", repeat(&failed));
+    eprintln!("{test}, part {number}: the last finished {} ms after healing (seed {})", slowest.0, slowest.1);
+    assert!(failed.is_empty(), "{}", repeat(&failed, test));
 }
 
-fn repeat(seeds: &[u64]) -> String {
-    format!(
-        "seeds {seeds:?}; FLYSWARM_SEED={} cargo test --no-default-features --lib random_schedules",
-        seeds[0]
-    )
+fn repeat(seeds: &[u64], test: &str) -> String {
+    format!("seeds {seeds:?}; FLYSWARM_SEED={} cargo test --no-default-features --lib {test}", seeds[0])
 }
 
 #[test]

@@ -1,11 +1,14 @@
 //! Whole nodes that propagate labels, with crashes at every stage of the exchange.
 
+mod audit;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::network::{Fault, Network};
 use super::numbers::{session, timing};
 use crate::crypto::identity::Identity;
+use crate::data::Dataset;
 use crate::data::digits::digits;
 use crate::node::{Ending, Event};
 use crate::protocol::message::Message;
@@ -270,6 +273,43 @@ fn sessions_that_would_say_too_much_of_single_rows_are_refused_unless_the_file_a
         allowed.net.run(120_000);
         assert_eq!(allowed.holds().len(), rows.iter().filter(|rows| **rows > 0).count(), "{rows:?}");
     }
+}
+
+#[test]
+fn an_owner_with_more_rows_than_the_file_allows_does_not_begin_and_ends_the_session_if_it_lies() {
+    let limited = XclpSpec { most_rows: 14, ..spec() };
+    let data = Arc::new(digits().subset(&(0..15).collect::<Vec<_>>()));
+    let task = |spec: &XclpSpec| {
+        let session = lab(&[10, 10, 10], Scaling::None, 7, spec.clone()).session;
+        Xclp::new(session, spec.clone(), Peer(0), data.clone(), vec![None; 15], &[0; 32])
+    };
+    let text = task(&limited).unwrap_err();
+    assert_eq!(text, "15 rows, the session allows an owner at most 14 (xclp.most_rows)");
+    assert!(task(&spec()).is_ok());
+    // One whose program does not look.
+    let mut lab = lab(&[15, 15, 12], Scaling::None, 7, spec());
+    let looks = |peer: u16| {
+        let part = digits().subset(&(0..12).collect::<Vec<_>>());
+        Xclp::new(lab.session.clone(), limited.clone(), Peer(peer), Arc::new(part), vec![None; 12], &[0; 32])
+    };
+    let tasks: Vec<Arc<dyn Task>> =
+        vec![lab.tasks[0].clone(), lab.tasks[1].clone(), Arc::new(looks(2).expect("12 rows"))];
+    let mut identities: Vec<_> = (0..3).map(|i| Identity::from_seed([i + 1; 32])).collect();
+    identities.sort_by_key(Identity::public);
+    lab.net = Network::with_tasks(identities, lab.session.clone(), tasks, 7);
+    lab.net.run_unchecked(60_000, |_| false);
+    let endings = lab.endings();
+    let told = "peer-1 has 15 rows, at most 14 are allowed (xclp.most_rows)";
+    assert!(endings.iter().any(|text| text.starts_with(told)), "{endings:?} {:?}", lab.net.events);
+}
+
+#[test]
+fn a_row_without_a_direction_is_refused_by_its_line() {
+    let session = lab(&[10, 10, 10], Scaling::None, 8, spec()).session;
+    let row = |at: usize| [f32::from(u8::from(at != 2)); 64];
+    let data = Dataset::new(64, (0..5).flat_map(row).collect(), Vec::new(), Vec::new()).unwrap();
+    let task = Xclp::new(session, spec(), Peer(0), Arc::new(data), vec![None; 5], &[0; 32]);
+    assert_eq!(task.unwrap_err(), "row 3 is zero in every feature: it has no direction");
 }
 
 #[test]

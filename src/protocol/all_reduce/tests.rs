@@ -61,9 +61,11 @@ impl Run {
                     }
                 }
                 Action::Compute(job) => self.jobs.push((from, job)),
-                Action::WriteEarly(EarlyWrite::Chunk(sum, data)) => {
+                Action::WriteEarly(EarlyWrite::Chunk(sum, start, data)) => {
                     assert_eq!(sum, SUM);
-                    self.early.entry(from).or_default().0.extend_from_slice(&data);
+                    let early = &mut self.early.entry(from).or_default().0;
+                    assert_eq!(start, early.len());
+                    early.extend_from_slice(&data);
                 }
                 Action::WriteEarly(EarlyWrite::End(_, digest)) => {
                     self.early.entry(from).or_default().1 = digest

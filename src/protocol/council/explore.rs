@@ -13,13 +13,13 @@
 #![allow(clippy::disallowed_types, reason = "a set of millions of fingerprints whose order nobody sees")]
 
 mod claims;
+mod trace;
 
 use std::collections::{HashSet, VecDeque};
-use std::fmt::Write as _;
-use std::hash::{DefaultHasher, Hash, Hasher};
 
 use super::{Accepted, Acceptor, Ballot, Promise, oblige};
 use crate::session::{Faults, Peer};
+use trace::fingerprint;
 
 const MOST: usize = 5;
 const BALLOTS: usize = 4;
@@ -45,7 +45,11 @@ enum Rule {
     AcceptsBelow,
     /// Member 0 says in its promises what it likes, and acknowledges and releases whatever it is shown.
     Liar(Faults),
-    /// As that, and what was released is not final.
+    /// As that; where it leads it shows two sums of its ballot, and it serves whatever it can show for.
+    LiarLeads(Faults),
+    /// As that, and whoever fetches a slot believes it.
+    LiarServes(Faults),
+    /// As `Liar`, and what was released is not final.
     LiarAndNotFinal(Faults),
     /// A restarted acceptor has lost its disk and goes on as if it were new.
     LosesDisk,
@@ -111,6 +115,10 @@ enum Act {
     Release(u8, u8, u8),
     Open(u8, u8, u8),
     Fetch(u8),
+    /// A leader that lies shows another sum of its own ballot from now on.
+    Turn(u8, u8),
+    /// A liar serves this value to a member.
+    Serve(u8, u8),
     Crash(u8),
 }
 
@@ -139,18 +147,32 @@ fn ballot(number: u8, proposer: u8) -> Ballot {
     Ballot { counter: number.into(), proposer: Peer(proposer.into()) }
 }
 
+/// Another sum of the same ballot.
+fn twin(b: u8) -> u8 {
+    b + BALLOTS as u8
+}
+
 impl World {
     fn quorum(&self) -> u32 {
         match self.rule {
-            Rule::Liar(faults) | Rule::LiarAndNotFinal(faults) => {
-                u32::try_from(faults.quorum(self.members.into())).unwrap()
-            }
+            Rule::Liar(faults)
+            | Rule::LiarLeads(faults)
+            | Rule::LiarServes(faults)
+            | Rule::LiarAndNotFinal(faults) => u32::try_from(faults.quorum(self.members.into())).unwrap(),
             _ => u32::from(self.members / 2 + u8::from(self.rule != Rule::OneLess)),
         }
     }
 
+    fn has_liar(&self) -> bool {
+        matches!(self.rule, Rule::Liar(_) | Rule::LiarAndNotFinal(_)) || self.deviates()
+    }
+
+    fn deviates(&self) -> bool {
+        matches!(self.rule, Rule::LiarLeads(_) | Rule::LiarServes(_))
+    }
+
     fn lies(&self, a: u8) -> bool {
-        a == 0 && matches!(self.rule, Rule::Liar(_) | Rule::LiarAndNotFinal(_))
+        a == 0 && self.has_liar()
     }
 
     fn ballot(&self, number: u8) -> Ballot {
@@ -328,6 +350,22 @@ impl World {
                 }
                 self.open(&mut next.locals[usize::from(a)], s, holder.opened[usize::from(s)]);
             }
+            Act::Turn(b, s) => {
+                let (lead, p) = (&mut next.leads[usize::from(b) - 1], self.proposers[usize::from(b) - 1]);
+                let value = &mut lead.values[usize::from(s)];
+                if !self.lies(p) || *value != b {
+                    return None;
+                }
+                *value = twin(b);
+            }
+            Act::Serve(a, value) => {
+                let s = state.locals[usize::from(a)].frozen;
+                let shown = matches!(self.rule, Rule::LiarServes(_)) || self.shown(state, s, value);
+                if !self.has_liar() || self.lies(a) || s >= self.slots || !shown {
+                    return None;
+                }
+                self.open(&mut next.locals[usize::from(a)], s, value);
+            }
             Act::Crash(a) => {
                 let local = &mut next.locals[usize::from(a)];
                 if next.crashes == self.crashes {
@@ -379,7 +417,20 @@ impl World {
     }
 
     fn decided(&self, state: &State, s: u8, b: u8) -> bool {
-        self.count(state, |local| local.acks[usize::from(s)][usize::from(b) - 1] != 0) >= self.quorum()
+        let value = state.leads[usize::from(b) - 1].values[usize::from(s)];
+        self.acknowledged(state, s, b, value)
+    }
+
+    /// Whether a quorum has acknowledged the value in the ballot; a liar has where it is asked.
+    fn acknowledged(&self, state: &State, s: u8, b: u8, value: u8) -> bool {
+        let acks = |local: &Local| local.acks[usize::from(s)][usize::from(b) - 1] == value;
+        let liar = self.has_liar() && !acks(&state.locals[0]);
+        value != 0 && self.count(state, acks) + u32::from(liar) >= self.quorum()
+    }
+
+    /// Whether there is a decision with its pads to be shown for the value.
+    fn shown(&self, state: &State, s: u8, value: u8) -> bool {
+        self.openable(state, s, value) && self.ballots().any(|b| self.acknowledged(state, s, b, value))
     }
 
     fn openable(&self, state: &State, s: u8, value: u8) -> bool {
@@ -420,6 +471,12 @@ impl World {
         }
         for a in 0..self.members {
             out.extend([Act::Fetch(a), Act::Crash(a)]);
+            if self.deviates() {
+                out.extend(self.ballots().flat_map(|b| [Act::Serve(a, b), Act::Serve(a, twin(b))]));
+            }
+        }
+        if self.deviates() {
+            out.extend(self.ballots().flat_map(|b| (0..self.slots).map(move |s| Act::Turn(b, s))));
         }
         out
     }
@@ -435,18 +492,20 @@ impl World {
                 .collect();
             decided.sort_unstable();
             decided.dedup();
-            let openable: Vec<_> = self.ballots().filter(|&v| self.openable(state, s, v)).collect();
-            if matches!(self.rule, Rule::Liar(_) | Rule::LiarAndNotFinal(_)) {
-                // A liar may have two values acknowledged; what counts is what can be opened.
-                if openable.len() > 1 {
-                    return Some(format!("slot {s}: the sums of ballots {openable:?} can be opened"));
-                }
-                continue;
-            }
+            let twins = self.ballots().filter(|_| self.has_liar()).map(twin);
+            let openable: Vec<_> =
+                self.ballots().chain(twins).filter(|&v| self.openable(state, s, v)).collect();
             let mut opened: Vec<_> = state.locals.iter().map(|local| local.opened[usize::from(s)]).collect();
             opened.retain(|&value| value != 0);
             opened.sort_unstable();
             opened.dedup();
+            if self.has_liar() {
+                // A liar may have two values acknowledged; what counts is what can be opened, and is.
+                if openable.len() > 1 || opened.len() > 1 {
+                    return Some(format!("slot {s}: the sums {openable:?} can be opened, {opened:?} are"));
+                }
+                continue;
+            }
             for (what, values) in [("decided", &decided), ("can be opened", &openable), ("are open", &opened)]
             {
                 if values.len() > 1 {
@@ -536,45 +595,4 @@ impl World {
         }
         Explored { states: seen.len(), violation: None, finished }
     }
-
-    /// What happened, in order, up to the last state found.
-    fn trace(&self, parents: &[(usize, Option<Act>)], what: &str) -> String {
-        let mut path = Vec::new();
-        let mut at = parents.len() - 1;
-        while let (parent, Some(act)) = parents[at] {
-            path.push(act);
-            at = parent;
-        }
-        let mut text = format!("{what} in {self:?}, after\n");
-        for act in path.iter().rev() {
-            writeln!(text, "  {}", describe(*act)).unwrap();
-        }
-        text
-    }
-}
-
-/// Members are named by their place in a list whose passive part is sorted after each step.
-fn describe(act: Act) -> String {
-    match act {
-        Act::Propose(b) => format!("ballot {b} is proposed"),
-        Act::Promise(b, a) => format!("{a} promises ballot {b}"),
-        Act::Begin(b, quorum, claim) => {
-            format!("ballot {b} begins with the promises of {quorum:#b}, the liar's claims {claim}")
-        }
-        Act::Accept(b, s, a) => format!("{a} acknowledges slot {s} in ballot {b}"),
-        Act::Release(b, s, a) => format!("{a} releases its shares of slot {s} in ballot {b}"),
-        Act::Open(b, s, a) => format!("{a} opens slot {s} in ballot {b}"),
-        Act::Fetch(a) => format!("{a} fetches the next frozen slot"),
-        Act::Crash(a) => format!("{a} crashes and restarts"),
-    }
-}
-
-/// 128 bits of two differently started hashes: at ten million states two collide with probability below
-/// 2^-80.
-fn fingerprint(state: &State) -> (u64, u64) {
-    let (mut a, mut b) = (DefaultHasher::new(), DefaultHasher::new());
-    b.write_u8(1);
-    state.hash(&mut a);
-    state.hash(&mut b);
-    (a.finish(), b.finish())
 }

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use crate::protocol::all_reduce;
 use crate::protocol::ballot::Ballot;
 use crate::protocol::deal::{Deal, Release};
-use crate::protocol::pairwise::ViewKey;
+use crate::protocol::pairwise::{Reveal, ViewKey};
 use crate::protocol::record::{Acknowledgement, Record};
 use crate::protocol::signed::Signed;
 
@@ -40,6 +40,8 @@ pub enum Report {
     Acknowledge(u32, Vec<Signed<Acknowledgement>>),
     /// The council's shares of the pads.
     Release(u32, Vec<Signed<Release>>),
+    /// Large views: the council's parts of the draw of the mask graph.
+    Reveal(Vec<Signed<Reveal>>),
 }
 
 /// An order of the leader to all members.
@@ -55,6 +57,8 @@ pub enum Order {
     Decide(u32, Vec<Signed<Acknowledgement>>),
     /// The shares that open it.
     Open(u32, Vec<Signed<Release>>),
+    /// Large views: what the mask graph is drawn from.
+    Reveal(Vec<Signed<Reveal>>),
 }
 
 /// The stages of a slot, for people and for tests that stop a node there.

@@ -16,11 +16,24 @@ impl View {
             Report::Hold { slot, .. } | Report::Acknowledge(slot, _) | Report::Release(slot, _)
                 if older(slot) => {}
             Report::Keys(items) => {
-                self.verify(from, &items, "view key", |key| key.item.ballot == self.ballot)?;
+                self.verify(from, &items, "view key", |key| {
+                    key.item.ballot == self.ballot
+                        && key.item.commitment.is_some() == self.ctx.draws(key.author, &self.members)
+                })?;
                 if !self.keys_report.child(from, items) {
                     return Err(Fault::OutOfOrder("keys"));
                 }
                 self.report_keys(step);
+            }
+            // As above.
+            Report::Reveal(_) if self.keys.is_some() => {}
+            Report::Reveal(items) => {
+                let fixed = self.fixed.as_ref().ok_or(Fault::OutOfOrder("reveal"))?;
+                self.verify(from, &items, "reveal", |each| fixed.opens(&self.ctx, each))?;
+                if !self.reveals.child(from, items) {
+                    return Err(Fault::OutOfOrder("reveal"));
+                }
+                self.report_reveals(step);
             }
             Report::Hold { slot, total, deals } => {
                 let (sum, dealers) = (self.sum_id(slot), self.ctx.dealers(slot, &self.members));
@@ -93,14 +106,6 @@ impl View {
             }
         }
         Ok(())
-    }
-
-    pub(super) fn report_keys(&mut self, step: &mut Step<Self>) {
-        let Some(items) = self.keys_report.complete() else { return };
-        match self.place.parent {
-            Some(parent) => step.send(parent, Message::Up(self.ballot, Report::Keys(items))),
-            None => self.order(Order::Keys(items), step),
-        }
     }
 
     pub(super) fn report_hold(&mut self, step: &mut Step<Self>) {

@@ -36,6 +36,10 @@ pub struct XclpSpec {
     pub few_rows: bool,
     /// Whether an owner may have more than half of the rows. Default false.
     pub large_owner: bool,
+    /// Most rows of an owner; 0: no limit of its own. Each row is a query on the labels of others. Default 0.
+    pub most_rows: u32,
+    /// Most sessions of a series; 0: no limit. Each session is another answer. Default 0.
+    pub most_sessions: u32,
     /// Megabytes of memory that a computing party may take: a session with more rows than that is enough for
     /// is refused. 80 to 65,536. Default 1,024.
     pub memory_mb: u32,
@@ -54,12 +58,16 @@ struct Raw {
     compute: Vec<String>,
     few_rows: Option<bool>,
     large_owner: Option<bool>,
+    most_rows: Option<i64>,
+    most_sessions: Option<i64>,
     memory_mb: Option<i64>,
 }
 
 const BITS: Limit = Limit::new("xclp.bits", *CODE_BITS.start() as u64, *CODE_BITS.end() as u64);
 const K: Limit = Limit::new("xclp.k", 1, 1000);
 const STEPS: Limit = Limit::new("xclp.steps", 1, MOST_STEPS as u64);
+const MOST_ROWS: Limit = Limit::new("xclp.most_rows", 0, 10_000);
+const MOST_SESSIONS: Limit = Limit::new("xclp.most_sessions", 0, 1_000_000);
 const POWER: Limit = Limit::new("xclp.power", 1, 3);
 const MEMORY: Limit = Limit::new("xclp.memory_mb", 80, 65_536);
 
@@ -75,6 +83,8 @@ impl Default for XclpSpec {
             compute: Vec::new(),
             few_rows: false,
             large_owner: false,
+            most_rows: 0,
+            most_sessions: 0,
             memory_mb: 1024,
         }
     }
@@ -133,6 +143,13 @@ impl Spec for XclpSpec {
         check_number("xclp.alpha", self.alpha, (0.01..=0.999).contains(&self.alpha), "0.01 to 0.999")?;
         STEPS.check::<u32>(self.steps)?;
         POWER.check::<u8>(self.power)?;
+        MOST_ROWS.check::<u32>(self.most_rows)?;
+        MOST_SESSIONS.check::<u32>(self.most_sessions)?;
+        let place = session.run.place();
+        if self.most_sessions > 0 && place > self.most_sessions {
+            let limit = format!("at most xclp.most_sessions, {}", self.most_sessions);
+            return Err(SessionError::value("series.number", place, limit));
+        }
         MEMORY.check::<u32>(self.memory_mb)?;
         // What few points refuse, more do too.
         Plan::new(self.fewest_rows() as usize, session.data.classes.len(), self.settings())
@@ -160,12 +177,14 @@ impl Spec for XclpSpec {
             ("xclp.compute", text(&self.compute.join(" "))),
             ("xclp.few_rows", flag(self.few_rows)),
             ("xclp.large_owner", flag(self.large_owner)),
+            ("xclp.most_rows", integer(self.most_rows)),
+            ("xclp.most_sessions", integer(self.most_sessions)),
             ("xclp.memory_mb", integer(self.memory_mb)),
         ]
     }
 
     fn write_toml(&self, _data: &DataSpec, out: &mut String) -> fmt::Result {
-        let Self { bits, k, alpha, steps, power, compute, few_rows, large_owner, memory_mb } = self;
+        let Self { bits, k, alpha, steps, power, compute, few_rows, large_owner, memory_mb, .. } = self;
         writeln!(out, "[xclp]")?;
         let (least, most) = (CODE_BITS.start(), CODE_BITS.end());
         writeln!(out, "# Bits of a code: a power of two, {least} to {most}. More estimate angles better.")?;
@@ -194,6 +213,12 @@ impl Spec for XclpSpec {
         writeln!(out, "few_rows = {few_rows}\nlarge_owner = {large_owner}")?;
         writeln!(
             out,
+            "# Most rows of an owner and most sessions of the series, 0 for no limit: each row of each session"
+        )?;
+        writeln!(out, "# is a question about the labels of others.")?;
+        writeln!(out, "most_rows = {}\nmost_sessions = {}", self.most_rows, self.most_sessions)?;
+        writeln!(
+            out,
             "# Megabytes that a computing party may take; with more rows than that is enough for the"
         )?;
         writeln!(out, "# session ends, and a machine that has less left takes no part. 80 to 65536.")?;
@@ -205,13 +230,17 @@ impl Spec for XclpSpec {
     }
 
     fn lines(&self, _data: &DataSpec) -> Vec<(&'static str, String)> {
-        let Self { bits, k, alpha, steps, power, compute, few_rows, large_owner, memory_mb } = self;
+        let Self { bits, k, alpha, steps, power, compute, few_rows, large_owner, memory_mb, .. } = self;
         let who = if compute.is_empty() { "drawn".to_owned() } else { compute.join(", ") };
         let few = if *few_rows { ", few rows allowed" } else { "" };
         let large = if *large_owner { ", a large owner allowed" } else { "" };
+        let limit =
+            |most: u32, what: &str| if most > 0 { format!(", at most {most} {what}") } else { String::new() };
+        let rows = limit(self.most_rows, "rows of an owner");
+        let sessions = limit(self.most_sessions, "sessions of the series");
         let text = format!(
             "{bits} bits, k = {k}, alpha = {alpha}, {steps} steps, power {power}, computing: \
-             {who}{few}{large}, at most {memory_mb} MB"
+             {who}{few}{large}{rows}{sessions}, at most {memory_mb} MB"
         );
         vec![("xclp", text)]
     }
@@ -230,6 +259,10 @@ impl Raw {
             compute: self.compute,
             few_rows: self.few_rows.unwrap_or(defaults.few_rows),
             large_owner: self.large_owner.unwrap_or(defaults.large_owner),
+            most_rows: self.most_rows.map_or(Ok(defaults.most_rows), |most| MOST_ROWS.check(most))?,
+            most_sessions: self
+                .most_sessions
+                .map_or(Ok(defaults.most_sessions), |most| MOST_SESSIONS.check(most))?,
             memory_mb: self.memory_mb.map_or(Ok(defaults.memory_mb), |most| MEMORY.check(most))?,
         })
     }

@@ -35,6 +35,12 @@ use crate::task::exchange::{Content, Done, Exchange, Job, Output, Roles, Vocabul
 /// Those who never compute again, as far as this peer knows. It outlives a view.
 pub(crate) type Out = Arc<Mutex<BTreeSet<Peer>>>;
 
+/// The commitment that each owner sent this peer first, whatever became of that view. It outlives a view.
+pub(crate) type Seen = Arc<Mutex<BTreeMap<Peer, [u8; 32]>>>;
+
+/// Bytes of a commitment, which stands before a parcel.
+pub(super) const COMMITMENT: usize = 32;
+
 /// The constants of one peer's part.
 pub(crate) struct Setup {
     /// The session's id.
@@ -59,6 +65,8 @@ pub(crate) struct Setup {
     pub rows: Option<Rows>,
     /// Who is out.
     pub out: Out,
+    /// What owners have committed to.
+    pub seen: Seen,
     /// How long nothing may come from a peer that is waited for, milliseconds.
     pub patience_ms: u64,
     /// How long all may last, milliseconds.
@@ -106,6 +114,17 @@ pub(crate) fn commitment(
     hash.finalize().into()
 }
 
+/// The digest of the commitments of all owners, in the order of their places.
+#[must_use]
+pub(crate) fn inputs_digest(commitments: impl IntoIterator<Item = (Peer, [u8; 32])>) -> [u8; 32] {
+    let mut hash = tagged_hash("inputs");
+    for (owner, commitment) in commitments {
+        hash.update(owner.0.to_le_bytes());
+        hash.update(commitment);
+    }
+    hash.finalize().into()
+}
+
 /// What the exchange gives a peer.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub(crate) struct Computed {
@@ -113,6 +132,8 @@ pub(crate) struct Computed {
     pub party: Option<(u8, Vec<u8>)>,
     /// The commitment to its input; zeros for a peer without rows.
     pub commitment: [u8; 32],
+    /// Of a party: [`inputs_digest`] of the commitments that owners sent it with their shares; else zeros.
+    pub inputs: [u8; 32],
 }
 
 impl std::fmt::Debug for Computed {
@@ -122,21 +143,25 @@ impl std::fmt::Debug for Computed {
 }
 
 impl Computed {
-    /// As it is kept: the party's number plus one or 0, the commitment, the shares.
+    /// As it is kept: the party's number plus one or 0, the commitment, the digest of all, the shares.
     #[must_use]
     pub(crate) fn to_bytes(&self) -> Bytes {
         let (number, shares) = self.party.as_ref().map_or((0, &[][..]), |(n, shares)| (n + 1, shares));
-        [&[number][..], &self.commitment, shares].concat().into()
+        [&[number][..], &self.commitment, &self.inputs, shares].concat().into()
     }
 
     /// As [`Computed::to_bytes`] makes it; `None` if it is not.
     #[must_use]
     pub(crate) fn from_bytes(bytes: &[u8]) -> Option<Self> {
         let (&number, rest) = bytes.split_first()?;
-        let (commitment, shares) = rest.split_first_chunk::<32>()?;
+        let (commitment, rest) = rest.split_first_chunk::<32>()?;
+        let (inputs, shares) = rest.split_first_chunk::<32>()?;
         let party = number.checked_sub(1).map(|number| (number, shares.to_vec()));
-        (number <= 3 && party.is_some() != shares.is_empty())
-            .then_some(Self { party, commitment: *commitment })
+        (number <= 3 && party.is_some() != shares.is_empty()).then_some(Self {
+            party,
+            commitment: *commitment,
+            inputs: *inputs,
+        })
     }
 }
 
@@ -162,6 +187,8 @@ pub(crate) struct Compute {
     commitment: Option<[u8; 32]>,
     incoming: BTreeMap<Peer, Incoming>,
     inputs: BTreeMap<Peer, Vec<u8>>,
+    /// Of a party: the digest of the commitments that came with them.
+    digest: [u8; 32],
     /// What came before it was known who computes, or before the program ran.
     early: Vec<(Peer, What, bool, Bytes)>,
     party: Option<Party>,
@@ -189,6 +216,7 @@ impl Compute {
             commitment: None,
             incoming: BTreeMap::new(),
             inputs: BTreeMap::new(),
+            digest: [0; 32],
             early: Vec::new(),
             party: None,
             sealed: None,
@@ -228,7 +256,8 @@ impl Compute {
                         .unwrap_or_else(|| unreachable!("BUG: the session checks the bits of a code"));
                     let commitment = commitment(&session, me, &rows.salt, &codes, &rows.labels);
                     let parcels = parcels(&codes, &rows.labels, plan.classes(), place, &seeds);
-                    Made::Input(parcels.map(|parcel| Bytes::from(parcel.to_vec())), commitment)
+                    let with = |parcel: Zeroizing<Vec<u8>>| [&commitment[..], &parcel].concat().into();
+                    Made::Input(parcels.map(with), commitment)
                 },
                 step,
             );
@@ -354,8 +383,9 @@ impl Compute {
                 let mut owners = self.setup.owners.iter().enumerate();
                 let (place, &(_, rows)) = owners.find(|(_, (peer, _))| *peer == from).ok_or(NOT_MINE)?;
                 let (bits, classes) = (self.setup.plan.settings().bits as usize, self.setup.plan.classes());
-                let length = parcel_bytes(rows, bits, classes, place, number);
+                let length = COMMITMENT + parcel_bytes(rows, bits, classes, place, number);
                 if let Some(parcel) = self.incoming.entry(from).or_default().take(&data, last, length)? {
+                    self.commits(from, &parcel)?;
                     self.inputs.insert(from, parcel);
                     self.compute_if_all_is_here(step);
                 }
@@ -371,12 +401,25 @@ impl Compute {
         Ok(())
     }
 
+    /// An owner has one input in a session, whatever views fail: its commitment is the same in all of them.
+    fn commits(&self, owner: Peer, parcel: &[u8]) -> Result<(), Fault> {
+        let commitment = parcel.first_chunk().copied().unwrap_or_default();
+        let mut seen = self.setup.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        if *seen.entry(owner).or_insert(commitment) != commitment {
+            return Err(Fault::Inconsistent("it commits to another input than in an earlier view".into()));
+        }
+        Ok(())
+    }
+
     /// The parties begin when they have the shares of all owners.
     fn compute_if_all_is_here(&mut self, step: &mut Step<Vocabulary>) {
         if self.number().is_none() || self.inputs.len() < self.setup.owners.len() || self.party.is_some() {
             return;
         }
         let mut inputs = std::mem::take(&mut self.inputs);
+        let commitment =
+            |(peer, parcel): (&Peer, &Vec<u8>)| (*peer, *parcel.first_chunk().unwrap_or(&[0; 32]));
+        self.digest = inputs_digest(inputs.iter().map(commitment));
         let (owners, plan) = (self.setup.owners.clone(), self.setup.plan);
         let bits = plan.settings().bits as usize;
         self.job(
@@ -384,7 +427,8 @@ impl Compute {
             move || {
                 let unpacked = owners.into_iter().map(|(peer, rows)| {
                     let parcel = Zeroizing::new(inputs.remove(&peer).unwrap_or_default());
-                    unpack(&parcel, rows, bits, plan.classes()).ok_or(peer)
+                    let shares = parcel.get(COMMITMENT..).unwrap_or_default();
+                    unpack(shares, rows, bits, plan.classes()).ok_or(peer)
                 });
                 Made::Unpacked(unpacked.collect())
             },
@@ -497,8 +541,11 @@ impl Compute {
         let number = self.number().and_then(|number| u8::try_from(number).ok());
         let shares = self.sealed.take().map(|sealed| sealed.to_bytes());
         self.party = None;
-        let computed =
-            Computed { party: number.zip(shares), commitment: self.commitment.unwrap_or_default() };
+        let computed = Computed {
+            party: number.zip(shares),
+            commitment: self.commitment.unwrap_or_default(),
+            inputs: self.digest,
+        };
         step.output(Output::Finished(computed.to_bytes()));
     }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use zeroize::Zeroizing;
 
-use super::compute::{Compute, Computed, Out, Rows, Setup};
+use super::compute::{COMMITMENT, Compute, Computed, Out, Rows, Seen, Setup, inputs_digest};
 use super::deliver::{self, Deliver};
 use super::talk::{Body, What, content, read};
 use crate::crypto::stream::derive;
@@ -15,6 +15,7 @@ use crate::model::propagation::integer::reference::{Output as Answer, Reference}
 use crate::model::propagation::integer::{Plan, Settings};
 use crate::protocol::all_reduce::SumId;
 use crate::protocol::ballot::Ballot;
+use crate::protocol::shares::input::unpack;
 use crate::protocol::shares::output::Sealed;
 use crate::protocol::{Action, Fault, Input, Step, Time};
 use crate::session::Peer;
@@ -60,6 +61,7 @@ fn setup(me: u16, counter: u64, out: Out) -> Setup {
         seed: Zeroizing::new([me as u8; 32]),
         rows: (ROWS[usize::from(me)] > 0).then(|| rows(me)),
         out,
+        seen: Seen::default(),
         patience_ms: 3000,
         longest_ms: 60_000,
     }
@@ -189,7 +191,7 @@ fn an_owner_whose_input_is_not_made_of_bits_is_blamed_by_all_three_and_no_owner_
     net.run(|from, to, body, data| {
         if from == Peer(2) && matches!(body, Body::Part { what: What::Input, .. }) {
             // A word of a code, lowered by 2^11, in both copies of the share.
-            let words = if to == Peer(1) { 1 } else { 34 };
+            let words = COMMITMENT + if to == Peer(1) { 1 } else { 34 };
             if to == Peer(1) || to == Peer(3) {
                 assert_eq!(data[words - 1], 1, "the share that is sent as words");
                 data[words + 1] = data[words + 1].wrapping_sub(8);
@@ -216,7 +218,11 @@ fn what_does_not_fit_is_blamed_on_its_sender_and_nobody_panics() {
                 data.pop();
             },
         ),
-        ("no share", |body| matches!(body, Body::Part { what: What::Input, .. }), |_, data| data[0] = 7),
+        (
+            "no share",
+            |body| matches!(body, Body::Part { what: What::Input, .. }),
+            |_, data| data[COMMITMENT] = 7,
+        ),
         (
             "an output",
             |body| matches!(body, Body::Part { what: What::Input, .. }),
@@ -307,16 +313,104 @@ fn no_two_attempts_have_a_message_in_common_and_one_with_the_same_tape_is_the_sa
 fn results_are_read_as_they_are_written_and_nothing_else_is() {
     for computed in [
         Computed::default(),
-        Computed { party: None, commitment: [3; 32] },
-        Computed { party: Some((2, vec![1, 2, 3])), commitment: [0; 32] },
+        Computed { commitment: [3; 32], ..Computed::default() },
+        Computed { party: Some((2, vec![1, 2, 3])), commitment: [0; 32], inputs: [5; 32] },
     ] {
         assert_eq!(Computed::from_bytes(&computed.to_bytes()), Some(computed));
     }
-    assert_eq!(Computed::from_bytes(&[0; 32]), None);
-    assert_eq!(Computed::from_bytes(&[&[4][..], &[0; 33]].concat()), None, "a fourth party");
-    assert_eq!(Computed::from_bytes(&[&[1][..], &[0; 32]].concat()), None, "a party without shares");
+    assert_eq!(Computed::from_bytes(&[0; 64]), None);
+    assert_eq!(Computed::from_bytes(&[&[4][..], &[0; 65]].concat()), None, "a fourth party");
+    assert_eq!(Computed::from_bytes(&[&[1][..], &[0; 64]].concat()), None, "a party without shares");
     let answer = Answer { labels: vec![Some(2), None], coarse: vec![1, 2, 61, 0, 0, 0] };
     assert_eq!(deliver::from_bytes(&deliver::to_bytes(&answer, 3), 3), Some(answer));
     assert_eq!(deliver::from_bytes(&[3, 0, 1, 1, 1], 3), None, "no such class");
     assert_eq!(deliver::from_bytes(&[0, 0, 1, 1], 3), None, "cut short");
+}
+
+/// The parcels of a view: who computed, and what each of them got of each owner.
+type Parcels = ([Peer; 3], BTreeMap<(Peer, Peer), Vec<u8>>);
+
+/// The view `counter` with those out who are; owners draw fresh shares in each view, or keep them.
+fn parcels_of_a_view(counter: u64, out: &[Peer], fresh: bool) -> Parcels {
+    let machines = (0u16..5).map(|me| {
+        let known = Out::default();
+        known.lock().unwrap().extend(out);
+        let seed = [me as u8, if fresh { counter as u8 } else { 0 }];
+        let setup = Setup { seed: derive(&seed, "test", &[]), ..setup(me, counter, known) };
+        (Peer(me), Box::new(Compute::new(setup)) as Box<dyn Exchange>)
+    });
+    let (mut net, mut parcels) = (Net::new(machines), BTreeMap::new());
+    net.run(|from, to, body, data| {
+        if matches!(body, Body::Part { what: What::Input, .. }) {
+            parcels.insert((to, from), data.clone());
+        }
+    });
+    let trio: Vec<Peer> = computed(&net).values().map(|(peer, _)| *peer).collect();
+    (trio.try_into().expect("three"), parcels)
+}
+
+/// The peers that have codes of an owner from its shares in several views: three shares, one of each number,
+/// that add up to bits.
+fn rebuilt(views: &[Parcels]) -> BTreeSet<Peer> {
+    let mut found = BTreeSet::new();
+    for peer in (0..5).map(Peer) {
+        for (owner, rows) in owners() {
+            let mut shares: [Vec<Vec<u16>>; 3] = Default::default();
+            for (trio, parcels) in views {
+                let number = trio.iter().position(|party| *party == peer);
+                let Some((number, parcel)) = number.zip(parcels.get(&(peer, owner))) else { continue };
+                let inputs = unpack(&parcel[COMMITMENT..], rows, 64, CLASSES).expect("a parcel");
+                shares[number].push(inputs.codes.own);
+                shares[(number + 1) % 3].push(inputs.codes.next);
+            }
+            let bits = |a: &Vec<u16>, b: &Vec<u16>, c: &Vec<u16>| {
+                let sum = |i: usize| a[i].wrapping_add(b[i]).wrapping_add(c[i]);
+                (0..a.len()).all(|i| sum(i) <= 1)
+            };
+            let [zero, one, two] = &shares;
+            let any = zero.iter().any(|a| one.iter().any(|b| two.iter().any(|c| bits(a, b, c))));
+            if any {
+                found.insert(peer);
+            }
+        }
+    }
+    found
+}
+
+#[test]
+fn shares_of_two_trios_give_nobody_an_input_and_a_share_that_is_kept_over_the_change_is_found() {
+    // Peer 1 is lost: peer 0 was party 2 and is party 1 then.
+    let views = |fresh| [parcels_of_a_view(1, &[], fresh), parcels_of_a_view(2, &[Peer(1)], fresh)];
+    let [first, second] = views(true);
+    assert_eq!((first.0, second.0), ([Peer(3), Peer(1), Peer(0)], [Peer(3), Peer(0), Peer(4)]));
+    assert_eq!(rebuilt(&[first, second]), BTreeSet::new());
+    assert_eq!(rebuilt(&views(false)), [Peer(0)].into());
+}
+
+#[test]
+fn an_owner_that_commits_to_another_input_in_a_later_view_is_blamed_by_those_who_saw_the_first() {
+    let seen: Vec<Seen> = (0..5).map(|_| Seen::default()).collect();
+    let view = |counter: u64, salt: u8| {
+        let machines = (0u16..5).zip(&seen).map(|(me, seen)| {
+            let mut setup = Setup { seen: seen.clone(), ..setup(me, counter, Out::default()) };
+            if let Some(rows) = setup.rows.as_mut().filter(|_| me == 2) {
+                rows.salt = Zeroizing::new([salt; 32]);
+            }
+            (Peer(me), Box::new(Compute::new(setup)) as Box<dyn Exchange>)
+        });
+        let mut net = Net::new(machines);
+        net.run(|_, _, _, _| {});
+        net
+    };
+    let (first, again, other) = (view(1, 2), view(2, 2), view(3, 9));
+    assert_eq!((first.blamed.len(), again.blamed.len()), (0, 0));
+    // What a party keeps names the commitments that all owners made.
+    let of = |net: &Net, peer: &Peer| Computed::from_bytes(&net.results[peer]).expect("a result");
+    let made = owners().into_iter().map(|(owner, _)| (owner, of(&first, &owner).commitment));
+    let digest = inputs_digest(made);
+    let parties = computed(&first);
+    assert!(parties.values().all(|(peer, _)| of(&first, peer).inputs == digest), "as opened");
+    let blamed: Vec<(Peer, Peer)> = other.blamed.iter().map(|(by, peer, _)| (*by, *peer)).collect();
+    assert!(!blamed.is_empty() && blamed.iter().all(|(_, peer)| *peer == Peer(2)), "{blamed:?}");
+    assert!(computed(&other).is_empty());
 }

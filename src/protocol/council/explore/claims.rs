@@ -132,6 +132,26 @@ fn one_liar_opens_twice_with_majorities_and_not_with_byzantine_quorums() {
     assert!(!opens_twice(Rule::Liar(Faults::Byzantine), 4, 2, 0));
 }
 
+/// It serves what was never decided; with the check of what it shows, nothing but what was.
+#[test]
+fn a_liar_that_serves_slots_is_caught_where_it_is_believed() {
+    assert!(opens_twice(Rule::LiarServes(Faults::Byzantine), 4, 1, 0));
+    assert!(!opens_twice(Rule::LiarLeads(Faults::Byzantine), 4, 1, 0));
+}
+
+/// It leads, and shows one half another sum of the same ballot than the other.
+#[test]
+fn a_leader_that_shows_two_sums_in_one_ballot_is_caught_with_majorities_alone() {
+    assert!(opens_twice(Rule::LiarLeads(Faults::Crash), 3, 1, 0));
+    assert!(!opens_twice(Rule::LiarLeads(Faults::Byzantine), 4, 1, 0));
+}
+
+#[test]
+#[ignore = "two minutes"]
+fn a_liar_that_leads_votes_and_serves_opens_nothing_twice_in_two_ballots_with_byzantine_quorums() {
+    assert!(!opens_twice(Rule::LiarLeads(Faults::Byzantine), 4, 2, 0));
+}
+
 #[test]
 fn byzantine_quorums_alone_are_not_enough_where_what_was_released_is_not_final() {
     assert!(opens_twice(Rule::LiarAndNotFinal(Faults::Byzantine), 4, 3, 0));

@@ -224,12 +224,25 @@ fn an_owner_that_cheats_ends_the_computation_with_its_place() {
     // Lowered by 2^11 in one share, at both that hold it.
     inputs[0][1].codes.next[40] = inputs[0][1].codes.next[40].wrapping_sub(1 << 11);
     inputs[1][1].codes.own[40] = inputs[1][1].codes.own[40].wrapping_sub(1 << 11);
-    let run = in_memory(4, |context: Context| {
+    let ended = in_memory(4, |context: Context| {
         let inputs = inputs[context.role()].clone();
         Box::pin(run(context, case.plan, inputs))
     });
-    assert_eq!(run.results, [Outcome::Cheats(vec![1]), Outcome::Cheats(vec![1]), Outcome::Cheats(vec![1])]);
-    assert_eq!(run.rounds, 2, "nothing else has begun");
+    assert_eq!(ended.results, [Outcome::Cheats(vec![1]), Outcome::Cheats(vec![1]), Outcome::Cheats(vec![1])]);
+    assert_eq!(ended.rounds, 2, "nothing else has begun");
+    // A label of 2^20, and a second label in a row that has one.
+    for by in [1 << 20, 1] {
+        let mut inputs = case.inputs();
+        let row = case.labels[9..18].iter().position(|label| *label == Some(0)).expect("a label");
+        let at = 2 * row + 1;
+        inputs[0][1].labels.next[at] = inputs[0][1].labels.next[at].wrapping_add(by);
+        inputs[1][1].labels.own[at] = inputs[1][1].labels.own[at].wrapping_add(by);
+        let ended = in_memory(4, |context: Context| {
+            let inputs = inputs[context.role()].clone();
+            Box::pin(run(context, case.plan, inputs))
+        });
+        assert!(ended.results.iter().all(|outcome| *outcome == Outcome::Cheats(vec![1])), "{by}");
+    }
 }
 
 #[test]

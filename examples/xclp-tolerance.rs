@@ -1,0 +1,158 @@
+//! Whether labels are those of the exact solve: `cargo run --example xclp-tolerance [ROWS] [DRAWS]` (1,500
+//! rows and ten draws of labels and planes for each set unless told otherwise: ten minutes).
+//!
+//! A point's *margin* is the difference of its two largest exact scores times sqrt(d), as a part of the
+//! largest score of all; where that is within the tolerance of the plan, with the largest degree that there
+//! is, its label may be another one. Printed are the tolerance, the largest error of a score, how many points
+//! fall within the tolerance, and how many of the others have another label: that must be none. Then the same
+//! for a made-up graph with ten hubs. Sets that are not there are left out by name.
+
+use std::path::Path;
+
+use flyswarm_kernels::crypto::stream::Stream;
+use flyswarm_kernels::data::digits::digits;
+use flyswarm_kernels::data::{Dataset, Expected, deal, load};
+use flyswarm_kernels::model::propagation::graph::{Edge, Graph};
+use flyswarm_kernels::model::propagation::integer::reference::Reference;
+use flyswarm_kernels::model::propagation::integer::{Plan, Settings, VALUE_BITS, WEIGHT_BITS, enough_steps};
+use flyswarm_kernels::sketch::lsh::Codes;
+use flyswarm_kernels::sketch::scaling::{Scaler, Scaling};
+use rayon::prelude::*;
+
+const BITS: usize = 4096;
+/// Labels of each class.
+const LABELS: usize = 5;
+
+#[derive(Default)]
+struct Found {
+    points: usize,
+    within: usize,
+    wrong: usize,
+    error: f64,
+    tolerance: f64,
+}
+
+fn draw(data: &Dataset, seed: u8) -> Found {
+    let classes = data.classes().len();
+    let scaler = Scaler::fit(&Scaling::Standard, data).expect("rows");
+    let codes = Codes::of(&scaler.transform(data), &[seed; 32], BITS).expect("codes");
+    let mut order: Vec<usize> = (0..data.rows()).collect();
+    deal::shuffle(&mut order, &mut Stream::new(&[seed; 32], "labels", &[]));
+    let (mut labels, mut left) = (vec![None; data.rows()], vec![LABELS; classes]);
+    for row in order {
+        let label = data.labels()[row];
+        if left[usize::from(label)] > 0 {
+            left[usize::from(label)] -= 1;
+            labels[row] = Some(label);
+        }
+    }
+    let settings = Settings { k: 10, bits: BITS as u32, alpha: 0.99, steps: 60, power: 1 };
+    let plan = Plan::new(data.rows(), classes, settings).expect("fits");
+    compared(&plan, &codes.distances(&codes), &labels)
+}
+
+/// Ten points that are near to all of 2,500, as many steps as alpha needs; the first class has a label at
+/// every point, or two classes at each 29th.
+fn hubs(alpha: f64, all: bool) -> Found {
+    const POINTS: usize = 2500;
+    let settings = Settings { k: 10, bits: BITS as u32, alpha, steps: enough_steps(alpha), power: 1 };
+    let plan = Plan::new(POINTS, 2, settings).expect("fits");
+    let mut stream = Stream::new(&[7; 32], "hubs", &[]);
+    let mut distances = vec![0; POINTS * POINTS];
+    for i in 0..POINTS {
+        for j in 0..i {
+            let h = if j < 10 { stream.below(200) } else { 1200 + stream.below(800) } as u16;
+            (distances[i * POINTS + j], distances[j * POINTS + i]) = (h, h);
+        }
+    }
+    let label = |i: usize| if all { Some(0) } else { i.is_multiple_of(29).then_some((i / 29 % 2) as u16) };
+    compared(&plan, &distances, &(0..POINTS).map(label).collect::<Vec<_>>())
+}
+
+fn compared(plan: &Plan, distances: &[u16], labels: &[Option<u16>]) -> Found {
+    let (points, classes) = (plan.points(), plan.classes());
+    let reference = Reference::from_distances(plan, distances, labels);
+    let weighted = reference.neighbours.iter().zip(&reference.weights).enumerate();
+    let edges: Vec<Edge> = weighted
+        .filter(|(_, (_, weight))| **weight > 0)
+        .map(|(at, (&to, _))| {
+            let from = at / plan.k();
+            Edge { from: from as u32, to: to as u32, distance: distances[from * points + to] }
+        })
+        .collect();
+    let graph = Graph::new(points, BITS, 1, &edges);
+    let exact: Vec<Vec<f64>> = (0..classes)
+        .into_par_iter()
+        .map(|class| {
+            let given = |label: &Option<u16>| f64::from(u8::from(*label == Some(class as u16)));
+            graph.solve(&labels.iter().map(given).collect::<Vec<_>>(), plan.settings().alpha)
+        })
+        .collect();
+    let largest = exact.iter().flatten().copied().fold(0.0, f64::max);
+    let degree = reference.degrees.iter().copied().max().unwrap_or(0);
+    let mut found = Found { points, tolerance: plan.tolerance(degree), ..Found::default() };
+    for i in (0..points).filter(|&i| reference.degrees[i] > 0) {
+        let root = (reference.degrees[i] as f64 / f64::from(1u32 << WEIGHT_BITS)).sqrt();
+        for (class, scores) in exact.iter().enumerate() {
+            let score = reference.scores[i * classes + class] as f64 / f64::from(1u32 << VALUE_BITS) * root;
+            found.error = found.error.max((score - scores[i]).abs() / largest);
+        }
+        let best =
+            (1..classes).fold(0, |best, class| if exact[class][i] > exact[best][i] { class } else { best });
+        let others = (0..classes).filter(|&class| class != best).map(|class| exact[class][i]);
+        let close = exact[best][i] - others.fold(0.0, f64::max) <= found.tolerance * largest;
+        found.within += usize::from(close);
+        found.wrong += usize::from(!close && reference.output.labels[i] != Some(best as u16));
+    }
+    found
+}
+
+impl Found {
+    fn print(&self, what: &str) {
+        println!(
+            "{what}: tolerance {:.1e}, largest error {:.1e}; {} of {} points within it ({:.2} %), of the \
+             others {} with another label",
+            self.tolerance,
+            self.error,
+            self.within,
+            self.points,
+            100.0 * self.within as f64 / self.points as f64,
+            self.wrong
+        );
+        assert_eq!(self.wrong, 0, "{what}");
+    }
+}
+
+fn main() {
+    let mut arguments = std::env::args().skip(1).filter_map(|argument| argument.parse::<usize>().ok());
+    let (rows, draws) = (arguments.next().unwrap_or(1500), arguments.next().unwrap_or(10));
+    for set in ["digits", "optdigits", "segment"] {
+        let path = format!("../shared/data/tabular/{set}.csv.gz");
+        let all = match Path::new(&path) {
+            _ if set == "digits" => digits(),
+            path if path.exists() => load(path, &Expected::default()).expect("a set"),
+            path => {
+                println!("{set}: left out, {} is not there", path.display());
+                continue;
+            }
+        };
+        let mut order: Vec<usize> = (0..all.rows()).collect();
+        deal::shuffle(&mut order, &mut Stream::new(set.as_bytes(), "rows", &[]));
+        order.truncate(rows);
+        let data = all.subset(&order);
+        let mut sum = Found::default();
+        for seed in 0..draws {
+            let found = draw(&data, seed as u8);
+            sum.points += found.points;
+            sum.within += found.within;
+            sum.wrong += found.wrong;
+            sum.error = sum.error.max(found.error);
+            sum.tolerance = sum.tolerance.max(found.tolerance);
+        }
+        sum.print(&format!("{set}, {draws} draws of {} rows", data.rows()));
+    }
+    for (alpha, all) in [(0.99, false), (0.99, true), (0.999, false), (0.999, true)] {
+        let labels = if all { "n_c = n" } else { "87 labels" };
+        hubs(alpha, all).print(&format!("ten hubs among 2,500, alpha {alpha}, {labels}"));
+    }
+}

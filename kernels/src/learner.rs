@@ -1,0 +1,24 @@
+//! The built-in learner: small networks for classification, trained by stochastic gradient descent on one
+//! core (McMahan et al., "Communication-Efficient Learning of Deep Networks from Decentralized Data", AISTATS
+//! 2017: what `ClientUpdate` does; spec, section "Task fedavg", *Learner*).
+//!
+//! A network is a list of layers without state; its weights are one vector of `f32`, tensor after tensor
+//! ([`Network::tensors`]). Products of matrices are `ndarray`'s, which adds in an order that depends on the
+//! kind of processor alone: on one machine the same call gives the same bits.
+
+mod augment;
+mod classifier;
+mod layer;
+mod network;
+mod train;
+
+pub use augment::Augment;
+pub use classifier::{Classifier, ClassifierError};
+pub use network::{Architecture, Batch, Network, NetworkError, Tape, Tensor};
+pub use train::{Schedule, Settings, Trained, clip_update, train};
+
+/// Most weights of a network: 64 MiB of them.
+pub const MAX_WEIGHTS: usize = 1 << 24;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,313 @@
+//! Layers: forward and backward.
+//!
+//! Vectors lie row by row. Images lie channel by channel, in a channel row by row of the batch, in a row
+//! pixel by pixel, so that a convolution is one product of matrices for several rows at once.
+
+use ndarray::linalg::general_mat_mul;
+use ndarray::{ArrayView2, ArrayViewMut2, s};
+
+/// Numbers of unfolded patches that are made at a time: 512 KiB, which a second-level cache holds.
+const UNFOLDED: usize = 1 << 17;
+/// Weights of a 3 x 3 patch of one channel.
+const PATCH: usize = 9;
+
+/// What happens to the numbers of a row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Layer {
+    /// From rows of channels to channels of rows, or back: a transposition of `outer` and the batch.
+    Transpose { channels: usize, area: usize, to_channels: bool },
+    /// 3 x 3, stride 1, zeros around the image; then ReLU.
+    Convolution { channels: usize, filters: usize, height: usize, width: usize },
+    /// The largest of 2 x 2, stride 2; an odd last line or column is left out.
+    Pool { channels: usize, height: usize, width: usize },
+    /// A matrix and a bias; then ReLU or nothing.
+    Dense { inputs: usize, outputs: usize, relu: bool },
+}
+
+fn view(values: &[f32], rows: usize) -> ArrayView2<'_, f32> {
+    ArrayView2::from_shape((rows, values.len() / rows.max(1)), values)
+        .unwrap_or_else(|error| unreachable!("BUG: a buffer of {rows} rows: {error}"))
+}
+
+fn view_mut(values: &mut [f32], rows: usize) -> ArrayViewMut2<'_, f32> {
+    let columns = values.len() / rows.max(1);
+    ArrayViewMut2::from_shape((rows, columns), values)
+        .unwrap_or_else(|error| unreachable!("BUG: a buffer of {rows} rows: {error}"))
+}
+
+impl Layer {
+    /// Numbers of a row that come out.
+    pub(super) fn outputs(self) -> usize {
+        match self {
+            Self::Transpose { channels, area, .. } => channels * area,
+            Self::Convolution { filters, height, width, .. } => filters * height * width,
+            Self::Pool { channels, height, width } => channels * (height / 2) * (width / 2),
+            Self::Dense { outputs, .. } => outputs,
+        }
+    }
+
+    /// The shape of its matrix: outputs and inputs; (0, 0) without one. As many biases follow as outputs.
+    pub(super) fn matrix(self) -> (usize, usize) {
+        match self {
+            Self::Convolution { channels, filters, .. } => (filters, channels * PATCH),
+            Self::Dense { inputs, outputs, .. } => (outputs, inputs),
+            Self::Transpose { .. } | Self::Pool { .. } => (0, 0),
+        }
+    }
+
+    /// Weights and biases.
+    pub(super) fn weights(self) -> usize {
+        let (outputs, inputs) = self.matrix();
+        outputs * (inputs + 1)
+    }
+
+    /// Multiplications and additions of one row, forward.
+    pub(super) fn work(self) -> usize {
+        let (outputs, inputs) = self.matrix();
+        match self {
+            Self::Convolution { height, width, .. } => outputs * inputs * height * width,
+            _ => outputs * inputs,
+        }
+    }
+
+    /// `output` of `input`, for `batch` rows. `columns` is scratch.
+    pub(super) fn forward(
+        self,
+        weights: &[f32],
+        batch: usize,
+        input: &[f32],
+        output: &mut [f32],
+        columns: &mut Vec<f32>,
+    ) {
+        match self {
+            Self::Transpose { channels, area, to_channels } => {
+                transpose(channels, area, batch, to_channels, input, output);
+            }
+            Self::Dense { outputs, relu, .. } => {
+                let (matrix, bias) = weights.split_at(weights.len() - outputs);
+                output.chunks_exact_mut(outputs).for_each(|row| row.copy_from_slice(bias));
+                let matrix = view(matrix, outputs);
+                general_mat_mul(1.0, &view(input, batch), &matrix.t(), 1.0, &mut view_mut(output, batch));
+                if relu {
+                    rectify(output);
+                }
+            }
+            Self::Convolution { filters, height, width, .. } => {
+                let (matrix, bias) = weights.split_at(weights.len() - filters);
+                for (plane, &bias) in output.chunks_exact_mut(batch * height * width).zip(bias) {
+                    plane.fill(bias);
+                }
+                let matrix = view(matrix, filters);
+                let mut output_view = view_mut(output, filters);
+                self.pieces(batch, |first, last| {
+                    self.unfold(batch, first..last, input, columns);
+                    let range = first * height * width..last * height * width;
+                    let mut piece = output_view.slice_mut(s![.., range]);
+                    general_mat_mul(1.0, &matrix, &view(columns, matrix.ncols()), 1.0, &mut piece);
+                });
+                rectify(output);
+            }
+            Self::Pool { height, width, .. } => {
+                let (low, narrow) = (height / 2, width / 2);
+                let planes = input.chunks_exact(height * width);
+                for (from, to) in planes.zip(output.chunks_exact_mut(low * narrow)) {
+                    for (y, line) in to.chunks_exact_mut(narrow).enumerate() {
+                        let (above, below) = pair(from, y, width);
+                        let above = above.as_chunks::<2>().0;
+                        let below = below.as_chunks::<2>().0;
+                        for (value, ([a, b], [c, d])) in line.iter_mut().zip(above.iter().zip(below)) {
+                            *value = a.max(*b).max(c.max(*d));
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    /// Writes the gradient of the weights, and that of the input where it is asked for. `upper` is the
+    /// gradient of the output, and is changed.
+    #[expect(clippy::too_many_arguments, reason = "two vectors forward, three backward and scratch")]
+    pub(super) fn backward(
+        self,
+        weights: &[f32],
+        batch: usize,
+        input: &[f32],
+        output: &[f32],
+        upper: &mut [f32],
+        gradient: &mut [f32],
+        lower: Option<&mut [f32]>,
+        columns: &mut Vec<f32>,
+    ) {
+        match self {
+            Self::Transpose { channels, area, to_channels } => {
+                if let Some(lower) = lower {
+                    transpose(channels, area, batch, !to_channels, upper, lower);
+                }
+            }
+            Self::Dense { outputs, relu, .. } => {
+                if relu {
+                    mask(output, upper);
+                }
+                let (matrix, bias) = gradient.split_at_mut(weights.len() - outputs);
+                bias.fill(0.0);
+                for row in upper.chunks_exact(outputs) {
+                    bias.iter_mut().zip(row).for_each(|(bias, value)| *bias += value);
+                }
+                let upper = view(upper, batch);
+                general_mat_mul(1.0, &upper.t(), &view(input, batch), 0.0, &mut view_mut(matrix, outputs));
+                if let Some(lower) = lower {
+                    let matrix = view(&weights[..weights.len() - outputs], outputs);
+                    general_mat_mul(1.0, &upper, &matrix, 0.0, &mut view_mut(lower, batch));
+                }
+            }
+            Self::Convolution { filters, height, width, .. } => {
+                mask(output, upper);
+                let (matrix, bias) = gradient.split_at_mut(weights.len() - filters);
+                for (bias, plane) in bias.iter_mut().zip(upper.chunks_exact(batch * height * width)) {
+                    *bias = plane.iter().sum();
+                }
+                matrix.fill(0.0);
+                let mut matrix = view_mut(matrix, filters);
+                let upper = view(upper, filters);
+                self.pieces(batch, |first, last| {
+                    self.unfold(batch, first..last, input, columns);
+                    let range = first * height * width..last * height * width;
+                    let piece = upper.slice(s![.., range]);
+                    general_mat_mul(1.0, &piece, &view(columns, matrix.ncols()).t(), 1.0, &mut matrix);
+                });
+                let Some(lower) = lower else { return };
+                lower.fill(0.0);
+                let matrix = view(&weights[..weights.len() - filters], filters);
+                self.pieces(batch, |first, last| {
+                    let range = first * height * width..last * height * width;
+                    columns.resize(matrix.ncols() * range.len(), 0.0);
+                    let piece = upper.slice(s![.., range]);
+                    general_mat_mul(1.0, &matrix.t(), &piece, 0.0, &mut view_mut(columns, matrix.ncols()));
+                    self.fold(batch, first..last, columns, lower);
+                });
+            }
+            Self::Pool { height, width, .. } => {
+                let Some(lower) = lower else { return };
+                lower.fill(0.0);
+                let (low, narrow) = (height / 2, width / 2);
+                let planes = lower.chunks_exact_mut(height * width).zip(input.chunks_exact(height * width));
+                for ((to, from), upper) in planes.zip(upper.chunks_exact(low * narrow)) {
+                    for (at, &value) in upper.iter().enumerate() {
+                        let corner = at / narrow * 2 * width + at % narrow * 2;
+                        // Of equal values the first takes it.
+                        let mut best = corner;
+                        for place in [corner + 1, corner + width, corner + width + 1] {
+                            if from[place] > from[best] {
+                                best = place;
+                            }
+                        }
+                        to[best] = value;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Calls `each` with the first row and the end of each piece of the batch.
+    fn pieces(self, batch: usize, mut each: impl FnMut(usize, usize)) {
+        let Self::Convolution { channels, height, width, .. } = self else { return };
+        let rows = (UNFOLDED / (channels * PATCH * height * width)).max(1);
+        for first in (0..batch).step_by(rows) {
+            each(first, (first + rows).min(batch));
+        }
+    }
+
+    /// The 3 x 3 patches of some rows as columns: line (channel, y, x) of `columns` is the image of the
+    /// channel moved by (1 - y, 1 - x), row after row.
+    fn unfold(self, batch: usize, rows: std::ops::Range<usize>, input: &[f32], columns: &mut Vec<f32>) {
+        let Self::Convolution { channels, height, width, .. } = self else { return };
+        let area = height * width;
+        columns.resize(channels * PATCH * rows.len() * area, 0.0);
+        let mut lines = columns.chunks_exact_mut(width);
+        for plane in input.chunks_exact(batch * area) {
+            for (dy, dx) in (0..PATCH).map(|at| (at / 3, at % 3)) {
+                for image in plane[rows.start * area..rows.end * area].chunks_exact(area) {
+                    for y in 0..height {
+                        let Some(line) = lines.next() else { return };
+                        match (y + dy).checked_sub(1).filter(|&y| y < height) {
+                            None => line.fill(0.0),
+                            Some(from) => moved(&image[from * width..][..width], dx, line),
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    /// Adds columns of patches back into the images that [`Layer::unfold`] made them of.
+    fn fold(self, batch: usize, rows: std::ops::Range<usize>, columns: &[f32], lower: &mut [f32]) {
+        let Self::Convolution { height, width, .. } = self else { return };
+        let area = height * width;
+        let mut lines = columns.chunks_exact(width);
+        for plane in lower.chunks_exact_mut(batch * area) {
+            for (dy, dx) in (0..PATCH).map(|at| (at / 3, at % 3)) {
+                for image in plane[rows.start * area..rows.end * area].chunks_exact_mut(area) {
+                    for y in 0..height {
+                        let Some(line) = lines.next() else { return };
+                        if let Some(to) = (y + dy).checked_sub(1).filter(|&y| y < height) {
+                            moved_back(line, dx, &mut image[to * width..][..width]);
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// `line[x] = from[x + dx - 1]`, 0 outside.
+fn moved(from: &[f32], dx: usize, line: &mut [f32]) {
+    let last = from.len() - 1;
+    match dx {
+        0 => {
+            line[0] = 0.0;
+            line[1..].copy_from_slice(&from[..last]);
+        }
+        1 => line.copy_from_slice(from),
+        _ => {
+            line[..last].copy_from_slice(&from[1..]);
+            line[last] = 0.0;
+        }
+    }
+}
+
+/// `to[x + dx - 1] += line[x]`, as far as that is inside.
+fn moved_back(line: &[f32], dx: usize, to: &mut [f32]) {
+    let last = to.len() - 1;
+    let (line, to) = match dx {
+        0 => (&line[1..], &mut to[..last]),
+        1 => (line, to),
+        _ => (&line[..last], &mut to[1..]),
+    };
+    to.iter_mut().zip(line).for_each(|(to, value)| *to += value);
+}
+
+/// Lines 2 y and 2 y + 1 of an image.
+fn pair(image: &[f32], y: usize, width: usize) -> (&[f32], &[f32]) {
+    image[2 * y * width..][..2 * width].split_at(width)
+}
+
+fn transpose(channels: usize, area: usize, batch: usize, to_channels: bool, from: &[f32], to: &mut [f32]) {
+    for channel in 0..channels {
+        for row in 0..batch {
+            let (by_row, by_channel) = ((row * channels + channel) * area, (channel * batch + row) * area);
+            let (at, into) = if to_channels { (by_row, by_channel) } else { (by_channel, by_row) };
+            to[into..into + area].copy_from_slice(&from[at..at + area]);
+        }
+    }
+}
+
+fn rectify(values: &mut [f32]) {
+    values.iter_mut().for_each(|value| *value = value.max(0.0));
+}
+
+/// Sets the gradient to 0 where ReLU has cut off.
+fn mask(output: &[f32], upper: &mut [f32]) {
+    for (value, output) in upper.iter_mut().zip(output) {
+        *value = if *output > 0.0 { *value } else { 0.0 };
+    }
+}

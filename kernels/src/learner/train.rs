@@ -1,0 +1,152 @@
+//! Stochastic gradient descent with momentum.
+
+use ndarray::ArrayView2;
+
+use super::{Augment, Batch, Network, Tape};
+use crate::crypto::stream::Stream;
+use crate::data::deal::shuffle;
+
+/// How the learning rate goes down from round to round.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Schedule {
+    /// Not at all.
+    Constant,
+    /// In round r of R, from 0: rate x (1 + cos(pi r / R)) / 2.
+    #[default]
+    Cosine,
+}
+
+impl Schedule {
+    /// The rate of round `round` of `rounds`, from 0.
+    #[must_use]
+    pub fn rate(self, rate: f64, round: u32, rounds: u32) -> f64 {
+        match self {
+            Self::Constant => rate,
+            Self::Cosine => {
+                let part = f64::from(round) / f64::from(rounds.max(1));
+                rate * (1.0 + libm::cos(std::f64::consts::PI * part)) / 2.0
+            }
+        }
+    }
+}
+
+/// How one member trains in one round.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Settings {
+    /// Passes over the rows; not looked at where there are steps.
+    pub epochs: u32,
+    /// Batches, however many passes that takes; 0: passes are counted.
+    pub steps: u32,
+    /// Rows of a batch; the last one of a pass may have fewer.
+    pub batch: usize,
+    /// The learning rate.
+    pub rate: f32,
+    /// Part of the last step that is taken again.
+    pub momentum: f32,
+    /// Weight decay: this times the weights is added to the gradient.
+    pub decay: f32,
+    /// FedProx's mu: this times the way from the first weights is added to the gradient (Li et al.,
+    /// "Federated Optimization in Heterogeneous Networks", MLSys 2020).
+    pub proximal: f32,
+    /// What is done to images.
+    pub augment: Option<Augment>,
+}
+
+/// What a member has learnt.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Trained {
+    /// The new weights.
+    pub weights: Vec<f32>,
+    /// Of all batches, each before its step.
+    pub seen: Batch,
+}
+
+/// Trains from `start` on rows with labels. In each pass the rows are shuffled by `stream`, then cut into
+/// batches; images are changed by the same stream, in the order in which they are taken. Without rows the
+/// weights stay.
+///
+/// A step is that of PyTorch's `SGD`: g = gradient + decay w + proximal (w - start); v = momentum v + g, from
+/// v = 0; w = w - rate v.
+#[must_use]
+pub fn train(
+    network: &Network,
+    start: &[f32],
+    rows: ArrayView2<'_, f32>,
+    labels: &[u16],
+    row_weights: Option<&[f32]>,
+    settings: &Settings,
+    stream: &mut Stream,
+) -> Trained {
+    let mut trained = Trained { weights: start.to_vec(), seen: Batch::default() };
+    let count = rows.nrows();
+    if count == 0 {
+        return trained;
+    }
+    let each = settings.batch.max(1);
+    let steps = match settings.steps {
+        0 => settings.epochs as usize * count.div_ceil(each),
+        steps => steps as usize,
+    };
+    let mut order: Vec<usize> = (0..count).collect();
+    let mut place = count;
+    let mut tape = Tape::default();
+    let (mut gradient, mut velocity) = (vec![0.0; start.len()], vec![0.0; start.len()]);
+    let (mut chosen_labels, mut chosen_weights) = (Vec::new(), Vec::new());
+    for _ in 0..steps {
+        if place == count {
+            order.sort_unstable();
+            shuffle(&mut order, stream);
+            place = 0;
+        }
+        let batch = &order[place..(place + each).min(count)];
+        place += batch.len();
+        let values = tape.batch();
+        values.clear();
+        for &row in batch {
+            let row = rows.row(row);
+            match (&settings.augment, row.as_slice()) {
+                (Some(augment), Some(row)) => augment.append(row, stream, values),
+                (Some(augment), None) => augment.append(&row.to_vec(), stream, values),
+                (None, _) => values.extend(row.iter()),
+            }
+        }
+        chosen_labels.clear();
+        chosen_labels.extend(batch.iter().map(|&row| labels[row]));
+        chosen_weights.clear();
+        chosen_weights.extend(row_weights.iter().flat_map(|weights| batch.iter().map(|&row| weights[row])));
+        let chosen_weights = row_weights.map(|_| &chosen_weights[..]);
+        let seen =
+            network.gradient(&trained.weights, &chosen_labels, chosen_weights, &mut gradient, &mut tape);
+        trained.seen.loss += seen.loss;
+        trained.seen.right += seen.right;
+        trained.seen.rows += seen.rows;
+        step(settings, start, &gradient, &mut velocity, &mut trained.weights);
+    }
+    trained
+}
+
+fn step(settings: &Settings, start: &[f32], gradient: &[f32], velocity: &mut [f32], weights: &mut [f32]) {
+    let Settings { rate, momentum, decay, proximal, .. } = *settings;
+    let numbers = weights.iter_mut().zip(velocity).zip(gradient.iter().zip(start));
+    for ((weight, velocity), (gradient, start)) in numbers {
+        let slope = gradient + decay * *weight + proximal * (*weight - start);
+        *velocity = momentum * *velocity + slope;
+        *weight -= rate * *velocity;
+    }
+}
+
+/// Shortens the way from `start` to `weights` to the length `norm`, if it is longer; returns its length
+/// before.
+pub fn clip_update(start: &[f32], weights: &mut [f32], norm: f64) -> f64 {
+    let way = |(weight, start): (&f32, &f32)| f64::from(*weight) - f64::from(*start);
+    let length = weights.iter().zip(start).map(way).map(|way| way * way).sum::<f64>().sqrt();
+    if length > norm {
+        for (weight, start) in weights.iter_mut().zip(start) {
+            let way = f64::from(*weight) - f64::from(*start);
+            #[expect(clippy::cast_possible_truncation, reason = "weights are binary32")]
+            let clipped = (f64::from(*start) + way * (norm / length)) as f32;
+            *weight = clipped;
+        }
+    }
+    length
+}

@@ -1,0 +1,51 @@
+//! What a search has seen, as a fingerprint, and found, as text.
+
+use std::fmt::Write as _;
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+use super::{Act, State, World};
+
+impl World {
+    /// What happened, in order, up to the last state found.
+    pub(super) fn trace(&self, parents: &[(usize, Option<Act>)], what: &str) -> String {
+        let mut path = Vec::new();
+        let mut at = parents.len() - 1;
+        while let (parent, Some(act)) = parents[at] {
+            path.push(act);
+            at = parent;
+        }
+        let mut text = format!("{what} in {self:?}, after\n");
+        for act in path.iter().rev() {
+            writeln!(text, "  {}", describe(*act)).unwrap();
+        }
+        text
+    }
+}
+
+/// Members are named by their place in a list whose passive part is sorted after each step.
+fn describe(act: Act) -> String {
+    match act {
+        Act::Propose(b) => format!("ballot {b} is proposed"),
+        Act::Promise(b, a) => format!("{a} promises ballot {b}"),
+        Act::Begin(b, quorum, claim) => {
+            format!("ballot {b} begins with the promises of {quorum:#b}, the liar's claims {claim}")
+        }
+        Act::Accept(b, s, a) => format!("{a} acknowledges slot {s} in ballot {b}"),
+        Act::Release(b, s, a) => format!("{a} releases its shares of slot {s} in ballot {b}"),
+        Act::Open(b, s, a) => format!("{a} opens slot {s} in ballot {b}"),
+        Act::Fetch(a) => format!("{a} fetches the next frozen slot"),
+        Act::Turn(b, s) => format!("the leader of ballot {b} shows another sum of slot {s}"),
+        Act::Serve(a, value) => format!("the liar serves {value} to {a}"),
+        Act::Crash(a) => format!("{a} crashes and restarts"),
+    }
+}
+
+/// 128 bits of two differently started hashes: at ten million states two collide with probability below
+/// 2^-80.
+pub(super) fn fingerprint(state: &State) -> (u64, u64) {
+    let (mut a, mut b) = (DefaultHasher::new(), DefaultHasher::new());
+    b.write_u8(1);
+    state.hash(&mut a);
+    state.hash(&mut b);
+    (a.finish(), b.finish())
+}

@@ -1,0 +1,362 @@
+//! The rounds against a plain program that does the same in one place: the same bits, whoever is lost or
+//! comes late. The plain program knows the learner, and nothing of words, slots and carried numbers.
+
+use flyswarm_kernels::learner::Trained;
+use proptest::prelude::*;
+
+use super::words::LIMIT;
+use super::*;
+use crate::crypto::identity::Identity;
+use crate::data::digits::digits;
+use crate::protocol::all_reduce::SumId;
+use crate::protocol::ballot::Ballot;
+use crate::protocol::record::Value as Frozen;
+use crate::session::TaskSpec;
+use crate::sim::participants::Participants;
+use crate::sim::run::play;
+use crate::sim::scenario::File;
+
+const COIN: [u8; 32] = [5; 32];
+
+fn identities(peers: u16) -> Vec<Identity> {
+    let mut identities: Vec<_> = (0..peers).map(|i| Identity::from_seed([i as u8 + 1; 32])).collect();
+    identities.sort_by_key(Identity::public);
+    identities
+}
+
+/// A session of so many peers over the digits, with these lines for `[fedavg]`.
+fn session(peers: u16, lines: &str) -> Session {
+    let classes: Vec<String> = digits().classes().iter().map(|class| format!("{class:?}")).collect();
+    let mut text = format!(
+        "name = \"test\"\nnumber = \"000102030405060708090a0b0c0d0e0f\"\ncreated = 2026-11-22T16:05:06Z\n\
+         task = \"fedavg\"\n[data]\nfeatures = 64\ncheck_columns = false\nclasses = [{}]\n\
+         scaling = {{ range = {{ lo = 0.0, hi = 16.0 }} }}\n[fedavg]\n{lines}\n\
+         [privacy]\nmin_holders = 1\n[timing]\nenlarge_ms = 0\n",
+        classes.join(", ")
+    );
+    for (i, identity) in identities(peers).iter().enumerate() {
+        text += &format!("[[roster]]\nname = \"peer-{i}\"\npeer_id = \"{}\"\n", identity.public());
+    }
+    Session::parse(&text).unwrap()
+}
+
+fn spec(session: &Session) -> &FedavgSpec {
+    let TaskSpec::Fedavg(spec) = &session.task else { panic!("{:?}", session.task) };
+    spec
+}
+
+/// Every peer's rows of the digits: peer i has 15 + 5 i.
+fn parts(peers: u16) -> Vec<Arc<Dataset>> {
+    let mut next = 0;
+    let part = |peer: u16| {
+        let rows: Vec<usize> = (next..next + 15 + 5 * usize::from(peer)).collect();
+        next += rows.len();
+        Arc::new(digits().subset(&rows))
+    };
+    (0..peers).map(part).collect()
+}
+
+fn tasks(session: &Session, parts: &[Arc<Dataset>]) -> Vec<Fedavg> {
+    let peers = (0u16..).map(Peer).zip(parts);
+    let task = |(peer, rows): (Peer, &Arc<Dataset>)| {
+        Fedavg::new(session.clone(), spec(session).clone(), peer, rows.clone()).unwrap()
+    };
+    peers.map(task).collect()
+}
+
+fn frozen(slot: u32, members: &[Peer]) -> Frozen {
+    let sum = SumId { ballot: Ballot::default(), slot };
+    Frozen { sum, members: members.to_vec(), total: [0; 32], deals: [0; 32] }
+}
+
+/// Sums slot after slot over the members that `members` gives; a vector that is not needed any more is gone.
+fn federated(tasks: &[Fedavg], members: impl Fn(u32) -> Vec<Peer>) -> Result<History, String> {
+    let everybody: Vec<_> = (0u16..).map(Peer).take(tasks.len()).collect();
+    let mut slots = vec![(frozen(0, &everybody), Bytes::copy_from_slice(&COIN))];
+    for (slot, quantity) in (0u32..).zip(tasks[0].plan()).skip(1) {
+        let history = History::of(slots.clone());
+        let members = members(slot);
+        tasks[0].allows(slot, &history, &members)?;
+        let mut total = vec![0; quantity.len()];
+        for peer in &members {
+            let vector = tasks[peer.index()].contribution(slot, &history)?;
+            assert_eq!(vector.len(), quantity.len(), "{}", quantity.name);
+            crate::crypto::mask::add(quantity.word(), &mut total, &vector);
+        }
+        slots.push((frozen(slot, &members), total.into()));
+        let history = History::of(slots.clone());
+        tasks.iter().try_for_each(|task| task.check(slot, &history))?;
+        for (before, (_, vector)) in (0u32..).zip(&mut slots) {
+            if !tasks[0].retains(before, slot + 1) {
+                *vector = Bytes::new();
+            }
+        }
+    }
+    Ok(History::of(slots))
+}
+
+/// What one member makes of the weights, in one place.
+fn trained(
+    session: &Session,
+    seed: &[u8; 32],
+    part: &Dataset,
+    peer: u16,
+    slot: u32,
+    start: &[f32],
+) -> Trained {
+    let spec = spec(session);
+    let network = spec.build(&session.data).unwrap();
+    let data = Scaler::fit(&session.data.scaling.of_rows(), part).unwrap().transform(part);
+    let data = match spec.held_out {
+        0 => data,
+        percent => data.subset(&train_test(&vec![0; data.rows()], percent, seed).train),
+    };
+    let rate = spec.schedule.rate(spec.rate, slot - 3, spec.rounds);
+    let settings = Settings {
+        epochs: spec.epochs,
+        steps: spec.steps,
+        batch: spec.batch as usize,
+        rate: rate as f32,
+        momentum: spec.momentum as f32,
+        decay: spec.weight_decay as f32,
+        proximal: spec.proximal as f32,
+        augment: spec.augment(),
+    };
+    let place = [&peer.to_le_bytes()[..], &slot.to_le_bytes()].concat();
+    let mut stream = Stream::new(seed, "fedavg/batches", &place);
+    let mut trained = train(&network, start, data.view(), data.labels(), None, &settings, &mut stream);
+    if spec.clip > 0.0 {
+        clip_update(start, &mut trained.weights, spec.clip);
+    }
+    trained
+}
+
+/// The weights after all rounds, in one place: exact sums in fixed point, or with `float` plain FedAvg.
+fn plain(
+    session: &Session,
+    seed: &[u8; 32],
+    parts: &[Arc<Dataset>],
+    members: impl Fn(u32) -> Vec<Peer>,
+    float: bool,
+) -> Vec<f32> {
+    let spec = spec(session);
+    let mut weights = spec.build(&session.data).unwrap().initial(seed);
+    let rows = |peer: &Peer| match spec.weighting {
+        Weighting::Rows => parts[peer.index()].rows() as u64,
+        Weighting::Equal => 1,
+    };
+    // The largest group that was ever there, the last of equal ones: only theirs count.
+    let mut counted = members(2);
+    for slot in 3..3 + spec.rounds {
+        let all: u64 = counted.iter().map(rows).sum();
+        let mut trains = counted.clone();
+        if spec.members < 1.0 {
+            shuffle(&mut trains, &mut Stream::new(seed, "fedavg/members", &slot.to_le_bytes()));
+            let drawn = (spec.members * trains.len() as f64).ceil() as usize;
+            trains.truncate(drawn.max(4));
+        }
+        let present = members(slot);
+        trains.retain(|peer| present.contains(peer));
+        let (mut sums, mut floats) = (vec![0i64; weights.len()], vec![0f64; weights.len()]);
+        let (mut shares, mut parts_of_all) = (0, 0.0);
+        for peer in &trains {
+            let made = trained(session, seed, &parts[peer.index()], peer.0, slot, &weights).weights;
+            let share = rows(peer) * (1 << 27) / all;
+            shares += share;
+            parts_of_all += rows(peer) as f64;
+            for ((sum, float), weight) in sums.iter_mut().zip(&mut floats).zip(made) {
+                *sum += (f64::from(weight) * share as f64).round() as i64;
+                *float += f64::from(weight) * rows(peer) as f64;
+            }
+        }
+        weights = match float {
+            false => sums.iter().map(|&sum| (sum as f64 / shares as f64) as f32).collect(),
+            true => floats.iter().map(|sum| (sum / parts_of_all) as f32).collect(),
+        };
+        if present.len() >= counted.len() {
+            counted = present;
+        }
+    }
+    weights
+}
+
+fn bits(weights: &[f32]) -> Vec<u32> {
+    weights.iter().map(|weight| weight.to_bits()).collect()
+}
+
+/// Who is there in a slot: all but those that `lost` and `late` say.
+fn members(peers: u16, lost: (u16, u32), late: (u16, u32)) -> impl Fn(u32) -> Vec<Peer> {
+    move |slot| {
+        let away = |peer: u16| (peer == lost.0 && slot == lost.1) || (peer == late.0 && slot < late.1);
+        (0..peers).filter(|&peer| !away(peer)).map(Peer).collect()
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(6))]
+
+    #[test]
+    fn rounds_are_those_of_a_plain_program_bit_for_bit_with_a_lost_member_and_a_late_one(
+        options in prop_oneof![
+            Just("held_out = 20"),
+            Just("network = \"mlp\"\nhidden = [6]\nclip = 0.5\nproximal = 0.1"),
+            Just("weighting = \"equal\"\nsteps = 3\nschedule = \"constant\""),
+            Just("members = 0.5\nepochs = 2\nmomentum = 0.0"),
+            Just("image = [1, 8, 8]\nflip = true\nshift = 1\nnetwork = \"cnn\"\nfilters = [2, 2, 2]\nhidden = [4]"),
+        ],
+        lost in (0u16..6, 3u32..8),
+        late in (0u16..6, 3u32..7),
+    ) {
+        let session = session(6, &format!("rounds = 5\n{options}"));
+        let parts = parts(6);
+        let tasks = tasks(&session, &parts);
+        let members = members(6, lost, late);
+        match federated(&tasks, &members) {
+            Ok(history) => {
+                let plain = plain(&session, &COIN, &parts, &members, false);
+                let weights = tasks[1].plan.weights(8, &history).unwrap();
+                prop_assert_eq!(bits(&weights), bits(&plain));
+                let outcome = tasks[2].outcome(&history, 0).unwrap();
+                prop_assert_eq!(bits(Classifier::decode(&outcome.file).unwrap().weights()), bits(&plain));
+                prop_assert_eq!(outcome.details["rounds"].as_array().unwrap().len(), 5);
+            }
+            // Of four that are drawn two may be away.
+            Err(error) => prop_assert!(options.starts_with("members"), "{error}"),
+        }
+    }
+}
+
+#[test]
+fn in_the_simulator_where_a_peer_crashes_and_returns_all_have_the_weights_of_the_plain_program() {
+    let session = session(5, "rounds = 4\nheld_out = 20");
+    let parts = parts(5);
+    let fault = "kind = \"crash\", peers = 2, at = { slot = \"round-2\", stage = \"compute\" }, for_s = 4";
+    let text = format!("peers = 5\nfault = [{{ {fault} }}]\n[network]\nlatency_ms = 20\n");
+    let file = File::parse(&text, "fedavg".into(), "".into(), false).unwrap();
+    let task = |peer: Peer| -> Result<Arc<dyn Task>, String> {
+        let task = Fedavg::new(session.clone(), spec(&session).clone(), peer, parts[peer.index()].clone());
+        Ok(Arc::new(task.map_err(|error| error.to_string())?))
+    };
+    let participants = Participants::with_tasks(session.clone(), identities(5), task).unwrap();
+    let swarm = play(&file.runs[0].1, participants).unwrap();
+    assert_eq!(swarm.checks.violations, []);
+    assert_eq!(swarm.finished.len(), 5);
+    let history = &swarm.finished[&Peer(0)].history;
+    assert!((3..7).any(|slot| history.members(slot).len() == 4), "somebody was away");
+    let members = |slot: u32| history.members(slot).to_vec();
+    let plain = plain(&session, &history.seed().unwrap(), &parts, members, false);
+    let mut reports = std::collections::BTreeSet::new();
+    for &peer in swarm.finished.keys() {
+        let outcome = swarm.outcome(peer).unwrap().unwrap();
+        assert_eq!(bits(Classifier::decode(&outcome.file).unwrap().weights()), bits(&plain), "{peer}");
+        reports.insert((outcome.digest, serde_json::to_string(&outcome.details).unwrap()));
+    }
+    assert_eq!(reports.len(), 1, "the peer that was away has the figures of every round too");
+}
+
+#[test]
+fn fixed_point_is_within_a_tenth_of_a_point_of_plain_averaging() {
+    let session = session(5, "rounds = 10");
+    let parts: Vec<_> = (0..5)
+        .map(|peer| Arc::new(digits().subset(&(0..900).filter(|row| row % 5 == peer).collect::<Vec<_>>())))
+        .collect();
+    let everybody = |_: u32| (0..5).map(Peer).collect::<Vec<_>>();
+    let history = federated(&tasks(&session, &parts), everybody).unwrap();
+    let fixed = Plan::new(session.clone(), spec(&session).clone()).unwrap().classifier(&history).unwrap();
+    let float = Classifier::new(
+        fixed.network().architecture(),
+        fixed.scaler().clone(),
+        fixed.classes().to_vec(),
+        Vec::new(),
+        plain(&session, &COIN, &parts, everybody, true),
+        ("plain".into(), [0; 32]),
+    )
+    .unwrap();
+    let test = digits().subset(&(900..1797).collect::<Vec<_>>());
+    let accuracy = |model: &Classifier| {
+        let said = model.predict(test.view()).unwrap();
+        said.iter().zip(test.labels()).filter(|(said, label)| said == label).count() as f64 / 897.0
+    };
+    let (fixed, float) = (accuracy(&fixed), accuracy(&float));
+    assert!(fixed > 0.8 && (fixed - float).abs() <= 0.001, "{fixed} {float}");
+}
+
+#[test]
+fn weights_out_of_range_and_nan_are_refused_by_name_before_anything_is_sent() {
+    let lines = "rounds = 3\nrate = 10.0\nmomentum = 0.999\nepochs = 30\nnetwork = \"mlp\"";
+    let wild = session(5, lines);
+    let everybody = |_: u32| (0..5).map(Peer).collect::<Vec<_>>();
+    let error = federated(&tasks(&wild, &parts(5)), everybody).unwrap_err();
+    assert!(error.starts_with("weight ") && error.contains("must be between -16 and 16"), "{error}");
+    let layout = Layout { weights: 2, rounds: 1 };
+    let write =
+        |weight: f32| layout.write(Some((&[0.0, weight], Figures::default())), ONE, 1, &Carried::default());
+    for weight in [f32::NAN, f32::INFINITY, 16.0, -16.0] {
+        let error = write(weight).unwrap_err().to_string();
+        assert_eq!(
+            error,
+            format!("weight 1 after training is {weight}, must be between -16 and 16 to be summed")
+        );
+    }
+    assert!(write(15.999).is_ok() && write(-15.999).is_ok());
+}
+
+#[test]
+fn the_largest_numbers_of_the_most_members_do_not_leave_the_ring() {
+    // As many as a session may have, with shares that add up to 1, all at the limit: the worst that may come.
+    for sign in [1.0, -1.0] {
+        let share = ONE / 1024;
+        let word = mean_word(sign * LIMIT, share, String::new).unwrap();
+        let total = (0..1024).fold(0u32, |total, _| total.wrapping_add(word));
+        assert!((mean(total, ONE) - sign * LIMIT).abs() < 1e-5, "{}", mean(total, ONE));
+    }
+}
+
+#[test]
+fn a_sum_of_members_that_carry_different_histories_is_refused_by_everybody() {
+    let session = session(4, "rounds = 3");
+    let parts = parts(4);
+    let tasks = tasks(&session, &parts);
+    let everybody: Vec<_> = (0..4).map(Peer).collect();
+    let history = federated(&tasks, |_| everybody.clone()).unwrap();
+    let layout = tasks[0].plan.layout();
+    // The last round again, with one word of one member changed.
+    let last = tasks[0].plan.last() - 1;
+    let refused = |at: usize, change: u32| {
+        let mut vector = history.vector(last).unwrap().to_vec();
+        let word = u32::from_le_bytes(vector[4 * at..][..4].try_into().unwrap()).wrapping_add(change);
+        vector[4 * at..][..4].copy_from_slice(&word.to_le_bytes());
+        let slot =
+            |slot| (history.value(slot).unwrap().clone(), history.vector(slot).cloned().unwrap_or_default());
+        let mut slots: Vec<_> = (0..=last).map(slot).collect();
+        slots[last as usize].1 = vector.into();
+        tasks[1].check(last, &History::of(slots)).unwrap_err()
+    };
+    let words = layout.words();
+    assert!(refused(layout.weights + words::FIGURES, u32::MAX / 2).contains("share"));
+    assert!(refused(layout.weights + words::FIGURES + 2, 1).contains("number of rows"));
+    assert!(refused(words - 2 * words::FIGURES, 3).contains("figure of a round"));
+}
+
+#[test]
+fn a_peer_without_rows_is_refused_and_so_is_a_round_of_too_few_that_train() {
+    let session = session(6, "rounds = 3\nmembers = 0.5");
+    let empty = Arc::new(digits().subset(&[]));
+    let error = Fedavg::new(session.clone(), spec(&session).clone(), Peer(0), empty).unwrap_err();
+    assert_eq!(error.to_string(), "the task fedavg needs rows of every peer");
+    let parts = parts(6);
+    let tasks = tasks(&session, &parts);
+    let slots = (0..3).map(|slot| {
+        let vector = if slot == 0 { Bytes::copy_from_slice(&COIN) } else { Bytes::from(vec![9; 44]) };
+        (frozen(slot, &(0..6).map(Peer).collect::<Vec<_>>()), vector)
+    });
+    let history = History::of(slots);
+    let trains = tasks[0].plan.trains(3, &history);
+    assert_eq!(trains.len(), 4, "three and one in reserve");
+    let others: Vec<_> = (0..6).map(Peer).filter(|peer| !trains[..2].contains(peer)).collect();
+    let error = tasks[0].allows(3, &history, &others).unwrap_err();
+    assert_eq!(error, "only 2 of the members that train are there, 3 are needed");
+    let rounds: std::collections::BTreeSet<_> =
+        (3..6).map(|slot| tasks[0].plan.trains(slot, &history)).collect();
+    assert!(rounds.len() > 1, "another draw in another round");
+}

@@ -1,0 +1,199 @@
+//! The words of a round: means in fixed point, the share, rows, and what the members carry on from round to
+//! round (spec, section "Task fedavg").
+//!
+//! A mean is a number of every member, times its share: 32-bit words, signed, with 27 fractional bits. With
+//! shares that add up to at most 1 and numbers below [`LIMIT`] in magnitude no sum of words leaves the ring.
+
+use bytes::Bytes;
+
+use crate::crypto::mask::{Word, capacity};
+
+/// A share of 1: 27 fractional bits.
+pub(super) const ONE: u32 = 1 << 27;
+/// Numbers of a round beside the weights that are means: [`Figures`].
+pub(super) const FIGURES: usize = 4;
+/// Words after the means: the share, rows, and the rows in use in two halves.
+const TAIL: usize = 4;
+/// Most peers of a session: each rounds by half a unit.
+const PEERS: u64 = 1024;
+
+/// The largest magnitude of a number: just below 16. The largest sum is that of the signed words, and as many
+/// halves of a unit are left as there may be peers.
+pub(crate) const LIMIT: f64 = (capacity(Word::W32, 2) - PEERS) as f64 / ONE as f64;
+
+/// What a round tells of itself: means over its members, by their shares.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct Figures {
+    /// Mean cross-entropy of the rows, nats; at most 15.
+    pub(crate) loss: f64,
+    /// Part of the rows whose class was right, 0 to 1.
+    pub(crate) accuracy: f64,
+    /// The same over rows that are held out.
+    pub(crate) held_loss: f64,
+    pub(crate) held_accuracy: f64,
+}
+
+impl Figures {
+    pub(super) fn numbers(self) -> [f64; FIGURES] {
+        [self.loss, self.accuracy, self.held_loss, self.held_accuracy]
+    }
+
+    fn of([loss, accuracy, held_loss, held_accuracy]: [f64; FIGURES]) -> Self {
+        Self { loss, accuracy, held_loss, held_accuracy }
+    }
+
+    /// Losses in thousandths, parts in ten thousandths: what is carried on.
+    fn coarse(self) -> [u32; FIGURES] {
+        let scaled = [1e3, 1e4, 1e3, 1e4].into_iter().zip(self.numbers());
+        let mut coarse = [0; FIGURES];
+        for (to, (scale, number)) in coarse.iter_mut().zip(scaled) {
+            #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "0 to 65,535")]
+            let word = (number * scale).round().clamp(0.0, 65_535.0) as u32;
+            *to = word;
+        }
+        coarse
+    }
+
+    fn of_coarse(words: [u32; FIGURES]) -> Self {
+        let [a, b, c, d] = words.map(f64::from);
+        Self::of([a / 1e3, b / 1e4, c / 1e3, d / 1e4])
+    }
+}
+
+/// Why words cannot be made or read.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub(crate) enum WordsError {
+    /// A number that does not fit.
+    #[error("{what} is {value}, must be between -16 and 16 to be summed")]
+    Range { what: String, value: f64 },
+    /// The opened words cannot be those of members that follow the rules.
+    #[error("the opened {0} is not one of members that all have the same rounds behind them")]
+    Opened(&'static str),
+}
+
+/// A number times a share.
+pub(super) fn mean_word(number: f64, share: u32, what: impl Fn() -> String) -> Result<u32, WordsError> {
+    // Also refuses NaN.
+    if number.is_nan() || number.abs() > LIMIT {
+        return Err(WordsError::Range { what: what(), value: number });
+    }
+    #[expect(clippy::cast_possible_truncation, reason = "below 2^31 in magnitude")]
+    let word = (number * f64::from(share)).round() as i32;
+    Ok(word.cast_unsigned())
+}
+
+/// The mean that an opened word stands for, by the opened share.
+pub(super) fn mean(word: u32, share: u32) -> f64 {
+    f64::from(word.cast_signed()) / f64::from(share)
+}
+
+/// The layout of a round's words: `weights` and [`FIGURES`] means, the share, rows, rows in use (two halves),
+/// and for each of `rounds` the figures that are carried on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Layout {
+    pub(super) weights: usize,
+    pub(super) rounds: usize,
+}
+
+/// What all members carry on.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Carried {
+    /// Rows in use: what shares are shares of.
+    pub(super) rows: u32,
+    /// Figures of the rounds before, from the first.
+    pub(super) curve: Vec<Figures>,
+}
+
+impl Layout {
+    pub(super) fn words(self) -> usize {
+        self.weights + FIGURES + TAIL + FIGURES * self.rounds
+    }
+
+    /// A member's words; `share` is 0 for one that does not train, and `means` are then not looked at.
+    pub(super) fn write(
+        self,
+        means: Option<(&[f32], Figures)>,
+        share: u32,
+        rows: u32,
+        carried: &Carried,
+    ) -> Result<Bytes, WordsError> {
+        let mut words = Vec::with_capacity(self.words());
+        match means {
+            Some((weights, figures)) => {
+                for (at, &weight) in weights.iter().enumerate() {
+                    words.push(mean_word(weight.into(), share, || format!("weight {at} after training"))?);
+                }
+                for number in figures.numbers() {
+                    // A loss has no bound of its own.
+                    words.push(mean_word(number.min(15.0), share, || "the loss".into())?);
+                }
+                words.push(share);
+            }
+            None => words.resize(self.weights + FIGURES + 1, 0),
+        }
+        words.extend([rows, carried.rows & 0xffff, carried.rows >> 16]);
+        for figures in &carried.curve {
+            words.extend(figures.coarse());
+        }
+        words.resize(self.words(), 0);
+        Ok(words.into_iter().flat_map(u32::to_le_bytes).collect())
+    }
+
+    fn word(self, opened: &[u8], at: usize) -> u32 {
+        opened.as_chunks::<4>().0.get(at).map_or(0, |&word| u32::from_le_bytes(word))
+    }
+
+    /// The opened share.
+    pub(super) fn share(self, opened: &[u8]) -> u32 {
+        self.word(opened, self.weights + FIGURES)
+    }
+
+    /// The new weights.
+    pub(super) fn weights(self, opened: &[u8]) -> Vec<f32> {
+        let share = self.share(opened);
+        let words = opened.as_chunks::<4>().0.iter().take(self.weights);
+        #[expect(clippy::cast_possible_truncation, reason = "weights are binary32")]
+        let weight = |&word: &[u8; 4]| mean(u32::from_le_bytes(word), share) as f32;
+        words.map(weight).collect()
+    }
+
+    /// The round's own figures.
+    pub(super) fn figures(self, opened: &[u8]) -> Figures {
+        let share = self.share(opened);
+        Figures::of([0, 1, 2, 3].map(|at| mean(self.word(opened, self.weights + at), share)))
+    }
+
+    /// The rows of the members of the round.
+    pub(super) fn rows(self, opened: &[u8]) -> u32 {
+        self.word(opened, self.weights + FIGURES + 1)
+    }
+
+    /// What `members` carried on into round `round` (from 0): every one of them the same.
+    pub(super) fn carried(self, opened: &[u8], members: usize, round: usize) -> Result<Carried, WordsError> {
+        let members = u32::try_from(members).unwrap_or(u32::MAX).max(1);
+        let first = self.weights + FIGURES + 2;
+        let each = |at: usize, what| {
+            let word = self.word(opened, first + at);
+            let value = word / members;
+            let sound = word.is_multiple_of(members) && value <= 0xffff;
+            if sound { Ok(value) } else { Err(WordsError::Opened(what)) }
+        };
+        let rows = each(0, "number of rows")? | each(1, "number of rows")? << 16;
+        let mut curve = Vec::with_capacity(round.min(self.rounds));
+        for round in 0..round.min(self.rounds) {
+            let mut coarse = [0; FIGURES];
+            for (at, to) in coarse.iter_mut().enumerate() {
+                *to = each(2 + FIGURES * round + at, "figure of a round")?;
+            }
+            curve.push(Figures::of_coarse(coarse));
+        }
+        Ok(Carried { rows, curve })
+    }
+}
+
+impl Carried {
+    /// The figures of one more round.
+    pub(super) fn push(&mut self, figures: Figures) {
+        self.curve.push(Figures::of_coarse(figures.coarse()));
+    }
+}

@@ -1,0 +1,114 @@
+//! The task `fedavg`: a session file, and every vector of six peers in two rounds, of which the last comes
+//! late. Its learning rate is so small that no weight moves, and its rows have one number that is not 0: so
+//! the words are the same on every processor, but for the last bits of a loss.
+
+use std::sync::Arc;
+
+use crate::data::Dataset;
+use crate::protocol::all_reduce::SumId;
+use crate::protocol::ballot::Ballot;
+use crate::protocol::record;
+use crate::session::{Peer, Session};
+use crate::task::{History, Rows, Task, built_in};
+use bytes::Bytes;
+use serde_json::{Value, json};
+
+use super::sessions::toml;
+use super::{bytes, hex};
+
+pub(crate) const HEAD: &str = r#"name = "vectors"
+task = "fedavg"
+[data]
+features = 3
+classes = ["a", "b"]
+check_columns = false
+[fedavg]
+rounds = 2
+rate = 1e-300
+members = 0.5
+[privacy]
+min_holders = 1
+"#;
+
+/// A session with every field.
+pub(crate) const FULL: &str = r#"name = "vectors"
+task = "fedavg"
+[data]
+features = 128
+classes = ["a", "b"]
+scaling = "standard"
+[fedavg]
+network = "cnn"
+image = [2, 8, 8]
+filters = [2, 3, 4]
+hidden = [5]
+rounds = 3
+epochs = 2
+steps = 7
+batch = 8
+rate = 0.125
+schedule = "constant"
+momentum = 0.5
+weight_decay = 0.0
+proximal = 0.25
+clip = 1.5
+members = 0.75
+weighting = "equal"
+held_out = 10
+flip = true
+shift = 2
+"#;
+
+const PEERS: u16 = 6;
+const LATE: (Peer, u32) = (Peer(5), 4);
+
+pub(crate) fn fedavg() -> Value {
+    let seed = bytes::<32>("seed of rounds");
+    let text = toml(HEAD, usize::from(PEERS));
+    let session = Session::parse(&text).unwrap();
+    let labels = |peer: u16| (0..=peer).map(|row| (peer + row) % 2).collect::<Vec<_>>();
+    let rows = |peer: u16| -> Vec<f32> {
+        let place = |row: u16| (0..3).map(move |at| if at == (2 * peer + row) % 3 { 1.0 } else { 0.0 });
+        (0..=peer).flat_map(place).collect()
+    };
+    let build = built_in(&session).unwrap().build;
+    let tasks: Vec<Arc<dyn Task>> = (0..PEERS)
+        .map(|peer| {
+            let data = Dataset::new(3, rows(peer), labels(peer), session.data.classes.clone()).unwrap();
+            build(session.clone(), Peer(peer), Rows::new(Arc::new(data)), &[0; 32]).unwrap()
+        })
+        .collect();
+    let (mut values, mut opened) = (Vec::new(), Vec::new());
+    let (mut all_members, mut vectors) = (Vec::new(), Vec::new());
+    for (slot, quantity) in (0u32..).zip(tasks[0].plan()) {
+        let members: Vec<_> = (0..PEERS).map(Peer).filter(|&peer| peer != LATE.0 || slot >= LATE.1).collect();
+        let history = History::over(&values, &opened);
+        let made: Vec<Bytes> = match slot {
+            0 => Vec::new(),
+            _ => members.iter().map(|p| tasks[p.index()].contribution(slot, &history).unwrap()).collect(),
+        };
+        let sum = |sum: Vec<u32>, vector: &Bytes| -> Vec<u32> {
+            let words = vector.as_chunks::<4>().0.iter().map(|&word| u32::from_le_bytes(word));
+            sum.into_iter().zip(words).map(|(a, b)| a.wrapping_add(b)).collect()
+        };
+        let total = made.iter().fold(vec![0; quantity.words as usize], sum);
+        let total = total.into_iter().flat_map(u32::to_le_bytes).collect();
+        opened.push(if slot == 0 { Bytes::copy_from_slice(&seed) } else { total });
+        values.push(record::Value {
+            sum: SumId { ballot: Ballot::default(), slot },
+            members: members.clone(),
+            total: [0; 32],
+            deals: [0; 32],
+        });
+        tasks[0].check(slot, &History::over(&values, &opened)).unwrap();
+        all_members.push(members);
+        vectors.push(made.iter().map(hex).collect::<Vec<_>>());
+    }
+    let outcome = tasks[0].outcome(&History::over(&values, &opened), 0).unwrap();
+    json!({
+        "toml": text, "seed": hex(seed),
+        "rows": (0..PEERS).map(rows).collect::<Vec<_>>(),
+        "labels": (0..PEERS).map(labels).collect::<Vec<_>>(),
+        "members": all_members, "vectors": vectors, "rounds": outcome.details["rounds"],
+    })
+}
