@@ -2,14 +2,15 @@
 """One session of XCLP as real processes beside numpy's centralised version, in one run: scripts/bench-xclp.py PROGRAM [--points 500] [--peers 5]
 [--features 512] [--bits 4096] [--classes 10].
 
-PROGRAM is a release build of flyswarm. Makes clusters, deals them to the peers, and prints wall seconds, CPU seconds, peak memory, bytes sent by each peer, the
-share of labels that are right, and the same for numpy: random planes, Hamming distances as a matrix product, the k nearest, the exact inverse. Needs numpy.
+PROGRAM is a release build of flyswarm. Makes rows around as many random centres as classes, the class of one row in twenty known, deals them to the peers, and
+prints wall seconds, the load of the machine, CPU seconds, peak memory (resident) and bytes sent of each peer, the share of labels that are right, and the same for
+numpy: random planes, Hamming distances as a matrix product, the k nearest, the exact inverse. Needs numpy.
 """
 
 import argparse
 import json
+import os
 import pathlib
-import resource
 import subprocess
 import tempfile
 import time
@@ -34,11 +35,6 @@ n = given.points * given.peers
 rows, truth, known = central.clusters(rng, n, given.features, given.classes)
 
 
-def processor_seconds():
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return used.ru_utime + used.ru_stime
-
-
 def run(*words):
     return subprocess.run([program, *words], check=True, capture_output=True, text=True).stdout
 
@@ -59,18 +55,22 @@ with tempfile.TemporaryDirectory() as folder:
         own = range(place * given.points, (place + 1) * given.points)
         lines = [",".join(map(repr, rows[i].tolist())) + "," + (str(truth[i]) if known[i] else "") for i in own]
         (folder / f"{name}.csv").write_text("\n".join(lines) + "\n")
-    start, before = time.perf_counter(), processor_seconds()
+    start = time.perf_counter()
     processes = []
     for place, name in enumerate(names):
         words = [program, "join", session, "--key", folder / f"{name}.key", "--state", folder / "state", "--no-mdns",
                  "--listen", listen[place], "--receipt", folder / f"{name}.json", "--data", folder / f"{name}.csv", "--header", "no",
                  "--out", folder / f"{name}.labels.csv"]
         processes.append(subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True))
+    spent = {}
     for name, process in zip(names, processes):
-        _, errors = process.communicate(timeout=3600)
+        errors = process.stderr.read()
+        _, status, spent[name] = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
         if process.returncode:
             raise SystemExit(f"{name}: {errors}")
-    wall, used = time.perf_counter() - start, processor_seconds() - before
+    wall, load = time.perf_counter() - start, os.getloadavg()[0]
+    used = sum(each.ru_utime + each.ru_stime for each in spent.values())
     receipts = [json.loads((folder / f"{name}.json").read_text()) for name in names]
     right = 0
     for place, name in enumerate(names[: given.peers]):
@@ -79,12 +79,14 @@ with tempfile.TemporaryDirectory() as folder:
         right += sum(said[i - own[0]] == str(truth[i]) for i in own if not known[i])
 
 print(f"{given.peers} peers x {given.points} points, {given.features} features, L = {given.bits}, C = {given.classes}; {int(known.sum())} labels")
-print(f"flyswarm: {wall:.2f} s wall with starting and reading, {right / (~known).sum():.4f} of the unknown labels right")
-exchange = max(sum(stage["seconds"] for stage in receipt["stages"] if stage["name"] in ("computed", "labels")) for receipt in receipts)
-memory = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1e3
-print(f"  of which the exchanges: {exchange:.2f} s; {used:.1f} s of processors, all {len(names)} processes together; {memory:.0f} MB of memory at most")
+computing = next(receipt["roles"]["computing"] for receipt in receipts if receipt.get("roles"))
+exchange = max(sum(stage["seconds"] for stage in receipt["stages"] if stage["name"] in ("computed", "labelled")) for receipt in receipts)
+print(f"flyswarm: {wall:.2f} s wall with starting and reading, of which the exchanges {exchange:.2f} s; load of the machine {load:.1f}; {right / (~known).sum():.4f} right")
+print(f"  {used:.1f} s of processors, all {len(names)} processes together")
 for name, receipt in zip(names, receipts):
-    print(f"  {name:<10} sent {receipt['bytes_sent'] / 1e6:6.2f} MB, received {receipt['bytes_received'] / 1e6:6.2f} MB")
+    each, sent = spent[name], receipt["bytes_sent"] / 1e6
+    role = "computing" if name in computing else "owner"
+    print(f"  {name:<8} {role:<10} sent {sent:7.2f} MB, {each.ru_utime + each.ru_stime:6.2f} s of processors, {each.ru_maxrss / 1e3:5.0f} MB of memory")
 
 start = time.perf_counter()
 codes = central.codes(rng, rows, given.bits)

@@ -526,7 +526,7 @@ class Session:
             "data": "features columns classes scaling densify check_columns",
             "flynn": "m s rho gamma score",
             "tune": "folds setting",
-            "xclp": "bits k alpha steps power compute few_rows large_owner most_rows most_sessions",
+            "xclp": "bits k alpha steps power compute few_rows large_owner most_rows most_sessions memory_mb",
             "sketch": "hash rows range publish pairwise active chosen temperature",
             "fedavg": "network hidden filters image rounds epochs steps batch rate schedule momentum weight_decay proximal clip members weighting held_out flip shift",
             "custom": "name bytes",
@@ -589,6 +589,8 @@ class Session:
         self.most_rows, self.most_sessions = xclp.get("most_rows", 0), xclp.get("most_sessions", 0)
         need(0 <= self.most_rows <= 10_000 and 0 <= self.most_sessions <= 1_000_000, "xclp")
         need(self.most_sessions in (0, *range(series["number"] if "series" in file else 1, self.most_sessions + 1)), "series")
+        self.memory_mb = xclp.get("memory_mb", 1024)
+        need(80 <= self.memory_mb <= 65_536, "xclp.memory_mb")
         need(64 <= self.bits <= 16_384 and self.bits & self.bits - 1 == 0 and 1 <= self.k <= 1000, "xclp")
         need(set(self.compute) <= set(names) and len(set(self.compute)) == len(self.compute) in (0, 3, 4), "compute")
         if self.task == "xclp":
@@ -713,6 +715,7 @@ class Session:
                 ("xclp.large_owner", bytes([self.large_owner])),
                 ("xclp.most_rows", le(self.most_rows, 8)),
                 ("xclp.most_sessions", le(self.most_sessions, 8)),
+                ("xclp.memory_mb", le(self.memory_mb, 8)),
             ),
             *self.only(
                 self.sketches,

@@ -87,6 +87,7 @@ pub mod cli;
 pub mod data;
 pub mod evaluate;
 pub mod ledger;
+mod memory;
 pub mod model;
 #[cfg(feature = "net")]
 pub mod net;

@@ -180,6 +180,8 @@ impl Doctor {
         let model = self.out.as_deref().and_then(Path::parent).unwrap_or(Path::new("."));
         printer.say_all(&local::disk(session, state, model))?;
         local::files(session).map_or(Ok(()), |finding| printer.say(&finding))?;
+        let memory = local::memory(session, session.peer(&public), crate::memory::available());
+        memory.map_or(Ok(()), |finding| printer.say(&finding))?;
         Ok(alone)
     }
 

@@ -25,11 +25,13 @@ use super::noise::{NoiseArguments, TOP};
 use super::{Failure, kind, output, print};
 use crate::data::{self, Column, Expected, LabelColumn, Loaded};
 use crate::evaluate::candidate::{PRESET_BINS, PRESET_M, PRESET_READOUT, PRESET_RHO, PRESET_S};
+use crate::memory;
 use crate::model::readout::Readout;
 use crate::session::{
     ColumnChecks, DataSpec, FlynnSpec, Privacy, Scaling, Score, Session, SessionError, Size, Sizes, TaskSpec,
     Timing, TuneSpec, XclpSpec,
 };
+use crate::task::xclp;
 
 /// Make, check and show session files.
 #[derive(Debug, Subcommand)]
@@ -177,6 +179,9 @@ pub(super) struct NewArguments {
     most_sessions: Option<u32>,
     #[command(flatten)]
     fedavg: fedavg::FedavgArguments,
+    /// With the task xclp: megabytes of memory that a computing party may take [default: 1024]
+    #[arg(long, value_name = "MB")]
+    memory_mb: Option<u32>,
     #[command(flatten)]
     sketch: sketch::SketchArguments,
     /// A session that finds out by cross-validation which settings suit the rows of all peers: this one and
@@ -302,7 +307,11 @@ impl SessionCommand {
             Self::Next(arguments) => arguments.run(out),
             Self::Forecast(arguments) => arguments.run(out),
             Self::Check { file, json } => {
-                let id = load(&file)?.id();
+                let session = load(&file)?;
+                if let Some(refusal) = xclp::memory::refusal(&session, None, memory::available()) {
+                    return Err(Failure::Machine(format!("{}: {refusal}", file.display())));
+                }
+                let id = session.id();
                 let text = match json {
                     true => json!({"ok": true, "session": id.to_string()}).to_string(),
                     false => format!("ok: session {id}"),
@@ -485,6 +494,7 @@ impl NewArguments {
                 large_owner: self.large_owner,
                 most_rows: self.most_rows.unwrap_or(usual.most_rows),
                 most_sessions: self.most_sessions.unwrap_or(usual.most_sessions),
+                memory_mb: self.memory_mb.unwrap_or(usual.memory_mb),
                 ..usual
             })
         } else {
@@ -541,6 +551,7 @@ impl NewArguments {
             ("--large-owner", self.large_owner),
             ("--most-rows", self.most_rows.is_some()),
             ("--most-sessions", self.most_sessions.is_some()),
+            ("--memory-mb", self.memory_mb.is_some()),
         ];
         given.into_iter().filter(|(_, given)| *given).map(|(name, _)| name).collect()
     }

@@ -487,6 +487,10 @@ impl Driver<'_> {
     }
 
     fn compute(&self, job: Job) {
+        if job.is_brief() {
+            let _ = self.job_sender.send(job.run());
+            return;
+        }
         let (sender, waker) = (self.job_sender.clone(), self.network.waker());
         rayon::spawn(move || {
             // The driver may have ended meanwhile.

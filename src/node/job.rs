@@ -96,6 +96,11 @@ pub(crate) enum Done {
 }
 
 impl Job {
+    /// Whether it takes no longer than to hand it to another thread.
+    pub(crate) fn is_brief(&self) -> bool {
+        matches!(self, Self::Exchange(_, job) if job.brief)
+    }
+
     /// Carries it out.
     #[must_use]
     pub(crate) fn run(self) -> Done {

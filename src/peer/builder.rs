@@ -15,6 +15,7 @@ use super::{Error, Peer, node};
 use crate::crypto::identity::Identity;
 use crate::crypto::stream::derive;
 use crate::data::Dataset;
+use crate::memory;
 use crate::net::NetworkKey;
 use crate::net::driver::{self, DriverError, NodeConfig};
 use crate::net::metrics::{Metrics, stage_name};
@@ -205,6 +206,9 @@ impl Builder {
         let me = session.peer(&self.identity.public()).ok_or_else(|| {
             Error::Input(format!("{} is not in the roster of {}", self.identity.public(), session.name))
         })?;
+        if let Some(refusal) = task::xclp::memory::refusal(&session, Some(me), memory::available()) {
+            return Err(Error::Machine(refusal));
+        }
         let kind = task::built_in(&session);
         let rows = match self.rows {
             Some(Given::Rows(rows)) => Some(rows),

@@ -109,6 +109,8 @@ pub enum Output {
 pub struct Job {
     /// Additions and multiplications, about; the simulator's clock goes by them.
     pub operations: u64,
+    /// Whether it takes no longer than to hand it to another thread.
+    pub(crate) brief: bool,
     run: Arc<dyn Fn() -> Done + Send + Sync>,
 }
 
@@ -119,7 +121,7 @@ impl Job {
     /// Work of so many operations.
     #[must_use]
     pub fn new(operations: u64, run: impl Fn() -> Done + Send + Sync + 'static) -> Self {
-        Self { operations, run: Arc::new(run) }
+        Self { operations, brief: false, run: Arc::new(run) }
     }
 
     /// Carries it out.

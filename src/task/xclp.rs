@@ -9,6 +9,7 @@
 pub(crate) mod compute;
 pub(crate) mod deliver;
 mod labels;
+pub(crate) mod memory;
 pub(crate) mod parties;
 pub(crate) mod talk;
 #[cfg(test)]
@@ -44,8 +45,7 @@ const ROWS: u32 = 1;
 const WORDS: usize = 9;
 /// Fewest members with rows.
 pub(crate) const FEWEST_OWNERS: usize = 2;
-/// Most points. A party takes about 70 n^2 bytes (281 MB with 1,800 points, `scripts/bench-xclp.py --peers 3
-/// --points 600`): 7 GB then.
+/// Most points: places are words of 16 bits, and a party takes 2.2 GB ([`memory`]).
 pub(crate) const MOST_POINTS: u64 = 10_000;
 
 /// The task with these parameters.
@@ -160,9 +160,10 @@ impl Plan {
         let points: u64 = owners.iter().map(|(_, rows)| *rows as u64).sum();
         let (least, largest) = (self.spec.fewest_rows(), owners.iter().max_by_key(|(_, rows)| *rows));
         if points > MOST_POINTS {
-            return Err(format!(
-                "{points} rows together, at most {MOST_POINTS}: a party takes about 70 n^2 bytes"
-            ));
+            return Err(format!("{points} rows together, at most {MOST_POINTS}"));
+        }
+        if let Some(refusal) = memory::too_many(points, self.classes(), &self.spec) {
+            return Err(refusal);
         }
         if points < least && !self.spec.few_rows {
             return Err(format!(

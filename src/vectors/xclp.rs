@@ -38,6 +38,7 @@ few_rows = true
 large_owner = true
 most_rows = 4
 most_sessions = 12
+memory_mb = 700
 "#;
 
 pub(crate) fn xclp() -> Value {

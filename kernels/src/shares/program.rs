@@ -11,7 +11,7 @@ use super::primitives::{LANES, Range, in_thirds, thirds};
 use super::round::{Part, together};
 use super::shuffle::{Edges, compact, densify, gather, transposed};
 use super::{Bits, Context, Shared, Stage};
-use crate::model::propagation::integer::{Plan, WEIGHT_BITS};
+use crate::model::propagation::integer::{Plan, Settings, WEIGHT_BITS};
 
 /// How it ends.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -78,6 +78,21 @@ pub fn steps(points: usize) -> Vec<Range> {
     let count = (points * points).div_ceil(AT_ONCE).clamp(1, MOST_STEPS);
     let rows = points.div_ceil(count).max(1);
     (0..points).step_by(rows).map(|start| start..points.min(start + rows)).collect()
+}
+
+/// The most bytes that a party holds at once, its inputs and the messages of a round among them; no less than
+/// that, and little more (`kernels/tests/memory.rs`). It grows with the points.
+#[must_use]
+pub fn memory(points: usize, classes: usize, settings: &Settings) -> u64 {
+    let [n, classes, k] = [points, classes, settings.k].map(|number| number as u64);
+    let square = n * n;
+    let words = square.min(AT_ONCE as u64).max(square / MOST_STEPS as u64);
+    // Two shares of the codes, twice where they are put together.
+    let input = 8 * n.next_multiple_of(LANES as u64) * u64::from(settings.bits) + 32 * n * classes;
+    // The dense graph, permutations of all rows, and what is shuffled.
+    let graph = 20 * square + 26 * words + (16 * k + 300 * classes) * n;
+    let weights = 4 * square + (800 * k + 100 * classes) * n;
+    input.max(graph).max(weights)
 }
 
 /// The edges of the points, by thirds of the rows of each step.

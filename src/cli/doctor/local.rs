@@ -5,7 +5,7 @@ use std::io;
 use std::path::Path;
 
 use super::finding::{Finding, Level};
-use crate::session::Session;
+use crate::session::{Peer, Session};
 use crate::store::Store;
 use crate::task;
 
@@ -122,6 +122,12 @@ pub(super) fn files(session: &Session) -> Option<Finding> {
         let _ = session;
         None
     }
+}
+
+/// Whether there is memory enough to compute for the others, where the task asks for it.
+pub(super) fn memory(session: &Session, me: Option<Peer>, available: Option<u64>) -> Option<Finding> {
+    let refusal = task::xclp::memory::refusal(session, me, available)?;
+    Some(Finding::new(Level::Error, "memory", refusal))
 }
 
 fn open_files(limit: u64, peers: u64) -> Finding {

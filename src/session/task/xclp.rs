@@ -40,6 +40,9 @@ pub struct XclpSpec {
     pub most_rows: u32,
     /// Most sessions of a series; 0: no limit. Each session is another answer. Default 0.
     pub most_sessions: u32,
+    /// Megabytes of memory that a computing party may take: a session with more rows than that is enough for
+    /// is refused. 80 to 65,536. Default 1,024.
+    pub memory_mb: u32,
 }
 
 /// The section `[xclp]`.
@@ -57,6 +60,7 @@ struct Raw {
     large_owner: Option<bool>,
     most_rows: Option<i64>,
     most_sessions: Option<i64>,
+    memory_mb: Option<i64>,
 }
 
 const BITS: Limit = Limit::new("xclp.bits", *CODE_BITS.start() as u64, *CODE_BITS.end() as u64);
@@ -65,6 +69,7 @@ const STEPS: Limit = Limit::new("xclp.steps", 1, MOST_STEPS as u64);
 const MOST_ROWS: Limit = Limit::new("xclp.most_rows", 0, 10_000);
 const MOST_SESSIONS: Limit = Limit::new("xclp.most_sessions", 0, 1_000_000);
 const POWER: Limit = Limit::new("xclp.power", 1, 3);
+const MEMORY: Limit = Limit::new("xclp.memory_mb", 80, 65_536);
 
 impl Default for XclpSpec {
     fn default() -> Self {
@@ -80,6 +85,7 @@ impl Default for XclpSpec {
             large_owner: false,
             most_rows: 0,
             most_sessions: 0,
+            memory_mb: 1024,
         }
     }
 }
@@ -144,6 +150,7 @@ impl Spec for XclpSpec {
             let limit = format!("at most xclp.most_sessions, {}", self.most_sessions);
             return Err(SessionError::value("series.number", place, limit));
         }
+        MEMORY.check::<u32>(self.memory_mb)?;
         // What few points refuse, more do too.
         Plan::new(self.fewest_rows() as usize, session.data.classes.len(), self.settings())
             .map_err(|refusal| SessionError::value("xclp.steps", self.steps, format!("enough: {refusal}")))?;
@@ -172,11 +179,12 @@ impl Spec for XclpSpec {
             ("xclp.large_owner", flag(self.large_owner)),
             ("xclp.most_rows", integer(self.most_rows)),
             ("xclp.most_sessions", integer(self.most_sessions)),
+            ("xclp.memory_mb", integer(self.memory_mb)),
         ]
     }
 
     fn write_toml(&self, _data: &DataSpec, out: &mut String) -> fmt::Result {
-        let Self { bits, k, alpha, steps, power, compute, few_rows, large_owner, .. } = self;
+        let Self { bits, k, alpha, steps, power, compute, few_rows, large_owner, memory_mb, .. } = self;
         writeln!(out, "[xclp]")?;
         let (least, most) = (CODE_BITS.start(), CODE_BITS.end());
         writeln!(out, "# Bits of a code: a power of two, {least} to {most}. More estimate angles better.")?;
@@ -208,7 +216,13 @@ impl Spec for XclpSpec {
             "# Most rows of an owner and most sessions of the series, 0 for no limit: each row of each session"
         )?;
         writeln!(out, "# is a question about the labels of others.")?;
-        writeln!(out, "most_rows = {}\nmost_sessions = {}\n", self.most_rows, self.most_sessions)
+        writeln!(out, "most_rows = {}\nmost_sessions = {}", self.most_rows, self.most_sessions)?;
+        writeln!(
+            out,
+            "# Megabytes that a computing party may take; with more rows than that is enough for the"
+        )?;
+        writeln!(out, "# session ends, and a machine that has less left takes no part. 80 to 65536.")?;
+        writeln!(out, "memory_mb = {memory_mb}\n")
     }
 
     fn json(&self, _data: &DataSpec) -> Vec<(&'static str, Value)> {
@@ -216,7 +230,7 @@ impl Spec for XclpSpec {
     }
 
     fn lines(&self, _data: &DataSpec) -> Vec<(&'static str, String)> {
-        let Self { bits, k, alpha, steps, power, compute, few_rows, large_owner, .. } = self;
+        let Self { bits, k, alpha, steps, power, compute, few_rows, large_owner, memory_mb, .. } = self;
         let who = if compute.is_empty() { "drawn".to_owned() } else { compute.join(", ") };
         let few = if *few_rows { ", few rows allowed" } else { "" };
         let large = if *large_owner { ", a large owner allowed" } else { "" };
@@ -226,7 +240,7 @@ impl Spec for XclpSpec {
         let sessions = limit(self.most_sessions, "sessions of the series");
         let text = format!(
             "{bits} bits, k = {k}, alpha = {alpha}, {steps} steps, power {power}, computing: \
-             {who}{few}{large}{rows}{sessions}"
+             {who}{few}{large}{rows}{sessions}, at most {memory_mb} MB"
         );
         vec![("xclp", text)]
     }
@@ -249,6 +263,7 @@ impl Raw {
             most_sessions: self
                 .most_sessions
                 .map_or(Ok(defaults.most_sessions), |most| MOST_SESSIONS.check(most))?,
+            memory_mb: self.memory_mb.map_or(Ok(defaults.memory_mb), |most| MEMORY.check(most))?,
         })
     }
 }

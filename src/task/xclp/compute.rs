@@ -267,11 +267,22 @@ impl Compute {
 
     /// Gives out work that is done once.
     fn job(&mut self, work: u64, run: impl FnOnce() -> Made + Send + 'static, step: &mut Step<Vocabulary>) {
+        self.work(work, false, run, step);
+    }
+
+    fn work(
+        &mut self,
+        work: u64,
+        brief: bool,
+        run: impl FnOnce() -> Made + Send + 'static,
+        step: &mut Step<Vocabulary>,
+    ) {
         let run = Mutex::new(Some(run));
-        let job = Job::new(work, move || {
+        let mut job = Job::new(work, move || {
             let run = run.lock().unwrap_or_else(PoisonError::into_inner).take();
             Arc::new(Mutex::new(run.map(|run| run()))) as Done
         });
+        job.brief = brief;
         self.watch.compute(job, step);
     }
 
@@ -472,7 +483,8 @@ impl Compute {
                     self.outgoing.part(to, What::Round(round), data, last, step);
                 }
                 Action::Compute(turn) => {
-                    self.job(work_of_a_round(&self.setup.plan), move || Made::Turn(turn.run()), step);
+                    let (work, brief) = (work_of_a_round(&self.setup.plan), turn.is_brief());
+                    self.work(work, brief, move || Made::Turn(turn.run()), step);
                 }
                 Action::Output(Outcome::Sealed(sealed)) => self.sealed = Some(sealed),
                 Action::Output(Outcome::Cheats(places)) => {
