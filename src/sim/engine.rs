@@ -110,8 +110,7 @@ enum Happening<E> {
     World(E),
 }
 
-/// A job's result: jobs depend on nothing but themselves, so when they are really carried out is of no
-/// consequence.
+/// A job's result. Jobs depend on nothing but themselves: it does not matter when they are carried out.
 enum Pending {
     Here(Box<Done>),
     Away(mpsc::Receiver<Done>),

@@ -7,6 +7,7 @@
 //! their views: [`compute`] and [`deliver`]. Members that were not counted in `rows` have no part in them.
 
 pub(crate) mod compute;
+pub(crate) mod computed;
 pub(crate) mod deliver;
 mod labels;
 pub(crate) mod memory;
@@ -35,7 +36,8 @@ use crate::protocol::shares::output::Sealed;
 use crate::session::{Peer, Session, XclpSpec};
 use crate::sketch::lsh::Codes;
 use crate::sketch::scaling::{self, Moments, Scaler, Scaling};
-use compute::{Compute, Computed, Out, Seen};
+use compute::{Compute, Out, Seen};
+use computed::{Computed, inputs_digest};
 use deliver::Deliver;
 use labels::labels_text;
 
@@ -403,8 +405,7 @@ impl Xclp {
         if before.as_ref().is_some_and(|before| said(self.me) != Some(before.commitment)) {
             return Err("another commitment to this peer's input was decided than it made".into());
         }
-        let decided =
-            compute::inputs_digest(owners.iter().filter_map(|(peer, _)| Some((*peer, said(*peer)?))));
+        let decided = inputs_digest(owners.iter().filter_map(|(peer, _)| Some((*peer, said(*peer)?))));
         if before.as_ref().is_some_and(|before| before.party.is_some() && before.inputs != decided) {
             return Err("other commitments of owners were decided than came with their inputs".into());
         }

@@ -8,7 +8,7 @@ use crate::model::propagation::integer::reference::Reference;
 use crate::protocol::ballot::Ballot;
 use crate::session::{Peer, Session, TaskSpec};
 use crate::sketch::lsh::Codes;
-use crate::task::xclp::compute::commitment;
+use crate::task::xclp::computed::commitment;
 use crate::task::xclp::parties::candidates;
 use flyswarm_kernels::shares::input::{parcels, unpack};
 use flyswarm_kernels::shares::memory::with_keys;

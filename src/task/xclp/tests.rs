@@ -6,7 +6,8 @@ use std::sync::Arc;
 use bytes::Bytes;
 use zeroize::Zeroizing;
 
-use super::compute::{COMMITMENT, Compute, Computed, Out, Rows, Seen, Setup, inputs_digest};
+use super::compute::{Compute, Out, Rows, Seen, Setup};
+use super::computed::{COMMITMENT, Computed, inputs_digest};
 use super::deliver::{self, Deliver};
 use super::talk::{Body, What, content, read};
 use crate::crypto::stream::derive;

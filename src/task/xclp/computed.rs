@@ -1,0 +1,79 @@
+//! What the first exchange leaves a peer: as a computing party its shares of the output, and commitments to
+//! the input (spec, section 15e.2).
+
+use bytes::Bytes;
+use sha2::Digest;
+
+use crate::crypto::tagged_hash;
+use crate::session::Peer;
+use crate::sketch::lsh::Codes;
+
+/// Bytes of a commitment, which stands before a parcel.
+pub(super) const COMMITMENT: usize = 32;
+
+/// An owner's commitment to its input.
+#[must_use]
+pub(crate) fn commitment(
+    session: &[u8; 32],
+    owner: Peer,
+    salt: &[u8; 32],
+    codes: &Codes,
+    labels: &[Option<u16>],
+) -> [u8; 32] {
+    let mut hash = tagged_hash("input").chain_update(session).chain_update(owner.0.to_le_bytes());
+    hash.update(salt);
+    (0..codes.rows()).flat_map(|row| codes.row(row)).for_each(|word| hash.update(word.to_le_bytes()));
+    labels.iter().for_each(|label| hash.update(label.unwrap_or(u16::MAX).to_le_bytes()));
+    hash.finalize().into()
+}
+
+/// The digest of the commitments of all owners, in the order of their places.
+#[must_use]
+pub(crate) fn inputs_digest(commitments: impl IntoIterator<Item = (Peer, [u8; 32])>) -> [u8; 32] {
+    let mut hash = tagged_hash("inputs");
+    for (owner, commitment) in commitments {
+        hash.update(owner.0.to_le_bytes());
+        hash.update(commitment);
+    }
+    hash.finalize().into()
+}
+
+/// What the exchange gives a peer.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub(crate) struct Computed {
+    /// Which party it is, from 0 on, and its shares of the output.
+    pub party: Option<(u8, Vec<u8>)>,
+    /// The commitment to its input; zeros for a peer without rows.
+    pub commitment: [u8; 32],
+    /// Of a party: [`inputs_digest`] of the commitments that owners sent it with their shares; else zeros.
+    pub inputs: [u8; 32],
+}
+
+impl std::fmt::Debug for Computed {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Computed({:?}, <redacted>)", self.party.as_ref().map(|(number, _)| number))
+    }
+}
+
+impl Computed {
+    /// As it is kept: the party's number plus one or 0, the commitment, the digest of all, the shares.
+    #[must_use]
+    pub(crate) fn to_bytes(&self) -> Bytes {
+        let (number, shares) = self.party.as_ref().map_or((0, &[][..]), |(n, shares)| (n + 1, shares));
+        [&[number][..], &self.commitment, &self.inputs, shares].concat().into()
+    }
+
+    /// As [`Computed::to_bytes`] makes it; `None` if it is not.
+    #[must_use]
+    pub(crate) fn from_bytes(bytes: &[u8]) -> Option<Self> {
+        let (&number, rest) = bytes.split_first()?;
+        let (commitment, rest) = rest.split_first_chunk::<32>()?;
+        let (inputs, shares) = rest.split_first_chunk::<32>()?;
+        let party = number.checked_sub(1).map(|number| (number, shares.to_vec()));
+        (number <= 3 && party.is_some() != shares.is_empty()).then_some(Self {
+            party,
+            commitment: *commitment,
+            inputs: *inputs,
+        })
+    }
+}
