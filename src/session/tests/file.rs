@@ -59,7 +59,7 @@ fn what_is_not_a_session_file_is_refused_with_its_line() {
     assert!(
         refusal(&with("[flynn]", "scaling = \"log\"\n[flynn]")).starts_with("line 8: unknown variant `log`")
     );
-    assert!(refusal(&with("flynn", "fedavg")).starts_with("line 4: unknown variant `fedavg`"));
+    assert!(refusal(&with("flynn", "fedsgd")).starts_with("line 4: unknown variant `fedsgd`"));
     assert!(
         refusal(&with("784", "\"784\""))
             .starts_with("line 6: found the text \"784\", expected a whole number")

@@ -241,7 +241,7 @@ fn a_model_says_where_it_comes_from_and_its_digest_does_not_depend_on_that() {
 
 #[test]
 fn a_class_that_nobody_had_when_the_holders_were_counted_is_not_brought_in_later() {
-    let session = session(3, 1, "", "");
+    let session = session(3, 1, "", "chosen = 3");
     let counted = |missing: Option<usize>| {
         let words = (0..=session.data.classes.len()).map(|i| u32::from(missing.is_none_or(|c| i != c + 1)));
         [Bytes::new(), words.flat_map(u32::to_le_bytes).collect::<Vec<u8>>().into()]
