@@ -35,7 +35,7 @@ pub(super) struct FedavgArguments {
     /// Percent of each peer's rows that it does not train on but tests on [default: 0]
     #[arg(long, value_name = "PERCENT")]
     held_out: Option<u32>,
-    /// Another field of [fedavg], such as momentum=0.5 or flip=true; repeatable
+    /// Another field of the section fedavg, such as momentum=0.5 or flip=true; repeatable
     #[arg(long = "fedavg", value_name = "FIELD=VALUE", value_parser = field)]
     fields: Vec<(String, Value)>,
 }
