@@ -4,7 +4,8 @@
 //! runs a *peer*. The peers find each other, agree on a seed that nobody can choose, and sum their vectors in
 //! such a way that only the sum is opened: a classifier ([FlyNN](task::flynn)), its best settings
 //! ([`task::tune`]), labels for everybody's rows ([`task::xclp`]), a sketch of the distribution
-//! ([`task::sketch`]) or a network that is trained in rounds (`fedavg`). What each party can see is written in the specification, `protocol-spec.md`.
+//! ([`task::sketch`]) or a network that is trained in rounds (`fedavg`). What each party can see is written
+//! in the specification, `protocol-spec.md`.
 //!
 //! # Take part in a session
 //!
@@ -73,8 +74,8 @@
 //! is the `flyswarm` command; leave it out to use the library.
 
 // Imports go one way: `data, crypto, privacy < sketch < model < evaluate, session < protocol < node < net,
-// sim < peer < cli`. The modules up to `model` are the package `flyswarm-kernels`; of `data` and `model` a part
-// is shown here. What no program needs is `pub(crate)`.
+// sim < peer <
+// cli`. The modules up to `model` are the package `flyswarm-kernels`; of `data` and `model` a part is shown here. What no program needs is `pub(crate)`.
 
 // The docs of programs' items may name what is internal: `cargo doc --document-private-items` has the pages.
 #![allow(rustdoc::private_intra_doc_links)]

@@ -3,10 +3,10 @@
 //! Each member makes an X25519 key for the view and signs it. k_ij is derived from the pair's shared secret,
 //! the session, the ballot and both peers, lower first. Member i adds PRG(k_ij) for every partner j > i and
 //! subtracts it for j < i. Up to [`FULL_MESH`] members everybody is everybody's partner; above, the partners
-//! form a random circulant graph (Bell et al. 2020, section 3) over the members in an order that is drawn once
-//! every key of the view is fixed: with its key each council member commits itself to a secret, and it reveals
-//! the secret under the digest of all keys. So nobody chooses its partners, the leader included, as long as one
-//! of the council's members in the view follows the protocol.
+//! form a random circulant graph (Bell et al. 2020, section 3) over the members in an order that is drawn
+//! once every key of the view is fixed: with its key each council member commits itself to a secret, and it
+//! reveals the secret under the digest of all keys. So nobody chooses its partners, the leader included, as
+//! long as one of the council's members in the view follows the protocol.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

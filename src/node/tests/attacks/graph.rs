@@ -1,5 +1,5 @@
-//! Who shares masks with whom in views of more than 64: nobody chooses it, the leader neither, although it fixes
-//! its key last.
+//! Who shares masks with whom in views of more than 64: nobody chooses it, the leader neither, although it
+//! fixes its key last.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;

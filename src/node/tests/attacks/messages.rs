@@ -16,7 +16,8 @@ use crate::protocol::tree;
 use crate::protocol::view::{self, Order, Reason};
 use crate::session::{Peer, Session};
 
-/// Five peers in their first view, the council of three as the file names it, everybody's promises for a ballot.
+/// Five peers in their first view, the council of three as the file names it, everybody's promises for a
+/// ballot.
 fn begun() -> Network {
     let named = |session: &mut Session| {
         session.voting.members = (0..3).map(|i| session.roster[i].name.clone()).collect();

@@ -1,6 +1,6 @@
-//! The same with a peer that does not follow the protocol: a leader that changes its orders and whose promises
-//! do not bind it, a disk that is lost, a server that gives what is not true. Nothing is opened twice, no
-//! honest peer is blamed, and once all is healed every honest peer finishes.
+//! The same with a peer that does not follow the protocol: a leader that changes its orders and whose
+//! promises do not bind it, a disk that is lost, a server that gives what is not true. Nothing is opened
+//! twice, no honest peer is blamed, and once all is healed every honest peer finishes.
 
 use super::super::network::{Fault, Network, Rewrite};
 use super::{PARTS, all, bound_ms, patient, random_fault};
