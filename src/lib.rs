@@ -74,8 +74,8 @@
 //! is the `flyswarm` command; leave it out to use the library.
 
 // Imports go one way: `data, crypto, privacy < sketch < model < evaluate, session < protocol < node < net,
-// sim < peer <
-// cli`. The modules up to `model` are the package `flyswarm-kernels`; of `data` and `model` a part is shown here. What no program needs is `pub(crate)`.
+// sim < peer < cli`. The modules up to `model` are the package `flyswarm-kernels`; of `data` and `model` a
+// part is shown here. What no program needs is `pub(crate)`.
 
 // The docs of programs' items may name what is internal: `cargo doc --document-private-items` has the pages.
 #![allow(rustdoc::private_intra_doc_links)]

@@ -71,8 +71,8 @@ struct NodeArguments {
     #[arg(long, value_name = "FILE")]
     key: Option<PathBuf>,
     /// Where promises, pads and results are kept until the session is over; then only promises stay [default:
-    /// `state` beside the key file]. A peer whose state is lost, or an older copy, does not vote any more in a
-    /// session that it has joined
+    /// `state` beside the key file]. A peer whose state is lost, or an older copy, does not vote any more in
+    /// a session that it has joined
     #[arg(long, value_name = "DIR")]
     state: Option<PathBuf>,
     #[command(flatten)]

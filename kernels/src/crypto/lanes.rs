@@ -147,8 +147,8 @@ mod x86 {
     }
 }
 
-/// The sums of products of each of R rows with each of C, all of one length. What is left after the last whole
-/// block is not counted.
+/// The sums of products of each of R rows with each of C, all of one length. What is left after the last
+/// whole block is not counted.
 #[inline(always)]
 pub(crate) fn products<W: Copy + Default, L: Lanes<W>, const R: usize, const C: usize>(
     lanes: L,

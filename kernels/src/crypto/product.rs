@@ -2,8 +2,8 @@
 //! ([`crate::shares::distances`]) spend their time on.
 //!
 //! Both matrices lie row after row, so that an entry of A B^T is a product of two contiguous rows. Four rows
-//! of each at a time make 16 sums that stay in registers, or two of A where there are fewer; the rows of B are taken in panels that stay in the
-//! second-level cache.
+//! of each at a time make 16 sums that stay in registers, or two of A where there are fewer; the rows of B
+//! are taken in panels that stay in the second-level cache.
 
 use pulp::Arch;
 use rayon::prelude::*;

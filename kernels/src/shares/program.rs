@@ -71,8 +71,8 @@ const AT_ONCE: usize = 1 << 20;
 /// Most steps in which a matrix is shuffled.
 const MOST_STEPS: usize = 16;
 
-/// The rows of a square matrix that are shuffled at once, step after step: so that of large matrices little is
-/// there more than once.
+/// The rows of a square matrix that are shuffled at once, step after step: so that of large matrices little
+/// is there more than once.
 #[must_use]
 pub fn steps(points: usize) -> Vec<Range> {
     let count = (points * points).div_ceil(AT_ONCE).clamp(1, MOST_STEPS);

@@ -1,5 +1,5 @@
-//! `flyswarm demo --task fedavg`: nodes with parts of the digits train one network in rounds, held against the
-//! same network trained on all rows in one place, and on each peer's rows alone.
+//! `flyswarm demo --task fedavg`: nodes with parts of the digits train one network in rounds, held against
+//! the same network trained on all rows in one place, and on each peer's rows alone.
 
 use std::fmt::Write as _;
 use std::fs;
