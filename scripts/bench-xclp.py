@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """One session of XCLP as real processes beside numpy's centralised version, in one run: scripts/bench-xclp.py PROGRAM [--points 500] [--peers 5]
-[--features 512] [--bits 4096] [--classes 10].
+[--features 512] [--bits 4096] [--classes 10] [--memory-mb 1024].
 
 PROGRAM is a release build of flyswarm. Makes rows around as many random centres as classes, the class of one row in twenty known, deals them to the peers, and
 prints wall seconds, the load of the machine, CPU seconds, peak memory (resident) and bytes sent of each peer, the share of labels that are right, and the same for
@@ -27,6 +27,7 @@ arguments.add_argument("--features", type=int, default=512)
 arguments.add_argument("--bits", type=int, default=4096)
 arguments.add_argument("--classes", type=int, default=10)
 arguments.add_argument("--port", type=int, default=41500)
+arguments.add_argument("--memory-mb", type=int, default=1024)
 given = arguments.parse_args()
 program = given.program.resolve()
 rng = np.random.default_rng(0)
@@ -50,7 +51,7 @@ with tempfile.TemporaryDirectory() as folder:
         peers += ["--peer", f"{name}={identity}@{listen[-1]}"]
     session = folder / "session.toml"
     run("session", "new", "--task", "xclp", "--name", "bench", "--features", str(given.features), "--bits", str(given.bits), "--classes-from-range",
-        f"0..{given.classes - 1}", *peers, "--timing", "linger_ms=20000", "--out", str(session))
+        f"0..{given.classes - 1}", *peers, "--timing", "linger_ms=20000", "--memory-mb", str(given.memory_mb), "--out", str(session))
     for place, name in enumerate(names[: given.peers]):
         own = range(place * given.points, (place + 1) * given.points)
         lines = [",".join(map(repr, rows[i].tolist())) + "," + (str(truth[i]) if known[i] else "") for i in own]
@@ -86,7 +87,7 @@ print(f"  {used:.1f} s of processors, all {len(names)} processes together")
 for name, receipt in zip(names, receipts):
     each, sent = spent[name], receipt["bytes_sent"] / 1e6
     role = "computing" if name in computing else "owner"
-    print(f"  {name:<8} {role:<10} sent {sent:7.2f} MB, {each.ru_utime + each.ru_stime:6.2f} s of processors, {each.ru_maxrss / 1e3:5.0f} MB of memory")
+    print(f"  {name:<8} {role:<10} sent {sent:7.2f} MB, {each.ru_utime + each.ru_stime:6.2f} s of processors, {each.ru_maxrss * 1024 / 1e6:5.0f} MB of memory")
 
 start = time.perf_counter()
 codes = central.codes(rng, rows, given.bits)

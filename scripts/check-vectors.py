@@ -590,7 +590,7 @@ class Session:
         need(0 <= self.most_rows <= 10_000 and 0 <= self.most_sessions <= 1_000_000, "xclp")
         need(self.most_sessions in (0, *range(series["number"] if "series" in file else 1, self.most_sessions + 1)), "series")
         self.memory_mb = xclp.get("memory_mb", 1024)
-        need(80 <= self.memory_mb <= 65_536, "xclp.memory_mb")
+        need(128 <= self.memory_mb <= 65_536, "xclp.memory_mb")
         need(64 <= self.bits <= 16_384 and self.bits & self.bits - 1 == 0 and 1 <= self.k <= 1000, "xclp")
         need(set(self.compute) <= set(names) and len(set(self.compute)) == len(self.compute) in (0, 3, 4), "compute")
         if self.task == "xclp":

@@ -41,7 +41,7 @@ pub struct XclpSpec {
     /// Most sessions of a series; 0: no limit. Each session is another answer. Default 0.
     pub most_sessions: u32,
     /// Megabytes of memory that a computing party may take: a session with more rows than that is enough for
-    /// is refused. 80 to 65,536. Default 1,024.
+    /// is refused. 128 to 65,536. Default 1,024.
     pub memory_mb: u32,
 }
 
@@ -69,7 +69,7 @@ const STEPS: Limit = Limit::new("xclp.steps", 1, MOST_STEPS as u64);
 const MOST_ROWS: Limit = Limit::new("xclp.most_rows", 0, 10_000);
 const MOST_SESSIONS: Limit = Limit::new("xclp.most_sessions", 0, 1_000_000);
 const POWER: Limit = Limit::new("xclp.power", 1, 3);
-const MEMORY: Limit = Limit::new("xclp.memory_mb", 80, 65_536);
+const MEMORY: Limit = Limit::new("xclp.memory_mb", 128, 65_536);
 
 impl Default for XclpSpec {
     fn default() -> Self {
