@@ -147,7 +147,7 @@ fn a_leader_that_shows_two_sums_in_one_ballot_is_caught_with_majorities_alone() 
 }
 
 #[test]
-#[ignore = "two minutes"]
+#[ignore = "19 seconds of an idle core"]
 fn a_liar_that_leads_votes_and_serves_opens_nothing_twice_in_two_ballots_with_byzantine_quorums() {
     assert!(!opens_twice(Rule::LiarLeads(Faults::Byzantine), 4, 2, 0));
 }
