@@ -477,7 +477,7 @@ impl Driver<'_> {
                     let frame = wire::encode(message);
                     let channel = to_net(frame.channel);
                     let frame = Frame { header: frame.header, payload: frame.payload };
-                    // A network that has stopped is found by whoever needs it.
+                    // Where the network has stopped, the next call that needs it says so.
                     let _ = network.send(Command::Send { to: ids[to.index()], channel, frame });
                 }
             },
