@@ -9,7 +9,9 @@ mod items;
 mod leaders;
 mod loads;
 mod messages;
+mod proofs;
 mod rounds;
+mod slots;
 mod trees;
 
 use super::network::Network;

@@ -24,27 +24,27 @@ use crate::session::Peer;
 use chacha20::rand_core::SeedableRng;
 
 /// A node of a session of five, a member of its council of three that does not lead, and its world.
-struct One {
-    net: Network,
-    node: Node,
-    me: Peer,
+pub(super) struct One {
+    pub(super) net: Network,
+    pub(super) node: Node,
+    pub(super) me: Peer,
     /// The council without it, and the others.
-    council: Vec<Peer>,
-    others: Vec<Peer>,
-    now: Time,
-    sent: Vec<(Peer, Message)>,
-    stored: Vec<Record>,
-    events: Vec<Event>,
-    blamed: Vec<(Peer, Fault)>,
-    timers: Vec<(Time, Timer)>,
+    pub(super) council: Vec<Peer>,
+    pub(super) others: Vec<Peer>,
+    pub(super) now: Time,
+    pub(super) sent: Vec<(Peer, Message)>,
+    pub(super) stored: Vec<Record>,
+    pub(super) events: Vec<Event>,
+    pub(super) blamed: Vec<(Peer, Fault)>,
+    pub(super) timers: Vec<(Time, Timer)>,
 }
 
 impl One {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         Self::with(Vec::new())
     }
 
-    fn with(stored: Vec<Record>) -> Self {
+    pub(super) fn with(stored: Vec<Record>) -> Self {
         let mut one = Self::strange(stored);
         for peer in one.peers() {
             one.greet(peer);
@@ -53,7 +53,7 @@ impl One {
     }
 
     /// Connected to nobody.
-    fn strange(stored: Vec<Record>) -> Self {
+    pub(super) fn strange(stored: Vec<Record>) -> Self {
         let net = begun();
         let council = net.council();
         let me = council[1];
@@ -77,25 +77,25 @@ impl One {
         one
     }
 
-    fn peers(&self) -> Vec<Peer> {
+    pub(super) fn peers(&self) -> Vec<Peer> {
         self.net.peers().filter(|&peer| peer != self.me).collect()
     }
 
-    fn hello(&self, frozen: u32, trace: Option<Trace>) -> Message {
+    pub(super) fn hello(&self, frozen: u32, trace: Option<Trace>) -> Message {
         Message::Hello { version: VERSION, session: self.net.session().id().0, frozen, trace }
     }
 
-    fn greet(&mut self, peer: Peer) {
+    pub(super) fn greet(&mut self, peer: Peer) {
         self.input(Input::PeerUp(peer));
         self.hear(peer, self.hello(0, None));
     }
 
-    fn input(&mut self, input: Input<Node>) {
+    pub(super) fn input(&mut self, input: Input<Node>) {
         let step = self.node.handle(self.now, input);
         self.take(step);
     }
 
-    fn take(&mut self, step: Step<Node>) {
+    pub(super) fn take(&mut self, step: Step<Node>) {
         for action in step.0 {
             match action {
                 Action::Send { to, message } => self.sent.push((to, message)),
@@ -108,19 +108,19 @@ impl One {
         }
     }
 
-    fn hear(&mut self, from: Peer, message: Message) {
+    pub(super) fn hear(&mut self, from: Peer, message: Message) {
         self.input(Input::Message { from, message });
     }
 
     /// What is said to it, and whether the sender is named for it.
-    fn blames(&mut self, from: Peer, message: Message) -> bool {
+    pub(super) fn blames(&mut self, from: Peer, message: Message) -> bool {
         self.blamed.clear();
         self.hear(from, message);
         self.blamed.iter().any(|(peer, _)| *peer == from)
     }
 
     /// Goes on to this time, timer by timer.
-    fn wait(&mut self, until_ms: u64) {
+    pub(super) fn wait(&mut self, until_ms: u64) {
         loop {
             self.timers.sort_by_key(|(at, _)| *at);
             if self.timers.first().is_none_or(|(at, _)| *at > Time::default().plus_ms(until_ms)) {
@@ -133,54 +133,54 @@ impl One {
         self.now = Time::default().plus_ms(until_ms);
     }
 
-    fn sign<T: Item>(&self, by: Peer, item: T) -> Signed<T> {
+    pub(super) fn sign<T: Item>(&self, by: Peer, item: T) -> Signed<T> {
         Signed::new(&self.net.context(by), item)
     }
 
-    fn ballot(&self, counter: u64) -> Ballot {
+    pub(super) fn ballot(&self, counter: u64) -> Ballot {
         Ballot { counter, proposer: self.council[0] }
     }
 
-    fn promise(&self, by: Peer, ballot: Ballot, frozen: u32) -> Signed<Promised> {
+    pub(super) fn promise(&self, by: Peer, ballot: Ballot, frozen: u32) -> Signed<Promised> {
         let promise = Promise { frozen, accepted: None, released: false };
         self.sign(by, Promised { ballot, promise, decision: Vec::new() })
     }
 
     /// The beginning of a view of these, with the promises of the council.
-    fn begin(&self, ballot: Ballot, members: Vec<Peer>, promised: u32) -> Message {
+    pub(super) fn begin(&self, ballot: Ballot, members: Vec<Peer>, promised: u32) -> Message {
         let promises = self.net.council().iter().map(|&by| self.promise(by, ballot, promised)).collect();
         Message::Begin { ballot, members, frozen: 0, promises }
     }
 
     /// A ballot above `counter` whose leader is this node's parent in a view of `members`.
-    fn below(&self, counter: u64, members: &[Peer]) -> Ballot {
+    pub(super) fn below(&self, counter: u64, members: &[Peer]) -> Ballot {
         let child = |ballot: &Ballot| super::messages::order(&self.net, *ballot, members)[1] == self.me;
         (counter + 1..).map(|counter| self.ballot(counter)).find(child).unwrap()
     }
 
     /// Joins a view of these.
-    fn join(&mut self, counter: u64, members: Vec<Peer>) -> Ballot {
+    pub(super) fn join(&mut self, counter: u64, members: Vec<Peer>) -> Ballot {
         let ballot = self.below(counter, &members);
         self.hear(ballot.proposer, self.begin(ballot, members, 0));
         assert_eq!(self.node.view.as_ref().map(|view| view.ballot()), Some(ballot), "{:?}", self.blamed);
         ballot
     }
 
-    fn all(&self) -> Vec<Peer> {
+    pub(super) fn all(&self) -> Vec<Peer> {
         self.net.peers().collect()
     }
 
-    fn failures(&self) -> Vec<Reason> {
+    pub(super) fn failures(&self) -> Vec<Reason> {
         let reason = |event: &Event| if let Event::ViewFailed(_, why, _) = event { Some(*why) } else { None };
         self.events.iter().filter_map(reason).collect()
     }
 
-    fn last_to(&self, peer: Peer) -> Option<&Message> {
+    pub(super) fn last_to(&self, peer: Peer) -> Option<&Message> {
         self.sent.iter().rev().find(|(to, _)| *to == peer).map(|(_, message)| message)
     }
 
     /// A record of `slot` summed in `ballot`, with sound deals, and the proof that it was decided.
-    fn decided(
+    pub(super) fn decided(
         &self,
         ballot: Ballot,
         slot: u32,
