@@ -22,6 +22,7 @@ mod noise;
 mod output;
 #[cfg(feature = "net")]
 mod progress;
+mod report;
 mod session;
 mod shell;
 mod simulate;
@@ -109,6 +110,7 @@ enum Command {
     #[command(subcommand)]
     Model(model::ModelCommand),
     Eval(model::Eval),
+    Report(report::Report),
     Inspect(model::Inspect),
     Export(export::Export),
     Tune(tune::Tune),
@@ -185,6 +187,7 @@ fn run(command: Command, out: &mut dyn Write) -> Result<(), Failure> {
         Command::Predict(command) => command.run(out),
         Command::Model(command) => command.run(out),
         Command::Eval(command) => command.run(out),
+        Command::Report(command) => command.run(out),
         Command::Inspect(command) => command.run(out),
         Command::Export(command) => command.run(out),
         Command::Tune(command) => command.run(out),
