@@ -20,6 +20,7 @@ mod model;
 mod network;
 mod noise;
 mod output;
+mod personalise;
 #[cfg(feature = "net")]
 mod progress;
 mod session;
@@ -110,6 +111,7 @@ enum Command {
     Eval(model::Eval),
     Inspect(model::Inspect),
     Export(export::Export),
+    Personalise(personalise::Personalise),
     Tune(tune::Tune),
     Tables(tables::Tables),
     Simulate(simulate::Simulate),
@@ -185,6 +187,7 @@ fn run(command: Command, out: &mut dyn Write) -> Result<(), Failure> {
         Command::Eval(command) => command.run(out),
         Command::Inspect(command) => command.run(out),
         Command::Export(command) => command.run(out),
+        Command::Personalise(command) => command.run(out),
         Command::Tune(command) => command.run(out),
         Command::Tables(command) => command.run(out),
         Command::Simulate(command) => command.run(out),
@@ -232,12 +235,24 @@ mod tests {
         let mut value = false;
         for word in words {
             let file = if value {
-                matches!(arguments.last().map(String::as_str), Some("--data" | "--out" | "--labels"))
+                matches!(
+                    arguments.last().map(String::as_str),
+                    Some("--data" | "--out" | "--labels" | "--validate")
+                )
             } else {
                 true
             };
             value = word.starts_with("--")
-                && !matches!(word.as_str(), "--json" | "--published" | "--force" | "--large");
+                && !matches!(
+                    word.as_str(),
+                    "--json"
+                        | "--published"
+                        | "--force"
+                        | "--large"
+                        | "--local"
+                        | "--prototypes"
+                        | "--with-private-rows"
+                );
             let is_file = file && !word.starts_with("--");
             arguments.push(if is_file { folder.join(&word).to_str().unwrap().to_owned() } else { word });
         }

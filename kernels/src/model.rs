@@ -19,7 +19,7 @@ pub mod bloom;
 pub mod file;
 pub mod heterogeneity;
 pub mod neighbours;
-mod npz;
+pub(crate) mod npz;
 pub mod origin;
 pub mod outside;
 pub mod propagation;

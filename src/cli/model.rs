@@ -1,7 +1,7 @@
 //! `predict`, `eval` and `inspect`: what a model file is good for. None of them needs a network.
 
 mod diff;
-mod network;
+pub(super) mod network;
 mod predict;
 
 use std::fs::File;
@@ -22,6 +22,7 @@ use crate::model::{Model, ModelError};
 use crate::sketch::scaling::Scaling;
 
 pub(super) use diff::ModelCommand;
+use network::Network;
 pub(super) use predict::Predict;
 
 /// The largest lifting matrix that is drawn without being asked for.
@@ -116,8 +117,8 @@ impl Eval {
         if self.label == LabelColumn::None {
             return Err(Failure::Input("--label none: expected a column of labels to compare with".into()));
         }
-        if let Some(network) = network::load(&self.model.model)? {
-            let text = network::eval(&network, &self.data, &self.label, self.json)?;
+        if let Some(network) = Network::load(&self.model.model)? {
+            let text = network.eval(&self.data, &self.label, self.json)?;
             return written(writeln!(out, "{text}"), "standard output");
         }
         let model = self.model.load()?;
@@ -163,8 +164,8 @@ impl Inspect {
         // A session file is text, and no text begins like a model.
         let text = match kind::of(&self.file) {
             _ if start == file::MAGIC => inspect_model(&self.file, self.json)?,
-            Some(kind::NETWORK) => match network::load(&self.file)? {
-                Some(network) => network::inspect(&network, self.json),
+            Some(kind::NETWORK | kind::PERSONAL) => match Network::load(&self.file)? {
+                Some(network) => network.inspect(self.json),
                 None => return Err(Failure::Input(format!("{}: changed meanwhile", self.file.display()))),
             },
             Some(other) if other != "a session file" => {
