@@ -237,7 +237,7 @@ mod tests {
             let file = if value {
                 matches!(
                     arguments.last().map(String::as_str),
-                    Some("--data" | "--out" | "--labels" | "--validate")
+                    Some("--data" | "--out" | "--labels" | "--validate" | "--fine-tuned-out")
                 )
             } else {
                 true

@@ -287,3 +287,6 @@ fn warn(personal: &Path, tuned: Option<&Path>) {
         eprintln!("{}: has been trained on private rows, which may be told from it", tuned.display());
     }
 }
+
+#[cfg(test)]
+mod tests;
