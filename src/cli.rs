@@ -20,6 +20,7 @@ mod model;
 mod network;
 mod noise;
 mod output;
+mod personalise;
 #[cfg(feature = "net")]
 mod progress;
 mod report;
@@ -113,6 +114,7 @@ enum Command {
     Report(report::Report),
     Inspect(model::Inspect),
     Export(export::Export),
+    Personalise(personalise::Personalise),
     Tune(tune::Tune),
     Tables(tables::Tables),
     Simulate(simulate::Simulate),
@@ -190,6 +192,7 @@ fn run(command: Command, out: &mut dyn Write) -> Result<(), Failure> {
         Command::Report(command) => command.run(out),
         Command::Inspect(command) => command.run(out),
         Command::Export(command) => command.run(out),
+        Command::Personalise(command) => command.run(out),
         Command::Tune(command) => command.run(out),
         Command::Tables(command) => command.run(out),
         Command::Simulate(command) => command.run(out),
@@ -237,12 +240,24 @@ mod tests {
         let mut value = false;
         for word in words {
             let file = if value {
-                matches!(arguments.last().map(String::as_str), Some("--data" | "--out" | "--labels"))
+                matches!(
+                    arguments.last().map(String::as_str),
+                    Some("--data" | "--out" | "--labels" | "--validate" | "--fine-tuned-out")
+                )
             } else {
                 true
             };
             value = word.starts_with("--")
-                && !matches!(word.as_str(), "--json" | "--published" | "--force" | "--large");
+                && !matches!(
+                    word.as_str(),
+                    "--json"
+                        | "--published"
+                        | "--force"
+                        | "--large"
+                        | "--local"
+                        | "--prototypes"
+                        | "--with-private-rows"
+                );
             let is_file = file && !word.starts_with("--");
             arguments.push(if is_file { folder.join(&word).to_str().unwrap().to_owned() } else { word });
         }
