@@ -449,14 +449,22 @@ pub fn load_named(path: &Path, expected: &Expected) -> Result<Loaded, DataError>
 ///
 /// # Errors
 /// [`DataError`], also where the file is of another format, or has no such column.
-pub fn column_texts(path: &Path, column: &Column, rows: usize) -> Result<Vec<String>, DataError> {
+pub fn column_texts(
+    path: &Path,
+    column: &Column,
+    rows: usize,
+    expected: &Expected,
+) -> Result<Vec<String>, DataError> {
     let source = Source::open(path)?;
     let format = format::detect(&source)?;
+    if expected.preparation.is_some() && format == Format::Csv {
+        return prepare::read::texts(source, column, rows, expected);
+    }
     if format != Format::Csv {
         let problem = format!("ids of rows come from a column of a CSV file, and this file is {format}");
         return Err(DataError::Layout { file: path.into(), problem });
     }
-    csv::texts_of(source, column, rows)
+    csv::texts_of(source, column, rows, expected.dialect.delimiter)
 }
 
 impl Expected<'_> {

@@ -15,7 +15,7 @@ pub mod draft;
 pub mod encoding;
 pub mod problems;
 pub mod read;
-mod rows;
+pub(super) mod rows;
 pub mod value;
 
 pub use problems::{Problem, Problems};

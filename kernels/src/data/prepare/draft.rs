@@ -96,16 +96,17 @@ fn keep(kept: &mut Vec<f32>, value: f32) {
 }
 
 /// Guesses a preparation from a file. `expected` says where the label is, what to leave out and how the file
-/// is written; nothing else of it counts.
+/// is written; nothing else of it counts. `None` for a format without a description (arrays, or numbers as
+/// they are), and for more columns than can be described.
 ///
 /// # Errors
-/// [`DataError`]: the file cannot be read, has no header, too many columns, or a label that is no class.
-pub fn draft(path: &Path, expected: &Expected) -> Result<Draft, DataError> {
+/// [`DataError`]: the file cannot be read, has no header, or a label that is no class.
+pub fn draft(path: &Path, expected: &Expected) -> Result<Option<Draft>, DataError> {
     let source = Source::open(path)?;
     let layout = |problem: String| Err(DataError::Layout { file: path.into(), problem });
     let format = format_told(&source, expected)?;
     if format != Format::Csv {
-        return layout(format!("columns are described from CSV and JSON lines, and this file is {format}"));
+        return Ok(None);
     }
     let Dialect { delimiter, decimal_comma } = expected.dialect;
     let mut rows = Rows::open(source, |line| delimiter.unwrap_or_else(|| likely(line)))?;
@@ -116,13 +117,7 @@ pub fn draft(path: &Path, expected: &Expected) -> Result<Draft, DataError> {
         return layout("line 1 has numbers, expected a header with the names of the columns".into());
     }
     if names.len() > MAX_DESCRIBED + 1 {
-        let (found, limit) = (names.len() as u64, MAX_DESCRIBED as u64);
-        return Err(DataError::Limit {
-            file: path.into(),
-            what: "too many columns to describe",
-            found,
-            limit,
-        });
+        return Ok(None);
     }
     for (at, name) in names.iter().enumerate() {
         if check_class_name(name).is_err() {
@@ -234,7 +229,7 @@ pub fn draft(path: &Path, expected: &Expected) -> Result<Draft, DataError> {
         out.alike(&names[at], &classes);
         out.classes = classes;
     }
-    Ok(out)
+    Ok(Some(out))
 }
 
 impl Draft {

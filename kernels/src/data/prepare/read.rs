@@ -9,7 +9,7 @@ use super::rows::{Rows, fields, likely};
 use super::value::{days, number};
 use super::{Described, Fill, Kind, Preparation};
 use crate::data::{
-    DataError, Expected, Format, LabelColumn, Labels, Loaded, MAX_ROWS, MAX_VALUES, Source, format,
+    Column, DataError, Expected, Format, LabelColumn, Labels, Loaded, MAX_ROWS, MAX_VALUES, Source, format,
 };
 
 /// What may stand between the columns of a table.
@@ -59,6 +59,56 @@ pub(in crate::data) fn read(
     }
 }
 
+/// The texts of one column of a table with so many rows.
+pub(in crate::data) fn texts(
+    source: Source,
+    column: &Column,
+    count: usize,
+    expected: &Expected,
+) -> Result<Vec<String>, DataError> {
+    let file = source.file.clone();
+    let mut rows = open(source, expected)?;
+    let at = match column {
+        Column::Number(number) => number.checked_sub(1).filter(|&at| at < rows.names.len()),
+        Column::Name(name) => rows.names.iter().position(|other| other == name),
+    };
+    let Some(at) = at else {
+        let problem = format!("line {} has no column {column:?}", rows.header);
+        return Err(DataError::Layout { file, problem });
+    };
+    let mut out = Vec::new();
+    while out.len() < count && rows.next()? {
+        out.push(String::from_utf8_lossy(rows.field(at)).into_owned());
+    }
+    if out.len() < count {
+        let problem = format!("{} rows, expected {count}", out.len());
+        return Err(DataError::Layout { file, problem });
+    }
+    Ok(out)
+}
+
+/// Opens a table; without a delimiter given it is the one with which most described columns are found.
+fn open(source: Source, expected: &Expected) -> Result<Rows, DataError> {
+    let known: BTreeSet<&str> = expected.preparation.map(known).unwrap_or_default();
+    let delimiter =
+        expected.dialect.delimiter.or(expected.preparation.and_then(|preparation| preparation.delimiter));
+    Rows::open(source, |line| match delimiter {
+        Some(delimiter) => delimiter,
+        None => {
+            let named = |delimiter: u8| {
+                fields(line, delimiter).iter().filter(|name| known.contains(name.as_str())).count()
+            };
+            let most = DELIMITERS.into_iter().rev().max_by_key(|&delimiter| named(delimiter));
+            most.filter(|&delimiter| named(delimiter) > 0).unwrap_or_else(|| likely(line))
+        }
+    })
+}
+
+/// All names that are described.
+fn known(preparation: &Preparation) -> BTreeSet<&str> {
+    preparation.columns.iter().map(|column| &*column.name).chain(preparation.label.as_deref()).collect()
+}
+
 /// What a column of the file is for.
 enum Use<'a> {
     /// A described column and the place of its first number.
@@ -84,19 +134,8 @@ fn gather(
     if expected.header == Some(false) {
         return layout("described columns are found by their names: a header is needed".into());
     }
-    let known: BTreeSet<&str> =
-        preparation.columns.iter().map(|column| &*column.name).chain(preparation.label.as_deref()).collect();
-    let delimiter = expected.dialect.delimiter.or(preparation.delimiter);
-    let mut rows = Rows::open(source, |line| match delimiter {
-        Some(delimiter) => delimiter,
-        None => {
-            let named = |delimiter: u8| {
-                fields(line, delimiter).iter().filter(|name| known.contains(name.as_str())).count()
-            };
-            let most = DELIMITERS.into_iter().rev().max_by_key(|&delimiter| named(delimiter));
-            most.filter(|&delimiter| named(delimiter) > 0).unwrap_or_else(|| likely(line))
-        }
-    })?;
+    let known = known(preparation);
+    let mut rows = open(source, expected)?;
     let mut problems = Collector::default();
     let label = label(&rows, preparation, expected)?;
     let (uses, left_out) = find(&rows, preparation, expected, label.as_deref(), &mut problems);

@@ -262,7 +262,7 @@ pub(super) fn fields(line: &[u8], delimiter: u8) -> Vec<String> {
 }
 
 /// The delimiter that a first line has most of; a comma where it has none.
-pub(super) fn likely(line: &[u8]) -> u8 {
+pub(in crate::data) fn likely(line: &[u8]) -> u8 {
     let count = |delimiter: &u8| fields(line, *delimiter).len();
     // Of equal ones the last would be taken.
     DELIMITERS.into_iter().rev().max_by_key(count).unwrap_or(b',')

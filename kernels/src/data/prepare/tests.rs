@@ -279,7 +279,7 @@ fn a_draft_reads_the_file_that_it_was_made_from() {
     let file = folder.path().join("rows.csv");
     fs::write(&file, &text).unwrap();
     let label = LabelColumn::Name("diagnosis".into());
-    let drafted = draft(&file, &Expected { label, ..Expected::default() }).unwrap();
+    let drafted = draft(&file, &Expected { label, ..Expected::default() }).unwrap().unwrap();
     let kinds: Vec<&Kind> = drafted.preparation.columns.iter().map(|column| &column.kind).collect();
     assert_eq!(
         kinds,

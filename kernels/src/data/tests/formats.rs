@@ -190,7 +190,7 @@ fn columns_of_categories_are_refused_by_name_with_advice() {
     let none = Expected { label: LabelColumn::None, ..Expected::default() };
     let advice = |name: &str| {
         format!(
-            "expected a number: make a column of categories one of 0 and 1 for each (pandas.get_dummies), or leave it out (--drop \"{name}\")"
+            "expected a number: describe categories in the session (`session new --columns-from`), leave the column out (--drop \"{name}\"), or is it the label (--label \"{name}\")?"
         )
     };
     assert_eq!(
