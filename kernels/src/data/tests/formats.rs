@@ -205,7 +205,10 @@ fn columns_of_categories_are_refused_by_name_with_advice() {
     let csv = refused_bytes("f.csv", b"a,colour,kind\n1,red,cat\n", &last);
     assert_eq!(csv, format!(", line 2, column 2: found \"red\", {}", advice("colour")));
     let missing = refused_bytes("f.csv", b"a,colour,kind\n1,NA,cat\n", &last);
-    assert_eq!(missing, ", line 2, column 2: found \"NA\", expected a number");
+    assert_eq!(
+        missing,
+        ", line 2, column 2: found \"NA\", expected a number; for missing values describe the columns (`session new --columns-from`)"
+    );
     assert!(refused("object.npy", &last).contains("not Python objects (a pickle"));
     assert!(refused("index.parquet", &kind).contains("column \"__index_level_0__\" is an index of pandas"));
     assert_eq!(
