@@ -446,7 +446,7 @@ impl NewArguments {
         let classless = self.classes.is_empty()
             && self.classes_from_range.is_none()
             && self.data.is_none()
-            && !(drafted && !sketch_task);
+            && (sketch_task || !drafted);
         if classless != sketch_task {
             let needed = if classless { "needed with" } else { "not with" };
             return Err(Failure::Input(format!(

@@ -178,7 +178,7 @@ fn prepared() -> Value {
     json!({
         "toml": toml(TABLE, 3),
         "csv": ROWS,
-        "encoding": hex(&session.data.preparation.as_deref().unwrap().encode()),
+        "encoding": hex(session.data.preparation.as_deref().unwrap().encode()),
         "names": rows.columns,
         "rows": values,
         "labels": rows.data.labels(),
