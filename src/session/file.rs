@@ -33,9 +33,9 @@ struct RawSession {
     select: Option<Select>,
     min_peers: Option<i64>,
     data: RawData,
+    table: Option<RawTable>,
     #[serde(default)]
     columns: BTreeMap<String, Bounds>,
-    table: Option<RawTable>,
     #[serde(default)]
     privacy: RawPrivacy,
     #[serde(default)]

@@ -6,8 +6,8 @@
 //! 1970-01-01) or ignored. A missing value is refused, or a value that was agreed on takes its place; a
 //! further number of 0 or 1 may say that it was missing.
 //!
-//! [`mod@read`] reads a file so and collects all that is wrong with it ([`Problems`]); [`mod@draft`] guesses a
-//! preparation from one file; [`mod@encoding`] is its one encoding, for session ids and model files.
+//! [`mod@read`] reads a file so and collects all that is wrong with it ([`Problems`]); [`mod@draft`] guesses
+//! a preparation from one file; [`mod@encoding`] is its one encoding, for session ids and model files.
 
 use std::collections::BTreeSet;
 

@@ -265,9 +265,9 @@ pub struct Amended {
 }
 
 impl Preparation {
-    /// Adds the levels of categories and the texts for missing values that a file has beside those known here.
-    /// A level that looks like another one misspelt is not added, and neither is one of an ordinal, whose
-    /// place is not known.
+    /// Adds the levels of categories and the texts for missing values that a file has beside those known
+    /// here. A level that looks like another one misspelt is not added, and neither is one of an ordinal,
+    /// whose place is not known.
     #[must_use]
     pub fn amend(&mut self, problems: &Problems) -> Amended {
         const NO_LEVEL: [&str; 8] = ["na", "n/a", "nan", "null", "?", "-", "--", "."];

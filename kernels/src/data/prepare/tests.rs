@@ -416,6 +416,11 @@ fn any_preparation() -> impl Strategy<Value = Preparation> {
         .prop_filter("keeps the rules", |preparation| preparation.check().is_ok())
 }
 
+/// A value for each column, and whether it is there where it may be missing.
+fn any_cells() -> impl Strategy<Value = Vec<(usize, bool)>> {
+    prop::collection::vec((0usize..90, any::<bool>()), 6)
+}
+
 /// What a value is by the description alone; `None` where it is missing.
 fn plainly(column: &Described, value: Option<usize>) -> Vec<f32> {
     let number = |value: usize| {
@@ -468,7 +473,7 @@ proptest! {
     #[test]
     fn prepared_rows_equal_the_plain_computation(
         preparation in any_preparation(),
-        rows in prop::collection::vec((prop::collection::vec((0usize..90, any::<bool>()), 6), 0usize..2), 1..8),
+        rows in prop::collection::vec((any_cells(), 0usize..2), 1..8),
         shift in 0usize..6,
     ) {
         let columns = &preparation.columns;
@@ -491,7 +496,12 @@ proptest! {
         let outside = columns.iter().any(|column| column.max.is_some() && !column.clip);
         let classes = texts("sick well");
         let label = LabelColumn::Name("the label".into());
-        let expected = Expected { preparation: Some(&preparation), classes: Some(&classes), label, ..Expected::default() };
+        let expected = Expected {
+            preparation: Some(&preparation),
+            classes: Some(&classes),
+            label,
+            ..Expected::default()
+        };
         match read(text.as_bytes(), &expected) {
             Ok(loaded) => {
                 let plain = Dataset::new(preparation.width(), values, labels, classes.clone()).unwrap();
@@ -500,7 +510,8 @@ proptest! {
             }
             Err(DataError::Problems(problems)) => {
                 prop_assert!(outside);
-                prop_assert!(problems.list.iter().all(|problem| matches!(problem.trouble, Trouble::Outside(_))));
+                let limits = |problem: &Problem| matches!(problem.trouble, Trouble::Outside(_));
+                prop_assert!(problems.list.iter().all(limits));
             }
             Err(other) => prop_assert!(false, "{other}\n{text}"),
         }
