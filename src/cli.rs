@@ -4,6 +4,7 @@
 
 #[cfg(feature = "net")]
 mod children;
+mod columns;
 mod compare;
 mod data;
 #[cfg(feature = "net")]
@@ -102,6 +103,9 @@ enum Command {
     Witness(join::Witness),
     /// Print the peer id of this user's key; make the key if there is none
     Id(id::IdArguments),
+    /// Look at a table before a session: all that is wrong with it at once
+    #[command(subcommand)]
+    Columns(columns::ColumnsCommand),
     Ledger(noise::Spent),
     /// Make, check and show session files
     #[command(subcommand)]
@@ -184,6 +188,7 @@ fn run(command: Command, out: &mut dyn Write) -> Result<(), Failure> {
         #[cfg(feature = "net")]
         Command::Witness(command) => command.run(),
         Command::Id(arguments) => arguments.run(out),
+        Command::Columns(command) => command.run(out),
         Command::Ledger(command) => command.run(out),
         Command::Session(command) => command.run(out),
         Command::Predict(command) => command.run(out),

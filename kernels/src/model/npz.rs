@@ -46,6 +46,10 @@ impl Model {
         }
         archive.array("seed", "|u1", &[parameters.seed.len()], parameters.seed.map(|byte| [byte]))?;
         archive.texts("digest", &[], [hex::encode(self.digest()).as_str()])?;
+        if let Some(preparation) = &self.preparation {
+            let encoded = preparation.encode();
+            archive.array("preparation", "|u1", &[encoded.len()], encoded.iter().map(|byte| [*byte]))?;
+        }
         archive.texts("column_names", &[self.columns.len()], self.columns.iter().map(String::as_str))?;
         let (id, date, members) = match &self.origin {
             Some(origin) => (hex::encode(origin.id), origin.date(), &origin.members[..]),

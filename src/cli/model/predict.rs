@@ -77,7 +77,7 @@ impl Predict {
         }
         let (data, said) = self.data.load_for(&model, &self.label, false)?;
         said.iter().for_each(|line| eprintln!("{}", one_line(line)));
-        let ids = self.id.as_ref().map(|column| self.data.texts(column, data.rows())).transpose()?;
+        let ids = self.id.as_ref().map(|column| self.data.texts(column, data.rows(), &model)).transpose()?;
         let scores = model.predictor().scores(&data)?;
         let mut bytes = Vec::new();
         self.write(&model, &scores, ids.as_deref(), &mut bytes)
