@@ -56,7 +56,8 @@ fn a_sum_without_a_pad_ends_the_session_and_slots_are_opened_in_their_order() {
     };
     for (slot, opens) in [(0, true), (1, false)] {
         let mut one = One::new();
-        let frozen = frozen(&one, slot);
+        let mut frozen = frozen(&one, slot);
+        frozen.pads[0] = Some([0; 32]);
         one.node.open(frozen, Bytes::new(), &mut Step::none());
         assert_eq!(one.node.opening.is_some(), opens, "slot {slot} where none is frozen");
     }
