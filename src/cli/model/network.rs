@@ -9,7 +9,6 @@ use super::super::data::DataArguments;
 use super::super::output::for_io;
 use super::super::{Failure, kind};
 use crate::data::{Dataset, LabelColumn};
-use crate::model::score::Confusion;
 
 /// The network in a file; `None` where the file is something else.
 pub(super) fn load(path: &Path) -> Result<Option<Classifier>, Failure> {
@@ -22,7 +21,8 @@ pub(super) fn load(path: &Path) -> Result<Option<Classifier>, Failure> {
     })
 }
 
-fn rows(
+/// Rows and their predicted classes.
+pub(super) fn rows(
     network: &Classifier,
     data: &DataArguments,
     label: &LabelColumn,
@@ -47,30 +47,6 @@ pub(super) fn predict(
         if as_json { format!("{}\n", json!({"row": row, "class": class})) } else { format!("{class}\n") }
     };
     Ok((1..).zip(predicted).map(line).collect())
-}
-
-/// How well it predicts labelled rows.
-pub(super) fn eval(
-    network: &Classifier,
-    data: &DataArguments,
-    label: &LabelColumn,
-    as_json: bool,
-) -> Result<String, Failure> {
-    let (data, predicted) = rows(network, data, label, true)?;
-    let confusion = Confusion::new(network.classes(), data.labels(), &predicted);
-    let (accuracy, balanced) = (confusion.accuracy(), confusion.balanced_accuracy());
-    if as_json {
-        let value = json!({
-            "rows": confusion.rows(), "accuracy": accuracy, "balanced_accuracy": balanced,
-            "classes": network.classes(), "confusion": confusion.table().collect::<Vec<_>>(),
-            "digest": hex::encode(network.digest()),
-        });
-        return Ok(format!("{value:#}"));
-    }
-    let rows = confusion.rows();
-    Ok(format!(
-        "rows               {rows}\naccuracy           {accuracy:.4}\nbalanced accuracy  {balanced:.4}\n\n{confusion}"
-    ))
 }
 
 /// What the file holds.

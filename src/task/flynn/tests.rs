@@ -33,7 +33,7 @@ fn spec(session: &Session) -> &FlynnSpec {
     spec
 }
 
-fn tasks(session: &Session, parts: &[Arc<Dataset>]) -> Vec<Flynn> {
+pub(super) fn tasks(session: &Session, parts: &[Arc<Dataset>]) -> Vec<Flynn> {
     let peers = (0u16..).map(Peer).zip(parts);
     peers
         .map(|(peer, rows)| {
@@ -44,7 +44,7 @@ fn tasks(session: &Session, parts: &[Arc<Dataset>]) -> Vec<Flynn> {
 
 /// The sum of what all peers contribute to each slot, opened one after another; the first check that refuses
 /// ends it.
-fn federated(tasks: &[Flynn]) -> Result<Vec<Bytes>, String> {
+pub(super) fn federated(tasks: &[Flynn]) -> Result<Vec<Bytes>, String> {
     let mut opened = vec![Bytes::copy_from_slice(&COIN)];
     for (slot, quantity) in (0u32..).zip(tasks[0].plan()).skip(1) {
         let mut total = vec![0; quantity.len()];
@@ -64,7 +64,7 @@ fn federated(tasks: &[Flynn]) -> Result<Vec<Bytes>, String> {
 }
 
 /// Every peer's rows: so many, taken in turn.
-fn parts(cuts: &[usize]) -> Vec<Arc<Dataset>> {
+pub(super) fn parts(cuts: &[usize]) -> Vec<Arc<Dataset>> {
     let mut first = 0;
     let part = |&n: &usize| {
         let rows: Vec<usize> = (first..first + n).collect();
@@ -74,13 +74,13 @@ fn parts(cuts: &[usize]) -> Vec<Arc<Dataset>> {
     cuts.iter().map(part).collect()
 }
 
-fn together(parts: &[&Dataset]) -> Dataset {
+pub(super) fn together(parts: &[&Dataset]) -> Dataset {
     let values = parts.iter().flat_map(|part| part.values().to_vec()).collect();
     let labels = parts.iter().flat_map(|part| part.labels().to_vec()).collect();
     Dataset::new(64, values, labels, digits().classes().to_vec()).unwrap()
 }
 
-fn value(slot: u32, members: &[u16]) -> Value {
+pub(super) fn value(slot: u32, members: &[u16]) -> Value {
     let sum = SumId { ballot: Ballot::default(), slot };
     Value { sum, members: members.iter().copied().map(Peer).collect(), total: [0; 32], deals: [0; 32] }
 }
