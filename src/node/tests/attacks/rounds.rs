@@ -328,7 +328,8 @@ fn a_report_that_breaks_any_rule_names_the_child_that_carries_it() {
 
 #[test]
 fn a_report_that_comes_before_its_time_names_the_child_that_sends_it() {
-    let early: [(&str, fn(&Order) -> bool, Report); 2] = [
+    type Before = fn(&Order) -> bool;
+    let early: [(&str, Before, Report); 2] = [
         ("nothing to acknowledge", |order| matches!(order, Order::Accept(_)), Report::Acknowledge(0, vec![])),
         ("nothing decided", |order| matches!(order, Order::Decide(..)), Report::Release(0, vec![])),
     ];

@@ -111,8 +111,12 @@ fn messages_of_an_exchange_are_kept_of_members_of_this_view_and_not_without_end(
         let (from, content) = (from(&one), Content::Short(Bytes::from_static(b"x")));
         (0..times).any(|_| one.blames(from, Message::Exchange { sum, content: content.clone() }))
     };
-    let (member, this): (fn(&One) -> Peer, fn(&One, Ballot) -> Ballot) =
-        (|one| one.council[1], |_, view| view);
+    fn member(one: &One) -> Peer {
+        one.council[1]
+    }
+    fn this(_: &One, view: Ballot) -> Ballot {
+        view
+    }
     assert!(!said(member, this, 1, 256));
     assert!(said(member, this, 1, 257), "without end");
     assert!(said(member, this, 2, 1), "of a slot that there is not");
