@@ -5,7 +5,9 @@ Needs Python 3.11 and the packages `cryptography` and `blake3`. The types of the
 2.1); the rest follows its text, section by section. Prints what fails and `N passed, N failed`; exit code 1 if any failed.
 """
 
+import csv
 import datetime
+import io
 import functools
 import hashlib
 import hmac
@@ -502,6 +504,128 @@ class Setting:
         return Session.item(self.encoded_scaling()) + bytes([self.densify]) + sizes
 
 
+EPOCH = datetime.date(1970, 1, 1).toordinal()
+
+
+class Table:
+    """Described columns (section 4.3)."""
+
+    KINDS = ("ignored", "number", "category", "ordinal", "year-month-day", "day-month-year", "month-day-year")
+
+    def __init__(self, table):
+        names = "name kind levels order fill indicator min max clip".split()
+        self.columns = table["column"]
+        need(all({"name", "kind"} <= set(column) <= set(names) for column in self.columns), "unknown field")
+        delimiter = table.get("delimiter", "auto")
+        need(delimiter in ("auto", ",", ";", "\t", "|"), "delimiter")
+        self.delimiter = None if delimiter == "auto" else delimiter
+        self.comma, self.missing, self.label = table.get("decimal_comma", False), table.get("missing", []), table.get("label", "")
+        need(len(set(self.missing)) == len(self.missing) <= 100 and all(map(printable, self.missing)), "missing")
+        need(1 <= len(self.columns) <= 2000, "columns")
+        named = [column["name"] for column in self.columns] + [self.label] * bool(self.label)
+        need(len(set(named)) == len(named) and all(map(printable, named)), "columns")
+        for column in self.columns:
+            self.check(column)
+        need(len(set(self.names())) == len(self.names()) >= 1, "features")
+        need(all(len(name.encode()) <= 256 for name in self.names()), "features")
+
+    def check(self, column):
+        kind, levels, fill = column["kind"], column.get("levels"), column.get("fill")
+        need(kind in ("ignored", "number", "category", "ordinal", "date"), "kind")
+        need((levels is not None) == (kind in ("category", "ordinal")), "levels")
+        if levels is not None:
+            need(1 <= len(levels) == len(set(levels)) <= 1000 and all(map(printable, levels)), "levels")
+            need(not set(levels) & set(self.missing), "levels")
+        need("order" not in column or kind == "date", "order")
+        order = column.get("order", "year-month-day")
+        need(order in self.KINDS[4:], "order")
+        limits = [column[end] for end in ("min", "max") if end in column]
+        if kind == "date":
+            column["kind"] = order
+            for name in ("fill", "min", "max"):
+                if name in column:
+                    column[name] = float(self.days(column[name], "year-month-day"))
+            limits = [column[end] for end in ("min", "max") if end in column]
+        elif kind == "number":
+            need(all(type(x) in (int, float) for x in limits + ([] if fill is None else [fill])), "number")
+        else:
+            need(not limits and not column.get("clip", False), "limits")
+            need(fill is None or fill in (levels or []) or kind == "category" and fill == "", "fill")
+        need(limits == sorted(limits), "limits")
+        need(limits or not column.get("clip", False), "clip")
+        need("fill" in column or not column.get("indicator", False), "indicator")
+
+    @staticmethod
+    def days(text, order):
+        first = re.split("[T ]", text)[0]
+        parts = [first[:4], first[4:6], first[6:]] if re.fullmatch("[0-9]{8}", first) and order[0] == "y" else re.split("[-/.]", first)
+        need(len(parts) == 3, "date")
+        year, month, day = (parts[order.split("-").index(part)] for part in ("year", "month", "day"))
+        need(re.fullmatch("[0-9]{4}", year) and all(re.fullmatch("[0-9]{1,2}", part) for part in (month, day)), "date")
+        return datetime.date(int(year), int(month), int(day)).toordinal() - EPOCH
+
+    def names(self):
+        names = []
+        for column in self.columns:
+            name, kind = column["name"], column["kind"]
+            if kind == "category":
+                names += [f"{name}={level}" for level in column["levels"]]
+            elif kind != "ignored":
+                names.append(name)
+            names += [f"{name} is missing"] * column.get("indicator", False)
+        return names
+
+    def encoded(self):
+        text = lambda text: le(len(text.encode()), 2) + text.encode()
+        texts = lambda texts: le(len(texts), 2) + b"".join(map(text, texts))
+        number = lambda x: struct.pack("<d", x + 0.0)
+        out = (self.delimiter or "\0").encode() + bytes([self.comma]) + texts(self.missing) + text(self.label)
+        out += le(len(self.columns), 2)
+        for column in self.columns:
+            out += text(column["name"]) + bytes([self.KINDS.index(column["kind"])])
+            out += texts(column["levels"]) if "levels" in column else b""
+            fill = column.get("fill")
+            if fill is None:
+                out += b"\0"
+            elif isinstance(fill, str):
+                out += b"\2" + text(fill) if fill else b"\3"
+            else:
+                out += b"\1" + number(fill)
+            limits = sum(bit for bit, end in ((1, "min"), (2, "max")) if end in column) + 4 * column.get("clip", False)
+            out += bytes([column.get("indicator", False), limits])
+            out += b"".join(number(column[end]) for end in ("min", "max") if end in column)
+        return out
+
+    def row(self, cells):
+        """The numbers of a row, from a map of names to texts."""
+        out = []
+        for column in self.columns:
+            text, kind, fill = cells[column["name"]].strip(), column["kind"], column.get("fill")
+            missing = text == "" or text in self.missing
+            if kind == "ignored":
+                continue
+            if kind in ("category", "ordinal"):
+                level = fill if missing else text
+                places = [float(level == other) for other in column["levels"]]
+                out += places if kind == "category" else [float(column["levels"].index(level))]
+            else:
+                if missing:
+                    value = fill
+                elif kind == "number":
+                    point, groups = (",", ".") if self.comma else (".", ",")
+                    value = float(text.replace(groups, "").replace(point, "."))
+                else:
+                    value = self.days(text, kind)
+                if not missing:
+                    value = f32(value)
+                    low, high = column.get("min", -math.inf), column.get("max", math.inf)
+                    assert column.get("clip") or low <= value <= high
+                    value = min(max(value, low), high)
+                out.append(f32(value))
+            out += [float(missing)] * column.get("indicator", False)
+        return out
+
+
 class Session:
     TIMING = {
         "gather_ms": (0, 3_600_000, 10_000),
@@ -520,9 +644,10 @@ class Session:
         except tomllib.TOMLDecodeError as error:
             raise Refused("session") from error
         fields = {
-            "": "name number created series columns task select min_peers data flynn evaluate tune xclp sketch fedavg custom privacy council timing roster",
+            "": "name number created series columns table task select min_peers data flynn evaluate tune xclp sketch fedavg custom privacy council timing roster",
             "council": "faults members",
             "series": "number parent",
+            "table": "delimiter decimal_comma missing label column",
             "data": "features columns classes scaling densify check_columns",
             "flynn": "m s rho gamma score",
             "evaluate": "held_out most learn_all",
@@ -534,7 +659,7 @@ class Session:
             "privacy": "min_holders colluding epsilon top mode colluders",
             "timing": " ".join(self.TIMING),
         }
-        optional = "series columns check_columns council faults members select flynn evaluate held_out most learn_all xclp sketch fedavg custom bytes classes " + fields["xclp"] + " " + fields["sketch"] + " " + fields["fedavg"] + " min_peers tune privacy timing columns scaling densify score folds " + fields["privacy"] + " " + fields["timing"]
+        optional = "table delimiter decimal_comma missing label features series columns check_columns council faults members select flynn evaluate held_out most learn_all xclp sketch fedavg custom bytes classes " + fields["xclp"] + " " + fields["sketch"] + " " + fields["fedavg"] + " min_peers tune privacy timing columns scaling densify score folds " + fields["privacy"] + " " + fields["timing"]
         for table, names in fields.items():
             found = file.get(table, {}) if table else file
             need(set(found) <= set(names.split()), "unknown field")
@@ -571,10 +696,12 @@ class Session:
         need(smallest <= self.min_peers <= p, "min_peers")
 
         data = file["data"]
-        self.features, self.classes = data["features"], data.get("classes", [])
-        self.columns = data.get("columns", [])
+        self.table = Table(file["table"]) if "table" in file else None
+        need(self.table is None or not {"features", "columns"} & set(data) and "columns" not in file, "table")
+        self.columns = self.table.names() if self.table else data.get("columns", [])
+        self.features, self.classes = len(self.columns) if self.table else data.get("features", 0), data.get("classes", [])
         need(len(self.columns) in (0, self.features) and len(set(self.columns)) == len(self.columns), "columns")
-        need(all(map(printable, self.columns)), "column")
+        need(self.table is not None or all(map(printable, self.columns)), "column")
         need(1 <= self.features <= 65_536, "features")
         classless = self.task in ("sketch", "custom") and not self.classes
         need((classless or self.task != "sketch" and 2 <= len(self.classes) <= 1000) and len(set(self.classes)) == len(self.classes), "classes")
@@ -700,6 +827,7 @@ class Session:
                 + b"".join(self.item(number(bounds[end]) if end in bounds else b"") for end in ("min", "max"))
                 for name, bounds in sorted(limits.items(), key=lambda limit: limit[0].encode())
             ))),
+            *([("table", self.table.encoded())] if self.table else []),
             *self.only(
                 self.task in ("flynn", "tune"),
                 ("flynn.m", le(self.m, 8)),
@@ -1447,6 +1575,15 @@ def check_sessions():
         check("plan", plan == case["plan"])
     for case in file["bad"]:
         check_refused(case["what"], case["class"], Session, case["toml"])
+    case = file["table"]
+    session = Session(case["toml"])
+    check("table", session.table.encoded().hex() == case["encoding"] and session.table.names() == case["names"])
+    known = {column["name"] for column in session.table.columns} | {session.table.label}
+    parsed = lambda delimiter: list(csv.reader(io.StringIO(case["csv"]), delimiter=delimiter))
+    header, *rows = max(map(parsed, "|\t;,"), key=lambda rows: len(known & set(rows[0])))
+    cells = [{"id": "", **dict(zip(header, row))} for row in rows]
+    check("rows of a table", [session.table.row(row) for row in cells] == case["rows"])
+    check("labels of a table", [session.classes.index(row[session.table.label]) for row in cells] == case["labels"])
     file = vectors("tree")
     for case in file["trees"]:
         session, members = session_of(case["toml"]), case["members"]

@@ -4,6 +4,7 @@
 
 #[cfg(feature = "net")]
 mod children;
+mod columns;
 mod compare;
 mod data;
 #[cfg(feature = "net")]
@@ -20,6 +21,7 @@ mod model;
 mod network;
 mod noise;
 mod output;
+mod personalise;
 #[cfg(feature = "net")]
 mod progress;
 mod report;
@@ -101,6 +103,9 @@ enum Command {
     Witness(join::Witness),
     /// Print the peer id of this user's key; make the key if there is none
     Id(id::IdArguments),
+    /// Look at a table before a session: all that is wrong with it at once
+    #[command(subcommand)]
+    Columns(columns::ColumnsCommand),
     Ledger(noise::Spent),
     /// Make, check and show session files
     #[command(subcommand)]
@@ -113,6 +118,7 @@ enum Command {
     Report(report::Report),
     Inspect(model::Inspect),
     Export(export::Export),
+    Personalise(personalise::Personalise),
     Tune(tune::Tune),
     Tables(tables::Tables),
     Simulate(simulate::Simulate),
@@ -182,6 +188,7 @@ fn run(command: Command, out: &mut dyn Write) -> Result<(), Failure> {
         #[cfg(feature = "net")]
         Command::Witness(command) => command.run(),
         Command::Id(arguments) => arguments.run(out),
+        Command::Columns(command) => command.run(out),
         Command::Ledger(command) => command.run(out),
         Command::Session(command) => command.run(out),
         Command::Predict(command) => command.run(out),
@@ -190,6 +197,7 @@ fn run(command: Command, out: &mut dyn Write) -> Result<(), Failure> {
         Command::Report(command) => command.run(out),
         Command::Inspect(command) => command.run(out),
         Command::Export(command) => command.run(out),
+        Command::Personalise(command) => command.run(out),
         Command::Tune(command) => command.run(out),
         Command::Tables(command) => command.run(out),
         Command::Simulate(command) => command.run(out),
@@ -237,12 +245,24 @@ mod tests {
         let mut value = false;
         for word in words {
             let file = if value {
-                matches!(arguments.last().map(String::as_str), Some("--data" | "--out" | "--labels"))
+                matches!(
+                    arguments.last().map(String::as_str),
+                    Some("--data" | "--out" | "--labels" | "--validate" | "--fine-tuned-out")
+                )
             } else {
                 true
             };
             value = word.starts_with("--")
-                && !matches!(word.as_str(), "--json" | "--published" | "--force" | "--large");
+                && !matches!(
+                    word.as_str(),
+                    "--json"
+                        | "--published"
+                        | "--force"
+                        | "--large"
+                        | "--local"
+                        | "--prototypes"
+                        | "--with-private-rows"
+                );
             let is_file = file && !word.starts_with("--");
             arguments.push(if is_file { folder.join(&word).to_str().unwrap().to_owned() } else { word });
         }

@@ -1,5 +1,7 @@
 //! Rows of data: read from files or made from arrays.
 
+pub(crate) use flyswarm_kernels::data::prepare;
+pub(crate) use flyswarm_kernels::data::prepare::read::Dialect;
 #[doc(inline)]
 pub use flyswarm_kernels::data::{
     Column, DataError, Dataset, Expected, Format, LabelColumn, Loaded, NamedBy, load, load_named,

@@ -17,10 +17,12 @@ mod noise;
 mod rules;
 mod run;
 mod size;
+mod table;
 mod task;
 pub(crate) mod words;
 
 use std::fmt;
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
@@ -29,6 +31,7 @@ pub use crate::model::readout::Score;
 
 pub use columns::{Bounds, ColumnChecks};
 pub use council::{CouncilSpec, Faults};
+use flyswarm_kernels::data::prepare::Preparation;
 pub use flyswarm_kernels::learner::{Architecture, Schedule};
 pub use noise::{NoiseMode, NoiseSpec};
 pub use rules::SessionError;
@@ -124,6 +127,9 @@ pub struct DataSpec {
     pub densify: bool,
     /// What is checked of the columns.
     pub checks: ColumnChecks,
+    /// How the columns of a table become these features, where the file describes them; `features` and
+    /// `columns` then follow from it.
+    pub preparation: Option<Arc<Preparation>>,
 }
 
 impl DataSpec {

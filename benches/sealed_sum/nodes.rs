@@ -76,6 +76,7 @@ fn session() -> Session {
             scaling: Scaling::None,
             densify: false,
             checks: ColumnChecks::default(),
+            preparation: None,
         },
         privacy: Privacy::default(),
         voting: CouncilSpec::default(),

@@ -26,6 +26,7 @@ mod libsvm;
 mod npy;
 mod npz;
 mod parquet;
+pub mod prepare;
 mod source;
 pub mod split;
 
@@ -33,6 +34,8 @@ pub use columns::{Column, LabelColumn};
 pub use format::Format;
 pub use labels::check_class_name;
 use labels::{Labels, quoted, whole};
+use prepare::Preparation;
+use prepare::read::{Dialect, Unseen};
 use source::{Lines, Source};
 
 /// Most features of a row: 2^20. A guess, far above the 3,072 of CIFAR.
@@ -148,6 +151,9 @@ pub enum DataError {
         /// The bound.
         limit: u64,
     },
+    /// A table is not as its columns are described: all that is wrong with it.
+    #[error(transparent)]
+    Problems(Box<prepare::Problems>),
     /// Rows given by a program, not a file, do not form a data set.
     #[error("not a data set: {0}")]
     Shape(String),
@@ -309,6 +315,12 @@ impl Dataset {
 pub struct Expected<'a> {
     /// Features per row, where known.
     pub features: Option<usize>,
+    /// How columns become features, where they are described; then `columns` and `limits` do not count.
+    pub preparation: Option<&'a Preparation>,
+    /// Whether levels that are not described are counted ([`Loaded::unseen`]) and not refused.
+    pub lenient: bool,
+    /// How the file differs from what is described.
+    pub dialect: Dialect,
     /// Names of the features in their order, where known: a file that has names must have these, in any
     /// order.
     pub columns: &'a [String],
@@ -365,6 +377,10 @@ pub struct Loaded {
     pub columns: Vec<String>,
     /// Whether the columns were brought into the order of [`Expected::columns`].
     pub reordered: bool,
+    /// Columns of the file that no description names; they are no features.
+    pub left_out: Vec<String>,
+    /// Levels that are not described; where [`Expected::lenient`].
+    pub unseen: Vec<Unseen>,
 }
 
 /// Reads a data file; see [`Format`] for what is read and how it is told.
@@ -401,6 +417,9 @@ pub fn load_named(path: &Path, expected: &Expected) -> Result<Loaded, DataError>
             return Err(DataError::Layout { file: path.into(), problem });
         }
     }
+    if expected.preparation.is_some() {
+        return prepare::read::read(source, expected, format);
+    }
     let loaded = match format {
         // Looks at the limits line by line.
         Format::Csv => return csv::read(source, expected),
@@ -430,14 +449,22 @@ pub fn load_named(path: &Path, expected: &Expected) -> Result<Loaded, DataError>
 ///
 /// # Errors
 /// [`DataError`], also where the file is of another format, or has no such column.
-pub fn column_texts(path: &Path, column: &Column, rows: usize) -> Result<Vec<String>, DataError> {
+pub fn column_texts(
+    path: &Path,
+    column: &Column,
+    rows: usize,
+    expected: &Expected,
+) -> Result<Vec<String>, DataError> {
     let source = Source::open(path)?;
     let format = format::detect(&source)?;
+    if expected.preparation.is_some() && format == Format::Csv {
+        return prepare::read::texts(source, column, rows, expected);
+    }
     if format != Format::Csv {
         let problem = format!("ids of rows come from a column of a CSV file, and this file is {format}");
         return Err(DataError::Layout { file: path.into(), problem });
     }
-    csv::texts_of(source, column, rows)
+    csv::texts_of(source, column, rows, expected.dialect.delimiter)
 }
 
 impl Expected<'_> {

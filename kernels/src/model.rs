@@ -7,9 +7,12 @@
 //! Source: Ram & Sinha, Algorithm 1. Counts are kept in place of weights (w = gamma^c), so that training is a
 //! sum of integers and a model trained by many peers equals the pooled one exactly (Theorem 4).
 
+use std::sync::Arc;
+
 use ndarray::{Array2, ArrayView2};
 use rayon::prelude::*;
 
+use crate::data::prepare::{Preparation, PrepareError};
 use crate::data::{DataError, Dataset, check_class_name};
 use crate::sketch::flyhash::{FeatureError, FlyHash};
 use crate::sketch::scaling::Scaler;
@@ -20,7 +23,7 @@ pub mod figures;
 pub mod file;
 pub mod heterogeneity;
 pub mod neighbours;
-mod npz;
+pub(crate) mod npz;
 pub mod origin;
 pub mod outside;
 pub mod propagation;
@@ -69,6 +72,9 @@ pub enum ModelError {
         /// What would be right.
         expected: String,
     },
+    /// The description of columns breaks a rule.
+    #[error(transparent)]
+    Preparation(#[from] PrepareError),
     /// A class name is unusable or given twice.
     #[error("class {index} is {name:?}, expected {expected}")]
     Class {
@@ -92,6 +98,8 @@ pub struct Model {
     counts: Counts,
     /// Names of the features in their order; empty where they have none.
     columns: Vec<String>,
+    /// How a table becomes these features, where that is described.
+    preparation: Option<Arc<Preparation>>,
     origin: Option<Origin>,
 }
 
@@ -130,7 +138,8 @@ impl Model {
             return Err(FeatureError { what: "the scaler", found, expected }.into());
         }
         counts.expect_shape(classes.len(), parameters.m)?;
-        Ok(Self { sketch, readout, classes, scaler, counts, columns: Vec::new(), origin: None })
+        let (columns, preparation, origin) = (Vec::new(), None, None);
+        Ok(Self { sketch, readout, classes, scaler, counts, columns, preparation, origin })
     }
 
     /// The same with names for its features: one for each, all different, or none. They are part of what the
@@ -160,6 +169,22 @@ impl Model {
         }
         self.columns = columns;
         Ok(self)
+    }
+
+    /// The same for rows of a table that become features so; gives the features their names.
+    ///
+    /// # Errors
+    /// [`ModelError::Preparation`], and [`ModelError::Column`] where it makes another number of features.
+    pub fn with_preparation(self, preparation: Arc<Preparation>) -> Result<Self, ModelError> {
+        preparation.check()?;
+        let named = self.with_columns(preparation.features())?;
+        Ok(Self { preparation: Some(preparation), ..named })
+    }
+
+    /// How a table becomes features, where that is described.
+    #[must_use]
+    pub fn preparation(&self) -> Option<&Preparation> {
+        self.preparation.as_deref()
     }
 
     /// The same, said to come from there.

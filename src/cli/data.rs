@@ -5,7 +5,9 @@ use std::path::PathBuf;
 use clap::Args;
 
 use super::{Failure, kind, output};
-use crate::data::{self, Column, DataError, Dataset, Expected, Format, LabelColumn, Loaded, NamedBy};
+use crate::data::{
+    self, Column, DataError, Dataset, Dialect, Expected, Format, LabelColumn, Loaded, NamedBy,
+};
 use crate::model::Model;
 use crate::model::outside::Known;
 #[cfg(feature = "net")]
@@ -26,16 +28,31 @@ pub(super) struct Reading {
     /// The array of features in an NPZ file [default: X]
     #[arg(long, value_name = "NAME")]
     pub(super) array: Option<String>,
+    /// What stands between the columns of a CSV file: "," ";" "|" or tab; found out where columns are
+    /// described, else a comma
+    #[arg(long, value_name = "CHARACTER", value_parser = delimiter)]
+    pub(super) delimiter: Option<u8>,
+    /// Whether decimals of this file follow a comma, where it differs from the session or model
+    #[arg(long, value_name = "yes|no", value_parser = yes_or_no)]
+    pub(super) decimal_comma: Option<bool>,
     /// csv, idx, npy, npz, parquet, arff or libsvm; found out where not given
     #[arg(long)]
     pub(super) format: Option<Format>,
 }
 
-fn yes_or_no(text: &str) -> Result<bool, String> {
+pub(super) fn yes_or_no(text: &str) -> Result<bool, String> {
     match text {
         "yes" => Ok(true),
         "no" => Ok(false),
         _ => Err("expected yes or no".into()),
+    }
+}
+
+pub(super) fn delimiter(text: &str) -> Result<u8, String> {
+    match text {
+        "," | ";" | "|" | "\t" => Ok(text.as_bytes()[0]),
+        "tab" | "\\t" => Ok(b'\t'),
+        _ => Err("expected \",\", \";\", \"|\" or tab".into()),
     }
 }
 
@@ -49,6 +66,7 @@ impl Reading {
             labels_file: self.labels.as_deref(),
             array: self.array.as_deref(),
             format: self.format,
+            dialect: Dialect { delimiter: self.delimiter, decimal_comma: self.decimal_comma },
             ..Expected::default()
         }
     }
@@ -83,14 +101,21 @@ impl DataArguments {
         Self { data, reading }
     }
 
+    /// Another file that is read alike; its labels may be in a file of their own.
+    pub(super) fn beside(&self, data: PathBuf, labels: Option<PathBuf>) -> Self {
+        Self { data, reading: Reading { labels, ..self.reading.clone() } }
+    }
+
     /// Takes a column for no feature.
     pub(super) fn leave_aside(&mut self, column: Column) {
         self.reading.drop.push(column);
     }
 
     /// The texts of a column of a CSV file, one for each of so many rows.
-    pub(super) fn texts(&self, column: &Column, rows: usize) -> Result<Vec<String>, Failure> {
-        Ok(data::column_texts(&self.data, column, rows)?)
+    pub(super) fn texts(&self, column: &Column, rows: usize, model: &Model) -> Result<Vec<String>, Failure> {
+        let preparation = model.preparation();
+        let expected = Expected { preparation, ..self.reading.expected(&LabelColumn::None) };
+        Ok(data::column_texts(&self.data, column, rows, &expected)?)
     }
 
     /// What the rows are called.
@@ -135,12 +160,17 @@ impl DataArguments {
             features: Some(spec.features as usize),
             columns: &spec.columns,
             limits: &limits,
+            preparation: spec.preparation.as_deref(),
             classes,
             partly,
             ..self.reading.expected(label)
         };
         let loaded = data::load_named(&self.data, &expected)
             .map_err(|error| self.refused(&error, error.to_string()))?;
+        if spec.preparation.is_some() {
+            let said = self.left_out(&loaded);
+            return Ok((loaded, said));
+        }
         let said = match (spec.columns.is_empty(), loaded.columns.is_empty()) {
             _ if loaded.reordered => {
                 Some("columns brought into the order of the session file, by their names")
@@ -174,6 +204,8 @@ impl DataArguments {
         let expected = Expected {
             features: Some(model.sketch().parameters().d),
             columns: model.columns(),
+            preparation: model.preparation(),
+            lenient: true,
             named_by: NamedBy::Model,
             classes: matched.then(|| model.classes()),
             ..self.reading.expected(label)
@@ -198,6 +230,7 @@ impl DataArguments {
             }
         })?;
         let said = match (model.columns().is_empty(), loaded.columns.is_empty()) {
+            _ if model.preparation().is_some() => None,
             _ if loaded.reordered => Some("columns brought into the order of the model, by their names"),
             (false, true) => {
                 Some("has no names of columns: taken in the order of the model, names not compared")
@@ -210,6 +243,8 @@ impl DataArguments {
         };
         let mut lines: Vec<_> =
             said.map(|said| format!("{}: {said}", self.data.display())).into_iter().collect();
+        lines.extend(self.left_out(&loaded));
+        lines.extend(self.unseen(&loaded));
         lines.extend(self.outside(model, &loaded));
         Ok((loaded.data, lines))
     }
@@ -231,6 +266,31 @@ impl DataArguments {
         };
         let loaded = data::load_named(&self.data, &expected);
         Ok(loaded.map_err(|error| self.refused(&error, error.to_string()))?.data)
+    }
+
+    /// What is to be said of columns that nobody has described.
+    fn left_out(&self, loaded: &Loaded) -> Option<String> {
+        let shown: Vec<String> = loaded.left_out.iter().take(SHOWN).map(|name| format!("{name:?}")).collect();
+        let more = match loaded.left_out.len() - shown.len() {
+            0 => String::new(),
+            more => format!(", and {more} more"),
+        };
+        let text = format!("columns that are not described are left out: {}{more}", shown.join(", "));
+        (!shown.is_empty()).then(|| format!("{}: {text}", self.data.display()))
+    }
+
+    /// What is to be said of levels that the model does not know.
+    fn unseen(&self, loaded: &Loaded) -> Option<String> {
+        let shown = loaded.unseen.iter().take(SHOWN);
+        let shown: Vec<String> = shown
+            .map(|unseen| format!("{:?} {:?} in {} rows", unseen.column, unseen.level, unseen.rows))
+            .collect();
+        let more = match loaded.unseen.len() - shown.len() {
+            0 => String::new(),
+            more => format!(", and {more} levels more"),
+        };
+        let text = format!("levels that the model does not know, taken for none: {}{more}", shown.join(", "));
+        (!shown.is_empty()).then(|| format!("{}: {text}", self.data.display()))
     }
 
     /// Another file of this program is called by its kind.

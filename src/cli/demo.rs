@@ -206,6 +206,7 @@ impl Demo {
                 scaling: if noise.is_some() { Scaling::Range { lo: 0.0, hi: 16.0 } } else { Scaling::Center },
                 densify: false,
                 checks: ColumnChecks::default(),
+                preparation: None,
             },
             privacy,
             voting: CouncilSpec::default(),

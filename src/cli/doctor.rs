@@ -22,10 +22,12 @@ use serde_json::json;
 
 use self::finding::{Finding, Level, Printer};
 use self::peers::{Here, Other, TRIED, Touch, port};
+use super::data::Reading;
 use super::id::key_path;
 use super::network::NetworkArguments;
 use super::{Failure, print};
 use crate::crypto::identity::Identity;
+use crate::data::LabelColumn;
 use crate::net::driver::{self, peer_id};
 use crate::net::observe::{Observer, is_node};
 use crate::net::{Channel, Command, Config, Event, Events, Multiaddr, Network, PeerId, Questions, Waker};
@@ -68,6 +70,14 @@ pub(super) struct Doctor {
     /// Where `join` would write [default: the session's name with .model, in this folder]
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
+    /// The rows that `join` would read: all that is wrong with them is listed
+    #[arg(long, value_name = "FILE")]
+    data: Option<PathBuf>,
+    #[command(flatten)]
+    reading: Reading,
+    /// The label column of these rows [default: as `join`]
+    #[arg(long, value_name = "COLUMN", requires = "data")]
+    label: Option<LabelColumn>,
     /// Look for the others for at most so many seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 15, value_parser = clap::value_parser!(u64).range(1..=3600))]
     wait: u64,
@@ -87,6 +97,9 @@ impl Doctor {
         let state =
             peer::state_folder(self.state.as_deref(), Some(&key), &identity.public().to_string(), &session)?;
         let mut alone = self.local(&session, &identity, &state, &mut printer)?;
+        if let Some(data) = &self.data {
+            printer.say_all(&local::rows(&session, data, self.label.as_ref(), &self.reading)?)?;
+        }
         if let Some(finding) = local::lost(&state, &peer::mark_file(&key, &session)) {
             printer.say(&finding)?;
         }

@@ -3,9 +3,11 @@
 #[cfg(feature = "net")]
 pub(in crate::cli) mod collect;
 mod council;
+mod draft;
 mod fedavg;
 pub(in crate::cli) mod forecast;
 mod next;
+mod options;
 mod parse;
 mod settings;
 mod show;
@@ -13,11 +15,13 @@ pub(in crate::cli) mod sketch;
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
 use serde_json::json;
 
+use self::draft::Draft;
 use self::parse::{ClassRange, PeerArgument, parse_scaling, parse_timing};
 use self::settings::Settings;
 use super::id::new_run;
@@ -69,7 +73,9 @@ pub(super) struct NewArguments {
     /// Names of the features, separated by commas: rows that have names must then have these
     #[arg(long, value_name = "A,B,...", value_delimiter = ',')]
     columns: Vec<String>,
-    /// Takes the names of the features from a file of rows
+    /// Describes the columns of a table as in this file, for all peers: names, numbers, categories, dates and
+    /// missing values, with a comment on each guess; also the classes, where they are not given. A file
+    /// without a header, of another format or with more than 2,000 columns gives the names only
     #[arg(long, value_name = "FILE", conflicts_with = "columns", group = "file_of_rows")]
     columns_from: Option<PathBuf>,
     /// Takes names and number of the features and the classes from a file of labelled rows, and proposes the
@@ -85,6 +91,12 @@ pub(super) struct NewArguments {
     /// The label column of that file: a name, a number from 1, last or none
     #[arg(long, value_name = "COLUMN", default_value = "last", requires = "file_of_rows")]
     label: LabelColumn,
+    /// What stands between the columns of that file: "," ";" "|" or tab; found out where not given
+    #[arg(long, value_name = "CHARACTER", requires = "columns_from", value_parser = super::data::delimiter)]
+    delimiter: Option<u8>,
+    /// Whether decimals of that file follow a comma; found out where not given
+    #[arg(long, value_name = "yes|no", requires = "columns_from", value_parser = super::data::yes_or_no)]
+    decimal_comma: Option<bool>,
     /// A column of that file to leave out: a name, or a number from 1; repeatable
     #[arg(long, value_name = "COLUMN", requires = "file_of_rows")]
     drop: Vec<Column>,
@@ -282,6 +294,7 @@ impl From<&Preset> for Defaults {
 struct GivenFiles {
     rows: Option<Loaded>,
     settings: Option<Settings>,
+    draft: Option<Draft>,
 }
 
 impl SessionCommand {
@@ -293,8 +306,8 @@ impl SessionCommand {
                 #[cfg(feature = "net")]
                 arguments.collect()?;
                 let (file, force, json) = (arguments.out.clone(), arguments.force, arguments.json);
-                let session = arguments.session()?;
-                let text = session.to_toml();
+                let (session, notes) = arguments.session()?;
+                let text = session.to_toml_with(&notes);
                 // Many long names could make a file that is too large to be read.
                 Session::parse(&text)?;
                 output::write(&file, text.as_bytes(), force)?;
@@ -380,6 +393,7 @@ impl NewArguments {
             }
         }
         given.settings = self.settings.as_deref().map(Settings::read).transpose()?;
+        given.draft = self.draft()?;
         let Some(path) = &self.data else { return Ok(given) };
         let classes = self.classes_from_range.map_or_else(|| self.classes.clone(), ClassRange::names);
         let classes = (!classes.is_empty()).then_some(&*classes);
@@ -412,7 +426,8 @@ impl NewArguments {
         Ok(loaded.columns)
     }
 
-    fn session(self) -> Result<Session, Failure> {
+    /// The session, and a note on each column that was described.
+    fn session(self) -> Result<(Session, Vec<String>), Failure> {
         let [xclp_task, sketch_task, fedavg_task, trains] =
             ["xclp", "sketch", "fedavg", "flynn"].map(|task| self.task == task);
         let selects = self.sketch.selects();
@@ -430,7 +445,11 @@ impl NewArguments {
             return Err(Failure::Input(format!("{option}: not with the task {}", self.task)));
         }
         let given = self.given()?;
-        let classless = self.classes.is_empty() && self.classes_from_range.is_none() && self.data.is_none();
+        let drafted = given.draft.as_ref().is_some_and(|draft| !draft.classes.is_empty());
+        let classless = self.classes.is_empty()
+            && self.classes_from_range.is_none()
+            && self.data.is_none()
+            && (sketch_task || !drafted);
         if classless != sketch_task {
             let needed = if classless { "needed with" } else { "not with" };
             return Err(Failure::Input(format!(
@@ -438,9 +457,17 @@ impl NewArguments {
                 self.task
             )));
         }
-        let (columns, features, classes) = match &given.rows {
-            Some(rows) => (rows.columns.clone(), rows.data.features(), rows.data.classes().to_vec()),
-            None => {
+        let (preparation, notes, drafted) = match given.draft {
+            Some(draft) => (Some(Arc::new(draft.preparation)), draft.notes, draft.classes),
+            None => (None, Vec::new(), Vec::new()),
+        };
+        let (columns, features, classes) = match (&given.rows, &preparation) {
+            (_, Some(preparation)) if sketch_task => {
+                (preparation.features(), preparation.width(), Vec::new())
+            }
+            (_, Some(preparation)) => (preparation.features(), preparation.width(), drafted),
+            (Some(rows), None) => (rows.columns.clone(), rows.data.features(), rows.data.classes().to_vec()),
+            (None, None) => {
                 let columns = self.columns()?;
                 let features = columns.len();
                 (columns, features, Vec::new())
@@ -473,7 +500,7 @@ impl NewArguments {
         };
         let checks = ColumnChecks::default();
         let densify = self.densify || (trains && densify);
-        let mut data = DataSpec { features, columns, classes, scaling, densify, checks };
+        let mut data = DataSpec { features, columns, classes, scaling, densify, checks, preparation };
         // The dimension below is that of checked data.
         data.check()?;
         let Sizes { m, s, rho } = sizes;
@@ -538,41 +565,7 @@ impl NewArguments {
             timing,
             roster: self.peers.into_iter().map(|peer| peer.0).collect(),
         };
-        Ok(session.check()?)
-    }
-}
-
-/// Options that belong to one task.
-impl NewArguments {
-    fn xclp_options(&self) -> Vec<&'static str> {
-        let given = [
-            ("--bits", self.bits.is_some()),
-            ("--neighbours", self.neighbours.is_some()),
-            ("--alpha", self.alpha.is_some()),
-            ("--power", self.power.is_some()),
-            ("--steps", self.steps.is_some()),
-            ("--compute", !self.compute.is_empty()),
-            ("--few-rows", self.few_rows),
-            ("--large-owner", self.large_owner),
-            ("--most-rows", self.most_rows.is_some()),
-            ("--most-sessions", self.most_sessions.is_some()),
-            ("--memory-mb", self.memory_mb.is_some()),
-        ];
-        given.into_iter().filter(|(_, given)| *given).map(|(name, _)| name).collect()
-    }
-
-    fn flynn_options(&self) -> Vec<&'static str> {
-        let given = [
-            ("--m", self.m.is_some()),
-            ("--s", self.s.is_some()),
-            ("--rho", self.rho.is_some()),
-            ("--gamma", self.gamma.is_some()),
-            ("--score", self.score.is_some()),
-            ("--densify", self.densify),
-            ("--published", self.published),
-            ("--tune", self.tune.is_some()),
-        ];
-        given.into_iter().filter(|(_, given)| *given).map(|(name, _)| name).collect()
+        Ok((session.check()?, notes))
     }
 }
 

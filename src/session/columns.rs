@@ -76,6 +76,10 @@ impl ColumnChecks {
             };
             return Err(SessionError::value("data.check_columns", true, why));
         }
+        if data.preparation.is_some() && !self.limits.is_empty() {
+            let expected = "absent: the columns of [table] have limits of their own";
+            return Err(SessionError::value("[columns.NAME]", "given", expected));
+        }
         for (name, Bounds { min, max }) in &self.limits {
             let field = |end: &str| format!("columns.{name:?}{end}");
             if !data.columns.contains(name) {

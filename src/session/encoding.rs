@@ -32,6 +32,7 @@ fn entries(session: &Session) -> Vec<Field> {
     }
     entries.extend([("data.scaling", scaling(data.scaling)), ("data.densify", flag(data.densify))]);
     entries.extend(data.checks.entries());
+    entries.extend(data.preparation.iter().map(|preparation| ("table", preparation.encode())));
     entries.extend(task.entries());
     entries.push(("privacy.min_holders", integer(privacy.min_holders)));
     entries.push(("privacy.colluding", number(privacy.colluding)));

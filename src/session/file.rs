@@ -5,6 +5,7 @@ use std::fmt::Write;
 use std::fs::File;
 use std::io::Read;
 use std::path::Path;
+use std::sync::Arc;
 
 use serde::Deserialize;
 use toml::de::{DeTable, Deserializer};
@@ -12,6 +13,7 @@ use toml::de::{DeTable, Deserializer};
 use super::noise::RawNoise;
 use super::rules::{self, FILE_LIMIT, SessionError, TIMING};
 use super::run::{RawRun, RawSeries};
+use super::table::{self, RawTable};
 use super::task::{self, Sections};
 use super::{
     Bounds, ColumnChecks, CouncilSpec, DataSpec, Entry, NoiseMode, Privacy, Scaling, Select, Session,
@@ -31,6 +33,7 @@ struct RawSession {
     select: Option<Select>,
     min_peers: Option<i64>,
     data: RawData,
+    table: Option<RawTable>,
     #[serde(default)]
     columns: BTreeMap<String, Bounds>,
     #[serde(default)]
@@ -45,7 +48,7 @@ struct RawSession {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct RawData {
-    features: i64,
+    features: Option<i64>,
     #[serde(default)]
     columns: Vec<String>,
     #[serde(default)]
@@ -114,12 +117,18 @@ impl Session {
     /// session.
     #[must_use]
     pub fn to_toml(&self) -> String {
+        self.to_toml_with(&[])
+    }
+
+    /// As [`Session::to_toml`], with a note on each described column.
+    pub(crate) fn to_toml_with(&self, notes: &[String]) -> String {
         let mut out = String::new();
-        self.write_toml(&mut out).unwrap_or_else(|_| unreachable!("BUG: writing to a string cannot fail"));
+        self.write_toml(notes, &mut out)
+            .unwrap_or_else(|_| unreachable!("BUG: writing to a string cannot fail"));
         out
     }
 
-    fn write_toml(&self, out: &mut String) -> std::fmt::Result {
+    fn write_toml(&self, notes: &[String], out: &mut String) -> std::fmt::Result {
         let Self { name, run, task, min_peers, data, privacy, voting, timing, roster } = self;
         let peers = roster.len();
         writeln!(
@@ -144,17 +153,12 @@ impl Session {
         run.write_series(out)?;
 
         writeln!(out, "[data]")?;
-        writeln!(out, "# Features of a row: 1 to 65536.")?;
-        writeln!(out, "features = {}", data.features)?;
-        let list = |names: &[String]| names.iter().map(|name| quoted(name)).collect::<Vec<_>>().join(", ");
-        if data.columns.is_empty() {
-            writeln!(
-                out,
-                "# They may have names: columns = [...]. Data files with names must then have these names."
-            )?;
+        if data.preparation.is_some() {
+            writeln!(out, "# Features of a row: {}, as [table] says.", data.features)?;
         } else {
-            writeln!(out, "# Their names; rows that have names must have these, in any order.")?;
-            writeln!(out, "columns = [{}]", list(&data.columns))?;
+            writeln!(out, "# Features of a row: 1 to 65536.")?;
+            writeln!(out, "features = {}", data.features)?;
+            write_names(&data.columns, out)?;
         }
         if !data.classes.is_empty() {
             writeln!(out, "# 2 to 1000 classes, all different; their order decides ties.")?;
@@ -177,6 +181,9 @@ impl Session {
         data.checks.write_field(out)?;
         writeln!(out)?;
         data.checks.write_toml(out)?;
+        if let Some(preparation) = &data.preparation {
+            table::write_toml(preparation, notes, out)?;
+        }
 
         task.write_toml(data, out)?;
 
@@ -216,6 +223,21 @@ impl Session {
     }
 }
 
+fn list(names: &[String]) -> String {
+    names.iter().map(|name| quoted(name)).collect::<Vec<_>>().join(", ")
+}
+
+fn write_names(columns: &[String], out: &mut String) -> std::fmt::Result {
+    if columns.is_empty() {
+        return writeln!(
+            out,
+            "# They may have names: columns = [...]. Data files with names must then have these names."
+        );
+    }
+    writeln!(out, "# Their names; rows that have names must have these, in any order.")?;
+    writeln!(out, "columns = [{}]", list(columns))
+}
+
 impl Scaling {
     /// The value of `scaling` in a session file.
     #[must_use]
@@ -252,13 +274,31 @@ impl RawSession {
     fn resolve(self, mut sections: Sections<'_>) -> Result<Session, SessionError> {
         rules::ROSTER.check::<u16>(self.roster.len() as i128)?;
         let roster = self.roster.into_iter().map(RawEntry::resolve).collect::<Result<Vec<_>, _>>()?;
+        let mut preparation = self.table.map(RawTable::resolve).transpose()?;
+        let (features, columns) = match (&mut preparation, self.data.features, self.data.columns) {
+            (Some(preparation), None, columns) if columns.is_empty() => {
+                preparation.normalise();
+                table::check(preparation)?;
+                (preparation.width() as i64, preparation.features())
+            }
+            (Some(_), ..) => {
+                let expected = "absent where there is a [table], from which they follow";
+                return Err(SessionError::value("data.features or data.columns", "given", expected));
+            }
+            (None, Some(features), columns) => (features, columns),
+            (None, None, _) => {
+                let expected = "a number, or a [table] that describes the columns";
+                return Err(SessionError::value("data.features", "absent", expected));
+            }
+        };
         let mut data = DataSpec {
-            features: rules::FEATURES.check(self.data.features)?,
-            columns: self.data.columns,
+            features: rules::FEATURES.check(features)?,
+            columns,
             classes: self.data.classes,
             scaling: self.data.scaling,
             densify: self.data.densify,
             checks: ColumnChecks { compare: false, limits: self.columns },
+            preparation: preparation.map(Arc::new),
         };
         data.check()?;
         let run = RawRun { number: self.number, created: self.created, series: self.series }.resolve()?;

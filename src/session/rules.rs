@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::fmt::Display;
 use std::io;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use crate::data::MAX_FEATURES;
 use crate::sketch::scaling::MAX_BINS;
@@ -199,6 +200,7 @@ impl Session {
         self.data.scaling.normalise();
         self.task.normalise();
         self.data.checks.normalise();
+        self.data.preparation.iter_mut().for_each(|preparation| Arc::make_mut(preparation).normalise());
         let roster = self.roster.len();
         check_plain_name("name", &self.name)?;
         self.run.check()?;
@@ -255,9 +257,19 @@ impl DataSpec {
             let limit = format!("{}, one name for each of data.features, or none", self.features);
             return Err(SessionError::value("the length of data.columns", self.columns.len(), limit));
         }
+        if let Some(preparation) = &self.preparation {
+            super::table::check(preparation)?;
+            if preparation.width() != self.features as usize || preparation.features() != self.columns {
+                let expected = "those that follow from [table]";
+                return Err(SessionError::value("data.columns", "another list", expected));
+            }
+        }
         let mut seen = BTreeSet::new();
         for column in &self.columns {
-            check_name("a column of data.columns", column)?;
+            // Names that follow from a table are made of names that were checked, and may be longer.
+            if self.preparation.is_none() {
+                check_name("a column of data.columns", column)?;
+            }
             if !seen.insert(column) {
                 return Err(SessionError::value(
                     "data.columns",

@@ -6,6 +6,7 @@ mod file;
 mod id;
 mod rules;
 mod sketch;
+mod table;
 mod tune;
 
 use super::*;
@@ -32,6 +33,7 @@ fn session(peers: u64) -> Session {
             scaling: Scaling::UnitNorm,
             densify: false,
             checks: ColumnChecks::default(),
+            preparation: None,
         },
         privacy: Privacy::default(),
         voting: CouncilSpec::default(),

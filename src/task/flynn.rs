@@ -219,8 +219,16 @@ impl Plan {
             counts = Counts::from_values(read, classes.len(), self.model.m as usize)
                 .map_err(|error| FlynnError::Data(error.to_string()))?;
         }
-        let columns = self.session.data.columns.clone();
-        Ok(Model::new(sketch, self.readout(), classes, scaler, counts)?.with_columns(columns)?)
+        self.named(Model::new(sketch, self.readout(), classes, scaler, counts)?)
+    }
+
+    /// The model with what the session says of its columns.
+    fn named(&self, model: Model) -> Result<Model, FlynnError> {
+        let data = &self.session.data;
+        Ok(match &data.preparation {
+            Some(preparation) => model.with_preparation(preparation.clone())?,
+            None => model.with_columns(data.columns.clone())?,
+        })
     }
 
     /// Where a model comes from that is written at `unix`, in seconds since 1970.
@@ -258,8 +266,7 @@ impl Plan {
         let sketch = self.sketch(seed)?;
         let classes = self.session.data.classes.clone();
         let counts = bloom::fit(&FlyHash::new(&sketch), &scaler, data, classes.len())?;
-        let columns = self.session.data.columns.clone();
-        Ok(Model::new(sketch, self.readout(), classes, scaler, counts)?.with_columns(columns)?)
+        self.named(Model::new(sketch, self.readout(), classes, scaler, counts)?)
     }
 }
 

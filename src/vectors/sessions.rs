@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use crate::data::{Expected, load_named};
 use crate::protocol::all_reduce::SumId;
 use crate::protocol::ballot::Ballot;
 use crate::protocol::context::{Context, Quantity};
@@ -109,6 +110,80 @@ s = 2
 rho = 3
 gamma = 0.5
 "#;
+
+/// Described columns, and rows of a file as it stands.
+const TABLE: &str = r#"name = "vectors"
+task = "flynn"
+[data]
+classes = ["cat", "dog"]
+[table]
+decimal_comma = true
+missing = ["NA", "?"]
+label = "kind"
+[[table.column]]
+name = "höhe"
+kind = "number"
+fill = -0.0
+indicator = true
+min = -1
+max = 2.5
+clip = true
+[[table.column]]
+name = "sex"
+kind = "category"
+levels = ["m", "f"]
+fill = ""
+[[table.column]]
+name = "seen"
+kind = "date"
+order = "day-month-year"
+fill = "2026-01-31"
+max = "2030-01-01"
+[[table.column]]
+name = "id"
+kind = "ignored"
+[[table.column]]
+name = "stage"
+kind = "ordinal"
+levels = ["II", "I"]
+fill = "I"
+[flynn]
+m = 16
+s = 2
+rho = 3
+gamma = 0.5
+"#;
+
+/// Rows for `TABLE`: other delimiter, other order, a column more, quotes, missing values, clipped ones.
+const ROWS: &str = "kind;sex;stage;note;seen;höhe
+cat;f;I;\"a;b\";1.2.1970;1,25
+dog;?;;\"two
+lines\";NA;
+cat;m;II;;31.12.1969;1.234,5
+";
+
+/// What a table's rows become.
+fn prepared() -> Value {
+    let session = Session::parse(&toml(TABLE, 3)).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("rows.csv");
+    std::fs::write(&file, ROWS).unwrap();
+    let expected = Expected {
+        preparation: session.data.preparation.as_deref(),
+        classes: Some(&session.data.classes),
+        ..Expected::default()
+    };
+    let rows = load_named(&file, &expected).unwrap();
+    let values: Vec<&[f32]> = (0..rows.data.rows()).map(|row| rows.data.row(row)).collect();
+    json!({
+        "toml": toml(TABLE, 3),
+        "csv": ROWS,
+        "encoding": hex(session.data.preparation.as_deref().unwrap().encode()),
+        "names": rows.columns,
+        "rows": values,
+        "labels": rows.data.labels(),
+    })
+}
 
 /// Two settings beside the own one.
 pub(crate) const TUNE: &str = r#"name = "vectors"
@@ -241,6 +316,7 @@ pub(crate) fn session() -> Value {
         (FULL, 20),
         (TUNE, 3),
         (NAMED, 3),
+        (TABLE, 3),
         (EVALUATE, 3),
         (&evaluated, 3),
         (super::xclp::HEAD, 7),
@@ -262,6 +338,10 @@ pub(crate) fn session() -> Value {
     let change = |from: &str, to: &str| {
         assert!(good_text.contains(from), "{from}");
         good_text.replacen(from, to, 1)
+    };
+    let table = |from: &str, to: &str| {
+        assert!(TABLE.contains(from), "{from}");
+        toml(&TABLE.replacen(from, to, 1), 3)
     };
     let labels = |from: &str, to: &str| {
         assert!(super::xclp::HEAD.contains(from), "{from}");
@@ -302,6 +382,12 @@ pub(crate) fn session() -> Value {
             "a column with a line break in its name",
             change("classes", "columns = [\"a\", \"b\", \"c\\n\"]\nclasses"),
         ),
+        ("described columns and a number of features", table("classes", "features = 6\nclasses")),
+        ("a level that stands for missing", table("\"?\"", "\"f\"")),
+        ("an indicator without a fill", table("fill = -0.0\n", "")),
+        ("a category without levels", table("levels = [\"m\", \"f\"]", "levels = []")),
+        ("limits of a category", table("fill = \"\"", "max = 1")),
+        ("a label that is a feature", table("label = \"kind\"", "label = \"sex\"")),
         ("an unknown score", change("gamma = 0.5", "gamma = 0.5\nscore = \"sum\"")),
         ("one soft bin", change("\"standard\"", "{ soft-bins = { bins = 1 } }")),
         ("gamma is 1", change("gamma = 0.5", "gamma = 1.0")),
@@ -429,7 +515,7 @@ pub(crate) fn session() -> Value {
         json!({ "what": what, "toml": text, "class": "session", "text": error })
     })
     .collect();
-    json!({ "about": "session files, their ids and councils (spec, section 4)", "good": good, "bad": bad })
+    json!({ "about": "session files, their ids and councils (spec, section 4)", "good": good, "bad": bad, "table": prepared() })
 }
 
 pub(crate) fn tree() -> Value {

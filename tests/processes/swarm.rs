@@ -58,6 +58,7 @@ pub fn session(keys: &[Identity]) -> Session {
             scaling: Scaling::Standard,
             densify: false,
             checks: ColumnChecks::default(),
+            preparation: None,
         },
         privacy: Privacy { min_holders: 2, ..Privacy::default() },
         voting: CouncilSpec::default(),

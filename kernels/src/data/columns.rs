@@ -257,6 +257,6 @@ impl Found<'_> {
 pub(super) fn advice(name: &str) -> String {
     let name = quoted(name.as_bytes());
     format!(
-        "a number: make a column of categories one of 0 and 1 for each (pandas.get_dummies), or leave it out (--drop {name})"
+        "a number: describe categories in the session (`session new --columns-from`), leave the column out (--drop {name}), or is it the label (--label {name})?"
     )
 }

@@ -6,28 +6,39 @@
 use ::csv::{ByteRecord, ReaderBuilder, Trim};
 
 use super::columns::{Aside, Columns, Found, Role, advice};
+use super::prepare::rows::likely;
+use super::prepare::value::{NoNumber, number};
 use super::{
     Column, DataError, Expected, LabelColumn, Labels, Lines, Loaded, MAX_ROWS, MAX_VALUES, Source,
     magnitude_ok, quoted,
 };
 
 /// The fields of one line, trimmed.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Record {
+    delimiter: u8,
     lines: Lines,
     fields: ByteRecord,
 }
 
 impl Record {
+    fn new(delimiter: Option<u8>) -> Self {
+        let delimiter = delimiter.unwrap_or(b',');
+        Self { delimiter, lines: Lines::default(), fields: ByteRecord::new() }
+    }
+
     /// Moves on to the next line that is not blank; `false` at the end of the file.
     fn next(&mut self, source: &mut Source) -> Result<bool, DataError> {
         self.fields.clear();
         let Some((_, text)) = self.lines.next(source)? else { return Ok(false) };
         if !text.contains(&b'"') {
-            text.split(|&b| b == b',').for_each(|field| self.fields.push_field(field.trim_ascii()));
+            let delimiter = self.delimiter;
+            text.split(|&b| b == delimiter).for_each(|field| self.fields.push_field(field.trim_ascii()));
             return Ok(true);
         }
-        let mut reader = ReaderBuilder::new().has_headers(false).trim(Trim::All).from_reader(text);
+        let mut builder = ReaderBuilder::new();
+        builder.has_headers(false).delimiter(self.delimiter).trim(Trim::All);
+        let mut reader = builder.from_reader(text);
         match reader.read_byte_record(&mut self.fields) {
             Ok(_) => Ok(true),
             Err(error) => Err(source.failed(std::io::Error::other(error))),
@@ -36,7 +47,7 @@ impl Record {
 }
 
 pub(super) fn read(mut source: Source, expected: &Expected) -> Result<Loaded, DataError> {
-    let mut record = Record::default();
+    let mut record = Record::new(expected.dialect.delimiter);
     if !record.next(&mut source)? {
         return Err(DataError::NoRows { file: source.file.clone(), header: false });
     }
@@ -54,6 +65,7 @@ pub(super) fn read(mut source: Source, expected: &Expected) -> Result<Loaded, Da
         let problem = format!("{name} asked for by name, expected a header");
         return Err(DataError::Layout { file: source.file.clone(), problem });
     }
+    other_delimiter(&found)?;
     let aside = found.aside(&expected.label, expected.drop)?;
     let header = is_header(&found, &record, &aside, expected)?;
     if !header {
@@ -68,7 +80,7 @@ pub(super) fn read(mut source: Source, expected: &Expected) -> Result<Loaded, Da
     let features = columns.features;
     let (mut values, mut labels) = (Vec::new(), Labels::new(expected));
     loop {
-        push_row(&source, &record, &columns, &header_names, &mut values, &mut labels)?;
+        push_row(&source, expected, &record, &columns, &header_names, &mut values, &mut labels)?;
         check_limits(&source, &record, &columns, expected, &values[values.len() - features..])?;
         if values.len() > MAX_VALUES || values.len() / features > MAX_ROWS {
             let limit = MAX_ROWS.min(MAX_VALUES / features) as u64;
@@ -87,8 +99,13 @@ pub(super) fn read(mut source: Source, expected: &Expected) -> Result<Loaded, Da
 }
 
 /// See [`super::column_texts`]. The first line is a header where the file has a line more than rows.
-pub(super) fn texts_of(mut source: Source, column: &Column, rows: usize) -> Result<Vec<String>, DataError> {
-    let mut record = Record::default();
+pub(super) fn texts_of(
+    mut source: Source,
+    column: &Column,
+    rows: usize,
+    delimiter: Option<u8>,
+) -> Result<Vec<String>, DataError> {
+    let mut record = Record::new(delimiter);
     let mut out: Vec<String> = Vec::new();
     let mut place = None;
     while record.next(&mut source)? {
@@ -112,6 +129,22 @@ pub(super) fn texts_of(mut source: Source, column: &Column, rows: usize) -> Resu
             Err(DataError::Layout { file: source.file.clone(), problem })
         }
     }
+}
+
+/// One column in which something else than a comma stands between several.
+fn other_delimiter(found: &Found) -> Result<(), DataError> {
+    let Some([line]) = found.names.as_deref() else { return Ok(()) };
+    let delimiter = likely(line.as_bytes());
+    let count = line.matches(char::from(delimiter)).count() + 1;
+    let refuse = |problem: String| Err(DataError::Layout { file: found.file.into(), problem });
+    if line.starts_with(['{', '[']) {
+        return refuse("JSON: read only where the session describes the columns (`session new --columns-from`), one object a line".into());
+    }
+    if delimiter == b',' || count < 2 {
+        return Ok(());
+    }
+    let shown = if delimiter == b'\t' { "tab".to_owned() } else { format!("'{}'", char::from(delimiter)) };
+    refuse(format!("line 1: one column; {count}, parted by {shown}? then --delimiter {shown}"))
 }
 
 fn texts(record: &Record) -> Vec<String> {
@@ -180,8 +213,41 @@ fn check_limits(
     })
 }
 
+/// A plain number; with a decimal comma where that is said.
+fn value(text: &str, comma: bool) -> Result<f32, NoNumber> {
+    match text.parse::<f32>() {
+        Ok(x) if !comma && magnitude_ok(x) => Ok(x),
+        Ok(_) if !comma => Err(NoNumber::Large),
+        _ if comma => number(text, true),
+        _ => match number(text, false) {
+            // Thousands are read only where columns are described.
+            Ok(_) => Err(NoNumber::Ambiguous),
+            Err(why) => Err(why),
+        },
+    }
+}
+
+/// What was expected in place of a field that is no number, and what to do.
+fn hint(why: NoNumber, name: Option<&String>, field: &[u8]) -> String {
+    let described = "describe the columns (`session new --columns-from`)";
+    match why {
+        NoNumber::Large => "a finite number below 2^80".into(),
+        NoNumber::OtherDecimal => "a number; a decimal comma is read with --decimal-comma yes".into(),
+        NoNumber::Ambiguous => "a number without a sign between thousands".into(),
+        NoNumber::Limit => "a number; agree on what counts for values below or above a limit".into(),
+        NoNumber::Percent | NoNumber::Unit => "a number without a unit".into(),
+        NoNumber::Date => format!("a number; for dates {described}"),
+        NoNumber::Missing => format!("a number; for missing values {described}"),
+        NoNumber::Text if field.is_empty() && name.is_some() => {
+            format!("a number; for missing values {described}")
+        }
+        NoNumber::Text => name.filter(|_| !field.is_empty()).map_or("a number".into(), |name| advice(name)),
+    }
+}
+
 fn push_row(
     source: &Source,
+    expected: &Expected,
     record: &Record,
     columns: &Columns,
     names: &[String],
@@ -199,6 +265,7 @@ fn push_row(
     let start = values.len();
     values.resize(start + columns.features, 0.0);
     let row = &mut values[start..];
+    let comma = expected.dialect.decimal_comma == Some(true);
     for ((at, field), role) in record.fields.iter().enumerate().zip(&columns.roles) {
         let refuse = |expected: String| DataError::Field {
             file: source.file.clone(),
@@ -211,14 +278,9 @@ fn push_row(
         match *role {
             Role::Dropped => {}
             Role::Label => labels.push(text()?).map_err(refuse)?,
-            Role::Feature(place) => match text()?.parse::<f32>() {
-                Ok(x) if magnitude_ok(x) => row[place] = x,
-                Ok(_) => return Err(refuse("a finite number below 2^80".into())),
-                Err(_) => {
-                    let category =
-                        names.get(at).filter(|_| !matches!(field, b"" | b"?" | b"NA" | b"N/A" | b"null"));
-                    return Err(refuse(category.map_or("a number".into(), |name| advice(name))));
-                }
+            Role::Feature(place) => match value(text()?, comma) {
+                Ok(x) => row[place] = x,
+                Err(why) => return Err(refuse(hint(why, names.get(at), field))),
             },
         }
     }

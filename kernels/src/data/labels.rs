@@ -74,7 +74,14 @@ impl Labels {
         let classes =
             if self.partly { Vec::new() } else { names.into_iter().map(|(name, _)| name).collect() };
         let data = Dataset { features, values, labels: known, classes };
-        Loaded { data, labels, columns: Vec::new(), reordered: false }
+        Loaded {
+            data,
+            labels,
+            columns: Vec::new(),
+            reordered: false,
+            left_out: Vec::new(),
+            unseen: Vec::new(),
+        }
     }
 }
 

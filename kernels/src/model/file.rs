@@ -14,8 +14,8 @@
 //! | .. | range: number of bounds k (u32, 1 or d), k lower and k upper bounds (f32); center: d means (f64); standard: d means, d deviations (f64); soft-bins: bins (u16), d means, d deviations (f64) |
 //! | 2 | number of classes L (u16) |
 //! | .. | L class names: length (u16) and UTF-8 bytes |
-//! | 4 | number of column names (u32), 0 or d |
-//! | .. | the names of the columns, all different: length (u16) and UTF-8 bytes |
+//! | 4 | number of column names (u32), 0 or d; or 2^32 - 1 where columns are described |
+//! | .. | the names of the columns, all different: length (u16) and UTF-8 bytes; or the length (u32) of a preparation and its encoding ([`crate::data::prepare::encoding`]), from which the names follow |
 //! | 4 L m | counts (u32), row-major |
 //! | 32 | [`Model::digest`]: SHA-256 of the tag `flyswarm/4 model\0` and of the model |
 //! | | *where it comes from* |
@@ -39,6 +39,7 @@
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use sha2::{Digest, Sha256};
 
@@ -47,6 +48,8 @@ use super::origin::{MAX_MEMBERS, MAX_TEXT, Origin};
 use super::readout::{Readout, Score};
 use super::{Model, ModelError};
 use crate::crypto::stream::PROTOCOL;
+use crate::data::prepare::Preparation;
+use crate::data::prepare::encoding::MAX_ENCODED;
 use crate::data::{MAX_CLASS_NAME, MAX_FEATURES};
 use crate::files::write_whole;
 use crate::sketch::scaling::{Scaler, Scaling, ScalingError};
@@ -56,10 +59,13 @@ use crate::sketch::{MAX_COUNTS, Parameters};
 pub const MAGIC: &[u8; 15] = b"flyswarm-model\0";
 /// Of the table above.
 pub const VERSION: u16 = 4;
+/// In place of the number of column names, where columns are described.
+const DESCRIBED: u32 = u32::MAX;
 /// No model file is longer: the most counts, and room for bounds and names of classes, columns and members.
 const MAX_FILE: u64 = 4 * MAX_COUNTS as u64
     + 16 * MAX_FEATURES as u64
     + (MAX_CLASS_NAME as u64 + 2) * (65_535 + MAX_FEATURES as u64 + MAX_MEMBERS as u64)
+    + MAX_ENCODED as u64
     + 4096;
 
 /// Why a model file was refused or could not be written.
@@ -195,8 +201,15 @@ impl Model {
         bytes.extend(moments.flat_map(|x| x.to_le_bytes()));
         bytes.extend((self.classes.len() as u16).to_le_bytes());
         self.classes.iter().for_each(|name| put_text(&mut bytes, name));
-        bytes.extend((self.columns.len() as u32).to_le_bytes());
-        self.columns.iter().for_each(|name| put_text(&mut bytes, name));
+        if let Some(preparation) = &self.preparation {
+            let encoded = preparation.encode();
+            bytes.extend(DESCRIBED.to_le_bytes());
+            bytes.extend((encoded.len() as u32).to_le_bytes());
+            bytes.extend(encoded);
+        } else {
+            bytes.extend((self.columns.len() as u32).to_le_bytes());
+            self.columns.iter().for_each(|name| put_text(&mut bytes, name));
+        }
         bytes.extend(self.counts.to_le_bytes());
         bytes
     }
@@ -275,9 +288,20 @@ impl Model {
             classes.push(reader.text("class name", MAX_CLASS_NAME)?);
         }
         let named = reader.size("number of column names")?;
-        if named != 0 && named != d {
-            return Err(reader.field("number of column names", named as u64, "0 or d"));
+        let described = named == DESCRIBED as usize;
+        if named != 0 && named != d && !described {
+            return Err(reader.field("number of column names", named as u64, "0, d or 2^32 - 1"));
         }
+        let mut preparation = None;
+        if described {
+            let length = reader.size("length of the preparation")?;
+            if length > MAX_ENCODED {
+                return Err(reader.field("length of the preparation", length as u64, "at most 2^26"));
+            }
+            let encoded = reader.take("preparation", length)?;
+            preparation = Some(Arc::new(Preparation::decode(encoded).map_err(ModelError::from)?));
+        }
+        let named = if described { 0 } else { named };
         let mut columns = Vec::new();
         for _ in 0..named {
             columns.push(reader.text("column name", MAX_CLASS_NAME)?);
@@ -297,7 +321,11 @@ impl Model {
         let counts = Counts::from_le_bytes(counts, classes.len(), m).map_err(ModelError::from)?;
         let scaler = Scaler::from_parts(sketch.parameters().scaling.clone(), d, means, deviations)?;
         let model = Self::new(sketch, Readout { score, gamma }, classes, scaler, counts)?;
-        Ok(Self { origin, ..model.with_columns(columns)? })
+        let model = match preparation {
+            Some(preparation) => model.with_preparation(preparation)?,
+            None => model.with_columns(columns)?,
+        };
+        Ok(Self { origin, ..model })
     }
 
     /// Reads a model file.

@@ -82,6 +82,7 @@ fn prepare(demo: &Demo, folder: &Path) -> Result<Setup, Failure> {
             scaling: Scaling::Range { lo: 0.0, hi: 16.0 },
             densify: false,
             checks: ColumnChecks::default(),
+            preparation: None,
         },
         privacy: Privacy::default(),
         voting: CouncilSpec::default(),

@@ -80,6 +80,7 @@ fn prepare(demo: &Demo, folder: &Path) -> Result<Setup, Failure> {
             scaling: if noise.is_some() { Scaling::UnitNorm } else { Scaling::Center },
             densify: false,
             checks: ColumnChecks::default(),
+            preparation: None,
         },
         privacy: Privacy { noise, ..Privacy::default() },
         voting: CouncilSpec::default(),

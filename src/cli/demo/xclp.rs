@@ -90,6 +90,7 @@ fn prepare(demo: &Demo, folder: &Path) -> Result<Setup, Failure> {
             scaling: Scaling::None,
             densify: false,
             checks: ColumnChecks::default(),
+            preparation: None,
         },
         privacy: Privacy::default(),
         voting: CouncilSpec::default(),

@@ -4,7 +4,10 @@
 use std::io;
 use std::path::Path;
 
+use super::super::data::Reading;
+use super::super::{Failure, columns};
 use super::finding::{Finding, Level};
+use crate::data::LabelColumn;
 use crate::session::{Peer, Session};
 use crate::store::Store;
 use crate::task;
@@ -55,6 +58,28 @@ pub(super) fn lost(state: &Path, mark: &Path) -> Option<Finding> {
             Some(Finding::new(Level::Error, "state", error.to_string()).advise(advice))
         }
     }
+}
+
+/// What is wrong with the rows in a file.
+pub(super) fn rows(
+    session: &Session,
+    path: &Path,
+    label: Option<&LabelColumn>,
+    reading: &Reading,
+) -> Result<Vec<Finding>, Failure> {
+    let looked = match columns::look(session, path, label, reading) {
+        Ok(looked) => looked,
+        Err(Failure::Input(text)) => return Ok(vec![Finding::new(Level::Error, "rows", text)]),
+        Err(other) => return Err(other),
+    };
+    let line = |problem| Finding::new(Level::Error, "rows", format!("{}, {problem}", path.display()));
+    let mut findings: Vec<Finding> = looked.problems.list.iter().map(line).collect();
+    if let Some(loaded) = &looked.loaded {
+        let text =
+            format!("{}: {} rows of {} features", path.display(), loaded.data.rows(), loaded.data.features());
+        findings.push(Finding::new(Level::Ok, "rows", text));
+    }
+    Ok(findings)
 }
 
 /// Whether state and model have room.

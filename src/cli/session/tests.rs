@@ -149,7 +149,7 @@ fn names_of_columns_come_from_the_command_line_or_a_file_of_rows() {
     for (more, expected) in [
         (&["--features", "3", "--columns", "age,weight"][..], "the length of data.columns is 2, must be 3"),
         (&["--columns-from", &bare], "bare.csv: no names of columns, expected them for --columns-from"),
-        (&["--columns-from", &long], "a column of data.columns is \"xxx"),
+        (&["--columns-from", &long], "the name of a column of table is \"xxx"),
         (&["--columns-from", &rows, "--columns", "a"], "cannot be used with"),
         (&[], "--features"),
     ] {

@@ -71,6 +71,7 @@ pub(super) fn session(identities: &[Identity], timing: Timing) -> Session {
             scaling: Scaling::None,
             densify: false,
             checks: ColumnChecks::default(),
+            preparation: None,
         },
         privacy: Privacy { min_holders: 1, ..Privacy::default() },
         voting: CouncilSpec::default(),

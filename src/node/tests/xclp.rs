@@ -42,6 +42,7 @@ fn lab(rows: &[usize], scaling: Scaling, seed: u64, spec: XclpSpec) -> Lab {
             scaling,
             densify: false,
             checks: ColumnChecks::default(),
+            preparation: None,
         },
         ..session(&identities, timing())
     }

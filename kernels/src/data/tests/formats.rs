@@ -190,7 +190,7 @@ fn columns_of_categories_are_refused_by_name_with_advice() {
     let none = Expected { label: LabelColumn::None, ..Expected::default() };
     let advice = |name: &str| {
         format!(
-            "expected a number: make a column of categories one of 0 and 1 for each (pandas.get_dummies), or leave it out (--drop \"{name}\")"
+            "expected a number: describe categories in the session (`session new --columns-from`), leave the column out (--drop \"{name}\"), or is it the label (--label \"{name}\")?"
         )
     };
     assert_eq!(
@@ -205,7 +205,10 @@ fn columns_of_categories_are_refused_by_name_with_advice() {
     let csv = refused_bytes("f.csv", b"a,colour,kind\n1,red,cat\n", &last);
     assert_eq!(csv, format!(", line 2, column 2: found \"red\", {}", advice("colour")));
     let missing = refused_bytes("f.csv", b"a,colour,kind\n1,NA,cat\n", &last);
-    assert_eq!(missing, ", line 2, column 2: found \"NA\", expected a number");
+    assert_eq!(
+        missing,
+        ", line 2, column 2: found \"NA\", expected a number; for missing values describe the columns (`session new --columns-from`)"
+    );
     assert!(refused("object.npy", &last).contains("not Python objects (a pickle"));
     assert!(refused("index.parquet", &kind).contains("column \"__index_level_0__\" is an index of pandas"));
     assert_eq!(

@@ -210,3 +210,24 @@ fn a_file_that_is_no_model_is_refused_by_name() {
     let model = small_model(Scaling::None, 0.5);
     assert!(matches!(model.save(&folder.path().join("no/x")), Err(FileError::Io { .. })));
 }
+
+#[test]
+fn a_model_of_described_columns_keeps_the_description_and_has_another_digest() {
+    use crate::data::prepare::{Described, Kind, Preparation};
+    let plain = small_model(Scaling::Center, 0.5);
+    let d = plain.sketch().parameters().d;
+    let columns = (0..d).map(|at| Described::new(format!("x{at}"), Kind::Number)).collect();
+    let preparation = Preparation { columns, ..Preparation::default() };
+    let described = plain.clone().with_preparation(preparation.clone().into()).unwrap();
+    let named = plain.clone().with_columns(preparation.features()).unwrap();
+    let bytes = described.encode();
+    let read = Model::decode(&bytes).unwrap();
+    assert_eq!((&read, read.preparation()), (&described, Some(&preparation)));
+    assert_eq!(read.columns(), named.columns());
+    assert_ne!(described.digest(), named.digest());
+    let more = Preparation {
+        columns: [preparation.columns.clone(), vec![Described::new("y", Kind::Number)]].concat(),
+        ..preparation
+    };
+    assert!(plain.with_preparation(more.into()).is_err(), "a feature more than the sketch has");
+}

@@ -1,0 +1,269 @@
+//! The rows of a table as texts: CSV with any of four delimiters, or JSON lines.
+
+use std::io::BufRead;
+use std::io::Read;
+
+use ::csv::{ByteRecord, ReaderBuilder};
+use serde_json::Value;
+
+use super::read::DELIMITERS;
+use crate::data::{DataError, Source};
+
+/// Longest row, in bytes: 2^20 fields of 64 characters. It keeps a quote that is never closed from filling
+/// memory.
+const MAX_ROW: u64 = 1 << 26;
+
+/// The header, and the rows as they are read.
+#[derive(Debug)]
+pub(super) struct Rows {
+    source: Source,
+    /// The names of the columns: the first line that is neither blank nor a comment; of JSON lines the names
+    /// in the first object.
+    pub(super) names: Vec<String>,
+    /// The line of the header.
+    pub(super) header: u64,
+    /// What stands between fields; none in JSON lines.
+    pub(super) delimiter: Option<u8>,
+    /// The line where the row at hand begins, from 1.
+    pub(super) line: u64,
+    /// The last line that was read.
+    read: u64,
+    text: Vec<u8>,
+    /// Where fields end in `text`, and where they begin.
+    fields: Vec<(usize, usize)>,
+    record: ByteRecord,
+    /// The first object of JSON lines is both: names and a row.
+    pending: bool,
+}
+
+impl Rows {
+    /// Reads the header. `choose` picks the delimiter for a first line.
+    pub(super) fn open(source: Source, choose: impl Fn(&[u8]) -> u8) -> Result<Self, DataError> {
+        let mut rows = Self {
+            source,
+            names: Vec::new(),
+            header: 0,
+            delimiter: None,
+            line: 0,
+            read: 0,
+            text: Vec::new(),
+            fields: Vec::new(),
+            record: ByteRecord::new(),
+            pending: false,
+        };
+        let head = &rows.source.head;
+        if head.starts_with(b"\xff\xfe") || head.starts_with(b"\xfe\xff") {
+            return rows.refuse("UTF-16 text; save it as UTF-8 (in a spreadsheet: \"CSV UTF-8\")".into());
+        }
+        loop {
+            if !rows.take_line()? {
+                return Err(DataError::NoRows { file: rows.source.file, header: false });
+            }
+            if !rows.text.starts_with(b"#") {
+                break;
+            }
+        }
+        match rows.text.trim_ascii_start().first() {
+            Some(b'{') => {
+                rows.pending = true;
+                rows.header = rows.line;
+                let object = rows.object()?;
+                rows.names = object.into_iter().map(|(name, _)| name).collect();
+                rows.split_object()?;
+            }
+            Some(b'[') => {
+                return rows
+                    .refuse("a JSON array; one object a line is read (jq -c '.[]' makes that)".into());
+            }
+            _ => {
+                rows.delimiter = Some(choose(&rows.text));
+                rows.split()?;
+                rows.header = rows.line;
+                let name = |field: &[u8]| String::from_utf8_lossy(field).into_owned();
+                rows.names = (0..rows.len()).map(|at| name(rows.field(at))).collect();
+            }
+        }
+        Ok(rows)
+    }
+
+    pub(super) fn source(&self) -> &Source {
+        &self.source
+    }
+
+    fn refuse<T>(&self, problem: String) -> Result<T, DataError> {
+        Err(DataError::Layout { file: self.source.file.clone(), problem })
+    }
+
+    /// Fields of the row at hand.
+    pub(super) fn len(&self) -> usize {
+        self.fields.len()
+    }
+
+    /// A field of the row at hand without white space around it; empty where there is none.
+    pub(super) fn field(&self, at: usize) -> &[u8] {
+        let bounds = self.fields.get(at).copied().unwrap_or_default();
+        self.text.get(bounds.0..bounds.1).unwrap_or_default().trim_ascii()
+    }
+
+    /// Moves on to the next row; `false` at the end.
+    pub(super) fn next(&mut self) -> Result<bool, DataError> {
+        if std::mem::take(&mut self.pending) {
+            return Ok(true);
+        }
+        loop {
+            if !self.take_line()? {
+                return Ok(false);
+            }
+            if self.delimiter.is_none() {
+                self.split_object()?;
+                return Ok(true);
+            }
+            self.split()?;
+            // A comment; but a first field may begin so as well.
+            if !self.text.starts_with(b"#") || (self.len() == self.names.len() && self.len() > 1) {
+                return Ok(true);
+            }
+        }
+    }
+
+    /// Adds a line to the text, without its end; `false` at the end of the file.
+    fn add_line(&mut self) -> Result<bool, DataError> {
+        let before = self.text.len();
+        let limit = MAX_ROW + 1 - (before as u64).min(MAX_ROW);
+        match (&mut self.source.reader).take(limit).read_until(b'\n', &mut self.text) {
+            Ok(0) => return Ok(false),
+            Ok(_) => self.read += 1,
+            Err(error) => return Err(self.source.failed(error)),
+        }
+        if self.text.len() as u64 > MAX_ROW {
+            let (what, found) = ("bytes in one row (a quote that is not closed?)", self.text.len() as u64);
+            return Err(DataError::Limit { file: self.source.file.clone(), what, found, limit: MAX_ROW });
+        }
+        if self.text.last() == Some(&b'\n') {
+            self.text.pop();
+        }
+        if self.text.last() == Some(&b'\r') {
+            self.text.pop();
+        }
+        Ok(true)
+    }
+
+    /// The next line that is not blank.
+    fn take_line(&mut self) -> Result<bool, DataError> {
+        loop {
+            self.text.clear();
+            if !self.add_line()? {
+                return Ok(false);
+            }
+            if self.read == 1 && self.text.starts_with(b"\xef\xbb\xbf") {
+                self.text.drain(..3);
+            }
+            self.line = self.read;
+            if !self.text.trim_ascii().is_empty() {
+                return Ok(true);
+            }
+        }
+    }
+
+    /// Finds the fields; a line break inside quotes belongs to its field.
+    fn split(&mut self) -> Result<(), DataError> {
+        let delimiter = self.delimiter.unwrap_or(b',');
+        self.fields.clear();
+        if !self.text.contains(&b'"') {
+            let mut start = 0;
+            for (at, &byte) in self.text.iter().enumerate() {
+                if byte == delimiter {
+                    self.fields.push((start, at));
+                    start = at + 1;
+                }
+            }
+            self.fields.push((start, self.text.len()));
+            return Ok(());
+        }
+        while in_quotes(&self.text, delimiter) {
+            self.text.push(b'\n');
+            if !self.add_line()? {
+                let problem = format!("line {}: a quote (\") is opened and not closed", self.line);
+                return self.refuse(problem);
+            }
+        }
+        let mut reader =
+            ReaderBuilder::new().has_headers(false).delimiter(delimiter).from_reader(&self.text[..]);
+        self.record.clear();
+        if let Err(error) = reader.read_byte_record(&mut self.record) {
+            return Err(self.source.failed(std::io::Error::other(error)));
+        }
+        self.text.clear();
+        for field in &self.record {
+            let start = self.text.len();
+            self.text.extend(field);
+            self.fields.push((start, self.text.len()));
+        }
+        Ok(())
+    }
+
+    /// The object in the line at hand.
+    fn object(&self) -> Result<serde_json::Map<String, Value>, DataError> {
+        match serde_json::from_slice(&self.text) {
+            Ok(Value::Object(object)) => Ok(object),
+            Ok(_) => self.refuse(format!("line {}: no JSON object, expected one in each line", self.line)),
+            Err(error) => self.refuse(format!("line {}: not JSON: {error}", self.line)),
+        }
+    }
+
+    /// Finds the values in the order of the names; null and what is absent are missing.
+    fn split_object(&mut self) -> Result<(), DataError> {
+        let object = self.object()?;
+        self.text.clear();
+        self.fields.clear();
+        for name in &self.names {
+            let start = self.text.len();
+            match object.get(name) {
+                None | Some(Value::Null) => {}
+                Some(Value::String(text)) => self.text.extend(text.as_bytes()),
+                Some(other) => self.text.extend(other.to_string().as_bytes()),
+            }
+            self.fields.push((start, self.text.len()));
+        }
+        if let Some((name, _)) = object.iter().find(|(name, _)| !self.names.contains(name)) {
+            let problem = format!(
+                "line {}: {name:?} is not in the first line's object, expected the same names in each",
+                self.line
+            );
+            return self.refuse(problem);
+        }
+        Ok(())
+    }
+}
+
+/// Whether a line ends inside quotes, which open at the start of a field only.
+fn in_quotes(text: &[u8], delimiter: u8) -> bool {
+    let (mut inside, mut start) = (false, true);
+    let mut bytes = text.iter().peekable();
+    while let Some(&byte) = bytes.next() {
+        if inside {
+            if byte == b'"' && bytes.next_if_eq(&&b'"').is_none() {
+                inside = false;
+            }
+        } else {
+            inside = start && byte == b'"';
+            start = byte == delimiter;
+        }
+    }
+    inside
+}
+
+/// The fields of a first line with this delimiter.
+pub(super) fn fields(line: &[u8], delimiter: u8) -> Vec<String> {
+    let mut reader = ReaderBuilder::new().has_headers(false).delimiter(delimiter).from_reader(line);
+    let mut record = ByteRecord::new();
+    let _ = reader.read_byte_record(&mut record);
+    record.iter().map(|field| String::from_utf8_lossy(field.trim_ascii()).into_owned()).collect()
+}
+
+/// The delimiter that a first line has most of; a comma where it has none.
+pub(in crate::data) fn likely(line: &[u8]) -> u8 {
+    let count = |delimiter: &u8| fields(line, *delimiter).len();
+    // Of equal ones the last would be taken.
+    DELIMITERS.into_iter().rev().max_by_key(count).unwrap_or(b',')
+}

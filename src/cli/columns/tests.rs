@@ -1,0 +1,148 @@
+//! Described columns on the command line: from a draft to predictions.
+
+use std::path::Path;
+
+use crate::cli::Failure;
+use crate::cli::data::DataArguments;
+use crate::cli::tests::run_words;
+use crate::crypto::identity::Identity;
+use crate::data::{Expected, LabelColumn, load_named};
+use crate::session::{Session, TaskSpec};
+use crate::task::flynn::Plan;
+
+/// Runs a line; words that end like files are files of `folder`.
+fn run_line(folder: &Path, line: &str) -> Result<String, Failure> {
+    let word = |word: &str| match word.ends_with(".csv") || word.ends_with(".toml") {
+        true => folder.join(word).display().to_string(),
+        false => word.to_owned(),
+    };
+    let words = std::iter::once("flyswarm".to_owned()).chain(line.split(' ').map(word)).collect();
+    let mut out = Vec::new();
+    run_words(words, &mut out)?;
+    let folder = format!("{}/", folder.display());
+    Ok(String::from_utf8(out).unwrap().replace(&folder, ""))
+}
+
+fn peers() -> String {
+    let peer = |seed: u8| format!("--peer peer-{seed}={}", Identity::from_seed([seed; 32]).public());
+    [1, 2, 3].map(peer).join(" ")
+}
+
+fn folder() -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    let mut rows = "kind;age;sex\n".to_owned();
+    for i in 0..30 {
+        let (kind, sex) = (["sick", "well"][i % 2], ["female", "male"][i % 3 % 2]);
+        rows += &format!("{kind};{},5;{sex}\n", 20 + i);
+    }
+    std::fs::write(folder.path().join("north.csv"), rows).unwrap();
+    folder
+}
+
+fn drafted() -> tempfile::TempDir {
+    let folder = folder();
+    let line = format!(
+        "session new --name ward --columns-from north.csv --label kind {} --m 256 --rho 8 --out s.toml",
+        peers()
+    );
+    run_line(folder.path(), &line).unwrap();
+    folder
+}
+
+#[test]
+fn a_drafted_session_describes_the_columns_and_accepts_the_rows_it_was_made_from() {
+    let folder = drafted();
+    let text = std::fs::read_to_string(folder.path().join("s.toml")).unwrap();
+    assert!(text.contains("# Guessed: all values are numbers.\n[[table.column]]\nname = \"age\""), "{text}");
+    let session = Session::parse(&text).unwrap();
+    assert_eq!(session.data.columns, ["age", "sex=female", "sex=male"]);
+    assert_eq!(session.data.classes, ["sick", "well"]);
+    let said = run_line(folder.path(), "columns check s.toml --data north.csv").unwrap();
+    assert_eq!(said, "ok: north.csv: 30 rows of 3 features\n");
+}
+
+#[test]
+fn amending_keeps_comments_adds_what_is_new_and_leaves_what_is_misspelt() {
+    let folder = drafted();
+    let path = folder.path().join("s.toml");
+    let before = Session::load(&path).unwrap();
+    let rows = "sex,age,kind,ward\ndiverse,30,sick,x\nmale,n/a,well,y\nfemal,31,sick,x\n";
+    std::fs::write(folder.path().join("south.csv"), rows).unwrap();
+    let check = "columns check s.toml --data south.csv --decimal-comma no";
+    let error = run_line(folder.path(), check).unwrap_err();
+    assert_eq!(error.code(), 2);
+    assert!(error.to_string().ends_with("south.csv: 2 problems"), "{error}");
+    let error = run_line(folder.path(), &format!("{check} --amend")).unwrap_err();
+    // No value is agreed on for a missing age, and the misspelt level is still there.
+    assert!(error.to_string().ends_with("south.csv: 2 problems"), "{error}");
+    let after = Session::load(&path).unwrap();
+    let preparation = after.data.preparation.as_deref().unwrap();
+    assert_eq!(preparation.columns[1].levels(), ["female", "male", "diverse"]);
+    assert_eq!(preparation.missing, ["n/a"]);
+    assert_ne!(before.id(), after.id());
+    let text = std::fs::read_to_string(&path).unwrap();
+    assert!(text.contains(&format!("# Session id: {}", after.id())) && text.contains("# Guessed:"), "{text}");
+    std::fs::write(&path, text.replace("name = \"age\"\n", "name = \"age\"\nfill = 40.5\n")).unwrap();
+    std::fs::write(folder.path().join("south.csv"), rows.replace("femal,", "female,")).unwrap();
+    let said = run_line(folder.path(), check).unwrap();
+    assert_eq!(said, "ok: south.csv: 3 rows of 4 features; not described and left out: ward\n");
+}
+
+#[test]
+fn a_session_without_described_columns_is_checked_but_not_amended() {
+    let folder = folder();
+    let line = format!("session new --name ward --features 2 --classes sick,well {} --out s.toml", peers());
+    run_line(folder.path(), &line).unwrap();
+    std::fs::write(folder.path().join("plain.csv"), "1,2,sick\n3,4,well\n").unwrap();
+    let said = run_line(folder.path(), "columns check s.toml --data plain.csv").unwrap();
+    assert_eq!(said, "ok: plain.csv: 2 rows of 2 features\n");
+    let error = run_line(folder.path(), "columns check s.toml --data plain.csv --amend").unwrap_err();
+    assert!(error.to_string().contains("no columns are described in it"), "{error}");
+}
+
+#[test]
+fn a_model_reads_rows_to_predict_as_those_that_it_has_learnt() {
+    let folder = drafted();
+    let session = Session::load(folder.path().join("s.toml")).unwrap();
+    let expected = Expected {
+        preparation: session.data.preparation.as_deref(),
+        classes: Some(&session.data.classes),
+        ..Expected::default()
+    };
+    let rows = load_named(&folder.path().join("north.csv"), &expected).unwrap().data;
+    let TaskSpec::Flynn(spec) = session.task else { panic!("{:?}", session.task) };
+    let model = Plan::new(session, spec).pooled(&rows, [3; 32]).unwrap();
+    model.save(&folder.path().join("m.toml")).unwrap();
+    let run = |line: &str| run_line(folder.path(), line).unwrap();
+    let plain: Vec<String> = model
+        .predict(rows.view())
+        .unwrap()
+        .into_iter()
+        .map(|class| model.classes()[usize::from(class)].clone())
+        .collect();
+    let text = std::fs::read_to_string(folder.path().join("north.csv")).unwrap();
+    // Another order of the columns, no label, tabs, an id; the decimal comma stays.
+    let mut other = "id\tsex\tage\n".to_owned();
+    for (at, line) in text.lines().skip(1).enumerate() {
+        let cells: Vec<&str> = line.split(';').collect();
+        other += &format!("p{at}\t{}\t{}\n", cells[2], cells[1]);
+    }
+    std::fs::write(folder.path().join("other.csv"), &other).unwrap();
+    let said = run("predict m.toml --data other.csv --id id");
+    let found: Vec<String> =
+        said.lines().skip(1).map(|line| line.split(',').take(2).collect::<Vec<_>>().join(",")).collect();
+    let expected: Vec<String> =
+        plain.iter().enumerate().map(|(at, class)| format!("p{at},{class}")).collect();
+    assert_eq!(found, expected);
+    assert!(run("eval m.toml --data north.csv").contains("balanced accuracy"));
+    // A level that the model does not know is counted; what is no number is refused with its place.
+    std::fs::write(folder.path().join("other.csv"), other.replace("p7\tmale", "p7\tdiverse")).unwrap();
+    let arguments = DataArguments::of(folder.path().join("other.csv"));
+    let (_, said) = arguments.load_for(&model, &LabelColumn::None, false).unwrap();
+    let told = "levels that the model does not know, taken for none: \"sex\" \"diverse\" in 1 rows";
+    assert!(said.iter().any(|line| line.ends_with(told)), "{said:?}");
+    assert!(said.iter().any(|line| line.ends_with("not described are left out: \"id\"")), "{said:?}");
+    std::fs::write(folder.path().join("other.csv"), other.replace("\t27,5", "\t27.5")).unwrap();
+    let error = run_line(folder.path(), "predict m.toml --data other.csv").unwrap_err();
+    assert!(error.to_string().contains("line 9, column \"age\": found \"27.5\""), "{error}");
+}

@@ -1,0 +1,39 @@
+//! `session new --columns-from`: the description of columns that one peer's file suggests.
+
+pub(super) use crate::data::prepare::draft::Draft;
+use crate::data::prepare::draft::draft;
+use crate::data::{self, Dialect, Expected};
+
+use super::{Failure, NewArguments};
+
+impl NewArguments {
+    /// What the file of --columns-from suggests, and on standard error what needs a look; nothing where only
+    /// names can be taken from it.
+    pub(super) fn draft(&self) -> Result<Option<Draft>, Failure> {
+        let Some(path) = &self.columns_from else { return Ok(None) };
+        let dialect = Dialect { delimiter: self.delimiter, decimal_comma: self.decimal_comma };
+        let (label, drop) = (self.label.clone(), self.drop.as_slice());
+        let expected = Expected { label, drop, dialect, ..Expected::default() };
+        let draft = match draft(path, &expected) {
+            Ok(Some(draft)) => draft,
+            // One rule holds for all columns then: they are numbers.
+            Ok(None) => return Ok(None),
+            Err(error) => {
+                // What has no names is told so.
+                let bare = data::load_named(path, &expected).is_ok_and(|rows| rows.columns.is_empty());
+                return if bare { Ok(None) } else { Err(error.into()) };
+            }
+        };
+        for line in &draft.said {
+            eprintln!("{}", crate::cli::one_line(&format!("{}: {line}", path.display())));
+        }
+        let levels: usize = draft.preparation.columns.iter().map(|column| column.levels().len()).sum();
+        eprintln!(
+            "described {} columns as {} features; look at [table] in the file: the others see names, {levels} levels \
+             and constants of these rows, no counts. Each peer then runs `flyswarm columns check`",
+            draft.preparation.columns.len(),
+            draft.preparation.width()
+        );
+        Ok(Some(draft))
+    }
+}

@@ -1,0 +1,210 @@
+//! The described columns of a session file: `[table]` and `[[table.column]]`.
+
+use std::fmt::{self, Write};
+
+use flyswarm_kernels::data::prepare::value::{date, days};
+use flyswarm_kernels::data::prepare::{DateOrder, Described, Fill, Kind, Preparation, PrepareError};
+use serde::Deserialize;
+use toml::Value;
+
+use super::file::quoted;
+use super::rules::{SessionError, check_name};
+
+/// `[table]` as written.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RawTable {
+    delimiter: Option<String>,
+    #[serde(default)]
+    decimal_comma: bool,
+    #[serde(default)]
+    missing: Vec<String>,
+    label: Option<String>,
+    column: Vec<RawColumn>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawColumn {
+    name: String,
+    kind: RawKind,
+    levels: Option<Vec<String>>,
+    order: Option<String>,
+    fill: Option<Value>,
+    #[serde(default)]
+    indicator: bool,
+    min: Option<Value>,
+    max: Option<Value>,
+    #[serde(default)]
+    clip: bool,
+}
+
+#[derive(Debug, Clone, Copy, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "lowercase")]
+enum RawKind {
+    Number,
+    Category,
+    Ordinal,
+    Date,
+    Ignored,
+}
+
+impl From<PrepareError> for SessionError {
+    fn from(PrepareError { what, found, expected }: PrepareError) -> Self {
+        Self::value(format!("[table]: {what}"), found, expected)
+    }
+}
+
+impl RawTable {
+    /// Puts the values into their types. The rules are left to [`check`].
+    pub(super) fn resolve(self) -> Result<Preparation, SessionError> {
+        let delimiter = match self.delimiter.as_deref() {
+            None | Some("auto") => None,
+            Some(text) => match text.as_bytes() {
+                [byte] => Some(*byte),
+                _ => {
+                    let expected = r#"",", ";", "|", a tab ("\t") or "auto""#;
+                    return Err(SessionError::value("table.delimiter", format!("{text:?}"), expected));
+                }
+            },
+        };
+        let columns = self.column.into_iter().map(RawColumn::resolve).collect::<Result<_, _>>()?;
+        let (decimal_comma, missing, label) = (self.decimal_comma, self.missing, self.label);
+        Ok(Preparation { delimiter, decimal_comma, missing, label, columns })
+    }
+}
+
+impl RawColumn {
+    fn resolve(self) -> Result<Described, SessionError> {
+        let of = |what: &str| format!("{what} of column {:?}", self.name);
+        let order = match self.order.as_deref() {
+            None => DateOrder::default(),
+            Some(_) if self.kind != RawKind::Date => {
+                return Err(SessionError::value(of("order"), "given", "absent: only of dates"));
+            }
+            Some(text) => {
+                let found = DateOrder::ALL.into_iter().find(|order| order.name() == text);
+                let expected = || DateOrder::ALL.map(DateOrder::name).join(", ");
+                found.ok_or_else(|| SessionError::value(of("order"), format!("{text:?}"), expected()))?
+            }
+        };
+        let kind = match (self.kind, self.levels) {
+            (RawKind::Category, Some(levels)) => Kind::Category(levels),
+            (RawKind::Ordinal, Some(levels)) => Kind::Ordinal(levels),
+            (RawKind::Category | RawKind::Ordinal, None) => {
+                return Err(SessionError::value(of("levels"), "absent", "a list of texts"));
+            }
+            (_, Some(_)) => {
+                return Err(SessionError::value(
+                    of("levels"),
+                    "given",
+                    "absent: only of categories, ordinals",
+                ));
+            }
+            (RawKind::Number, None) => Kind::Number,
+            (RawKind::Date, None) => Kind::Date(order),
+            (RawKind::Ignored, None) => Kind::Ignored,
+        };
+        let dated = matches!(kind, Kind::Date(_));
+        let number = |what: &str, value: Value| match value {
+            Value::Integer(number) if !dated => Ok(number as f64),
+            Value::Float(number) if !dated => Ok(number),
+            Value::String(text) if dated && days(&text, DateOrder::YearMonthDay).is_some() => {
+                Ok(days(&text, DateOrder::YearMonthDay).unwrap_or_default().into())
+            }
+            other => {
+                let expected = if dated { "a date as a text, such as \"2026-01-31\"" } else { "a number" };
+                Err(SessionError::value(of(what), other, expected))
+            }
+        };
+        let fill = match self.fill {
+            None => Fill::Refuse,
+            Some(Value::String(text)) if !dated && text.is_empty() => Fill::NoLevel,
+            Some(Value::String(text)) if !dated => Fill::Level(text),
+            Some(value) => Fill::Number(number("fill", value)?),
+        };
+        let min = self.min.map(|value| number("min", value)).transpose()?;
+        let max = self.max.map(|value| number("max", value)).transpose()?;
+        let (name, indicator, clip) = (self.name, self.indicator, self.clip);
+        Ok(Described { name, kind, fill, indicator, min, max, clip })
+    }
+}
+
+/// Checks every rule; names, levels and texts for missing values are shown in logs and tables.
+pub(super) fn check(preparation: &Preparation) -> Result<(), SessionError> {
+    preparation.check()?;
+    preparation.label.iter().try_for_each(|name| check_name("table.label", name))?;
+    preparation.missing.iter().try_for_each(|text| check_name("a text of table.missing", text))?;
+    for column in &preparation.columns {
+        check_name("the name of a column of table", &column.name)?;
+        let field = format!("a level of column {:?}", column.name);
+        column.levels().iter().try_for_each(|level| check_name(&field, level))?;
+    }
+    Ok(())
+}
+
+/// Writes `[table]`, with a note for each column where there is one.
+pub(super) fn write_toml(preparation: &Preparation, notes: &[String], out: &mut String) -> fmt::Result {
+    let list = |texts: &[String]| texts.iter().map(|text| quoted(text)).collect::<Vec<_>>().join(", ");
+    let Preparation { delimiter, decimal_comma, missing, label, columns } = preparation;
+    writeln!(out, "# How a table becomes rows of numbers: the same at every peer, and kept in the result.")?;
+    writeln!(out, "[table]")?;
+    writeln!(out, "# \"auto\" (found by the names in the header), \",\", \";\", \"\\t\" or \"|\".")?;
+    let delimiter = delimiter.map_or("auto".into(), |byte| char::from(byte).to_string());
+    writeln!(out, "delimiter = {}", quoted(&delimiter))?;
+    writeln!(out, "# Whether decimals follow a comma; a peer whose file differs says --decimal-comma.")?;
+    writeln!(out, "decimal_comma = {decimal_comma}")?;
+    writeln!(out, "# Texts that stand for a missing value, beside an empty field.")?;
+    writeln!(out, "missing = [{}]", list(missing))?;
+    if let Some(label) = label {
+        writeln!(out, "# The column of the class.")?;
+        writeln!(out, "label = {}", quoted(label))?;
+    }
+    writeln!(
+        out,
+        "# Of each column: kind \"number\", \"category\" or \"ordinal\" (with levels), \"date\" or \"ignored\";\n\
+         # fill: what takes the place of a missing value, absent: such rows are refused, \"\": no level;\n\
+         # indicator: one more number says that it was missing; min and max: rows outside are refused,\n\
+         # with clip = true become the limit; order of a date: \"year-month-day\", \"day-month-year\" or\n\
+         # \"month-day-year\"."
+    )?;
+    for (at, Described { name, kind, fill, indicator, min, max, clip }) in columns.iter().enumerate() {
+        writeln!(out)?;
+        if let Some(note) = notes.get(at) {
+            writeln!(out, "# Guessed: {}.", note.replace(char::is_control, " "))?;
+        }
+        writeln!(out, "[[table.column]]\nname = {}", quoted(name))?;
+        let word = match kind {
+            Kind::Ignored => "ignored",
+            Kind::Number => "number",
+            Kind::Category(_) => "category",
+            Kind::Ordinal(_) => "ordinal",
+            Kind::Date(_) => "date",
+        };
+        writeln!(out, "kind = \"{word}\"")?;
+        match kind {
+            Kind::Category(levels) | Kind::Ordinal(levels) => writeln!(out, "levels = [{}]", list(levels))?,
+            Kind::Date(order) => writeln!(out, "order = \"{}\"", order.name())?,
+            Kind::Ignored | Kind::Number => {}
+        }
+        let number = |value: f64| match kind {
+            Kind::Date(_) => date(value).map_or_else(|| format!("{value:?}"), |date| quoted(&date)),
+            _ => format!("{value:?}"),
+        };
+        match fill {
+            Fill::Refuse => {}
+            Fill::Number(value) => writeln!(out, "fill = {}", number(*value))?,
+            Fill::Level(level) => writeln!(out, "fill = {}", quoted(level))?,
+            Fill::NoLevel => writeln!(out, "fill = \"\"")?,
+        }
+        if *indicator {
+            writeln!(out, "indicator = true")?;
+        }
+        min.iter().try_for_each(|&min| writeln!(out, "min = {}", number(min)))?;
+        max.iter().try_for_each(|&max| writeln!(out, "max = {}", number(max)))?;
+        if *clip {
+            writeln!(out, "clip = true")?;
+        }
+    }
+    writeln!(out)
+}

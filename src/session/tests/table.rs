@@ -1,0 +1,107 @@
+//! Described columns.
+
+use super::*;
+
+const TABLE: &str = r#"[table]
+missing = ["NA"]
+label = "kind"
+[[table.column]]
+name = "age"
+kind = "number"
+fill = 50
+indicator = true
+max = 120.5
+clip = true
+[[table.column]]
+name = "sex"
+kind = "category"
+levels = ["f", "m"]
+fill = ""
+[[table.column]]
+name = "seen"
+kind = "date"
+order = "day-month-year"
+min = "1970-01-11"
+[[table.column]]
+name = "stage"
+kind = "ordinal"
+levels = ["I", "II"]
+fill = "I"
+[[table.column]]
+name = "id"
+kind = "ignored"
+[flynn]"#;
+
+fn described() -> String {
+    with("[flynn]", TABLE).replacen("features = 784\n", "", 1).replacen("s = \"0.025d\"", "s = 2", 1)
+}
+
+fn changed(from: &str, to: &str) -> String {
+    let text = described();
+    assert!(text.contains(from), "{from}");
+    text.replacen(from, to, 1)
+}
+
+#[test]
+fn a_described_table_is_read_as_it_is_written_and_gives_features_and_names() {
+    let session = Session::parse(&described()).unwrap();
+    assert_eq!(session.data.columns, ["age", "age is missing", "sex=f", "sex=m", "seen", "stage"]);
+    assert_eq!(session.data.features, 6);
+    assert_eq!(Session::parse(&session.to_toml()).unwrap(), session);
+    let notes = vec!["looks like\na number".to_owned()];
+    let noted = session.to_toml_with(&notes);
+    assert!(noted.contains("# Guessed: looks like a number.\n[[table.column]]"), "{noted}");
+    assert_eq!(Session::parse(&noted).unwrap(), session);
+}
+
+#[test]
+fn every_word_of_a_described_table_changes_the_id_in_its_field_only() {
+    let plain = Session::parse(&described()).unwrap();
+    for (from, to) in [
+        ("missing = [\"NA\"]", "missing = [\"NA\", \"?\"]"),
+        ("[table]", "[table]\ndecimal_comma = true"),
+        ("[table]", "[table]\ndelimiter = \"\\t\""),
+        ("label = \"kind\"", "label = \"sort\""),
+        ("fill = 50", "fill = 51"),
+        ("max = 120.5", "max = 120"),
+        ("clip = true\n", ""),
+        ("fill = \"\"\n", ""),
+        ("order = \"day-month-year\"", "order = \"month-day-year\""),
+        ("1970-01-11", "1970-01-12"),
+        ("fill = \"I\"", "fill = \"II\""),
+        ("name = \"id\"", "name = \"number\""),
+    ] {
+        let other = Session::parse(&changed(from, to)).unwrap();
+        assert_ne!(other.id(), plain.id(), "{to}");
+        assert_eq!(plain.differing_fields(&other.fields()), ["table"], "{to}");
+    }
+    let twin = changed("max = 120.5", "min = -0.0\nmax = 120.5");
+    let zero = changed("max = 120.5", "min = 0.0\nmax = 120.5");
+    assert_eq!(Session::parse(&twin).unwrap().id(), Session::parse(&zero).unwrap().id());
+}
+
+#[test]
+fn tables_that_cannot_be_are_refused_by_name() {
+    for (from, to, expected) in [
+        ("classes", "features = 6\nclasses", "data.features or data.columns is given, must be absent where"),
+        ("kind = \"ordinal\"", "kind = \"text\"", "unknown"),
+        ("levels = [\"I\", \"II\"]\n", "", "levels of column \"stage\" is absent"),
+        ("kind = \"number\"", "kind = \"number\"\nlevels = [\"a\"]", "levels of column \"age\" is given"),
+        ("order = \"day-month-year\"", "order = \"dmy\"", "order of column \"seen\" is \"dmy\""),
+        ("min = \"1970-01-11\"", "min = 10", "min of column \"seen\" is 10, must be a date"),
+        ("fill = 50", "fill = \"x\"", "[table]: fill of column \"age\""),
+        ("fill = \"I\"", "fill = \"IV\"", "[table]: fill of column \"stage\""),
+        ("\"NA\"", "\"f\"", "a level or a text for missing values, not both"),
+        ("[table]", "[table]\ndelimiter = \"x\"", "[table]: delimiter is 'x'"),
+        ("name = \"id\"", "name = \"a\\u202eb\"", "the name of a column of table is"),
+        ("[\"f\", \"m\"]", "[\"f\", \"m\\u200b\"]", "a level of column \"sex\" is"),
+        ("[flynn]", "[columns.age]\nmin = 0\n[flynn]", "[columns.NAME] is given, must be absent"),
+    ] {
+        let told = refusal(&changed(from, to));
+        assert!(told.contains(expected), "{to}: {told}");
+    }
+    let session = Session::parse(&described()).unwrap();
+    let mut other = session.clone();
+    other.data.columns[0] = "height".into();
+    assert!(other.check().is_err(), "names that do not follow from the table");
+}
