@@ -186,10 +186,7 @@ struct Driver<'a> {
     ids: Vec<PeerId>,
     /// Peers that were blamed: their frames that are still on their way are not read.
     banned: BTreeSet<Peer>,
-    started: Instant,
-    /// Time in which large records were written: the machine's clock stands still, or it would take its own
-    /// delay for the others' silence.
-    still: Duration,
+    clock: Clock,
     alarms: BinaryHeap<Alarm>,
     timers: BTreeMap<u64, Timer>,
     sequence: u64,
@@ -244,8 +241,7 @@ pub fn run(plan: NodeConfig, report: &mut dyn FnMut(Report<'_>)) -> Result<Usage
         peers,
         ids,
         banned: BTreeSet::new(),
-        started,
-        still: Duration::ZERO,
+        clock: Clock { started, still: Duration::ZERO },
         alarms: BinaryHeap::new(),
         timers: BTreeMap::new(),
         sequence: 0,
@@ -296,10 +292,32 @@ fn now_instant() -> Instant {
     Instant::now()
 }
 
-impl Driver<'_> {
+/// The machine's clock.
+struct Clock {
+    started: Instant,
+    /// How long it has stood still.
+    still: Duration,
+}
+
+impl Clock {
     fn now(&self) -> Time {
         let runs = self.started.elapsed().saturating_sub(self.still);
         Time(u64::try_from(runs.as_micros()).unwrap_or(u64::MAX))
+    }
+
+    /// Does work during which it stands still: a machine that is held up by its disk would take its own delay
+    /// for the others' silence.
+    fn stands_still<R>(&mut self, work: impl FnOnce() -> R) -> R {
+        let begun = now_instant();
+        let result = work();
+        self.still += begun.elapsed();
+        result
+    }
+}
+
+impl Driver<'_> {
+    fn now(&self) -> Time {
+        self.clock.now()
     }
 
     fn run(&mut self) -> Result<(), DriverError> {
@@ -466,24 +484,24 @@ impl Driver<'_> {
         if record.total().is_none_or(|(_, total)| total.len() < LARGE) {
             return self.store.write(record);
         }
-        let begun = now_instant();
         let beat = self.node.beat();
         let (store, network, ids) = (&mut self.store, &self.network, &self.ids);
-        let written = beside(
-            || store.write(record),
-            Duration::from_millis(HEARTBEAT_MS),
-            || {
-                for (to, message) in &beat {
-                    let frame = wire::encode(message);
-                    let channel = to_net(frame.channel);
-                    let frame = Frame { header: frame.header, payload: frame.payload };
-                    // Where the network has stopped, the next call that needs it says so.
-                    let _ = network.send(Command::Send { to: ids[to.index()], channel, frame });
-                }
-            },
-        );
-        self.still += begun.elapsed();
-        written
+        let write = || {
+            beside(
+                || store.write(record),
+                Duration::from_millis(HEARTBEAT_MS),
+                || {
+                    for (to, message) in &beat {
+                        let frame = wire::encode(message);
+                        let channel = to_net(frame.channel);
+                        let frame = Frame { header: frame.header, payload: frame.payload };
+                        // Where the network has stopped, the next call that needs it says so.
+                        let _ = network.send(Command::Send { to: ids[to.index()], channel, frame });
+                    }
+                },
+            )
+        };
+        self.clock.stands_still(write)
     }
 
     fn compute(&self, job: Job) {
@@ -548,5 +566,20 @@ mod tests {
         beside(work, Duration::from_millis(20), || beats += 1);
         assert!(beats >= 3, "{beats} words in 15 intervals");
         assert_eq!(beside(|| 7, Duration::from_secs(60), || panic!("nothing to wait for")), 7);
+    }
+
+    #[test]
+    fn the_clock_of_a_machine_that_is_held_up_by_its_disk_stands_still() {
+        let mut clock = Clock { started: now_instant(), still: Duration::ZERO };
+        let sleep = |ms| std::thread::sleep(Duration::from_millis(ms));
+        sleep(20);
+        let before = clock.now();
+        assert!(before >= Time(20_000), "{before:?}");
+        clock.stands_still(|| sleep(300));
+        let after = clock.now();
+        let all = u64::try_from(clock.started.elapsed().as_micros()).unwrap();
+        assert!(before <= after && after.0 + 300_000 <= all, "{before:?} {after:?} of {all} us");
+        sleep(20);
+        assert!(clock.now() >= after.plus_ms(20), "it goes on");
     }
 }

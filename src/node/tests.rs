@@ -138,3 +138,30 @@ fn peers_that_are_connected_but_never_answer_are_not_waited_for_for_ever() {
         endings.values().filter(|ending| ending.to_string().contains("no view began for 20 s")).count();
     assert!(first >= 1 && endings.values().all(|ending| matches!(ending, Ending::TooFew(_))), "{endings:?}");
 }
+
+/// Of 17 peers 15 are the council, unless the file names it: then those it names, and no others.
+#[test]
+fn above_fifteen_peers_a_majority_of_the_council_must_be_there_whatever_min_peers_says() {
+    for (dead, finish) in [(7, 10), (8, 0)] {
+        let mut net = Network::new(17, &[1], timing(), 5);
+        let council = net.council();
+        assert_eq!((council.len(), net.session().min_peers), (15, 9));
+        council[..dead].iter().for_each(|&peer| net.at_ms(0, Fault::Crash(peer)));
+        net.run(60_000);
+        assert_eq!(net.finished().len(), finish, "{dead} dead: {:?}", net.endings());
+        for ending in net.endings().values() {
+            let Ending::TooFew(text) = ending else { panic!("{ending}") };
+            assert!(
+                text.contains("9 of 17 peers are reachable") && text.contains("8 of its council of 15"),
+                "{text}"
+            );
+        }
+    }
+    let named = |session: &mut crate::session::Session| {
+        session.voting.members = session.roster[..5].iter().map(|entry| entry.name.clone()).collect();
+    };
+    let mut net = Network::altered(17, &[1], timing(), 5, named);
+    net.peers().skip(9).for_each(|peer| net.at_ms(0, Fault::Crash(peer)));
+    net.run(60_000);
+    assert_eq!(net.finished().len(), 9, "{:?}", net.endings());
+}

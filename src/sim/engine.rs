@@ -167,13 +167,8 @@ pub(crate) struct Engine<W: World> {
 
 impl<W: World> std::fmt::Debug for Engine<W> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(
-            f,
-            "Engine {{ hosts: {}, now: {:?}, queue: {} }}",
-            self.hosts.len(),
-            self.now,
-            self.queue.len()
-        )
+        let (hosts, queue) = (self.hosts.len(), self.queue.len());
+        write!(f, "Engine {{ hosts: {hosts}, now: {:?}, queue: {queue} }}", self.now)
     }
 }
 
@@ -579,7 +574,9 @@ impl<W: World> Engine<W> {
                 }
             }
             Happening::Up { peer, other, epoch } => {
-                if self.links.get(&pair(peer, other)).is_some_and(|link| link.epoch == epoch) {
+                let stands = self.links.get(&pair(peer, other)).is_some_and(|link| link.epoch == epoch);
+                // What the other has sent before it closed it comes over a connection that this one knows.
+                if stands || self.drained.get(&(other, peer)) == Some(&epoch) {
                     self.hosts[peer.index()].seen.insert(other, epoch);
                     self.input(peer, Input::PeerUp(other));
                 }

@@ -39,6 +39,7 @@ fn a_mark_tells_of_a_lost_an_older_and_another_folder() {
     let older = fs::read(state.join("promised")).unwrap();
     store.write(&promised(7)).unwrap();
     drop(store);
+    assert_eq!(marked(&mark).unwrap().counter, 7, "raised with each promise");
     assert!(!lost(&state), "whole");
     assert!(lost(&folder.path().join("another")));
     fs::write(state.join("promised"), older).unwrap();
@@ -275,4 +276,30 @@ fn a_file_that_only_looks_whole_is_refused_with_what_is_wrong() {
     File::create(&path).unwrap().set_len(MAX_RECORD + 1).unwrap();
     let told = Store::open(folder.path()).map(drop).unwrap_err().to_string();
     assert!(told.contains("too large"), "{told}");
+}
+
+/// Bytes that do not follow those before them, and the end of another sum, belong to no total.
+#[test]
+fn what_was_written_ahead_of_another_sum_or_in_another_place_is_not_taken_for_a_total() {
+    use crate::protocol::EarlyWrite::{self, Chunk, End};
+    let sum = |counter| SumId { ballot: Ballot { counter, proposer: Peer(1) }, slot: 1 };
+    let chunk =
+        |counter, start, data: &'static [u8]| Chunk(sum(counter), start, bytes::Bytes::from_static(data));
+    let digest = || Sha256::digest(b"total").into();
+    let ahead: [&[EarlyWrite]; 3] = [
+        &[chunk(1, 0, b"to"), chunk(1, 2, b"tal"), End(sum(1), digest())],
+        &[chunk(1, 0, b"to"), chunk(1, 3, b"???"), End(sum(1), digest())],
+        &[chunk(1, 0, b"other"), End(sum(2), digest())],
+    ];
+    for parts in ahead {
+        let folder = tempfile::tempdir().unwrap();
+        let (mut store, _) = Store::open(folder.path()).unwrap();
+        parts.iter().for_each(|part| store.write_early(part.clone()));
+        let record = SumRecord::new(sum(1), vec![], digest(), vec![]);
+        let accepted = Record::Accepted(sum(1).ballot, record, bytes::Bytes::from_static(b"total"));
+        store.write(&accepted).unwrap();
+        drop(store);
+        let (_store, records) = Store::open(folder.path()).unwrap();
+        assert_eq!(records, [accepted], "{parts:?}");
+    }
 }

@@ -142,3 +142,11 @@ fn random_schedules_are_safe_and_end_3() {
 fn random_schedules_are_safe_and_end_4() {
     part(3);
 }
+
+/// A peer greets another and ends before that has heard of the connection; later it is there again. The
+/// engine brought the greeting and told of no connection, so none was lost, and the next greeting was one too
+/// many.
+#[test]
+fn a_greeting_of_a_peer_that_has_ended_since_belongs_to_a_connection_that_is_lost_after_it() {
+    run(23_391);
+}

@@ -282,4 +282,16 @@ fn chunks_out_of_turn_of_another_length_or_from_elsewhere_are_blamed() {
     assert_eq!(from(Peer(0), chunk(Down, 0, CHUNK)), Some(Fault::OutOfOrder("total")));
     assert_eq!(from(Peer(7), chunk(Down, 0, CHUNK)), Some(Fault::OutOfOrder("chunk")));
     assert_eq!(from(Peer(7), chunk(Up, 0, CHUNK)), Some(Fault::OutOfOrder("chunk")));
+    // Credit for what went up comes from where it went.
+    let mut child = start(2, CHUNK).machines.swap_remove(1);
+    let masks = Arc::new(Masks { word: Word::W64, masks: vec![] });
+    let step = child.contribute(vec![0; CHUNK].into(), masks, Cut::default());
+    for job in computed(step) {
+        drop(child.handle(Time(0), Input::Done(job.run())));
+    }
+    for (from, blamed) in [(Peer(7), true), (Peer(0), false)] {
+        let message = Message::Credit { sum: SUM, direction: Up, index: 0 };
+        let step = child.handle(Time(0), Input::Message { from, message });
+        assert_eq!(step.0.iter().any(|action| matches!(action, Action::Blame { .. })), blamed, "{from}");
+    }
 }

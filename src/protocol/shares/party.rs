@@ -251,3 +251,29 @@ impl Machine for Party {
         step
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_peer_is_one_round_ahead_at_most_and_sends_no_more_than_a_round_can_be() {
+        let frame = |round, last, length| Frame { round, last, data: vec![1; length].into() };
+        let takes = |frames: &[Frame]| {
+            let mut inbox = Inbox::default();
+            frames.iter().all(|frame| inbox.take(frame, 2 * PAYLOAD).is_ok())
+        };
+        let (whole, next) = (frame(0, true, 1), frame(1, true, 1));
+        assert!(takes(&[whole.clone(), next.clone()]));
+        assert!(!takes(std::slice::from_ref(&next)), "before the round that it is in");
+        assert!(!takes(&[frame(0, false, 1), next.clone()]), "before that round is whole");
+        assert!(!takes(&[whole.clone(), frame(2, true, 1)]), "two rounds ahead");
+        assert!(!takes(&[whole.clone(), whole.clone()]), "a round that is whole");
+        assert!(!takes(&[whole, next.clone(), next]), "also of the round ahead");
+        let full = frame(0, false, PAYLOAD);
+        assert!(takes(&[full.clone(), full.clone(), frame(0, true, 0)]));
+        assert!(!takes(&[frame(0, true, PAYLOAD + 1)]), "a frame above the limit");
+        assert!(!takes(&[full.clone(), full, frame(0, true, 1)]), "a round above the limit");
+        assert!(!takes(&[frame(0, false, 0)]), "nothing, again and again");
+    }
+}

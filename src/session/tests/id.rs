@@ -243,3 +243,41 @@ fn the_council_is_fifteen_or_all_and_differs_between_sessions() {
     two.name = "another".into();
     assert_ne!(one.council(), two.council());
 }
+
+#[test]
+fn a_council_that_the_file_names_is_the_council_whatever_the_author_tries_names_for() {
+    let named = |names: &[&str]| {
+        let mut session = session(40);
+        session.voting.members = names.iter().map(|&name| name.to_owned()).collect();
+        session
+    };
+    let all: Vec<String> = session(40).roster.iter().map(|entry| entry.name.clone()).collect();
+    let all: Vec<&str> = all.iter().map(String::as_str).collect();
+    let five = named(&all[10..15]).check().unwrap();
+    assert_eq!(Session::parse(&five.to_toml()).unwrap(), five, "it stands in the file");
+    let members =
+        |session: &Session| session.council().into_iter().collect::<std::collections::BTreeSet<_>>();
+    assert_eq!((members(&five), five.quorum()), ((10..15).map(Peer).collect(), 3));
+    for name in ["a", "b", "c"] {
+        let tried = Session { name: name.into(), ..five.clone() };
+        assert_ne!(tried.id(), five.id());
+        assert_eq!(members(&tried), members(&five));
+        assert_ne!(
+            members(&Session { name: name.into(), ..session(40) }),
+            members(&session(40)),
+            "drawn anew"
+        );
+    }
+    // Part of what all agree on, in whatever order the file has it.
+    let turned = named(&[all[14], all[13], all[12], all[11], all[10]]);
+    assert!(
+        turned.id() == five.id() && named(&all[10..14]).id() != five.id() && session(40).id() != five.id()
+    );
+    let stranger = [&all[..4], &["nobody"]].concat();
+    let twice = [&all[..4], &all[..1]].concat();
+    for wrong in [&all[..2], &all[..16], &stranger, &twice] {
+        let told = named(wrong).check().unwrap_err().to_string();
+        assert!(told.contains("council.members"), "{told}");
+    }
+    assert!(named(&all[..15]).check().is_ok());
+}

@@ -264,6 +264,9 @@ fn rows_that_do_not_fit_the_session_are_refused_before_they_are_counted() {
     assert_eq!(holders::fits(&whole, &digits()), Ok(()));
     assert!(with(&|session| session.data.features = 63).contains("63"));
     assert!(with(&|session| session.data.classes.swap(0, 1)).contains("classes"));
+    let (values, classes) = (digits().values().to_vec(), digits().classes().to_vec());
+    let bare = Dataset::new(64, values, Vec::new(), classes).unwrap();
+    assert!(holders::fits(&whole, &bare).unwrap_err().contains("no labels"));
     let many = holders::fits_ring(&whole, &digits(), |_, _| digits().rows() as u64 - 1).unwrap_err();
     assert!(many.contains("at most"), "{many}");
     assert_eq!(holders::fits_ring(&whole, &digits(), |_, _| digits().rows() as u64), Ok(()));

@@ -301,7 +301,8 @@ fn what_a_proposer_is_promised_counts_if_it_is_its_authors_own_and_sound() {
     let (mut one, ballot, other) = proposer();
     one.hear(other, Message::Promise(one.promise(other, ballot, 0)));
     assert!(one.node.view.is_some(), "two of three are a quorum");
-    let cases: [(&str, bool, fn(&One, Ballot, Peer) -> Signed<Promised>); 4] = [
+    type Make = fn(&One, Ballot, Peer) -> Signed<Promised>;
+    let cases: [(&str, bool, Make); 4] = [
         ("another's", false, |one, ballot, _| one.promise(one.council[0], ballot, 0)),
         ("of an earlier ballot", false, |one, ballot, by| {
             one.promise(by, Ballot { counter: ballot.counter - 1, ..ballot }, 0)

@@ -181,14 +181,16 @@ fn parts_of_a_draw_are_heeded_once_and_as_they_were_committed_to() {
     views.run(VecDeque::new(), |from, to, message| {
         match message {
             view::Message::Down(_, Order::Keys(_)) => keys.push((from, to, message.clone())),
-            view::Message::Up(_, Report::Reveal(items)) if !items.is_empty() => {
-                // The leader gets none that is not what its author committed itself to.
-                if to == ballot.proposer && parts.len() < 2 {
-                    let mut other = items.clone();
-                    other[0].item.secret[0] ^= 1;
-                    parts.push((from, to, view::Message::Up(ballot, Report::Reveal(other))));
-                    return true;
-                }
+            // The leader gets none that is not what its author committed itself to.
+            view::Message::Up(_, Report::Reveal(items))
+                if !items.is_empty() && to == ballot.proposer && parts.len() < 2 =>
+            {
+                let mut other = items.clone();
+                let mut item = items[0].item.clone();
+                item.secret[0] ^= 1;
+                other[0] = Signed::new(&net.context(items[0].author), item);
+                parts.push((from, to, view::Message::Up(ballot, Report::Reveal(other))));
+                return true;
             }
             _ => {}
         }

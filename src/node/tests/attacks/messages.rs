@@ -51,7 +51,8 @@ fn a_view_that_breaks_any_rule_of_its_beginning_is_not_joined_and_who_passes_it_
     let spare = *all.iter().find(|peer| !begun().council().contains(peer)).unwrap();
     let reversed: Vec<_> = all.iter().rev().copied().collect();
     let without_leader: Vec<_> = all.iter().copied().filter(|&peer| peer != leads).collect();
-    let cases: [(&str, Ballot, Vec<Peer>, u32, bool); 7] = [
+    let one_votes = all.iter().copied().filter(|&peer| peer == leads || !begun().council().contains(&peer));
+    let cases: [(&str, Ballot, Vec<Peer>, u32, bool); 8] = [
         ("nothing", high, all.clone(), 0, true),
         ("members do not ascend", high, reversed, 0, false),
         ("its leader is no member", high, without_leader, 0, false),
@@ -59,6 +60,7 @@ fn a_view_that_breaks_any_rule_of_its_beginning_is_not_joined_and_who_passes_it_
         ("more frozen slots than there are", high, all.clone(), 9, false),
         ("a ballot above the last", Ballot { counter: Ballot::LAST + 1, ..high }, all.clone(), 0, false),
         ("too few members", high, all[..2].to_vec(), 0, false),
+        ("too few of the council", high, one_votes.collect(), 0, false),
     ];
     for (what, ballot, members, frozen, sound) in cases {
         let mut net = begun();

@@ -328,7 +328,8 @@ fn a_report_that_breaks_any_rule_names_the_child_that_carries_it() {
 
 #[test]
 fn a_report_that_comes_before_its_time_names_the_child_that_sends_it() {
-    let early: [(&str, fn(&Order) -> bool, Report); 2] = [
+    type Before = fn(&Order) -> bool;
+    let early: [(&str, Before, Report); 2] = [
         ("nothing to acknowledge", |order| matches!(order, Order::Accept(_)), Report::Acknowledge(0, vec![])),
         ("nothing decided", |order| matches!(order, Order::Decide(..)), Report::Release(0, vec![])),
     ];
@@ -437,6 +438,15 @@ fn a_decision_or_an_opening_that_breaks_any_rule_is_not_followed() {
     let acks = tree.council.iter().map(|&by| tree.sign(by, item.clone())).collect();
     assert!(!tree.follows(Order::Decide(1, acks)), "for another slot than the one that is accepted");
 
+    for (count, follows) in [(1, false), (2, true)] {
+        let mut tree = Tree::new();
+        let Order::Decide(_, mut acks) = tree.order(|order| matches!(order, Order::Decide(0, _))) else {
+            unreachable!()
+        };
+        acks.truncate(count);
+        assert_eq!(tree.follows(Order::Decide(0, acks)), follows, "{count} of a quorum of two");
+    }
+
     type Items = Vec<Signed<Release>>;
     let opened = |slot: u32, change: &dyn Fn(&Tree, &mut Items)| {
         let mut tree = Tree::new();
@@ -460,6 +470,7 @@ fn a_decision_or_an_opening_that_breaks_any_rule_is_not_followed() {
         }
     };
     assert_eq!(opened(0, &other(|item| item.value[0] ^= 1)), refused, "of another value");
+    assert_eq!(opened(0, &other(|item| item.sum.slot = 1)), refused, "of another sum");
     let forged = |tree: &Tree, items: &mut Items| {
         items[0] = tree.forge(items[1].author, items[0].author, items[0].item.clone());
     };

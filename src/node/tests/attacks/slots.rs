@@ -56,7 +56,8 @@ fn a_sum_without_a_pad_ends_the_session_and_slots_are_opened_in_their_order() {
     };
     for (slot, opens) in [(0, true), (1, false)] {
         let mut one = One::new();
-        let frozen = frozen(&one, slot);
+        let mut frozen = frozen(&one, slot);
+        frozen.pads[0] = Some([0; 32]);
         one.node.open(frozen, Bytes::new(), &mut Step::none());
         assert_eq!(one.node.opening.is_some(), opens, "slot {slot} where none is frozen");
     }
@@ -110,8 +111,12 @@ fn messages_of_an_exchange_are_kept_of_members_of_this_view_and_not_without_end(
         let (from, content) = (from(&one), Content::Short(Bytes::from_static(b"x")));
         (0..times).any(|_| one.blames(from, Message::Exchange { sum, content: content.clone() }))
     };
-    let (member, this): (fn(&One) -> Peer, fn(&One, Ballot) -> Ballot) =
-        (|one| one.council[1], |_, view| view);
+    fn member(one: &One) -> Peer {
+        one.council[1]
+    }
+    fn this(_: &One, view: Ballot) -> Ballot {
+        view
+    }
     assert!(!said(member, this, 1, 256));
     assert!(said(member, this, 1, 257), "without end");
     assert!(said(member, this, 2, 1), "of a slot that there is not");
