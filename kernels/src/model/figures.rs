@@ -34,7 +34,7 @@ pub struct Sums {
     /// For each bin of confidence: rows, right ones, and the sum of floor(2^16 confidence). Empty where
     /// nothing is stated.
     stated: Vec<[u64; 3]>,
-    /// With two classes, for each true class the rows in each bin of the margin. Empty where there are others.
+    /// With two classes, for each true class the rows in each bin of the margin; else empty.
     margins: Vec<u64>,
 }
 
