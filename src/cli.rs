@@ -20,6 +20,7 @@ mod model;
 mod network;
 mod noise;
 mod output;
+mod personalise;
 #[cfg(feature = "net")]
 mod progress;
 mod report;
@@ -34,8 +35,9 @@ use std::io::{self, IsTerminal, Write};
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use tracing_subscriber::EnvFilter;
-use tracing_subscriber::filter::LevelFilter;
+use tracing_subscriber::filter::Targets;
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::util::SubscriberInitExt;
 
 /// What a command ends with; see [`Failure::code`] for the exit codes.
 #[derive(Debug, thiserror::Error)]
@@ -112,6 +114,7 @@ enum Command {
     Report(report::Report),
     Inspect(model::Inspect),
     Export(export::Export),
+    Personalise(personalise::Personalise),
     Tune(tune::Tune),
     Tables(tables::Tables),
     Simulate(simulate::Simulate),
@@ -153,16 +156,17 @@ fn one_line(text: &str) -> String {
 /// Silent unless the option or RUST_LOG says otherwise; results and errors never go this way.
 fn start_log(filter: Option<&str>, json: bool) -> Result<(), Failure> {
     let directives = filter.map_or_else(|| std::env::var("RUST_LOG").unwrap_or_default(), str::to_owned);
-    let filter = EnvFilter::builder().with_default_directive(LevelFilter::OFF.into()).parse(&directives);
-    let filter = filter.map_err(|error| Failure::Input(format!("--log {directives}: {error}")))?;
-    let log = tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_ansi(io::stderr().is_terminal())
-        .with_writer(io::stderr);
+    let targets = match directives.trim() {
+        "" => Targets::new(),
+        text => text.parse().map_err(|error| Failure::Input(format!("--log {directives}: {error}")))?,
+    };
+    let lines =
+        tracing_subscriber::fmt::layer().with_ansi(io::stderr().is_terminal()).with_writer(io::stderr);
+    let log = tracing_subscriber::registry().with(targets);
     if json {
-        log.json().init()
+        log.with(lines.json()).init()
     } else {
-        log.init()
+        log.with(lines).init()
     }
     Ok(())
 }
@@ -188,6 +192,7 @@ fn run(command: Command, out: &mut dyn Write) -> Result<(), Failure> {
         Command::Report(command) => command.run(out),
         Command::Inspect(command) => command.run(out),
         Command::Export(command) => command.run(out),
+        Command::Personalise(command) => command.run(out),
         Command::Tune(command) => command.run(out),
         Command::Tables(command) => command.run(out),
         Command::Simulate(command) => command.run(out),
@@ -235,12 +240,24 @@ mod tests {
         let mut value = false;
         for word in words {
             let file = if value {
-                matches!(arguments.last().map(String::as_str), Some("--data" | "--out" | "--labels"))
+                matches!(
+                    arguments.last().map(String::as_str),
+                    Some("--data" | "--out" | "--labels" | "--validate" | "--fine-tuned-out")
+                )
             } else {
                 true
             };
             value = word.starts_with("--")
-                && !matches!(word.as_str(), "--json" | "--published" | "--force" | "--large");
+                && !matches!(
+                    word.as_str(),
+                    "--json"
+                        | "--published"
+                        | "--force"
+                        | "--large"
+                        | "--local"
+                        | "--prototypes"
+                        | "--with-private-rows"
+                );
             let is_file = file && !word.starts_with("--");
             arguments.push(if is_file { folder.join(&word).to_str().unwrap().to_owned() } else { word });
         }

@@ -23,6 +23,22 @@ pub fn write_whole(path: &Path, bytes: &[u8], replace: bool) -> io::Result<()> {
     keep(file, path, replace)
 }
 
+/// As [`write_whole`], and nobody but its owner may read the file (mode 0600), not even for a moment.
+///
+/// # Errors
+/// As [`write_whole`].
+pub fn write_private(path: &Path, bytes: &[u8], replace: bool) -> io::Result<()> {
+    if is_stream(path) {
+        return write_whole(path, bytes, replace);
+    }
+    path.file_name().ok_or_else(|| io::Error::from(io::ErrorKind::InvalidFilename))?;
+    // tempfile makes its files with mode 0600.
+    let mut file =
+        tempfile::Builder::new().prefix(".flyswarm-").tempfile_in(folder_of(path)).map_err(plain)?;
+    file.as_file_mut().write_all(bytes)?;
+    keep(file, path, replace)
+}
+
 /// An empty file beside `path`, with the usual mode less the umask, that goes when it is dropped. Write to
 /// its
 /// [`NamedTempFile::as_file`]: its own errors name a path that nobody knows.
@@ -32,6 +48,16 @@ pub fn write_whole(path: &Path, bytes: &[u8], replace: bool) -> io::Result<()> {
 pub fn beside(path: &Path) -> io::Result<NamedTempFile> {
     path.file_name().ok_or_else(|| io::Error::from(io::ErrorKind::InvalidFilename))?;
     temporary(folder_of(path))
+}
+
+/// As [`beside`], and nobody but its owner may read the file.
+///
+/// # Errors
+/// What the system says.
+pub fn private_beside(path: &Path) -> io::Result<NamedTempFile> {
+    path.file_name().ok_or_else(|| io::Error::from(io::ErrorKind::InvalidFilename))?;
+    // tempfile makes its files with mode 0600.
+    tempfile::Builder::new().prefix(".flyswarm-").tempfile_in(folder_of(path)).map_err(plain)
 }
 
 /// Gives a file of [`beside`] its name, durably.
@@ -156,6 +182,8 @@ mod tests {
         let other = folder.path().join("other");
         File::create(&other).unwrap();
         assert_eq!(mode(&file), mode(&other));
+        write_private(&file, b"y", true).unwrap();
+        assert_eq!((mode(&file), fs::read(&file).unwrap()), (0o600, b"y".to_vec()));
         let (open, private) = (folder.path().join("a/b/c"), folder.path().join("d/e"));
         create_folders(&open, false).unwrap();
         create_folders(&private, true).unwrap();

@@ -13,6 +13,7 @@ mod network;
 mod train;
 
 pub use augment::Augment;
+pub(crate) use classifier::looks_like;
 pub use classifier::{Classifier, ClassifierError};
 pub use network::{Architecture, Batch, Network, NetworkError, Tape, Tensor};
 pub use train::{Schedule, Settings, Trained, clip_update, train};

@@ -20,7 +20,7 @@ pub mod figures;
 pub mod file;
 pub mod heterogeneity;
 pub mod neighbours;
-mod npz;
+pub(crate) mod npz;
 pub mod origin;
 pub mod outside;
 pub mod propagation;

@@ -83,6 +83,11 @@ impl DataArguments {
         Self { data, reading }
     }
 
+    /// Another file that is read alike; its labels may be in a file of their own.
+    pub(super) fn beside(&self, data: PathBuf, labels: Option<PathBuf>) -> Self {
+        Self { data, reading: Reading { labels, ..self.reading.clone() } }
+    }
+
     /// Takes a column for no feature.
     pub(super) fn leave_aside(&mut self, column: Column) {
         self.reading.drop.push(column);

@@ -7,12 +7,14 @@ use std::path::PathBuf;
 use clap::Args;
 
 use super::model::ModelArguments;
+use super::model::network::Network;
 use super::{Failure, output, print};
 use crate::files;
 
 /// Write a model as an NPZ archive: counts, lifting matrix, classes and settings as arrays of NumPy
 ///
-/// docs/export.md says what the arrays are, and has twenty lines of NumPy that predict from them.
+/// docs/export.md says what the arrays are, and has twenty lines of NumPy that predict from them. A personal
+/// model is refused without a flag; docs/personal.md says what its arrays are.
 #[derive(Debug, Args)]
 pub(super) struct Export {
     #[command(flatten)]
@@ -20,6 +22,9 @@ pub(super) struct Export {
     /// The archive to write
     #[arg(long, value_name = "FILE.npz")]
     out: PathBuf,
+    /// Export a personal model all the same: its keys are representations of private rows
+    #[arg(long)]
+    with_private_rows: bool,
     /// Replace the file if it exists
     #[arg(long)]
     force: bool,
@@ -34,6 +39,8 @@ struct Remembering<'a> {
     file: &'a File,
     error: Option<io::Error>,
 }
+
+type Writer<'a> = BufWriter<Remembering<'a>>;
 
 impl Write for Remembering<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
@@ -59,19 +66,43 @@ impl Seek for Remembering<'_> {
 
 impl Export {
     pub(super) fn run(self, out: &mut dyn Write) -> Result<(), Failure> {
+        if let Some(Network::Personal(model)) = Network::load(&self.model.model)? {
+            if !self.with_private_rows {
+                return Err(Failure::Input(format!(
+                    "{}: holds representations of private rows; --with-private-rows exports them",
+                    self.model.model.display()
+                )));
+            }
+            self.write(true, |out| model.write_npz(out))?;
+            return self.report(&model.digest(), out);
+        }
         let model = self.model.load()?;
+        self.write(false, |out| model.write_npz(out))?;
+        self.report(&model.digest(), out)
+    }
+
+    /// Writes the archive; one with private rows so that nobody but its owner may read it.
+    fn write(
+        &self,
+        private: bool,
+        write: impl FnOnce(Writer<'_>) -> io::Result<Writer<'_>>,
+    ) -> Result<(), Failure> {
         let path = &self.out;
         output::check(path, self.force)?;
         let failed = |error| output::failed(path, &error);
-        let file = files::beside(path).map_err(failed)?;
-        let writer = BufWriter::new(Remembering { file: file.as_file(), error: None });
-        let writer = model.write_npz(writer).map_err(failed)?;
+        let file = if private { files::private_beside(path) } else { files::beside(path) };
+        let file = file.map_err(failed)?;
+        let writer =
+            write(BufWriter::new(Remembering { file: file.as_file(), error: None })).map_err(failed)?;
         let written = writer.into_inner().map_err(|error| failed(error.into_error()))?;
         if let Some(error) = written.error {
             return Err(failed(error));
         }
-        files::keep(file, path, self.force).map_err(failed)?;
-        let digest = hex::encode(model.digest());
+        files::keep(file, path, self.force).map_err(failed)
+    }
+
+    fn report(&self, digest: &[u8; 32], out: &mut dyn Write) -> Result<(), Failure> {
+        let (path, digest) = (&self.out, hex::encode(digest));
         let text = match self.json {
             true => serde_json::json!({"file": path, "digest": digest}).to_string(),
             false => format!("wrote {}: {digest}", path.display()),

@@ -1,10 +1,12 @@
 //! `flyswarm join`: one node of a session, until it has the model and nobody needs it any more.
 
 mod ask;
+mod trainer;
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use clap::Args;
 use futures::executor::{block_on, block_on_stream};
@@ -24,7 +26,8 @@ use crate::peer::{self, Budget, Builder, Event, Handle, Peer, Receipt, Timed, le
 use crate::privacy::Ratio;
 use crate::report::Page;
 use crate::session::{Session, TaskSpec, check_name};
-use crate::task::{self, BuiltIn, Labels, Outcome, Rows, xclp};
+use crate::task::{self, Build, BuiltIn, Labels, Outcome, Rows, xclp};
+use trainer::Subprocess;
 
 /// Runs one node of a session and writes what it gives: the model, the settings that were best, labels for
 /// its own rows, or how far these lie from all
@@ -45,6 +48,10 @@ pub(super) struct Join {
     /// codes for missing values, a constant
     #[arg(long)]
     strict: bool,
+    /// With the task fedavg, a program of your own that trains in place of the built-in learner, such as
+    /// 'python3 train.py' (docs/trainer.md)
+    #[arg(long, value_name = "COMMAND")]
+    trainer: Option<String>,
     /// What you call these rows: under this name the ledger adds up what private sessions spend of them
     #[arg(long, value_name = "NAME")]
     dataset: Option<String>,
@@ -120,6 +127,18 @@ struct Brought {
     said: Option<String>,
     out: PathBuf,
     budget: Option<Budget>,
+    /// How the task is made, where not as usual.
+    build: Option<Build>,
+}
+
+/// Starts a trainer of the user's own. It may take as long as the session lets a computation take.
+fn own_trainer(session: &Session, command: &str) -> Result<Build, Failure> {
+    let TaskSpec::Fedavg(spec) = &session.task else {
+        return Err(Failure::Input(format!("--trainer: not with the task {}", session.task)));
+    };
+    let limit = Duration::from_millis(u64::try_from(session.timing.compute_ms).unwrap_or(0));
+    let trainer = Subprocess::start(command, limit).map_err(Failure::Input)?;
+    Ok(task::fedavg::build(spec.clone(), Some(Arc::new(trainer))))
 }
 
 impl Join {
@@ -150,8 +169,10 @@ impl Join {
             }
         };
         let rows = Rows { data: Arc::new(data), labels };
+        let build =
+            self.trainer.as_deref().map(|command| own_trainer(&place.session, command)).transpose()?;
         let (name, strict, yes) = (self.data.name(), self.strict, self.yes);
-        self.node.run(place, Some(Brought { rows, name, strict, yes, said, out, budget }), receipt)
+        self.node.run(place, Some(Brought { rows, name, strict, yes, said, out, budget, build }), receipt)
     }
 
     /// Whether the options on the budget fit the session.
@@ -244,6 +265,9 @@ impl NodeArguments {
                 .before_charge(move || Ok(ask::ask(&asked, count, yes, &told)?));
             if let Some(budget) = brought.budget {
                 builder = builder.budget(budget);
+            }
+            if let Some(build) = brought.build {
+                builder = builder.built_by(build);
             }
         }
         builder = self.network(builder)?;

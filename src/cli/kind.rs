@@ -5,6 +5,7 @@ use std::io::Read;
 use std::path::Path;
 
 use flyswarm_kernels::learner::Classifier;
+use flyswarm_kernels::personal::PersonalModel;
 
 use crate::model::file::MAGIC;
 
@@ -13,6 +14,8 @@ const LOOK: u64 = 1 << 16;
 
 /// A network that the task `fedavg` has trained.
 pub(super) const NETWORK: &str = "a network";
+/// What `personalise` has made of one.
+pub(super) const PERSONAL: &str = "a personal model";
 
 /// `a receipt`, `a model` and so on; `None` where it is nothing that this program writes.
 pub(super) fn of(path: &Path) -> Option<&'static str> {
@@ -27,6 +30,9 @@ pub(super) fn of(path: &Path) -> Option<&'static str> {
     }
     if Classifier::looks_like(&bytes) {
         return Some(NETWORK);
+    }
+    if PersonalModel::looks_like(&bytes) {
+        return Some(PERSONAL);
     }
     if bytes.starts_with(b"PK\x03\x04") {
         return Some("an NPZ archive");

@@ -1,7 +1,7 @@
 //! `predict`, `eval` and `inspect`: what a model file is good for. None of them needs a network.
 
 mod diff;
-mod network;
+pub(super) mod network;
 mod predict;
 
 use std::fs::File;
@@ -24,6 +24,7 @@ use crate::model::{Model, ModelError};
 use crate::sketch::scaling::Scaling;
 
 pub(super) use diff::ModelCommand;
+use network::Network;
 pub(super) use predict::Predict;
 
 /// The largest lifting matrix that is drawn without being asked for.
@@ -115,7 +116,8 @@ impl From<ModelError> for Failure {
 
 impl Eval {
     pub(super) fn run(&self, out: &mut dyn Write) -> Result<(), Failure> {
-        let Scored { figures, digest, outside, confusion } = scored(&self.model, &self.data, &self.label)?;
+        let Scored { figures, digest, outside, confusion, alone } =
+            scored(&self.model, &self.data, &self.label)?;
         let text = if self.json {
             let mut value = json!(figures);
             // As whole numbers, without their intervals, these stood here before.
@@ -126,12 +128,16 @@ impl Eval {
             value["balanced_accuracy_interval"] = json!([balanced.low, balanced.high]);
             value["classes"] = figures.per_class.iter().map(|each| json!(each.class)).collect();
             value["digest"] = json!(hex::encode(digest));
+            if let Some(alone) = alone {
+                value["accuracy_of_the_network_alone"] = json!(alone);
+            }
             if let Some((rows, columns)) = outside {
                 (value["rows_outside"], value["columns_outside"]) = (json!(rows), columns);
             }
             format!("{value:#}")
         } else {
-            format!("{figures}\n\n{confusion}")
+            let alone = alone.map_or(String::new(), |alone| format!("network alone      {alone:.4}\n"));
+            format!("{figures}\n{alone}\n{confusion}")
         };
         written(writeln!(out, "{text}"), "standard output")
     }
@@ -144,6 +150,8 @@ pub(super) struct Scored {
     /// Of a model: rows with values outside what it has seen, and in which columns.
     outside: Option<(usize, serde_json::Value)>,
     confusion: Confusion,
+    /// Of a personal model: the accuracy of its network by itself.
+    alone: Option<f64>,
 }
 
 /// Predicts labelled rows.
@@ -156,13 +164,14 @@ pub(super) fn scored(
         return Err(Failure::Input("--label none: expected a column of labels to compare with".into()));
     }
     let none = || Failure::Input("no rows to predict".into());
-    if let Some(network) = network::load(&arguments.model)? {
-        let (data, predicted) = network::rows(&network, data, label, true)?;
+    if let Some(network) = Network::load(&arguments.model)? {
+        let data = network.rows(data, label, true)?;
+        let (predicted, alone) = (network.predicted(&data)?, network.alone(&data)?);
         let classes = network.classes();
         let confusion = Confusion::new(classes, data.labels(), &predicted);
         let sums = Sums::of_classes(classes.len(), data.labels(), &predicted);
         let figures = Figures::new(classes, &sums).ok_or_else(none)?;
-        return Ok(Scored { figures, digest: network.digest(), outside: None, confusion });
+        return Ok(Scored { figures, digest: network.digest(), outside: None, confusion, alone });
     }
     let model = arguments.load()?;
     let (data, said) = data.load_for(&model, label, true)?;
@@ -183,6 +192,7 @@ pub(super) fn scored(
         digest: model.digest(),
         outside: Some((outside, columns.collect())),
         confusion: Confusion::new(classes, data.labels(), &predicted),
+        alone: None,
     })
 }
 
@@ -196,8 +206,8 @@ impl Inspect {
         // A session file is text, and no text begins like a model.
         let text = match kind::of(&self.file) {
             _ if start == file::MAGIC => inspect_model(&self.file, self.json)?,
-            Some(kind::NETWORK) => match network::load(&self.file)? {
-                Some(network) => network::inspect(&network, self.json),
+            Some(kind::NETWORK | kind::PERSONAL) => match Network::load(&self.file)? {
+                Some(network) => network.inspect(self.json),
                 None => return Err(Failure::Input(format!("{}: changed meanwhile", self.file.display()))),
             },
             Some(other) if other != "a session file" => {

@@ -12,6 +12,7 @@
 //! alone, once, and takes part from the next round on. Each round's vector has the rows of its members, and
 //! carries on n and the figures of the rounds before: a peer that comes late needs the last one and no other.
 
+pub(crate) mod trainer;
 mod words;
 
 use std::sync::{Arc, OnceLock};
@@ -23,7 +24,7 @@ use flyswarm_kernels::learner::{
 use serde_json::{Map, Value, json};
 
 use super::holders::{self, HOLDERS};
-use super::{BuiltIn, History, Labels, Outcome, Task, Work};
+use super::{Build, BuiltIn, History, Labels, Outcome, Task, Work};
 use crate::crypto::stream::Stream;
 use crate::data::Dataset;
 use crate::data::deal::shuffle;
@@ -31,6 +32,7 @@ use crate::data::split::train_test;
 use crate::protocol::context::{Quantity, SMALLEST_SUM};
 use crate::session::{FedavgSpec, Peer, Session, SessionError, Weighting};
 use crate::sketch::scaling::{self, Moments, Scaler, Scaling, ScalingError};
+use trainer::{Order, Trainer};
 use words::{Carried, Figures, Layout, ONE, WordsError, mean, mean_word};
 
 /// Slot of `rows`.
@@ -53,6 +55,8 @@ pub(crate) struct Fedavg {
     plan: Plan,
     me: Peer,
     data: Arc<Dataset>,
+    /// What trains; the built-in learner where nothing else does.
+    trainer: Option<Arc<dyn Trainer>>,
     /// Its scaled rows, once the slots before the first round are frozen.
     prepared: OnceLock<Prepared>,
 }
@@ -79,6 +83,9 @@ pub(crate) enum FedavgError {
     /// The session's network does not fit its rows.
     #[error(transparent)]
     Session(#[from] SessionError),
+    /// The peer's own trainer has failed.
+    #[error("{0}")]
+    Trainer(String),
     /// The weights make no model.
     #[error("{0}")]
     Classifier(#[from] ClassifierError),
@@ -328,13 +335,18 @@ pub(crate) fn built_in(session: &Session, spec: FedavgSpec) -> BuiltIn {
         extension: "safetensors",
         labels: Labels::All,
         witnesses: false,
-        build: Box::new(move |session, me, rows, _| {
-            match Fedavg::new(session, spec.clone(), me, rows.data) {
-                Ok(task) => Ok(Arc::new(task)),
-                Err(error) => Err(error.to_string()),
-            }
-        }),
+        build: build(spec, None),
     }
+}
+
+/// Makes a peer's task, which `trainer` trains for where there is one.
+pub(crate) fn build(spec: FedavgSpec, trainer: Option<Arc<dyn Trainer>>) -> Build {
+    Box::new(move |session, me, rows, _| {
+        let task = Fedavg::new(session, spec.clone(), me, rows.data);
+        let mut task = task.map_err(|error| error.to_string())?;
+        task.trainer.clone_from(&trainer);
+        Ok(Arc::new(task))
+    })
 }
 
 impl Fedavg {
@@ -352,7 +364,7 @@ impl Fedavg {
         if data.rows() == 0 {
             return Err(FedavgError::Data("the task fedavg needs rows of every peer".into()));
         }
-        Ok(Self { plan: Plan::new(session, spec)?, me, data, prepared: OnceLock::new() })
+        Ok(Self { plan: Plan::new(session, spec)?, me, data, trainer: None, prepared: OnceLock::new() })
     }
 
     fn prepared(&self, history: &History) -> Result<&Prepared, FedavgError> {
@@ -392,11 +404,19 @@ impl Fedavg {
         let Prepared { train: rows, held } = self.prepared(history)?;
         let seed = history.seed().ok_or(FedavgError::Closed("coin"))?;
         let start = plan.weights(slot, history)?;
-        let place = [&self.me.0.to_le_bytes()[..], &slot.to_le_bytes()].concat();
-        let mut stream = Stream::new(&seed, "fedavg/batches", &place);
         let settings = plan.settings(round);
-        let labels = rows.labels();
-        let mut trained = train(&plan.network, &start, rows.view(), labels, None, &settings, &mut stream);
+        let mut trained = match &self.trainer {
+            Some(trainer) => {
+                let (network, start, rounds) = (&plan.network, &start[..], plan.spec.rounds);
+                let order = Order { network, round, rounds, start, rows, settings };
+                trainer.train(&order).map_err(FedavgError::Trainer)?
+            }
+            None => {
+                let place = [&self.me.0.to_le_bytes()[..], &slot.to_le_bytes()].concat();
+                let mut stream = Stream::new(&seed, "fedavg/batches", &place);
+                train(&plan.network, &start, rows.view(), rows.labels(), None, &settings, &mut stream)
+            }
+        };
         if plan.spec.clip > 0.0 {
             clip_update(&start, &mut trained.weights, plan.spec.clip);
         }

@@ -137,6 +137,18 @@ impl Classifier {
     /// # Errors
     /// [`ClassifierError::Features`].
     pub fn scores(&self, rows: ArrayView2<'_, f32>) -> Result<Array2<f32>, ClassifierError> {
+        Ok(self.represent(rows)?.1)
+    }
+
+    /// The representation of rows, rows x [`Network::representation`], and their scores (logits), rows x
+    /// classes.
+    ///
+    /// # Errors
+    /// [`ClassifierError::Features`].
+    pub fn represent(
+        &self,
+        rows: ArrayView2<'_, f32>,
+    ) -> Result<(Array2<f32>, Array2<f32>), ClassifierError> {
         if rows.ncols() != self.scaler.features() {
             return Err(ClassifierError::Features(rows.ncols(), self.scaler.features()));
         }
@@ -148,7 +160,16 @@ impl Classifier {
                 None => self.scaler.apply(&from.to_vec(), to),
             }
         }
-        Ok(self.network.scores(&self.weights, scaled.view(), &mut Tape::default()))
+        Ok(self.network.represent(&self.weights, scaled.view(), &mut Tape::default()))
+    }
+
+    /// The same with other weights, such as those of [`train`](super::train) from these.
+    ///
+    /// # Errors
+    /// [`ClassifierError::Bad`] where there are more or fewer of them, or one is not finite.
+    pub fn with_weights(&self, weights: Vec<f32>) -> Result<Self, ClassifierError> {
+        let Self { network, scaler, classes, columns, session, .. } = self.clone();
+        Self::new(network.architecture(), scaler, classes, columns, weights, session)
     }
 
     /// The class index of each row: the highest score, of equal scores the first.
@@ -286,10 +307,7 @@ impl Classifier {
     /// Whether a file may be one of these, by its first bytes; at least 512 of them.
     #[must_use]
     pub fn looks_like(bytes: &[u8]) -> bool {
-        let format = format!("\"format\":\"{FORMAT}\"");
-        let start = bytes.get(8..).unwrap_or_default();
-        start.starts_with(b"{\"__metadata__\":{")
-            && start.windows(format.len()).any(|window| window == format.as_bytes())
+        looks_like(bytes, FORMAT)
     }
 
     /// Reads a file.
@@ -312,6 +330,16 @@ impl Classifier {
     pub fn save(&self, path: &Path) -> Result<(), ClassifierError> {
         Ok(write_whole(path, &self.encode(), true)?)
     }
+}
+
+/// Whether bytes begin as a file with this `format` does; what comes after its header may be another's file.
+pub(crate) fn looks_like(bytes: &[u8], format: &str) -> bool {
+    let Some((length, start)) = bytes.split_first_chunk::<8>() else { return false };
+    let length = usize::try_from(u64::from_le_bytes(*length)).unwrap_or(usize::MAX);
+    let header = start.get(..length).unwrap_or(start);
+    let format = format!("\"format\":\"{format}\"");
+    header.starts_with(b"{\"__metadata__\":{")
+        && header.windows(format.len()).any(|window| window == format.as_bytes())
 }
 
 fn architecture_json(architecture: &Architecture) -> Value {

@@ -272,14 +272,40 @@ impl Network {
     /// The scores (logits) of rows: rows x classes. `rows` has as many columns as the network has features.
     #[must_use]
     pub fn scores(&self, weights: &[f32], rows: ArrayView2<'_, f32>, tape: &mut Tape) -> Array2<f32> {
+        self.represent(weights, rows, tape).1
+    }
+
+    /// Numbers of a row before the last layer: its representation. Of logistic regression they are the row.
+    #[must_use]
+    pub fn representation(&self) -> usize {
+        self.layers.last().map_or(self.features, |layer| layer.matrix().1)
+    }
+
+    /// The representation of rows, rows x [`Network::representation`], and their scores (logits), rows x
+    /// classes. `rows` has as many columns as the network has features.
+    #[must_use]
+    pub fn represent(
+        &self,
+        weights: &[f32],
+        rows: ArrayView2<'_, f32>,
+        tape: &mut Tape,
+    ) -> (Array2<f32>, Array2<f32>) {
+        let width = self.representation();
         let mut scores = Vec::with_capacity(rows.nrows() * self.classes);
+        let mut before = Vec::with_capacity(rows.nrows() * width);
         for piece in rows.axis_chunks_iter(ndarray::Axis(0), ROWS) {
             tape.load(piece.rows().into_iter().flatten().copied());
             self.pass(weights, piece.nrows(), tape);
-            scores.extend_from_slice(tape.values.last().map_or(&[][..], Vec::as_slice));
+            if let [.., last, output] = &tape.values[..] {
+                before.extend_from_slice(last);
+                scores.extend_from_slice(output);
+            }
         }
-        Array2::from_shape_vec((rows.nrows(), self.classes), scores)
-            .unwrap_or_else(|error| unreachable!("BUG: scores of {} rows: {error}", rows.nrows()))
+        let shaped = |columns, values| {
+            Array2::from_shape_vec((rows.nrows(), columns), values)
+                .unwrap_or_else(|error| unreachable!("BUG: a pass of {} rows: {error}", rows.nrows()))
+        };
+        (shaped(width, before), shaped(self.classes, scores))
     }
 
     /// Loss and accuracy of rows with these labels.

@@ -21,7 +21,7 @@ impl Model {
     /// What writing gives.
     pub fn write_npz<W: Write + Seek>(&self, out: W) -> io::Result<W> {
         let parameters = self.sketch.parameters();
-        let mut archive = Archive(ZipWriter::new(out));
+        let mut archive = Archive::new(out);
         let hash = FlyHash::new(&self.sketch);
         let integer = |x: usize| i64::try_from(x).unwrap_or(i64::MAX).to_le_bytes();
         let bins = if let Scaling::SoftBins(bins) = parameters.scaling { bins.into() } else { 0 };
@@ -58,12 +58,12 @@ impl Model {
         archive.texts("date", &[], [&*date])?;
         archive.texts("protocol", &[], [of(|origin| &origin.protocol)])?;
         archive.texts("program", &[], [of(|origin| &origin.program)])?;
-        archive.0.finish().map_err(io::Error::from)
+        archive.finish()
     }
 }
 
 /// What is taken from a feature, and what the rest is divided by (0: a constant feature, which becomes 0).
-fn linear(scaler: &Scaler) -> (Vec<f64>, Vec<f64>) {
+pub(crate) fn linear(scaler: &Scaler) -> (Vec<f64>, Vec<f64>) {
     let d = scaler.features();
     let or = |values: &[f64], otherwise| if values.is_empty() { vec![otherwise; d] } else { values.to_vec() };
     match scaler.scaling() {
@@ -76,11 +76,20 @@ fn linear(scaler: &Scaler) -> (Vec<f64>, Vec<f64>) {
     }
 }
 
-struct Archive<W: Write + Seek>(ZipWriter<W>);
+/// An NPZ archive that is being written.
+pub(crate) struct Archive<W: Write + Seek>(ZipWriter<W>);
 
 impl<W: Write + Seek> Archive<W> {
+    pub(crate) fn new(out: W) -> Self {
+        Self(ZipWriter::new(out))
+    }
+
+    pub(crate) fn finish(self) -> io::Result<W> {
+        self.0.finish().map_err(io::Error::from)
+    }
+
     /// One array in C order: its type and shape as NumPy writes them, and its elements.
-    fn array<const N: usize>(
+    pub(crate) fn array<const N: usize>(
         &mut self,
         name: &str,
         descr: &str,
@@ -100,7 +109,7 @@ impl<W: Write + Seek> Archive<W> {
     }
 
     /// One array of texts, in 32-bit characters padded with zeros.
-    fn texts<'a>(
+    pub(crate) fn texts<'a>(
         &mut self,
         name: &str,
         shape: &[usize],

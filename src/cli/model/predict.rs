@@ -60,12 +60,12 @@ struct Said<'a> {
 impl Predict {
     pub(in crate::cli) fn run(mut self, out: &mut dyn Write) -> Result<(), Failure> {
         self.out.iter().try_for_each(|path| output::check(path, self.force))?;
-        if let Some(network) = super::network::load(&self.model.model)? {
+        if let Some(network) = super::Network::load(&self.model.model)? {
             if self.scores || self.abstain.is_some() || self.id.is_some() {
                 let text = "--scores, --abstain, --id: not with a network, which has no novelties";
                 return Err(Failure::Input(text.into()));
             }
-            let text = super::network::predict(&network, &self.data, &self.label, self.json)?;
+            let text = network.predict(&self.data, &self.label, self.json)?;
             return match &self.out {
                 Some(path) => output::write(path, text.as_bytes(), self.force),
                 None => written(out.write_all(text.as_bytes()).and_then(|()| out.flush()), "standard output"),

@@ -28,7 +28,7 @@ fn folder(csv: &str) -> tempfile::TempDir {
     folder
 }
 
-fn digits_csv(rows: usize, labels: bool) -> String {
+pub(in crate::cli) fn digits_csv(rows: usize, labels: bool) -> String {
     let data = crate::data::digits::digits();
     (0..rows).fold(String::new(), |mut text, i| {
         let mut fields: Vec<String> = data.row(i).iter().map(f32::to_string).collect();

@@ -1,0 +1,154 @@
+//! What neighbours and network say together, and how lambda is chosen.
+
+use ndarray::{Array2, ArrayView1, ArrayView2};
+
+use super::{Datastore, MAX_NEIGHBOURS, PersonalError};
+
+/// The values of lambda that are tried (section 5, Benchmarks): from the network alone to the neighbours
+/// alone.
+pub const LAMBDAS: [f64; 7] = [0.0, 0.1, 0.3, 0.5, 0.7, 0.9, 1.0];
+
+/// How neighbours vote and are mixed with the network.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Mixture {
+    /// Neighbours: 1 to [`MAX_NEIGHBOURS`]. The paper: 10.
+    pub k: usize,
+    /// Distances are divided by this, sigma in equation 40: above 0, at most 1e9. The paper: 1.
+    pub scale: f64,
+    /// The part of the neighbours: 0 to 1.
+    pub lambda: f64,
+}
+
+impl Mixture {
+    /// That of the paper, with this lambda.
+    #[must_use]
+    pub fn new(lambda: f64) -> Self {
+        Self { k: 10, scale: 1.0, lambda }
+    }
+
+    /// # Errors
+    /// [`PersonalError::Setting`].
+    pub fn check(&self) -> Result<(), PersonalError> {
+        if !(1..=MAX_NEIGHBOURS).contains(&self.k) {
+            return Err(PersonalError::Setting("k", self.k as f64, "1 to 1024"));
+        }
+        if !(self.scale > 0.0 && self.scale <= 1e9) {
+            return Err(PersonalError::Setting("scale", self.scale, "above 0, at most 1e9"));
+        }
+        if !(0.0..=1.0).contains(&self.lambda) {
+            return Err(PersonalError::Setting("lambda", self.lambda, "0 to 1"));
+        }
+        Ok(())
+    }
+
+    /// What the neighbours of rows say (equation 6): rows x classes, each row adding up to 1.
+    ///
+    /// The weight of a neighbour at distance d is exp(-(d - d1) / scale), d1 the distance of the nearest: the
+    /// same as in the paper once a row adds up to 1, and never 0 for all.
+    ///
+    /// # Errors
+    /// As [`Datastore::nearest`] and [`Mixture::check`].
+    pub fn neighbours(
+        &self,
+        datastore: &Datastore,
+        rows: ArrayView2<'_, f32>,
+    ) -> Result<Array2<f64>, PersonalError> {
+        self.check()?;
+        let mut said = Array2::zeros((rows.nrows(), datastore.classes()));
+        for (near, mut said) in datastore.nearest(rows, self.k)?.iter().zip(said.rows_mut()) {
+            let first = near.first().map_or(0.0, |near| near.distance);
+            for near in near {
+                let class = datastore.labels()[near.key];
+                said[usize::from(class)] += libm::exp((first - near.distance) / self.scale);
+            }
+            let all: f64 = said.sum();
+            said /= all;
+        }
+        Ok(said)
+    }
+
+    /// lambda x neighbours + (1 - lambda) x network (equation 7).
+    #[must_use]
+    pub fn mix(&self, neighbours: ArrayView2<'_, f64>, network: ArrayView2<'_, f64>) -> Array2<f64> {
+        let mut mixed = neighbours.to_owned();
+        mixed.zip_mut_with(&network, |near, &network| {
+            *near = self.lambda * *near + (1.0 - self.lambda) * network;
+        });
+        mixed
+    }
+}
+
+/// The probabilities that scores (logits) stand for: their softmax, rows x classes.
+#[must_use]
+pub fn probabilities(scores: ArrayView2<'_, f32>) -> Array2<f64> {
+    let mut all = scores.mapv(f64::from);
+    for mut row in all.rows_mut() {
+        let most = row.fold(f64::NEG_INFINITY, |most, &score| most.max(score));
+        row.mapv_inplace(|score| libm::exp(score - most));
+        let sum = row.sum();
+        row /= sum;
+    }
+    all
+}
+
+/// The highest; of equal ones the first.
+pub(super) fn highest(said: ArrayView1<'_, f64>) -> u16 {
+    let (mut best, mut most) = (0, f64::NEG_INFINITY);
+    for (class, &probability) in (0u16..).zip(said) {
+        if probability > most {
+            (best, most) = (class, probability);
+        }
+    }
+    best
+}
+
+/// How each of [`LAMBDAS`] does on some rows.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Tally {
+    /// Rows.
+    pub rows: usize,
+    /// Rows whose class was right.
+    pub right: [usize; LAMBDAS.len()],
+    /// The sum of the Brier scores: squared distances between probabilities and class.
+    pub brier: [f64; LAMBDAS.len()],
+}
+
+impl Tally {
+    /// Counts a row of this class.
+    pub fn count(&mut self, neighbours: ArrayView1<'_, f64>, network: ArrayView1<'_, f64>, label: u16) {
+        self.rows += 1;
+        for (at, lambda) in LAMBDAS.into_iter().enumerate() {
+            let mixed = Mixture::new(lambda)
+                .mix(neighbours.insert_axis(ndarray::Axis(0)), network.insert_axis(ndarray::Axis(0)));
+            let mixed = mixed.row(0);
+            self.right[at] += usize::from(highest(mixed) == label);
+            let off = (0u16..).zip(mixed).map(|(class, p)| p - f64::from(u8::from(class == label)));
+            self.brier[at] += off.map(|off| off * off).sum::<f64>();
+        }
+    }
+
+    /// Both together.
+    #[must_use]
+    pub fn plus(mut self, other: &Self) -> Self {
+        self.rows += other.rows;
+        for at in 0..LAMBDAS.len() {
+            self.right[at] += other.right[at];
+            self.brier[at] += other.brier[at];
+        }
+        self
+    }
+
+    /// The place in [`LAMBDAS`] of the best: most rows right; of equal ones the lowest Brier score, then the
+    /// smallest lambda.
+    #[must_use]
+    pub fn best(&self) -> usize {
+        let mut best = 0;
+        for at in 1..LAMBDAS.len() {
+            let (right, brier) = (self.right[at], self.brier[at]);
+            if right > self.right[best] || (right == self.right[best] && brier < self.brier[best]) {
+                best = at;
+            }
+        }
+        best
+    }
+}

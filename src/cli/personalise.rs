@@ -1,0 +1,292 @@
+//! `flyswarm personalise`: a network made personal by a peer's own rows (kNN-Per), beside fine-tuning.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+use flyswarm_kernels::learner::{Classifier, Settings};
+use flyswarm_kernels::personal::{
+    Assessment, Contents, Datastore, Drift, LAMBDAS, Mixture, PersonalError, PersonalModel, Practice, assess,
+    trained,
+};
+use serde_json::{Value, json};
+
+use super::data::DataArguments;
+use super::model::network::Network;
+use super::{Failure, kind, output, print};
+use crate::data::split::{Split, folds};
+use crate::data::{Dataset, LabelColumn};
+
+/// Make a trained network personal: mix it with the nearest of one's own rows (kNN-Per)
+///
+/// The model is a network that the task fedavg has trained; whoever has it may do this, also without having
+/// been in its session. Prints how often the network alone, the network after training on these rows
+/// (fine-tuned) and kNN-Per are right on rows that they have not seen, and which is the best. Given a
+/// personal model instead of a network, takes new rows into its datastore. docs/personal.md has the details.
+#[derive(Debug, Args)]
+pub(super) struct Personalise {
+    /// Network file; or a personal model, to take new rows in
+    model: PathBuf,
+    #[command(flatten)]
+    data: DataArguments,
+    /// Label column: a name, a number from 1, or last
+    #[arg(long, value_name = "COLUMN", default_value = "last")]
+    label: LabelColumn,
+    /// The personal model to write [default: the network's name with .personal]
+    #[arg(long, value_name = "FILE")]
+    out: Option<PathBuf>,
+    /// Rows to choose lambda and to compare by, that the network was not trained on [default: the rows of
+    /// --data by cross-validation]
+    #[arg(long, value_name = "FILE")]
+    validate: Option<PathBuf>,
+    /// Labels of --validate, where they are in a file of their own
+    #[arg(long, value_name = "FILE", requires = "validate")]
+    validate_labels: Option<PathBuf>,
+    /// Parts of the rows for cross-validation, 2 to 20
+    #[arg(long, value_name = "N", default_value_t = 5, conflicts_with = "validate",
+        value_parser = clap::value_parser!(u8).range(2..=20))]
+    folds: u8,
+    /// Neighbours that vote, 1 to 1024
+    #[arg(long, default_value_t = 10)]
+    k: usize,
+    /// Distances are divided by this
+    #[arg(long, value_name = "SIGMA", default_value_t = 1.0)]
+    scale: f64,
+    /// Part of the rows that is remembered, above 0, at most 1
+    #[arg(long, value_name = "PART", default_value_t = 1.0)]
+    capacity: f64,
+    /// Remember means of alike rows (k-means in each class) instead of rows, as many as --capacity says
+    #[arg(long, requires = "capacity")]
+    prototypes: bool,
+    /// Passes of fine-tuning
+    #[arg(long, value_name = "N", default_value_t = 2)]
+    epochs: u32,
+    /// Learning rate of fine-tuning
+    #[arg(long, default_value_t = 0.01)]
+    rate: f32,
+    /// Also compare with a network that learns from these rows alone (15 passes)
+    #[arg(long)]
+    local: bool,
+    /// Also write the fine-tuned network here
+    #[arg(long, value_name = "FILE")]
+    fine_tuned_out: Option<PathBuf>,
+    /// With a personal model: fifo (as many of the oldest rows go), concatenate or fixed (only compare)
+    /// [default: fifo]
+    #[arg(long, value_name = "HOW", value_parser = drifts())]
+    drift: Option<Drift>,
+    /// Overwrite files that exist
+    #[arg(long)]
+    force: bool,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// What draws folds, samples and batches. None of them needs to be secret.
+const SEED: &[u8] = b"flyswarm personalise";
+/// How a network of a peer's own is trained, as in the reference runs of docs/personal.md.
+const LOCAL: (u32, f32) = (15, 0.02);
+
+fn drifts() -> impl TypedValueParser<Value = Drift> {
+    PossibleValuesParser::new(["fifo", "concatenate", "fixed"]).map(|text| match text.as_str() {
+        "concatenate" => Drift::Concatenate,
+        "fixed" => Drift::Fixed,
+        _ => Drift::Fifo,
+    })
+}
+
+fn settings(epochs: u32, rate: f32) -> Settings {
+    let (momentum, decay) = (0.9, 1e-4);
+    Settings { epochs, steps: 0, batch: 32, rate, momentum, decay, proximal: 0.0, augment: None }
+}
+
+impl Personalise {
+    pub(super) fn run(self, out: &mut dyn Write) -> Result<(), Failure> {
+        if self.label == LabelColumn::None {
+            return Err(Failure::Input("--label none: expected a column of labels to remember".into()));
+        }
+        if !(self.rate > 0.0 && self.rate <= 10.0 && (1..=1000).contains(&self.epochs)) {
+            let (epochs, rate) = (self.epochs, self.rate);
+            let text = format!("--epochs {epochs} --rate {rate}: 1 to 1000, and above 0, at most 10");
+            return Err(Failure::Input(text));
+        }
+        let path = self.out.clone().unwrap_or_else(|| self.model.with_extension("personal"));
+        let network = Network::load(&self.model)?;
+        if !matches!((&network, self.drift), (Some(Network::Personal(_)), Some(Drift::Fixed))) {
+            output::check(&path, self.force)?;
+        }
+        self.fine_tuned_out.iter().try_for_each(|path| output::check(path, self.force))?;
+        match network {
+            Some(Network::Global(_)) if self.drift.is_some() => {
+                Err(Failure::Input("--drift: goes with a personal model, and this is a network".into()))
+            }
+            Some(network @ Network::Global(_)) => {
+                let rows = network.rows(&self.data, &self.label, true)?;
+                let validation = self.validate.as_ref().map(|file| {
+                    let data = self.data.beside(file.clone(), self.validate_labels.clone());
+                    network.rows(&data, &self.label, true)
+                });
+                let Network::Global(network) = network else { unreachable!("BUG: just matched") };
+                self.make(*network, rows, validation.transpose()?, &path, out)
+            }
+            Some(network @ Network::Personal(_)) => {
+                let rows = network.rows(&self.data, &self.label, true)?;
+                let Network::Personal(model) = network else { unreachable!("BUG: just matched") };
+                self.take_in(*model, &rows, &path, out)
+            }
+            None => Err(Failure::Input(
+                kind::advice(&self.model, "a network of the task fedavg is expected")
+                    .unwrap_or_else(|| format!("{}: not a network of the task fedavg", self.model.display())),
+            )),
+        }
+    }
+
+    fn contents(&self) -> Result<Contents, Failure> {
+        match (self.capacity, self.prototypes) {
+            (1.0, false) => Ok(Contents::All),
+            (part, false) if part > 0.0 && part < 1.0 => Ok(Contents::Sample(part)),
+            (part, true) if part > 0.0 && part < 1.0 => Ok(Contents::Prototypes(part)),
+            (part, prototypes) => {
+                let limit =
+                    if prototypes { "above 0, below 1 with --prototypes" } else { "above 0, at most 1" };
+                Err(Failure::Input(format!("--capacity is {part}, must be {limit}")))
+            }
+        }
+    }
+
+    fn make(
+        &self,
+        network: Classifier,
+        rows: Dataset,
+        validation: Option<Dataset>,
+        path: &Path,
+        out: &mut dyn Write,
+    ) -> Result<(), Failure> {
+        let contents = self.contents()?;
+        let mixture = Mixture { k: self.k, scale: self.scale, lambda: 0.0 };
+        mixture.check()?;
+        let (rows, splits, how) = match validation {
+            Some(validation) => {
+                let (own, all) = (rows.rows(), rows.rows() + validation.rows());
+                let split = Split { train: (0..own).collect(), test: (own..all).collect() };
+                let values = [rows.values(), validation.values()].concat();
+                let labels = [rows.labels(), validation.labels()].concat();
+                let rows = Dataset::new(rows.features(), values, labels, rows.classes().to_vec())?;
+                (rows, vec![split], "rows of --validate".to_owned())
+            }
+            None => {
+                let splits = folds(rows.labels(), self.folds.into(), SEED);
+                let splits = splits.into_iter().filter(|split| !split.test.is_empty()).collect();
+                (rows, splits, format!("rows in turn, {} parts", self.folds))
+            }
+        };
+        let tuning = settings(self.epochs, self.rate);
+        let local = self.local.then(|| settings(LOCAL.0, LOCAL.1));
+        let practice = Practice { mixture, contents, fine_tuning: Some(tuning), local, seed: SEED };
+        let found = assess(&network, &rows, &splits, &practice)?;
+        // Everything is chosen: now all rows are remembered, those that chose too (section 5 of the paper).
+        let keys = network.represent(rows.view()).map_err(PersonalError::from)?.0;
+        let all = Datastore::new(keys, rows.labels().to_vec(), network.classes().len())?;
+        let datastore = contents.of(&all, SEED)?;
+        if let Some(file) = &self.fine_tuned_out {
+            let scaled = network.scaler().transform(&rows);
+            let weights = trained(&network, &scaled, &tuning, false, SEED);
+            let tuned = network.with_weights(weights).map_err(PersonalError::from)?;
+            output::write_private(file, &tuned.encode(), self.force)?;
+        }
+        let mixture = Mixture { lambda: found.lambda(), ..mixture };
+        let model = PersonalModel::new(network, datastore, mixture, contents)?;
+        output::write_private(path, &model.encode(), self.force)?;
+        self.said(&found, &model, &how, path, out)
+    }
+
+    fn said(
+        &self,
+        found: &Assessment,
+        model: &PersonalModel,
+        how: &str,
+        path: &Path,
+        out: &mut dyn Write,
+    ) -> Result<(), Failure> {
+        let part = |right: usize| right as f64 / found.rows.max(1) as f64;
+        let methods = [
+            ("global", Some(found.global), "the network as it is".to_owned()),
+            ("fine-tuned", found.fine_tuned, format!("{} passes at rate {}", self.epochs, self.rate)),
+            ("local", found.local, format!("these rows alone, {} passes", LOCAL.0)),
+            ("neighbours", Some(found.neighbours), "lambda 1".to_owned()),
+            (
+                "kNN-Per",
+                Some(found.personal),
+                "lambda chosen without the rows that it is judged by".to_owned(),
+            ),
+        ];
+        let methods = methods.into_iter().filter_map(|(name, right, what)| Some((name, part(right?), what)));
+        let (lambda, digest) = (model.mixture().lambda, hex::encode(model.digest()));
+        let keys = model.datastore().len();
+        let text = if self.json {
+            let accuracies: serde_json::Map<String, Value> =
+                methods.map(|(name, accuracy, _)| (name.to_owned(), json!(accuracy))).collect();
+            let tried =
+                LAMBDAS.iter().zip(found.tally.right).map(|(lambda, right)| json!([lambda, part(right)]));
+            json!({
+                "file": path, "digest": digest, "rows": found.rows, "accuracy": accuracies,
+                "better": found.better(), "lambda": lambda, "accuracy_by_lambda": tried.collect::<Vec<_>>(),
+                "keys": keys,
+            })
+            .to_string()
+        } else {
+            let mut lines = vec![format!("accuracy on {} {how}:", found.rows)];
+            lines.extend(methods.map(|(name, accuracy, what)| format!("  {name:<11} {accuracy:.4}  {what}")));
+            lines.push(format!("better: {}", found.better()));
+            lines.push(format!("wrote {}: {digest} (lambda {lambda}, {keys} keys)", path.display()));
+            lines.join("\n")
+        };
+        warn(path, self.fine_tuned_out.as_deref());
+        print(out, &(text + "\n"))
+    }
+
+    /// New rows come in; how the model does on them is counted before it knows them.
+    fn take_in(
+        &self,
+        mut model: PersonalModel,
+        rows: &Dataset,
+        path: &Path,
+        out: &mut dyn Write,
+    ) -> Result<(), Failure> {
+        let drift = self.drift.unwrap_or(Drift::Fifo);
+        let said = model.predict(rows.view())?;
+        let right = said.iter().zip(rows.labels()).filter(|(said, label)| said == label).count();
+        let accuracy = right as f64 / rows.rows() as f64;
+        let before = model.datastore().len();
+        model.take_in(rows.view(), rows.labels(), drift)?;
+        let (keys, digest) = (model.datastore().len(), hex::encode(model.digest()));
+        let mut value = json!({"rows": rows.rows(), "accuracy_before": accuracy, "keys": keys});
+        let mut text = format!("accuracy on {} new rows, before they came in: {accuracy:.4}\n", rows.rows());
+        if drift != Drift::Fixed {
+            output::write_private(path, &model.encode(), self.force)?;
+            warn(path, None);
+            value["file"] = json!(path);
+            value["digest"] = json!(digest);
+            let lambda = model.mixture().lambda;
+            text += &format!(
+                "wrote {}: {digest} ({keys} keys, before {before}; lambda stays {lambda})\n",
+                path.display()
+            );
+        }
+        print(out, &if self.json { format!("{value}\n") } else { text })
+    }
+}
+
+fn warn(personal: &Path, tuned: Option<&Path>) {
+    eprintln!(
+        "{}: holds representations of private rows and their classes; only you can read it: keep it so",
+        personal.display()
+    );
+    if let Some(tuned) = tuned {
+        eprintln!("{}: has been trained on private rows, which may be told from it", tuned.display());
+    }
+}
+
+#[cfg(test)]
+mod tests;
