@@ -1,5 +1,5 @@
-//! Pages that stand alone: one HTML file with its style and its pictures, which are inline SVG. It loads nothing
-//! from anywhere, and has no scripts.
+//! Pages that stand alone: one HTML file with its style and its pictures, which are inline SVG. It loads
+//! nothing from anywhere, and has no scripts.
 //!
 //! Text from outside goes through [`escape`]; a policy in the head forbids a browser whatever got through.
 

@@ -122,7 +122,7 @@ fn maybe(share: Option<Share>) -> String {
 fn table(caption: &str, columns: &[&str], rows: impl IntoIterator<Item = Vec<String>>) -> String {
     let heads: String = columns.iter().map(|name| format!("<th scope=\"col\">{name}</th>")).collect();
     let mut out = format!(
-        "<div class=\"wide\" role=\"region\" tabindex=\"0\" aria-label=\"{0}\"><table><caption>{0}</caption>\
+        "<div class=\"wide\" role=\"region\" tabindex=\"0\" aria-label=\"{0}\"><table><caption><span>{0}</span></caption>\
          <thead><tr>{heads}</tr></thead><tbody>",
         escape(caption)
     );
@@ -159,8 +159,8 @@ fn pooled(found: &Value) -> String {
                 out,
                 "<p>Of every peer's rows {} % were held out ({} rows together) and predicted in three ways: by a \
                  model of everybody's other rows (<b>swarm</b>), by a model of the peer's own other rows \
-                 (<b>alone</b>), and by its 5 nearest own rows (<b>neighbours</b>). Only sums over all peers were \
-                 opened. {last}</p>",
+                 (<b>alone</b>), and by its 5 nearest own rows (<b>neighbours</b>). Only sums over all peers \
+                 were opened. {last}</p>",
                 found["held_out_percent"].as_u64().unwrap_or(0),
                 figures.swarm.rows
             );
@@ -193,11 +193,11 @@ fn compared(found: &Compared) -> String {
         let Share { value, low, high } = figures.accuracy;
         let _ = write!(
             out,
-            "<div class=\"card {class}\"><span>{name}</span><strong>{}</strong><small>accuracy; 95 %: {} to {}<br>\
+            "<div class=\"card {class}\"><span>{name}</span><strong>{}</strong><small>accuracy; 95 %: {:.1} to {:.1}<br>\
              balanced {}</small></div>",
             percent(value),
-            percent(low),
-            percent(high),
+            100.0 * low,
+            100.0 * high,
             percent(figures.balanced_accuracy.value)
         );
     }
@@ -288,8 +288,8 @@ fn details(figures: &Figures) -> String {
     if let Some(bins) = figures.calibration.as_deref().filter(|bins| !bins.is_empty()) {
         out.push_str(
             "<h3>Does it know when it is right?</h3><p>A model states how sure it is of each prediction (exp(-score), \
-             over the sum of all classes). On the line it would be right as often as it states; below it is too sure \
-             of itself.</p>",
+             over the sum of all classes). On the line it would be right as often as it states; below it \
+             is too sure of itself.</p>",
         );
         out.push_str(&pictures::calibration(bins));
         out.push_str(&table(

@@ -16,7 +16,7 @@ const MOST: usize = 40;
 /// Bars of each class: swarm, alone, nearest neighbours.
 pub(super) fn classes(swarm: &Figures, alone: &Figures, neighbours: &Figures) -> String {
     let shown = swarm.per_class.len().min(MOST);
-    let (left, right, row) = (96.0, WIDTH - 46.0, 46.0);
+    let (left, right, row) = (96.0, WIDTH - 58.0, 46.0);
     let label = format!(
         "Share of right predictions by class, for {shown} classes: swarm, alone and nearest neighbours"
     );
@@ -69,7 +69,7 @@ pub(super) fn confusion(figures: &Figures) -> String {
     let caption = "Rows by true class (down) and predicted class (across); right ones are ringed";
     let mut out = format!(
         "<div class=\"wide\" role=\"region\" tabindex=\"0\" aria-label=\"{caption}\"><table class=\"confusion\">\
-         <caption>{caption}</caption><thead><tr><th scope=\"col\">true \\ predicted</th>"
+         <caption><span>{caption}</span></caption><thead><tr><th scope=\"col\">true \\ predicted</th>"
     );
     for each in &figures.per_class {
         let _ = write!(out, "<th scope=\"col\">{}</th>", escape(&each.class));

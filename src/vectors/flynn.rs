@@ -152,8 +152,8 @@ pub(crate) fn flynn() -> Value {
     })
 }
 
-/// One peer's vectors of every slot with rows held out, as if the sums were its own alone, and which rows these
-/// are.
+/// One peer's vectors of every slot with rows held out, as if the sums were its own alone, and which rows
+/// these are.
 pub(crate) fn evaluate() -> Value {
     let two = format!("{SMALL}[evaluate]\n[privacy]\nmin_holders = 1\n");
     // Of the last of three classes there is one row.

@@ -34,7 +34,7 @@ pub struct Sums {
     /// For each bin of confidence: rows, right ones, and the sum of floor(2^16 confidence). Empty where
     /// nothing is stated.
     stated: Vec<[u64; 3]>,
-    /// With two classes, for each true class the rows in each bin of the margin. Empty where there are others.
+    /// With two classes, for each true class the rows in each bin of the margin; else empty.
     margins: Vec<u64>,
 }
 
@@ -374,14 +374,17 @@ mod tests {
     fn intervals_are_those_of_the_formulas() {
         // Wilson, by hand: 8 of 10.
         let share = Share::of(8, 10).unwrap();
-        (near(share.low, 0.4902), near(share.high, 0.9433));
+        near(share.low, 0.4902);
+        near(share.high, 0.9433);
         assert_eq!((Share::of(0, 0), Share::of(0, 5).unwrap().low), (None, 0.0));
         assert!(Share::of(0, 5).unwrap().high > 0.4, "five rows say little");
         // AUC of 0.9 with 20 and 30 rows: Hanley and McNeil give a standard error of 0.0435.
         let mut margins = vec![0; 2 * MARGIN_BINS];
         (margins[0], margins[2], margins[MARGIN_BINS + 1]) = (18, 2, 30);
         let area = auc(&margins).unwrap();
-        (near(area.value, 0.9), near(area.low, 0.9 - Z * 0.043_537), near(area.high, 0.9 + Z * 0.043_537));
+        near(area.value, 0.9);
+        near(area.low, 0.9 - Z * 0.043_537);
+        near(area.high, 0.9 + Z * 0.043_537);
     }
 
     #[test]
@@ -417,7 +420,7 @@ mod tests {
             let mut other = words.clone();
             // Sums of confidences have no exact counterpart; they are bounded by their rows.
             other[at] =
-                if at >= 4 && at < 34 && at % 3 == 0 { other[at - 2] * 65_536 + 1 } else { other[at] + 1 };
+                if (4..34).contains(&at) && at % 3 == 0 { other[at - 2] * 65_536 + 1 } else { other[at] + 1 };
             assert_eq!(Sums::from_words(2, &other), None, "word {at}");
         }
         assert_eq!(Sums::from_words(2, &words[1..]), None);

@@ -77,7 +77,7 @@ fn a_network_is_predicted_from_evaluated_and_shown_like_a_model() {
     assert_eq!(said, expected);
     let right = expected.lines().zip(data.labels()).filter(|(said, label)| **said == label.to_string());
     let accuracy = right.count() as f64 / 10.0;
-    assert!(run("eval n --data d.csv").contains(&format!("accuracy           {accuracy:.4}\n")));
+    assert!(run("eval n --data d.csv").contains(&format!("accuracy           {accuracy:.4} (")));
     let shown = run("inspect n");
     for line in ["flyswarm network, logistic, 650 weights", "session   digits abab", "dense1.weight"] {
         assert!(shown.contains(line), "{line:?} is not in {shown}");
@@ -184,12 +184,37 @@ fn eval_prints_accuracies_and_the_confusion_table() {
     let folder = folder(&digits_csv(300, true));
     let text = run_line(folder.path(), "eval m --data d.csv").unwrap();
     assert!(text.starts_with("rows               300\naccuracy           0."), "{text}");
-    assert_eq!(text.lines().count(), 3 + 1 + 11);
+    // Figures, classes, what is stated, the table, with a line between each two.
+    let parts: Vec<Vec<&str>> = text.trim_end().split("\n\n").map(|part| part.lines().collect()).collect();
+    assert_eq!((parts.len(), parts[0].len(), parts[1].len(), parts[3].len()), (4, 3, 11, 11));
+    assert!(parts[1][0].ends_with("precision") && parts[2][0].starts_with("confidence"), "{text}");
     let json: serde_json::Value =
         serde_json::from_str(&run_line(folder.path(), "eval m --data d.csv --json").unwrap()).unwrap();
     assert_eq!(json["rows"], 300);
     assert!(json["accuracy"].as_f64().unwrap() > 0.6);
     assert_eq!(json["confusion"].as_array().map(Vec::len), Some(10));
+    let (low, high) = (&json["accuracy_interval"][0], &json["accuracy_interval"][1]);
+    assert!(low.as_f64() < json["accuracy"].as_f64() && json["accuracy"].as_f64() < high.as_f64());
+}
+
+#[test]
+fn a_report_shows_the_figures_of_eval_and_leaves_out_the_receipt_of_another_model() {
+    let folder = folder(&digits_csv(300, true));
+    let json: serde_json::Value =
+        serde_json::from_str(&run_line(folder.path(), "eval m --data d.csv --json").unwrap()).unwrap();
+    let page = |receipt: &serde_json::Value| {
+        std::fs::write(folder.path().join("m.receipt.json"), receipt.to_string()).unwrap();
+        run_line(folder.path(), "report m --data d.csv --out r.html --force").unwrap();
+        std::fs::read_to_string(folder.path().join("r.html")).unwrap()
+    };
+    let named = "<img src=x onerror=alert(1)>";
+    let other = page(&json!({"name": named, "model": {"digest": "00"}}));
+    assert!(other.contains(&format!("<strong>{:.1} %</strong>", 100.0 * json["accuracy"].as_f64().unwrap())));
+    assert!(!other.contains("onerror"));
+    let own = page(&json!({"name": named, "model": {"digest": json["digest"]}}));
+    assert!(own.contains("&lt;img src=x onerror=alert(1)&gt;") && !own.contains("<img"));
+    let again = run_line(folder.path(), "report m --data d.csv --out r.html").unwrap_err();
+    assert!(again.to_string().ends_with("exists; --force overwrites it"), "{again}");
 }
 
 #[test]

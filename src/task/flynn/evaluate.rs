@@ -38,8 +38,8 @@ pub(super) struct Evaluation {
     alone: Sums,
     /// By the nearest of these rows.
     neighbours: Sums,
-    /// Rows that the swarm's model alone has right and that the other alone has right: against the model of the
-    /// peer's own rows, then against its nearest neighbours.
+    /// Rows that only the swarm's model has right, and that only the other has right: against the model of
+    /// the peer's own rows, then against its nearest neighbours.
     apart: [[u64; 2]; 2],
 }
 

@@ -76,7 +76,7 @@ proptest! {
         });
         prop_assert_eq!(&found.neighbours, &near);
 
-        // The model that is written has a matrix of its own, and learns from all rows unless the file says not to.
+        // The model that is written has a matrix of its own; unless the file says not to it learns from all.
         let last = plan.model(&opened).unwrap();
         let learnt = if learn_all { &all } else { &kept };
         let expected = plan.scaled(learnt, super::seed(&opened[0]).unwrap(), scaler).unwrap();
