@@ -25,7 +25,7 @@ pub(super) fn write(path: &Path, bytes: &[u8], force: bool) -> Result<(), Failur
     files::write_whole(path, bytes, force).map_err(|error| failed(path, &error))
 }
 
-/// As [`write`], and nobody but its owner may read the file.
+/// As [`write()`], and nobody but its owner may read the file.
 ///
 /// # Errors
 /// As [`write`].
