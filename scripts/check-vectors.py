@@ -520,11 +520,12 @@ class Session:
         except tomllib.TOMLDecodeError as error:
             raise Refused("session") from error
         fields = {
-            "": "name number created series columns task select min_peers data flynn tune xclp sketch fedavg custom privacy council timing roster",
+            "": "name number created series columns task select min_peers data flynn evaluate tune xclp sketch fedavg custom privacy council timing roster",
             "council": "faults members",
             "series": "number parent",
             "data": "features columns classes scaling densify check_columns",
             "flynn": "m s rho gamma score",
+            "evaluate": "held_out most learn_all",
             "tune": "folds setting",
             "xclp": "bits k alpha steps power compute few_rows large_owner most_rows most_sessions memory_mb",
             "sketch": "hash rows range publish pairwise active chosen temperature",
@@ -533,7 +534,7 @@ class Session:
             "privacy": "min_holders colluding epsilon top mode colluders",
             "timing": " ".join(self.TIMING),
         }
-        optional = "series columns check_columns council faults members select flynn xclp sketch fedavg custom bytes classes " + fields["xclp"] + " " + fields["sketch"] + " " + fields["fedavg"] + " min_peers tune privacy timing columns scaling densify score folds " + fields["privacy"] + " " + fields["timing"]
+        optional = "series columns check_columns council faults members select flynn evaluate held_out most learn_all xclp sketch fedavg custom bytes classes " + fields["xclp"] + " " + fields["sketch"] + " " + fields["fedavg"] + " min_peers tune privacy timing columns scaling densify score folds " + fields["privacy"] + " " + fields["timing"]
         for table, names in fields.items():
             found = file.get(table, {}) if table else file
             need(set(found) <= set(names.split()), "unknown field")
@@ -629,6 +630,12 @@ class Session:
             need(2 <= self.folds <= 20 and 1 <= len(tune["setting"]) <= 64, "tune")
             self.settings += [Setting(each, self.features, len(self.classes)) for each in tune["setting"]]
             need(self.folds * len(self.classes) * sum(each.m for each in self.settings) <= 2**28, "counts")
+        evaluate = file.get("evaluate")
+        need(evaluate is None or self.task == "flynn" and not private and not self.selects, "evaluate")
+        self.evaluates, evaluate = evaluate is not None, evaluate or {}
+        self.held_out, self.most = evaluate.get("held_out", 20), evaluate.get("most", 1000)
+        self.learn_all = evaluate.get("learn_all", True)
+        need(1 <= self.held_out <= 50 and 1 <= self.most <= 1_000_000, "evaluate")
         self.gamma = float(flynn["gamma"]) + 0.0
         need(0 <= self.gamma < 1, "gamma")
         self.score = flynn.get("score", "decay")
@@ -728,6 +735,12 @@ class Session:
                 ("sketch.chosen", le(self.chosen, 8)),
                 ("sketch.temperature", number(self.temperature)),
             ),
+            *self.only(
+                self.evaluates,
+                ("evaluate.held_out", le(self.held_out, 8)),
+                ("evaluate.most", le(self.most, 8)),
+                ("evaluate.learn_all", bytes([self.learn_all])),
+            ),
             *(self.fedavg_entries() if self.fedavg else ()),
             *self.only(
                 self.task == "custom",
@@ -803,7 +816,7 @@ class Session:
             return [*plan, *self.only(self.chosen > 0, ("draw", 4, 8))]
         if self.mode is not None:
             return [("coin", 4, 0), ("counts", 4, classes * self.m)]
-        plan = [("coin", 4, 0), ("present", 4, 1) if self.selects else ("holders", 4, 1 + classes)]
+        plan = [("coin", 4, 0), ("present", 4, 1) if self.selects else ("holders", 4, 1 + classes * (1 + self.evaluates))]
         scalings = {each.scaling for each in self.settings}
         if self.compares or scalings & {"center", "standard", "soft-bins"}:
             squares = self.compares or scalings & {"standard", "soft-bins"}
@@ -814,6 +827,9 @@ class Session:
             plan += self.only(self.pairwise, ("pairwise", 4, len(self.roster) * words))
             plan += self.only(self.chosen > 0, ("draw", 4, 8))
             return plan + ([("holders", 4, 1 + classes), ("counts", 4, classes * self.m)] if self.selects else [])
+        if self.evaluates:
+            figures = 3 * classes**2 + 30 + (128 if classes == 2 else 0) + 4
+            plan += [("learnt", 4, classes * self.m), ("scores", 8, figures)]
         if self.task == "flynn":
             return [*plan, ("counts", 4, classes * self.m)]
         counts = self.folds * classes * sum(each.m for each in self.settings)
@@ -1877,6 +1893,92 @@ def check_flynn():
     check("a larger matrix", digest.hexdigest() == large["sha256"])
 
 
+def held_out(session, seed, rows, labels):
+    """The rows that are held out, ascending (section 15.4)."""
+    def place(row):
+        return struct.unpack("<Q", tagged("evaluate", seed, struct.pack(f"<{len(rows[row])}f", *rows[row]))[:8])[0]
+
+    order = sorted(range(len(rows)), key=lambda row: (place(row), row))
+    out = {row for row in order[: session.most] if place(row) < 2**64 * session.held_out // 100}
+    for c in range(len(session.classes)):
+        of_class = [row for row in order if labels[row] == c]
+        out |= set(of_class[:1])
+        out -= set(of_class[-1:])
+    return sorted(out)
+
+
+def check_evaluate():
+    for case in vectors("evaluate")["cases"]:
+        check_evaluation(case)
+
+
+def check_evaluation(file):
+    session, labels = Session(file["toml"]), file["labels"]
+    classes = len(session.classes)
+    values = struct.unpack(f"<{len(file['rows']) // 8}f", bytes.fromhex(file["rows"]))
+    rows = [list(values[i : i + 3]) for i in range(0, len(values), 3)]
+    opened = [bytes.fromhex(each) for each in file["opened"]]
+    check("plan", [len(each) for each in opened[1:]] == [width * length for _, width, length in session.plan()[1:]])
+    held = held_out(session, opened[0], rows, labels)
+    kept = [row for row in range(len(rows)) if row not in held]
+    check("rows held out", held == file["held_out"])
+    own = lambda among: [int(any(labels[row] == c for row in among)) for c in range(classes)]
+    check("holders", words([1, *own(range(len(rows))), *own(held)]) == opened[1])
+    check("moments", moments(rows, session.features, True) == opened[2])
+
+    def learn(seed, total, among):
+        scale, rows_of_m = scaler(session, total), list(matrix(seed, session.m, session.d, session.s))
+        won = [winners(session, seed, rows_of_m, scale, row) for row in rows]
+        return won, count(session, [won[row] for row in among], [labels[row] for row in among])
+
+    def scores(won, counts, row):
+        weigh, out = readout(session, counts), []
+        for c in range(classes):
+            s = 0.0
+            for i in won[row]:
+                s += weigh(c, counts[c * session.m + i])
+            out.append(s)
+        return out
+
+    seed = derive(opened[0], "evaluate/matrix", b"")
+    won, learnt = learn(seed, opened[2], kept)
+    check("counts of the rows kept", words(learnt) == opened[3])
+    alone_total = moments([rows[row] for row in kept], session.features, True)
+    alone_won, alone = learn(seed, alone_total, kept)
+    scale = scaler(session, alone_total)
+    scaled = [scale(row) for row in rows]
+    tables, bins, margins = [[0] * classes**2 for _ in range(3)], [0] * 30, [0] * 128
+    apart = [0] * 4
+    for row in held:
+        if not own(held)[labels[row]] >= session.min_holders:
+            continue
+        score, other = scores(won, learnt, row), scores(alone_won, alone, row)
+        distance = lambda near: (sum((a - b) ** 2 for a, b in zip(scaled[near], scaled[row])), near)
+        votes = [labels[near] for near in sorted(kept, key=distance)[:5]]
+        most = [votes.count(c) for c in range(classes)]
+        said = [score.index(min(score)), other.index(min(other)), most.index(max(most))]
+        for table, c in zip(tables, said):
+            table[labels[row] * classes + c] += 1
+        right = [c == labels[row] for c in said]
+        for k in (0, 1):
+            apart[2 * k] += right[0] and not right[k + 1]
+            apart[2 * k + 1] += right[k + 1] and not right[0]
+        best = min(score)
+        confidence = 1 / sum(math.exp(best - s) for s in score) if math.isfinite(best) else 1 / classes
+        place = min(int(confidence * 10), 9)
+        bins[3 * place] += 1
+        bins[3 * place + 1] += right[0]
+        bins[3 * place + 2] += int(confidence * 65536)
+        if classes == 2:
+            t = score[0] - score[1]
+            u = 0.5 if math.isnan(t) else float(t > 0) if math.isinf(t) else 0.5 + t / (2 * (abs(t) + session.rho / 8))
+            margins[64 * labels[row] + min(int(u * 64), 63)] += 1
+    expected = [*tables[0], *bins, *(margins if classes == 2 else []), *tables[1], *tables[2], *apart]
+    check("scores of the rows held out", b"".join(le(word, 8) for word in expected) == opened[4])
+    _, counts = learn(opened[0], opened[2], range(len(rows)) if session.learn_all else kept)
+    check("counts of the model", words(counts) == opened[5])
+
+
 READOUTS = (
     [("balanced-log", 0.9)]
     + [("decay", gamma / 10) for gamma in range(9)]
@@ -2711,6 +2813,7 @@ def main():
         check_faults,
         check_sum,
         check_flynn,
+        check_evaluate,
         check_tune,
         check_xclp,
         check_ot,

@@ -23,6 +23,7 @@ mod output;
 mod personalise;
 #[cfg(feature = "net")]
 mod progress;
+mod report;
 mod session;
 mod shell;
 mod simulate;
@@ -34,8 +35,9 @@ use std::io::{self, IsTerminal, Write};
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use tracing_subscriber::EnvFilter;
-use tracing_subscriber::filter::LevelFilter;
+use tracing_subscriber::filter::Targets;
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::util::SubscriberInitExt;
 
 /// What a command ends with; see [`Failure::code`] for the exit codes.
 #[derive(Debug, thiserror::Error)]
@@ -109,6 +111,7 @@ enum Command {
     #[command(subcommand)]
     Model(model::ModelCommand),
     Eval(model::Eval),
+    Report(report::Report),
     Inspect(model::Inspect),
     Export(export::Export),
     Personalise(personalise::Personalise),
@@ -153,16 +156,17 @@ fn one_line(text: &str) -> String {
 /// Silent unless the option or RUST_LOG says otherwise; results and errors never go this way.
 fn start_log(filter: Option<&str>, json: bool) -> Result<(), Failure> {
     let directives = filter.map_or_else(|| std::env::var("RUST_LOG").unwrap_or_default(), str::to_owned);
-    let filter = EnvFilter::builder().with_default_directive(LevelFilter::OFF.into()).parse(&directives);
-    let filter = filter.map_err(|error| Failure::Input(format!("--log {directives}: {error}")))?;
-    let log = tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_ansi(io::stderr().is_terminal())
-        .with_writer(io::stderr);
+    let targets = match directives.trim() {
+        "" => Targets::new(),
+        text => text.parse().map_err(|error| Failure::Input(format!("--log {directives}: {error}")))?,
+    };
+    let lines =
+        tracing_subscriber::fmt::layer().with_ansi(io::stderr().is_terminal()).with_writer(io::stderr);
+    let log = tracing_subscriber::registry().with(targets);
     if json {
-        log.json().init()
+        log.with(lines.json()).init()
     } else {
-        log.init()
+        log.with(lines).init()
     }
     Ok(())
 }
@@ -185,6 +189,7 @@ fn run(command: Command, out: &mut dyn Write) -> Result<(), Failure> {
         Command::Predict(command) => command.run(out),
         Command::Model(command) => command.run(out),
         Command::Eval(command) => command.run(out),
+        Command::Report(command) => command.run(out),
         Command::Inspect(command) => command.run(out),
         Command::Export(command) => command.run(out),
         Command::Personalise(command) => command.run(out),

@@ -93,9 +93,11 @@ pub mod model;
 #[cfg(feature = "net")]
 pub mod net;
 pub mod node;
+mod page;
 #[cfg(feature = "net")]
 pub mod peer;
 pub mod protocol;
+mod report;
 pub mod session;
 pub mod sim;
 mod store;

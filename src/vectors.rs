@@ -34,7 +34,7 @@ use serde_json::Value;
 type Maker = fn() -> Value;
 
 /// Names of the files and what makes them.
-const FILES: [(&str, Maker); 23] = [
+const FILES: [(&str, Maker); 24] = [
     ("encoding", primitives::encoding),
     ("identity", primitives::identities),
     ("stream", primitives::stream),
@@ -50,6 +50,7 @@ const FILES: [(&str, Maker); 23] = [
     ("sum", run::sum),
     ("faults", faults::faults),
     ("flynn", flynn::flynn),
+    ("evaluate", flynn::evaluate),
     ("tune", flynn::tune),
     ("xclp", xclp::xclp),
     ("ot", ot::ot),

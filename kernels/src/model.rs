@@ -16,6 +16,7 @@ use crate::sketch::scaling::Scaler;
 use crate::sketch::{ParameterError, Sketch};
 
 pub mod bloom;
+pub mod figures;
 pub mod file;
 pub mod heterogeneity;
 pub mod neighbours;

@@ -27,8 +27,8 @@ use crate::model::Model;
 use crate::model::neighbours::Neighbours;
 use crate::model::score::Confusion;
 use crate::session::{
-    ColumnChecks, CouncilSpec, DataSpec, Entry, FlynnSpec, ModelSpec, Privacy, Scaling, Score, Session,
-    SketchSpec, TaskSpec, Timing,
+    ColumnChecks, CouncilSpec, DataSpec, Entry, EvaluateSpec, FlynnSpec, ModelSpec, Privacy, Scaling, Score,
+    Session, SketchSpec, TaskSpec, Timing,
 };
 use crate::task::flynn::Plan;
 
@@ -191,6 +191,7 @@ impl Demo {
         let spec = FlynnSpec {
             model: if noise.is_some() { PRIVATE } else { PLAIN },
             select: self.select.is_some().then_some(sketch),
+            evaluate: (noise.is_none() && self.select.is_none()).then(EvaluateSpec::default),
         };
         let task = TaskSpec::Flynn(spec);
         let session = Session {

@@ -5,14 +5,14 @@ mod trainer;
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use clap::Args;
 use futures::executor::{block_on, block_on_stream};
 use libp2p::Multiaddr;
 use serde::Deserialize;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::Failure;
 use super::data::DataArguments;
@@ -24,6 +24,7 @@ use crate::crypto::identity::{Identity, PublicKey};
 use crate::data::LabelColumn;
 use crate::peer::{self, Budget, Builder, Event, Handle, Peer, Receipt, Timed, leave_on_signals};
 use crate::privacy::Ratio;
+use crate::report::Page;
 use crate::session::{Session, TaskSpec, check_name};
 use crate::task::{self, Build, BuiltIn, Labels, Outcome, Rows, xclp};
 use trainer::Subprocess;
@@ -148,7 +149,7 @@ impl Join {
         let named = || PathBuf::from(format!("{}.{}", session.name, kind.extension));
         let out = self.out.clone().unwrap_or_else(named);
         let receipt = self.node.receipt.clone().unwrap_or_else(|| out.with_extension("receipt.json"));
-        self.node.writable(&[&out, &receipt])?;
+        self.node.writable(&[&out, &receipt, &report(&receipt)])?;
         let (spec, none) = (&session.data, Vec::new());
         // Without classes there is nothing to label.
         let usual = if spec.classes.is_empty() { LabelColumn::None } else { LabelColumn::Last };
@@ -209,7 +210,7 @@ impl Witness {
         }
         let named = || PathBuf::from(format!("{}.receipt.json", place.session.name));
         let receipt = self.node.receipt.clone().unwrap_or_else(named);
-        self.node.writable(&[&receipt])?;
+        self.node.writable(&[&receipt, &report(&receipt)])?;
         self.node.run(place, None, receipt)
     }
 }
@@ -270,7 +271,14 @@ impl NodeArguments {
             }
         }
         builder = self.network(builder)?;
-        let files = Arc::new(Files { out, receipt, force: self.force });
+        let budget = session.privacy.noise.map(|noise| {
+            format!(
+                "This session spends epsilon = {} ({}) of the rows of this data set; `flyswarm ledger` adds up what \
+                 all sessions have spent.",
+                noise.epsilon, noise.mode
+            )
+        });
+        let files = Arc::new(Files { out, receipt, force: self.force, budget, own: Mutex::default() });
         let (written, told, tell_planes) = (files.clone(), progress.clone(), self.tell_planes);
         builder = builder.on_result(move |outcome, history| {
             if tell_planes && let Some(seed) = xclp::planes(&session, history) {
@@ -324,10 +332,24 @@ struct Files {
     out: Option<PathBuf>,
     receipt: PathBuf,
     force: bool,
+    /// What the session spends, in a sentence.
+    budget: Option<String>,
+    /// This peer's own figures, for the report.
+    own: Mutex<Option<Value>>,
+}
+
+/// The page beside a receipt.
+fn report(receipt: &Path) -> PathBuf {
+    let name = receipt.file_name().unwrap_or_default().to_string_lossy();
+    let stem = name.strip_suffix(".receipt.json").or_else(|| name.strip_suffix(".json")).unwrap_or(&name);
+    receipt.with_file_name(format!("{stem}.report.html"))
 }
 
 impl Files {
     fn write_result(&self, outcome: &Outcome) -> Result<(), peer::Error> {
+        if let Ok(mut own) = self.own.lock() {
+            own.clone_from(&outcome.own);
+        }
         let Some(out) = &self.out else { return Ok(()) };
         Ok(output::write(out, &outcome.file, self.force)?)
     }
@@ -337,8 +359,18 @@ impl Files {
         if let (Some(out), Some(result)) = (&self.out, &receipt.result) {
             receipt.details[result]["file"] = json!(out);
         }
-        let text = format!("{:#}\n", json!(receipt));
-        Ok(output::write(&self.receipt, text.as_bytes(), self.force)?)
+        let value = json!(receipt);
+        let text = format!("{value:#}\n");
+        output::write(&self.receipt, text.as_bytes(), self.force)?;
+        let own = self.own.lock().ok().and_then(|own| own.clone());
+        let page = Page {
+            title: &receipt.name,
+            receipt: Some(&value),
+            own: own.as_ref(),
+            budget: self.budget.clone(),
+            ..Page::default()
+        };
+        Ok(output::write(&report(&self.receipt), page.render().as_bytes(), self.force)?)
     }
 
     /// Shows an event, with the name of the file that it is about.

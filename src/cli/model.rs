@@ -9,6 +9,7 @@ use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 
 use clap::Args;
+use flyswarm_kernels::model::figures::{Figures, Sums};
 use serde_json::json;
 
 use super::data::DataArguments;
@@ -17,6 +18,7 @@ use super::{Failure, kind, one_line, written};
 use crate::data::{DataError, LabelColumn};
 use crate::model::file::{self, DecodeError, FileError};
 use crate::model::outside::Known;
+use crate::model::readout;
 use crate::model::score::Confusion;
 use crate::model::{Model, ModelError};
 use crate::sketch::scaling::Scaling;
@@ -114,44 +116,84 @@ impl From<ModelError> for Failure {
 
 impl Eval {
     pub(super) fn run(&self, out: &mut dyn Write) -> Result<(), Failure> {
-        if self.label == LabelColumn::None {
-            return Err(Failure::Input("--label none: expected a column of labels to compare with".into()));
-        }
-        if let Some(network) = Network::load(&self.model.model)? {
-            let text = network.eval(&self.data, &self.label, self.json)?;
-            return written(writeln!(out, "{text}"), "standard output");
-        }
-        let model = self.model.load()?;
-        let (data, said) = self.data.load_for(&model, &self.label, true)?;
-        said.iter().for_each(|line| eprintln!("{}", one_line(line)));
-        let (columns, outside) = model.outside(&data);
-        let predicted = model.predictor().predict(&data)?;
-        let confusion = Confusion::new(model.classes(), data.labels(), &predicted);
+        let Scored { figures, digest, outside, confusion, alone } =
+            scored(&self.model, &self.data, &self.label)?;
         let text = if self.json {
-            let value = json!({
-                "rows": confusion.rows(),
-                "accuracy": confusion.accuracy(),
-                "balanced_accuracy": confusion.balanced_accuracy(),
-                "classes": model.classes(),
-                "confusion": confusion.table().collect::<Vec<_>>(),
-                "rows_outside": outside,
-                "columns_outside": columns.iter().map(|column| json!({
-                    "column": column.column + 1, "name": model.columns().get(column.column),
-                    "rows": column.rows, "farthest": column.farthest,
-                })).collect::<Vec<_>>(),
-                "digest": hex::encode(model.digest()),
-            });
+            let mut value = json!(figures);
+            // As whole numbers, without their intervals, these stood here before.
+            value["accuracy"] = json!(figures.accuracy.value);
+            value["balanced_accuracy"] = json!(figures.balanced_accuracy.value);
+            value["accuracy_interval"] = json!([figures.accuracy.low, figures.accuracy.high]);
+            let balanced = figures.balanced_accuracy;
+            value["balanced_accuracy_interval"] = json!([balanced.low, balanced.high]);
+            value["classes"] = figures.per_class.iter().map(|each| json!(each.class)).collect();
+            value["digest"] = json!(hex::encode(digest));
+            if let Some(alone) = alone {
+                value["accuracy_of_the_network_alone"] = json!(alone);
+            }
+            if let Some((rows, columns)) = outside {
+                (value["rows_outside"], value["columns_outside"]) = (json!(rows), columns);
+            }
             format!("{value:#}")
         } else {
-            format!(
-                "rows               {}\naccuracy           {:.4}\nbalanced accuracy  {:.4}\n\n{confusion}",
-                confusion.rows(),
-                confusion.accuracy(),
-                confusion.balanced_accuracy()
-            )
+            let alone = alone.map_or(String::new(), |alone| format!("network alone      {alone:.4}\n"));
+            format!("{figures}\n{alone}\n{confusion}")
         };
         written(writeln!(out, "{text}"), "standard output")
     }
+}
+
+/// How well a model or a network predicts rows.
+pub(super) struct Scored {
+    pub(super) figures: Figures,
+    pub(super) digest: [u8; 32],
+    /// Of a model: rows with values outside what it has seen, and in which columns.
+    outside: Option<(usize, serde_json::Value)>,
+    confusion: Confusion,
+    /// Of a personal model: the accuracy of its network by itself.
+    alone: Option<f64>,
+}
+
+/// Predicts labelled rows.
+pub(super) fn scored(
+    arguments: &ModelArguments,
+    data: &DataArguments,
+    label: &LabelColumn,
+) -> Result<Scored, Failure> {
+    if *label == LabelColumn::None {
+        return Err(Failure::Input("--label none: expected a column of labels to compare with".into()));
+    }
+    let none = || Failure::Input("no rows to predict".into());
+    if let Some(network) = Network::load(&arguments.model)? {
+        let data = network.rows(data, label, true)?;
+        let (predicted, alone) = (network.predicted(&data)?, network.alone(&data)?);
+        let classes = network.classes();
+        let confusion = Confusion::new(classes, data.labels(), &predicted);
+        let sums = Sums::of_classes(classes.len(), data.labels(), &predicted);
+        let figures = Figures::new(classes, &sums).ok_or_else(none)?;
+        return Ok(Scored { figures, digest: network.digest(), outside: None, confusion, alone });
+    }
+    let model = arguments.load()?;
+    let (data, said) = data.load_for(&model, label, true)?;
+    said.iter().for_each(|line| eprintln!("{}", one_line(line)));
+    let (columns, outside) = model.outside(&data);
+    let scores = model.predictor().scores(&data)?;
+    let classes = model.classes();
+    let predicted: Vec<u16> = scores.chunks_exact(classes.len()).map(readout::lowest).collect();
+    let sums = Sums::of_scores(classes.len(), data.labels(), &scores, model.sketch().parameters().rho);
+    let columns = columns.iter().map(|column| {
+        json!({
+            "column": column.column + 1, "name": model.columns().get(column.column),
+            "rows": column.rows, "farthest": column.farthest,
+        })
+    });
+    Ok(Scored {
+        figures: Figures::new(classes, &sums).ok_or_else(none)?,
+        digest: model.digest(),
+        outside: Some((outside, columns.collect())),
+        confusion: Confusion::new(classes, data.labels(), &predicted),
+        alone: None,
+    })
 }
 
 impl Inspect {

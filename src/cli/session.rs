@@ -28,8 +28,8 @@ use crate::evaluate::candidate::{PRESET_BINS, PRESET_M, PRESET_READOUT, PRESET_R
 use crate::memory;
 use crate::model::readout::Readout;
 use crate::session::{
-    ColumnChecks, DataSpec, FlynnSpec, Privacy, Scaling, Score, Session, SessionError, Size, Sizes, TaskSpec,
-    Timing, TuneSpec, XclpSpec,
+    ColumnChecks, DataSpec, EvaluateSpec, FlynnSpec, Privacy, Scaling, Score, Session, SessionError, Size,
+    Sizes, TaskSpec, Timing, TuneSpec, XclpSpec,
 };
 use crate::task::xclp;
 
@@ -141,6 +141,9 @@ pub(super) struct NewArguments {
     /// none
     #[arg(long)]
     no_check_columns: bool,
+    /// Hold no rows out: nobody is told how good the model is. With --epsilon and --select none are anyhow
+    #[arg(long)]
+    no_evaluate: bool,
     /// flynn (a classifier), xclp (labels for every peer's own rows), sketch (how far each peer's rows lie
     /// from all) or fedavg (a network)
     #[arg(long, value_name = "TASK", default_value = "flynn", value_parser = ["flynn", "xclp", "sketch", "fedavg"])]
@@ -502,7 +505,9 @@ impl NewArguments {
             match self.tune {
                 None => {
                     let select = selects.then(|| self.sketch.spec(false));
-                    TaskSpec::Flynn(FlynnSpec { model, select })
+                    let held_out = !self.no_evaluate && !selects && noise.is_none();
+                    let evaluate = held_out.then(EvaluateSpec::default);
+                    TaskSpec::Flynn(FlynnSpec { model, select, evaluate })
                 }
                 Some(count) => TaskSpec::Tune(TuneSpec {
                     model,

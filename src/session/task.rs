@@ -4,6 +4,7 @@
 //! A new task needs its own file with a [`Spec`], and a line in `tasks!`.
 
 mod custom;
+mod evaluate;
 mod fedavg;
 mod flynn;
 mod sketch;
@@ -25,6 +26,7 @@ use super::rules::{Limit, ROSTER};
 use super::{DataSpec, Session, SessionError};
 
 pub use custom::CustomSpec;
+pub use evaluate::EvaluateSpec;
 pub use fedavg::{FedavgSpec, Weighting};
 pub use flynn::{FlynnSpec, ModelSpec};
 pub use sketch::{Select, SketchSpec};

@@ -19,7 +19,7 @@ pub(super) fn spec(scenario: &Scenario, data: &DataSpec) -> Result<FlynnSpec, Sc
         .resolve(data, Readout { score: task.score, gamma: task.gamma })
         .map_err(|error| ScenarioError(format!("task: {error}")))?;
     let select = task.select.map(|_| super::sketch::spec(scenario)).transpose()?;
-    Ok(FlynnSpec { model, select })
+    Ok(FlynnSpec { model, select, evaluate: None })
 }
 
 /// The accuracy of the model that the first finished peer has, of that of all rows in one place, and of that

@@ -8,13 +8,12 @@ mod tree;
 
 use std::fmt::Write as _;
 
+pub use crate::page::bytes;
+use crate::page::{WIDTH, escape, svg, time};
+
 use super::outcome::{Results, RunReport, SHOWN};
+use crate::page;
 use crate::protocol::view::Stage;
-
-/// Width of every picture, in its own units.
-const WIDTH: f64 = 960.0;
-
-const STYLE: &str = include_str!("report/style.css");
 
 /// The stages with their colours (Okabe and Ito's palette, which colour-blind people can tell apart).
 const STAGES: [(Stage, &str, &str); 6] = [
@@ -34,53 +33,10 @@ fn stage_name(stage: Stage) -> &'static str {
     STAGES.iter().find(|(each, ..)| *each == stage).map_or("", |(_, name, _)| name)
 }
 
-/// Text as it may stand in HTML.
-fn escape(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
-}
-
-/// Formats bytes with two or three digits and a unit.
-#[must_use]
-pub fn bytes(count: f64) -> String {
-    let units = ["B", "kB", "MB", "GB", "TB"];
-    let (mut value, mut unit) = (count, 0);
-    while value >= 1000.0 && unit + 1 < units.len() {
-        value /= 1000.0;
-        unit += 1;
-    }
-    let digits = usize::from(unit > 0 && value < 100.0);
-    format!("{value:.digits$} {}", units[unit])
-}
-
-/// Formats milliseconds with a unit that suits them.
-fn time(ms: f64) -> String {
-    let short = |value: f64, digits: usize| {
-        let text = format!("{value:.digits$}");
-        if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_owned() } else { text }
-    };
-    match ms {
-        _ if ms < 10.0 => format!("{} ms", short(ms, 1)),
-        _ if ms < 1000.0 => format!("{} ms", short(ms, 0)),
-        _ if ms < 60_000.0 => format!("{} s", short(ms / 1000.0, 2)),
-        _ => format!("{} min", short(ms / 60_000.0, 1)),
-    }
-}
-
-/// The opening tag of a picture of this height.
-fn svg(height: f64, label: &str) -> String {
-    format!("<svg viewBox=\"0 0 {WIDTH} {height:.0}\" role=\"img\" aria-label=\"{}\">", escape(label))
-}
-
 /// Writes the page.
 #[must_use]
 pub fn render(results: &Results) -> String {
-    let title = escape(&results.scenario);
-    let mut out = format!(
-        "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><meta name=\"viewport\" content=\"width=device-width\">\
-         <title>{title} - flyswarm simulation</title><style>{STYLE}</style></head><body><main>\n\
-         <header><p class=\"kind\">flyswarm simulation</p><h1>{title}</h1><p class=\"about\">{}</p></header>\n",
-        escape(&results.about)
-    );
+    let mut out = page::head("flyswarm simulation", &results.scenario, &results.about);
     let failed: usize = results.runs.iter().map(|run| run.violations.len()).sum();
     let checked: u64 = results.runs.iter().map(|run| run.checked).sum();
     let (class, verdict) = if failed == 0 {
@@ -104,14 +60,12 @@ pub fn render(results: &Results) -> String {
     for run in &results.runs {
         out.push_str(&section(run, results.runs.len() == 1));
     }
-    let _ = writeln!(
-        out,
-        "<footer>flyswarm {}, trace <code>{}</code>. The same scenario and seed give the same trace on every machine.</footer>\
-         </main></body></html>",
+    let footer = format!(
+        "flyswarm {}, trace <code>{}</code>. The same scenario and seed give the same trace on every machine.",
         escape(&results.version),
         results.trace_hash
     );
-    out
+    out + &page::foot(&footer)
 }
 
 fn overview(results: &Results) -> String {

@@ -241,3 +241,38 @@ fn a_lock_is_let_go_of_although_a_forked_process_still_has_its_file_open() {
     drop(locked(folder.path()).unwrap());
     drop(copy);
 }
+
+/// A file with a sound digest that is not a record all the same.
+#[test]
+fn a_file_that_only_looks_whole_is_refused_with_what_is_wrong() {
+    let folder = tempfile::tempdir().unwrap();
+    let (mut store, _) = Store::open(folder.path()).unwrap();
+    store.write(&promised(1)).unwrap();
+    drop(store);
+    let path = folder.path().join("promised");
+    let whole = fs::read(&path).unwrap();
+    let body = &whole[..whole.len() - 32];
+    let at = MAGIC.len();
+    let opens = |body: &[u8]| {
+        fs::write(&path, [body, &Sha256::digest(body)[..]].concat()).unwrap();
+        Store::open(folder.path()).map(drop).map_err(|error| error.to_string())
+    };
+    assert_eq!(opens(body), Ok(()));
+    let refused = |what: &str, body: &[u8]| {
+        let told = opens(body).unwrap_err();
+        assert!(told.contains(what), "{what}: {told}");
+    };
+    let mut other = body.to_vec();
+    other[at - 2] = b'1';
+    refused("not a state file of this version", &other);
+    refused("too short", MAGIC);
+    let mut other = body.to_vec();
+    other[at] += 1;
+    refused("another length", &other);
+    let mut other = body.to_vec();
+    other[at + 4] = 99;
+    refused("does not decode", &other);
+    File::create(&path).unwrap().set_len(MAX_RECORD + 1).unwrap();
+    let told = Store::open(folder.path()).map(drop).unwrap_err().to_string();
+    assert!(told.contains("too large"), "{told}");
+}

@@ -5,6 +5,9 @@
 //! `moments` where the scaling needs global means; `counts`, the class filters as counts. Counts add up, so
 //! the sum over the peers' counts is the counts of the pooled rows, bit for bit (Theorem 4).
 //!
+//! With `[evaluate]` two slots stand before `counts`: `learnt`, the counts of the rows that are not held out,
+//! and `scores`, how well these predict those that are ([`evaluate`]).
+//!
 //! With `select` the slots of [`super::sketch`] up to the draw stand in the place of the coin and `moments`;
 //! then come `holders` and `counts`, into which the peers that were not drawn put zeros.
 //!
@@ -12,10 +15,13 @@
 //! [`Mechanism::draw`](crate::privacy::mechanism::Mechanism::draw) makes of them (Algorithm 2 with noise;
 //! docs/privacy.md).
 
-use std::sync::Arc;
+mod evaluate;
+
+use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 
+use self::evaluate::Evaluation;
 use super::holders::{self, HOLDERS};
 use super::sketch::{self, SketchTask};
 use super::{BuiltIn, History, Labels, Outcome, Task, Work};
@@ -29,7 +35,7 @@ use crate::model::selection::Draw;
 use crate::model::{Model, ModelError};
 use crate::protocol::context::{Kind, Quantity, SMALLEST_SUM};
 use crate::protocol::view::Rng;
-use crate::session::{FlynnSpec, ModelSpec, NoiseMode, Peer, Session};
+use crate::session::{EvaluateSpec, FlynnSpec, ModelSpec, NoiseMode, Peer, Session};
 use crate::sketch::flyhash::FlyHash;
 use crate::sketch::scaling::{self, Moments, Scaler, Scaling};
 use crate::sketch::{Parameters, Sketch};
@@ -60,6 +66,8 @@ pub struct Flynn {
     data: Arc<Dataset>,
     /// Its part in the slots up to the draw, where peers are drawn.
     selection: Option<SketchTask>,
+    /// How well its held-out rows are predicted, once that is known.
+    own: OnceLock<Evaluation>,
 }
 
 /// What follows from the session file alone.
@@ -70,6 +78,7 @@ pub struct Plan {
     scaling: Scaling,
     /// Of the slots up to the draw, where peers are drawn.
     selection: Option<sketch::Plan>,
+    evaluate: Option<EvaluateSpec>,
 }
 
 /// Why there is no task or no model.
@@ -98,10 +107,10 @@ pub enum FlynnError {
 impl Plan {
     /// The plan of a session of the task `flynn` with these parameters.
     #[must_use]
-    pub fn new(session: Session, FlynnSpec { model, select }: FlynnSpec) -> Self {
+    pub fn new(session: Session, FlynnSpec { model, select, evaluate }: FlynnSpec) -> Self {
         let scaling = session.data.scaling.of_rows();
         let selection = select.map(|sketch| sketch::Plan::new(session.clone(), sketch));
-        Self { session, model, scaling, selection }
+        Self { session, model, scaling, selection, evaluate }
     }
 
     /// The session.
@@ -149,11 +158,24 @@ impl Plan {
             return [selection.quantities(), vec![holders, counts]].concat();
         }
         let mut plan = vec![Quantity::coin(), holders];
+        if self.evaluate.is_some() {
+            plan[1].words += classes as u64;
+        }
         if let Some(squares) = self.opens_moments() {
             plan.push(Quantity::exact("moments", 8, Moments::words(features, squares) as u64));
         }
+        if self.evaluate.is_some() {
+            plan.push(Quantity { name: evaluate::LEARNT.into(), ..counts.clone() });
+            plan.push(Quantity::exact(evaluate::SCORES, 8, Evaluation::length(classes) as u64));
+        }
         plan.push(counts);
         plan
+    }
+
+    /// What was opened of the quantity of this name.
+    fn opened<'a>(&self, name: &str, opened: &'a [Bytes]) -> Option<&'a Bytes> {
+        let slot = self.quantities().iter().position(|quantity| quantity.name == name)?;
+        opened.get(slot)
     }
 
     /// The sketch that the opened seed fixes.
@@ -178,8 +200,7 @@ impl Plan {
 
     /// The scaler from what has been opened.
     fn opened_scaler(&self, opened: &[Bytes]) -> Result<Scaler, FlynnError> {
-        let slot = self.quantities().iter().position(|quantity| quantity.name == "moments");
-        self.scaler(slot.and_then(|slot| opened.get(slot)).map(|bytes| &bytes[..]))
+        self.scaler(self.opened("moments", opened).map(|bytes| &bytes[..]))
     }
 
     /// The model that the opened vectors of the whole plan make.
@@ -258,7 +279,7 @@ impl Flynn {
         }
         let part = |sketch| SketchTask::new(session.clone(), sketch, me, data.clone(), secret);
         let selection = spec.select.map(part).transpose()?;
-        Ok(Self { plan: Plan::new(session, spec), me, data, selection })
+        Ok(Self { plan: Plan::new(session, spec), me, data, selection, own: OnceLock::new() })
     }
 
     /// Whether this peer's rows are learnt from.
@@ -283,13 +304,17 @@ impl Flynn {
 
     fn vector(&self, name: &str, opened: &[Bytes]) -> Result<Bytes, FlynnError> {
         Ok(match name {
-            "holders" => holders::vector(self.plan.session.data.classes.len(), &self.data),
+            "holders" => self.holders(opened)?,
             "moments" => words(&scaling::moments(&self.data, self.plan.opens_moments() == Some(true))).into(),
             _ => {
                 let holders = self.plan.holders();
                 holders::refuse_uncounted(&self.plan.session, holders, &self.data, opened)
                     .map_err(FlynnError::Data)?;
-                self.counts(opened)?.to_le_bytes().into()
+                match name {
+                    evaluate::LEARNT => self.learnt(opened)?,
+                    evaluate::SCORES => self.own(opened)?.to_bytes(),
+                    _ => self.counts(opened)?.to_le_bytes().into(),
+                }
             }
         })
     }
@@ -299,7 +324,11 @@ impl Flynn {
         let seed = opened.first().and_then(seed).ok_or(FlynnError::Incomplete(0, 1))?;
         let hash = FlyHash::new(&self.plan.sketch(seed)?);
         let scaler = self.plan.opened_scaler(opened)?;
-        Ok(bloom::fit(&hash, &scaler, &self.data, self.plan.session.data.classes.len())?)
+        let classes = self.plan.session.data.classes.len();
+        match self.plan.evaluate {
+            Some(spec) if !spec.learn_all => Ok(bloom::fit(&hash, &scaler, &self.parts(opened)?.0, classes)?),
+            _ => Ok(bloom::fit(&hash, &scaler, &self.data, classes)?),
+        }
     }
 }
 
@@ -334,7 +363,7 @@ impl Task for Flynn {
         let model = self.plan.model(opened).map_err(|error| error.to_string())?;
         let draw = self.plan.drawn(opened).map_err(|error| error.to_string())?;
         let model = model.with_origin(self.plan.origin(history, draw.as_ref(), unix));
-        let outcome = Outcome::new(model.encode(), model.digest());
+        let outcome = self.with_evaluation(Outcome::new(model.encode(), model.digest()), opened)?;
         let session = &self.plan.session;
         let Some(draw) = draw else { return Ok(outcome) };
         Ok(Outcome {
@@ -353,6 +382,7 @@ impl Task for Flynn {
         let plan = self.plan();
         match plan.get(slot as usize).map(|quantity| &*quantity.name) {
             Some("moments") => Work { lift: rows * f64::from(d), ..Work::default() },
+            Some(evaluate::LEARNT | evaluate::SCORES) => self.work_of_evaluation(rows),
             Some("counts") if self.takes_part(history.vectors()).unwrap_or(true) => {
                 let flynn = self.plan.model;
                 Work::training(f64::from(flynn.m), f64::from(flynn.s), rows)
@@ -369,7 +399,8 @@ impl Task for Flynn {
             return selection.allows(slot, history, members);
         }
         let Some(draw) = self.plan.drawn(history.vectors()).map_err(|error| error.to_string())? else {
-            return holders::allows(&self.plan.session, slot, history, members);
+            holders::allows(&self.plan.session, slot, history, members)?;
+            return self.plan.allows_scores(slot, history, members);
         };
         let drawn = |peer: &&Peer| draw.chosen.contains(&peer.index());
         self.enough_drawn(members.iter().filter(drawn).count())?;

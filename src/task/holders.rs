@@ -26,6 +26,13 @@ pub(super) fn vector(classes: usize, data: &Dataset) -> Bytes {
     held.flat_map(|rows| u32::from(rows > 0).to_le_bytes()).collect()
 }
 
+/// A peer's part with, for each class, whether it holds rows of it out.
+pub(super) fn vector_with(classes: usize, data: &Dataset, held_out: &Dataset) -> Bytes {
+    let out = held_out.class_counts(classes).into_iter();
+    let out = out.flat_map(|rows| u32::from(rows > 0).to_le_bytes());
+    vector(classes, data).into_iter().chain(out).collect()
+}
+
 /// Whether the rows fit the session; says what does not.
 pub(super) fn fits(session: &Session, data: &Dataset) -> Result<(), String> {
     let features = session.data.features as usize;

@@ -15,13 +15,15 @@ pub struct Outcome {
     pub counted: bool,
     /// Entries of the receipt that only this task has.
     pub details: Map<String, Value>,
+    /// What only this peer may know, for its report; it is in no receipt.
+    pub own: Option<Value>,
 }
 
 impl Outcome {
     /// An outcome with no more to say.
     #[must_use]
     pub fn new(file: Vec<u8>, digest: [u8; 32]) -> Self {
-        Self { file, digest, summary: String::new(), counted: true, details: Map::new() }
+        Self { file, digest, summary: String::new(), counted: true, details: Map::new(), own: None }
     }
 
     /// The same with a line for people.

@@ -3,20 +3,20 @@
 use std::sync::Arc;
 
 use crate::data::Dataset;
-use crate::data::split::folds;
+use crate::data::split::{folds, held_out};
 use crate::model::bloom;
-use crate::session::{Session, TaskSpec};
+use crate::session::{Peer, Session, TaskSpec};
 use crate::sketch::Parameters;
 use crate::sketch::flyhash::FlyHash;
 use crate::sketch::scaling;
 use crate::sketch::scaling::{Moments, Scaler, Scaling};
-use crate::task::flynn::Plan;
+use crate::task::flynn::{Flynn, Plan};
 use crate::task::tune::Tune;
 use crate::task::{History, Task};
 use bytes::Bytes;
 use serde_json::{Value, json};
 
-use super::sessions::{TUNE, flynn_spec, small_text, toml};
+use super::sessions::{EVALUATE, SMALL, TUNE, flynn_spec, small_text, toml};
 use super::{bytes, hex};
 
 /// Rows as a vector shows them: binary32, little-endian, in hex.
@@ -149,6 +149,46 @@ pub(crate) fn flynn() -> Value {
         "moments": moments,
         "refused_moments": refused.iter().map(|words| long_words(words)).collect::<Vec<_>>(),
         "large": { "d": 784, "m": 2000, "s": 19, "sha256": hex(<[u8; 32]>::from(sha2::Digest::finalize(sha2::Digest::chain_update(<sha2::Sha256 as sha2::Digest>::new(), &columns)))) },
+    })
+}
+
+/// One peer's vectors of every slot with rows held out, as if the sums were its own alone, and which rows these
+/// are.
+pub(crate) fn evaluate() -> Value {
+    let two = format!("{SMALL}[evaluate]\n[privacy]\nmin_holders = 1\n");
+    // Of the last of three classes there is one row.
+    let cases = [(EVALUATE, 3), (&two, 2)].map(|(head, classes)| {
+        let label = |i: u16| if i == 29 { classes - 1 } else { i % 2 };
+        evaluation(&toml(head, 3), (0..30).map(label).collect())
+    });
+    json!({
+        "about": "the task flynn with rows held out: one peer's vectors (spec, section 15.4); rows are binary32, \
+                  little-endian",
+        "cases": cases,
+    })
+}
+
+fn evaluation(text: &str, labels: Vec<u16>) -> Value {
+    let session = Session::parse(text).unwrap();
+    let values: Vec<f32> = (0..90).map(|i| ((i * i * 7 + i) % 83) as f32 / 8.0 - 2.0).collect();
+    // Rows 4 and 5 are equal.
+    let values = [&values[..15], &values[12..15], &values[18..]].concat();
+    let data = Dataset::new(3, values.clone(), labels.clone(), session.data.classes.clone()).unwrap();
+    let spec = flynn_spec(&session);
+    let task = Flynn::new(session, spec, Peer(0), Arc::new(data.clone()), &[0; 32]).unwrap();
+    let seed = bytes::<32>("coin");
+    let mut opened = vec![Bytes::copy_from_slice(&seed)];
+    for slot in 1..task.plan().len() {
+        opened.push(task.contribution(slot as u32, &History::of_vectors(&opened)).unwrap());
+        task.check(slot as u32, &History::of_vectors(&opened)).unwrap();
+    }
+    let rules = spec.evaluate.unwrap();
+    json!({
+        "toml": text,
+        "rows": floats(&values),
+        "labels": labels,
+        "held_out": held_out(&data, rules.held_out.into(), rules.most as usize, &seed).test,
+        "opened": opened.iter().map(hex).collect::<Vec<_>>(),
     })
 }
 

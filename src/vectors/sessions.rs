@@ -136,6 +136,26 @@ s = 3
 rho = "0.2m"
 "#;
 
+/// Rows held out to say how good the model is.
+pub(crate) const EVALUATE: &str = r#"name = "vectors"
+task = "flynn"
+[data]
+features = 3
+classes = ["cat", "dog", "ox"]
+scaling = "standard"
+[flynn]
+m = 16
+s = 2
+rho = 3
+gamma = 0.5
+[evaluate]
+held_out = 25
+most = 6
+learn_all = false
+[privacy]
+min_holders = 1
+"#;
+
 /// A task that is not this crate's.
 const CUSTOM: &str = r#"name = "vectors"
 task = "custom"
@@ -211,11 +231,18 @@ pub(crate) fn session() -> Value {
     let named = voting(
         "faults = \"byzantine\"\nmembers = [\"peer-7\", \"peer-10\", \"peer-2\", \"peer-3\", \"peer-19\"]",
     );
+    let evaluated = SMALL.to_owned() + "[evaluate]\n";
+    let held_out = |from: &str, to: &str| {
+        assert!(EVALUATE.contains(from), "{from}");
+        toml(&EVALUATE.replacen(from, to, 1), 3)
+    };
     let good: Vec<_> = [
         (SMALL, 3),
         (FULL, 20),
         (TUNE, 3),
         (NAMED, 3),
+        (EVALUATE, 3),
+        (&evaluated, 3),
         (super::xclp::HEAD, 7),
         (super::sketch::HEAD, 3),
         (super::sketch::SELECT, 5),
@@ -385,6 +412,15 @@ pub(crate) fn session() -> Value {
         ("a limit that is no number", toml(&NAMED.replacen("min = -0.0", "min = nan", 1), 3)),
         ("columns compared beside an epsilon", private("scaling", "check_columns = true\nscaling")),
         ("columns compared with a custom task", custom("features = 3", "features = 3\ncheck_columns = true")),
+        ("no rows held out", held_out("held_out = 25", "held_out = 0")),
+        ("most rows held out", held_out("held_out = 25", "held_out = 51")),
+        ("no rows of a peer held out", held_out("most = 6", "most = 0")),
+        ("rows held out with another task", toml(&format!("{TUNE}[evaluate]\n"), 3)),
+        ("rows held out beside an epsilon", private("[privacy]", "[evaluate]\n[privacy]")),
+        (
+            "rows held out where peers are drawn",
+            toml(&super::sketch::SELECT.replacen("[flynn]", "[evaluate]\n[flynn]", 1), 5),
+        ),
         ("time-out of 0", change("[flynn]", "[timing]\nstall_ms = 0\n[flynn]")),
     ]
     .into_iter()

@@ -1,9 +1,12 @@
 //! Seeded, stratified splits: training and test rows, and folds. Labels are class indices; every result is
 //! row indices in ascending order.
 
-use crate::crypto::stream::Stream;
+use sha2::Digest;
 
+use super::Dataset;
 use super::deal::shuffle;
+use crate::crypto::stream::Stream;
+use crate::crypto::tagged_hash;
 
 /// Row indices for training and for testing; together all rows, none twice.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -59,6 +62,38 @@ pub fn folds(labels: &[u16], folds: usize, seed: &[u8]) -> Vec<Split> {
             Split { train, test }
         })
         .collect()
+}
+
+/// Rows to test on that several parties hold out alike: equal rows come to lie on one side, whoever has them,
+/// but for the last two rules. A row's place is the first 8 bytes (LE) of SHA-256(tag "evaluate" || key ||
+/// values as f32 LE). Those in the first `percent` of all places are held out, at most the `most` first of
+/// them; of a class of two or more rows at least the first is, and at least the last is not; of a class of one
+/// row none is. Rows in equal places count in their order.
+#[must_use]
+pub fn held_out(data: &Dataset, percent: u32, most: usize, key: &[u8; 32]) -> Split {
+    let place = |row: usize| {
+        let mut hash = tagged_hash("evaluate").chain_update(key);
+        data.row(row).iter().for_each(|value| hash.update(value.to_le_bytes()));
+        let hash: [u8; 32] = hash.finalize().into();
+        (hash.first_chunk().map_or(0, |first| u64::from_le_bytes(*first)), row)
+    };
+    let mut order: Vec<_> = (0..data.labels().len()).map(place).collect();
+    order.sort_unstable();
+    let below = (u128::from(percent) << 64) / 100;
+    let first = order.iter().take(most).take_while(|(place, _)| u128::from(*place) < below).count();
+    let mut out = vec![false; order.len()];
+    order[..first].iter().for_each(|&(_, row)| out[row] = true);
+    let mut of_class = vec![Vec::new(); data.classes().len()];
+    order.iter().for_each(|&(_, row)| of_class[usize::from(data.labels()[row])].push(row));
+    for rows in of_class {
+        if let [first, .., last] = rows[..] {
+            (out[first], out[last]) = (true, false);
+        } else {
+            rows.into_iter().for_each(|row| out[row] = false);
+        }
+    }
+    let (test, train) = (0..out.len()).partition(|&row| out[row]);
+    Split { train, test }
 }
 
 /// At most `count` rows, every class in proportion (to within one row).
@@ -135,5 +170,29 @@ mod tests {
         tested.sort_unstable();
         assert_eq!(tested, (0..labels.len()).collect::<Vec<_>>());
         assert!(folds.iter().all(|f| f.test.len() == 50 && f.train.len() == 450));
+    }
+
+    #[test]
+    fn parties_hold_equal_rows_out_alike_and_keep_some_of_each_class() {
+        let classes = || vec!["a".to_owned(), "b".to_owned()];
+        let values: Vec<f32> = (0..400).map(|i| (i / 2) as f32).collect();
+        let data = Dataset::new(1, values, vec![0; 400], classes()).unwrap();
+        let split = held_out(&data, 20, 1000, &[1; 32]);
+        assert!((50..110).contains(&split.test.len()), "{}", split.test.len());
+        assert!(split.test.chunks(2).all(|pair| pair[0] / 2 == pair[1] / 2), "twins lie on one side");
+        assert_eq!(split.train.len() + split.test.len(), 400);
+        // Another party with some of the rows and others, and a class in between.
+        let rows: Vec<usize> = (0..400).step_by(3).collect();
+        let other = held_out(&data.subset(&rows), 20, 1000, &[1; 32]);
+        assert!(other.test.iter().all(|&row| split.test.contains(&rows[row])));
+        assert_ne!(held_out(&data, 20, 1000, &[2; 32]), split);
+        assert_eq!(held_out(&data, 20, 7, &[1; 32]).test.len(), 7);
+        for percent in [0, 100] {
+            let few = Dataset::new(1, vec![1.0, 2.0, 3.0, 4.0], vec![0, 0, 0, 1], classes()).unwrap();
+            let split = held_out(&few, percent, 1000, &[1; 32]);
+            assert!(split.train.contains(&3), "of one row none is held out");
+            assert_eq!(split.test.len(), if percent == 0 { 1 } else { 2 });
+        }
+        assert!(held_out(&data.subset(&[]), 20, 1000, &[1; 32]).test.is_empty());
     }
 }

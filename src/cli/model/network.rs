@@ -53,7 +53,11 @@ impl Network {
         }
     }
 
-    fn digest(&self) -> [u8; 32] {
+    pub(super) fn classes(&self) -> &[String] {
+        self.classifier().classes()
+    }
+
+    pub(super) fn digest(&self) -> [u8; 32] {
         match self {
             Self::Global(network) => network.digest(),
             Self::Personal(model) => model.digest(),
@@ -72,7 +76,7 @@ impl Network {
         data.load_columns(network.scaler().features(), network.columns(), classes, label)
     }
 
-    fn predicted(&self, rows: &Dataset) -> Result<Vec<u16>, Failure> {
+    pub(super) fn predicted(&self, rows: &Dataset) -> Result<Vec<u16>, Failure> {
         Ok(match self {
             Self::Global(network) => network.predict(rows.view()).map_err(PersonalError::from)?,
             Self::Personal(model) => model.predict(rows.view())?,
@@ -94,40 +98,11 @@ impl Network {
         Ok((1..).zip(predicted).map(line).collect())
     }
 
-    /// How well it predicts labelled rows; of a personal model also how its network does alone.
-    pub(super) fn eval(
-        &self,
-        data: &DataArguments,
-        label: &LabelColumn,
-        as_json: bool,
-    ) -> Result<String, Failure> {
-        let (data, classes) = (self.rows(data, label, true)?, self.classifier().classes());
-        let confusion = Confusion::new(classes, data.labels(), &self.predicted(&data)?);
-        let (accuracy, balanced) = (confusion.accuracy(), confusion.balanced_accuracy());
-        let alone = match self {
-            Self::Global(_) => None,
-            Self::Personal(model) => {
-                let said = model.network().predict(data.view()).map_err(PersonalError::from)?;
-                Some(Confusion::new(classes, data.labels(), &said).accuracy())
-            }
-        };
-        if as_json {
-            let mut value = json!({
-                "rows": confusion.rows(), "accuracy": accuracy, "balanced_accuracy": balanced,
-                "classes": classes, "confusion": confusion.table().collect::<Vec<_>>(),
-                "digest": hex::encode(self.digest()),
-            });
-            if let Some(alone) = alone {
-                value["accuracy_of_the_network_alone"] = json!(alone);
-            }
-            return Ok(format!("{value:#}"));
-        }
-        let rows = confusion.rows();
-        let alone = alone.map_or(String::new(), |alone| format!("network alone      {alone:.4}\n"));
-        Ok(format!(
-            "rows               {rows}\naccuracy           {accuracy:.4}\n\
-             balanced accuracy  {balanced:.4}\n{alone}\n{confusion}"
-        ))
+    /// The share of `rows` that the network of a personal model alone gives its label; `None` for a network.
+    pub(super) fn alone(&self, rows: &Dataset) -> Result<Option<f64>, Failure> {
+        let Self::Personal(model) = self else { return Ok(None) };
+        let predicted = model.network().predict(rows.view()).map_err(PersonalError::from)?;
+        Ok(Some(Confusion::new(self.classes(), rows.labels(), &predicted).accuracy()))
     }
 
     /// What the file holds.

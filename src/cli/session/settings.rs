@@ -13,7 +13,8 @@ use crate::evaluate::search::search;
 use crate::evaluate::{Metric, Trial, best};
 use crate::model::readout::Readout;
 use crate::session::{
-    DataSpec, FlynnSpec, ModelSpec, Scaling, Score, Session, Setting, Size, Sizes, TaskSpec, words,
+    DataSpec, EvaluateSpec, FlynnSpec, ModelSpec, Scaling, Score, Session, Setting, Size, Sizes, TaskSpec,
+    words,
 };
 use crate::sketch::scaling::Scaling as OfRows;
 
@@ -82,7 +83,10 @@ impl Settings {
         let model = self.sizes.resolve(&session.data, self.readout)?;
         match &mut session.task {
             TaskSpec::Flynn(spec) => spec.model = model,
-            TaskSpec::Tune(_) => session.task = TaskSpec::Flynn(FlynnSpec { model, select: None }),
+            TaskSpec::Tune(_) => {
+                let evaluate = Some(EvaluateSpec::default());
+                session.task = TaskSpec::Flynn(FlynnSpec { model, select: None, evaluate });
+            }
             other => return Err(Failure::Input(format!("--settings: not with the task {other}"))),
         }
         Ok(())

@@ -45,7 +45,11 @@ fn a_new_file_holds_what_was_asked_for() {
     assert_eq!(session.data.classes, ["0", "1", "2", "3", "4", "5", "6", "7", "8", "9"]);
     assert_eq!(
         session.task,
-        ModelSpec { m: 16_384, s: 2, rho: 256, gamma: 0.9, score: Score::BalancedLog }.into()
+        TaskSpec::Flynn(FlynnSpec {
+            model: ModelSpec { m: 16_384, s: 2, rho: 256, gamma: 0.9, score: Score::BalancedLog },
+            select: None,
+            evaluate: Some(EvaluateSpec::default()),
+        })
     );
     assert_eq!(session.data.scaling, Scaling::SoftBins { bins: 8 });
     let third = session.peer(&Identity::from_seed([3; 32]).public()).unwrap();
@@ -54,7 +58,7 @@ fn a_new_file_holds_what_was_asked_for() {
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "no temporary file is left");
 
     let more = "--classes a,b --m 2d --s 3 --rho 0.5m --gamma 0 --scaling range:-1:2.5 --densify --min-peers 3 --min-holders 1 \
-                --colluding 0.5 --timing gather_ms=5 --timing max_views=3 --force";
+                --colluding 0.5 --timing gather_ms=5 --timing max_views=3 --no-evaluate --force";
     let more: Vec<&str> = more.split_whitespace().collect();
     let session = Session::load(new(folder.path(), &more).unwrap()).unwrap();
     assert_eq!(session.data.classes, ["a", "b"]);
@@ -66,8 +70,8 @@ fn a_new_file_holds_what_was_asked_for() {
     assert_eq!(session.privacy, Privacy { min_holders: 1, colluding: 0.5, noise: None });
     assert_eq!((session.min_peers, session.timing.gather_ms, session.timing.max_views), (3, 5, 3));
 
-    let session =
-        Session::load(new(folder.path(), &["--published", "--rho", "32", "--force"]).unwrap()).unwrap();
+    let more = ["--published", "--rho", "32", "--no-evaluate", "--force"];
+    let session = Session::load(new(folder.path(), &more).unwrap()).unwrap();
     assert_eq!(session.data.scaling, Scaling::UnitNorm);
     assert_eq!(session.task, ModelSpec { m: 16_384, s: 19, rho: 32, gamma: 0.5, score: Score::Decay }.into());
 }

@@ -1,6 +1,7 @@
 //! Attacks by one deviating peer, each of which once worked: the rest must not be harmed by them, and where
 //! the culprit has left proof it is named.
 
+mod alone;
 mod checks;
 mod elections;
 mod graph;
@@ -8,6 +9,9 @@ mod items;
 mod leaders;
 mod loads;
 mod messages;
+mod proofs;
+mod rounds;
+mod slots;
 mod trees;
 
 use super::network::Network;

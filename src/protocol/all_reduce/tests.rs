@@ -250,3 +250,36 @@ fn computed(step: Step<AllReduce>) -> impl Iterator<Item = Job> {
         _ => None,
     })
 }
+
+#[test]
+fn chunks_out_of_turn_of_another_length_or_from_elsewhere_are_blamed() {
+    let chunk = |direction, index, length: usize| Message::Chunk {
+        sum: SUM,
+        direction,
+        index,
+        data: vec![1; length].into(),
+    };
+    use Direction::{Down, Up};
+    let order = Some(Fault::OutOfOrder("chunk"));
+    assert_eq!(blamed(&mut root_with(3, 1), chunk(Up, 1, CHUNK)), None);
+    assert_eq!(blamed(&mut root_with(3, 1), chunk(Up, 0, CHUNK)), order, "again");
+    assert_eq!(blamed(&mut root_with(3, 1), chunk(Up, 2, CHUNK)), order, "before the one before it");
+    assert_eq!(blamed(&mut root_with(3, 3), chunk(Up, 3, CHUNK)), order, "after the last");
+    assert_eq!(blamed(&mut root_with(3, 1), chunk(Down, 0, CHUNK)), order, "a total, from a child");
+    let short = blamed(&mut root_with(3, 1), chunk(Up, 1, CHUNK - 8));
+    assert!(matches!(short, Some(Fault::Inconsistent(_))), "{short:?}");
+    let credit = Message::Credit { sum: SUM, direction: Up, index: 0 };
+    assert_eq!(blamed(&mut root_with(3, 1), credit), Some(Fault::OutOfOrder("credit")), "nothing went up");
+    // The child of the root: a total before its own part has left, and chunks of a peer that is no neighbour.
+    let mut child = start(2, 3 * CHUNK).machines.swap_remove(1);
+    let mut from = |from: Peer, message: Message| {
+        let step = child.handle(Time(0), Input::Message { from, message });
+        step.0.into_iter().find_map(|action| match action {
+            Action::Blame { fault, .. } => Some(fault),
+            _ => None,
+        })
+    };
+    assert_eq!(from(Peer(0), chunk(Down, 0, CHUNK)), Some(Fault::OutOfOrder("total")));
+    assert_eq!(from(Peer(7), chunk(Down, 0, CHUNK)), Some(Fault::OutOfOrder("chunk")));
+    assert_eq!(from(Peer(7), chunk(Up, 0, CHUNK)), Some(Fault::OutOfOrder("chunk")));
+}

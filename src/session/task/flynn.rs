@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::super::encoding::{Field, integer, number, text};
 use super::super::rules::{self, check_number};
 use super::super::{DataSpec, Score, Session, SessionError, Size, Sizes};
-use super::{Release, Section, Sections, Setting, SketchSpec, Spec, TaskSpec};
+use super::{EvaluateSpec, Release, Section, Sections, Setting, SketchSpec, Spec, TaskSpec};
 use crate::model::readout::Readout;
 
 /// The parameters of a FlyNN model (paper, Algorithm 1). d is [`DataSpec::dimension`].
@@ -35,6 +35,8 @@ pub struct FlynnSpec {
     /// The sketches by whose distances the training peers are drawn (`select = "sketch"`); `None` where all
     /// peers train.
     pub select: Option<SketchSpec>,
+    /// Rows that are held out to say how good the model is; `None` where none are.
+    pub evaluate: Option<EvaluateSpec>,
 }
 
 /// The section `[flynn]`.
@@ -133,13 +135,16 @@ impl ModelSpec {
 impl From<ModelSpec> for TaskSpec {
     /// The task `flynn` with all peers.
     fn from(model: ModelSpec) -> Self {
-        Self::Flynn(FlynnSpec { model, select: None })
+        Self::Flynn(FlynnSpec { model, select: None, evaluate: None })
     }
 }
 
 impl Spec for FlynnSpec {
     fn sections() -> &'static [Section] {
-        &[Section { name: "flynn", tasks: "flynn or tune where there is a [flynn]" }]
+        &[
+            Section { name: "flynn", tasks: "flynn or tune where there is a [flynn]" },
+            Section { name: "evaluate", tasks: "flynn where there is an [evaluate]" },
+        ]
     }
 
     fn read(sections: &mut Sections<'_>, data: &DataSpec, peers: usize) -> Result<Self, SessionError> {
@@ -148,7 +153,8 @@ impl Spec for FlynnSpec {
             Some(how) => Some(SketchSpec::read_section(sections, peers, Some(how))?),
             None => None,
         };
-        Ok(Self { model, select })
+        let evaluate = EvaluateSpec::read(sections)?;
+        Ok(Self { model, select, evaluate })
     }
 
     fn about(&self) -> &'static str {
@@ -163,6 +169,9 @@ impl Spec for FlynnSpec {
         rules::check_classes(&session.data)?;
         if let Some(sketch) = &self.select {
             sketch.check_select(session)?;
+        }
+        if let Some(evaluate) = &self.evaluate {
+            evaluate.check(session, self.select.is_some())?;
         }
         self.model.setting(&session.data).check(session.data.features, session.data.classes.len())?;
         self.model.check_gamma()
@@ -182,22 +191,26 @@ impl Spec for FlynnSpec {
 
     fn entries(&self) -> Vec<Field> {
         let sketch = self.select.iter().flat_map(Spec::entries);
-        self.model.entries().into_iter().chain(sketch).collect()
+        let evaluate = self.evaluate.iter().flat_map(EvaluateSpec::entries);
+        self.model.entries().into_iter().chain(sketch).chain(evaluate).collect()
     }
 
     fn write_toml(&self, data: &DataSpec, out: &mut String) -> fmt::Result {
         self.model.write_toml(data, out)?;
-        self.select.iter().try_for_each(|sketch| sketch.write_toml(data, out))
+        self.select.iter().try_for_each(|sketch| sketch.write_toml(data, out))?;
+        self.evaluate.iter().try_for_each(|evaluate| evaluate.write_toml(out))
     }
 
     fn json(&self, data: &DataSpec) -> Vec<(&'static str, Value)> {
         let sketch = self.select.iter().flat_map(|sketch| sketch.json(data));
-        self.model.json(data).into_iter().chain(sketch).collect()
+        let evaluate = self.evaluate.iter().map(|evaluate| ("evaluate", json!(evaluate)));
+        self.model.json(data).into_iter().chain(sketch).chain(evaluate).collect()
     }
 
     fn lines(&self, data: &DataSpec) -> Vec<(&'static str, String)> {
         let sketch = self.select.iter().flat_map(|sketch| sketch.lines(data));
-        self.model.lines(data).into_iter().chain(sketch).collect()
+        let evaluate = self.evaluate.iter().map(|evaluate| ("evaluate", evaluate.line()));
+        self.model.lines(data).into_iter().chain(sketch).chain(evaluate).collect()
     }
 
     fn release(&self, data: &DataSpec) -> Release {

@@ -137,7 +137,8 @@ fn a_draw_that_makes_no_sense_is_refused_with_the_reason() {
     }
     let mut session = session(5);
     let sketch = SketchSpec { publish: true, chosen: 3, ..SketchSpec::default() };
-    session.task = TaskSpec::Flynn(FlynnSpec { model: *model(&mut session), select: Some(sketch) });
+    session.task =
+        TaskSpec::Flynn(FlynnSpec { model: *model(&mut session), select: Some(sketch), evaluate: None });
     session.privacy.min_holders = 4;
     let error = session.check().unwrap_err().to_string();
     assert!(error.starts_with("sketch.chosen is 3, must be at least 4 with select"), "{error}");

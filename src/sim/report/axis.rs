@@ -78,10 +78,3 @@ fn merge(sorted: &[(u64, u64)], gap: u64) -> Vec<(u64, u64)> {
     }
     out
 }
-
-/// A round step that gives about `count` grid lines over `range`: 1, 2 or 5 times a power of ten.
-pub(super) fn step(range: f64, count: f64) -> f64 {
-    let raw = (range / count).max(1e-9);
-    let power = 10f64.powf(raw.log10().floor());
-    [1.0, 2.0, 5.0, 10.0].into_iter().map(|factor| factor * power).find(|step| *step >= raw).unwrap_or(raw)
-}

@@ -2,8 +2,8 @@
 
 use std::fmt::Write as _;
 
-use super::axis::step;
 use super::{STAGES, WIDTH, bytes, colour, escape, svg};
+use crate::page::step;
 use crate::protocol::view::Stage;
 use crate::sim::outcome::RunReport;
 

@@ -33,7 +33,7 @@ fn spec(session: &Session) -> &FlynnSpec {
     spec
 }
 
-fn tasks(session: &Session, parts: &[Arc<Dataset>]) -> Vec<Flynn> {
+pub(super) fn tasks(session: &Session, parts: &[Arc<Dataset>]) -> Vec<Flynn> {
     let peers = (0u16..).map(Peer).zip(parts);
     peers
         .map(|(peer, rows)| {
@@ -44,7 +44,7 @@ fn tasks(session: &Session, parts: &[Arc<Dataset>]) -> Vec<Flynn> {
 
 /// The sum of what all peers contribute to each slot, opened one after another; the first check that refuses
 /// ends it.
-fn federated(tasks: &[Flynn]) -> Result<Vec<Bytes>, String> {
+pub(super) fn federated(tasks: &[Flynn]) -> Result<Vec<Bytes>, String> {
     let mut opened = vec![Bytes::copy_from_slice(&COIN)];
     for (slot, quantity) in (0u32..).zip(tasks[0].plan()).skip(1) {
         let mut total = vec![0; quantity.len()];
@@ -64,7 +64,7 @@ fn federated(tasks: &[Flynn]) -> Result<Vec<Bytes>, String> {
 }
 
 /// Every peer's rows: so many, taken in turn.
-fn parts(cuts: &[usize]) -> Vec<Arc<Dataset>> {
+pub(super) fn parts(cuts: &[usize]) -> Vec<Arc<Dataset>> {
     let mut first = 0;
     let part = |&n: &usize| {
         let rows: Vec<usize> = (first..first + n).collect();
@@ -74,13 +74,13 @@ fn parts(cuts: &[usize]) -> Vec<Arc<Dataset>> {
     cuts.iter().map(part).collect()
 }
 
-fn together(parts: &[&Dataset]) -> Dataset {
+pub(super) fn together(parts: &[&Dataset]) -> Dataset {
     let values = parts.iter().flat_map(|part| part.values().to_vec()).collect();
     let labels = parts.iter().flat_map(|part| part.labels().to_vec()).collect();
     Dataset::new(64, values, labels, digits().classes().to_vec()).unwrap()
 }
 
-fn value(slot: u32, members: &[u16]) -> Value {
+pub(super) fn value(slot: u32, members: &[u16]) -> Value {
     let sum = SumId { ballot: Ballot::default(), slot };
     Value { sum, members: members.iter().copied().map(Peer).collect(), total: [0; 32], deals: [0; 32] }
 }
@@ -251,4 +251,43 @@ fn a_class_that_nobody_had_when_the_holders_were_counted_is_not_brought_in_later
     for class in [0, 9] {
         assert!(refused(Some(class)).unwrap_err().contains("nobody had rows of class"));
     }
+}
+
+#[test]
+fn rows_that_do_not_fit_the_session_are_refused_before_they_are_counted() {
+    let whole = session(3, 1, "", "chosen = 3");
+    let with = |change: &dyn Fn(&mut Session)| {
+        let mut session = whole.clone();
+        change(&mut session);
+        holders::fits(&session, &digits()).unwrap_err()
+    };
+    assert_eq!(holders::fits(&whole, &digits()), Ok(()));
+    assert!(with(&|session| session.data.features = 63).contains("63"));
+    assert!(with(&|session| session.data.classes.swap(0, 1)).contains("classes"));
+    let many = holders::fits_ring(&whole, &digits(), |_, _| digits().rows() as u64 - 1).unwrap_err();
+    assert!(many.contains("at most"), "{many}");
+    assert_eq!(holders::fits_ring(&whole, &digits(), |_, _| digits().rows() as u64), Ok(()));
+}
+
+#[test]
+fn too_few_holders_of_any_class_end_the_session_but_a_class_that_nobody_has_does_not() {
+    let session = session(4, 2, "", "chosen = 3");
+    let told = |rows: u32, first: u32, lost: usize| {
+        let words = (0..=session.data.classes.len()).map(|i| {
+            if i == 0 {
+                rows
+            } else if i == 1 {
+                first
+            } else {
+                4
+            }
+        });
+        let opened = [Bytes::new(), words.flat_map(u32::to_le_bytes).collect::<Vec<u8>>().into()];
+        holders::enough(&session, 1, &opened, lost)
+    };
+    assert_eq!(
+        (told(4, 4, 0), told(4, 0, 0), told(4, 2, 0), told(4, 4, 2)),
+        (Ok(()), Ok(()), Ok(()), Ok(()))
+    );
+    assert!(told(4, 1, 0).is_err() && told(4, 2, 1).is_err() && told(0, 4, 0).is_err());
 }

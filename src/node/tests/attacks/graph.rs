@@ -39,6 +39,8 @@ fn a_draw_needs_every_part_and_none_counts_under_other_keys() {
     assert_eq!(all.draw(&ctx, &reveals[1..]), None, "one is missing");
     let twice = [&reveals[1..], &reveals[1..2]].concat();
     assert_eq!(all.draw(&ctx, &twice), None, "one is there twice");
+    let more = [&reveals[..], &reveals[..1]].concat();
+    assert_eq!(all.draw(&ctx, &more), None, "all, and one of them twice");
     let with = |first: Signed<Reveal>| [vec![first], reveals[1..].to_vec()].concat();
     assert_eq!(
         all.draw(&ctx, &with(reveal(&all, ctx.council[0], [0; 32]))),
@@ -167,4 +169,48 @@ fn a_leader_that_shows_two_keys_of_its_own_gets_nobody_to_agree_on_any() {
     let (agreed, failed) = views.run(orders.collect(), |_, to, _| to == leader);
     assert_eq!(agreed, BTreeSet::new(), "shares masks under a draw that its leader could choose");
     assert_eq!(failed.len(), members.len() - 1);
+}
+
+#[test]
+fn parts_of_a_draw_are_heeded_once_and_as_they_were_committed_to() {
+    let net = Network::new(66, &[1], timing(), 1);
+    let members: Vec<_> = net.peers().collect();
+    let ballot = Ballot { counter: 1, proposer: net.council()[0] };
+    let mut views = Views::new(&net, ballot, &members);
+    let (mut keys, mut parts) = (Vec::new(), Vec::new());
+    views.run(VecDeque::new(), |from, to, message| {
+        match message {
+            view::Message::Down(_, Order::Keys(_)) => keys.push((from, to, message.clone())),
+            view::Message::Up(_, Report::Reveal(items)) if !items.is_empty() => {
+                // The leader gets none that is not what its author committed itself to.
+                if to == ballot.proposer && parts.len() < 2 {
+                    let mut other = items.clone();
+                    other[0].item.secret[0] ^= 1;
+                    parts.push((from, to, view::Message::Up(ballot, Report::Reveal(other))));
+                    return true;
+                }
+            }
+            _ => {}
+        }
+        false
+    });
+    let blamed = |views: &mut Views, (from, to, message): (Peer, Peer, view::Message)| {
+        let step = views.0.get_mut(&to).unwrap().handle(Time(0), Input::Message { from, message });
+        let failed = |action: &Action<View>| matches!(action, Action::Output(view::Output::Failed(..)));
+        let named = |action: &Action<View>| matches!(action, Action::Blame { peer, .. } if *peer == from);
+        (step.0.iter().any(named), step.0.iter().any(failed))
+    };
+    assert_eq!(parts.len(), 2);
+    assert_eq!(blamed(&mut views, parts.remove(0)), (true, true), "not what it committed itself to");
+    assert_eq!(blamed(&mut views, keys.swap_remove(0)), (false, true), "a second list of keys");
+    let mut views = Views::new(&net, ballot, &members);
+    let mut late = None;
+    let (agreed, _) = views.run(VecDeque::new(), |from, to, message| {
+        if matches!(message, view::Message::Up(_, Report::Reveal(_))) {
+            late = Some((from, to, message.clone()));
+        }
+        false
+    });
+    assert_eq!(agreed.len(), members.len());
+    assert_eq!(blamed(&mut views, late.unwrap()), (false, false), "late is nobody's fault");
 }

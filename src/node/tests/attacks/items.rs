@@ -17,15 +17,15 @@ use super::super::numbers::timing;
 type Change<'a> = dyn Fn(&mut Promised) + 'a;
 
 /// Five peers that have finished, three of them the council.
-struct Done {
-    net: Network,
-    council: Vec<Peer>,
-    other: Peer,
-    frozen: [Frozen; 2],
+pub(super) struct Done {
+    pub(super) net: Network,
+    pub(super) council: Vec<Peer>,
+    pub(super) other: Peer,
+    pub(super) frozen: [Frozen; 2],
 }
 
 impl Done {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         let named = |session: &mut Session| {
             session.voting.members = (0..3).map(|i| session.roster[i].name.clone()).collect();
         };
@@ -42,7 +42,7 @@ impl Done {
         Self { net, council, other, frozen }
     }
 
-    fn sign<T: Item>(&self, by: Peer, item: T) -> Signed<T> {
+    pub(super) fn sign<T: Item>(&self, by: Peer, item: T) -> Signed<T> {
         Signed::new(&self.net.context(by), item)
     }
 }

@@ -166,3 +166,41 @@ fn what_was_not_asked_for_changes_nothing_and_what_does_not_check_names_its_serv
         (0, 0, 2, 0)
     );
 }
+
+#[test]
+fn a_piece_of_another_length_is_refused_before_the_rest_comes_and_a_lack_is_told_of_what_is_frozen() {
+    use transfer::Message::{Head, Lacking, Piece};
+    let mut net = Network::new(3, &[65_537], timing(), 4);
+    net.run(60_000);
+    let ctx = Arc::new(net.context(Peer(0)));
+    let Some(crate::node::Record::Frozen(frozen, total)) = net.disk(Peer(0)).get("frozen-1") else {
+        panic!("slot 1 is not there")
+    };
+    let server = Peer(1);
+    let ask = |want: Want, messages: Vec<transfer::Message>| {
+        let mut client = Transfer::new(ctx.clone());
+        drop(client.fetch(Time(0), server, 1, want));
+        let mut last = Vec::new();
+        for message in messages {
+            last = client.handle(Time(0), Input::Message { from: server, message }).0;
+        }
+        last
+    };
+    let head = || Head(1, Box::new(Held::Frozen(frozen.clone())));
+    for (length, wrong) in [(CHUNK, false), (CHUNK - 4, true), (CHUNK + 4, true), (0, true)] {
+        let data = total.slice(..length);
+        let last = ask(Want::Frozen, vec![head(), Piece { slot: 1, index: 0, data }]);
+        assert_eq!(last.iter().any(|action| matches!(action, Action::Blame { .. })), wrong, "{length}");
+    }
+    let lacks = |want, messages| {
+        let last = ask(want, messages);
+        let is = |wanted: fn(&Output) -> bool| {
+            last.iter().any(|action| matches!(action, Action::Output(output) if wanted(output)))
+        };
+        (is(|output| matches!(output, Output::Lacks(..))), is(|output| matches!(output, Output::Failed(_))))
+    };
+    assert_eq!(lacks(Want::Frozen, vec![Lacking(1)]), (true, true));
+    assert_eq!(lacks(Want::Frozen, vec![Lacking(0)]), (false, false), "of another slot");
+    assert_eq!(lacks(Want::Frozen, vec![head(), Lacking(1)]), (false, true), "it has shown that it has it");
+    assert_eq!(lacks(Want::Accepted([0; 32]), vec![Lacking(1)]), (false, true), "it never said it had that");
+}

@@ -18,7 +18,7 @@ use crate::session::{Peer, Session};
 
 /// Five peers in their first view, the council of three as the file names it, everybody's promises for a
 /// ballot.
-fn begun() -> Network {
+pub(super) fn begun() -> Network {
     let named = |session: &mut Session| {
         session.voting.members = (0..3).map(|i| session.roster[i].name.clone()).collect();
     };
@@ -33,7 +33,7 @@ fn promises(net: &Network, ballot: Ballot) -> Vec<Signed<Promised>> {
     net.council().iter().map(|&peer| Signed::new(&net.context(peer), item())).collect()
 }
 
-fn order(net: &Network, ballot: Ballot, members: &[Peer]) -> Vec<Peer> {
+pub(super) fn order(net: &Network, ballot: Ballot, members: &[Peer]) -> Vec<Peer> {
     tree::order(net.session(), &net.session().id(), ballot, members)
 }
 

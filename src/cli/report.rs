@@ -1,0 +1,94 @@
+//! `flyswarm report`: a page on how good a model is on labelled rows, and what its receipt says.
+
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use serde_json::{Value, json};
+
+use super::data::DataArguments;
+use super::model::{ModelArguments, scored};
+use super::output::for_io;
+use super::{Failure, output, print};
+use crate::data::LabelColumn;
+use crate::files;
+use crate::report::Page;
+
+/// The largest receipt that is read: one of 1,024 peers and 100,000 slots is smaller.
+const RECEIPT_LIMIT: u64 = 1 << 30;
+
+/// Writes a page to look at in a browser: how well a model predicts labelled rows and, where its receipt is
+/// beside it, who took part in the session and what others may have learnt
+#[derive(Debug, Args)]
+pub(super) struct Report {
+    #[command(flatten)]
+    model: ModelArguments,
+    #[command(flatten)]
+    data: DataArguments,
+    /// Label column: a name, a number from 1, or last
+    #[arg(long, value_name = "COLUMN", default_value = "last")]
+    label: LabelColumn,
+    /// The receipt [default: the model with .receipt.json, if it is there]
+    #[arg(long, value_name = "FILE")]
+    receipt: Option<PathBuf>,
+    /// The file to write [default: the model with .report.html]
+    #[arg(long, value_name = "FILE")]
+    out: Option<PathBuf>,
+    /// Replace the file if it exists
+    #[arg(long)]
+    force: bool,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+impl Report {
+    pub(super) fn run(&self, out: &mut dyn Write) -> Result<(), Failure> {
+        let model = &self.model.model;
+        let file = self.out.clone().unwrap_or_else(|| model.with_extension("report.html"));
+        output::check(&file, self.force)?;
+        let found = scored(&self.model, &self.data, &self.label)?;
+        let receipt = match &self.receipt {
+            Some(path) => Some(read(path)?),
+            None => Some(model.with_extension("receipt.json"))
+                .filter(|path| files::exists(path))
+                .map(|path| read(&path))
+                .transpose()?,
+        };
+        let digest = hex::encode(found.digest);
+        let receipt = receipt.filter(|receipt| {
+            // A receipt of another model beside this one would be told as this one's.
+            let same = ["model", "network"].iter().any(|name| receipt[name]["digest"] == *digest);
+            if !same {
+                eprintln!("warning: the receipt is not that of this model, and is left out");
+            }
+            same
+        });
+        let named = model.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
+        let rows = format!("the rows of {}", self.data.name());
+        let page = Page {
+            title: receipt.as_ref().and_then(|receipt| receipt["name"].as_str()).unwrap_or(&named),
+            receipt: receipt.as_ref(),
+            rows: Some((&found.figures, &rows)),
+            model: vec![
+                ("file", named.clone()),
+                ("digest", digest),
+                ("classes", found.figures.per_class.len().to_string()),
+            ],
+            ..Page::default()
+        };
+        output::write(&file, page.render().as_bytes(), self.force)?;
+        let text = match self.json {
+            true => json!({"file": file, "rows": found.figures.rows}).to_string(),
+            false => format!("wrote {}", file.display()),
+        };
+        print(out, &(text + "\n"))
+    }
+}
+
+fn read(path: &Path) -> Result<Value, Failure> {
+    let wrong = |error: &dyn std::fmt::Display| format!("{}: {error}", path.display());
+    let file = std::fs::File::open(path).map_err(|error| for_io(&error, wrong(&error)))?;
+    let read = serde_json::from_reader(io::BufReader::new(io::Read::take(file, RECEIPT_LIMIT)));
+    read.map_err(|error| Failure::Input(wrong(&format!("not a receipt: {error}"))))
+}

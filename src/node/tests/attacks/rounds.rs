@@ -1,0 +1,475 @@
+//! Reports and orders of a view with one rule broken at a time, at the machine that takes them.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use bytes::Bytes;
+
+use super::super::network::Network;
+use super::messages::begun;
+use crate::protocol::all_reduce::{self, Direction, SumId};
+use crate::protocol::ballot::Ballot;
+use crate::protocol::context::Context;
+use crate::protocol::deal::{self, Release};
+use crate::protocol::pairwise::ViewKey;
+use crate::protocol::record::{Acknowledgement, Record};
+use crate::protocol::signed::{Item, Signed};
+use crate::protocol::view::{self, Message, Order, Output, Reason, Report, View};
+use crate::protocol::{Action, Input, Machine, Step, Time};
+use crate::session::Peer;
+use chacha20::rand_core::SeedableRng;
+
+type Sent = (Peer, Peer, Message);
+
+/// The views of five peers and what is on its way between them. In tree order: the leader, `at`, another,
+/// and the children of `at`, of which the first is of the council and the second is not.
+struct Tree {
+    net: Network,
+    ctx: Vec<std::sync::Arc<Context>>,
+    council: Vec<Peer>,
+    order: Vec<Peer>,
+    ballot: Ballot,
+    views: BTreeMap<Peer, View>,
+    queue: VecDeque<Sent>,
+    /// What `at` says of whom, and why it gives up.
+    blamed: Vec<Peer>,
+    failed: Vec<Reason>,
+    opened: Vec<u32>,
+    accepted: Vec<Record>,
+}
+
+impl Tree {
+    fn new() -> Self {
+        Self::above(0, None)
+    }
+
+    /// With a ballot above this one; its leader finishes `resume` first.
+    fn above(counter: u64, resume: Option<Record>) -> Self {
+        let net = begun();
+        let ctx: Vec<_> = net.peers().map(|peer| std::sync::Arc::new(net.context(peer))).collect();
+        let council = net.council();
+        let members: Vec<_> = net.peers().collect();
+        let fits = |order: &[Peer]| council.contains(&order[3]) && !council.contains(&order[4]);
+        let (ballot, order) = (counter + 1..)
+            .map(|counter| Ballot { counter, proposer: council[0] })
+            .map(|ballot| (ballot, super::messages::order(&net, ballot, &members)))
+            .find(|(_, order)| fits(order))
+            .unwrap();
+        let view = |&peer: &Peer| {
+            let seed = [peer.0 as u8; 32];
+            (peer, View::new(ctx[peer.index()].clone(), ballot, members.clone(), seed).unwrap())
+        };
+        let views = members.iter().map(view).collect();
+        let mut tree = Self {
+            net,
+            ctx,
+            council,
+            order,
+            ballot,
+            views,
+            queue: VecDeque::new(),
+            blamed: Vec::new(),
+            failed: Vec::new(),
+            opened: Vec::new(),
+            accepted: Vec::new(),
+        };
+        for peer in members {
+            let step = tree.view(peer).handle(Time(0), Input::Start);
+            tree.act(peer, step, resume.as_ref());
+        }
+        tree.accepted.extend(resume);
+        tree
+    }
+
+    fn at(&self) -> Peer {
+        self.order[1]
+    }
+
+    fn view(&mut self, peer: Peer) -> &mut View {
+        self.views.get_mut(&peer).unwrap()
+    }
+
+    fn sign<T: Item>(&self, by: Peer, item: T) -> Signed<T> {
+        Signed::new(&self.ctx[by.index()], item)
+    }
+
+    /// Signed by another than it says.
+    fn forge<T: Item>(&self, by: Peer, as_if: Peer, item: T) -> Signed<T> {
+        let mut forged = self.sign(by, item);
+        forged.author = as_if;
+        forged
+    }
+
+    fn act(&mut self, peer: Peer, step: Step<View>, resume: Option<&Record>) {
+        let ctx = self.ctx[peer.index()].clone();
+        let (ballot, leads) = (self.ballot, peer == self.order[0]);
+        for action in step.0 {
+            let next = match action {
+                Action::Send { to, message } => {
+                    self.queue.push_back((peer, to, message));
+                    continue;
+                }
+                Action::Compute(job) => self.view(peer).handle(Time(0), Input::Done(job.run())),
+                Action::Blame { peer: who, .. } if peer == self.at() => {
+                    self.blamed.push(who);
+                    continue;
+                }
+                Action::Output(Output::Ready) => match resume.or(self.accepted.first()).cloned() {
+                    Some(record) => self.view(peer).resume(record),
+                    None => self.view(peer).sum(0),
+                },
+                Action::Output(Output::Sum(slot)) => {
+                    let vector = Bytes::from(vec![1; ctx.plan[slot as usize].len()]);
+                    self.view(peer).contribute(Time(0), slot, vector)
+                }
+                Action::Output(Output::Accept(record)) => {
+                    let (slot, value) = (record.value.sum.slot, record.digest(&ctx));
+                    let item = Acknowledgement { ballot, slot, value };
+                    let item = ctx.council_index(peer).map(|_| self.sign(peer, item));
+                    if peer == self.at() {
+                        self.accepted.push(record);
+                    }
+                    self.view(peer).acknowledge(slot, item)
+                }
+                Action::Output(Output::Decided(record, _)) => {
+                    let item = ctx.council_index(peer).map(|_| self.release(peer, &record));
+                    self.view(peer).release(record.value.sum.slot, item)
+                }
+                Action::Output(Output::Opened(frozen)) => {
+                    let slot = frozen.record.value.sum.slot;
+                    if peer == self.at() {
+                        self.opened.push(slot);
+                    }
+                    if !leads || slot > 0 {
+                        continue;
+                    }
+                    self.view(peer).sum(1)
+                }
+                Action::Output(Output::Failed(reason, _)) if peer == self.at() => {
+                    self.failed.push(reason);
+                    continue;
+                }
+                _ => continue,
+            };
+            self.act(peer, next, resume);
+        }
+    }
+
+    /// A council member's shares for a record.
+    fn release(&self, by: Peer, record: &Record) -> Signed<Release> {
+        let ctx = &self.ctx[by.index()];
+        let shares = deal::own_shares(ctx, ctx.council_index(by).unwrap(), &record.deals).unwrap();
+        self.sign(by, Release { sum: record.value.sum, value: record.digest(ctx), shares })
+    }
+
+    fn releases(&self, record: &Record) -> Vec<Signed<Release>> {
+        self.council.iter().map(|&by| self.release(by, record)).collect()
+    }
+
+    /// A record whose deals all dealers have made for it.
+    fn record(&self, sum: SumId, total: [u8; 32]) -> Record {
+        let mut rng = view::Rng::from_seed([5; 32]);
+        let deals = self.council.iter().map(|peer| deal::make(&self.ctx[peer.index()], sum, &mut rng).1);
+        Record::new(sum, self.net.peers().collect(), total, deals.collect())
+    }
+
+    /// Delivers what is said until the next is `stop`, and takes that.
+    fn until(&mut self, stop: impl Fn(&Sent) -> bool) -> Option<Message> {
+        while let Some(next) = self.queue.pop_front() {
+            if stop(&next) {
+                return Some(next.2);
+            }
+            self.say(next.0, next.1, next.2);
+        }
+        None
+    }
+
+    fn say(&mut self, from: Peer, to: Peer, message: Message) {
+        let step = self.view(to).handle(Time(0), Input::Message { from, message });
+        self.act(to, step, None);
+    }
+
+    /// The next report of this peer to `at` that is `wanted`.
+    fn report(&mut self, of: Peer, wanted: impl Fn(&Report) -> bool) -> Report {
+        let at = self.at();
+        let found = self.until(|(from, to, message)| {
+            let Message::Up(_, report) = message else { return false };
+            *from == of && *to == at && wanted(report)
+        });
+        let Some(Message::Up(_, report)) = found else { panic!("no such report") };
+        report
+    }
+
+    /// The next order to `at` that is `wanted`.
+    fn order(&mut self, wanted: impl Fn(&Order) -> bool) -> Order {
+        let at = self.at();
+        let found = self.until(|(_, to, message)| {
+            let Message::Down(_, order) = message else { return false };
+            *to == at && wanted(order)
+        });
+        let Some(Message::Down(_, order)) = found else { panic!("no such order") };
+        order
+    }
+
+    fn up(&mut self, of: Peer, report: Report) {
+        self.say(of, self.at(), Message::Up(self.ballot, report));
+    }
+
+    fn down(&mut self, order: Order) {
+        self.say(self.order[0], self.at(), Message::Down(self.ballot, order));
+    }
+
+    /// Whether the order was followed, neither refused nor held against anybody.
+    fn follows(mut self, order: Order) -> bool {
+        self.down(order);
+        self.failed.is_empty() && self.blamed.is_empty()
+    }
+}
+
+#[test]
+fn a_view_of_five_goes_through_its_plan() {
+    let mut tree = Tree::new();
+    assert!(tree.until(|_| false).is_none());
+    assert_eq!((tree.opened, tree.blamed, tree.failed), (vec![0, 1], vec![], vec![]));
+}
+
+/// What a child has changed in its report.
+type Change = fn(&Tree, Peer, &mut Report);
+
+#[test]
+fn a_report_that_breaks_any_rule_names_the_child_that_carries_it() {
+    let keys: [(&str, usize, Change); 4] = [
+        ("a commitment in a small view", 3, |tree, by, report| {
+            let key = ViewKey { ballot: tree.ballot, public: [9; 32], commitment: Some([0; 32]) };
+            *report = Report::Keys(vec![tree.sign(by, key)]);
+        }),
+        ("one author twice", 3, |_, _, report| {
+            let Report::Keys(keys) = report else { return };
+            keys.push(keys[0].clone());
+        }),
+        ("another's signature", 3, |tree, by, report| {
+            let key = ViewKey { ballot: tree.ballot, public: [9; 32], commitment: None };
+            *report = Report::Keys(vec![tree.forge(tree.order[4], by, key)]);
+        }),
+        ("of nobody below it", 3, |tree, _, report| {
+            let key = ViewKey { ballot: tree.ballot, public: [9; 32], commitment: None };
+            *report = Report::Keys(vec![tree.sign(tree.order[4], key)]);
+        }),
+    ];
+    let holds: [(&str, usize, Change); 2] = [
+        ("a deal of no dealer", 4, |tree, by, report| {
+            let Report::Hold { slot, deals, .. } = report else { return };
+            let sum = SumId { ballot: tree.ballot, slot: *slot };
+            let mut rng = view::Rng::from_seed([3; 32]);
+            deals.push(deal::make(&tree.ctx[by.index()], sum, &mut rng).1);
+        }),
+        ("of a later slot", 3, |tree, by, report| {
+            let Report::Hold { slot, deals, .. } = report else { return };
+            *slot = 1;
+            let sum = SumId { ballot: tree.ballot, slot: 1 };
+            let mut rng = view::Rng::from_seed([3; 32]);
+            *deals = vec![deal::make(&tree.ctx[by.index()], sum, &mut rng).1];
+        }),
+    ];
+    fn acknowledge(tree: &Tree, by: Peer, report: &mut Report, change: fn(&mut Acknowledgement)) {
+        let Report::Acknowledge(_, items) = report else { return };
+        let value = tree.accepted[0].digest(&tree.ctx[0]);
+        let mut item = Acknowledgement { ballot: tree.ballot, slot: 0, value };
+        change(&mut item);
+        *items = vec![tree.sign(by, item)];
+    }
+    let acknowledgements: [(&str, usize, Change); 5] = [
+        ("of another ballot", 3, |tree, by, report| {
+            acknowledge(tree, by, report, |item| item.ballot.counter += 1);
+        }),
+        ("of another slot", 3, |tree, by, report| acknowledge(tree, by, report, |item| item.slot = 1)),
+        ("of another value", 3, |tree, by, report| acknowledge(tree, by, report, |item| item.value[0] ^= 1)),
+        ("of a peer outside the council", 4, |tree, by, report| acknowledge(tree, by, report, |_| ())),
+        ("for a later slot", 3, |_, _, report| *report = Report::Acknowledge(1, Vec::new())),
+    ];
+    fn release(tree: &Tree, by: Peer, report: &mut Report, change: fn(&mut Release)) {
+        let Report::Release(_, items) = report else { return };
+        let record = &tree.accepted[0];
+        let (sum, value) = (record.value.sum, record.digest(&tree.ctx[0]));
+        let mut item = Release { sum, value, shares: Vec::new() };
+        change(&mut item);
+        *items = vec![tree.sign(by, item)];
+    }
+    let releases: [(&str, usize, Change); 4] = [
+        ("of another sum", 3, |tree, by, report| release(tree, by, report, |item| item.sum.slot = 1)),
+        ("of another value", 3, |tree, by, report| release(tree, by, report, |item| item.value[0] ^= 1)),
+        ("of a peer outside the council", 4, |tree, by, report| release(tree, by, report, |_| ())),
+        ("for a later slot", 3, |_, _, report| *report = Report::Release(1, Vec::new())),
+    ];
+    let is: [fn(&Report) -> bool; 4] = [
+        |report| matches!(report, Report::Keys(_)),
+        |report| matches!(report, Report::Hold { .. }),
+        |report| matches!(report, Report::Acknowledge(..)),
+        |report| matches!(report, Report::Release(..)),
+    ];
+    let rounds: [&[(&str, usize, Change)]; 4] = [&keys, &holds, &acknowledgements, &releases];
+    for (round, is) in rounds.into_iter().zip(is) {
+        let unchanged: [(&str, usize, Change); 2] =
+            [("as it is", 3, |_, _, _| ()), ("as it is", 4, |_, _, _| ())];
+        for (what, child, change) in unchanged.iter().chain(round) {
+            let mut tree = Tree::new();
+            let by = tree.order[*child];
+            let mut report = tree.report(by, is);
+            change(&tree, by, &mut report);
+            tree.up(by, report.clone());
+            let expected = if *what == "as it is" { vec![] } else { vec![by] };
+            assert_eq!(tree.blamed, expected, "{what}: {report:?}");
+            if expected.is_empty() {
+                tree.up(by, report.clone());
+                assert_eq!(tree.blamed, [by], "a second time: {report:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_report_that_comes_before_its_time_names_the_child_that_sends_it() {
+    let early: [(&str, fn(&Order) -> bool, Report); 2] = [
+        ("nothing to acknowledge", |order| matches!(order, Order::Accept(_)), Report::Acknowledge(0, vec![])),
+        ("nothing decided", |order| matches!(order, Order::Decide(..)), Report::Release(0, vec![])),
+    ];
+    for (what, before, report) in early {
+        let mut tree = Tree::new();
+        let by = tree.order[3];
+        drop(tree.order(before));
+        tree.up(by, report);
+        assert_eq!(tree.blamed, [by], "{what}");
+    }
+    // What an earlier view has acknowledged is finished without a sum.
+    let mut first = Tree::new();
+    drop(first.order(|order| matches!(order, Order::Decide(..))));
+    let record = first.accepted.remove(0);
+    let mut tree = Tree::above(first.ballot.counter, Some(record));
+    drop(tree.order(|order| matches!(order, Order::Decide(..))));
+    assert_eq!((tree.accepted.len(), tree.failed.len()), (2, 0), "it is resumed");
+    let by = tree.order[3];
+    tree.up(by, Report::Hold { slot: 0, total: [0; 32], deals: vec![] });
+    assert_eq!(tree.blamed, [by], "nothing is summed");
+}
+
+#[test]
+fn who_stands_elsewhere_in_the_tree_gives_no_orders_and_no_reports() {
+    let mut tree = Tree::new();
+    let (at, stranger, child) = (tree.at(), tree.order[2], tree.order[3]);
+    let keys = tree.report(child, |report| matches!(report, Report::Keys(_)));
+    tree.say(stranger, at, Message::Up(tree.ballot, keys.clone()));
+    assert_eq!((&tree.blamed, &tree.failed), (&vec![], &vec![]), "it may have another tree in mind");
+    tree.say(child, at, Message::Down(tree.ballot, Order::Sum(0)));
+    assert_eq!(tree.blamed, [child], "orders come from above");
+    // Of a slot that is over, so that nothing else is wrong with it.
+    let mut tree = Tree::new();
+    drop(tree.order(|order| matches!(order, Order::Accept(record) if record.value.sum.slot == 1)));
+    let parent = tree.order[0];
+    tree.say(parent, at, Message::Up(tree.ballot, Report::Acknowledge(0, vec![])));
+    assert_eq!(tree.blamed, [parent], "reports come from below");
+    // Chunks of another sum are nobody's fault: one may be late.
+    let mut tree = Tree::new();
+    drop(tree.order(|order| matches!(order, Order::Accept(_))));
+    let sum = SumId { ballot: tree.ballot, slot: 1 };
+    let data = Bytes::from_static(&[1; 12]);
+    let chunk = all_reduce::Message::Chunk { sum, direction: Direction::Up, index: 0, data };
+    tree.say(child, at, Message::Reduce(chunk));
+    assert_eq!(tree.blamed, []);
+    // A vector of another slot than the one that is summed is put into none.
+    let step = tree.view(at).contribute(Time(0), 1, Bytes::from_static(&[1; 12]));
+    assert!(step.0.is_empty(), "{step:?}");
+}
+
+#[test]
+fn an_order_to_sum_or_to_accept_that_breaks_any_rule_is_not_followed() {
+    let keys = |order: &Order| matches!(order, Order::Keys(_));
+    let mut tree = Tree::new();
+    drop(tree.order(keys));
+    assert!(!tree.follows(Order::Sum(0)), "before the keys");
+    for slot in [1, 2] {
+        let mut tree = Tree::new();
+        drop(tree.order(|order| matches!(order, Order::Sum(0))));
+        assert_eq!(tree.follows(Order::Sum(slot)), slot == 1, "slot {slot}");
+    }
+    let mut tree = Tree::new();
+    let Order::Keys(mut items) = tree.order(keys) else { unreachable!() };
+    let by = tree.order[2];
+    let other = items.iter_mut().find(|key| key.author == by).unwrap();
+    *other = tree.forge(tree.order[0], by, other.item.clone());
+    assert!(!tree.follows(Order::Keys(items)), "a partner's key that it has not signed");
+
+    fn accept(of: u32) -> impl Fn(&Order) -> bool {
+        move |order| matches!(order, Order::Accept(record) if record.value.sum.slot == of)
+    }
+    let accepted = |slot: u32, change: &dyn Fn(&Tree, Record) -> Record| {
+        let mut tree = Tree::new();
+        let Order::Accept(record) = tree.order(accept(slot)) else { unreachable!() };
+        let changed = change(&tree, record);
+        tree.follows(Order::Accept(changed))
+    };
+    assert!(accepted(0, &|_, record| record));
+    let broken = accepted(0, &|_, mut record| {
+        record.deals[0].item.share_hashes[0][0] ^= 1;
+        record
+    });
+    assert!(!broken, "deals that its dealer has not signed");
+    let later = |tree: &Tree| SumId { ballot: tree.ballot, slot: 1 };
+    assert!(!accepted(0, &|tree, record| tree.record(later(tree), record.value.total)), "of a later slot");
+    let high = |tree: &Tree, slot| SumId {
+        ballot: Ballot { counter: tree.ballot.counter + 1, ..tree.ballot },
+        slot,
+    };
+    assert!(!accepted(0, &|tree, _| tree.record(high(tree, 1), [0; 32])), "of a later view");
+    let low = |tree: &Tree, slot| SumId { ballot: Ballot { counter: 0, ..tree.ballot }, slot };
+    assert!(accepted(0, &|tree, _| tree.record(low(tree, 1), [0; 32])), "of an earlier view");
+    assert!(!accepted(0, &|tree, _| tree.record(low(tree, 0), [0; 32])), "of this slot in an earlier view");
+    let mut tree = Tree::new();
+    let again = tree.order(accept(0));
+    tree.down(again.clone());
+    assert!(!tree.follows(again), "twice");
+}
+
+#[test]
+fn a_decision_or_an_opening_that_breaks_any_rule_is_not_followed() {
+    let mut tree = Tree::new();
+    drop(tree.order(|order| matches!(order, Order::Decide(0, _))));
+    let value = tree.accepted[0].digest(&tree.ctx[0]);
+    let item = Acknowledgement { ballot: tree.ballot, slot: 1, value };
+    let acks = tree.council.iter().map(|&by| tree.sign(by, item.clone())).collect();
+    assert!(!tree.follows(Order::Decide(1, acks)), "for another slot than the one that is accepted");
+
+    type Items = Vec<Signed<Release>>;
+    let opened = |slot: u32, change: &dyn Fn(&Tree, &mut Items)| {
+        let mut tree = Tree::new();
+        drop(tree.order(|order| matches!(order, Order::Open(0, _))));
+        let mut items = tree.releases(&tree.accepted[0]);
+        change(&tree, &mut items);
+        tree.down(Order::Open(slot, items));
+        (tree.opened.contains(&0), tree.blamed)
+    };
+    let refused = (false, vec![]);
+    assert_eq!(opened(0, &|_, _| ()), (true, vec![]));
+    assert_eq!(opened(0, &|_, items| items.truncate(2)), (true, vec![]), "a quorum");
+    assert_eq!(opened(0, &|_, items| items.truncate(1)), refused, "too few");
+    assert_eq!(opened(1, &|_, _| ()), refused, "for another slot");
+    assert_eq!(opened(0, &|_, items| items.push(items[0].clone())), refused, "more than the council has");
+    let other = |change: fn(&mut Release)| {
+        move |tree: &Tree, items: &mut Items| {
+            let mut item = items[0].item.clone();
+            change(&mut item);
+            items[0] = tree.sign(items[0].author, item);
+        }
+    };
+    assert_eq!(opened(0, &other(|item| item.value[0] ^= 1)), refused, "of another value");
+    let forged = |tree: &Tree, items: &mut Items| {
+        items[0] = tree.forge(items[1].author, items[0].author, items[0].item.clone());
+    };
+    assert_eq!(opened(0, &forged), refused, "not signed by its author");
+    let culprit = Tree::new().council[0];
+    assert_eq!(opened(0, &other(|item| item.shares[0].1[0] ^= 1)), (true, vec![culprit]), "a wrong share");
+    // Before the decision.
+    let mut tree = Tree::new();
+    drop(tree.order(|order| matches!(order, Order::Decide(0, _))));
+    let items = tree.releases(&tree.accepted[0]);
+    tree.down(Order::Open(0, items));
+    assert_eq!((tree.opened.len(), tree.failed.len()), (0, 1));
+}

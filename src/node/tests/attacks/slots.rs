@@ -1,0 +1,120 @@
+//! A slot at one node: what it acknowledges, opens, is given and is told by others.
+
+use bytes::Bytes;
+
+use super::alone::One;
+use crate::node::{Event, Record};
+use crate::protocol::all_reduce::SumId;
+use crate::protocol::ballot::Ballot;
+use crate::protocol::message::Message;
+use crate::protocol::record::{Frozen, Record as SumRecord};
+use crate::protocol::view::Reason;
+use crate::protocol::{Action, Input, Step, Time};
+use crate::session::Peer;
+
+/// A member that waits for a value to acknowledge.
+#[test]
+fn a_value_is_acknowledged_with_its_own_total_in_its_turn_and_with_sound_shares() {
+    let total = Bytes::from_static(&[1; 12]);
+    let accepting = |prepare: &dyn Fn(&mut One, &mut SumRecord)| {
+        let mut one = One::new();
+        let ballot = one.join(9, one.all());
+        let digest =
+            crate::protocol::all_reduce::total_digest(&one.node.ctx.id.0, SumId { ballot, slot: 0 }, &total);
+        let mut record = one.decided(ballot, 0, digest).0;
+        one.node.round.total = Some((digest, total.clone()));
+        prepare(&mut one, &mut record);
+        one.node.round.accept = Some(record);
+        let mut step = Step::none();
+        one.node.accept(one.now, &mut step);
+        one.take(step);
+        let stored = one.stored.iter().any(|record| matches!(record, Record::Accepted(..)));
+        (stored, one.failures(), one.blamed.iter().map(|(peer, _)| *peer).collect::<Vec<_>>())
+    };
+    let dealer = One::new().net.council()[0];
+    assert_eq!(accepting(&|_, _| ()), (true, vec![], vec![]));
+    assert_eq!(
+        accepting(&|one, _| one.node.votes.silent = true),
+        (false, vec![], vec![]),
+        "it does not vote"
+    );
+    let later = accepting(&|_, record| record.value.sum.slot = 1);
+    assert_eq!(later, (false, vec![], vec![]), "slots before it are open");
+    let other = accepting(&|one, _| one.node.round.total.as_mut().unwrap().0[0] ^= 1);
+    assert_eq!(other, (false, vec![], vec![]), "its total is not here");
+    let released = accepting(&|one, _| one.node.acceptor.released = Some([7; 32]));
+    assert_eq!(released, (false, vec![Reason::Disagreement], vec![]), "it has released for another");
+    let wrong = accepting(&|_, record| record.deals[0].item.share_hashes[1][0] ^= 1);
+    assert_eq!(wrong, (false, vec![Reason::Fault], vec![dealer]), "a share that is not the published one");
+}
+
+#[test]
+fn a_sum_without_a_pad_ends_the_session_and_slots_are_opened_in_their_order() {
+    let frozen = |one: &One, slot| {
+        let (record, acknowledgements) = one.decided(one.ballot(1), slot, [0; 32]);
+        Frozen { record, acknowledgements, pads: vec![None, Some([0; 32]), Some([0; 32])], releases: vec![] }
+    };
+    for (slot, opens) in [(0, true), (1, false)] {
+        let mut one = One::new();
+        let frozen = frozen(&one, slot);
+        one.node.open(frozen, Bytes::new(), &mut Step::none());
+        assert_eq!(one.node.opening.is_some(), opens, "slot {slot} where none is frozen");
+    }
+    let mut one = One::new();
+    let (coin, sum) = (frozen(&one, 0), frozen(&one, 1));
+    one.node.freeze(Time(0), coin, Some(Bytes::from(vec![0; 32])), &mut Step::none());
+    let mut step = Step::none();
+    one.node.open(sum, Bytes::from(vec![0; 12]), &mut step);
+    one.take(step);
+    assert!(one.node.opening.is_none());
+    let ended = |event: &Event| matches!(event, Event::Ended(crate::node::Ending::Unopenable(_)));
+    assert!(one.events.iter().any(ended), "{:?}", one.events);
+}
+
+/// Its own word says that it has the slot, or it does not.
+#[test]
+fn who_lacks_what_it_says_it_has_or_leaves_out_what_is_needed_is_named() {
+    use crate::protocol::transfer::{Held, Output, Transfer};
+    let told = |output: &dyn Fn(&One) -> Output, says: u32| {
+        let mut one = One::new();
+        let from = one.others[0];
+        one.hear(from, Message::Status { frozen: says, in_view: false });
+        let mut step = Step::none();
+        let child: Step<Transfer> = Step(vec![Action::Output(output(&one))]);
+        one.node.transferred(one.now, child, &mut step);
+        one.take(step);
+        one.blamed.iter().map(|(peer, _)| *peer).collect::<Vec<_>>()
+    };
+    let from = One::new().others[0];
+    assert_eq!(told(&|one| Output::Lacks(one.others[0], 0), 1), [from]);
+    assert_eq!(told(&|one| Output::Lacks(one.others[0], 0), 0), []);
+    let bare = |one: &One| {
+        let (record, acknowledgements) = one.decided(one.ballot(1), 0, [0; 32]);
+        let frozen = Frozen { record, acknowledgements, pads: vec![], releases: vec![] };
+        Output::Fetched(one.others[0], 0, Box::new(Held::Bare(frozen)), Bytes::new())
+    };
+    assert_eq!(told(&bare, 1), [from]);
+}
+
+#[test]
+fn messages_of_an_exchange_are_kept_of_members_of_this_view_and_not_without_end() {
+    use crate::protocol::message::Content;
+    let said = |from: fn(&One) -> Peer, ballot: fn(&One, Ballot) -> Ballot, slot: u32, times: usize| {
+        let mut one = One::new();
+        let outsider = one.others[0];
+        one.input(Input::PeerLost(outsider));
+        let members: Vec<_> = one.all().into_iter().filter(|&peer| peer != outsider).collect();
+        let view = one.join(9, members);
+        one.greet(outsider);
+        let sum = SumId { ballot: ballot(&one, view), slot };
+        let (from, content) = (from(&one), Content::Short(Bytes::from_static(b"x")));
+        (0..times).any(|_| one.blames(from, Message::Exchange { sum, content: content.clone() }))
+    };
+    let (member, this): (fn(&One) -> Peer, fn(&One, Ballot) -> Ballot) =
+        (|one| one.council[1], |_, view| view);
+    assert!(!said(member, this, 1, 256));
+    assert!(said(member, this, 1, 257), "without end");
+    assert!(said(member, this, 2, 1), "of a slot that there is not");
+    assert!(said(|one| one.others[0], this, 1, 1), "of a stranger to the view");
+    assert!(!said(member, |one, _| one.ballot(1), 1, 300), "of another view: late, and dropped");
+}

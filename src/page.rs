@@ -1,0 +1,80 @@
+//! Pages that stand alone: one HTML file with its style and its pictures, which are inline SVG. It loads nothing
+//! from anywhere, and has no scripts.
+//!
+//! Text from outside goes through [`escape`]; a policy in the head forbids a browser whatever got through.
+
+/// Width of every picture, in its own units.
+pub(crate) const WIDTH: f64 = 960.0;
+
+const STYLE: &str = include_str!("page/style.css");
+
+/// Text as it may stand in HTML.
+pub(crate) fn escape(text: &str) -> String {
+    text.replace('&', "&amp;")
+        .replace('<', "&lt;")
+        .replace('>', "&gt;")
+        .replace('"', "&quot;")
+        .replace('\'', "&#39;")
+}
+
+/// Formats bytes with two or three digits and a unit.
+#[must_use]
+pub fn bytes(count: f64) -> String {
+    let units = ["B", "kB", "MB", "GB", "TB"];
+    let (mut value, mut unit) = (count, 0);
+    while value >= 1000.0 && unit + 1 < units.len() {
+        value /= 1000.0;
+        unit += 1;
+    }
+    let digits = usize::from(unit > 0 && value < 100.0);
+    format!("{value:.digits$} {}", units[unit])
+}
+
+/// Formats milliseconds with a unit that suits them.
+pub(crate) fn time(ms: f64) -> String {
+    let short = |value: f64, digits: usize| {
+        let text = format!("{value:.digits$}");
+        if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_owned() } else { text }
+    };
+    match ms {
+        _ if ms < 10.0 => format!("{} ms", short(ms, 1)),
+        _ if ms < 1000.0 => format!("{} ms", short(ms, 0)),
+        _ if ms < 60_000.0 => format!("{} s", short(ms / 1000.0, 2)),
+        _ => format!("{} min", short(ms / 60_000.0, 1)),
+    }
+}
+
+/// The opening tag of a picture of this height.
+pub(crate) fn svg(height: f64, label: &str) -> String {
+    sized(WIDTH, height, label)
+}
+
+/// The same of a width of its own, in units of about a pixel on a telephone.
+pub(crate) fn sized(width: f64, height: f64, label: &str) -> String {
+    let label = escape(label);
+    format!("<svg viewBox=\"0 0 {width:.0} {height:.0}\" role=\"img\" aria-label=\"{label}\">")
+}
+
+/// A round step that gives about `count` grid lines over `range`: 1, 2 or 5 times a power of ten.
+pub(crate) fn step(range: f64, count: f64) -> f64 {
+    let raw = (range / count).max(1e-9);
+    let power = 10f64.powf(raw.log10().floor());
+    [1.0, 2.0, 5.0, 10.0].into_iter().map(|factor| factor * power).find(|step| *step >= raw).unwrap_or(raw)
+}
+
+/// The beginning of a page: its kind in small letters, its title, and a line on what it is about.
+pub(crate) fn head(kind: &str, title: &str, about: &str) -> String {
+    let [kind, title, about] = [kind, title, about].map(escape);
+    format!(
+        "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\
+         <meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">\
+         <meta name=\"viewport\" content=\"width=device-width\"><meta name=\"color-scheme\" content=\"light dark\">\
+         <title>{title} - {kind}</title><style>{STYLE}</style></head><body><main>\n\
+         <header><p class=\"kind\">{kind}</p><h1>{title}</h1><p class=\"about\">{about}</p></header>\n"
+    )
+}
+
+/// The end of a page; `text` is HTML.
+pub(crate) fn foot(text: &str) -> String {
+    format!("<footer>{text}</footer></main></body></html>\n")
+}

@@ -1,0 +1,89 @@
+//! The section `[evaluate]`: rows that are held out to say how good the model is.
+
+use std::fmt::{self, Write};
+
+use serde::{Deserialize, Serialize};
+
+use super::super::encoding::{Field, flag, integer};
+use super::super::rules::Limit;
+use super::super::{Session, SessionError};
+use super::Sections;
+
+/// How rows are held out (spec, section 15.4).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct EvaluateSpec {
+    /// Percent of the rows: 1 to 50. Default 20.
+    pub held_out: u8,
+    /// Most rows of a peer that are held out, beside one of each class: 1 to 1,000,000. Default 1,000.
+    pub most: u32,
+    /// Whether the model that is written learns from the held-out rows too. Default true.
+    pub learn_all: bool,
+}
+
+const HELD_OUT: Limit = Limit::new("evaluate.held_out", 1, 50);
+const MOST: Limit = Limit::new("evaluate.most", 1, 1_000_000);
+
+/// The section as written.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Raw {
+    held_out: Option<i64>,
+    most: Option<i64>,
+    learn_all: Option<bool>,
+}
+
+impl Default for EvaluateSpec {
+    fn default() -> Self {
+        Self { held_out: 20, most: 1000, learn_all: true }
+    }
+}
+
+impl EvaluateSpec {
+    pub(super) fn read(sections: &mut Sections<'_>) -> Result<Option<Self>, SessionError> {
+        let Some(Raw { held_out, most, learn_all }) = sections.take("evaluate")? else { return Ok(None) };
+        let usual = Self::default();
+        Ok(Some(Self {
+            held_out: held_out.map_or(Ok(usual.held_out), |percent| HELD_OUT.check(percent))?,
+            most: most.map_or(Ok(usual.most), |rows| MOST.check(rows))?,
+            learn_all: learn_all.unwrap_or(usual.learn_all),
+        }))
+    }
+
+    /// `selects`: whether peers are drawn.
+    pub(super) fn check(&self, session: &Session, selects: bool) -> Result<(), SessionError> {
+        if session.privacy.noise.is_some() || selects {
+            let limit = "missing in a session with privacy.epsilon or select";
+            return Err(SessionError::value("[evaluate]", "given", limit));
+        }
+        HELD_OUT.check::<u8>(self.held_out)?;
+        MOST.check::<u32>(self.most).map(drop)
+    }
+
+    pub(super) fn entries(&self) -> Vec<Field> {
+        vec![
+            ("evaluate.held_out", integer(self.held_out)),
+            ("evaluate.most", integer(self.most)),
+            ("evaluate.learn_all", flag(self.learn_all)),
+        ]
+    }
+
+    pub(super) fn write_toml(&self, out: &mut String) -> fmt::Result {
+        writeln!(out, "# How good the model is, from rows that a model does not learn from; without this")?;
+        writeln!(out, "# section nothing is held out.")?;
+        writeln!(out, "[evaluate]")?;
+        writeln!(out, "# Percent of each peer's rows that are held out: 1 to 50.")?;
+        writeln!(out, "held_out = {}", self.held_out)?;
+        writeln!(out, "# Most rows of a peer that are held out: 1 to 1000000.")?;
+        writeln!(out, "most = {}", self.most)?;
+        writeln!(out, "# Whether the model that is written learns from them too.")?;
+        writeln!(out, "learn_all = {}\n", self.learn_all)
+    }
+
+    pub(super) fn line(&self) -> String {
+        let last = if self.learn_all { "all" } else { "the other" };
+        let Self { held_out, most, .. } = self;
+        format!(
+            "{held_out} % of each peer's rows, at most {most}, are held out; the model learns from {last} rows"
+        )
+    }
+}
