@@ -34,6 +34,8 @@ const PEERS: usize = 20;
 const CLASSES: usize = 10;
 const FEATURES: usize = 3072;
 type Failure = Box<dyn Error + Send + Sync>;
+/// Places of each peer's rows.
+type Rows = Vec<Vec<usize>>;
 
 /// One peer's rows, scaled.
 struct Peer {
@@ -140,12 +142,7 @@ fn centred(rows: &Dataset) -> Result<Dataset, Failure> {
 }
 
 /// Rows of training and of the test for each peer, the latter in the proportions of the former.
-fn dealt(
-    train: &Dataset,
-    test: &Dataset,
-    split: &str,
-    seed: &[u8],
-) -> Result<(Vec<Vec<usize>>, Vec<Vec<usize>>), Failure> {
+fn dealt(train: &Dataset, test: &Dataset, split: &str, seed: &[u8]) -> Result<(Rows, Rows), Failure> {
     let mut stream = Stream::new(seed, "example/deal", &[]);
     let own = if split == "two" {
         // Each class to four peers, a quarter each: a circle of twice ten places for twenty peers.

@@ -136,7 +136,7 @@ fn own_trainer(session: &Session, command: &str) -> Result<Build, Failure> {
     let TaskSpec::Fedavg(spec) = &session.task else {
         return Err(Failure::Input(format!("--trainer: not with the task {}", session.task)));
     };
-    let limit = Duration::from_millis(u64::try_from(session.timing.compute_ms).unwrap_or(0));
+    let limit = Duration::from_millis(session.timing.compute_ms);
     let trainer = Subprocess::start(command, limit).map_err(Failure::Input)?;
     Ok(task::fedavg::build(spec.clone(), Some(Arc::new(trainer))))
 }

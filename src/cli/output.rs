@@ -25,10 +25,10 @@ pub(super) fn write(path: &Path, bytes: &[u8], force: bool) -> Result<(), Failur
     files::write_whole(path, bytes, force).map_err(|error| failed(path, &error))
 }
 
-/// As [`write`], and nobody but its owner may read the file.
+/// As [`write()`], and nobody but its owner may read the file.
 ///
 /// # Errors
-/// As [`write`].
+/// As [`write()`].
 pub(super) fn write_private(path: &Path, bytes: &[u8], force: bool) -> Result<(), Failure> {
     files::write_private(path, bytes, force).map_err(|error| failed(path, &error))
 }

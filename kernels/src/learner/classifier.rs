@@ -163,7 +163,7 @@ impl Classifier {
         Ok(self.network.represent(&self.weights, scaled.view(), &mut Tape::default()))
     }
 
-    /// The same with other weights, such as those of [`train`](super::train) from these.
+    /// The same with other weights, such as those of [`train`](super::train()) from these.
     ///
     /// # Errors
     /// [`ClassifierError::Bad`] where there are more or fewer of them, or one is not finite.

@@ -288,7 +288,7 @@ fn the_representation_is_what_the_last_layer_takes() {
     };
     let matrix = ArrayView2::from_shape((10, 16), of("dense2.weight")).unwrap();
     let bias = ndarray::aview1(of("dense2.bias"));
-    let again = keys.dot(&matrix.t()) + &bias.insert_axis(Axis(0));
+    let again = keys.dot(&matrix.t()) + bias.insert_axis(Axis(0));
     assert!(again.iter().zip(&scores).all(|(a, b)| (a - b).abs() < 1e-4));
     assert!(keys.iter().all(|&number| number >= 0.0));
     // Of rows that are representations already there is no layer before the last.

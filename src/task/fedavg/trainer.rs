@@ -1,5 +1,5 @@
-//! A trainer of one's own in the place of the built-in learner: what it is asked, and weights as a file in the
-//! format safetensors (`docs/trainer.md`).
+//! A trainer of one's own in the place of the built-in learner: what it is asked, and weights as a file in
+//! the format safetensors (`docs/trainer.md`).
 
 use flyswarm_kernels::learner::{Network, Settings, Tensor, Trained};
 use serde_json::{Map, Value, json};
