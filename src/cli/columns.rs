@@ -165,6 +165,14 @@ impl Check {
                 ))
             );
         }
+        for (text, column) in &amended.levels_already {
+            eprintln!(
+                "{}",
+                one_line(&format!(
+                    "{text:?} is not added to `missing`: it is a level of {column:?}; leave these fields empty"
+                ))
+            );
+        }
         if amended.levels.is_empty() && amended.tokens.is_empty() {
             return Ok(None);
         }

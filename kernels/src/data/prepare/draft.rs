@@ -208,6 +208,7 @@ pub fn draft(path: &Path, expected: &Expected) -> Result<Option<Draft>, DataErro
     for (at, seen) in features() {
         out.describe(&names[at], seen, dropped.contains(&at));
     }
+    out.no_level_is_missing();
     if let Some(at) = label {
         let seen = &seen[at];
         let missing = seen.empty + seen.missing.values().sum::<u64>();
@@ -291,6 +292,24 @@ impl Draft {
         }
         self.preparation.columns.push(column);
         self.notes.push(note);
+    }
+
+    /// A text that stands for a missing value in a column of numbers is no level of another column.
+    fn no_level_is_missing(&mut self) {
+        let Preparation { columns, missing, .. } = &mut self.preparation;
+        for (column, note) in columns.iter_mut().zip(&mut self.notes) {
+            let Kind::Category(levels) = &mut column.kind else { continue };
+            let all = levels.len();
+            levels.retain(|level| !missing.contains(level));
+            if levels.is_empty() {
+                column.kind = Kind::Ignored;
+                column.fill = Fill::Refuse;
+                *note = "nothing but texts for missing values is in it".into();
+            } else if levels.len() < all && column.fill != Fill::NoLevel {
+                column.fill = Fill::NoLevel;
+                *note += "; some are missing: no level is set for them";
+            }
+        }
     }
 
     /// Says which texts look like another one misspelt.

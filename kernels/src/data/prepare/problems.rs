@@ -262,6 +262,8 @@ pub struct Amended {
     pub tokens: Vec<String>,
     /// Levels that were not added, since they look like another one: column, level, the other.
     pub alike: Vec<(String, String, String)>,
+    /// Texts for missing values that were not added, since they are a level: text, column of the level.
+    pub levels_already: Vec<(String, String)>,
 }
 
 impl Preparation {
@@ -272,34 +274,41 @@ impl Preparation {
     pub fn amend(&mut self, problems: &Problems) -> Amended {
         const NO_LEVEL: [&str; 8] = ["na", "n/a", "nan", "null", "?", "-", "--", "."];
         let mut amended = Amended::default();
+        // First what is missing in any column: no column has it for a level then.
         for problem in &problems.list {
-            let Some(column) = self.columns.iter_mut().find(|column| column.name == problem.column) else {
-                continue;
-            };
             for (text, _) in &problem.texts {
                 let missing = match problem.trouble {
                     Trouble::Number(_) | Trouble::Date(_) => looks_missing(text),
                     Trouble::Level => NO_LEVEL.contains(&text.to_lowercase().as_str()),
                     _ => false,
                 };
-                if missing {
-                    if !self.missing.contains(text) && self.missing.len() < MAX_TOKENS {
+                if !missing || self.missing.contains(text) || self.missing.len() >= MAX_TOKENS {
+                    continue;
+                }
+                match self.columns.iter().find(|column| column.levels().contains(text)) {
+                    Some(column) => amended.levels_already.push((text.clone(), column.name.clone())),
+                    None => {
                         self.missing.push(text.clone());
                         amended.tokens.push(text.clone());
                     }
-                } else if problem.trouble == Trouble::Level
-                    && let Kind::Category(levels) = &mut column.kind
-                {
-                    match near(text, &*levels) {
-                        Some(other) => {
-                            amended.alike.push((problem.column.clone(), text.clone(), other.clone()));
-                        }
-                        None if levels.len() < MAX_LEVELS => {
-                            levels.push(text.clone());
-                            amended.levels.push((problem.column.clone(), text.clone()));
-                        }
-                        None => {}
+                }
+            }
+        }
+        for problem in problems.list.iter().filter(|problem| problem.trouble == Trouble::Level) {
+            let Some(column) = self.columns.iter_mut().find(|column| column.name == problem.column) else {
+                continue;
+            };
+            let Kind::Category(levels) = &mut column.kind else { continue };
+            for (text, _) in problem.texts.iter().filter(|(text, _)| !self.missing.contains(text)) {
+                match near(text, &*levels) {
+                    Some(other) => {
+                        amended.alike.push((problem.column.clone(), text.clone(), other.clone()));
                     }
+                    None if levels.len() < MAX_LEVELS => {
+                        levels.push(text.clone());
+                        amended.levels.push((problem.column.clone(), text.clone()));
+                    }
+                    None => {}
                 }
             }
         }

@@ -272,6 +272,8 @@ fn a_draft_reads_the_file_that_it_was_made_from() {
         let (kind, sex, ward) =
             (["sick", "well"][i % 2], ["f", "m"][i % 3 % 2], ["north", "south", ""][i % 3]);
         let dose = if i == 7 { "unknown".to_owned() } else { format!("{},5", i % 9) };
+        // Missing in one column, a level in no other.
+        let sex = if i == 9 { "unknown" } else { sex };
         text +=
             &format!("{kind};{i};{};{sex};{}.01.2026;{ward};said {i} things;{dose}\n", 20 + i, 1 + i % 31);
     }
@@ -339,6 +341,24 @@ unknown,Male,II,1970-01-11,a,sick
     assert_eq!(alike, [("Male", "male"), ("femal", "female")]);
     assert_eq!(preparation.columns[1].levels(), texts("female male diverse"));
     assert_eq!(preparation.columns[2].levels().len(), 3, "an ordinal's new level has no known place");
+}
+
+#[test]
+fn a_text_is_never_made_a_level_and_missing_at_once() {
+    let rows = "age,sex,stage,seen,id,kind\nunknown,unknown,II,1970-01-11,a,sick\n";
+    let amended = |levels: &str| {
+        let mut preparation = patients();
+        preparation.columns[1].kind = Kind::Category(texts(levels));
+        let expected = Expected { preparation: Some(&preparation), ..Expected::default() };
+        let found = problems(rows.as_bytes(), &expected);
+        let amended = preparation.amend(&found);
+        preparation.check().unwrap();
+        amended
+    };
+    let missing = amended("female male");
+    assert_eq!((missing.tokens, missing.levels), (texts("unknown"), Vec::new()));
+    let level = amended("female male unknown");
+    assert_eq!((level.tokens, level.levels_already), (Vec::new(), vec![("unknown".into(), "sex".into())]));
 }
 
 #[test]
