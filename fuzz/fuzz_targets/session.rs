@@ -37,6 +37,7 @@ fn inputs() -> Vec<Vec<u8>> {
                     classes: vec!["0".into(), "1".into()],
                     scaling,
                     densify: true,
+                    preparation: None,
                     checks: ColumnChecks::default(),
                 },
                 privacy: Privacy { min_holders: 3, colluding: 0.25, noise: None },

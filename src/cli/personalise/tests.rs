@@ -58,7 +58,7 @@ fn the_best_is_named_and_what_is_written_is_private_and_predicts_as_said() {
     let right = said.lines().zip(labels).filter(|(said, label)| said == label).count();
     assert!(right >= 90, "{right}");
     let shown = run("eval p --data v.csv");
-    assert!(shown.contains(&format!("accuracy           {:.4}\n", right as f64 / 100.0)), "{shown}");
+    assert!(shown.contains(&format!("accuracy           {:.4} ", right as f64 / 100.0)), "{shown}");
     assert!(shown.contains(&format!("network alone      {global:.4}\n")), "{shown}");
     assert!(run("inspect p").contains("300 keys of 32 numbers, of all rows"));
     let json: Value = serde_json::from_str(&run("inspect p --json")).unwrap();
