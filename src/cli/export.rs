@@ -81,7 +81,7 @@ impl Export {
         self.report(&model.digest(), out)
     }
 
-    /// Writes the archive; one with private rows so that nobody but its owner may read it.
+    /// Writes the archive. Only its owner can read one with private rows.
     fn write(
         &self,
         private: bool,

@@ -18,9 +18,9 @@ use super::{Failure, kind, output, print};
 use crate::data::split::{Split, folds};
 use crate::data::{Dataset, LabelColumn};
 
-/// Make a trained network personal: mix it with the nearest of one's own rows (kNN-Per)
+/// Make a trained network personal: mix it with the nearest of your own rows (kNN-Per)
 ///
-/// The model is a network that the task fedavg has trained; whoever has it may do this, also without having
+/// The model is a network that the task fedavg has trained. Anybody who has it can do this, without having
 /// been in its session. Prints how often the network alone, the network after training on these rows
 /// (fine-tuned) and kNN-Per are right on rows that they have not seen, and which is the best. Given a
 /// personal model instead of a network, takes new rows into its datastore. docs/personal.md has the details.

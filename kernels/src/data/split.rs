@@ -64,8 +64,8 @@ pub fn folds(labels: &[u16], folds: usize, seed: &[u8]) -> Vec<Split> {
         .collect()
 }
 
-/// Rows to test on that several parties hold out alike: equal rows come to lie on one side, whoever has
-/// them, but for the last two rules. A row's place is the first 8 bytes (LE) of SHA-256(tag "evaluate" || key
+/// Rows to test on that several parties hold out alike: equal rows are on the same side at every party,
+/// except for the last two rules. A row's place is the first 8 bytes (LE) of SHA-256(tag "evaluate" || key
 /// || values as f32 LE). Those in the first `percent` of all places are held out, at most the `most` first of
 /// them; of a class of two or more rows at least the first is, and at least the last is not; of a class of
 /// one row none is. Rows in equal places count in their order.

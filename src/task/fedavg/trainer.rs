@@ -1,4 +1,4 @@
-//! A trainer of one's own in the place of the built-in learner: what it is asked, and weights as a file in
+//! A trainer of the user's own in place of the built-in learner: what it is asked, and weights as a file in
 //! the format safetensors (`docs/trainer.md`).
 
 use flyswarm_kernels::learner::{Network, Settings, Tensor, Trained};

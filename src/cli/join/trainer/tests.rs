@@ -88,7 +88,7 @@ fn a_trainer_that_hangs_is_ended_with_all_that_it_has_started() {
     assert_eq!(error, "the trainer in round 2: no answer in 0.3 s, it was stopped");
     assert!(ask(&trainer, 1, &network().1).unwrap_err().contains("it has ended (signal: 9"));
     let pid = fs::read_to_string(&file).unwrap();
-    // Until whoever inherits it has buried it, it is a zombie.
+    // It is a zombie until its new parent has waited for it.
     let ended = || {
         let state = fs::read_to_string(format!("/proc/{}/stat", pid.trim()));
         state.map_or(true, |state| state.contains(") Z "))

@@ -30,7 +30,7 @@ struct Tree {
     ballot: Ballot,
     views: BTreeMap<Peer, View>,
     queue: VecDeque<Sent>,
-    /// What `at` says of whom, and why it gives up.
+    /// Whom `at` blames, and why it gives up.
     blamed: Vec<Peer>,
     failed: Vec<Reason>,
     opened: Vec<u32>,

@@ -112,7 +112,7 @@ fn a_class_that_too_few_hold_out_is_scored_by_nobody() {
     let slot = plan.quantities().iter().position(|quantity| quantity.name == SCORES).unwrap() as u32;
     let members = [Peer(0), Peer(1), Peer(2)];
     assert_eq!(tasks[0].allows(slot, &history, &members), Ok(()));
-    // Of classes 5 to 9 all three hold rows out, so that nobody may be missing.
+    // All three hold out rows of classes 5 to 9: none of them can be missing.
     assert!(plan.allows_scores(slot, &history, &members[..2]).is_err_and(|text| text.contains("class 5")));
     assert_eq!(plan.allows_scores(slot + 1, &history, &members[..2]), Ok(()));
 }
