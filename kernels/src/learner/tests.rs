@@ -1,5 +1,4 @@
 use ndarray::Array2;
-use proptest::prelude::*;
 
 use super::*;
 use crate::crypto::stream::Stream;
@@ -36,31 +35,28 @@ fn gradient(
     (batch, gradient)
 }
 
-proptest! {
-    #![proptest_config(ProptestConfig::with_cases(6))]
-
-    #[test]
-    fn the_gradient_is_that_of_finite_differences(seed: u8, shape in 0usize..3, weighted: bool) {
+/// Every seed is tried, so that the test gives the same verdict each time.
+#[test]
+fn the_gradient_is_that_of_finite_differences() {
+    for (seed, shape) in (0..=u8::MAX).flat_map(|seed| (0..3).map(move |shape| (seed, shape))) {
         let (architecture, features) = shapes().swap_remove(shape);
         let network = Network::new(&architecture, features, 3).unwrap();
         let weights = network.initial(&[seed; 32]);
         let (rows, labels) = rows(seed, 6, features);
-        let row_weights = weighted.then_some(&[1.0, 0.5, 2.0, 0.0, 1.5, 1.0][..]);
+        let row_weights = (seed % 2 == 0).then_some(&[1.0, 0.5, 2.0, 0.0, 1.5, 1.0][..]);
         let (_, slope) = gradient(&network, &weights, &rows, &labels, row_weights);
         let loss = |weights: &[f32]| gradient(&network, weights, &rows, &labels, row_weights).0.loss / 6.0;
-        let mut off = 0;
-        let places: Vec<usize> = (0..network.weights()).step_by(network.weights() / 60 + 1).collect();
-        for &at in &places {
-            let change = 1e-2;
+        let here = loss(&weights);
+        for at in (0..network.weights()).step_by(network.weights() / 60 + 1) {
             let mut moved = weights.clone();
-            moved[at] = weights[at] + change;
-            let above = loss(&moved);
-            moved[at] = weights[at] - change;
-            let difference = (above - loss(&moved)) / 2e-2;
-            off += usize::from((difference - f64::from(slope[at])).abs() > 2e-3);
+            let mut differs = |change: f32| {
+                moved[at] = weights[at] + change;
+                let change = f64::from(moved[at]) - f64::from(weights[at]);
+                ((loss(&moved) - here) / change - f64::from(slope[at])).abs() > 2e-3
+            };
+            // ReLU and maximum have corners: one of them bends the difference on its own side only.
+            assert!(!(differs(1e-3) && differs(-1e-3)), "seed {seed}, {architecture:?}, weight {at}");
         }
-        // ReLU and maximum have corners, where the two differ.
-        prop_assert!(off * 20 <= places.len(), "{off} of {} differ, {architecture:?}", places.len());
     }
 }
 
