@@ -158,7 +158,9 @@ impl Flynn {
     pub(super) fn parts(&self, opened: &[Bytes]) -> Result<(Dataset, Dataset), FlynnError> {
         let spec = self.plan.evaluate.unwrap_or_default();
         let seed = opened.first().and_then(seed).ok_or(FlynnError::Incomplete(opened.len(), 1))?;
-        let split = held_out(&self.data, spec.held_out.into(), spec.most as usize, &seed);
+        // Every row is hashed, once: the seed of a session is opened once.
+        let split =
+            self.split.get_or_init(|| held_out(&self.data, spec.held_out.into(), spec.most as usize, &seed));
         Ok((self.data.subset(&split.train), self.data.subset(&split.test)))
     }
 

@@ -2,11 +2,14 @@
 
 use std::sync::Arc;
 
+use flyswarm_kernels::model::columns::Beside;
 use proptest::prelude::*;
 
 use super::*;
 use crate::session::{FlynnSpec, Session, TaskSpec};
+use crate::sketch::scaling::{self, Moments};
 use crate::task::Task;
+use crate::task::columns::Compared;
 use crate::task::flynn::tests::{federated, parts, tasks, together, value};
 
 fn session(peers: usize, min_holders: u16, scaling: &str, evaluate: &str) -> Session {
@@ -89,6 +92,31 @@ proptest! {
         prop_assert_eq!(pooled["swarm"]["rows"].as_u64().unwrap_or(0), held.rows() as u64);
         let own = outcome.own.map_or(0, |own| own["swarm"]["rows"].as_u64().unwrap());
         prop_assert_eq!(own, split[0].1.rows() as u64);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(6))]
+    #[test]
+    fn a_peers_columns_are_told_beside_those_of_all_rows_in_one_place(
+        cuts in prop::collection::vec(1usize..30, 3..5), which in 0usize..3, compare: bool,
+    ) {
+        let scaling = ["\"none\"", "\"center\"", "\"standard\""][which];
+        let checked = format!("{scaling}\ncheck_columns = {compare}");
+        let session = session(cuts.len(), 1, &checked, "");
+        let parts = parts(&cuts);
+        let opened = federated(&tasks(&session, &parts)).unwrap();
+        let all = together(&parts.iter().map(|part| &**part).collect::<Vec<_>>());
+        let pool = Moments::from_words(&scaling::moments(&all, true), 64).unwrap();
+        for (task, (me, rows)) in tasks(&session, &parts).into_iter().zip((0u16..).map(Peer).zip(&parts)) {
+            let own = Compared::new(Arc::new(task), &session, me, rows.clone(), false)
+                .outcome(&History::of_vectors(&opened), 0).unwrap().own;
+            let told = own.as_ref().map_or(Value::Null, |own| own["columns"].clone());
+            // Where the session opens no spreads, nothing is made up.
+            let known = compare || which == 2;
+            let expected = known.then(|| Beside::moments(rows, &[], &pool).unwrap());
+            prop_assert_eq!(told, json!(expected));
+        }
     }
 }
 
