@@ -56,7 +56,7 @@ impl Page<'_> {
         }
         let evaluation = self.receipt.map(|receipt| &receipt["evaluation"]).filter(|found| found.is_object());
         if let Some(found) = evaluation {
-            out.push_str(&figures::pooled(found));
+            out.push_str(&figures::pooled(found, "How good the model is"));
         }
         if let Some(own) = self.own.and_then(Compared::read) {
             out.push_str(

@@ -37,7 +37,7 @@ impl Compared {
 }
 
 /// As `93.2 % (90.1 to 95.4)`.
-fn shown(share: Share) -> String {
+pub(crate) fn shown(share: Share) -> String {
     format!(
         "{:.1} % <small>({:.1} to {:.1})</small>",
         100.0 * share.value,
@@ -50,9 +50,9 @@ fn maybe(share: Option<Share>) -> String {
     share.map_or_else(|| "none".to_owned(), shown)
 }
 
-/// The figures of everybody's rows.
-pub(crate) fn pooled(found: &Value) -> String {
-    let mut out = String::from("<section><h2>How good the model is</h2>");
+/// The figures of everybody's rows, under this title.
+pub(crate) fn pooled(found: &Value, title: &str) -> String {
+    let mut out = format!("<section><h2>{}</h2>", escape(title));
     match Compared::read(&found["pooled"]) {
         Some(figures) => {
             let last = match found["learn_all"].as_bool() {
@@ -191,8 +191,8 @@ fn details(figures: &Figures) -> String {
     out.push_str(&pictures::confusion(figures));
     if let Some(bins) = figures.calibration.as_deref().filter(|bins| !bins.is_empty()) {
         out.push_str(
-            "<h3>Does it know when it is right?</h3><p>A model states how sure it is of each prediction (exp(-score), \
-             over the sum of all classes). On the line it would be right as often as it states; below it \
+            "<h3>Does it know when it is right?</h3><p>A model states how sure it is of each prediction: exp(-score) \
+             over the sum of all classes, of a network its own probability. On the line it would be right as often as it states; below it \
              is too sure of itself.</p>",
         );
         out.push_str(&pictures::calibration(bins));

@@ -2,10 +2,12 @@
 
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use sha2::{Digest, Sha256};
 
 use super::checks::Violation;
 use super::tally::{Count, Purpose, Span};
+use crate::page::time;
 use crate::protocol::view::Stage;
 
 /// The most peers whose stages and bytes are listed one by one; of more, the first.
@@ -64,6 +66,9 @@ pub struct RunReport {
     /// The peers' distances beside the distances of their class mixes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ranking: Option<Ranking>,
+    /// What `[evaluate]` opened, as receipts have it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub evaluation: Option<Value>,
     /// The time of training, where the task trains.
     pub training: Option<Training>,
     /// Frames sent in all, and their bytes.
@@ -130,6 +135,9 @@ pub struct Accuracy {
     pub pooled: f64,
     /// Of the model of the peer with the most rows.
     pub alone: f64,
+    /// Rows that were predicted; of the task `xclp` by all peers together.
+    #[serde(default)]
+    pub rows: u64,
     /// Whether the result is the same at every peer, and equal to the pooled one bit for bit.
     pub equal: bool,
     /// First 16 digits of the model's SHA-256.
@@ -172,10 +180,46 @@ impl RunReport {
         let rows = self.stages.iter().filter(|row| row.stage.is_some_and(|stage| stages.contains(&stage)));
         rows.map(|row| row.mean_ms).sum()
     }
+
+    /// Where the session took longer than one party with all rows would: how much, and on what.
+    pub(crate) fn why_slower(&self) -> Option<String> {
+        let training = self.training.as_ref().filter(|training| training.speed_up() < 1.0)?;
+        let sums = self.spent_ms(&[Stage::Keys, Stage::Sum]);
+        let council = self.spent_ms(&[Stage::Accept, Stage::Release, Stage::Open]);
+        let rest = training.session_ms - training.slowest_ms - sums - council;
+        let failed = self.views.iter().filter(|view| view.failed.is_some()).count();
+        let waiting = if rest > training.session_ms / 10.0 {
+            let why =
+                if failed > 0 { format!(", {failed} views that failed among it") } else { String::new() };
+            format!(", and {} waiting for others{why}", time(rest))
+        } else {
+            String::new()
+        };
+        Some(format!(
+            "{}: slower than one party with all rows, which would take {}. The session took {}: the longest \
+             computation of a peer {}, sums {}, the council {}{waiting}. So few rows are not worth dividing for speed; \
+             what the session is for is that nobody shows its rows.",
+            self.name,
+            time(training.alone_ms),
+            time(training.session_ms),
+            time(training.slowest_ms),
+            time(sums),
+            time(council)
+        ))
+    }
+}
+
+/// A speed-up in words: `3.72 x faster`, `2.13 x slower`.
+pub(crate) fn pace(speed_up: f64) -> String {
+    if speed_up >= 1.0 {
+        format!("{speed_up:.2} x faster")
+    } else {
+        format!("{:.2} x slower", 1.0 / speed_up)
+    }
 }
 
 impl Training {
-    /// The time of one party divided by that of the session.
+    /// The time of one party divided by that of the session; below 1 the session is slower.
     #[must_use]
     pub fn speed_up(&self) -> f64 {
         self.alone_ms / self.session_ms.max(0.001)
