@@ -146,6 +146,33 @@ fn a_class_that_too_few_hold_out_is_scored_by_nobody() {
 }
 
 #[test]
+fn scores_are_not_summed_where_too_few_are_left_that_hold_rows_of_a_class_out() {
+    // All four have rows of every class; of class 0 the fourth has a single one, and holds none out.
+    let session = session(4, 3, "\"none\"", "");
+    let mut parts = parts(&[200, 200, 200, 300]);
+    let first = (0..300).find(|&row| parts[3].labels()[row] == 0).unwrap();
+    let rows: Vec<_> = (0..300).filter(|&row| row == first || parts[3].labels()[row] != 0).collect();
+    parts[3] = Arc::new(parts[3].subset(&rows));
+    let tasks = tasks(&session, &parts);
+    let opened = federated(&tasks).unwrap();
+    let all = [0, 1, 2, 3];
+    let history = History::over(&[value(0, &all), value(1, &all)], &opened);
+    let plan = &tasks[0].plan;
+    assert_eq!(plan.holding_out(&opened), [3, 4, 4, 4, 4, 4, 4, 4, 4, 4]);
+    let slot = plan.quantities().iter().position(|quantity| quantity.name == SCORES).unwrap() as u32;
+    // Without the first, three holders of every class are left: enough for every other sum.
+    let members = [Peer(1), Peer(2), Peer(3)];
+    let refused = tasks[0].allows(slot, &history, &members).unwrap_err();
+    let told =
+        "only 3 members hold rows of class 0 out, and 1 of those counted are gone; privacy.min_holders is 3";
+    assert_eq!(refused, told);
+    for other in [slot - 1, slot + 1] {
+        assert_eq!(tasks[0].allows(other, &history, &members), Ok(()), "slot {other}");
+    }
+    assert_eq!(tasks[0].allows(slot, &history, &all.map(Peer)), Ok(()));
+}
+
+#[test]
 fn figures_that_contradict_each_other_are_not_shown_and_the_session_goes_on() {
     let session = session(3, 1, "\"none\"", "");
     let tasks = tasks(&session, &parts(&[60, 60, 60]));
