@@ -33,7 +33,7 @@ pub(super) fn section(beside: &Beside, rows: Option<&str>) -> String {
     let reach = shown.iter().map(reach).filter(|reach| reach.is_finite()).fold(2.0, f64::max).min(8.0);
     out.push_str(&table(
         &format!("Mean \u{b1} deviation of each column over {} rows, the farthest first", beside.rows),
-        &["column", "here", "pool", "distance", "picture"],
+        &["column", "picture", "distance", "here", "pool"],
         shown.iter().map(|column| row(column, reach)),
     ));
     if let Some(next) = beside.columns.get(MOST) {
@@ -64,10 +64,10 @@ fn row(column: &Column, reach: f64) -> Vec<String> {
     };
     vec![
         escape(name),
+        picture,
+        distance,
         spread(here.mean, here.deviation),
         spread(pool.mean, pool.deviation),
-        distance,
-        picture,
     ]
 }
 

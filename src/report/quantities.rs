@@ -88,7 +88,7 @@ fn sums(receipt: &Value, opened: &[Value]) -> String {
     let times = list(&receipt["opened_unix"]);
     table(
         "Sums that were decided and opened, in order",
-        &["quantity", "what it is", "members", "after joining", "at (UTC)", "view", "sealed total"],
+        &["quantity", "after joining", "at (UTC)", "members", "view", "sealed total"],
         opened.iter().enumerate().map(|(at, each)| {
             let total: String = text(&each["sealed_total"]).chars().take(12).collect();
             let name = text(&each["name"]);
@@ -96,12 +96,12 @@ fn sums(receipt: &Value, opened: &[Value]) -> String {
                 Some(unix) => (time(1000.0 * (unix - began).max(0.0)), date(unix)),
                 None => ("before a restart".to_owned(), "unknown".to_owned()),
             };
+            let is = known(task, name).map_or("a sum of the task's own", |(is, _)| is);
             vec![
-                escape(name),
-                known(task, name).map_or("a sum of the task's own", |(is, _)| is).to_owned(),
-                list(&each["members"]).len().to_string(),
+                format!("{}<small>{is}</small>", escape(name)),
                 after,
                 when,
+                list(&each["members"]).len().to_string(),
                 escape(text(&each["view"])),
                 format!("<code>{}</code>", escape(&total)),
             ]

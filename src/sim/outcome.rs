@@ -181,42 +181,46 @@ impl RunReport {
         rows.map(|row| row.mean_ms).sum()
     }
 
-    /// Where the session took longer than one party with all rows would: how much, and on what.
+    /// The speed-up in words, all in all and without the matrix: `3.72 x faster`, `2.13 x slower`. `-` where
+    /// the run had faults: then the session mostly waits for whoever is gone.
+    pub(crate) fn paces(&self, training: &Training) -> [String; 2] {
+        [training.speed_up(), training.of_rows()].map(|speed_up| match speed_up {
+            _ if !self.marks.is_empty() => "-".to_owned(),
+            _ if speed_up >= 1.0 => format!("{speed_up:.2} x faster"),
+            _ => format!("{:.2} x slower", 1.0 / speed_up),
+        })
+    }
+
+    /// Where the session took longer than one party with all rows would, without a fault: what its time went
+    /// to.
     pub(crate) fn why_slower(&self) -> Option<String> {
         let training = self.training.as_ref().filter(|training| training.speed_up() < 1.0)?;
+        if !self.marks.is_empty() {
+            return None;
+        }
         let sums = self.spent_ms(&[Stage::Keys, Stage::Sum]);
         let council = self.spent_ms(&[Stage::Accept, Stage::Release, Stage::Open]);
-        let rest = training.session_ms - training.slowest_ms - sums - council;
-        let failed = self.views.iter().filter(|view| view.failed.is_some()).count();
-        let waiting = if rest > training.session_ms / 10.0 {
-            let why =
-                if failed > 0 { format!(", {failed} views that failed among it") } else { String::new() };
-            format!(", and {} waiting for others{why}", time(rest))
-        } else {
-            String::new()
-        };
+        let rest = (training.session_ms - training.slowest_ms - sums - council).max(0.0);
         Some(format!(
-            "{}: slower than one party with all rows, which would take {}. The session took {}: the longest \
-             computation of a peer {}, sums {}, the council {}{waiting}. So few rows are not worth dividing for speed; \
-             what the session is for is that nobody shows its rows.",
+            "{} is slower than one party with all rows, which needs {} and so leaves little to divide. Of the {} of the \
+             session the longest computation of a peer took {}, sums {}, the council {}, and waiting for others {}.",
             self.name,
             time(training.alone_ms),
             time(training.session_ms),
             time(training.slowest_ms),
             time(sums),
-            time(council)
+            time(council),
+            time(rest)
         ))
     }
 }
 
-/// A speed-up in words: `3.72 x faster`, `2.13 x slower`.
-pub(crate) fn pace(speed_up: f64) -> String {
-    if speed_up >= 1.0 {
-        format!("{speed_up:.2} x faster")
-    } else {
-        format!("{:.2} x slower", 1.0 / speed_up)
-    }
-}
+/// What a session is for where it is slower.
+pub(crate) const SLOWER: &str =
+    "Few rows are not worth dividing for speed; what a session is for is that nobody shows its rows.";
+/// Why a run has no factor.
+pub(crate) const FAULTS: &str =
+    "Runs with faults have no factor (-): their time is mostly waiting for whoever is gone.";
 
 impl Training {
     /// The time of one party divided by that of the session; below 1 the session is slower.

@@ -13,7 +13,7 @@ use flyswarm_kernels::model::figures::Share;
 pub use crate::page::bytes;
 use crate::page::{WIDTH, escape, percent, svg, table, time};
 
-use super::outcome::{Results, RunReport, SHOWN, pace};
+use super::outcome::{FAULTS, Results, RunReport, SHOWN, SLOWER};
 use crate::page;
 use crate::protocol::view::Stage;
 use crate::report::figures;
@@ -187,8 +187,7 @@ fn training(results: &Results) -> String {
         let council = run.spent_ms(&[Stage::Accept, Stage::Release, Stage::Open]);
         let times =
             [training.alone_ms, training.matrix_ms, training.session_ms, training.slowest_ms, sums, council];
-        let paces = [training.speed_up(), training.of_rows()].map(pace);
-        Some(std::iter::once(escape(&run.name)).chain(times.map(time)).chain(paces).collect())
+        Some(std::iter::once(escape(&run.name)).chain(times.map(time)).chain(run.paces(training)).collect())
     });
     out.push_str(&table(
         "Time of the session beside that of one party",
@@ -205,10 +204,10 @@ fn training(results: &Results) -> String {
         ],
         rows,
     ));
-    for why in results.runs.iter().filter_map(RunReport::why_slower) {
-        let _ = write!(out, "<p>{}</p>", escape(&why));
-    }
-    out
+    let mut why: Vec<_> = results.runs.iter().filter_map(RunReport::why_slower).collect();
+    why.extend((!why.is_empty()).then(|| SLOWER.to_owned()));
+    why.extend(results.runs.iter().any(|run| !run.marks.is_empty()).then(|| FAULTS.to_owned()));
+    why.iter().fold(out, |out, why| out + "<p>" + &escape(why) + "</p>")
 }
 
 /// A picture that keeps its size where there is less room, and is scrolled.

@@ -132,7 +132,7 @@ fn a_network_states_its_own_probabilities_and_has_an_area_under_the_curve() {
     made(Scaling::Standard, vec![0.0, 1.0, 0.0, 0.0]).save(&folder.path().join("n")).unwrap();
     run("report n --data d.csv --force");
     let page = std::fs::read_to_string(folder.path().join("n.report.html")).unwrap();
-    assert!(page.contains("The columns of the rows of d.csv beside the pool"), "{page}");
+    assert!(page.contains("d.csv beside the pool</h2>"), "{page}");
     assert!(page.contains("<td>1.000 \u{b1} 4.000</td>"));
 }
 

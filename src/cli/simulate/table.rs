@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use crate::protocol::view::Stage;
 #[cfg(feature = "net")]
 use crate::sim::agreement::Agreement;
-use crate::sim::outcome::{PurposeRow, Results, RunReport, pace};
+use crate::sim::outcome::{FAULTS, PurposeRow, Results, RunReport, SLOWER};
 use crate::sim::report::bytes;
 use crate::sim::tally::{PURPOSES, Purpose};
 
@@ -154,11 +154,13 @@ fn training(runs: &[RunReport]) -> String {
         let times =
             [training.alone_ms, training.matrix_ms, training.session_ms, training.slowest_ms, sums, council];
         let times = times.map(|ms| format!("{ms:.1} ms"));
-        let factors = [training.speed_up(), training.of_rows()].map(pace);
+        let factors = run.paces(training);
         rows.push(std::iter::once(run.name.clone()).chain(times).chain(factors).collect());
     }
-    let why: String = runs.iter().filter_map(RunReport::why_slower).map(|why| why + "\n").collect();
-    columns(&rows) + "\n" + &why + if why.is_empty() { "" } else { "\n" }
+    let mut why: Vec<_> = runs.iter().filter_map(RunReport::why_slower).collect();
+    why.extend((!why.is_empty()).then(|| SLOWER.to_owned()));
+    why.extend(runs.iter().any(|run| !run.marks.is_empty()).then(|| FAULTS.to_owned()));
+    why.iter().fold(columns(&rows) + "\n", |out, why| out + why + "\n\n")
 }
 
 fn name(purpose: Purpose) -> String {
