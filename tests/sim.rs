@@ -242,6 +242,16 @@ fn a_report_is_one_page_that_loads_nothing_and_a_comparison_names_what_changed()
     let hidden = page.matches("aria-hidden=\"true\"").count();
     assert_eq!(page.matches("<svg").count(), page.matches("role=\"img\" aria-label=\"").count() + hidden);
 
+    // No name becomes markup.
+    let evil = "<script>alert(1)</script>\"'&";
+    let mut named = before.clone();
+    (named.scenario, named.about, named.runs[0].name) = (evil.into(), evil.into(), evil.into());
+    named.runs[0].marks[0].text = evil.into();
+    named.left_out.push((evil.into(), evil.into()));
+    named.runs[0].unfinished.push((0, evil.into()));
+    let page = report::render(&named);
+    assert!(page.contains("&lt;script&gt;") && !page.contains("<script"), "{page}");
+
     assert_eq!(compare(&before, &before), []);
     file.runs[1].1.network.latency_ms = 30.0;
     let changes = compare(&before, &run_all(&file, &mut |_| {}).unwrap());

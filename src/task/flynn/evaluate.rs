@@ -98,8 +98,9 @@ impl Evaluation {
 impl Plan {
     /// Whether each class has enough peers that hold rows of it out; only such rows are scored.
     fn scored(&self, opened: &[Bytes]) -> Vec<bool> {
+        // At least 1.
         let minimum = u32::from(self.session.privacy.min_holders);
-        self.holding_out(opened).iter().map(|&peers| peers > 0 && peers >= minimum).collect()
+        self.holding_out(opened).iter().map(|&peers| peers >= minimum).collect()
     }
 
     /// How many peers hold rows of each class out.

@@ -6,7 +6,7 @@ use flyswarm_kernels::model::columns::Beside;
 use proptest::prelude::*;
 
 use super::*;
-use crate::session::{FlynnSpec, Session, TaskSpec};
+use crate::session::{CustomSpec, EvaluateSpec, FlynnSpec, Session, TaskSpec};
 use crate::sketch::scaling::{self, Moments};
 use crate::task::Task;
 use crate::task::columns::Compared;
@@ -121,6 +121,37 @@ proptest! {
 }
 
 #[test]
+fn columns_are_told_of_without_being_judged_where_the_file_says_so_and_never_of_a_custom_task() {
+    for compare in [true, false] {
+        let session = session(3, 1, &format!("\"standard\"\ncheck_columns = {compare}"), "");
+        let mut parts = parts(&[60, 60, 60]);
+        let thousandfold = parts[0].values().iter().map(|value| 1000.0 * value).collect();
+        let (labels, classes) = (parts[0].labels().to_vec(), parts[0].classes().to_vec());
+        parts[0] = Arc::new(Dataset::new(64, thousandfold, labels, classes).unwrap());
+        let opened = federated(&tasks(&session, &parts)).unwrap();
+        let members: Vec<_> = (0..3).map(|slot| value(slot, &[0, 1, 2])).collect();
+        let history = History::over(&members, &opened[..3]);
+        let compared = |session: &Session| {
+            let task = Arc::new(tasks(session, &parts).remove(0));
+            let other = Session {
+                task: TaskSpec::Custom(CustomSpec { name: "mine".into(), bytes: Vec::new() }),
+                ..session.clone()
+            };
+            [session.clone(), other]
+                .map(|s| Compared::new(task.clone(), &s, Peer(0), parts[0].clone(), false))
+        };
+        let [known, custom] = compared(&session);
+        for task in [&known, &custom] {
+            task.contribution(3, &history).unwrap();
+        }
+        assert_eq!(known.take_findings().iter().any(|line| line.contains("other units")), compare);
+        assert_eq!(custom.take_findings(), Vec::<String>::new());
+        let own = |task: &Compared| task.outcome(&History::of_vectors(&opened), 0).unwrap().own.unwrap();
+        assert!(own(&known)["columns"].is_object() && own(&custom)["columns"].is_null());
+    }
+}
+
+#[test]
 fn a_class_that_too_few_hold_out_is_scored_by_nobody() {
     // The third peer has one row of each class and holds none out.
     let session = session(3, 3, "\"none\"", "");
@@ -192,6 +223,13 @@ fn figures_that_contradict_each_other_are_not_shown_and_the_session_goes_on() {
         assert_eq!((told.file, &told.details["evaluation"]["pooled"]), (good.file.clone(), &Value::Null));
         opened[slot] = honest;
     }
+    // More rows that only one model has right than it has right at all, on both sides.
+    let mut bytes = opened[slot].to_vec();
+    for word in [330, 331] {
+        bytes[8 * word + 5] = 1;
+    }
+    assert_eq!(Evaluation::from_bytes(10, &bytes), None);
+    assert!(Evaluation::from_bytes(10, &opened[slot]).is_some());
 }
 
 #[test]
@@ -206,4 +244,13 @@ fn evaluation_is_refused_where_peers_are_drawn_or_noise_is_added() {
     let private = private.replace("check_columns = true", "check_columns = false");
     assert!(Session::parse(&private).unwrap_err().to_string().contains("[evaluate]"));
     assert_eq!(Session::parse(&session.to_toml()).unwrap(), session);
+    // Limits hold too where no file was read.
+    let usual = EvaluateSpec::default();
+    for (evaluate, told) in [
+        (EvaluateSpec { held_out: 51, ..usual }, "evaluate.held_out is 51, must be 1 to 50"),
+        (EvaluateSpec { most: 0, ..usual }, "evaluate.most is 0, must be 1 to 1000000"),
+    ] {
+        let task = TaskSpec::Flynn(FlynnSpec { evaluate: Some(evaluate), ..spec });
+        assert_eq!(Session { task, ..session.clone() }.check().unwrap_err().to_string(), told);
+    }
 }
