@@ -21,9 +21,9 @@ pub(super) fn section(beside: &Beside, rows: Option<&str>) -> String {
     };
     let mut out = format!(
         "<section><h2>{} beside the pool</h2><p>The pool is {pool}. In each picture the wide bar is the pool's mean \
-         plus and minus one deviation; the dot is the mean here, the line through it one deviation either way. The \
-         distance takes both together, in deviations of the pool: sqrt(difference of means\u{b2} + difference of \
-         deviations\u{b2}). Far is no mistake by itself: other patients are other numbers.</p>",
+         plus and minus one deviation; the dot is the mean here, the line through it one deviation either \
+         way. The distance takes both together, in deviations of the pool: sqrt(difference of means\u{b2} \
+         + difference of deviations\u{b2}). Far is no mistake by itself: other patients are other numbers.</p>",
         escape(&whose)
     );
     if beside.columns.is_empty() {

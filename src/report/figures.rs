@@ -192,8 +192,8 @@ fn details(figures: &Figures) -> String {
     if let Some(bins) = figures.calibration.as_deref().filter(|bins| !bins.is_empty()) {
         out.push_str(
             "<h3>Does it know when it is right?</h3><p>A model states how sure it is of each prediction: exp(-score) \
-             over the sum of all classes, of a network its own probability. On the line it would be right as often as it states; below it \
-             is too sure of itself.</p>",
+             over the sum of all classes, of a network its own probability. On the line it would be right \
+             as often as it states; below it is too sure of itself.</p>",
         );
         out.push_str(&pictures::calibration(bins));
         out.push_str(&table(

@@ -24,8 +24,8 @@ pub(super) fn decided(receipt: &Value) -> String {
     };
     let mut out = format!(
         "<section><h2>Who took part, and what was decided</h2><p>{} peers: {}. {counted}</p><h3>What was decided \
-         when</h3><p>Each line is one sum over the members of a view. It is decided when a quorum of the council has \
-         accepted it; the time is when this peer had it open.</p>",
+         when</h3><p>Each line is one sum over the members of a view. It is decided when a quorum of the \
+         council has accepted it; the time is when this peer had it open.</p>",
         members.len(),
         names.join(", ")
     );
@@ -183,13 +183,13 @@ pub(super) fn learnt(receipt: &Value, ledger: Option<&str>) -> String {
     out.push_str(match (private, answers) {
         (true, _) => {
             "Single rows never left this machine. Noise was drawn for whatever is made of rows before it left, and \
-             masks hide it from everybody but as part of a sum. Every member knows these sums, and what can be worked \
-             out from them:"
+             masks hide it from everybody but as part of a sum. Every member knows these sums, and what \
+             can be worked out from them:"
         }
         (_, true) => {
             "What rows are compared by left this machine as shares alone, none of which tells anything by itself. Two \
-             computing members that put theirs together know every hash, distance, label and score. Every member \
-             knows:"
+             computing members that put theirs together know every hash, distance, label and score. Every \
+             member knows:"
         }
         _ => {
             "Single rows and single peers' numbers never left this machine unmasked. Every member knows the sums, and \
@@ -262,8 +262,8 @@ fn budget(receipt: &Value) -> String {
         }
         "central" => {
             "all peers drew the noise of the total together. That is what a person may lose who has a row at one peer, \
-             as long as no more peers pool what they know than privacy.colluders says; with rows at k peers it is k \
-             times as much"
+             as long as no more peers pool what they know than privacy.colluders says; with rows at k \
+             peers it is k times as much"
         }
         _ => "the session file says what that protects",
     };

@@ -178,8 +178,8 @@ fn cost(results: &Results) -> String {
 fn training(results: &Results) -> String {
     let mut out = String::from(
         "<h3>Against one party with all rows</h3><p>By the rates of the scenario: one party that has all rows, against \
-         the session from its first view to the last result. <b>M</b>: drawing the lifting matrix, which every party \
-         does.</p>",
+         the session from its first view to the last result. <b>M</b>: drawing the lifting matrix, which \
+         every party does.</p>",
     );
     let rows = results.runs.iter().filter_map(|run| {
         let training = run.training.as_ref()?;

@@ -77,8 +77,8 @@ impl Network {
         data.load_columns(network.scaler().features(), network.columns(), classes, label)
     }
 
-    /// The scores of rows, rows x classes, the lowest the prediction: -ln of each class's probability, but for
-    /// what is the same for all classes of a row.
+    /// The scores of rows, rows x classes, the lowest the prediction: -ln of each class's probability, but
+    /// for what is the same for all classes of a row.
     pub(super) fn scores(&self, rows: &Dataset) -> Result<Vec<f64>, Failure> {
         Ok(match self {
             Self::Global(network) => {
