@@ -2789,11 +2789,11 @@ def pairs_of(words):
 
 
 def words_of(pairs, count):
-    need(len(pairs) % 6 == 0, "Inconsistent")
+    need(len(pairs) % 6 == 0, "inconsistent")
     words, last = [0] * count, -1
     for at in range(0, len(pairs), 6):
         place, word = int.from_bytes(pairs[at : at + 2], "little"), int.from_bytes(pairs[at + 2 : at + 6], "little")
-        need(last < place < count and word, "Inconsistent")
+        need(last < place < count and word, "inconsistent")
         words[place], last = word, place
     return words
 
@@ -2811,7 +2811,7 @@ def check_private():
             words_of(bytes.fromhex(case["pairs"]), case["words"])
             check(f"{case['what']} is accepted", False)
         except Refused:
-            check(case["what"], case["class"] == "Inconsistent")
+            check(case["what"], case["class"] == "inconsistent")
     for case in file["totals"]:
         counts = [word if word < 2**31 else 0 for word in case["total"]]
         kept = sorted(range(len(counts)), key=lambda i: (-counts[i], i))[: case["top"]]
