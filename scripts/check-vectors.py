@@ -3060,8 +3060,24 @@ def check_trees_shown():
     check("the tree of five", f"The tree is {', '.join(map(str, order))}." in shown)
 
 
+def check_musts():
+    """Every numbered MUST has one row in tests/vectors/README.md; the vectors and tests that are named there exist."""
+    numbers = re.findall(r"\[(M\w+\.\d+)\](?!, are)", SPEC)
+    rows = re.findall(r"^\| (M\w+\.\d+) \|[^|]*\|([^|]*)\|([^|]*)\|$", (ROOT / "tests/vectors/README.md").read_text(), re.M)
+    check("no number twice", len(numbers) == len(set(numbers)))
+    check("a row for every MUST, in order", [number for number, _, _ in rows] == numbers)
+    source = "\n".join(path.read_text() for top in ("src", "kernels/src", "tests") for path in (ROOT / top).rglob("*.rs"))
+    tests = set(re.findall(r"\bfn (\w+)", source))
+    for number, files, names in rows:
+        for name in re.findall(r"^ `(\w+)`|; `(\w+)`", files):
+            check(f"{number}: {name} is a vector", (ROOT / "tests/vectors" / f"{''.join(name)}.json").exists())
+        for name in re.findall(r"`(\w+)`", names):
+            check(f"{number}: {name} is a test", name in tests)
+
+
 def main():
     for part in (
+        check_musts,
         check_worked,
         check_trees_shown,
         check_encoding,
