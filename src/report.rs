@@ -365,7 +365,13 @@ fn code(text: &str) -> String {
 }
 
 /// What each opened sum tells everybody.
-const TELLS: [(&str, &str); 12] = [
+const TELLS: [(&str, &str); 14] = [
+    ("values", "how many peers have values in each column that is filled by what all have"),
+    (
+        "fills",
+        "of each such column how many values there are and their mean, or how many rows have each level; a small \
+                number tells that somebody has such a row",
+    ),
     ("holders", "how many peers have rows at all, and rows of each class"),
     ("moments", "mean and spread of every column over all rows"),
     (

@@ -20,7 +20,7 @@ use bytes::Bytes;
 use serde_json::{Map, Value};
 
 use super::exchange::{Seat, Source};
-use super::{History, Outcome, Task, Work};
+use super::{History, Outcome, Rows, Task, Work, filled};
 use crate::data::Dataset;
 use crate::protocol::context::Quantity;
 use crate::protocol::view::Rng;
@@ -198,7 +198,7 @@ pub(crate) struct Compared {
     task: Arc<dyn Task>,
     session: Session,
     me: Peer,
-    data: Arc<Dataset>,
+    rows: Rows,
     /// Whether it leaves where something looks wrong.
     strict: bool,
     /// The slot of the moments, where the session opens them for this.
@@ -211,20 +211,14 @@ pub(crate) struct Compared {
 impl Compared {
     /// `task` with these rows. With `strict` it ends the session for this peer where something looks wrong.
     #[must_use]
-    pub(crate) fn new(
-        task: Arc<dyn Task>,
-        session: &Session,
-        me: Peer,
-        data: Arc<Dataset>,
-        strict: bool,
-    ) -> Self {
-        let compares = session.data.checks.compare && data.rows() > 0;
+    pub(crate) fn new(task: Arc<dyn Task>, session: &Session, me: Peer, rows: Rows, strict: bool) -> Self {
+        let compares = session.data.checks.compare && rows.data.rows() > 0;
         let slot = task.plan().iter().position(|quantity| quantity.name == "moments").filter(|_| compares);
         Self {
             task,
             session: session.clone(),
             me,
-            data,
+            rows,
             strict,
             slot: slot.and_then(|slot| u32::try_from(slot).ok()),
             found: Mutex::new(None),
@@ -242,10 +236,13 @@ impl Compared {
         let Some(at) = self.slot.filter(|&at| slot > at) else { return Ok(()) };
         let Some(opened) = history.vector(at) else { return Ok(()) };
         let found = self.compared.get_or_init(|| {
+            let Ok(Rows { data, .. }) = filled::rows(&self.session, &self.rows, history) else {
+                return Vec::new();
+            };
             let (words, _) = opened.as_chunks::<8>();
             let opened: Vec<_> = words.iter().map(|&word| u64::from_le_bytes(word)).collect();
             let counted = history.members(at).contains(&self.me);
-            let findings = compare(&moments(&self.data, true), &opened, counted, self.data.features());
+            let findings = compare(&moments(&data, true), &opened, counted, data.features());
             let found = lines(&findings, &self.session.data.columns);
             *self.found.lock().unwrap_or_else(PoisonError::into_inner) = Some(found.clone());
             found
