@@ -12,6 +12,7 @@ use super::super::output::for_io;
 use super::super::{Failure, kind, one_line};
 use crate::data::{Dataset, LabelColumn};
 use crate::model::score::Confusion;
+use crate::sketch::scaling::Scaler;
 
 /// What such a file holds.
 pub(in crate::cli) enum Network {
@@ -76,6 +77,23 @@ impl Network {
         let (rows, said) = data.load_network(network, classes, label)?;
         said.iter().for_each(|line| eprintln!("{}", one_line(line)));
         Ok(rows)
+    }
+
+    /// The scores of rows, rows x classes, the lowest the prediction: -ln of each class's probability, but for
+    /// what is the same for all classes of a row.
+    pub(super) fn scores(&self, rows: &Dataset) -> Result<Vec<f64>, Failure> {
+        Ok(match self {
+            Self::Global(network) => {
+                let scores = network.scores(rows.view()).map_err(PersonalError::from)?;
+                scores.iter().map(|&score| -f64::from(score)).collect()
+            }
+            Self::Personal(model) => model.probabilities(rows.view())?.iter().map(|p| -p.ln()).collect(),
+        })
+    }
+
+    /// What the network knows of the columns that it was trained on, and their names.
+    pub(super) fn columns(&self) -> (&Scaler, &[String]) {
+        (self.classifier().scaler(), self.classifier().columns())
     }
 
     pub(super) fn predicted(&self, rows: &Dataset) -> Result<Vec<u16>, Failure> {

@@ -2,11 +2,14 @@
 
 use std::sync::Arc;
 
+use flyswarm_kernels::model::columns::Beside;
 use proptest::prelude::*;
 
 use super::*;
 use crate::session::{FlynnSpec, Session, TaskSpec};
+use crate::sketch::scaling::{self, Moments};
 use crate::task::Task;
+use crate::task::columns::Compared;
 use crate::task::flynn::tests::{federated, parts, tasks, together, value};
 
 fn session(peers: usize, min_holders: u16, scaling: &str, evaluate: &str) -> Session {
@@ -92,6 +95,31 @@ proptest! {
     }
 }
 
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(6))]
+    #[test]
+    fn a_peers_columns_are_told_beside_those_of_all_rows_in_one_place(
+        cuts in prop::collection::vec(1usize..30, 3..5), which in 0usize..3, compare: bool,
+    ) {
+        let scaling = ["\"none\"", "\"center\"", "\"standard\""][which];
+        let checked = format!("{scaling}\ncheck_columns = {compare}");
+        let session = session(cuts.len(), 1, &checked, "");
+        let parts = parts(&cuts);
+        let opened = federated(&tasks(&session, &parts)).unwrap();
+        let all = together(&parts.iter().map(|part| &**part).collect::<Vec<_>>());
+        let pool = Moments::from_words(&scaling::moments(&all, true), 64).unwrap();
+        for (task, (me, rows)) in tasks(&session, &parts).into_iter().zip((0u16..).map(Peer).zip(&parts)) {
+            let own = Compared::new(Arc::new(task), &session, me, crate::task::Rows::new(rows.clone()), false)
+                .outcome(&History::of_vectors(&opened), 0).unwrap().own;
+            let told = own.as_ref().map_or(Value::Null, |own| own["columns"].clone());
+            // Where the session opens no spreads, nothing is made up.
+            let known = compare || which == 2;
+            let expected = known.then(|| Beside::moments(rows, &[], &pool).unwrap());
+            prop_assert_eq!(told, json!(expected));
+        }
+    }
+}
+
 #[test]
 fn a_class_that_too_few_hold_out_is_scored_by_nobody() {
     // The third peer has one row of each class and holds none out.
@@ -115,6 +143,33 @@ fn a_class_that_too_few_hold_out_is_scored_by_nobody() {
     // All three hold out rows of classes 5 to 9: none of them can be missing.
     assert!(plan.allows_scores(slot, &history, &members[..2]).is_err_and(|text| text.contains("class 5")));
     assert_eq!(plan.allows_scores(slot + 1, &history, &members[..2]), Ok(()));
+}
+
+#[test]
+fn scores_are_not_summed_where_too_few_are_left_that_hold_rows_of_a_class_out() {
+    // All four have rows of every class; of class 0 the fourth has a single one, and holds none out.
+    let session = session(4, 3, "\"none\"", "");
+    let mut parts = parts(&[200, 200, 200, 300]);
+    let first = (0..300).find(|&row| parts[3].labels()[row] == 0).unwrap();
+    let rows: Vec<_> = (0..300).filter(|&row| row == first || parts[3].labels()[row] != 0).collect();
+    parts[3] = Arc::new(parts[3].subset(&rows));
+    let tasks = tasks(&session, &parts);
+    let opened = federated(&tasks).unwrap();
+    let all = [0, 1, 2, 3];
+    let history = History::over(&[value(0, &all), value(1, &all)], &opened);
+    let plan = &tasks[0].plan;
+    assert_eq!(plan.holding_out(&opened), [3, 4, 4, 4, 4, 4, 4, 4, 4, 4]);
+    let slot = plan.quantities().iter().position(|quantity| quantity.name == SCORES).unwrap() as u32;
+    // Without the first, three holders of every class are left: enough for every other sum.
+    let members = [Peer(1), Peer(2), Peer(3)];
+    let refused = tasks[0].allows(slot, &history, &members).unwrap_err();
+    let told =
+        "only 3 members hold rows of class 0 out, and 1 of those counted are gone; privacy.min_holders is 3";
+    assert_eq!(refused, told);
+    for other in [slot - 1, slot + 1] {
+        assert_eq!(tasks[0].allows(other, &history, &members), Ok(()), "slot {other}");
+    }
+    assert_eq!(tasks[0].allows(slot, &history, &all.map(Peer)), Ok(()));
 }
 
 #[test]
