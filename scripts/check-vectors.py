@@ -513,7 +513,7 @@ class Table:
     KINDS = ("ignored", "number", "category", "ordinal", "year-month-day", "day-month-year", "month-day-year")
 
     def __init__(self, table):
-        names = "name kind levels order fill indicator min max clip".split()
+        names = "name kind levels order fill fill_with indicator min max clip".split()
         self.columns = table["column"]
         need(all({"name", "kind"} <= set(column) <= set(names) for column in self.columns), "unknown field")
         delimiter = table.get("delimiter", "auto")
@@ -553,7 +553,9 @@ class Table:
             need(fill is None or fill in (levels or []) or kind == "category" and fill == "", "fill")
         need(limits == sorted(limits), "limits")
         need(limits or not column.get("clip", False), "clip")
-        need("fill" in column or not column.get("indicator", False), "indicator")
+        need("fill_with" not in column or fill is None and kind != "ignored", "fill_with")
+        need(column.get("fill_with", "mean" if kind in ("number", "date") else "most-frequent") == ("mean" if kind in ("number", "date") else "most-frequent"), "fill_with")
+        need({"fill", "fill_with"} & set(column) or not column.get("indicator", False), "indicator")
 
     @staticmethod
     def days(text, order):
@@ -586,7 +588,7 @@ class Table:
             out += texts(column["levels"]) if "levels" in column else b""
             fill = column.get("fill")
             if fill is None:
-                out += b"\0"
+                out += b"\4" if "fill_with" in column else b"\0"
             elif isinstance(fill, str):
                 out += b"\2" + text(fill) if fill else b"\3"
             else:
@@ -609,21 +611,56 @@ class Table:
                 places = [float(level == other) for other in column["levels"]]
                 out += places if kind == "category" else [float(column["levels"].index(level))]
             else:
-                if missing:
-                    value = fill
-                elif kind == "number":
-                    point, groups = (",", ".") if self.comma else (".", ",")
-                    value = float(text.replace(groups, "").replace(point, "."))
-                else:
-                    value = self.days(text, kind)
-                if not missing:
-                    value = f32(value)
-                    low, high = column.get("min", -math.inf), column.get("max", math.inf)
-                    assert column.get("clip") or low <= value <= high
-                    value = min(max(value, low), high)
-                out.append(f32(value))
+                out.append(f32(fill if missing else self.value(column, text)))
             out += [float(missing)] * column.get("indicator", False)
         return out
+
+    def value(self, column, text):
+        """Of a number or a date that is there."""
+        if column["kind"] == "number":
+            point, groups = (",", ".") if self.comma else (".", ",")
+            value = float(text.replace(groups, "").replace(point, "."))
+        else:
+            value = self.days(text, column["kind"])
+        value = f32(value)
+        low, high = column.get("min", -math.inf), column.get("max", math.inf)
+        assert column.get("clip") or low <= value <= high
+        return f32(min(max(value, low), high))
+
+    def pooled(self):
+        """The columns that all peers fill (section 15g)."""
+        return [column for column in self.columns if "fill_with" in column]
+
+    def present(self, rows):
+        """Of each such column the texts that are there."""
+        texts = [[row[column["name"]].strip() for row in rows] for column in self.pooled()]
+        return [[text for text in each if text and text not in self.missing] for each in texts]
+
+    def sums(self, rows):
+        """A peer's vectors of `values` and `fills`."""
+        present = self.present(rows)
+        out = b""
+        for column, texts in zip(self.pooled(), present):
+            if "levels" in column:
+                out += b"".join(le(texts.count(level), 8) for level in column["levels"])
+            else:
+                out += moments([[self.value(column, text)] for text in texts], 1, False)
+        return b"".join(le(bool(texts), 4) for texts in present), out
+
+    def fill(self, fills):
+        """Puts the fills that were opened in the place of `fill_with`."""
+        words = list(struct.unpack(f"<{len(fills) // 8}Q", fills))
+        for column in self.pooled():
+            own = [words.pop(0) for _ in column.get("levels", range(4))]
+            if "levels" in column:
+                if not 1 <= sum(own) < 2**23:
+                    raise Refused("fills")
+                column["fill"] = column["levels"][own.index(max(own))]
+            else:
+                mean = f32(opened_moments(b"".join(le(word, 8) for word in own), 1, False)[0][0])
+                nearest = math.copysign(math.floor(abs(mean) + 0.5), mean)
+                column["fill"] = mean if column["kind"] == "number" else nearest
+            del column["fill_with"]
 
 
 class Session:
@@ -745,6 +782,7 @@ class Session:
         private = "epsilon" in file.get("privacy", {})
         self.compares = data.get("check_columns", not private and self.task != "custom")
         need(not self.compares or not private and self.task != "custom", "check_columns")
+        need(not (self.table and self.table.pooled()) or not private and self.task != "custom", "fill_with")
         limits = file.get("columns", {})
         need(set(limits) <= set(self.columns), "columns")
         for bounds in limits.values():
@@ -921,7 +959,13 @@ class Session:
         return le(len(items), 8) + b"".join(map(cls.item, items))
 
     def plan(self):
-        """(name, bytes of a word, words) of each slot (section 15)."""
+        """(name, bytes of a word, words) of each slot (sections 15 to 15g)."""
+        coin, *others = self.plan_of_task()
+        pooled = self.table.pooled() if self.table else []
+        words = sum(len(column.get("levels", range(4))) for column in pooled)
+        return [coin, *self.only(pooled, ("values", 4, len(pooled)), ("fills", 8, words)), *others]
+
+    def plan_of_task(self):
         classes = len(self.classes)
         if self.task == "xclp":
             plan = [("coin", 4, 0), ("rows", 4, len(self.roster))]
@@ -1583,6 +1627,20 @@ def check_sessions():
     header, *rows = max(map(parsed, "|\t;,"), key=lambda rows: len(known & set(rows[0])))
     cells = [{"id": "", **dict(zip(header, row))} for row in rows]
     check("rows of a table", [session.table.row(row) for row in cells] == case["rows"])
+    fills = file["fills"]
+    sharing = Session(fills["toml"])
+    check("plan with fills", [list(quantity) for quantity in sharing.plan()] == fills["plan"])
+    total, rows = [0] * sharing.plan()[2][2], []
+    for peer in fills["peers"]:
+        header, *lines = csv.reader(io.StringIO(peer["csv"]), delimiter=";")
+        own = [{"id": "", **dict(zip(header, line))} for line in lines]
+        values, sums = sharing.table.sums(own)
+        check("values and fills of a peer", (values.hex(), sums.hex()) == (peer["values"], peer["fills"]))
+        total = [(a + b) % 2**64 for a, b in zip(total, struct.unpack(f"<{len(total)}Q", sums))]
+        rows += own
+    sharing.table.fill(b"".join(le(word, 8) for word in total))
+    check("filled table", sharing.table.encoded().hex() == fills["encoding"])
+    check("filled rows", [sharing.table.row(row) for row in rows] == fills["rows"])
     check("labels of a table", [session.classes.index(row[session.table.label]) for row in cells] == case["labels"])
     file = vectors("tree")
     for case in file["trees"]:

@@ -5,6 +5,7 @@
 pub(crate) mod columns;
 pub mod exchange;
 pub(crate) mod fedavg;
+pub(crate) mod filled;
 pub mod flynn;
 mod history;
 mod holders;
@@ -17,6 +18,7 @@ use std::fmt::Debug;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use flyswarm_kernels::data::prepare::{Gap, Preparation};
 use serde_json::{Map, Value};
 use sha2::Digest;
 
@@ -135,15 +137,19 @@ pub struct Rows {
     pub data: Arc<Dataset>,
     /// With [`Labels::Some`] the class of each row where it is known; else empty.
     pub labels: Vec<Option<u16>>,
+    /// Missing values that wait for what the peers add up.
+    pub gaps: Vec<Gap>,
+    /// How a table became these rows, where the session alone does not say it.
+    pub(crate) preparation: Option<Arc<Preparation>>,
 }
 
 impl Rows {
     /// SHA-256(tag "data" || salt || rows, features as u64 LE || values as f32 LE || labels as u16 LE, 65535
-    /// where unknown): whoever has the rows and the salt can show that it is theirs, and without the salt
+    /// where unknown || of each gap row as u32 LE, column as u16 LE): whoever has the rows and the salt can show that it is theirs, and without the salt
     /// nobody can guess the rows from it.
     #[must_use]
     pub fn digest(&self, salt: &[u8; 32]) -> [u8; 32] {
-        let Self { data, labels } = self;
+        let Self { data, labels, gaps, preparation: _ } = self;
         let mut hash = crate::crypto::tagged_hash("data").chain_update(salt);
         hash.update((data.rows() as u64).to_le_bytes());
         hash.update((data.features() as u64).to_le_bytes());
@@ -151,13 +157,17 @@ impl Rows {
         let partly = labels.iter().map(|label| label.unwrap_or(u16::MAX));
         let labels = data.labels().iter().copied().chain(partly);
         labels.for_each(|label| hash.update(label.to_le_bytes()));
+        for gap in gaps {
+            hash.update(gap.row.to_le_bytes());
+            hash.update(gap.column.to_le_bytes());
+        }
         hash.finalize().into()
     }
 
     /// Rows whose labels, if any, stand with the data.
     #[must_use]
     pub fn new(data: Arc<Dataset>) -> Self {
-        Self { data, labels: Vec::new() }
+        Self { data, labels: Vec::new(), gaps: Vec::new(), preparation: None }
     }
 }
 
@@ -175,14 +185,16 @@ pub(crate) fn digest_covers(session: &Session) -> &'static str {
 /// The task of a session, if this crate has it.
 #[must_use]
 pub fn built_in(session: &Session) -> Option<BuiltIn> {
-    Some(match &session.task {
+    let own = match &session.task {
         TaskSpec::Flynn(spec) => flynn::built_in(session, *spec),
         TaskSpec::Tune(spec) => tune::built_in(session, spec.clone()),
         TaskSpec::Xclp(spec) => xclp::built_in(session, spec.clone()),
         TaskSpec::Sketch(spec) => sketch::built_in(session, *spec),
         TaskSpec::Fedavg(spec) => fedavg::built_in(session, spec.clone()),
         TaskSpec::Custom(_) => return None,
-    })
+    };
+    let (plan, build) = (filled::plan(session, own.plan), filled::build(session, own.build));
+    Some(BuiltIn { plan, build, ..own })
 }
 
 /// Makes a peer's task of its session, its place in the roster, its rows, and 32 bytes that nobody else

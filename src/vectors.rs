@@ -21,6 +21,7 @@ mod rows;
 mod run;
 mod sessions;
 mod sketch;
+mod tables;
 mod xclp;
 
 use std::convert::Infallible;

@@ -2,7 +2,8 @@
 //!
 //! Of all formats: each is told by its first bytes.
 //!
-//! Input: how to read it, length of the labels file (u8), labels file, data file.
+//! Input: how to read it, length of the labels file (u8), labels file, data file. With 255 in the place of the
+//! length the columns are described and the data file follows.
 #![no_main]
 
 mod seeds;
@@ -10,6 +11,7 @@ mod seeds;
 use std::fs;
 use std::sync::LazyLock;
 
+use flyswarm_kernels::data::prepare::{DateOrder, Described, Fill, Kind, Preparation};
 use flyswarm_kernels::data::{Column, Expected, LabelColumn, load_named};
 use libfuzzer_sys::fuzz_target;
 use tempfile::TempDir;
@@ -17,6 +19,9 @@ use tempfile::TempDir;
 static FOLDER: LazyLock<TempDir> = LazyLock::new(|| tempfile::tempdir().expect("a folder"));
 
 fuzz_target!(init: seeds::write("data", inputs()), |data: &[u8]| {
+    if let &[how, 255, ref file @ ..] = data {
+        return described(how, file);
+    }
     let &[how, length, ref rest @ ..] = data else { return };
     let (labels, file) = rest.split_at(usize::from(length).min(rest.len()));
     let (path, labels_path) = (FOLDER.path().join("rows"), FOLDER.path().join("labels"));
@@ -57,6 +62,35 @@ fuzz_target!(init: seeds::write("data", inputs()), |data: &[u8]| {
     assert!(data.labels().iter().all(|&label| usize::from(label) < data.classes().len()));
 });
 
+/// Rows of described columns: what waits for all peers is told, and all else is a number.
+fn described(how: u8, file: &[u8]) {
+    let texts = |texts: &str| texts.split(' ').map(str::to_owned).collect::<Vec<_>>();
+    let column = |name: &str, kind: Kind, fill: Fill| Described { fill, ..Described::new(name, kind) };
+    let preparation = Preparation {
+        decimal_comma: how & 1 != 0,
+        missing: texts("NA ?"),
+        label: Some("y".into()),
+        columns: vec![
+            Described { max: Some(9.0), clip: true, ..column("a", Kind::Number, Fill::Pooled) },
+            column("b", Kind::Category(texts("u v")), Fill::Pooled),
+            column("c", Kind::Ordinal(texts("I II")), Fill::Level("I".into())),
+            column("d", Kind::Date(DateOrder::DayMonthYear), Fill::Refuse),
+        ],
+        ..Preparation::default()
+    };
+    let path = FOLDER.path().join("rows");
+    fs::write(&path, file).expect("it can be written");
+    let expected = Expected { preparation: Some(&preparation), lenient: how & 2 != 0, ..Expected::default() };
+    let Ok(loaded) = load_named(&path, &expected) else { return };
+    let (data, gaps) = (loaded.data, loaded.gaps);
+    assert_eq!((data.features(), loaded.columns), (preparation.width(), preparation.features()));
+    let words = preparation.pooled_values(&data, &gaps);
+    let Ok(resolved) = preparation.resolved(&words) else { return };
+    resolved.check_resolved().expect("a sound preparation");
+    let filled = resolved.filled(&data, &gaps).expect("every gap has a value");
+    assert!(filled.values().iter().all(|value| value.is_finite()));
+}
+
 fn inputs() -> Vec<Vec<u8>> {
     let input = |how: u8, labels: &[u8], file: &[u8]| [&[how, labels.len() as u8], labels, file].concat();
     let images = [&[0, 0, 8, 3, 0, 0, 0, 2, 0, 0, 0, 1, 0, 0, 0, 2][..], &[1, 2, 3, 4]].concat();
@@ -90,5 +124,8 @@ fn inputs() -> Vec<Vec<u8>> {
         input(0, b"", include_bytes!("../../kernels/tests/formats/rows.arff")),
         input(0, b"", include_bytes!("../../kernels/tests/formats/sparse.arff")),
         input(0, b"", b"0 1:1 2:-2.5 # x\n1 2:4\n"),
+        [&[0, 255][..], b"y,d,c,b,a\ncat,1.2.2026,I,u,1.5\ndog,31/12/1999,,,NA\n"].concat(),
+        [&[3, 255][..], b"a;b;c;d;y\n1.234,5;\"v\nw\";II;1-1-1970;cat\n"].concat(),
+        [&[0, 255][..], b"{\"a\":1,\"b\":null,\"c\":\"II\",\"d\":\"1.2.2026\",\"y\":\"x\"}\n"].concat(),
     ]
 }

@@ -7,6 +7,7 @@ use flyswarm::Identity;
 use flyswarm::session::{
     ColumnChecks, DataSpec, Entry, ModelSpec, Privacy, Run, Scaling, Score, Session, Timing,
 };
+use flyswarm_kernels::data::prepare::{DateOrder, Described, Fill, Kind, Preparation};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(init: seeds::write("session", inputs()), |text: &str| {
@@ -18,9 +19,9 @@ fuzz_target!(init: seeds::write("session", inputs()), |text: &str| {
 
 fn inputs() -> Vec<Vec<u8>> {
     let range = Scaling::Range { lo: 0.0, hi: 16.0 };
-    [Scaling::None, Scaling::Standard, range]
+    [(Scaling::None, None), (Scaling::Standard, None), (range, None), (Scaling::Center, Some(table()))]
         .into_iter()
-        .map(|scaling| {
+        .map(|(scaling, table)| {
             let entry = |i: u8| Entry {
                 key: Identity::from_seed([i; 32]).public(),
                 name: format!("peer-{i}"),
@@ -29,15 +30,15 @@ fn inputs() -> Vec<Vec<u8>> {
             let session = Session {
                 name: "digits".into(),
                 run: Run::new([7; 16], 1_000_000_000),
-                task: ModelSpec { m: 1024, s: 6, rho: 32, gamma: 0.5, score: Score::Decay }.into(),
+                task: ModelSpec { m: 1024, s: 2, rho: 32, gamma: 0.5, score: Score::Decay }.into(),
                 min_peers: 3,
                 data: DataSpec {
-                    features: 64,
-                    columns: Vec::new(),
+                    features: table.as_ref().map_or(64, |table| table.width() as u32),
+                    columns: table.as_ref().map_or(Vec::new(), Preparation::features),
                     classes: vec!["0".into(), "1".into()],
                     scaling,
                     densify: true,
-                    preparation: None,
+                    preparation: table.map(Into::into),
                     checks: ColumnChecks::default(),
                 },
                 privacy: Privacy { min_holders: 3, colluding: 0.25, noise: None },
@@ -48,4 +49,30 @@ fn inputs() -> Vec<Vec<u8>> {
             session.check().expect("a sound session").to_toml().into_bytes()
         })
         .collect()
+}
+
+/// Columns of all kinds, with all fills.
+fn table() -> Preparation {
+    let texts = |texts: &str| texts.split(' ').map(str::to_owned).collect::<Vec<_>>();
+    let column = |name: &str, kind: Kind, fill: Fill| {
+        let indicator = fill != Fill::Refuse;
+        Described { fill, indicator, ..Described::new(name, kind) }
+    };
+    let limited = Described { min: Some(-1.5), max: Some(200.0), clip: true, ..Described::new("bp", Kind::Number) };
+    Preparation {
+        delimiter: Some(b';'),
+        decimal_comma: true,
+        missing: texts("NA ?"),
+        label: Some("class".into()),
+        columns: vec![
+            limited,
+            column("age", Kind::Number, Fill::Number(50.0)),
+            column("dose", Kind::Number, Fill::Pooled),
+            column("sex", Kind::Category(texts("f m")), Fill::NoLevel),
+            column("smoker", Kind::Category(texts("yes no")), Fill::Pooled),
+            column("stage", Kind::Ordinal(texts("I II III")), Fill::Level("II".into())),
+            column("seen", Kind::Date(DateOrder::DayMonthYear), Fill::Pooled),
+            column("id", Kind::Ignored, Fill::Refuse),
+        ],
+    }
 }

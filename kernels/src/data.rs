@@ -381,6 +381,8 @@ pub struct Loaded {
     pub left_out: Vec<String>,
     /// Levels that are not described; where [`Expected::lenient`].
     pub unseen: Vec<Unseen>,
+    /// Missing values that wait for what the peers add up, in the order of the rows.
+    pub gaps: Vec<prepare::Gap>,
 }
 
 /// Reads a data file; see [`Format`] for what is read and how it is told.

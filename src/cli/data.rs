@@ -1,10 +1,14 @@
 //! The arguments by which commands are told of rows, and reading them.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+#[cfg(feature = "net")]
+use std::sync::Arc;
 
 use clap::Args;
+use flyswarm_kernels::learner::Classifier;
 
 use super::{Failure, kind, output};
+use crate::data::prepare::draft::{self, Draft};
 use crate::data::{
     self, Column, DataError, Dataset, Dialect, Expected, Format, LabelColumn, Loaded, NamedBy,
 };
@@ -12,6 +16,22 @@ use crate::model::Model;
 use crate::model::outside::Known;
 #[cfg(feature = "net")]
 use crate::session::DataSpec;
+#[cfg(feature = "net")]
+use crate::task::{Labels, Rows};
+
+/// Reads the rows of a file whose columns nobody has described; says so on standard error where they are no
+/// numbers and were guessed.
+pub(super) fn load_drafted(path: &Path, expected: &Expected) -> Result<(Loaded, Option<Draft>), Failure> {
+    let (loaded, draft) = draft::load_drafted(path, expected)?;
+    if let Some(Draft { preparation, .. }) = &draft {
+        let (columns, width) = (preparation.columns.len(), preparation.width());
+        eprintln!(
+            "{}: {columns} columns guessed to be {width} features; `session new --columns-from` writes the guess down",
+            path.display()
+        );
+    }
+    Ok((loaded, draft))
+}
 
 /// How a file of rows is read.
 #[derive(Debug, Clone, Default, Args)]
@@ -72,13 +92,6 @@ impl Reading {
     }
 }
 
-/// Rows without labels of their own, and of each its class where that is known.
-#[cfg(feature = "net")]
-pub(super) struct PartlyLabelled {
-    pub(super) data: Dataset,
-    pub(super) labels: Vec<Option<u16>>,
-}
-
 /// Where rows come from.
 #[derive(Debug, Args)]
 pub(super) struct DataArguments {
@@ -124,27 +137,23 @@ impl DataArguments {
         self.data.display().to_string()
     }
 
-    /// Reads labelled rows for a session; and what is to be said of how its columns were taken.
+    /// Reads rows for a session whose task has such labels, and what is to be said of how the columns were
+    /// taken. Without labels, whatever is in the label column is left out.
     #[cfg(feature = "net")]
-    pub(super) fn load_labelled(
+    pub(super) fn load_rows(
         &self,
         spec: &DataSpec,
         label: &LabelColumn,
-    ) -> Result<(Dataset, Option<String>), Failure> {
-        let (rows, said) = self.load_session(spec, Some(&spec.classes), label, false)?;
-        Ok((rows.data, said))
-    }
-
-    /// Reads rows for the task `sketch`: whatever is in the label column is left out.
-    #[cfg(feature = "net")]
-    pub(super) fn load_features(
-        &self,
-        spec: &DataSpec,
-        label: &LabelColumn,
-    ) -> Result<(Dataset, Option<String>), Failure> {
-        let (rows, said) = self.load_session(spec, None, label, false)?;
-        let rows = rows.data;
-        Ok((Dataset::new(rows.features(), rows.values().to_vec(), Vec::new(), Vec::new())?, said))
+        labels: Labels,
+    ) -> Result<(Rows, Option<String>), Failure> {
+        let classes = (labels != Labels::None).then_some(&*spec.classes);
+        let (loaded, said) = self.load_session(spec, classes, label, labels == Labels::Some)?;
+        let Loaded { data, labels: known, gaps, .. } = loaded;
+        let data = match labels {
+            Labels::None => Dataset::new(data.features(), data.values().to_vec(), Vec::new(), Vec::new())?,
+            Labels::All | Labels::Some => data,
+        };
+        Ok((Rows { labels: known, gaps, ..Rows::new(Arc::new(data)) }, said))
     }
 
     #[cfg(feature = "net")]
@@ -179,18 +188,6 @@ impl DataArguments {
             _ => None,
         };
         Ok((loaded, said.map(|said| format!("{}: {said}", self.data.display()))))
-    }
-
-    /// Reads rows for the task `xclp`, where a label may be left empty; gives the rows and what is to be said
-    /// of how the columns were taken.
-    #[cfg(feature = "net")]
-    pub(super) fn load_partly_labelled(
-        &self,
-        spec: &DataSpec,
-        label: &LabelColumn,
-    ) -> Result<(PartlyLabelled, Option<String>), Failure> {
-        let (rows, said) = self.load_session(spec, Some(&spec.classes), label, true)?;
-        Ok((PartlyLabelled { data: rows.data, labels: rows.labels }, said))
     }
 
     /// Reads the rows for `model`, its columns in the model's order by their names; its classes are expected
@@ -249,23 +246,26 @@ impl DataArguments {
         Ok((loaded.data, lines))
     }
 
-    /// Reads rows with so many features, of these names where there are some; of these classes, or of any.
-    pub(super) fn load_columns(
+    /// Reads the rows for a network, of these classes or of any; and lines on what the user should know of them.
+    pub(super) fn load_network(
         &self,
-        features: usize,
-        columns: &[String],
+        network: &Classifier,
         classes: Option<&[String]>,
         label: &LabelColumn,
-    ) -> Result<Dataset, Failure> {
+    ) -> Result<(Dataset, Vec<String>), Failure> {
         let expected = Expected {
-            features: Some(features),
-            columns,
+            features: Some(network.scaler().features()),
+            columns: network.columns(),
+            preparation: network.preparation(),
+            lenient: true,
             named_by: NamedBy::Model,
             classes,
             ..self.reading.expected(label)
         };
         let loaded = data::load_named(&self.data, &expected);
-        Ok(loaded.map_err(|error| self.refused(&error, error.to_string()))?.data)
+        let loaded = loaded.map_err(|error| self.refused(&error, error.to_string()))?;
+        let said = self.left_out(&loaded).into_iter().chain(self.unseen(&loaded)).collect();
+        Ok((loaded.data, said))
     }
 
     /// What is to be said of columns that nobody has described.

@@ -27,7 +27,7 @@ use crate::peer::{self, Budget, Builder, Event, Handle, Peer, Receipt, Timed, le
 use crate::privacy::Ratio;
 use crate::report::Page;
 use crate::session::{Session, TaskSpec, check_name};
-use crate::task::{self, Build, BuiltIn, Labels, Outcome, Rows, xclp};
+use crate::task::{self, Build, BuiltIn, Outcome, Rows, xclp};
 use trainer::Subprocess;
 
 /// Runs one node of a session and writes what it gives: the model, the settings that were best, labels for
@@ -151,25 +151,11 @@ impl Join {
         let out = self.out.clone().unwrap_or_else(named);
         let receipt = self.node.receipt.clone().unwrap_or_else(|| out.with_extension("receipt.json"));
         self.node.writable(&[&out, &receipt, &report(&receipt)])?;
-        let (spec, none) = (&session.data, Vec::new());
+        let spec = &place.session.data;
         // Without classes there is nothing to label.
         let usual = if spec.classes.is_empty() { LabelColumn::None } else { LabelColumn::Last };
         let label = self.label.clone().unwrap_or(usual);
-        let (data, labels, said) = match kind.labels {
-            Labels::Some => {
-                let (rows, said) = self.data.load_partly_labelled(spec, &label)?;
-                (rows.data, rows.labels, said)
-            }
-            Labels::None => {
-                let (data, said) = self.data.load_features(spec, &label)?;
-                (data, none, said)
-            }
-            Labels::All => {
-                let (data, said) = self.data.load_labelled(spec, &label)?;
-                (data, none, said)
-            }
-        };
-        let rows = Rows { data: Arc::new(data), labels };
+        let (rows, said) = self.data.load_rows(spec, &label, kind.labels)?;
         let build =
             self.trainer.as_deref().map(|command| own_trainer(&place.session, command)).transpose()?;
         let (name, strict, yes) = (self.data.name(), self.strict, self.yes);

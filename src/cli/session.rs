@@ -24,10 +24,11 @@ use serde_json::json;
 use self::draft::Draft;
 use self::parse::{ClassRange, PeerArgument, parse_scaling, parse_timing};
 use self::settings::Settings;
+use super::data::load_drafted;
 use super::id::new_run;
 use super::noise::{NoiseArguments, TOP};
 use super::{Failure, kind, output, print};
-use crate::data::{self, Column, Expected, LabelColumn, Loaded};
+use crate::data::{self, Column, Dialect, Expected, LabelColumn, Loaded};
 use crate::evaluate::candidate::{PRESET_BINS, PRESET_M, PRESET_READOUT, PRESET_RHO, PRESET_S};
 use crate::memory;
 use crate::model::readout::Readout;
@@ -92,10 +93,10 @@ pub(super) struct NewArguments {
     #[arg(long, value_name = "COLUMN", default_value = "last", requires = "file_of_rows")]
     label: LabelColumn,
     /// What stands between the columns of that file: "," ";" "|" or tab; found out where not given
-    #[arg(long, value_name = "CHARACTER", requires = "columns_from", value_parser = super::data::delimiter)]
+    #[arg(long, value_name = "CHARACTER", requires = "file_of_rows", value_parser = super::data::delimiter)]
     delimiter: Option<u8>,
     /// Whether decimals of that file follow a comma; found out where not given
-    #[arg(long, value_name = "yes|no", requires = "columns_from", value_parser = super::data::yes_or_no)]
+    #[arg(long, value_name = "yes|no", requires = "file_of_rows", value_parser = super::data::yes_or_no)]
     decimal_comma: Option<bool>,
     /// A column of that file to leave out: a name, or a number from 1; repeatable
     #[arg(long, value_name = "COLUMN", requires = "file_of_rows")]
@@ -398,7 +399,17 @@ impl NewArguments {
         let classes = self.classes_from_range.map_or_else(|| self.classes.clone(), ClassRange::names);
         let classes = (!classes.is_empty()).then_some(&*classes);
         let (label, drop) = (self.label.clone(), self.drop.as_slice());
-        let rows = data::load_named(path, &Expected { label, drop, classes, ..Expected::default() })?;
+        let dialect = Dialect { delimiter: self.delimiter, decimal_comma: self.decimal_comma };
+        let expected = Expected { label, drop, classes, dialect, ..Expected::default() };
+        let (rows, guessed) = match &given.draft {
+            Some(draft) => {
+                let classes = classes.or(Some(&*draft.classes));
+                let preparation = Some(&draft.preparation);
+                (data::load_named(path, &Expected { preparation, classes, ..expected })?, None)
+            }
+            None => load_drafted(path, &expected)?,
+        };
+        given.draft = guessed.or(given.draft);
         if rows.data.labels().is_empty() || rows.data.classes().len() < 2 {
             let text =
                 format!("{}: expected rows of two classes or more to find settings for", path.display());

@@ -11,8 +11,9 @@ mod print;
 #[cfg(test)]
 mod tests;
 
+use super::data::load_drafted;
 use super::{Failure, output, print};
-use crate::data::{self, Dataset, Expected};
+use crate::data::{Dataset, Expected};
 use crate::evaluate::Metric;
 use crate::evaluate::nested::{Plan, SetResult, evaluate};
 use flyswarm_kernels::synthetic::{Clusters, binary, clusters};
@@ -173,7 +174,7 @@ fn files(folder: &Path) -> Result<Vec<Source>, Failure> {
         let Some(name) = name.strip_suffix(".csv.gz").or_else(|| name.strip_suffix(".csv")) else { continue };
         let name = name.to_owned();
         let load = Box::new(move || {
-            let data = data::load(&path, &Expected::default())?;
+            let data = load_drafted(&path, &Expected::default())?.0.data;
             if data.classes().len() < 2 {
                 return Err(Failure::Input(format!(
                     "{}: one class only, expected at least 2",

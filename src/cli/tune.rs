@@ -8,11 +8,11 @@ use std::path::PathBuf;
 use clap::Args;
 use serde_json::json;
 
-use super::data::Reading;
+use super::data::{Reading, load_drafted};
 use super::tables::{SearchArguments, at_least, bar};
 use super::{Failure, output, print};
 use crate::data::split::{folds, stratified_sample};
-use crate::data::{self, Dataset, LabelColumn};
+use crate::data::{Dataset, LabelColumn};
 use crate::evaluate::baselines::{self, neighbour_settings, sbfc_settings};
 use crate::evaluate::candidate::{Ranges, readouts};
 use crate::evaluate::search::{TrialError, search};
@@ -76,7 +76,7 @@ impl Tune {
             return Err(Failure::Input("--label none: expected a column of labels to learn".into()));
         }
         self.out.iter().try_for_each(|path| output::check(path, self.force))?;
-        let data = data::load(&self.data, &self.reading.expected(&self.label))?;
+        let data = load_drafted(&self.data, &self.reading.expected(&self.label))?.0.data;
         if data.classes().len() < 2 {
             let text = format!("{}: one class only, expected at least 2", self.data.display());
             return Err(Failure::Input(text));

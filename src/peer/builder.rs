@@ -246,11 +246,12 @@ impl Builder {
                     }
                 };
                 let secret = derive(&*self.identity.seed(), "rows", &session.id().0);
-                self.build.unwrap_or(kind.build)(session.clone(), me, rows, &secret).map_err(Error::Input)?
+                let own = self.build.map(|build| task::filled::build(&session, build));
+                own.unwrap_or(kind.build)(session.clone(), me, rows, &secret).map_err(Error::Input)?
             }
         };
         let rows = rows.unwrap_or_else(|| no_rows(&session));
-        let columns = Arc::new(Compared::new(task, &session, me, rows.data.clone(), self.strict));
+        let columns = Arc::new(Compared::new(task, &session, me, rows.clone(), self.strict));
         let task: Arc<dyn Task> = columns.clone();
         let pin = derive(&*self.identity.seed(), "pin", &session.id().0);
         let pin = Pin { name: self.name, digest: rows.digest(&pin) };
@@ -353,7 +354,7 @@ fn checked(
         Labels::Some | Labels::None => {
             let data = Dataset::from_arrays(features, Vec::new(), Vec::new()).map_err(input)?;
             let labels = if wanted == Labels::Some { labels } else { Vec::new() };
-            Ok(Rows { data: Arc::new(data), labels })
+            Ok(Rows { labels, ..Rows::new(Arc::new(data)) })
         }
     }
 }

@@ -131,6 +131,15 @@ fn known(task: &str, name: &str) -> Option<(&'static str, &'static str)> {
             "who has rows of which class",
             "how many members have rows, have rows of each class and, where rows are held out, hold some of it out",
         ),
+        ("values", _) => (
+            "who has values of each column that all peers fill",
+            "how many members have a value of each column that is filled by what all have",
+        ),
+        ("fills", _) => (
+            "what takes the place of missing values",
+            "of each such column how many values there are and their mean, or how many rows have each level; a \
+             small number tells that somebody has such a row",
+        ),
         ("moments", _) => {
             ("means and spreads of columns", "mean and spread of every column over all rows together")
         }

@@ -208,6 +208,9 @@ impl Session {
         min_peers(&self.task, roster).check::<u16>(self.min_peers)?;
         self.data.check()?;
         self.data.checks.check(&self.data, &self.task, self.privacy.noise.is_some())?;
+        if let Some(preparation) = &self.data.preparation {
+            super::table::check_fills(preparation, &self.task, self.privacy.noise.is_some())?;
+        }
         self.task.check(&self)?;
         min_holders(roster).check::<u16>(self.privacy.min_holders)?;
         let colluding = self.privacy.colluding;

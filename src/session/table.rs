@@ -7,6 +7,7 @@ use flyswarm_kernels::data::prepare::{DateOrder, Described, Fill, Kind, Preparat
 use serde::Deserialize;
 use toml::Value;
 
+use super::TaskSpec;
 use super::file::quoted;
 use super::rules::{SessionError, check_name};
 
@@ -31,6 +32,7 @@ struct RawColumn {
     levels: Option<Vec<String>>,
     order: Option<String>,
     fill: Option<Value>,
+    fill_with: Option<FillWith>,
     #[serde(default)]
     indicator: bool,
     min: Option<Value>,
@@ -47,6 +49,28 @@ enum RawKind {
     Ordinal,
     Date,
     Ignored,
+}
+
+/// What of all peers' values takes the place of a missing one.
+#[derive(Debug, Clone, Copy, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "kebab-case")]
+enum FillWith {
+    Mean,
+    MostFrequent,
+}
+
+impl FillWith {
+    /// What there is of such a column.
+    fn of(kind: &Kind) -> Self {
+        if matches!(kind, Kind::Number | Kind::Date(_)) { Self::Mean } else { Self::MostFrequent }
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Mean => "mean",
+            Self::MostFrequent => "most-frequent",
+        }
+    }
 }
 
 impl From<PrepareError> for SessionError {
@@ -117,7 +141,15 @@ impl RawColumn {
                 Err(SessionError::value(of(what), other, expected))
             }
         };
+        if let Some(with) = self.fill_with
+            && (self.fill.is_some() || with != FillWith::of(&kind))
+        {
+            let expected = "\"mean\" of numbers and dates, \"most-frequent\" of categories and ordinals, or absent \
+                            where there is a fill";
+            return Err(SessionError::value(of("fill_with"), format!("{:?}", with.name()), expected));
+        }
         let fill = match self.fill {
+            None if self.fill_with.is_some() => Fill::Pooled,
             None => Fill::Refuse,
             Some(Value::String(text)) if !dated && text.is_empty() => Fill::NoLevel,
             Some(Value::String(text)) if !dated => Fill::Level(text),
@@ -128,6 +160,21 @@ impl RawColumn {
         let (name, indicator, clip) = (self.name, self.indicator, self.clip);
         Ok(Described { name, kind, fill, indicator, min, max, clip })
     }
+}
+
+/// Checks that sums over all peers may fill missing values, where that is asked for.
+pub(super) fn check_fills(
+    preparation: &Preparation,
+    task: &TaskSpec,
+    private: bool,
+) -> Result<(), SessionError> {
+    let Some(column) = preparation.pooled().next() else { return Ok(()) };
+    let expected = match task {
+        _ if private => "absent where there is privacy.epsilon: it needs exact sums",
+        TaskSpec::Custom(_) => "absent with the task custom, which opens its own sums alone",
+        _ => return Ok(()),
+    };
+    Err(SessionError::value(format!("[table]: fill_with of column {:?}", column.name), "given", expected))
 }
 
 /// Checks every rule; names, levels and texts for missing values are shown in logs and tables.
@@ -164,6 +211,8 @@ pub(super) fn write_toml(preparation: &Preparation, notes: &[String], out: &mut 
         out,
         "# Of each column: kind \"number\", \"category\" or \"ordinal\" (with levels), \"date\" or \"ignored\";\n\
          # fill: what takes the place of a missing value, absent: such rows are refused, \"\": no level;\n\
+         # fill_with in place of fill: \"mean\" of numbers and dates, \"most-frequent\" of levels, of all peers'\n\
+         # values: everybody is told these sums (docs/formats.md);\n\
          # indicator: one more number says that it was missing; min and max: rows outside are refused,\n\
          # with clip = true become the limit; order of a date: \"year-month-day\", \"day-month-year\" or\n\
          # \"month-day-year\"."
@@ -196,6 +245,7 @@ pub(super) fn write_toml(preparation: &Preparation, notes: &[String], out: &mut 
             Fill::Number(value) => writeln!(out, "fill = {}", number(*value))?,
             Fill::Level(level) => writeln!(out, "fill = {}", quoted(level))?,
             Fill::NoLevel => writeln!(out, "fill = \"\"")?,
+            Fill::Pooled => writeln!(out, "fill_with = \"{}\"", FillWith::of(kind).name())?,
         }
         if *indicator {
             writeln!(out, "indicator = true")?;

@@ -6,8 +6,9 @@ use std::sync::Arc;
 use super::scenario::{Data, ScenarioError, Split};
 use crate::crypto::stream::Stream;
 use crate::data::digits::digits;
+use crate::data::prepare::draft::load_drafted;
 use crate::data::split::train_test;
-use crate::data::{Dataset, Expected, deal, load};
+use crate::data::{Dataset, Expected, deal};
 use crate::session::{DataSpec, Scaling};
 use crate::task::Rows;
 
@@ -39,7 +40,8 @@ impl Dealt {
         } else {
             let labels = (!data.labels.is_empty()).then(|| folder.join(&data.labels));
             let expected = Expected { labels_file: labels.as_deref(), ..Expected::default() };
-            load(&folder.join(&data.set), &expected).map_err(|error| ScenarioError(error.to_string()))?
+            let read = load_drafted(&folder.join(&data.set), &expected);
+            read.map_err(|error| ScenarioError(error.to_string()))?.0.data
         };
         let seed = seed.to_le_bytes();
         let mut split = train_test(all.labels(), data.test_percent, &seed);

@@ -21,7 +21,7 @@ use flyswarm_kernels::model::columns::Beside;
 use serde_json::{Map, Value, json};
 
 use super::exchange::{Seat, Source};
-use super::{History, Outcome, Task, Work};
+use super::{History, Outcome, Rows, Task, Work, filled};
 use crate::data::Dataset;
 use crate::protocol::context::Quantity;
 use crate::protocol::view::Rng;
@@ -199,7 +199,7 @@ pub(crate) struct Compared {
     task: Arc<dyn Task>,
     session: Session,
     me: Peer,
-    data: Arc<Dataset>,
+    rows: Rows,
     /// Whether it leaves where something looks wrong.
     strict: bool,
     /// The slot of the moments, where the session opens them.
@@ -214,21 +214,15 @@ pub(crate) struct Compared {
 impl Compared {
     /// `task` with these rows. With `strict` it ends the session for this peer where something looks wrong.
     #[must_use]
-    pub(crate) fn new(
-        task: Arc<dyn Task>,
-        session: &Session,
-        me: Peer,
-        data: Arc<Dataset>,
-        strict: bool,
-    ) -> Self {
+    pub(crate) fn new(task: Arc<dyn Task>, session: &Session, me: Peer, rows: Rows, strict: bool) -> Self {
         // Whatever a custom task calls its quantities.
-        let known = data.rows() > 0 && !matches!(session.task, TaskSpec::Custom(_));
+        let known = rows.data.rows() > 0 && !matches!(session.task, TaskSpec::Custom(_));
         let slot = task.plan().iter().position(|quantity| quantity.name == "moments").filter(|_| known);
         Self {
             task,
             session: session.clone(),
             me,
-            data,
+            rows,
             strict,
             moments: slot.and_then(|slot| u32::try_from(slot).ok()),
             compares: session.data.checks.compare,
@@ -251,16 +245,20 @@ impl Compared {
 
     /// This peer's columns beside everybody's, for its report; `None` where no spreads were opened.
     fn beside(&self, history: &History) -> Option<Beside> {
-        let pool = Moments::from_words(&self.opened(history)?, self.data.features()).ok()?;
-        Beside::moments(&self.data, &self.session.data.columns, &pool)
+        let Rows { data, .. } = filled::rows(&self.session, &self.rows, history).ok()?;
+        let pool = Moments::from_words(&self.opened(history)?, data.features()).ok()?;
+        Beside::moments(&data, &self.session.data.columns, &pool)
     }
 
     fn check_columns(&self, slot: u32, history: &History) -> Result<(), String> {
         let Some(at) = self.moments.filter(|&at| self.compares && slot > at) else { return Ok(()) };
         let Some(opened) = self.opened(history) else { return Ok(()) };
         let found = self.compared.get_or_init(|| {
+            let Ok(Rows { data, .. }) = filled::rows(&self.session, &self.rows, history) else {
+                return Vec::new();
+            };
             let counted = history.members(at).contains(&self.me);
-            let findings = compare(&moments(&self.data, true), &opened, counted, self.data.features());
+            let findings = compare(&moments(&data, true), &opened, counted, data.features());
             let found = lines(&findings, &self.session.data.columns);
             *self.found.lock().unwrap_or_else(PoisonError::into_inner) = Some(found.clone());
             found

@@ -18,6 +18,7 @@ mod words;
 use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
+use flyswarm_kernels::data::prepare::Preparation;
 use flyswarm_kernels::learner::{
     Batch, Classifier, ClassifierError, Network, Settings, Tape, clip_update, train,
 };
@@ -47,6 +48,8 @@ pub(crate) struct Plan {
     spec: FedavgSpec,
     network: Network,
     scaling: Scaling,
+    /// How a table becomes rows, where that is described.
+    preparation: Option<Arc<Preparation>>,
 }
 
 /// One peer's part.
@@ -107,7 +110,8 @@ impl Plan {
     /// [`FedavgError::Session`] where the session was not checked and its network does not fit.
     pub(crate) fn new(session: Session, spec: FedavgSpec) -> Result<Self, FedavgError> {
         let network = spec.build(&session.data)?;
-        Ok(Self { scaling: session.data.scaling.of_rows(), session, spec, network })
+        let (scaling, preparation) = (session.data.scaling.of_rows(), session.data.preparation.clone());
+        Ok(Self { session, spec, network, scaling, preparation })
     }
 
     /// Whether moments are opened, and with squares.
@@ -301,7 +305,11 @@ impl Plan {
         let data = &self.session.data;
         let session = (self.session.name.clone(), self.session.id().0);
         let (classes, columns) = (data.classes.clone(), data.columns.clone());
-        Ok(Classifier::new(self.network.architecture(), scaler, classes, columns, weights, session)?)
+        let made = Classifier::new(self.network.architecture(), scaler, classes, columns, weights, session)?;
+        Ok(match &self.preparation {
+            Some(preparation) => made.with_preparation(preparation.clone())?,
+            None => made,
+        })
     }
 
     /// The same network trained on rows in one place, after each of as many rounds: what that of the peers is
@@ -345,6 +353,7 @@ pub(crate) fn build(spec: FedavgSpec, trainer: Option<Arc<dyn Trainer>>) -> Buil
         let task = Fedavg::new(session, spec.clone(), me, rows.data);
         let mut task = task.map_err(|error| error.to_string())?;
         task.trainer.clone_from(&trainer);
+        task.plan.preparation = rows.preparation.or(task.plan.preparation);
         Ok(Arc::new(task))
     })
 }

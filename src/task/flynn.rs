@@ -20,6 +20,7 @@ mod evaluate;
 use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
+use flyswarm_kernels::data::prepare::Preparation;
 
 use self::evaluate::Evaluation;
 use super::holders::{self, HOLDERS};
@@ -52,7 +53,7 @@ pub(crate) fn built_in(session: &Session, spec: FlynnSpec) -> BuiltIn {
         witnesses: false,
         build: Box::new(move |session, me, rows, secret| {
             match Flynn::new(session, spec, me, rows.data, secret) {
-                Ok(task) => Ok(Arc::new(task)),
+                Ok(task) => Ok(Arc::new(task.prepared(rows.preparation))),
                 Err(error) => Err(error.to_string()),
             }
         }),
@@ -82,6 +83,8 @@ pub struct Plan {
     /// Of the slots up to the draw, where peers are drawn.
     selection: Option<sketch::Plan>,
     evaluate: Option<EvaluateSpec>,
+    /// How a table becomes rows, where that is described.
+    preparation: Option<Arc<Preparation>>,
 }
 
 /// Why there is no task or no model.
@@ -113,7 +116,8 @@ impl Plan {
     pub fn new(session: Session, FlynnSpec { model, select, evaluate }: FlynnSpec) -> Self {
         let scaling = session.data.scaling.of_rows();
         let selection = select.map(|sketch| sketch::Plan::new(session.clone(), sketch));
-        Self { session, model, scaling, selection, evaluate }
+        let preparation = session.data.preparation.clone();
+        Self { session, model, scaling, selection, evaluate, preparation }
     }
 
     /// The session.
@@ -227,10 +231,9 @@ impl Plan {
 
     /// The model with what the session says of its columns.
     fn named(&self, model: Model) -> Result<Model, FlynnError> {
-        let data = &self.session.data;
-        Ok(match &data.preparation {
+        Ok(match &self.preparation {
             Some(preparation) => model.with_preparation(preparation.clone())?,
-            None => model.with_columns(data.columns.clone())?,
+            None => model.with_columns(self.session.data.columns.clone())?,
         })
     }
 
@@ -297,6 +300,12 @@ impl Flynn {
             split: OnceLock::new(),
             own: OnceLock::new(),
         })
+    }
+
+    /// The same of rows that were made of a table so, where the session alone does not say it.
+    fn prepared(mut self, preparation: Option<Arc<Preparation>>) -> Self {
+        self.plan.preparation = preparation.or(self.plan.preparation);
+        self
     }
 
     /// Whether this peer's rows are learnt from.

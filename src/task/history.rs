@@ -139,6 +139,33 @@ impl History {
         self.exchanged.insert(slot, result);
     }
 
+    /// The same as a task sees it from which `count` slots from `first` on are hidden: those behind them count
+    /// on from there.
+    pub(crate) fn without(&self, first: u32, count: u32) -> Self {
+        let seen = |slot: u32| match slot {
+            slot if slot < first => Some(slot),
+            slot => slot.checked_sub(count).filter(|&slot| slot >= first),
+        };
+        fn kept<T: Clone>(items: &[T], seen: impl Fn(u32) -> Option<u32>) -> Vec<T> {
+            (0u32..)
+                .zip(items)
+                .filter(|&(slot, _)| seen(slot).is_some())
+                .map(|(_, item)| item.clone())
+                .collect()
+        }
+        Self {
+            values: kept(&self.values, seen),
+            vectors: kept(&self.vectors, seen),
+            held: self.held.iter().filter_map(|&slot| seen(slot)).collect(),
+            parts: self.parts.iter().filter_map(|(&slot, part)| Some((seen(slot)?, part.clone()))).collect(),
+            exchanged: self
+                .exchanged
+                .iter()
+                .filter_map(|(&slot, result)| Some((seen(slot)?, result.clone())))
+                .collect(),
+        }
+    }
+
     /// Drops the vector of a frozen slot.
     pub(crate) fn forget(&mut self, slot: u32) {
         if self.held.remove(&slot) {

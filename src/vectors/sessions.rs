@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use crate::data::{Expected, load_named};
 use crate::protocol::all_reduce::SumId;
 use crate::protocol::ballot::Ballot;
 use crate::protocol::context::{Context, Quantity};
@@ -10,10 +9,11 @@ use crate::protocol::pairwise::{Reveal, ViewKey, ViewKeys};
 use crate::protocol::signed::Signed;
 use crate::protocol::{pairwise, tree};
 use crate::session::{FlynnSpec, Peer, Session, TaskSpec};
+use crate::task::built_in;
 use crate::task::flynn::Plan;
-use crate::task::{built_in, sketch, tune, xclp};
 use serde_json::{Value, json};
 
+use super::tables::{self, MOST_FREQUENT, TABLE};
 use super::{bytes, hex, identity};
 
 /// What makes every session here one of its own.
@@ -111,80 +111,6 @@ rho = 3
 gamma = 0.5
 "#;
 
-/// Described columns, and rows of a file as it stands.
-const TABLE: &str = r#"name = "vectors"
-task = "flynn"
-[data]
-classes = ["cat", "dog"]
-[table]
-decimal_comma = true
-missing = ["NA", "?"]
-label = "kind"
-[[table.column]]
-name = "höhe"
-kind = "number"
-fill = -0.0
-indicator = true
-min = -1
-max = 2.5
-clip = true
-[[table.column]]
-name = "sex"
-kind = "category"
-levels = ["m", "f"]
-fill = ""
-[[table.column]]
-name = "seen"
-kind = "date"
-order = "day-month-year"
-fill = "2026-01-31"
-max = "2030-01-01"
-[[table.column]]
-name = "id"
-kind = "ignored"
-[[table.column]]
-name = "stage"
-kind = "ordinal"
-levels = ["II", "I"]
-fill = "I"
-[flynn]
-m = 16
-s = 2
-rho = 3
-gamma = 0.5
-"#;
-
-/// Rows for `TABLE`: other delimiter, other order, a column more, quotes, missing values, clipped ones.
-const ROWS: &str = "kind;sex;stage;note;seen;höhe
-cat;f;I;\"a;b\";1.2.1970;1,25
-dog;?;;\"two
-lines\";NA;
-cat;m;II;;31.12.1969;1.234,5
-";
-
-/// What a table's rows become.
-fn prepared() -> Value {
-    let session = Session::parse(&toml(TABLE, 3)).unwrap();
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("rows.csv");
-    std::fs::write(&file, ROWS).unwrap();
-    let expected = Expected {
-        preparation: session.data.preparation.as_deref(),
-        classes: Some(&session.data.classes),
-        ..Expected::default()
-    };
-    let rows = load_named(&file, &expected).unwrap();
-    let values: Vec<&[f32]> = (0..rows.data.rows()).map(|row| rows.data.row(row)).collect();
-    json!({
-        "toml": toml(TABLE, 3),
-        "csv": ROWS,
-        "encoding": hex(session.data.preparation.as_deref().unwrap().encode()),
-        "names": rows.columns,
-        "rows": values,
-        "labels": rows.data.labels(),
-    })
-}
-
 /// Two settings beside the own one.
 pub(crate) const TUNE: &str = r#"name = "vectors"
 task = "tune"
@@ -270,15 +196,8 @@ fn shown(text: &str) -> Value {
     let session = Session::parse(text).unwrap();
     assert_eq!(Session::parse(&session.to_toml()).unwrap(), session);
     let fields: Vec<_> = session.fields().into_iter().map(|(name, hash)| json!([name, hex(hash)])).collect();
-    let plan = match &session.task {
-        TaskSpec::Flynn(spec) => Some(Plan::new(session.clone(), *spec).quantities()),
-        TaskSpec::Tune(spec) => Some(tune::Plan::new(session.clone(), spec).quantities()),
-        TaskSpec::Xclp(spec) => Some(xclp::Plan::new(session.clone(), spec.clone()).quantities()),
-        TaskSpec::Sketch(spec) => Some(sketch::Plan::new(session.clone(), *spec).quantities()),
-        TaskSpec::Fedavg(_) => built_in(&session).map(|task| task.plan),
-        // Its plan is the other program's.
-        TaskSpec::Custom(_) => None,
-    };
+    // The plan of a custom task is the other program's.
+    let plan = built_in(&session).map(|task| task.plan);
     let quantity = |quantity: Quantity| json!([quantity.name, quantity.word_bytes, quantity.words]);
     let plan = plan.map(|plan| plan.into_iter().map(quantity).collect::<Vec<_>>());
     json!({
@@ -317,6 +236,7 @@ pub(crate) fn session() -> Value {
         (TUNE, 3),
         (NAMED, 3),
         (TABLE, 3),
+        (&tables::pooled(), 3),
         (EVALUATE, 3),
         (&evaluated, 3),
         (super::xclp::HEAD, 7),
@@ -383,6 +303,17 @@ pub(crate) fn session() -> Value {
             change("classes", "columns = [\"a\", \"b\", \"c\\n\"]\nclasses"),
         ),
         ("described columns and a number of features", table("classes", "features = 6\nclasses")),
+        ("a fill and a fill_with", table("fill = \"\"", "fill = \"\"\nfill_with = \"most-frequent\"")),
+        ("the mean of a category", table("fill = \"\"", "fill_with = \"mean\"")),
+        ("the most frequent date", table("fill = \"2026-01-31\"", "fill_with = \"most-frequent\"")),
+        ("a fill of what is ignored", table("\"ignored\"", "\"ignored\"\nfill_with = \"mean\"")),
+        (
+            "sums over values in a private session",
+            toml(
+                &(TABLE.replacen("fill = \"\"", MOST_FREQUENT, 1) + "[privacy]\nepsilon = 0.7\ntop = 5\n"),
+                3,
+            ),
+        ),
         ("a level that stands for missing", table("\"?\"", "\"f\"")),
         ("an indicator without a fill", table("fill = -0.0\n", "")),
         ("a category without levels", table("levels = [\"m\", \"f\"]", "levels = []")),
@@ -515,7 +446,7 @@ pub(crate) fn session() -> Value {
         json!({ "what": what, "toml": text, "class": "session", "text": error })
     })
     .collect();
-    json!({ "about": "session files, their ids and councils (spec, section 4)", "good": good, "bad": bad, "table": prepared() })
+    json!({ "about": "session files, their ids and councils (spec, section 4)", "good": good, "bad": bad, "table": tables::prepared(), "fills": tables::fills() })
 }
 
 pub(crate) fn tree() -> Value {

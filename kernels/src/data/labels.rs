@@ -81,6 +81,7 @@ impl Labels {
             reordered: false,
             left_out: Vec::new(),
             unseen: Vec::new(),
+            gaps: Vec::new(),
         }
     }
 }

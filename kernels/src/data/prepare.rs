@@ -3,8 +3,9 @@
 //! Peers agree on it in the session file, and a model stores it, so that the rows of all are read alike and
 //! rows to predict are read like those that were learnt. Each described column is a number, a category (one
 //! number of 0 or 1 for each level), an ordinal (the place of its level, from 0), a date (days since
-//! 1970-01-01) or ignored. A missing value is refused, or a value that was agreed on takes its place; a
-//! further number of 0 or 1 may say that it was missing.
+//! 1970-01-01) or ignored. A missing value is refused, or a value that was agreed on takes its place, or the
+//! mean or the most frequent level over all peers ([`mod@pooled`]); a further number of 0 or 1 may say that it
+//! was missing.
 //!
 //! [`mod@read`] reads a file so and collects all that is wrong with it ([`Problems`]); [`mod@draft`] guesses
 //! a preparation from one file; [`mod@encoding`] is its one encoding, for session ids and model files.
@@ -13,11 +14,13 @@ use std::collections::BTreeSet;
 
 pub mod draft;
 pub mod encoding;
+pub mod pooled;
 pub mod problems;
 pub mod read;
 pub(super) mod rows;
 pub mod value;
 
+pub use pooled::Gap;
 pub use problems::{Problem, Problems};
 pub use value::DateOrder;
 
@@ -111,6 +114,9 @@ pub enum Fill {
     Level(String),
     /// No level of a category: all its numbers are 0.
     NoLevel,
+    /// The mean of the values of all peers, for a date rounded to a day, for a category or an ordinal the most
+    /// frequent level, of equal ones the first: known once the peers have added up ([`mod@pooled`]).
+    Pooled,
 }
 
 impl Described {
@@ -183,6 +189,7 @@ impl Described {
         let number = matches!(self.kind, Kind::Number | Kind::Date(_));
         let fits = match &self.fill {
             Fill::Refuse => true,
+            Fill::Pooled => self.kind != Kind::Ignored,
             Fill::Number(value) => {
                 number && value.is_finite() && value.abs() < f64::from(super::MAX_MAGNITUDE)
             }
@@ -285,6 +292,19 @@ impl Preparation {
             }
             None => Ok(()),
         }
+    }
+
+    /// Checks every rule of a preparation that is stored with a model: it says what takes the place of every
+    /// missing value.
+    ///
+    /// # Errors
+    /// [`PrepareError`] for the first that is broken.
+    pub fn check_resolved(&self) -> Result<(), PrepareError> {
+        self.check()?;
+        self.pooled().next().map_or(Ok(()), |column| {
+            let what = format!("fill of column {:?}", column.name);
+            Err(PrepareError::new(what, "that of all peers", "a value"))
+        })
     }
 
     /// What the numbers of a row are called, in their order.

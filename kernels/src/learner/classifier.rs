@@ -4,13 +4,15 @@
 //! numbers, all little-endian), so that PyTorch and others read the weights as they are. Tensors: where the
 //! scaling has them `scaler.means` and `scaler.deviations` (F64), then the network's (F32), named as in
 //! [`Network::tensors`]. `__metadata__` has texts: `format` is `flyswarm-network/1`; `architecture`,
-//! `scaling`, `classes` and `columns` are JSON; `session` and `session_id` say where it comes from. Objects
+//! `scaling`, `classes` and `columns` are JSON; `preparation`, only where columns are described, is the encoding
+//! of [`crate::data::prepare::encoding`] as hexadecimal digits; `session` and `session_id` say where it comes from. Objects
 //! have their keys in byte order and there is no white space but blanks that fill the header to a multiple of
 //! 8 bytes: one encoding for each model, the same bytes at every peer.
 
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
+use std::sync::Arc;
 
 use ndarray::{Array2, ArrayView2};
 use serde_json::{Map, Value, json};
@@ -18,6 +20,7 @@ use sha2::{Digest, Sha256};
 
 use super::{Architecture, MAX_WEIGHTS, Network, NetworkError, Tape};
 use crate::crypto::tagged_hash;
+use crate::data::prepare::Preparation;
 use crate::data::{MAX_CLASSES, MAX_FEATURES};
 use crate::files::write_whole;
 use crate::model::{ModelError, check_classes};
@@ -60,6 +63,7 @@ pub struct Classifier {
     scaler: Scaler,
     classes: Vec<String>,
     columns: Vec<String>,
+    preparation: Option<Arc<Preparation>>,
     weights: Vec<f32>,
     session: (String, [u8; 32]),
 }
@@ -93,7 +97,25 @@ impl Classifier {
         if let Some(at) = weights.iter().position(|weight| !weight.is_finite()) {
             return bad(format!("weight {at} is {}", weights[at]));
         }
-        Ok(Self { network, scaler, classes, columns, weights, session })
+        Ok(Self { network, scaler, classes, columns, preparation: None, weights, session })
+    }
+
+    /// The same for rows of a table that become its features so.
+    ///
+    /// # Errors
+    /// [`ClassifierError::Names`] where a rule is broken, [`ClassifierError::Bad`] where it makes other features.
+    pub fn with_preparation(self, preparation: Arc<Preparation>) -> Result<Self, ClassifierError> {
+        preparation.check_resolved().map_err(ModelError::from)?;
+        if preparation.features() != self.columns {
+            return bad("the described columns make other features");
+        }
+        Ok(Self { preparation: Some(preparation), ..self })
+    }
+
+    /// How a table becomes features, where that is described.
+    #[must_use]
+    pub fn preparation(&self) -> Option<&Preparation> {
+        self.preparation.as_deref()
     }
 
     /// The network.
@@ -168,8 +190,9 @@ impl Classifier {
     /// # Errors
     /// [`ClassifierError::Bad`] where there are more or fewer of them, or one is not finite.
     pub fn with_weights(&self, weights: Vec<f32>) -> Result<Self, ClassifierError> {
-        let Self { network, scaler, classes, columns, session, .. } = self.clone();
-        Self::new(network.architecture(), scaler, classes, columns, weights, session)
+        let Self { network, scaler, classes, columns, preparation, session, .. } = self.clone();
+        let new = Self::new(network.architecture(), scaler, classes, columns, weights, session)?;
+        Ok(Self { preparation, ..new })
     }
 
     /// The class index of each row: the highest score, of equal scores the first.
@@ -213,7 +236,7 @@ impl Classifier {
         for each in self.network.tensors() {
             tensor(&each.name, "F32", &each.shape, 4 * each.len());
         }
-        let metadata = json!({
+        let mut metadata = json!({
             "format": FORMAT,
             "architecture": architecture_json(self.network.architecture()).to_string(),
             "scaling": scaling_json(self.scaler.scaling()).to_string(),
@@ -223,6 +246,9 @@ impl Classifier {
             "session": self.session.0,
             "session_id": hex::encode(self.session.1),
         });
+        if let Some(preparation) = &self.preparation {
+            metadata["preparation"] = hex::encode(preparation.encode()).into();
+        }
         header.insert("__metadata__".into(), metadata);
         let mut text = Value::Object(header).to_string();
         while !text.len().is_multiple_of(8) {
@@ -296,7 +322,12 @@ impl Classifier {
         }
         let session = (field("session").ok_or_else(|| missing("session"))?.to_owned(), id);
         let scaler = Scaler::from_parts(scaling, features, means, deviations)?;
-        let classifier = Self::new(&architecture, scaler, classes, names("columns")?, weights, session)?;
+        let mut classifier = Self::new(&architecture, scaler, classes, names("columns")?, weights, session)?;
+        if let Some(digits) = field("preparation") {
+            let encoded = hex::decode(digits).map_err(|_| missing("preparation"))?;
+            let preparation = Preparation::decode(&encoded).map_err(ModelError::from)?;
+            classifier = classifier.with_preparation(preparation.into())?;
+        }
         // Names, shapes and places of tensors, and whatever else could be written in two ways.
         if classifier.encode() != bytes {
             return bad("the header is not the one of its network");

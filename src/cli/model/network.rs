@@ -9,7 +9,7 @@ use serde_json::json;
 
 use super::super::data::DataArguments;
 use super::super::output::for_io;
-use super::super::{Failure, kind};
+use super::super::{Failure, kind, one_line};
 use crate::data::{Dataset, LabelColumn};
 use crate::model::score::Confusion;
 use crate::sketch::scaling::Scaler;
@@ -74,7 +74,9 @@ impl Network {
     ) -> Result<Dataset, Failure> {
         let network = self.classifier();
         let classes = matched.then(|| network.classes());
-        data.load_columns(network.scaler().features(), network.columns(), classes, label)
+        let (rows, said) = data.load_network(network, classes, label)?;
+        said.iter().for_each(|line| eprintln!("{}", one_line(line)));
+        Ok(rows)
     }
 
     /// The scores of rows, rows x classes, the lowest the prediction: -ln of each class's probability, but

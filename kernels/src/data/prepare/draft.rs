@@ -8,7 +8,10 @@ use super::read::{Dialect, format_told};
 use super::rows::{Rows, likely};
 use super::value::{NoNumber, days, looks_missing, number};
 use super::{DateOrder, Described, Fill, Kind, MAX_DESCRIBED, MAX_LEVELS, MAX_TOKENS, Preparation};
-use crate::data::{Column, DataError, Expected, Format, LabelColumn, MAX_CLASSES, Source, check_class_name};
+use crate::data::{
+    Column, DataError, Expected, Format, LabelColumn, Loaded, MAX_CLASSES, Source, check_class_name,
+    load_named,
+};
 
 /// Numbers of a column that its median is taken of.
 const KEPT: usize = 10_000;
@@ -231,6 +234,25 @@ pub fn draft(path: &Path, expected: &Expected) -> Result<Option<Draft>, DataErro
         out.classes = classes;
     }
     Ok(Some(out))
+}
+
+/// Reads the rows of a file whose columns nobody has described: as numbers, and where they are no numbers as
+/// guessed; then gives the guess, too.
+///
+/// # Errors
+/// [`DataError`] as of [`load_named`] where neither way reads it.
+pub fn load_drafted(path: &Path, expected: &Expected) -> Result<(Loaded, Option<Draft>), DataError> {
+    let refused = match load_named(path, expected) {
+        Ok(loaded) => return Ok((loaded, None)),
+        Err(refused) => refused,
+    };
+    let Ok(Some(draft)) = draft(path, expected) else { return Err(refused) };
+    let classes = Some(expected.classes.unwrap_or(&draft.classes));
+    let described = Expected { preparation: Some(&draft.preparation), classes, ..expected.clone() };
+    match load_named(path, &described) {
+        Ok(loaded) => Ok((loaded, Some(draft))),
+        Err(_) => Err(refused),
+    }
 }
 
 impl Draft {

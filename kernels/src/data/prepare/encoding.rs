@@ -15,7 +15,7 @@
 //! | .. | text: its name |
 //! | 1 | kind: 0 ignored, 1 number, 2 category, 3 ordinal, 4 date year-month-day, 5 date day-month-year, 6 date month-day-year |
 //! | 2, .. | kinds 2 and 3 only: number of levels (u16), and the levels |
-//! | 1 | fill: 0 refuse, 1 number, 2 level, 3 no level |
+//! | 1 | fill: 0 refuse, 1 number, 2 level, 3 no level, 4 mean or most frequent level over all peers |
 //! | .. | the number (f64), or the level as a text |
 //! | 1 | indicator, 0 or 1 |
 //! | 1 | limits: 1 where there is a min, plus 2 where there is a max, plus 4 to clip |
@@ -64,6 +64,7 @@ impl Preparation {
                     put_text(&mut out, level);
                 }
                 Fill::NoLevel => out.push(3),
+                Fill::Pooled => out.push(4),
             }
             out.push((*indicator).into());
             out.push(u8::from(min.is_some()) | u8::from(max.is_some()) << 1 | u8::from(*clip) << 2);
@@ -178,7 +179,8 @@ impl Reader<'_> {
             1 => Fill::Number(self.number()?),
             2 => Fill::Level(self.text()?),
             3 => Fill::NoLevel,
-            _ => return Err(self.refuse("a fill of 0 to 3 before it")),
+            4 => Fill::Pooled,
+            _ => return Err(self.refuse("a fill of 0 to 4 before it")),
         };
         let indicator = self.flag()?;
         let limits = self.byte()?;

@@ -7,7 +7,7 @@ use super::problems::{Collector, near};
 use super::problems::{Problems, Trouble};
 use super::rows::{Rows, fields, likely};
 use super::value::{days, number};
-use super::{Described, Fill, Kind, Preparation};
+use super::{Described, Fill, Gap, Kind, Preparation};
 use crate::data::{
     Column, DataError, Expected, Format, LabelColumn, Labels, Loaded, MAX_ROWS, MAX_VALUES, Source, format,
 };
@@ -111,8 +111,8 @@ fn known(preparation: &Preparation) -> BTreeSet<&str> {
 
 /// What a column of the file is for.
 enum Use<'a> {
-    /// A described column and the place of its first number.
-    Column(&'a Described, usize),
+    /// A described column, its place among them, and the place of its first number.
+    Column(&'a Described, u16, usize),
     Label,
 }
 
@@ -152,12 +152,13 @@ fn gather(
     let levels: Vec<BTreeMap<&str, usize>> = uses
         .iter()
         .map(|(_, used)| match used {
-            Use::Column(column, _) => column.levels().iter().map(String::as_str).zip(0..).collect(),
+            Use::Column(column, ..) => column.levels().iter().map(String::as_str).zip(0..).collect(),
             Use::Label => BTreeMap::new(),
         })
         .collect();
     let (mut values, mut labels): (Vec<f32>, _) = (Vec::new(), Labels::new(expected));
     let mut unseen: BTreeMap<(String, String), u64> = BTreeMap::new();
+    let mut gaps = Vec::new();
     let mut count = 0;
     while rows.next()? {
         count += 1;
@@ -187,14 +188,18 @@ fn gather(
                         Err(expected) => Err(Trouble::Class(expected)),
                     }
                 }
-                Use::Column(column, place) => {
+                Use::Column(column, number, place) => {
                     let row = &mut values[start + place..start + place + column.width()];
-                    put(column, text, levels, preparation, comma, row)
+                    put(column, text, levels, preparation, comma, row).map(|met| {
+                        if met == Met::Gap {
+                            gaps.push(Gap { row: (count - 1) as u32, column: *number });
+                        }
+                    })
                 }
             };
             match (met, used) {
                 (Ok(()), _) => {}
-                (Err(Trouble::Level), Use::Column(column, _))
+                (Err(Trouble::Level), Use::Column(column, ..))
                     if expected.lenient && matches!(column.kind, Kind::Category(_)) =>
                 {
                     let key = (column.name.clone(), text.chars().take(256).collect());
@@ -216,6 +221,7 @@ fn gather(
     let mut loaded = labels.finish(width, values);
     loaded.columns = preparation.features();
     loaded.left_out = left_out;
+    loaded.gaps = gaps;
     loaded.unseen =
         unseen.into_iter().map(|((column, level), rows)| Unseen { column, level, rows }).collect();
     Ok((Some(loaded), problems))
@@ -250,10 +256,10 @@ fn find<'a>(
     let described = preparation.columns.iter();
     let mut place = 0;
     let mut wanted: Vec<(&str, Option<Use<'a>>)> = Vec::new();
-    for column in described {
+    for (column, number) in described.zip(0u16..) {
         let start = place;
         place += column.width();
-        let used = (column.kind != Kind::Ignored).then_some(Use::Column(column, start));
+        let used = (column.kind != Kind::Ignored).then_some(Use::Column(column, number, start));
         wanted.push((&column.name, used));
     }
     let known: BTreeSet<&str> =
@@ -312,6 +318,15 @@ fn wrong_layout(rows: &Rows, known: &BTreeSet<&str>) -> Option<String> {
     })
 }
 
+/// What was written of a field.
+#[derive(Debug, PartialEq, Eq)]
+enum Met {
+    /// Its numbers.
+    Numbers,
+    /// Nothing but that it is missing: it waits for what the peers add up.
+    Gap,
+}
+
 /// Writes the numbers of a field.
 fn put(
     column: &Described,
@@ -320,7 +335,7 @@ fn put(
     preparation: &Preparation,
     comma: bool,
     row: &mut [f32],
-) -> Result<(), Trouble> {
+) -> Result<Met, Trouble> {
     if text.is_empty() || preparation.missing.iter().any(|token| token == text) {
         if column.indicator
             && let Some(last) = row.last_mut()
@@ -331,11 +346,12 @@ fn put(
             Fill::Refuse => Err(Trouble::Missing),
             Fill::Number(value) => set(row, 0, *value as f32),
             Fill::Level(level) => put_level(column, levels.get(level.as_str()), row),
-            Fill::NoLevel => Ok(()),
+            Fill::NoLevel => Ok(Met::Numbers),
+            Fill::Pooled => Ok(Met::Gap),
         };
     }
     match &column.kind {
-        Kind::Ignored => Ok(()),
+        Kind::Ignored => Ok(Met::Numbers),
         Kind::Number => {
             let value = number(text, comma).map_err(Trouble::Number)?;
             set(row, 0, limited(column, value)?)
@@ -348,7 +364,7 @@ fn put(
     }
 }
 
-fn put_level(column: &Described, level: Option<&usize>, row: &mut [f32]) -> Result<(), Trouble> {
+fn put_level(column: &Described, level: Option<&usize>, row: &mut [f32]) -> Result<Met, Trouble> {
     let &level = level.ok_or(Trouble::Level)?;
     match column.kind {
         Kind::Ordinal(_) => set(row, 0, level as f32),
@@ -356,11 +372,11 @@ fn put_level(column: &Described, level: Option<&usize>, row: &mut [f32]) -> Resu
     }
 }
 
-fn set(row: &mut [f32], at: usize, value: impl Into<f32>) -> Result<(), Trouble> {
+fn set(row: &mut [f32], at: usize, value: impl Into<f32>) -> Result<Met, Trouble> {
     if let Some(place) = row.get_mut(at) {
         *place = value.into();
     }
-    Ok(())
+    Ok(Met::Numbers)
 }
 
 /// The value within its limits, compared as binary64.

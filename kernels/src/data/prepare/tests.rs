@@ -539,10 +539,14 @@ proptest! {
 
     #[test]
     fn a_preparation_survives_its_encoding_and_no_byte_of_it_is_idle(
-        preparation in any_preparation(),
+        mut preparation in any_preparation(),
+        pooled: bool,
         at in any::<prop::sample::Index>(),
         bit in 0u8..8,
     ) {
+        for column in preparation.columns.iter_mut().filter(|column| pooled && column.fill != Fill::Refuse) {
+            column.fill = Fill::Pooled;
+        }
         let bytes = preparation.encode();
         prop_assert_eq!(Preparation::decode(&bytes).unwrap(), preparation.clone());
         prop_assert!(Preparation::decode(&bytes[..bytes.len() - 1]).is_err());

@@ -213,7 +213,7 @@ fn a_file_that_is_no_model_is_refused_by_name() {
 
 #[test]
 fn a_model_of_described_columns_keeps_the_description_and_has_another_digest() {
-    use crate::data::prepare::{Described, Kind, Preparation};
+    use crate::data::prepare::{Described, Fill, Kind, Preparation};
     let plain = small_model(Scaling::Center, 0.5);
     let d = plain.sketch().parameters().d;
     let columns = (0..d).map(|at| Described::new(format!("x{at}"), Kind::Number)).collect();
@@ -229,5 +229,10 @@ fn a_model_of_described_columns_keeps_the_description_and_has_another_digest() {
         columns: [preparation.columns.clone(), vec![Described::new("y", Kind::Number)]].concat(),
         ..preparation
     };
-    assert!(plain.with_preparation(more.into()).is_err(), "a feature more than the sketch has");
+    assert!(plain.clone().with_preparation(more.into()).is_err(), "a feature more than the sketch has");
+    let mut waiting = read.preparation().unwrap().clone();
+    waiting.columns[0].fill = Fill::Refuse;
+    assert!(plain.clone().with_preparation(waiting.clone().into()).is_ok());
+    waiting.columns[0].fill = Fill::Pooled;
+    assert!(plain.with_preparation(waiting.into()).is_err(), "a fill that is not known yet");
 }

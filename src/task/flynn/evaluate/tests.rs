@@ -109,7 +109,7 @@ proptest! {
         let all = together(&parts.iter().map(|part| &**part).collect::<Vec<_>>());
         let pool = Moments::from_words(&scaling::moments(&all, true), 64).unwrap();
         for (task, (me, rows)) in tasks(&session, &parts).into_iter().zip((0u16..).map(Peer).zip(&parts)) {
-            let own = Compared::new(Arc::new(task), &session, me, rows.clone(), false)
+            let own = Compared::new(Arc::new(task), &session, me, crate::task::Rows::new(rows.clone()), false)
                 .outcome(&History::of_vectors(&opened), 0).unwrap().own;
             let told = own.as_ref().map_or(Value::Null, |own| own["columns"].clone());
             // Where the session opens no spreads, nothing is made up.

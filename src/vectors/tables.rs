@@ -1,0 +1,139 @@
+//! Described columns: what the rows of a table become, and what all peers put in the place of what is missing.
+
+use serde_json::{Value, json};
+
+use super::hex;
+use super::sessions::toml;
+use crate::data::{Expected, Loaded, load_named};
+use crate::session::Session;
+use crate::task::built_in;
+
+/// Described columns, and rows of a file as it stands.
+pub(super) const TABLE: &str = r#"name = "vectors"
+task = "flynn"
+[data]
+classes = ["cat", "dog"]
+[table]
+decimal_comma = true
+missing = ["NA", "?"]
+label = "kind"
+[[table.column]]
+name = "höhe"
+kind = "number"
+fill = -0.0
+indicator = true
+min = -1
+max = 2.5
+clip = true
+[[table.column]]
+name = "sex"
+kind = "category"
+levels = ["m", "f"]
+fill = ""
+[[table.column]]
+name = "seen"
+kind = "date"
+order = "day-month-year"
+fill = "2026-01-31"
+max = "2030-01-01"
+[[table.column]]
+name = "id"
+kind = "ignored"
+[[table.column]]
+name = "stage"
+kind = "ordinal"
+levels = ["II", "I"]
+fill = "I"
+[flynn]
+m = 16
+s = 2
+rho = 3
+gamma = 0.5
+"#;
+
+/// Rows for `TABLE`: other delimiter, other order, a column more, quotes, missing values, clipped ones.
+const ROWS: &str = "kind;sex;stage;note;seen;höhe
+cat;f;I;\"a;b\";1.2.1970;1,25
+dog;?;;\"two
+lines\";NA;
+cat;m;II;;31.12.1969;1.234,5
+";
+
+/// A fill by the levels of all peers.
+pub(super) const MOST_FREQUENT: &str = "fill_with = \"most-frequent\"";
+
+/// `TABLE` where all that may be missing is filled by what all peers have.
+pub(super) fn pooled() -> String {
+    let mean = "fill_with = \"mean\"";
+    let fills = [("-0.0", mean), ("\"\"", MOST_FREQUENT), ("\"2026-01-31\"", mean), ("\"I\"", MOST_FREQUENT)];
+    fills
+        .iter()
+        .fold(TABLE.to_owned(), |text, (fill, with)| text.replacen(&format!("fill = {fill}"), with, 1))
+}
+
+/// Rows of three peers for `pooled`.
+const PARTS: [&str; 3] = [
+    "kind;sex;stage;seen;höhe\ncat;f;I;1.2.1970;1,25\ndog;?;;NA;\n",
+    "kind;sex;stage;seen;höhe\ncat;m;II;31.12.1969;1.234,5\ncat;f;;;-0,1\n",
+    "kind;sex;stage;seen;höhe\ndog;m;II;2.1.1970;?\n",
+];
+
+/// What each peer adds up for the fills, and the rows with them.
+pub(super) fn fills() -> Value {
+    let text = toml(&pooled(), 3);
+    let session = Session::parse(&text).unwrap();
+    let before = session.data.preparation.as_deref().unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("rows.csv");
+    let parts = PARTS.map(|part| {
+        std::fs::write(&file, part).unwrap();
+        let classes = Some(&*session.data.classes);
+        load_named(&file, &Expected { preparation: Some(before), classes, ..Expected::default() }).unwrap()
+    });
+    let words = |part: &Loaded| before.pooled_values(&part.data, &part.gaps);
+    let bytes = |words: Vec<u64>| hex(words.into_iter().flat_map(u64::to_le_bytes).collect::<Vec<_>>());
+    let peers = parts.iter().zip(PARTS).map(|(part, csv)| {
+        let held = before.pooled_held(&part.data, &part.gaps).into_iter();
+        let held: Vec<u8> = held.flat_map(|held| u32::from(held).to_le_bytes()).collect();
+        json!({"csv": csv, "values": hex(held), "fills": bytes(words(part))})
+    });
+    let peers: Vec<Value> = peers.collect();
+    let total = parts
+        .iter()
+        .map(words)
+        .reduce(|sum, own| sum.iter().zip(own).map(|(sum, own)| sum.wrapping_add(own)).collect());
+    let after = before.resolved(&total.unwrap()).unwrap();
+    let filled = parts.map(|part| after.filled(&part.data, &part.gaps).unwrap());
+    let rows: Vec<_> = filled.iter().flat_map(|data| (0..data.rows()).map(|row| data.row(row))).collect();
+    let plan = built_in(&session).unwrap().plan;
+    json!({
+        "toml": text,
+        "plan": plan.iter().map(|each| json!([each.name, each.word_bytes, each.words])).collect::<Vec<_>>(),
+        "peers": peers,
+        "encoding": hex(after.encode()),
+        "rows": rows,
+    })
+}
+
+/// What a table's rows become.
+pub(super) fn prepared() -> Value {
+    let session = Session::parse(&toml(TABLE, 3)).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("rows.csv");
+    std::fs::write(&file, ROWS).unwrap();
+    let expected = Expected {
+        preparation: session.data.preparation.as_deref(),
+        classes: Some(&session.data.classes),
+        ..Expected::default()
+    };
+    let rows = load_named(&file, &expected).unwrap();
+    let values: Vec<&[f32]> = (0..rows.data.rows()).map(|row| rows.data.row(row)).collect();
+    json!({
+        "toml": toml(TABLE, 3),
+        "csv": ROWS,
+        "encoding": hex(session.data.preparation.as_deref().unwrap().encode()),
+        "names": rows.columns,
+        "rows": values,
+        "labels": rows.data.labels(),
+    })
+}
