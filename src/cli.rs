@@ -3,6 +3,8 @@
 //! Results go to standard output, everything else to standard error. Errors are one line.
 
 #[cfg(feature = "net")]
+mod bindings;
+#[cfg(feature = "net")]
 mod children;
 mod columns;
 mod compare;
@@ -31,7 +33,11 @@ mod simulate;
 mod tables;
 mod tune;
 
+#[cfg(feature = "net")]
+pub use bindings::{builder, call, rows};
+
 use std::borrow::Cow;
+use std::cell::RefCell;
 use std::io::{self, IsTerminal, Write};
 use std::process::ExitCode;
 
@@ -155,6 +161,19 @@ fn one_line(text: &str) -> String {
         }
     }
     out
+}
+
+thread_local! {
+    /// Where a thread's commands say what is no result, where that is not standard error.
+    static SAID: RefCell<Option<Vec<String>>> = const { RefCell::new(None) };
+}
+
+/// Says something that is no result: a line on standard error, or for who has called [`call`].
+fn say(text: &str) {
+    let kept = SAID.with_borrow_mut(|said| said.as_mut().map(|said| said.push(one_line(text))));
+    if kept.is_none() {
+        eprintln!("{}", one_line(text));
+    }
 }
 
 /// Silent unless the option or RUST_LOG says otherwise; results and errors never go this way.

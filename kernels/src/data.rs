@@ -11,6 +11,7 @@
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use ndarray::{Array2, ArrayView2};
 
@@ -182,24 +183,7 @@ impl Dataset {
         classes: Vec<String>,
     ) -> Result<Self, DataError> {
         let refuse = |problem: String| Err(DataError::Shape(problem));
-        if features == 0 || features > MAX_FEATURES {
-            return refuse(format!("{features} features, expected 1 to {MAX_FEATURES}"));
-        }
-        if values.is_empty() || !values.len().is_multiple_of(features) {
-            return refuse(format!("{} values do not fill rows of {features}", values.len()));
-        }
-        let rows = values.len() / features;
-        if rows > MAX_ROWS {
-            return refuse(format!("{rows} rows, limit {MAX_ROWS}"));
-        }
-        if let Some(at) = values.iter().position(|&x| !magnitude_ok(x)) {
-            return refuse(format!(
-                "row {}, feature {} is {}, expected a number below 2^80",
-                at / features,
-                at % features,
-                values[at]
-            ));
-        }
+        let rows = Borrowed::new(features, &values)?.rows();
         if !labels.is_empty() && labels.len() != rows {
             return refuse(format!("{} labels for {rows} rows", labels.len()));
         }
@@ -307,6 +291,76 @@ impl Dataset {
             }
         }
         counts
+    }
+}
+
+/// Rows of features that are owned elsewhere, as good as those of a [`Dataset`].
+#[derive(Debug, Clone, Copy)]
+pub struct Borrowed<'a> {
+    features: usize,
+    values: &'a [f32],
+}
+
+impl<'a> Borrowed<'a> {
+    /// `values` is row-major, rows x `features`.
+    ///
+    /// # Errors
+    /// [`DataError::Shape`] when the length does not match, there is no row, there are too many rows or
+    /// features, or a number is not finite or not below [`MAX_MAGNITUDE`].
+    pub fn new(features: usize, values: &'a [f32]) -> Result<Self, DataError> {
+        let refuse = |problem: String| Err(DataError::Shape(problem));
+        if features == 0 || features > MAX_FEATURES {
+            return refuse(format!("{features} features, expected 1 to {MAX_FEATURES}"));
+        }
+        if values.is_empty() || !values.len().is_multiple_of(features) {
+            return refuse(format!("{} values do not fill rows of {features}", values.len()));
+        }
+        let rows = values.len() / features;
+        if rows > MAX_ROWS {
+            return refuse(format!("{rows} rows, limit {MAX_ROWS}"));
+        }
+        if let Some(at) = values.iter().position(|&x| !magnitude_ok(x)) {
+            return refuse(format!(
+                "row {}, feature {} is {}, expected a number below 2^80",
+                at / features,
+                at % features,
+                values[at]
+            ));
+        }
+        Ok(Self { features, values })
+    }
+
+    /// Numbers in a row.
+    #[must_use]
+    pub fn features(self) -> usize {
+        self.features
+    }
+
+    /// Number of rows.
+    #[must_use]
+    pub fn rows(self) -> usize {
+        self.values.len() / self.features
+    }
+
+    /// The features of row `i`, counted from 0.
+    ///
+    /// # Panics
+    /// If `i` is not below [`Borrowed::rows`].
+    #[must_use]
+    pub fn row(self, i: usize) -> &'a [f32] {
+        &self.values[i * self.features..(i + 1) * self.features]
+    }
+}
+
+impl<'a> From<&'a Dataset> for Borrowed<'a> {
+    fn from(data: &'a Dataset) -> Self {
+        Self { features: data.features, values: &data.values }
+    }
+}
+
+impl<'a> From<&'a Arc<Dataset>> for Borrowed<'a> {
+    fn from(data: &'a Arc<Dataset>) -> Self {
+        Self::from(&**data)
     }
 }
 

@@ -13,7 +13,7 @@ use ndarray::{Array2, ArrayView2};
 use rayon::prelude::*;
 
 use crate::data::prepare::{Preparation, PrepareError};
-use crate::data::{DataError, Dataset, check_class_name};
+use crate::data::{Borrowed, DataError, check_class_name};
 use crate::sketch::flyhash::{FeatureError, FlyHash};
 use crate::sketch::scaling::Scaler;
 use crate::sketch::{ParameterError, Sketch};
@@ -264,7 +264,8 @@ impl Model {
     /// # Errors
     /// [`ModelError::Data`] and [`ModelError::Features`].
     pub fn predict(&self, rows: ArrayView2<'_, f32>) -> Result<Vec<u16>, ModelError> {
-        self.predictor().predict(&Dataset::from_arrays(rows.to_owned(), Vec::new(), Vec::new())?)
+        let standard = rows.as_standard_layout();
+        self.predictor().predict(borrowed(standard.view())?)
     }
 
     /// The scores of each row, rows x classes; the lowest is the likeliest class.
@@ -272,8 +273,9 @@ impl Model {
     /// # Errors
     /// As [`Model::predict`].
     pub fn scores(&self, rows: ArrayView2<'_, f32>) -> Result<Array2<f64>, ModelError> {
-        let data = Dataset::from_arrays(rows.to_owned(), Vec::new(), Vec::new())?;
-        let scores = self.predictor().scores(&data)?;
+        let standard = rows.as_standard_layout();
+        let data = borrowed(standard.view())?;
+        let scores = self.predictor().scores(data)?;
         Ok(Array2::from_shape_vec((data.rows(), self.classes.len()), scores)
             .unwrap_or_else(|_| unreachable!("BUG: one score a row and class")))
     }
@@ -281,9 +283,21 @@ impl Model {
     /// Draws the lifting matrix and the weights once, for any number of predictions.
     #[must_use]
     pub fn predictor(&self) -> Predictor<'_> {
-        let scorer = Scorer::new(self.readout, &self.counts, self.classes.len());
-        Predictor { model: self, hash: FlyHash::new(&self.sketch), scorer }
+        self.predictor_with(Arc::new(FlyHash::new(&self.sketch)))
     }
+
+    /// As [`Model::predictor`], with the lifting matrix of its [`Model::sketch`] drawn before.
+    #[must_use]
+    pub fn predictor_with(&self, hash: Arc<FlyHash>) -> Predictor<'_> {
+        let scorer = Scorer::new(self.readout, &self.counts, self.classes.len());
+        Predictor { model: self, hash, scorer }
+    }
+}
+
+/// Rows in standard layout.
+fn borrowed(rows: ArrayView2<'_, f32>) -> Result<Borrowed<'_>, DataError> {
+    let width = rows.ncols();
+    Borrowed::new(width, rows.to_slice().unwrap_or_else(|| unreachable!("BUG: in standard layout")))
 }
 
 /// Class names are proper and distinct.
@@ -306,7 +320,7 @@ pub fn check_classes(classes: &[String]) -> Result<(), ModelError> {
 #[derive(Debug)]
 pub struct Predictor<'a> {
     model: &'a Model,
-    hash: FlyHash,
+    hash: Arc<FlyHash>,
     scorer: Scorer,
 }
 
@@ -315,22 +329,22 @@ impl Predictor<'_> {
     ///
     /// # Errors
     /// [`ModelError::Features`].
-    pub fn scores(&self, data: &Dataset) -> Result<Vec<f64>, ModelError> {
-        self.each_score(data, |score, scores| scores.extend_from_slice(score))
+    pub fn scores<'b>(&self, data: impl Into<Borrowed<'b>>) -> Result<Vec<f64>, ModelError> {
+        self.each_score(data.into(), |score, scores| scores.extend_from_slice(score))
     }
 
     /// The class index of each row: lowest score, of equal scores the lowest class.
     ///
     /// # Errors
     /// [`ModelError::Features`].
-    pub fn predict(&self, data: &Dataset) -> Result<Vec<u16>, ModelError> {
-        self.each_score(data, |score, predicted| predicted.push(readout::lowest(score)))
+    pub fn predict<'b>(&self, data: impl Into<Borrowed<'b>>) -> Result<Vec<u16>, ModelError> {
+        self.each_score(data.into(), |score, predicted| predicted.push(readout::lowest(score)))
     }
 
     /// What `f` adds for the scores of each row, in the order of the rows.
     fn each_score<T: Copy + Send + Sync>(
         &self,
-        data: &Dataset,
+        data: Borrowed<'_>,
         f: impl Fn(&[f64], &mut Vec<T>) + Sync,
     ) -> Result<Vec<T>, ModelError> {
         let block = |b: usize| {

@@ -123,7 +123,7 @@ impl Doctor {
         config.about = About::new(&session, Role::Doctor).encode();
         let mut examination = Examination::new(&session, others, config.mdns, network_key.is_some());
         examination.chosen = self.network.chosen();
-        eprintln!("looking for {} others for up to {} s", examination.others.len(), self.wait);
+        super::say(&format!("looking for {} others for up to {} s", examination.others.len(), self.wait));
         if alone {
             // Its identity would get in the way of the other node, or is of no use: addresses can be tried
             // without.

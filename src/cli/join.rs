@@ -1,6 +1,6 @@
 //! `flyswarm join`: one node of a session, until it has the model and nobody needs it any more.
 
-mod ask;
+pub(super) mod ask;
 mod trainer;
 
 use std::net::{Ipv4Addr, SocketAddr};
@@ -132,6 +132,18 @@ struct Brought {
     build: Option<Build>,
 }
 
+/// The rows that a session's task wants of a file, and what is to be said of how its columns were taken.
+pub(super) fn load(
+    session: &Session,
+    kind: &BuiltIn,
+    data: &DataArguments,
+    label: Option<&LabelColumn>,
+) -> Result<(Rows, Option<String>), Failure> {
+    // Without classes there is nothing to label.
+    let usual = if session.data.classes.is_empty() { LabelColumn::None } else { LabelColumn::Last };
+    data.load_rows(&session.data, label.unwrap_or(&usual), kind.labels)
+}
+
 /// Starts a trainer of the user's own. It may take as long as the session lets a computation take.
 fn own_trainer(session: &Session, command: &str) -> Result<Build, Failure> {
     let TaskSpec::Fedavg(spec) = &session.task else {
@@ -151,11 +163,7 @@ impl Join {
         let out = self.out.clone().unwrap_or_else(named);
         let receipt = self.node.receipt.clone().unwrap_or_else(|| out.with_extension("receipt.json"));
         self.node.writable(&[&out, &receipt, &report(&receipt)])?;
-        let spec = &place.session.data;
-        // Without classes there is nothing to label.
-        let usual = if spec.classes.is_empty() { LabelColumn::None } else { LabelColumn::Last };
-        let label = self.label.clone().unwrap_or(usual);
-        let (rows, said) = self.data.load_rows(spec, &label, kind.labels)?;
+        let (rows, said) = load(session, kind, &self.data, self.label.as_ref())?;
         let build =
             self.trainer.as_deref().map(|command| own_trainer(&place.session, command)).transpose()?;
         let (name, strict, yes) = (self.data.name(), self.strict, self.yes);

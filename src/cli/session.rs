@@ -420,7 +420,7 @@ impl NewArguments {
             return Err(Failure::Input(text.into()));
         }
         let (settings, said) = Settings::propose(&rows.data, Duration::from_secs(self.tuning))?;
-        eprintln!("{}", super::one_line(&said));
+        super::say(&said);
         (given.rows, given.settings) = (Some(rows), Some(settings));
         Ok(given)
     }

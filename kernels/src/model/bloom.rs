@@ -2,7 +2,7 @@
 //! line 6, with the power of gamma left for later). What they say about a point is the matter of
 //! [`readout`](super::readout).
 
-use crate::data::Dataset;
+use crate::data::{Borrowed, Dataset};
 use crate::sketch::flyhash::FlyHash;
 use crate::sketch::scaling::Scaler;
 
@@ -60,25 +60,48 @@ pub struct Counts {
 /// # Errors
 /// [`ModelError`] when features or labels do not fit, or the rows have no labels.
 pub fn fit(hash: &FlyHash, scaler: &Scaler, data: &Dataset, classes: usize) -> Result<Counts, ModelError> {
-    let labels = data.labels();
-    if labels.is_empty() && data.rows() > 0 {
+    let mut counts = Counts::zero(classes, hash.m());
+    if data.rows() > 0 {
+        add(&mut counts, hash, scaler, data.into(), data.labels())?;
+    }
+    Ok(counts)
+}
+
+/// Adds rows with a class index each to counts of classes x m.
+///
+/// # Errors
+/// [`ModelError`] when features or labels do not fit, there is not one label a row, or a count might exceed
+/// 32 bits.
+pub fn add(
+    counts: &mut Counts,
+    hash: &FlyHash,
+    scaler: &Scaler,
+    data: Borrowed<'_>,
+    labels: &[u16],
+) -> Result<(), ModelError> {
+    let classes = counts.classes;
+    counts.expect_shape(classes, hash.m())?;
+    if labels.len() != data.rows() {
         return Err(ModelError::Unlabelled);
+    }
+    // A row adds at most 1 to a count.
+    let room = u32::MAX - data.rows() as u32;
+    if let Some(at) = counts.values.iter().position(|&count| count > room) {
+        return Err(CountsError::Overflow { class: at / counts.m, i: at % counts.m }.into());
     }
     if let Some((row, &label)) = labels.iter().enumerate().find(|&(_, &label)| usize::from(label) >= classes)
     {
         return Err(CountsError::Label { row, label, classes }.into());
     }
-    let mut counts = Counts::zero(classes, hash.m());
     for from in (0..data.rows()).step_by(BLOCK) {
         let rows = from..data.rows().min(from + BLOCK);
         let winners = hash.winners(scaler, data, rows.clone())?;
         for (&label, winners) in labels[rows].iter().zip(winners.chunks_exact(hash.rho())) {
             let filter = &mut counts.values[usize::from(label) * counts.m..][..counts.m];
-            // No overflow: a data set has fewer than 2^23 rows.
             winners.iter().for_each(|&i| filter[i as usize] += 1);
         }
     }
-    Ok(counts)
+    Ok(())
 }
 
 impl Counts {

@@ -3,6 +3,7 @@ use proptest::prelude::*;
 use super::bloom::fit;
 use super::neighbours::Neighbours;
 use super::*;
+use crate::data::Dataset;
 use crate::data::digits::digits;
 use crate::data::split::folds;
 use crate::sketch::Parameters;

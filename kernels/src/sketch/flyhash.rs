@@ -27,7 +27,7 @@ use rayon::prelude::*;
 
 use super::Sketch;
 use super::scaling::Scaler;
-use crate::data::Dataset;
+use crate::data::Borrowed;
 
 mod block;
 mod guess;
@@ -121,12 +121,13 @@ impl FlyHash {
     ///
     /// # Panics
     /// If `rows` reaches past the data.
-    pub fn winners(
+    pub fn winners<'a>(
         &self,
         scaler: &Scaler,
-        data: &Dataset,
+        data: impl Into<Borrowed<'a>>,
         rows: Range<usize>,
     ) -> Result<Vec<u32>, FeatureError> {
+        let data = data.into();
         for (what, found, expected) in [
             ("the scaler", scaler.features(), self.features),
             ("the data", data.features(), self.features),
@@ -158,7 +159,7 @@ impl FlyHash {
     fn block(
         &self,
         scaler: &Scaler,
-        data: &Dataset,
+        data: Borrowed<'_>,
         rows: &[usize],
         guessing: bool,
     ) -> (Vec<u32>, Vec<usize>) {

@@ -89,8 +89,11 @@ impl Scaling {
         }
     }
 
-    /// Checks the bounds of `range` for `d` features.
-    pub(crate) fn check(&self, d: usize) -> Result<(), ParameterError> {
+    /// Checks bins and bounds for `d` features.
+    ///
+    /// # Errors
+    /// [`ParameterError`] for the first that is out of range.
+    pub fn check(&self, d: usize) -> Result<(), ParameterError> {
         if let Self::SoftBins(bins) = self {
             let most = usize::from(MAX_BINS).min(WIDEST / d.max(1));
             if !(2..=most).contains(&usize::from(*bins)) {

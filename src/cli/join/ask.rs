@@ -14,6 +14,7 @@ use crate::session::Session;
 pub(super) fn ask(session: &Session, rows: usize, yes: bool, progress: &Progress) -> Result<(), Failure> {
     let Some(found) = estimate(session, rows)? else { return Ok(()) };
     let text = line(session, rows, &found);
+    let stopped = || stopped(&text);
     let event = json!({
         "event": "forecast", "balanced_accuracy": found.private, "without_noise": found.plain,
         "by_guessing": found.chance, "useful": found.is_useful(),
@@ -22,7 +23,6 @@ pub(super) fn ask(session: &Session, rows: usize, yes: bool, progress: &Progress
     if yes {
         return Ok(());
     }
-    let stopped = || Failure::Input(format!("{text}; nothing was spent (--yes joins all the same)"));
     if matches!(progress, Progress::Json) || !io::stdin().is_terminal() {
         return if found.is_useful() { Ok(()) } else { Err(stopped()) };
     }
@@ -34,4 +34,16 @@ pub(super) fn ask(session: &Session, rows: usize, yes: bool, progress: &Progress
         (Ok(_), "y" | "Y" | "yes") => Ok(()),
         _ => Err(Failure::Input("not joined; nothing was spent".into())),
     }
+}
+
+/// As [`ask()`] where nobody can be asked.
+pub(in crate::cli) fn worth(session: &Session, rows: usize) -> Result<(), Failure> {
+    match estimate(session, rows)? {
+        Some(found) if !found.is_useful() => Err(stopped(&line(session, rows, &found))),
+        _ => Ok(()),
+    }
+}
+
+fn stopped(forecast: &str) -> Failure {
+    Failure::Input(format!("{forecast}; nothing was spent (--yes joins all the same)"))
 }

@@ -1,5 +1,6 @@
 //! `session new --columns-from`: the description of columns that one peer's file suggests.
 
+use crate::cli::say;
 pub(super) use crate::data::prepare::draft::Draft;
 use crate::data::prepare::draft::draft;
 use crate::data::{self, Dialect, Expected};
@@ -25,15 +26,15 @@ impl NewArguments {
             }
         };
         for line in &draft.said {
-            eprintln!("{}", crate::cli::one_line(&format!("{}: {line}", path.display())));
+            say(&format!("{}: {line}", path.display()));
         }
         let levels: usize = draft.preparation.columns.iter().map(|column| column.levels().len()).sum();
-        eprintln!(
+        say(&format!(
             "described {} columns as {} features; look at [table] in the file: the others see names, {levels} levels \
              and constants of these rows, no counts. Each peer then runs `flyswarm columns check`",
             draft.preparation.columns.len(),
             draft.preparation.width()
-        );
+        ));
         Ok(Some(draft))
     }
 }

@@ -13,7 +13,7 @@ fn rows(columns: &[&[f32]]) -> Dataset {
 
 /// What the first of these peers is told.
 fn told(peers: &[&Dataset]) -> Vec<Finding> {
-    let words: Vec<_> = peers.iter().map(|data| moments(data, true)).collect();
+    let words: Vec<_> = peers.iter().map(|data| moments(*data, true)).collect();
     let mut all = vec![0u64; words[0].len()];
     words
         .iter()

@@ -2,6 +2,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::crypto::stream::Stream;
+use crate::data::Dataset;
 use crate::sketch::Parameters;
 use crate::sketch::scaling::Scaling;
 
@@ -206,7 +207,8 @@ fn points_whose_guess_fails_are_searched_again() {
     let (data, sketch) = (made("fractions", 1280, 60), sketch(60, 30_000, 4, 3, false));
     let scaler = Scaler::new(&Scaling::None, 60, None).unwrap();
     let hash = FlyHash::new(&sketch);
-    let block = |from: usize| hash.block(&scaler, &data, &(from..from + 128).collect::<Vec<_>>(), true).1;
+    let block =
+        |from: usize| hash.block(&scaler, (&data).into(), &(from..from + 128).collect::<Vec<_>>(), true).1;
     let failed: Vec<_> = (0..1280).step_by(128).flat_map(block).collect();
     assert!(!failed.is_empty() && failed.len() < 320, "{failed:?}");
     let found = hash.winners(&scaler, &data, 0..1280).unwrap();

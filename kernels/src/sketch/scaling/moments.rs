@@ -10,7 +10,7 @@
 //!
 //! Every word is a sum over rows, so that the total depends on the rows alone, not on whose they are.
 //!
-//! *Capacity*: every value of a [`Dataset`] is below 2^80, so |Q| < 2^120 and Q^2 < 2^240: no limb is 2^40 or
+//! *Capacity*: every value of a [`Dataset`](crate::data::Dataset) is below 2^80, so |Q| < 2^120 and Q^2 < 2^240: no limb is 2^40 or
 //! more (the signed one is from -2^40 to 2^40). With n < 2^23 rows in all, no word wraps. No feature is too
 //! large to have a mean.
 //!
@@ -23,7 +23,7 @@ use num_traits::{Signed, ToPrimitive};
 
 use super::ScalingError;
 use crate::crypto::mask::{self, Word};
-use crate::data::{Dataset, MAX_MAGNITUDE, MAX_ROWS};
+use crate::data::{Borrowed, MAX_MAGNITUDE, MAX_ROWS};
 
 /// Q = x 2^40.
 const FRACTION_BITS: u32 = 40;
@@ -46,7 +46,8 @@ const _CAPACITY: () = {
 
 /// The words that a peer with these rows adds to the sum, [`Moments::words`] of them.
 #[must_use]
-pub fn moments(data: &Dataset, with_squares: bool) -> Vec<u64> {
+pub fn moments<'a>(data: impl Into<Borrowed<'a>>, with_squares: bool) -> Vec<u64> {
+    let data = data.into();
     let d = data.features();
     let mut words = vec![0u64; Moments::words(d, with_squares)];
     let (count, rest) = words.split_at_mut(1);
@@ -157,6 +158,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::data::Dataset;
     use crate::data::digits::digits;
 
     fn data(features: usize, values: &[f32]) -> Dataset {

@@ -8,9 +8,9 @@ use proptest::prelude::*;
 use super::*;
 use crate::session::{CustomSpec, EvaluateSpec, FlynnSpec, Session, TaskSpec};
 use crate::sketch::scaling::{self, Moments};
-use crate::task::Task;
 use crate::task::columns::Compared;
 use crate::task::flynn::tests::{federated, parts, tasks, together, value};
+use crate::task::{Rows, Task};
 
 fn session(peers: usize, min_holders: u16, scaling: &str, evaluate: &str) -> Session {
     let classes: Vec<String> = (0..10).map(|class| format!("\"{class}\"")).collect();
@@ -138,7 +138,7 @@ fn columns_are_told_of_without_being_judged_where_the_file_says_so_and_never_of_
                 ..session.clone()
             };
             [session.clone(), other]
-                .map(|s| Compared::new(task.clone(), &s, Peer(0), parts[0].clone(), false))
+                .map(|s| Compared::new(task.clone(), &s, Peer(0), Rows::new(parts[0].clone()), false))
         };
         let [known, custom] = compared(&session);
         for task in [&known, &custom] {

@@ -1,0 +1,27 @@
+"""Federated learning with no central aggregator.
+
+`FlyNNClassifier`, `LabelPropagation` and `KNNPerClassifier` are estimators with the interface of scikit-learn.
+`Session` makes a session of several parties and takes part in it: what comes out is a fitted estimator that no
+party could have made alone.
+"""
+
+from flyswarm._classifier import FlyNNClassifier
+from flyswarm._flyswarm import LeftError, Model, SessionError
+from flyswarm._personal import KNNPerClassifier
+from flyswarm._propagation import LabelPropagation
+from flyswarm._session import Event, Identity, Joined, Ledger, Session, simulate
+
+__all__ = [
+    "Event",
+    "FlyNNClassifier",
+    "Identity",
+    "Joined",
+    "KNNPerClassifier",
+    "LabelPropagation",
+    "LeftError",
+    "Ledger",
+    "Model",
+    "Session",
+    "SessionError",
+    "simulate",
+]

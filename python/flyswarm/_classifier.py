@@ -1,0 +1,416 @@
+"""The FlyNN classifier as an estimator."""
+
+import numpy as np
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.exceptions import NotFittedError
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import validate_data
+
+from flyswarm._flyswarm import Counter, Model
+from flyswarm._rows import each, seed_bytes
+
+# Scalings whose means and deviations are those of all rows.
+MEASURED = ("center", "standard", "soft-bins")
+
+
+class FlyNNClassifier(ClassifierMixin, BaseEstimator):
+    """Fruit-fly nearest-neighbour classifier (Ram & Sinha, Algorithm 1).
+
+    A row is hashed to the places of its `rho` largest of `m` sparse projections, and each class counts how
+    often its rows have set each place. Training is a sum of integers: models of parts add up exactly to the
+    model of the whole.
+
+    Parameters
+    ----------
+    m : int, default=16384
+        Bits of a hash. The counts need m x classes x 4 bytes.
+    s : int or None, default=None
+        Features that a bit looks at, 1 to the width of a scaled row; None is 2, or 1 where the row is so
+        narrow.
+    rho : int, default=256
+        Bits set in a hash, 1 to m.
+    gamma : float, default=0.9
+        Decay of a bit's weight each time it is set, from 0 to below 1. Log scores add 1 - gamma to counts.
+    readout : {"balanced-log", "log", "balanced-decay", "decay"}, default="balanced-log"
+        The score by which a prediction reads the counts; "decay" is the paper's.
+    scaling : {"soft-bins", "standard", "center", "unit-norm", "range", "none"}, default="soft-bins"
+        How features are put on one scale. The first three use means of all rows.
+    bins : int, default=8
+        Soft bins of a feature, 2 to 64.
+    bounds : (lower, upper) or None, default=None
+        For "range": two numbers, or two sequences with one number a feature.
+    densify : bool, default=False
+        Whether rows are rotated at random first.
+    seed : int or bytes, default=0
+        The public seed, an int from 0 to 2^256 - 1 or 32 bytes. Models add up only if their seeds are equal.
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (n_classes,)
+        The labels, sorted.
+    n_features_in_ : int
+        Features of a row.
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+        Names of the features, where X had some. They are checked in every later call.
+    model_ : Model
+        The model, as a session would write it.
+
+    Examples
+    --------
+    >>> from flyswarm import FlyNNClassifier
+    >>> from sklearn.datasets import load_iris
+    >>> X, y = load_iris(return_X_y=True)
+    >>> classifier = FlyNNClassifier(m=2048, rho=32).fit(X, y)
+    >>> classifier.predict(X[[0, 75, 149]])
+    array([0, 1, 2])
+    """
+
+    def __init__(
+        self,
+        m=16384,
+        s=None,
+        rho=256,
+        gamma=0.9,
+        readout="balanced-log",
+        scaling="soft-bins",
+        bins=8,
+        bounds=None,
+        densify=False,
+        seed=0,
+    ):
+        self.m = m
+        self.s = s
+        self.rho = rho
+        self.gamma = gamma
+        self.readout = readout
+        self.scaling = scaling
+        self.bins = bins
+        self.bounds = bounds
+        self.densify = densify
+        self.seed = seed
+
+    def fit(self, X, y):
+        """Learns from rows with a label each; forgets what was learnt before.
+
+        Parameters
+        ----------
+        X : array-like or frame of shape (n_samples, n_features)
+            Finite numbers below 2^80. Not copied where it is float32 in C order.
+        y : array-like of shape (n_samples,)
+            Labels of at least two classes: integers, strings or booleans.
+
+        Returns
+        -------
+        self : FlyNNClassifier
+
+        Raises
+        ------
+        ValueError
+            If X or y is no such array, or a parameter is out of its range.
+
+        Examples
+        --------
+        >>> FlyNNClassifier(m=64, rho=4).fit([[0.0], [9.0]], ["low", "high"]).predict([[8.0]])
+        array(['high'], dtype='<U4')
+        """
+        X, y = validate_data(self, X, y)
+        check_classification_targets(y)
+        classes, codes = np.unique(y, return_inverse=True)
+        if len(classes) < 2:
+            raise ValueError(f"y has one class, {classes[0]!r}, expected at least 2")
+        self.classes_ = classes
+        self._kept = None
+        self._model = self._learn([(X, codes)])
+        return self
+
+    def partial_fit(self, X, y, classes=None):
+        """Learns from more rows. The result equals that of one `fit` of all rows, bit for bit.
+
+        With the scalings "center", "standard" and "soft-bins" the means are those of all rows: then the rows
+        are kept (as float32, also in a pickle), and the model is made of them when it is used next. `fit`
+        and `from_model` keep none: after them the means stay as they are, and the new rows are counted so.
+
+        Parameters
+        ----------
+        X : array-like or frame of shape (n_samples, n_features)
+            As in `fit`.
+        y : array-like of shape (n_samples,)
+            Labels, all in `classes`.
+        classes : array-like of shape (n_classes,) or None
+            All labels there may be. Needed in the first call.
+
+        Returns
+        -------
+        self : FlyNNClassifier
+
+        Raises
+        ------
+        ValueError
+            As `fit`; or if the classes are missing or differ from those of the first call.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from sklearn.datasets import load_iris
+        >>> X, y = load_iris(return_X_y=True)
+        >>> whole = FlyNNClassifier(m=512, rho=16).fit(X, y)
+        >>> parts = FlyNNClassifier(m=512, rho=16)
+        >>> for part in np.array_split(np.arange(150), 7):
+        ...     parts = parts.partial_fit(X[part], y[part], classes=[0, 1, 2])
+        >>> parts.model_.digest == whole.model_.digest
+        True
+        """
+        first = not self.__sklearn_is_fitted__()
+        if classes is not None:
+            classes = np.unique(classes)
+            if not first and not np.array_equal(classes, self.classes_):
+                raise ValueError(f"classes is {classes}, expected {self.classes_} as in the first call")
+        elif first:
+            raise ValueError("classes must be passed on the first call to partial_fit")
+        X, y = validate_data(self, X, y, reset=first)
+        check_classification_targets(y)
+        known = classes if first else self.classes_
+        codes = np.searchsorted(known, y).clip(max=len(known) - 1)
+        unknown = known[codes] != y
+        if unknown.any():
+            raise ValueError(f"y has the label {y[unknown][0]!r}, expected one of the classes {known}")
+        if first:
+            self.classes_, self._model, self._kept = known, None, None
+        if self.scaling in MEASURED and (first or self._kept is not None):
+            rows = each(X, lambda rows, at: rows.copy())
+            parts = [(np.concatenate(rows), codes)]
+            if first:
+                self._counter().measure(parts[0][0][:1])
+            self._kept, self._model = (self._kept or []) + parts, None
+        else:
+            counter = self._counter() if first else self._model.counter()
+            self._model = self._learn([(X, codes)], counter)
+        return self
+
+    def predict(self, X):
+        """The label of each row.
+
+        Parameters
+        ----------
+        X : array-like or frame of shape (n_samples, n_features)
+            As in `fit`; a frame has the columns of the one that was learnt.
+
+        Returns
+        -------
+        y : ndarray of shape (n_samples,)
+
+        Raises
+        ------
+        NotFittedError
+            Before `fit`.
+        ValueError
+            If X is no such array or has other features.
+
+        Examples
+        --------
+        >>> FlyNNClassifier(m=64, rho=4).fit([[0.0], [9.0]], [False, True]).predict([[1.0], [8.0]])
+        array([False,  True])
+        """
+        X, model = self._asked(X)
+        return self.classes_[np.concatenate(each(X, lambda rows, at: model.predict(rows)))]
+
+    def predict_proba(self, X):
+        """How likely each class is, from the ratios of the novelties.
+
+        With the scores "decay" and "balanced-decay" a class is as likely as one over its novelty: a softmax
+        would round to 1 / n_classes, since novelties are close to each other. With "log" and "balanced-log"
+        it is the posterior of naive Bayes on the bits, with equal priors.
+
+        Parameters
+        ----------
+        X : array-like or frame of shape (n_samples, n_features)
+            As in `predict`.
+
+        Returns
+        -------
+        p : ndarray of shape (n_samples, n_classes)
+            Rows sum to 1; columns are in the order of `classes_`.
+
+        Raises
+        ------
+        NotFittedError, ValueError
+            As `predict`.
+
+        Examples
+        --------
+        >>> p = FlyNNClassifier(m=64, rho=4).fit([[0.0], [9.0]], [0, 1]).predict_proba([[1.0]])
+        >>> p.shape, bool(p[0, 0] > 0.5)
+        ((1, 2), True)
+        """
+        novelties = self.novelties(X)
+        if self.model_.setting["readout"] in ("decay", "balanced-decay"):
+            # One over the novelty, times the lowest one; 0 is as low as can be.
+            lowest = novelties.min(axis=1, keepdims=True)
+            with np.errstate(divide="ignore", invalid="ignore"):
+                odds = np.where(novelties == lowest, 1.0, lowest / novelties)
+        else:
+            odds = np.exp(novelties.min(axis=1, keepdims=True) - novelties)
+        return odds / odds.sum(axis=1, keepdims=True)
+
+    def novelties(self, X):
+        """How novel each row is to each class: the lowest is the prediction (the paper, line 12).
+
+        Parameters
+        ----------
+        X : array-like or frame of shape (n_samples, n_features)
+            As in `predict`.
+
+        Returns
+        -------
+        novelties : ndarray of shape (n_samples, n_classes)
+            With "decay" from 0 to rho.
+
+        Raises
+        ------
+        NotFittedError, ValueError
+            As `predict`.
+
+        Examples
+        --------
+        >>> FlyNNClassifier(m=64, rho=4).fit([[0.0], [9.0]], [0, 1]).novelties([[1.0]]).shape
+        (1, 2)
+        """
+        X, model = self._asked(X)
+        return np.concatenate(each(X, lambda rows, at: model.novelties(rows)))
+
+    def merge(self, other):
+        """The exact sum of two models: that of the rows of both.
+
+        With the scalings "center", "standard" and "soft-bins" the models must have equal means, or both come
+        from `partial_fit`, which keeps rows.
+
+        Parameters
+        ----------
+        other : FlyNNClassifier
+            Fitted, with the same parameters, classes and columns.
+
+        Returns
+        -------
+        merged : FlyNNClassifier
+            A new one; both stay as they are.
+
+        Raises
+        ------
+        NotFittedError
+            If one of them is not fitted.
+        ValueError
+            If they differ; the first difference is named.
+
+        Examples
+        --------
+        >>> one = FlyNNClassifier(scaling="none", m=64, rho=4).fit([[0.0], [9.0]], [0, 1])
+        >>> two = FlyNNClassifier(scaling="none", m=64, rho=4).fit([[1.0], [8.0]], [0, 1])
+        >>> both = FlyNNClassifier(scaling="none", m=64, rho=4).fit([[0.0], [9.0], [1.0], [8.0]], [0, 1, 0, 1])
+        >>> one.merge(two).model_.digest == both.model_.digest
+        True
+        """
+        for one in (self, other):
+            one._need()
+        if not np.array_equal(self.classes_, other.classes_):
+            raise ValueError(f"the classes are {other.classes_}, expected {self.classes_}")
+        merged = type(self)(**self.get_params())
+        for name in ("classes_", "n_features_in_", "feature_names_in_"):
+            if hasattr(self, name):
+                setattr(merged, name, getattr(self, name))
+        # Asked first: it says what differs.
+        if self._kept is None or other._kept is None:
+            merged._kept, merged._model = None, self.model_.merge(other.model_)
+            return merged
+        for name, value in self.get_params().items():
+            if value != other.get_params()[name]:
+                raise ValueError(f"{name} is {other.get_params()[name]!r}, expected {value!r}")
+        if self.model_.columns != other.model_.columns or self.n_features_in_ != other.n_features_in_:
+            raise ValueError("the models differ in their columns: only models made alike add up")
+        merged._kept, merged._model = self._kept + other._kept, None
+        return merged
+
+    @classmethod
+    def from_model(cls, model, classes=None):
+        """The estimator of a model, such as a session gives it.
+
+        Parameters
+        ----------
+        model : Model
+            The model.
+        classes : array-like of shape (n_classes,) or None
+            The labels in the order of the model's classes, in place of their names.
+
+        Returns
+        -------
+        classifier : FlyNNClassifier
+
+        Raises
+        ------
+        ValueError
+            If there are not as many classes.
+
+        Examples
+        --------
+        >>> fitted = FlyNNClassifier(m=64, rho=4).fit([[0.0], [9.0]], ["low", "high"])
+        >>> FlyNNClassifier.from_model(fitted.model_).predict([[8.0]])
+        array(['high'], dtype='<U4')
+        """
+        names = np.asarray(model.classes if classes is None else classes)
+        if len(names) != len(model.classes):
+            raise ValueError(f"{len(names)} classes, expected {len(model.classes)}")
+        made = cls(**model.setting)
+        made.classes_, made.n_features_in_ = names, model.features
+        if model.columns:
+            made.feature_names_in_ = np.asarray(model.columns, dtype=object)
+        made._model, made._kept = model, None
+        return made
+
+    @property
+    def model_(self):
+        """The `Model`; with kept rows it is made when it is asked for."""
+        self._need()
+        if self._model is None:
+            self._model = self._learn(self._kept)
+        return self._model
+
+    def __sklearn_is_fitted__(self):
+        return getattr(self, "_model", None) is not None or getattr(self, "_kept", None) is not None
+
+    def _need(self):
+        if not self.__sklearn_is_fitted__():
+            raise NotFittedError(f"This {type(self).__name__} instance is not fitted yet: call fit first.")
+
+    def _asked(self, X):
+        self._need()
+        return validate_data(self, X, reset=False), self.model_
+
+    def _counter(self):
+        """A counter of no rows. Raises ValueError where a parameter is out of its range."""
+        lo, hi = (np.atleast_1d(bound) for bound in (self.bounds if self.bounds is not None else ((), ())))
+        width = self.n_features_in_ * (self.bins if self.scaling == "soft-bins" else 1)
+        return Counter(
+            features=self.n_features_in_,
+            classes=[str(name) for name in self.classes_],
+            m=self.m,
+            s=min(2, width) if self.s is None else self.s,
+            rho=self.rho,
+            seed=seed_bytes(self.seed),
+            densify=self.densify,
+            scaling=self.scaling,
+            bins=self.bins,
+            lo=[float(x) for x in lo],
+            hi=[float(x) for x in hi],
+            score=self.readout,
+            gamma=self.gamma,
+        )
+
+    def _learn(self, parts, counter=None):
+        """The model of the rows of all `parts`, added to those of `counter`."""
+        counter = self._counter() if counter is None else counter
+        if self.scaling in MEASURED:
+            for X, _ in parts:
+                each(X, lambda rows, at: counter.measure(rows))
+        for X, codes in parts:
+            codes = codes.astype(np.uint16)
+            each(X, lambda rows, at, codes=codes: counter.add(rows, codes[at : at + len(rows)]))
+        return counter.model([str(name) for name in getattr(self, "feature_names_in_", ())])

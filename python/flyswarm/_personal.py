@@ -1,0 +1,205 @@
+"""kNN-Per as an estimator."""
+
+import numpy as np
+from sklearn.base import BaseEstimator, ClassifierMixin, clone
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from flyswarm._classifier import FlyNNClassifier
+from flyswarm._flyswarm import Datastore, best_part, folds
+from flyswarm._rows import each, seed_bytes
+
+
+class KNNPerClassifier(ClassifierMixin, BaseEstimator):
+    """A classifier made personal by a user's own rows (Marfoq et al., kNN-Per, ICML 2022, section 3).
+
+    What the k nearest own rows say is mixed with what the classifier says: part x neighbours + (1 - part) x
+    classifier. To personalise one that a session has made, give it as
+    `sklearn.frozen.FrozenEstimator(classifier)`: it is then not fitted again.
+
+    Parameters
+    ----------
+    estimator : classifier or None, default=None
+        With `predict_proba`; None is a `FlyNNClassifier`. It is fitted to the rows.
+    represent : callable or None, default=None
+        Makes an array of representations (n_samples, width) of an array of rows; None takes each feature
+        less its mean, divided by its deviation.
+    k : int, default=10
+        Neighbours that vote, 1 to 1024.
+    scale : float, default=1.0
+        Distances are divided by it, above 0 and at most 1e9.
+    part : float or None, default=None
+        The part of the neighbours, 0 to 1; None chooses it by cross-validation.
+    cv : int, default=5
+        Folds of this choice, at least 2.
+    seed : int or bytes, default=0
+        Deals rows to folds: an int from 0 to 2^256 - 1, or 32 bytes.
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (n_classes,)
+        The labels, those of `estimator_`.
+    estimator_ : classifier
+        The fitted classifier.
+    part_ : float
+        The part of the neighbours.
+    n_features_in_ : int
+        Features of a row.
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+        Names of the features, where X had some.
+
+    Examples
+    --------
+    >>> from flyswarm import FlyNNClassifier, KNNPerClassifier
+    >>> from sklearn.datasets import load_iris
+    >>> from sklearn.frozen import FrozenEstimator
+    >>> X, y = load_iris(return_X_y=True)
+    >>> shared = FlyNNClassifier(m=512, rho=16).fit(X, y)
+    >>> own = KNNPerClassifier(FrozenEstimator(shared), k=3).fit(X[::5], y[::5])
+    >>> own.predict(X[[0, 75, 149]])
+    array([0, 1, 2])
+    """
+
+    def __init__(self, estimator=None, represent=None, k=10, scale=1.0, part=None, cv=5, seed=0):
+        self.estimator = estimator
+        self.represent = represent
+        self.k = k
+        self.scale = scale
+        self.part = part
+        self.cv = cv
+        self.seed = seed
+
+    def fit(self, X, y):
+        """Remembers the rows, and chooses the part of the neighbours.
+
+        Parameters
+        ----------
+        X : array-like or frame of shape (n_samples, n_features)
+            Finite numbers below 2^80.
+        y : array-like of shape (n_samples,)
+            Labels; of a frozen estimator, its classes.
+
+        Returns
+        -------
+        self : KNNPerClassifier
+
+        Raises
+        ------
+        ValueError
+            If X or y is no such array, a label is none of the classes, or a parameter is out of its range.
+
+        Examples
+        --------
+        >>> KNNPerClassifier(part=1.0, k=1).fit([[0.0], [1.0], [5.0]], [0, 0, 1]).predict([[4.0]])
+        array([1])
+        """
+        given = X
+        X, y = validate_data(self, X, y)
+        check_classification_targets(y)
+        if self.part is not None and not 0 <= self.part <= 1:
+            raise ValueError(f"part is {self.part}, expected 0 to 1")
+        base = FlyNNClassifier() if self.estimator is None else self.estimator
+        # A frame keeps the names that the classifier has learnt.
+        rows = given if hasattr(given, "columns") else X
+        self.estimator_ = clone(base).fit(rows, y)
+        self.classes_ = self.estimator_.classes_
+        codes = np.searchsorted(self.classes_, y).clip(max=len(self.classes_) - 1)
+        unknown = self.classes_[codes] != y
+        if unknown.any():
+            raise ValueError(f"y has the label {y[unknown][0]!r}, expected one of {self.classes_}")
+        codes = codes.astype(np.uint16)
+        wide = X.astype(np.float64)
+        self._mean, deviation = wide.mean(axis=0), wide.std(axis=0)
+        self._deviation = np.where(deviation > 0, deviation, 1)
+        self._keys, self._codes = self._represented(X), codes
+        self._store = Datastore(self._keys, codes, len(self.classes_))
+        self._store.said(self._keys[:1], self.k, self.scale)
+        self.part_ = self._chosen(base, X, y, codes) if self.part is None else float(self.part)
+        return self
+
+    def _chosen(self, base, X, y, codes):
+        """The part that is right for most rows when it has not seen them."""
+        if len(X) < 3:
+            return 1.0
+        near, network = np.zeros((2, len(X), len(self.classes_)))
+        for test in folds(codes, min(self.cv, len(X)) if self.cv > 1 else self.cv, seed_bytes(self.seed)):
+            rest = np.setdiff1d(np.arange(len(X)), test)
+            store = Datastore(self._keys[rest], codes[rest], len(self.classes_))
+            near[test] = store.said(self._keys[test], self.k, self.scale)
+            if len(np.unique(y[rest])) < 2:
+                continue
+            fitted = clone(base).fit(X[rest], y[rest])
+            network[np.ix_(test, np.searchsorted(self.classes_, fitted.classes_))] = fitted.predict_proba(X[test])
+        return best_part(near, network, codes)
+
+    def predict_proba(self, X):
+        """What neighbours and classifier say together (equation 7).
+
+        Parameters
+        ----------
+        X : array-like or frame of shape (n_samples, n_features)
+            As in `fit`.
+
+        Returns
+        -------
+        p : ndarray of shape (n_samples, n_classes)
+            Rows sum to 1.
+
+        Raises
+        ------
+        NotFittedError
+            Before `fit`.
+        ValueError
+            If X is no such array or has other features.
+
+        Examples
+        --------
+        >>> KNNPerClassifier(part=1.0, k=1).fit([[0.0], [1.0], [5.0]], [0, 0, 1]).predict_proba([[4.0]])
+        array([[0., 1.]])
+        """
+        check_is_fitted(self)
+        given = X
+        X = validate_data(self, X, reset=False)
+        said = self._store.said(self._represented(X), self.k, self.scale)
+        rows = given if hasattr(given, "columns") else X
+        return self.part_ * said + (1 - self.part_) * self.estimator_.predict_proba(rows)
+
+    def predict(self, X):
+        """The likeliest label of each row.
+
+        Parameters
+        ----------
+        X : array-like or frame of shape (n_samples, n_features)
+            As in `fit`.
+
+        Returns
+        -------
+        y : ndarray of shape (n_samples,)
+
+        Raises
+        ------
+        NotFittedError, ValueError
+            As `predict_proba`.
+
+        Examples
+        --------
+        >>> KNNPerClassifier(part=0.0).fit([[0.0], [1.0], [9.0]], ["a", "a", "b"]).predict([[8.0]])
+        array(['b'], dtype='<U1')
+        """
+        p = self.predict_proba(X)
+        return self.classes_[p.argmax(axis=1)]
+
+    def _represented(self, X):
+        if self.represent is not None:
+            return np.ascontiguousarray(self.represent(X), dtype=np.float32)
+        moved = each(X, lambda rows, at: ((rows - self._mean) / self._deviation).astype(np.float32))
+        return np.concatenate(moved)
+
+    def __getstate__(self):
+        # It is made again from keys and codes.
+        return {name: value for name, value in super().__getstate__().items() if name != "_store"}
+
+    def __setstate__(self, state):
+        super().__setstate__(state)
+        if "_keys" in state:
+            self._store = Datastore(self._keys, self._codes, len(self.classes_))

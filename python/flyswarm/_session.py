@@ -1,0 +1,635 @@
+"""Sessions: made, looked at, and taken part in."""
+
+import asyncio
+import contextlib
+import json
+import logging
+import os
+import sys
+import tempfile
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from flyswarm import _flyswarm
+from flyswarm._classifier import FlyNNClassifier
+
+LOG = logging.getLogger("flyswarm")
+# Seconds that a wait takes at most before Ctrl-C is seen.
+TICK = 0.1
+
+
+def call(*arguments):
+    """What a command of the program prints. Its error is raised."""
+    text, error = called(*arguments)
+    if error is not None:
+        raise error
+    return text
+
+
+def called(*arguments):
+    """What a command of the program prints, and its error or None. What it says beside is logged."""
+    words = [os.fspath(word) if isinstance(word, os.PathLike) else str(word) for word in arguments]
+    text, said, error = _flyswarm.call(words)
+    for line in said:
+        LOG.info("%s", line)
+    return text, error
+
+
+def options(given):
+    """Keyword arguments as options of the program: `min_peers=3` is `--min-peers=3`."""
+    for name, value in given.items():
+        option = "--" + name.replace("_", "-")
+        if value is True:
+            yield option
+        elif isinstance(value, Mapping):
+            yield from (f"{option}={key}={each}" for key, each in value.items())
+        elif isinstance(value, (list, tuple, np.ndarray)):
+            yield from (f"{option}={each}" for each in value)
+        elif value is not None and value is not False:
+            yield f"{option}={os.fspath(value) if isinstance(value, os.PathLike) else value}"
+
+
+@dataclass(frozen=True)
+class Identity:
+    """A key file and the name that others know its owner by.
+
+    Attributes
+    ----------
+    path : pathlib.Path
+        The key file. Ledger, marks and state are kept beside it.
+    peer_id : str
+        The libp2p name, for session files.
+
+    Examples
+    --------
+    >>> import tempfile, pathlib
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> made = Identity.new(pathlib.Path(folder.name) / "wards.key")
+    >>> made == Identity.load(made.path), made.peer_id[:8]
+    (True, '12D3KooW')
+    >>> folder.cleanup()
+    """
+
+    path: Path
+    peer_id: str
+
+    @classmethod
+    def new(cls, path=None):
+        """Makes a key file, at the program's usual place where none is named. Never overwrites one.
+
+        Raises ValueError where there is one, OSError where none can be written.
+        """
+        found = json.loads(call("id", "--new", "--json", *options({"key": path})))
+        return cls(Path(found["key"]), found["peer_id"])
+
+    @classmethod
+    def load(cls, path):
+        """Reads a key file. Raises ValueError where it is none, or others may read it."""
+        return cls(Path(path), _flyswarm.peer_id(path))
+
+
+@dataclass(frozen=True)
+class Event:
+    """What happened to a peer: `str(event)` is one line for people.
+
+    Attributes
+    ----------
+    kind : str
+        Such as "waiting", "joined", "view", "opened", "finished".
+    time : float
+        Seconds since 1970.
+    fields : dict
+        What else is known, as `flyswarm join --json` prints it.
+
+    Examples
+    --------
+    >>> print(Event("joined", 0.0, {"peer": "north"}, "connected to north"))
+    connected to north
+    """
+
+    kind: str
+    time: float
+    fields: dict[str, Any]
+    text: str = field(repr=False)
+
+    def __str__(self):
+        return self.text
+
+
+@dataclass(frozen=True)
+class Joined:
+    """What a session came to. `estimator, receipt = session.join(...)` takes the first two.
+
+    Attributes
+    ----------
+    estimator : FlyNNClassifier or None
+        Fitted, where the session made a classifier.
+    receipt : dict
+        What this peer can show of the session.
+    file : bytes
+        The result's file, as `flyswarm join` writes it; empty for a peer without rows.
+
+    Examples
+    --------
+    >>> estimator, receipt = Joined(None, {"counted": True}, b"")
+    >>> receipt["counted"]
+    True
+    """
+
+    estimator: Any
+    receipt: dict[str, Any]
+    file: bytes = field(repr=False)
+
+    def __iter__(self):
+        return iter((self.estimator, self.receipt))
+
+
+class Session:
+    """What is computed together, by whom, and within which limits.
+
+    Attributes
+    ----------
+    text : str
+        The session file.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> keys = [Identity.new(pathlib.Path(folder.name) / name) for name in "abc"]
+    >>> peers = {key.path.name: key.peer_id for key in keys}
+    >>> session = Session.new("wards", peers, features=4, classes=["ill", "well"])
+    >>> session.name, session.classes
+    ('wards', ['ill', 'well'])
+    >>> folder.cleanup()
+    """
+
+    def __init__(self, text):
+        """Raises ValueError where the text is no session file."""
+        self.text = text
+        with self._file() as path:
+            self._shown = json.loads(call("session", "show", "--json", path))
+
+    @classmethod
+    def new(cls, name, peers, **given):
+        """Makes a session.
+
+        Parameters
+        ----------
+        name : str
+            What people call it.
+        peers : mapping of str to str or Identity
+            The peer id of each name, at least three; "ID@MULTIADDR" where an address is known.
+        **given
+            The options of `flyswarm session new`, with underscores: `features=30`, `classes=[...]`,
+            `task="xclp"`, `epsilon="1"`, `timing={"gather_ms": 5000}`.
+
+        Returns
+        -------
+        session : Session
+
+        Raises
+        ------
+        ValueError
+            In the words of the command.
+        """
+        entries = [f"--peer={peer}={getattr(id, 'peer_id', id)}" for peer, id in peers.items()]
+        with tempfile.TemporaryDirectory() as folder:
+            out = Path(folder) / "session.toml"
+            call("session", "new", f"--name={name}", *entries, *options(given), f"--out={out}")
+            return cls(out.read_text("utf-8"))
+
+    @classmethod
+    def load(cls, path):
+        """Reads a session file. Raises ValueError where it is none, OSError where it cannot be read."""
+        call("session", "check", path)
+        return cls(Path(path).read_text("utf-8"))
+
+    def save(self, path):
+        """Writes the session file. Raises OSError where something is there already."""
+        with open(path, "x", encoding="utf-8") as file:
+            file.write(self.text)
+
+    def show(self):
+        """All settings, defaults filled in, as `flyswarm session show --json` prints them."""
+        return json.loads(json.dumps(self._shown))
+
+    @property
+    def name(self):
+        """What people call the session."""
+        return self._shown["name"]
+
+    @property
+    def classes(self):
+        """Names of the classes, in the order of their indices."""
+        return list(self._shown["data"]["classes"])
+
+    @property
+    def task(self):
+        """What is computed: "flynn", "xclp", "sketch", "fedavg" or "tune"."""
+        return self._shown["task"]
+
+    def __repr__(self):
+        return f"Session({self.name!r}, task={self.task!r})"
+
+    def doctor(self, key=None, **given):
+        """What would go wrong if the session were started now, as `flyswarm doctor` finds it.
+
+        Parameters
+        ----------
+        key : Identity or path or None
+            This peer's key; the program's usual one where none is named.
+        **given
+            The options of `flyswarm doctor`, such as `wait=15` (seconds) and `no_mdns=True`.
+
+        Returns
+        -------
+        findings : list of dict
+            With `level`, `check`, `peer`, `text` and `advice`; the last one is the verdict, with
+            `could_start`, `ready` and `needed`.
+
+        Raises
+        ------
+        ValueError, OSError
+            Where it cannot look at all.
+        """
+        with self._file() as path:
+            text, error = called("doctor", path, "--json", *options({"key": path_of(key), **given}))
+        findings = [json.loads(line) for line in text.splitlines()]
+        # That no session could start is a verdict, not an error.
+        if error is not None and not (findings and findings[-1].get("check") == "verdict"):
+            raise error
+        return findings
+
+    def forecast(self, rows):
+        """How good the model of a private session may be, on made-up rows.
+
+        Parameters
+        ----------
+        rows : int
+            Rows that a peer has.
+
+        Returns
+        -------
+        forecast : dict
+            As `flyswarm session forecast --json` prints it.
+
+        Raises
+        ------
+        ValueError
+            Where the session is not private.
+        """
+        with self._file() as path:
+            return json.loads(call("session", "forecast", path, f"--rows={rows}", "--json"))
+
+    def join(
+        self,
+        X=None,
+        y=None,
+        *,
+        key,
+        on_event=None,
+        progress=False,
+        label=None,
+        listen=(),
+        mdns=True,
+        network_key=None,
+        state=None,
+        dataset=None,
+        budget=None,
+        strict=False,
+        yes=False,
+        addresses=None,
+    ):
+        """Takes part in the session until this peer has its result and nobody needs it any more.
+
+        Rows in memory are written to a folder of the system's that only this user can read, are checked as
+        `flyswarm join` checks a file, and are removed again before anything is sent.
+
+        Parameters
+        ----------
+        X : array or frame of shape (n_samples, n_features), path, or None
+            This peer's rows; a path is a file that `flyswarm join` can read. None for a witness.
+        y : array-like of shape (n_samples,) or None
+            The class of each row, by its name in the session. With the task "xclp" None, NaN and "" stand
+            for unknown, and so does -1 unless it is a class.
+        key : Identity or path
+            Who this peer is.
+        on_event : callable or None
+            Called with each `Event`, in this thread. Its exception ends the session and is raised.
+        progress : bool, default=False
+            Shows what happens: in a notebook in one cell, else on standard error.
+        label : str or None
+            Where X is a path: the label column.
+        listen : sequence of str
+            Addresses to listen on, such as "/ip4/0.0.0.0/tcp/4001".
+        mdns : bool, default=True
+            Whether to look for peers on the local network.
+        network_key : bytes or None
+            32 bytes that all nodes of the network share.
+        state : path or None
+            The folder under which the session's state is kept; beside the key where none is named.
+        dataset, budget : str or None
+            What the rows of a private session are called in the ledger, and what they may have spent then.
+        strict : bool, default=False
+            Whether to leave where a column looks wrong beside those of the others.
+        yes : bool, default=False
+            Whether to join a private session whatever its forecast.
+        addresses : mapping of str to str or None
+            Where peers can be reached, by peer id, beside what the session file says; what is added to it
+            while the session runs counts too.
+
+        Returns
+        -------
+        joined : Joined
+            The fitted estimator, the receipt, and the result's file.
+
+        Raises
+        ------
+        ValueError
+            Something that was given does not fit the session. Nothing was sent.
+        SessionError
+            The session could not be finished.
+        OSError
+            The disk or the network of this machine failed.
+        LeftError
+            The peer was told to leave by a signal.
+        KeyboardInterrupt
+            After Ctrl-C, when this peer has left. Its state is kept: it can join again.
+        """
+        return self._join(
+            None,
+            X,
+            y,
+            key=key,
+            on_event=on_event,
+            progress=progress,
+            label=label,
+            listen=listen,
+            mdns=mdns,
+            network_key=network_key,
+            state=state,
+            dataset=dataset,
+            budget=budget,
+            strict=strict,
+            yes=yes,
+            addresses=addresses,
+        )
+
+    async def join_async(self, X=None, y=None, *, key, on_event=None, **given):
+        """As `join`, for programs on asyncio: `on_event` is called in the event loop's thread.
+
+        Cancelled, the peer leaves, and the cancellation goes on when it has left.
+        """
+        loop, stop = asyncio.get_running_loop(), threading.Event()
+
+        async def called(event):
+            on_event(event)
+
+        def told(event):
+            if not stop.is_set():
+                asyncio.run_coroutine_threadsafe(called(event), loop).result()
+
+        given["on_event"] = told if on_event is not None else None
+        # Awaited from the loop, a callback must not wait for the thread that it is called from.
+        task = asyncio.ensure_future(asyncio.to_thread(self._join, stop, X, y, key=key, **given))
+        try:
+            return await asyncio.shield(task)
+        except asyncio.CancelledError:
+            stop.set()
+            await asyncio.wait([task])
+            raise
+
+    def _join(
+        self, stop, X, y, *, key, on_event=None, progress=False, label=None, addresses=None, listen=(), mdns=True,
+        network_key=None, state=None, dataset=None, budget=None, strict=False, yes=False,
+    ):  # fmt: skip
+        """As `join`, until `stop` is set."""
+        rows = None if X is None else self._rows(X, y, label)
+        if rows is not None and rows.said:
+            LOG.info("%s", rows.said)
+        running = _flyswarm.Running.start(
+            self.text,
+            path_of(key),
+            rows,
+            listen=list(listen),
+            mdns=mdns,
+            network_key=network_key,
+            state=state,
+            dataset=dataset,
+            budget=None if budget is None else str(budget),
+            strict=strict,
+            yes=yes,
+        )
+        shown = Progress(self.name) if progress else contextlib.nullcontext()
+        callbacks = [call for call in (on_event, shown if progress else None) if call is not None]
+        with leaving(running), shown:
+            told = set()
+            while True:
+                for place in set((addresses or {}).items()) - told:
+                    running.add_address(*place)
+                    told.add(place)
+                found = running.next(TICK)
+                if stop is not None and stop.is_set():
+                    raise _flyswarm.LeftError("stopped")
+                if found is None:
+                    continue
+                content, text, file = found
+                if file is not None:
+                    return self._joined(json.loads(content), file)
+                fields = json.loads(content)
+                event = Event(fields.pop("event"), fields.pop("time"), fields, text)
+                LOG.info("%s", text, extra={"event": event.kind})
+                for callback in callbacks:
+                    callback(event)
+
+    def _joined(self, receipt, file):
+        estimator = None
+        if self.task == "flynn" and file:
+            estimator = FlyNNClassifier.from_model(_flyswarm.Model.decode(file))
+        return Joined(estimator, receipt, file)
+
+    def _rows(self, X, y, label):
+        """The rows, checked as `flyswarm join` checks a file."""
+        if isinstance(X, (str, os.PathLike)):
+            return _flyswarm.SessionRows.read(self.text, X, label, os.fspath(X))
+        labels = None if y is None else self._labels(y)
+        frame = hasattr(X, "columns")
+        if frame and self._shown["data"].get("preparation"):
+            write, name = lambda path: write_table(path, X, labels), "rows.csv"
+        else:
+            columns = [str(column) for column in X.columns] if frame else None
+            write, name = lambda path: write_arrays(path, X, labels, columns), "rows.npz"
+        label = "none" if labels is None else "last"
+        with temporary({name: write}, name) as path:
+            try:
+                return _flyswarm.SessionRows.read(self.text, path, label, "X")
+            except ValueError as error:
+                raise ValueError(str(error).replace(str(path), "X")) from None
+
+    def _labels(self, y):
+        """Labels as texts; empty where unknown."""
+        known = set(self.classes)
+        unknown = lambda label: label is None or label != label or (str(label) == "-1" and "-1" not in known)
+        return ["" if unknown(label) else str(label) for label in np.asarray(y, dtype=object).tolist()]
+
+    def _file(self):
+        """A file of this session that goes away again."""
+        return temporary({"session.toml": lambda path: path.write_text(self.text, "utf-8")}, "session.toml")
+
+
+def path_of(key):
+    """The key file of an identity, or the path that was given."""
+    return key.path if isinstance(key, Identity) else key
+
+
+@contextlib.contextmanager
+def temporary(files, name):
+    """A folder that only this user can read, with these files written by functions of a path; the path of one."""
+    with tempfile.TemporaryDirectory() as folder:
+        for file, write in files.items():
+            write(Path(folder) / file)
+        yield Path(folder) / name
+
+
+def write_arrays(path, X, labels, columns):
+    """An archive of `X`, `y` and `columns`, as far as they are given."""
+    X = np.asarray(X)
+    if X.ndim != 2:
+        raise ValueError(f"X has {X.ndim} dimensions, expected 2: rows and features")
+    arrays = {"X": X}
+    if labels is not None:
+        if len(labels) != len(X):
+            raise ValueError(f"{len(labels)} labels for {len(X)} rows")
+        arrays["y"] = np.asarray(labels, dtype=np.str_)
+    if columns is not None:
+        arrays["columns"] = np.asarray(columns, dtype=np.str_)
+    np.savez(path, **arrays)
+
+
+def write_table(path, X, labels):
+    """A CSV file of a frame, the label last."""
+    frame = X.copy() if hasattr(X, "copy") else X.clone()
+    if labels is not None:
+        if len(labels) != len(X):
+            raise ValueError(f"{len(labels)} labels for {len(X)} rows")
+        if hasattr(frame, "with_columns"):
+            frame = frame.with_columns(type(frame)({"label": labels})["label"])
+        else:
+            frame["label"] = labels
+    if hasattr(frame, "write_csv"):
+        frame.write_csv(path)
+    else:
+        frame.to_csv(path, index=False)
+
+
+@contextlib.contextmanager
+def leaving(running):
+    """Leaves a session and waits for the end, however it is left."""
+    try:
+        yield
+    except BaseException:
+        running.leave()
+        with contextlib.suppress(Exception):
+            while True:
+                found = running.next(TICK)
+                if found is not None and found[2] is not None:
+                    break
+        raise
+
+
+class Progress:
+    """Shows events: in a notebook in one cell, else as lines on standard error."""
+
+    def __init__(self, name):
+        self.name = name
+        self.handle = None
+
+    def __enter__(self):
+        ipython = sys.modules.get("IPython")
+        shell = ipython.get_ipython() if ipython is not None else None
+        if shell is not None and hasattr(shell, "kernel"):
+            from IPython.display import display
+
+            self.handle = display({"text/plain": self.name}, raw=True, display_id=True)
+        return self
+
+    def __call__(self, event):
+        text = f"{self.name}: {event}" if str(event) else ""
+        if text and self.handle is not None:
+            self.handle.update({"text/plain": text}, raw=True)
+        elif text:
+            print(text, file=sys.stderr)
+
+    def __exit__(self, *error):
+        return None
+
+
+@dataclass(frozen=True)
+class Ledger:
+    """What the data sets of an identity have spent in private sessions.
+
+    Attributes
+    ----------
+    path : pathlib.Path
+        The ledger.
+    datasets : list of dict
+        Of each data set its name, what was spent, and how many sessions of the task xclp it was in.
+    charges : list of dict
+        Every entry.
+
+    Examples
+    --------
+    >>> import tempfile, pathlib
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> Ledger.read(Identity.new(pathlib.Path(folder.name) / "wards.key")).charges
+    []
+    >>> folder.cleanup()
+    """
+
+    path: Path
+    datasets: list[dict[str, Any]]
+    charges: list[dict[str, Any]]
+
+    @classmethod
+    def read(cls, key):
+        """The ledger beside a key. Raises ValueError where it is damaged, OSError where it cannot be read."""
+        found = json.loads(call("ledger", "--json", *options({"key": path_of(key)})))
+        return cls(Path(found["ledger"]), found["datasets"], found["charges"])
+
+
+def simulate(scenario, **given):
+    """Runs the nodes of a scenario in virtual time.
+
+    Parameters
+    ----------
+    scenario : path
+        The scenario's file; `simulations/README.md` has its fields.
+    **given
+        The options of `flyswarm simulate`, such as `seed=7` and `small=True`.
+
+    Returns
+    -------
+    results : dict
+        As `flyswarm simulate --json` prints them.
+
+    Raises
+    ------
+    ValueError
+        Where it is no scenario.
+    SessionError
+        Where a check failed.
+
+    Examples
+    --------
+    >>> simulate("missing.toml")
+    Traceback (most recent call last):
+    ...
+    ValueError: missing.toml: No such file or directory (os error 2)
+    """
+    return json.loads(call("simulate", scenario, "--json", *options(given)))

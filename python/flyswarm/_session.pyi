@@ -1,0 +1,96 @@
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from os import PathLike
+from pathlib import Path
+from typing import Any, Self
+
+from numpy.typing import ArrayLike
+
+@dataclass(frozen=True)
+class Identity:
+    path: Path
+    peer_id: str
+    @classmethod
+    def new(cls, path: str | PathLike[str] | None = None) -> Self: ...
+    @classmethod
+    def load(cls, path: str | PathLike[str]) -> Self: ...
+
+@dataclass(frozen=True)
+class Event:
+    kind: str
+    time: float
+    fields: dict[str, Any]
+    text: str
+
+@dataclass(frozen=True)
+class Joined:
+    estimator: Any
+    receipt: dict[str, Any]
+    file: bytes
+    def __iter__(self) -> Iterator[Any]: ...
+
+class Session:
+    text: str
+    def __init__(self, text: str) -> None: ...
+    @classmethod
+    def new(cls, name: str, peers: Mapping[str, str | Identity], **given: Any) -> Self: ...
+    @classmethod
+    def load(cls, path: str | PathLike[str]) -> Self: ...
+    def save(self, path: str | PathLike[str]) -> None: ...
+    def show(self) -> dict[str, Any]: ...
+    @property
+    def name(self) -> str: ...
+    @property
+    def classes(self) -> list[str]: ...
+    @property
+    def task(self) -> str: ...
+    def doctor(self, key: Identity | str | PathLike[str] | None = None, **given: Any) -> list[dict[str, Any]]: ...
+    def forecast(self, rows: int) -> dict[str, Any]: ...
+    def join(
+        self,
+        X: Any = None,
+        y: ArrayLike | None = None,
+        *,
+        key: Identity | str | PathLike[str],
+        on_event: Callable[[Event], object] | None = None,
+        progress: bool = False,
+        label: str | None = None,
+        listen: Sequence[str] = (),
+        mdns: bool = True,
+        network_key: bytes | None = None,
+        state: str | PathLike[str] | None = None,
+        dataset: str | None = None,
+        budget: str | None = None,
+        strict: bool = False,
+        yes: bool = False,
+        addresses: Mapping[str, str] | None = None,
+    ) -> Joined: ...
+    async def join_async(
+        self,
+        X: Any = None,
+        y: ArrayLike | None = None,
+        *,
+        key: Identity | str | PathLike[str],
+        on_event: Callable[[Event], object] | None = None,
+        progress: bool = False,
+        label: str | None = None,
+        listen: Sequence[str] = (),
+        mdns: bool = True,
+        network_key: bytes | None = None,
+        state: str | PathLike[str] | None = None,
+        dataset: str | None = None,
+        budget: str | None = None,
+        strict: bool = False,
+        yes: bool = False,
+        addresses: Mapping[str, str] | None = None,
+    ) -> Joined: ...
+
+@dataclass(frozen=True)
+class Ledger:
+    path: Path
+    datasets: list[dict[str, Any]]
+    charges: list[dict[str, Any]]
+    @classmethod
+    def read(cls, key: Identity | str | PathLike[str] | None) -> Self: ...
+
+def simulate(scenario: str | PathLike[str], **given: Any) -> dict[str, Any]: ...

@@ -1,0 +1,29 @@
+//! The extension module `flyswarm._flyswarm`: what the package `flyswarm` of Python is made of. Arrays come
+//! and go as NumPy arrays; everything else that a user sees is in `python/flyswarm`.
+
+use pyo3::create_exception;
+use pyo3::exceptions::PyRuntimeError;
+use pyo3::prelude::*;
+
+mod error;
+mod model;
+mod personal;
+mod propagation;
+mod session;
+
+create_exception!(flyswarm, SessionError, PyRuntimeError, "The session could not be finished.");
+create_exception!(flyswarm, LeftError, PyRuntimeError, "The peer left before it had a result.");
+
+#[pymodule]
+mod _flyswarm {
+    #[pymodule_export]
+    use super::model::{Counter, Model};
+    #[pymodule_export]
+    use super::personal::{Datastore, best_part, folds};
+    #[pymodule_export]
+    use super::propagation::Propagation;
+    #[pymodule_export]
+    use super::session::{Running, SessionRows, call, peer_id};
+    #[pymodule_export]
+    use super::{LeftError, SessionError};
+}

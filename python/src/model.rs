@@ -1,0 +1,336 @@
+//! The classifier: rows are counted by a [`Counter`], and a [`Model`] predicts.
+
+use std::path::PathBuf;
+use std::sync::{Arc, OnceLock};
+
+use flyswarm_kernels::data::Borrowed;
+use flyswarm_kernels::model::bloom::{self, Counts};
+use flyswarm_kernels::model::file::FileError;
+use flyswarm_kernels::model::readout::{Readout, Score};
+use flyswarm_kernels::model::{self as kernel, ModelError};
+use flyswarm_kernels::sketch::flyhash::FlyHash;
+use flyswarm_kernels::sketch::scaling::{Moments, Scaler, Scaling, moments};
+use flyswarm_kernels::sketch::{Parameters, Sketch};
+use numpy::ndarray::Array2;
+use numpy::{IntoPyArray, PyArray1, PyArray2, PyReadonlyArray1, PyReadonlyArray2, PyUntypedArrayMethods};
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyDict, PyType};
+
+use crate::error::{disk, value};
+
+/// Rows of float32 in C order, checked; nothing is copied.
+pub(crate) fn rows<'a>(x: &'a PyReadonlyArray2<'_, f32>) -> PyResult<Borrowed<'a>> {
+    let values = x.as_slice().map_err(|_| value("expected rows in C order"))?;
+    Borrowed::new(x.shape()[1], values).map_err(value)
+}
+
+/// The scaling of that name; `bins` is looked at for "soft-bins", `lo` and `hi` for "range".
+pub(crate) fn named_scaling(
+    name: &str,
+    bins: u16,
+    lo: Vec<f32>,
+    hi: Vec<f32>,
+    features: usize,
+) -> PyResult<Scaling> {
+    let scaling = match name {
+        "none" => Scaling::None,
+        "unit-norm" => Scaling::UnitNorm,
+        "range" => Scaling::Range { lo, hi },
+        "center" => Scaling::Center,
+        "standard" => Scaling::Standard,
+        "soft-bins" => Scaling::SoftBins(bins),
+        other => {
+            let all = "none, unit-norm, range, center, standard or soft-bins";
+            return Err(value(format!("scaling is {other:?}, expected {all}")));
+        }
+    };
+    scaling.check(features).map_err(value)?;
+    Ok(scaling)
+}
+
+/// Counts of rows, and what they are counted with.
+#[pyclass(module = "flyswarm._flyswarm")]
+#[derive(Debug)]
+pub(crate) struct Counter {
+    sketch: Sketch,
+    readout: Readout,
+    classes: Vec<String>,
+    hash: Arc<FlyHash>,
+    /// Sums for means and deviations, where the scaling needs them.
+    words: Vec<u64>,
+    scaler: Option<Scaler>,
+    counts: Counts,
+}
+
+#[pymethods]
+impl Counter {
+    /// No rows yet. Of `scaling` "range" `lo` and `hi` are the bounds; of "soft-bins" `bins` the number.
+    #[new]
+    #[allow(clippy::too_many_arguments, reason = "all by name")]
+    #[pyo3(signature = (*, features, classes, m, s, rho, seed, densify, scaling, bins, lo, hi, score, gamma))]
+    fn new(
+        py: Python<'_>,
+        features: usize,
+        classes: Vec<String>,
+        m: usize,
+        s: usize,
+        rho: usize,
+        seed: [u8; 32],
+        densify: bool,
+        scaling: &str,
+        bins: u16,
+        lo: Vec<f32>,
+        hi: Vec<f32>,
+        score: &str,
+        gamma: f64,
+    ) -> PyResult<Self> {
+        let scaling = named_scaling(scaling, bins, lo, hi, features)?;
+        let score: Score = score.parse().map_err(|error| value(format!("readout is {score:?}, {error}")))?;
+        kernel::check_classes(&classes).map_err(value)?;
+        let words = scaling.needs_moments().map_or(0, |squares| Moments::words(features, squares));
+        let parameters = Parameters { d: features, m, s, rho, seed, densify, scaling };
+        let sketch = parameters.check(classes.len()).map_err(value)?;
+        let counts = Counts::zero(classes.len(), m);
+        let hash = Arc::new(py.detach(|| FlyHash::new(&sketch)));
+        let readout = Readout { score, gamma };
+        let found = Self { sketch, readout, classes, hash, words: vec![0; words], scaler: None, counts };
+        if words == 0 { found.scaled() } else { Ok(found) }
+    }
+
+    /// Adds rows to the means and deviations. Before any are counted.
+    fn measure(&mut self, py: Python<'_>, x: PyReadonlyArray2<'_, f32>) -> PyResult<()> {
+        let Some(squares) = self.sketch.parameters().scaling.needs_moments() else { return Ok(()) };
+        let rows = rows(&x)?;
+        self.expect_features(rows)?;
+        let added = py.detach(|| moments(rows, squares));
+        self.words.iter_mut().zip(added).for_each(|(sum, word)| *sum = sum.wrapping_add(word));
+        Ok(())
+    }
+
+    /// Counts rows; `y` has the index of each row's class.
+    fn add(
+        &mut self,
+        py: Python<'_>,
+        x: PyReadonlyArray2<'_, f32>,
+        y: PyReadonlyArray1<'_, u16>,
+    ) -> PyResult<()> {
+        let rows = rows(&x)?;
+        self.expect_features(rows)?;
+        if self.scaler.is_none() {
+            self.scaler = Some(self.measured()?);
+        }
+        let Some(scaler) = &self.scaler else { unreachable!("BUG: made above") };
+        let labels = y.as_slice().map_err(|_| value("expected labels side by side"))?;
+        let (counts, hash) = (&mut self.counts, &self.hash);
+        py.detach(|| bloom::add(counts, hash, scaler, rows, labels)).map_err(value)
+    }
+
+    /// What was counted, as a model; `columns` names the features, or is empty.
+    fn model(&self, columns: Vec<String>) -> PyResult<Model> {
+        let scaler = match &self.scaler {
+            Some(scaler) => scaler.clone(),
+            None => self.measured()?,
+        };
+        let (sketch, classes) = (self.sketch.clone(), self.classes.clone());
+        let model = kernel::Model::new(sketch, self.readout, classes, scaler, self.counts.clone())
+            .and_then(|model| model.with_columns(columns))
+            .map_err(value)?;
+        Ok(Model { model, hash: self.hash.clone().into() })
+    }
+}
+
+impl Counter {
+    /// Where the scaling looks at no rows.
+    fn scaled(mut self) -> PyResult<Self> {
+        self.scaler = Some(self.measured()?);
+        Ok(self)
+    }
+
+    /// The scaler of the rows that were measured.
+    fn measured(&self) -> PyResult<Scaler> {
+        let parameters = self.sketch.parameters();
+        let moments = (!self.words.is_empty()).then(|| Moments::from_words(&self.words, parameters.d));
+        let moments = moments.transpose().map_err(value)?;
+        Scaler::new(&parameters.scaling, parameters.d, moments.as_ref()).map_err(value)
+    }
+
+    fn expect_features(&self, rows: Borrowed<'_>) -> PyResult<()> {
+        let (found, expected) = (rows.features(), self.sketch.parameters().d);
+        if found == expected { Ok(()) } else { Err(value(format!("{found} features, expected {expected}"))) }
+    }
+}
+
+/// A classifier that has learnt, as a session writes it: `FlyNNClassifier.from_model` makes an estimator of it.
+///
+/// >>> model = FlyNNClassifier(m=64, rho=4).fit([[0.0], [9.0]], ["low", "high"]).model_
+/// >>> model.classes, model.features, model.counts.shape
+/// (['high', 'low'], 1, (2, 64))
+/// >>> Model.decode(model.encode()).digest == model.digest
+/// True
+#[pyclass(frozen, module = "flyswarm._flyswarm")]
+#[derive(Debug)]
+pub(crate) struct Model {
+    model: kernel::Model,
+    /// The lifting matrix, drawn when it is needed first.
+    hash: OnceLock<Arc<FlyHash>>,
+}
+
+impl Model {
+    pub(crate) fn of(model: kernel::Model) -> Self {
+        Self { model, hash: OnceLock::new() }
+    }
+
+    fn hash(&self) -> Arc<FlyHash> {
+        self.hash.get_or_init(|| Arc::new(FlyHash::new(self.model.sketch()))).clone()
+    }
+}
+
+#[pymethods]
+impl Model {
+    /// Reads a model's bytes.
+    #[staticmethod]
+    fn decode(py: Python<'_>, bytes: &[u8]) -> PyResult<Self> {
+        py.detach(|| kernel::Model::decode(bytes)).map(Self::of).map_err(value)
+    }
+
+    /// Reads a model's file.
+    #[staticmethod]
+    fn load(py: Python<'_>, path: PathBuf) -> PyResult<Self> {
+        py.detach(|| kernel::Model::load(&path)).map(Self::of).map_err(|error| match &error {
+            FileError::Bad { .. } => value(error),
+            _ => disk(error),
+        })
+    }
+
+    /// The bytes of its file.
+    fn encode<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
+        PyBytes::new(py, &py.detach(|| self.model.encode()))
+    }
+
+    /// Writes its file.
+    fn save(&self, py: Python<'_>, path: PathBuf) -> PyResult<()> {
+        py.detach(|| self.model.save(&path)).map_err(disk)
+    }
+
+    fn __reduce__<'py>(&self, py: Python<'py>) -> PyResult<(Bound<'py, PyAny>, (Bound<'py, PyBytes>,))> {
+        let decode = PyType::new::<Self>(py).getattr("decode")?;
+        Ok((decode, (self.encode(py),)))
+    }
+
+    /// The index of each row's class.
+    fn predict<'py>(
+        &self,
+        py: Python<'py>,
+        x: PyReadonlyArray2<'_, f32>,
+    ) -> PyResult<Bound<'py, PyArray1<u16>>> {
+        let rows = rows(&x)?;
+        let found = py.detach(|| self.model.predictor_with(self.hash()).predict(rows)).map_err(value)?;
+        Ok(found.into_pyarray(py))
+    }
+
+    /// Novelties, rows x classes; the lowest is the prediction.
+    fn novelties<'py>(
+        &self,
+        py: Python<'py>,
+        x: PyReadonlyArray2<'_, f32>,
+    ) -> PyResult<Bound<'py, PyArray2<f64>>> {
+        let rows = rows(&x)?;
+        let found = py.detach(|| self.model.predictor_with(self.hash()).scores(rows)).map_err(value)?;
+        let shape = (rows.rows(), self.model.classes().len());
+        Ok(Array2::from_shape_vec(shape, found).map_err(value)?.into_pyarray(py))
+    }
+
+    /// Goes on counting where this model stands; its scale stays.
+    fn counter(&self) -> Counter {
+        Counter {
+            sketch: self.model.sketch().clone(),
+            readout: self.model.readout(),
+            classes: self.model.classes().to_vec(),
+            hash: self.hash(),
+            words: Vec::new(),
+            scaler: Some(self.model.scaler().clone()),
+            counts: self.model.counts().clone(),
+        }
+    }
+
+    /// The exact sum of the counts of two models that were made alike.
+    fn merge(&self, other: &Self) -> PyResult<Self> {
+        let (one, two) = (&self.model, &other.model);
+        let same = [
+            ("sketch", one.sketch() == two.sketch()),
+            ("classes", one.classes() == two.classes()),
+            ("columns", one.columns() == two.columns()),
+            ("readout or gamma", one.readout() == two.readout()),
+            ("scale", one.scaler() == two.scaler()),
+        ];
+        if let Some((what, _)) = same.iter().find(|(_, same)| !same) {
+            return Err(value(format!("the models differ in their {what}: only models made alike add up")));
+        }
+        let mut counts = one.counts().clone();
+        counts.merge(two.counts()).map_err(value)?;
+        let model = kernel::Model::new(
+            one.sketch().clone(),
+            one.readout(),
+            one.classes().to_vec(),
+            one.scaler().clone(),
+            counts,
+        )
+        .and_then(|model| model.with_columns(one.columns().to_vec()))
+        .map_err(|error: ModelError| value(error))?;
+        Ok(Self { model, hash: self.hash().into() })
+    }
+
+    /// Names of the classes, in the order of their indices.
+    #[getter]
+    fn classes(&self) -> Vec<String> {
+        self.model.classes().to_vec()
+    }
+
+    /// Names of the features; empty where they have none.
+    #[getter]
+    fn columns(&self) -> Vec<String> {
+        self.model.columns().to_vec()
+    }
+
+    /// Features of a row.
+    #[getter]
+    fn features(&self) -> usize {
+        self.model.sketch().parameters().d
+    }
+
+    /// SHA-256 of all that prediction depends on, in hexadecimal digits.
+    #[getter]
+    fn digest(&self) -> String {
+        self.model.digest().iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+
+    /// Counts, classes x m.
+    #[getter]
+    fn counts<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyArray2<u32>>> {
+        let counts = self.model.counts();
+        let shape = (counts.classes(), self.model.sketch().parameters().m);
+        Ok(Array2::from_shape_vec(shape, counts.values().to_vec()).map_err(value)?.into_pyarray(py))
+    }
+
+    /// What it was made with, under the names of the estimator's parameters.
+    #[getter]
+    fn setting<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let (parameters, readout) = (self.model.sketch().parameters(), self.model.readout());
+        let out = PyDict::new(py);
+        out.set_item("m", parameters.m)?;
+        out.set_item("s", parameters.s)?;
+        out.set_item("rho", parameters.rho)?;
+        out.set_item("densify", parameters.densify)?;
+        out.set_item("scaling", parameters.scaling.name())?;
+        if let Scaling::SoftBins(bins) = parameters.scaling {
+            out.set_item("bins", bins)?;
+        }
+        if let Scaling::Range { lo, hi } = &parameters.scaling {
+            out.set_item("bounds", (lo.clone(), hi.clone()))?;
+        }
+        out.set_item("readout", readout.score.name())?;
+        out.set_item("gamma", readout.gamma)?;
+        out.set_item("seed", PyBytes::new(py, &parameters.seed))?;
+        Ok(out)
+    }
+}

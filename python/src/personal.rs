@@ -1,0 +1,73 @@
+//! Neighbours among a user's own rows, and how they are mixed with what a classifier says (kNN-Per).
+
+use flyswarm_kernels::data::split;
+use flyswarm_kernels::personal::{self, LAMBDAS, Mixture, Tally};
+use numpy::{IntoPyArray, PyArray2, PyReadonlyArray1, PyReadonlyArray2};
+use pyo3::prelude::*;
+
+use crate::error::value;
+
+/// Keys with a class each.
+#[pyclass(frozen, module = "flyswarm._flyswarm")]
+#[derive(Debug)]
+pub(crate) struct Datastore(personal::Datastore);
+
+#[pymethods]
+impl Datastore {
+    /// Keys, one a row, and the index of the class of each.
+    #[new]
+    fn new(
+        keys: PyReadonlyArray2<'_, f32>,
+        labels: PyReadonlyArray1<'_, u16>,
+        classes: usize,
+    ) -> PyResult<Self> {
+        let labels = labels.as_slice().map_err(|_| value("expected labels side by side"))?.to_vec();
+        personal::Datastore::new(keys.as_array().to_owned(), labels, classes).map(Self).map_err(value)
+    }
+
+    /// What the `k` nearest keys say of rows: rows x classes, each row adding up to 1.
+    fn said<'py>(
+        &self,
+        py: Python<'py>,
+        rows: PyReadonlyArray2<'_, f32>,
+        k: usize,
+        scale: f64,
+    ) -> PyResult<Bound<'py, PyArray2<f64>>> {
+        let mixture = Mixture { k, scale, lambda: 0.0 };
+        let rows = rows.as_array();
+        let said = py.detach(|| mixture.neighbours(&self.0, rows)).map_err(value)?;
+        Ok(said.into_pyarray(py))
+    }
+}
+
+/// The part of the neighbours with which most rows are right, of those that the paper tries.
+#[pyfunction]
+pub(crate) fn best_part(
+    neighbours: PyReadonlyArray2<'_, f64>,
+    network: PyReadonlyArray2<'_, f64>,
+    labels: PyReadonlyArray1<'_, u16>,
+) -> PyResult<f64> {
+    let (near, network, labels) = (neighbours.as_array(), network.as_array(), labels.as_array());
+    if near.dim() != network.dim() || near.nrows() != labels.len() {
+        return Err(value("probabilities and labels do not belong together"));
+    }
+    let mut tally = Tally::default();
+    for ((near, network), label) in near.rows().into_iter().zip(network.rows()).zip(labels) {
+        tally.count(near, network, *label);
+    }
+    Ok(LAMBDAS[tally.best()])
+}
+
+/// The rows of each of `count` folds, every class in proportion.
+#[pyfunction]
+pub(crate) fn folds(
+    labels: PyReadonlyArray1<'_, u16>,
+    count: usize,
+    seed: [u8; 32],
+) -> PyResult<Vec<Vec<usize>>> {
+    if count < 2 {
+        return Err(value(format!("{count} folds, at least 2 are needed")));
+    }
+    let labels = labels.as_slice().map_err(|_| value("expected labels side by side"))?;
+    Ok(split::folds(labels, count, &seed).into_iter().map(|split| split.test).collect())
+}

@@ -1,0 +1,194 @@
+//! Taking part in a session, and commands in this process.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::sync::Mutex;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::time::Duration;
+
+use flyswarm::cli::{self, Failure};
+use flyswarm::peer::{self, Budget, Finished, Handle};
+use flyswarm::task::Rows;
+use flyswarm::{Identity, Session};
+use futures::executor::{block_on, block_on_stream};
+use pyo3::exceptions::{PyRuntimeError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::PyBytes;
+
+use crate::error::{disk, value};
+use crate::{LeftError, SessionError};
+
+/// A command's or a peer's error as the exception for its kind.
+fn failed(failure: Failure) -> PyErr {
+    let text = failure.to_string();
+    match failure {
+        Failure::Input(_) => value(text),
+        Failure::Session(_) => SessionError::new_err(text),
+        Failure::Machine(_) => disk(text),
+        Failure::Interrupted(_) => LeftError::new_err(text),
+    }
+}
+
+/// Runs a command of the program in this process. Gives what it prints, what it says beside that, and its
+/// error where it has one.
+#[pyfunction]
+pub(crate) fn call(py: Python<'_>, arguments: Vec<OsString>) -> (String, Vec<String>, Option<Py<PyAny>>) {
+    let (mut out, mut said) = (Vec::new(), Vec::new());
+    let result = py.detach(|| cli::call(&arguments, &mut out, &mut said));
+    let error = result.err().map(|failure| failed(failure).into_value(py).into_any());
+    (String::from_utf8_lossy(&out).into_owned(), said, error)
+}
+
+/// The libp2p name of the identity in a key file.
+#[pyfunction]
+pub(crate) fn peer_id(key: PathBuf) -> PyResult<String> {
+    Ok(Identity::load(&key).map_err(value)?.public().to_string())
+}
+
+/// Rows for a session, read and checked.
+#[pyclass(frozen, module = "flyswarm._flyswarm")]
+#[derive(Debug)]
+pub(crate) struct SessionRows {
+    rows: Rows,
+    name: String,
+    /// What is to be said of how columns were taken.
+    #[pyo3(get)]
+    said: Option<String>,
+    /// How many.
+    #[pyo3(get)]
+    count: usize,
+}
+
+#[pymethods]
+impl SessionRows {
+    /// Reads a file as `flyswarm join` does.
+    #[staticmethod]
+    fn read(
+        py: Python<'_>,
+        session: &str,
+        file: PathBuf,
+        label: Option<String>,
+        name: String,
+    ) -> PyResult<Self> {
+        let session = Session::parse(session).map_err(value)?;
+        let label = label.map(|label| label.parse().map_err(value)).transpose()?;
+        let (rows, said) = py.detach(|| cli::rows(&session, &file, label.as_ref())).map_err(failed)?;
+        let count = rows.data.rows();
+        Ok(Self { rows, name, said, count })
+    }
+}
+
+/// A peer of a running session.
+#[pyclass(frozen, module = "flyswarm._flyswarm")]
+#[derive(Debug)]
+pub(crate) struct Running {
+    handle: Handle,
+    said: Mutex<Receiver<Said>>,
+}
+
+#[derive(Debug)]
+enum Said {
+    Event(String, String),
+    End(Box<Result<Finished, peer::Error>>),
+}
+
+#[pymethods]
+impl Running {
+    /// Joins a session; returns when the network is up.
+    #[staticmethod]
+    #[allow(clippy::too_many_arguments, reason = "all by name")]
+    #[pyo3(signature = (session, key, rows, *, listen, mdns, network_key, state, dataset, budget, strict, yes))]
+    fn start(
+        py: Python<'_>,
+        session: &str,
+        key: PathBuf,
+        rows: Option<&SessionRows>,
+        listen: Vec<String>,
+        mdns: bool,
+        network_key: Option<[u8; 32]>,
+        state: Option<PathBuf>,
+        dataset: Option<String>,
+        budget: Option<String>,
+        strict: bool,
+        yes: bool,
+    ) -> PyResult<Self> {
+        let session = Session::parse(session).map_err(value)?;
+        let count = rows.map_or(0, |rows| rows.count);
+        let mut builder = cli::builder(session, key, count, yes).map_err(failed)?.mdns(mdns).strict(strict);
+        if let Some(rows) = rows {
+            builder = builder.rows(rows.rows.clone(), rows.name.clone());
+        }
+        for address in listen {
+            let parsed = address.parse().map_err(|error| value(format!("listen: {address}: {error}")))?;
+            builder = builder.listen(parsed);
+        }
+        if let Some(key) = network_key {
+            builder = builder.network_key(flyswarm::net::NetworkKey::new(key));
+        }
+        if let Some(folder) = state {
+            builder = builder.state_dir(folder);
+        }
+        if let Some(dataset) = dataset {
+            let limit =
+                budget.map(|budget| budget.parse().map_err(|error| value(format!("budget: {error}"))));
+            builder = builder.budget(Budget { dataset, limit: limit.transpose()? });
+        } else if budget.is_some() {
+            return Err(value("budget: needs dataset, the name under which the ledger adds up"));
+        }
+        let peer = py.detach(|| block_on(builder.join())).map_err(|error| failed(error.into()))?;
+        let (tell, said) = channel();
+        let (handle, events) = (peer.handle(), peer.events());
+        std::thread::spawn(move || {
+            let told = tell.clone();
+            let shown = std::thread::spawn(move || {
+                for timed in block_on_stream(events) {
+                    let json = serde_json::to_string(&timed).unwrap_or_default();
+                    // Nobody listens any more: the peer goes on until it is told to leave.
+                    let _ = told.send(Said::Event(json, timed.event.to_string()));
+                }
+            });
+            let result = block_on(peer.result());
+            // All that happened is told before how it ended.
+            let _ = shown.join();
+            let _ = tell.send(Said::End(Box::new(result)));
+        });
+        Ok(Self { handle, said: Mutex::new(said) })
+    }
+
+    /// The next event as (JSON, text), `None` where there is none for `seconds`, or the end as (file of the
+    /// result or `None`, receipt as JSON). What ended the session early is raised.
+    fn next<'py>(
+        &self,
+        py: Python<'py>,
+        seconds: f64,
+    ) -> PyResult<Option<(String, String, Option<Bound<'py, PyBytes>>)>> {
+        let wait = Duration::try_from_secs_f64(seconds).map_err(value)?;
+        let found =
+            py.detach(|| self.said.lock().map_err(|_| RecvTimeoutError::Disconnected)?.recv_timeout(wait));
+        match found {
+            Err(RecvTimeoutError::Timeout) => Ok(None),
+            Err(RecvTimeoutError::Disconnected) => Err(PyRuntimeError::new_err("the session is over")),
+            Ok(Said::Event(json, text)) => Ok(Some((json, text, None))),
+            Ok(Said::End(result)) => {
+                let finished = result.map_err(|error| failed(error.into()))?;
+                let receipt = serde_json::to_string(&finished.receipt)
+                    .map_err(|error| PyValueError::new_err(error.to_string()))?;
+                let file = finished.outcome.map(|outcome| outcome.file).unwrap_or_default();
+                Ok(Some((receipt, String::new(), Some(PyBytes::new(py, &file)))))
+            }
+        }
+    }
+
+    /// Tells the peer to leave.
+    fn leave(&self) {
+        self.handle.leave();
+    }
+
+    /// Tells where a peer can be reached.
+    fn add_address(&self, peer: &str, address: &str) -> PyResult<()> {
+        let peer = peer.parse().map_err(value)?;
+        let parsed = address.parse().map_err(|error| value(format!("{address}: {error}")))?;
+        self.handle.add_address(&peer, parsed);
+        Ok(())
+    }
+}

@@ -1,0 +1,62 @@
+"""Peers of a session on this machine."""
+
+import threading
+
+import numpy as np
+import pytest
+from flyswarm import Identity, Session
+from sklearn.datasets import load_digits
+
+# On a busy machine nobody is given up.
+TIMING = {"gather_ms": 60_000, "stall_ms": 30_000, "linger_ms": 2_000}
+LOOPBACK = ["/ip4/127.0.0.1/tcp/0"]
+
+
+class Swarm:
+    """A session, and the key of each of its peers."""
+
+    def __init__(self, folder, count=3, **given):
+        self.keys = {}
+        for i in range(count):
+            (folder / f"peer{i}").mkdir()
+            self.keys[f"peer{i}"] = Identity.new(folder / f"peer{i}" / "key")
+        self.session = Session.new("test", self.keys, timing=TIMING, **given)
+        self.addresses = {}
+
+    def join(self, rows, tell=lambda name, event: None, **given):
+        """What every peer's `join` returns or raises, by name; `rows` are X and y by name."""
+        results = {}
+
+        def run(name, key):
+            def on_event(event):
+                if event.kind == "listening":
+                    self.addresses[key.peer_id] = event.fields["address"]
+                tell(name, event)
+
+            try:
+                results[name] = self.session.join(
+                    *rows[name], key=key, on_event=on_event, listen=LOOPBACK, mdns=False,
+                    addresses=self.addresses, **given,
+                )  # fmt: skip
+            except BaseException as error:
+                results[name] = error
+
+        threads = [threading.Thread(target=run, args=(name, self.keys[name])) for name in rows]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        return results
+
+
+@pytest.fixture
+def swarm(tmp_path):
+    """Makes a swarm in a folder of its own."""
+    return lambda *args, **given: Swarm(tmp_path, *args, **given)
+
+
+@pytest.fixture(scope="session")
+def digits():
+    """X (float32) and y (texts) of the first 600 digits."""
+    X, y = load_digits(return_X_y=True)
+    return np.ascontiguousarray(X[:600], np.float32), y[:600].astype(str)

@@ -1,0 +1,229 @@
+"""Sessions between real peers over loopback."""
+
+import asyncio
+import logging
+import os
+import signal
+import subprocess
+import sys
+import threading
+
+import numpy as np
+import pandas as pd
+import pytest
+from conftest import LOOPBACK, Swarm
+from flyswarm import Identity, Ledger, Model, Session, simulate
+from sklearn.base import clone
+
+SMALL = {"features": 64, "classes_from_range": "0..9", "m": 512, "rho": 16, "no_evaluate": True}
+
+
+def parts(swarm, X, y):
+    """Rows by peer, every third to one of three."""
+    return {name: (X[i :: len(swarm.keys)], y[i :: len(swarm.keys)]) for i, name in enumerate(swarm.keys)}
+
+
+def test_every_peer_gets_the_estimator_that_a_fit_of_all_rows_gives(swarm, digits, capfd):
+    X, y = digits
+    made = swarm(**SMALL)
+    heard = []
+    results = made.join(parts(made, X, y), lambda name, event: heard.append((name, event)))
+    assert all(not isinstance(result, BaseException) for result in results.values()), results
+    estimators = [estimator for estimator, _ in results.values()]
+    pooled = clone(estimators[0]).fit(X, y)
+    assert {e.model_.digest for e in estimators} == {pooled.model_.digest}
+    assert (estimators[1].predict(X) == pooled.predict(X)).all() and estimators[1].score(X, y) > 0.9
+    for name, (_, receipt) in results.items():
+        assert receipt["counted"] and receipt["peer"] == name
+        kinds = [event.kind for whose, event in heard if whose == name]
+        assert kinds.index("waiting") < kinds.index("opened") < kinds.index("finished")
+    assert capfd.readouterr() == ("", "")
+
+
+def test_python_and_the_program_take_part_in_one_session(swarm, digits, tmp_path):
+    program = os.environ.get("FLYSWARM_PROGRAM")
+    if program is None:
+        pytest.skip("FLYSWARM_PROGRAM names the program")
+    X, y = digits
+    made = swarm(**SMALL)
+    made.session.save(tmp_path / "test.toml")
+    rows = parts(made, X, y)
+    theirs, key = rows.pop("peer2"), made.keys["peer2"]
+    np.savez(tmp_path / "rows.npz", X=theirs[0], y=theirs[1])
+    command = [program, "join", "test.toml", "--data", "rows.npz", "--key", key.path, "--json", "--no-mdns"]
+    command += ["--listen", *LOOPBACK, "--addresses-from-stdin", "--out", "test.model"]
+    other = subprocess.Popen(
+        command, cwd=tmp_path, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    with other:
+        def tell(name, event):
+            if event.kind == "listening":
+                line = f'{{"peer": "{made.keys[name].peer_id}", "address": "{event.fields["address"]}"}}\n'
+                other.stdin.write(line)
+                other.stdin.flush()
+
+        results = made.join(rows, tell)
+        _, errors = other.communicate()
+    assert other.returncode == 0, errors
+    assert all(not isinstance(result, BaseException) for result in results.values()), results
+    digests = {result.estimator.model_.digest for result in results.values()}
+    assert digests == {Model.load(tmp_path / "test.model").digest}
+
+
+def test_columns_of_a_frame_are_brought_into_the_order_of_the_session(swarm, digits):
+    X, y = digits
+    names = [f"pixel {i}" for i in range(64)]
+    made = swarm(**{**SMALL, "columns": names, "features": None})
+    frames = {n: (pd.DataFrame(x, columns=names)[names[::-1]], y) for n, (x, y) in parts(made, X, y).items()}
+    results = made.join(frames)
+    estimator = results["peer0"].estimator
+    assert estimator.model_.columns == names
+    frame = pd.DataFrame(X, columns=names)
+    assert clone(estimator).fit(frame, y).model_.digest == estimator.model_.digest
+    with pytest.raises(ValueError, match='X: .*"pixel 3"'):
+        made.session.join(frame.rename(columns={"pixel 3": "pixel 5b"}), y, key=made.keys["peer0"])
+
+
+def test_an_exception_in_a_callback_ends_the_session_with_it(swarm, digits):
+    made = swarm(**SMALL)
+
+    def fail(event):
+        raise ZeroDivisionError(event.kind)
+
+    with pytest.raises(ZeroDivisionError, match="listening|waiting"):
+        made.session.join(*digits, key=made.keys["peer0"], on_event=fail, listen=LOOPBACK, mdns=False)
+    # The node is gone: its state can be locked again at once.
+    with pytest.raises(ZeroDivisionError):
+        made.session.join(*digits, key=made.keys["peer0"], on_event=fail, listen=LOOPBACK, mdns=False)
+
+
+def test_ctrl_c_leaves_cleanly(swarm, digits, tmp_path):
+    made = swarm(**SMALL)
+    made.session.save(tmp_path / "test.toml")
+    np.savez(tmp_path / "rows.npz", X=digits[0], y=digits[1])
+    code = (
+        "import sys\nfrom flyswarm import Session\n"
+        "def tell(event):\n    print(event.kind, flush=True)\n"
+        "try:\n    Session.load('test.toml').join('rows.npz', key=sys.argv[1], on_event=tell, mdns=False)\n"
+        "except KeyboardInterrupt:\n    print('left', flush=True)\n"
+    )
+    child = subprocess.Popen(
+        [sys.executable, "-c", code, made.keys["peer0"].path], cwd=tmp_path, stdout=subprocess.PIPE, text=True
+    )
+    with child:
+        assert child.stdout is not None
+        assert any(line == "waiting\n" for line in child.stdout)
+        child.send_signal(signal.SIGINT)
+        rest = child.stdout.read()
+    assert (child.returncode, rest.splitlines()[-1]) == (0, "left")
+
+
+def test_a_cancelled_join_leaves(swarm, digits):
+    made = swarm(**SMALL)
+
+    async def run():
+        seen = asyncio.Event()
+        joining = asyncio.ensure_future(
+            made.session.join_async(
+                *digits, key=made.keys["peer0"], on_event=lambda event: seen.set(), listen=LOOPBACK, mdns=False
+            )
+        )
+        await seen.wait()
+        joining.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await joining
+
+    before = threading.active_count()
+    asyncio.run(run())
+    assert threading.active_count() <= before
+
+
+def test_join_async_gives_what_join_gives(swarm, digits):
+    X, y = digits
+    made = swarm(**SMALL)
+
+    async def one(name, key, rows):
+        def on_event(event):
+            if event.kind == "listening":
+                made.addresses[key.peer_id] = event.fields["address"]
+
+        return await made.session.join_async(
+            *rows, key=key, on_event=on_event, listen=LOOPBACK, mdns=False, addresses=made.addresses
+        )
+
+    async def all_of_them():
+        rows = parts(made, X, y)
+        return await asyncio.gather(*(one(name, key, rows[name]) for name, key in made.keys.items()))
+
+    results = asyncio.run(all_of_them())
+    assert len({joined.estimator.model_.digest for joined in results}) == 1
+
+
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        (lambda X, y: (X[:, 1:], y), "63 features .*, expected 64"),
+        (lambda X, y: (X, np.where(y == "3", "drei", y)), '"drei"'),
+        (lambda X, y: (X, y[1:]), "599 labels for 600 rows"),
+        (lambda X, y: (X[0], y), "X has 1 dimensions, expected 2"),
+        (lambda X, y: (X * np.float32(2.0**80), y), "2\\^80"),
+    ],
+)
+def test_rows_that_do_not_fit_are_refused_in_the_words_of_the_program(swarm, digits, change, problem):
+    made = swarm(**SMALL)
+    with pytest.raises(ValueError, match=problem) as refused:
+        made.session.join(*change(*digits), key=made.keys["peer0"])
+    assert "/tmp" not in str(refused.value)
+
+
+def test_what_does_not_fit_the_session_is_refused_in_the_words_of_the_program(swarm, digits, tmp_path):
+    made = swarm(**SMALL)
+    with pytest.raises(ValueError, match="is not in the roster"):
+        made.session.join(*digits, key=Identity.new(tmp_path / "other"))
+    with pytest.raises(ValueError, match="the session has no privacy.epsilon"):
+        made.session.join(*digits, key=made.keys["peer0"], dataset="rows")
+    with pytest.raises(ValueError, match="has no peers without rows"):
+        made.session.join(key=made.keys["peer0"])
+    with pytest.raises(ValueError, match="--features"):
+        Session.new("test", made.keys, classes=["a", "b"])
+    with pytest.raises(ValueError, match="min.peers"):
+        Session.new("test", made.keys, min_peers=9, **SMALL)
+    with pytest.raises(ValueError, match="a session file is expected"):
+        Session.load(made.keys["peer0"].path)
+
+
+def test_a_private_session_of_little_use_is_not_paid_for(tmp_path, digits):
+    made = Swarm(tmp_path, features=64, classes_from_range="0..9", epsilon="0.001")
+    X, y = digits
+    assert made.session.forecast(len(X))["useful"] is False
+    with pytest.raises(ValueError, match="of little use.*nothing was spent"):
+        made.session.join(X, y, key=made.keys["peer0"], dataset="rows", mdns=False)
+    assert Ledger.read(made.keys["peer0"]).charges == []
+
+
+def test_the_doctor_says_who_is_missing(swarm):
+    made = swarm(**SMALL)
+    findings = made.session.doctor(made.keys["peer0"], wait=1, no_mdns=True, listen=LOOPBACK)
+    assert findings[-1] | {"check": "verdict", "could_start": False, "ready": 1, "needed": 3} == findings[-1]
+    assert {f["peer"] for f in findings if f.get("level") == "error"} >= {"peer1", "peer2"}
+
+
+def test_events_go_to_logging_and_progress_to_standard_error(swarm, digits, caplog, capfd):
+    made = swarm(**SMALL)
+
+    def stop(event):
+        if event.kind == "waiting":
+            raise StopIteration
+
+    with caplog.at_level(logging.INFO, "flyswarm"), pytest.raises(StopIteration):
+        made.session.join(*digits, key=made.keys["peer0"], on_event=stop, listen=LOOPBACK, mdns=False)
+    assert any("peer0 waits for peer1, peer2" in line for line in caplog.messages)
+    assert capfd.readouterr() == ("", "")
+
+
+def test_a_scenario_is_simulated(request):
+    scenarios = request.config.rootpath.parent / "simulations"
+    one, two = (simulate(scenarios / "churn.toml", small=True, seed=seed) for seed in (1, 1))
+    assert one == two and one
+
+
