@@ -89,7 +89,7 @@ impl PseudoLabels {
         counts
     }
 
-    /// The label of a row that was given none; `None` where none was found.
+    /// The rows whose label was found, with that label.
     #[must_use]
     pub fn found(&self) -> impl Iterator<Item = (usize, u16)> {
         self.found.iter().map(|&row| (row, self.labels[row]))
