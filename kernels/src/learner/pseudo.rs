@@ -90,7 +90,6 @@ impl PseudoLabels {
     }
 
     /// The rows whose label was found, with that label.
-    #[must_use]
     pub fn found(&self) -> impl Iterator<Item = (usize, u16)> {
         self.found.iter().map(|&row| (row, self.labels[row]))
     }
