@@ -2789,11 +2789,11 @@ def pairs_of(words):
 
 
 def words_of(pairs, count):
-    need(len(pairs) % 6 == 0, "Inconsistent")
+    need(len(pairs) % 6 == 0, "inconsistent")
     words, last = [0] * count, -1
     for at in range(0, len(pairs), 6):
         place, word = int.from_bytes(pairs[at : at + 2], "little"), int.from_bytes(pairs[at + 2 : at + 6], "little")
-        need(last < place < count and word, "Inconsistent")
+        need(last < place < count and word, "inconsistent")
         words[place], last = word, place
     return words
 
@@ -2811,7 +2811,7 @@ def check_private():
             words_of(bytes.fromhex(case["pairs"]), case["words"])
             check(f"{case['what']} is accepted", False)
         except Refused:
-            check(case["what"], case["class"] == "Inconsistent")
+            check(case["what"], case["class"] == "inconsistent")
     for case in file["totals"]:
         counts = [word if word < 2**31 else 0 for word in case["total"]]
         kept = sorted(range(len(counts)), key=lambda i: (-counts[i], i))[: case["top"]]
@@ -2938,8 +2938,148 @@ def check_fedavg():
     check("the figures of rounds", shown == [[figures[0] / 1e3, figures[1] / 1e4] for figures in curve])
 
 
+# ----------------------------------------------------------------------------------------- worked bytes of the specification
+
+
+def worked_bytes():
+    """The lines of section 12.1, each (name, bytes), computed from the vectors; None for an empty line."""
+    file = vectors("items")
+    session = session_of(file["toml"])
+    number, deal = file["sum"], file["deals"][0]
+    context, total = share_context(session, number), bytes.fromhex(file["total"])
+    coefficients = [scalar(bytes.fromhex(c)) for c in deal["coefficients"]]
+    share = le(shamir_share(coefficients, 1), 32)
+    yield "id", session.id
+    yield "ballot (1, 1)", ballot_bytes(number["ballot"])
+    yield "slot 1", le(number["slot"], 4)
+    yield None
+    yield "total's bytes", total
+    yield "their BLAKE3", blake3(total).digest()
+    yield "tag and 0x00", b"flyswarm/4 total\0"
+    yield "total = SHA-256(tag || id || ballot || slot || BLAKE3)", None
+    yield "", total_digest(session, number, total)
+    yield None
+    yield "pad of dealer 0", bytes.fromhex(deal["pad"])
+    yield "coefficient of x", bytes.fromhex(deal["coefficients"][1])
+    yield "share f(2) of index 1", share
+    yield "tag and 0x00", b"flyswarm/4 share\0"
+    yield "LE64(46)", le(len(context), 8)
+    yield "dealer, index", le(0, 2) + le(1, 2)
+    yield "hash = SHA-256(tag || LE64(46) || id || ballot || slot || dealer || index || share)", None
+    yield "", share_hash(context, 0, 1, share)
+    yield None
+    case = next(case for case in file["good"] if case["context"] == "acknowledgement")
+    canonical = bytes.fromhex(case["canonical"])
+    author = le(case["author"], 2)
+    message = session.id + author + canonical
+    signature = sign(bytes.fromhex(file["seeds"][case["author"]]), b"acknowledgement", message)
+    yield "tag and 0x00", b"flyswarm/4 signature\0"
+    yield "LE64(15)", le(len(b"acknowledgement"), 8)
+    yield "context", b"acknowledgement"
+    yield "author", author
+    yield "ballot, slot", canonical[:3]
+    yield "value", canonical[3:]
+    yield "S = Ed25519(tag || LE64(15) || context || id || author || ballot, slot || value)", None
+    yield "R of S", signature[:32]
+    yield "s of S", signature[32:]
+    yield "the signed item on the wire = author as u16 || ballot, slot || value || S, first bytes", None
+    yield "", encode("Signed<Acknowledgement>", decode("Signed<Acknowledgement>", bytes.fromhex(case["signed"])))[:36]
+    yield None
+    file = vectors("sum")
+    session = session_of(file["toml"])
+    ballot, number = {"counter": 1, "proposer": 0}, 1
+    params = ballot_bytes(ballot) + le(number, 4)
+    public = [bytes.fromhex(view["public"]) for view in file["view_secrets"]]
+    secret = bytes.fromhex(file["view_secrets"][1]["secret"])
+    keys = {other: pair_key(session, ballot, secret, public[other], 1, other) for other in (0, 2)}
+    pad = pads_of_sum(file, session, number)[1]
+    yield "ballot (1, 0) || slot 1", params
+    yield "X25519 of 1 and 0", exchange(secret, public[0])
+    yield "k_01", keys[0]
+    yield "X25519 of 1 and 2", exchange(secret, public[2])
+    yield "k_12", keys[2]
+    yield "pad of peer 1", pad
+    streams = [
+        Stream(keys[0], "mask", params).read(4),
+        Stream(keys[2], "mask", params).read(4),
+        Stream(pad, "pad", params).read(4),
+    ]
+    yield "x, word 0", words([1])
+    for name, stream in zip(("- Stream(k_01)", "+ Stream(k_12)", "+ Stream(pad)"), streams):
+        yield name, stream
+    masked = words([1])
+    for sign_of, stream in zip((-1, 1, 1), streams):
+        masked = add_words(32, masked, stream, sign_of)
+    yield "y, word 0", masked
+    sent = next(e for e in file["log"] if e.get("channel") == "bulk" and e["from"] == 1 and e["header"] == "0802000100010000")
+    check("the masked word is what was sent", sent["payload"].startswith(masked.hex()))
+
+
+def pads_of_sum(file, session, number):
+    """{dealer: pad} of a slot in `sum`, from the shares that were released."""
+    for entry in file["log"]:
+        if "header" not in entry:
+            continue
+        message = read_frame(entry["channel"], bytes.fromhex(entry["header"]), bytes.fromhex(entry["payload"]))
+        match innermost(message):
+            case ["View", "Down", "Accept"]:
+                record = message["View"]["Down"][1]["Accept"]
+                deals = record["deals"] if record["value"]["sum"]["slot"] == number else None
+            case ["View", "Down", "Open"] if deals:
+                _, releases = message["View"]["Down"][1]["Open"]
+                found = {deal["author"]: {} for deal in deals}
+                for release in releases:
+                    for dealer, (index, share) in check_release(session, deals, release).items():
+                        found[dealer][index] = share
+                return {deal["author"]: open_pad(session, deal, found[deal["author"]]) for deal in deals}
+    raise AssertionError("no such slot is opened")
+
+
+def worked_text():
+    lines = []
+    for entry in worked_bytes():
+        name, data = entry or ("", None)
+        lines.append(f"{name:<24}{data.hex()}" if data is not None else name)
+    return "\n".join(lines)
+
+
+def check_worked():
+    shown = SPEC.split("### 12.1")[1].split("```text\n")[1].split("\n```")[0]
+    for expected, found in zip(worked_text().split("\n"), shown.split("\n"), strict=True):
+        check(f"worked bytes: {expected}", expected == found)
+
+
+def check_trees_shown():
+    """The trees of section 6.2: the sessions they are drawn for, and their order."""
+    shown = " ".join(SPEC.split("### 6.2")[1].split("## 7.")[0].split())
+    session = session_of(vectors("sum")["toml"])
+    order = tree_order(session, {"counter": 1, "proposer": session.council[0]}, [0, 1, 2])
+    check("the tree of three", f"The tree is {', '.join(map(str, order))}." in shown)
+    session = session_of(vectors("session")["good"][13]["toml"])
+    order = tree_order(session, {"counter": 1, "proposer": session.council[0]}, [0, 1, 2, 3, 4])
+    check("the tree of five", f"The tree is {', '.join(map(str, order))}." in shown)
+
+
+def check_musts():
+    """Every numbered MUST has one row in tests/vectors/README.md; the vectors and tests that are named there exist."""
+    numbers = re.findall(r"\[(M\w+\.\d+)\](?!, are)", SPEC)
+    rows = re.findall(r"^\| (M\w+\.\d+) \|[^|]*\|([^|]*)\|([^|]*)\|$", (ROOT / "tests/vectors/README.md").read_text(), re.M)
+    check("no number twice", len(numbers) == len(set(numbers)))
+    check("a row for every MUST, in order", [number for number, _, _ in rows] == numbers)
+    source = "\n".join(path.read_text() for top in ("src", "kernels/src", "tests") for path in (ROOT / top).rglob("*.rs"))
+    tests = set(re.findall(r"\bfn (\w+)", source))
+    for number, files, names in rows:
+        for name in re.findall(r"^ `(\w+)`|; `(\w+)`", files):
+            check(f"{number}: {name} is a vector", (ROOT / "tests/vectors" / f"{''.join(name)}.json").exists())
+        for name in re.findall(r"`(\w+)`", names):
+            check(f"{number}: {name} is a test", name in tests)
+
+
 def main():
     for part in (
+        check_musts,
+        check_worked,
+        check_trees_shown,
         check_encoding,
         check_identity,
         check_streams,

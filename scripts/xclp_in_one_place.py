@@ -9,7 +9,7 @@ def clusters(rng, points, features, classes):
     """Rows around as many centres as classes, the class of each, and whether it is known: of one in twenty."""
     centres = rng.normal(size=(classes, features))
     truth = rng.integers(classes, size=points)
-    rows = (centres[truth] + 4 * rng.normal(size=(points, features))).astype(np.float32)
+    rows = (centres[truth] + 3 * rng.normal(size=(points, features))).astype(np.float32)
     return rows, truth, rng.random(points) < 0.05
 
 

@@ -3,6 +3,8 @@
 //!
 //! Text from outside goes through [`escape`]; a policy in the head forbids a browser whatever got through.
 
+use std::fmt::Write as _;
+
 /// Width of every picture, in its own units.
 pub(crate) const WIDTH: f64 = 960.0;
 
@@ -42,6 +44,52 @@ pub(crate) fn time(ms: f64) -> String {
         _ if ms < 60_000.0 => format!("{} s", short(ms / 1000.0, 2)),
         _ => format!("{} min", short(ms / 60_000.0, 1)),
     }
+}
+
+/// Formats a share as percent: `93.2 %`.
+pub(crate) fn percent(share: f64) -> String {
+    format!("{:.1} %", 100.0 * share)
+}
+
+/// Formats a number of any size with four digits that count.
+pub(crate) fn number(value: f64) -> String {
+    let size = value.abs();
+    if value == 0.0 || !value.is_finite() {
+        return format!("{value}");
+    }
+    if !(1e-3..1e6).contains(&size) {
+        return format!("{value:.2e}");
+    }
+    let digits = (3 - size.log10().floor() as i32).clamp(0, 6) as usize;
+    format!("{value:.digits$}")
+}
+
+/// A table; its cells are HTML, and the first of a row is its heading.
+pub(crate) fn table(caption: &str, columns: &[&str], rows: impl IntoIterator<Item = Vec<String>>) -> String {
+    let heads: String = columns.iter().map(|name| format!("<th scope=\"col\">{name}</th>")).collect();
+    let mut out = format!(
+        "<div class=\"wide\" role=\"region\" tabindex=\"0\" aria-label=\"{0}\"><table><caption><span>{0}</span></caption>\
+         <thead><tr>{heads}</tr></thead><tbody>",
+        escape(caption)
+    );
+    for row in rows {
+        let cells = row.iter().enumerate().map(|(at, cell)| match at {
+            0 => format!("<th scope=\"row\">{cell}</th>"),
+            _ => format!("<td>{cell}</td>"),
+        });
+        let _ = write!(out, "<tr>{}</tr>", cells.collect::<String>());
+    }
+    out + "</tbody></table></div>"
+}
+
+/// A section with a list of headings and texts; nothing without lines.
+pub(crate) fn facts(title: &str, lines: &[(&'static str, String)]) -> String {
+    if lines.is_empty() {
+        return String::new();
+    }
+    let lines: String =
+        lines.iter().map(|(name, text)| format!("<dt>{name}</dt><dd>{}</dd>", escape(text))).collect();
+    format!("<section><h2>{title}</h2><dl>{lines}</dl></section>\n")
 }
 
 /// The opening tag of a picture of this height.

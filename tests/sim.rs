@@ -230,12 +230,60 @@ fn a_report_is_one_page_that_loads_nothing_and_a_comparison_names_what_changed()
         assert!(!page.contains(outside), "{outside}");
     }
     assert!(page.contains("keys") && page.contains("crash is over"), "runs and faults are named");
+    // What was learnt comes first, and of bytes and time no factor below 1 without why.
+    let at = |text: &str| page.find(text).unwrap_or_else(|| panic!("{text} is not there"));
+    let order =
+        ["What was learnt", "same as in one place", "What it cost", "Against one party", "in each run"];
+    assert!(order.map(at).is_sorted(), "{:?}", order.map(at));
+    // These runs have faults, and no factor.
+    assert!(page.contains("Runs with faults have no factor (-)") && !page.contains(" x slower"));
+    assert!(!page.contains("is slower than one party"));
+    assert_eq!(page.matches("<table").count(), page.matches("<caption>").count());
+    let hidden = page.matches("aria-hidden=\"true\"").count();
+    assert_eq!(page.matches("<svg").count(), page.matches("role=\"img\" aria-label=\"").count() + hidden);
+
+    // No name becomes markup.
+    let evil = "<script>alert(1)</script>\"'&";
+    let mut named = before.clone();
+    (named.scenario, named.about, named.runs[0].name) = (evil.into(), evil.into(), evil.into());
+    named.runs[0].marks[0].text = evil.into();
+    named.left_out.push((evil.into(), evil.into()));
+    named.runs[0].unfinished.push((0, evil.into()));
+    let page = report::render(&named);
+    assert!(page.contains("&lt;script&gt;") && !page.contains("<script"), "{page}");
 
     assert_eq!(compare(&before, &before), []);
     file.runs[1].1.network.latency_ms = 30.0;
     let changes = compare(&before, &run_all(&file, &mut |_| {}).unwrap());
     assert!(changes.iter().all(|change| change.run == "compute"), "{changes:?}");
     assert!(changes.iter().any(|change| change.what == "result after, ms"), "{changes:?}");
+}
+
+#[test]
+fn rows_are_held_out_in_a_scenario_and_the_model_is_still_that_of_the_rows_in_one_place() {
+    for learn_all in [true, false] {
+        let text = format!(
+            "peers = 3\n[task]\nm = 64\nrho = 4\nevaluate = {{ held_out = 30, learn_all = {learn_all} }}\n[data]\n\
+             rows = 300\n[expect]\npooled = true\n"
+        );
+        let results = run_all(&parse(&text).unwrap(), &mut |_| {}).unwrap();
+        assert!(results.runs[0].violations.is_empty(), "{:?}", results.runs[0].violations);
+        let found = results.runs[0].evaluation.as_ref().unwrap();
+        let rows = found["pooled"]["swarm"]["rows"].as_u64().unwrap();
+        assert!((60..=120).contains(&rows), "{rows} of 300");
+        assert_eq!(found["learn_all"], learn_all);
+        let page = report::render(&results);
+        // A factor below 1 is told in words, with what the time went to.
+        assert!(results.runs[0].training.as_ref().unwrap().speed_up() < 1.0);
+        assert!(
+            page.contains(" x slower</td>") && page.contains("test is slower than one party with all rows")
+        );
+        assert!(page.contains("by the swarm&#39;s own figures") && page.contains("What is taken for what"));
+    }
+    let refused = parse("[task]\nkind = \"sum\"\nevaluate = {}\n").unwrap_err().to_string();
+    assert!(refused.contains("task.evaluate is given, must be left out"), "{refused}");
+    let wrong = run_all(&parse("[task]\nevaluate = { held_out = 60 }\n").unwrap(), &mut |_| {}).unwrap_err();
+    assert!(wrong.to_string().contains("evaluate.held_out is 60, must be 1 to 50"), "{wrong}");
 }
 
 #[test]

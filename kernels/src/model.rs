@@ -19,6 +19,7 @@ use crate::sketch::scaling::Scaler;
 use crate::sketch::{ParameterError, Sketch};
 
 pub mod bloom;
+pub mod columns;
 pub mod figures;
 pub mod file;
 pub mod heterogeneity;

@@ -22,6 +22,7 @@ use super::output;
 use super::progress::Progress;
 use crate::crypto::identity::{Identity, PublicKey};
 use crate::data::LabelColumn;
+use crate::ledger::{self, Ledger};
 use crate::peer::{self, Budget, Builder, Event, Handle, Peer, Receipt, Timed, leave_on_signals};
 use crate::privacy::Ratio;
 use crate::report::Page;
@@ -252,6 +253,7 @@ impl NodeArguments {
     ) -> Result<(), Failure> {
         let out = brought.as_ref().map(|brought| brought.out.clone());
         let session = place.session.clone();
+        let ledger = Ledger::path(&place.key, &place.identity.public().to_string());
         let mut builder = Peer::builder(place.session, place.identity).key_file(place.key);
         if let Some(brought) = brought {
             if let Some(said) = &brought.said {
@@ -271,14 +273,7 @@ impl NodeArguments {
             }
         }
         builder = self.network(builder)?;
-        let budget = session.privacy.noise.map(|noise| {
-            format!(
-                "This session spends epsilon = {} ({}) of the rows of this data set; `flyswarm ledger` adds up what \
-                 all sessions have spent.",
-                noise.epsilon, noise.mode
-            )
-        });
-        let files = Arc::new(Files { out, receipt, force: self.force, budget, own: Mutex::default() });
+        let files = Arc::new(Files { out, receipt, force: self.force, ledger, own: Mutex::default() });
         let (written, told, tell_planes) = (files.clone(), progress.clone(), self.tell_planes);
         builder = builder.on_result(move |outcome, history| {
             if tell_planes && let Some(seed) = xclp::planes(&session, history) {
@@ -332,8 +327,8 @@ struct Files {
     out: Option<PathBuf>,
     receipt: PathBuf,
     force: bool,
-    /// What the session spends, in a sentence.
-    budget: Option<String>,
+    /// Where this identity's ledger is, if it has one.
+    ledger: PathBuf,
     /// This peer's own figures, for the report.
     own: Mutex<Option<Value>>,
 }
@@ -367,10 +362,25 @@ impl Files {
             title: &receipt.name,
             receipt: Some(&value),
             own: own.as_ref(),
-            budget: self.budget.clone(),
+            ledger: self.spent(&receipt.session),
             ..Page::default()
         };
         Ok(output::write(&report(&self.receipt), page.render().as_bytes(), self.force)?)
+    }
+
+    /// What the ledger says of the rows that this session was entered for.
+    fn spent(&self, session: &str) -> Option<String> {
+        let charges = Ledger::read(&self.ledger).ok()?;
+        let charge = charges.iter().rev().find(|charge| charge.session == session)?;
+        let total = ledger::totals(&charges).into_iter().find(|total| total.dataset == charge.dataset)?;
+        let queries = match total.queries {
+            0 => String::new(),
+            queries => format!(" Their labels were asked for in {queries} sessions of the task xclp."),
+        };
+        Some(format!(
+            "By this peer's ledger the rows {:?} have now spent epsilon = {} in all private sessions.{queries}",
+            total.dataset, total.spent
+        ))
     }
 
     /// Shows an event, with the name of the file that it is about.

@@ -9,6 +9,7 @@ use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 
 use clap::Args;
+use flyswarm_kernels::model::columns::Beside;
 use flyswarm_kernels::model::figures::{Figures, Sums};
 use serde_json::json;
 
@@ -27,6 +28,8 @@ pub(super) use diff::ModelCommand;
 use network::Network;
 pub(super) use predict::Predict;
 
+/// The bins of margins are as fine as for a model with so many winners: finest below a difference of 1.
+const UNIT_MARGIN: usize = 8;
 /// The largest lifting matrix that is drawn without being asked for.
 const MATRIX: u64 = 1 << 30;
 
@@ -116,7 +119,7 @@ impl From<ModelError> for Failure {
 
 impl Eval {
     pub(super) fn run(&self, out: &mut dyn Write) -> Result<(), Failure> {
-        let Scored { figures, digest, outside, confusion, alone } =
+        let Scored { figures, digest, outside, confusion, alone, .. } =
             scored(&self.model, &self.data, &self.label)?;
         let text = if self.json {
             let mut value = json!(figures);
@@ -152,6 +155,8 @@ pub(super) struct Scored {
     confusion: Confusion,
     /// Of a personal model: the accuracy of its network by itself.
     alone: Option<f64>,
+    /// The columns of the rows beside those that were learnt from, where the model knows their spread.
+    pub(super) columns: Option<Beside>,
 }
 
 /// Predicts labelled rows.
@@ -166,12 +171,20 @@ pub(super) fn scored(
     let none = || Failure::Input("no rows to predict".into());
     if let Some(network) = Network::load(&arguments.model)? {
         let data = network.rows(data, label, true)?;
-        let (predicted, alone) = (network.predicted(&data)?, network.alone(&data)?);
-        let classes = network.classes();
-        let confusion = Confusion::new(classes, data.labels(), &predicted);
-        let sums = Sums::of_classes(classes.len(), data.labels(), &predicted);
-        let figures = Figures::new(classes, &sums).ok_or_else(none)?;
-        return Ok(Scored { figures, digest: network.digest(), outside: None, confusion, alone });
+        let (scores, alone) = (network.scores(&data)?, network.alone(&data)?);
+        let (classes, (scaler, names)) = (network.classes(), network.columns());
+        return Ok(Scored {
+            figures: Figures::new(
+                classes,
+                &Sums::of_scores(classes.len(), data.labels(), &scores, UNIT_MARGIN),
+            )
+            .ok_or_else(none)?,
+            digest: network.digest(),
+            outside: None,
+            confusion: Confusion::new(classes, data.labels(), &lowest(&scores, classes.len())),
+            alone,
+            columns: Beside::scaler(&data, names, scaler, None),
+        });
     }
     let model = arguments.load()?;
     let (data, said) = data.load_for(&model, label, true)?;
@@ -179,7 +192,7 @@ pub(super) fn scored(
     let (columns, outside) = model.outside(&data);
     let scores = model.predictor().scores(&data)?;
     let classes = model.classes();
-    let predicted: Vec<u16> = scores.chunks_exact(classes.len()).map(readout::lowest).collect();
+    let predicted = lowest(&scores, classes.len());
     let sums = Sums::of_scores(classes.len(), data.labels(), &scores, model.sketch().parameters().rho);
     let columns = columns.iter().map(|column| {
         json!({
@@ -193,7 +206,18 @@ pub(super) fn scored(
         outside: Some((outside, columns.collect())),
         confusion: Confusion::new(classes, data.labels(), &predicted),
         alone: None,
+        columns: Beside::scaler(
+            &data,
+            model.columns(),
+            model.scaler(),
+            model.class_rows().map(|rows| rows.iter().sum()),
+        ),
     })
+}
+
+/// The class of each row of scores, the lowest.
+fn lowest(scores: &[f64], classes: usize) -> Vec<u16> {
+    scores.chunks_exact(classes.max(1)).map(readout::lowest).collect()
 }
 
 impl Inspect {

@@ -70,6 +70,7 @@ impl Report {
             title: receipt.as_ref().and_then(|receipt| receipt["name"].as_str()).unwrap_or(&named),
             receipt: receipt.as_ref(),
             rows: Some((&found.figures, &rows)),
+            columns: found.columns,
             model: vec![
                 ("file", named.clone()),
                 ("digest", digest),

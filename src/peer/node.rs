@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use futures::channel::oneshot;
 use rand::TryRng;
 use rand::rngs::SysRng;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::builder::{Keep, Save};
 use super::event::Event;
@@ -19,7 +19,7 @@ use crate::net::driver::{self, DriverError, NodeConfig, Report, Usage};
 use crate::net::metrics::Metrics;
 use crate::node;
 use crate::protocol::context::Context;
-use crate::session;
+use crate::session::{self, Session};
 use crate::store::Store;
 use crate::task::columns::Compared;
 use crate::task::{self, History, Outcome, Rows, Task};
@@ -54,6 +54,7 @@ pub(super) async fn start(config: NodeConfig, plan: Plan) -> Result<Peer, Error>
         reached: false,
         keyed: config.network_key.is_some(),
         roles: BTreeMap::new(),
+        opened: BTreeMap::new(),
         result: None,
     };
     for message in std::mem::take(&mut node.plan.odd) {
@@ -95,6 +96,16 @@ fn unreached(error: Error, reached: bool, keyed: bool) -> Error {
     }
 }
 
+/// What a session's file says of privacy, for receipts.
+fn privacy(session: &Session) -> Value {
+    let mut privacy = json!(session.privacy.noise);
+    if !privacy.is_object() {
+        privacy = json!({"epsilon": null});
+    }
+    privacy["min_holders"] = json!(session.privacy.min_holders);
+    privacy
+}
+
 struct Node {
     ctx: Arc<Context>,
     task: Arc<dyn Task>,
@@ -108,6 +119,8 @@ struct Node {
     /// Whether a network key is used.
     keyed: bool,
     roles: BTreeMap<String, Vec<String>>,
+    /// When each slot was opened, in seconds since 1970.
+    opened: BTreeMap<u32, f64>,
     result: Option<Result<Made, Error>>,
 }
 
@@ -175,6 +188,9 @@ impl Node {
                 }
             }
             Report::Node(node::Event::ViewBegan(..)) => self.views += 1,
+            Report::Node(node::Event::Opened(value)) => {
+                self.opened.entry(value.sum.slot).or_insert_with(super::unix);
+            }
             Report::Node(node::Event::Joined(_) | node::Event::Refused(..)) => self.reached = true,
             Report::Node(node::Event::Finished(history)) => {
                 let finished = self.finished(history);
@@ -257,6 +273,8 @@ impl Node {
         if let Some((result, outcome)) = self.plan.result.zip(outcome) {
             details.insert(result.to_owned(), json!({"digest": hex::encode(outcome.digest)}));
         }
+        details.insert("task".to_owned(), json!(session.task.name()));
+        details.insert("privacy".to_owned(), privacy(session));
         Ok(Receipt {
             session: self.ctx.id.to_string(),
             name: session.name.clone(),
@@ -270,6 +288,11 @@ impl Node {
             peer_id: self.ctx.identity.public().to_string(),
             counted,
             quantities: quantities.collect(),
+            opened_unix: history
+                .values()
+                .iter()
+                .map(|value| self.opened.get(&value.sum.slot).copied())
+                .collect(),
             council: Council::of(session),
             roles: (!self.roles.is_empty()).then(|| self.roles.clone()),
             views: self.views,

@@ -32,6 +32,9 @@ pub struct Receipt {
     pub counted: bool,
     /// What was summed and opened, in order.
     pub quantities: Vec<Opened>,
+    /// When this peer had each of them, in seconds since 1970; `None` where that was before it was started
+    /// again.
+    pub opened_unix: Vec<Option<f64>>,
     /// What the council bears: `crash` or `byzantine`, and what that does not prevent.
     pub council: Council,
     /// Peers by role, where the session had an exchange.

@@ -5,8 +5,7 @@ use std::fmt::Write as _;
 use flyswarm_kernels::model::figures::{Bin, Figures};
 use serde_json::Value;
 
-use super::percent;
-use crate::page::{escape, sized};
+use crate::page::{escape, percent, sized, table};
 
 /// Width in units that are about a pixel on a telephone.
 const WIDTH: f64 = 360.0;
@@ -211,6 +210,6 @@ pub(super) fn rounds(rounds: &Value) -> String {
         ]
     });
     out.push_str("<details><summary>Every round</summary>");
-    out.push_str(&super::table("Figures of every round", &["round", "loss", "accuracy", "held out"], rows));
+    out.push_str(&table("Figures of every round", &["round", "loss", "accuracy", "held out"], rows));
     out + "</details></section>\n"
 }

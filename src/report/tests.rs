@@ -1,6 +1,7 @@
 //! Nothing from outside becomes markup, and what a page shows is what the receipt says.
 
-use flyswarm_kernels::model::figures::Sums;
+use flyswarm_kernels::model::columns::{Column, Spread};
+use flyswarm_kernels::model::figures::{Gain, Sums};
 use serde_json::json;
 
 use super::*;
@@ -13,13 +14,24 @@ fn figures(classes: &[String]) -> Figures {
     Figures::new(classes, &Sums::of_scores(2, &labels, &scores, 8)).unwrap()
 }
 
+/// So many columns, each farther than the next.
+fn beside(columns: u32) -> Beside {
+    let column = |at: u32| Column {
+        name: if at == 0 { EVIL.to_owned() } else { format!("column {at}") },
+        here: Spread { mean: f64::from(columns - at), deviation: 1.0 },
+        pool: Spread { mean: 0.0, deviation: 1.0 },
+    };
+    Beside { rows: 60, pool_rows: Some(180), columns: (0..columns).map(column).collect() }
+}
+
 fn receipt() -> Value {
     let classes = [EVIL.to_owned(), "b".to_owned()];
     let gain = Gain::of(9, 2, 60);
     let found = figures(&classes);
     json!({
         "name": EVIL, "peer": EVIL, "session": EVIL, "created": EVIL, "started_unix": 1.0, "seconds": 61.0,
-        "counted": true, "views": 1, "data": {"rows": 60},
+        "counted": true, "views": 1, "data": {"rows": 60}, "task": "flynn", "opened_unix": [13.5, null],
+        "privacy": {"epsilon": null, "min_holders": 3},
         "council": {"members": 3, "faults": EVIL, "not_prevented": EVIL},
         "quantities": [
             {"name": "counts", "view": EVIL, "members": [EVIL, "bob"], "sealed_total": EVIL},
@@ -45,15 +57,17 @@ fn tags(page: &str) -> Vec<&str> {
 #[test]
 fn names_from_outside_never_become_markup() {
     let receipt = receipt();
-    let own = receipt["evaluation"]["pooled"].clone();
+    let mut own = receipt["evaluation"]["pooled"].clone();
+    own["columns"] = json!(beside(3));
     let classes = [EVIL.to_owned(), "b".to_owned()];
     let rows = figures(&classes);
     let page = Page {
         title: EVIL,
         receipt: Some(&receipt),
         own: Some(&own),
-        budget: Some(EVIL.to_owned()),
+        ledger: Some(EVIL.to_owned()),
         rows: Some((&rows, EVIL)),
+        columns: None,
         model: vec![("file", EVIL.to_owned())],
     };
     let page = page.render();
@@ -112,4 +126,94 @@ fn receipts_that_are_none_make_a_page_all_the_same() {
     contradictory["evaluation"]["contradictory"] = json!(true);
     let page = Page { title: "t", receipt: Some(&contradictory), ..Page::default() }.render();
     assert!(page.contains("contradict each other") && !page.contains("class=\"cards\""));
+}
+
+#[test]
+fn the_farthest_columns_are_shown_and_the_rest_is_told_in_a_sentence() {
+    let own = json!({"columns": beside(40)});
+    let receipt = receipt();
+    let page = Page { title: "t", receipt: Some(&receipt), own: Some(&own), ..Page::default() }.render();
+    assert_eq!(page.matches("class=\"spark\"").count(), columns::MOST);
+    assert!(page.contains("<th scope=\"row\">column 29</th>") && !page.contains("column 30<"));
+    assert!(page.contains("10 columns more are not shown: they lie no farther than 10.00 deviations."));
+    assert!(page.contains("the mean here lies 11.00 deviations above the pool"));
+    // A constant of the pool has no deviations to draw by.
+    let mut constant = beside(1);
+    constant.columns[0].pool.deviation = 0.0;
+    let page = Page { title: "t", columns: Some(constant), ..Page::default() }.render();
+    assert!(page.contains("constant in the pool") && !page.contains("class=\"spark\""));
+    assert!(!page.contains("NaN") && !page.contains("inf"));
+}
+
+#[test]
+fn what_was_decided_is_told_with_its_time_and_what_it_is() {
+    let page = Page { title: "t", receipt: Some(&receipt()), ..Page::default() }.render();
+    // Joined at 1.0, opened at 13.5; the other before the process was started again.
+    let row = "holders<small>who has rows of which class</small></th>";
+    let mut receipt = receipt();
+    receipt["quantities"][0]["name"] = json!("holders");
+    let told = Page { title: "t", receipt: Some(&receipt), ..Page::default() }.render();
+    assert!(told.contains(&format!("{row}<td>12.5 s</td><td>1970-01-01T00:00:13Z</td><td>2</td>")), "{told}");
+    assert!(page.contains("<td>before a restart</td><td>unknown</td>"));
+    assert!(!page.contains("<summary>2 sums"));
+    receipt["quantities"] = (0..41).map(|_| receipt["quantities"][0].clone()).collect();
+    let page = Page { title: "t", receipt: Some(&receipt), ..Page::default() }.render();
+    assert!(page.contains("<summary>41 sums</summary>"), "many rounds are folded away");
+}
+
+/// The quantities of each task and mode, the lines that must be told, and one that must not.
+#[test]
+fn budget_and_what_others_learn_are_told_for_every_task_and_mode() {
+    let session = |task: &str, names: &[&str], epsilon: Value, mode: &str| {
+        let quantities: Vec<_> = names.iter().map(|name| json!({"name": name, "members": []})).collect();
+        let receipt = json!({
+            "task": task, "quantities": quantities, "opened_unix": [],
+            "privacy": {"epsilon": epsilon, "mode": mode, "min_holders": 3},
+        });
+        Page { title: "t", receipt: Some(&receipt), ..Page::default() }.render()
+    };
+    let exact = "No budget was spent: sums are exact";
+    for (task, names, told) in [
+        ("flynn", &["coin", "holders", "moments", "learnt", "scores", "counts"][..], "under a second matrix"),
+        (
+            "flynn",
+            &["coin", "present", "sketch", "scores", "draw", "holders", "counts"],
+            "over the rows of the drawn peers",
+        ),
+        ("tune", &["coin", "holders", "moments", "counts", "scores"], "how many rows each setting has right"),
+        ("fedavg", &["coin", "holders", "rows", "round-1", "round-2", "scores"], "weights after every round"),
+        (
+            "sketch",
+            &["coin", "holders", "sketch", "scores", "pairwise"],
+            "how far each peer's rows lie from all",
+        ),
+        ("custom", &["coin", "mine"], "a sum that the task asks for"),
+    ] {
+        let page = session(task, names, Value::Null, "");
+        assert!(page.contains(exact) && page.contains(told), "{task}: {page}");
+        assert!(
+            page.contains("what is left is this peer&#39;s") || page.contains("what is left is this peer's.")
+        );
+        assert!(!page.contains("with noise"), "{task}");
+        assert_eq!(page.matches("weights after every round").count(), usize::from(task == "fedavg"));
+        let can = ["flynn", "sketch"].contains(&task);
+        assert_eq!(page.contains("A session with privacy.epsilon has one."), can, "{task}");
+        // Nothing is called the task's own that is known.
+        assert_eq!(page.contains("a sum of the task's own"), task == "custom", "{task}");
+    }
+    let page = session("xclp", &["coin", "rows", "computed", "labelled"], Value::Null, "");
+    for told in ["answers are exact", "how many rows each member has", "know every hash", "coarse scores"] {
+        assert!(page.contains(told), "{told}");
+    }
+    for (mode, unit) in [
+        ("per-party", "spent an equal part"),
+        ("parallel", "has a row at one peer; with rows"),
+        ("central", "drew the noise of the total together"),
+    ] {
+        for (task, names) in [("flynn", ["coin", "counts"]), ("sketch", ["coin", "sketch"])] {
+            let page = session(task, &names, json!("0.5"), mode);
+            assert!(page.contains(&format!("The session spent epsilon = 0.5 ({mode}): ")), "{page}");
+            assert!(page.contains(unit) && page.contains("; with noise.") && !page.contains(exact), "{page}");
+        }
+    }
 }

@@ -1,5 +1,7 @@
 //! The task `flynn` in a scenario: its parameters, and whether the model is that of the rows in one place.
 
+use serde_json::Value;
+
 use super::outcome::Accuracy;
 use super::rows::Dealt;
 use super::scenario::{Scenario, ScenarioError};
@@ -8,7 +10,7 @@ use crate::data::Dataset;
 use crate::model::Model;
 use crate::model::readout::Readout;
 use crate::model::score::Confusion;
-use crate::session::{DataSpec, FlynnSpec, Sizes};
+use crate::session::{DataSpec, EvaluateSpec, FlynnSpec, Sizes};
 use crate::task::flynn::Plan;
 
 /// The parameters of the session's task, for rows as in `data`.
@@ -19,24 +21,27 @@ pub(super) fn spec(scenario: &Scenario, data: &DataSpec) -> Result<FlynnSpec, Sc
         .resolve(data, Readout { score: task.score, gamma: task.gamma })
         .map_err(|error| ScenarioError(format!("task: {error}")))?;
     let select = task.select.map(|_| super::sketch::spec(scenario)).transpose()?;
-    Ok(FlynnSpec { model, select, evaluate: None })
+    let evaluate = task.evaluate.clone().map(EvaluateSpec::from_table).transpose();
+    let evaluate = evaluate.map_err(|error| ScenarioError(format!("task.evaluate: {error}")))?;
+    Ok(FlynnSpec { model, select, evaluate })
 }
 
 /// The accuracy of the model that the first finished peer has, of that of all rows in one place, and of that
-/// of the peer with the most rows.
-pub(super) fn accuracy(
+/// of the peer with the most rows; and what that peer's receipt says of held-out rows.
+pub(super) fn worth(
     swarm: &Swarm,
     spec: FlynnSpec,
     rows: &Dealt,
     failures: &mut Vec<String>,
-) -> Option<Accuracy> {
+) -> Option<(Accuracy, Option<Value>)> {
     let (&peer, finished) = swarm.finished.first_key_value()?;
     let plan = Plan::new((*swarm.ctx.session).clone(), spec);
-    let decoded = swarm
-        .outcome(peer)?
-        .and_then(|outcome| Model::decode(&outcome.file).map_err(|error| error.to_string()));
-    let model = match decoded {
-        Ok(model) => model,
+    let decoded = swarm.outcome(peer)?.and_then(|mut outcome| {
+        let model = Model::decode(&outcome.file).map_err(|error| error.to_string())?;
+        Ok((model, outcome.details.remove("evaluation")))
+    });
+    let (model, evaluation) = match decoded {
+        Ok(decoded) => decoded,
         Err(error) => {
             failures.push(format!("{peer} has no model: {error}"));
             return None;
@@ -48,6 +53,14 @@ pub(super) fn accuracy(
     };
     let seed = model.sketch().parameters().seed;
     let pooled = match plan.drawn(finished.opened()).ok()? {
+        None if spec.evaluate.is_some_and(|evaluate| !evaluate.learn_all) => {
+            let kept = rows.parts.iter().map(|part| plan.split(&part.data, finished.opened()).ok());
+            let kept: Vec<Dataset> = kept
+                .zip(&rows.parts)
+                .map(|(split, part)| Some(part.data.subset(&split?.train)))
+                .collect::<Option<_>>()?;
+            plan.pooled_under(&together(&kept.iter().collect::<Vec<_>>())?, finished.opened()).ok()?
+        }
         None => plan.pooled(&rows.train, seed).ok()?,
         Some(draw) => {
             let counted = finished.values().last().map_or(&[][..], |value| &value.members);
@@ -58,13 +71,15 @@ pub(super) fn accuracy(
     };
     let largest = rows.parts.iter().map(|part| &part.data).max_by_key(|part| part.rows())?;
     let alone = plan.pooled(largest, seed).ok()?;
-    Some(Accuracy {
+    let accuracy = Accuracy {
         swarm: score(&model)?,
         pooled: score(&pooled)?,
         alone: score(&alone)?,
+        rows: rows.test.rows() as u64,
         equal: model.digest() == pooled.digest(),
         digest: hex::encode(&model.digest()[..8]),
-    })
+    };
+    Some((accuracy, evaluation))
 }
 
 /// The rows of several peers as one set.

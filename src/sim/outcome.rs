@@ -2,10 +2,12 @@
 
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use sha2::{Digest, Sha256};
 
 use super::checks::Violation;
 use super::tally::{Count, Purpose, Span};
+use crate::page::time;
 use crate::protocol::view::Stage;
 
 /// The most peers whose stages and bytes are listed one by one; of more, the first.
@@ -64,6 +66,9 @@ pub struct RunReport {
     /// The peers' distances beside the distances of their class mixes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ranking: Option<Ranking>,
+    /// What `[evaluate]` opened, as receipts have it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub evaluation: Option<Value>,
     /// The time of training, where the task trains.
     pub training: Option<Training>,
     /// Frames sent in all, and their bytes.
@@ -130,6 +135,9 @@ pub struct Accuracy {
     pub pooled: f64,
     /// Of the model of the peer with the most rows.
     pub alone: f64,
+    /// Rows that were predicted; of the task `xclp` by all peers together.
+    #[serde(default)]
+    pub rows: u64,
     /// Whether the result is the same at every peer, and equal to the pooled one bit for bit.
     pub equal: bool,
     /// First 16 digits of the model's SHA-256.
@@ -172,10 +180,50 @@ impl RunReport {
         let rows = self.stages.iter().filter(|row| row.stage.is_some_and(|stage| stages.contains(&stage)));
         rows.map(|row| row.mean_ms).sum()
     }
+
+    /// The speed-up in words, all in all and without the matrix: `3.72 x faster`, `2.13 x slower`. `-` where
+    /// the run had faults: then the session mostly waits for whoever is gone.
+    pub(crate) fn paces(&self, training: &Training) -> [String; 2] {
+        [training.speed_up(), training.of_rows()].map(|speed_up| match speed_up {
+            _ if !self.marks.is_empty() => "-".to_owned(),
+            _ if speed_up >= 1.0 => format!("{speed_up:.2} x faster"),
+            _ => format!("{:.2} x slower", 1.0 / speed_up),
+        })
+    }
+
+    /// Where the session took longer than one party with all rows would, without a fault: what its time went
+    /// to.
+    pub(crate) fn why_slower(&self) -> Option<String> {
+        let training = self.training.as_ref().filter(|training| training.speed_up() < 1.0)?;
+        if !self.marks.is_empty() {
+            return None;
+        }
+        let sums = self.spent_ms(&[Stage::Keys, Stage::Sum]);
+        let council = self.spent_ms(&[Stage::Accept, Stage::Release, Stage::Open]);
+        let rest = (training.session_ms - training.slowest_ms - sums - council).max(0.0);
+        Some(format!(
+            "{} is slower than one party with all rows, which needs {} and so leaves little to divide. Of the {} of the \
+             session the longest computation of a peer took {}, sums {}, the council {}, and waiting for others {}.",
+            self.name,
+            time(training.alone_ms),
+            time(training.session_ms),
+            time(training.slowest_ms),
+            time(sums),
+            time(council),
+            time(rest)
+        ))
+    }
 }
 
+/// What a session is for where it is slower.
+pub(crate) const SLOWER: &str =
+    "Few rows are not worth dividing for speed; what a session is for is that nobody shows its rows.";
+/// Why a run has no factor.
+pub(crate) const FAULTS: &str =
+    "Runs with faults have no factor (-): their time is mostly waiting for whoever is gone.";
+
 impl Training {
-    /// The time of one party divided by that of the session.
+    /// The time of one party divided by that of the session; below 1 the session is slower.
     #[must_use]
     pub fn speed_up(&self) -> f64 {
         self.alone_ms / self.session_ms.max(0.001)

@@ -17,7 +17,8 @@ use super::rows::Dealt;
 use super::scenario::{File, Scenario, ScenarioError};
 use super::swarm::Swarm;
 use super::tally::{Count, PURPOSES};
-use super::{task, timeline};
+use super::task::{self, Worth};
+use super::timeline;
 use crate::protocol::view::Stage;
 use crate::protocol::{Time, memo, tree};
 use crate::session::Peer;
@@ -163,7 +164,7 @@ pub(super) fn report(name: &str, scenario: &Scenario, engine: &mut Engine<Swarm>
     let now = engine.now();
     let world = &mut engine.world;
     let mut failures = Vec::new();
-    let (mut accuracy, mut ranking) = task::worth(scenario, world, &mut failures);
+    let Worth { mut accuracy, mut ranking, evaluation } = task::worth(scenario, world, &mut failures);
     if let Some(peer) = differing(world) {
         failures.push(format!("{peer} has another result than the others"));
         accuracy.iter_mut().for_each(|accuracy| accuracy.equal = false);
@@ -215,6 +216,7 @@ pub(super) fn report(name: &str, scenario: &Scenario, engine: &mut Engine<Swarm>
         result: world.finished.values().next().map(|finished| outcome::digest(finished.opened())),
         accuracy,
         ranking,
+        evaluation,
         training,
         sent: Count { messages: world.sent.0, bytes: world.sent.1 },
         purposes: purposes(engine),

@@ -181,6 +181,8 @@ pub struct Task {
     pub select: Option<Select>,
     /// `sketch`, and with `select`: as in a session file.
     pub sketch: Table,
+    /// `flynn`: hold rows out as `[evaluate]` of a session file says; left out: none.
+    pub evaluate: Option<Table>,
 }
 
 impl Default for Task {
@@ -201,6 +203,7 @@ impl Default for Task {
             k: 10,
             select: None,
             sketch: Table::new(),
+            evaluate: None,
         }
     }
 }

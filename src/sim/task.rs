@@ -4,6 +4,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use serde_json::Value;
 use zeroize::Zeroizing;
 
 use super::outcome::{Accuracy, Ranking};
@@ -72,19 +73,24 @@ pub(super) fn tasks(
     peers.zip(&rows.parts).map(task).collect()
 }
 
-/// Measures the results of a run, and says what is wrong with them. Other tasks have no accuracy here.
-pub(super) fn worth(
-    scenario: &Scenario,
-    swarm: &Swarm,
-    failures: &mut Vec<String>,
-) -> (Option<Accuracy>, Option<Ranking>) {
-    let Some(rows) = &swarm.rows else { return (None, None) };
+/// What the results of a run are worth. Other tasks have no accuracy here.
+#[derive(Default)]
+pub(super) struct Worth {
+    pub(super) accuracy: Option<Accuracy>,
+    pub(super) ranking: Option<Ranking>,
+    /// What `[evaluate]` opened.
+    pub(super) evaluation: Option<Value>,
+}
+
+/// Measures the results of a run, and says what is wrong with them.
+pub(super) fn worth(scenario: &Scenario, swarm: &Swarm, failures: &mut Vec<String>) -> Worth {
+    let Some(rows) = &swarm.rows else { return Worth::default() };
     let session = &swarm.ctx.session;
-    let accuracy = match &session.task {
-        TaskSpec::Flynn(spec) => flynn::accuracy(swarm, *spec, rows, failures),
-        TaskSpec::Xclp(spec) => xclp::accuracy(scenario, swarm, spec, rows, failures),
-        _ => None,
+    let (accuracy, evaluation) = match &session.task {
+        TaskSpec::Flynn(spec) => flynn::worth(swarm, *spec, rows, failures).unzip(),
+        TaskSpec::Xclp(spec) => (xclp::accuracy(scenario, swarm, spec, rows, failures), None),
+        _ => (None, None),
     };
     let ranking = session.task.sketch().and_then(|spec| sketch::ranking(swarm, *spec, rows, failures));
-    (accuracy, ranking)
+    Worth { accuracy, ranking, evaluation: evaluation.flatten() }
 }

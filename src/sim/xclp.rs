@@ -108,6 +108,7 @@ pub(super) fn accuracy(
         swarm: of_swarm.value(),
         pooled: together.value(),
         alone: by_itself.value(),
+        rows: of_swarm.all as u64,
         equal,
         digest: hex::encode(&digest[..8]),
     })

@@ -17,14 +17,15 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
-use serde_json::{Map, Value};
+use flyswarm_kernels::model::columns::Beside;
+use serde_json::{Map, Value, json};
 
 use super::exchange::{Seat, Source};
 use super::{History, Outcome, Task, Work};
 use crate::data::Dataset;
 use crate::protocol::context::Quantity;
 use crate::protocol::view::Rng;
-use crate::session::{Peer, Session};
+use crate::session::{Peer, Session, TaskSpec};
 use crate::sketch::scaling::{Moments, moments};
 
 /// Deviations between means. Rows of one class and rows of another seldom lie so far apart.
@@ -201,8 +202,10 @@ pub(crate) struct Compared {
     data: Arc<Dataset>,
     /// Whether it leaves where something looks wrong.
     strict: bool,
-    /// The slot of the moments, where the session opens them for this.
-    slot: Option<u32>,
+    /// The slot of the moments, where the session opens them.
+    moments: Option<u32>,
+    /// Whether it looks for columns that are wrong.
+    compares: bool,
     /// Once it has compared; taken by whoever tells the user.
     found: Mutex<Option<Vec<String>>>,
     compared: std::sync::OnceLock<Vec<String>>,
@@ -218,15 +221,17 @@ impl Compared {
         data: Arc<Dataset>,
         strict: bool,
     ) -> Self {
-        let compares = session.data.checks.compare && data.rows() > 0;
-        let slot = task.plan().iter().position(|quantity| quantity.name == "moments").filter(|_| compares);
+        // Whatever a custom task calls its quantities.
+        let known = data.rows() > 0 && !matches!(session.task, TaskSpec::Custom(_));
+        let slot = task.plan().iter().position(|quantity| quantity.name == "moments").filter(|_| known);
         Self {
             task,
             session: session.clone(),
             me,
             data,
             strict,
-            slot: slot.and_then(|slot| u32::try_from(slot).ok()),
+            moments: slot.and_then(|slot| u32::try_from(slot).ok()),
+            compares: session.data.checks.compare,
             found: Mutex::new(None),
             compared: std::sync::OnceLock::new(),
         }
@@ -238,12 +243,22 @@ impl Compared {
         self.found.lock().unwrap_or_else(PoisonError::into_inner).take().unwrap_or_default()
     }
 
+    /// The words of the opened moments.
+    fn opened(&self, history: &History) -> Option<Vec<u64>> {
+        let (words, _) = history.vector(self.moments?)?.as_chunks::<8>();
+        Some(words.iter().map(|&word| u64::from_le_bytes(word)).collect())
+    }
+
+    /// This peer's columns beside everybody's, for its report; `None` where no spreads were opened.
+    fn beside(&self, history: &History) -> Option<Beside> {
+        let pool = Moments::from_words(&self.opened(history)?, self.data.features()).ok()?;
+        Beside::moments(&self.data, &self.session.data.columns, &pool)
+    }
+
     fn check_columns(&self, slot: u32, history: &History) -> Result<(), String> {
-        let Some(at) = self.slot.filter(|&at| slot > at) else { return Ok(()) };
-        let Some(opened) = history.vector(at) else { return Ok(()) };
+        let Some(at) = self.moments.filter(|&at| self.compares && slot > at) else { return Ok(()) };
+        let Some(opened) = self.opened(history) else { return Ok(()) };
         let found = self.compared.get_or_init(|| {
-            let (words, _) = opened.as_chunks::<8>();
-            let opened: Vec<_> = words.iter().map(|&word| u64::from_le_bytes(word)).collect();
             let counted = history.members(at).contains(&self.me);
             let findings = compare(&moments(&self.data, true), &opened, counted, self.data.features());
             let found = lines(&findings, &self.session.data.columns);
@@ -303,7 +318,13 @@ impl Task for Compared {
     }
 
     fn outcome(&self, history: &History, unix: u64) -> Result<Outcome, String> {
-        self.task.outcome(history, unix)
+        let mut outcome = self.task.outcome(history, unix)?;
+        if let Some(beside) = self.beside(history)
+            && let Value::Object(own) = outcome.own.get_or_insert_with(|| json!({}))
+        {
+            own.insert("columns".to_owned(), json!(beside));
+        }
+        Ok(outcome)
     }
 
     fn work(&self, slot: u32, history: &History) -> Work {

@@ -28,6 +28,7 @@ use super::{BuiltIn, History, Labels, Outcome, Task, Work};
 use crate::crypto::mask;
 use crate::crypto::stream::PROTOCOL;
 use crate::data::Dataset;
+use crate::data::split::Split;
 use crate::model::bloom::{self, Counts};
 use crate::model::origin::Origin;
 use crate::model::readout::Readout;
@@ -66,6 +67,8 @@ pub struct Flynn {
     data: Arc<Dataset>,
     /// Its part in the slots up to the draw, where peers are drawn.
     selection: Option<SketchTask>,
+    /// Which of its rows are held out, once the seed is opened.
+    split: OnceLock<Split>,
     /// How well its held-out rows are predicted, once that is known.
     own: OnceLock<Evaluation>,
 }
@@ -286,7 +289,14 @@ impl Flynn {
         }
         let part = |sketch| SketchTask::new(session.clone(), sketch, me, data.clone(), secret);
         let selection = spec.select.map(part).transpose()?;
-        Ok(Self { plan: Plan::new(session, spec), me, data, selection, own: OnceLock::new() })
+        Ok(Self {
+            plan: Plan::new(session, spec),
+            me,
+            data,
+            selection,
+            split: OnceLock::new(),
+            own: OnceLock::new(),
+        })
     }
 
     /// Whether this peer's rows are learnt from.

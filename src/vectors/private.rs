@@ -28,7 +28,7 @@ pub(crate) fn private() -> Value {
     .into_iter()
     .map(|(what, pairs)| {
         let error = sparse::decode(&hex::decode(pairs).unwrap(), 20).expect_err(what).to_string();
-        json!({ "what": what, "words": 5, "pairs": pairs, "class": "Inconsistent", "text": error })
+        json!({ "what": what, "words": 5, "pairs": pairs, "class": "inconsistent", "text": error })
     })
     .collect();
     let epsilon: Ratio = "1".parse().unwrap();

@@ -425,4 +425,22 @@ mod tests {
         }
         assert_eq!(Sums::from_words(2, &words[1..]), None);
     }
+
+    #[test]
+    fn words_that_are_too_few_or_too_large_or_in_the_wrong_bin_are_refused() {
+        assert_eq!(Sums::from_words(2, &Sums::empty(2, true).words()[..3]), None);
+        assert!(Sums::from_words(2, &[(1 << 33) - 1, 0, 0, 0]).is_some());
+        assert_eq!(Sums::from_words(2, &[1 << 33, 0, 0, 0]), None);
+        // A right and a wrong row of three classes; each bin has rows, right ones, and a sum of confidences.
+        let stated = |bins: [[u64; 3]; 2]| {
+            let mut words = vec![0; Sums::length(3, true)];
+            words[..2].fill(1);
+            words[9..15].copy_from_slice(bins.as_flattened());
+            Sums::from_words(3, &words)
+        };
+        assert!(stated([[1, 1, 0], [1, 0, 0]]).is_some());
+        assert_eq!(stated([[0, 1, 0], [2, 0, 0]]), None);
+        // These wrap to the two rows that there are.
+        assert_eq!(stated([[1 << 63, 1, 0], [(1 << 63) + 2, 0, 0]]), None);
+    }
 }

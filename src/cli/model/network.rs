@@ -12,6 +12,7 @@ use super::super::output::for_io;
 use super::super::{Failure, kind};
 use crate::data::{Dataset, LabelColumn};
 use crate::model::score::Confusion;
+use crate::sketch::scaling::Scaler;
 
 /// What such a file holds.
 pub(in crate::cli) enum Network {
@@ -74,6 +75,23 @@ impl Network {
         let network = self.classifier();
         let classes = matched.then(|| network.classes());
         data.load_columns(network.scaler().features(), network.columns(), classes, label)
+    }
+
+    /// The scores of rows, rows x classes, the lowest the prediction: -ln of each class's probability, but
+    /// for what is the same for all classes of a row.
+    pub(super) fn scores(&self, rows: &Dataset) -> Result<Vec<f64>, Failure> {
+        Ok(match self {
+            Self::Global(network) => {
+                let scores = network.scores(rows.view()).map_err(PersonalError::from)?;
+                scores.iter().map(|&score| -f64::from(score)).collect()
+            }
+            Self::Personal(model) => model.probabilities(rows.view())?.iter().map(|p| -p.ln()).collect(),
+        })
+    }
+
+    /// What the network knows of the columns that it was trained on, and their names.
+    pub(super) fn columns(&self) -> (&Scaler, &[String]) {
+        (self.classifier().scaler(), self.classifier().columns())
     }
 
     pub(super) fn predicted(&self, rows: &Dataset) -> Result<Vec<u16>, Failure> {

@@ -91,6 +91,51 @@ fn a_network_is_predicted_from_evaluated_and_shown_like_a_model() {
     assert!(error.to_string().contains("n: not a flyswarm network: "), "{error}");
 }
 
+/// A logistic regression of one column: the scores of a row x are 0 and x.
+#[test]
+fn a_network_states_its_own_probabilities_and_has_an_area_under_the_curve() {
+    use flyswarm_kernels::learner::{Architecture, Classifier};
+    let folder = folder("x,class\n-2,no\n-1,yes\n1,no\n2,yes\n");
+    let pool = crate::data::Dataset::new(1, vec![-3.0, 5.0], vec![], vec![]).unwrap();
+    let scaler = |scaling| Scaler::fit(&scaling, &pool).unwrap();
+    let (classes, session) = (["no", "yes"].map(String::from).to_vec(), ("s".to_owned(), [0; 32]));
+    let made = |scaling, weights| {
+        let columns = vec!["x".to_owned()];
+        Classifier::new(
+            &Architecture::Logistic,
+            scaler(scaling),
+            classes.clone(),
+            columns,
+            weights,
+            session.clone(),
+        )
+        .unwrap()
+    };
+    let network = made(Scaling::None, vec![0.0, 1.0, 0.0, 0.0]);
+    network.save(&folder.path().join("n")).unwrap();
+    let run = |line: &str| run_line(folder.path(), line).unwrap();
+    let told: serde_json::Value = serde_json::from_str(&run("eval n --data d.csv --json")).unwrap();
+    // Of the four pairs of a row of each class three are in order.
+    assert_eq!(told["auc"]["value"], 0.75);
+    let bins: Vec<_> = told["calibration"].as_array().unwrap().iter().collect();
+    assert_eq!(bins.len(), 2);
+    for (bin, (x, right)) in bins.iter().zip([(1.0f64, 0.0), (2.0, 1.0)]) {
+        let stated = bin["stated"].as_f64().unwrap();
+        assert!((stated - 1.0 / (1.0 + (-x).exp())).abs() < 1e-4, "{stated}");
+        assert_eq!((bin["rows"].as_u64(), bin["right"]["value"].as_f64()), (Some(2), Some(right)));
+    }
+    assert!(run("eval n --data d.csv").contains("AUC                0.7500"));
+    // Its page has the picture, and the columns where the network knows their spread: mean 1, deviation 4.
+    run("report n --data d.csv");
+    let page = std::fs::read_to_string(folder.path().join("n.report.html")).unwrap();
+    assert!(page.contains("aria-label=\"Calibration: stated") && !page.contains("beside the pool"));
+    made(Scaling::Standard, vec![0.0, 1.0, 0.0, 0.0]).save(&folder.path().join("n")).unwrap();
+    run("report n --data d.csv --force");
+    let page = std::fs::read_to_string(folder.path().join("n.report.html")).unwrap();
+    assert!(page.contains("d.csv beside the pool</h2>"), "{page}");
+    assert!(page.contains("<td>1.000 \u{b1} 4.000</td>"));
+}
+
 /// Digits under a header, their columns in this order; `missing` is left out.
 fn named_csv(order: impl Fn(usize) -> usize, missing: Option<usize>, rows: usize) -> String {
     let data = crate::data::digits::digits();

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use crate::protocol::view::Stage;
 #[cfg(feature = "net")]
 use crate::sim::agreement::Agreement;
-use crate::sim::outcome::{PurposeRow, Results, RunReport};
+use crate::sim::outcome::{FAULTS, PurposeRow, Results, RunReport, SLOWER};
 use crate::sim::report::bytes;
 use crate::sim::tally::{PURPOSES, Purpose};
 
@@ -61,6 +61,20 @@ pub(super) fn render(results: &Results) -> String {
     out.push('\n');
     if accuracy {
         out.push_str(&training(&results.runs));
+    }
+    for (run, found) in results.runs.iter().filter_map(|run| Some((run, run.evaluation.as_ref()?))) {
+        let figure = |which: &str| found["pooled"][which]["accuracy"]["value"].as_f64();
+        let [swarm, alone, neighbours] = ["swarm", "alone", "neighbours"].map(figure);
+        let told = match (swarm, alone, neighbours) {
+            (Some(swarm), Some(alone), Some(neighbours)) => format!(
+                "of the held-out rows {:.1} % right; by each peer's own rows alone {:.1} %, by its nearest neighbours {:.1} %",
+                100.0 * swarm,
+                100.0 * alone,
+                100.0 * neighbours
+            ),
+            _ => "no figures of held-out rows".to_owned(),
+        };
+        let _ = writeln!(out, "{}: {told}", run.name);
     }
     for (run, ranking) in results.runs.iter().filter_map(|run| Some((run, run.ranking.as_ref()?))) {
         let pooled = if ranking.equal {
@@ -129,7 +143,7 @@ fn training(runs: &[RunReport]) -> String {
         "own part",
         "sums",
         "council",
-        "speed-up",
+        "all in all",
         "without M",
     ];
     let mut rows = vec![strings(&head)];
@@ -140,10 +154,13 @@ fn training(runs: &[RunReport]) -> String {
         let times =
             [training.alone_ms, training.matrix_ms, training.session_ms, training.slowest_ms, sums, council];
         let times = times.map(|ms| format!("{ms:.1} ms"));
-        let factors = [training.speed_up(), training.of_rows()].map(|times| format!("{times:.2}"));
+        let factors = run.paces(training);
         rows.push(std::iter::once(run.name.clone()).chain(times).chain(factors).collect());
     }
-    columns(&rows) + "\n"
+    let mut why: Vec<_> = runs.iter().filter_map(RunReport::why_slower).collect();
+    why.extend((!why.is_empty()).then(|| SLOWER.to_owned()));
+    why.extend(runs.iter().any(|run| !run.marks.is_empty()).then(|| FAULTS.to_owned()));
+    why.iter().fold(columns(&rows) + "\n", |out, why| out + why + "\n\n")
 }
 
 fn name(purpose: Purpose) -> String {

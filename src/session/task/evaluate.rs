@@ -32,6 +32,17 @@ struct Raw {
     learn_all: Option<bool>,
 }
 
+impl Raw {
+    fn resolve(self) -> Result<EvaluateSpec, SessionError> {
+        let usual = EvaluateSpec::default();
+        Ok(EvaluateSpec {
+            held_out: self.held_out.map_or(Ok(usual.held_out), |percent| HELD_OUT.check(percent))?,
+            most: self.most.map_or(Ok(usual.most), |rows| MOST.check(rows))?,
+            learn_all: self.learn_all.unwrap_or(usual.learn_all),
+        })
+    }
+}
+
 impl Default for EvaluateSpec {
     fn default() -> Self {
         Self { held_out: 20, most: 1000, learn_all: true }
@@ -40,13 +51,28 @@ impl Default for EvaluateSpec {
 
 impl EvaluateSpec {
     pub(super) fn read(sections: &mut Sections<'_>) -> Result<Option<Self>, SessionError> {
-        let Some(Raw { held_out, most, learn_all }) = sections.take("evaluate")? else { return Ok(None) };
-        let usual = Self::default();
-        Ok(Some(Self {
-            held_out: held_out.map_or(Ok(usual.held_out), |percent| HELD_OUT.check(percent))?,
-            most: most.map_or(Ok(usual.most), |rows| MOST.check(rows))?,
-            learn_all: learn_all.unwrap_or(usual.learn_all),
-        }))
+        sections.take::<Raw>("evaluate")?.map(Raw::resolve).transpose()
+    }
+
+    /// Reads a table with the fields of the section.
+    pub(crate) fn from_table(table: toml::Table) -> Result<Self, SessionError> {
+        let read: Result<Raw, _> = table.try_into();
+        let raw = read.map_err(|error: toml::de::Error| SessionError::Syntax {
+            line: 1,
+            message: error.message().split_whitespace().collect::<Vec<_>>().join(" "),
+        })?;
+        raw.resolve()
+    }
+
+    /// The inverse of [`EvaluateSpec::from_table`].
+    pub(crate) fn table(self) -> toml::Table {
+        let Self { held_out, most, learn_all } = self;
+        let fields: [(&str, toml::Value); 3] = [
+            ("held_out", i64::from(held_out).into()),
+            ("most", i64::from(most).into()),
+            ("learn_all", learn_all.into()),
+        ];
+        fields.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
     }
 
     /// `selects`: whether peers are drawn.

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use super::{STAGES, WIDTH, bytes, colour, escape, svg};
-use crate::page::step;
+use crate::page::{percent, step, table};
 use crate::protocol::view::Stage;
 use crate::sim::outcome::RunReport;
 
@@ -118,26 +118,26 @@ pub(super) fn stages(run: &RunReport) -> String {
 pub(super) fn purposes(run: &RunReport) -> String {
     let peers = f64::from(run.peers);
     let most = run.purposes.iter().map(|row| row.total.bytes).max().unwrap_or(1).max(1) as f64;
-    let mut out = String::from(
-        "<div class=\"wide\"><table><thead><tr><th>what</th><th></th><th>frames per peer</th><th>bytes per peer</th><th>most of one peer</th>\
-         <th>share</th></tr></thead><tbody>",
-    );
     let all = run.sent.bytes.max(1) as f64;
-    for row in &run.purposes {
-        let share = row.total.bytes as f64 / all;
-        let _ = write!(
-            out,
-            "<tr><td>{}</td><td style=\"width:30%\"><svg viewBox=\"0 0 200 10\" preserveAspectRatio=\"none\" style=\"height:10px\">\
-             <rect class=\"track\" width=\"200\" height=\"10\"/><rect width=\"{:.2}\" height=\"10\" fill=\"#0072b2\"/></svg></td>\
-             <td>{:.1}</td><td>{}</td><td>{}</td><td>{:.1} %</td></tr>",
+    let rows = run.purposes.iter().map(|row| {
+        // The number beside it says the same.
+        let bar = format!(
+            "<svg class=\"spark\" viewBox=\"0 0 150 10\" aria-hidden=\"true\"><rect class=\"track\" width=\"150\" \
+             height=\"10\"/><rect class=\"s0\" width=\"{:.2}\" height=\"10\"/></svg>",
+            150.0 * row.total.bytes as f64 / most
+        );
+        vec![
             format!("{:?}", row.purpose).to_lowercase(),
-            200.0 * row.total.bytes as f64 / most,
-            row.total.messages as f64 / peers,
+            bar,
+            percent((row.total.bytes as f64 / all).min(1.0)),
             bytes(row.total.bytes as f64 / peers),
             bytes(row.most.bytes as f64),
-            100.0 * share.min(1.0)
-        );
-    }
-    out.push_str("</tbody></table></div>");
-    out
+            format!("{:.1}", row.total.messages as f64 / peers),
+        ]
+    });
+    table(
+        &format!("Bytes and frames of {} by purpose", run.name),
+        &["what", "bytes", "share", "bytes per peer", "most of one peer", "frames per peer"],
+        rows,
+    )
 }

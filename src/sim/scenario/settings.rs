@@ -16,12 +16,14 @@ impl Scenario {
         self.peers = u16::try_from(session.roster.len()).unwrap_or(u16::MAX);
         let task = &mut self.task;
         (task.scaling, task.densify, task.select) = (session.data.scaling, session.data.densify, None);
+        task.evaluate = None;
         match &session.task {
             TaskSpec::Flynn(spec) => {
                 let model = spec.model;
                 task.kind = TaskKind::Flynn;
                 (task.m, task.s, task.rho) = (size(model.m), size(model.s), size(model.rho));
                 (task.gamma, task.score) = (model.gamma, model.score);
+                task.evaluate = spec.evaluate.map(|evaluate| evaluate.table());
                 if let Some(select) = &spec.select {
                     (task.select, task.sketch) = (Some(Select::Sketch), table(select));
                 }
@@ -110,6 +112,7 @@ mod tests {
         let sketch = "[sketch]\nrows = 6\nrange = 8\nchosen = 3";
         for (task, rest) in [
             ("flynn", format!("[data]\n{data}\n{flynn}")),
+            ("flynn", format!("[data]\n{data}\n{flynn}\n[evaluate]\nheld_out = 30\nlearn_all = false")),
             ("flynn", format!("select = \"sketch\"\n[data]\n{data}\n{flynn}\n{sketch}")),
             (
                 "sketch",

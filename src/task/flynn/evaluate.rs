@@ -13,7 +13,7 @@ use serde_json::{Map, Value, json};
 use super::{Flynn, FlynnError, Plan, seed};
 use crate::crypto::stream::derive;
 use crate::data::Dataset;
-use crate::data::split::held_out;
+use crate::data::split::{Split, held_out};
 use crate::model::Model;
 use crate::model::bloom::{self, Counts};
 use crate::model::neighbours::Neighbours;
@@ -98,8 +98,9 @@ impl Evaluation {
 impl Plan {
     /// Whether each class has enough peers that hold rows of it out; only such rows are scored.
     fn scored(&self, opened: &[Bytes]) -> Vec<bool> {
+        // At least 1.
         let minimum = u32::from(self.session.privacy.min_holders);
-        self.holding_out(opened).iter().map(|&peers| peers > 0 && peers >= minimum).collect()
+        self.holding_out(opened).iter().map(|&peers| peers >= minimum).collect()
     }
 
     /// How many peers hold rows of each class out.
@@ -108,6 +109,13 @@ impl Plan {
         let words = opened.get(self.holders() as usize).map_or(&[][..], |vector| vector.as_chunks::<4>().0);
         let word = |class| words.get(1 + classes + class).map_or(0, |&word| u32::from_le_bytes(word));
         (0..classes).map(word).collect()
+    }
+
+    /// Which rows of a peer are kept, and which are held out.
+    pub(crate) fn split(&self, data: &Dataset, opened: &[Bytes]) -> Result<Split, FlynnError> {
+        let spec = self.evaluate.unwrap_or_default();
+        let seed = opened.first().and_then(seed).ok_or(FlynnError::Incomplete(opened.len(), 1))?;
+        Ok(held_out(data, spec.held_out.into(), spec.most as usize, &seed))
     }
 
     /// The seed of the model that scores.
@@ -156,9 +164,14 @@ impl Plan {
 impl Flynn {
     /// This peer's rows: those that are learnt from for the scores, and those that are held out.
     pub(super) fn parts(&self, opened: &[Bytes]) -> Result<(Dataset, Dataset), FlynnError> {
-        let spec = self.plan.evaluate.unwrap_or_default();
-        let seed = opened.first().and_then(seed).ok_or(FlynnError::Incomplete(opened.len(), 1))?;
-        let split = held_out(&self.data, spec.held_out.into(), spec.most as usize, &seed);
+        // Every row is hashed, once: the seed of a session is opened once.
+        let split = match self.split.get() {
+            Some(split) => split,
+            None => {
+                let split = self.plan.split(&self.data, opened)?;
+                self.split.get_or_init(|| split)
+            }
+        };
         Ok((self.data.subset(&split.train), self.data.subset(&split.test)))
     }
 

@@ -2,11 +2,14 @@
 
 use std::sync::Arc;
 
+use flyswarm_kernels::model::columns::Beside;
 use proptest::prelude::*;
 
 use super::*;
-use crate::session::{FlynnSpec, Session, TaskSpec};
+use crate::session::{CustomSpec, EvaluateSpec, FlynnSpec, Session, TaskSpec};
+use crate::sketch::scaling::{self, Moments};
 use crate::task::Task;
+use crate::task::columns::Compared;
 use crate::task::flynn::tests::{federated, parts, tasks, together, value};
 
 fn session(peers: usize, min_holders: u16, scaling: &str, evaluate: &str) -> Session {
@@ -92,6 +95,62 @@ proptest! {
     }
 }
 
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(6))]
+    #[test]
+    fn a_peers_columns_are_told_beside_those_of_all_rows_in_one_place(
+        cuts in prop::collection::vec(1usize..30, 3..5), which in 0usize..3, compare: bool,
+    ) {
+        let scaling = ["\"none\"", "\"center\"", "\"standard\""][which];
+        let checked = format!("{scaling}\ncheck_columns = {compare}");
+        let session = session(cuts.len(), 1, &checked, "");
+        let parts = parts(&cuts);
+        let opened = federated(&tasks(&session, &parts)).unwrap();
+        let all = together(&parts.iter().map(|part| &**part).collect::<Vec<_>>());
+        let pool = Moments::from_words(&scaling::moments(&all, true), 64).unwrap();
+        for (task, (me, rows)) in tasks(&session, &parts).into_iter().zip((0u16..).map(Peer).zip(&parts)) {
+            let own = Compared::new(Arc::new(task), &session, me, rows.clone(), false)
+                .outcome(&History::of_vectors(&opened), 0).unwrap().own;
+            let told = own.as_ref().map_or(Value::Null, |own| own["columns"].clone());
+            // Where the session opens no spreads, nothing is made up.
+            let known = compare || which == 2;
+            let expected = known.then(|| Beside::moments(rows, &[], &pool).unwrap());
+            prop_assert_eq!(told, json!(expected));
+        }
+    }
+}
+
+#[test]
+fn columns_are_told_of_without_being_judged_where_the_file_says_so_and_never_of_a_custom_task() {
+    for compare in [true, false] {
+        let session = session(3, 1, &format!("\"standard\"\ncheck_columns = {compare}"), "");
+        let mut parts = parts(&[60, 60, 60]);
+        let thousandfold = parts[0].values().iter().map(|value| 1000.0 * value).collect();
+        let (labels, classes) = (parts[0].labels().to_vec(), parts[0].classes().to_vec());
+        parts[0] = Arc::new(Dataset::new(64, thousandfold, labels, classes).unwrap());
+        let opened = federated(&tasks(&session, &parts)).unwrap();
+        let members: Vec<_> = (0..3).map(|slot| value(slot, &[0, 1, 2])).collect();
+        let history = History::over(&members, &opened[..3]);
+        let compared = |session: &Session| {
+            let task = Arc::new(tasks(session, &parts).remove(0));
+            let other = Session {
+                task: TaskSpec::Custom(CustomSpec { name: "mine".into(), bytes: Vec::new() }),
+                ..session.clone()
+            };
+            [session.clone(), other]
+                .map(|s| Compared::new(task.clone(), &s, Peer(0), parts[0].clone(), false))
+        };
+        let [known, custom] = compared(&session);
+        for task in [&known, &custom] {
+            task.contribution(3, &history).unwrap();
+        }
+        assert_eq!(known.take_findings().iter().any(|line| line.contains("other units")), compare);
+        assert_eq!(custom.take_findings(), Vec::<String>::new());
+        let own = |task: &Compared| task.outcome(&History::of_vectors(&opened), 0).unwrap().own.unwrap();
+        assert!(own(&known)["columns"].is_object() && own(&custom)["columns"].is_null());
+    }
+}
+
 #[test]
 fn a_class_that_too_few_hold_out_is_scored_by_nobody() {
     // The third peer has one row of each class and holds none out.
@@ -118,6 +177,33 @@ fn a_class_that_too_few_hold_out_is_scored_by_nobody() {
 }
 
 #[test]
+fn scores_are_not_summed_where_too_few_are_left_that_hold_rows_of_a_class_out() {
+    // All four have rows of every class; of class 0 the fourth has a single one, and holds none out.
+    let session = session(4, 3, "\"none\"", "");
+    let mut parts = parts(&[200, 200, 200, 300]);
+    let first = (0..300).find(|&row| parts[3].labels()[row] == 0).unwrap();
+    let rows: Vec<_> = (0..300).filter(|&row| row == first || parts[3].labels()[row] != 0).collect();
+    parts[3] = Arc::new(parts[3].subset(&rows));
+    let tasks = tasks(&session, &parts);
+    let opened = federated(&tasks).unwrap();
+    let all = [0, 1, 2, 3];
+    let history = History::over(&[value(0, &all), value(1, &all)], &opened);
+    let plan = &tasks[0].plan;
+    assert_eq!(plan.holding_out(&opened), [3, 4, 4, 4, 4, 4, 4, 4, 4, 4]);
+    let slot = plan.quantities().iter().position(|quantity| quantity.name == SCORES).unwrap() as u32;
+    // Without the first, three holders of every class are left: enough for every other sum.
+    let members = [Peer(1), Peer(2), Peer(3)];
+    let refused = tasks[0].allows(slot, &history, &members).unwrap_err();
+    let told =
+        "only 3 members hold rows of class 0 out, and 1 of those counted are gone; privacy.min_holders is 3";
+    assert_eq!(refused, told);
+    for other in [slot - 1, slot + 1] {
+        assert_eq!(tasks[0].allows(other, &history, &members), Ok(()), "slot {other}");
+    }
+    assert_eq!(tasks[0].allows(slot, &history, &all.map(Peer)), Ok(()));
+}
+
+#[test]
 fn figures_that_contradict_each_other_are_not_shown_and_the_session_goes_on() {
     let session = session(3, 1, "\"none\"", "");
     let tasks = tasks(&session, &parts(&[60, 60, 60]));
@@ -137,6 +223,13 @@ fn figures_that_contradict_each_other_are_not_shown_and_the_session_goes_on() {
         assert_eq!((told.file, &told.details["evaluation"]["pooled"]), (good.file.clone(), &Value::Null));
         opened[slot] = honest;
     }
+    // More rows that only one model has right than it has right at all, on both sides.
+    let mut bytes = opened[slot].to_vec();
+    for word in [330, 331] {
+        bytes[8 * word + 5] = 1;
+    }
+    assert_eq!(Evaluation::from_bytes(10, &bytes), None);
+    assert!(Evaluation::from_bytes(10, &opened[slot]).is_some());
 }
 
 #[test]
@@ -151,4 +244,13 @@ fn evaluation_is_refused_where_peers_are_drawn_or_noise_is_added() {
     let private = private.replace("check_columns = true", "check_columns = false");
     assert!(Session::parse(&private).unwrap_err().to_string().contains("[evaluate]"));
     assert_eq!(Session::parse(&session.to_toml()).unwrap(), session);
+    // Limits hold too where no file was read.
+    let usual = EvaluateSpec::default();
+    for (evaluate, told) in [
+        (EvaluateSpec { held_out: 51, ..usual }, "evaluate.held_out is 51, must be 1 to 50"),
+        (EvaluateSpec { most: 0, ..usual }, "evaluate.most is 0, must be 1 to 1000000"),
+    ] {
+        let task = TaskSpec::Flynn(FlynnSpec { evaluate: Some(evaluate), ..spec });
+        assert_eq!(Session { task, ..session.clone() }.check().unwrap_err().to_string(), told);
+    }
 }

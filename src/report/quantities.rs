@@ -1,0 +1,271 @@
+//! What a receipt says of a session: who took part, what was decided when, and what others may have learnt.
+
+use std::fmt::Write as _;
+
+use serde_json::Value;
+
+use super::text;
+use crate::page::{bytes, escape, facts, table, time};
+use crate::session::Run;
+
+/// Slots above which their table is folded away.
+const FOLDED: usize = 40;
+/// The task `flynn` where peers are drawn.
+const DRAWN: &str = "flynn, drawn";
+
+/// Who took part, what was decided when, and what that cost.
+pub(super) fn decided(receipt: &Value) -> String {
+    let opened = list(&receipt["quantities"]);
+    let members = opened.last().map_or(&[][..], |last| list(&last["members"]));
+    let names: Vec<_> = members.iter().map(|name| escape(text(name))).collect();
+    let counted = match receipt["counted"].as_bool() {
+        Some(true) => "This peer's rows are in the result.",
+        _ => "This peer's rows are <b>not</b> in the result.",
+    };
+    let mut out = format!(
+        "<section><h2>Who took part, and what was decided</h2><p>{} peers: {}. {counted}</p><h3>What was decided \
+         when</h3><p>Each line is one sum over the members of a view. It is decided when a quorum of the \
+         council has accepted it; the time is when this peer had it open.</p>",
+        members.len(),
+        names.join(", ")
+    );
+    let sums = sums(receipt, opened);
+    if opened.len() > FOLDED {
+        let _ = write!(out, "<details><summary>{} sums</summary>{sums}</details>", opened.len());
+    } else {
+        out.push_str(&sums);
+    }
+    out.push_str("<h3>What it took</h3>");
+    out.push_str(&table(
+        "Time and bytes of this peer, by stage",
+        &["stage", "time", "sent"],
+        list(&receipt["stages"]).iter().map(|each| {
+            let seconds = each["seconds"].as_f64().unwrap_or(0.0);
+            vec![
+                escape(text(&each["name"])),
+                time(1000.0 * seconds),
+                bytes(each["bytes"].as_f64().unwrap_or(0.0)),
+            ]
+        }),
+    ));
+    out.push_str("</section>\n");
+    let council = &receipt["council"];
+    let number = |value: &Value| value.as_u64().unwrap_or(0).to_string();
+    out + &facts(
+        "The session",
+        &[
+            ("name", text(&receipt["name"]).to_owned()),
+            ("id", text(&receipt["session"]).to_owned()),
+            ("task", text(&receipt["task"]).to_owned()),
+            ("file made", text(&receipt["created"]).to_owned()),
+            ("joined", date(receipt["started_unix"].as_f64().unwrap_or(0.0))),
+            ("took", time(1000.0 * receipt["seconds"].as_f64().unwrap_or(0.0))),
+            ("views", number(&receipt["views"])),
+            (
+                "council",
+                format!("{} members vote; faults: {}", number(&council["members"]), text(&council["faults"])),
+            ),
+            ("not prevented", text(&council["not_prevented"]).to_owned()),
+            ("own rows", number(&receipt["data"]["rows"])),
+            (
+                "fewest holders",
+                format!("{} of each class, or the session ends", number(&receipt["privacy"]["min_holders"])),
+            ),
+        ],
+    )
+}
+
+fn list(value: &Value) -> &[Value] {
+    value.as_array().map_or(&[][..], Vec::as_slice)
+}
+
+fn date(unix: f64) -> String {
+    Run::new([0; 16], unix.max(0.0) as u64).created_text()
+}
+
+fn sums(receipt: &Value, opened: &[Value]) -> String {
+    let (task, began) = (task(receipt), receipt["started_unix"].as_f64().unwrap_or(0.0));
+    let times = list(&receipt["opened_unix"]);
+    table(
+        "Sums that were decided and opened, in order",
+        &["quantity", "after joining", "at (UTC)", "members", "view", "sealed total"],
+        opened.iter().enumerate().map(|(at, each)| {
+            let total: String = text(&each["sealed_total"]).chars().take(12).collect();
+            let name = text(&each["name"]);
+            let (after, when) = match times.get(at).and_then(Value::as_f64) {
+                Some(unix) => (time(1000.0 * (unix - began).max(0.0)), date(unix)),
+                None => ("before a restart".to_owned(), "unknown".to_owned()),
+            };
+            let is = known(task, name).map_or("a sum of the task's own", |(is, _)| is);
+            vec![
+                format!("{}<small>{is}</small>", escape(name)),
+                after,
+                when,
+                list(&each["members"]).len().to_string(),
+                escape(text(&each["view"])),
+                format!("<code>{}</code>", escape(&total)),
+            ]
+        }),
+    )
+}
+
+/// The task; of `flynn` whether peers are drawn.
+fn task(receipt: &Value) -> &str {
+    let drawn = list(&receipt["quantities"]).iter().any(|each| text(&each["name"]) == "draw");
+    if drawn && text(&receipt["task"]) == "flynn" { DRAWN } else { text(&receipt["task"]) }
+}
+
+/// What a quantity of a task is, and what it tells everybody where no noise is in it.
+fn known(task: &str, name: &str) -> Option<(&'static str, &'static str)> {
+    const ACCURACY: &str =
+        "how right and wrong predictions fall; a small number in them tells that somebody has such a row";
+    if name.starts_with("round-") {
+        return Some(("weights after a round", "weights after every round, which are sums over its members"));
+    }
+    Some(match (name, task) {
+        ("coin", _) => {
+            ("a random number that nobody could choose", "nothing of anybody's rows: it is random")
+        }
+        ("holders", "sketch") | ("present", _) => ("who has rows", "how many members have rows"),
+        ("holders", _) => (
+            "who has rows of which class",
+            "how many members have rows, have rows of each class and, where rows are held out, hold some of it out",
+        ),
+        ("moments", _) => {
+            ("means and spreads of columns", "mean and spread of every column over all rows together")
+        }
+        ("learnt", _) => (
+            "a model without the held-out rows",
+            "counts of all rows that were not held out, under a second matrix: more about rows that few others \
+             resemble",
+        ),
+        ("counts", "tune") => {
+            ("models of every setting and fold", "counts of the rows of every fold under every setting")
+        }
+        ("counts", DRAWN) => (
+            "the model",
+            "the model: counts of hashes over the rows of the drawn peers; the fewer they are, the more it tells of \
+             each",
+        ),
+        ("counts", _) => (
+            "the model",
+            "the model: counts of hashes over all rows. With three members each of them knows the sum of the two \
+             others",
+        ),
+        ("scores", "sketch" | DRAWN) => {
+            ("distances of peers", "how far each peer's rows lie from all, by peer")
+        }
+        ("scores", "tune") => ("how good each setting is", "how many rows each setting has right, by class"),
+        ("scores", "fedavg") => {
+            ("how good the network is", "loss and accuracy of the last network over all members")
+        }
+        ("scores", _) => ("how good the model is", ACCURACY),
+        ("rows", "xclp") => ("rows of each member", "how many rows each member has"),
+        ("rows", _) => ("rows in all", "how many rows all members have together"),
+        ("sketch", _) => (
+            "a sketch of all rows",
+            "how dense all rows together are at any point, and that a given row is not among them where a counter is 0",
+        ),
+        ("pairwise", _) => ("sketches of each peer", "how dense each peer's own rows are at any point"),
+        ("draw", _) => ("who is drawn", "who was drawn"),
+        ("computed", _) => ("who computed", "who computed, and salted commitments to what"),
+        ("labelled", _) => ("rows with an answer", "how many rows were answered"),
+        _ => return None,
+    })
+}
+
+/// What others may have learnt, and what was spent of a budget; `ledger` is what this peer's says.
+pub(super) fn learnt(receipt: &Value, ledger: Option<&str>) -> String {
+    let task = task(receipt);
+    let noise = &receipt["privacy"]["epsilon"];
+    let (private, answers) = (!noise.is_null(), task == "xclp");
+    let mut out = String::from("<section><h2>What others may have learnt</h2><p>");
+    out.push_str(match (private, answers) {
+        (true, _) => {
+            "Single rows never left this machine. Noise was drawn for whatever is made of rows before it left, and \
+             masks hide it from everybody but as part of a sum. Every member knows these sums, and what \
+             can be worked out from them:"
+        }
+        (_, true) => {
+            "What rows are compared by left this machine as shares alone, none of which tells anything by itself. Two \
+             computing members that put theirs together know every hash, distance, label and score. Every \
+             member knows:"
+        }
+        _ => {
+            "Single rows and single peers' numbers never left this machine unmasked. Every member knows the sums, and \
+             what can be worked out from them:"
+        }
+    });
+    out.push_str("</p><ul>");
+    let mut told: Vec<String> = Vec::new();
+    for name in list(&receipt["quantities"]).iter().map(|each| text(&each["name"])) {
+        let label = if name.starts_with("round-") { "rounds" } else { name };
+        let tells = match known(task, name) {
+            Some((_, tells)) if private && name != "coin" => format!("{tells}; with noise"),
+            Some((_, tells)) => tells.to_owned(),
+            None => "a sum that the task asks for; the program that brings it says what it tells".to_owned(),
+        };
+        let line = format!("<li><b>{}</b>: {tells}.</li>", escape(label));
+        if !told.contains(&line) {
+            told.push(line);
+        }
+    }
+    out.extend(told);
+    out.push_str("</ul><p>");
+    out.push_str(match (private, answers) {
+        (true, _) => {
+            "All other members together can subtract their own numbers from a sum: what is left is this peer's numbers \
+             with noise, and the budget below bounds what these tell. Sessions on the same rows add up."
+        }
+        (_, true) => {
+            "Whoever asked has labels and coarse scores of its own rows, which depend on everybody's: from a score it \
+             can tell that a row of that class is near. Sessions on the same rows add up."
+        }
+        _ => {
+            "All other members together can subtract their own numbers from a sum: what is left is this peer's. \
+             Sessions on the same rows add up."
+        }
+    });
+    let _ = write!(out, "</p><h3>Budget</h3><p>{}</p>", budget(receipt));
+    if let Some(ledger) = ledger {
+        let _ = write!(out, "<p>{}</p>", escape(ledger));
+    }
+    out + "</section>\n"
+}
+
+/// What the session spends, in a sentence of HTML.
+fn budget(receipt: &Value) -> String {
+    let (privacy, task) = (&receipt["privacy"], text(&receipt["task"]));
+    if privacy["epsilon"].is_null() {
+        let why = if task == "xclp" {
+            "answers are exact, and a ledger only counts them"
+        } else {
+            "sums are exact"
+        };
+        let other = match task {
+            "flynn" | "sketch" => " A session with privacy.epsilon has one.",
+            _ => "",
+        };
+        return format!(
+            "No budget was spent: {why}, and what they tell of a single row has no bound.{other}"
+        );
+    }
+    let mode = text(&privacy["mode"]);
+    let unit = match mode {
+        "per-party" => {
+            "each peer drew noise for its own numbers and spent an equal part. That is what a person may lose who has \
+             a row at every peer"
+        }
+        "parallel" => {
+            "each peer drew noise for its own numbers. That is what a person may lose who has a row at one peer; with \
+             rows at k peers it is k times as much"
+        }
+        "central" => {
+            "all peers drew the noise of the total together. That is what a person may lose who has a row at one peer, \
+             as long as no more peers pool what they know than privacy.colluders says; with rows at k \
+             peers it is k times as much"
+        }
+        _ => "the session file says what that protects",
+    };
+    format!("The session spent epsilon = {} ({}): {unit}.", escape(text(&privacy["epsilon"])), escape(mode))
+}
