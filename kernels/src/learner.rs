@@ -10,13 +10,15 @@ mod augment;
 mod classifier;
 mod layer;
 mod network;
+mod pseudo;
 mod train;
 
 pub use augment::Augment;
 pub(crate) use classifier::looks_like;
 pub use classifier::{Classifier, ClassifierError};
 pub use network::{Architecture, Batch, Network, NetworkError, Tape, Tensor};
-pub use train::{Schedule, Settings, Trained, clip_update, train};
+pub use pseudo::{PseudoLabels, shares};
+pub use train::{Schedule, Settings, Trained, clip_update, train, train_halves};
 
 /// Most weights of a network: 64 MiB of them.
 pub const MAX_WEIGHTS: usize = 1 << 24;

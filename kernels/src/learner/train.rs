@@ -77,6 +77,85 @@ pub fn train(
     settings: &Settings,
     stream: &mut Stream,
 ) -> Trained {
+    let mut pass = Pass::new((0..rows.nrows()).collect());
+    let next = |count, stream: &mut Stream, batch: &mut Vec<usize>| pass.next(count, stream, batch);
+    descend(network, start, rows, labels, row_weights, settings, stream, next)
+}
+
+/// The same with two kinds of rows, by their places: half of each batch (of odd ones the smaller half) is of
+/// the first kind, the rest of the second, each kind shuffled in passes of its own. Where there are none of a
+/// kind, batches are of the other. A pass of [`Settings::epochs`] is as many batches as all rows would fill.
+#[must_use]
+#[expect(clippy::too_many_arguments, reason = "rows of two kinds beside what training takes")]
+pub fn train_halves(
+    network: &Network,
+    start: &[f32],
+    rows: ArrayView2<'_, f32>,
+    labels: &[u16],
+    row_weights: Option<&[f32]>,
+    kinds: [&[usize]; 2],
+    settings: &Settings,
+    stream: &mut Stream,
+) -> Trained {
+    let [mut first, mut second] = kinds.map(|places| Pass::new(places.to_vec()));
+    let next = |count, stream: &mut Stream, batch: &mut Vec<usize>| {
+        let own = match (first.order.is_empty(), second.order.is_empty()) {
+            (true, _) => 0,
+            (_, true) => count,
+            _ => count / 2,
+        };
+        first.next(own, stream, batch);
+        second.next(count - own, stream, batch);
+    };
+    let count = kinds[0].len() + kinds[1].len();
+    let rows = if count == 0 { rows.slice_move(ndarray::s![..0, ..]) } else { rows };
+    let steps = match settings.steps {
+        0 => settings.epochs * u32::try_from(count.div_ceil(settings.batch.max(1))).unwrap_or(u32::MAX),
+        steps => steps,
+    };
+    let settings = Settings { steps, ..*settings };
+    descend(network, start, rows, labels, row_weights, &settings, stream, next)
+}
+
+/// Places of rows, shuffled anew for each pass.
+struct Pass {
+    order: Vec<usize>,
+    place: usize,
+}
+
+impl Pass {
+    fn new(order: Vec<usize>) -> Self {
+        Self { place: order.len(), order }
+    }
+
+    /// Appends the next `count` places; the last ones of a pass may be fewer.
+    fn next(&mut self, count: usize, stream: &mut Stream, batch: &mut Vec<usize>) {
+        if count == 0 {
+            return;
+        }
+        if self.place == self.order.len() {
+            self.order.sort_unstable();
+            shuffle(&mut self.order, stream);
+            self.place = 0;
+        }
+        let end = (self.place + count).min(self.order.len());
+        batch.extend_from_slice(&self.order[self.place..end]);
+        self.place = end;
+    }
+}
+
+/// Takes the steps; `next` appends the places of a batch of so many rows.
+#[expect(clippy::too_many_arguments, reason = "what training takes, and the order of the rows")]
+fn descend(
+    network: &Network,
+    start: &[f32],
+    rows: ArrayView2<'_, f32>,
+    labels: &[u16],
+    row_weights: Option<&[f32]>,
+    settings: &Settings,
+    stream: &mut Stream,
+    mut next: impl FnMut(usize, &mut Stream, &mut Vec<usize>),
+) -> Trained {
     let mut trained = Trained { weights: start.to_vec(), seen: Batch::default() };
     let count = rows.nrows();
     if count == 0 {
@@ -87,22 +166,15 @@ pub fn train(
         0 => settings.epochs as usize * count.div_ceil(each),
         steps => steps as usize,
     };
-    let mut order: Vec<usize> = (0..count).collect();
-    let mut place = count;
     let mut tape = Tape::default();
     let (mut gradient, mut velocity) = (vec![0.0; start.len()], vec![0.0; start.len()]);
-    let (mut chosen_labels, mut chosen_weights) = (Vec::new(), Vec::new());
+    let (mut batch, mut chosen_labels, mut chosen_weights) = (Vec::new(), Vec::new(), Vec::new());
     for _ in 0..steps {
-        if place == count {
-            order.sort_unstable();
-            shuffle(&mut order, stream);
-            place = 0;
-        }
-        let batch = &order[place..(place + each).min(count)];
-        place += batch.len();
+        batch.clear();
+        next(each, stream, &mut batch);
         let values = tape.batch();
         values.clear();
-        for &row in batch {
+        for &row in &batch {
             let row = rows.row(row);
             match (&settings.augment, row.as_slice()) {
                 (Some(augment), Some(row)) => augment.append(row, stream, values),
