@@ -78,6 +78,9 @@ impl SessionRows {
     }
 }
 
+/// An event as (JSON, text, `None`), or the end as (receipt as JSON, "", file of the result).
+type Next<'py> = (String, String, Option<Bound<'py, PyBytes>>);
+
 /// A peer of a running session.
 #[pyclass(frozen, module = "flyswarm._flyswarm")]
 #[derive(Debug)]
@@ -155,13 +158,8 @@ impl Running {
         Ok(Self { handle, said: Mutex::new(said) })
     }
 
-    /// The next event as (JSON, text), `None` where there is none for `seconds`, or the end as (file of the
-    /// result or `None`, receipt as JSON). What ended the session early is raised.
-    fn next<'py>(
-        &self,
-        py: Python<'py>,
-        seconds: f64,
-    ) -> PyResult<Option<(String, String, Option<Bound<'py, PyBytes>>)>> {
+    /// What happens next, or `None` where nothing does for `seconds`. What ended the session early is raised.
+    fn next<'py>(&self, py: Python<'py>, seconds: f64) -> PyResult<Option<Next<'py>>> {
         let wait = Duration::try_from_secs_f64(seconds).map_err(value)?;
         let found =
             py.detach(|| self.said.lock().map_err(|_| RecvTimeoutError::Disconnected)?.recv_timeout(wait));
