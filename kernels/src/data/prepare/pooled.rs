@@ -6,7 +6,7 @@
 //!
 //! | kind | words | what |
 //! | --- | --- | --- |
-//! | number, date | 4 | how many values, and the three words of their sum ([`moments`]) |
+//! | number, date | 4 | how many values, and the three words of their sum ([`moments()`]) |
 //! | category, ordinal | one for each level | how many values are this level |
 //!
 //! They are added mod 2^64; with at most [`MAX_ROWS`] rows over all peers no word wraps.
