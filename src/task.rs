@@ -145,8 +145,8 @@ pub struct Rows {
 
 impl Rows {
     /// SHA-256(tag "data" || salt || rows, features as u64 LE || values as f32 LE || labels as u16 LE, 65535
-    /// where unknown || of each gap row as u32 LE, column as u16 LE): whoever has the rows and the salt can show that it is theirs, and without the salt
-    /// nobody can guess the rows from it.
+    /// where unknown || of each gap row as u32 LE, column as u16 LE): whoever has the rows and the salt can
+    /// show that it is theirs, and without the salt nobody can guess the rows from it.
     #[must_use]
     pub fn digest(&self, salt: &[u8; 32]) -> [u8; 32] {
         let Self { data, labels, gaps, preparation: _ } = self;

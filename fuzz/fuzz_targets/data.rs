@@ -2,8 +2,8 @@
 //!
 //! Of all formats: each is told by its first bytes.
 //!
-//! Input: how to read it, length of the labels file (u8), labels file, data file. With 255 in the place of the
-//! length the columns are described and the data file follows.
+//! Input: how to read it, length of the labels file (u8), labels file, data file. With 255 in the place of
+//! the length the columns are described and the data file follows.
 #![no_main]
 
 mod seeds;

@@ -6,9 +6,9 @@
 //! ```
 //!
 //! FASHION is a folder with the four files of Fashion-MNIST. METHOD is `labels` (labels only), `network` (the
-//! network's own predictions), `alone` (label propagation at each peer alone), `xclp-1` or `xclp-10` (over the
-//! rows of all peers, anew in every round or every tenth). SPLIT is `iid` or `shards` (two shards of the rows
-//! sorted by class for each peer). 10 peers have 300 rows each; 100 of the 3,000 rows have labels.
+//! network's own predictions), `alone` (label propagation at each peer alone), `xclp-1` or `xclp-10` (over
+//! the rows of all peers, anew in every round or every tenth). SPLIT is `iid` or `shards` (two shards of the
+//! rows sorted by class for each peer). 10 peers have 300 rows each; 100 of the 3,000 rows have labels.
 //!
 //! All methods begin with ROUNDS (40) of the labelled rows alone, whose weights are kept in OUT and taken
 //! again by the next method; then ROUNDS more. 5 passes a round, batches of 32, momentum 0.9, weight decay

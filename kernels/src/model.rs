@@ -175,7 +175,8 @@ impl Model {
     /// The same for rows of a table that become features so; gives the features their names.
     ///
     /// # Errors
-    /// [`ModelError::Preparation`], also where a fill is not yet known, and [`ModelError::Column`] where it makes another number of features.
+    /// [`ModelError::Preparation`], also where a fill is not yet known, and [`ModelError::Column`] where it
+    /// makes another number of features.
     pub fn with_preparation(self, preparation: Arc<Preparation>) -> Result<Self, ModelError> {
         preparation.check_resolved()?;
         let named = self.with_columns(preparation.features())?;

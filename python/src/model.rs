@@ -160,7 +160,8 @@ impl Counter {
     }
 }
 
-/// A classifier that has learnt, as a session writes it: `FlyNNClassifier.from_model` makes an estimator of it.
+/// A classifier that has learnt, as a session writes it: `FlyNNClassifier.from_model` makes an estimator of
+/// it.
 ///
 /// >>> model = FlyNNClassifier(m=64, rho=4).fit([[0.0], [9.0]], ["low", "high"]).model_
 /// >>> model.classes, model.features, model.counts.shape

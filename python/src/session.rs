@@ -100,7 +100,9 @@ impl Running {
     /// Joins a session; returns when the network is up.
     #[staticmethod]
     #[allow(clippy::too_many_arguments, reason = "all by name")]
-    #[pyo3(signature = (session, key, rows, *, listen, mdns, network_key, state, dataset, budget, strict, yes))]
+    #[pyo3(
+        signature = (session, key, rows, *, listen, mdns, network_key, state, dataset, budget, strict, yes)
+    )]
     fn start(
         py: Python<'_>,
         session: &str,

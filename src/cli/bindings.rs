@@ -1,5 +1,5 @@
-//! What bindings of other languages call: commands in this process, and the checks of `join` for rows that are
-//! in memory.
+//! What bindings of other languages call: commands in this process, and the checks of `join` for rows that
+//! are in memory.
 
 use std::ffi::OsString;
 use std::io::Write;

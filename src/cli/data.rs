@@ -246,7 +246,8 @@ impl DataArguments {
         Ok((loaded.data, lines))
     }
 
-    /// Reads the rows for a network, of these classes or of any; and lines on what the user should know of them.
+    /// Reads the rows for a network, of these classes or of any; and lines on what the user should know of
+    /// them.
     pub(super) fn load_network(
         &self,
         network: &Classifier,

@@ -139,8 +139,8 @@ impl History {
         self.exchanged.insert(slot, result);
     }
 
-    /// The same as a task sees it from which `count` slots from `first` on are hidden: those behind them count
-    /// on from there.
+    /// The same as a task sees it from which `count` slots from `first` on are hidden: those behind them
+    /// count on from there.
     pub(crate) fn without(&self, first: u32, count: u32) -> Self {
         let seen = |slot: u32| match slot {
             slot if slot < first => Some(slot),

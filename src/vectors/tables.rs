@@ -1,4 +1,5 @@
-//! Described columns: what the rows of a table become, and what all peers put in the place of what is missing.
+//! Described columns: what the rows of a table become, and what all peers put in the place of what is
+//! missing.
 
 use serde_json::{Value, json};
 

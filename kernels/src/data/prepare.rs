@@ -4,8 +4,8 @@
 //! rows to predict are read like those that were learnt. Each described column is a number, a category (one
 //! number of 0 or 1 for each level), an ordinal (the place of its level, from 0), a date (days since
 //! 1970-01-01) or ignored. A missing value is refused, or a value that was agreed on takes its place, or the
-//! mean or the most frequent level over all peers ([`mod@pooled`]); a further number of 0 or 1 may say that it
-//! was missing.
+//! mean or the most frequent level over all peers ([`mod@pooled`]); a further number of 0 or 1 may say that
+//! it was missing.
 //!
 //! [`mod@read`] reads a file so and collects all that is wrong with it ([`Problems`]); [`mod@draft`] guesses
 //! a preparation from one file; [`mod@encoding`] is its one encoding, for session ids and model files.
@@ -114,8 +114,8 @@ pub enum Fill {
     Level(String),
     /// No level of a category: all its numbers are 0.
     NoLevel,
-    /// The mean of the values of all peers, for a date rounded to a day, for a category or an ordinal the most
-    /// frequent level, of equal ones the first: known once the peers have added up ([`mod@pooled`]).
+    /// The mean of the values of all peers, for a date rounded to a day, for a category or an ordinal the
+    /// most frequent level, of equal ones the first: known once the peers have added up ([`mod@pooled`]).
     Pooled,
 }
 

@@ -4,10 +4,10 @@
 //! numbers, all little-endian), so that PyTorch and others read the weights as they are. Tensors: where the
 //! scaling has them `scaler.means` and `scaler.deviations` (F64), then the network's (F32), named as in
 //! [`Network::tensors`]. `__metadata__` has texts: `format` is `flyswarm-network/1`; `architecture`,
-//! `scaling`, `classes` and `columns` are JSON; `preparation`, only where columns are described, is the encoding
-//! of [`crate::data::prepare::encoding`] as hexadecimal digits; `session` and `session_id` say where it comes from. Objects
-//! have their keys in byte order and there is no white space but blanks that fill the header to a multiple of
-//! 8 bytes: one encoding for each model, the same bytes at every peer.
+//! `scaling`, `classes` and `columns` are JSON; `preparation`, only where columns are described, is the
+//! encoding of [`crate::data::prepare::encoding`] as hexadecimal digits; `session` and `session_id` say where
+//! it comes from. Objects have their keys in byte order and there is no white space but blanks that fill the
+//! header to a multiple of 8 bytes: one encoding for each model, the same bytes at every peer.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -103,7 +103,8 @@ impl Classifier {
     /// The same for rows of a table that become its features so.
     ///
     /// # Errors
-    /// [`ClassifierError::Names`] where a rule is broken, [`ClassifierError::Bad`] where it makes other features.
+    /// [`ClassifierError::Names`] where a rule is broken, [`ClassifierError::Bad`] where it makes other
+    /// features.
     pub fn with_preparation(self, preparation: Arc<Preparation>) -> Result<Self, ClassifierError> {
         preparation.check_resolved().map_err(ModelError::from)?;
         if preparation.features() != self.columns {

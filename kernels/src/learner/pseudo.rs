@@ -94,9 +94,9 @@ impl PseudoLabels {
         self.found.iter().map(|&row| (row, self.labels[row]))
     }
 
-    /// Trains from `start` on these rows, half of each batch with labels that were given. The loss of a row is
-    /// multiplied by its confidence and by its class's weight (N / classes) / count: `counts` are those of all
-    /// members together ([`PseudoLabels::counts`]), N is their sum.
+    /// Trains from `start` on these rows, half of each batch with labels that were given. The loss of a row
+    /// is multiplied by its confidence and by its class's weight (N / classes) / count: `counts` are those of
+    /// all members together ([`PseudoLabels::counts`]), N is their sum.
     #[must_use]
     pub fn train(
         &self,

@@ -10,9 +10,9 @@
 //!
 //! Every word is a sum over rows, so that the total depends on the rows alone, not on whose they are.
 //!
-//! *Capacity*: every value of a [`Dataset`](crate::data::Dataset) is below 2^80, so |Q| < 2^120 and Q^2 < 2^240: no limb is 2^40 or
-//! more (the signed one is from -2^40 to 2^40). With n < 2^23 rows in all, no word wraps. No feature is too
-//! large to have a mean.
+//! *Capacity*: every value of a [`Dataset`](crate::data::Dataset) is below 2^80, so |Q| < 2^120 and Q^2 <
+//! 2^240: no limb is 2^40 or more (the signed one is from -2^40 to 2^40). With n < 2^23 rows in all, no word
+//! wraps. No feature is too large to have a mean.
 //!
 //! *Resolution*: 2^-40. An f32 of 2^-17 or more, or any multiple of 2^-40, enters exactly; below, features
 //! are as good as rounded to 12 decimal places. A feature that is within 2^-41 of 0 everywhere counts as
