@@ -182,7 +182,7 @@ impl RunReport {
     }
 
     /// The speed-up in words, all in all and without the matrix: `3.72 x faster`, `2.13 x slower`. `-` where
-    /// the run had faults: then the session mostly waits for whoever is gone.
+    /// the run had faults: then the session mostly waits for peers that are gone.
     pub(crate) fn paces(&self, training: &Training) -> [String; 2] {
         [training.speed_up(), training.of_rows()].map(|speed_up| match speed_up {
             _ if !self.marks.is_empty() => "-".to_owned(),

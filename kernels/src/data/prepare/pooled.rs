@@ -1,7 +1,7 @@
 //! Missing values that the mean or the most frequent level over all peers takes the place of.
 //!
 //! A peer reads its rows with *gaps* there. All peers add up the words below, and each resolves the
-//! preparation with the sum: then it says a constant in the place of each gap. The words of each column that
+//! preparation with the sum: then it names a constant for each gap. The words of each column that
 //! waits, in order, over the values that are there:
 //!
 //! | kind | words | what |
