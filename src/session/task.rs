@@ -6,6 +6,7 @@
 mod custom;
 mod evaluate;
 mod fedavg;
+mod fedavg_xclp;
 mod flynn;
 mod sketch;
 mod tune;
@@ -28,6 +29,7 @@ use super::{DataSpec, Session, SessionError};
 pub use custom::CustomSpec;
 pub use evaluate::EvaluateSpec;
 pub use fedavg::{FedavgSpec, Weighting};
+pub use fedavg_xclp::FedavgXclpSpec;
 pub use flynn::{FlynnSpec, ModelSpec};
 pub use sketch::{Select, SketchSpec};
 pub use tune::{Setting, TuneSpec};
@@ -102,6 +104,9 @@ tasks! {
     Sketch(SketchSpec) = "sketch",
     /// A network that is trained in rounds (McMahan et al., AISTATS 2017).
     Fedavg(FedavgSpec) = "fedavg",
+    /// A network that is trained in rounds on labels that were given and labels that XCLP finds (Scott, Yeo &
+    /// Lampert, TMLR 2023, Algorithm 2).
+    FedavgXclp(FedavgXclpSpec) = "fedavg-xclp",
     /// A task that a program outside this crate brings along.
     Custom(CustomSpec) = "custom",
 }
