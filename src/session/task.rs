@@ -179,6 +179,11 @@ pub(super) trait Spec {
         None
     }
 
+    /// The parameters of the propagation of labels.
+    fn propagation(&self) -> Option<&XclpSpec> {
+        None
+    }
+
     /// The parameters of the sketches that the task makes of the peers' rows.
     fn sketch(&self) -> Option<&SketchSpec> {
         None
@@ -311,6 +316,11 @@ impl TaskSpec {
     /// As [`TaskSpec::model`], to change them.
     pub fn model_mut(&mut self) -> Option<&mut ModelSpec> {
         self.spec_mut().model_mut()
+    }
+
+    /// The parameters of the propagation of labels; `None` where the task propagates none.
+    pub(crate) fn propagation(&self) -> Option<&XclpSpec> {
+        self.spec().propagation()
     }
 
     /// The parameters of the sketches that the task makes of the peers' rows; `None` where it makes none.

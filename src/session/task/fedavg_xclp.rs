@@ -87,11 +87,19 @@ impl Spec for FedavgXclpSpec {
         self.xclp.normalise();
     }
 
+    fn propagation(&self) -> Option<&XclpSpec> {
+        Some(&self.xclp)
+    }
+
     fn check(&self, session: &Session) -> Result<(), SessionError> {
         self.fedavg.check(session)?;
         self.xclp.check(session)?;
         AFTER.check::<u32>(self.after)?;
         REFRESH.check::<u32>(self.refresh)?;
+        if self.fedavg.members < 1.0 {
+            let limit = "1 with the task fedavg-xclp".to_owned();
+            return Err(SessionError::value("fedavg.members", self.fedavg.members, limit));
+        }
         if self.after >= self.fedavg.rounds {
             let limit = format!("below fedavg.rounds, {}", self.fedavg.rounds);
             return Err(SessionError::value("pseudo_labels.after", self.after, limit));
@@ -102,7 +110,7 @@ impl Spec for FedavgXclpSpec {
     fn entries(&self) -> Vec<Field> {
         let own =
             [("pseudo_labels.after", integer(self.after)), ("pseudo_labels.refresh", integer(self.refresh))];
-        [self.fedavg.entries(), self.xclp.entries(), own.to_vec()].concat()
+        [self.xclp.entries(), self.fedavg.entries(), own.to_vec()].concat()
     }
 
     fn write_toml(&self, data: &DataSpec, out: &mut String) -> fmt::Result {

@@ -138,6 +138,10 @@ impl Spec for XclpSpec {
         ROSTER
     }
 
+    fn propagation(&self) -> Option<&Self> {
+        Some(self)
+    }
+
     fn check(&self, session: &Session) -> Result<(), SessionError> {
         rules::check_classes(&session.data)?;
         BITS.check::<u32>(self.bits)?;
