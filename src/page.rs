@@ -10,13 +10,23 @@ pub(crate) const WIDTH: f64 = 960.0;
 
 const STYLE: &str = include_str!("page/style.css");
 
-/// Text as it may stand in HTML.
+/// Text as it may stand in HTML, inside a quoted attribute too. What turns the direction of the text around it,
+/// and control characters, are shown as U+FFFD.
 pub(crate) fn escape(text: &str) -> String {
-    text.replace('&', "&amp;")
-        .replace('<', "&lt;")
-        .replace('>', "&gt;")
-        .replace('"', "&quot;")
-        .replace('\'', "&#39;")
+    let mut out = String::with_capacity(text.len());
+    for each in text.chars() {
+        match each {
+            '&' => out.push_str("&amp;"),
+            '<' => out.push_str("&lt;"),
+            '>' => out.push_str("&gt;"),
+            '"' => out.push_str("&quot;"),
+            '\'' => out.push_str("&#39;"),
+            '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => out.push('\u{fffd}'),
+            _ if each.is_control() && !each.is_whitespace() => out.push('\u{fffd}'),
+            _ => out.push(each),
+        }
+    }
+    out
 }
 
 /// Formats bytes with two or three digits and a unit.
