@@ -5,13 +5,15 @@
 
 use std::fmt::Write as _;
 
+use crate::session::printable;
+
 /// Width of every picture, in its own units.
 pub(crate) const WIDTH: f64 = 960.0;
 
 const STYLE: &str = include_str!("page/style.css");
 
-/// Text as it may stand in HTML, inside a quoted attribute too. What turns the direction of the text around it,
-/// and control characters, are shown as U+FFFD.
+/// Text as it may stand in HTML, inside a quoted attribute too. What is invisible, or turns the direction of the
+/// text around it, is shown as U+FFFD.
 pub(crate) fn escape(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for each in text.chars() {
@@ -21,9 +23,8 @@ pub(crate) fn escape(text: &str) -> String {
             '>' => out.push_str("&gt;"),
             '"' => out.push_str("&quot;"),
             '\'' => out.push_str("&#39;"),
-            '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => out.push('\u{fffd}'),
-            _ if each.is_control() && !each.is_whitespace() => out.push('\u{fffd}'),
-            _ => out.push(each),
+            _ if each.is_whitespace() || printable(each) => out.push(each),
+            _ => out.push('\u{fffd}'),
         }
     }
     out

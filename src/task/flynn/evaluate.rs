@@ -150,7 +150,8 @@ impl Flynn {
         }
         let (learnt, m) = (self.plan.opened_scaler(opened)?, self.plan.model.m as usize);
         let counts = self.plan.opened(LEARNT, opened).ok_or(FlynnError::Incomplete(opened.len(), 1))?;
-        let counts = Counts::from_le_bytes(counts, classes, m).map_err(|error| FlynnError::Data(error.to_string()))?;
+        let counts =
+            Counts::from_le_bytes(counts, classes, m).map_err(|error| FlynnError::Data(error.to_string()))?;
         let sketch = self.plan.sketch(Plan::seed_of_scores(opened)?)?;
         compared(&Model::new(sketch, self.plan.readout(), names.clone(), learnt, counts)?, &kept, &held)
     }
