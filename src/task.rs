@@ -3,6 +3,7 @@
 //! One file a task. [`crate::node`] is the engine; it knows the trait [`Task`] alone.
 
 pub(crate) mod columns;
+pub(crate) mod evaluation;
 pub mod exchange;
 pub(crate) mod fedavg;
 pub(crate) mod fedavg_xclp;

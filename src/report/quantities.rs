@@ -27,7 +27,8 @@ pub(super) fn decided(receipt: &Value) -> String {
     let mut out = format!(
         "<section><h2>Who took part, and what was decided</h2><p>{} peers: {}. {counted}</p><h3>What was decided \
          when</h3><p>Each line is one sum over the members of a view. It is decided when a quorum of the \
-         council has accepted it; the time is when this peer had it open.</p>",
+         council has accepted it; the time is when this peer had it open. Times from \
+         before a restart of this peer are not kept.</p>",
         members.len(),
         names.join(", ")
     );

@@ -9,6 +9,7 @@
 pub(crate) mod compute;
 pub(crate) mod computed;
 pub(crate) mod deliver;
+pub(crate) mod held;
 mod labels;
 pub(crate) mod memory;
 pub(crate) mod parties;
@@ -25,7 +26,7 @@ use sha2::{Digest, Sha256};
 use zeroize::Zeroizing;
 
 use super::exchange::{Seat, Source};
-use super::{BuiltIn, History, Labels, Task, Work};
+use super::{Build, BuiltIn, History, Labels, Task, Work};
 use crate::crypto::stream::derive;
 use crate::data::Dataset;
 use crate::model::propagation::integer::reference::{self, Reference};
@@ -59,13 +60,16 @@ pub(crate) fn built_in(session: &Session, spec: XclpSpec) -> BuiltIn {
         extension: "labels.csv",
         labels: Labels::Some,
         witnesses: true,
-        build: Box::new(move |session, me, rows, secret| {
-            match Xclp::new(session, spec.clone(), me, rows.data, rows.labels, secret) {
-                Ok(task) => Ok(Arc::new(task)),
-                Err(error) => Err(error),
-            }
-        }),
+        build: build(spec, Vec::new()),
     }
+}
+
+/// Makes a peer's task; `known` are all labels that it knows, where it keeps some of them back.
+pub(crate) fn build(spec: XclpSpec, known: Vec<Option<u16>>) -> Build {
+    Box::new(move |session, me, rows, secret| {
+        let task = Xclp::new(session, spec.clone(), me, rows.data, rows.labels, secret)?;
+        Ok(Arc::new(task.knowing(known.clone())))
+    })
 }
 
 /// What follows from the session file alone.
@@ -85,6 +89,8 @@ pub struct Xclp {
     me: Peer,
     data: Arc<Dataset>,
     labels: Arc<Vec<Option<u16>>>,
+    /// All labels that it knows, where it gives the session fewer ([`held`]); else empty.
+    known: Vec<Option<u16>>,
     secret: Zeroizing<[u8; 32]>,
     /// Who computed and was lost, as far as this peer has seen.
     out: Out,
@@ -322,6 +328,7 @@ impl Xclp {
             me,
             data,
             labels: Arc::new(labels),
+            known: Vec::new(),
             secret,
             out: Out::default(),
             seen: Seen::default(),
@@ -526,7 +533,9 @@ impl Task for Xclp {
             return Err("the session was finished without this peer: there are no labels for its rows".into());
         };
         let said = self.said(&output);
-        let text = labels_text(&said, &self.labels, self.classes());
+        let compared = self.compared(&said, history)?.and_then(|found| self.told(&found));
+        let (said, known) = self.with_known(&said);
+        let text = labels_text(&said, &known, self.classes());
         let unknown = said.iter().filter(|said| said.label.is_none()).count();
         let disputed = said.iter().filter(|said| said.disputed).count();
         let mut summary = Vec::new();
@@ -536,8 +545,11 @@ impl Task for Xclp {
         if disputed > 0 {
             summary.push(format!("{disputed} of the given labels are disputed"));
         }
+        let (own, line) = compared.unzip();
+        summary.extend(line);
         let digest = Sha256::digest(&text).into();
-        Ok(super::Outcome::new(text.into_bytes(), digest).with_summary(summary.join("; ")))
+        let outcome = super::Outcome::new(text.into_bytes(), digest).with_summary(summary.join("; "));
+        Ok(super::Outcome { own, ..outcome })
     }
 
     fn work(&self, slot: u32, _: &History) -> Work {
