@@ -8,6 +8,7 @@ import os
 import sys
 import tempfile
 import threading
+import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -315,8 +316,8 @@ class Session:
     ):
         """Takes part in the session until this peer has its result and nobody needs it any more.
 
-        Rows in memory are written to a folder of the system's that only this user can read, are checked as
-        `flyswarm join` checks a file, and are removed again before anything is sent.
+        Rows in memory are checked as `flyswarm join` checks a file. On Linux they stay in memory; elsewhere they
+        lie in a folder that only this user can read until they are checked, before anything is sent.
 
         Parameters
         ----------
@@ -436,7 +437,7 @@ class Session:
             weights=None if trainer is None else _tensors.write(trainer.get_weights()),
         )
         shown = Progress(self.name) if progress else contextlib.nullcontext()
-        callbacks = [call for call in (on_event, shown if progress else None) if call is not None]
+        callbacks = [call for call in (shown if progress else None, on_event) if call is not None]
         with leaving(running), shown:
             told = set()
             while True:
@@ -464,18 +465,21 @@ class Session:
     def _rows(self, X, y, label):
         """The rows, checked as `flyswarm join` checks a file."""
         if isinstance(X, (str, os.PathLike)):
-            return _flyswarm.SessionRows.read(self.text, X, label, os.fspath(X))
+            return _flyswarm.SessionRows.read(self.text, X, label, os.fspath(X), False)
         labels = None if y is None else self._labels(y)
         frame = hasattr(X, "columns")
-        if frame and self._shown["data"].get("preparation"):
-            write, name = lambda path: write_table(path, X, labels), "rows.csv"
+        table = tomllib.loads(self.text).get("table")
+        if frame and table is not None:
+            # Its columns are described: they go as they are, texts and gaps and all.
+            named = table.get("label", "label")
+            write, name, label = lambda path: write_table(path, X, labels, named), "rows.csv", None
         else:
             columns = [str(column) for column in X.columns] if frame else None
             write, name = lambda path: write_arrays(path, X, labels, columns), "rows.npz"
-        label = "none" if labels is None else "last"
-        with temporary({name: write}, name) as path:
+            label = "none" if labels is None else "last"
+        with temporary(write, name) as path:
             try:
-                return _flyswarm.SessionRows.read(self.text, path, label, "X")
+                return _flyswarm.SessionRows.read(self.text, path, label, "X", True)
             except ValueError as error:
                 raise ValueError(str(error).replace(str(path), "X")) from None
 
@@ -487,7 +491,7 @@ class Session:
 
     def _file(self):
         """A file of this session that goes away again."""
-        return temporary({"session.toml": lambda path: path.write_text(self.text, "utf-8")}, "session.toml")
+        return temporary(lambda path: path.write_text(self.text, "utf-8"), "session.toml")
 
 
 def path_of(key):
