@@ -330,3 +330,6 @@ fn people(run: &RunReport) -> String {
     }
     out
 }
+
+#[cfg(test)]
+mod tests;
