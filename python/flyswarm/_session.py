@@ -131,14 +131,15 @@ class Joined:
     Attributes
     ----------
     estimator : FlyNNClassifier, Network, Labels or None
-        By the task: "flynn" a fitted classifier, "fedavg" the network, "xclp" labels of this peer's rows, "tune" a
-        classifier with the best setting that is not fitted. None with "sketch", and for a peer without rows.
+        By the task: "flynn" a fitted classifier, "fedavg" and "fedavg-xclp" the network, "xclp" labels of own
+        rows, "tune" a classifier with the best setting that is not fitted. None with "sketch", and for a peer
+        without rows.
     receipt : dict
         What this peer can show of the session.
     file : bytes
         The result's file, as `flyswarm join` writes it; empty for a peer without rows.
     figures : dict
-        With "fedavg" loss and accuracy: `rounds`, a list, and `scores`, those of the last weights; with "tune" the
+        With a network loss and accuracy: `rounds`, a list, and `scores`, those of the last weights; with "tune" the
         best setting; with "sketch" the common sketch and distances, as its file has them. Else empty.
 
     Examples
@@ -239,7 +240,7 @@ class Session:
 
     @property
     def task(self):
-        """What is computed: "flynn", "xclp", "sketch", "fedavg" or "tune"."""
+        """What is computed: "flynn", "xclp", "sketch", "fedavg", "fedavg-xclp" or "tune"."""
         return self._shown["task"]
 
     def __repr__(self):
@@ -324,7 +325,8 @@ class Session:
         X : array or frame of shape (n_samples, n_features), path, or None
             This peer's rows; a path is a file that `flyswarm join` can read. None for a witness.
         y : array-like of shape (n_samples,) or None
-            The class of each row, by its name in the session. With the task "xclp" None, NaN and "" stand
+            The class of each row, by its name in the session. With the tasks "xclp" and "fedavg-xclp"
+            None, NaN and "" stand
             for unknown, and so does -1 unless it is a class.
         key : Identity or path
             Who this peer is.
