@@ -5,6 +5,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import validate_data
 
 from flyswarm import _tensors
+from flyswarm._files import prepared
 from flyswarm._flyswarm import Layers
 from flyswarm._rows import each
 
@@ -63,7 +64,8 @@ class Network(ClassifierMixin, BaseEstimator):
         Parameters
         ----------
         X : array-like or frame of shape (n_samples, n_features)
-            Finite numbers below 2^80, not scaled; a frame has the session's columns.
+            Finite numbers below 2^80, not scaled; a frame has the session's columns. Where the session describes
+            the columns of a table, also a frame of such a table.
 
         Returns
         -------
@@ -75,7 +77,10 @@ class Network(ClassifierMixin, BaseEstimator):
         ValueError
             If X is no such array or has other features.
         """
-        X = validate_data(self, X, reset=False)
+        if self._layers.described and hasattr(X, "columns") and list(X.columns) != self._layers.columns:
+            X = prepared(X, self._layers.prepare)
+        else:
+            X = validate_data(self, X, reset=False)
         return np.concatenate(each(X, lambda rows, at: self._layers.scores(rows))).astype(float)
 
     def predict(self, X):

@@ -71,7 +71,7 @@ def result(task, file, classes, receipt):
     match task:
         case "flynn":
             return FlyNNClassifier.from_model(Model.decode(file)), {}
-        case "fedavg":
+        case "fedavg" | "fedavg-xclp":
             return Network(file), {name: receipt[name] for name in ("rounds", "scores")}
         case "xclp":
             return labels(file, classes), {}

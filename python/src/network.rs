@@ -1,5 +1,7 @@
 //! The network that a session of the task `fedavg` trains.
 
+use std::path::PathBuf;
+
 use flyswarm_kernels::learner::Classifier;
 use numpy::ndarray::ArrayView2;
 use numpy::{IntoPyArray, PyArray2, PyReadonlyArray2};
@@ -7,6 +9,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
 use crate::error::value;
+use crate::model::prepared;
 
 /// A network with its weights, as a session writes it.
 #[pyclass(frozen, module = "flyswarm._flyswarm")]
@@ -34,6 +37,17 @@ impl Layers {
     ) -> PyResult<Bound<'py, PyArray2<f32>>> {
         let rows: ArrayView2<'_, f32> = x.as_array();
         Ok(py.detach(|| self.0.scores(rows)).map_err(value)?.into_pyarray(py))
+    }
+
+    /// Whether a table becomes its rows as the session has described.
+    #[getter]
+    fn described(&self) -> bool {
+        self.0.preparation().is_some()
+    }
+
+    /// The features of a table that was written here as a file, rows x features.
+    fn prepare<'py>(&self, py: Python<'py>, file: PathBuf) -> PyResult<Bound<'py, PyArray2<f32>>> {
+        prepared(py, self.0.preparation(), self.0.columns(), &file)
     }
 
     /// Names of the classes, in the order of their indices.

@@ -62,7 +62,7 @@ pub(crate) struct SessionRows {
 
 #[pymethods]
 impl SessionRows {
-    /// Reads a file as `flyswarm join` does.
+    /// Reads a file as `flyswarm join` does; one that was `written` here of rows in memory has points in numbers.
     #[staticmethod]
     fn read(
         py: Python<'_>,
@@ -70,10 +70,12 @@ impl SessionRows {
         file: PathBuf,
         label: Option<String>,
         name: String,
+        written: bool,
     ) -> PyResult<Self> {
         let session = Session::parse(session).map_err(value)?;
         let label = label.map(|label| label.parse().map_err(value)).transpose()?;
-        let (rows, said) = py.detach(|| cli::rows(&session, &file, label.as_ref())).map_err(failed)?;
+        let (rows, said) =
+            py.detach(|| cli::rows(&session, &file, label.as_ref(), written)).map_err(failed)?;
         let count = rows.data.rows();
         Ok(Self { rows, name, said, count })
     }

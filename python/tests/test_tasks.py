@@ -1,7 +1,7 @@
 """What sessions of the other tasks give."""
 
 import numpy as np
-from flyswarm import FlyNNClassifier, Labels
+from flyswarm import FlyNNClassifier, Labels, Network
 from sklearn.base import clone
 
 
@@ -37,6 +37,20 @@ def test_xclp_labels_every_row_of_every_peer(swarm, digits):
         right += (found.transduction_ == truth)[own == "-1"].sum()
         total += (own == "-1").sum()
     assert right / total > 0.5
+
+
+def test_a_network_that_learns_from_labels_that_are_found_is_the_same_at_every_peer(swarm, digits):
+    X, y = digits[0][:240], digits[1][:240]
+    made = swarm(
+        task="fedavg-xclp", features=64, classes_from_range="0..9", network="logistic", rounds=2, after=1,
+        neighbours=5, bits=256, alpha=0.8, min_holders=1,
+    )  # fmt: skip
+    given = [label if i % 4 == 0 else None for i, label in enumerate(y)]
+    results = joined(made, {name: (X[i::3], given[i::3]) for i, name in enumerate(made.keys)})
+    assert len({result.estimator.digest for result in results.values()}) == 1
+    one = results["peer0"]
+    assert isinstance(one.estimator, Network) and one.estimator.predict(X).shape == (240,)
+    assert len(one.figures["rounds"]) == 2
 
 
 def test_tune_gives_the_best_setting_as_an_estimator_that_can_be_fitted(swarm, digits):

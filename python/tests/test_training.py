@@ -127,6 +127,8 @@ def test_without_a_trainer_every_peer_gets_the_network_that_predicts(swarm, digi
     assert (again.predict(X) == network.predict(X)).all()
     with pytest.raises(ValueError, match="63 features"):
         network.predict(X[:, 1:])
+    with pytest.raises(ValueError, match="NaN"):
+        network.predict(X * np.float32(np.nan))
 
 
 class Bad(Descent):

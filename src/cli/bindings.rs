@@ -42,7 +42,8 @@ fn called(arguments: &[OsString], out: &mut dyn Write) -> Result<(), Failure> {
 }
 
 /// Reads the rows that the session's task wants of a file, as `join` does; the label is the last column where
-/// the task looks at labels. Also gives what is to be said of how the columns were taken.
+/// the task looks at labels. Also gives what is to be said of how the columns were taken. A file that was
+/// `written` of rows in memory has commas between columns and points in numbers, whatever the session says.
 ///
 /// # Errors
 /// [`Failure::Input`] where the file does not suit the session, [`Failure::Machine`] where it cannot be read.
@@ -50,9 +51,12 @@ pub fn rows(
     session: &Session,
     file: &Path,
     label: Option<&LabelColumn>,
+    written: bool,
 ) -> Result<(Rows, Option<String>), Failure> {
     let kind = task::built_in(session).ok_or_else(|| peer::not_built_in(session))?;
-    join::load(session, &kind, &DataArguments::new(file.to_owned(), Reading::default()), label)
+    let (delimiter, decimal_comma) = if written { (Some(b','), Some(false)) } else { (None, None) };
+    let reading = Reading { delimiter, decimal_comma, ..Reading::default() };
+    join::load(session, &kind, &DataArguments::new(file.to_owned(), reading), label)
 }
 
 /// A peer of a session with the key of a file, checked as `join` checks it. A private session of `rows` rows
