@@ -39,8 +39,8 @@ pub(crate) use rules::{check_name, printable};
 pub use run::{Run, Series};
 pub use size::{Size, Sizes};
 pub use task::{
-    CustomSpec, EvaluateSpec, FedavgSpec, FlynnSpec, ModelSpec, Select, Setting, SketchSpec, TaskSpec,
-    TuneSpec, Weighting, XclpSpec,
+    CustomSpec, EvaluateSpec, FedavgSpec, FedavgXclpSpec, FlynnSpec, ModelSpec, Select, Setting, SketchSpec,
+    TaskSpec, TuneSpec, Weighting, XclpSpec,
 };
 
 /// The number of peers that vote, hold shares and make the coin. A decision has at most 15 x 15 shares.

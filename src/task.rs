@@ -6,6 +6,7 @@ pub(crate) mod columns;
 pub(crate) mod evaluation;
 pub mod exchange;
 pub(crate) mod fedavg;
+pub(crate) mod fedavg_xclp;
 pub(crate) mod filled;
 pub mod flynn;
 mod history;
@@ -192,6 +193,7 @@ pub fn built_in(session: &Session) -> Option<BuiltIn> {
         TaskSpec::Xclp(spec) => xclp::built_in(session, spec.clone()),
         TaskSpec::Sketch(spec) => sketch::built_in(session, *spec),
         TaskSpec::Fedavg(spec) => fedavg::built_in(session, spec.clone()),
+        TaskSpec::FedavgXclp(spec) => fedavg_xclp::built_in(session, spec.clone()),
         TaskSpec::Custom(_) => return None,
     };
     let (plan, build) = (filled::plan(session, own.plan), filled::build(session, own.build));

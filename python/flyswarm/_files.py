@@ -2,13 +2,15 @@
 
 import contextlib
 import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 
 @contextlib.contextmanager
-def temporary(files, name):
+def temporary(files: Mapping[str, Callable[[Path], object]], name: str) -> Iterator[Path]:
     """A folder that only this user can read, with these files written by functions of a path; the path of one."""
     with tempfile.TemporaryDirectory() as folder:
         for file, write in files.items():
@@ -16,7 +18,9 @@ def temporary(files, name):
         yield Path(folder) / name
 
 
-def write_arrays(path, X, labels, columns):
+def write_arrays(
+    path: Path, X: Any, labels: Sequence[str] | None, columns: Sequence[str] | None
+) -> None:
     """An archive of `X`, `y` and `columns`, as far as they are given."""
     X = np.asarray(X)
     if X.ndim != 2:
@@ -31,7 +35,7 @@ def write_arrays(path, X, labels, columns):
     np.savez(path, **arrays)
 
 
-def write_table(path, X, labels):
+def write_table(path: Path, X: Any, labels: Sequence[str] | None) -> None:
     """A CSV file of a frame, the label last."""
     frame = X.copy() if hasattr(X, "copy") else X.clone()
     if labels is not None:

@@ -15,9 +15,10 @@ from typing import Any
 
 import numpy as np
 
-from flyswarm import _flyswarm
-from flyswarm._classifier import FlyNNClassifier
+from flyswarm import _flyswarm, _tensors
 from flyswarm._files import temporary, write_arrays, write_table
+from flyswarm._results import result
+from flyswarm._training import calls
 
 LOG = logging.getLogger("flyswarm")
 # Seconds that a wait takes at most before Ctrl-C is seen.
@@ -128,12 +129,16 @@ class Joined:
 
     Attributes
     ----------
-    estimator : FlyNNClassifier or None
-        Fitted, where the session made a classifier.
+    estimator : FlyNNClassifier, Network, Labels or None
+        By the task: "flynn" a fitted classifier, "fedavg" the network, "xclp" labels of this peer's rows, "tune" a
+        classifier with the best setting that is not fitted. None with "sketch", and for a peer without rows.
     receipt : dict
         What this peer can show of the session.
     file : bytes
         The result's file, as `flyswarm join` writes it; empty for a peer without rows.
+    figures : dict
+        With "fedavg" loss and accuracy: `rounds`, a list, and `scores`, those of the last weights; with "tune" the
+        best setting; with "sketch" the common sketch and distances, as its file has them. Else empty.
 
     Examples
     --------
@@ -145,6 +150,7 @@ class Joined:
     estimator: Any
     receipt: dict[str, Any]
     file: bytes = field(repr=False)
+    figures: dict[str, Any] = field(default_factory=dict, repr=False)
 
     def __iter__(self):
         return iter((self.estimator, self.receipt))
@@ -348,7 +354,7 @@ class Session:
         Returns
         -------
         joined : Joined
-            The fitted estimator, the receipt, and the result's file.
+            The fitted estimator, the receipt, the result's file, and figures.
 
         Raises
         ------
@@ -408,9 +414,9 @@ class Session:
 
     def _join(
         self, stop, X, y, *, key, on_event=None, progress=False, label=None, addresses=None, listen=(), mdns=True,
-        network_key=None, state=None, dataset=None, budget=None, strict=False, yes=False,
+        network_key=None, state=None, dataset=None, budget=None, strict=False, yes=False, trainer=None,
     ):  # fmt: skip
-        """As `join`, until `stop` is set."""
+        """As `join`, until `stop` is set; `trainer` is that of `FedAvg`."""
         rows = None if X is None else self._rows(X, y, label)
         if rows is not None and rows.said:
             LOG.info("%s", rows.said)
@@ -426,6 +432,8 @@ class Session:
             budget=None if budget is None else str(budget),
             strict=strict,
             yes=yes,
+            trainer=None if trainer is None else calls(trainer),
+            weights=None if trainer is None else _tensors.write(trainer.get_weights()),
         )
         shown = Progress(self.name) if progress else contextlib.nullcontext()
         callbacks = [call for call in (on_event, shown if progress else None) if call is not None]
@@ -450,10 +458,8 @@ class Session:
                     callback(event)
 
     def _joined(self, receipt, file):
-        estimator = None
-        if self.task == "flynn" and file:
-            estimator = FlyNNClassifier.from_model(_flyswarm.Model.decode(file))
-        return Joined(estimator, receipt, file)
+        estimator, figures = result(self.task, file, self.classes, receipt)
+        return Joined(estimator, receipt, file, figures)
 
     def _rows(self, X, y, label):
         """The rows, checked as `flyswarm join` checks a file."""

@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-import os
 import signal
 import subprocess
 import sys
@@ -41,33 +40,14 @@ def test_every_peer_gets_the_estimator_that_a_fit_of_all_rows_gives(swarm, digit
 
 
 def test_python_and_the_program_take_part_in_one_session(swarm, digits, tmp_path):
-    program = os.environ.get("FLYSWARM_PROGRAM")
-    if program is None:
-        pytest.skip("FLYSWARM_PROGRAM names the program")
     X, y = digits
     made = swarm(**SMALL)
-    made.session.save(tmp_path / "test.toml")
     rows = parts(made, X, y)
-    theirs, key = rows.pop("peer2"), made.keys["peer2"]
-    np.savez(tmp_path / "rows.npz", X=theirs[0], y=theirs[1])
-    command = [program, "join", "test.toml", "--data", "rows.npz", "--key", key.path, "--json", "--no-mdns"]
-    command += ["--listen", *LOOPBACK, "--addresses-from-stdin", "--out", "test.model"]
-    other = subprocess.Popen(
-        command, cwd=tmp_path, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
-    with other:
-        def tell(name, event):
-            if event.kind == "listening":
-                line = f'{{"peer": "{made.keys[name].peer_id}", "address": "{event.fields["address"]}"}}\n'
-                other.stdin.write(line)
-                other.stdin.flush()
-
+    with made.program("peer2", rows.pop("peer2"), tmp_path) as tell:
         results = made.join(rows, tell)
-        _, errors = other.communicate()
-    assert other.returncode == 0, errors
     assert all(not isinstance(result, BaseException) for result in results.values()), results
     digests = {result.estimator.model_.digest for result in results.values()}
-    assert digests == {Model.load(tmp_path / "test.model").digest}
+    assert digests == {Model.load(tmp_path / "test.out").digest}
 
 
 def test_columns_of_a_frame_are_brought_into_the_order_of_the_session(swarm, digits):

@@ -204,7 +204,7 @@ impl Join {
             (None, _) if self.budget.is_some() => {
                 refused("--budget: the session has no privacy.epsilon, and what exact sums tell has no bound")
             }
-            (None, Some(name)) if matches!(session.task, TaskSpec::Xclp(_)) => {
+            (None, Some(name)) if session.task.propagation().is_some() => {
                 check_name("--dataset", name)?;
                 Ok(Some(Budget { dataset: name.clone(), limit: None }))
             }

@@ -304,6 +304,21 @@ fn budget_and_what_others_learn_are_told_for_every_task_and_mode() {
     for told in ["answers are exact", "how many rows each member has", "know every hash", "coarse scores"] {
         assert!(page.contains(told), "{told}");
     }
+    let names =
+        ["coin", "holders", "rows", "round-1", "points-1", "computed-1", "labelled-1", "counts-1", "scores"];
+    let page = session("fedavg-xclp", &names, Value::Null, "");
+    for told in [
+        "answers are exact",
+        "know every hash",
+        "weights after every round",
+        "how many rows each member trains on",
+        "salted commitments",
+        "how many labels of each class there are",
+        "over all rows with a given label",
+    ] {
+        assert!(page.contains(told), "{told}");
+    }
+    assert!(!page.contains("a sum that the task asks for"));
     for (mode, unit) in [
         ("per-party", "spent an equal part"),
         ("parallel", "has a row at one peer; with rows"),

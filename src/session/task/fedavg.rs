@@ -223,7 +223,7 @@ impl FedavgSpec {
 
 impl Spec for FedavgSpec {
     fn sections() -> &'static [Section] {
-        &[Section { name: "fedavg", tasks: "fedavg where there is a [fedavg]" }]
+        &[Section { name: "fedavg", tasks: "fedavg or fedavg-xclp where there is a [fedavg]" }]
     }
 
     fn read(sections: &mut Sections<'_>, _data: &DataSpec, _peers: usize) -> Result<Self, SessionError> {

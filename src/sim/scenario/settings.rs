@@ -33,7 +33,7 @@ impl Scenario {
                 task.kind = TaskKind::Xclp;
                 (task.bits, task.k) = (spec.bits, spec.k);
             }
-            TaskSpec::Tune(_) | TaskSpec::Fedavg(_) | TaskSpec::Custom(_) => {
+            TaskSpec::Tune(_) | TaskSpec::Fedavg(_) | TaskSpec::FedavgXclp(_) | TaskSpec::Custom(_) => {
                 let text =
                     format!("the task {} cannot be simulated: flynn, xclp and sketch can", session.task);
                 return Err(ScenarioError(text));
