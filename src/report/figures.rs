@@ -102,11 +102,11 @@ pub(super) fn of_session(receipt: &Value) -> String {
         ("flynn", true) => {
             "This session says nothing of it, because its file has no <code>[evaluate]</code>: no rows were held out."
         }
-        ("fedavg", _) if receipt["rounds"][0]["held_out_accuracy"].is_null() => {
+        ("fedavg" | "fedavg-xclp", _) if receipt["rounds"][0]["held_out_accuracy"].is_null() => {
             "The figures of the rounds below are of rows that the network learns from. With \
              <code>held_out</code> in <code>[fedavg]</code> they are of others too."
         }
-        ("fedavg", _) => "See the rounds below: accuracy on rows that are held out.",
+        ("fedavg" | "fedavg-xclp", _) => "See the rounds below: accuracy on rows that are held out.",
         ("tune", _) => {
             "How many rows of all peers each setting has right, on folds that it has not learnt from, stands in the \
              file of settings."
