@@ -181,6 +181,8 @@ pub struct Task {
     pub select: Option<Select>,
     /// `sketch`, and with `select`: as in a session file.
     pub sketch: Table,
+    /// `fedavg`: as in a session file.
+    pub fedavg: Table,
 }
 
 impl Default for Task {
@@ -201,6 +203,7 @@ impl Default for Task {
             k: 10,
             select: None,
             sketch: Table::new(),
+            fedavg: Table::new(),
         }
     }
 }
@@ -219,6 +222,8 @@ pub enum TaskKind {
     Xclp,
     /// How far each peer's rows lie from those of all.
     Sketch,
+    /// A network, trained in rounds on the rows of all peers.
+    Fedavg,
 }
 
 /// Fields of the session file.
@@ -396,7 +401,8 @@ impl Default for Random {
 pub struct Expect {
     /// So many peers have the result.
     pub finished: Option<u16>,
-    /// `flynn`: whether the model is the pooled one of all peers' rows, bit for bit.
+    /// `flynn`: whether the model is the pooled one of all peers' rows, bit for bit; `fedavg`: whether it is
+    /// what its members' rows give in one place.
     pub pooled: Option<bool>,
     /// `flynn`: the accuracy is at least this.
     pub accuracy: Option<f64>,
