@@ -99,6 +99,9 @@ pub struct Data {
     pub set: String,
     /// With IDX images: the file of their labels.
     pub labels: String,
+    /// The session file whose `[table]` describes the columns of the set, seen from the scenario's folder;
+    /// empty: they are numbers, or guessed.
+    pub columns_from: String,
     /// Where the set is not there the run is left out, and that is said.
     pub optional: bool,
     /// How rows are dealt to peers.
@@ -120,6 +123,7 @@ impl Default for Data {
         Self {
             set: "digits".into(),
             labels: String::new(),
+            columns_from: String::new(),
             optional: false,
             split: Split::Even,
             holders: 3,

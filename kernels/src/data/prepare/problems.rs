@@ -25,8 +25,10 @@ pub struct Problems {
 /// A problem of one column.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Problem {
-    /// Where it is seen first, from 1.
+    /// Where it is seen first, from 1; 0 where it is in no row, and the file has no lines.
     pub line: u64,
+    /// What `line` counts: `line`, or `row` in a format without lines.
+    pub unit: &'static str,
     /// The column's name.
     pub column: String,
     /// What it is.
@@ -86,7 +88,7 @@ impl fmt::Display for Problem {
         let column = quoted(self.column.as_bytes());
         match &self.trouble {
             Trouble::NoColumn(near) => {
-                write!(f, "line {}: no column is called {column}", self.line)?;
+                write!(f, "{}: no column is called {column}", self.place())?;
                 return match near {
                     Some(near) => {
                         write!(f, "; {} is: call it {column} in the header", quoted(near.as_bytes()))
@@ -97,17 +99,17 @@ impl fmt::Display for Problem {
                 };
             }
             Trouble::Twice => {
-                return write!(f, "line {}: several columns are called {column}; rename one", self.line);
+                return write!(f, "{}: several columns are called {column}; rename one", self.place());
             }
             Trouble::Fields(expected) => {
                 let found = self.texts.first().map_or("0", |(found, _)| found);
-                write!(f, "line {}: {found} columns, expected {expected} as in the header", self.line)?;
+                write!(f, "{}: {found} columns, expected {expected} as in the header", self.place())?;
                 self.count(f)?;
                 return f.write_str("; a delimiter inside a value needs quotes around the value");
             }
             _ => {}
         }
-        write!(f, "line {}, column {column}: found ", self.line)?;
+        write!(f, "{}, column {column}: found ", self.place())?;
         let shown = self.texts.iter().take(SHOWN);
         for (at, (text, rows)) in shown.enumerate() {
             let comma = if at > 0 { ", " } else { "" };
@@ -125,6 +127,10 @@ impl fmt::Display for Problem {
 }
 
 impl Problem {
+    fn place(&self) -> String {
+        if self.line == 0 { "the schema".into() } else { format!("{} {}", self.unit, self.line) }
+    }
+
     fn count(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.rows > 1 { write!(f, " in {} rows", self.rows) } else { Ok(()) }
     }
@@ -220,11 +226,12 @@ impl Collector {
         self.met.is_empty()
     }
 
-    pub(super) fn finish(self, file: PathBuf) -> Problems {
+    pub(super) fn finish(self, file: PathBuf, unit: &'static str) -> Problems {
         let met = self.met.into_iter();
         let mut list: Vec<Problem> = met
             .map(|((column, trouble), Met { line, rows, texts, .. })| Problem {
                 line,
+                unit,
                 column,
                 trouble,
                 rows,

@@ -7,9 +7,10 @@ use super::problems::{Collector, near};
 use super::problems::{Problems, Trouble};
 use super::rows::{Rows, fields, likely};
 use super::value::{days, number};
-use super::{Described, Fill, Gap, Kind, Preparation};
+use super::{DateOrder, Described, Fill, Gap, Kind, Preparation};
 use crate::data::{
     Column, DataError, Expected, Format, LabelColumn, Labels, Loaded, MAX_ROWS, MAX_VALUES, Source, format,
+    parquet, quoted,
 };
 
 /// What may stand between the columns of a table.
@@ -67,7 +68,8 @@ pub(in crate::data) fn texts(
     expected: &Expected,
 ) -> Result<Vec<String>, DataError> {
     let file = source.file.clone();
-    let mut rows = open(source, expected)?;
+    let format = format_told(&source, expected)?;
+    let mut rows = open(source, format, expected)?;
     let at = match column {
         Column::Number(number) => number.checked_sub(1).filter(|&at| at < rows.names.len()),
         Column::Name(name) => rows.names.iter().position(|other| other == name),
@@ -77,6 +79,7 @@ pub(in crate::data) fn texts(
         return Err(DataError::Layout { file, problem });
     };
     let mut out = Vec::new();
+    rows.want([at]);
     while out.len() < count && rows.next()? {
         out.push(String::from_utf8_lossy(rows.field(at)).into_owned());
     }
@@ -88,11 +91,11 @@ pub(in crate::data) fn texts(
 }
 
 /// Opens a table; without a delimiter given it is the one with which most described columns are found.
-fn open(source: Source, expected: &Expected) -> Result<Rows, DataError> {
+fn open(source: Source, format: Format, expected: &Expected) -> Result<Rows, DataError> {
     let known: BTreeSet<&str> = expected.preparation.map(known).unwrap_or_default();
     let delimiter =
         expected.dialect.delimiter.or(expected.preparation.and_then(|preparation| preparation.delimiter));
-    Rows::open(source, |line| match delimiter {
+    Rows::open(source, format, |line| match delimiter {
         Some(delimiter) => delimiter,
         None => {
             let named = |delimiter: u8| {
@@ -121,21 +124,34 @@ fn gather(
     expected: &Expected,
     format: Format,
 ) -> Result<(Option<Loaded>, Problems), DataError> {
+    if format == Format::Parquet {
+        let file = source.file.clone();
+        return parquet::unless_damaged(&file, || gather_rows(source, expected, format));
+    }
+    gather_rows(source, expected, format)
+}
+
+fn gather_rows(
+    source: Source,
+    expected: &Expected,
+    format: Format,
+) -> Result<(Option<Loaded>, Problems), DataError> {
     let file = source.file.clone();
     let layout = |problem: String| Err(DataError::Layout { file: file.clone(), problem });
     let Some(preparation) = expected.preparation else {
         return layout("no columns are described".into());
     };
-    if format != Format::Csv {
+    if !Rows::takes(format) {
         return layout(format!(
-            "described columns are read from CSV and JSON lines, and this file is {format}: save it as CSV"
+            "described columns are read from CSV, JSON lines, Parquet and ARFF, and this file is {format}: save \
+             it as one of them, with names of columns"
         ));
     }
     if expected.header == Some(false) {
         return layout("described columns are found by their names: a header is needed".into());
     }
     let known = known(preparation);
-    let mut rows = open(source, expected)?;
+    let mut rows = open(source, format, expected)?;
     let mut problems = Collector::default();
     let label = label(&rows, preparation, expected)?;
     let (uses, left_out) = find(&rows, preparation, expected, label.as_deref(), &mut problems);
@@ -143,8 +159,18 @@ fn gather(
         if let Some(hint) = wrong_layout(&rows, &known) {
             return layout(hint);
         }
-        return Ok((None, problems.finish(file)));
+        return Ok((None, problems.finish(file, rows.unit())));
     }
+    for (at, used) in &uses {
+        let ignored = matches!(used, Use::Column(column, ..) if column.kind == Kind::Ignored);
+        if let Some(found) = rows.unread(*at).filter(|_| !ignored) {
+            let name = quoted(rows.names[*at].as_bytes());
+            return layout(format!(
+                "column {name} is {found}, which is not read: write it as a number, a date or text"
+            ));
+        }
+    }
+    rows.want(uses.iter().map(|(at, _)| *at));
     // Decimals in JSON follow a point, whatever the session says.
     let comma =
         expected.dialect.decimal_comma.unwrap_or(preparation.decimal_comma && rows.delimiter.is_some());
@@ -190,7 +216,8 @@ fn gather(
                 }
                 Use::Column(column, number, place) => {
                     let row = &mut values[start + place..start + place + column.width()];
-                    put(column, text, levels, preparation, comma, row).map(|met| {
+                    let written = Written { comma, iso: rows.is_date(*at) };
+                    put(column, text, levels, preparation, written, row).map(|met| {
                         if met == Met::Gap {
                             gaps.push(Gap { row: (count - 1) as u32, column: *number });
                         }
@@ -214,7 +241,7 @@ fn gather(
     if count == 0 {
         return Err(DataError::NoRows { file, header: true });
     }
-    let problems = problems.finish(file);
+    let problems = problems.finish(file, rows.unit());
     if !problems.list.is_empty() {
         return Ok((None, problems));
     }
@@ -327,13 +354,22 @@ enum Met {
     Gap,
 }
 
+/// How the values of a column are written in a file.
+#[derive(Debug, Clone, Copy)]
+struct Written {
+    /// Decimals follow a comma.
+    comma: bool,
+    /// Dates are year-month-day, whatever is described.
+    iso: bool,
+}
+
 /// Writes the numbers of a field.
 fn put(
     column: &Described,
     text: &str,
     levels: &BTreeMap<&str, usize>,
     preparation: &Preparation,
-    comma: bool,
+    written: Written,
     row: &mut [f32],
 ) -> Result<Met, Trouble> {
     if text.is_empty() || preparation.missing.iter().any(|token| token == text) {
@@ -353,10 +389,11 @@ fn put(
     match &column.kind {
         Kind::Ignored => Ok(Met::Numbers),
         Kind::Number => {
-            let value = number(text, comma).map_err(Trouble::Number)?;
+            let value = number(text, written.comma).map_err(Trouble::Number)?;
             set(row, 0, limited(column, value)?)
         }
         Kind::Date(order) => {
+            let order = if written.iso { &DateOrder::YearMonthDay } else { order };
             let value = days(text, *order).ok_or(Trouble::Date(order.name()))?;
             set(row, 0, limited(column, value as f32)?)
         }
