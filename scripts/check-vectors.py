@@ -681,7 +681,7 @@ class Session:
         except tomllib.TOMLDecodeError as error:
             raise Refused("session") from error
         fields = {
-            "": "name number created series columns table task select min_peers data flynn evaluate tune xclp sketch fedavg custom privacy council timing roster",
+            "": "name number created series columns table task select min_peers data flynn evaluate tune xclp sketch fedavg pseudo_labels custom privacy council timing roster",
             "council": "faults members",
             "series": "number parent",
             "table": "delimiter decimal_comma missing label column",
@@ -691,22 +691,25 @@ class Session:
             "tune": "folds setting",
             "xclp": "bits k alpha steps power compute few_rows large_owner most_rows most_sessions memory_mb",
             "sketch": "hash rows range publish pairwise active chosen temperature",
+            "pseudo_labels": "after refresh",
             "fedavg": "network hidden filters image rounds epochs steps batch rate schedule momentum weight_decay proximal clip members weighting held_out flip shift",
             "custom": "name bytes",
             "privacy": "min_holders colluding epsilon top mode colluders",
             "timing": " ".join(self.TIMING),
         }
-        optional = "table delimiter decimal_comma missing label features series columns check_columns council faults members select flynn evaluate held_out most learn_all xclp sketch fedavg custom bytes classes " + fields["xclp"] + " " + fields["sketch"] + " " + fields["fedavg"] + " min_peers tune privacy timing columns scaling densify score folds " + fields["privacy"] + " " + fields["timing"]
+        optional = "table delimiter decimal_comma missing label features series columns check_columns council faults members select flynn evaluate held_out most learn_all xclp sketch fedavg pseudo_labels after refresh custom bytes classes " + fields["xclp"] + " " + fields["sketch"] + " " + fields["fedavg"] + " min_peers tune privacy timing columns scaling densify score folds " + fields["privacy"] + " " + fields["timing"]
         for table, names in fields.items():
             found = file.get(table, {}) if table else file
             need(set(found) <= set(names.split()), "unknown field")
             present = not table or table in file
             need(not present or set(names.split()) - set(found) <= set(optional.split()), "missing field")
         self.task = file["task"]
-        allowed = {"tune"} if "tune" in file else {"flynn"} if "flynn" in file else {"xclp", "sketch", "fedavg", "custom"}
+        allowed = {"tune"} if "tune" in file else {"flynn"} if "flynn" in file else {"xclp", "sketch", "fedavg", "fedavg-xclp", "custom"}
         need(self.task in allowed and ("flynn" in file) == (self.task in ("flynn", "tune")), "task")
-        need(self.task == "xclp" or "xclp" not in file, "xclp")
-        need(self.task == "fedavg" or "fedavg" not in file, "fedavg")
+        both = self.task == "fedavg-xclp"
+        need(both or self.task == "xclp" or "xclp" not in file, "xclp")
+        need(both or self.task == "fedavg" or "fedavg" not in file, "fedavg")
+        need(both or "pseudo_labels" not in file, "pseudo_labels")
         need(("custom" in file) == (self.task == "custom"), "custom")
         self.custom = file.get("custom", {"name": "a"})
         need(re.fullmatch("[a-z0-9-]{1,64}", self.custom["name"], re.ASCII), "custom")
@@ -746,7 +749,7 @@ class Session:
         flynn = file.get("flynn", {"m": 1, "s": 2, "rho": 1, "gamma": 0})
         xclp = file.get("xclp", {})
         self.bits, self.k = xclp.get("bits", 4096), xclp.get("k", 10)
-        self.alpha, self.power = float(xclp.get("alpha", 0.99)), xclp.get("power", 1)
+        self.alpha, self.power = float(xclp.get("alpha", 0.99)), xclp.get("power", 3 if both else 1)
         need(0.01 <= self.alpha <= 0.999 and 1 <= self.power <= 3, "xclp")
         self.steps = xclp.get("steps", next(k for k in range(1, 1000) if self.cut_off(k) <= 2e-4))
         self.compute = xclp.get("compute", [])
@@ -758,10 +761,16 @@ class Session:
         need(128 <= self.memory_mb <= 65_536, "xclp.memory_mb")
         need(64 <= self.bits <= 16_384 and self.bits & self.bits - 1 == 0 and 1 <= self.k <= 1000, "xclp")
         need(set(self.compute) <= set(names) and len(set(self.compute)) == len(self.compute) in (0, 3, 4), "compute")
-        if self.task == "xclp":
+        if both or self.task == "xclp":
             need(3 <= p <= 64, "roster")
             self.fits(5 * (self.k + 1))
-        self.fedavg = self.task == "fedavg" and self.checked_fedavg(file.get("fedavg", {}), data)
+        self.fedavg = (both or self.task == "fedavg") and self.checked_fedavg(file.get("fedavg", {}), data)
+        self.after = self.refresh = None
+        if both:
+            found = file.get("pseudo_labels", {})
+            self.after, self.refresh = found.get("after", self.fedavg["rounds"] // 2), found.get("refresh", 10)
+            need(0 <= self.after < self.fedavg["rounds"] and 1 <= self.refresh <= 10_000, "pseudo_labels")
+            need(self.fedavg["members"] == 1, "fedavg.members")
         sketch = file.get("sketch", {})
         self.hash, self.rows, self.span = sketch.get("hash", "srp"), sketch.get("rows", 1000), sketch.get("range", 64)
         self.publish, self.pairwise = sketch.get("publish", self.selects), sketch.get("pairwise", False)
@@ -877,7 +886,7 @@ class Session:
             *([("tune.folds", le(self.folds, 8))] if tune else []),
             *([("tune.settings", self.list(each.encoded() for each in self.settings[1:]))] if tune else []),
             *self.only(
-                self.task == "xclp",
+                self.task in ("xclp", "fedavg-xclp"),
                 ("xclp.bits", le(self.bits, 8)),
                 ("xclp.k", le(self.k, 8)),
                 ("xclp.alpha", number(self.alpha)),
@@ -908,6 +917,11 @@ class Session:
                 ("evaluate.learn_all", bytes([self.learn_all])),
             ),
             *(self.fedavg_entries() if self.fedavg else ()),
+            *self.only(
+                self.refresh,
+                ("pseudo_labels.after", le(self.after or 0, 8)),
+                ("pseudo_labels.refresh", le(self.refresh or 0, 8)),
+            ),
             *self.only(
                 self.task == "custom",
                 ("custom.name", self.custom["name"].encode()),
@@ -972,14 +986,21 @@ class Session:
             if self.scaling in ("center", "standard", "soft-bins"):
                 plan.append(("moments", 8, self.features * (3 if self.scaling == "center" else 9) + 1))
             return [*plan, ("computed", 4, 9 * len(self.roster)), ("labelled", 4, 1)]
-        if self.task == "fedavg":
+        if self.fedavg:
             plan = [("coin", 4, 0), ("holders", 4, 1 + classes), ("rows", 4, 1)]
             if self.compares or self.scaling in ("center", "standard", "soft-bins"):
                 squares = self.compares or self.scaling != "center"
                 plan.append(("moments", 8, 1 + self.features * (9 if squares else 3)))
             rounds = self.fedavg["rounds"]
             length = self.fedavg_weights() + 8 + 4 * rounds
-            return [*plan, *((f"round-{r + 1}", 4, length) for r in range(rounds)), ("scores", 4, 5)]
+            peers, number = len(self.roster), 0
+            for r in range(rounds):
+                if self.refresh and r >= self.after and (r - self.after) % self.refresh == 0:
+                    number += 1
+                    parts = {"points": peers + classes, "computed": 9 * peers, "labelled": 1, "counts": classes}
+                    plan += [(f"{part}-{number}", 4, words) for part, words in parts.items()]
+                plan.append((f"round-{r + 1}", 4, length))
+            return [*plan, ("scores", 4, 5)]
         words = self.rows * self.span
         if self.mode is not None and self.task == "sketch":
             plan = [("coin", 4, 0), ("sketch", 4, words + 2)]
@@ -2294,6 +2315,22 @@ def integer_reference(codes, labels, classes, k, bits, alpha, steps, power):
     }
 
 
+def codes_of(rows, seed, bits):
+    """The codes of rows by the planes of this seed (section 15b)."""
+    codes = [[] for _ in rows]
+    pairs = -(-len(rows[0]) // 2)
+    for plane in range(bits):
+        stream, entries = Stream(seed, "planes", b"", 16 * pairs * plane), []
+        for _ in range(pairs):
+            a, b = struct.unpack("<QQ", stream.read(16))
+            u, v = ((a >> 11) + 1) / 2**53, (b >> 11) / 2**53
+            radius = math.sqrt(-2 * math.log(u))
+            entries += [radius * math.cos(2 * math.pi * v), radius * math.sin(2 * math.pi * v)]
+        for code, row in zip(codes, rows):
+            code.append(int(sum(p * x for p, x in zip(entries, row)) > 0))
+    return codes
+
+
 def check_xclp():
     file = vectors("xclp")
     session = Session(file["toml"])
@@ -2306,17 +2343,7 @@ def check_xclp():
     check("seed of the planes", seed.hex() == file["planes"])
     features, bits = session.features, session.bits
     rows = [file["rows"][i : i + features] for i in range(0, len(file["rows"]), features)]
-    codes = [[] for _ in rows]
-    pairs = -(-features // 2)
-    for plane in range(bits):
-        stream, entries = Stream(seed, "planes", b"", 16 * pairs * plane), []
-        for _ in range(pairs):
-            a, b = struct.unpack("<QQ", stream.read(16))
-            u, v = ((a >> 11) + 1) / 2**53, (b >> 11) / 2**53
-            radius = math.sqrt(-2 * math.log(u))
-            entries += [radius * math.cos(2 * math.pi * v), radius * math.sin(2 * math.pi * v)]
-        for code, row in zip(codes, rows):
-            code.append(int(sum(p * x for p, x in zip(entries, row)) > 0))
+    codes = codes_of(rows, seed, bits)
     packed = [le(sum(bit << l for l, bit in enumerate(code)), bits // 8) for code in codes]
     check("codes", [code.hex() for code in packed] == file["codes"])
 
@@ -2996,6 +3023,39 @@ def check_fedavg():
     check("the figures of rounds", shown == [[figures[0] / 1e3, figures[1] / 1e4] for figures in curve])
 
 
+def check_fedavg_xclp():
+    """What the members sum around a propagation; the network is a logistic one, so that points are rows."""
+    file = vectors("fedavg-xclp")
+    session, seed = session_of(file["toml"]), bytes.fromhex(file["seed"])
+    names = [name for name, _, _ in session.plan()]
+    check("the slots of the task", names == file["slots"])
+    classes, peers = len(session.classes), range(len(file["rows"]))
+    features = session.features
+    rows, labels = [], []
+    for values, known in zip(file["rows"], file["labels"]):
+        order = sorted(range(len(known)), key=lambda row: known[row] is None)
+        cut = [values[i : i + features] for i in range(0, len(values), features)]
+        rows.append([cut[row] if any(cut[row]) else [1.0] * features for row in order])
+        labels.append([known[row] for row in order])
+    tally = lambda found: [sum(label == c for label in found) for c in range(classes)]
+    unpacked = lambda text: list(struct.unpack(f"<{len(text) // 8}I", bytes.fromhex(text)))
+    points = [[len(labels[peer]) if at == peer else 0 for at in peers] + tally(labels[peer]) for peer in peers]
+    check("points", [unpacked(text) for text in file["points"]] == points)
+    given = [max(1, sum(tally(labels[peer])[c] for peer in peers)) for c in range(classes)]
+    codes = codes_of(sum(rows, []), derive(seed, "planes", session.id), session.bits)
+    made = integer_reference(codes, sum(labels, []), classes, session.k, session.bits, session.alpha, session.steps, session.power)
+    coarse = [made["coarse"][i : i + classes] for i in range(0, len(made["coarse"]), classes)]
+    for peer in peers:
+        own, coarse = coarse[: len(rows[peer])], coarse[len(rows[peer]) :]
+        found = list(labels[peer])
+        for row, scores in enumerate(own):
+            parts = [score / count for score, count in zip(scores, given)]
+            if found[row] is None and sum(parts) > 0:
+                found[row] = parts.index(max(parts))
+        check("counts of labels, given and found", unpacked(file["counts"][peer]) == tally(found))
+    check("labels are found", sum(sum(unpacked(text)) for text in file["counts"]) > sum(map(sum, map(tally, labels))))
+
+
 # ----------------------------------------------------------------------------------------- worked bytes of the specification
 
 
@@ -3156,6 +3216,7 @@ def main():
         check_phe,
         check_sketch,
         check_fedavg,
+        check_fedavg_xclp,
         check_private,
         check_rows,
     ):

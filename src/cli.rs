@@ -34,7 +34,7 @@ mod tables;
 mod tune;
 
 #[cfg(feature = "net")]
-pub use bindings::{builder, call, rows};
+pub use bindings::{builder, call, rows, trained_by};
 
 use std::borrow::Cow;
 use std::cell::RefCell;

@@ -5,18 +5,29 @@
 
 use std::fmt::Write as _;
 
+use crate::session::printable;
+
 /// Width of every picture, in its own units.
 pub(crate) const WIDTH: f64 = 960.0;
 
 const STYLE: &str = include_str!("page/style.css");
 
-/// Text as it may stand in HTML.
+/// Text as it may stand in HTML, inside a quoted attribute too. What is invisible, or turns the direction of the
+/// text around it, is shown as U+FFFD.
 pub(crate) fn escape(text: &str) -> String {
-    text.replace('&', "&amp;")
-        .replace('<', "&lt;")
-        .replace('>', "&gt;")
-        .replace('"', "&quot;")
-        .replace('\'', "&#39;")
+    let mut out = String::with_capacity(text.len());
+    for each in text.chars() {
+        match each {
+            '&' => out.push_str("&amp;"),
+            '<' => out.push_str("&lt;"),
+            '>' => out.push_str("&gt;"),
+            '"' => out.push_str("&quot;"),
+            '\'' => out.push_str("&#39;"),
+            _ if each.is_whitespace() || printable(each) => out.push(each),
+            _ => out.push('\u{fffd}'),
+        }
+    }
+    out
 }
 
 /// Formats bytes with two or three digits and a unit.
@@ -125,4 +136,30 @@ pub(crate) fn head(kind: &str, title: &str, about: &str) -> String {
 /// The end of a page; `text` is HTML.
 pub(crate) fn foot(text: &str) -> String {
     format!("<footer>{text}</footer></main></body></html>\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_cannot_end_an_element_or_an_attribute_nor_turn_the_direction_of_what_follows() {
+        assert_eq!(escape("<a b='c' d=\"e\">&"), "&lt;a b=&#39;c&#39; d=&quot;e&quot;&gt;&amp;");
+        assert_eq!(
+            escape("a\u{202e}b\u{2067}c\u{0}d\u{200b}e\nf"),
+            "a\u{fffd}b\u{fffd}c\u{fffd}d\u{fffd}e\nf"
+        );
+        // Names in any writing stay as they are.
+        for name in ["gr\u{fc}n", "\u{5e9}\u{5dc}\u{5d5}\u{5dd}", "\u{4f60}\u{597d}", "\u{1f41d}"] {
+            assert_eq!(escape(name), name);
+        }
+    }
+
+    #[test]
+    fn a_caption_is_escaped_where_it_is_shown_and_where_it_is_read_aloud() {
+        let made = table("\"<b>", &["x"], [vec!["1".to_owned()]]);
+        assert_eq!(made.matches("&quot;&lt;b&gt;").count(), 2);
+        assert!(!made.contains("<b>"));
+        assert!(sized(1.0, 1.0, "\"<b>").contains("aria-label=\"&quot;&lt;b&gt;\">"));
+    }
 }

@@ -15,8 +15,9 @@ use flyswarm_kernels::model::columns::Beside;
 use flyswarm_kernels::model::figures::Figures;
 use serde_json::Value;
 
-use self::figures::Compared;
+use self::figures::{Compared, Whose};
 use crate::page::{escape, facts, foot, head};
+use crate::task::flynn::evaluate::NEIGHBOURS;
 
 /// What a page is made of.
 #[derive(Debug, Default)]
@@ -29,12 +30,27 @@ pub(crate) struct Page<'a> {
     pub own: Option<&'a Value>,
     /// What this peer's ledger says of its rows, in a sentence.
     pub ledger: Option<String>,
-    /// The figures of a model on rows, and what these are called.
-    pub rows: Option<(&'a Figures, &'a str)>,
+    /// How a model does on rows.
+    pub rows: Option<Rows<'a>>,
     /// The columns of these rows beside those that the model has learnt from.
     pub columns: Option<Beside>,
+    /// What the page cannot tell and why, a sentence each.
+    pub left_out: Vec<String>,
     /// The lines of what the model's file says of itself: a heading and a text.
     pub model: Vec<(&'static str, String)>,
+}
+
+/// How a model does on labelled rows.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Rows<'a> {
+    /// What the rows are called.
+    pub name: &'a str,
+    /// Its figures on all of them.
+    pub figures: &'a Figures,
+    /// Those of them that are held out, predicted in three ways, as [`Evaluation::json`] has it.
+    ///
+    /// [`Evaluation::json`]: crate::task::evaluation::Evaluation::json
+    pub beside: Option<&'a Value>,
 }
 
 impl Page<'_> {
@@ -45,30 +61,41 @@ impl Page<'_> {
             None => "How well a model predicts rows".to_owned(),
         };
         let mut out = head("flyswarm report", self.title, &about);
-        if let Some((figures, rows)) = self.rows {
+        if let Some(rows) = self.rows {
+            let name = escape(rows.name);
             let _ = write!(
                 out,
-                "<section><h2>How good the model is on {}</h2>{}",
-                escape(rows),
-                figures::one(figures)
+                "<section><h2>How good the model is on {name}</h2>{}",
+                figures::one(rows.figures)
             );
+            if let Some(found) = rows.beside.and_then(Compared::read) {
+                let _ = write!(
+                    out,
+                    "<h3>Beside a model of these rows alone</h3><p>{} of these rows were held out and predicted in \
+                     three ways: by the model as it is (<b>swarm</b>), by one with its settings that learns from \
+                     the other rows of this file (<b>alone</b>), and by the {NEIGHBOURS} nearest of these \
+                     (<b>neighbours</b>). If the model has learnt from these rows itself, its own figure here is \
+                     too good; the two others have not seen the rows.</p>{}",
+                    found.rows(),
+                    figures::compared(&found, Whose::File)
+                );
+            }
             out.push_str("</section>\n");
         }
-        let evaluation = self.receipt.map(|receipt| &receipt["evaluation"]).filter(|found| found.is_object());
-        if let Some(found) = evaluation {
-            out.push_str(&figures::pooled(found, "How good the model is"));
+        if let Some(receipt) = self.receipt {
+            out.push_str(&figures::of_session(receipt));
         }
         if let Some(own) = self.own.and_then(Compared::read) {
             out.push_str(
                 "<section><h2>On this peer's own rows</h2><p>Its own held-out rows alone. Nobody else has these \
                  figures, and the receipt does not hold them.</p>",
             );
-            out.push_str(&figures::compared(&own));
+            out.push_str(&figures::compared(&own, Whose::Peer));
             out.push_str("</section>\n");
         }
         let own = self.own.and_then(|own| serde_json::from_value(own["columns"].clone()).ok());
         if let Some(beside) = self.columns.as_ref().or(own.as_ref()) {
-            out.push_str(&columns::section(beside, self.rows.map(|(_, rows)| rows)));
+            out.push_str(&columns::section(beside, self.rows.map(|rows| rows.name)));
         }
         if let Some(receipt) = self.receipt {
             out.push_str(&pictures::rounds(&receipt["rounds"]));
@@ -76,6 +103,11 @@ impl Page<'_> {
             out.push_str(&quantities::learnt(receipt, self.ledger.as_deref()));
         }
         out.push_str(&facts("The model", &self.model));
+        if !self.left_out.is_empty() {
+            let lines: String =
+                self.left_out.iter().map(|line| format!("<li>{}</li>", escape(line))).collect();
+            let _ = writeln!(out, "<section><h2>What this page leaves out</h2><ul>{lines}</ul></section>");
+        }
         out + &foot(&format!(
             "flyswarm {}. This page loads nothing and sends nothing.",
             env!("CARGO_PKG_VERSION")

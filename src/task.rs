@@ -3,8 +3,10 @@
 //! One file a task. [`crate::node`] is the engine; it knows the trait [`Task`] alone.
 
 pub(crate) mod columns;
+pub(crate) mod evaluation;
 pub mod exchange;
 pub(crate) mod fedavg;
+pub(crate) mod fedavg_xclp;
 pub(crate) mod filled;
 pub mod flynn;
 mod history;
@@ -191,6 +193,7 @@ pub fn built_in(session: &Session) -> Option<BuiltIn> {
         TaskSpec::Xclp(spec) => xclp::built_in(session, spec.clone()),
         TaskSpec::Sketch(spec) => sketch::built_in(session, *spec),
         TaskSpec::Fedavg(spec) => fedavg::built_in(session, spec.clone()),
+        TaskSpec::FedavgXclp(spec) => fedavg_xclp::built_in(session, spec.clone()),
         TaskSpec::Custom(_) => return None,
     };
     let (plan, build) = (filled::plan(session, own.plan), filled::build(session, own.build));

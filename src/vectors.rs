@@ -10,6 +10,7 @@
 mod bad;
 mod faults;
 mod fedavg;
+pub(crate) mod fedavg_xclp;
 mod flynn;
 mod items;
 mod messages;
@@ -19,7 +20,7 @@ mod primitives;
 mod private;
 mod rows;
 mod run;
-mod sessions;
+pub(crate) mod sessions;
 mod sketch;
 mod tables;
 mod xclp;
@@ -35,7 +36,7 @@ use serde_json::Value;
 type Maker = fn() -> Value;
 
 /// Names of the files and what makes them.
-const FILES: [(&str, Maker); 24] = [
+const FILES: [(&str, Maker); 25] = [
     ("encoding", primitives::encoding),
     ("identity", primitives::identities),
     ("stream", primitives::stream),
@@ -58,6 +59,7 @@ const FILES: [(&str, Maker); 24] = [
     ("phe", phe::phe),
     ("sketch", sketch::sketch),
     ("fedavg", fedavg::fedavg),
+    ("fedavg-xclp", fedavg_xclp::fedavg_xclp),
     ("private", private::private),
     ("rows", rows::rows),
 ];

@@ -3,12 +3,12 @@
     python python/examples/digits.py
 """
 
-import multiprocessing
 import tempfile
 from pathlib import Path
 
 import numpy as np
 from flyswarm import FlyNNClassifier, Identity, Model, Session
+from processes import together
 from sklearn.base import clone
 from sklearn.datasets import load_digits
 
@@ -23,45 +23,28 @@ def digits():
     return X[~test], y[~test].astype(str), X[test], y[test].astype(str)
 
 
-def peer(i, session, key, addresses, answers):
+def peer(name, key, meeting, session):
     """Takes part with every fifth row."""
     X, y, test, labels = digits()
-
-    def on_event(event):
-        if event.kind == "listening":
-            addresses[key.peer_id] = event.fields["address"]
-
-    estimator, receipt = Session(session).join(
-        X[i::5], y[i::5], key=key, on_event=on_event, addresses=addresses, mdns=False,
-        listen=["/ip4/127.0.0.1/tcp/0"],
-    )  # fmt: skip
-    alone = clone(estimator).fit(X[i::5], y[i::5])
-    scores = (estimator.score(test, labels), alone.score(test, labels))
-    answers[i] = (receipt["counted"], estimator.model_.encode(), *scores)
+    own = slice(PEERS.index(name), None, 5)
+    estimator, receipt = Session(session).join(X[own], y[own], **meeting.of(key))
+    alone = clone(estimator).fit(X[own], y[own])
+    scores = estimator.score(test, labels), alone.score(test, labels)
+    return receipt["counted"], estimator.model_.encode(), *scores
 
 
 def main():
-    with tempfile.TemporaryDirectory() as folder, multiprocessing.Manager() as manager:
+    with tempfile.TemporaryDirectory() as folder:
         keys = {name: Identity.new(Path(folder) / name / "key") for name in PEERS}
         session = Session.new("digits", keys, features=64, classes_from_range="0..9", no_evaluate=True)
-        addresses, answers = manager.dict(), manager.dict()
-        spawn = multiprocessing.get_context("spawn")
-        parts = [
-            spawn.Process(target=peer, args=(i, session.text, keys[name], addresses, answers))
-            for i, name in enumerate(PEERS)
-        ]
-        for part in parts:
-            part.start()
-        for part in parts:
-            part.join()
-        X, y, _, _ = digits()
-        models = [Model.decode(answers[i][1]) for i in range(5)]
-        pooled = clone(FlyNNClassifier.from_model(models[0])).fit(X, y).model_
-        for i in range(5):
-            counted, _, together, alone = answers[i]
-            print(f"peer{i}: counted {counted}, accuracy {together:.3f} together, {alone:.3f} alone")
-            assert models[i].digest == pooled.digest, "the model of all rows"
-        print(f"all five have the model of all {len(X)} rows: {pooled.digest[:16]}")
+        answers = together(peer, keys, session.text)
+    X, y, _, _ = digits()
+    models = {name: Model.decode(model) for name, (_, model, _, _) in answers.items()}
+    pooled = clone(FlyNNClassifier.from_model(models["peer0"])).fit(X, y).model_
+    for name, (counted, _, together_, alone) in answers.items():
+        print(f"{name}: counted {counted}, accuracy {together_:.3f} together, {alone:.3f} alone")
+        assert models[name].digest == pooled.digest, "the model of all rows"
+    print(f"all five have the model of all {len(X)} rows: {pooled.digest[:16]}")
 
 
 if __name__ == "__main__":

@@ -7,20 +7,27 @@ party could have made alone.
 
 from flyswarm._classifier import FlyNNClassifier
 from flyswarm._flyswarm import LeftError, Model, SessionError
+from flyswarm._network import Network
 from flyswarm._personal import KNNPerClassifier
 from flyswarm._propagation import LabelPropagation
+from flyswarm._results import Labels
 from flyswarm._session import Event, Identity, Joined, Ledger, Session, simulate
+from flyswarm._training import FedAvg, Round
 
 __all__ = [
     "Event",
+    "FedAvg",
     "FlyNNClassifier",
     "Identity",
     "Joined",
     "KNNPerClassifier",
     "LabelPropagation",
+    "Labels",
     "LeftError",
     "Ledger",
     "Model",
+    "Network",
+    "Round",
     "Session",
     "SessionError",
     "simulate",

@@ -6,6 +6,7 @@ from sklearn.exceptions import NotFittedError
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import validate_data
 
+from flyswarm._files import prepared
 from flyswarm._flyswarm import Counter, Model
 from flyswarm._rows import each, seed_bytes
 
@@ -193,7 +194,8 @@ class FlyNNClassifier(ClassifierMixin, BaseEstimator):
         Parameters
         ----------
         X : array-like or frame of shape (n_samples, n_features)
-            As in `fit`; a frame has the columns of the one that was learnt.
+            As in `fit`; a frame has the columns of the one that was learnt. The classifier of a session that
+            describes the columns of a table also takes a frame of such a table.
 
         Returns
         -------
@@ -382,6 +384,8 @@ class FlyNNClassifier(ClassifierMixin, BaseEstimator):
 
     def _asked(self, X):
         self._need()
+        if self.model_.described and hasattr(X, "columns") and list(X.columns) != self.model_.columns:
+            return prepared(X, self.model_.prepare), self.model_
         return validate_data(self, X, reset=False), self.model_
 
     def _counter(self):

@@ -1,23 +1,53 @@
 """Rows in memory as files that the program reads."""
 
 import contextlib
+import os
 import tempfile
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 
 @contextlib.contextmanager
-def temporary(files, name):
-    """A folder that only this user can read, with these files written by functions of a path; the path of one."""
-    with tempfile.TemporaryDirectory() as folder:
-        for file, write in files.items():
-            write(Path(folder) / file)
-        yield Path(folder) / name
+def temporary(write: Callable[[Path], object], name: str) -> Iterator[Path]:
+    """A file that `write` has written, for as long as it is needed.
+
+    On Linux it lies in memory and ends with this process, however that ends. Elsewhere it lies in a folder that
+    only this user can read.
+    """
+    if hasattr(os, "memfd_create") and os.path.exists("/proc/self/fd"):
+        file = os.memfd_create(name)
+        try:
+            path = Path(f"/proc/self/fd/{file}")
+            write(path)
+            yield path
+        finally:
+            os.close(file)
+    else:
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / name
+            write(path)
+            yield path
 
 
-def write_arrays(path, X, labels, columns):
+def prepared(X: Any, read: Callable[[Path], NDArray[np.float32]]) -> NDArray[np.float32]:
+    """The features of the frame `X`, by a model that knows how its table becomes rows."""
+    with temporary(lambda path: write_table(path, X, None), "X.csv") as path:
+        try:
+            return read(path)
+        except ValueError as error:
+            raise ValueError(str(error).replace(str(path), "X")) from None
+
+
+def write_arrays(
+    path: Path, X: Any, labels: Sequence[str] | None, columns: Sequence[str] | None
+) -> None:
     """An archive of `X`, `y` and `columns`, as far as they are given."""
+    if hasattr(X, "toarray"):
+        raise ValueError("X is sparse, expected a dense array: X.toarray() makes one")
     X = np.asarray(X)
     if X.ndim != 2:
         raise ValueError(f"X has {X.ndim} dimensions, expected 2: rows and features")
@@ -28,19 +58,20 @@ def write_arrays(path, X, labels, columns):
         arrays["y"] = np.asarray(labels, dtype=np.str_)
     if columns is not None:
         arrays["columns"] = np.asarray(columns, dtype=np.str_)
-    np.savez(path, **arrays)
+    with open(path, "wb") as file:
+        np.savez(file, **arrays)
 
 
-def write_table(path, X, labels):
-    """A CSV file of a frame, the label last."""
+def write_table(path: Path, X: Any, labels: Sequence[str] | None, label: str = "label") -> None:
+    """A CSV file of a frame, with `labels` in the column `label`."""
     frame = X.copy() if hasattr(X, "copy") else X.clone()
     if labels is not None:
         if len(labels) != len(X):
             raise ValueError(f"{len(labels)} labels for {len(X)} rows")
         if hasattr(frame, "with_columns"):
-            frame = frame.with_columns(type(frame)({"label": labels})["label"])
+            frame = frame.with_columns(type(frame)({label: labels})[label])
         else:
-            frame["label"] = labels
+            frame[label] = labels
     if hasattr(frame, "write_csv"):
         frame.write_csv(path)
     else:

@@ -8,6 +8,7 @@ import os
 import sys
 import tempfile
 import threading
+import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,9 +16,10 @@ from typing import Any
 
 import numpy as np
 
-from flyswarm import _flyswarm
-from flyswarm._classifier import FlyNNClassifier
+from flyswarm import _flyswarm, _tensors
 from flyswarm._files import temporary, write_arrays, write_table
+from flyswarm._results import result
+from flyswarm._training import calls
 
 LOG = logging.getLogger("flyswarm")
 # Seconds that a wait takes at most before Ctrl-C is seen.
@@ -128,12 +130,17 @@ class Joined:
 
     Attributes
     ----------
-    estimator : FlyNNClassifier or None
-        Fitted, where the session made a classifier.
+    estimator : FlyNNClassifier, Network, Labels or None
+        By the task: "flynn" a fitted classifier, "fedavg" and "fedavg-xclp" the network, "xclp" labels of own
+        rows, "tune" a classifier with the best setting that is not fitted. None with "sketch", and for a peer
+        without rows.
     receipt : dict
         What this peer can show of the session.
     file : bytes
         The result's file, as `flyswarm join` writes it; empty for a peer without rows.
+    figures : dict
+        With a network loss and accuracy: `rounds`, a list, and `scores`, those of the last weights; with "tune" the
+        best setting; with "sketch" the common sketch and distances, as its file has them. Else empty.
 
     Examples
     --------
@@ -145,6 +152,7 @@ class Joined:
     estimator: Any
     receipt: dict[str, Any]
     file: bytes = field(repr=False)
+    figures: dict[str, Any] = field(default_factory=dict, repr=False)
 
     def __iter__(self):
         return iter((self.estimator, self.receipt))
@@ -232,7 +240,7 @@ class Session:
 
     @property
     def task(self):
-        """What is computed: "flynn", "xclp", "sketch", "fedavg" or "tune"."""
+        """What is computed: "flynn", "xclp", "sketch", "fedavg", "fedavg-xclp" or "tune"."""
         return self._shown["task"]
 
     def __repr__(self):
@@ -309,15 +317,16 @@ class Session:
     ):
         """Takes part in the session until this peer has its result and nobody needs it any more.
 
-        Rows in memory are written to a folder of the system's that only this user can read, are checked as
-        `flyswarm join` checks a file, and are removed again before anything is sent.
+        Rows in memory are checked as `flyswarm join` checks a file. On Linux they stay in memory; elsewhere they
+        lie in a folder that only this user can read until they are checked, before anything is sent.
 
         Parameters
         ----------
         X : array or frame of shape (n_samples, n_features), path, or None
             This peer's rows; a path is a file that `flyswarm join` can read. None for a witness.
         y : array-like of shape (n_samples,) or None
-            The class of each row, by its name in the session. With the task "xclp" None, NaN and "" stand
+            The class of each row, by its name in the session. With the tasks "xclp" and "fedavg-xclp"
+            None, NaN and "" stand
             for unknown, and so does -1 unless it is a class.
         key : Identity or path
             Who this peer is.
@@ -348,7 +357,7 @@ class Session:
         Returns
         -------
         joined : Joined
-            The fitted estimator, the receipt, and the result's file.
+            The fitted estimator, the receipt, the result's file, and figures.
 
         Raises
         ------
@@ -408,9 +417,9 @@ class Session:
 
     def _join(
         self, stop, X, y, *, key, on_event=None, progress=False, label=None, addresses=None, listen=(), mdns=True,
-        network_key=None, state=None, dataset=None, budget=None, strict=False, yes=False,
+        network_key=None, state=None, dataset=None, budget=None, strict=False, yes=False, trainer=None,
     ):  # fmt: skip
-        """As `join`, until `stop` is set."""
+        """As `join`, until `stop` is set; `trainer` is that of `FedAvg`."""
         rows = None if X is None else self._rows(X, y, label)
         if rows is not None and rows.said:
             LOG.info("%s", rows.said)
@@ -426,9 +435,11 @@ class Session:
             budget=None if budget is None else str(budget),
             strict=strict,
             yes=yes,
+            trainer=None if trainer is None else calls(trainer),
+            weights=None if trainer is None else _tensors.write(trainer.get_weights()),
         )
         shown = Progress(self.name) if progress else contextlib.nullcontext()
-        callbacks = [call for call in (on_event, shown if progress else None) if call is not None]
+        callbacks = [call for call in (shown if progress else None, on_event) if call is not None]
         with leaving(running), shown:
             told = set()
             while True:
@@ -450,26 +461,27 @@ class Session:
                     callback(event)
 
     def _joined(self, receipt, file):
-        estimator = None
-        if self.task == "flynn" and file:
-            estimator = FlyNNClassifier.from_model(_flyswarm.Model.decode(file))
-        return Joined(estimator, receipt, file)
+        estimator, figures = result(self.task, file, self.classes, receipt)
+        return Joined(estimator, receipt, file, figures)
 
     def _rows(self, X, y, label):
         """The rows, checked as `flyswarm join` checks a file."""
         if isinstance(X, (str, os.PathLike)):
-            return _flyswarm.SessionRows.read(self.text, X, label, os.fspath(X))
+            return _flyswarm.SessionRows.read(self.text, X, label, os.fspath(X), False)
         labels = None if y is None else self._labels(y)
         frame = hasattr(X, "columns")
-        if frame and self._shown["data"].get("preparation"):
-            write, name = lambda path: write_table(path, X, labels), "rows.csv"
+        table = tomllib.loads(self.text).get("table")
+        if frame and table is not None:
+            # Its columns are described: they go as they are, texts and gaps and all.
+            named = table.get("label", "label")
+            write, name, label = lambda path: write_table(path, X, labels, named), "rows.csv", None
         else:
             columns = [str(column) for column in X.columns] if frame else None
             write, name = lambda path: write_arrays(path, X, labels, columns), "rows.npz"
-        label = "none" if labels is None else "last"
-        with temporary({name: write}, name) as path:
+            label = "none" if labels is None else "last"
+        with temporary(write, name) as path:
             try:
-                return _flyswarm.SessionRows.read(self.text, path, label, "X")
+                return _flyswarm.SessionRows.read(self.text, path, label, "X", True)
             except ValueError as error:
                 raise ValueError(str(error).replace(str(path), "X")) from None
 
@@ -481,7 +493,7 @@ class Session:
 
     def _file(self):
         """A file of this session that goes away again."""
-        return temporary({"session.toml": lambda path: path.write_text(self.text, "utf-8")}, "session.toml")
+        return temporary(lambda path: path.write_text(self.text, "utf-8"), "session.toml")
 
 
 def path_of(key):

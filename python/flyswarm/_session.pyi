@@ -27,6 +27,7 @@ class Joined:
     estimator: Any
     receipt: dict[str, Any]
     file: bytes
+    figures: dict[str, Any] = ...
     def __iter__(self) -> Iterator[Any]: ...
 
 class Session:

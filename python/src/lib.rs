@@ -7,9 +7,11 @@ use pyo3::prelude::*;
 
 mod error;
 mod model;
+mod network;
 mod personal;
 mod propagation;
 mod session;
+mod training;
 
 create_exception!(flyswarm, SessionError, PyRuntimeError, "The session could not be finished.");
 create_exception!(flyswarm, LeftError, PyRuntimeError, "The peer left before it had a result.");
@@ -18,6 +20,8 @@ create_exception!(flyswarm, LeftError, PyRuntimeError, "The peer left before it 
 mod _flyswarm {
     #[pymodule_export]
     use super::model::{Counter, Model};
+    #[pymodule_export]
+    use super::network::Layers;
     #[pymodule_export]
     use super::personal::{Datastore, best_part, folds};
     #[pymodule_export]

@@ -1,9 +1,11 @@
 //! The classifier: rows are counted by a [`Counter`], and a [`Model`] predicts.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
-use flyswarm_kernels::data::Borrowed;
+use flyswarm_kernels::data::prepare::Preparation;
+use flyswarm_kernels::data::prepare::read::Dialect;
+use flyswarm_kernels::data::{self, Borrowed, Expected, LabelColumn, NamedBy};
 use flyswarm_kernels::model::bloom::{self, Counts};
 use flyswarm_kernels::model::file::FileError;
 use flyswarm_kernels::model::readout::{Readout, Score};
@@ -46,6 +48,28 @@ pub(crate) fn named_scaling(
     };
     scaling.check(features).map_err(value)?;
     Ok(scaling)
+}
+
+/// The features that a described table has, rows x features; levels that are not described count as none.
+pub(crate) fn prepared<'py>(
+    py: Python<'py>,
+    preparation: Option<&Preparation>,
+    columns: &[String],
+    file: &Path,
+) -> PyResult<Bound<'py, PyArray2<f32>>> {
+    let expected = Expected {
+        features: Some(columns.len()),
+        columns,
+        preparation,
+        lenient: true,
+        named_by: NamedBy::Model,
+        label: LabelColumn::None,
+        dialect: Dialect { delimiter: Some(b','), decimal_comma: Some(false) },
+        ..Expected::default()
+    };
+    let data = py.detach(|| data::load_named(file, &expected)).map_err(value)?.data;
+    let shape = (data.rows(), data.features());
+    Ok(Array2::from_shape_vec(shape, data.values().to_vec()).map_err(value)?.into_pyarray(py))
 }
 
 /// Counts of rows, and what they are counted with.
@@ -239,6 +263,17 @@ impl Model {
         let found = py.detach(|| self.model.predictor_with(self.hash()).scores(rows)).map_err(value)?;
         let shape = (rows.rows(), self.model.classes().len());
         Ok(Array2::from_shape_vec(shape, found).map_err(value)?.into_pyarray(py))
+    }
+
+    /// Whether a table becomes its rows as the session has described.
+    #[getter]
+    fn described(&self) -> bool {
+        self.model.preparation().is_some()
+    }
+
+    /// The features of a table that was written here as a file, rows x features.
+    fn prepare<'py>(&self, py: Python<'py>, file: PathBuf) -> PyResult<Bound<'py, PyArray2<f32>>> {
+        prepared(py, self.model.preparation(), self.model.columns(), &file)
     }
 
     /// Goes on counting where this model stands; its scale stays.

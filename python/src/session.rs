@@ -16,6 +16,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
 use crate::error::{disk, value};
+use crate::training::{self, Raised};
 use crate::{LeftError, SessionError};
 
 /// A command's or a peer's error as the exception for its kind.
@@ -61,7 +62,7 @@ pub(crate) struct SessionRows {
 
 #[pymethods]
 impl SessionRows {
-    /// Reads a file as `flyswarm join` does.
+    /// Reads a file as `flyswarm join` does; one that was `written` here of rows in memory has points in numbers.
     #[staticmethod]
     fn read(
         py: Python<'_>,
@@ -69,10 +70,12 @@ impl SessionRows {
         file: PathBuf,
         label: Option<String>,
         name: String,
+        written: bool,
     ) -> PyResult<Self> {
         let session = Session::parse(session).map_err(value)?;
         let label = label.map(|label| label.parse().map_err(value)).transpose()?;
-        let (rows, said) = py.detach(|| cli::rows(&session, &file, label.as_ref())).map_err(failed)?;
+        let (rows, said) =
+            py.detach(|| cli::rows(&session, &file, label.as_ref(), written)).map_err(failed)?;
         let count = rows.data.rows();
         Ok(Self { rows, name, said, count })
     }
@@ -87,6 +90,8 @@ type Next<'py> = (String, String, Option<Bound<'py, PyBytes>>);
 pub(crate) struct Running {
     handle: Handle,
     said: Mutex<Receiver<Said>>,
+    /// What the trainer has raised.
+    raised: Raised,
 }
 
 #[derive(Debug)]
@@ -101,7 +106,9 @@ impl Running {
     #[staticmethod]
     #[allow(clippy::too_many_arguments, reason = "all by name")]
     #[pyo3(
-        signature = (session, key, rows, *, listen, mdns, network_key, state, dataset, budget, strict, yes)
+        signature = (
+            session, key, rows, *, listen, mdns, network_key, state, dataset, budget, strict, yes, trainer, weights
+        )
     )]
     fn start(
         py: Python<'_>,
@@ -116,10 +123,19 @@ impl Running {
         budget: Option<String>,
         strict: bool,
         yes: bool,
+        trainer: Option<Py<PyAny>>,
+        weights: Option<&[u8]>,
     ) -> PyResult<Self> {
         let session = Session::parse(session).map_err(value)?;
         let count = rows.map_or(0, |rows| rows.count);
-        let mut builder = cli::builder(session, key, count, yes).map_err(failed)?.mdns(mdns).strict(strict);
+        let builder = cli::builder(session.clone(), key, count, yes).map_err(failed)?;
+        let mut builder = builder.mdns(mdns).strict(strict);
+        let raised = Raised::default();
+        if let Some(trainer) = trainer {
+            let train = training::calls(trainer, raised.clone());
+            builder =
+                cli::trained_by(builder, &session, weights.unwrap_or_default(), train).map_err(failed)?;
+        }
         if let Some(rows) = rows {
             builder = builder.rows(rows.rows.clone(), rows.name.clone());
         }
@@ -157,7 +173,7 @@ impl Running {
             let _ = shown.join();
             let _ = tell.send(Said::End(Box::new(result)));
         });
-        Ok(Self { handle, said: Mutex::new(said) })
+        Ok(Self { handle, said: Mutex::new(said), raised })
     }
 
     /// What happens next, or `None` where nothing does for `seconds`. What ended the session early is raised.
@@ -170,7 +186,9 @@ impl Running {
             Err(RecvTimeoutError::Disconnected) => Err(PyRuntimeError::new_err("the session is over")),
             Ok(Said::Event(json, text)) => Ok(Some((json, text, None))),
             Ok(Said::End(result)) => {
-                let finished = result.map_err(|error| failed(error.into()))?;
+                // Its own exception says more than the line that is made of it.
+                let raised = || self.raised.lock().ok().and_then(|mut raised| raised.take());
+                let finished = result.map_err(|error| raised().unwrap_or_else(|| failed(error.into())))?;
                 let receipt = serde_json::to_string(&finished.receipt)
                     .map_err(|error| PyValueError::new_err(error.to_string()))?;
                 let file = finished.outcome.map(|outcome| outcome.file).unwrap_or_default();

@@ -1,6 +1,10 @@
 """Peers of a session on this machine."""
 
+import contextlib
+import os
+import subprocess
 import threading
+from functools import partial
 
 import numpy as np
 import pytest
@@ -23,9 +27,12 @@ class Swarm:
         self.session = Session.new("test", self.keys, timing=TIMING, **given)
         self.addresses = {}
 
-    def join(self, rows, tell=lambda name, event: None, **given):
-        """What every peer's `join` returns or raises, by name; `rows` are X and y by name."""
-        results = {}
+    def join(self, rows, tell=lambda name, event: None, through=None, **given):
+        """What every peer's `join` returns or raises, by name; `rows` are X and y by name.
+
+        `through` has what joins in place of the session, by name. Once a peer has failed the others leave.
+        """
+        results, stop = {}, threading.Event()
 
         def run(name, key):
             def on_event(event):
@@ -34,12 +41,14 @@ class Swarm:
                 tell(name, event)
 
             try:
-                results[name] = self.session.join(
+                join = through[name].join if name in (through or {}) else partial(self.session._join, stop)
+                results[name] = join(
                     *rows[name], key=key, on_event=on_event, listen=LOOPBACK, mdns=False,
                     addresses=self.addresses, **given,
                 )  # fmt: skip
             except BaseException as error:
                 results[name] = error
+                stop.set()
 
         threads = [threading.Thread(target=run, args=(name, self.keys[name])) for name in rows]
         for thread in threads:
@@ -47,6 +56,30 @@ class Swarm:
         for thread in threads:
             thread.join()
         return results
+
+    @contextlib.contextmanager
+    def program(self, name, rows, folder, *options):
+        """The program as a peer; gives what is to be told of the others' events. Its success is asserted."""
+        program = os.environ.get("FLYSWARM_PROGRAM")
+        if program is None:
+            pytest.skip("FLYSWARM_PROGRAM names the program")
+        self.session.save(folder / "test.toml")
+        np.savez(folder / "rows.npz", X=rows[0], y=rows[1])
+        command = [program, "join", "test.toml", "--data", "rows.npz", "--key", self.keys[name].path, "--json"]
+        command += ["--no-mdns", "--listen", *LOOPBACK, "--addresses-from-stdin", "--out", "test.out", *options]
+        pipe = subprocess.PIPE
+        other = subprocess.Popen(command, cwd=folder, stdin=pipe, stdout=pipe, stderr=pipe, text=True)
+
+        def tell(name, event):
+            if event.kind == "listening":
+                line = f'{{"peer": "{self.keys[name].peer_id}", "address": "{event.fields["address"]}"}}\n'
+                other.stdin.write(line)
+                other.stdin.flush()
+
+        with other:
+            yield tell
+            _, errors = other.communicate()
+        assert other.returncode == 0, errors
 
 
 @pytest.fixture

@@ -3,16 +3,22 @@
 import asyncio
 import logging
 import os
+import pathlib
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
+import time
+import types
 
 import numpy as np
 import pandas as pd
+import polars as pl
 import pytest
 from conftest import LOOPBACK, Swarm
-from flyswarm import Identity, Ledger, Model, Session, simulate
+from flyswarm import Identity, Ledger, Model, Session, _flyswarm, simulate
+from scipy.sparse import csr_array
 from sklearn.base import clone
 
 SMALL = {"features": 64, "classes_from_range": "0..9", "m": 512, "rho": 16, "no_evaluate": True}
@@ -41,33 +47,14 @@ def test_every_peer_gets_the_estimator_that_a_fit_of_all_rows_gives(swarm, digit
 
 
 def test_python_and_the_program_take_part_in_one_session(swarm, digits, tmp_path):
-    program = os.environ.get("FLYSWARM_PROGRAM")
-    if program is None:
-        pytest.skip("FLYSWARM_PROGRAM names the program")
     X, y = digits
     made = swarm(**SMALL)
-    made.session.save(tmp_path / "test.toml")
     rows = parts(made, X, y)
-    theirs, key = rows.pop("peer2"), made.keys["peer2"]
-    np.savez(tmp_path / "rows.npz", X=theirs[0], y=theirs[1])
-    command = [program, "join", "test.toml", "--data", "rows.npz", "--key", key.path, "--json", "--no-mdns"]
-    command += ["--listen", *LOOPBACK, "--addresses-from-stdin", "--out", "test.model"]
-    other = subprocess.Popen(
-        command, cwd=tmp_path, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
-    with other:
-        def tell(name, event):
-            if event.kind == "listening":
-                line = f'{{"peer": "{made.keys[name].peer_id}", "address": "{event.fields["address"]}"}}\n'
-                other.stdin.write(line)
-                other.stdin.flush()
-
+    with made.program("peer2", rows.pop("peer2"), tmp_path) as tell:
         results = made.join(rows, tell)
-        _, errors = other.communicate()
-    assert other.returncode == 0, errors
     assert all(not isinstance(result, BaseException) for result in results.values()), results
     digests = {result.estimator.model_.digest for result in results.values()}
-    assert digests == {Model.load(tmp_path / "test.model").digest}
+    assert digests == {Model.load(tmp_path / "test.out").digest}
 
 
 def test_columns_of_a_frame_are_brought_into_the_order_of_the_session(swarm, digits):
@@ -166,6 +153,7 @@ def test_join_async_gives_what_join_gives(swarm, digits):
         (lambda X, y: (X, np.where(y == "3", "drei", y)), '"drei"'),
         (lambda X, y: (X, y[1:]), "599 labels for 600 rows"),
         (lambda X, y: (X[0], y), "X has 1 dimensions, expected 2"),
+        (lambda X, y: (csr_array(X), y), "X is sparse, expected a dense array"),
         (lambda X, y: (X * np.float32(2.0**80), y), "2\\^80"),
     ],
 )
@@ -223,9 +211,117 @@ def test_events_go_to_logging_and_progress_to_standard_error(swarm, digits, capl
     assert capfd.readouterr() == ("", "")
 
 
+def stopped_when_it_waits(made, digits, **given):
+    def stop(event):
+        if event.kind == "waiting":
+            raise StopIteration
+
+    with pytest.raises(StopIteration):
+        made.session.join(*digits, key=made.keys["peer0"], on_event=stop, listen=LOOPBACK, mdns=False, **given)
+
+
+def test_progress_is_lines_on_standard_error(swarm, digits, capfd):
+    stopped_when_it_waits(swarm(**SMALL), digits, progress=True)
+    out, err = capfd.readouterr()
+    assert out == "" and err.splitlines() and all(line.startswith("test: ") for line in err.splitlines())
+    assert any("peer0 waits for " in line for line in err.splitlines())
+
+
+def test_progress_in_a_notebook_is_one_cell_that_changes(swarm, digits, capfd, monkeypatch):
+    shown = []
+
+    class Handle:
+        def update(self, content, raw):
+            shown.append(("update", content["text/plain"], raw))
+
+    def display(content, raw, display_id):
+        shown.append(("display", content["text/plain"], raw))
+        return Handle()
+
+    notebook = types.SimpleNamespace(get_ipython=lambda: types.SimpleNamespace(kernel=object()))
+    monkeypatch.setitem(sys.modules, "IPython", notebook)
+    monkeypatch.setitem(sys.modules, "IPython.display", types.SimpleNamespace(display=display))
+    stopped_when_it_waits(swarm(**SMALL), digits, progress=True)
+    assert shown[0] == ("display", "test", True) and len(shown) > 1
+    assert all(kind == "update" and text.startswith("test: ") and raw for kind, text, raw in shown[1:])
+    assert capfd.readouterr() == ("", "")
+
+
 def test_a_scenario_is_simulated(request):
     scenarios = request.config.rootpath.parent / "simulations"
     one, two = (simulate(scenarios / "churn.toml", small=True, seed=seed) for seed in (1, 1))
     assert one == two and one
 
 
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/self/task"), reason="threads and files are counted in /proc")
+def test_threads_and_open_files_of_ten_sessions_are_given_back(tmp_path, digits):
+    X, y = digits[0][:90], np.where(digits[1][:90].astype(int) < 5, "low", "high")
+
+    def one(folder):
+        made = Swarm(folder, features=64, classes=["low", "high"], m=64, rho=8, no_evaluate=True)
+        results = made.join(parts(made, X, y))
+        assert all(not isinstance(result, BaseException) for result in results.values()), results
+
+    def sizes():
+        return len(os.listdir("/proc/self/task")), len(os.listdir("/proc/self/fd"))
+
+    folders = [tmp_path / str(i) for i in range(11)]
+    for folder in folders:
+        folder.mkdir()
+    # Pools of threads are there from the first on.
+    one(folders[0])
+    threads, files = sizes()
+    for folder in folders[1:]:
+        one(folder)
+    # A thread may end after the call that it served; none goes on for long.
+    deadline = time.monotonic() + 60
+    while (found := sizes()) > (threads, files) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert found[0] <= threads and found[1] <= files
+
+
+def test_rows_in_memory_are_not_written_to_a_disk_on_linux(swarm, digits, monkeypatch):
+    if not hasattr(os, "memfd_create"):
+        pytest.skip("files in memory are Linux's")
+    made = swarm(**SMALL)
+
+    def refused(*args, **given):
+        raise AssertionError("a folder was made")
+
+    monkeypatch.setattr(tempfile, "TemporaryDirectory", refused)
+    before = len(os.listdir("/proc/self/fd"))
+    assert made.session._rows(*digits, None).count == 600
+    with pytest.raises(ValueError, match="^X, .*expected 64"):
+        made.session._rows(digits[0][:, 1:], digits[1], None)
+    assert len(os.listdir("/proc/self/fd")) == before
+    # And elsewhere they go through a folder.
+    monkeypatch.undo()
+    monkeypatch.delattr(os, "memfd_create")
+    assert made.session._rows(*digits, None).count == 600
+
+
+TABLES = pathlib.Path(__file__).parents[2] / "examples" / "patients"
+
+
+@pytest.mark.parametrize("read", [pd.read_csv, pl.read_csv], ids=["pandas", "polars"])
+def test_tables_with_texts_dates_and_gaps_are_taken_as_the_program_takes_them(tmp_path, read):
+    made = Swarm(tmp_path, columns_from=TABLES / "north.csv", label="diagnosis", m=512, rho=16, no_evaluate=True)
+    rows = {}
+    for peer, name in zip(made.keys, ("north", "south", "east"), strict=True):
+        missing = {"na_values": "unknown"} if read is pd.read_csv else {"null_values": "unknown"}
+        table = read(TABLES / f"{name}.csv", **missing)
+        labels = list(table["diagnosis"])
+        rows[peer] = (table.drop(columns="diagnosis") if read is pd.read_csv else table.drop("diagnosis"), labels)
+    results = made.join(rows)
+    assert all(not isinstance(result, BaseException) for result in results.values()), results
+    estimator = results["peer0"].estimator
+    new = read(TABLES / "new.csv")
+    (tmp_path / "test.model").write_bytes(results["peer0"].file)
+    text, _, error = _flyswarm.call(["predict", str(tmp_path / "test.model"), "--data", str(TABLES / "new.csv")])
+    assert error is None, error
+    assert estimator.predict(new).tolist() == text.split()
+    assert estimator.score(*rows["peer1"]) > 0.6
+    with pytest.raises(ValueError, match='^X, .*no column is called "age"'):
+        estimator.predict(new.rename(columns={"age": "years"}) if read is pd.read_csv else new.rename({"age": "years"}))

@@ -13,7 +13,7 @@ use crate::data::prepare::problems::Amended;
 use crate::data::prepare::read;
 use crate::data::prepare::{Preparation, Problems};
 use crate::data::{self, Expected, LabelColumn, Loaded};
-use crate::session::{Session, TaskSpec};
+use crate::session::Session;
 
 /// Look at a table before a session.
 #[derive(Debug, Subcommand)]
@@ -75,7 +75,7 @@ pub(super) fn look(
         limits: &limits,
         preparation: spec.preparation.as_deref(),
         classes: (!spec.classes.is_empty()).then_some(&*spec.classes),
-        partly: matches!(session.task, TaskSpec::Xclp(_)),
+        partly: session.task.propagation().is_some(),
         ..reading.expected(label.unwrap_or(&usual))
     };
     if spec.preparation.is_some() {

@@ -56,8 +56,9 @@ const NAMES: [&str; 16] = [
 #[derive(Debug, Args)]
 pub(super) struct Demo {
     /// flynn (they train one classifier), xclp (they label their rows together), sketch (how unlike their
-    /// rows are) or fedavg (they train a network in rounds)
-    #[arg(long, value_name = "TASK", default_value = "flynn", value_parser = ["flynn", "xclp", "sketch", "fedavg"])]
+    /// rows are), fedavg (they train a network in rounds) or fedavg-xclp (the same where few rows have labels)
+    #[arg(long, value_name = "TASK", default_value = "flynn")]
+    #[arg(value_parser = ["flynn", "xclp", "sketch", "fedavg", "fedavg-xclp"])]
     task: String,
     /// How many nodes, 3 to 16 [default: 5, with the task sketch or --select 7]
     #[arg(long, value_parser = clap::value_parser!(u16).range(3..=16))]
@@ -117,9 +118,9 @@ impl Demo {
             }
             return xclp::run(&self, folder.path(), out);
         }
-        if self.task == "fedavg" {
+        if self.task.starts_with("fedavg") {
             if self.noise.spec(TOP).is_some() {
-                return Err(Failure::Input("--epsilon: not with the task fedavg".into()));
+                return Err(Failure::Input(format!("--epsilon: not with the task {}", self.task)));
             }
             return fedavg::run(&self, folder.path(), out);
         }

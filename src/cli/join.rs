@@ -53,6 +53,10 @@ pub(super) struct Join {
     /// 'python3 train.py' (docs/trainer.md)
     #[arg(long, value_name = "COMMAND")]
     trainer: Option<String>,
+    /// With the task xclp, percent of your labels, 1 to 50, that are kept back to see how well the session tells
+    /// them: to the others these rows have no label, and the figures are yours alone
+    #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u8).range(1..=50))]
+    hold_out: Option<u8>,
     /// What you call these rows: under this name the ledger adds up what private sessions spend of them
     #[arg(long, value_name = "NAME")]
     dataset: Option<String>,
@@ -154,6 +158,19 @@ fn own_trainer(session: &Session, command: &str) -> Result<Build, Failure> {
     Ok(task::fedavg::build(spec.clone(), Some(Arc::new(trainer))))
 }
 
+/// Takes labels out of the rows that only this peer then knows.
+fn keeps_back(session: &Session, rows: &mut Rows, percent: u8) -> Result<Build, Failure> {
+    let TaskSpec::Xclp(spec) = &session.task else {
+        let task = &session.task;
+        return Err(Failure::Input(format!(
+            "--hold-out: with the task {task} the session file says what is held out"
+        )));
+    };
+    let known = xclp::held::hold_out(rows, &session.data.classes, percent, &session.id().0);
+    let known = known.map_err(|error| Failure::Input(format!("--hold-out: {error}")))?;
+    Ok(xclp::build(spec.clone(), known))
+}
+
 impl Join {
     pub(super) fn run(self) -> Result<(), Failure> {
         let place = self.node.place()?;
@@ -163,9 +180,12 @@ impl Join {
         let out = self.out.clone().unwrap_or_else(named);
         let receipt = self.node.receipt.clone().unwrap_or_else(|| out.with_extension("receipt.json"));
         self.node.writable(&[&out, &receipt, &report(&receipt)])?;
-        let (rows, said) = load(session, kind, &self.data, self.label.as_ref())?;
-        let build =
-            self.trainer.as_deref().map(|command| own_trainer(&place.session, command)).transpose()?;
+        let (mut rows, said) = load(session, kind, &self.data, self.label.as_ref())?;
+        let build = match (self.trainer.as_deref(), self.hold_out) {
+            (Some(command), _) => Some(own_trainer(session, command)?),
+            (None, Some(percent)) => Some(keeps_back(session, &mut rows, percent)?),
+            (None, None) => None,
+        };
         let (name, strict, yes) = (self.data.name(), self.strict, self.yes);
         self.node.run(place, Some(Brought { rows, name, strict, yes, said, out, budget, build }), receipt)
     }
@@ -184,7 +204,7 @@ impl Join {
             (None, _) if self.budget.is_some() => {
                 refused("--budget: the session has no privacy.epsilon, and what exact sums tell has no bound")
             }
-            (None, Some(name)) if matches!(session.task, TaskSpec::Xclp(_)) => {
+            (None, Some(name)) if session.task.propagation().is_some() => {
                 check_name("--dataset", name)?;
                 Ok(Some(Budget { dataset: name.clone(), limit: None }))
             }
@@ -352,10 +372,16 @@ impl Files {
         let text = format!("{value:#}\n");
         output::write(&self.receipt, text.as_bytes(), self.force)?;
         let own = self.own.lock().ok().and_then(|own| own.clone());
+        let columns = own.as_ref().is_some_and(|own| own["columns"].is_object());
+        let left_out = (self.out.is_some() && !columns).then(|| {
+            "This peer's columns beside those of the pool: the session opened no means and spreads of columns."
+                .to_owned()
+        });
         let page = Page {
             title: &receipt.name,
             receipt: Some(&value),
             own: own.as_ref(),
+            left_out: left_out.into_iter().collect(),
             ledger: self.spent(&receipt.session),
             ..Page::default()
         };
@@ -437,3 +463,6 @@ pub(super) fn read_addresses(handle: Handle) {
         }
     });
 }
+
+#[cfg(test)]
+mod tests;

@@ -11,18 +11,20 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use flyswarm_kernels::model::columns::Beside;
 use flyswarm_kernels::model::figures::{Figures, Sums};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::data::DataArguments;
 use super::output::for_io;
 use super::{Failure, kind, one_line, written};
-use crate::data::{DataError, LabelColumn};
+use crate::data::{DataError, Dataset, LabelColumn, split};
 use crate::model::file::{self, DecodeError, FileError};
 use crate::model::outside::Known;
 use crate::model::readout;
 use crate::model::score::Confusion;
 use crate::model::{Model, ModelError};
+use crate::session::EvaluateSpec;
 use crate::sketch::scaling::Scaling;
+use crate::task::flynn::evaluate::compared;
 
 pub(super) use diff::ModelCommand;
 use network::Network;
@@ -151,12 +153,40 @@ pub(super) struct Scored {
     pub(super) figures: Figures,
     pub(super) digest: [u8; 32],
     /// Of a model: rows with values outside what it has seen, and in which columns.
-    outside: Option<(usize, serde_json::Value)>,
+    outside: Option<(usize, Value)>,
     confusion: Confusion,
     /// Of a personal model: the accuracy of its network by itself.
     alone: Option<f64>,
     /// The columns of the rows beside those that were learnt from, where the model knows their spread.
     pub(super) columns: Option<Beside>,
+    /// What a report cannot tell, a sentence each.
+    pub(super) left_out: Vec<String>,
+    /// The model, where it is no network.
+    pub(super) model: Option<Model>,
+    rows: Dataset,
+}
+
+impl Scored {
+    /// As many of the rows as a session holds out, predicted in three ways; `None` for a network, and where no
+    /// class has two rows.
+    pub(super) fn beside(&self) -> Result<Option<Value>, Failure> {
+        let Some(model) = &self.model else { return Ok(None) };
+        let EvaluateSpec { held_out, most, .. } = EvaluateSpec::default();
+        // With the seed that the model's session has held rows out by.
+        let seed = model.sketch().parameters().seed;
+        let split = split::held_out(&self.rows, held_out.into(), most as usize, &seed);
+        let found = compared(model, &self.rows.subset(&split.train), &self.rows.subset(&split.test));
+        Ok(found.map_err(|error| Failure::Input(error.to_string()))?.json(model.classes()))
+    }
+}
+
+/// Why columns are not compared.
+fn no_spread(scaling: &Scaling) -> String {
+    format!(
+        "Columns beside those of the pool: a file with the scaling {} keeps no spread of what was learnt from; those \
+         with standard and soft-bins do. The page that join wrote has them where the session opened them.",
+        scaling.name()
+    )
 }
 
 /// Predicts labelled rows.
@@ -173,6 +203,13 @@ pub(super) fn scored(
         let data = network.rows(data, label, true)?;
         let (scores, alone) = (network.scores(&data)?, network.alone(&data)?);
         let (classes, (scaler, names)) = (network.classes(), network.columns());
+        let columns = Beside::scaler(&data, names, scaler, None);
+        let mut left_out = vec![
+            "A comparison with a network of these rows alone: `flyswarm personalise NETWORK --data rows --local` \
+             makes one."
+                .to_owned(),
+        ];
+        left_out.extend(columns.is_none().then(|| no_spread(scaler.scaling())));
         return Ok(Scored {
             figures: Figures::new(
                 classes,
@@ -183,7 +220,10 @@ pub(super) fn scored(
             outside: None,
             confusion: Confusion::new(classes, data.labels(), &lowest(&scores, classes.len())),
             alone,
-            columns: Beside::scaler(&data, names, scaler, None),
+            columns,
+            left_out,
+            model: None,
+            rows: data,
         });
     }
     let model = arguments.load()?;
@@ -200,18 +240,22 @@ pub(super) fn scored(
             "rows": column.rows, "farthest": column.farthest,
         })
     });
+    let beside = Beside::scaler(
+        &data,
+        model.columns(),
+        model.scaler(),
+        model.class_rows().map(|rows| rows.iter().sum()),
+    );
     Ok(Scored {
         figures: Figures::new(classes, &sums).ok_or_else(none)?,
         digest: model.digest(),
         outside: Some((outside, columns.collect())),
         confusion: Confusion::new(classes, data.labels(), &predicted),
         alone: None,
-        columns: Beside::scaler(
-            &data,
-            model.columns(),
-            model.scaler(),
-            model.class_rows().map(|rows| rows.iter().sum()),
-        ),
+        left_out: beside.is_none().then(|| no_spread(model.scaler().scaling())).into_iter().collect(),
+        columns: beside,
+        rows: data,
+        model: Some(model),
     })
 }
 
@@ -328,12 +372,12 @@ fn inspect_model(file: &Path, as_json: bool) -> Result<String, Failure> {
 }
 
 /// Name, kind and what is known of the values of each column.
-fn columns_json(model: &Model) -> serde_json::Value {
+fn columns_json(model: &Model) -> Value {
     // A few bytes can say that there are a million columns of which nothing is known.
     let known = model.scaler().means().len();
     let each = matches!(model.scaler().scaling(), Scaling::Range { lo, .. } if lo.len() > 1);
     if model.columns().is_empty() && known == 0 && !each {
-        return serde_json::Value::Null;
+        return Value::Null;
     }
     let column = |place: usize| {
         let name = model.columns().get(place);

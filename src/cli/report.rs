@@ -12,7 +12,7 @@ use super::output::for_io;
 use super::{Failure, output, print};
 use crate::data::LabelColumn;
 use crate::files;
-use crate::report::Page;
+use crate::report::{Page, Rows};
 
 /// The largest receipt that is read: one of 1,024 peers and 100,000 slots is smaller.
 const RECEIPT_LIMIT: u64 = 1 << 30;
@@ -65,12 +65,21 @@ impl Report {
             same
         });
         let named = model.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
-        let rows = format!("the rows of {}", self.data.name());
+        let name = format!("the rows of {}", self.data.name());
+        let beside = found.beside()?;
+        let mut left_out = found.left_out;
+        if found.model.is_some() && beside.is_none() {
+            left_out.push(
+                "A comparison with a model of these rows alone: no class has two rows, so none could be held out."
+                    .to_owned(),
+            );
+        }
         let page = Page {
             title: receipt.as_ref().and_then(|receipt| receipt["name"].as_str()).unwrap_or(&named),
             receipt: receipt.as_ref(),
-            rows: Some((&found.figures, &rows)),
+            rows: Some(Rows { name: &name, figures: &found.figures, beside: beside.as_ref() }),
             columns: found.columns,
+            left_out,
             model: vec![
                 ("file", named.clone()),
                 ("digest", digest),

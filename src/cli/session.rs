@@ -12,6 +12,7 @@ mod parse;
 mod settings;
 mod show;
 pub(in crate::cli) mod sketch;
+mod xclp;
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -37,7 +38,7 @@ use crate::session::{
     ColumnChecks, DataSpec, EvaluateSpec, FlynnSpec, Privacy, Scaling, Score, Session, SessionError, Size,
     Sizes, TaskSpec, Timing, TuneSpec, XclpSpec,
 };
-use crate::task::xclp;
+use crate::task::xclp::memory::refusal;
 
 /// Make, check and show session files.
 #[derive(Debug, Subcommand)]
@@ -161,46 +162,14 @@ pub(super) struct NewArguments {
     #[arg(long)]
     no_evaluate: bool,
     /// flynn (a classifier), xclp (labels for every peer's own rows), sketch (how far each peer's rows lie
-    /// from all) or fedavg (a network)
-    #[arg(long, value_name = "TASK", default_value = "flynn", value_parser = ["flynn", "xclp", "sketch", "fedavg"])]
+    /// from all), fedavg (a network) or fedavg-xclp (a network, from rows of which few have labels)
+    #[arg(long, value_name = "TASK", default_value = "flynn")]
+    #[arg(value_parser = ["flynn", "xclp", "sketch", "fedavg", "fedavg-xclp"])]
     task: String,
-    /// Bits of a code, with the task xclp [default: 4096]
-    #[arg(long, value_name = "L")]
-    bits: Option<u32>,
-    /// Neighbours of a point, with the task xclp [default: 10]
-    #[arg(long, value_name = "K")]
-    neighbours: Option<u32>,
-    /// How far labels spread, with the task xclp [default: 0.99]
-    #[arg(long)]
-    alpha: Option<f64>,
-    /// Similarities are cosines to this power, with the task xclp: 1 (paper) to 3 (the authors' code)
-    /// [default: 1]
-    #[arg(long)]
-    power: Option<u8>,
-    /// Steps in which labels spread, with the task xclp [default: what alpha needs, 60 for 0.99]
-    #[arg(long)]
-    steps: Option<u32>,
-    /// With the task xclp, the three peers that compute, by name, and perhaps a fourth in reserve [default:
-    /// drawn by chance]
-    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
-    compute: Vec<String>,
-    /// With the task xclp: allow fewer than 5 (k + 1) rows together
-    #[arg(long)]
-    few_rows: bool,
-    /// With the task xclp: allow a peer with more than half of all rows
-    #[arg(long)]
-    large_owner: bool,
-    /// With the task xclp: most rows of a peer [default: no limit]
-    #[arg(long, value_name = "N")]
-    most_rows: Option<u32>,
-    /// With the task xclp: most sessions of the series [default: no limit]
-    #[arg(long, value_name = "N")]
-    most_sessions: Option<u32>,
+    #[command(flatten)]
+    xclp: xclp::XclpArguments,
     #[command(flatten)]
     fedavg: fedavg::FedavgArguments,
-    /// With the task xclp: megabytes of memory that a computing party may take [default: 1024]
-    #[arg(long, value_name = "MB")]
-    memory_mb: Option<u32>,
     #[command(flatten)]
     sketch: sketch::SketchArguments,
     /// A session that finds out by cross-validation which settings suit the rows of all peers: this one and
@@ -328,7 +297,7 @@ impl SessionCommand {
             Self::Forecast(arguments) => arguments.run(out),
             Self::Check { file, json } => {
                 let session = load(&file)?;
-                if let Some(refusal) = xclp::memory::refusal(&session, None, memory::available()) {
+                if let Some(refusal) = refusal(&session, None, memory::available()) {
                     return Err(Failure::Machine(format!("{}: {refusal}", file.display())));
                 }
                 let id = session.id();
@@ -442,8 +411,9 @@ impl NewArguments {
 
     /// The session, and a note on each column that was described.
     fn session(self) -> Result<(Session, Vec<String>), Failure> {
-        let [xclp_task, sketch_task, fedavg_task, trains] =
-            ["xclp", "sketch", "fedavg", "flynn"].map(|task| self.task == task);
+        let is = |names: &[&str]| names.contains(&self.task.as_str());
+        let (sketch_task, trains, both) = (is(&["sketch"]), is(&["flynn"]), is(&["fedavg-xclp"]));
+        let (fedavg_task, xclp_task) = (both || is(&["fedavg"]), both || is(&["xclp"]));
         let selects = self.sketch.selects();
         if selects && (!trains || self.tune.is_some()) {
             let what = if self.tune.is_some() { "--tune".into() } else { format!("the task {}", self.task) };
@@ -451,8 +421,9 @@ impl NewArguments {
         }
         let options = [
             (trains, self.flynn_options()),
-            (xclp_task, self.xclp_options()),
+            (xclp_task, self.xclp.given()),
             (fedavg_task, self.fedavg.given()),
+            (both, self.xclp.rounds_given()),
             (sketch_task || selects, self.sketch.given()),
         ];
         if let Some(option) = options.iter().filter(|(own, _)| !own).find_map(|(_, given)| given.first()) {
@@ -523,24 +494,12 @@ impl NewArguments {
         let readout = Readout { score: self.score.unwrap_or(score), gamma: self.gamma.unwrap_or(gamma) };
         let task = if sketch_task {
             TaskSpec::Sketch(self.sketch.spec(noise.is_some()))
+        } else if both {
+            TaskSpec::FedavgXclp(self.xclp.with_rounds(self.fedavg.spec()?))
         } else if fedavg_task {
             TaskSpec::Fedavg(self.fedavg.spec()?)
         } else if xclp_task {
-            let usual = XclpSpec::default();
-            let usual = self.alpha.map_or(usual.clone(), |alpha| usual.with_alpha(alpha));
-            TaskSpec::Xclp(XclpSpec {
-                bits: self.bits.unwrap_or(usual.bits),
-                k: self.neighbours.unwrap_or(usual.k),
-                steps: self.steps.unwrap_or(usual.steps),
-                power: self.power.unwrap_or(usual.power),
-                compute: self.compute,
-                few_rows: self.few_rows,
-                large_owner: self.large_owner,
-                most_rows: self.most_rows.unwrap_or(usual.most_rows),
-                most_sessions: self.most_sessions.unwrap_or(usual.most_sessions),
-                memory_mb: self.memory_mb.unwrap_or(usual.memory_mb),
-                ..usual
-            })
+            TaskSpec::Xclp(self.xclp.spec(XclpSpec::default()))
         } else {
             let model = sizes.resolve(&data, readout)?;
             match self.tune {

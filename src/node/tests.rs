@@ -1,6 +1,7 @@
 //! Whole nodes over an in-memory network: exactness, safety under faults, liveness after them.
 
 mod attacks;
+mod fedavg_xclp;
 mod network;
 mod nonsense;
 mod numbers;

@@ -7,7 +7,7 @@ use super::Error;
 use crate::ledger::{Charge, Ledger, LedgerError};
 use crate::privacy::Ratio;
 use crate::protocol::context::Context;
-use crate::session::{Session, TaskSpec, check_name};
+use crate::session::{Session, check_name};
 use crate::store::{Store, StoreError};
 
 /// Says whether a private session is worth what it costs; an error ends it.
@@ -47,7 +47,7 @@ pub(super) fn check(session: &Session, budget: Option<&Budget>) -> Result<(), Er
 
 /// Whether each row is a question about the labels of others, answered without noise.
 fn is_query(session: &Session) -> bool {
-    matches!(session.task, TaskSpec::Xclp(_))
+    session.task.propagation().is_some()
 }
 
 /// Enters the session in `ledger`, once for what is kept in `state`. `rows` is what the rows are called

@@ -16,14 +16,14 @@ pub(super) fn section(beside: &Beside, rows: Option<&str>) -> String {
     let whose =
         rows.map_or_else(|| "This peer's columns".to_owned(), |rows| format!("The columns of {rows}"));
     let pool = match beside.pool_rows {
-        Some(rows) => format!("all {rows} rows that were counted, these among them if they were"),
+        Some(rows) => format!("all {rows} rows that were counted; a peer that was counted is part of it"),
         None => "all rows that the model has learnt from".to_owned(),
     };
     let mut out = format!(
         "<section><h2>{} beside the pool</h2><p>The pool is {pool}. In each picture the wide bar is the pool's mean \
          plus and minus one deviation; the dot is the mean here, the line through it one deviation either \
          way. The distance takes both together, in deviations of the pool: sqrt(difference of means\u{b2} \
-         + difference of deviations\u{b2}). Far is no mistake by itself: other patients are other numbers.</p>",
+         + difference of deviations\u{b2}). A column that lies far is not wrong for that: other patients, other numbers.</p>",
         escape(&whose)
     );
     if beside.columns.is_empty() {

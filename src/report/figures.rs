@@ -16,7 +16,40 @@ pub(super) struct Compared {
     gains: [Option<Gain>; 2],
 }
 
+/// Whose rows are compared with what.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Whose {
+    /// All peers'.
+    Pool,
+    /// This peer's.
+    Peer,
+    /// Those of a file that a model is scored on.
+    File,
+}
+
+impl Whose {
+    /// What predicts, and what it is compared with.
+    fn words(self) -> (&'static str, [&'static str; 2]) {
+        match self {
+            Self::Pool => {
+                ("swarm", ["what each peer learns from its own rows alone", "each peer's nearest own rows"])
+            }
+            Self::Peer => {
+                ("swarm", ["what this peer learns from its own rows alone", "its nearest own rows"])
+            }
+            Self::File => {
+                ("model", ["one that learns from the other rows alone", "the nearest of the other rows"])
+            }
+        }
+    }
+}
+
 impl Compared {
+    /// Rows that were scored.
+    pub(super) fn rows(&self) -> u64 {
+        self.swarm.rows
+    }
+
     pub(super) fn read(value: &Value) -> Option<Self> {
         let figures = |which: &str| -> Option<Figures> {
             let found: Figures = serde_json::from_value(value[which].clone()).ok()?;
@@ -50,6 +83,44 @@ fn maybe(share: Option<Share>) -> String {
     share.map_or_else(|| "none".to_owned(), shown)
 }
 
+/// The figures of a receipt, or why it has none.
+pub(super) fn of_session(receipt: &Value) -> String {
+    if receipt["evaluation"].is_object() {
+        return pooled(&receipt["evaluation"], "How good the model is");
+    }
+    let drawn =
+        receipt["quantities"].as_array().is_some_and(|all| all.iter().any(|each| each["name"] == "draw"));
+    let why = match (text(&receipt["task"]), receipt["privacy"]["epsilon"].is_null()) {
+        ("flynn", false) => {
+            "This session says nothing of it: in a private session each figure would be paid for from the budget. \
+             Rows that you keep back tell you, with <code>flyswarm report MODEL --data rows</code>."
+        }
+        ("flynn", true) if drawn => {
+            "This session says nothing of it: with peers that are drawn no rows are held out. Rows that you keep \
+             back tell you, with <code>flyswarm report MODEL --data rows</code>."
+        }
+        ("flynn", true) => {
+            "This session says nothing of it, because its file has no <code>[evaluate]</code>: no rows were held out."
+        }
+        ("fedavg" | "fedavg-xclp", _) if receipt["rounds"][0]["held_out_accuracy"].is_null() => {
+            "The figures of the rounds below are of rows that the network learns from. With \
+             <code>held_out</code> in <code>[fedavg]</code> they are of others too."
+        }
+        ("fedavg" | "fedavg-xclp", _) => "See the rounds below: accuracy on rows that are held out.",
+        ("tune", _) => {
+            "How many rows of all peers each setting has right, on folds that it has not learnt from, stands in the \
+             file of settings."
+        }
+        ("xclp", _) => {
+            "A session of this task sums no figures: a table of right and wrong labels would tell two owners each \
+             other's. Labels of your own that <code>join --hold-out 20</code> keeps back tell you, and nobody \
+             else."
+        }
+        _ => return String::new(),
+    };
+    format!("<section><h2>How good the result is</h2><p>{why}</p></section>\n")
+}
+
 /// The figures of everybody's rows, under this title.
 pub(crate) fn pooled(found: &Value, title: &str) -> String {
     let mut out = format!("<section><h2>{}</h2>", escape(title));
@@ -68,7 +139,7 @@ pub(crate) fn pooled(found: &Value, title: &str) -> String {
                 found["held_out_percent"].as_u64().unwrap_or(0),
                 figures.swarm.rows
             );
-            out.push_str(&compared(&figures));
+            out.push_str(&compared(&figures, Whose::Pool));
         }
         None if found["contradictory"] == true => out.push_str(
             "<p class=\"verdict bad\">The opened figures contradict each other: some peer has added numbers that no \
@@ -88,26 +159,28 @@ pub(crate) fn pooled(found: &Value, title: &str) -> String {
 }
 
 /// Three ways of predicting the same rows.
-pub(super) fn compared(found: &Compared) -> String {
+pub(super) fn compared(found: &Compared, whose: Whose) -> String {
     let Compared { swarm, alone, neighbours, gains } = found;
     let mut out = String::from("<div class=\"cards\">");
     for (name, class, figures) in
         [("swarm", "s0", swarm), ("alone", "s1", alone), ("neighbours", "s2", neighbours)]
     {
-        let Share { value, low, high } = figures.accuracy;
+        let (Share { value, low, high }, balanced) = (figures.accuracy, figures.balanced_accuracy);
         let _ = write!(
             out,
-            "<div class=\"card {class}\"><span>{name}</span><strong>{}</strong><small>accuracy; 95 %: {:.1} to {:.1}<br>\
-             balanced {}</small></div>",
+            "<div class=\"card {class}\"><span>{name}</span><strong>{}</strong><small>accuracy; 95\u{a0}%: {:.1}\u{a0}to\u{a0}{:.1}<br>\
+             balanced {}; 95\u{a0}%: {:.1}\u{a0}to\u{a0}{:.1}</small></div>",
             percent(value),
             100.0 * low,
             100.0 * high,
-            percent(figures.balanced_accuracy.value)
+            percent(balanced.value),
+            100.0 * balanced.low,
+            100.0 * balanced.high
         );
     }
     out.push_str("</div>");
-    for (gain, other) in gains.iter().zip(["a model of each peer's own rows alone", "its nearest neighbours"])
-    {
+    let (subject, others) = whose.words();
+    for (gain, other) in gains.iter().zip(others) {
         let Some(Gain { value, low, high }) = gain else { continue };
         let verdict = if *low > 0.0 {
             "better than"
@@ -118,7 +191,7 @@ pub(super) fn compared(found: &Compared) -> String {
         };
         let _ = write!(
             out,
-            "<p class=\"verdict{}\">The swarm is {verdict} {other}: {:+.1} points (95 %: {:+.1} to {:+.1}).</p>",
+            "<p class=\"verdict{}\">The {subject} is {verdict} {other}: {:+.1} points (95\u{a0}%: {:+.1}\u{a0}to\u{a0}{:+.1}).</p>",
             if *low > 0.0 {
                 " good"
             } else if *high < 0.0 {
@@ -146,18 +219,18 @@ pub(super) fn compared(found: &Compared) -> String {
 
 /// The figures of one model.
 pub(super) fn one(figures: &Figures) -> String {
-    let Share { value, low, high } = figures.accuracy;
+    let (Share { value, low, high }, balanced) = (figures.accuracy, figures.balanced_accuracy);
     let mut out = format!(
-        "<p>{} rows.</p><div class=\"cards\"><div class=\"card s0\"><span>accuracy</span><strong>{}</strong><small>95 \
-         %: {} to {}</small></div><div class=\"card s0\"><span>balanced accuracy</span><strong>{}</strong><small>95 \
-         %: {} to {}</small></div></div>",
+        "<p>{} rows.</p><div class=\"cards\"><div class=\"card s0\"><span>accuracy</span><strong>{}</strong><small>95\u{a0}%: \
+         {:.1}\u{a0}to\u{a0}{:.1}</small></div><div class=\"card s0\"><span>balanced accuracy</span><strong>{}</strong>\
+         <small>95\u{a0}%: {:.1}\u{a0}to\u{a0}{:.1}</small></div></div>",
         figures.rows,
         percent(value),
-        percent(low),
-        percent(high),
-        percent(figures.balanced_accuracy.value),
-        percent(figures.balanced_accuracy.low),
-        percent(figures.balanced_accuracy.high)
+        100.0 * low,
+        100.0 * high,
+        percent(balanced.value),
+        100.0 * balanced.low,
+        100.0 * balanced.high
     );
     out.push_str(&table(
         "Recall of each class, with 95 % intervals",
@@ -182,8 +255,8 @@ fn details(figures: &Figures) -> String {
         let Share { value, low, high } = auc;
         let _ = write!(
             out,
-            "<p>Area under the curve (AUC): {value:.3} (95 %: {low:.3} to {high:.3}): how often a row of {} looks more \
-             like one than a row of the other class does.</p>",
+            "<p>Area under the curve (AUC): {value:.3} (95 %: {low:.3} to {high:.3}): how often the \
+             model finds that a row of {0} looks more like {0} than a row of the other class does.</p>",
             escape(&second.class)
         );
     }

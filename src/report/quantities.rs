@@ -12,6 +12,8 @@ use crate::session::Run;
 const FOLDED: usize = 40;
 /// The task `flynn` where peers are drawn.
 const DRAWN: &str = "flynn, drawn";
+/// The task that trains on labels that were given and found.
+const PARTLY: &str = "fedavg-xclp";
 
 /// Who took part, what was decided when, and what that cost.
 pub(super) fn decided(receipt: &Value) -> String {
@@ -25,7 +27,8 @@ pub(super) fn decided(receipt: &Value) -> String {
     let mut out = format!(
         "<section><h2>Who took part, and what was decided</h2><p>{} peers: {}. {counted}</p><h3>What was decided \
          when</h3><p>Each line is one sum over the members of a view. It is decided when a quorum of the \
-         council has accepted it; the time is when this peer had it open.</p>",
+         council has accepted it; the time is when this peer had it open. Times from \
+         before a restart of this peer are not kept.</p>",
         members.len(),
         names.join(", ")
     );
@@ -115,14 +118,34 @@ fn task(receipt: &Value) -> &str {
     if drawn && text(&receipt["task"]) == "flynn" { DRAWN } else { text(&receipt["task"]) }
 }
 
+/// The name of a quantity without the number that it has where there are several of the kind.
+fn kind(name: &str) -> &str {
+    match name.rsplit_once('-') {
+        Some(("round", _)) => "rounds",
+        Some((kind @ ("points" | "computed" | "labelled" | "counts"), _)) => kind,
+        _ => name,
+    }
+}
+
 /// What a quantity of a task is, and what it tells everybody where no noise is in it.
 fn known(task: &str, name: &str) -> Option<(&'static str, &'static str)> {
     const ACCURACY: &str =
         "how right and wrong predictions fall; a small number in them tells that somebody has such a row";
-    if name.starts_with("round-") {
-        return Some(("weights after a round", "weights after every round, which are sums over its members"));
-    }
-    Some(match (name, task) {
+    Some(match (kind(name), task) {
+        ("rounds", _) => {
+            ("weights after a round", "weights after every round, which are sums over its members")
+        }
+        ("points", _) => (
+            "rows of each member, and given labels",
+            "how many rows each member trains on, and how many labels of each class were given for them",
+        ),
+        ("counts", PARTLY) => {
+            ("labels of each class", "how many labels of each class there are, given and found")
+        }
+        ("scores", PARTLY) => (
+            "how good the network is",
+            "loss and accuracy of the last network over all rows with a given label",
+        ),
         ("coin", _) => {
             ("a random number that nobody could choose", "nothing of anybody's rows: it is random")
         }
@@ -187,7 +210,7 @@ fn known(task: &str, name: &str) -> Option<(&'static str, &'static str)> {
 pub(super) fn learnt(receipt: &Value, ledger: Option<&str>) -> String {
     let task = task(receipt);
     let noise = &receipt["privacy"]["epsilon"];
-    let (private, answers) = (!noise.is_null(), task == "xclp");
+    let (private, answers) = (!noise.is_null(), ["xclp", PARTLY].contains(&task));
     let mut out = String::from("<section><h2>What others may have learnt</h2><p>");
     out.push_str(match (private, answers) {
         (true, _) => {
@@ -208,7 +231,7 @@ pub(super) fn learnt(receipt: &Value, ledger: Option<&str>) -> String {
     out.push_str("</p><ul>");
     let mut told: Vec<String> = Vec::new();
     for name in list(&receipt["quantities"]).iter().map(|each| text(&each["name"])) {
-        let label = if name.starts_with("round-") { "rounds" } else { name };
+        let label = kind(name);
         let tells = match known(task, name) {
             Some((_, tells)) if private && name != "coin" => format!("{tells}; with noise"),
             Some((_, tells)) => tells.to_owned(),
@@ -246,7 +269,7 @@ pub(super) fn learnt(receipt: &Value, ledger: Option<&str>) -> String {
 fn budget(receipt: &Value) -> String {
     let (privacy, task) = (&receipt["privacy"], text(&receipt["task"]));
     if privacy["epsilon"].is_null() {
-        let why = if task == "xclp" {
+        let why = if ["xclp", PARTLY].contains(&task) {
             "answers are exact, and a ledger only counts them"
         } else {
             "sums are exact"

@@ -66,8 +66,9 @@ fn names_from_outside_never_become_markup() {
         receipt: Some(&receipt),
         own: Some(&own),
         ledger: Some(EVIL.to_owned()),
-        rows: Some((&rows, EVIL)),
+        rows: Some(Rows { name: EVIL, figures: &rows, beside: Some(&own) }),
         columns: None,
+        left_out: vec![EVIL.to_owned()],
         model: vec![("file", EVIL.to_owned())],
     };
     let page = page.render();
@@ -93,6 +94,104 @@ fn names_from_outside_never_become_markup() {
 }
 
 #[test]
+fn every_place_for_a_name_is_escaped_and_none_is_left_untested() {
+    // As many places as there are marks: each has its own, so that one that is not escaped is named.
+    let mut marks = 0;
+    let mut mark = || {
+        marks += 1;
+        format!("\u{202e}<i{marks} onload='x'>\"&")
+    };
+    let mut receipt = receipt();
+    receipt["evaluation"]["pooled"]["swarm"]["per_class"][0]["class"] = json!(mark());
+    receipt["evaluation"]["pooled"]["swarm"]["per_class"][1]["class"] = json!(mark());
+    receipt["evaluation"]["classes_not_scored"] = json!([mark()]);
+    for name in ["name", "peer", "session", "created", "task"] {
+        receipt[name] = json!(mark());
+    }
+    receipt["council"] = json!({"members": 3, "faults": mark(), "not_prevented": mark()});
+    receipt["privacy"] = json!({"epsilon": mark(), "mode": mark(), "min_holders": 3});
+    receipt["stages"] = json!([{"name": mark(), "seconds": 0.5, "bytes": 1500}]);
+    receipt["quantities"] = json!([
+        {"name": mark(), "view": mark(), "members": [mark(), mark()], "sealed_total": mark()},
+    ]);
+    let classes = [mark(), mark()];
+    let rows = figures(&classes);
+    let mut beside = beside(2);
+    beside.columns[0].name = mark();
+    let mut own = receipt["evaluation"]["pooled"].clone();
+    own["swarm"]["per_class"][0]["class"] = json!(mark());
+    let (title, name) = (mark(), mark());
+    let page = Page {
+        title: &title,
+        receipt: Some(&receipt),
+        own: Some(&own),
+        ledger: Some(mark()),
+        rows: Some(Rows { name: &name, figures: &rows, beside: Some(&own) }),
+        columns: Some(beside),
+        left_out: vec![mark()],
+        model: vec![("file", mark())],
+    };
+    let page = page.render();
+    for at in 1..=marks {
+        // A sealed total is cut after 12 characters; the name of the task stands in the facts alone.
+        assert!(page.contains(&format!("\u{fffd}&lt;i{at} ")), "place {at} is not on the page");
+        assert!(!page.contains(&format!("<i{at}")), "place {at}");
+    }
+    assert!(!page.contains('\u{202e}') && !page.contains("onload='") && !page.contains("'x'"));
+    assert!(marks >= 24, "{marks}");
+}
+
+#[test]
+fn a_long_name_is_shown_whole_where_there_is_room_and_breaks_where_there_is_none() {
+    let long = "x".repeat(5000);
+    let classes = [long.clone(), "b".to_owned()];
+    let rows = figures(&classes);
+    let page =
+        Page { title: "t", rows: Some(Rows { name: "r", figures: &rows, beside: None }), ..Page::default() };
+    let page = page.render();
+    assert!(page.contains(&format!("<th scope=\"row\">{long}</th>")));
+    // Whatever is text may break anywhere, so that no page is wider than its window.
+    assert!(page.contains("body { margin: 0; overflow-wrap: anywhere;"));
+    assert!(page.contains(
+        "tbody th { color: var(--ink); font-weight: 400; white-space: normal; overflow-wrap: anywhere;"
+    ));
+}
+
+#[test]
+fn a_page_says_why_it_has_no_figures_of_the_session() {
+    for (task, change, told) in [
+        ("flynn", json!({}), "has no <code>[evaluate]</code>"),
+        ("flynn", json!({"privacy": {"epsilon": "1"}}), "paid for from the budget"),
+        ("flynn", json!({"quantities": [{"name": "draw"}]}), "with peers that are drawn"),
+        ("tune", json!({}), "stands in the file of settings"),
+        ("fedavg", json!({"rounds": [{"loss": 1.0, "accuracy": 0.5}]}), "that the network learns from"),
+        (
+            "fedavg",
+            json!({"rounds": [{"loss": 1.0, "accuracy": 0.5, "held_out_accuracy": 0.5}]}),
+            "that are held out",
+        ),
+        ("xclp", json!({}), "join --hold-out 20"),
+    ] {
+        let mut receipt = receipt();
+        receipt["task"] = json!(task);
+        receipt["evaluation"] = Value::Null;
+        receipt["rounds"] = Value::Null;
+        for (name, value) in change.as_object().unwrap() {
+            receipt[name] = value.clone();
+        }
+        let page = Page { title: "t", receipt: Some(&receipt), ..Page::default() }.render();
+        assert!(page.contains("<h2>How good the result is</h2>") && page.contains(told), "{task}: {page}");
+    }
+    // Nothing is predicted by a sketch, and of a custom task nothing is known.
+    for task in ["sketch", "custom"] {
+        let mut receipt = receipt();
+        (receipt["task"], receipt["evaluation"]) = (json!(task), Value::Null);
+        let page = Page { title: "t", receipt: Some(&receipt), ..Page::default() }.render();
+        assert!(!page.contains("<h2>How good"), "{task}");
+    }
+}
+
+#[test]
 fn a_page_shows_the_figures_of_the_receipt_and_tables_beside_every_picture() {
     let receipt = receipt();
     let page = Page { title: "t", receipt: Some(&receipt), ..Page::default() }.render();
@@ -102,7 +201,7 @@ fn a_page_shows_the_figures_of_the_receipt_and_tables_beside_every_picture() {
     for cell in swarm["confusion"].as_array().unwrap().iter().flat_map(|row| row.as_array().unwrap()) {
         assert!(page.contains(&format!(">{cell}</td>")), "{cell}");
     }
-    assert!(page.contains("better than a model of each peer's own rows alone: +11.7 points"));
+    assert!(page.contains("better than what each peer learns from its own rows alone: +11.7 points"));
     assert!(
         page.contains("No budget was spent") && page.contains("<td>0.7500</td>") && page.contains("1 min")
     );
@@ -205,6 +304,21 @@ fn budget_and_what_others_learn_are_told_for_every_task_and_mode() {
     for told in ["answers are exact", "how many rows each member has", "know every hash", "coarse scores"] {
         assert!(page.contains(told), "{told}");
     }
+    let names =
+        ["coin", "holders", "rows", "round-1", "points-1", "computed-1", "labelled-1", "counts-1", "scores"];
+    let page = session("fedavg-xclp", &names, Value::Null, "");
+    for told in [
+        "answers are exact",
+        "know every hash",
+        "weights after every round",
+        "how many rows each member trains on",
+        "salted commitments",
+        "how many labels of each class there are",
+        "over all rows with a given label",
+    ] {
+        assert!(page.contains(told), "{told}");
+    }
+    assert!(!page.contains("a sum that the task asks for"));
     for (mode, unit) in [
         ("per-party", "spent an equal part"),
         ("parallel", "has a row at one peer; with rows"),

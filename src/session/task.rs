@@ -6,6 +6,7 @@
 mod custom;
 mod evaluate;
 mod fedavg;
+mod fedavg_xclp;
 mod flynn;
 mod sketch;
 mod tune;
@@ -28,6 +29,7 @@ use super::{DataSpec, Session, SessionError};
 pub use custom::CustomSpec;
 pub use evaluate::EvaluateSpec;
 pub use fedavg::{FedavgSpec, Weighting};
+pub use fedavg_xclp::FedavgXclpSpec;
 pub use flynn::{FlynnSpec, ModelSpec};
 pub use sketch::{Select, SketchSpec};
 pub use tune::{Setting, TuneSpec};
@@ -102,6 +104,9 @@ tasks! {
     Sketch(SketchSpec) = "sketch",
     /// A network that is trained in rounds (McMahan et al., AISTATS 2017).
     Fedavg(FedavgSpec) = "fedavg",
+    /// A network that is trained in rounds on labels that were given and labels that XCLP finds (Scott, Yeo &
+    /// Lampert, TMLR 2023, Algorithm 2).
+    FedavgXclp(FedavgXclpSpec) = "fedavg-xclp",
     /// A task that a program outside this crate brings along.
     Custom(CustomSpec) = "custom",
 }
@@ -171,6 +176,11 @@ pub(super) trait Spec {
 
     /// As [`Spec::model`], to change them.
     fn model_mut(&mut self) -> Option<&mut ModelSpec> {
+        None
+    }
+
+    /// The parameters of the propagation of labels.
+    fn propagation(&self) -> Option<&XclpSpec> {
         None
     }
 
@@ -306,6 +316,11 @@ impl TaskSpec {
     /// As [`TaskSpec::model`], to change them.
     pub fn model_mut(&mut self) -> Option<&mut ModelSpec> {
         self.spec_mut().model_mut()
+    }
+
+    /// The parameters of the propagation of labels; `None` where the task propagates none.
+    pub(crate) fn propagation(&self) -> Option<&XclpSpec> {
+        self.spec().propagation()
     }
 
     /// The parameters of the sketches that the task makes of the peers' rows; `None` where it makes none.

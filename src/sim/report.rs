@@ -335,3 +335,6 @@ fn people(run: &RunReport) -> String {
     }
     out
 }
+
+#[cfg(test)]
+mod tests;

@@ -12,52 +12,42 @@
 //! alone, once, and takes part from the next round on. Each round's vector has the rows of its members, and
 //! carries on n and the figures of the rounds before: a peer that comes late needs the last one and no other.
 
+mod plan;
 pub(crate) mod trainer;
 mod words;
 
 use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
-use flyswarm_kernels::data::prepare::Preparation;
-use flyswarm_kernels::learner::{
-    Batch, Classifier, ClassifierError, Network, Settings, Tape, clip_update, train,
-};
+use flyswarm_kernels::learner::{Batch, ClassifierError, PseudoLabels, Tape, clip_update, train};
 use serde_json::{Map, Value, json};
 
 use super::holders::{self, HOLDERS};
-use super::{Build, BuiltIn, History, Labels, Outcome, Task, Work};
+use super::{Build, BuiltIn, History, Labels, Outcome, Rows, Task, Work};
 use crate::crypto::stream::Stream;
 use crate::data::Dataset;
-use crate::data::deal::shuffle;
 use crate::data::split::train_test;
-use crate::protocol::context::{Quantity, SMALLEST_SUM};
-use crate::session::{FedavgSpec, Peer, Session, SessionError, Weighting};
-use crate::sketch::scaling::{self, Moments, Scaler, Scaling, ScalingError};
+use crate::protocol::context::Quantity;
+use crate::session::{FedavgSpec, Peer, Session, SessionError};
+use crate::sketch::scaling::{self, ScalingError};
+pub(crate) use plan::Plan;
 use trainer::{Order, Trainer};
-use words::{Carried, Figures, Layout, ONE, WordsError, mean, mean_word};
+use words::{Figures, ONE, WordsError, mean_word};
 
 /// Slot of `rows`.
 const ROWS: u32 = 2;
 /// Members that are drawn beyond the fewest that a sum needs, where there are as many: one may be lost.
 const RESERVE: usize = 1;
 
-/// What follows from the session file alone.
-#[derive(Clone, Debug)]
-pub(crate) struct Plan {
-    session: Session,
-    spec: FedavgSpec,
-    network: Network,
-    scaling: Scaling,
-    /// How a table becomes rows, where that is described.
-    preparation: Option<Arc<Preparation>>,
-}
-
 /// One peer's part.
 #[derive(Debug)]
 pub(crate) struct Fedavg {
-    plan: Plan,
+    pub(super) plan: Plan,
     me: Peer,
+    /// The rows with labels.
     data: Arc<Dataset>,
+    /// Rows without labels, from which a task may learn that is built on this one.
+    others: Option<Dataset>,
     /// What trains; the built-in learner where nothing else does.
     trainer: Option<Arc<dyn Trainer>>,
     /// Its scaled rows, once the slots before the first round are frozen.
@@ -69,6 +59,13 @@ pub(crate) struct Fedavg {
 struct Prepared {
     train: Dataset,
     held: Option<Dataset>,
+    others: Option<Dataset>,
+}
+
+/// Labels that were given and found, and how many of each class all members have together.
+pub(super) struct Found {
+    pub(super) labels: PseudoLabels,
+    pub(super) counts: Vec<u64>,
 }
 
 /// Why there are no weights.
@@ -100,236 +97,6 @@ pub(crate) enum FedavgError {
 impl From<WordsError> for FedavgError {
     fn from(error: WordsError) -> Self {
         Self::Words(error)
-    }
-}
-
-impl Plan {
-    /// The plan of a session of the task `fedavg` with these parameters.
-    ///
-    /// # Errors
-    /// [`FedavgError::Session`] where the session was not checked and its network does not fit.
-    pub(crate) fn new(session: Session, spec: FedavgSpec) -> Result<Self, FedavgError> {
-        let network = spec.build(&session.data)?;
-        let (scaling, preparation) = (session.data.scaling.of_rows(), session.data.preparation.clone());
-        Ok(Self { session, spec, network, scaling, preparation })
-    }
-
-    /// Whether moments are opened, and with squares.
-    fn opens_moments(&self) -> Option<bool> {
-        self.session.data.opens_moments(self.scaling.needs_moments())
-    }
-
-    fn layout(&self) -> Layout {
-        Layout { weights: self.network.weights(), rounds: self.spec.rounds as usize }
-    }
-
-    /// Slot of the first round.
-    fn first(&self) -> u32 {
-        ROWS + 1 + u32::from(self.opens_moments().is_some())
-    }
-
-    /// Slot of `scores`.
-    fn last(&self) -> u32 {
-        self.first() + self.spec.rounds
-    }
-
-    /// The round of a slot, from 0.
-    fn round(&self, slot: u32) -> Option<u32> {
-        slot.checked_sub(self.first()).filter(|&round| round < self.spec.rounds)
-    }
-
-    /// The quantities of the session.
-    #[must_use]
-    pub(crate) fn quantities(&self) -> Vec<Quantity> {
-        let data = &self.session.data;
-        let mut plan =
-            vec![Quantity::coin(), holders::quantity(data.classes.len()), Quantity::exact("rows", 4, 1)];
-        if let Some(squares) = self.opens_moments() {
-            let words = Moments::words(data.features as usize, squares) as u64;
-            plan.push(Quantity::exact("moments", 8, words));
-        }
-        let words = self.layout().words() as u64;
-        let round = |round| Quantity::exact(&format!("round-{round}"), 4, words);
-        plan.extend((1..=self.spec.rounds).map(round));
-        plan.push(Quantity::exact("scores", 4, words::FIGURES as u64 + 1));
-        plan
-    }
-
-    /// The slot whose members' rows are the n of `slot`, a round or `scores`: of those before it the one with
-    /// the most members, of equal ones the last. Moments count nobody.
-    fn base(&self, slot: u32, history: &History) -> u32 {
-        let rounds = (self.first()..slot).take_while(|&before| before < self.last());
-        let (mut base, mut most) = (ROWS, history.members(ROWS).len());
-        for slot in rounds {
-            let members = history.members(slot).len();
-            if members >= most {
-                (base, most) = (slot, members);
-            }
-        }
-        base
-    }
-
-    /// The peers that may train in `slot`: those whose rows n counts, or those of them that are drawn.
-    ///
-    /// The draw: the counted peers in the order of the roster are shuffled by Stream(seed, "fedavg/members",
-    /// slot as u32 LE); the first K train, K = ceil(members x counted), at least one more than a sum needs.
-    #[must_use]
-    pub(crate) fn trains(&self, slot: u32, history: &History) -> Vec<Peer> {
-        let mut counted = history.members(self.base(slot, history)).to_vec();
-        let Some(seed) = history.seed().filter(|_| self.spec.members < 1.0 && slot < self.last()) else {
-            return counted;
-        };
-        let mut stream = Stream::new(&seed, "fedavg/members", &slot.to_le_bytes());
-        shuffle(&mut counted, &mut stream);
-        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "at most the roster")]
-        let drawn = (self.spec.members * counted.len() as f64).ceil() as usize;
-        counted.truncate(drawn.max(self.fewest() + RESERVE));
-        counted.sort_unstable();
-        counted
-    }
-
-    /// Fewest members that may train in a round.
-    fn fewest(&self) -> usize {
-        SMALLEST_SUM.max(self.session.privacy.min_holders.into())
-    }
-
-    fn opened<'a>(
-        &self,
-        slot: u32,
-        name: &'static str,
-        history: &'a History,
-    ) -> Result<&'a Bytes, FedavgError> {
-        history.vector(slot).ok_or(FedavgError::Closed(name))
-    }
-
-    /// What the members carry on into `slot`, a round or `scores`.
-    fn carried(&self, slot: u32, history: &History) -> Result<Carried, FedavgError> {
-        let Some(before) = slot.checked_sub(1).filter(|&before| self.round(before).is_some()) else {
-            let rows = self.opened(ROWS, "rows", history)?;
-            let rows = rows[..].try_into().map(u32::from_le_bytes);
-            return Ok(Carried { rows: rows.unwrap_or_default(), curve: Vec::new() });
-        };
-        let opened = self.opened(before, "the round before", history)?;
-        let layout = self.layout();
-        let round = (before - self.first()) as usize;
-        let mut carried = layout.carried(opened, history.members(before).len(), round)?;
-        carried.push(layout.figures(opened));
-        if self.base(slot, history) == before {
-            carried.rows = layout.rows(opened);
-        }
-        Ok(carried)
-    }
-
-    /// The weights from which the members train in `slot`, or that `scores` tests.
-    pub(crate) fn weights(&self, slot: u32, history: &History) -> Result<Vec<f32>, FedavgError> {
-        if slot <= self.first() {
-            let seed = history.seed().ok_or(FedavgError::Closed("coin"))?;
-            return Ok(self.network.initial(&seed));
-        }
-        Ok(self.layout().weights(self.opened(slot - 1, "the round before", history)?))
-    }
-
-    /// The scaler from what has been opened.
-    fn scaler(&self, history: &History) -> Result<Scaler, FedavgError> {
-        let moments = match self.scaling.needs_moments() {
-            Some(_) => Some(&self.opened(ROWS + 1, "moments", history)?[..]),
-            None => None,
-        };
-        Ok(Scaler::opened(&self.scaling, self.session.data.features as usize, moments)?)
-    }
-
-    /// How a member trains in a round, from 0.
-    fn settings(&self, round: u32) -> Settings {
-        let spec = &self.spec;
-        #[expect(clippy::cast_possible_truncation, reason = "steps are taken in binary32")]
-        let narrow = |number: f64| number as f32;
-        Settings {
-            epochs: spec.epochs,
-            steps: spec.steps,
-            batch: spec.batch as usize,
-            rate: narrow(spec.schedule.rate(spec.rate, round, spec.rounds)),
-            momentum: narrow(spec.momentum),
-            decay: narrow(spec.weight_decay),
-            proximal: narrow(spec.proximal),
-            augment: spec.augment(),
-        }
-    }
-
-    /// What counts as a peer's n_m.
-    fn counts(&self, rows: usize) -> u32 {
-        match self.spec.weighting {
-            Weighting::Rows => u32::try_from(rows).unwrap_or(u32::MAX),
-            Weighting::Equal => 1,
-        }
-    }
-
-    /// The share of a peer with n_m of n, rounded down.
-    fn share(&self, own: u32, all: u32) -> Result<u32, FedavgError> {
-        if own > all || all == 0 {
-            let text = format!("this peer's {own} rows are more than the {all} that were counted");
-            return Err(FedavgError::Data(text));
-        }
-        let share = u64::from(own) * u64::from(ONE) / u64::from(all);
-        Ok(u32::try_from(share).unwrap_or(ONE))
-    }
-
-    /// The figures of every round, and those of the last weights.
-    fn curve(&self, history: &History) -> Result<(Vec<Figures>, Figures), FedavgError> {
-        let curve = self.carried(self.last(), history)?.curve;
-        let words = self.opened(self.last(), "scores", history)?;
-        let words: Vec<u32> = words.as_chunks::<4>().0.iter().map(|&word| u32::from_le_bytes(word)).collect();
-        let [a, b, c, d, share] = words[..] else { return Err(FedavgError::Closed("scores")) };
-        let [loss, accuracy, held_loss, held_accuracy] = [a, b, c, d].map(|word| mean(word, share));
-        Ok((curve, Figures { loss, accuracy, held_loss, held_accuracy }))
-    }
-
-    /// Figures by name; those of rows that are held out where there are some.
-    fn named(&self, figures: Figures) -> Map<String, Value> {
-        let round = |number: f64| (number * 1e4).round() / 1e4;
-        let mut named = Map::new();
-        named.insert("loss".into(), json!(round(figures.loss)));
-        named.insert("accuracy".into(), json!(round(figures.accuracy)));
-        if self.spec.held_out > 0 {
-            named.insert("held_out_loss".into(), json!(round(figures.held_loss)));
-            named.insert("held_out_accuracy".into(), json!(round(figures.held_accuracy)));
-        }
-        named
-    }
-
-    /// The model of the whole plan.
-    pub(crate) fn classifier(&self, history: &History) -> Result<Classifier, FedavgError> {
-        self.with_weights(self.scaler(history)?, self.weights(self.last(), history)?)
-    }
-
-    fn with_weights(&self, scaler: Scaler, weights: Vec<f32>) -> Result<Classifier, FedavgError> {
-        let data = &self.session.data;
-        let session = (self.session.name.clone(), self.session.id().0);
-        let (classes, columns) = (data.classes.clone(), data.columns.clone());
-        let made = Classifier::new(self.network.architecture(), scaler, classes, columns, weights, session)?;
-        Ok(match &self.preparation {
-            Some(preparation) => made.with_preparation(preparation.clone())?,
-            None => made,
-        })
-    }
-
-    /// The same network trained on rows in one place, after each of as many rounds: what that of the peers is
-    /// held against.
-    pub(crate) fn in_one_place(
-        &self,
-        rows: &Dataset,
-        seed: &[u8; 32],
-    ) -> Result<Vec<Classifier>, FedavgError> {
-        let scaler = Scaler::fit(&self.scaling, rows)?;
-        let scaled = scaler.transform(rows);
-        let mut weights = self.network.initial(seed);
-        let round = |round: u32| {
-            let mut stream = Stream::new(seed, "fedavg/in-one-place", &round.to_le_bytes());
-            let (settings, labels) = (self.settings(round), scaled.labels());
-            let trained = train(&self.network, &weights, scaled.view(), labels, None, &settings, &mut stream);
-            weights = trained.weights;
-            self.with_weights(scaler.clone(), weights.clone())
-        };
-        (0..self.spec.rounds).map(round).collect()
     }
 }
 
@@ -373,17 +140,70 @@ impl Fedavg {
         if data.rows() == 0 {
             return Err(FedavgError::Data("the task fedavg needs rows of every peer".into()));
         }
-        Ok(Self { plan: Plan::new(session, spec)?, me, data, trainer: None, prepared: OnceLock::new() })
+        Ok(Self::with(Plan::new(session, spec)?, me, data, None))
+    }
+
+    /// A peer with these rows, some of which have labels.
+    ///
+    /// # Errors
+    /// [`FedavgError::Data`] where the rows do not fit the session, or there are none.
+    pub(super) fn partly(
+        session: Session,
+        spec: FedavgSpec,
+        me: Peer,
+        rows: &Rows,
+    ) -> Result<Self, FedavgError> {
+        let failed = |text: String| FedavgError::Data(text);
+        let Rows { data: rows, labels, preparation, .. } = rows;
+        if labels.len() != rows.rows() {
+            return Err(failed(format!("{} labels for {} rows", labels.len(), rows.rows())));
+        }
+        if rows.rows() == 0 {
+            return Err(failed("the task fedavg-xclp needs rows of every peer".into()));
+        }
+        let place = |known: bool| (0..labels.len()).filter(move |&row| labels[row].is_some() == known);
+        let (known, unknown): (Vec<_>, Vec<_>) = (place(true).collect(), place(false).collect());
+        // A subset may be empty.
+        let marked = labels.iter().map(|label| label.unwrap_or(0)).collect();
+        let (values, classes) = (rows.values().to_vec(), session.data.classes.clone());
+        let all = Dataset::new(rows.features(), values, marked, classes);
+        let data = Arc::new(all.map_err(|error| failed(error.to_string()))?.subset(&known));
+        holders::fits(&session, &data).map_err(failed)?;
+        if spec.held_out > 0 && data.rows() == 0 {
+            let text = "none of this peer's rows has a label to hold out: fedavg.held_out must be 0";
+            return Err(failed(text.into()));
+        }
+        let mut plan = Plan::new(session, spec)?;
+        plan.preparation = preparation.clone().or(plan.preparation);
+        Ok(Self::with(plan, me, data, Some(rows.subset(&unknown))))
+    }
+
+    fn with(plan: Plan, me: Peer, data: Arc<Dataset>, others: Option<Dataset>) -> Self {
+        Self { plan, me, data, others, trainer: None, prepared: OnceLock::new() }
+    }
+
+    /// The rows that this peer trains on, labelled ones first, as the network takes them; and their labels.
+    pub(super) fn points(&self, history: &History) -> Result<(Dataset, Vec<Option<u16>>), FedavgError> {
+        let Prepared { train, others, .. } = self.prepared(history)?;
+        let others = others.as_ref().map_or(&[][..], Dataset::values);
+        let values = [train.values(), others].concat();
+        let points = Dataset::new(train.features(), values, Vec::new(), Vec::new());
+        let points = points.map_err(|error| FedavgError::Data(error.to_string()))?;
+        let mut labels: Vec<_> = train.labels().iter().copied().map(Some).collect();
+        labels.resize(points.rows(), None);
+        Ok((points, labels))
     }
 
     fn prepared(&self, history: &History) -> Result<&Prepared, FedavgError> {
         if let Some(prepared) = self.prepared.get() {
             return Ok(prepared);
         }
-        let rows = self.plan.scaler(history)?.transform(&self.data);
+        let scaler = self.plan.scaler(history)?;
+        let rows = scaler.transform(&self.data);
+        let others = self.others.as_ref().map(|rows| scaler.transform(rows));
         let percent = self.plan.spec.held_out;
         let prepared = if percent == 0 {
-            Prepared { train: rows, held: None }
+            Prepared { train: rows, held: None, others }
         } else {
             let seed = history.seed().ok_or(FedavgError::Closed("coin"))?;
             // Over all rows at once: of small classes none would be held out.
@@ -392,25 +212,44 @@ impl Fedavg {
                 let text = format!("{} rows, too few to hold {percent} % out", rows.rows());
                 return Err(FedavgError::Data(text));
             }
-            Prepared { train: rows.subset(&split.train), held: Some(rows.subset(&split.test)) }
+            Prepared { train: rows.subset(&split.train), held: Some(rows.subset(&split.test)), others }
         };
         Ok(self.prepared.get_or_init(|| prepared))
     }
 
     /// What this peer's n_m is.
     fn own(&self) -> u32 {
-        self.plan.counts(self.data.rows())
+        self.plan.counts(self.rows())
+    }
+
+    fn rows(&self) -> usize {
+        self.data.rows() + self.others.as_ref().map_or(0, Dataset::rows)
+    }
+
+    /// The work of so many forward passes over all rows.
+    pub(super) fn passes(&self, passes: f64) -> Work {
+        Work { lift: passes * self.plan.network.work() as f64 * self.rows() as f64, ..Work::default() }
     }
 
     /// This peer's words for a round, from 0.
-    fn train(&self, slot: u32, round: u32, history: &History) -> Result<Bytes, FedavgError> {
+    fn train(
+        &self,
+        slot: u32,
+        round: u32,
+        history: &History,
+        found: Option<&Found>,
+    ) -> Result<Bytes, FedavgError> {
         let plan = &self.plan;
         let (layout, carried) = (plan.layout(), plan.carried(slot, history)?);
         if !plan.trains(slot, history).contains(&self.me) {
             return Ok(layout.write(None, 0, self.own(), &carried)?);
         }
         let share = plan.share(self.own(), carried.rows)?;
-        let Prepared { train: rows, held } = self.prepared(history)?;
+        let Prepared { train: rows, held, .. } = self.prepared(history)?;
+        let learns = found.map_or(rows.rows() > 0, |found| found.labels.teach());
+        if !learns {
+            return Ok(layout.write(None, 0, self.own(), &carried)?);
+        }
         let seed = history.seed().ok_or(FedavgError::Closed("coin"))?;
         let start = plan.weights(slot, history)?;
         let settings = plan.settings(round);
@@ -423,7 +262,14 @@ impl Fedavg {
             None => {
                 let place = [&self.me.0.to_le_bytes()[..], &slot.to_le_bytes()].concat();
                 let mut stream = Stream::new(&seed, "fedavg/batches", &place);
-                train(&plan.network, &start, rows.view(), rows.labels(), None, &settings, &mut stream)
+                let network = &plan.network;
+                match found {
+                    Some(Found { labels, counts }) => {
+                        let (points, _) = self.points(history)?;
+                        labels.train(network, &start, points.view(), counts, &settings, &mut stream)
+                    }
+                    None => train(network, &start, rows.view(), rows.labels(), None, &settings, &mut stream),
+                }
             }
         };
         if plan.spec.clip > 0.0 {
@@ -449,9 +295,9 @@ impl Fedavg {
     fn scores(&self, history: &History) -> Result<Bytes, FedavgError> {
         let (plan, slot) = (&self.plan, self.plan.last());
         let mut words = vec![0; words::FIGURES + 1];
-        if plan.trains(slot, history).contains(&self.me) {
+        if plan.trains(slot, history).contains(&self.me) && self.data.rows() > 0 {
             let share = plan.share(self.own(), plan.carried(slot, history)?.rows)?;
-            let Prepared { train: rows, held } = self.prepared(history)?;
+            let Prepared { train: rows, held, .. } = self.prepared(history)?;
             let weights = plan.weights(slot, history)?;
             let seen = plan.network.evaluate(&weights, rows.view(), rows.labels(), &mut Tape::default());
             let figures = self.figures_of(seen, held.as_ref(), &weights);
@@ -463,19 +309,30 @@ impl Fedavg {
         Ok(words.into_iter().flat_map(u32::to_le_bytes).collect())
     }
 
-    fn vector(&self, slot: u32, history: &History) -> Result<Bytes, FedavgError> {
+    /// This peer's vector for a slot; `found` where it has more than the given labels for a round.
+    pub(super) fn vector(
+        &self,
+        slot: u32,
+        history: &History,
+        found: Option<&Found>,
+    ) -> Result<Bytes, FedavgError> {
         let session = &self.plan.session;
         if let Some(round) = self.plan.round(slot) {
             holders::refuse_uncounted(session, HOLDERS, &self.data, history.vectors())
                 .map_err(FedavgError::Data)?;
-            return self.train(slot, round, history);
+            return self.train(slot, round, history, found);
         }
         match slot {
             HOLDERS => Ok(holders::vector(session.data.classes.len(), &self.data)),
             ROWS => Ok(Bytes::copy_from_slice(&self.own().to_le_bytes())),
             slot if slot == self.plan.last() => self.scores(history),
             _ => {
-                let moments = scaling::moments(&self.data, self.plan.opens_moments() == Some(true));
+                let squares = self.plan.opens_moments() == Some(true);
+                let mut moments = scaling::moments(&self.data, squares);
+                if let Some(others) = &self.others {
+                    let more = scaling::moments(others, squares);
+                    moments.iter_mut().zip(more).for_each(|(sum, word)| *sum = sum.wrapping_add(word));
+                }
                 Ok(moments.iter().flat_map(|word| word.to_le_bytes()).collect())
             }
         }
@@ -504,7 +361,7 @@ impl Task for Fedavg {
     }
 
     fn contribution(&self, slot: u32, history: &History) -> Result<Bytes, String> {
-        self.vector(slot, history).map_err(|error| error.to_string())
+        self.vector(slot, history, None).map_err(|error| error.to_string())
     }
 
     fn allows(&self, slot: u32, history: &History, members: &[Peer]) -> Result<(), String> {
@@ -563,7 +420,7 @@ impl Task for Fedavg {
     }
 
     fn work(&self, slot: u32, history: &History) -> Work {
-        let rows = self.data.rows() as f64;
+        let rows = self.rows() as f64;
         let spec = &self.plan.spec;
         // Forward, and twice as much backward.
         let row = self.plan.network.work() as f64;

@@ -15,14 +15,14 @@
 //! [`Mechanism::draw`](crate::privacy::mechanism::Mechanism::draw) makes of them (Algorithm 2 with noise;
 //! docs/privacy.md).
 
-mod evaluate;
+pub(crate) mod evaluate;
 
 use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 use flyswarm_kernels::data::prepare::Preparation;
 
-use self::evaluate::Evaluation;
+use super::evaluation::Evaluation;
 use super::holders::{self, HOLDERS};
 use super::sketch::{self, SketchTask};
 use super::{BuiltIn, History, Labels, Outcome, Task, Work};

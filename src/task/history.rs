@@ -142,28 +142,26 @@ impl History {
     /// The same as a task sees it from which `count` slots from `first` on are hidden: those behind them
     /// count on from there.
     pub(crate) fn without(&self, first: u32, count: u32) -> Self {
-        let seen = |slot: u32| match slot {
-            slot if slot < first => Some(slot),
-            slot => slot.checked_sub(count).filter(|&slot| slot >= first),
-        };
-        fn kept<T: Clone>(items: &[T], seen: impl Fn(u32) -> Option<u32>) -> Vec<T> {
-            (0u32..)
-                .zip(items)
-                .filter(|&(slot, _)| seen(slot).is_some())
-                .map(|(_, item)| item.clone())
-                .collect()
+        let hidden = first..first.saturating_add(count);
+        self.only((0..self.frozen()).filter(|slot| !hidden.contains(slot)))
+    }
+
+    /// The same as a part of a task sees it that knows these slots alone, ascending, and counts them from 0.
+    /// Those that are not frozen are left out.
+    pub(crate) fn only(&self, slots: impl IntoIterator<Item = u32>) -> Self {
+        let mut seen = Self::default();
+        for slot in slots {
+            let Some(value) = self.value(slot) else { break };
+            let at = seen.frozen();
+            seen.push(value.clone(), self.vector(slot).cloned());
+            if let Some(part) = self.parts.get(&slot) {
+                seen.set_part(at, part.clone());
+            }
+            if let Some(result) = self.exchanged.get(&slot) {
+                seen.set_exchanged(at, result.clone());
+            }
         }
-        Self {
-            values: kept(&self.values, seen),
-            vectors: kept(&self.vectors, seen),
-            held: self.held.iter().filter_map(|&slot| seen(slot)).collect(),
-            parts: self.parts.iter().filter_map(|(&slot, part)| Some((seen(slot)?, part.clone()))).collect(),
-            exchanged: self
-                .exchanged
-                .iter()
-                .filter_map(|(&slot, result)| Some((seen(slot)?, result.clone())))
-                .collect(),
-        }
+        seen
     }
 
     /// Drops the vector of a frozen slot.

@@ -9,6 +9,7 @@
 pub(crate) mod compute;
 pub(crate) mod computed;
 pub(crate) mod deliver;
+pub(crate) mod held;
 mod labels;
 pub(crate) mod memory;
 pub(crate) mod parties;
@@ -25,7 +26,7 @@ use sha2::{Digest, Sha256};
 use zeroize::Zeroizing;
 
 use super::exchange::{Seat, Source};
-use super::{BuiltIn, History, Labels, Task, Work};
+use super::{Build, BuiltIn, History, Labels, Task, Work};
 use crate::crypto::stream::derive;
 use crate::data::Dataset;
 use crate::model::propagation::integer::reference::{self, Reference};
@@ -59,13 +60,16 @@ pub(crate) fn built_in(session: &Session, spec: XclpSpec) -> BuiltIn {
         extension: "labels.csv",
         labels: Labels::Some,
         witnesses: true,
-        build: Box::new(move |session, me, rows, secret| {
-            match Xclp::new(session, spec.clone(), me, rows.data, rows.labels, secret) {
-                Ok(task) => Ok(Arc::new(task)),
-                Err(error) => Err(error),
-            }
-        }),
+        build: build(spec, Vec::new()),
     }
+}
+
+/// Makes a peer's task; `known` are all labels that it knows, where it keeps some of them back.
+pub(crate) fn build(spec: XclpSpec, known: Vec<Option<u16>>) -> Build {
+    Box::new(move |session, me, rows, secret| {
+        let task = Xclp::new(session, spec.clone(), me, rows.data, rows.labels, secret)?;
+        Ok(Arc::new(task.knowing(known.clone())))
+    })
 }
 
 /// What follows from the session file alone.
@@ -74,6 +78,8 @@ pub struct Plan {
     session: Session,
     spec: XclpSpec,
     scaling: Scaling,
+    /// Features of a point.
+    features: usize,
 }
 
 /// One peer's part.
@@ -83,6 +89,8 @@ pub struct Xclp {
     me: Peer,
     data: Arc<Dataset>,
     labels: Arc<Vec<Option<u16>>>,
+    /// All labels that it knows, where it gives the session fewer ([`held`]); else empty.
+    known: Vec<Option<u16>>,
     secret: Zeroizing<[u8; 32]>,
     /// Who computed and was lost, as far as this peer has seen.
     out: Out,
@@ -116,7 +124,14 @@ impl Plan {
     /// The plan of a session of the task `xclp` with these parameters.
     #[must_use]
     pub fn new(session: Session, spec: XclpSpec) -> Self {
-        Self { scaling: session.data.scaling.of_rows(), session, spec }
+        let (scaling, features) = (session.data.scaling.of_rows(), session.data.features as usize);
+        Self { scaling, features, session, spec }
+    }
+
+    /// The plan of a task that propagates labels over points of its own making, with so many features. Its
+    /// slots are the coin, `rows`, `computed` and `labelled`.
+    pub(super) fn over(session: Session, spec: XclpSpec, features: usize) -> Self {
+        Self { scaling: Scaling::None, features, session, spec }
     }
 
     /// The quantities of the session.
@@ -126,8 +141,7 @@ impl Plan {
         let peers = self.session.roster.len() as u64;
         let mut plan = vec![Quantity::coin(), quantity("rows", 4, peers)];
         if let Some(squares) = self.scaling.needs_moments() {
-            let words = Moments::words(self.session.data.features as usize, squares) as u64;
-            plan.push(quantity("moments", 8, words));
+            plan.push(quantity("moments", 8, Moments::words(self.features, squares) as u64));
         }
         plan.push(quantity("computed", 4, peers * WORDS as u64));
         plan.push(quantity("labelled", 4, 1));
@@ -215,8 +229,54 @@ impl Plan {
     }
 
     fn scaler(&self, moments: Option<&[u8]>) -> Result<Scaler, String> {
-        let features = self.session.data.features as usize;
-        Scaler::opened(&self.scaling, features, moments).map_err(|error| error.to_string())
+        Scaler::opened(&self.scaling, self.features, moments).map_err(|error| error.to_string())
+    }
+
+    /// What the second exchange gave a peer with so many rows, if it was there to the end.
+    pub(super) fn output(&self, history: &History, rows: usize) -> Option<reference::Output> {
+        let bytes = history.exchanged(self.computed() + 1)?;
+        deliver::from_bytes(bytes, self.classes()).filter(|output| output.labels.len() == rows)
+    }
+
+    /// Who computed and the commitments; then how many rows have an answer: in the sum, of all peers.
+    pub(super) fn exchanged(&self, me: Peer, slot: u32, result: &Bytes) -> Result<Bytes, String> {
+        if slot > self.computed() {
+            let rows = result.len() / (self.classes() + 2);
+            return Ok(u32::try_from(rows).unwrap_or(u32::MAX).to_le_bytes().to_vec().into());
+        }
+        let mut words = vec![0; 4 * WORDS * self.session.roster.len()];
+        if !result.is_empty() {
+            let computed = Computed::from_bytes(result).ok_or("the exchange's result is damaged")?;
+            let own = &mut words[4 * WORDS * me.index()..][..4 * WORDS];
+            own[0] = computed.party.map_or(0, |(number, _)| number + 1);
+            own[4..].copy_from_slice(&computed.commitment);
+        }
+        Ok(words.into())
+    }
+
+    /// Whether a new sum of `slot` may be started over `members`.
+    pub(super) fn allows(&self, slot: u32, history: &History, members: &[Peer]) -> Result<(), String> {
+        match slot.cmp(&self.computed()) {
+            std::cmp::Ordering::Less => Ok(()),
+            std::cmp::Ordering::Equal => {
+                self.view(history, members)?;
+                parties::trio(&self.candidates(history)?, members, &BTreeSet::new()).map(drop)
+            }
+            std::cmp::Ordering::Greater => self.senders(history, members).map(drop),
+        }
+    }
+
+    /// Checks the slot that was opened last.
+    pub(super) fn check(&self, slot: u32, history: &History) -> Result<(), String> {
+        if slot == self.computed() {
+            return self.trio(history).map(drop);
+        }
+        if slot != ROWS {
+            return Ok(());
+        }
+        // Whoever was not counted has no part: if these are too few, so is every later view.
+        self.view(history, history.members(ROWS))?;
+        parties::trio(&self.candidates(history)?, history.members(ROWS), &BTreeSet::new()).map(drop)
     }
 }
 
@@ -252,16 +312,28 @@ impl Xclp {
         if plan.scaling.needs_moments().is_none() {
             has_directions(&plan.scaler(None)?.transform(&data))?;
         }
-        Ok(Self {
+        Ok(Self::with_plan(plan, me, data, labels, Zeroizing::new(*secret)))
+    }
+
+    /// A peer with these points, each of which has a direction, and their labels.
+    pub(super) fn with_plan(
+        plan: Plan,
+        me: Peer,
+        data: Arc<Dataset>,
+        labels: Vec<Option<u16>>,
+        secret: Zeroizing<[u8; 32]>,
+    ) -> Self {
+        Self {
             plan,
             me,
             data,
             labels: Arc::new(labels),
-            secret: Zeroizing::new(*secret),
+            known: Vec::new(),
+            secret,
             out: Out::default(),
             seen: Seen::default(),
             begun: Arc::default(),
-        })
+        }
     }
 
     /// The session's classes.
@@ -435,9 +507,7 @@ impl Xclp {
     /// What the second exchange gave this peer, if it was there to the end.
     #[must_use]
     pub fn output(&self, history: &History) -> Option<reference::Output> {
-        let bytes = history.exchanged(self.plan.computed() + 1)?;
-        deliver::from_bytes(bytes, self.plan.classes())
-            .filter(|output| output.labels.len() == self.data.rows())
+        self.plan.output(history, self.data.rows())
     }
 }
 
@@ -463,7 +533,9 @@ impl Task for Xclp {
             return Err("the session was finished without this peer: there are no labels for its rows".into());
         };
         let said = self.said(&output);
-        let text = labels_text(&said, &self.labels, self.classes());
+        let compared = self.compared(&said, history)?.and_then(|found| self.told(&found));
+        let (said, known) = self.with_known(&said);
+        let text = labels_text(&said, &known, self.classes());
         let unknown = said.iter().filter(|said| said.label.is_none()).count();
         let disputed = said.iter().filter(|said| said.disputed).count();
         let mut summary = Vec::new();
@@ -473,8 +545,11 @@ impl Task for Xclp {
         if disputed > 0 {
             summary.push(format!("{disputed} of the given labels are disputed"));
         }
+        let (own, line) = compared.unzip();
+        summary.extend(line);
         let digest = Sha256::digest(&text).into();
-        Ok(super::Outcome::new(text.into_bytes(), digest).with_summary(summary.join("; ")))
+        let outcome = super::Outcome::new(text.into_bytes(), digest).with_summary(summary.join("; "));
+        Ok(super::Outcome { own, ..outcome })
     }
 
     fn work(&self, slot: u32, _: &History) -> Work {
@@ -491,43 +566,16 @@ impl Task for Xclp {
         }
     }
 
-    /// Who computed and the commitments; then how many rows have an answer: in the sum, of all peers.
     fn exchanged(&self, slot: u32, result: &Bytes) -> Result<Bytes, String> {
-        if slot > self.plan.computed() {
-            let rows = result.len() / (self.plan.classes() + 2);
-            return Ok(u32::try_from(rows).unwrap_or(u32::MAX).to_le_bytes().to_vec().into());
-        }
-        let mut words = vec![0; 4 * WORDS * self.plan.session.roster.len()];
-        if !result.is_empty() {
-            let computed = Computed::from_bytes(result).ok_or("the exchange's result is damaged")?;
-            let own = &mut words[4 * WORDS * self.me.index()..][..4 * WORDS];
-            own[0] = computed.party.map_or(0, |(number, _)| number + 1);
-            own[4..].copy_from_slice(&computed.commitment);
-        }
-        Ok(words.into())
+        self.plan.exchanged(self.me, slot, result)
     }
 
     fn allows(&self, slot: u32, history: &History, members: &[Peer]) -> Result<(), String> {
-        match slot.cmp(&self.plan.computed()) {
-            std::cmp::Ordering::Less => Ok(()),
-            std::cmp::Ordering::Equal => {
-                self.plan.view(history, members)?;
-                parties::trio(&self.plan.candidates(history)?, members, &BTreeSet::new()).map(drop)
-            }
-            std::cmp::Ordering::Greater => self.plan.senders(history, members).map(drop),
-        }
+        self.plan.allows(slot, history, members)
     }
 
     fn check(&self, slot: u32, history: &History) -> Result<(), String> {
-        if slot == self.plan.computed() {
-            return self.plan.trio(history).map(drop);
-        }
-        if slot != ROWS {
-            return Ok(());
-        }
-        // Whoever was not counted has no part: if these are too few, so is every later view.
-        self.plan.view(history, history.members(ROWS))?;
-        parties::trio(&self.plan.candidates(history)?, history.members(ROWS), &BTreeSet::new()).map(drop)
+        self.plan.check(slot, history)
     }
 
     /// Shares of the output are kept until every owner has its own.

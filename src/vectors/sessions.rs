@@ -250,6 +250,7 @@ pub(crate) fn session() -> Value {
         (CUSTOM, 3),
         (&classes, 3),
         (&named, 20),
+        (super::fedavg_xclp::HEAD, 4),
     ]
     .into_iter()
     .map(|(head, peers)| shown(&toml(head, peers)))
@@ -266,6 +267,10 @@ pub(crate) fn session() -> Value {
     let labels = |from: &str, to: &str| {
         assert!(super::xclp::HEAD.contains(from), "{from}");
         toml(&super::xclp::HEAD.replacen(from, to, 1), 7)
+    };
+    let found = |from: &str, to: &str| {
+        assert!(super::fedavg_xclp::HEAD.contains(from), "{from}");
+        toml(&super::fedavg_xclp::HEAD.replacen(from, to, 1), 4)
     };
     let fedavg = |from: &str, to: &str| {
         assert!(super::fedavg::FULL.contains(from), "{from}");
@@ -394,6 +399,10 @@ pub(crate) fn session() -> Value {
         ("a rate of nothing", fedavg("rate = 0.125", "rate = 0.0")),
         ("filters of a matrix", fedavg("\"cnn\"", "\"logistic\"")),
         ("rounds of the task sketch", fedavg("\"fedavg\"", "\"sketch\"")),
+        ("propagations of the task fedavg", found("\"fedavg-xclp\"", "\"fedavg\"")),
+        ("labels after all rounds", found("after = 1", "after = 4")),
+        ("labels never found anew", found("refresh = 2", "refresh = 0")),
+        ("rounds with labels of a part of the members", found("rounds = 4", "rounds = 4\nmembers = 0.5")),
         ("a top of sketches", toml(&super::sketch::PRIVATE.replacen("epsilon", "top = 1\nepsilon", 1), 3)),
         (
             "noise in shares on sketches",

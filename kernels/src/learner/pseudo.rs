@@ -81,6 +81,12 @@ impl PseudoLabels {
         rows
     }
 
+    /// Whether there is any label to learn from.
+    #[must_use]
+    pub fn teach(&self) -> bool {
+        !(self.given.is_empty() && self.found.is_empty())
+    }
+
     /// Rows with a label of each class, given or found.
     #[must_use]
     pub fn counts(&self, classes: usize) -> Vec<u64> {

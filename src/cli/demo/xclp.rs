@@ -120,7 +120,7 @@ fn prepare(demo: &Demo, folder: &Path) -> Result<Setup, Failure> {
 }
 
 /// [`LABELS`] rows of each class, drawn from all.
-fn known_labels(data: &Dataset, seed: &[u8]) -> Vec<bool> {
+pub(super) fn known_labels(data: &Dataset, seed: &[u8]) -> Vec<bool> {
     let mut rows: Vec<usize> = (0..data.rows()).collect();
     shuffle(&mut rows, &mut Stream::new(seed, "demo/labels", &[]));
     let mut left = vec![LABELS; data.classes().len()];
@@ -243,7 +243,7 @@ impl Count {
     }
 }
 
-fn write_csv(path: &Path, data: &Dataset, labels: &[Option<u16>]) -> Result<(), Failure> {
+pub(super) fn write_csv(path: &Path, data: &Dataset, labels: &[Option<u16>]) -> Result<(), Failure> {
     let mut text = String::new();
     for (row, label) in labels.iter().enumerate() {
         data.row(row).iter().for_each(|value| text.push_str(&format!("{value},")));

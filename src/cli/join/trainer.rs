@@ -12,7 +12,7 @@ use std::sync::Mutex;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::Duration;
 
-use flyswarm_kernels::learner::{Batch, Trained};
+use flyswarm_kernels::learner::Trained;
 use serde::Deserialize;
 use serde_json::json;
 use tempfile::TempDir;
@@ -105,13 +105,8 @@ impl Subprocess {
         let answer = self.path("answer.safetensors");
         // That of another round is none of this.
         let _ = fs::remove_file(&answer);
-        let settings = order.settings;
-        let line = json!({
-            "round": order.round + 1, "rounds": order.rounds, "folder": self.folder.path(),
-            "rate": settings.rate, "epochs": settings.epochs, "steps": settings.steps,
-            "batch": settings.batch, "momentum": settings.momentum, "weight_decay": settings.decay,
-            "proximal": settings.proximal,
-        });
+        let mut line = order.told();
+        line["folder"] = json!(self.folder.path());
         // Of a program that has ended below.
         let _ = writeln!(running.orders, "{line}").and_then(|()| running.orders.flush());
         let line = match running.answers.recv_timeout(self.limit) {
@@ -143,9 +138,6 @@ impl Subprocess {
                 said.round, said.rows
             ));
         }
-        if !(said.loss.is_finite() && said.loss >= 0.0 && (0.0..=1.0).contains(&said.accuracy)) {
-            return Err(format!("loss {} and accuracy {} cannot be", said.loss, said.accuracy));
-        }
         // Names are at most as long as a header of 64 KiB.
         let most = 4 * order.network.weights() as u64 + (1 << 17);
         let mut bytes = Vec::new();
@@ -154,9 +146,7 @@ impl Subprocess {
             .map_err(|error| format!("answer.safetensors: {error}"))?;
         let weights =
             read_weights(order.network, &bytes).map_err(|problem| format!("answer.safetensors {problem}"))?;
-        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a part of the rows")]
-        let right = (said.accuracy * rows as f64).round() as usize;
-        Ok(Trained { weights, seen: Batch { loss: said.loss * rows as f64, right, rows } })
+        order.answered(weights, Some((said.loss, said.accuracy)))
     }
 }
 

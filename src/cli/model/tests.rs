@@ -132,7 +132,7 @@ fn a_network_states_its_own_probabilities_and_has_an_area_under_the_curve() {
     made(Scaling::Standard, vec![0.0, 1.0, 0.0, 0.0]).save(&folder.path().join("n")).unwrap();
     run("report n --data d.csv --force");
     let page = std::fs::read_to_string(folder.path().join("n.report.html")).unwrap();
-    assert!(page.contains("d.csv beside the pool</h2>"), "{page}");
+    assert!(page.contains("d.csv beside the pool</h2>") && page.contains("flyswarm personalise"), "{page}");
     assert!(page.contains("<td>1.000 \u{b1} 4.000</td>"));
 }
 
@@ -258,7 +258,29 @@ fn a_report_shows_the_figures_of_eval_and_leaves_out_the_receipt_of_another_mode
     assert!(!other.contains("onerror"));
     let own = page(&json!({"name": named, "model": {"digest": json["digest"]}}));
     assert!(own.contains("&lt;img src=x onerror=alert(1)&gt;") && !own.contains("<img"));
+    // Of the rows that are held out: this model, one of the other rows alone, and the nearest of these.
+    let model = small_model(Scaling::Center);
+    let rows = crate::data::digits::digits().subset(&(0..300).collect::<Vec<_>>());
+    let split = split::held_out(&rows, 20, 1000, &model.sketch().parameters().seed);
+    let found = compared(&model, &rows.subset(&split.train), &rows.subset(&split.test)).unwrap();
+    let found = found.json(model.classes()).unwrap();
+    assert!(own.contains(&format!("<p>{} of these rows were held out", split.test.len())), "{own}");
+    for way in ["swarm", "alone", "neighbours"] {
+        let share = 100.0 * found[way]["accuracy"]["value"].as_f64().unwrap();
+        assert!(own.contains(&format!("<span>{way}</span><strong>{share:.1} %</strong>")), "{way}");
+    }
+    // The scaling of this model keeps no spread.
+    assert!(
+        own.contains("a file with the scaling center keeps no spread")
+            && !own.contains("beside the pool</h2>")
+    );
     let again = run_line(folder.path(), "report m --data d.csv --out r.html").unwrap_err();
+    // One row of each class: none can be held out.
+    std::fs::write(folder.path().join("ten.csv"), digits_csv(10, true)).unwrap();
+    run_line(folder.path(), "report m --data ten.csv --out ten.html").unwrap();
+    let ten = std::fs::read_to_string(folder.path().join("ten.html")).unwrap();
+    assert!(ten.contains("no class has two rows, so none could be held out"));
+    assert!(!ten.contains("Beside a model of these rows alone"));
     assert!(again.to_string().ends_with("exists; --force overwrites it"), "{again}");
 }
 

@@ -239,6 +239,38 @@ fn peers_that_are_drawn_are_asked_for_by_name_and_shown() {
 }
 
 #[test]
+fn a_session_that_propagates_labels_takes_the_options_of_both_tasks_and_its_own() {
+    let folder = tempfile::tempdir().unwrap();
+    let words = "--task fedavg-xclp --network mlp --hidden 5 --rounds 8 --bits 128 --neighbours 4 --after 2 \
+                 --refresh 3";
+    let path = new(folder.path(), &words.split_whitespace().collect::<Vec<_>>()).unwrap();
+    let session = Session::load(&path).unwrap();
+    let TaskSpec::FedavgXclp(spec) = &session.task else { panic!("{:?}", session.task) };
+    assert_eq!((spec.fedavg.rounds, spec.xclp.bits, spec.xclp.k, spec.xclp.power), (8, 128, 4, 3));
+    assert_eq!((spec.after, spec.refresh, spec.propagations()), (2, 3, 2));
+    let shown = shown(&path, false).unwrap();
+    assert!(shown.contains("propagated after 2 rounds, then every 3 rounds: 2 times"), "{shown}");
+    for (more, expected) in [
+        ("--task fedavg --refresh 3", "--refresh: not with the task fedavg"),
+        ("--task xclp --after 3", "--after: not with the task xclp"),
+        (
+            "--task fedavg-xclp --rounds 3 --after 3",
+            "pseudo_labels.after is 3, must be below fedavg.rounds, 3",
+        ),
+        ("--task fedavg-xclp --refresh 0", "pseudo_labels.refresh is 0, must be 1 to 10000"),
+        (
+            "--task fedavg-xclp --fedavg members=0.5",
+            "fedavg.members is 0.5, must be 1 with the task fedavg-xclp",
+        ),
+    ] {
+        let more: Vec<_> = more.split_whitespace().chain(["--force"]).collect();
+        let told = message(new(folder.path(), &more));
+        assert!(told.contains(expected), "{more:?}: {told}");
+    }
+    assert_eq!(Session::load(&path).unwrap(), session);
+}
+
+#[test]
 fn a_session_of_rounds_takes_its_own_options_and_any_field_of_its_section() {
     let folder = tempfile::tempdir().unwrap();
     let words = "--task fedavg --network cnn --image 1,8,8 --filters 2,3,4 --hidden 5 --rounds 7 --rate 0.1 \

@@ -305,6 +305,38 @@ fn an_owner_with_more_rows_than_the_file_allows_does_not_begin_and_ends_the_sess
 }
 
 #[test]
+fn labels_that_an_owner_keeps_back_are_given_to_nobody_and_its_figures_stay_with_it() {
+    let mut lab = lab(&[40, 40, 40], Scaling::None, 5, spec());
+    let known: Vec<_> = digits().labels()[..40].iter().map(|&label| Some(label)).collect();
+    let keeps_back = Arc::new((*lab.tasks[0]).clone().knowing(known.clone()));
+    let mut tasks: Vec<Arc<dyn Task>> = lab.tasks.iter().map(|task| task.clone() as Arc<dyn Task>).collect();
+    tasks[0] = keeps_back.clone();
+    let mut identities: Vec<_> = (0..3).map(|i| Identity::from_seed([i + 1; 32])).collect();
+    identities.sort_by_key(Identity::public);
+    lab.net = Network::with_tasks(identities, lab.session.clone(), tasks, 5);
+    lab.net.run(60_000);
+    // Everybody, that owner too, has what follows from the labels that were given.
+    assert_eq!(lab.holds().len(), 3);
+    let histories = lab.histories();
+    let outcome = keeps_back.outcome(&histories[&Peer(0)], 0).unwrap();
+    let own = outcome.own.unwrap();
+    assert_eq!(own["swarm"]["rows"], 30);
+    assert!(
+        outcome.details.is_empty() && outcome.summary.contains("of 30 labels kept back"),
+        "{}",
+        outcome.summary
+    );
+    // Its file has its own labels, and says of none that it was inferred.
+    let text = String::from_utf8(outcome.file).unwrap();
+    for (line, label) in text.lines().skip(1).zip(&known) {
+        let fields: Vec<_> = line.split(',').collect();
+        assert_eq!((fields[0].parse().ok(), fields[3]), (*label, "given"), "{line}");
+    }
+    let other = lab.tasks[1].outcome(&histories[&Peer(1)], 0).unwrap();
+    assert!(other.own.is_none() && !other.summary.contains("kept back"));
+}
+
+#[test]
 fn a_row_without_a_direction_is_refused_by_its_line() {
     let session = lab(&[10, 10, 10], Scaling::None, 8, spec()).session;
     let row = |at: usize| [f32::from(u8::from(at != 2)); 64];

@@ -102,6 +102,11 @@ impl XclpSpec {
         Self { alpha, steps: default_steps(alpha), ..self }
     }
 
+    /// Reads the section `[xclp]`; `usual` has what it leaves out.
+    pub(super) fn read_with(sections: &mut Sections<'_>, usual: Self) -> Result<Self, SessionError> {
+        sections.take::<Raw>("xclp")?.unwrap_or_default().resolve(usual)
+    }
+
     /// The numbers of the computation.
     #[must_use]
     pub fn settings(&self) -> Settings {
@@ -118,11 +123,11 @@ impl XclpSpec {
 
 impl Spec for XclpSpec {
     fn sections() -> &'static [Section] {
-        &[Section { name: "xclp", tasks: "xclp where there is an [xclp]" }]
+        &[Section { name: "xclp", tasks: "xclp or fedavg-xclp where there is an [xclp]" }]
     }
 
     fn read(sections: &mut Sections<'_>, _data: &DataSpec, _peers: usize) -> Result<Self, SessionError> {
-        sections.take::<Raw>("xclp")?.unwrap_or_default().resolve()
+        Self::read_with(sections, Self::default())
     }
 
     fn about(&self) -> &'static str {
@@ -131,6 +136,10 @@ impl Spec for XclpSpec {
 
     fn roster(&self) -> Limit {
         ROSTER
+    }
+
+    fn propagation(&self) -> Option<&Self> {
+        Some(self)
     }
 
     fn check(&self, session: &Session) -> Result<(), SessionError> {
@@ -247,8 +256,7 @@ impl Spec for XclpSpec {
 }
 
 impl Raw {
-    fn resolve(self) -> Result<XclpSpec, SessionError> {
-        let defaults = XclpSpec::default();
+    fn resolve(self, defaults: XclpSpec) -> Result<XclpSpec, SessionError> {
         let alpha = self.alpha.unwrap_or(defaults.alpha);
         Ok(XclpSpec {
             bits: self.bits.map_or(Ok(defaults.bits), |bits| BITS.check(bits))?,

@@ -1,20 +1,22 @@
 //! The rounds against a plain program that does the same in one place: the same bits, whoever is lost or
 //! comes late. The plain program knows the learner, and nothing of words, slots and carried numbers.
 
-use flyswarm_kernels::learner::Trained;
+use flyswarm_kernels::learner::{Classifier, Settings, Trained};
 use proptest::prelude::*;
 
-use super::words::LIMIT;
+use super::words::{Carried, LIMIT, Layout, mean};
 use super::*;
 use crate::crypto::identity::Identity;
+use crate::data::deal::shuffle;
 use crate::data::digits::digits;
 use crate::protocol::all_reduce::SumId;
 use crate::protocol::ballot::Ballot;
 use crate::protocol::record::Value as Frozen;
-use crate::session::TaskSpec;
+use crate::session::{TaskSpec, Weighting};
 use crate::sim::participants::Participants;
 use crate::sim::run::play;
 use crate::sim::scenario::File;
+use crate::sketch::scaling::Scaler;
 
 const COIN: [u8; 32] = [5; 32];
 

@@ -1,7 +1,7 @@
 //! A trainer of the user's own in place of the built-in learner: what it is asked, and weights as a file in
 //! the format safetensors (`docs/trainer.md`).
 
-use flyswarm_kernels::learner::{Network, Settings, Tensor, Trained};
+use flyswarm_kernels::learner::{Batch, Network, Settings, Tape, Tensor, Trained};
 use serde_json::{Map, Value, json};
 
 use crate::data::Dataset;
@@ -31,6 +31,39 @@ pub(crate) struct Order<'a> {
     pub(crate) rows: &'a Dataset,
     /// What the session asks for.
     pub(crate) settings: Settings,
+}
+
+impl Order<'_> {
+    /// What a trainer is told of the round.
+    pub(crate) fn told(&self) -> Value {
+        let settings = self.settings;
+        json!({
+            "round": self.round + 1, "rounds": self.rounds,
+            "rate": settings.rate, "epochs": settings.epochs, "steps": settings.steps,
+            "batch": settings.batch, "momentum": settings.momentum, "weight_decay": settings.decay,
+            "proximal": settings.proximal,
+        })
+    }
+
+    /// What a trainer has learnt: its weights, and the mean loss (nats) and the accuracy of the rows. Where it
+    /// says nothing of them, they are those of the new weights.
+    ///
+    /// # Errors
+    /// One line, where the figures cannot be.
+    pub(crate) fn answered(&self, weights: Vec<f32>, figures: Option<(f64, f64)>) -> Result<Trained, String> {
+        let Some((loss, accuracy)) = figures else {
+            let (rows, labels) = (self.rows.view(), self.rows.labels());
+            let seen = self.network.evaluate(&weights, rows, labels, &mut Tape::default());
+            return Ok(Trained { weights, seen });
+        };
+        if !(loss.is_finite() && loss >= 0.0 && (0.0..=1.0).contains(&accuracy)) {
+            return Err(format!("loss {loss} and accuracy {accuracy} cannot be"));
+        }
+        let rows = self.rows.rows();
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a part of the rows")]
+        let right = (accuracy * rows as f64).round() as usize;
+        Ok(Trained { weights, seen: Batch { loss: loss * rows as f64, right, rows } })
+    }
 }
 
 /// A file of these tensors: name, type, shape and little-endian numbers.

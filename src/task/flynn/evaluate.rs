@@ -7,7 +7,7 @@
 //! rows.
 
 use bytes::Bytes;
-use flyswarm_kernels::model::figures::{Figures, Gain, Sums};
+use flyswarm_kernels::model::figures::Sums;
 use serde_json::{Map, Value, json};
 
 use super::{Flynn, FlynnError, Plan, seed};
@@ -17,9 +17,11 @@ use crate::data::split::{Split, held_out};
 use crate::model::Model;
 use crate::model::bloom::{self, Counts};
 use crate::model::neighbours::Neighbours;
+use crate::model::readout::lowest;
 use crate::session::{EvaluateSpec, Peer};
 use crate::sketch::flyhash::FlyHash;
 use crate::sketch::scaling::Scaler;
+use crate::task::evaluation::Evaluation;
 use crate::task::{History, Outcome, Work, holders};
 
 /// The quantity: counts of the rows that are not held out.
@@ -27,73 +29,7 @@ pub(super) const LEARNT: &str = "learnt";
 /// The quantity: how the held-out rows were predicted.
 pub(super) const SCORES: &str = "scores";
 /// Neighbours that vote.
-const NEIGHBOURS: usize = 5;
-
-/// How held-out rows were predicted; of several peers they add up.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Evaluation {
-    /// By the model of everybody's other rows.
-    swarm: Sums,
-    /// By the model of the peer's own other rows.
-    alone: Sums,
-    /// By the nearest of these rows.
-    neighbours: Sums,
-    /// Rows that only the swarm's model has right, and that only the other has right: against the model of
-    /// the peer's own rows, then against its nearest neighbours.
-    apart: [[u64; 2]; 2],
-}
-
-impl Evaluation {
-    /// Words of the slot.
-    pub(super) fn length(classes: usize) -> usize {
-        Sums::length(classes, true) + 2 * Sums::length(classes, false) + 4
-    }
-
-    fn empty(classes: usize) -> Self {
-        let sums = |states| Sums::empty(classes, states);
-        Self { swarm: sums(true), alone: sums(false), neighbours: sums(false), apart: [[0; 2]; 2] }
-    }
-
-    pub(super) fn to_bytes(&self) -> Bytes {
-        let Self { swarm, alone, neighbours, apart } = self;
-        let words = [swarm.words(), alone.words(), neighbours.words(), apart.as_flattened().to_vec()];
-        words.concat().into_iter().flat_map(u64::to_le_bytes).collect()
-    }
-
-    /// `None` where these are the sums of no rows.
-    pub(super) fn from_bytes(classes: usize, bytes: &[u8]) -> Option<Self> {
-        let words: Vec<_> = bytes.as_chunks::<8>().0.iter().map(|&word| u64::from_le_bytes(word)).collect();
-        let (swarm, rest) = words.split_at_checked(Sums::length(classes, true))?;
-        let (alone, rest) = rest.split_at_checked(Sums::length(classes, false))?;
-        let (neighbours, apart) = rest.split_at_checked(Sums::length(classes, false))?;
-        let sums = |words| Sums::from_words(classes, words);
-        let apart = apart.as_chunks::<2>().0.try_into().ok()?;
-        let found = Self { swarm: sums(swarm)?, alone: sums(alone)?, neighbours: sums(neighbours)?, apart };
-        found.agrees().then_some(found)
-    }
-
-    /// Whether all three may be of the same rows.
-    fn agrees(&self) -> bool {
-        let (rows, right) = (self.swarm.class_rows(), |sums: &Sums| sums.class_right().iter().sum::<u64>());
-        [&self.alone, &self.neighbours].into_iter().zip(self.apart).all(|(other, [won, lost])| {
-            // What both have right is the same, seen from either side.
-            let both = right(&self.swarm).checked_sub(won);
-            other.class_rows() == rows && both.is_some() && both == right(other).checked_sub(lost)
-        })
-    }
-
-    /// The figures, for receipts and reports; `None` without rows.
-    fn json(&self, classes: &[String]) -> Option<Value> {
-        let figures = |sums| Figures::new(classes, sums);
-        let (swarm, alone) = (figures(&self.swarm)?, figures(&self.alone)?);
-        let [against_alone, against_neighbours] =
-            self.apart.map(|[won, lost]| Gain::of(won, lost, swarm.rows));
-        Some(json!({
-            "swarm": swarm, "alone": alone, "neighbours": figures(&self.neighbours)?,
-            "gain_over_alone": against_alone, "gain_over_neighbours": against_neighbours,
-        }))
-    }
-}
+pub(crate) const NEIGHBOURS: usize = 5;
 
 impl Plan {
     /// Whether each class has enough peers that hold rows of it out; only such rows are scored.
@@ -212,36 +148,12 @@ impl Flynn {
         if rows.is_empty() {
             return Ok(Evaluation::empty(classes));
         }
-        let model = self.plan.model;
-        let sketch = self.plan.sketch(Plan::seed_of_scores(opened)?)?;
-        let (learnt, own) = (self.plan.opened_scaler(opened)?, Scaler::fit(&self.plan.scaling, &kept)?);
-        let data = |error: bloom::CountsError| FlynnError::Data(error.to_string());
+        let (learnt, m) = (self.plan.opened_scaler(opened)?, self.plan.model.m as usize);
         let counts = self.plan.opened(LEARNT, opened).ok_or(FlynnError::Incomplete(opened.len(), 1))?;
-        let counts = Counts::from_le_bytes(counts, classes, model.m as usize).map_err(data)?;
-        let alone = bloom::fit(&FlyHash::new(&sketch), &own, &kept, classes)?;
-        let with = |scaler: &Scaler, counts| {
-            Model::new(sketch.clone(), self.plan.readout(), names.clone(), scaler.clone(), counts)
-        };
-        let scores = with(&learnt, counts)?.predictor().scores(&held)?;
-        let by_alone = with(&own, alone)?.predictor().predict(&held)?;
-        let near = own.transform(&kept);
-        let near = Neighbours::new(&near).map(|near| near.predict(NEIGHBOURS, &own.transform(&held)));
-        let by_neighbours =
-            near.unwrap_or_else(|| unreachable!("BUG: rows are held out where none are kept"));
-        let labels = held.labels();
-        let by_swarm = scores.chunks_exact(classes).map(crate::model::readout::lowest);
-        let by_swarm: Vec<u16> = by_swarm.collect();
-        let apart = [&by_alone, &by_neighbours].map(|other| {
-            let right = |which: &[u16], row: usize| which[row] == labels[row];
-            let won = |a, b| (0..labels.len()).filter(|&row| right(a, row) && !right(b, row)).count() as u64;
-            [won(&by_swarm, other), won(other, &by_swarm)]
-        });
-        Ok(Evaluation {
-            swarm: Sums::of_scores(classes, labels, &scores, model.rho as usize),
-            alone: Sums::of_classes(classes, labels, &by_alone),
-            neighbours: Sums::of_classes(classes, labels, &by_neighbours),
-            apart,
-        })
+        let counts =
+            Counts::from_le_bytes(counts, classes, m).map_err(|error| FlynnError::Data(error.to_string()))?;
+        let sketch = self.plan.sketch(Plan::seed_of_scores(opened)?)?;
+        compared(&Model::new(sketch, self.plan.readout(), names.clone(), learnt, counts)?, &kept, &held)
     }
 
     /// The outcome with everybody's figures for the receipt and this peer's own beside it.
@@ -275,6 +187,23 @@ impl Flynn {
         work.lift += held * (rows - held) * f64::from(self.plan.session.data.dimension()) / 2.0;
         work
     }
+}
+
+/// How `held` is predicted: by `model`, by a model with its settings of `kept` alone, and by the nearest rows of
+/// these. Labels are numbers of the model's classes; neither is empty.
+pub(crate) fn compared(model: &Model, kept: &Dataset, held: &Dataset) -> Result<Evaluation, FlynnError> {
+    let (sketch, names) = (model.sketch(), model.classes());
+    let own = Scaler::fit(&sketch.parameters().scaling, kept)?;
+    let counts = bloom::fit(&FlyHash::new(sketch), &own, kept, names.len())?;
+    let alone = Model::new(sketch.clone(), model.readout(), names.to_vec(), own.clone(), counts)?;
+    let scores = model.predictor().scores(held)?;
+    let by_swarm: Vec<u16> = scores.chunks_exact(names.len()).map(lowest).collect();
+    let by_alone = alone.predictor().predict(held)?;
+    let near = own.transform(kept);
+    let near = Neighbours::new(&near).map(|near| near.predict(NEIGHBOURS, &own.transform(held)));
+    let near = near.unwrap_or_else(|| unreachable!("BUG: rows are held out where none are kept"));
+    let sums = Sums::of_scores(names.len(), held.labels(), &scores, sketch.parameters().rho);
+    Ok(Evaluation::of(held.labels(), sums, [&by_swarm, &by_alone, &near]))
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use flyswarm_kernels::shares::program;
 
 use crate::model::propagation::integer::Settings;
-use crate::session::{Peer, Session, TaskSpec, XclpSpec};
+use crate::session::{Peer, Session, XclpSpec};
 
 use super::MOST_POINTS;
 
@@ -45,7 +45,7 @@ pub(super) fn too_many(points: u64, classes: usize, spec: &XclpSpec) -> Option<S
 /// Why peer `me`, or a peer that is not known, cannot take part on a machine that has so many bytes left:
 /// there is no room for what a computing party may take, and it may have to compute.
 pub(crate) fn refusal(session: &Session, me: Option<Peer>, available: Option<u64>) -> Option<String> {
-    let TaskSpec::Xclp(spec) = &session.task else { return None };
+    let spec = session.task.propagation()?;
     let spared =
         |me: Peer| !spec.compute.is_empty() && !spec.compute.iter().any(|name| name == session.name(me));
     if me.is_some_and(spared) {

@@ -1,0 +1,55 @@
+"""Labels for a mostly unlabelled table: three clinics, of whose patients one in ten has a diagnosis.
+
+    python python/examples/labels.py
+
+The task `xclp` spreads the labels that are known over the rows of all clinics, which nobody sees, and gives each
+clinic labels of its own rows.
+"""
+
+import tempfile
+from pathlib import Path
+
+import numpy as np
+from flyswarm import Identity, LabelPropagation, Session
+from processes import together
+from sklearn.datasets import load_breast_cancer
+
+PEERS = ["north", "south", "east"]
+
+
+def rows(name):
+    """Every third row; what is known of its labels; and all labels."""
+    X, y = load_breast_cancer(return_X_y=True, as_frame=True)
+    y = y.map({0: "malignant", 1: "benign"}).to_numpy()
+    known = np.random.default_rng(1).random(len(y)) < 0.1
+    own = slice(PEERS.index(name), None, len(PEERS))
+    return X[own], np.where(known, y, None)[own], y[own]
+
+
+def peer(name, key, meeting, session):
+    """Takes part; gives how many labels it had, and how many others were found rightly, here and alone."""
+    X, given, truth = rows(name)
+    found, receipt = Session(session).join(X, given, **meeting.of(key))
+    unknown = np.array([label is None for label in given])
+    alone = LabelPropagation(bits=1024).fit(X, np.where(unknown, "-1", given).astype(str))
+    right = [int((labels == truth)[unknown].sum()) for labels in (found.transduction_, alone.transduction_)]
+    return receipt["counted"], int((~unknown).sum()), int(unknown.sum()), *right
+
+
+def main():
+    with tempfile.TemporaryDirectory() as folder:
+        keys = {name: Identity.new(Path(folder) / name / "key") for name in PEERS}
+        session = Session.new(
+            "labels", keys, task="xclp", columns=list(rows("north")[0].columns), classes=["benign", "malignant"],
+            bits=1024, alpha=0.9, min_holders=1,
+        )  # fmt: skip
+        answers = together(peer, keys, session.text)
+    for name, (counted, given, unknown, right, alone) in answers.items():
+        print(
+            f"{name}: counted {counted}; {given} labels given; of {unknown} others"
+            f" {right} right ({right / unknown:.1%}), {alone} by its own rows alone ({alone / unknown:.1%})"
+        )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,50 @@
+"""Three hospitals with tables of patients: text, dates and missing values, columns in another order at each.
+
+    python python/examples/patients.py
+
+The session describes the columns as in North's table. Each hospital then knows a classifier of the patients of all
+three, which takes such a table as it is.
+"""
+
+import tempfile
+from pathlib import Path
+
+import pandas as pd
+from flyswarm import Identity, Session
+from processes import together
+
+TABLES = Path(__file__).parents[2] / "examples" / "patients"
+
+
+def table(name):
+    """Patients of one hospital; East writes "unknown" where a value is missing."""
+    return pd.read_csv(TABLES / f"{name}.csv", na_values="unknown")
+
+
+def peer(name, key, meeting, session):
+    """Takes part with every row but one in four, which are for testing; says how new patients are classified."""
+    rows = table(name)
+    held = rows.index % 4 == 0
+    learnt = rows[~held]
+    estimator, receipt = Session(session).join(
+        learnt.drop(columns="diagnosis"), learnt["diagnosis"], **meeting.of(key)
+    )
+    right = estimator.predict(rows[held]) == rows[held]["diagnosis"]
+    return receipt["counted"], int(right.sum()), len(right), estimator.predict(table("new")).tolist()
+
+
+def main():
+    with tempfile.TemporaryDirectory() as folder:
+        keys = {name: Identity.new(Path(folder) / name / "key") for name in ("north", "south", "east")}
+        session = Session.new("wards", keys, columns_from=TABLES / "north.csv", label="diagnosis", no_evaluate=True)
+        print(f"{len(session.show()['data']['columns'])} features of {len(table('north').columns) - 1} columns")
+        answers = together(peer, keys, session.text)
+    for name, (counted, right, held, _) in answers.items():
+        print(f"{name}: counted {counted}, {right} of {held} of its other patients are classified rightly")
+    new = [answer[-1] for answer in answers.values()]
+    assert new[0] == new[1] == new[2], "all have the same classifier"
+    print("new patients:", ", ".join(new[0]))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,83 @@
+"""What a session of each task gives, made from its result's file."""
+
+import csv
+import io
+import json
+import tomllib
+from dataclasses import dataclass
+
+import numpy as np
+
+from flyswarm._classifier import FlyNNClassifier
+from flyswarm._flyswarm import Model
+from flyswarm._network import Network
+
+
+@dataclass(frozen=True, eq=False)
+class Labels:
+    """What a session of the task `xclp` says of this peer's own rows, in their order.
+
+    Attributes
+    ----------
+    transduction_ : ndarray of shape (n_samples,)
+        The label of each row, by its name in the session; "" where no label reaches it.
+    confidence_ : ndarray of shape (n_samples,)
+        How sure each label is, 0 to 1.
+    inferred_ : ndarray of shape (n_samples,), bool
+        Whether the session has found the label; False where it was given, or there is none.
+    disputed_ : ndarray of shape (n_samples,), bool
+        Whether the row was given with another label than its neighbours have.
+    classes_ : ndarray of shape (n_classes,)
+        The labels, in the session's order.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> none = np.array([False, False])
+    >>> Labels(np.array(["ill", ""]), np.array([0.9, 0.0]), none, none, np.array(["ill", "well"])).transduction_
+    array(['ill', ''], dtype='<U3')
+    """
+
+    transduction_: np.ndarray
+    confidence_: np.ndarray
+    inferred_: np.ndarray
+    disputed_: np.ndarray
+    classes_: np.ndarray
+
+
+def labels(file, classes):
+    """The labels in a file of `flyswarm join`."""
+    rows = list(csv.DictReader(io.StringIO(file.decode())))
+    column = lambda name: np.array([row[name] for row in rows], dtype=np.str_)
+    inferred, disputed = column("source") == "inferred", column("disputed") == "yes"
+    return Labels(column("label"), column("confidence").astype(float), inferred, disputed, np.asarray(classes))
+
+
+def best(file):
+    """An estimator, not fitted, with the best setting of a session of the task `tune`."""
+    found = tomllib.loads(file.decode())
+    flynn, scaling = found["flynn"], found["scaling"]
+    bins = {}
+    if isinstance(scaling, dict):
+        (scaling, bins), = scaling.items()
+    given = {name: flynn[name] for name in ("m", "s", "rho", "gamma")}
+    return FlyNNClassifier(**given, readout=flynn["score"], scaling=scaling, densify=found["densify"], **bins)
+
+
+def result(task, file, classes, receipt):
+    """The estimator of a session of `task` and its figures, from the result's file, which a witness has not."""
+    if not file:
+        return None, {}
+    match task:
+        case "flynn":
+            return FlyNNClassifier.from_model(Model.decode(file)), {}
+        case "fedavg" | "fedavg-xclp":
+            return Network(file), {name: receipt[name] for name in ("rounds", "scores")}
+        case "xclp":
+            return labels(file, classes), {}
+        case "tune":
+            made = best(file)
+            return made, made.get_params()
+        case "sketch":
+            return None, json.loads(file)
+    return None, {}

@@ -1,0 +1,41 @@
+"""Files in the format safetensors: named arrays of float32 and others."""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+TYPES = {"F32": "<f4", "F64": "<f8", "I64": "<i8"}
+
+
+def read(data: bytes) -> dict[str, NDArray[Any]]:
+    """The tensors of a file by name, each a copy that may be written to."""
+    size = int.from_bytes(data[:8], "little")
+    header = json.loads(data[8 : 8 + size])
+    header.pop("__metadata__", None)
+    tensors = {}
+    for name, place in header.items():
+        first, last = (8 + size + offset for offset in place["data_offsets"])
+        tensors[name] = np.frombuffer(data[first:last], TYPES[place["dtype"]]).reshape(place["shape"]).copy()
+    return tensors
+
+
+def write(tensors: Mapping[str, Any]) -> bytes:
+    """A file of these tensors as float32. Raises ValueError where one is no array of numbers."""
+    header: dict[str, Any] = {}
+    parts: list[bytes] = []
+    at = 0
+    for name, values in tensors.items():
+        try:
+            # What does not fit becomes an infinity, which the node refuses.
+            with np.errstate(over="ignore"):
+                array = np.ascontiguousarray(values, "<f4").reshape(np.shape(values))
+        except (TypeError, ValueError) as error:
+            raise ValueError(f"the trainer's {name} is no array of numbers: {error}") from None
+        header[name] = {"dtype": "F32", "shape": array.shape, "data_offsets": [at, at + array.nbytes]}
+        parts.append(array.tobytes())
+        at += array.nbytes
+    text = json.dumps(header).encode()
+    return b"".join([len(text).to_bytes(8, "little"), text, *parts])

@@ -1,0 +1,203 @@
+"""Sessions of the task `fedavg` in which a trainer of the user's own trains."""
+
+import json
+import sys
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from flyswarm import _tensors
+
+
+@dataclass(frozen=True)
+class Round:
+    """What a trainer is asked for in one round. How it is done is up to the trainer.
+
+    Attributes
+    ----------
+    number, rounds : int
+        Which round this is, from 1, and of how many.
+    X : ndarray of shape (n_samples, n_features), float32
+        This peer's rows, scaled as the session says, without those that are held out; the same in every round.
+    y : ndarray of shape (n_samples,), int64
+        The index of each row's class in the session's list.
+    rate : float
+        The learning rate by the session's schedule.
+    epochs, steps : int
+        Passes over the rows; or, where `steps` is not 0, so many batches.
+    batch : int
+        Rows of a batch.
+    momentum, weight_decay, proximal : float
+        As the session file has them.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> X, y = np.zeros((2, 3), np.float32), np.array([0, 1])
+    >>> Round(1, 20, X, y, rate=0.05, epochs=1, steps=0, batch=32).number
+    1
+    """
+
+    number: int
+    rounds: int
+    X: Any = field(repr=False)
+    y: Any = field(repr=False)
+    rate: float
+    epochs: int
+    steps: int
+    batch: int
+    momentum: float = 0.0
+    weight_decay: float = 0.0
+    proximal: float = 0.0
+
+    def batches(self, rng):
+        """Yields index arrays, the rows of a batch each, shuffled by the NumPy generator `rng` in each pass."""
+        left = self.steps
+        for _ in range(self.epochs if self.steps == 0 else sys.maxsize):
+            mixed = rng.permutation(len(self.y))
+            for batch in np.split(mixed, range(self.batch, len(mixed), self.batch)):
+                if self.steps:
+                    if left == 0:
+                        return
+                    left -= 1
+                yield batch
+
+
+class FedAvg:
+    """Takes part in a session of the task `fedavg` with a trainer of one's own.
+
+    Parameters
+    ----------
+    session : Session
+        Of the task "fedavg". Its network fixes the names and shapes of the weights.
+    trainer : torch.nn.Module, or an object with `get_weights`, `set_weights` and `fit`
+        `get_weights()` gives a mapping of names to arrays (float32, or what can become it), `set_weights(w)`
+        takes a dict of names to float32 arrays, `fit(round)` trains on the rows of a `Round` from the weights
+        that were set, and gives None or a pair (loss, accuracy): the mean of the rows in nats, and a part from 0
+        to 1. For None they are computed from the new weights. The three are called in a thread of the node, one
+        at a time.
+    loss : callable or None
+        Of a module: a function of (scores, y) that gives a tensor with one number, the mean over a batch, such
+        as `torch.nn.functional.cross_entropy`.
+    optimizer : callable or None
+        Of a module: a function of its parameters that gives an optimiser, such as `torch.optim.SGD` with
+        `functools.partial(torch.optim.SGD, lr=0.1)`. There is a new one in each round; its learning rate is set
+        to the round's. The other settings are its own, but for `proximal`, which the session decides.
+
+    Raises
+    ------
+    TypeError
+        If the trainer is neither, or a module comes without loss or optimiser.
+
+    Examples
+    --------
+    >>> FedAvg(None, object())
+    Traceback (most recent call last):
+    ...
+    TypeError: the trainer has no get_weights: a torch module or get_weights, set_weights and fit are expected
+    """
+
+    def __init__(self, session, trainer, *, loss=None, optimizer=None):
+        if all(hasattr(trainer, name) for name in ("state_dict", "load_state_dict", "parameters")):
+            for name, given in (("loss", loss), ("optimizer", optimizer)):
+                if not callable(given):
+                    raise TypeError(f"{name} is {given!r}, expected a function: a torch module needs one")
+            trainer = Module(trainer, loss, optimizer)
+        for name in ("get_weights", "set_weights", "fit"):
+            if not callable(getattr(trainer, name, None)):
+                expected = "a torch module or get_weights, set_weights and fit are expected"
+                raise TypeError(f"the trainer has no {name}: {expected}")
+        self.session = session
+        self.trainer = trainer
+
+    def join(self, X, y=None, *, key, **given):
+        """Takes part until this peer has its result; as `Session.join`, whose other arguments it takes.
+
+        At the end the trainer has the weights that the session came to.
+
+        Returns
+        -------
+        joined : Joined
+            With a `Network` as estimator, and in `figures` loss and accuracy of every round.
+
+        Raises
+        ------
+        ValueError
+            As `Session.join`; also where the trainer's weights are not those of the session's network, with the
+            name of the tensor that is missing, too many, of another shape, or not finite.
+        BaseException
+            What `get_weights`, `set_weights` or `fit` raises ends the session, and is raised here.
+        """
+        return self._finished(self.session._join(None, X, y, key=key, trainer=self.trainer, **given))
+
+    async def join_async(self, X, y=None, *, key, **given):
+        """As `join`, for programs on asyncio; see `Session.join_async`."""
+        return self._finished(await self.session.join_async(X, y, key=key, trainer=self.trainer, **given))
+
+    def _finished(self, joined):
+        self.trainer.set_weights({name: array.copy() for name, array in joined.estimator.weights_.items()})
+        return joined
+
+
+def calls(trainer):
+    """What the node calls in each round for a trainer: (order, X, y, weights) to (weights, figures)."""
+
+    def train(order, X, y, weights):
+        fields = json.loads(order)
+        fields["number"] = fields.pop("round")
+        trainer.set_weights(_tensors.read(weights))
+        figures = trainer.fit(Round(X=X, y=y, **fields))
+        if figures is not None:
+            try:
+                loss, accuracy = (float(figure) for figure in figures)
+            except (TypeError, ValueError):
+                problem = f"fit gave {figures!r}, expected None or a pair of loss and accuracy"
+                raise TypeError(problem) from None
+            figures = loss, accuracy
+        return _tensors.write(trainer.get_weights()), figures
+
+    return train
+
+
+class Module:
+    """A torch module as a trainer. torch itself is not imported before a module is there."""
+
+    def __init__(self, module, loss, optimizer):
+        import torch
+
+        self.torch, self.module, self.loss, self.optimizer = torch, module, loss, optimizer
+        self.rng = np.random.default_rng()
+
+    def get_weights(self):
+        return {name: value.detach().cpu().numpy() for name, value in self.module.state_dict().items()}
+
+    def set_weights(self, weights):
+        self.module.load_state_dict({name: self.torch.from_numpy(value) for name, value in weights.items()})
+
+    def fit(self, round):
+        torch, module = self.torch, self.module
+        parameters = list(module.parameters())
+        device = parameters[0].device
+        X, y = torch.from_numpy(round.X).to(device), torch.from_numpy(round.y).to(device)
+        start = [parameter.detach().clone() for parameter in parameters]
+        optimizer = self.optimizer(parameters)
+        for group in optimizer.param_groups:
+            group["lr"] = round.rate
+        module.train()
+        total, right, seen = 0.0, 0, 0
+        for batch in round.batches(self.rng):
+            batch = torch.from_numpy(batch).to(device)
+            scores = module(X[batch])
+            loss = self.loss(scores, y[batch])
+            optimizer.zero_grad()
+            loss.backward()
+            if round.proximal:
+                for parameter, first in zip(parameters, start, strict=True):
+                    if parameter.grad is not None:
+                        parameter.grad += round.proximal * (parameter.detach() - first)
+            optimizer.step()
+            total += float(loss.detach()) * len(batch)
+            right += int((scores.argmax(1) == y[batch]).sum())
+            seen += len(batch)
+        return total / seen, right / seen

@@ -1,0 +1,54 @@
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol, overload
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from flyswarm._session import Joined, Session
+
+@dataclass(frozen=True)
+class Round:
+    number: int
+    rounds: int
+    X: NDArray[np.float32]
+    y: NDArray[np.int64]
+    rate: float
+    epochs: int
+    steps: int
+    batch: int
+    momentum: float = ...
+    weight_decay: float = ...
+    proximal: float = ...
+    def batches(self, rng: np.random.Generator) -> Iterator[NDArray[np.int64]]: ...
+
+class Trainer(Protocol):
+    def get_weights(self) -> Mapping[str, Any]: ...
+    def set_weights(self, weights: dict[str, NDArray[np.float32]], /) -> object: ...
+    def fit(self, round: Round, /) -> tuple[float, float] | None: ...
+
+class TorchModule(Protocol):
+    def state_dict(self) -> Any: ...
+    def load_state_dict(self, state_dict: Any, /) -> Any: ...
+    def parameters(self) -> Any: ...
+
+class FedAvg:
+    session: Session
+    trainer: Any
+    @overload
+    def __init__(self, session: Session, trainer: Trainer) -> None: ...
+    @overload
+    def __init__(
+        self,
+        session: Session,
+        trainer: TorchModule,
+        *,
+        loss: Callable[[Any, Any], Any],
+        optimizer: Callable[[Any], Any],
+    ) -> None: ...
+    def join(self, X: Any, y: ArrayLike | None = None, *, key: Any, **given: Any) -> Joined: ...
+    async def join_async(self, X: Any, y: ArrayLike | None = None, *, key: Any, **given: Any) -> Joined: ...
+
+def calls(
+    trainer: Trainer,
+) -> Callable[[str, NDArray[np.float32], NDArray[np.int64], bytes], tuple[bytes, tuple[float, float] | None]]: ...

@@ -1,0 +1,76 @@
+//! The network that a session of the task `fedavg` trains.
+
+use std::path::PathBuf;
+
+use flyswarm_kernels::learner::Classifier;
+use numpy::ndarray::ArrayView2;
+use numpy::{IntoPyArray, PyArray2, PyReadonlyArray2};
+use pyo3::prelude::*;
+use pyo3::types::PyBytes;
+
+use crate::error::value;
+use crate::model::prepared;
+
+/// A network with its weights, as a session writes it.
+#[pyclass(frozen, module = "flyswarm._flyswarm")]
+#[derive(Debug)]
+pub(crate) struct Layers(Classifier);
+
+#[pymethods]
+impl Layers {
+    /// Reads a network's bytes.
+    #[staticmethod]
+    fn decode(py: Python<'_>, bytes: &[u8]) -> PyResult<Self> {
+        py.detach(|| Classifier::decode(bytes)).map(Self).map_err(value)
+    }
+
+    /// The bytes of its file.
+    fn encode<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
+        PyBytes::new(py, &py.detach(|| self.0.encode()))
+    }
+
+    /// Scores (logits), rows x classes; the highest is the prediction.
+    fn scores<'py>(
+        &self,
+        py: Python<'py>,
+        x: PyReadonlyArray2<'_, f32>,
+    ) -> PyResult<Bound<'py, PyArray2<f32>>> {
+        let rows: ArrayView2<'_, f32> = x.as_array();
+        Ok(py.detach(|| self.0.scores(rows)).map_err(value)?.into_pyarray(py))
+    }
+
+    /// Whether a table becomes its rows as the session has described.
+    #[getter]
+    fn described(&self) -> bool {
+        self.0.preparation().is_some()
+    }
+
+    /// The features of a table that was written here as a file, rows x features.
+    fn prepare<'py>(&self, py: Python<'py>, file: PathBuf) -> PyResult<Bound<'py, PyArray2<f32>>> {
+        prepared(py, self.0.preparation(), self.0.columns(), &file)
+    }
+
+    /// Names of the classes, in the order of their indices.
+    #[getter]
+    fn classes(&self) -> Vec<String> {
+        self.0.classes().to_vec()
+    }
+
+    /// Names of the features; empty where they have none.
+    #[getter]
+    fn columns(&self) -> Vec<String> {
+        self.0.columns().to_vec()
+    }
+
+    /// Features of a row.
+    #[getter]
+    fn features(&self) -> usize {
+        self.0.scaler().features()
+    }
+
+    /// SHA-256 of the network's file, in hexadecimal digits.
+    #[getter]
+    fn digest(&self) -> String {
+        self.0.digest().iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+}

@@ -1,0 +1,269 @@
+//! Whole nodes that train on labels which they propagate, against a plain program that does the same in one
+//! place: the same bits, whoever is lost.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use flyswarm_kernels::learner::{Classifier, PseudoLabels, Settings, Tape, shares, train};
+use flyswarm_kernels::model::propagation::integer::{self, reference::Reference};
+use flyswarm_kernels::sketch::lsh::Codes;
+use flyswarm_kernels::sketch::scaling::Scaler;
+
+use super::network::{Fault, Network};
+use super::numbers::{session, timing};
+use crate::crypto::identity::Identity;
+use crate::crypto::stream::Stream;
+use crate::data::Dataset;
+use crate::data::digits::digits;
+use crate::node::Event;
+use crate::protocol::message::Message;
+use crate::session::{
+    ColumnChecks, DataSpec, FedavgSpec, FedavgXclpSpec, Peer, Scaling, Session, TaskSpec, Timing, XclpSpec,
+};
+use crate::task::xclp::planes;
+use crate::task::xclp::talk::{self, Body, What};
+use crate::task::{History, Rows, Task, built_in};
+
+struct Lab {
+    net: Network,
+    session: Session,
+    spec: FedavgXclpSpec,
+    /// Each peer's rows and labels.
+    parts: Vec<(Dataset, Vec<Option<u16>>)>,
+    tasks: Vec<Arc<dyn Task>>,
+}
+
+fn spec() -> FedavgXclpSpec {
+    let fedavg = FedavgSpec {
+        network: flyswarm_kernels::learner::Architecture::Perceptron { hidden: vec![6] },
+        rounds: 5,
+        batch: 8,
+        ..FedavgSpec::default()
+    };
+    let xclp = XclpSpec { bits: 64, k: 3, ..FedavgXclpSpec::usual() }.with_alpha(0.6);
+    FedavgXclpSpec { after: 1, refresh: 3, xclp, ..FedavgXclpSpec::new(fedavg) }
+}
+
+/// Peers with so many rows of the digits, each with a label for every third of them; the last has none.
+fn lab(rows: &[usize], seed: u64) -> Lab {
+    let mut identities: Vec<_> = (0..rows.len()).map(|i| Identity::from_seed([i as u8 + 1; 32])).collect();
+    identities.sort_by_key(Identity::public);
+    let (data, spec) = (digits(), spec());
+    let task = TaskSpec::FedavgXclp(spec.clone());
+    let session = Session {
+        min_peers: Session::default_min_peers(&task, identities.len()),
+        task,
+        data: DataSpec {
+            features: 64,
+            columns: Vec::new(),
+            classes: data.classes().to_vec(),
+            scaling: Scaling::Range { lo: 0.0, hi: 16.0 },
+            densify: false,
+            checks: ColumnChecks::default(),
+            preparation: None,
+        },
+        ..session(&identities, Timing { enlarge_ms: 0, ..timing() })
+    }
+    .check()
+    .unwrap();
+    let (mut first, mut parts, mut tasks) = (0, Vec::new(), Vec::new());
+    for (peer, &n) in (0u16..).map(Peer).zip(rows) {
+        let part = data.subset(&(first..first + n).collect::<Vec<_>>());
+        first += n;
+        let known = |i: usize| i % 3 == 0 && peer.index() + 1 < rows.len();
+        let labels: Vec<_> =
+            part.labels().iter().enumerate().map(|(i, &label)| known(i).then_some(label)).collect();
+        let bare = Dataset::new(64, part.values().to_vec(), Vec::new(), Vec::new()).unwrap();
+        let rows = Rows { labels: labels.clone(), ..Rows::new(Arc::new(bare.clone())) };
+        let task = (built_in(&session).unwrap().build)(session.clone(), peer, rows, &[peer.0 as u8; 32]);
+        tasks.push(task.unwrap());
+        parts.push((bare, labels));
+    }
+    let net = Network::with_tasks(identities, session.clone(), tasks.clone(), seed);
+    Lab { net, session, spec, parts, tasks }
+}
+
+/// Labelled rows first, as the network takes them.
+fn prepared(lab: &Lab, peer: Peer) -> (Dataset, Vec<Option<u16>>) {
+    let (rows, labels) = &lab.parts[peer.index()];
+    let mut order: Vec<usize> = (0..labels.len()).collect();
+    order.sort_by_key(|&row| labels[row].is_none());
+    let scaler = Scaler::fit(&lab.session.data.scaling.of_rows(), rows).unwrap();
+    (scaler.transform(&rows.subset(&order)), order.iter().map(|&row| labels[row]).collect())
+}
+
+impl Lab {
+    fn histories(&self) -> BTreeMap<Peer, Arc<History>> {
+        let finished = |(_, who, event): &(_, Peer, Event)| match event {
+            Event::Finished(history) => Some((*who, history.clone())),
+            _ => None,
+        };
+        self.net.events.iter().filter_map(finished).collect()
+    }
+
+    /// The slot of a quantity, in the whole session.
+    fn slot(&self, name: &str) -> u32 {
+        let place = self.tasks[0].plan().iter().position(|quantity| quantity.name == name);
+        u32::try_from(place.unwrap_or_else(|| panic!("no {name}"))).unwrap()
+    }
+
+    /// The last weights, by a program that has all rows and is told who was there when; and how many labels
+    /// were found in the end.
+    fn plain(&self, history: &History) -> (Vec<f32>, usize) {
+        let (seed, classes) = (history.seed().unwrap(), 10);
+        let spec = &self.spec.fedavg;
+        let network = spec.build(&self.session.data).unwrap();
+        let rows: Vec<_> =
+            (0u16..).map(Peer).zip(&self.parts).map(|(peer, _)| prepared(self, peer)).collect();
+        let members = |name: &str| history.members(self.slot(name)).to_vec();
+        let mut weights = network.initial(&seed);
+        let mut labels: BTreeMap<Peer, PseudoLabels> = BTreeMap::new();
+        let (mut counts, mut propagations, mut counted) = (Vec::new(), 0, members("rows"));
+        for round in 0..spec.rounds {
+            if round >= self.spec.after && (round - self.spec.after).is_multiple_of(self.spec.refresh) {
+                propagations += 1;
+                let there = members(&format!("points-{propagations}"));
+                let computed = members(&format!("computed-{propagations}"));
+                let owners: Vec<Peer> =
+                    there.iter().copied().filter(|peer| computed.contains(peer)).collect();
+                let (mut keys, mut given) = (Vec::new(), Vec::new());
+                for peer in &owners {
+                    let (data, known) = &rows[peer.index()];
+                    let (points, _) = network.represent(&weights, data.view(), &mut Tape::default());
+                    for point in points.rows() {
+                        let dead = point.iter().all(|&value| value == 0.0);
+                        keys.extend(point.iter().map(|&value| if dead { 1.0 } else { value }));
+                    }
+                    given.extend_from_slice(known);
+                }
+                let keys = Dataset::new(network.representation(), keys, Vec::new(), Vec::new()).unwrap();
+                let plan = integer::Plan::new(keys.rows(), classes, self.spec.xclp.settings()).unwrap();
+                let planes = planes(&self.session, history).unwrap();
+                let codes = Codes::of(&keys, &planes, self.spec.xclp.bits as usize).unwrap();
+                let scores = Reference::new(&plan, &codes, &given).output.coarse;
+                let mut of_class = vec![0; classes];
+                for peer in &there {
+                    rows[peer.index()].1.iter().flatten().for_each(|&l| of_class[usize::from(l)] += 1);
+                }
+                let mut told = scores.chunks(classes);
+                let answered = members(&format!("labelled-{propagations}"));
+                for (peer, (_, known)) in (0u16..).map(Peer).zip(&rows) {
+                    let own: Vec<f64> = match owners.contains(&peer) {
+                        true => {
+                            told.by_ref().take(known.len()).flatten().map(|&score| score.into()).collect()
+                        }
+                        false => vec![0.0; known.len() * classes],
+                    };
+                    let own = if answered.contains(&peer) { own } else { vec![0.0; own.len()] };
+                    labels.insert(
+                        peer,
+                        PseudoLabels::new(known, &shares(&own, classes, Some(&of_class)), classes),
+                    );
+                }
+                counts = vec![0; classes];
+                for peer in members(&format!("counts-{propagations}")) {
+                    let own = labels[&peer].counts(classes);
+                    counts.iter_mut().zip(own).for_each(|(sum, count)| *sum += count);
+                }
+            }
+            let there = members(&format!("round-{}", round + 1));
+            let all: usize = counted.iter().map(|peer| rows[peer.index()].1.len()).sum();
+            let (mut sums, mut of_all) = (vec![0i64; weights.len()], 0);
+            for peer in there.iter().filter(|peer| counted.contains(peer)) {
+                let (data, known) = &rows[peer.index()];
+                let settings = Settings {
+                    epochs: spec.epochs,
+                    steps: 0,
+                    batch: spec.batch as usize,
+                    rate: spec.schedule.rate(spec.rate, round, spec.rounds) as f32,
+                    momentum: spec.momentum as f32,
+                    decay: spec.weight_decay as f32,
+                    proximal: 0.0,
+                    augment: None,
+                };
+                // Batches are drawn by the slot that the round has in the task fedavg: 3 stand before it.
+                let place = [&peer.0.to_le_bytes()[..], &(3 + round).to_le_bytes()].concat();
+                let mut stream = Stream::new(&seed, "fedavg/batches", &place);
+                let trained = match labels.get(peer) {
+                    Some(labels) => {
+                        labels.train(&network, &weights, data.view(), &counts, &settings, &mut stream)
+                    }
+                    None => {
+                        let known: Vec<u16> = known.iter().flatten().copied().collect();
+                        let rows = data.subset(&(0..known.len()).collect::<Vec<_>>());
+                        if known.is_empty() {
+                            continue;
+                        }
+                        train(&network, &weights, rows.view(), &known, None, &settings, &mut stream)
+                    }
+                };
+                let share = data.rows() * (1 << 27) / all;
+                of_all += share;
+                for (sum, weight) in sums.iter_mut().zip(trained.weights) {
+                    *sum += (f64::from(weight) * share as f64).round() as i64;
+                }
+            }
+            weights = sums.iter().map(|&sum| (sum as f64 / of_all as f64) as f32).collect();
+            if there.len() >= counted.len() {
+                counted = there;
+            }
+        }
+        (weights, labels.values().map(|labels| labels.found().count()).sum())
+    }
+
+    /// Holds every network against that of the plain program.
+    fn holds(&self) -> usize {
+        let histories = self.histories();
+        let first = histories.values().next().unwrap_or_else(|| panic!("nobody: {:?}", self.net.events));
+        let (weights, found) = self.plain(first);
+        assert!(found > 0, "labels are found");
+        let bits = |weights: &[f32]| weights.iter().map(|weight| weight.to_bits()).collect::<Vec<_>>();
+        for (peer, history) in &histories {
+            let outcome = self.tasks[peer.index()].outcome(history, 0).unwrap();
+            let network = Classifier::decode(&outcome.file).unwrap();
+            assert_eq!(bits(network.weights()), bits(&weights), "{peer}");
+        }
+        histories.len()
+    }
+}
+
+#[test]
+fn the_network_is_that_of_all_rows_in_one_place_bit_for_bit() {
+    let mut lab = lab(&[14, 11, 12, 9], 1);
+    lab.net.run(300_000);
+    assert_eq!(lab.holds(), 4);
+}
+
+/// What it is called, and whether it is this that is sent.
+type Place = (&'static str, fn(&Message) -> bool);
+
+fn exchanged(message: &Message, holds: fn(&Body) -> bool) -> bool {
+    let Message::Exchange { content, .. } = message else { return false };
+    talk::read(content.clone()).is_ok_and(|(body, _)| holds(&body))
+}
+
+/// Where a peer is killed: when it sends this for the first time.
+const PLACES: [Place; 3] = [
+    ("propagation", |m| exchanged(m, |body| matches!(body, Body::Part { what: What::Round(100), .. }))),
+    ("output", |m| exchanged(m, |body| matches!(body, Body::Part { what: What::Output, .. }))),
+    ("input", |m| exchanged(m, |body| matches!(body, Body::Part { what: What::Input, .. }))),
+];
+
+#[test]
+fn a_node_killed_in_a_propagation_costs_neither_labels_nor_rounds_and_comes_back_to_the_same_network() {
+    for (seed, (what, sends)) in (2..).zip(PLACES) {
+        let mut lab = lab(&[10, 11, 12, 9, 10], seed);
+        let killed = Arc::new(std::sync::Mutex::new(None));
+        let seen = killed.clone();
+        lab.net.hold = Some(Box::new(move |from, _, message| {
+            sends(message) && *seen.lock().unwrap().get_or_insert(from) == from
+        }));
+        lab.net.run_unchecked(100_000, |_| killed.lock().unwrap().is_some());
+        let victim = killed.lock().unwrap().unwrap_or_else(|| panic!("{what} is sent"));
+        let now = lab.net.now_ms();
+        lab.net.at_ms(now, Fault::Crash(victim));
+        lab.net.at_ms(now + 4_000, Fault::HealAll);
+        lab.net.run(now + 600_000);
+        assert_eq!(lab.holds(), 5, "{what}, {victim}: {:?}", lab.net.events);
+    }
+}

@@ -1,0 +1,132 @@
+//! Where the slots of the two tasks stand among those of the session.
+
+/// Part of a propagation: how many points each member has, and the given labels of each class.
+pub(super) const POINTS: u32 = 0;
+/// Part of a propagation: who computed.
+pub(super) const COMPUTED: u32 = 1;
+/// Part of a propagation: the labels are with their owners.
+pub(super) const LABELLED: u32 = 2;
+/// Part of a propagation: labels of each class, given and found.
+pub(super) const COUNTS: u32 = 3;
+/// Slots of a propagation.
+const PARTS: u32 = 4;
+
+/// What follows from the session file.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Layout {
+    /// Slot of the first round in the task `fedavg`.
+    pub(super) first: u32,
+    pub(super) rounds: u32,
+    /// Rounds before the first propagation; fewer than `rounds`.
+    pub(super) after: u32,
+    /// Rounds from one propagation to the next; at least 1.
+    pub(super) refresh: u32,
+}
+
+/// Whose a slot is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Place {
+    /// The slot of this number in the task `fedavg`.
+    Training(u32),
+    /// A propagation, from 0, and the part of it.
+    Propagation(u32, u32),
+}
+
+impl Layout {
+    /// How many propagations there are.
+    pub(super) fn propagations(self) -> u32 {
+        (self.rounds - self.after).div_ceil(self.refresh)
+    }
+
+    /// Slots of the session.
+    pub(super) fn slots(self) -> u32 {
+        // The scores stand behind the rounds.
+        self.first + self.rounds + 1 + PARTS * self.propagations()
+    }
+
+    /// The round, from 0, before which a propagation stands.
+    pub(super) fn round(self, number: u32) -> u32 {
+        self.after + number * self.refresh
+    }
+
+    /// The propagation whose labels a round trains on.
+    pub(super) fn latest(self, round: u32) -> Option<u32> {
+        round.checked_sub(self.after).map(|rounds| rounds / self.refresh)
+    }
+
+    /// The first slot of a propagation.
+    pub(super) fn propagation(self, number: u32) -> u32 {
+        self.first + self.round(number) + PARTS * number
+    }
+
+    /// How many slots are frozen when nobody needs a propagation's labels any more: those of the next one
+    /// are counted, or all rounds are over.
+    pub(super) fn end(self, number: u32) -> u32 {
+        match number + 1 < self.propagations() {
+            true => self.propagation(number + 1) + COUNTS,
+            false => self.slots() - 2,
+        }
+    }
+
+    pub(super) fn place(self, slot: u32) -> Place {
+        let Some(behind) = slot.checked_sub(self.propagation(0)) else { return Place::Training(slot) };
+        let number = (behind / (PARTS + self.refresh)).min(self.propagations() - 1);
+        match slot - self.propagation(number) {
+            part @ ..PARTS => Place::Propagation(number, part),
+            _ => Place::Training(slot - PARTS * (number + 1)),
+        }
+    }
+
+    pub(super) fn is_training(self, slot: u32) -> bool {
+        matches!(self.place(slot), Place::Training(_))
+    }
+
+    /// How many slots of the task `fedavg` are among the first `frozen` of the session.
+    pub(super) fn trained(self, frozen: u32) -> u32 {
+        match self.place(frozen) {
+            Place::Training(slot) => slot,
+            Place::Propagation(number, _) => self.first + self.round(number),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_slot_of_both_tasks_has_one_place_in_the_session() {
+        for (rounds, after, refresh) in (1..=9)
+            .flat_map(|rounds| (0..rounds).flat_map(move |after| (1..=10).map(move |r| (rounds, after, r))))
+        {
+            let layout = Layout { first: 3, rounds, after, refresh };
+            let places: Vec<Place> = (0..layout.slots()).map(|slot| layout.place(slot)).collect();
+            let mut expected: Vec<Place> = (0..3).map(Place::Training).collect();
+            for round in 0..rounds {
+                if round >= after && (round - after).is_multiple_of(refresh) {
+                    let number = (round - after) / refresh;
+                    assert_eq!(layout.propagation(number), expected.len() as u32);
+                    assert_eq!(layout.round(number), round);
+                    expected.extend((0..PARTS).map(|part| Place::Propagation(number, part)));
+                }
+                expected.push(Place::Training(3 + round));
+            }
+            expected.push(Place::Training(3 + rounds));
+            assert_eq!(places, expected, "{layout:?}");
+            for frozen in 0..=layout.slots() {
+                let before = places[..frozen as usize].iter();
+                let trained = before.filter(|place| matches!(place, Place::Training(_))).count();
+                assert_eq!(layout.trained(frozen), trained as u32, "{layout:?}, {frozen} frozen");
+            }
+            for round in 0..rounds {
+                let latest = layout.latest(round);
+                assert_eq!(latest.is_some(), round >= after);
+                // The labels that a round trains on are still there while it is not frozen.
+                let slot = places.iter().position(|&place| place == Place::Training(3 + round));
+                assert!(
+                    latest.is_none_or(|number| slot.is_some_and(|slot| slot as u32 <= layout.end(number)))
+                );
+            }
+        }
+    }
+}

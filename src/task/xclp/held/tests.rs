@@ -1,0 +1,139 @@
+//! What is kept back is not given, and its figures are those of a plain count.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use proptest::prelude::*;
+
+use super::*;
+use crate::crypto::identity::Identity;
+use crate::session::{Peer, Session, TaskSpec};
+
+const SEED: [u8; 32] = [3; 32];
+
+/// Rows of the digits, of which every third has no label.
+fn rows(count: usize) -> Rows {
+    let data = crate::data::digits::digits().subset(&(0..count).collect::<Vec<_>>());
+    let labels =
+        data.labels().iter().enumerate().map(|(row, &label)| (row % 3 > 0).then_some(label)).collect();
+    Rows { labels, ..Rows::new(Arc::new(data)) }
+}
+
+fn session() -> Session {
+    let keys = (0..3u8).map(|peer| Identity::from_seed([peer; 32]).public());
+    let peers: String = keys
+        .enumerate()
+        .map(|(at, key)| format!("[[roster]]\nname = \"p{at}\"\npeer_id = \"{key}\"\n"))
+        .collect();
+    let classes: Vec<_> = (0..10).map(|class| format!("\"{class}\"")).collect();
+    let text = format!(
+        "name = \"t\"\nnumber = \"000102030405060708090a0b0c0d0e0f\"\ncreated = 2026-11-22T16:05:06Z\ntask = \
+         \"xclp\"\n[data]\nfeatures = 64\nclasses = [{}]\nscaling = \"center\"\n[xclp]\nbits = 128\nk = 4\nalpha = \
+         0.8\n{peers}",
+        classes.join(", ")
+    );
+    Session::parse(&text).unwrap()
+}
+
+fn peer(rows: &Rows, known: Vec<Option<u16>>) -> Xclp {
+    let session = session();
+    let TaskSpec::Xclp(spec) = session.task.clone() else { panic!("{:?}", session.task) };
+    let task = Xclp::new(session, spec, Peer(0), rows.data.clone(), rows.labels.clone(), &[9; 32]);
+    task.unwrap().knowing(known)
+}
+
+fn classes() -> Vec<String> {
+    (0..10).map(|class| class.to_string()).collect()
+}
+
+#[test]
+fn labels_kept_back_are_not_given_and_every_class_keeps_one() {
+    let all = rows(120);
+    let mut given = all.clone();
+    let known = hold_out(&mut given, &classes(), 50, &SEED).unwrap();
+    assert_eq!(known, all.labels);
+    let kept_back = |rows: &Rows| -> Vec<usize> {
+        (0..120).filter(|&row| rows.labels[row].is_none() && known[row].is_some()).collect()
+    };
+    let held = kept_back(&given);
+    assert!((20..60).contains(&held.len()), "{}", held.len());
+    for class in 0..10 {
+        assert!(given.labels.contains(&Some(class)), "{class}");
+    }
+    // A peer that starts again keeps the same back; one with another key does not.
+    let mut again = all.clone();
+    hold_out(&mut again, &classes(), 50, &SEED).unwrap();
+    assert_eq!(again.labels, given.labels);
+    let mut other = all;
+    hold_out(&mut other, &classes(), 50, &[4; 32]).unwrap();
+    assert_ne!(other.labels, given.labels);
+}
+
+#[test]
+fn what_cannot_be_compared_is_refused_before_the_session() {
+    let mut single = rows(30);
+    let first = |class| single.data.labels().iter().position(|&label| label == class);
+    let firsts: Vec<_> = (0..10).filter_map(first).collect();
+    single.labels = (0..30).map(|row| firsts.contains(&row).then(|| single.data.labels()[row])).collect();
+    let before = single.labels.clone();
+    let text = hold_out(&mut single, &classes(), 50, &SEED).unwrap_err();
+    assert_eq!(text, "no class has two rows with a label, so none can be kept back");
+    assert_eq!(single.labels, before);
+    let data = Dataset::new(1, vec![1.0; MOST + 1], Vec::new(), Vec::new()).unwrap();
+    let mut many = Rows { labels: vec![Some(0); MOST + 1], ..Rows::new(Arc::new(data)) };
+    let text = hold_out(&mut many, &classes(), 20, &SEED).unwrap_err();
+    assert_eq!(text, "4001 rows, at most 4000 can be compared with what they tell alone");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(8))]
+    #[test]
+    fn figures_of_what_was_kept_back_are_those_of_a_plain_count(
+        count in 50usize..90, percent in 5u8..=50, told in prop::collection::vec(prop::option::of(0u16..10), 90),
+    ) {
+        let all = rows(count);
+        let mut given = all.clone();
+        let known = hold_out(&mut given, &classes(), percent, &SEED).unwrap();
+        let task = peer(&given, known.clone());
+        let history = History::of_vectors(&[Bytes::copy_from_slice(&SEED)]);
+        let said: Vec<_> = told[..count].iter().map(|&label| Said { label, confidence: 0.5, disputed: false }).collect();
+        let found = task.compared(&said, &history).unwrap().unwrap();
+
+        // Of each row kept back: its label, and what is told of it in the three ways.
+        let scaler = Scaler::fit(&task.plan.scaling, &all.data).unwrap();
+        let scaled = scaler.transform(&all.data);
+        let gave: Vec<_> = (0..count).filter(|&row| given.labels[row].is_some()).collect();
+        let kept = scaled.subset(&gave);
+        let near = Neighbours::new(&kept).unwrap().predict(NEIGHBOURS, &scaled);
+        let planes = planes(&task.plan.session, &history).unwrap();
+        let alone = Xclp::pooled(&[&peer(&given, Vec::new())], &planes, None).unwrap().0.concat();
+        let mut counts = [[[0u64; 10]; 10]; 3];
+        let mut apart = [[0; 2]; 2];
+        for row in (0..count).filter(|&row| known[row].is_some() && given.labels[row].is_none()) {
+            let truth = all.data.labels()[row];
+            let ways = [told[row].unwrap_or(near[row]), alone[row].label.unwrap_or(near[row]), near[row]];
+            for (counts, way) in counts.iter_mut().zip(ways) {
+                counts[usize::from(truth)][usize::from(way)] += 1;
+            }
+            for (apart, other) in apart.iter_mut().zip(&ways[1..]) {
+                apart[0] += u64::from(ways[0] == truth && *other != truth);
+                apart[1] += u64::from(ways[0] != truth && *other == truth);
+            }
+        }
+        let words = [&found.swarm, &found.alone, &found.neighbours].map(Sums::words);
+        prop_assert_eq!(words, counts.map(|counts| counts.as_flattened().to_vec()));
+        prop_assert_eq!(found.apart, apart);
+
+        // In the file of labels such a row has the peer's own, disputed where the session says another.
+        let (shown, all_known) = task.with_known(&said);
+        prop_assert_eq!(&all_known, &known);
+        for (row, shown) in shown.iter().enumerate() {
+            let kept_back = known[row].is_some() && given.labels[row].is_none();
+            let label = if kept_back { known[row] } else { told[row] };
+            let disputed = kept_back && told[row].is_some() && told[row] != known[row];
+            prop_assert_eq!((shown.label, shown.disputed), (label, disputed));
+        }
+        // Without any kept back there is nothing to tell.
+        prop_assert_eq!(peer(&all, Vec::new()).compared(&said, &history), Ok(None));
+    }
+}

@@ -1,0 +1,134 @@
+//! The task `fedavg-xclp`: a session file, its slots, and what its members sum around the first propagation.
+//! The network is a logistic one: its representation of a row is the row, on every processor. One row is
+//! zero throughout.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use flyswarm_kernels::model::propagation::integer::{Plan, reference};
+use serde_json::{Value, json};
+
+use crate::data::Dataset;
+use crate::protocol::all_reduce::SumId;
+use crate::protocol::ballot::Ballot;
+use crate::protocol::record;
+use crate::session::{Peer, Session};
+use crate::sketch::lsh::Codes;
+use crate::task::xclp::{deliver, planes};
+use crate::task::{History, Rows, Task, built_in};
+
+use super::sessions::toml;
+use super::{bytes, hex};
+
+pub(crate) const HEAD: &str = r#"name = "vectors"
+task = "fedavg-xclp"
+[data]
+features = 3
+classes = ["cat", "dog", "owl"]
+check_columns = false
+[fedavg]
+rounds = 4
+rate = 1e-300
+[xclp]
+bits = 64
+k = 3
+few_rows = true
+[pseudo_labels]
+after = 1
+refresh = 2
+[privacy]
+min_holders = 1
+"#;
+
+const PEERS: u16 = 4;
+const ROWS: usize = 5;
+
+pub(crate) fn fedavg_xclp() -> Value {
+    let text = toml(HEAD, usize::from(PEERS));
+    let session = Session::parse(&text).unwrap();
+    let spec = session.task.propagation().unwrap();
+    let (seed, classes) = (bytes::<32>("seed of labels"), session.data.classes.len());
+    let row = |peer: u16, row: usize| -> [f32; 3] {
+        let (peer, at) = (f32::from(peer), row as f32);
+        let class = (usize::from(peer as u16) + row) % 3;
+        let far = |feature: usize| if feature == class { 4.0 + at } else { 0.25 * (peer - at) };
+        if (peer, row) == (2.0, 4) { [0.0; 3] } else { [far(0), far(1), far(2)] }
+    };
+    let rows = |peer: u16| (0..ROWS).flat_map(|at| row(peer, at)).collect::<Vec<_>>();
+    // Of the classes 3, 2 and 1 labels; the last peer has none.
+    let label = |peer: u16, row: usize| match (peer, row) {
+        (0, 0 | 3) | (2, 1) => Some(0),
+        (0, 1) | (1, 3) => Some(1),
+        (1, 1) => Some(2),
+        _ => None,
+    };
+    let labels = |peer: u16| (0..ROWS).map(|at| label(peer, at)).collect::<Vec<_>>();
+    let build = built_in(&session).unwrap().build;
+    let task = |peer: u16| {
+        let data = Arc::new(Dataset::new(3, rows(peer), Vec::new(), Vec::new()).unwrap());
+        let rows = Rows { labels: labels(peer), ..Rows::new(data) };
+        build(session.clone(), Peer(peer), rows, &[0; 32]).unwrap()
+    };
+    let tasks: Vec<Arc<dyn Task>> = (0..PEERS).map(task).collect();
+    let members: Vec<Peer> = (0..PEERS).map(Peer).collect();
+    let mut histories = vec![History::default(); tasks.len()];
+    let (mut points, mut counts) = (Vec::new(), Vec::new());
+    for (slot, quantity) in (0u32..).zip(tasks[0].plan()) {
+        let name = quantity.name.as_str();
+        // What two exchanges give is not made here: what the owners get is that of the integer reference.
+        let made: Vec<Bytes> = match name {
+            "coin" => vec![Bytes::copy_from_slice(&seed)],
+            "computed-1" | "labelled-1" => vec![vec![0; quantity.len()].into()],
+            _ => tasks
+                .iter()
+                .zip(&histories)
+                .map(|(task, history)| task.contribution(slot, history).unwrap())
+                .collect(),
+        };
+        match name {
+            "points-1" => points = made.iter().map(hex).collect(),
+            "counts-1" => {
+                counts = made.iter().map(hex).collect();
+                break;
+            }
+            _ => {}
+        }
+        let mut total = made[0].to_vec();
+        made[1..].iter().for_each(|vector| crate::crypto::mask::add(quantity.word(), &mut total, vector));
+        let value = record::Value {
+            sum: SumId { ballot: Ballot::default(), slot },
+            members: members.clone(),
+            total: [0; 32],
+            deals: [0; 32],
+        };
+        histories.iter_mut().for_each(|history| history.push(value.clone(), Some(total.clone().into())));
+        if name == "labelled-1" {
+            let mut all: Vec<([f32; 3], Option<u16>)> = Vec::new();
+            for peer in 0..PEERS {
+                let mut own: Vec<_> = (0..ROWS).map(|at| (row(peer, at), label(peer, at))).collect();
+                own.sort_by_key(|(_, label)| label.is_none());
+                all.extend(own);
+            }
+            let point = |(row, _): &([f32; 3], _)| if *row == [0.0; 3] { [1.0; 3] } else { *row };
+            let data = Dataset::new(3, all.iter().flat_map(point).collect(), Vec::new(), Vec::new()).unwrap();
+            let codes =
+                Codes::of(&data, &planes(&session, &histories[0]).unwrap(), spec.bits as usize).unwrap();
+            let known: Vec<_> = all.iter().map(|(_, label)| *label).collect();
+            let plan = Plan::new(all.len(), classes, spec.settings()).unwrap();
+            let output = reference::Reference::new(&plan, &codes, &known).output;
+            for (peer, history) in histories.iter_mut().enumerate() {
+                let own = peer * ROWS..(peer + 1) * ROWS;
+                let coarse = output.coarse[own.start * classes..own.end * classes].to_vec();
+                let own = reference::Output { labels: output.labels[own].to_vec(), coarse };
+                history.set_exchanged(slot, deliver::to_bytes(&own, classes));
+            }
+        }
+    }
+    json!({
+        "toml": text, "seed": hex(seed),
+        "slots": tasks[0].plan().iter().map(|quantity| quantity.name.clone()).collect::<Vec<_>>(),
+        "rows": (0..PEERS).map(rows).collect::<Vec<_>>(),
+        "labels": (0..PEERS).map(labels).collect::<Vec<_>>(),
+        "points": points, "counts": counts,
+    })
+}
