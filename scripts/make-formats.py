@@ -5,6 +5,7 @@
 """
 import gzip
 import sys
+from datetime import date
 from pathlib import Path
 
 import numpy as np
@@ -52,3 +53,20 @@ assert [list(row)[:3] for row in loaded.tolist()] == X.tolist()
 (folder / "rows.arff.gz").write_bytes(gzip.compress(dense.encode(), mtime=0))
 sparse = "\n".join("{" + ", ".join(f"{i} {x:g}" for i, x in enumerate(row) if x) + (", 3 dog" if k == "dog" else "") + "}" for row, k in zip(X, kind))
 (folder / "sparse.arff").write_text(head + "@attribute kind {cat,dog}\n@data\n" + sparse + "\n")
+
+# A table as it is: text, a dictionary, dates, moments, bool, missing values; and a list, which is not read.
+patients = pd.DataFrame(
+    {
+        "age": [61, None, 48.5, 70],
+        "sex": ["f", None, "m", "f"],
+        "stage": pd.Categorical(["II", "I", "III", "I"]),
+        "seen": [date(1970, 1, 11), date(2000, 2, 29), None, date(1969, 12, 31)],
+        "left": pd.to_datetime(["1970-01-12T23:59:59", "2000-03-01", "1999-12-31T10:00", "1969-12-31T00:00:01"], format="ISO8601"),
+        "smoker": pd.array([True, None, False, True], dtype="boolean"),
+        "visits": pd.array([3, 1, None, 2], dtype="Int16"),
+        "notes": [["a"], [], ["b", "c"], []],
+        "kind": ["sick", "well", "sick", "well"],
+    }
+)
+patients.to_parquet(folder / "patients.parquet", index=False, row_group_size=3)
+patients.drop(columns="notes").to_csv(folder / "patients.csv", index=False)

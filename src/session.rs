@@ -17,7 +17,7 @@ mod noise;
 mod rules;
 mod run;
 mod size;
-mod table;
+pub(crate) mod table;
 mod task;
 pub(crate) mod words;
 
@@ -38,6 +38,7 @@ pub use rules::SessionError;
 pub(crate) use rules::{check_name, printable};
 pub use run::{Run, Series};
 pub use size::{Size, Sizes};
+pub(crate) use table::Description;
 pub use task::{
     CustomSpec, EvaluateSpec, FedavgSpec, FedavgXclpSpec, FlynnSpec, ModelSpec, Select, Setting, SketchSpec,
     TaskSpec, TuneSpec, Weighting, XclpSpec,

@@ -10,6 +10,7 @@ pub(crate) mod checks;
 pub mod compare;
 pub(crate) mod cost;
 pub(crate) mod engine;
+mod fedavg;
 mod flynn;
 pub(crate) mod links;
 pub mod outcome;

@@ -10,7 +10,7 @@
 mod bad;
 mod faults;
 mod fedavg;
-mod fedavg_xclp;
+pub(crate) mod fedavg_xclp;
 mod flynn;
 mod items;
 mod messages;
@@ -20,7 +20,7 @@ mod primitives;
 mod private;
 mod rows;
 mod run;
-mod sessions;
+pub(crate) mod sessions;
 mod sketch;
 mod tables;
 mod xclp;

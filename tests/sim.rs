@@ -133,6 +133,13 @@ fn a_crash_at_every_stage_leaves_one_result() {
 }
 
 #[test]
+fn a_fault_in_every_round_loses_no_round() {
+    for name in ["rounds", "rounds-cut"] {
+        assert!(shipped(name)[0].accuracy.as_ref().unwrap().equal, "{name}");
+    }
+}
+
+#[test]
 fn everybody_has_its_own_block_of_a_row_sum_whoever_crashes() {
     let runs = shipped("row-sum");
     assert_eq!(runs.len(), 10);

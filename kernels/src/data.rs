@@ -513,7 +513,7 @@ pub fn column_texts(
 ) -> Result<Vec<String>, DataError> {
     let source = Source::open(path)?;
     let format = format::detect(&source)?;
-    if expected.preparation.is_some() && format == Format::Csv {
+    if expected.preparation.is_some() && matches!(format, Format::Csv | Format::Parquet | Format::Arff) {
         return prepare::read::texts(source, column, rows, expected);
     }
     if format != Format::Csv {

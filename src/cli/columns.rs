@@ -240,4 +240,4 @@ fn rewritten(text: &str, preparation: &Preparation, amended: &Amended) -> Option
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

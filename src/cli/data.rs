@@ -7,8 +7,9 @@ use std::sync::Arc;
 use clap::Args;
 use flyswarm_kernels::learner::Classifier;
 
-use super::{Failure, kind, output};
-use crate::data::prepare::draft::{self, Draft};
+use super::{Failure, kind, output, say};
+use crate::data::prepare::draft::Draft;
+use crate::data::prepare::whole;
 use crate::data::{
     self, Column, DataError, Dataset, Dialect, Expected, Format, LabelColumn, Loaded, NamedBy,
 };
@@ -16,21 +17,31 @@ use crate::model::Model;
 use crate::model::outside::Known;
 #[cfg(feature = "net")]
 use crate::session::DataSpec;
+use crate::session::Description;
 #[cfg(feature = "net")]
 use crate::task::{Labels, Rows};
 
 /// Reads the rows of a file whose columns nobody has described; says so on standard error where they are no
 /// numbers and were guessed.
 pub(super) fn load_drafted(path: &Path, expected: &Expected) -> Result<(Loaded, Option<Draft>), Failure> {
-    let (loaded, draft) = draft::load_drafted(path, expected)?;
-    if let Some(Draft { preparation, .. }) = &draft {
-        let (columns, width) = (preparation.columns.len(), preparation.width());
-        eprintln!(
-            "{}: {columns} columns guessed to be {width} features; `session new --columns-from` writes the guess down",
-            path.display()
-        );
+    let (loaded, draft) = whole::load_drafted(path, expected)?;
+    if let Some(draft) = &draft {
+        say(&format!("{}: {}", path.display(), draft.guessed()));
     }
     Ok((loaded, draft))
+}
+
+/// Reads the rows of one file: as the session file `columns` describes them, else as [`load_drafted`].
+pub(super) fn load_whole(
+    path: &Path,
+    columns: Option<&Path>,
+    expected: &Expected,
+) -> Result<Dataset, Failure> {
+    let Some(columns) = columns else { return Ok(load_drafted(path, expected)?.0.data) };
+    let Description { preparation, classes } = Description::load(columns)?;
+    let classes = (!classes.is_empty()).then_some(&*classes);
+    let expected = Expected { preparation: Some(&preparation), classes, ..expected.clone() };
+    Ok(whole::load_whole(path, &expected)?.data)
 }
 
 /// How a file of rows is read.

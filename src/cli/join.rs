@@ -463,3 +463,6 @@ pub(super) fn read_addresses(handle: Handle) {
         }
     });
 }
+
+#[cfg(test)]
+mod tests;

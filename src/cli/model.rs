@@ -175,9 +175,6 @@ impl Scored {
         // With the seed that the model's session has held rows out by.
         let seed = model.sketch().parameters().seed;
         let split = split::held_out(&self.rows, held_out.into(), most as usize, &seed);
-        if split.test.is_empty() {
-            return Ok(None);
-        }
         let found = compared(model, &self.rows.subset(&split.train), &self.rows.subset(&split.test));
         Ok(found.map_err(|error| Failure::Input(error.to_string()))?.json(model.classes()))
     }

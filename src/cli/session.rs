@@ -29,6 +29,7 @@ use super::data::load_drafted;
 use super::id::new_run;
 use super::noise::{NoiseArguments, TOP};
 use super::{Failure, kind, output, print};
+use crate::data::prepare::whole;
 use crate::data::{self, Column, Dialect, Expected, LabelColumn, Loaded};
 use crate::evaluate::candidate::{PRESET_BINS, PRESET_M, PRESET_READOUT, PRESET_RHO, PRESET_S};
 use crate::memory;
@@ -65,6 +66,7 @@ pub(super) enum SessionCommand {
 }
 
 #[derive(Debug, Args)]
+#[command(group(clap::ArgGroup::new("file_of_rows").multiple(true)))]
 pub(super) struct NewArguments {
     /// What people call the session
     #[arg(long)]
@@ -76,8 +78,9 @@ pub(super) struct NewArguments {
     #[arg(long, value_name = "A,B,...", value_delimiter = ',')]
     columns: Vec<String>,
     /// Describes the columns of a table as in this file, for all peers: names, numbers, categories, dates and
-    /// missing values, with a comment on each guess; also the classes, where they are not given. A file
-    /// without a header, of another format or with more than 2,000 columns gives the names only
+    /// missing values, with a comment on each guess; also the classes, where they are not given. A session
+    /// file (its name ends in .toml) gives its own [table]. A file without a header, of another format or
+    /// with more than 2,000 columns gives the names only
     #[arg(long, value_name = "FILE", conflicts_with = "columns", group = "file_of_rows")]
     columns_from: Option<PathBuf>,
     /// Takes names and number of the features and the classes from a file of labelled rows, and proposes the
@@ -374,7 +377,7 @@ impl NewArguments {
             Some(draft) => {
                 let classes = classes.or(Some(&*draft.classes));
                 let preparation = Some(&draft.preparation);
-                (data::load_named(path, &Expected { preparation, classes, ..expected })?, None)
+                (whole::load_whole(path, &Expected { preparation, classes, ..expected })?, None)
             }
             None => load_drafted(path, &expected)?,
         };

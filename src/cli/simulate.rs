@@ -94,6 +94,11 @@ impl Simulate {
             for (_, scenario) in &mut file.runs {
                 let taken = scenario.take_settings(&session);
                 taken.map_err(|error| Failure::Input(format!("{}: {error}", settings.display())))?;
+                let described = session.data.preparation.is_some() && scenario.data.set != "digits";
+                if described && scenario.data.columns_from.is_empty() {
+                    let here = std::path::absolute(settings).unwrap_or_else(|_| settings.clone());
+                    scenario.data.columns_from = here.to_string_lossy().into_owned();
+                }
             }
         }
         #[cfg(feature = "net")]

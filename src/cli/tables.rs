@@ -11,7 +11,7 @@ mod print;
 #[cfg(test)]
 mod tests;
 
-use super::data::load_drafted;
+use super::data::load_whole;
 use super::{Failure, output, print};
 use crate::data::{Dataset, Expected};
 use crate::evaluate::Metric;
@@ -30,6 +30,10 @@ pub(super) struct Tables {
     /// The paper's Table 1 in place of a folder: so many made-up sets of each shape (the paper: 30)
     #[arg(long, value_name = "SETS", conflicts_with = "folder", value_parser = clap::value_parser!(u16).range(1..=1000))]
     synthetic: Option<u16>,
+    /// Reads the rows as [table] of a session file describes their columns: this file for all sets, or of this
+    /// folder the file NAME.toml for NAME.csv, where it is there
+    #[arg(long, value_name = "SESSION", requires = "folder")]
+    columns_from: Option<PathBuf>,
     /// Where results are kept, one JSON file for each set; made if there is none
     #[arg(long, value_name = "FOLDER")]
     out: PathBuf,
@@ -95,7 +99,7 @@ impl Tables {
             seed: self.search.seed,
         };
         let mut sources = match (&self.folder, self.synthetic) {
-            (Some(folder), _) => files(folder)?,
+            (Some(folder), _) => files(folder, self.columns_from.as_deref())?,
             (None, sets) => made_up(sets.unwrap_or(1), self.search.seed),
         };
         sources
@@ -164,8 +168,8 @@ pub(super) fn bar(ticks: u64, message: String) -> ProgressBar {
     bar
 }
 
-/// The CSV files of a folder, by name.
-fn files(folder: &Path) -> Result<Vec<Source>, Failure> {
+/// The CSV files of a folder, by name, with what describes their columns.
+fn files(folder: &Path, columns: Option<&Path>) -> Result<Vec<Source>, Failure> {
     let failed = |error| output::for_io(&error, format!("{}: {error}", folder.display()));
     let mut sources = Vec::new();
     for entry in fs::read_dir(folder).map_err(failed)? {
@@ -173,8 +177,14 @@ fn files(folder: &Path) -> Result<Vec<Source>, Failure> {
         let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
         let Some(name) = name.strip_suffix(".csv.gz").or_else(|| name.strip_suffix(".csv")) else { continue };
         let name = name.to_owned();
+        let columns = match columns {
+            Some(of_each) if of_each.is_dir() => {
+                Some(of_each.join(format!("{name}.toml"))).filter(|file| file.exists())
+            }
+            of_all => of_all.map(Path::to_owned),
+        };
         let load = Box::new(move || {
-            let data = load_drafted(&path, &Expected::default())?.0.data;
+            let data = load_whole(&path, columns.as_deref(), &Expected::default())?;
             if data.classes().len() < 2 {
                 return Err(Failure::Input(format!(
                     "{}: one class only, expected at least 2",

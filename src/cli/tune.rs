@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use clap::Args;
 use serde_json::json;
 
-use super::data::{Reading, load_drafted};
+use super::data::{Reading, load_whole};
 use super::tables::{SearchArguments, at_least, bar};
 use super::{Failure, output, print};
 use crate::data::split::{folds, stratified_sample};
@@ -33,6 +33,9 @@ pub(super) struct Tune {
     /// Label column: a name, a number from 1, or last
     #[arg(long, value_name = "COLUMN", default_value = "last")]
     label: LabelColumn,
+    /// Reads the rows as [table] of this session file describes their columns
+    #[arg(long, value_name = "SESSION")]
+    columns_from: Option<PathBuf>,
     #[command(flatten)]
     reading: Reading,
     /// Random candidates beside the default, known good ones first
@@ -76,7 +79,8 @@ impl Tune {
             return Err(Failure::Input("--label none: expected a column of labels to learn".into()));
         }
         self.out.iter().try_for_each(|path| output::check(path, self.force))?;
-        let data = load_drafted(&self.data, &self.reading.expected(&self.label))?.0.data;
+        let expected = self.reading.expected(&self.label);
+        let data = load_whole(&self.data, self.columns_from.as_deref(), &expected)?;
         if data.classes().len() < 2 {
             let text = format!("{}: one class only, expected at least 2", self.data.display());
             return Err(Failure::Input(text));

@@ -102,11 +102,11 @@ pub(super) fn of_session(receipt: &Value) -> String {
         ("flynn", true) => {
             "This session says nothing of it, because its file has no <code>[evaluate]</code>: no rows were held out."
         }
-        ("fedavg", _) if receipt["rounds"][0]["held_out_accuracy"].is_null() => {
+        ("fedavg" | "fedavg-xclp", _) if receipt["rounds"][0]["held_out_accuracy"].is_null() => {
             "The figures of the rounds below are of rows that the network learns from. With \
              <code>held_out</code> in <code>[fedavg]</code> they are of others too."
         }
-        ("fedavg", _) => "See the rounds below: accuracy on rows that are held out.",
+        ("fedavg" | "fedavg-xclp", _) => "See the rounds below: accuracy on rows that are held out.",
         ("tune", _) => {
             "How many rows of all peers each setting has right, on folds that it has not learnt from, stands in the \
              file of settings."
@@ -168,8 +168,8 @@ pub(super) fn compared(found: &Compared, whose: Whose) -> String {
         let (Share { value, low, high }, balanced) = (figures.accuracy, figures.balanced_accuracy);
         let _ = write!(
             out,
-            "<div class=\"card {class}\"><span>{name}</span><strong>{}</strong><small>accuracy; 95 %: {:.1} to {:.1}<br>\
-             balanced {}; 95 %: {:.1} to {:.1}</small></div>",
+            "<div class=\"card {class}\"><span>{name}</span><strong>{}</strong><small>accuracy; 95\u{a0}%: {:.1}\u{a0}to\u{a0}{:.1}<br>\
+             balanced {}; 95\u{a0}%: {:.1}\u{a0}to\u{a0}{:.1}</small></div>",
             percent(value),
             100.0 * low,
             100.0 * high,
@@ -191,7 +191,7 @@ pub(super) fn compared(found: &Compared, whose: Whose) -> String {
         };
         let _ = write!(
             out,
-            "<p class=\"verdict{}\">The {subject} is {verdict} {other}: {:+.1} points (95 %: {:+.1} to {:+.1}).</p>",
+            "<p class=\"verdict{}\">The {subject} is {verdict} {other}: {:+.1} points (95\u{a0}%: {:+.1}\u{a0}to\u{a0}{:+.1}).</p>",
             if *low > 0.0 {
                 " good"
             } else if *high < 0.0 {
@@ -219,18 +219,18 @@ pub(super) fn compared(found: &Compared, whose: Whose) -> String {
 
 /// The figures of one model.
 pub(super) fn one(figures: &Figures) -> String {
-    let Share { value, low, high } = figures.accuracy;
+    let (Share { value, low, high }, balanced) = (figures.accuracy, figures.balanced_accuracy);
     let mut out = format!(
-        "<p>{} rows.</p><div class=\"cards\"><div class=\"card s0\"><span>accuracy</span><strong>{}</strong><small>95 \
-         %: {} to {}</small></div><div class=\"card s0\"><span>balanced accuracy</span><strong>{}</strong><small>95 \
-         %: {} to {}</small></div></div>",
+        "<p>{} rows.</p><div class=\"cards\"><div class=\"card s0\"><span>accuracy</span><strong>{}</strong><small>95\u{a0}%: \
+         {:.1}\u{a0}to\u{a0}{:.1}</small></div><div class=\"card s0\"><span>balanced accuracy</span><strong>{}</strong>\
+         <small>95\u{a0}%: {:.1}\u{a0}to\u{a0}{:.1}</small></div></div>",
         figures.rows,
         percent(value),
-        percent(low),
-        percent(high),
-        percent(figures.balanced_accuracy.value),
-        percent(figures.balanced_accuracy.low),
-        percent(figures.balanced_accuracy.high)
+        100.0 * low,
+        100.0 * high,
+        percent(balanced.value),
+        100.0 * balanced.low,
+        100.0 * balanced.high
     );
     out.push_str(&table(
         "Recall of each class, with 95 % intervals",

@@ -353,7 +353,7 @@ impl RawEntry {
     }
 }
 
-fn read(path: &Path) -> Result<String, SessionError> {
+pub(super) fn read(path: &Path) -> Result<String, SessionError> {
     let mut bytes = Vec::new();
     File::open(path)?.take(FILE_LIMIT as u64 + 1).read_to_end(&mut bytes)?;
     if bytes.len() > FILE_LIMIT {

@@ -1,14 +1,15 @@
 //! The described columns of a session file: `[table]` and `[[table.column]]`.
 
 use std::fmt::{self, Write};
+use std::path::Path;
 
 use flyswarm_kernels::data::prepare::value::{date, days};
 use flyswarm_kernels::data::prepare::{DateOrder, Described, Fill, Kind, Preparation, PrepareError};
 use serde::Deserialize;
-use toml::Value;
+use toml::{Table, Value};
 
 use super::TaskSpec;
-use super::file::quoted;
+use super::file::{self, quoted};
 use super::rules::{SessionError, check_name};
 
 /// `[table]` as written.
@@ -49,6 +50,54 @@ enum RawKind {
     Ordinal,
     Date,
     Ignored,
+}
+
+/// Of a file with described columns, a session file or a part of one, `[table]` and the classes.
+#[derive(Deserialize)]
+struct RawDescription {
+    table: Option<RawTable>,
+    #[serde(default)]
+    data: Table,
+}
+
+/// How a file describes columns.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Description {
+    /// `[table]`.
+    pub(crate) preparation: Preparation,
+    /// `data.classes`; none where the file has none.
+    pub(crate) classes: Vec<String>,
+}
+
+impl Description {
+    /// Reads `[table]`, and the classes, of a session file; what else is in the file does not count and need
+    /// not be there.
+    ///
+    /// # Errors
+    /// [`SessionError::File`], with any of the others as its source.
+    pub(crate) fn load(path: &Path) -> Result<Self, SessionError> {
+        file::read(path)
+            .and_then(|text| Self::parse(&text))
+            .map_err(|source| SessionError::File { path: path.into(), source: Box::new(source) })
+    }
+
+    fn parse(text: &str) -> Result<Self, SessionError> {
+        let raw: RawDescription = toml::from_str(text).map_err(|error| file::syntax(text, &error))?;
+        let Some(table) = raw.table else {
+            let expected = "columns as `session new --columns-from` describes them";
+            return Err(SessionError::value("[table]", "absent", expected));
+        };
+        let mut preparation = table.resolve()?;
+        preparation.normalise();
+        check(&preparation)?;
+        let classes = match raw.data.get("classes").cloned() {
+            None => Vec::new(),
+            Some(list) => list
+                .try_into()
+                .map_err(|_| SessionError::value("data.classes", "no list of texts", "a list of texts"))?,
+        };
+        Ok(Self { preparation, classes })
+    }
 }
 
 /// What of all peers' values takes the place of a missing one.
@@ -162,6 +211,111 @@ impl RawColumn {
     }
 }
 
+/// `f, m and 3 more`.
+fn few(texts: &[String]) -> String {
+    const SHOWN: usize = 8;
+    let shown = texts.iter().take(SHOWN).map(String::as_str).collect::<Vec<_>>().join(", ");
+    match texts.len().saturating_sub(SHOWN) {
+        0 => shown,
+        more => format!("{shown} and {more} more"),
+    }
+}
+
+fn kind_word(kind: &Kind) -> &'static str {
+    match kind {
+        Kind::Ignored => "ignored",
+        Kind::Number => "number",
+        Kind::Category(_) => "category",
+        Kind::Ordinal(_) => "ordinal",
+        Kind::Date(_) => "date",
+    }
+}
+
+/// A described column in one line, for people.
+pub(crate) fn line(column: &Described) -> String {
+    let Described { name, kind, fill, indicator, min, max, clip } = column;
+    let mut text = format!("{name:?}: {}", kind_word(kind));
+    match kind {
+        Kind::Category(levels) | Kind::Ordinal(levels) => text += &format!(" of {}", few(levels)),
+        Kind::Date(order) => text += &format!(" ({})", order.name()),
+        Kind::Ignored => return text,
+        Kind::Number => {}
+    }
+    let number = |value: f64| match kind {
+        Kind::Date(_) => date(value).unwrap_or_else(|| value.to_string()),
+        _ => value.to_string(),
+    };
+    text += &match fill {
+        Fill::Refuse => "; missing: refused".to_owned(),
+        Fill::Number(value) => format!("; missing: {}", number(*value)),
+        Fill::Level(level) => format!("; missing: {level}"),
+        Fill::NoLevel => "; missing: no level".to_owned(),
+        Fill::Pooled => format!("; missing: {} of all peers", FillWith::of(kind).name()),
+    };
+    if *indicator {
+        text += ", and a number that says so";
+    }
+    let clipped = if *clip { ", others become that" } else { "" };
+    match (min, max) {
+        (Some(min), Some(max)) => text += &format!("; {} to {}{clipped}", number(*min), number(*max)),
+        (Some(min), None) => text += &format!("; at least {}{clipped}", number(*min)),
+        (None, Some(max)) => text += &format!("; at most {}{clipped}", number(*max)),
+        (None, None) => {}
+    }
+    text
+}
+
+/// `[table]` as JSON, by the names that a session file has for its parts; and the names of the features.
+pub(crate) fn json(preparation: &Preparation) -> serde_json::Value {
+    use serde_json::{Map, json};
+    let column = |Described { name, kind, fill, indicator, min, max, clip }: &Described| {
+        let number = |value: f64| match kind {
+            Kind::Date(_) => date(value).map_or_else(|| json!(value), |date| json!(date)),
+            _ => json!(value),
+        };
+        let mut out = Map::new();
+        let mut put = |key: &str, value| out.insert(key.to_owned(), value);
+        put("name", json!(name));
+        put("kind", json!(kind_word(kind)));
+        match kind {
+            Kind::Category(levels) | Kind::Ordinal(levels) => {
+                put("levels", json!(levels));
+            }
+            Kind::Date(order) => {
+                put("order", json!(order.name()));
+            }
+            Kind::Ignored | Kind::Number => {}
+        }
+        match fill {
+            Fill::Refuse => None,
+            Fill::Number(value) => put("fill", number(*value)),
+            Fill::Level(level) => put("fill", json!(level)),
+            Fill::NoLevel => put("fill", json!("")),
+            Fill::Pooled => put("fill_with", json!(FillWith::of(kind).name())),
+        };
+        if *indicator {
+            put("indicator", json!(true));
+        }
+        for (key, limit) in [("min", min), ("max", max)] {
+            if let Some(limit) = limit {
+                put(key, number(*limit));
+            }
+        }
+        if *clip {
+            put("clip", json!(true));
+        }
+        serde_json::Value::Object(out)
+    };
+    json!({
+        "delimiter": preparation.delimiter.map(|byte| char::from(byte).to_string()),
+        "decimal_comma": preparation.decimal_comma,
+        "missing": preparation.missing,
+        "label": preparation.label,
+        "column": preparation.columns.iter().map(column).collect::<Vec<_>>(),
+        "features": preparation.features(),
+    })
+}
+
 /// Checks that sums over all peers may fill missing values, where that is asked for.
 pub(super) fn check_fills(
     preparation: &Preparation,
@@ -223,14 +377,7 @@ pub(super) fn write_toml(preparation: &Preparation, notes: &[String], out: &mut 
             writeln!(out, "# Guessed: {}.", note.replace(char::is_control, " "))?;
         }
         writeln!(out, "[[table.column]]\nname = {}", quoted(name))?;
-        let word = match kind {
-            Kind::Ignored => "ignored",
-            Kind::Number => "number",
-            Kind::Category(_) => "category",
-            Kind::Ordinal(_) => "ordinal",
-            Kind::Date(_) => "date",
-        };
-        writeln!(out, "kind = \"{word}\"")?;
+        writeln!(out, "kind = \"{}\"", kind_word(kind))?;
         match kind {
             Kind::Category(levels) | Kind::Ordinal(levels) => writeln!(out, "levels = [{}]", list(levels))?,
             Kind::Date(order) => writeln!(out, "order = \"{}\"", order.name())?,

@@ -66,6 +66,9 @@ pub struct RunReport {
     /// The peers' distances beside the distances of their class mixes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ranking: Option<Ranking>,
+    /// How the columns of the set were guessed, where they were.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub guessed: Option<String>,
     /// What `[evaluate]` opened, as receipts have it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub evaluation: Option<Value>,

@@ -116,6 +116,11 @@ fn learnt(results: &Results) -> String {
             ranking.spearman
         );
     }
+    let mut guesses: Vec<&str> = results.runs.iter().filter_map(|run| run.guessed.as_deref()).collect();
+    guesses.dedup();
+    for line in guesses {
+        let _ = write!(out, "<p>{}.</p>", escape(line));
+    }
     for (name, set) in &results.left_out {
         let _ = write!(out, "<p>{} was left out: {} is not there.</p>", escape(name), escape(set));
     }

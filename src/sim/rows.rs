@@ -6,10 +6,10 @@ use std::sync::Arc;
 use super::scenario::{Data, ScenarioError, Split};
 use crate::crypto::stream::Stream;
 use crate::data::digits::digits;
-use crate::data::prepare::draft::load_drafted;
+use crate::data::prepare::whole::{load_drafted, load_whole};
 use crate::data::split::train_test;
 use crate::data::{Dataset, Expected, deal};
-use crate::session::{DataSpec, Scaling};
+use crate::session::{DataSpec, Description, Scaling};
 use crate::task::Rows;
 
 /// The rows of a run.
@@ -21,6 +21,8 @@ pub struct Dealt {
     pub test: Dataset,
     /// Each peer's part of the rows to train on.
     pub parts: Vec<Rows>,
+    /// A line on how columns were guessed, where they were.
+    pub guessed: Option<String>,
 }
 
 impl Dealt {
@@ -35,14 +37,7 @@ impl Dealt {
     /// # Errors
     /// [`ScenarioError`].
     pub fn new(data: &Data, peers: u16, seed: u64, folder: &Path) -> Result<Self, ScenarioError> {
-        let all = if data.set == "digits" {
-            digits()
-        } else {
-            let labels = (!data.labels.is_empty()).then(|| folder.join(&data.labels));
-            let expected = Expected { labels_file: labels.as_deref(), ..Expected::default() };
-            let read = load_drafted(&folder.join(&data.set), &expected);
-            read.map_err(|error| ScenarioError(error.to_string()))?.0.data
-        };
+        let (all, guessed) = if data.set == "digits" { (digits(), None) } else { Self::read(data, folder)? };
         let seed = seed.to_le_bytes();
         let mut split = train_test(all.labels(), data.test_percent, &seed);
         if data.rows > 0 && data.rows < split.train.len() {
@@ -60,7 +55,23 @@ impl Dealt {
         };
         let dealt = dealt.map_err(|error| ScenarioError(format!("data: {error}")))?;
         let parts = dealt.iter().map(|rows| Rows::new(Arc::new(train.subset(rows)))).collect();
-        Ok(Self { train, test, parts })
+        Ok(Self { train, test, parts, guessed })
+    }
+
+    /// Reads the set as its columns are described, else as numbers or as guessed; then with a line on that.
+    fn read(data: &Data, folder: &Path) -> Result<(Dataset, Option<String>), ScenarioError> {
+        let labels = (!data.labels.is_empty()).then(|| folder.join(&data.labels));
+        let expected = Expected { labels_file: labels.as_deref(), ..Expected::default() };
+        let set = folder.join(&data.set);
+        let failed = |error: &dyn std::fmt::Display| ScenarioError(error.to_string());
+        if data.columns_from.is_empty() {
+            let (loaded, draft) = load_drafted(&set, &expected).map_err(|error| failed(&error))?;
+            return Ok((loaded.data, draft.map(|draft| format!("{}: {}", data.set, draft.guessed()))));
+        }
+        let columns = Description::load(&folder.join(&data.columns_from)).map_err(|error| failed(&error))?;
+        let classes = (!columns.classes.is_empty()).then_some(&*columns.classes);
+        let described = Expected { preparation: Some(&columns.preparation), classes, ..expected };
+        Ok((load_whole(&set, &described).map_err(|error| failed(&error))?.data, None))
     }
 
     /// The session's description of these rows.

@@ -216,6 +216,7 @@ pub(super) fn report(name: &str, scenario: &Scenario, engine: &mut Engine<Swarm>
         result: world.finished.values().next().map(|finished| outcome::digest(finished.opened())),
         accuracy,
         ranking,
+        guessed: world.rows.as_ref().and_then(|rows| rows.guessed.clone()),
         evaluation,
         training,
         sent: Count { messages: world.sent.0, bytes: world.sent.1 },

@@ -99,6 +99,9 @@ pub struct Data {
     pub set: String,
     /// With IDX images: the file of their labels.
     pub labels: String,
+    /// The session file whose `[table]` describes the columns of the set, seen from the scenario's folder;
+    /// empty: they are numbers, or guessed.
+    pub columns_from: String,
     /// Where the set is not there the run is left out, and that is said.
     pub optional: bool,
     /// How rows are dealt to peers.
@@ -120,6 +123,7 @@ impl Default for Data {
         Self {
             set: "digits".into(),
             labels: String::new(),
+            columns_from: String::new(),
             optional: false,
             split: Split::Even,
             holders: 3,
@@ -183,6 +187,8 @@ pub struct Task {
     pub sketch: Table,
     /// `flynn`: hold rows out as `[evaluate]` of a session file says; left out: none.
     pub evaluate: Option<Table>,
+    /// `fedavg`: as in a session file.
+    pub fedavg: Table,
 }
 
 impl Default for Task {
@@ -204,6 +210,7 @@ impl Default for Task {
             select: None,
             sketch: Table::new(),
             evaluate: None,
+            fedavg: Table::new(),
         }
     }
 }
@@ -222,6 +229,8 @@ pub enum TaskKind {
     Xclp,
     /// How far each peer's rows lie from those of all.
     Sketch,
+    /// A network, trained in rounds on the rows of all peers.
+    Fedavg,
 }
 
 /// Fields of the session file.
@@ -399,7 +408,8 @@ impl Default for Random {
 pub struct Expect {
     /// So many peers have the result.
     pub finished: Option<u16>,
-    /// `flynn`: whether the model is the pooled one of all peers' rows, bit for bit.
+    /// `flynn`: whether the model is the pooled one of all peers' rows, bit for bit; `fedavg`: whether it is
+    /// what its members' rows give in one place.
     pub pooled: Option<bool>,
     /// `flynn`: the accuracy is at least this.
     pub accuracy: Option<f64>,

@@ -317,3 +317,6 @@ impl Task for FedavgXclp {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -31,6 +31,7 @@ use crate::crypto::mask;
 use crate::crypto::stream::Stream;
 use crate::crypto::tagged_hash;
 use crate::data::Dataset;
+use crate::data::prepare::Preparation;
 use crate::model::selection::{self, Draw};
 use crate::privacy::Ratio;
 use crate::protocol::context::{Kind, Quantity};
@@ -63,6 +64,8 @@ pub struct SketchTask {
     plan: Plan,
     me: Peer,
     data: Arc<Dataset>,
+    /// How a table became these rows, where columns are described; with what filled missing values.
+    preparation: Option<Arc<Preparation>>,
     secret: Zeroizing<[u8; 32]>,
     /// Its own sketch, once the slots before it are frozen.
     own: OnceLock<DistributionSketch>,
@@ -362,8 +365,9 @@ impl SketchTask {
         let capacity = if noised { mask::noised_capacity } else { mask::capacity };
         holders::fits_ring(&session, &data, capacity).map_err(TaskError::Data)?;
         let secret = Zeroizing::new(*secret);
+        let preparation = session.data.preparation.clone();
         let plan = Plan::new(session, spec);
-        Ok(Self { plan, me, data, secret, own: OnceLock::new(), released: Mutex::new(None) })
+        Ok(Self { plan, me, data, preparation, secret, own: OnceLock::new(), released: Mutex::new(None) })
     }
 
     /// What follows from the session file.
@@ -473,7 +477,10 @@ pub(crate) fn built_in(session: &Session, spec: SketchSpec) -> BuiltIn {
         witnesses: false,
         build: Box::new(move |session, me, rows, secret| {
             match SketchTask::new(session, spec, me, rows.data, secret) {
-                Ok(task) => Ok(Arc::new(task)),
+                Ok(task) => {
+                    let preparation = rows.preparation.or(task.preparation);
+                    Ok(Arc::new(SketchTask { preparation, ..task }))
+                }
                 Err(error) => Err(error.to_string()),
             }
         }),
@@ -507,7 +514,7 @@ impl Task for SketchTask {
         let opened = history.vectors();
         let outcome = self.plan.outcome(opened).map_err(|error| error.to_string())?;
         let distance = self.distance(opened).map_err(|error| error.to_string())?;
-        let text = format!("{:#}\n", report::json(&self.plan.session, &outcome, distance, opened));
+        let text = format!("{:#}\n", self.json(&outcome, distance, opened));
         let summary = distance.map_or(String::new(), |distance| {
             format!("distance {:.4} (mean over rows), {:.4} (plain)", distance.row_mean, distance.plain)
         });

@@ -3,7 +3,12 @@
 //! <https://waikato.github.io/weka-wiki/formats_and_processing/arff_stable/>.
 //!
 //! Attributes are numbers (`numeric`, `real`, `integer`), except that the label may be nominal or a string.
-//! In a sparse row, what is not there is 0, or the first value of a nominal attribute.
+//! In a sparse row, what is not there is 0, or the first value of a nominal attribute. [`Texts`] gives any
+//! attributes as texts, for described columns.
+
+mod texts;
+
+pub(super) use texts::Texts;
 
 use super::columns::{Columns, Found, Role, advice};
 use super::libsvm::Sparse;

@@ -27,7 +27,7 @@ pub enum Format {
     /// Arrays of NumPy: features in `X` (rows first), labels in `y`, if it is there names of the features in
     /// `columns`.
     Npz,
-    /// Apache Parquet with flat columns; uncompressed, Snappy or Zstandard.
+    /// Apache Parquet with flat columns; uncompressed, Snappy, Zstandard or gzip inside.
     Parquet,
     /// The format of Weka, dense or sparse; gzipped or not. Begins with `@relation`, or the name ends in
     /// `.arff`.

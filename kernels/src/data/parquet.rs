@@ -1,4 +1,9 @@
-//! Parquet with flat columns of numbers; the label may be text.
+//! Parquet with flat columns of numbers; the label may be text. [`Texts`] gives any columns as texts, for
+//! described ones.
+
+mod texts;
+
+pub(super) use texts::Texts;
 
 use std::cell::Cell;
 use std::fs::File;
@@ -180,15 +185,27 @@ fn damaged(file: &Path, error: &ParquetError) -> DataError {
 
 pub(super) fn read(source: Source, expected: &Expected) -> Result<Loaded, DataError> {
     let file = source.file.as_path();
+    not_zipped(&source)?;
+    unless_damaged(file, || read_file(file, expected))
+}
+
+fn not_zipped(source: &Source) -> Result<(), DataError> {
     if source.gzip {
         let problem = "a Parquet file is compressed by itself: gunzip it first".into();
-        return Err(DataError::Layout { file: file.into(), problem });
+        return Err(DataError::Layout { file: source.file.clone(), problem });
     }
-    let unfit = || {
+    Ok(())
+}
+
+/// The result of `f`, which reads this file; where it panics the file is damaged.
+pub(super) fn unless_damaged<T>(
+    file: &Path,
+    f: impl FnOnce() -> Result<T, DataError>,
+) -> Result<T, DataError> {
+    guarded(f).unwrap_or_else(|| {
         let problem = "damaged: what its metadata declare does not fit together".into();
         Err(DataError::Layout { file: file.into(), problem })
-    };
-    guarded(|| read_file(file, expected)).unwrap_or_else(unfit)
+    })
 }
 
 thread_local! {

@@ -8,7 +8,8 @@
 //! it was missing.
 //!
 //! [`mod@read`] reads a file so and collects all that is wrong with it ([`Problems`]); [`mod@draft`] guesses
-//! a preparation from one file; [`mod@encoding`] is its one encoding, for session ids and model files.
+//! a preparation from one file; [`mod@whole`] reads rows that are all in one file; [`mod@encoding`] is its one
+//! encoding, for session ids and model files.
 
 use std::collections::BTreeSet;
 
@@ -19,6 +20,7 @@ pub mod problems;
 pub mod read;
 pub(super) mod rows;
 pub mod value;
+pub mod whole;
 
 pub use pooled::Gap;
 pub use problems::{Problem, Problems};

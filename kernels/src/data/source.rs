@@ -36,6 +36,11 @@ impl Source {
         Self::new(path, Box::new(BufReader::with_capacity(1 << 16, file)))
     }
 
+    /// Nothing is left to read of this file.
+    pub(super) fn empty(file: PathBuf) -> Self {
+        Self { file, gzip: false, head: Vec::new(), reader: Box::new(io::empty()) }
+    }
+
     pub(super) fn from_bytes(name: &str, bytes: &'static [u8]) -> Result<Self, DataError> {
         Self::new(Path::new(name), Box::new(Cursor::new(bytes)))
     }

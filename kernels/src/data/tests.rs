@@ -5,6 +5,7 @@ use tempfile::TempDir;
 
 use super::*;
 
+mod described;
 mod formats;
 
 fn gzip(bytes: &[u8]) -> Vec<u8> {

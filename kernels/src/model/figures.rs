@@ -5,7 +5,7 @@
 //! | --- | --- |
 //! | accuracy, recall, precision, share right in a bin | Wilson (JASA 1927) |
 //! | balanced accuracy | normal; variances as in Agresti & Coull (Am. Stat. 1998), with 2 right and 2 wrong rows added to each class |
-//! | AUC | Hanley & McNeil (Radiology 1982), widened by what the bins leave open |
+//! | AUC | Hanley & McNeil (Radiology 1982), its variance at least half a row of the smaller class away from 0 and 1, widened by what the bins leave open |
 //!
 //! Rows are taken as independent draws; rows of one patient or device are not, and then the intervals are too
 //! narrow.
@@ -332,9 +332,12 @@ fn auc(margins: &[u64]) -> Option<Share> {
         below += a as f64;
     }
     let (value, open) = ((won + tied / 2.0) / (n * m), tied / 2.0 / (n * m));
-    let square = value * value;
-    let (q1, q2) = (value / (2.0 - value), 2.0 * square / (1.0 + value));
-    let variance = value * (1.0 - value) + (m - 1.0) * (q1 - square) + (n - 1.0) * (q2 - square);
+    // A few rows that happen to be in order do not show that all are: at 0 and 1 the formula gives no width.
+    let edge = 0.5 / n.min(m);
+    let area = value.clamp(edge, 1.0 - edge);
+    let square = area * area;
+    let (q1, q2) = (area / (2.0 - area), 2.0 * square / (1.0 + area));
+    let variance = area * (1.0 - area) + (m - 1.0) * (q1 - square) + (n - 1.0) * (q2 - square);
     Some(Share::within(value, Z * (variance.max(0.0) / (n * m)).sqrt() + open))
 }
 
@@ -385,6 +388,16 @@ mod tests {
         near(area.value, 0.9);
         near(area.low, 0.9 - Z * 0.043_537);
         near(area.high, 0.9 + Z * 0.043_537);
+        // All in order: as wide as at 0.975, half a row from 1; the more rows the narrower.
+        let mut margins = vec![0; 2 * MARGIN_BINS];
+        (margins[0], margins[MARGIN_BINS + 1]) = (20, 30);
+        let area = auc(&margins).unwrap();
+        let (square, q1, q2): (f64, f64, f64) = (0.950_625, 0.951_219_5, 0.962_658_2);
+        let variance = (0.975 * 0.025 + 29.0 * (q1 - square) + 19.0 * (q2 - square)) / 600.0;
+        near(area.low, 1.0 - Z * variance.sqrt());
+        assert_eq!((area.value, area.high), (1.0, 1.0));
+        (margins[0], margins[MARGIN_BINS + 1]) = (2000, 3000);
+        assert!((0.99..1.0).contains(&auc(&margins).unwrap().low));
     }
 
     #[test]

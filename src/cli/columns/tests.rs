@@ -1,5 +1,7 @@
 //! Described columns on the command line: from a draft to predictions.
 
+mod given;
+
 use std::path::Path;
 
 use crate::cli::Failure;
@@ -39,7 +41,8 @@ fn folder() -> tempfile::TempDir {
     folder
 }
 
-fn drafted() -> tempfile::TempDir {
+/// A folder with the session file `s.toml` of the rows `north.csv`.
+pub(in crate::cli) fn drafted() -> tempfile::TempDir {
     let folder = folder();
     let line = format!(
         "session new --name ward --columns-from north.csv --label kind {} --m 256 --rho 8 --out s.toml",
@@ -145,4 +148,32 @@ fn a_model_reads_rows_to_predict_as_those_that_it_has_learnt() {
     std::fs::write(folder.path().join("other.csv"), other.replace("\t27,5", "\t27.5")).unwrap();
     let error = run_line(folder.path(), "predict m.toml --data other.csv").unwrap_err();
     assert!(error.to_string().contains("line 9, column \"age\": found \"27.5\""), "{error}");
+}
+
+#[test]
+fn a_session_with_described_columns_is_shown_with_each() {
+    let folder = drafted();
+    let path = folder.path().join("s.toml");
+    let text = std::fs::read_to_string(&path).unwrap();
+    let text =
+        text.replace("name = \"age\"\n", "name = \"age\"\nfill_with = \"mean\"\nmin = 18\nclip = true\n");
+    std::fs::write(&path, text.replace("missing = []", "missing = [\"?\"]")).unwrap();
+    let shown = run_line(folder.path(), "session show s.toml").unwrap();
+    let table = "table        2 columns as 3 features; label \"kind\"; decimal comma; missing is empty or \"?\"\n             \
+                 \"age\": number; missing: mean of all peers; at least 18, others become that\n             \
+                 \"sex\": category of female, male; missing: refused\n";
+    assert!(shown.contains(table) && !shown.contains("columns      "), "{shown}");
+    let json = run_line(folder.path(), "session show s.toml --json").unwrap();
+    let shown: serde_json::Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(
+        shown["data"]["table"],
+        serde_json::json!({
+            "delimiter": null, "decimal_comma": true, "missing": ["?"], "label": "kind",
+            "column": [
+                {"name": "age", "kind": "number", "fill_with": "mean", "min": 18.0, "clip": true},
+                {"name": "sex", "kind": "category", "levels": ["female", "male"]},
+            ],
+            "features": ["age", "sex=female", "sex=male"],
+        })
+    );
 }

@@ -220,4 +220,34 @@ mod tests {
         std::fs::write(&mark, "none").unwrap();
         assert_eq!(lost(&state, &mark).unwrap().level, Level::Error);
     }
+
+    #[test]
+    fn rows_that_are_not_as_described_are_findings_each_with_what_to_do() {
+        let folder = columns::tests::drafted();
+        let session = Session::load(folder.path().join("s.toml")).unwrap();
+        let look = |name: &str| {
+            rows(&session, &folder.path().join(name), None, &Reading::default())
+                .unwrap()
+                .into_iter()
+                .map(|finding| (finding.level, finding.text))
+                .collect::<Vec<_>>()
+        };
+        let good = look("north.csv");
+        assert!(good.len() == 1 && good[0].0 == Level::Ok, "{good:?}");
+        assert!(good[0].1.ends_with("north.csv: 30 rows of 3 features"), "{good:?}");
+        std::fs::write(folder.path().join("south.csv"), "sex;age;kind\nmael;<5;sick\nmale;;well\n").unwrap();
+        let found = look("south.csv");
+        assert!(found.iter().all(|(level, _)| *level == Level::Error), "{found:?}");
+        for (at, part) in [
+            "line 2, column \"age\": found \"<5\", expected a number; agree on what counts",
+            "line 2, column \"sex\": found \"mael\", expected one of the levels",
+            "line 3, column \"age\": found nothing, expected a value; leave these rows out",
+        ]
+        .into_iter()
+        .enumerate()
+        {
+            assert!(found[at].1.contains(part), "{found:?}");
+        }
+        assert_eq!(found.len(), 3);
+    }
 }

@@ -275,6 +275,12 @@ fn a_report_shows_the_figures_of_eval_and_leaves_out_the_receipt_of_another_mode
             && !own.contains("beside the pool</h2>")
     );
     let again = run_line(folder.path(), "report m --data d.csv --out r.html").unwrap_err();
+    // One row of each class: none can be held out.
+    std::fs::write(folder.path().join("ten.csv"), digits_csv(10, true)).unwrap();
+    run_line(folder.path(), "report m --data ten.csv --out ten.html").unwrap();
+    let ten = std::fs::read_to_string(folder.path().join("ten.html")).unwrap();
+    assert!(ten.contains("no class has two rows, so none could be held out"));
+    assert!(!ten.contains("Beside a model of these rows alone"));
     assert!(again.to_string().ends_with("exists; --force overwrites it"), "{again}");
 }
 

@@ -6,7 +6,8 @@ use std::fmt;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use crate::session::{Bounds, Faults, NoiseSpec, Peer, Privacy, Scaling, Session, Timing};
+use crate::data::prepare::Preparation;
+use crate::session::{Bounds, Faults, NoiseSpec, Peer, Privacy, Scaling, Session, Timing, table};
 
 /// A session as shown to people and, as JSON, to programs.
 #[derive(Debug, Serialize)]
@@ -46,6 +47,12 @@ struct ShownData {
     dimension: u32,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     columns: Vec<String>,
+    /// `[table]`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    table: Option<Value>,
+    /// The same for people.
+    #[serde(skip)]
+    described: Vec<String>,
     classes: Vec<String>,
     scaling: Scaling,
     densify: bool,
@@ -66,6 +73,26 @@ struct ShownPeer {
     name: String,
     peer_id: String,
     addresses: Vec<String>,
+}
+
+/// `[table]` in lines: what holds for all columns, then each.
+fn described(preparation: &Preparation) -> Vec<String> {
+    let Preparation { delimiter, decimal_comma, missing, label, columns } = preparation;
+    let mut first = format!("{} columns as {} features", columns.len(), preparation.width());
+    if let Some(label) = label {
+        first += &format!("; label {label:?}");
+    }
+    if let Some(byte) = delimiter {
+        first += &format!("; delimiter {:?}", char::from(*byte));
+    }
+    if *decimal_comma {
+        first += "; decimal comma";
+    }
+    if !missing.is_empty() {
+        let texts: Vec<_> = missing.iter().map(|text| format!("{text:?}")).collect();
+        first += &format!("; missing is empty or {}", texts.join(", "));
+    }
+    std::iter::once(first).chain(columns.iter().map(table::line)).collect()
 }
 
 impl Shown {
@@ -92,6 +119,8 @@ impl Shown {
                 features: session.data.features,
                 dimension: session.data.dimension(),
                 columns: session.data.columns.clone(),
+                table: session.data.preparation.as_deref().map(table::json),
+                described: session.data.preparation.as_deref().map(described).unwrap_or_default(),
                 classes: session.data.classes.clone(),
                 scaling: session.data.scaling,
                 densify: session.data.densify,
@@ -131,7 +160,10 @@ impl fmt::Display for Shown {
             "data",
             &format!("{} features, d = {}{padded}, scaling {}", data.features, data.dimension, data.scaling),
         )?;
-        if !data.columns.is_empty() {
+        if !data.described.is_empty() {
+            let mut headings = std::iter::once("table").chain(std::iter::repeat(""));
+            data.described.iter().zip(&mut headings).try_for_each(|(text, heading)| line(heading, text))?;
+        } else if !data.columns.is_empty() {
             line("columns", &data.columns.join(", "))?;
         }
         for (name, bounds) in &data.limits {

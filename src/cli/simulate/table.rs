@@ -90,6 +90,11 @@ pub(super) fn render(results: &Results) -> String {
             ranking.spearman
         );
     }
+    let mut guesses: Vec<&str> = results.runs.iter().filter_map(|run| run.guessed.as_deref()).collect();
+    guesses.dedup();
+    guesses.iter().for_each(|line| {
+        let _ = writeln!(out, "{}", crate::cli::one_line(line));
+    });
     for (name, set) in &results.left_out {
         let _ = writeln!(out, "{name} was left out: {set} is not there");
     }

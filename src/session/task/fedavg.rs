@@ -167,6 +167,16 @@ impl FedavgSpec {
         raw.resolve()
     }
 
+    /// The fields of `[fedavg]`, as [`FedavgSpec::from_table`] takes them.
+    pub(crate) fn table(&self, data: &DataSpec) -> toml::Table {
+        let mut text = String::new();
+        let written = self.write_toml(data, &mut text).ok().and_then(|()| text.parse::<toml::Table>().ok());
+        match written.and_then(|mut file| file.remove("fedavg")) {
+            Some(toml::Value::Table(table)) => table,
+            _ => unreachable!("BUG: a [fedavg] that no session file could have"),
+        }
+    }
+
     /// The network for rows as in `data`.
     ///
     /// # Errors

@@ -143,7 +143,10 @@ impl Spec for FlynnSpec {
     fn sections() -> &'static [Section] {
         &[
             Section { name: "flynn", tasks: "flynn or tune where there is a [flynn]" },
-            Section { name: "evaluate", tasks: "flynn where there is an [evaluate]" },
+            Section {
+                name: "evaluate",
+                tasks: "flynn where there is an [evaluate]; fedavg has fedavg.held_out, xclp 'join --hold-out'",
+            },
         ]
     }
 

@@ -208,3 +208,20 @@ fn a_plan_of_more_slots_than_a_session_may_have_is_a_bug_of_its_task() {
     assert_eq!(context(most).plan.len(), most);
     context(most + 1);
 }
+
+#[test]
+fn evaluation_of_another_task_is_refused_with_what_that_has_in_its_place() {
+    let text = minimal();
+    let (head, rest) = text.split_once("[flynn]").unwrap();
+    let (_, roster) = rest.split_once("gamma = 0\n").unwrap();
+    for (task, section) in [("xclp", ""), ("fedavg", ""), ("custom", "[custom]\nname = \"mine\"\n")] {
+        let head = head.replace("\"flynn\"", &format!("\"{task}\""));
+        let text = |evaluate: &str| format!("{head}{section}{evaluate}{roster}");
+        assert!(Session::parse(&text("")).is_ok(), "{}", text(""));
+        let told = format!(
+            "task is {task}, must be flynn where there is an [evaluate]; fedavg has fedavg.held_out, xclp 'join \
+             --hold-out'"
+        );
+        assert_eq!(refusal(&text("[evaluate]\n")), told);
+    }
+}

@@ -33,9 +33,12 @@ impl Scenario {
                 task.kind = TaskKind::Xclp;
                 (task.bits, task.k) = (spec.bits, spec.k);
             }
-            TaskSpec::Tune(_) | TaskSpec::Fedavg(_) | TaskSpec::FedavgXclp(_) | TaskSpec::Custom(_) => {
-                let text =
-                    format!("the task {} cannot be simulated: flynn, xclp and sketch can", session.task);
+            TaskSpec::Fedavg(spec) => {
+                (task.kind, task.fedavg) = (TaskKind::Fedavg, spec.table(&session.data));
+            }
+            TaskSpec::Tune(_) | TaskSpec::FedavgXclp(_) | TaskSpec::Custom(_) => {
+                let can = "flynn, fedavg, xclp and sketch can";
+                let text = format!("the task {} cannot be simulated: {can}", session.task);
                 return Err(ScenarioError(text));
             }
         }
@@ -110,9 +113,14 @@ mod tests {
         let data = format!("features = 64\nclasses = [{}]\nscaling = \"unit-norm\"", classes.join(", "));
         let flynn = "[flynn]\nm = 99\ns = 5\nrho = 7\ngamma = 0.25\nscore = \"log\"";
         let sketch = "[sketch]\nrows = 6\nrange = 8\nchosen = 3";
+        let fedavg = "[fedavg]\nnetwork = \"cnn\"\nimage = [1, 8, 8]\nfilters = [2, 3, 4]\nhidden = [5]\nrounds = 7\n\
+             steps = 3\nbatch = 9\nrate = 0.125\nschedule = \"constant\"\nmomentum = 0.5\nweight_decay = 0.25\n\
+             proximal = 2.0\nclip = 3.0\nmembers = 0.75\nweighting = \"equal\"\nheld_out = 11\nflip = true\nshift = 1";
         for (task, rest) in [
             ("flynn", format!("[data]\n{data}\n{flynn}")),
             ("flynn", format!("[data]\n{data}\n{flynn}\n[evaluate]\nheld_out = 30\nlearn_all = false")),
+            ("fedavg", format!("[data]\n{data}\n{fedavg}")),
+            ("fedavg", format!("[data]\n{data}")),
             ("flynn", format!("select = \"sketch\"\n[data]\n{data}\n{flynn}\n{sketch}")),
             (
                 "sketch",

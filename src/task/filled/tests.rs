@@ -19,9 +19,11 @@ const MOST: &str = "fill_with = \"most-frequent\"";
 
 /// Four columns of each kind with these fills.
 fn session(task: &str, fills: [&str; 4], min_holders: u16) -> Session {
+    // Rows of the task sketch have no classes.
+    let classes = if task == "sketch" { "" } else { "classes = [\"a\", \"b\"]\n" };
     let mut text = format!(
         "name = \"test\"\nnumber = \"000102030405060708090a0b0c0d0e0f\"\ncreated = 2026-11-22T16:05:06Z\n\
-         task = \"{task}\"\n[data]\nclasses = [\"a\", \"b\"]\nscaling = \"center\"\n[privacy]\n\
+         task = \"{task}\"\n[data]\n{classes}scaling = \"center\"\n[privacy]\n\
          min_holders = {min_holders}\n[table]\nlabel = \"class\"\n"
     );
     let kinds = [
@@ -33,9 +35,14 @@ fn session(task: &str, fills: [&str; 4], min_holders: u16) -> Session {
     for ((name, kind), fill) in ["x", "day", "colour", "stage"].iter().zip(kinds).zip(fills) {
         text += &format!("[[table.column]]\nname = \"{name}\"\nkind = \"{kind}\n{fill}\n");
     }
-    if task == "flynn" {
-        text += "[flynn]\nm = 24\ns = 2\nrho = 3\ngamma = 0.5\n";
-    }
+    text += match task {
+        "flynn" => "[flynn]\nm = 24\ns = 2\nrho = 3\ngamma = 0.5\n",
+        "tune" => {
+            "[flynn]\nm = 24\ns = 2\nrho = 3\ngamma = 0.5\n[tune]\nfolds = 2\n[[tune.setting]]\n\
+             scaling = \"unit-norm\"\nm = 24\ns = 3\nrho = 2\n"
+        }
+        _ => "",
+    };
     for i in 0..3 {
         let key = crate::crypto::identity::Identity::from_seed([i as u8; 32]).public();
         text += &format!("[[roster]]\nname = \"peer-{i}\"\npeer_id = \"{key}\"\n");
@@ -61,7 +68,7 @@ fn read(session: &Session, rows: &[Row]) -> Loaded {
     let expected = Expected {
         preparation: session.data.preparation.as_deref(),
         classes: Some(&session.data.classes),
-        label: LabelColumn::Last,
+        label: if session.data.classes.is_empty() { LabelColumn::None } else { LabelColumn::Last },
         dialect: Dialect::default(),
         ..Expected::default()
     };
@@ -224,13 +231,15 @@ fn sums_that_are_those_of_no_values_end_the_session() {
 
 #[test]
 fn every_task_has_the_two_slots_and_forgets_what_it_would_without_them() {
-    for task in ["flynn", "fedavg"] {
+    for task in ["flynn", "fedavg", "tune", "sketch", "xclp"] {
         let constants = ["fill = 1", "fill = \"2026-01-31\"", "fill = \"u\"", "fill = \"I\""];
         let sessions = [session(task, POOLED, 1), session(task, constants, 1)];
         let [filled, plain] = sessions.map(|session| {
             let kind = built_in(&session).unwrap();
             let Loaded { data, gaps, .. } = read(&session, &with_x_at(3)[0]);
-            (kind.build)(session, Peer(0), Rows { gaps, ..Rows::new(Arc::new(data)) }, &[0; 32]).unwrap()
+            let labels = if task == "xclp" { vec![Some(0); data.rows()] } else { Vec::new() };
+            let rows = Rows { labels, gaps, ..Rows::new(Arc::new(data)) };
+            (kind.build)(session, Peer(0), rows, &[0; 32]).unwrap()
         });
         let (long, short) = (filled.plan(), plain.plan());
         assert_eq!((&*long[1].name, &*long[2].name), ("values", "fills"));
@@ -243,6 +252,31 @@ fn every_task_has_the_two_slots_and_forgets_what_it_would_without_them() {
                 "{task} {slot} {frozen}"
             );
             assert!(filled.retains(2, frozen + 2));
+        }
+    }
+}
+
+/// Of the tasks whose sums do not follow from the session's id.
+#[test]
+fn tune_and_sketch_open_for_filled_rows_what_they_open_where_these_constants_are_agreed_on() {
+    // Somebody has a value of each column, and all values of one are equal.
+    let constants = ["fill = 0.75", "fill = \"1970-01-02\"", "fill = \"u\"", "fill = \"I\""];
+    for task in ["tune", "sketch"] {
+        let (pooled, plain) = (session(task, POOLED, 1), session(task, constants, 1));
+        let filled = tasks(&pooled, &with_x_at(3));
+        let opened = federated(&filled, usize::MAX).unwrap();
+        let expected = federated(&tasks(&plain, &with_x_at(3)), usize::MAX).unwrap();
+        assert_eq!([&opened[..1], &opened[3..]].concat(), expected, "{task}");
+        if task == "sketch" {
+            let outcome = filled[0].outcome(&History::of_vectors(&opened), 0).unwrap();
+            let result: Value = serde_json::from_slice(&outcome.file).unwrap();
+            let fill = |column: usize| result["table"]["column"][column]["fill"].clone();
+            assert_eq!(
+                [0, 1, 2, 3].map(fill),
+                [json!(0.75), json!("1970-01-02"), json!("u"), json!("I")],
+                "the result says what filled the rows"
+            );
+            assert_eq!(result["columns"], json!(pooled.data.columns));
         }
     }
 }

@@ -3,9 +3,9 @@
 use bytes::Bytes;
 use serde_json::{Map, Value, json};
 
-use super::Outcome;
+use super::{Outcome, SketchTask};
 use crate::model::selection::Draw;
-use crate::session::Session;
+use crate::session::{Session, table};
 use crate::sketch::distribution::Distance;
 
 /// The names of these places of the roster.
@@ -19,13 +19,21 @@ pub(crate) fn selection(session: &Session, draw: &Draw) -> Map<String, Value> {
     Map::from_iter([("selection".to_owned(), entry)])
 }
 
-/// The global sketch, this peer's distance to it, and what else the session opened. Counters go row after
-/// row.
-pub(super) fn json(
+impl SketchTask {
+    /// The global sketch, this peer's distance to it, what else the session opened, and how columns became
+    /// numbers. Counters go row after row.
+    pub(super) fn json(&self, outcome: &Outcome, distance: Option<Distance>, opened: &[Bytes]) -> Value {
+        let table = self.preparation.as_deref().map(table::json);
+        json(&self.plan.session, outcome, distance, opened, table)
+    }
+}
+
+fn json(
     session: &Session,
     outcome: &Outcome,
     distance: Option<Distance>,
     opened: &[Bytes],
+    table: Option<Value>,
 ) -> Value {
     let name = |peer: usize| session.roster.get(peer).map_or("", |entry| &entry.name);
     let names = |peers: &[usize]| names(session, peers);
@@ -41,6 +49,8 @@ pub(super) fn json(
         "hash": session.task.sketch().map(|sketch| sketch.hash),
         "rows": rows,
         "range": range,
+        "columns": (!session.data.columns.is_empty()).then_some(&session.data.columns),
+        "table": table,
         "seed": opened.first().map(hex::encode),
         "records": outcome.global.records(),
         "distance": distance,

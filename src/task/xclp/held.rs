@@ -33,11 +33,15 @@ pub(crate) fn hold_out(
         return Err(format!("{count} rows, at most {MOST} can be compared with what they tell alone"));
     }
     let places: Vec<usize> = (0..known.len()).filter(|&row| known[row].is_some()).collect();
-    let labelled = labelled(&rows.data, &places, &known, classes)?;
-    let split = held_out(&labelled, percent.into(), usize::MAX, key);
-    if split.test.is_empty() {
+    let split = match places[..] {
+        [] => None,
+        _ => {
+            Some(held_out(&labelled(&rows.data, &places, &known, classes)?, percent.into(), usize::MAX, key))
+        }
+    };
+    let Some(split) = split.filter(|split| !split.test.is_empty()) else {
         return Err("no class has two rows with a label, so none can be kept back".into());
-    }
+    };
     split.test.iter().for_each(|&row| rows.labels[places[row]] = None);
     Ok(known)
 }

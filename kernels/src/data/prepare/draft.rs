@@ -9,8 +9,7 @@ use super::rows::{Rows, likely};
 use super::value::{NoNumber, days, looks_missing, number};
 use super::{DateOrder, Described, Fill, Kind, MAX_DESCRIBED, MAX_LEVELS, MAX_TOKENS, Preparation};
 use crate::data::{
-    Column, DataError, Expected, Format, LabelColumn, Loaded, MAX_CLASSES, Source, check_class_name,
-    load_named,
+    Column, DataError, Expected, Format, LabelColumn, MAX_CLASSES, Source, check_class_name, parquet,
 };
 
 /// Numbers of a column that its median is taken of.
@@ -51,9 +50,22 @@ struct Seen {
     days: [Vec<f32>; 3],
     /// All texts, up to [`TEXTS`] different ones.
     texts: BTreeMap<String, u64>,
+    /// The texts that the file declares to be all.
+    declared: Option<Vec<String>>,
+    /// Why the column cannot be read.
+    unread: Option<String>,
 }
 
 impl Seen {
+    fn new(rows: &Rows, at: usize) -> Self {
+        let sound = |levels: &&[String]| {
+            (1..=MAX_LEVELS).contains(&levels.len())
+                && levels.iter().all(|level| check_class_name(level).is_ok())
+        };
+        let declared = rows.levels(at).filter(sound).map(<[String]>::to_vec);
+        Self { declared, unread: rows.unread(at).map(str::to_owned), ..Self::default() }
+    }
+
     fn add(&mut self, text: &str) {
         if text.is_empty() {
             self.empty += 1;
@@ -106,13 +118,22 @@ fn keep(kept: &mut Vec<f32>, value: f32) {
 /// [`DataError`]: the file cannot be read, has no header, or a label that is no class.
 pub fn draft(path: &Path, expected: &Expected) -> Result<Option<Draft>, DataError> {
     let source = Source::open(path)?;
-    let layout = |problem: String| Err(DataError::Layout { file: path.into(), problem });
-    let format = format_told(&source, expected)?;
-    if format != Format::Csv {
-        return Ok(None);
+    match format_told(&source, expected)? {
+        Format::Parquet => parquet::unless_damaged(path, || drafted(source, Format::Parquet, path, expected)),
+        format if Rows::takes(format) => drafted(source, format, path, expected),
+        _ => Ok(None),
     }
+}
+
+fn drafted(
+    source: Source,
+    format: Format,
+    path: &Path,
+    expected: &Expected,
+) -> Result<Option<Draft>, DataError> {
+    let layout = |problem: String| Err(DataError::Layout { file: path.into(), problem });
     let Dialect { delimiter, decimal_comma } = expected.dialect;
-    let mut rows = Rows::open(source, |line| delimiter.unwrap_or_else(|| likely(line)))?;
+    let mut rows = Rows::open(source, format, |line| delimiter.unwrap_or_else(|| likely(line)))?;
     let names = rows.names.clone();
     if rows.delimiter.is_some()
         && names.iter().filter(|name| name.parse::<f64>().is_ok()).count() * 2 > names.len()
@@ -166,7 +187,12 @@ pub fn draft(path: &Path, expected: &Expected) -> Result<Option<Draft>, DataErro
             None => return layout(absent(column, "--drop")),
         }
     }
-    let mut seen: Vec<Seen> = names.iter().map(|_| Seen::default()).collect();
+    let mut seen: Vec<Seen> = (0..names.len()).map(|at| Seen::new(&rows, at)).collect();
+    if let Some(at) = label
+        && let Some(found) = rows.unread(at)
+    {
+        return layout(format!("column {:?} is the label, and {found}, which is not read", names[at]));
+    }
     let (mut count, mut ragged) = (0, 0);
     while rows.next()? {
         if rows.len() != names.len() {
@@ -236,26 +262,16 @@ pub fn draft(path: &Path, expected: &Expected) -> Result<Option<Draft>, DataErro
     Ok(Some(out))
 }
 
-/// Reads the rows of a file whose columns nobody has described: as numbers, and where they are no numbers as
-/// guessed; then gives the guess, too.
-///
-/// # Errors
-/// [`DataError`] as of [`load_named`] where neither way reads it.
-pub fn load_drafted(path: &Path, expected: &Expected) -> Result<(Loaded, Option<Draft>), DataError> {
-    let refused = match load_named(path, expected) {
-        Ok(loaded) => return Ok((loaded, None)),
-        Err(refused) => refused,
-    };
-    let Ok(Some(draft)) = draft(path, expected) else { return Err(refused) };
-    let classes = Some(expected.classes.unwrap_or(&draft.classes));
-    let described = Expected { preparation: Some(&draft.preparation), classes, ..expected.clone() };
-    match load_named(path, &described) {
-        Ok(loaded) => Ok((loaded, Some(draft))),
-        Err(_) => Err(refused),
-    }
-}
-
 impl Draft {
+    /// A line for a person whose rows were read by this guess.
+    #[must_use]
+    pub fn guessed(&self) -> String {
+        let (columns, width) = (self.preparation.columns.len(), self.preparation.width());
+        format!(
+            "{columns} columns guessed to be {width} features; `session new --columns-from` writes the guess down"
+        )
+    }
+
     fn describe(&mut self, name: &str, seen: &Seen, dropped: bool) {
         let comma = usize::from(self.preparation.decimal_comma);
         let (kind, note) =
@@ -275,7 +291,9 @@ impl Draft {
             Kind::Number | Kind::Date(_) if seen.empty + words > 0 => {
                 column.fill = Fill::Number(middle.unwrap_or(0.0));
                 column.indicator = true;
-                note += "; some are missing: the drafting peer's median takes their place, a second number says so";
+                note += "; some are missing: this peer's median takes their place, which tells the others about its rows \
+                         (fill_with = \"mean\" in place of fill: the mean of all peers' values); a second number says \
+                         that it was missing";
                 self.said.push(format!("{name:?}: missing in {} rows", seen.empty + words));
                 for token in seen.missing.keys() {
                     if self.preparation.missing.len() < MAX_TOKENS
@@ -349,6 +367,13 @@ fn kind(name: &str, seen: &Seen, comma: usize) -> (Kind, String) {
     let (values, numbers) = (seen.values, seen.numbers[comma]);
     let texts: Vec<&String> = seen.texts.keys().collect();
     let distinct = texts.len() as u64;
+    if let Some(found) = &seen.unread {
+        return (Kind::Ignored, format!("it is {found}, which is not read"));
+    }
+    if let Some(levels) = &seen.declared {
+        let note = "the file declares these levels; with an order: kind = \"ordinal\", levels ascending";
+        return (Kind::Category(levels.clone()), note.into());
+    }
     if values == 0 {
         return (Kind::Ignored, "nothing is in it".into());
     }

@@ -1,6 +1,7 @@
 //! What is wrong with a table, collected: each problem once, with its column, first line and number of rows.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::fmt;
 use std::path::PathBuf;
 
@@ -25,8 +26,10 @@ pub struct Problems {
 /// A problem of one column.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Problem {
-    /// Where it is seen first, from 1.
+    /// Where it is seen first, from 1; 0 where it is in no row, and the file has no lines.
     pub line: u64,
+    /// What `line` counts: `line`, or `row` in a format without lines.
+    pub unit: &'static str,
     /// The column's name.
     pub column: String,
     /// What it is.
@@ -86,7 +89,7 @@ impl fmt::Display for Problem {
         let column = quoted(self.column.as_bytes());
         match &self.trouble {
             Trouble::NoColumn(near) => {
-                write!(f, "line {}: no column is called {column}", self.line)?;
+                write!(f, "{}: no column is called {column}", self.place())?;
                 return match near {
                     Some(near) => {
                         write!(f, "; {} is: call it {column} in the header", quoted(near.as_bytes()))
@@ -97,17 +100,17 @@ impl fmt::Display for Problem {
                 };
             }
             Trouble::Twice => {
-                return write!(f, "line {}: several columns are called {column}; rename one", self.line);
+                return write!(f, "{}: several columns are called {column}; rename one", self.place());
             }
             Trouble::Fields(expected) => {
                 let found = self.texts.first().map_or("0", |(found, _)| found);
-                write!(f, "line {}: {found} columns, expected {expected} as in the header", self.line)?;
+                write!(f, "{}: {found} columns, expected {expected} as in the header", self.place())?;
                 self.count(f)?;
                 return f.write_str("; a delimiter inside a value needs quotes around the value");
             }
             _ => {}
         }
-        write!(f, "line {}, column {column}: found ", self.line)?;
+        write!(f, "{}, column {column}: found ", self.place())?;
         let shown = self.texts.iter().take(SHOWN);
         for (at, (text, rows)) in shown.enumerate() {
             let comma = if at > 0 { ", " } else { "" };
@@ -125,6 +128,10 @@ impl fmt::Display for Problem {
 }
 
 impl Problem {
+    fn place(&self) -> String {
+        if self.line == 0 { "the schema".into() } else { format!("{} {}", self.unit, self.line) }
+    }
+
     fn count(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.rows > 1 { write!(f, " in {} rows", self.rows) } else { Ok(()) }
     }
@@ -191,6 +198,25 @@ struct Met {
     places: BTreeMap<String, usize>,
 }
 
+impl Met {
+    /// Counts a text that stands in so many rows more.
+    fn count(&mut self, text: String, rows: u64) {
+        let next = self.texts.len();
+        match self.places.get(&text) {
+            Some(&place) => {
+                if let Some((_, known)) = self.texts.get_mut(place) {
+                    *known += rows;
+                }
+            }
+            None if next < TEXTS => {
+                self.texts.push((text.clone(), rows));
+                self.places.insert(text, next);
+            }
+            None => {}
+        }
+    }
+}
+
 impl Collector {
     pub(super) fn add(&mut self, line: u64, column: &str, trouble: Trouble, text: &[u8]) {
         let met = self.met.entry((column.to_owned(), trouble)).or_insert_with(|| Met {
@@ -200,19 +226,22 @@ impl Collector {
             places: BTreeMap::new(),
         });
         met.rows += 1;
-        let text: String = String::from_utf8_lossy(text).chars().take(256).collect();
-        let next = met.texts.len();
-        match met.places.get(&text) {
-            Some(&place) => {
-                if let Some((_, rows)) = met.texts.get_mut(place) {
-                    *rows += 1;
+        met.count(String::from_utf8_lossy(text).chars().take(256).collect(), 1);
+    }
+
+    /// Adds what was met in rows behind those of this one, of which no problem has more than [`TEXTS`] texts.
+    pub(super) fn append(&mut self, behind: Self) {
+        for ((column, trouble), Met { line, rows, texts, places }) in behind.met {
+            match self.met.entry((column, trouble)) {
+                Entry::Vacant(place) => {
+                    place.insert(Met { line, rows, texts, places });
+                }
+                Entry::Occupied(mut met) => {
+                    let met = met.get_mut();
+                    met.rows += rows;
+                    texts.into_iter().for_each(|(text, rows)| met.count(text, rows));
                 }
             }
-            None if next < TEXTS => {
-                met.texts.push((text.clone(), 1));
-                met.places.insert(text, next);
-            }
-            None => {}
         }
     }
 
@@ -220,11 +249,12 @@ impl Collector {
         self.met.is_empty()
     }
 
-    pub(super) fn finish(self, file: PathBuf) -> Problems {
+    pub(super) fn finish(self, file: PathBuf, unit: &'static str) -> Problems {
         let met = self.met.into_iter();
         let mut list: Vec<Problem> = met
             .map(|((column, trouble), Met { line, rows, texts, .. })| Problem {
                 line,
+                unit,
                 column,
                 trouble,
                 rows,

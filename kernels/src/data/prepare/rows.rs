@@ -1,4 +1,4 @@
-//! The rows of a table as texts: CSV with any of four delimiters, or JSON lines.
+//! The rows of a table as texts: CSV with any of four delimiters, JSON lines, or a format with types.
 
 use std::io::BufRead;
 use std::io::Read;
@@ -7,16 +7,47 @@ use ::csv::{ByteRecord, ReaderBuilder};
 use serde_json::Value;
 
 use super::read::DELIMITERS;
-use crate::data::{DataError, Source};
+use crate::data::{DataError, Format, Source, arff, parquet};
 
 /// Longest row, in bytes: 2^20 fields of 64 characters. It keeps a quote that is never closed from filling
 /// memory.
 const MAX_ROW: u64 = 1 << 26;
 
+/// The rows of a format whose columns have types: each value becomes the text that a CSV file would have.
+pub(in crate::data) trait Typed: std::fmt::Debug {
+    /// The names of the columns.
+    fn names(&self) -> Vec<String>;
+
+    /// Why a column cannot be read, if it cannot; its fields are empty then.
+    fn unread(&self, at: usize) -> Option<&str>;
+
+    /// The texts that are declared to be all that a column can hold.
+    fn levels(&self, at: usize) -> Option<&[String]>;
+
+    /// Whether a column holds dates, which are written year-month-day.
+    fn is_date(&self, at: usize) -> bool;
+
+    /// What counts rows: `line`, or `row` where there are no lines.
+    fn unit(&self) -> &'static str;
+
+    /// Appends the fields of the next row to `text`, and where each begins and ends; gives its line, `None` at
+    /// the end. Only fields of columns for which `wanted` holds need be there; the others may be empty.
+    fn next(
+        &mut self,
+        wanted: &[bool],
+        text: &mut Vec<u8>,
+        fields: &mut Vec<(usize, usize)>,
+    ) -> Result<Option<u64>, DataError>;
+}
+
 /// The header, and the rows as they are read.
 #[derive(Debug)]
 pub(super) struct Rows {
     source: Source,
+    /// In place of the source, where the format has types.
+    typed: Option<Box<dyn Typed>>,
+    /// The columns whose fields are asked for.
+    wanted: Vec<bool>,
     /// The names of the columns: the first line that is neither blank nor a comment; of JSON lines the names
     /// in the first object.
     pub(super) names: Vec<String>,
@@ -36,11 +67,80 @@ pub(super) struct Rows {
     pending: bool,
 }
 
+/// Bytes of a batch of rows.
+const BATCH: usize = 1 << 22;
+
+/// Rows that have been read; most of a CSV file are not yet split into fields.
+#[derive(Debug, Default)]
+pub(super) struct Batch {
+    text: Vec<u8>,
+    fields: Vec<(usize, usize)>,
+    pub(super) rows: Vec<Row>,
+}
+
+/// A row of a batch.
+#[derive(Debug)]
+pub(super) struct Row {
+    /// Its line, from 1.
+    pub(super) line: u64,
+    text: (usize, usize),
+    /// Its fields among those of the batch, or what stands between them.
+    fields: Result<(usize, usize), u8>,
+}
+
+impl Batch {
+    /// The text of a row; its fields are put into `fields`.
+    pub(super) fn split(&self, row: &Row, fields: &mut Vec<(usize, usize)>) -> &[u8] {
+        let text = self.text.get(row.text.0..row.text.1).unwrap_or_default();
+        fields.clear();
+        match row.fields {
+            Ok((start, end)) => fields.extend(self.fields.get(start..end).unwrap_or_default()),
+            Err(delimiter) => split_at(text, delimiter, fields),
+        }
+        text
+    }
+}
+
+/// Where the fields of a line without quotes begin and end.
+fn split_at(text: &[u8], delimiter: u8, fields: &mut Vec<(usize, usize)>) {
+    let mut start = 0;
+    for (at, &byte) in text.iter().enumerate() {
+        if byte == delimiter {
+            fields.push((start, at));
+            start = at + 1;
+        }
+    }
+    fields.push((start, text.len()));
+}
+
 impl Rows {
+    /// Whether rows of this format can be read as texts.
+    pub(super) fn takes(format: Format) -> bool {
+        matches!(format, Format::Csv | Format::Parquet | Format::Arff)
+    }
+
     /// Reads the header. `choose` picks the delimiter for a first line.
-    pub(super) fn open(source: Source, choose: impl Fn(&[u8]) -> u8) -> Result<Self, DataError> {
-        let mut rows = Self {
+    pub(super) fn open(
+        source: Source,
+        format: Format,
+        choose: impl Fn(&[u8]) -> u8,
+    ) -> Result<Self, DataError> {
+        let file = source.file.clone();
+        let typed: Box<dyn Typed> = match format {
+            Format::Parquet => Box::new(parquet::Texts::open(&source)?),
+            Format::Arff => Box::new(arff::Texts::open(source)?),
+            _ => return Self::open_text(source, choose),
+        };
+        let names = typed.names();
+        let wanted = vec![true; names.len()];
+        Ok(Self { typed: Some(typed), names, wanted, ..Self::of(Source::empty(file)) })
+    }
+
+    fn of(source: Source) -> Self {
+        Self {
             source,
+            typed: None,
+            wanted: Vec::new(),
             names: Vec::new(),
             header: 0,
             delimiter: None,
@@ -50,7 +150,11 @@ impl Rows {
             fields: Vec::new(),
             record: ByteRecord::new(),
             pending: false,
-        };
+        }
+    }
+
+    fn open_text(source: Source, choose: impl Fn(&[u8]) -> u8) -> Result<Self, DataError> {
+        let mut rows = Self::of(source);
         let head = &rows.source.head;
         if head.starts_with(b"\xff\xfe") || head.starts_with(b"\xfe\xff") {
             return rows.refuse("UTF-16 text; save it as UTF-8 (in a spreadsheet: \"CSV UTF-8\")".into());
@@ -90,6 +194,36 @@ impl Rows {
         &self.source
     }
 
+    /// Says of which columns fields are asked for, by their places; without it of all.
+    pub(super) fn want(&mut self, wanted: impl IntoIterator<Item = usize>) {
+        self.wanted = vec![false; self.names.len()];
+        for at in wanted {
+            if let Some(wanted) = self.wanted.get_mut(at) {
+                *wanted = true;
+            }
+        }
+    }
+
+    /// Why a column cannot be read, if it cannot.
+    pub(super) fn unread(&self, at: usize) -> Option<&str> {
+        self.typed.as_ref()?.unread(at)
+    }
+
+    /// The texts that the file declares to be all that a column can hold.
+    pub(super) fn levels(&self, at: usize) -> Option<&[String]> {
+        self.typed.as_ref()?.levels(at)
+    }
+
+    /// Whether the file itself says that a column holds dates, which then are written year-month-day.
+    pub(super) fn is_date(&self, at: usize) -> bool {
+        self.typed.as_ref().is_some_and(|typed| typed.is_date(at))
+    }
+
+    /// What counts rows in messages: `line` or `row`.
+    pub(super) fn unit(&self) -> &'static str {
+        self.typed.as_ref().map_or("line", |typed| typed.unit())
+    }
+
     fn refuse<T>(&self, problem: String) -> Result<T, DataError> {
         Err(DataError::Layout { file: self.source.file.clone(), problem })
     }
@@ -105,8 +239,41 @@ impl Rows {
         self.text.get(bounds.0..bounds.1).unwrap_or_default().trim_ascii()
     }
 
+    /// Replaces the rows of a batch by the next ones; `false` where none are left.
+    pub(super) fn fill(&mut self, batch: &mut Batch) -> Result<bool, DataError> {
+        batch.text.clear();
+        batch.fields.clear();
+        batch.rows.clear();
+        while batch.text.len() < BATCH && self.advance(false)? {
+            let start = batch.text.len();
+            batch.text.extend(&self.text);
+            let fields = match self.delimiter.filter(|_| self.fields.is_empty()) {
+                Some(delimiter) => Err(delimiter),
+                None => {
+                    let start = batch.fields.len();
+                    batch.fields.extend(&self.fields);
+                    Ok((start, batch.fields.len()))
+                }
+            };
+            batch.rows.push(Row { line: self.line, text: (start, batch.text.len()), fields });
+        }
+        Ok(!batch.rows.is_empty())
+    }
+
     /// Moves on to the next row; `false` at the end.
     pub(super) fn next(&mut self) -> Result<bool, DataError> {
+        self.advance(true)
+    }
+
+    /// Moves on to the next row; unless `split` a line without quotes is left as it is, without fields.
+    fn advance(&mut self, split: bool) -> Result<bool, DataError> {
+        if let Some(typed) = &mut self.typed {
+            self.text.clear();
+            self.fields.clear();
+            let line = typed.next(&self.wanted, &mut self.text, &mut self.fields)?;
+            self.line = line.unwrap_or(self.line);
+            return Ok(line.is_some());
+        }
         if std::mem::take(&mut self.pending) {
             return Ok(true);
         }
@@ -116,6 +283,10 @@ impl Rows {
             }
             if self.delimiter.is_none() {
                 self.split_object()?;
+                return Ok(true);
+            }
+            if !split && !self.text.starts_with(b"#") && !self.text.contains(&b'"') {
+                self.fields.clear();
                 return Ok(true);
             }
             self.split()?;
@@ -170,14 +341,7 @@ impl Rows {
         let delimiter = self.delimiter.unwrap_or(b',');
         self.fields.clear();
         if !self.text.contains(&b'"') {
-            let mut start = 0;
-            for (at, &byte) in self.text.iter().enumerate() {
-                if byte == delimiter {
-                    self.fields.push((start, at));
-                    start = at + 1;
-                }
-            }
-            self.fields.push((start, self.text.len()));
+            split_at(&self.text, delimiter, &mut self.fields);
             return Ok(());
         }
         while in_quotes(&self.text, delimiter) {

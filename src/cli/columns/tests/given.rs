@@ -1,0 +1,141 @@
+//! A description of columns that is given where all rows are in one file: `tune`, `tables`, `simulate`,
+//! `session new`.
+
+use std::path::Path;
+
+use serde_json::Value;
+
+use super::{peers, run_line};
+use crate::cli::SAID;
+use crate::session::Session;
+
+/// Two columns: an ordinal, which a guess takes for a category, and a number with gaps.
+const TABLE: &str = "[data]\nclasses = [\"well\", \"ill\"]\n[table]\nmissing = [\"?\"]\nlabel = \"state\"\n\
+                     [[table.column]]\nname = \"stage\"\nkind = \"ordinal\"\nlevels = [\"low\", \"mid\", \"high\"]\n\
+                     [[table.column]]\nname = \"fever\"\nkind = \"number\"\nfill_with = \"mean\"\n";
+
+fn folder() -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    let mut rows = "state;stage;fever\n".to_owned();
+    for i in 0..60 {
+        let (state, stage) = [("ill", "high"), ("well", "low"), ("well", "mid")][i % 3];
+        let fever = if i % 10 == 4 { "?".to_owned() } else { format!("{}", 36 + i % 3) };
+        rows += &format!("{state};{stage};{fever}\n");
+    }
+    std::fs::write(folder.path().join("rows.csv"), rows).unwrap();
+    std::fs::write(folder.path().join("d.toml"), TABLE).unwrap();
+    folder
+}
+
+fn features(json: &str) -> u64 {
+    serde_json::from_str::<Value>(json).unwrap()["features"].as_u64().unwrap()
+}
+
+#[test]
+fn tune_reads_rows_as_a_session_file_describes_them() {
+    let folder = folder();
+    let line = "tune rows.csv --label state --delimiter ; --budget 0 --folds 2 --max-m 512 --json";
+    // Guessed: three levels, the number, and whether it is missing.
+    SAID.set(Some(Vec::new()));
+    assert_eq!(features(&run_line(folder.path(), line).unwrap()), 5);
+    let said = SAID.take().unwrap();
+    assert!(said.len() == 1 && said[0].contains("rows.csv: 2 columns guessed to be 5 features"), "{said:?}");
+    let line = format!("{line} --columns-from d.toml");
+    let json = run_line(folder.path(), &line).unwrap();
+    assert_eq!(features(&json), 2);
+    let classes = &serde_json::from_str::<Value>(&json).unwrap()["classes"];
+    assert_eq!(*classes, serde_json::json!(["well", "ill"]), "in the order of the session file");
+    std::fs::write(folder.path().join("d.toml"), TABLE.replace("\"mid\", ", "")).unwrap();
+    let error = run_line(folder.path(), &line).unwrap_err().to_string();
+    assert!(error.contains("line 4, column \"stage\": found \"mid\""), "{error}");
+}
+
+#[test]
+fn tables_reads_sets_as_one_file_or_a_file_for_each_describes_them() {
+    let folder = folder();
+    let at = |name: &str| folder.path().join(name);
+    std::fs::create_dir(at("sets")).unwrap();
+    std::fs::copy(at("rows.csv"), at("sets/rows.csv")).unwrap();
+    let run = |columns: &Path, out: &str| {
+        let line = format!(
+            "tables {} --out {} --columns-from {} --outer 2 --inner 2 --budget 3 --max-m 512",
+            at("sets").display(),
+            at(out).display(),
+            columns.display()
+        );
+        run_line(folder.path(), &line)
+    };
+    run(&at("d.toml"), "one").unwrap();
+    let result = |out: &str| std::fs::read_to_string(at(out).join("rows.json")).unwrap();
+    let value: Value = serde_json::from_str(&result("one")).unwrap();
+    assert_eq!(value["features"], 2);
+    std::fs::create_dir(at("described")).unwrap();
+    std::fs::copy(at("d.toml"), at("described/rows.toml")).unwrap();
+    run(&at("described"), "each").unwrap();
+    assert_eq!(result("each"), result("one"));
+    std::fs::write(at("described/rows.toml"), TABLE.replace("\"mid\", ", "")).unwrap();
+    let error = run(&at("described"), "refused").unwrap_err().to_string();
+    assert!(error.contains("found \"mid\""), "{error}");
+}
+
+#[test]
+fn simulate_reads_its_set_as_described_and_says_where_it_guessed() {
+    let folder = folder();
+    let scenario = |data: &str| {
+        let text = format!(
+            "peers = 3\n[data]\nset = \"rows.csv\"\n{data}[task]\nm = 64\ns = 2\nrho = 4\n[expect]\npooled = true\n"
+        );
+        std::fs::write(folder.path().join("scenario.toml"), text).unwrap();
+    };
+    // The label is no last column, so that a guess without more takes the number for it and fails.
+    scenario("columns_from = \"d.toml\"\n");
+    let said = run_line(folder.path(), "simulate scenario.toml").unwrap();
+    assert!(!said.contains("guessed"), "{said}");
+    let text = std::fs::read_to_string(folder.path().join("rows.csv")).unwrap();
+    let turned: String = text
+        .lines()
+        .map(|line| line.split_once(';').map(|(state, rest)| format!("{rest};{state}\n")).unwrap())
+        .collect();
+    std::fs::write(folder.path().join("rows.csv"), turned).unwrap();
+    scenario("");
+    let said = run_line(folder.path(), "simulate scenario.toml").unwrap();
+    let line =
+        "rows.csv: 2 columns guessed to be 5 features; `session new --columns-from` writes the guess down";
+    assert!(said.lines().any(|said| said == line), "{said}");
+    // A session file that describes columns describes those of the set, too.
+    let line = format!(
+        "session new --name ward --columns-from d.toml {} --m 64 --s 2 --rho 4 --out s.toml",
+        peers()
+    );
+    run_line(folder.path(), &line).unwrap();
+    let said = run_line(folder.path(), "simulate scenario.toml --session s.toml").unwrap();
+    assert!(!said.contains("guessed"), "{said}");
+    let text = std::fs::read_to_string(folder.path().join("rows.csv")).unwrap();
+    std::fs::write(folder.path().join("rows.csv"), text.replace("low;37", "low;37 C")).unwrap();
+    let error = run_line(folder.path(), "simulate scenario.toml --session s.toml").unwrap_err().to_string();
+    assert!(error.contains("column \"fever\": found \"37 C\""), "{error}");
+}
+
+#[test]
+fn a_session_takes_the_table_of_another_session_file() {
+    let folder = folder();
+    let new = |more: &str| {
+        let line = format!(
+            "session new --name ward --columns-from d.toml {}{more} --m 64 --rho 4 --out s.toml",
+            peers()
+        );
+        run_line(folder.path(), &line)
+    };
+    new("").unwrap();
+    let session = Session::load(folder.path().join("s.toml")).unwrap();
+    assert_eq!(
+        (&*session.data.columns, &*session.data.classes),
+        (&["stage", "fever"].map(String::from)[..], &["well", "ill"].map(String::from)[..])
+    );
+    // With rows to find settings for, they are read so.
+    new(" --data rows.csv --delimiter ; --tuning 1 --force").unwrap();
+    assert_eq!(Session::load(folder.path().join("s.toml")).unwrap().data.columns, session.data.columns);
+    std::fs::write(folder.path().join("d.toml"), "[data]\nfeatures = 2\n").unwrap();
+    let error = new(" --force").unwrap_err().to_string();
+    assert!(error.contains("d.toml: [table] is absent, must be columns as `session new"), "{error}");
+}

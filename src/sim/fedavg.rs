@@ -1,0 +1,95 @@
+//! The task `fedavg` in a scenario: its parameters, and whether the weights are those that the rows of each
+//! round's members give in one place.
+
+use bytes::Bytes;
+
+use super::outcome::Accuracy;
+use super::rows::Dealt;
+use super::scenario::{Scenario, ScenarioError};
+use super::swarm::Swarm;
+use crate::crypto::mask;
+use crate::data::Dataset;
+use crate::model::score::Confusion;
+use crate::protocol::record::Value;
+use crate::session::{FedavgSpec, Peer, Session};
+use crate::task::fedavg::{Fedavg, Plan};
+use crate::task::{History, Task};
+use flyswarm_kernels::learner::Classifier;
+
+/// The parameters of the session's task.
+pub(super) fn spec(scenario: &Scenario) -> Result<FedavgSpec, ScenarioError> {
+    let spec = FedavgSpec::from_table(scenario.task.fedavg.clone());
+    spec.map_err(|error| ScenarioError(format!("task.fedavg: {error}")))
+}
+
+/// The accuracy of the network that the first finished peer has, of one that is trained on all rows in one
+/// place, and of one that is trained on those of the peer with the most.
+pub(super) fn accuracy(
+    swarm: &Swarm,
+    spec: &FedavgSpec,
+    rows: &Dealt,
+    failures: &mut Vec<String>,
+) -> Option<Accuracy> {
+    let (&peer, finished) = swarm.finished.first_key_value()?;
+    let outcome = swarm.outcome(peer)?;
+    let decoded =
+        outcome.and_then(|outcome| Classifier::decode(&outcome.file).map_err(|error| error.to_string()));
+    let network = match decoded {
+        Ok(network) => network,
+        Err(error) => {
+            failures.push(format!("{peer} has no network: {error}"));
+            return None;
+        }
+    };
+    let (session, seed) = (&*swarm.ctx.session, finished.history.seed()?);
+    let plan = Plan::new(session.clone(), spec.clone()).ok()?;
+    let expected = in_one_place(session, spec, rows, finished.values(), &seed);
+    let expected = expected.and_then(|history| plan.classifier(&history).map_err(|error| error.to_string()));
+    if let Err(error) = &expected {
+        failures.push(format!("in one place there are no weights: {error}"));
+    }
+    let score = |network: &Classifier| {
+        let predicted = network.predict(rows.test.view()).ok()?;
+        Some(Confusion::new(rows.test.classes(), rows.test.labels(), &predicted).accuracy())
+    };
+    let alone = |rows: &Dataset| score(plan.in_one_place(rows, &seed).ok()?.last()?);
+    let largest = rows.parts.iter().map(|part| &part.data).max_by_key(|part| part.rows())?;
+    Some(Accuracy {
+        swarm: score(&network)?,
+        pooled: alone(&rows.train)?,
+        alone: alone(largest)?,
+        rows: rows.test.rows() as u64,
+        equal: expected.is_ok_and(|expected| expected.digest() == network.digest()),
+        digest: hex::encode(&network.digest()[..8]),
+    })
+}
+
+/// Adds up what the members of each slot put in, without a protocol.
+fn in_one_place(
+    session: &Session,
+    spec: &FedavgSpec,
+    rows: &Dealt,
+    values: &[Value],
+    seed: &[u8; 32],
+) -> Result<History, String> {
+    let task = |(peer, part): (Peer, &crate::task::Rows)| {
+        Fedavg::new(session.clone(), spec.clone(), peer, part.data.clone()).map_err(|error| error.to_string())
+    };
+    let peers = (0u16..).map(Peer).zip(&rows.parts);
+    let tasks: Vec<Fedavg> = peers.map(task).collect::<Result<_, _>>()?;
+    let plan = tasks.first().ok_or("there are no peers")?.plan();
+    let mut history = History::default();
+    for ((slot, quantity), value) in (0u32..).zip(&plan).zip(values) {
+        // The coin has no vector; what it opened is the seed.
+        let (members, mut total) = match slot {
+            0 => (&[][..], seed.to_vec()),
+            _ => (&value.members[..], vec![0; quantity.len()]),
+        };
+        for peer in members {
+            let vector = tasks[peer.index()].contribution(slot, &history)?;
+            mask::add(quantity.word(), &mut total, &vector);
+        }
+        history.push(value.clone(), Some(Bytes::from(total)));
+    }
+    Ok(history)
+}
