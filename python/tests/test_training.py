@@ -160,10 +160,13 @@ def test_weights_that_are_not_those_of_the_network_name_the_tensor(swarm, digits
     with pytest.raises(ValueError, match=problem):
         raise made.join(rows, through=through)["peer1"]
     # Before anything is sent, too.
+    def started(event):
+        raise AssertionError(event.kind)
+
     wrong = Descent()
     wrong.weights = change(dict(ZEROS))
     with pytest.raises(ValueError, match=problem.replace("in round 1 ", "")):
-        FedAvg(made.session, wrong).join(*rows["peer0"], key=made.keys["peer0"], mdns=False)
+        FedAvg(made.session, wrong).join(*rows["peer0"], key=made.keys["peer0"], mdns=False, on_event=started)
 
 
 @pytest.mark.parametrize("where", ["fit", "get_weights", "set_weights"])
