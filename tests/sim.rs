@@ -143,8 +143,8 @@ fn a_fault_in_every_round_loses_no_round() {
     let faults: String = (1..).zip(faults).map(fault).collect();
     let text = format!(
         "peers = 5\n[task]\nkind = \"fedavg\"\nfedavg = {{ network = \"logistic\", rounds = 3, batch = 16, rate = 0.1 \
-         }}\n[session]\nmin_holders = 2\n[data]\nrows = 200\n[timing]\nlinger_ms = 600_000\n[expect]\nfinished = \
-         5\npooled = true\n{faults}"
+         }}\n[session]\nmin_holders = 2\n[data]\nrows = 200\n[timing]\nlinger_ms = 600_000\n\
+         [expect]\nfinished = 5\npooled = true\n{faults}"
     );
     let run = &run_all(&parse(&text).unwrap(), &mut |_| {}).unwrap().runs[0];
     assert!(run.violations.is_empty(), "{:?}", run.violations);
