@@ -211,6 +211,23 @@ impl Lab {
         (weights, labels.values().map(|labels| labels.found().count()).sum())
     }
 
+    /// The mean accuracy on labelled rows, by the rows of each peer that has any.
+    fn accuracy(&self, weights: &[f32]) -> f64 {
+        let network = self.spec.fedavg.build(&self.session.data).unwrap();
+        let (mut right, mut all) = (0.0, 0.0);
+        for peer in (0u16..).map(Peer).take(self.parts.len()) {
+            let (data, known) = prepared(self, peer);
+            let known: Vec<u16> = known.into_iter().flatten().collect();
+            if !known.is_empty() {
+                let rows = data.subset(&(0..known.len()).collect::<Vec<_>>());
+                let found = network.evaluate(weights, rows.view(), &known, &mut Tape::default());
+                right += data.rows() as f64 * found.right as f64 / known.len() as f64;
+                all += data.rows() as f64;
+            }
+        }
+        right / all
+    }
+
     /// Holds every network against that of the plain program.
     fn holds(&self) -> usize {
         let histories = self.histories();
@@ -222,6 +239,8 @@ impl Lab {
             let outcome = self.tasks[peer.index()].outcome(history, 0).unwrap();
             let network = Classifier::decode(&outcome.file).unwrap();
             assert_eq!(bits(network.weights()), bits(&weights), "{peer}");
+            let found = outcome.details["scores"]["accuracy"].as_f64().unwrap();
+            assert!((found - self.accuracy(&weights)).abs() < 1e-3, "{found}");
         }
         histories.len()
     }

@@ -1,6 +1,7 @@
 //! What is wrong with a table, collected: each problem once, with its column, first line and number of rows.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::fmt;
 use std::path::PathBuf;
 
@@ -197,6 +198,25 @@ struct Met {
     places: BTreeMap<String, usize>,
 }
 
+impl Met {
+    /// Counts a text that stands in so many rows more.
+    fn count(&mut self, text: String, rows: u64) {
+        let next = self.texts.len();
+        match self.places.get(&text) {
+            Some(&place) => {
+                if let Some((_, known)) = self.texts.get_mut(place) {
+                    *known += rows;
+                }
+            }
+            None if next < TEXTS => {
+                self.texts.push((text.clone(), rows));
+                self.places.insert(text, next);
+            }
+            None => {}
+        }
+    }
+}
+
 impl Collector {
     pub(super) fn add(&mut self, line: u64, column: &str, trouble: Trouble, text: &[u8]) {
         let met = self.met.entry((column.to_owned(), trouble)).or_insert_with(|| Met {
@@ -206,19 +226,22 @@ impl Collector {
             places: BTreeMap::new(),
         });
         met.rows += 1;
-        let text: String = String::from_utf8_lossy(text).chars().take(256).collect();
-        let next = met.texts.len();
-        match met.places.get(&text) {
-            Some(&place) => {
-                if let Some((_, rows)) = met.texts.get_mut(place) {
-                    *rows += 1;
+        met.count(String::from_utf8_lossy(text).chars().take(256).collect(), 1);
+    }
+
+    /// Adds what was met in rows behind those of this one, of which no problem has more than [`TEXTS`] texts.
+    pub(super) fn append(&mut self, behind: Self) {
+        for ((column, trouble), Met { line, rows, texts, places }) in behind.met {
+            match self.met.entry((column, trouble)) {
+                Entry::Vacant(place) => {
+                    place.insert(Met { line, rows, texts, places });
+                }
+                Entry::Occupied(mut met) => {
+                    let met = met.get_mut();
+                    met.rows += rows;
+                    texts.into_iter().for_each(|(text, rows)| met.count(text, rows));
                 }
             }
-            None if next < TEXTS => {
-                met.texts.push((text.clone(), 1));
-                met.places.insert(text, next);
-            }
-            None => {}
         }
     }
 

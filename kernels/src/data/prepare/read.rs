@@ -3,9 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
+use rayon::prelude::*;
+
 use super::problems::{Collector, near};
 use super::problems::{Problems, Trouble};
-use super::rows::{Rows, fields, likely};
+use super::rows::{Batch, Row, Rows, fields, likely};
 use super::value::{days, number};
 use super::{DateOrder, Described, Fill, Gap, Kind, Preparation};
 use crate::data::{
@@ -161,9 +163,8 @@ fn gather_rows(
         }
         return Ok((None, problems.finish(file, rows.unit())));
     }
-    for (at, used) in &uses {
-        let ignored = matches!(used, Use::Column(column, ..) if column.kind == Kind::Ignored);
-        if let Some(found) = rows.unread(*at).filter(|_| !ignored) {
+    for (at, _) in &uses {
+        if let Some(found) = rows.unread(*at) {
             let name = quoted(rows.names[*at].as_bytes());
             return layout(format!(
                 "column {name} is {found}, which is not read: write it as a number, a date or text"
@@ -175,67 +176,36 @@ fn gather_rows(
     let comma =
         expected.dialect.decimal_comma.unwrap_or(preparation.decimal_comma && rows.delimiter.is_some());
     let width = preparation.width();
-    let levels: Vec<BTreeMap<&str, usize>> = uses
-        .iter()
-        .map(|(_, used)| match used {
-            Use::Column(column, ..) => column.levels().iter().map(String::as_str).zip(0..).collect(),
-            Use::Label => BTreeMap::new(),
-        })
-        .collect();
+    let typed = uses.iter().map(|(at, _)| Written { comma, iso: rows.is_date(*at) }).collect();
+    let reader = Reader::new(preparation, &uses, typed, rows.names.clone(), expected.lenient);
     let (mut values, mut labels): (Vec<f32>, _) = (Vec::new(), Labels::new(expected));
     let mut unseen: BTreeMap<(String, String), u64> = BTreeMap::new();
     let mut gaps = Vec::new();
     let mut count = 0;
-    while rows.next()? {
-        count += 1;
-        if (count + 1) * width > MAX_VALUES || count > MAX_ROWS {
+    let mut batch = Batch::default();
+    while rows.fill(&mut batch)? {
+        if (count + batch.rows.len() + 1) * width > MAX_VALUES || count + batch.rows.len() > MAX_ROWS {
             let limit = MAX_ROWS.min(MAX_VALUES / width) as u64;
             return Err(DataError::Limit { file, what: "too many rows", found: limit + 1, limit });
         }
-        if rows.len() != rows.names.len() {
-            let found = rows.len().to_string();
-            problems.add(rows.line, "", Trouble::Fields(rows.names.len()), found.as_bytes());
-            continue;
-        }
-        let start = values.len();
-        values.resize(start + width, 0.0);
-        for ((at, used), levels) in uses.iter().zip(&levels) {
-            let field = rows.field(*at);
-            let Ok(text) = std::str::from_utf8(field) else {
-                problems.add(rows.line, &rows.names[*at], Trouble::Encoding, field);
-                continue;
-            };
-            let met = match used {
-                Use::Label => {
-                    let missing = preparation.missing.iter().any(|token| token == text);
-                    match labels.push(if missing { "" } else { text }) {
-                        Ok(()) => Ok(()),
-                        Err(_) if missing || text.is_empty() => Err(Trouble::NoLabel),
-                        Err(expected) => Err(Trouble::Class(expected)),
-                    }
+        let parts: Vec<Part> = batch.rows.par_chunks(CHUNK).map(|rows| reader.part(&batch, rows)).collect();
+        for part in parts {
+            values.extend(part.values);
+            gaps.extend(part.gaps.into_iter().map(|gap| Gap { row: gap.row + count as u32, ..gap }));
+            problems.append(part.problems);
+            for (key, rows) in part.unseen {
+                if unseen.len() < MOST_UNSEEN || unseen.contains_key(&key) {
+                    *unseen.entry(key).or_default() += rows;
                 }
-                Use::Column(column, number, place) => {
-                    let row = &mut values[start + place..start + place + column.width()];
-                    let written = Written { comma, iso: rows.is_date(*at) };
-                    put(column, text, levels, preparation, written, row).map(|met| {
-                        if met == Met::Gap {
-                            gaps.push(Gap { row: (count - 1) as u32, column: *number });
-                        }
-                    })
-                }
-            };
-            match (met, used) {
-                (Ok(()), _) => {}
-                (Err(Trouble::Level), Use::Column(column, ..))
-                    if expected.lenient && matches!(column.kind, Kind::Category(_)) =>
-                {
-                    let key = (column.name.clone(), text.chars().take(256).collect());
-                    if unseen.len() < MOST_UNSEEN || unseen.contains_key(&key) {
-                        *unseen.entry(key).or_default() += 1;
-                    }
-                }
-                (Err(trouble), _) => problems.add(rows.line, &rows.names[*at], trouble, field),
             }
+            for (line, text) in part.labels {
+                let missing = text.is_empty() || preparation.missing.contains(&text);
+                if let Err(expected) = labels.push(if missing { "" } else { &text }) {
+                    let trouble = if missing { Trouble::NoLabel } else { Trouble::Class(expected) };
+                    problems.add(line, reader.label_name(), trouble, text.as_bytes());
+                }
+            }
+            count += part.rows;
         }
     }
     if count == 0 {
@@ -252,6 +222,104 @@ fn gather_rows(
     loaded.unseen =
         unseen.into_iter().map(|((column, level), rows)| Unseen { column, level, rows }).collect();
     Ok((Some(loaded), problems))
+}
+
+/// Rows that are read at a time, on one of the machine's threads; fewer than the texts of a problem that are
+/// kept.
+const CHUNK: usize = 256;
+
+/// What turns fields into numbers.
+struct Reader<'a> {
+    preparation: &'a Preparation,
+    uses: &'a [(usize, Use<'a>)],
+    /// How each of these columns is written, and the places of its levels.
+    written: Vec<Written>,
+    levels: Vec<BTreeMap<&'a str, usize>>,
+    names: Vec<String>,
+    lenient: bool,
+    width: usize,
+}
+
+/// What some rows hold.
+#[derive(Default)]
+struct Part {
+    rows: usize,
+    values: Vec<f32>,
+    /// Lines and texts of labels, where labels are asked for.
+    labels: Vec<(u64, String)>,
+    /// Rows count from the first of these.
+    gaps: Vec<Gap>,
+    unseen: BTreeMap<(String, String), u64>,
+    problems: Collector,
+}
+
+impl<'a> Reader<'a> {
+    fn new(
+        preparation: &'a Preparation,
+        uses: &'a [(usize, Use<'a>)],
+        written: Vec<Written>,
+        names: Vec<String>,
+        lenient: bool,
+    ) -> Self {
+        let levels = uses.iter().map(|(_, used)| match used {
+            Use::Column(column, ..) => column.levels().iter().map(String::as_str).zip(0..).collect(),
+            Use::Label => BTreeMap::new(),
+        });
+        let (levels, width) = (levels.collect(), preparation.width());
+        Self { preparation, uses, written, levels, names, lenient, width }
+    }
+
+    fn label_name(&self) -> &str {
+        let label = self.uses.iter().find(|(_, used)| matches!(used, Use::Label));
+        label.and_then(|(at, _)| self.names.get(*at)).map_or("", String::as_str)
+    }
+
+    fn part(&self, batch: &Batch, rows: &[Row]) -> Part {
+        let mut part = Part { rows: rows.len(), ..Part::default() };
+        part.values.resize(rows.len() * self.width, 0.0);
+        let mut fields = Vec::new();
+        for (number, (row, values)) in rows.iter().zip(part.values.chunks_exact_mut(self.width)).enumerate() {
+            let text = batch.split(row, &mut fields);
+            if fields.len() != self.names.len() {
+                let found = fields.len().to_string();
+                part.problems.add(row.line, "", Trouble::Fields(self.names.len()), found.as_bytes());
+                continue;
+            }
+            let whole = std::str::from_utf8(text).ok();
+            for ((at, used), (levels, written)) in self.uses.iter().zip(self.levels.iter().zip(&self.written))
+            {
+                let (start, end) = fields.get(*at).copied().unwrap_or_default();
+                let field = whole.and_then(|text| text.get(start..end)).map_or_else(
+                    || std::str::from_utf8(text.get(start..end).unwrap_or_default().trim_ascii()),
+                    |field| Ok(field.trim_ascii()),
+                );
+                let name = &self.names[*at];
+                let Ok(field) = field else {
+                    let field = text.get(start..end).unwrap_or_default();
+                    part.problems.add(row.line, name, Trouble::Encoding, field.trim_ascii());
+                    continue;
+                };
+                let (column, number_of, place) = match used {
+                    Use::Label => {
+                        part.labels.push((row.line, field.to_owned()));
+                        continue;
+                    }
+                    Use::Column(column, number_of, place) => (*column, *number_of, *place),
+                };
+                let places = &mut values[place..place + column.width()];
+                match put(column, field, levels, self.preparation, *written, places) {
+                    Ok(Met::Numbers) => {}
+                    Ok(Met::Gap) => part.gaps.push(Gap { row: number as u32, column: number_of }),
+                    Err(Trouble::Level) if self.lenient && matches!(column.kind, Kind::Category(_)) => {
+                        let key = (column.name.clone(), field.chars().take(256).collect());
+                        *part.unseen.entry(key).or_default() += 1;
+                    }
+                    Err(trouble) => part.problems.add(row.line, name, trouble, field.as_bytes()),
+                }
+            }
+        }
+        part
+    }
 }
 
 /// The label's column, where labels are asked for.

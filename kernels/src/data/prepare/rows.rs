@@ -67,6 +67,52 @@ pub(super) struct Rows {
     pending: bool,
 }
 
+/// Bytes of a batch of rows.
+const BATCH: usize = 1 << 22;
+
+/// Rows that have been read; most of a CSV file are not yet split into fields.
+#[derive(Debug, Default)]
+pub(super) struct Batch {
+    text: Vec<u8>,
+    fields: Vec<(usize, usize)>,
+    pub(super) rows: Vec<Row>,
+}
+
+/// A row of a batch.
+#[derive(Debug)]
+pub(super) struct Row {
+    /// Its line, from 1.
+    pub(super) line: u64,
+    text: (usize, usize),
+    /// Its fields among those of the batch, or what stands between them.
+    fields: Result<(usize, usize), u8>,
+}
+
+impl Batch {
+    /// The text of a row; its fields are put into `fields`.
+    pub(super) fn split(&self, row: &Row, fields: &mut Vec<(usize, usize)>) -> &[u8] {
+        let text = self.text.get(row.text.0..row.text.1).unwrap_or_default();
+        fields.clear();
+        match row.fields {
+            Ok((start, end)) => fields.extend(self.fields.get(start..end).unwrap_or_default()),
+            Err(delimiter) => split_at(text, delimiter, fields),
+        }
+        text
+    }
+}
+
+/// Where the fields of a line without quotes begin and end.
+fn split_at(text: &[u8], delimiter: u8, fields: &mut Vec<(usize, usize)>) {
+    let mut start = 0;
+    for (at, &byte) in text.iter().enumerate() {
+        if byte == delimiter {
+            fields.push((start, at));
+            start = at + 1;
+        }
+    }
+    fields.push((start, text.len()));
+}
+
 impl Rows {
     /// Whether rows of this format can be read as texts.
     pub(super) fn takes(format: Format) -> bool {
@@ -193,8 +239,34 @@ impl Rows {
         self.text.get(bounds.0..bounds.1).unwrap_or_default().trim_ascii()
     }
 
+    /// Replaces the rows of a batch by the next ones; `false` where none are left.
+    pub(super) fn fill(&mut self, batch: &mut Batch) -> Result<bool, DataError> {
+        batch.text.clear();
+        batch.fields.clear();
+        batch.rows.clear();
+        while batch.text.len() < BATCH && self.advance(false)? {
+            let start = batch.text.len();
+            batch.text.extend(&self.text);
+            let fields = match self.delimiter.filter(|_| self.fields.is_empty()) {
+                Some(delimiter) => Err(delimiter),
+                None => {
+                    let start = batch.fields.len();
+                    batch.fields.extend(&self.fields);
+                    Ok((start, batch.fields.len()))
+                }
+            };
+            batch.rows.push(Row { line: self.line, text: (start, batch.text.len()), fields });
+        }
+        Ok(!batch.rows.is_empty())
+    }
+
     /// Moves on to the next row; `false` at the end.
     pub(super) fn next(&mut self) -> Result<bool, DataError> {
+        self.advance(true)
+    }
+
+    /// Moves on to the next row; unless `split` a line without quotes is left as it is, without fields.
+    fn advance(&mut self, split: bool) -> Result<bool, DataError> {
         if let Some(typed) = &mut self.typed {
             self.text.clear();
             self.fields.clear();
@@ -211,6 +283,10 @@ impl Rows {
             }
             if self.delimiter.is_none() {
                 self.split_object()?;
+                return Ok(true);
+            }
+            if !split && !self.text.starts_with(b"#") && !self.text.contains(&b'"') {
+                self.fields.clear();
                 return Ok(true);
             }
             self.split()?;
@@ -265,14 +341,7 @@ impl Rows {
         let delimiter = self.delimiter.unwrap_or(b',');
         self.fields.clear();
         if !self.text.contains(&b'"') {
-            let mut start = 0;
-            for (at, &byte) in self.text.iter().enumerate() {
-                if byte == delimiter {
-                    self.fields.push((start, at));
-                    start = at + 1;
-                }
-            }
-            self.fields.push((start, self.text.len()));
+            split_at(&self.text, delimiter, &mut self.fields);
             return Ok(());
         }
         while in_quotes(&self.text, delimiter) {
