@@ -12,8 +12,8 @@ pub(crate) const WIDTH: f64 = 960.0;
 
 const STYLE: &str = include_str!("page/style.css");
 
-/// Text as it may stand in HTML, inside a quoted attribute too. What is invisible, or turns the direction of the
-/// text around it, is shown as U+FFFD.
+/// Text as it may stand in HTML, inside a quoted attribute too. What is invisible, or turns the direction of
+/// the text around it, is shown as U+FFFD.
 pub(crate) fn escape(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for each in text.chars() {

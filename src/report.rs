@@ -71,11 +71,12 @@ impl Page<'_> {
             if let Some(found) = rows.beside.and_then(Compared::read) {
                 let _ = write!(
                     out,
-                    "<h3>Beside a model of these rows alone</h3><p>{} of these rows were held out and predicted in \
-                     three ways: by the model as it is (<b>swarm</b>), by one with its settings that learns from \
-                     the other rows of this file (<b>alone</b>), and by the {NEIGHBOURS} nearest of these \
-                     (<b>neighbours</b>). If the model has learnt from these rows itself, its own figure here is \
-                     too good; the two others have not seen the rows.</p>{}",
+                    "<h3>Beside a model of these rows alone</h3><p>{} of these rows were held out and \
+                     predicted in three ways: by the model as it is (<b>swarm</b>), by one with its \
+                     settings that learns from the other rows of this file (<b>alone</b>), and by the \
+                     {NEIGHBOURS} nearest of these (<b>neighbours</b>). If the model has learnt from \
+                     these rows itself, its own figure here is too good; the two others have not seen the \
+                     rows.</p>{}",
                     found.rows(),
                     figures::compared(&found, Whose::File)
                 );

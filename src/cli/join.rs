@@ -53,8 +53,8 @@ pub(super) struct Join {
     /// 'python3 train.py' (docs/trainer.md)
     #[arg(long, value_name = "COMMAND")]
     trainer: Option<String>,
-    /// With the task xclp, percent of your labels, 1 to 50, that are kept back to see how well the session tells
-    /// them: to the others these rows have no label, and the figures are yours alone
+    /// With the task xclp, percent of your labels, 1 to 50, that are kept back to see how well the session
+    /// tells them: to the others these rows have no label, and the figures are yours alone
     #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u8).range(1..=50))]
     hold_out: Option<u8>,
     /// What you call these rows: under this name the ledger adds up what private sessions spend of them

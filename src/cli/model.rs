@@ -167,8 +167,8 @@ pub(super) struct Scored {
 }
 
 impl Scored {
-    /// As many of the rows as a session holds out, predicted in three ways; `None` for a network, and where no
-    /// class has two rows.
+    /// As many of the rows as a session holds out, predicted in three ways; `None` for a network, and where
+    /// no class has two rows.
     pub(super) fn beside(&self) -> Result<Option<Value>, Failure> {
         let Some(model) = &self.model else { return Ok(None) };
         let EvaluateSpec { held_out, most, .. } = EvaluateSpec::default();

@@ -112,9 +112,9 @@ pub(super) fn of_session(receipt: &Value) -> String {
              file of settings."
         }
         ("xclp", _) => {
-            "A session of this task sums no figures: a table of right and wrong labels would tell two owners each \
-             other's. Labels of your own that <code>join --hold-out 20</code> keeps back tell you, and nobody \
-             else."
+            "A session of this task sums no figures: a table of right and wrong labels would tell two \
+             owners each other's. Labels of your own that <code>join --hold-out 20</code> keeps back tell \
+             you, and nobody else."
         }
         _ => return String::new(),
     };

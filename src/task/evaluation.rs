@@ -1,5 +1,5 @@
-//! Rows that are predicted in three ways: by what the swarm has learnt, by what a peer has learnt alone, and by
-//! its nearest rows (spec, section 15.4).
+//! Rows that are predicted in three ways: by what the swarm has learnt, by what a peer has learnt alone, and
+//! by its nearest rows (spec, section 15.4).
 
 use bytes::Bytes;
 use flyswarm_kernels::model::figures::{Figures, Gain, Sums};

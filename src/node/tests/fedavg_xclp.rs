@@ -70,7 +70,7 @@ fn lab(rows: &[usize], seed: u64) -> Lab {
     for (peer, &n) in (0u16..).map(Peer).zip(rows) {
         let part = data.subset(&(first..first + n).collect::<Vec<_>>());
         first += n;
-        let known = |i: usize| i % 3 == 0 && peer.index() + 1 < rows.len();
+        let known = |i: usize| i.is_multiple_of(3) && peer.index() + 1 < rows.len();
         let labels: Vec<_> =
             part.labels().iter().enumerate().map(|(i, &label)| known(i).then_some(label)).collect();
         let bare = Dataset::new(64, part.values().to_vec(), Vec::new(), Vec::new()).unwrap();

@@ -189,8 +189,8 @@ impl Flynn {
     }
 }
 
-/// How `held` is predicted: by `model`, by a model with its settings of `kept` alone, and by the nearest rows of
-/// these. Labels are numbers of the model's classes; neither is empty.
+/// How `held` is predicted: by `model`, by a model with its settings of `kept` alone, and by the nearest rows
+/// of these. Labels are numbers of the model's classes; neither is empty.
 pub(crate) fn compared(model: &Model, kept: &Dataset, held: &Dataset) -> Result<Evaluation, FlynnError> {
     let (sketch, names) = (model.sketch(), model.classes());
     let own = Scaler::fit(&sketch.parameters().scaling, kept)?;

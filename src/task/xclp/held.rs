@@ -15,10 +15,12 @@ use crate::task::evaluation::Evaluation;
 use crate::task::flynn::evaluate::NEIGHBOURS;
 use crate::task::{History, Rows};
 
-/// Most rows of a peer that keeps labels back: it propagates labels over them alone, with 10 bytes for each pair.
+/// Most rows of a peer that keeps labels back: it propagates labels over them alone, with 10 bytes for each
+/// pair.
 const MOST: usize = 4000;
 
-/// Takes `percent` of the labels out of `rows` by a hash with `key`, of no class all; returns the labels as they were.
+/// Takes `percent` of the labels out of `rows` by a hash with `key`, of no class all; returns the labels as
+/// they were.
 ///
 /// # Errors
 /// With no label to take out, or more rows than can be compared.
@@ -83,8 +85,9 @@ impl Xclp {
         (said.collect(), known)
     }
 
-    /// How the labels that were kept back are told: by the session, by propagation over this peer's rows alone,
-    /// and by the nearest of its rows whose labels it gave. Where no label reaches a row the nearest decide.
+    /// How the labels that were kept back are told: by the session, by propagation over this peer's rows
+    /// alone, and by the nearest of its rows whose labels it gave. Where no label reaches a row the nearest
+    /// decide.
     pub(super) fn compared(&self, said: &[Said], history: &History) -> Result<Option<Evaluation>, String> {
         let kept: Vec<_> = (0..said.len()).filter(|&row| self.labels[row].is_some()).collect();
         let held: Vec<_> =

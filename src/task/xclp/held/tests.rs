@@ -89,14 +89,16 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(8))]
     #[test]
     fn figures_of_what_was_kept_back_are_those_of_a_plain_count(
-        count in 50usize..90, percent in 5u8..=50, told in prop::collection::vec(prop::option::of(0u16..10), 90),
+        count in 50usize..90, percent in 5u8..=50,
+        told in prop::collection::vec(prop::option::of(0u16..10), 90),
     ) {
         let all = rows(count);
         let mut given = all.clone();
         let known = hold_out(&mut given, &classes(), percent, &SEED).unwrap();
         let task = peer(&given, known.clone());
         let history = History::of_vectors(&[Bytes::copy_from_slice(&SEED)]);
-        let said: Vec<_> = told[..count].iter().map(|&label| Said { label, confidence: 0.5, disputed: false }).collect();
+        let said = |&label: &Option<u16>| Said { label, confidence: 0.5, disputed: false };
+        let said: Vec<_> = told[..count].iter().map(said).collect();
         let found = task.compared(&said, &history).unwrap().unwrap();
 
         // Of each row kept back: its label, and what is told of it in the three ways.
