@@ -30,8 +30,8 @@ pub(super) struct Tables {
     /// The paper's Table 1 in place of a folder: so many made-up sets of each shape (the paper: 30)
     #[arg(long, value_name = "SETS", conflicts_with = "folder", value_parser = clap::value_parser!(u16).range(1..=1000))]
     synthetic: Option<u16>,
-    /// Reads the rows as [table] of a session file describes their columns: this file for all sets, or of this
-    /// folder the file NAME.toml for NAME.csv, where it is there
+    /// Reads the rows as the section table of a session file describes their columns: this file for all sets,
+    /// or of this folder the file NAME.toml for NAME.csv, where it is there
     #[arg(long, value_name = "SESSION", requires = "folder")]
     columns_from: Option<PathBuf>,
     /// Where results are kept, one JSON file for each set; made if there is none

@@ -33,7 +33,7 @@ pub(super) struct Tune {
     /// Label column: a name, a number from 1, or last
     #[arg(long, value_name = "COLUMN", default_value = "last")]
     label: LabelColumn,
-    /// Reads the rows as [table] of this session file describes their columns
+    /// Reads the rows as the section table of this session file describes their columns
     #[arg(long, value_name = "SESSION")]
     columns_from: Option<PathBuf>,
     #[command(flatten)]

@@ -74,6 +74,17 @@ fn a_peer_without_labels_sends_no_share_and_no_figures_before_any_are_found() {
 }
 
 #[test]
+fn means_and_spreads_are_those_of_rows_with_and_without_labels() {
+    let head = HEAD.replace("check_columns = false", "check_columns = false\nscaling = \"standard\"");
+    let task = task(&head, &[Some(1), None, None, Some(0), None]).unwrap();
+    let slot = slot(&*task, "moments");
+    let found = task.contribution(slot, &history(slot as usize, &everybody(), &[20])).unwrap();
+    let rows = Dataset::new(3, (0u8..15).map(f32::from).collect(), Vec::new(), Vec::new()).unwrap();
+    let expected = crate::sketch::scaling::moments(&rows, true);
+    assert_eq!(found, expected.iter().flat_map(|word| word.to_le_bytes()).collect::<Vec<_>>());
+}
+
+#[test]
 fn too_few_rows_too_few_parties_and_too_few_holders_end_or_stop_a_propagation() {
     let strict = HEAD.replace("few_rows = true", "few_rows = false");
     let task = task(&strict, &[Some(1), None, None, None, None]).unwrap();
