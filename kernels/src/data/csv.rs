@@ -3,7 +3,10 @@
 //! A row is one line: a line break inside quotes cannot be part of a number or a class name. So errors give
 //! true lines.
 
+use std::path::Path;
+
 use ::csv::{ByteRecord, ReaderBuilder, Trim};
+use rayon::prelude::*;
 
 use super::columns::{Aside, Columns, Found, Role, advice};
 use super::prepare::rows::likely;
@@ -77,25 +80,111 @@ pub(super) fn read(mut source: Source, expected: &Expected) -> Result<Loaded, Da
         return Err(DataError::NoRows { file: source.file.clone(), header: true });
     }
 
-    let features = columns.features;
+    let reader = Reader { file: &source.file.clone(), expected, columns: &columns, names: &header_names };
     let (mut values, mut labels) = (Vec::new(), Labels::new(expected));
-    loop {
-        push_row(&source, expected, &record, &columns, &header_names, &mut values, &mut labels)?;
-        check_limits(&source, &record, &columns, expected, &values[values.len() - features..])?;
-        if values.len() > MAX_VALUES || values.len() / features > MAX_ROWS {
-            let limit = MAX_ROWS.min(MAX_VALUES / features) as u64;
-            return Err(DataError::Limit {
-                file: source.file.clone(),
-                what: "too many rows",
-                found: limit + 1,
-                limit,
-            });
+    let mut batch = vec![Row::default(); (BATCH / columns.roles.len().max(1)).clamp(1, BATCH / CHUNK)];
+    let (mut more, mut failed) = (true, None);
+    while more {
+        let mut count = 0;
+        while more && count < batch.len() {
+            batch[count].line = record.lines.line;
+            std::mem::swap(&mut batch[count].fields, &mut record.fields);
+            count += 1;
+            match record.next(&mut source) {
+                Ok(another) => more = another,
+                // What is wrong with rows before comes first.
+                Err(error) => (more, failed) = (false, Some(error)),
+            }
         }
-        if !record.next(&mut source)? {
-            break;
-        }
+        reader.push(&batch[..count], &mut values, &mut labels)?;
+    }
+    if let Some(error) = failed {
+        return Err(error);
     }
     Ok(labels.finish(columns.features, values).named(columns))
+}
+
+/// Fields of the rows that are read before their numbers are.
+const BATCH: usize = 1 << 16;
+/// Rows whose numbers one thread reads at a time.
+const CHUNK: usize = 64;
+
+/// The fields of a line.
+#[derive(Clone, Debug, Default)]
+struct Row {
+    line: u64,
+    fields: ByteRecord,
+}
+
+/// What turns rows into numbers and labels.
+struct Reader<'a> {
+    file: &'a Path,
+    expected: &'a Expected<'a>,
+    columns: &'a Columns,
+    /// The header; empty without one.
+    names: &'a [String],
+}
+
+/// What is wrong with a row, and the place of the field that is to blame; none where the row itself is.
+type Wrong = (Option<usize>, DataError);
+
+impl Reader<'_> {
+    /// Reads the numbers on all threads, and the labels. Of several errors the first of the file is given.
+    fn push(&self, rows: &[Row], values: &mut Vec<f32>, labels: &mut Labels) -> Result<(), DataError> {
+        let features = self.columns.features;
+        let start = values.len();
+        if start + rows.len() * features > MAX_VALUES || start / features + rows.len() > MAX_ROWS {
+            let limit = MAX_ROWS.min(MAX_VALUES / features) as u64;
+            let (file, what) = (self.file.to_owned(), "too many rows");
+            return Err(DataError::Limit { file, what, found: limit + 1, limit });
+        }
+        values.resize(start + rows.len() * features, 0.0);
+        let numbers = values[start..].par_chunks_mut(features);
+        let read = rows.par_iter().zip(numbers).with_min_len(CHUNK);
+        let read: Vec<Result<(), Wrong>> = read.map(|(row, numbers)| self.numbers(row, numbers)).collect();
+        let label = self.columns.roles.iter().position(|role| matches!(role, Role::Label));
+        for (row, read) in rows.iter().zip(read) {
+            let wrong = read.err();
+            let before = |label: usize| wrong.as_ref().is_none_or(|(place, _)| *place > Some(label));
+            if let Some(at) = label.filter(|&label| before(label)) {
+                labels.push(self.text(row, at)?).map_err(|expected| self.refused(row, at, expected))?;
+            }
+            if let Some((_, error)) = wrong {
+                return Err(error);
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads the features of a row, which keep their limits.
+    fn numbers(&self, row: &Row, numbers: &mut [f32]) -> Result<(), Wrong> {
+        let (roles, comma) = (&self.columns.roles, self.expected.dialect.decimal_comma == Some(true));
+        if row.fields.len() != roles.len() {
+            let (file, line, found, expected) =
+                (self.file.to_owned(), row.line, row.fields.len(), roles.len());
+            return Err((None, DataError::Ragged { file, line, found, expected }));
+        }
+        for (at, (field, role)) in row.fields.iter().zip(roles).enumerate() {
+            let Role::Feature(place) = *role else { continue };
+            let text = self.text(row, at).map_err(|error| (Some(at), error))?;
+            numbers[place] = value(text, comma)
+                .map_err(|why| (Some(at), self.refused(row, at, hint(why, self.names.get(at), field))))?;
+        }
+        let Some((place, limit)) = self.expected.outside(numbers) else { return Ok(()) };
+        let at = roles.iter().position(|role| matches!(role, Role::Feature(at) if *at == place)).unwrap_or(0);
+        let name = self.expected.columns.get(place).map_or(String::new(), |name| format!(", {name}"));
+        Err((Some(usize::MAX), self.refused(row, at, format!("{limit}{name}"))))
+    }
+
+    fn text<'a>(&self, row: &'a Row, at: usize) -> Result<&'a str, DataError> {
+        let field = row.fields.get(at).unwrap_or_default();
+        std::str::from_utf8(field).map_err(|_| self.refused(row, at, "UTF-8 text".into()))
+    }
+
+    fn refused(&self, row: &Row, at: usize, expected: String) -> DataError {
+        let found = quoted(row.fields.get(at).unwrap_or_default());
+        DataError::Field { file: self.file.to_owned(), line: row.line, column: at + 1, found, expected }
+    }
 }
 
 /// See [`super::column_texts`]. The first line is a header where the file has a line more than rows.
@@ -192,27 +281,6 @@ fn is_header(found: &Found, first: &Record, aside: &Aside, expected: &Expected) 
     Ok(true)
 }
 
-/// Whether the row just read keeps the limits of its columns.
-fn check_limits(
-    source: &Source,
-    record: &Record,
-    columns: &Columns,
-    expected: &Expected,
-    row: &[f32],
-) -> Result<(), DataError> {
-    let Some((place, limit)) = expected.outside(row) else { return Ok(()) };
-    let at =
-        columns.roles.iter().position(|role| matches!(role, Role::Feature(at) if *at == place)).unwrap_or(0);
-    let name = expected.columns.get(place).map_or(String::new(), |name| format!(", {name}"));
-    Err(DataError::Field {
-        file: source.file.clone(),
-        line: record.lines.line,
-        column: at + 1,
-        found: quoted(&record.fields[at]),
-        expected: format!("{limit}{name}"),
-    })
-}
-
 /// A plain number; with a decimal comma where that is said.
 fn value(text: &str, comma: bool) -> Result<f32, NoNumber> {
     match text.parse::<f32>() {
@@ -243,46 +311,4 @@ fn hint(why: NoNumber, name: Option<&String>, field: &[u8]) -> String {
         }
         NoNumber::Text => name.filter(|_| !field.is_empty()).map_or("a number".into(), |name| advice(name)),
     }
-}
-
-fn push_row(
-    source: &Source,
-    expected: &Expected,
-    record: &Record,
-    columns: &Columns,
-    names: &[String],
-    values: &mut Vec<f32>,
-    labels: &mut Labels,
-) -> Result<(), DataError> {
-    if record.fields.len() != columns.roles.len() {
-        return Err(DataError::Ragged {
-            file: source.file.clone(),
-            line: record.lines.line,
-            found: record.fields.len(),
-            expected: columns.roles.len(),
-        });
-    }
-    let start = values.len();
-    values.resize(start + columns.features, 0.0);
-    let row = &mut values[start..];
-    let comma = expected.dialect.decimal_comma == Some(true);
-    for ((at, field), role) in record.fields.iter().enumerate().zip(&columns.roles) {
-        let refuse = |expected: String| DataError::Field {
-            file: source.file.clone(),
-            line: record.lines.line,
-            column: at + 1,
-            found: quoted(field),
-            expected,
-        };
-        let text = || std::str::from_utf8(field).map_err(|_| refuse("UTF-8 text".into()));
-        match *role {
-            Role::Dropped => {}
-            Role::Label => labels.push(text()?).map_err(refuse)?,
-            Role::Feature(place) => match value(text()?, comma) {
-                Ok(x) => row[place] = x,
-                Err(why) => return Err(refuse(hint(why, names.get(at), field))),
-            },
-        }
-    }
-    Ok(())
 }

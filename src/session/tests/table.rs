@@ -96,6 +96,20 @@ fn tables_that_cannot_be_are_refused_by_name() {
         ("name = \"id\"", "name = \"a\\u202eb\"", "the name of a column of table is"),
         ("[\"f\", \"m\"]", "[\"f\", \"m\\u200b\"]", "a level of column \"sex\" is"),
         ("[flynn]", "[columns.age]\nmin = 0\n[flynn]", "[columns.NAME] is given, must be absent"),
+        (
+            "classes",
+            "columns = [\"a\"]\nclasses",
+            "data.features or data.columns is given, must be absent where",
+        ),
+        (
+            "fill = 50",
+            "order = \"day-month-year\"\nfill = 50",
+            "order of column \"age\" is given, must be absent",
+        ),
+        ("fill = 50", "fill = 50\nfill_with = \"mean\"", "fill_with of column \"age\" is \"mean\", must be"),
+        ("fill = 50", "fill_with = \"most-frequent\"", "fill_with of column \"age\" is \"most-frequent\""),
+        ("label = \"kind\"", "label = \"a\\u202eb\"", "table.label is"),
+        ("\"NA\"", "\"a\\u202eb\"", "a text of table.missing is"),
     ] {
         let told = refusal(&changed(from, to));
         assert!(told.contains(expected), "{to}: {told}");
@@ -104,4 +118,42 @@ fn tables_that_cannot_be_are_refused_by_name() {
     let mut other = session.clone();
     other.data.columns[0] = "height".into();
     assert!(other.check().is_err(), "names that do not follow from the table");
+}
+
+#[test]
+fn sums_that_fill_missing_values_are_refused_where_noise_hides_sums_and_where_a_program_brings_the_task() {
+    let filled = changed("fill = 50", "fill_with = \"mean\"");
+    let expected = "[table]: fill_with of column \"age\" is given, must be absent ";
+    let private = filled.replacen("[[roster]]", "[privacy]\nepsilon = 1.0\ntop = 5\n[[roster]]", 1);
+    let told = refusal(&private);
+    assert!(told.starts_with(&format!("{expected}where there is privacy.epsilon")), "{told}");
+    let flynn = &filled[filled.find("[flynn]").unwrap()..filled.find("[[roster]]").unwrap()];
+    let custom = filled.replacen(flynn, "[custom]\nname = \"a\"\n", 1).replacen("\"flynn\"", "\"custom\"", 1);
+    let told = refusal(&custom);
+    assert!(told.starts_with(&format!("{expected}with the task custom")), "{told}");
+    assert!(Session::parse(&filled).is_ok());
+}
+
+#[test]
+fn a_description_by_itself_is_held_to_the_same_rules() {
+    let table = &TABLE[..TABLE.find("[flynn]").unwrap()];
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let load = |text: &str| {
+        std::fs::write(file.path(), text).unwrap();
+        super::super::table::Description::load(file.path())
+    };
+    let found = load(&format!("[data]\nclasses = [\"a\", \"b\"]\n{table}")).unwrap();
+    assert_eq!((found.classes.len(), found.preparation.columns.len()), (2, 5));
+    for (text, expected) in [
+        (table.replace("fill = \"I\"", "fill = \"IV\""), "[table]: fill of column \"stage\""),
+        ("[data]\nclasses = []\n".to_owned(), "[table] is absent"),
+        (format!("[data]\nclasses = 3\n{table}"), "data.classes"),
+    ] {
+        let told = load(&text).unwrap_err();
+        let told = format!(
+            "{told}: {}",
+            std::error::Error::source(&told).map_or(String::new(), ToString::to_string)
+        );
+        assert!(told.contains(expected), "{told}");
+    }
 }

@@ -1,5 +1,7 @@
 //! Preparations against plain computations.
 
+mod rules;
+
 use std::fs;
 
 use proptest::prelude::*;
