@@ -3,9 +3,9 @@
     cargo build --release --package flyswarm-kernels --example predict
     python python/bench_predict.py target/release/examples/predict [rows]
 
-The package must have been built in the same profile. The two predict in turn, on all cores, the kernel in a program of
-its own with the same model and rows; the least time of each counts: by the clock, and of all cores together, which
-other programs disturb less.
+The package must have been built in the same profile. The two predict in turn, on all cores, the kernel in a
+program of its own with the same model and rows; the least time of each counts: by the clock, and of all cores
+together, which other programs disturb less.
 """
 
 import subprocess
@@ -39,12 +39,15 @@ def main(program, rows):
         fitted.model_.save(model)
         np.save(array, X)
         for _ in range(TURNS):
-            found = subprocess.run([program, model, array, str(RUNS)], capture_output=True, text=True, check=True)
+            command = [program, model, array, str(RUNS)]
+            found = subprocess.run(command, capture_output=True, text=True, check=True)
             kernel.append([float(word) for word in found.stdout.split()])
             estimator += [seconds(lambda: fitted.predict(X)) for _ in range(RUNS)]
-    for name, least, whole in zip(("clock", "cores"), np.min(kernel, axis=0), np.min(estimator, axis=0), strict=True):
+    least_times = np.min(kernel, axis=0), np.min(estimator, axis=0)
+    for name, least, whole in zip(("clock", "cores"), *least_times, strict=True):
         more = 100 * (whole / least - 1)
-        print(f"{rows} rows of {FEATURES}, by the {name}: kernel {least:.3f} s, predict {whole:.3f} s, {more:+.1f} %")
+        times = f"kernel {least:.3f} s, predict {whole:.3f} s, {more:+.1f} %"
+        print(f"{rows} rows of {FEATURES}, by the {name}: {times}")
 
 
 if __name__ == "__main__":

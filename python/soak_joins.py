@@ -2,8 +2,8 @@
 
     python python/soak_joins.py [sessions]
 
-Prints them on Linux now and then, and ends with an error where they have grown. The first tenth is not looked at: pools
-of threads and of memory are filled then.
+Prints them on Linux now and then, and ends with an error where they have grown. The first tenth is not looked
+at: pools of threads and of memory are filled then.
 """
 
 import gc
@@ -68,7 +68,8 @@ def main(sessions):
         if done % max(1, sessions // 10) == 0:
             memory, threads, files = sizes()
             seconds = time.perf_counter() - begun
-            print(f"{done:4} sessions, {seconds:5.0f} s: {memory:6.1f} MB, {threads} threads, {files} files", flush=True)
+            held = f"{memory:6.1f} MB, {threads} threads, {files} files"
+            print(f"{done:4} sessions, {seconds:5.0f} s: {held}", flush=True)
     # Threads end by themselves a moment after their peer.
     for _ in range(100):
         last = sizes()
@@ -76,7 +77,8 @@ def main(sessions):
             break
         time.sleep(0.1)
     grown = (last[0] - first[0]) / max(1, sessions - sessions // 10) * 1000
-    print(f"{3 * sessions} joins; memory grew by {grown:.1f} kB a session, threads {first[1]} -> {last[1]}, files {first[2]} -> {last[2]}")
+    held = f"threads {first[1]} -> {last[1]}, files {first[2]} -> {last[2]}"
+    print(f"{3 * sessions} joins; memory grew by {grown:.1f} kB a session, {held}")
     return last[1] > first[1] or last[2] > first[2] or grown > 100
 
 

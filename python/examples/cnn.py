@@ -56,7 +56,8 @@ def peer(name, key, meeting, session):
     cnn = module()
     trainer = FedAvg(
         Session(session), cnn,
-        loss=torch.nn.functional.cross_entropy, optimizer=functools.partial(torch.optim.SGD, lr=0.1, momentum=0.9),
+        loss=torch.nn.functional.cross_entropy,
+        optimizer=functools.partial(torch.optim.SGD, lr=0.1, momentum=0.9),
     )  # fmt: skip
     joined = trainer.join(X[own], y[own], **meeting.of(key))
     network = joined.estimator
@@ -71,7 +72,8 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         keys = {name: Identity.new(Path(folder) / name / "key") for name in PEERS}
         session = Session.new(
-            "cnn", keys, task="fedavg", features=64, classes_from_range="0..9", network="cnn", image=[1, 8, 8],
+            "cnn", keys, task="fedavg", features=64, classes_from_range="0..9",
+            network="cnn", image=[1, 8, 8],
             filters=[8, 16, 16], hidden=[32], rounds=20, epochs=2, rate=0.1, scaling="none",
         )  # fmt: skip
         answers = together(peer, keys, session.text)

@@ -2,8 +2,8 @@
 
     python python/examples/labels.py
 
-The task `xclp` spreads the labels that are known over the rows of all clinics, which nobody sees, and gives each
-clinic labels of its own rows.
+The task `xclp` spreads the labels that are known over the rows of all clinics, which nobody sees, and gives
+each clinic labels of its own rows.
 """
 
 import tempfile
@@ -40,7 +40,8 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         keys = {name: Identity.new(Path(folder) / name / "key") for name in PEERS}
         session = Session.new(
-            "labels", keys, task="xclp", columns=list(rows("north")[0].columns), classes=["benign", "malignant"],
+            "labels", keys, task="xclp", columns=list(rows("north")[0].columns),
+            classes=["benign", "malignant"],
             bits=1024, alpha=0.9, min_holders=1,
         )  # fmt: skip
         answers = together(peer, keys, session.text)

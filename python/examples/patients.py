@@ -2,8 +2,8 @@
 
     python python/examples/patients.py
 
-The session describes the columns as in North's table. Each hospital then knows a classifier of the patients of all
-three, which takes such a table as it is.
+The session describes the columns as in North's table. Each hospital then knows a classifier of the patients
+of all three, which takes such a table as it is.
 """
 
 import tempfile
@@ -22,7 +22,7 @@ def table(name):
 
 
 def peer(name, key, meeting, session):
-    """Takes part with every row but one in four, which are for testing; says how new patients are classified."""
+    """Takes part with three rows in four, the rest are for testing; says how new patients are classified."""
     rows = table(name)
     held = rows.index % 4 == 0
     learnt = rows[~held]
@@ -36,8 +36,10 @@ def peer(name, key, meeting, session):
 def main():
     with tempfile.TemporaryDirectory() as folder:
         keys = {name: Identity.new(Path(folder) / name / "key") for name in ("north", "south", "east")}
-        session = Session.new("wards", keys, columns_from=TABLES / "north.csv", label="diagnosis", no_evaluate=True)
-        print(f"{len(session.show()['data']['columns'])} features of {len(table('north').columns) - 1} columns")
+        north = TABLES / "north.csv"
+        session = Session.new("wards", keys, columns_from=north, label="diagnosis", no_evaluate=True)
+        features, columns = session.show()["data"]["columns"], table("north").columns
+        print(f"{len(features)} features of {len(columns) - 1} columns")
         answers = together(peer, keys, session.text)
     for name, (counted, right, held, _) in answers.items():
         print(f"{name}: counted {counted}, {right} of {held} of its other patients are classified rightly")

@@ -307,7 +307,8 @@ class FlyNNClassifier(ClassifierMixin, BaseEstimator):
         --------
         >>> one = FlyNNClassifier(scaling="none", m=64, rho=4).fit([[0.0], [9.0]], [0, 1])
         >>> two = FlyNNClassifier(scaling="none", m=64, rho=4).fit([[1.0], [8.0]], [0, 1])
-        >>> both = FlyNNClassifier(scaling="none", m=64, rho=4).fit([[0.0], [9.0], [1.0], [8.0]], [0, 1, 0, 1])
+        >>> both = FlyNNClassifier(scaling="none", m=64, rho=4)
+        >>> both = both.fit([[0.0], [9.0], [1.0], [8.0]], [0, 1, 0, 1])
         >>> one.merge(two).model_.digest == both.model_.digest
         True
         """
@@ -369,7 +370,18 @@ class FlyNNClassifier(ClassifierMixin, BaseEstimator):
 
     @property
     def model_(self):
-        """The `Model`; with kept rows it is made when it is asked for."""
+        """The `Model`; with kept rows it is made when it is asked for.
+
+        Raises
+        ------
+        NotFittedError
+            Before `fit`.
+
+        Examples
+        --------
+        >>> FlyNNClassifier(m=64, rho=4).fit([[0.0], [9.0]], ["low", "high"]).model_.counts.shape
+        (2, 64)
+        """
         self._need()
         if self._model is None:
             self._model = self._learn(self._kept)

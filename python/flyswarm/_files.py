@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 def temporary(write: Callable[[Path], object], name: str) -> Iterator[Path]:
     """A file that `write` has written, for as long as it is needed.
 
-    On Linux it lies in memory and ends with this process, however that ends. Elsewhere it lies in a folder that
-    only this user can read.
+    On Linux it lies in memory and ends with this process, however that ends. Elsewhere it lies in a folder
+    that only this user can read.
     """
     if hasattr(os, "memfd_create") and os.path.exists("/proc/self/fd"):
         file = os.memfd_create(name)

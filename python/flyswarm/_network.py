@@ -31,8 +31,16 @@ class Network(ClassifierMixin, BaseEstimator):
     digest : str
         SHA-256 of the file in hexadecimal digits: the same at every peer.
 
+    Raises
+    ------
+    ValueError
+        If the bytes are no such file.
+
     Examples
     --------
+    In the examples of the methods `network` is one for two features and two classes, as
+    `network, receipt = session.join(X, y, key=key)` gives it.
+
     >>> Network(b"something else")
     Traceback (most recent call last):
     ...
@@ -40,7 +48,7 @@ class Network(ClassifierMixin, BaseEstimator):
     """
 
     def __init__(self, file):
-        """Raises ValueError where the bytes are no such file."""
+        """Reads a network's file. Raises ValueError if it is none."""
         self.file = file
         self._layers = Layers.decode(file)
         self.classes_ = np.asarray(self._layers.classes)
@@ -52,7 +60,13 @@ class Network(ClassifierMixin, BaseEstimator):
 
     @property
     def digest(self):
-        """SHA-256 of the file in hexadecimal digits."""
+        """SHA-256 of the file, a str of 64 hexadecimal digits.
+
+        Examples
+        --------
+        >>> len(network.digest), Network(network.file).digest == network.digest
+        (64, True)
+        """
         return self._layers.digest
 
     def __sklearn_is_fitted__(self):
@@ -64,8 +78,8 @@ class Network(ClassifierMixin, BaseEstimator):
         Parameters
         ----------
         X : array-like or frame of shape (n_samples, n_features)
-            Finite numbers below 2^80, not scaled; a frame has the session's columns. Where the session describes
-            the columns of a table, also a frame of such a table.
+            Finite numbers below 2^80, not scaled; a frame has the session's columns. Where the session
+            describes the columns of a table, also a frame of such a table.
 
         Returns
         -------
@@ -76,6 +90,11 @@ class Network(ClassifierMixin, BaseEstimator):
         ------
         ValueError
             If X is no such array or has other features.
+
+        Examples
+        --------
+        >>> network.decision_function([[0.0, 0.0], [1.0, 1.0], [0.5, 0.5]]).shape
+        (3, 2)
         """
         if self._layers.described and hasattr(X, "columns") and list(X.columns) != self._layers.columns:
             X = prepared(X, self._layers.prepare)
@@ -84,11 +103,53 @@ class Network(ClassifierMixin, BaseEstimator):
         return np.concatenate(each(X, lambda rows, at: self._layers.scores(rows))).astype(float)
 
     def predict(self, X):
-        """The label of each row, shape (n_samples,). X and errors as in `decision_function`."""
+        """The label of each row: that of the highest score.
+
+        Parameters
+        ----------
+        X : array-like or frame of shape (n_samples, n_features)
+            As in `decision_function`.
+
+        Returns
+        -------
+        y : ndarray of shape (n_samples,)
+
+        Raises
+        ------
+        ValueError
+            As `decision_function`.
+
+        Examples
+        --------
+        >>> network.predict([[0.0, 0.0], [1.0, 1.0]])
+        array(['low', 'high'], dtype='<U4')
+        """
         return self.classes_[self.decision_function(X).argmax(axis=1)]
 
     def predict_proba(self, X):
-        """The softmax of the scores, shape (n_samples, n_classes). X and errors as in `decision_function`."""
+        """How likely each class is: the softmax of the scores.
+
+        Parameters
+        ----------
+        X : array-like or frame of shape (n_samples, n_features)
+            As in `decision_function`.
+
+        Returns
+        -------
+        p : ndarray of shape (n_samples, n_classes)
+            Rows sum to 1; columns are in the order of `classes_`.
+
+        Raises
+        ------
+        ValueError
+            As `decision_function`.
+
+        Examples
+        --------
+        >>> p = network.predict_proba([[0.0, 0.0], [1.0, 1.0]])
+        >>> p.shape, bool((abs(p.sum(axis=1) - 1) < 1e-9).all())
+        ((2, 2), True)
+        """
         scores = self.decision_function(X)
         odds = np.exp(scores - scores.max(axis=1, keepdims=True))
         return odds / odds.sum(axis=1, keepdims=True)

@@ -129,7 +129,8 @@ class KNNPerClassifier(ClassifierMixin, BaseEstimator):
             if len(np.unique(y[rest])) < 2:
                 continue
             fitted = clone(base).fit(X[rest], y[rest])
-            network[np.ix_(test, np.searchsorted(self.classes_, fitted.classes_))] = fitted.predict_proba(X[test])
+            columns = np.searchsorted(self.classes_, fitted.classes_)
+            network[np.ix_(test, columns)] = fitted.predict_proba(X[test])
         return best_part(near, network, codes)
 
     def predict_proba(self, X):

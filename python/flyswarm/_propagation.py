@@ -10,11 +10,13 @@ from flyswarm._rows import each, seed_bytes
 
 
 class LabelPropagation(ClassifierMixin, BaseEstimator):
-    """Labels for a mostly unlabelled table, from the labels of near rows (Scott, Yeo & Lampert, XCLP, Algorithm 1).
+    """Labels for a mostly unlabelled table, from the labels of near rows.
 
-    What one owner of all rows gets is, bit for bit, what the task "xclp" gives to many: rows become codes, the
-    Hamming distances of codes a graph of nearest neighbours, and labels spread over it in integers. It takes
-    about 24 n^2 bytes for n rows.
+    Source: Scott, Yeo & Lampert, XCLP, Algorithm 1.
+
+    What one owner of all rows gets is, bit for bit, what the task "xclp" gives to many: rows become codes,
+    the Hamming distances of codes a graph of nearest neighbours, and labels spread over it in integers. It
+    takes about 24 n^2 bytes for n rows.
 
     Parameters
     ----------
@@ -56,7 +58,17 @@ class LabelPropagation(ClassifierMixin, BaseEstimator):
     array([0, 0, 0, 1, 1, 1])
     """
 
-    def __init__(self, bits=4096, neighbours=10, alpha=0.99, steps=None, power=1, scaling="center", bins=8, seed=0):
+    def __init__(
+        self,
+        bits=4096,
+        neighbours=10,
+        alpha=0.99,
+        steps=None,
+        power=1,
+        scaling="center",
+        bins=8,
+        seed=0,
+    ):
         self.bits = bits
         self.neighbours = neighbours
         self.alpha = alpha

@@ -34,7 +34,8 @@ class Labels:
     --------
     >>> import numpy as np
     >>> none = np.array([False, False])
-    >>> Labels(np.array(["ill", ""]), np.array([0.9, 0.0]), none, none, np.array(["ill", "well"])).transduction_
+    >>> classes = np.array(["ill", "well"])
+    >>> Labels(np.array(["ill", ""]), np.array([0.9, 0.0]), none, none, classes).transduction_
     array(['ill', ''], dtype='<U3')
     """
 
@@ -50,7 +51,8 @@ def labels(file, classes):
     rows = list(csv.DictReader(io.StringIO(file.decode())))
     column = lambda name: np.array([row[name] for row in rows], dtype=np.str_)
     inferred, disputed = column("source") == "inferred", column("disputed") == "yes"
-    return Labels(column("label"), column("confidence").astype(float), inferred, disputed, np.asarray(classes))
+    confidence = column("confidence").astype(float)
+    return Labels(column("label"), confidence, inferred, disputed, np.asarray(classes))
 
 
 def best(file):
@@ -65,7 +67,7 @@ def best(file):
 
 
 def result(task, file, classes, receipt):
-    """The estimator of a session of `task` and its figures, from the result's file, which a witness has not."""
+    """The estimator of a session of `task` and its figures, from the result's file. A witness has none."""
     if not file:
         return None, {}
     match task:

@@ -83,16 +83,61 @@ class Identity:
 
     @classmethod
     def new(cls, path=None):
-        """Makes a key file, at the program's usual place where none is named. Never overwrites one.
+        """Makes a key file. Never overwrites one.
 
-        Raises ValueError where there is one, OSError where none can be written.
+        Parameters
+        ----------
+        path : path or None
+            The file; None is the program's usual place.
+
+        Returns
+        -------
+        identity : Identity
+
+        Raises
+        ------
+        ValueError
+            If there is a key file already.
+        OSError
+            If none can be written.
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     made = Identity.new(f"{folder}/wards.key")
+        >>> made.path.name, len(made.peer_id)
+        ('wards.key', 52)
         """
         found = json.loads(call("id", "--new", "--json", *options({"key": path})))
         return cls(Path(found["key"]), found["peer_id"])
 
     @classmethod
     def load(cls, path):
-        """Reads a key file. Raises ValueError where it is none, or others may read it."""
+        """Reads a key file.
+
+        Parameters
+        ----------
+        path : path
+            The file.
+
+        Returns
+        -------
+        identity : Identity
+
+        Raises
+        ------
+        ValueError
+            If it is no key file, cannot be read, or other users may read it.
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     made = Identity.new(f"{folder}/wards.key")
+        ...     Identity.load(f"{folder}/wards.key") == made
+        True
+        """
         return cls(Path(path), _flyswarm.peer_id(path))
 
 
@@ -139,8 +184,9 @@ class Joined:
     file : bytes
         The result's file, as `flyswarm join` writes it; empty for a peer without rows.
     figures : dict
-        With a network loss and accuracy: `rounds`, a list, and `scores`, those of the last weights; with "tune" the
-        best setting; with "sketch" the common sketch and distances, as its file has them. Else empty.
+        With a network loss and accuracy: `rounds`, a list, and `scores`, those of the last weights; with
+        "tune" the best setting; with "sketch" the common sketch and distances, as its file has them. Else
+        empty.
 
     Examples
     --------
@@ -166,6 +212,11 @@ class Session:
     text : str
         The session file.
 
+    Raises
+    ------
+    ValueError
+        If the text is no session file.
+
     Examples
     --------
     >>> import pathlib, tempfile
@@ -179,7 +230,7 @@ class Session:
     """
 
     def __init__(self, text):
-        """Raises ValueError where the text is no session file."""
+        """Reads the text of a session file. Raises ValueError if it is none."""
         self.text = text
         with self._file() as path:
             self._shown = json.loads(call("session", "show", "--json", path))
@@ -206,6 +257,15 @@ class Session:
         ------
         ValueError
             In the words of the command.
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     keys = {name: Identity.new(f"{folder}/{name}") for name in ("north", "south", "east")}
+        >>> session = Session.new("wards", keys, features=4, classes=["ill", "well"])
+        >>> session
+        Session('wards', task='flynn')
         """
         entries = [f"--peer={peer}={getattr(id, 'peer_id', id)}" for peer, id in peers.items()]
         with tempfile.TemporaryDirectory() as folder:
@@ -215,32 +275,122 @@ class Session:
 
     @classmethod
     def load(cls, path):
-        """Reads a session file. Raises ValueError where it is none, OSError where it cannot be read."""
+        """Reads a session file.
+
+        Parameters
+        ----------
+        path : path
+            The file.
+
+        Returns
+        -------
+        session : Session
+
+        Raises
+        ------
+        ValueError
+            If it is no session file, or cannot be read.
+
+        Examples
+        --------
+        >>> Session.load("missing.toml")  # doctest: +ELLIPSIS
+        Traceback (most recent call last):
+        ...
+        ValueError: missing.toml: cannot be read: ...
+        """
         call("session", "check", path)
         return cls(Path(path).read_text("utf-8"))
 
     def save(self, path):
-        """Writes the session file. Raises OSError where something is there already."""
+        """Writes the session file. Never overwrites one.
+
+        Parameters
+        ----------
+        path : path
+            The file.
+
+        Raises
+        ------
+        OSError
+            If there is something already, or it cannot be written.
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     keys = {name: Identity.new(f"{folder}/{name}") for name in ("north", "south", "east")}
+        >>> session = Session.new("wards", keys, features=4, classes=["ill", "well"])
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     session.save(f"{folder}/wards.toml")
+        ...     Session.load(f"{folder}/wards.toml").text == session.text
+        True
+        """
         with open(path, "x", encoding="utf-8") as file:
             file.write(self.text)
 
     def show(self):
-        """All settings, defaults filled in, as `flyswarm session show --json` prints them."""
+        """All settings, with defaults filled in.
+
+        Returns
+        -------
+        settings : dict
+            As `flyswarm session show --json` prints them; times are in milliseconds.
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     keys = {name: Identity.new(f"{folder}/{name}") for name in ("north", "south", "east")}
+        >>> session = Session.new("wards", keys, features=4, classes=["ill", "well"])
+        >>> settings = session.show()
+        >>> settings["name"], settings["data"]["classes"]
+        ('wards', ['ill', 'well'])
+        """
         return json.loads(json.dumps(self._shown))
 
     @property
     def name(self):
-        """What people call the session."""
+        """What people call the session, a str.
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     keys = {name: Identity.new(f"{folder}/{name}") for name in ("north", "south", "east")}
+        >>> session = Session.new("wards", keys, features=4, classes=["ill", "well"])
+        >>> session.name
+        'wards'
+        """
         return self._shown["name"]
 
     @property
     def classes(self):
-        """Names of the classes, in the order of their indices."""
+        """Names of the classes, a list of str in the order of their indices.
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     keys = {name: Identity.new(f"{folder}/{name}") for name in ("north", "south", "east")}
+        >>> session = Session.new("wards", keys, features=4, classes=["ill", "well"])
+        >>> session.classes
+        ['ill', 'well']
+        """
         return list(self._shown["data"]["classes"])
 
     @property
     def task(self):
-        """What is computed: "flynn", "xclp", "sketch", "fedavg", "fedavg-xclp" or "tune"."""
+        """What is computed: "flynn", "xclp", "sketch", "fedavg", "fedavg-xclp" or "tune".
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     keys = {name: Identity.new(f"{folder}/{name}") for name in ("north", "south", "east")}
+        >>> session = Session.new("wards", keys, features=4, classes=["ill", "well"])
+        >>> session.task
+        'flynn'
+        """
         return self._shown["task"]
 
     def __repr__(self):
@@ -265,7 +415,18 @@ class Session:
         Raises
         ------
         ValueError, OSError
-            Where it cannot look at all.
+            If it cannot look at all.
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     keys = {name: Identity.new(f"{folder}/{name}") for name in ("north", "south", "east")}
+        ...     session = Session.new("wards", keys, features=4, classes=["ill", "well"])
+        ...     listen = ["/ip4/127.0.0.1/tcp/0"]
+        ...     findings = session.doctor(keys["north"], wait=1, no_mdns=True, listen=listen)
+        >>> findings[-1]["could_start"], findings[-1]["ready"], findings[-1]["needed"]
+        (False, 1, 3)
         """
         with self._file() as path:
             text, error = called("doctor", path, "--json", *options({"key": path_of(key), **given}))
@@ -291,7 +452,16 @@ class Session:
         Raises
         ------
         ValueError
-            Where the session is not private.
+            If the session is not private.
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     keys = {name: Identity.new(f"{folder}/{name}") for name in ("north", "south", "east")}
+        >>> session = Session.new("wards", keys, features=4, classes=["ill", "well"], epsilon="0.001")
+        >>> session.forecast(20)["useful"]
+        False
         """
         with self._file() as path:
             return json.loads(call("session", "forecast", path, f"--rows={rows}", "--json"))
@@ -317,8 +487,8 @@ class Session:
     ):
         """Takes part in the session until this peer has its result and nobody needs it any more.
 
-        Rows in memory are checked as `flyswarm join` checks a file. On Linux they stay in memory; elsewhere they
-        lie in a folder that only this user can read until they are checked, before anything is sent.
+        Rows in memory are checked as `flyswarm join` checks a file. On Linux they stay in memory; elsewhere
+        they lie in a folder that only this user can read until they are checked, before anything is sent.
 
         Parameters
         ----------
@@ -326,8 +496,7 @@ class Session:
             This peer's rows; a path is a file that `flyswarm join` can read. None for a witness.
         y : array-like of shape (n_samples,) or None
             The class of each row, by its name in the session. With the tasks "xclp" and "fedavg-xclp"
-            None, NaN and "" stand
-            for unknown, and so does -1 unless it is a class.
+            None, NaN and "" stand for unknown, and so does -1 unless it is a class.
         key : Identity or path
             Who this peer is.
         on_event : callable or None
@@ -371,6 +540,19 @@ class Session:
             The peer was told to leave by a signal.
         KeyboardInterrupt
             After Ctrl-C, when this peer has left. Its state is kept: it can join again.
+
+        Examples
+        --------
+        Rows that do not fit are refused before anything is sent:
+
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     keys = {name: Identity.new(f"{folder}/{name}") for name in ("north", "south", "east")}
+        ...     session = Session.new("wards", keys, features=4, classes=["ill", "well"])
+        ...     session.join([[0.0, 1.0, 2.0]], ["ill"], key=keys["north"])  # doctest: +ELLIPSIS
+        Traceback (most recent call last):
+        ...
+        ValueError: X, line 1: 3 features..., expected 4
         """
         return self._join(
             None,
@@ -395,6 +577,34 @@ class Session:
         """As `join`, for programs on asyncio: `on_event` is called in the event loop's thread.
 
         Cancelled, the peer leaves, and the cancellation goes on when it has left.
+
+        Parameters
+        ----------
+        X, y, key, on_event, **given
+            As in `join`.
+
+        Returns
+        -------
+        joined : Joined
+
+        Raises
+        ------
+        ValueError, SessionError, OSError, LeftError
+            As `join`.
+        asyncio.CancelledError
+            If the task was cancelled, once the peer has left.
+
+        Examples
+        --------
+        >>> import asyncio, tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     keys = {name: Identity.new(f"{folder}/{name}") for name in ("north", "south", "east")}
+        ...     session = Session.new("wards", keys, features=2, classes=["ill", "well"])
+        ...     joining = session.join_async([[0.0, 1.0]], ["sick"], key=keys["north"])
+        ...     asyncio.run(joining)  # doctest: +ELLIPSIS
+        Traceback (most recent call last):
+        ...
+        ValueError: X...: ..."sick"...
         """
         loop, stop = asyncio.get_running_loop(), threading.Event()
 
@@ -416,8 +626,9 @@ class Session:
             raise
 
     def _join(
-        self, stop, X, y, *, key, on_event=None, progress=False, label=None, addresses=None, listen=(), mdns=True,
-        network_key=None, state=None, dataset=None, budget=None, strict=False, yes=False, trainer=None,
+        self, stop, X, y, *, key, on_event=None, progress=False, label=None, addresses=None, listen=(),
+        mdns=True, network_key=None, state=None, dataset=None, budget=None, strict=False, yes=False,
+        trainer=None,
     ):  # fmt: skip
         """As `join`, until `stop` is set; `trainer` is that of `FedAvg`."""
         rows = None if X is None else self._rows(X, y, label)
@@ -517,7 +728,20 @@ def leaving(running):
 
 
 class Progress:
-    """Shows events: in a notebook in one cell, else as lines on standard error."""
+    """Shows events: in a notebook in one cell, else as lines on standard error.
+
+    Parameters
+    ----------
+    name : str
+        What the session is called.
+
+    Examples
+    --------
+    >>> import contextlib, sys
+    >>> with contextlib.redirect_stderr(sys.stdout), Progress("wards") as show:
+    ...     show(Event("joined", 0.0, {"peer": "north"}, "connected to north"))
+    wards: connected to north
+    """
 
     def __init__(self, name):
         self.name = name
@@ -571,7 +795,33 @@ class Ledger:
 
     @classmethod
     def read(cls, key):
-        """The ledger beside a key. Raises ValueError where it is damaged, OSError where it cannot be read."""
+        """The ledger beside a key.
+
+        Parameters
+        ----------
+        key : Identity or path or None
+            The key; None is the program's usual one.
+
+        Returns
+        -------
+        ledger : Ledger
+            Empty if nothing was spent.
+
+        Raises
+        ------
+        ValueError
+            If it is damaged.
+        OSError
+            If it cannot be read.
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     ledger = Ledger.read(Identity.new(f"{folder}/wards.key"))
+        >>> ledger.datasets, ledger.charges
+        ([], [])
+        """
         found = json.loads(call("ledger", "--json", *options({"key": path_of(key)})))
         return cls(Path(found["ledger"]), found["datasets"], found["charges"])
 

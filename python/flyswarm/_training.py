@@ -19,7 +19,8 @@ class Round:
     number, rounds : int
         Which round this is, from 1, and of how many.
     X : ndarray of shape (n_samples, n_features), float32
-        This peer's rows, scaled as the session says, without those that are held out; the same in every round.
+        This peer's rows, scaled as the session says, without those that are held out; the same in every
+        round.
     y : ndarray of shape (n_samples,), int64
         The index of each row's class in the session's list.
     rate : float
@@ -52,7 +53,32 @@ class Round:
     proximal: float = 0.0
 
     def batches(self, rng):
-        """Yields index arrays, the rows of a batch each, shuffled by the NumPy generator `rng` in each pass."""
+        """Deals the rows to batches, shuffled anew in each pass.
+
+        Parameters
+        ----------
+        rng : numpy.random.Generator
+            Shuffles the rows.
+
+        Yields
+        ------
+        rows : ndarray of shape (at most batch,), int64
+            Indices of the rows of a batch.
+
+        Raises
+        ------
+        AttributeError
+            If `rng` is no generator.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> X, y = np.zeros((5, 3), np.float32), np.zeros(5, np.int64)
+        >>> asked = Round(1, 20, X, y, rate=0.05, epochs=1, steps=0, batch=2)
+        >>> batches = list(asked.batches(np.random.default_rng(0)))
+        >>> [len(batch) for batch in batches], np.sort(np.concatenate(batches))
+        ([2, 2, 1], array([0, 1, 2, 3, 4]))
+        """
         left = self.steps
         for _ in range(self.epochs if self.steps == 0 else sys.maxsize):
             mixed = rng.permutation(len(self.y))
@@ -74,16 +100,16 @@ class FedAvg:
     trainer : torch.nn.Module, or an object with `get_weights`, `set_weights` and `fit`
         `get_weights()` gives a mapping of names to arrays (float32, or what can become it), `set_weights(w)`
         takes a dict of names to float32 arrays, `fit(round)` trains on the rows of a `Round` from the weights
-        that were set, and gives None or a pair (loss, accuracy): the mean of the rows in nats, and a part from 0
-        to 1. For None they are computed from the new weights. The three are called in a thread of the node, one
-        at a time.
+        that were set, and gives None or a pair (loss, accuracy): the mean of the rows in nats, and a part
+        from 0 to 1. For None they are computed from the new weights. The three are called in a thread of the
+        node, one at a time.
     loss : callable or None
-        Of a module: a function of (scores, y) that gives a tensor with one number, the mean over a batch, such
-        as `torch.nn.functional.cross_entropy`.
+        Of a module: a function of (scores, y) that gives a tensor with one number, the mean over a batch,
+        such as `torch.nn.functional.cross_entropy`.
     optimizer : callable or None
         Of a module: a function of its parameters that gives an optimiser, such as `torch.optim.SGD` with
-        `functools.partial(torch.optim.SGD, lr=0.1)`. There is a new one in each round; its learning rate is set
-        to the round's. The other settings are its own, but for `proximal`, which the session decides.
+        `functools.partial(torch.optim.SGD, lr=0.1)`. There is a new one in each round; its learning rate is
+        set to the round's. The other settings are its own, but for `proximal`, which the session decides.
 
     Raises
     ------
@@ -116,6 +142,17 @@ class FedAvg:
 
         At the end the trainer has the weights that the session came to.
 
+        Parameters
+        ----------
+        X : array or frame of shape (n_samples, n_features), or path
+            This peer's rows.
+        y : array-like of shape (n_samples,) or None
+            The class of each row, by its name in the session.
+        key : Identity or path
+            Who this peer is.
+        **given
+            As in `Session.join`.
+
         Returns
         -------
         joined : Joined
@@ -124,15 +161,70 @@ class FedAvg:
         Raises
         ------
         ValueError
-            As `Session.join`; also where the trainer's weights are not those of the session's network, with the
-            name of the tensor that is missing, too many, of another shape, or not finite.
+            As `Session.join`; also where the trainer's weights are not those of the session's network, with
+            the name of the tensor that is missing, too many, of another shape, or not finite.
         BaseException
             What `get_weights`, `set_weights` or `fit` raises ends the session, and is raised here.
+
+        Examples
+        --------
+        Weights that are not those of the session's network are refused before anything is sent:
+
+        >>> import tempfile
+        >>> import numpy as np
+        >>> class Same:
+        ...     weights = {"dense1.weight": np.zeros((2, 4))}
+        ...     def get_weights(self): return self.weights
+        ...     def set_weights(self, weights): self.weights = weights
+        ...     def fit(self, round): return None
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     keys = {name: Identity.new(f"{folder}/{name}") for name in ("north", "south", "east")}
+        ...     session = Session.new(
+        ...         "wards", keys, task="fedavg", network="logistic", features=4, classes=["ill", "well"]
+        ...     )
+        ...     X, y = np.zeros((40, 4), np.float32), ["ill", "well"] * 20
+        ...     FedAvg(session, Same()).join(X, y, key=keys["north"])  # doctest: +ELLIPSIS
+        Traceback (most recent call last):
+        ...
+        ValueError: ...dense1.bias...
         """
         return self._finished(self.session._join(None, X, y, key=key, trainer=self.trainer, **given))
 
     async def join_async(self, X, y=None, *, key, **given):
-        """As `join`, for programs on asyncio; see `Session.join_async`."""
+        """As `join`, for programs on asyncio; see `Session.join_async`.
+
+        Parameters
+        ----------
+        X, y, key, **given
+            As in `join`.
+
+        Returns
+        -------
+        joined : Joined
+
+        Raises
+        ------
+        BaseException
+            As `join` and `Session.join_async`.
+
+        Examples
+        --------
+        >>> import asyncio, tempfile
+        >>> class Failing:
+        ...     def get_weights(self): raise ArithmeticError("no weights yet")
+        ...     def set_weights(self, weights): pass
+        ...     def fit(self, round): return None
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     keys = {name: Identity.new(f"{folder}/{name}") for name in ("north", "south", "east")}
+        ...     session = Session.new(
+        ...         "wards", keys, task="fedavg", network="logistic", features=1, classes=["ill", "well"]
+        ...     )
+        ...     X, y = [[0.0], [1.0]] * 20, ["ill", "well"] * 20
+        ...     asyncio.run(FedAvg(session, Failing()).join_async(X, y, key=keys["north"]))
+        Traceback (most recent call last):
+        ...
+        ArithmeticError: no weights yet
+        """
         return self._finished(await self.session.join_async(X, y, key=key, trainer=self.trainer, **given))
 
     def _finished(self, joined):

@@ -51,4 +51,6 @@ class FedAvg:
 
 def calls(
     trainer: Trainer,
-) -> Callable[[str, NDArray[np.float32], NDArray[np.int64], bytes], tuple[bytes, tuple[float, float] | None]]: ...
+) -> Callable[
+    [str, NDArray[np.float32], NDArray[np.int64], bytes], tuple[bytes, tuple[float, float] | None]
+]: ...

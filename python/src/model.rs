@@ -212,13 +212,24 @@ impl Model {
 
 #[pymethods]
 impl Model {
-    /// Reads a model's bytes.
+    /// Reads a model's bytes. Raises ValueError if they are no model.
+    ///
+    /// >>> model = FlyNNClassifier(m=64, rho=4).fit([[0.0], [9.0]], ["low", "high"]).model_
+    /// >>> Model.decode(model.encode()).classes
+    /// ['high', 'low']
     #[staticmethod]
     fn decode(py: Python<'_>, bytes: &[u8]) -> PyResult<Self> {
         py.detach(|| kernel::Model::decode(bytes)).map(Self::of).map_err(value)
     }
 
-    /// Reads a model's file.
+    /// Reads a model's file. Raises ValueError if it is none, OSError if it cannot be read.
+    ///
+    /// >>> import tempfile
+    /// >>> model = FlyNNClassifier(m=64, rho=4).fit([[0.0], [9.0]], ["low", "high"]).model_
+    /// >>> with tempfile.TemporaryDirectory() as folder:
+    /// ...     model.save(f"{folder}/iris.model")
+    /// ...     Model.load(f"{folder}/iris.model").digest == model.digest
+    /// True
     #[staticmethod]
     fn load(py: Python<'_>, path: PathBuf) -> PyResult<Self> {
         py.detach(|| kernel::Model::load(&path)).map(Self::of).map_err(|error| match &error {
@@ -228,11 +239,22 @@ impl Model {
     }
 
     /// The bytes of its file.
+    ///
+    /// >>> model = FlyNNClassifier(m=64, rho=4).fit([[0.0], [9.0]], ["low", "high"]).model_
+    /// >>> len(model.encode()) > 2 * 64
+    /// True
     fn encode<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
         PyBytes::new(py, &py.detach(|| self.model.encode()))
     }
 
-    /// Writes its file.
+    /// Writes its file. Raises OSError if it cannot be written.
+    ///
+    /// >>> import os, tempfile
+    /// >>> model = FlyNNClassifier(m=64, rho=4).fit([[0.0], [9.0]], ["low", "high"]).model_
+    /// >>> with tempfile.TemporaryDirectory() as folder:
+    /// ...     model.save(f"{folder}/iris.model")
+    /// ...     os.path.getsize(f"{folder}/iris.model") == len(model.encode())
+    /// True
     fn save(&self, py: Python<'_>, path: PathBuf) -> PyResult<()> {
         py.detach(|| self.model.save(&path)).map_err(disk)
     }
@@ -242,7 +264,13 @@ impl Model {
         Ok((decode, (self.encode(py),)))
     }
 
-    /// The index of each row's class.
+    /// The index of each row's class, uint16 of shape (rows,), for float32 in C order of shape (rows,
+    /// features). Raises ValueError if there are other features or a number is not finite.
+    ///
+    /// >>> import numpy as np
+    /// >>> model = FlyNNClassifier(m=64, rho=4).fit([[0.0], [9.0]], ["low", "high"]).model_
+    /// >>> tuple(model.predict(np.array([[8.0], [1.0]], np.float32)).tolist())
+    /// (0, 1)
     fn predict<'py>(
         &self,
         py: Python<'py>,
@@ -253,7 +281,13 @@ impl Model {
         Ok(found.into_pyarray(py))
     }
 
-    /// Novelties, rows x classes; the lowest is the prediction.
+    /// Novelties, float64 of shape (rows, classes); the lowest is the prediction. Rows and errors as in
+    /// `predict`.
+    ///
+    /// >>> import numpy as np
+    /// >>> model = FlyNNClassifier(m=64, rho=4).fit([[0.0], [9.0]], ["low", "high"]).model_
+    /// >>> tuple(model.novelties(np.array([[8.0], [1.0]], np.float32)).argmin(axis=1).tolist())
+    /// (0, 1)
     fn novelties<'py>(
         &self,
         py: Python<'py>,
@@ -266,17 +300,32 @@ impl Model {
     }
 
     /// Whether a table becomes its rows as the session has described.
+    ///
+    /// >>> model = FlyNNClassifier(m=64, rho=4).fit([[0.0], [9.0]], ["low", "high"]).model_
+    /// >>> model.described
+    /// False
     #[getter]
     fn described(&self) -> bool {
         self.model.preparation().is_some()
     }
 
-    /// The features of a table that was written here as a file, rows x features.
+    /// The features of a table that was written here as a file, float32 of shape (rows, features). Raises
+    /// ValueError if it is no table of the columns that the session describes.
+    ///
+    /// >>> model = FlyNNClassifier(m=64, rho=4).fit([[0.0], [9.0]], ["low", "high"]).model_
+    /// >>> model.prepare("missing.csv")  # doctest: +ELLIPSIS
+    /// Traceback (most recent call last):
+    /// ...
+    /// ValueError: missing.csv...
     fn prepare<'py>(&self, py: Python<'py>, file: PathBuf) -> PyResult<Bound<'py, PyArray2<f32>>> {
         prepared(py, self.model.preparation(), self.model.columns(), &file)
     }
 
     /// Goes on counting where this model stands; its scale stays.
+    ///
+    /// >>> model = FlyNNClassifier(m=64, rho=4).fit([[0.0], [9.0]], ["low", "high"]).model_
+    /// >>> model.counter().model(model.columns).digest == model.digest
+    /// True
     fn counter(&self) -> Counter {
         Counter {
             sketch: self.model.sketch().clone(),
@@ -289,7 +338,12 @@ impl Model {
         }
     }
 
-    /// The exact sum of the counts of two models that were made alike.
+    /// The exact sum of the counts of two models that were made alike. Raises ValueError if they were not; it
+    /// names what differs.
+    ///
+    /// >>> model = FlyNNClassifier(m=64, rho=4).fit([[0.0], [9.0]], ["low", "high"]).model_
+    /// >>> int(model.merge(model).counts.sum()) == 2 * int(model.counts.sum())
+    /// True
     fn merge(&self, other: &Self) -> PyResult<Self> {
         let (one, two) = (&self.model, &other.model);
         let same = [
@@ -317,30 +371,50 @@ impl Model {
     }
 
     /// Names of the classes, in the order of their indices.
+    ///
+    /// >>> model = FlyNNClassifier(m=64, rho=4).fit([[0.0], [9.0]], ["low", "high"]).model_
+    /// >>> model.classes
+    /// ['high', 'low']
     #[getter]
     fn classes(&self) -> Vec<String> {
         self.model.classes().to_vec()
     }
 
     /// Names of the features; empty where they have none.
+    ///
+    /// >>> model = FlyNNClassifier(m=64, rho=4).fit([[0.0], [9.0]], ["low", "high"]).model_
+    /// >>> len(model.columns)
+    /// 0
     #[getter]
     fn columns(&self) -> Vec<String> {
         self.model.columns().to_vec()
     }
 
     /// Features of a row.
+    ///
+    /// >>> model = FlyNNClassifier(m=64, rho=4).fit([[0.0], [9.0]], ["low", "high"]).model_
+    /// >>> model.features
+    /// 1
     #[getter]
     fn features(&self) -> usize {
         self.model.sketch().parameters().d
     }
 
-    /// SHA-256 of all that prediction depends on, in hexadecimal digits.
+    /// SHA-256 of all that prediction depends on, in 64 hexadecimal digits.
+    ///
+    /// >>> model = FlyNNClassifier(m=64, rho=4).fit([[0.0], [9.0]], ["low", "high"]).model_
+    /// >>> len(model.digest)
+    /// 64
     #[getter]
     fn digest(&self) -> String {
         self.model.digest().iter().map(|byte| format!("{byte:02x}")).collect()
     }
 
-    /// Counts, classes x m.
+    /// Counts, uint32 of shape (classes, m).
+    ///
+    /// >>> model = FlyNNClassifier(m=64, rho=4).fit([[0.0], [9.0]], ["low", "high"]).model_
+    /// >>> model.counts.shape
+    /// (2, 64)
     #[getter]
     fn counts<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyArray2<u32>>> {
         let counts = self.model.counts();
@@ -349,6 +423,10 @@ impl Model {
     }
 
     /// What it was made with, under the names of the estimator's parameters.
+    ///
+    /// >>> model = FlyNNClassifier(m=64, rho=4).fit([[0.0], [9.0]], ["low", "high"]).model_
+    /// >>> model.setting["m"], model.setting["rho"]
+    /// (64, 4)
     #[getter]
     fn setting<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let (parameters, readout) = (self.model.sketch().parameters(), self.model.readout());

@@ -65,8 +65,9 @@ class Swarm:
             pytest.skip("FLYSWARM_PROGRAM names the program")
         self.session.save(folder / "test.toml")
         np.savez(folder / "rows.npz", X=rows[0], y=rows[1])
-        command = [program, "join", "test.toml", "--data", "rows.npz", "--key", self.keys[name].path, "--json"]
-        command += ["--no-mdns", "--listen", *LOOPBACK, "--addresses-from-stdin", "--out", "test.out", *options]
+        command = [program, "join", "test.toml", "--data", "rows.npz", "--key", self.keys[name].path]
+        command += ["--json", "--no-mdns", "--listen", *LOOPBACK, "--addresses-from-stdin"]
+        command += ["--out", "test.out", *options]
         pipe = subprocess.PIPE
         other = subprocess.Popen(command, cwd=folder, stdin=pipe, stdout=pipe, stderr=pipe, text=True)
 

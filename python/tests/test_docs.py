@@ -1,21 +1,50 @@
 """Every public thing has a docstring with an example, and the examples are right."""
 
 import doctest
+import types
 
 import flyswarm
+import numpy as np
 import pytest
+from conftest import Swarm
+from flyswarm._session import Progress
 
 THINGS = [getattr(flyswarm, name) for name in flyswarm.__all__]
-PUBLIC = [thing for thing in THINGS if not (isinstance(thing, type) and issubclass(thing, Exception))]
+ERRORS = [thing for thing in THINGS if isinstance(thing, type) and issubclass(thing, Exception)]
+PUBLIC = {thing.__name__: thing for thing in [*THINGS, Progress] if thing not in ERRORS}
+# Of Python and of the extension: methods and properties.
+METHODS = (
+    types.FunctionType, classmethod, staticmethod, property,
+    types.MethodDescriptorType, types.ClassMethodDescriptorType, types.GetSetDescriptorType,
+)  # fmt: skip
+MEMBERS = {
+    f"{name}.{member}": getattr(thing, member)
+    for name, thing in PUBLIC.items()
+    if isinstance(thing, type)
+    for member, found in vars(thing).items()
+    if not member.startswith("_") and isinstance(found, METHODS)
+}
 
 
-@pytest.mark.parametrize("thing", PUBLIC, ids=lambda thing: thing.__name__)
-def test_examples_are_right(thing):
-    names = {name: getattr(flyswarm, name) for name in flyswarm.__all__}
-    tests = doctest.DocTestFinder().find(thing, module=False, globs=names)
-    results = [doctest.DocTestRunner().run(test) for test in tests]
-    assert sum(r.failed for r in results) == 0
-    assert sum(r.attempted for r in results) > 0
+@pytest.fixture(scope="module")
+def names(tmp_path_factory):
+    """What the examples may use: all that is public, and the `network` of a session."""
+    made = Swarm(
+        tmp_path_factory.mktemp("docs"), task="fedavg", network="logistic", features=2,
+        classes=["low", "high"], scaling="none", rounds=5, rate=1.0, fedavg={"schedule": "constant"},
+    )  # fmt: skip
+    rows = np.repeat(np.array([[0, 0], [1, 1]], np.float32), 40, axis=0), ["low"] * 40 + ["high"] * 40
+    results = made.join(dict.fromkeys(made.keys, rows))
+    assert all(not isinstance(result, BaseException) for result in results.values()), results
+    return vars(flyswarm) | {"Progress": Progress, "network": results["peer0"].estimator}
+
+
+@pytest.mark.parametrize("name", [*PUBLIC, *MEMBERS])
+def test_everything_public_has_an_example_and_it_is_right(name, names):
+    documented = PUBLIC[name] if name in PUBLIC else MEMBERS[name]
+    test = doctest.DocTestParser().get_doctest(documented.__doc__ or "", dict(names), name, None, None)
+    assert test.examples
+    assert doctest.DocTestRunner().run(test).failed == 0
 
 
 @pytest.mark.parametrize("thing", THINGS, ids=lambda thing: thing.__name__)

@@ -112,7 +112,11 @@ def test_a_cancelled_join_leaves(swarm, digits):
         seen = asyncio.Event()
         joining = asyncio.ensure_future(
             made.session.join_async(
-                *digits, key=made.keys["peer0"], on_event=lambda event: seen.set(), listen=LOOPBACK, mdns=False
+                *digits,
+                key=made.keys["peer0"],
+                on_event=lambda event: seen.set(),
+                listen=LOOPBACK,
+                mdns=False,
             )
         )
         await seen.wait()
@@ -217,7 +221,8 @@ def stopped_when_it_waits(made, digits, **given):
             raise StopIteration
 
     with pytest.raises(StopIteration):
-        made.session.join(*digits, key=made.keys["peer0"], on_event=stop, listen=LOOPBACK, mdns=False, **given)
+        key = made.keys["peer0"]
+        made.session.join(*digits, key=key, on_event=stop, listen=LOOPBACK, mdns=False, **given)
 
 
 def test_progress_is_lines_on_standard_error(swarm, digits, capfd):
@@ -307,21 +312,26 @@ TABLES = pathlib.Path(__file__).parents[2] / "examples" / "patients"
 
 @pytest.mark.parametrize("read", [pd.read_csv, pl.read_csv], ids=["pandas", "polars"])
 def test_tables_with_texts_dates_and_gaps_are_taken_as_the_program_takes_them(tmp_path, read):
-    made = Swarm(tmp_path, columns_from=TABLES / "north.csv", label="diagnosis", m=512, rho=16, no_evaluate=True)
+    described = {"columns_from": TABLES / "north.csv", "label": "diagnosis"}
+    made = Swarm(tmp_path, **described, m=512, rho=16, no_evaluate=True)
     rows = {}
     for peer, name in zip(made.keys, ("north", "south", "east"), strict=True):
         missing = {"na_values": "unknown"} if read is pd.read_csv else {"null_values": "unknown"}
         table = read(TABLES / f"{name}.csv", **missing)
         labels = list(table["diagnosis"])
-        rows[peer] = (table.drop(columns="diagnosis") if read is pd.read_csv else table.drop("diagnosis"), labels)
+        rest = table.drop(columns="diagnosis") if read is pd.read_csv else table.drop("diagnosis")
+        rows[peer] = rest, labels
     results = made.join(rows)
     assert all(not isinstance(result, BaseException) for result in results.values()), results
     estimator = results["peer0"].estimator
     new = read(TABLES / "new.csv")
     (tmp_path / "test.model").write_bytes(results["peer0"].file)
-    text, _, error = _flyswarm.call(["predict", str(tmp_path / "test.model"), "--data", str(TABLES / "new.csv")])
+    command = ["predict", str(tmp_path / "test.model"), "--data", str(TABLES / "new.csv")]
+    text, _, error = _flyswarm.call(command)
     assert error is None, error
     assert estimator.predict(new).tolist() == text.split()
     assert estimator.score(*rows["peer1"]) > 0.6
+    other = {"age": "years"}
+    renamed = new.rename(columns=other) if read is pd.read_csv else new.rename(other)
     with pytest.raises(ValueError, match='^X, .*no column is called "age"'):
-        estimator.predict(new.rename(columns={"age": "years"}) if read is pd.read_csv else new.rename({"age": "years"}))
+        estimator.predict(renamed)

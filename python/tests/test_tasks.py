@@ -76,7 +76,8 @@ def test_sketch_gives_the_common_sketch_and_this_peers_distance(swarm, digits):
     results = joined(made, rows)
     for name, result in results.items():
         assert result.estimator is None
-        assert result.figures["records"] == 600 and (result.figures["rows"], result.figures["range"]) == (50, 16)
+        assert result.figures["records"] == 600
+        assert (result.figures["rows"], result.figures["range"]) == (50, 16)
         assert np.sum(result.figures["counters"]) == 600 * 50
         assert result.figures["published"].keys() == made.keys.keys()
 
@@ -84,7 +85,8 @@ def test_sketch_gives_the_common_sketch_and_this_peers_distance(swarm, digits):
 def test_a_witness_has_a_receipt_and_nothing_else(swarm, digits):
     X, y = digits[0][:240], digits[1][:240]
     made = swarm(
-        4, task="xclp", features=64, classes_from_range="0..9", neighbours=5, bits=256, alpha=0.8, min_holders=1,
+        4, task="xclp", features=64, classes_from_range="0..9", neighbours=5, bits=256, alpha=0.8,
+        min_holders=1,
     )  # fmt: skip
     rows = dict(parts(made, X, np.where(np.arange(240) % 4 == 0, y, "-1")), peer3=(None, None))
     results = joined(made, rows)

@@ -9,8 +9,8 @@ from flyswarm import FedAvg, Network, Round, _tensors
 from flyswarm._training import calls
 
 SETTING = {
-    "task": "fedavg", "features": 64, "classes_from_range": "0..9", "network": "logistic", "rounds": 3, "rate": 0.02,
-    "scaling": "none", "fedavg": {"schedule": "constant"},
+    "task": "fedavg", "features": 64, "classes_from_range": "0..9", "network": "logistic", "rounds": 3,
+    "rate": 0.02, "scaling": "none", "fedavg": {"schedule": "constant"},
 }  # fmt: skip
 ZEROS = {"dense1.weight": np.zeros((10, 64)), "dense1.bias": np.zeros(10)}
 
@@ -52,7 +52,9 @@ def dealt(digits):
     return {name: (X[cut] / np.float32(16), y[cut]) for name, cut in cuts.items()}
 
 
-def test_two_trainers_and_the_program_come_to_the_weights_of_plain_federated_averaging(swarm, digits, tmp_path, request):
+def test_two_trainers_and_the_program_come_to_the_weights_of_plain_federated_averaging(
+    swarm, digits, tmp_path, request
+):
     made = swarm(**SETTING)
     rows = dealt(digits)
     counts = {name: len(y) for name, (_, y) in rows.items()}
@@ -147,9 +149,15 @@ class Bad(Descent):
     [
         (lambda w: w | {"dense1.bias": np.full(10, np.nan)}, "in round 1 has NaN as number 0 of dense1.bias"),
         (lambda w: w | {"dense1.bias": np.full(10, 1e300)}, "in round 1 has inf as number 0 of dense1.bias"),
-        (lambda w: w | {"dense1.weight": np.zeros((64, 10))}, r"has dense1.weight as .*64,10\], expected .*10, 64\]"),
+        (
+            lambda w: w | {"dense1.weight": np.zeros((64, 10))},
+            r"has dense1.weight as .*64,10\], expected .*10, 64\]",
+        ),
         (lambda w: {"dense1.weight": w["dense1.weight"]}, "in round 1 has no tensor dense1.bias"),
-        (lambda w: w | {"dense9.bias": np.zeros(1)}, 'in round 1 has a tensor "dense9.bias", which the network has not'),
+        (
+            lambda w: w | {"dense9.bias": np.zeros(1)},
+            'in round 1 has a tensor "dense9.bias", which the network has not',
+        ),
         (lambda w: w | {"dense1.bias": ["one"]}, "the trainer's dense1.bias is no array of numbers"),
     ],
 )

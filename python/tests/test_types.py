@@ -10,7 +10,8 @@ def test_mypy_accepts_the_stubs_strictly(tmp_path):
     # Programs that use everything, one of them wrongly.
     right = "import numpy as np\nfrom flyswarm import FlyNNClassifier, Session\n"
     right += "p = FlyNNClassifier(m=64).fit([[0.0]], [1]).predict_proba(np.zeros((1, 1)))\nreveal_type(p)\n"
-    right += "def run(session: Session) -> None:\n    joined = session.join(key='key')\n    print(joined.receipt)\n"
+    right += "def run(session: Session) -> None:\n    joined = session.join(key='key')\n"
+    right += "    print(joined.receipt)\n"
     (tmp_path / "right.py").write_text(right)
     (tmp_path / "wrong.py").write_text("from flyswarm import FlyNNClassifier\nFlyNNClassifier(m='64')\n")
     mypy = [sys.executable, "-m", "mypy", "--strict", "--cache-dir", str(tmp_path / "cache")]
