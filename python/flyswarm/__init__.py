@@ -6,12 +6,15 @@ estimator that no party could have made alone.
 """
 
 from flyswarm._classifier import FlyNNClassifier
+from flyswarm._events import Event
 from flyswarm._flyswarm import LeftError, Model, SessionError
+from flyswarm._identity import Identity, Ledger
 from flyswarm._network import Network
 from flyswarm._personal import KNNPerClassifier
+from flyswarm._program import simulate
 from flyswarm._propagation import LabelPropagation
 from flyswarm._results import Labels
-from flyswarm._session import Event, Identity, Joined, Ledger, Session, simulate
+from flyswarm._session import Joined, Session
 from flyswarm._training import FedAvg, Round
 
 __all__ = [

@@ -3,13 +3,10 @@
 import asyncio
 import contextlib
 import json
-import logging
 import os
-import sys
 import tempfile
 import threading
 import tomllib
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -17,156 +14,15 @@ from typing import Any
 import numpy as np
 
 from flyswarm import _flyswarm, _tensors
+from flyswarm._events import Event, Progress
 from flyswarm._files import temporary, write_arrays, write_table
+from flyswarm._identity import path_of
+from flyswarm._program import LOG, call, called, options
 from flyswarm._results import result
 from flyswarm._training import calls
 
-LOG = logging.getLogger("flyswarm")
 # Seconds that a wait takes at most before Ctrl-C is seen.
 TICK = 0.1
-
-
-def call(*arguments):
-    """What a command of the program prints. Its error is raised."""
-    text, error = called(*arguments)
-    if error is not None:
-        raise error
-    return text
-
-
-def called(*arguments):
-    """What a command of the program prints, and its error or None. What it says beside is logged."""
-    words = [os.fspath(word) if isinstance(word, os.PathLike) else str(word) for word in arguments]
-    text, said, error = _flyswarm.call(words)
-    for line in said:
-        LOG.info("%s", line)
-    return text, error
-
-
-def options(given):
-    """Keyword arguments as options of the program: `min_peers=3` is `--min-peers=3`."""
-    for name, value in given.items():
-        option = "--" + name.replace("_", "-")
-        if value is True:
-            yield option
-        elif isinstance(value, Mapping):
-            yield from (f"{option}={key}={each}" for key, each in value.items())
-        elif isinstance(value, (list, tuple, np.ndarray)):
-            yield from (f"{option}={each}" for each in value)
-        elif value is not None and value is not False:
-            yield f"{option}={os.fspath(value) if isinstance(value, os.PathLike) else value}"
-
-
-@dataclass(frozen=True)
-class Identity:
-    """A key file and the name that others know its owner by.
-
-    Attributes
-    ----------
-    path : pathlib.Path
-        The key file. Ledger, marks and state are kept beside it.
-    peer_id : str
-        The libp2p name, for session files.
-
-    Examples
-    --------
-    >>> import tempfile, pathlib
-    >>> folder = tempfile.TemporaryDirectory()
-    >>> made = Identity.new(pathlib.Path(folder.name) / "wards.key")
-    >>> made == Identity.load(made.path), made.peer_id[:8]
-    (True, '12D3KooW')
-    >>> folder.cleanup()
-    """
-
-    path: Path
-    peer_id: str
-
-    @classmethod
-    def new(cls, path=None):
-        """Makes a key file. Never overwrites one.
-
-        Parameters
-        ----------
-        path : path or None
-            The file; None is the program's usual place.
-
-        Returns
-        -------
-        identity : Identity
-
-        Raises
-        ------
-        ValueError
-            If there is a key file already.
-        OSError
-            If none can be written.
-
-        Examples
-        --------
-        >>> import tempfile
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     made = Identity.new(f"{folder}/wards.key")
-        >>> made.path.name, len(made.peer_id)
-        ('wards.key', 52)
-        """
-        found = json.loads(call("id", "--new", "--json", *options({"key": path})))
-        return cls(Path(found["key"]), found["peer_id"])
-
-    @classmethod
-    def load(cls, path):
-        """Reads a key file.
-
-        Parameters
-        ----------
-        path : path
-            The file.
-
-        Returns
-        -------
-        identity : Identity
-
-        Raises
-        ------
-        ValueError
-            If it is no key file, cannot be read, or other users may read it.
-
-        Examples
-        --------
-        >>> import tempfile
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     made = Identity.new(f"{folder}/wards.key")
-        ...     Identity.load(f"{folder}/wards.key") == made
-        True
-        """
-        return cls(Path(path), _flyswarm.peer_id(path))
-
-
-@dataclass(frozen=True)
-class Event:
-    """What happened to a peer: `str(event)` is one line for people.
-
-    Attributes
-    ----------
-    kind : str
-        Such as "waiting", "joined", "view", "opened", "finished".
-    time : float
-        Seconds since 1970.
-    fields : dict
-        What else is known, as `flyswarm join --json` prints it.
-
-    Examples
-    --------
-    >>> print(Event("joined", 0.0, {"peer": "north"}, "connected to north"))
-    connected to north
-    """
-
-    kind: str
-    time: float
-    fields: dict[str, Any]
-    text: str = field(repr=False)
-
-    def __str__(self):
-        return self.text
 
 
 @dataclass(frozen=True)
@@ -707,11 +563,6 @@ class Session:
         return temporary(lambda path: path.write_text(self.text, "utf-8"), "session.toml")
 
 
-def path_of(key):
-    """The key file of an identity, or the path that was given."""
-    return key.path if isinstance(key, Identity) else key
-
-
 @contextlib.contextmanager
 def leaving(running):
     """Leaves a session and waits for the end, however it is left."""
@@ -725,134 +576,3 @@ def leaving(running):
                 if found is not None and found[2] is not None:
                     break
         raise
-
-
-class Progress:
-    """Shows events: in a notebook in one cell, else as lines on standard error.
-
-    Parameters
-    ----------
-    name : str
-        What the session is called.
-
-    Examples
-    --------
-    >>> import contextlib, sys
-    >>> with contextlib.redirect_stderr(sys.stdout), Progress("wards") as show:
-    ...     show(Event("joined", 0.0, {"peer": "north"}, "connected to north"))
-    wards: connected to north
-    """
-
-    def __init__(self, name):
-        self.name = name
-        self.handle = None
-
-    def __enter__(self):
-        ipython = sys.modules.get("IPython")
-        shell = ipython.get_ipython() if ipython is not None else None
-        if shell is not None and hasattr(shell, "kernel"):
-            from IPython.display import display
-
-            self.handle = display({"text/plain": self.name}, raw=True, display_id=True)
-        return self
-
-    def __call__(self, event):
-        text = f"{self.name}: {event}" if str(event) else ""
-        if text and self.handle is not None:
-            self.handle.update({"text/plain": text}, raw=True)
-        elif text:
-            print(text, file=sys.stderr)
-
-    def __exit__(self, *error):
-        return None
-
-
-@dataclass(frozen=True)
-class Ledger:
-    """What the data sets of an identity have spent in private sessions.
-
-    Attributes
-    ----------
-    path : pathlib.Path
-        The ledger.
-    datasets : list of dict
-        Of each data set its name, what was spent, and how many sessions of the task xclp it was in.
-    charges : list of dict
-        Every entry.
-
-    Examples
-    --------
-    >>> import tempfile, pathlib
-    >>> folder = tempfile.TemporaryDirectory()
-    >>> Ledger.read(Identity.new(pathlib.Path(folder.name) / "wards.key")).charges
-    []
-    >>> folder.cleanup()
-    """
-
-    path: Path
-    datasets: list[dict[str, Any]]
-    charges: list[dict[str, Any]]
-
-    @classmethod
-    def read(cls, key):
-        """The ledger beside a key.
-
-        Parameters
-        ----------
-        key : Identity or path or None
-            The key; None is the program's usual one.
-
-        Returns
-        -------
-        ledger : Ledger
-            Empty if nothing was spent.
-
-        Raises
-        ------
-        ValueError
-            If it is damaged.
-        OSError
-            If it cannot be read.
-
-        Examples
-        --------
-        >>> import tempfile
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     ledger = Ledger.read(Identity.new(f"{folder}/wards.key"))
-        >>> ledger.datasets, ledger.charges
-        ([], [])
-        """
-        found = json.loads(call("ledger", "--json", *options({"key": path_of(key)})))
-        return cls(Path(found["ledger"]), found["datasets"], found["charges"])
-
-
-def simulate(scenario, **given):
-    """Runs the nodes of a scenario in virtual time.
-
-    Parameters
-    ----------
-    scenario : path
-        The scenario's file; `simulations/README.md` has its fields.
-    **given
-        The options of `flyswarm simulate`, such as `seed=7` and `small=True`.
-
-    Returns
-    -------
-    results : dict
-        As `flyswarm simulate --json` prints them.
-
-    Raises
-    ------
-    ValueError
-        Where it is no scenario.
-    SessionError
-        Where a check failed.
-
-    Examples
-    --------
-    >>> simulate("missing.toml")
-    Traceback (most recent call last):
-    ...
-    ValueError: missing.toml: No such file or directory (os error 2)
-    """
-    return json.loads(call("simulate", scenario, "--json", *options(given)))

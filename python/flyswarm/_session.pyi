@@ -1,26 +1,11 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from os import PathLike
-from pathlib import Path
 from typing import Any, Self
 
+from flyswarm._events import Event
+from flyswarm._identity import Identity
 from numpy.typing import ArrayLike
-
-@dataclass(frozen=True)
-class Identity:
-    path: Path
-    peer_id: str
-    @classmethod
-    def new(cls, path: str | PathLike[str] | None = None) -> Self: ...
-    @classmethod
-    def load(cls, path: str | PathLike[str]) -> Self: ...
-
-@dataclass(frozen=True)
-class Event:
-    kind: str
-    time: float
-    fields: dict[str, Any]
-    text: str
 
 @dataclass(frozen=True)
 class Joined:
@@ -87,13 +72,3 @@ class Session:
         yes: bool = False,
         addresses: Mapping[str, str] | None = None,
     ) -> Joined: ...
-
-@dataclass(frozen=True)
-class Ledger:
-    path: Path
-    datasets: list[dict[str, Any]]
-    charges: list[dict[str, Any]]
-    @classmethod
-    def read(cls, key: Identity | str | PathLike[str] | None) -> Self: ...
-
-def simulate(scenario: str | PathLike[str], **given: Any) -> dict[str, Any]: ...

@@ -7,7 +7,7 @@ import flyswarm
 import numpy as np
 import pytest
 from conftest import Swarm
-from flyswarm._session import Progress
+from flyswarm._events import Progress
 
 THINGS = [getattr(flyswarm, name) for name in flyswarm.__all__]
 ERRORS = [thing for thing in THINGS if isinstance(thing, type) and issubclass(thing, Exception)]
