@@ -56,7 +56,8 @@ const NAMES: [&str; 16] = [
 #[derive(Debug, Args)]
 pub(super) struct Demo {
     /// flynn (they train one classifier), xclp (they label their rows together), sketch (how unlike their
-    /// rows are), fedavg (they train a network in rounds) or fedavg-xclp (the same where few rows have labels)
+    /// rows are), fedavg (they train a network in rounds) or fedavg-xclp (the same where few rows have
+    /// labels)
     #[arg(long, value_name = "TASK", default_value = "flynn")]
     #[arg(value_parser = ["flynn", "xclp", "sketch", "fedavg", "fedavg-xclp"])]
     task: String,

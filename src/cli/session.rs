@@ -79,8 +79,8 @@ pub(super) struct NewArguments {
     columns: Vec<String>,
     /// Describes the columns of a table as in this file, for all peers: names, numbers, categories, dates and
     /// missing values, with a comment on each guess; also the classes, where they are not given. A session
-    /// file (its name ends in .toml) gives its own section table. A file without a header, of another format or
-    /// with more than 2,000 columns gives the names only
+    /// file (its name ends in .toml) gives its own section table. A file without a header, of another format
+    /// or with more than 2,000 columns gives the names only
     #[arg(long, value_name = "FILE", conflicts_with = "columns", group = "file_of_rows")]
     columns_from: Option<PathBuf>,
     /// Takes names and number of the features and the classes from a file of labelled rows, and proposes the

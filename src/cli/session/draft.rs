@@ -10,8 +10,8 @@ use crate::session::Description;
 use super::{Failure, NewArguments};
 
 impl NewArguments {
-    /// What the file of --columns-from suggests or describes, and on standard error what needs a look; nothing where only
-    /// names can be taken from it.
+    /// What the file of --columns-from suggests or describes, and on standard error what needs a look;
+    /// nothing where only names can be taken from it.
     pub(super) fn draft(&self) -> Result<Option<Draft>, Failure> {
         let Some(path) = &self.columns_from else { return Ok(None) };
         if path.extension().is_some_and(|extension| extension == "toml") {

@@ -45,8 +45,8 @@ impl Order<'_> {
         })
     }
 
-    /// What a trainer has learnt: its weights, and the mean loss (nats) and the accuracy of the rows. Where it
-    /// says nothing of them, they are those of the new weights.
+    /// What a trainer has learnt: its weights, and the mean loss (nats) and the accuracy of the rows. Where
+    /// it says nothing of them, they are those of the new weights.
     ///
     /// # Errors
     /// One line, where the figures cannot be.
