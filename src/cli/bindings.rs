@@ -71,13 +71,13 @@ pub fn builder(session: Session, key: PathBuf, rows: usize, yes: bool) -> Result
     Ok(Peer::builder(session, identity).key_file(key).before_charge(ask))
 }
 
-/// The same peer of a session of the task `fedavg`, for which `train` trains in place of the built-in learner;
-/// `weights` are those that it has now.
+/// The same peer of a session of the task `fedavg`, for which `train` trains in place of the built-in
+/// learner; `weights` are those that it has now.
 ///
-/// It is called in each round on a thread of the node, with what `docs/trainer.md` says of a round as JSON (but
-/// for `folder`), this peer's scaled rows and the weights to start from. It gives the new weights, and the mean
-/// loss (nats) and the accuracy of the rows; where it gives no figures, those of the new weights are computed.
-/// Weights are files in the format safetensors.
+/// It is called in each round on a thread of the node, with what `docs/trainer.md` says of a round as JSON
+/// (but for `folder`), this peer's scaled rows and the weights to start from. It gives the new weights, and
+/// the mean loss (nats) and the accuracy of the rows; where it gives no figures, those of the new weights are
+/// computed. Weights are files in the format safetensors.
 ///
 /// # Errors
 /// [`Failure::Input`] where the session has another task, or the tensors are not those of its network.
