@@ -32,21 +32,25 @@ impl Record {
 
     /// Moves on to the next line that is not blank; `false` at the end of the file.
     fn next(&mut self, source: &mut Source) -> Result<bool, DataError> {
-        self.fields.clear();
-        let Some((_, text)) = self.lines.next(source)? else { return Ok(false) };
-        if !text.contains(&b'"') {
-            let delimiter = self.delimiter;
-            text.split(|&b| b == delimiter).for_each(|field| self.fields.push_field(field.trim_ascii()));
-            return Ok(true);
-        }
-        let mut builder = ReaderBuilder::new();
-        builder.has_headers(false).delimiter(self.delimiter).trim(Trim::All);
-        let mut reader = builder.from_reader(text);
-        match reader.read_byte_record(&mut self.fields) {
-            Ok(_) => Ok(true),
-            Err(error) => Err(source.failed(std::io::Error::other(error))),
-        }
+        let Some((_, text)) = self.lines.next(source)? else {
+            self.fields.clear();
+            return Ok(false);
+        };
+        split(text, self.delimiter, &mut self.fields);
+        Ok(true)
     }
+}
+
+/// Splits a line into its fields, trimmed.
+fn split(text: &[u8], delimiter: u8, fields: &mut ByteRecord) {
+    fields.clear();
+    if !text.contains(&b'"') {
+        return text.split(|&b| b == delimiter).for_each(|field| fields.push_field(field.trim_ascii()));
+    }
+    let mut builder = ReaderBuilder::new();
+    builder.has_headers(false).delimiter(delimiter).trim(Trim::All);
+    // Bytes in memory are read without an error; without fields a row has too few of them.
+    let _ = builder.from_reader(text).read_byte_record(fields);
 }
 
 pub(super) fn read(mut source: Source, expected: &Expected) -> Result<Loaded, DataError> {
@@ -80,24 +84,33 @@ pub(super) fn read(mut source: Source, expected: &Expected) -> Result<Loaded, Da
         return Err(DataError::NoRows { file: source.file.clone(), header: true });
     }
 
-    let reader = Reader { file: &source.file.clone(), expected, columns: &columns, names: &header_names };
+    let (file, delimiter) = (source.file.clone(), record.delimiter);
+    let reader = Reader { file: &file, delimiter, expected, columns: &columns, names: &header_names };
     let (mut values, mut labels) = (Vec::new(), Labels::new(expected));
     let mut batch = vec![Row::default(); (BATCH / columns.roles.len().max(1)).clamp(1, BATCH / CHUNK)];
-    let (mut more, mut failed) = (true, None);
-    while more {
-        let mut count = 0;
-        while more && count < batch.len() {
-            batch[count].line = record.lines.line;
-            std::mem::swap(&mut batch[count].fields, &mut record.fields);
-            count += 1;
-            match record.next(&mut source) {
-                Ok(another) => more = another,
-                // What is wrong with rows before comes first.
-                Err(error) => (more, failed) = (false, Some(error)),
-            }
+    // The first row has been read already.
+    let mut count = 1;
+    batch[0].line = record.lines.line;
+    batch[0].fields = Some(std::mem::take(&mut record.fields));
+    let failed = loop {
+        if count == batch.len() {
+            reader.push(&batch, &mut values, &mut labels)?;
+            count = 0;
         }
-        reader.push(&batch[..count], &mut values, &mut labels)?;
-    }
+        let row = &mut batch[count];
+        match record.lines.next(&mut source) {
+            Ok(Some((line, text))) => {
+                (row.line, row.fields) = (line, None);
+                row.text.clear();
+                row.text.extend_from_slice(text);
+                count += 1;
+            }
+            Ok(None) => break None,
+            // What is wrong with rows before comes first.
+            Err(error) => break Some(error),
+        }
+    };
+    reader.push(&batch[..count], &mut values, &mut labels)?;
     if let Some(error) = failed {
         return Err(error);
     }
@@ -109,16 +122,25 @@ const BATCH: usize = 1 << 16;
 /// Rows whose numbers one thread reads at a time.
 const CHUNK: usize = 64;
 
-/// The fields of a line.
+/// A line.
 #[derive(Clone, Debug, Default)]
 struct Row {
     line: u64,
-    fields: ByteRecord,
+    text: Vec<u8>,
+    /// Its fields, where they are known.
+    fields: Option<ByteRecord>,
+}
+
+/// The fields of a line.
+struct Fields<'a> {
+    line: u64,
+    fields: &'a ByteRecord,
 }
 
 /// What turns rows into numbers and labels.
 struct Reader<'a> {
     file: &'a Path,
+    delimiter: u8,
     expected: &'a Expected<'a>,
     columns: &'a Columns,
     /// The header; empty without one.
@@ -140,14 +162,30 @@ impl Reader<'_> {
         }
         values.resize(start + rows.len() * features, 0.0);
         let numbers = values[start..].par_chunks_mut(features);
-        let read = rows.par_iter().zip(numbers).with_min_len(CHUNK);
-        let read: Vec<Result<(), Wrong>> = read.map(|(row, numbers)| self.numbers(row, numbers)).collect();
         let label = self.columns.roles.iter().position(|role| matches!(role, Role::Label));
-        for (row, read) in rows.iter().zip(read) {
-            let wrong = read.err();
+        let read = rows.par_iter().zip(numbers).with_min_len(CHUNK);
+        let read = read.map_init(ByteRecord::new, |split, (row, numbers)| {
+            let fields = match &row.fields {
+                Some(fields) => fields,
+                None => {
+                    self::split(&row.text, self.delimiter, split);
+                    &*split
+                }
+            };
+            let found = Fields { line: row.line, fields };
+            let wrong = self.numbers(&found, numbers).err();
             let before = |label: usize| wrong.as_ref().is_none_or(|(place, _)| *place > Some(label));
-            if let Some(at) = label.filter(|&label| before(label)) {
-                labels.push(self.text(row, at)?).map_err(|expected| self.refused(row, at, expected))?;
+            let label = label.filter(|&label| before(label));
+            (label.map(|at| self.text(&found, at).map(str::to_owned)), wrong)
+        });
+        let read: Vec<_> = read.collect();
+        for (row, (text, wrong)) in rows.iter().zip(read) {
+            if let (Some(text), Some(at)) = (text, label) {
+                let text = text?;
+                labels.push(&text).map_err(|expected| {
+                    let (file, found) = (self.file.to_owned(), quoted(text.as_bytes()));
+                    DataError::Field { file, line: row.line, column: at + 1, found, expected }
+                })?;
             }
             if let Some((_, error)) = wrong {
                 return Err(error);
@@ -157,7 +195,7 @@ impl Reader<'_> {
     }
 
     /// Reads the features of a row, which keep their limits.
-    fn numbers(&self, row: &Row, numbers: &mut [f32]) -> Result<(), Wrong> {
+    fn numbers(&self, row: &Fields<'_>, numbers: &mut [f32]) -> Result<(), Wrong> {
         let (roles, comma) = (&self.columns.roles, self.expected.dialect.decimal_comma == Some(true));
         if row.fields.len() != roles.len() {
             let (file, line, found, expected) =
@@ -176,12 +214,12 @@ impl Reader<'_> {
         Err((Some(usize::MAX), self.refused(row, at, format!("{limit}{name}"))))
     }
 
-    fn text<'a>(&self, row: &'a Row, at: usize) -> Result<&'a str, DataError> {
+    fn text<'a>(&self, row: &Fields<'a>, at: usize) -> Result<&'a str, DataError> {
         let field = row.fields.get(at).unwrap_or_default();
         std::str::from_utf8(field).map_err(|_| self.refused(row, at, "UTF-8 text".into()))
     }
 
-    fn refused(&self, row: &Row, at: usize, expected: String) -> DataError {
+    fn refused(&self, row: &Fields<'_>, at: usize, expected: String) -> DataError {
         let found = quoted(row.fields.get(at).unwrap_or_default());
         DataError::Field { file: self.file.to_owned(), line: row.line, column: at + 1, found, expected }
     }
