@@ -62,7 +62,8 @@ pub(crate) struct SessionRows {
 
 #[pymethods]
 impl SessionRows {
-    /// Reads a file as `flyswarm join` does; one that was `written` here of rows in memory has points in numbers.
+    /// Reads a file as `flyswarm join` does; one that was `written` here of rows in memory has points in
+    /// numbers.
     #[staticmethod]
     fn read(
         py: Python<'_>,
@@ -107,7 +108,8 @@ impl Running {
     #[allow(clippy::too_many_arguments, reason = "all by name")]
     #[pyo3(
         signature = (
-            session, key, rows, *, listen, mdns, network_key, state, dataset, budget, strict, yes, trainer, weights
+            session, key, rows, *,
+            listen, mdns, network_key, state, dataset, budget, strict, yes, trainer, weights
         )
     )]
     fn start(

@@ -71,6 +71,9 @@ pub fn builder(session: Session, key: PathBuf, rows: usize, yes: bool) -> Result
     Ok(Peer::builder(session, identity).key_file(key).before_charge(ask))
 }
 
+/// New weights as a file, and mean loss and accuracy of the rows where the trainer says them.
+type Answer = (Vec<u8>, Option<(f64, f64)>);
+
 /// The same peer of a session of the task `fedavg`, for which `train` trains in place of the built-in
 /// learner; `weights` are those that it has now.
 ///
@@ -85,7 +88,7 @@ pub fn trained_by(
     builder: Builder,
     session: &Session,
     weights: &[u8],
-    train: impl Fn(&str, &Dataset, &[u8]) -> Result<(Vec<u8>, Option<(f64, f64)>), String> + Send + Sync + 'static,
+    train: impl Fn(&str, &Dataset, &[u8]) -> Result<Answer, String> + Send + Sync + 'static,
 ) -> Result<Builder, Failure> {
     let TaskSpec::Fedavg(spec) = &session.task else {
         return Err(Failure::Input(format!(
