@@ -8,8 +8,8 @@
 //! it was missing.
 //!
 //! [`mod@read`] reads a file so and collects all that is wrong with it ([`Problems`]); [`mod@draft`] guesses
-//! a preparation from one file; [`mod@whole`] reads rows that are all in one file; [`mod@encoding`] is its one
-//! encoding, for session ids and model files.
+//! a preparation from one file; [`mod@whole`] reads rows that are all in one file; [`mod@encoding`] is its
+//! one encoding, for session ids and model files.
 
 use std::collections::BTreeSet;
 

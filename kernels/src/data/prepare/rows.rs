@@ -30,8 +30,8 @@ pub(in crate::data) trait Typed: std::fmt::Debug {
     /// What counts rows: `line`, or `row` where there are no lines.
     fn unit(&self) -> &'static str;
 
-    /// Appends the fields of the next row to `text`, and where each begins and ends; gives its line, `None` at
-    /// the end. Only fields of columns for which `wanted` holds need be there; the others may be empty.
+    /// Appends the fields of the next row to `text`, and where each begins and ends; gives its line, `None`
+    /// at the end. Only fields of columns for which `wanted` holds need be there; the others may be empty.
     fn next(
         &mut self,
         wanted: &[bool],
