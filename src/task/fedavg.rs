@@ -182,16 +182,21 @@ impl Fedavg {
         Self { plan, me, data, others, trainer: None, prepared: OnceLock::new() }
     }
 
-    /// The rows that this peer trains on, labelled ones first, as the network takes them; and their labels.
-    pub(super) fn points(&self, history: &History) -> Result<(Dataset, Vec<Option<u16>>), FedavgError> {
+    /// The labels of the rows that this peer trains on, labelled ones first.
+    pub(super) fn given(&self, history: &History) -> Result<Vec<Option<u16>>, FedavgError> {
+        let Prepared { train, others, .. } = self.prepared(history)?;
+        let mut labels: Vec<_> = train.labels().iter().copied().map(Some).collect();
+        labels.resize(train.rows() + others.as_ref().map_or(0, Dataset::rows), None);
+        Ok(labels)
+    }
+
+    /// These rows as the network takes them.
+    pub(super) fn points(&self, history: &History) -> Result<Dataset, FedavgError> {
         let Prepared { train, others, .. } = self.prepared(history)?;
         let others = others.as_ref().map_or(&[][..], Dataset::values);
         let values = [train.values(), others].concat();
         let points = Dataset::new(train.features(), values, Vec::new(), Vec::new());
-        let points = points.map_err(|error| FedavgError::Data(error.to_string()))?;
-        let mut labels: Vec<_> = train.labels().iter().copied().map(Some).collect();
-        labels.resize(points.rows(), None);
-        Ok((points, labels))
+        points.map_err(|error| FedavgError::Data(error.to_string()))
     }
 
     fn prepared(&self, history: &History) -> Result<&Prepared, FedavgError> {
@@ -265,7 +270,7 @@ impl Fedavg {
                 let network = &plan.network;
                 match found {
                     Some(Found { labels, counts }) => {
-                        let (points, _) = self.points(history)?;
+                        let points = self.points(history)?;
                         labels.train(network, &start, points.view(), counts, &settings, &mut stream)
                     }
                     None => train(network, &start, rows.view(), rows.labels(), None, &settings, &mut stream),

@@ -162,7 +162,8 @@ impl FedavgXclp {
         let slot = self.plan.layout.first + self.plan.layout.round(number);
         let failed = |error: fedavg::FedavgError| error.to_string();
         let weights = self.plan.fedavg.weights(slot, &trained).map_err(failed)?;
-        let (rows, given) = self.fedavg.points(&trained).map_err(failed)?;
+        let rows = self.fedavg.points(&trained).map_err(failed)?;
+        let given = self.fedavg.given(&trained).map_err(failed)?;
         let (mut keys, _) = self.plan.fedavg.network.represent(&weights, rows.view(), &mut Tape::default());
         // Zero has no direction. Such a row is as near to every other row of the kind as can be.
         keys.rows_mut().into_iter().filter(|key| key.iter().all(|&value| value == 0.0)).for_each(
@@ -179,8 +180,7 @@ impl FedavgXclp {
 
     /// The labels that this peer trains on after a propagation.
     fn labels(&self, number: u32, history: &History) -> Result<PseudoLabels, String> {
-        let (_, given) =
-            self.fedavg.points(&self.plan.trained(history)).map_err(|error| error.to_string())?;
+        let given = self.fedavg.given(&self.plan.trained(history)).map_err(|error| error.to_string())?;
         let classes = self.plan.classes();
         let output = self.plan.xclp.output(&self.plan.propagated(number, history), given.len());
         let scores = match output {

@@ -1,5 +1,5 @@
 //! Whole nodes that train on labels which they propagate, against a plain program that does the same in one
-//! place: the same bits, whoever is lost.
+//! place: the same bits, also when a node is lost.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
