@@ -72,22 +72,23 @@ fn open(swarms: &mut [Swarm], a: usize, b: usize) -> (Stream, Stream) {
     let to = swarms[b].peer;
     loop {
         let mut control = swarms[a].control.clone();
-        // The connection may not stand yet.
-        let Ok(mut one) = swarms[a].runtime.block_on(control.open_stream(to, PROTOCOL)) else {
-            std::thread::sleep(Duration::from_millis(5));
-            continue;
-        };
         let other = &mut swarms[b];
-        let accepted = other.runtime.block_on(async {
+        // `libp2p-stream` drops a substream that comes when nobody waits for one, and may never answer an
+        // `open_stream` that is called while the connection is made.
+        let opened = async {
+            let mut one = control.open_stream(to, PROTOCOL).await.ok()?;
             one.write_all(&[0]).await.ok()?;
             one.flush().await.ok()?;
-            // `libp2p-stream` drops a substream that comes when nobody waits for one.
-            let mut two = timeout(Duration::from_secs(1), other.incoming.recv()).await.ok()??;
+            let mut two = other.incoming.recv().await?;
             two.read_exact(&mut [0]).await.ok()?;
-            Some(two)
-        });
-        if let Some(two) = accepted {
-            return (one, two);
+            Some((one, two))
+        };
+        // A timer needs the runtime that it is made in.
+        match other.runtime.block_on(async { timeout(Duration::from_secs(1), opened).await }) {
+            Ok(Some(ends)) => return ends,
+            // The connection may not stand yet.
+            Ok(None) => std::thread::sleep(Duration::from_millis(5)),
+            Err(_) => {}
         }
     }
 }
