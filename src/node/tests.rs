@@ -2,6 +2,7 @@
 
 mod attacks;
 mod fedavg_xclp;
+mod missing;
 mod network;
 mod nonsense;
 mod numbers;

@@ -46,21 +46,27 @@ fn spec() -> FedavgXclpSpec {
 
 /// Peers with so many rows of the digits, each with a label for every third of them; the last has none.
 fn lab(rows: &[usize], seed: u64) -> Lab {
+    lab_with(rows, seed, false)
+}
+
+/// As [`lab`]; with `gaps` values are missing that the mean of all peers takes the place of.
+fn lab_with(rows: &[usize], seed: u64, gaps: bool) -> Lab {
     let mut identities: Vec<_> = (0..rows.len()).map(|i| Identity::from_seed([i as u8 + 1; 32])).collect();
     identities.sort_by_key(Identity::public);
     let (data, spec) = (digits(), spec());
     let task = TaskSpec::FedavgXclp(spec.clone());
+    let preparation = gaps.then(super::missing::preparation);
     let session = Session {
         min_peers: Session::default_min_peers(&task, identities.len()),
         task,
         data: DataSpec {
             features: 64,
-            columns: Vec::new(),
+            columns: preparation.iter().flat_map(|preparation| preparation.features()).collect(),
             classes: data.classes().to_vec(),
             scaling: Scaling::Range { lo: 0.0, hi: 16.0 },
             densify: false,
             checks: ColumnChecks::default(),
-            preparation: None,
+            preparation: preparation.map(Arc::new),
         },
         ..session(&identities, Timing { enlarge_ms: 0, ..timing() })
     }
@@ -74,11 +80,13 @@ fn lab(rows: &[usize], seed: u64) -> Lab {
         let labels: Vec<_> =
             part.labels().iter().enumerate().map(|(i, &label)| known(i).then_some(label)).collect();
         let bare = Dataset::new(64, part.values().to_vec(), Vec::new(), Vec::new()).unwrap();
-        let rows = Rows { labels: labels.clone(), ..Rows::new(Arc::new(bare.clone())) };
-        let task = (built_in(&session).unwrap().build)(session.clone(), peer, rows, &[peer.0 as u8; 32]);
-        tasks.push(task.unwrap());
-        parts.push((bare, labels));
+        let (bare, gaps) = if gaps { super::missing::gaps(&bare) } else { (bare, Vec::new()) };
+        let rows = Rows { labels: labels.clone(), gaps, ..Rows::new(Arc::new(bare.clone())) };
+        let build = &built_in(&session).unwrap().build;
+        tasks.push(build(session.clone(), peer, rows.clone(), &[peer.0 as u8; 32]).unwrap());
+        parts.push((rows, labels));
     }
+    let parts = super::missing::filled(parts);
     let net = Network::with_tasks(identities, session.clone(), tasks.clone(), seed);
     Lab { net, session, spec, parts, tasks }
 }
@@ -249,6 +257,13 @@ impl Lab {
 #[test]
 fn the_network_is_that_of_all_rows_in_one_place_bit_for_bit() {
     let mut lab = lab(&[14, 11, 12, 9], 1);
+    lab.net.run(300_000);
+    assert_eq!(lab.holds(), 4);
+}
+
+#[test]
+fn the_network_is_that_of_all_rows_filled_with_the_plain_mean_in_one_place() {
+    let mut lab = lab_with(&[14, 11, 12, 9], 5, true);
     lab.net.run(300_000);
     assert_eq!(lab.holds(), 4);
 }
