@@ -1,6 +1,7 @@
 use std::io::Write;
 
 use flate2::{Compression, write::GzEncoder};
+use proptest::prelude::*;
 use tempfile::TempDir;
 
 use super::*;
@@ -242,4 +243,44 @@ fn a_label_may_be_missing_only_where_that_is_expected_and_an_empty_class_is_not_
     }
     let refused = refusal_with(b"1,cow\n", &partly);
     assert!(refused.ends_with("expected one of the 2 classes cat, dog, or nothing"), "{refused}");
+}
+
+/// Rows `1,cat,2` of which these, from 0, are wrong in a field or too short, and what is said of the file.
+fn refusal_of(rows: usize, wrong: &[(usize, usize)]) -> String {
+    let mut lines = vec![["1", "cat", "2"].map(String::from).to_vec(); rows];
+    for &(row, field) in wrong {
+        match lines[row].get_mut(field) {
+            Some(text) => *text = "x".into(),
+            None => lines[row].truncate(2),
+        }
+    }
+    let text: String = lines.iter().map(|fields| fields.join(",") + "\n").collect();
+    let (label, names) = (LabelColumn::Number(2), classes());
+    refusal_with(
+        text.as_bytes(),
+        &Expected { label, header: Some(false), classes: Some(&names), ..Expected::default() },
+    )
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+    /// Rows are read on all threads, by batches of 21,845.
+    #[test]
+    fn of_several_errors_the_first_of_the_file_is_named(
+        rows in prop_oneof![2usize..300, Just(30_000)],
+        wrong in prop::collection::vec((any::<prop::sample::Index>(), 0usize..4), 1..5),
+    ) {
+        // The first line says how many fields there are.
+        let wrong: Vec<_> = wrong.into_iter().map(|(row, field)| (1 + row.index(rows - 1), field)).collect();
+        let first = wrong.iter().map(|(row, _)| *row).min().unwrap();
+        let fields = || wrong.iter().filter(|(row, _)| *row == first).map(|(_, field)| *field);
+        let said = refusal_of(rows, &wrong);
+        let line = format!(", line {}", first + 1);
+        if fields().any(|field| field == 3) {
+            prop_assert_eq!(said, line + ": 2 columns, expected 3 as in the first line");
+        } else {
+            let place = format!("{line}, column {}: found \"x\"", fields().min().unwrap() + 1);
+            prop_assert!(said.starts_with(&place), "{}, expected {}", said, place);
+        }
+    }
 }
