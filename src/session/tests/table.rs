@@ -157,3 +157,11 @@ fn a_description_by_itself_is_held_to_the_same_rules() {
         assert!(told.contains(expected), "{told}");
     }
 }
+
+#[test]
+fn minus_zero_is_the_zero_that_it_equals() {
+    let zero = Session::parse(&changed("fill = 50", "fill = 0.0")).unwrap();
+    for (from, to) in [("fill = 50", "fill = -0.0"), ("fill = 50", "fill = 0")] {
+        assert_eq!(Session::parse(&changed(from, to)).unwrap().id(), zero.id(), "{to}");
+    }
+}

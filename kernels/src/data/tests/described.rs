@@ -159,3 +159,42 @@ fn arrays_are_refused_where_columns_are_described() {
     let error = load(&fixture("rows.npy"), &expected(&preparation, &classes)).unwrap_err().to_string();
     assert!(error.contains("from CSV, JSON lines, Parquet and ARFF, and this file is npy"), "{error}");
 }
+
+#[test]
+fn a_damaged_parquet_table_is_refused_in_one_line() {
+    let (preparation, classes) = (patients(), texts("sick well"));
+    let whole = std::fs::read(fixture("patients.parquet")).unwrap();
+    let files = Files::new();
+    for at in 0..whole.len() {
+        for change in [0x01, 0xff] {
+            let mut damaged = whole.clone();
+            damaged[at] ^= change;
+            let file = files.write("rows.parquet", &damaged);
+            if let Err(error) = load(&file, &expected(&preparation, &classes)) {
+                assert!(!error.to_string().contains('\n'), "{error}");
+            }
+        }
+    }
+}
+
+#[test]
+fn described_columns_need_a_header_and_a_column_of_texts_has_one_for_each_row() {
+    let (preparation, classes) = (patients(), texts("sick well"));
+    let described = expected(&preparation, &classes);
+    let csv = fixture("patients.csv");
+    let error = load(&csv, &Expected { header: Some(false), ..described.clone() }).unwrap_err().to_string();
+    assert!(error.ends_with("described columns are found by their names: a header is needed"), "{error}");
+    let error = column_texts(&csv, &Column::Name("sex".into()), 5, &described).unwrap_err().to_string();
+    assert!(error.ends_with("4 rows, expected 5"), "{error}");
+}
+
+#[test]
+fn a_row_longer_than_64_mib_is_refused_before_it_fills_memory() {
+    let (preparation, classes) = (patients(), texts("sick well"));
+    let mut text = std::fs::read(fixture("patients.csv")).unwrap();
+    text.resize(text.len() + (1 << 26) + 1, b'x');
+    let file = Files::new();
+    let path = file.write("rows.csv", &text);
+    let error = load(&path, &expected(&preparation, &classes)).unwrap_err().to_string();
+    assert!(error.contains("bytes in one row (a quote that is not closed?)"), "{error}");
+}
