@@ -70,13 +70,9 @@ pub(super) fn look(
     let usual = if spec.classes.is_empty() { LabelColumn::None } else { LabelColumn::Last };
     let limits = spec.limits();
     let expected = Expected {
-        features: Some(spec.features as usize),
-        columns: &spec.columns,
-        limits: &limits,
-        preparation: spec.preparation.as_deref(),
         classes: (!spec.classes.is_empty()).then_some(&*spec.classes),
         partly: session.task.propagation().is_some(),
-        ..reading.expected(label.unwrap_or(&usual))
+        ..reading.of_session(spec, &limits, label.unwrap_or(&usual))
     };
     if spec.preparation.is_some() {
         let (loaded, problems) = read::check(path, &expected)?;

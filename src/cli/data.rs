@@ -101,6 +101,23 @@ impl Reading {
             ..Expected::default()
         }
     }
+
+    /// What is expected of a file of rows for a session, whose limits are `limits`; but for its classes.
+    #[cfg(feature = "net")]
+    pub(super) fn of_session<'a>(
+        &'a self,
+        spec: &'a DataSpec,
+        limits: &'a [(f64, f64)],
+        label: &LabelColumn,
+    ) -> Expected<'a> {
+        Expected {
+            features: Some(spec.features as usize),
+            columns: &spec.columns,
+            limits,
+            preparation: spec.preparation.as_deref(),
+            ..self.expected(label)
+        }
+    }
 }
 
 /// Where rows come from.
@@ -176,15 +193,7 @@ impl DataArguments {
         partly: bool,
     ) -> Result<(Loaded, Option<String>), Failure> {
         let limits = spec.limits();
-        let expected = Expected {
-            features: Some(spec.features as usize),
-            columns: &spec.columns,
-            limits: &limits,
-            preparation: spec.preparation.as_deref(),
-            classes,
-            partly,
-            ..self.reading.expected(label)
-        };
+        let expected = Expected { classes, partly, ..self.reading.of_session(spec, &limits, label) };
         let loaded = data::load_named(&self.data, &expected)
             .map_err(|error| self.refused(&error, error.to_string()))?;
         if spec.preparation.is_some() {
