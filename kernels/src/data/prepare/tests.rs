@@ -211,6 +211,10 @@ fn what_cannot_be_read_at_all_is_said_with_what_to_do() {
     assert!(refused(b"\xff\xfea\0g\0e\0", &expected).contains("UTF-16"));
     assert!(refused(b"[{\"age\": 1}]", &expected).contains("one object a line"));
     assert!(refused(b"{\"age\": 1,\n", &expected).contains("line 1: not JSON"));
+    let more =
+        b"{\"kind\": \"sick\", \"age\": 1, \"sex\": \"f\", \"stage\": \"I\", \"seen\": \"1970-01-11\"}\n\
+                 {\"kind\": \"sick\", \"Age\": 1}\n";
+    assert!(refused(more, &expected).contains("line 2: \"Age\" is not in the first line's object"));
     assert!(refused(b"age,sex,stage,seen,id,kind\n1,\"f,I\n2,f\n", &expected).contains("line 2: a quote"));
     assert!(refused(b"age,sex,stage,seen,id,kind\n", &expected).contains("no rows after the header"));
     let latin = lines(b"age,sex,stage,seen,id,kind\n1,m\xe4nnlich,I,1999-12-31,a,sick\n", &expected);
@@ -260,7 +264,7 @@ fn numbers_and_dates_that_could_be_two_things_are_neither() {
     }
     assert_eq!(days("31.01.2026", DateOrder::DayMonthYear), days("20260131", DateOrder::YearMonthDay));
     assert_eq!(days("01/31/2026", DateOrder::MonthDayYear), Some(20_484));
-    for text in ["31.01.26", "30.02.2026", "2026-01-31", "1.2.3.2026", "", "a.b.2026"] {
+    for text in ["31.01.26", "30.02.2026", "2026-01-31", "1.2.3.2026", "31.1.2026.5", "", "a.b.2026"] {
         assert_eq!(days(text, DateOrder::DayMonthYear), None, "{text}");
     }
     assert_eq!(date(20_484.0).as_deref(), Some("2026-01-31"));
