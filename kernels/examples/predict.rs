@@ -1,5 +1,5 @@
 //! What predicting costs: the least of some runs, in seconds on the clock and of all cores.
-//! `python/bench_predict.py` holds the package for Python against it.
+//! `python/benches/bench_predict.py` holds the package for Python against it.
 //!
 //! `cargo run --example predict -- MODEL ROWS.npy RUNS`
 

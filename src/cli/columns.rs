@@ -200,7 +200,8 @@ impl Check {
 /// comments and layout stay. `None` where a list is not where it is expected.
 fn rewritten(text: &str, preparation: &Preparation, amended: &Amended) -> Option<String> {
     let file = DeTable::parse(text).ok()?;
-    let table = file.get_ref().get("table")?.get_ref().as_table()?;
+    let (name, table) = file.get_ref().get_key_value("table")?;
+    let table = table.get_ref().as_table()?;
     let list = |texts: &[String]| {
         let texts = texts.iter().map(|text| toml::Value::String(text.clone()).to_string());
         format!("[{}]", texts.collect::<Vec<_>>().join(", "))
@@ -223,7 +224,8 @@ fn rewritten(text: &str, preparation: &Preparation, amended: &Amended) -> Option
         }
     }
     if !added.is_empty() {
-        let at = text.find("[table]")? + "[table]\n".len();
+        // After the line `[table]`.
+        let at = name.span().end + text.get(name.span().end..)?.find('\n')? + 1;
         changes.push((at..at, added));
     }
     changes.sort_by_key(|(span, _)| std::cmp::Reverse(span.start));

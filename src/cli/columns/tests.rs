@@ -92,6 +92,35 @@ fn amending_keeps_comments_adds_what_is_new_and_leaves_what_is_misspelt() {
 }
 
 #[test]
+fn amended_rows_are_checked_again_and_a_file_that_needs_nothing_stays_as_it_is() {
+    let folder = drafted();
+    let path = folder.path().join("s.toml");
+    let text = std::fs::read_to_string(&path).unwrap();
+    // A file that a person wrote may say nothing of texts for missing values.
+    let line = text.lines().find(|line| line.starts_with("missing = ")).unwrap();
+    let indicated = "name = \"age\"\nfill = 40.5\nindicator = true\n";
+    let text = text.replace(&format!("{line}\n"), "").replace("name = \"age\"\n", indicated);
+    std::fs::write(&path, &text).unwrap();
+    std::fs::write(folder.path().join("south.csv"), "sex,age,kind\nmale,n/a,well\ndiverse,30,sick\n")
+        .unwrap();
+    let check = "columns check s.toml --data south.csv --decimal-comma no --amend";
+    let said = run_line(folder.path(), check).unwrap();
+    assert!(said.starts_with("amended s.toml: \"sex\": level \"diverse\", missing: \"n/a\"."), "{said}");
+    assert!(said.ends_with("ok: south.csv: 2 rows of 5 features\n"), "{said}");
+    let amended = std::fs::read_to_string(&path).unwrap();
+    assert!(amended.contains("[table]\nmissing = [\"n/a\"]\n"), "{amended}");
+    let shown = run_line(folder.path(), "session show s.toml").unwrap();
+    assert!(shown.contains("missing: 40.5, and a number that says so"), "{shown}");
+    let shown = run_line(folder.path(), "session show s.toml --json").unwrap();
+    assert!(shown.contains("\"indicator\""), "{shown}");
+    // What is misspelt is nothing to add.
+    std::fs::write(folder.path().join("south.csv"), "sex,age,kind\nfemal,1,well\n").unwrap();
+    let error = run_line(folder.path(), check).unwrap_err();
+    assert!(error.to_string().ends_with("south.csv: 1 problem"), "{error}");
+    assert_eq!(std::fs::read_to_string(&path).unwrap(), amended);
+}
+
+#[test]
 fn a_session_without_described_columns_is_checked_but_not_amended() {
     let folder = folder();
     let line = format!("session new --name ward --features 2 --classes sick,well {} --out s.toml", peers());

@@ -1,7 +1,7 @@
 """What `FlyNNClassifier.predict` costs beside the crate's own kernel, in one run.
 
     cargo build --release --package flyswarm-kernels --example predict
-    python python/bench_predict.py target/release/examples/predict [rows]
+    python python/benches/bench_predict.py target/release/examples/predict [rows]
 
 The package must have been built in the same profile. The two predict in turn, on all cores, the kernel in a
 program of its own with the same model and rows; the least time of each counts: by the clock, and of all cores

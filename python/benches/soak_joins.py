@@ -1,6 +1,6 @@
 """Sessions of three peers after another in one process: memory, threads and open files do not grow.
 
-    python python/soak_joins.py [sessions]
+    python python/benches/soak_joins.py [sessions]
 
 Prints them on Linux now and then, and ends with an error where they have grown. The first tenth is not looked
 at: pools of threads and of memory are filled then.
