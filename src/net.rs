@@ -71,6 +71,8 @@ pub use self::frame::Frame;
 use self::link::{Link, Traffic};
 pub use self::probe::{Answers, Questions, Reach};
 use self::service::Order;
+#[cfg(feature = "cli")]
+pub(crate) use self::transport::addresses_of;
 
 /// Default of [`Config::max_frame`]: the most that Yamux in Rust accepts from other implementations in one
 /// piece.

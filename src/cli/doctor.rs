@@ -11,7 +11,6 @@ mod peers;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
-use std::net::{TcpStream, ToSocketAddrs};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
@@ -353,7 +352,7 @@ impl<'a> Examination<'a> {
     fn try_on_a_thread(&self, peer: PeerId, address: Multiaddr, waker: Option<&Waker>) {
         let (sender, waker) = (self.touches.0.clone(), waker.cloned());
         std::thread::spawn(move || {
-            let touch = try_address(&address);
+            let touch = Touch::of(&address);
             // The doctor may have ended.
             let _ = sender.send((peer, address, touch));
             if let Some(waker) = waker {
@@ -566,27 +565,4 @@ impl<'a> Examination<'a> {
 
 fn ask(network: &Network, peer: PeerId, questions: Questions) -> Result<(), Failure> {
     network.send(Command::Probe(peer, questions)).map_err(|error| Failure::Machine(error.to_string()))
-}
-
-/// A plain TCP connection, closed at once.
-fn try_address(address: &Multiaddr) -> Touch {
-    let Some(port) = port(address) else { return Touch::Failed("not a TCP address".to_owned()) };
-    let host = match address.iter().next() {
-        Some(Protocol::Ip4(ip)) => ip.to_string(),
-        Some(Protocol::Ip6(ip)) => ip.to_string(),
-        Some(Protocol::Dns(name) | Protocol::Dns4(name) | Protocol::Dns6(name)) => name.to_string(),
-        _ => return Touch::Failed("neither a number nor a DNS name".to_owned()),
-    };
-    let places = match (host.as_str(), port).to_socket_addrs() {
-        Ok(places) => places,
-        Err(error) => return Touch::Failed(format!("{host} is not known to DNS: {error}")),
-    };
-    let mut last = Touch::Failed(format!("{host} has no address"));
-    for place in places.take(4) {
-        match TcpStream::connect_timeout(&place, TOUCH) {
-            Ok(_) => return Touch::Connected,
-            Err(error) => last = Touch::of(&error),
-        }
-    }
-    last
 }

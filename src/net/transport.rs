@@ -68,6 +68,17 @@ pub(super) fn build(
     })
 }
 
+/// The addresses of a name, found as where a node dials it.
+///
+/// # Errors
+/// The text says why there is none.
+#[cfg(feature = "cli")]
+pub(crate) async fn addresses_of(name: &str) -> Result<Vec<std::net::IpAddr>, String> {
+    let resolver = hickory_resolver::TokioResolver::builder_tokio().and_then(|builder| builder.build());
+    let found = resolver.map_err(|error| error.to_string())?.lookup_ip(name).await;
+    found.map(|found| found.iter().collect()).map_err(|error| error.to_string())
+}
+
 /// A muxer whose closing ends in time, whether or not the peer takes what is left.
 struct BoundedClose<M> {
     muxer: M,

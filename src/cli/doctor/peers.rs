@@ -3,11 +3,15 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
+use std::net::TcpStream;
 use std::time::Duration;
 
+use libp2p::multiaddr::Protocol;
+
+use super::TOUCH;
 use super::finding::{Finding, Level};
 use super::local::megabytes;
-use crate::net::{Answers, Multiaddr, PeerId, Reach};
+use crate::net::{self, Answers, Multiaddr, PeerId, Reach};
 use crate::protocol::about::{About, Role};
 use crate::protocol::message::VERSION;
 use crate::session::Session;
@@ -30,7 +34,36 @@ pub(super) enum Touch {
 }
 
 impl Touch {
-    pub(super) fn of(error: &io::Error) -> Self {
+    /// What becomes of a plain TCP connection to an address, closed at once.
+    pub(super) fn of(address: &Multiaddr) -> Self {
+        let Some(port) = port(address) else { return Self::Failed("not a TCP address".to_owned()) };
+        let found = match address.iter().next() {
+            Some(Protocol::Ip4(ip)) => Ok(vec![ip.into()]),
+            Some(Protocol::Ip6(ip)) => Ok(vec![ip.into()]),
+            Some(Protocol::Dns(name) | Protocol::Dns4(name) | Protocol::Dns6(name)) => {
+                let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+                let found = runtime.map_err(|error| error.to_string());
+                found
+                    .and_then(|runtime| runtime.block_on(net::addresses_of(&name)))
+                    .map_err(|error| format!("{name} is not known to DNS: {error}"))
+            }
+            _ => Err("neither a number nor a DNS name".to_owned()),
+        };
+        let places = match found {
+            Ok(places) => places,
+            Err(error) => return Self::Failed(error),
+        };
+        let mut last = Self::Failed("the name has no address".to_owned());
+        for place in places.into_iter().take(4) {
+            match TcpStream::connect_timeout(&(place, port).into(), TOUCH) {
+                Ok(_) => return Self::Connected,
+                Err(error) => last = Self::failed(&error),
+            }
+        }
+        last
+    }
+
+    fn failed(error: &io::Error) -> Self {
         match error.kind() {
             io::ErrorKind::ConnectionRefused => Self::Refused,
             io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock => Self::Silence,
@@ -298,7 +331,7 @@ impl Other {
 /// The TCP port that an address ends with.
 pub(super) fn port(address: &Multiaddr) -> Option<u16> {
     address.iter().find_map(|part| match part {
-        libp2p::multiaddr::Protocol::Tcp(port) => Some(port),
+        Protocol::Tcp(port) => Some(port),
         _ => None,
     })
 }
