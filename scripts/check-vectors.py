@@ -692,7 +692,7 @@ class Session:
             "xclp": "bits k alpha steps power compute few_rows large_owner most_rows most_sessions memory_mb",
             "sketch": "hash rows range publish pairwise active chosen temperature",
             "pseudo_labels": "after refresh",
-            "fedavg": "network hidden filters image rounds epochs steps batch rate schedule momentum weight_decay proximal clip members weighting held_out flip shift",
+            "fedavg": "network hidden filters image rounds epochs steps batch rate schedule momentum weight_decay proximal clip members weighting held_out flip shift initial",
             "custom": "name bytes",
             "privacy": "min_holders colluding epsilon top mode colluders",
             "timing": " ".join(self.TIMING),
@@ -1034,6 +1034,7 @@ class Session:
             "network": "logistic", "hidden": [], "filters": [], "image": [], "rounds": 20, "epochs": 1, "steps": 0,
             "batch": 32, "rate": 0.05, "schedule": "cosine", "momentum": 0.9, "weight_decay": 1e-4, "proximal": 0.0,
             "clip": 0.0, "members": 1.0, "weighting": "rows", "held_out": 0, "flip": False, "shift": 0,
+            "initial": None,
         }
         network = table.get("network", "logistic")
         own |= {"mlp": {"hidden": [128]}, "cnn": {"hidden": [128], "filters": [16, 32, 32]}}.get(network, {})
@@ -1044,6 +1045,7 @@ class Session:
             "members": (0.001, 1), "held_out": (0, 50), "shift": (0, 64),
         }
         need(all(lo <= own[name] <= hi for name, (lo, hi) in ranges.items()), "fedavg")
+        need(own["initial"] is None or re.fullmatch("[0-9a-f]{64}", own["initial"]) and self.task == "fedavg", "fedavg.initial")
         need(own["schedule"] in ("constant", "cosine") and own["weighting"] in ("rows", "equal"), "fedavg")
         need(all(size >= 1 for name in ("hidden", "filters", "image") for size in own[name]), "fedavg")
         hidden, filters, image = len(own["hidden"]), len(own["filters"]), len(own["image"])
@@ -1085,6 +1087,8 @@ class Session:
         yield entry("held_out", le(own["held_out"], 8))
         yield entry("flip", bytes([own["flip"]]))
         yield entry("shift", le(own["shift"], 8))
+        if own["initial"]:
+            yield entry("initial", bytes.fromhex(own["initial"]))
 
     def dealers(self, slot, members):
         present = [peer for peer in self.council if peer in members]

@@ -98,7 +98,7 @@ pub fn trained_by(
     };
     let network = spec.build(&session.data).map_err(|error| Failure::Input(error.to_string()))?;
     read_weights(&network, weights).map_err(|problem| Failure::Input(format!("the trainer {problem}")))?;
-    Ok(builder.built_by(task::fedavg::build(spec.clone(), Some(Arc::new(Called(train))))))
+    Ok(builder.built_by(task::fedavg::build(spec.clone(), Some(Arc::new(Called(train))), None)))
 }
 
 /// A trainer that is a function.

@@ -8,6 +8,7 @@ use clap::Args;
 use flyswarm_kernels::learner::Classifier;
 
 use super::{Failure, kind, output, say};
+use crate::data::prepare::Preparation;
 use crate::data::prepare::draft::Draft;
 use crate::data::prepare::whole;
 use crate::data::{
@@ -153,8 +154,12 @@ impl DataArguments {
     }
 
     /// The texts of a column of a CSV file, one for each of so many rows.
-    pub(super) fn texts(&self, column: &Column, rows: usize, model: &Model) -> Result<Vec<String>, Failure> {
-        let preparation = model.preparation();
+    pub(super) fn texts(
+        &self,
+        column: &Column,
+        rows: usize,
+        preparation: Option<&Preparation>,
+    ) -> Result<Vec<String>, Failure> {
         let expected = Expected { preparation, ..self.reading.expected(&LabelColumn::None) };
         Ok(data::column_texts(&self.data, column, rows, &expected)?)
     }

@@ -17,6 +17,7 @@ use serde_json::{Value, json};
 use super::Failure;
 use super::data::DataArguments;
 use super::id::key_path;
+use super::model::network::Network;
 use super::network::NetworkArguments;
 use super::output;
 use super::progress::Progress;
@@ -28,6 +29,7 @@ use crate::privacy::Ratio;
 use crate::report::Page;
 use crate::session::{Session, TaskSpec, check_name};
 use crate::task::{self, Build, BuiltIn, Outcome, Rows, xclp};
+use task::fedavg::trainer::Trainer;
 use trainer::Subprocess;
 
 /// Runs one node of a session and writes what it gives: the model, the settings that were best, labels for
@@ -53,6 +55,10 @@ pub(super) struct Join {
     /// 'python3 train.py' (docs/trainer.md)
     #[arg(long, value_name = "COMMAND")]
     trainer: Option<String>,
+    /// With the task fedavg, the network file that the session starts from, where the session file says so
+    /// (fedavg.initial)
+    #[arg(long, value_name = "FILE")]
+    initial: Option<PathBuf>,
     /// With the task xclp, percent of your labels, 1 to 50, that are kept back to see how well the session
     /// tells them: to the others these rows have no label, and the figures are yours alone
     #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u8).range(1..=50))]
@@ -148,14 +154,37 @@ pub(super) fn load(
     data.load_rows(&session.data, label.unwrap_or(&usual), kind.labels)
 }
 
-/// Starts a trainer of the user's own. It may take as long as the session lets a computation take.
-fn own_trainer(session: &Session, command: &str) -> Result<Build, Failure> {
+/// Reads the network that a session of the task `fedavg` starts from, and starts a trainer of the user's own,
+/// which may take as long as the session lets a computation take. `None` where neither is wanted.
+fn network_task(
+    session: &Session,
+    trainer: Option<&str>,
+    initial: Option<&Path>,
+) -> Result<Option<Build>, Failure> {
     let TaskSpec::Fedavg(spec) = &session.task else {
-        return Err(Failure::Input(format!("--trainer: not with the task {}", session.task)));
+        let given = [trainer.map(|_| "--trainer"), initial.map(|_| "--initial")].into_iter().flatten().next();
+        let refused = |option| Err(Failure::Input(format!("{option}: not with the task {}", session.task)));
+        return given.map_or(Ok(None), refused);
+    };
+    let weights = match initial {
+        Some(path) => {
+            let Some(Network::Global(network)) = Network::load(path)? else {
+                let text = format!("--initial {}: not a network of the task fedavg", path.display());
+                return Err(Failure::Input(text));
+            };
+            let weights = task::fedavg::initial::weights(session, spec, &network);
+            Some(weights.map_err(|text| Failure::Input(format!("--initial {}: {text}", path.display())))?)
+        }
+        None if spec.initial.is_some() => {
+            let text = "fedavg.initial: the session starts from a network file; --initial FILE gives it";
+            return Err(Failure::Input(text.into()));
+        }
+        None => None,
     };
     let limit = Duration::from_millis(session.timing.compute_ms);
-    let trainer = Subprocess::start(command, limit).map_err(Failure::Input)?;
-    Ok(task::fedavg::build(spec.clone(), Some(Arc::new(trainer))))
+    let trainer = trainer.map(|command| Subprocess::start(command, limit)).transpose();
+    let trainer = trainer.map_err(Failure::Input)?.map(|trainer| Arc::new(trainer) as Arc<dyn Trainer>);
+    Ok((trainer.is_some() || weights.is_some()).then(|| task::fedavg::build(spec.clone(), trainer, weights)))
 }
 
 /// Takes labels out of the rows that only this peer then knows.
@@ -181,10 +210,10 @@ impl Join {
         let receipt = self.node.receipt.clone().unwrap_or_else(|| out.with_extension("receipt.json"));
         self.node.writable(&[&out, &receipt, &report(&receipt)])?;
         let (mut rows, said) = load(session, kind, &self.data, self.label.as_ref())?;
-        let build = match (self.trainer.as_deref(), self.hold_out) {
-            (Some(command), _) => Some(own_trainer(session, command)?),
-            (None, Some(percent)) => Some(keeps_back(session, &mut rows, percent)?),
-            (None, None) => None,
+        let network = network_task(session, self.trainer.as_deref(), self.initial.as_deref())?;
+        let build = match self.hold_out {
+            Some(percent) => Some(keeps_back(session, &mut rows, percent)?),
+            None => network,
         };
         let (name, strict, yes) = (self.data.name(), self.strict, self.yes);
         self.node.run(place, Some(Brought { rows, name, strict, yes, said, out, budget, build }), receipt)

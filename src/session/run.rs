@@ -127,7 +127,7 @@ impl RawRun {
 }
 
 /// So many bytes as hexadecimal digits.
-fn bytes<const N: usize>(field: &str, text: &str) -> Result<[u8; N], SessionError> {
+pub(super) fn bytes<const N: usize>(field: &str, text: &str) -> Result<[u8; N], SessionError> {
     let mut out = [0; N];
     let lower = text.bytes().all(|byte| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte));
     match hex::decode_to_slice(text, &mut out) {

@@ -19,7 +19,11 @@ use flyswarm_kernels::learner::Classifier;
 /// The parameters of the session's task.
 pub(super) fn spec(scenario: &Scenario) -> Result<FedavgSpec, ScenarioError> {
     let spec = FedavgSpec::from_table(scenario.task.fedavg.clone());
-    spec.map_err(|error| ScenarioError(format!("task.fedavg: {error}")))
+    let spec = spec.map_err(|error| ScenarioError(format!("task.fedavg: {error}")))?;
+    match spec.initial {
+        Some(_) => Err(ScenarioError("task.fedavg.initial: no peer of a scenario has a network file".into())),
+        None => Ok(spec),
+    }
 }
 
 /// The accuracy of the network that the first finished peer has, of one that is trained on all rows in one

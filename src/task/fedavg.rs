@@ -12,6 +12,7 @@
 //! alone, once, and takes part from the next round on. Each round's vector has the rows of its members, and
 //! carries on n and the figures of the rounds before: a peer that comes late needs the last one and no other.
 
+pub(crate) mod initial;
 mod plan;
 pub(crate) mod trainer;
 mod words;
@@ -110,16 +111,25 @@ pub(crate) fn built_in(session: &Session, spec: FedavgSpec) -> BuiltIn {
         extension: "safetensors",
         labels: Labels::All,
         witnesses: false,
-        build: build(spec, None),
+        build: build(spec, None, None),
     }
 }
 
-/// Makes a peer's task, which `trainer` trains for where there is one.
-pub(crate) fn build(spec: FedavgSpec, trainer: Option<Arc<dyn Trainer>>) -> Build {
+/// Makes a peer's task, which `trainer` trains for where there is one. `initial` has the first weights, where
+/// the session names a network file.
+pub(crate) fn build(
+    spec: FedavgSpec,
+    trainer: Option<Arc<dyn Trainer>>,
+    initial: Option<Arc<[f32]>>,
+) -> Build {
     Box::new(move |session, me, rows, _| {
+        if spec.initial.is_some() && initial.is_none() {
+            return Err(initial::MISSING.into());
+        }
         let task = Fedavg::new(session, spec.clone(), me, rows.data);
         let mut task = task.map_err(|error| error.to_string())?;
         task.trainer.clone_from(&trainer);
+        task.plan.initial.clone_from(&initial);
         task.plan.preparation = rows.preparation.or(task.plan.preparation);
         Ok(Arc::new(task))
     })

@@ -57,6 +57,7 @@ weighting = "equal"
 held_out = 10
 flip = true
 shift = 2
+initial = "00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff"
 "#;
 
 const PEERS: u16 = 6;

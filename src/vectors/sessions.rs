@@ -398,6 +398,12 @@ pub(crate) fn session() -> Value {
         ("no rounds", fedavg("rounds = 3", "rounds = 0")),
         ("a rate of nothing", fedavg("rate = 0.125", "rate = 0.0")),
         ("filters of a matrix", fedavg("\"cnn\"", "\"logistic\"")),
+        ("a digest in capitals", fedavg("8899aabb", "8899AABB")),
+        ("a digest of 31 bytes", fedavg("0011", "11")),
+        (
+            "a start from a file with the task fedavg-xclp",
+            found("[fedavg]\n", &format!("[fedavg]\ninitial = \"{}\"\n", "ab".repeat(32))),
+        ),
         ("rounds of the task sketch", fedavg("\"fedavg\"", "\"sketch\"")),
         ("propagations of the task fedavg", found("\"fedavg-xclp\"", "\"fedavg\"")),
         ("labels after all rounds", found("after = 1", "after = 4")),

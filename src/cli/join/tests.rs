@@ -34,3 +34,34 @@ fn labels_are_kept_back_with_the_task_xclp_alone_and_only_where_there_are_some()
     assert_eq!(told(&xclp, &mut rows), None);
     assert!(rows.labels.contains(&None) && rows.labels.contains(&Some(0)) && rows.labels.contains(&Some(1)));
 }
+
+#[test]
+fn a_network_to_start_from_is_given_where_the_session_says_so_and_nowhere_else() {
+    let data = "[data]\nfeatures = 2\nclasses = [\"a\", \"b\"]";
+    let xclp = session(&format!("task = \"xclp\"\n{data}"));
+    let drawn = session(&format!("task = \"fedavg\"\n{data}\n[fedavg]\n"));
+    let digest = "ab".repeat(32);
+    let named = session(&format!("task = \"fedavg\"\n{data}\n[fedavg]\ninitial = \"{digest}\""));
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("n.safetensors");
+    let told = |session: &Session, initial: Option<&Path>| {
+        network_task(session, None, initial).err().map(|error| error.to_string()).unwrap_or_default()
+    };
+    assert_eq!(told(&xclp, Some(&file)), "--initial: not with the task xclp");
+    assert_eq!((told(&xclp, None), told(&drawn, None)), (String::new(), String::new()));
+    assert!(told(&named, None).contains("--initial FILE gives it"));
+    assert!(told(&named, Some(&file)).ends_with("not a network of the task fedavg"));
+    let shape = flyswarm_kernels::learner::Architecture::Logistic;
+    let scaler = flyswarm_kernels::sketch::scaling::Scaling::None;
+    let pool = Dataset::new(2, vec![0.0; 2], Vec::new(), Vec::new()).unwrap();
+    let scaler = flyswarm_kernels::sketch::scaling::Scaler::fit(&scaler, &pool).unwrap();
+    let classes = vec!["a".into(), "b".into()];
+    let from = ("t".into(), [0; 32]);
+    let network =
+        flyswarm_kernels::learner::Classifier::new(&shape, scaler, classes, Vec::new(), vec![0.5; 6], from);
+    network.unwrap().save(&file).unwrap();
+    let error = told(&named, Some(&file));
+    assert!(error.contains(&format!("n.safetensors: fedavg.initial is {digest}, the network")), "{error}");
+    let error = told(&drawn, Some(&file));
+    assert!(error.contains("n.safetensors: the session file has no fedavg.initial"), "{error}");
+}

@@ -10,6 +10,7 @@ use serde_json::json;
 use super::super::data::DataArguments;
 use super::super::output::for_io;
 use super::super::{Failure, kind, one_line};
+use crate::data::prepare::Preparation;
 use crate::data::{Dataset, LabelColumn};
 use crate::model::score::Confusion;
 use crate::sketch::scaling::Scaler;
@@ -47,6 +48,11 @@ impl Network {
         }
     }
 
+    /// How rows become numbers, if the session said so.
+    pub(super) fn preparation(&self) -> Option<&Preparation> {
+        self.classifier().preparation()
+    }
+
     fn classifier(&self) -> &Classifier {
         match self {
             Self::Global(network) => network,
@@ -79,43 +85,20 @@ impl Network {
         Ok(rows)
     }
 
-    /// The scores of rows, rows x classes, the lowest the prediction: -ln of each class's probability, but
-    /// for what is the same for all classes of a row.
+    /// The scores of rows, rows x classes, the lowest the prediction: -ln of each class's probability.
     pub(super) fn scores(&self, rows: &Dataset) -> Result<Vec<f64>, Failure> {
         Ok(match self {
             Self::Global(network) => {
                 let scores = network.scores(rows.view()).map_err(PersonalError::from)?;
-                scores.iter().map(|&score| -f64::from(score)).collect()
+                scores.rows().into_iter().flat_map(|row| surprise(&row.to_vec())).collect()
             }
-            Self::Personal(model) => model.probabilities(rows.view())?.iter().map(|p| -p.ln()).collect(),
+            Self::Personal(model) => model.probabilities(rows.view())?.iter().map(|p| 0.0 - p.ln()).collect(),
         })
     }
 
     /// What the network knows of the columns that it was trained on, and their names.
     pub(super) fn columns(&self) -> (&Scaler, &[String]) {
         (self.classifier().scaler(), self.classifier().columns())
-    }
-
-    pub(super) fn predicted(&self, rows: &Dataset) -> Result<Vec<u16>, Failure> {
-        Ok(match self {
-            Self::Global(network) => network.predict(rows.view()).map_err(PersonalError::from)?,
-            Self::Personal(model) => model.predict(rows.view())?,
-        })
-    }
-
-    /// The class of each row, one a line.
-    pub(super) fn predict(
-        &self,
-        data: &DataArguments,
-        label: &LabelColumn,
-        as_json: bool,
-    ) -> Result<String, Failure> {
-        let predicted = self.predicted(&self.rows(data, label, false)?)?;
-        let line = |(row, class): (usize, u16)| {
-            let class = &self.classifier().classes()[usize::from(class)];
-            if as_json { format!("{}\n", json!({"row": row, "class": class})) } else { format!("{class}\n") }
-        };
-        Ok((1..).zip(predicted).map(line).collect())
     }
 
     /// The share of `rows` that the network of a personal model alone gives its label; `None` for a network.
@@ -132,6 +115,13 @@ impl Network {
             Self::Personal(model) => inspect_personal(model, as_json),
         }
     }
+}
+
+/// -ln of each class's probability, from what the last layer gives.
+fn surprise(logits: &[f32]) -> Vec<f64> {
+    let most = logits.iter().copied().map(f64::from).fold(f64::NEG_INFINITY, f64::max);
+    let sum: f64 = logits.iter().map(|&logit| (f64::from(logit) - most).exp()).sum();
+    logits.iter().map(|&logit| sum.ln() + (most - f64::from(logit))).collect()
 }
 
 fn inspect_personal(model: &PersonalModel, as_json: bool) -> String {

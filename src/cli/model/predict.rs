@@ -7,10 +7,11 @@ use clap::Args;
 use serde_json::{Map, Value, json};
 
 use super::ModelArguments;
+use super::network::Network;
 use crate::cli::data::DataArguments;
 use crate::cli::{Failure, one_line, output, written};
+use crate::data::prepare::Preparation;
 use crate::data::{Column, LabelColumn};
-use crate::model::Model;
 use crate::model::readout::lowest;
 
 /// Prints the class of each row, one a line; with --scores, --abstain or --id as CSV with a header
@@ -28,7 +29,7 @@ pub(in crate::cli) struct Predict {
     #[arg(long, value_name = "COLUMN")]
     id: Option<Column>,
     /// Also print the novelty of each class (the lowest wins), and the margin: how much higher the next class
-    /// is, for each bit of the hash
+    /// is, for each bit of the hash. The novelty by a network is -ln of the class's probability
     #[arg(long)]
     scores: bool,
     /// No class where the margin is below this
@@ -60,43 +61,48 @@ struct Said<'a> {
 impl Predict {
     pub(in crate::cli) fn run(mut self, out: &mut dyn Write) -> Result<(), Failure> {
         self.out.iter().try_for_each(|path| output::check(path, self.force))?;
-        if let Some(network) = super::Network::load(&self.model.model)? {
-            if self.scores || self.abstain.is_some() || self.id.is_some() {
-                let text = "--scores, --abstain, --id: not with a network, which has no novelties";
-                return Err(Failure::Input(text.into()));
-            }
-            let text = network.predict(&self.data, &self.label, self.json)?;
-            return match &self.out {
-                Some(path) => output::write(path, text.as_bytes(), self.force),
-                None => written(out.write_all(text.as_bytes()).and_then(|()| out.flush()), "standard output"),
-            };
+        let network = Network::load(&self.model.model)?;
+        if network.is_some() && self.model.large {
+            return Err(Failure::Input("--large: not with a network, which has no lifting matrix".into()));
         }
-        let model = self.model.load()?;
         if let Some(column) = &self.id {
             self.data.leave_aside(column.clone());
         }
-        let (data, said) = self.data.load_for(&model, &self.label, false)?;
-        said.iter().for_each(|line| eprintln!("{}", one_line(line)));
-        let ids = self.id.as_ref().map(|column| self.data.texts(column, data.rows(), &model)).transpose()?;
-        let scores = model.predictor().scores(&data)?;
         let mut bytes = Vec::new();
-        self.write(&model, &scores, ids.as_deref(), &mut bytes)
-            .map_err(|error| Failure::Machine(error.to_string()))?;
+        let wrote = if let Some(network) = network {
+            let data = network.rows(&self.data, &self.label, false)?;
+            let (ids, scores) = (self.ids(data.rows(), network.preparation())?, network.scores(&data)?);
+            self.write(network.classes(), 1.0, &scores, ids.as_deref(), &mut bytes)
+        } else {
+            let model = self.model.load()?;
+            let (data, said) = self.data.load_for(&model, &self.label, false)?;
+            said.iter().for_each(|line| eprintln!("{}", one_line(line)));
+            let ids = self.ids(data.rows(), model.preparation())?;
+            let bits = model.sketch().parameters().rho as f64;
+            let scores = model.predictor().scores(&data)?;
+            self.write(model.classes(), bits, &scores, ids.as_deref(), &mut bytes)
+        };
+        wrote.map_err(|error| Failure::Machine(error.to_string()))?;
         match &self.out {
             Some(path) => output::write(path, &bytes, self.force),
             None => written(out.write_all(&bytes).and_then(|()| out.flush()), "standard output"),
         }
     }
 
+    /// The texts of the column `--id`, one a row.
+    fn ids(&self, rows: usize, preparation: Option<&Preparation>) -> Result<Option<Vec<String>>, Failure> {
+        self.id.as_ref().map(|column| self.data.texts(column, rows, preparation)).transpose()
+    }
+
+    /// Writes what is said of rows with these scores, rows x classes; margins are for each of `bits`.
     fn write(
         &self,
-        model: &Model,
+        classes: &[String],
+        bits: f64,
         scores: &[f64],
         ids: Option<&[String]>,
         out: &mut Vec<u8>,
     ) -> io::Result<()> {
-        let classes = model.classes();
-        let bits = model.sketch().parameters().rho as f64;
         let rows = scores.chunks_exact(classes.len().max(1)).enumerate().map(|(row, scores)| {
             let best = usize::from(lowest(scores));
             let next = scores.iter().enumerate().filter(|(l, _)| *l != best).map(|(_, &x)| x);

@@ -82,13 +82,70 @@ fn a_network_is_predicted_from_evaluated_and_shown_like_a_model() {
     for line in ["flyswarm network, logistic, 650 weights", "session   digits abab", "dense1.weight"] {
         assert!(shown.contains(line), "{line:?} is not in {shown}");
     }
-    let error = run_line(folder.path(), "predict n --data d.csv --label last --scores").unwrap_err();
-    assert!(error.to_string().contains("not with a network"), "{error}");
     let mut bytes = made.encode();
     bytes.pop();
     std::fs::write(folder.path().join("n"), bytes).unwrap();
     let error = run_line(folder.path(), "predict n --data d.csv --label last").unwrap_err();
     assert!(error.to_string().contains("n: not a flyswarm network: "), "{error}");
+}
+
+#[test]
+fn predict_prints_scores_ids_and_abstains_with_a_network_too() {
+    let folder = network_of_digits();
+    let rows = digits_csv(10, false);
+    std::fs::write(folder.path().join("d.csv"), &rows).unwrap();
+    let named: String = rows.lines().enumerate().map(|(i, line)| format!("patient {i},{line}\n")).collect();
+    std::fs::write(folder.path().join("ids.csv"), named).unwrap();
+    let run = |line: &str| run_line(folder.path(), line).unwrap();
+    run("personalise n --data own.csv --out p --folds 2");
+    for file in ["n", "p"] {
+        let classes = run(&format!("predict {file} --data d.csv"));
+        let text = run(&format!("predict {file} --data ids.csv --id 1 --scores"));
+        let lines: Vec<Vec<&str>> = text.lines().map(|line| line.split(',').collect()).collect();
+        assert_eq!(lines[0][..4], ["id", "class", "margin", "novelty 0"]);
+        let mut margins = Vec::new();
+        for (i, (line, class)) in lines[1..].iter().zip(classes.lines()).enumerate() {
+            assert_eq!((line[0], line[1]), (&*format!("patient {i}"), class));
+            let mut scores: Vec<f64> = line[3..].iter().map(|score| score.parse().unwrap()).collect();
+            let sum: f64 = scores.iter().map(|score| (-score).exp()).sum();
+            assert!(scores.len() == 10 && (sum - 1.0).abs() < 1e-4, "{file}: probabilities add up to {sum}");
+            assert_eq!(crate::model::readout::lowest(&scores).to_string(), class);
+            scores.sort_by(f64::total_cmp);
+            margins.push(line[2].parse::<f64>().unwrap());
+            // A class that none of the neighbours has is infinitely new to a personal model.
+            let margin = scores[1] - scores[0];
+            assert!(margin == margins[i] || (margins[i] - margin).abs() < 1e-5, "{line:?}");
+        }
+        let least = margins.iter().copied().fold(f64::INFINITY, f64::min) + 1e-5;
+        let json = run(&format!("predict {file} --data d.csv --json --abstain {least}"));
+        let unsure = json
+            .lines()
+            .filter(|line| serde_json::from_str::<serde_json::Value>(line).unwrap()["class"].is_null());
+        let expected = margins.iter().filter(|&&margin| margin < least).count();
+        assert!(expected < 10 && unsure.count() == expected, "{json}");
+    }
+    for (line, expected) in [
+        ("predict n --data d.csv --id 70", "70"),
+        ("predict n --data d.csv --large", "--large: not with a network"),
+    ] {
+        let error = run_line(folder.path(), line).unwrap_err();
+        assert!(error.code() == 2 && error.to_string().contains(expected), "{error}");
+    }
+}
+
+/// A folder with `n` (a network of the digits that has learnt nothing) and labelled rows, `own.csv`.
+fn network_of_digits() -> tempfile::TempDir {
+    use flyswarm_kernels::learner::{Architecture, Classifier, Network};
+    let folder = tempfile::tempdir().unwrap();
+    let data = crate::data::digits::digits();
+    let weights = Network::new(&Architecture::Logistic, 64, 10).unwrap().initial(&[1; 32]);
+    let scaler = Scaler::fit(&Scaling::Center, &data).unwrap();
+    let session = ("digits".to_owned(), [0xab; 32]);
+    let (shape, classes) = (Architecture::Logistic, data.classes().to_vec());
+    let network = Classifier::new(&shape, scaler, classes, Vec::new(), weights, session).unwrap();
+    network.save(&folder.path().join("n")).unwrap();
+    std::fs::write(folder.path().join("own.csv"), digits_csv(100, true)).unwrap();
+    folder
 }
 
 /// A logistic regression of one column: the scores of a row x are 0 and x.

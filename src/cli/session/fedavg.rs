@@ -1,9 +1,13 @@
 //! The options of `session new` for the task `fedavg`.
 
+use std::path::PathBuf;
+
 use clap::Args;
 use toml::{Table, Value};
 
-use crate::session::{FedavgSpec, SessionError};
+use super::super::Failure;
+use super::super::model::network::Network;
+use crate::session::FedavgSpec;
 
 // (clap would take a documentation comment for the command's.)
 #[derive(Debug, Args)]
@@ -35,6 +39,9 @@ pub(super) struct FedavgArguments {
     /// Percent of each peer's rows that it does not train on but tests on [default: 0]
     #[arg(long, value_name = "PERCENT")]
     held_out: Option<u32>,
+    /// Start from the weights of this network file, which every peer must have then (join --initial)
+    #[arg(long, value_name = "FILE")]
+    initial: Option<PathBuf>,
     /// Another field of the section fedavg, such as momentum=0.5 or flip=true; repeatable
     #[arg(long = "fedavg", value_name = "FIELD=VALUE", value_parser = field)]
     fields: Vec<(String, Value)>,
@@ -75,12 +82,20 @@ impl FedavgArguments {
     pub(super) fn given(&self) -> Vec<&'static str> {
         let fields = (!self.fields.is_empty()).then_some("--fedavg");
         let given = self.table().into_iter().filter(|(.., value)| value.is_some());
-        given.map(|(option, ..)| option).chain(fields).collect()
+        let initial = self.initial.as_ref().map(|_| "--initial");
+        given.map(|(option, ..)| option).chain(initial).chain(fields).collect()
     }
 
-    pub(super) fn spec(&self) -> Result<FedavgSpec, SessionError> {
+    pub(super) fn spec(&self) -> Result<FedavgSpec, Failure> {
         let given = self.table().into_iter().filter_map(|(_, name, value)| Some((name.to_owned(), value?)));
-        let table: Table = given.chain(self.fields.iter().cloned()).collect();
-        FedavgSpec::from_table(table)
+        let mut table: Table = given.chain(self.fields.iter().cloned()).collect();
+        if let Some(path) = &self.initial {
+            let Some(Network::Global(network)) = Network::load(path)? else {
+                let text = format!("--initial {}: not a network of the task fedavg", path.display());
+                return Err(Failure::Input(text));
+            };
+            table.insert("initial".into(), Value::String(hex::encode(network.digest())));
+        }
+        Ok(FedavgSpec::from_table(table)?)
     }
 }

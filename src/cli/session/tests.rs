@@ -300,6 +300,30 @@ fn a_session_of_rounds_takes_its_own_options_and_any_field_of_its_section() {
 }
 
 #[test]
+fn a_session_of_rounds_names_the_network_file_that_it_starts_from() {
+    use flyswarm_kernels::learner::Classifier;
+    use flyswarm_kernels::sketch::scaling::{Scaler, Scaling as OfRows};
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("n.safetensors");
+    let pool = crate::data::Dataset::new(1, vec![0.0], Vec::new(), Vec::new()).unwrap();
+    let scaler = Scaler::fit(&OfRows::None, &pool).unwrap();
+    let (classes, from) = (vec!["a".into(), "b".into()], ("before".into(), [0; 32]));
+    let network = Classifier::new(&Architecture::Logistic, scaler, classes, Vec::new(), vec![0.5; 4], from);
+    let network = network.unwrap();
+    network.save(&file).unwrap();
+    let named = |file: &str| new(folder.path(), &["--task", "fedavg", "--initial", file, "--force"]);
+    let path = named(file.to_str().unwrap()).unwrap();
+    let session = Session::load(&path).unwrap();
+    let TaskSpec::Fedavg(spec) = &session.task else { panic!("{:?}", session.task) };
+    assert_eq!(spec.initial, Some(network.digest()));
+    let text = shown(&path, false).unwrap();
+    assert!(text.contains(&format!("starts from  network {}", hex::encode(network.digest()))), "{text}");
+    assert!(message(named(path.to_str().unwrap())).ends_with("not a network of the task fedavg"));
+    let told = message(new(folder.path(), &["--initial", "n", "--force"]));
+    assert!(told.contains("--initial: not with the task flynn"), "{told}");
+}
+
+#[test]
 fn a_sketch_session_takes_its_own_options_and_no_classes() {
     let folder = tempfile::tempdir().unwrap();
     let out = folder.path().join("sketch.toml");

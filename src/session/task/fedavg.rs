@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 use super::super::encoding::{Field, flag, integer, list, number, text};
 use super::super::rules::{self, Limit, check_number};
+use super::super::run::bytes;
 use super::super::{DataSpec, Session, SessionError};
 use super::{Section, Sections, Spec};
 
@@ -76,6 +77,9 @@ pub struct FedavgSpec {
     pub shift: u32,
     /// Channels, height and width of a row, where it is an image: a channel after the other, line by line.
     pub image: Option<[u32; 3]>,
+    /// The digest of the network file whose weights are the first ones; `None`, the default: the coin draws
+    /// them.
+    pub initial: Option<[u8; 32]>,
 }
 
 /// The section `[fedavg]`.
@@ -101,6 +105,7 @@ struct Raw {
     held_out: Option<i64>,
     flip: Option<bool>,
     shift: Option<i64>,
+    initial: Option<String>,
 }
 
 const ROUNDS: Limit = Limit::new("fedavg.rounds", 1, 10_000);
@@ -137,6 +142,7 @@ impl Default for FedavgSpec {
             flip: false,
             shift: 0,
             image: None,
+            initial: None,
         }
     }
 }
@@ -312,6 +318,7 @@ impl Spec for FedavgSpec {
             ("fedavg.flip", flag(self.flip)),
             ("fedavg.shift", integer(self.shift)),
         ]);
+        entries.extend(self.initial.map(|digest| ("fedavg.initial", digest.to_vec())));
         entries
     }
 
@@ -352,7 +359,15 @@ impl Spec for FedavgSpec {
         writeln!(out, "# Percent of each member's rows that are kept for tests: 0 to 50.")?;
         writeln!(out, "held_out = {held_out}")?;
         writeln!(out, "# Whether images are turned over, and by how many pixels they are moved at most.")?;
-        writeln!(out, "flip = {flip}\nshift = {shift}\n")
+        writeln!(out, "flip = {flip}\nshift = {shift}")?;
+        if let Some(digest) = self.initial {
+            writeln!(
+                out,
+                "# The digest of the network file that the session starts from: 'join --initial'."
+            )?;
+            writeln!(out, "initial = \"{}\"", hex::encode(digest))?;
+        }
+        writeln!(out)
     }
 
     fn json(&self, data: &DataSpec) -> Vec<(&'static str, Value)> {
@@ -364,7 +379,7 @@ impl Spec for FedavgSpec {
             "rate": self.rate, "schedule": self.schedule_name(), "momentum": self.momentum,
             "weight_decay": self.weight_decay, "proximal": self.proximal, "clip": self.clip,
             "members": self.members, "weighting": self.weighting_name(), "held_out": self.held_out,
-            "flip": self.flip, "shift": self.shift,
+            "flip": self.flip, "shift": self.shift, "initial": self.initial.map(hex::encode),
         });
         vec![("fedavg", value)]
     }
@@ -398,6 +413,7 @@ impl Spec for FedavgSpec {
             (self.flip, "images are turned over".into()),
             (self.shift > 0, format!("images are moved by up to {} pixels", self.shift)),
         ];
+        lines.extend(self.initial.map(|digest| ("starts from", format!("network {}", hex::encode(digest)))));
         lines.extend(options.into_iter().filter(|(given, _)| *given).map(|(_, line)| ("", line)));
         lines
     }
@@ -466,6 +482,7 @@ impl Raw {
             flip: self.flip.unwrap_or(usual.flip),
             shift: read(self.shift, SHIFT, usual.shift)?,
             image,
+            initial: self.initial.map(|digits| bytes("fedavg.initial", &digits)).transpose()?,
         })
     }
 }

@@ -100,6 +100,10 @@ impl Spec for FedavgXclpSpec {
             let limit = "1 with the task fedavg-xclp".to_owned();
             return Err(SessionError::value("fedavg.members", self.fedavg.members, limit));
         }
+        if let Some(digest) = self.fedavg.initial {
+            let limit = "left out with the task fedavg-xclp".to_owned();
+            return Err(SessionError::value("fedavg.initial", format!("{:?}", hex::encode(digest)), limit));
+        }
         if self.after >= self.fedavg.rounds {
             let limit = format!("below fedavg.rounds, {}", self.fedavg.rounds);
             return Err(SessionError::value("pseudo_labels.after", self.after, limit));

@@ -136,4 +136,15 @@ mod tests {
             assert_eq!(played.roster.len(), 7);
         }
     }
+
+    #[test]
+    fn a_session_that_starts_from_a_file_is_not_played() {
+        let digest = "ab".repeat(32);
+        let data = "features = 64\nclasses = [\"0\", \"1\"]";
+        let asked = session("fedavg", &format!("[data]\n{data}\n[fedavg]\ninitial = \"{digest}\""));
+        let mut scenario = Scenario::default();
+        scenario.take_settings(&asked).unwrap();
+        let error = Participants::new(&scenario, std::path::Path::new("")).err().unwrap();
+        assert_eq!(error.to_string(), "task.fedavg.initial: no peer of a scenario has a network file");
+    }
 }

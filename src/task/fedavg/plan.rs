@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 
 use super::super::{History, holders};
 use super::words::{self, Carried, Figures, Layout, ONE, mean};
-use super::{FedavgError, RESERVE, ROWS};
+use super::{FedavgError, RESERVE, ROWS, initial};
 use crate::crypto::stream::Stream;
 use crate::data::Dataset;
 use crate::data::deal::shuffle;
@@ -26,6 +26,8 @@ pub(crate) struct Plan {
     scaling: Scaling,
     /// How a table becomes rows, where that is described.
     pub(super) preparation: Option<Arc<Preparation>>,
+    /// The first weights, where the session names a network file.
+    pub(super) initial: Option<Arc<[f32]>>,
 }
 
 impl Plan {
@@ -36,7 +38,7 @@ impl Plan {
     pub(crate) fn new(session: Session, spec: FedavgSpec) -> Result<Self, FedavgError> {
         let network = spec.build(&session.data)?;
         let (scaling, preparation) = (session.data.scaling.of_rows(), session.data.preparation.clone());
-        Ok(Self { session, spec, network, scaling, preparation })
+        Ok(Self { session, spec, network, scaling, preparation, initial: None })
     }
 
     /// Whether moments are opened, and with squares.
@@ -149,9 +151,17 @@ impl Plan {
     pub(crate) fn weights(&self, slot: u32, history: &History) -> Result<Vec<f32>, FedavgError> {
         if slot <= self.first() {
             let seed = history.seed().ok_or(FedavgError::Closed("coin"))?;
-            return Ok(self.network.initial(&seed));
+            return self.first_weights(&seed);
         }
         Ok(self.layout().weights(self.opened(slot - 1, "the round before", history)?))
+    }
+
+    fn first_weights(&self, seed: &[u8; 32]) -> Result<Vec<f32>, FedavgError> {
+        match (&self.initial, self.spec.initial) {
+            (Some(weights), _) => Ok(weights.to_vec()),
+            (None, Some(_)) => Err(FedavgError::Data(initial::MISSING.into())),
+            (None, None) => Ok(self.network.initial(seed)),
+        }
     }
 
     /// The scaler from what has been opened.
@@ -246,7 +256,7 @@ impl Plan {
     ) -> Result<Vec<Classifier>, FedavgError> {
         let scaler = Scaler::fit(&self.scaling, rows)?;
         let scaled = scaler.transform(rows);
-        let mut weights = self.network.initial(seed);
+        let mut weights = self.first_weights(seed)?;
         let round = |round: u32| {
             let mut stream = Stream::new(seed, "fedavg/in-one-place", &round.to_le_bytes());
             let (settings, labels) = (self.settings(round), scaled.labels());

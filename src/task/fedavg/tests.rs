@@ -408,3 +408,81 @@ fn a_peer_without_rows_is_refused_and_so_is_a_round_of_too_few_that_train() {
         (3..6).map(|slot| tasks[0].plan.trains(slot, &history)).collect();
     assert!(rounds.len() > 1, "another draw in another round");
 }
+
+/// A network file of the session's shape, and the session that starts from it.
+fn started(peers: u16, lines: &str, weights: impl Fn(&Plan) -> Vec<f32>) -> (Classifier, Session) {
+    let drawn = session(peers, lines);
+    let plan = Plan::new(drawn.clone(), spec(&drawn).clone()).unwrap();
+    let scaler = Scaler::fit(&drawn.data.scaling.of_rows(), &digits()).unwrap();
+    let file = plan.with_weights(scaler, weights(&plan)).unwrap();
+    let named = session(peers, &format!("{lines}\ninitial = \"{}\"", hex::encode(file.digest())));
+    assert_ne!(drawn.id(), named.id());
+    (file, named)
+}
+
+#[test]
+fn rounds_start_from_the_weights_of_the_file_that_the_session_names() {
+    let (parts, lines, everybody) = (parts(4), "rounds = 3\nrate = 0.5", |_: u32| (0..4).map(Peer).collect());
+    let plain = session(4, lines);
+    let drawn = federated(&tasks(&plain, &parts), everybody).unwrap();
+    let weights = |session: &Session, history: &History| {
+        Plan::new(session.clone(), spec(session).clone()).unwrap().weights(6, history).unwrap()
+    };
+    let from = |file: &Classifier, named: &Session| {
+        let mut tasks = tasks(named, &parts);
+        let error = federated(&tasks, everybody).unwrap_err();
+        assert_eq!(error, initial::MISSING);
+        let start = initial::weights(named, spec(named), file).unwrap();
+        tasks.iter_mut().for_each(|task| task.plan.initial = Some(start.clone()));
+        federated(&tasks, everybody).unwrap()
+    };
+    // The weights that the coin would have drawn: all is as without a file.
+    let (file, named) = started(4, lines, |plan| plan.network.initial(&COIN));
+    assert_eq!(bits(&weights(&named, &from(&file, &named))), bits(&weights(&plain, &drawn)));
+    // The weights at the end: the first round begins where the last one has ended.
+    let (file, named) = started(4, lines, |_| weights(&plain, &drawn));
+    let history = from(&file, &named);
+    let loss = |session: &Session, history: &History| {
+        let plan = Plan::new(session.clone(), spec(session).clone()).unwrap();
+        plan.curve(history).unwrap().0.iter().map(|figures| figures.loss).collect::<Vec<_>>()
+    };
+    let (before, after) = (loss(&plain, &drawn), loss(&named, &history));
+    let rows = Rows::new(parts[0].clone());
+    let error = (built_in(&named, spec(&named).clone()).build)(named.clone(), Peer(0), rows, &[0; 32]);
+    assert_eq!(error.err().as_deref(), Some(initial::MISSING), "refused before it sends anything");
+    assert!(after[0] < before[2] && before[2] < before[0], "{before:?}, then {after:?}");
+}
+
+#[test]
+fn a_network_file_that_is_not_the_sessions_is_refused_by_field() {
+    let lines = "rounds = 3\nnetwork = \"mlp\"\nhidden = [6]";
+    let (file, named) = started(4, lines, |plan| plan.network.initial(&COIN));
+    let refused = |change: &dyn Fn(&mut Session), spec_of: &dyn Fn(&mut FedavgSpec)| {
+        let (mut session, mut spec) = (named.clone(), spec(&named).clone());
+        change(&mut session);
+        spec_of(&mut spec);
+        initial::weights(&session, &spec, &file).err().unwrap_or_default()
+    };
+    let (same, as_it_is) = (|_: &mut Session| {}, |_: &mut FedavgSpec| {});
+    assert_eq!(refused(&same, &as_it_is), "");
+    let told = refused(&same, &|spec| spec.initial = None);
+    assert!(told.starts_with("the session file has no fedavg.initial"), "{told}");
+    let told = refused(&same, &|spec| spec.initial = Some([7; 32]));
+    assert!(told.starts_with("fedavg.initial is 0707") && told.contains("file has "), "{told}");
+    let told = refused(&same, &|spec| spec.network = flyswarm_kernels::learner::Architecture::Logistic);
+    assert_eq!(told, "fedavg.network is logistic, the network file has mlp");
+    let hidden = flyswarm_kernels::learner::Architecture::Perceptron { hidden: vec![7, 2] };
+    let told = refused(&same, &|spec| spec.network = hidden.clone());
+    assert_eq!(told, "fedavg.hidden is [7, 2], the network file has [6]");
+    let told = refused(&|session| session.data.features = 63, &as_it_is);
+    assert_eq!(told, "data.features is 63, the network file has 64");
+    let told = refused(&|session| session.data.scaling = crate::session::Scaling::Standard, &as_it_is);
+    assert!(told.starts_with("data.scaling is Standard, the network file has Range"), "{told}");
+    let bounds = crate::session::Scaling::Range { lo: 0.0, hi: 15.0 };
+    let told = refused(&|session| session.data.scaling = bounds, &as_it_is);
+    assert!(told.starts_with("data.scaling is Range"), "{told}");
+    let told = refused(&|session| session.data.classes.swap(0, 1), &as_it_is);
+    assert_eq!(told, "data.classes is \"1\", the network file has \"0\" in that place");
+    let told = refused(&|session| session.data.columns = vec!["a".into()], &as_it_is);
+    assert_eq!(told, "data.columns is 1 names, the network file has 0");
+}

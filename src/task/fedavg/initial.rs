@@ -1,0 +1,74 @@
+//! A network file whose weights a session starts from, held against the session (spec, section "Task fedavg",
+//! *Network*).
+
+use std::sync::Arc;
+
+use flyswarm_kernels::learner::{Architecture, Classifier};
+
+use crate::session::{FedavgSpec, Session};
+
+/// Why there are no first weights.
+pub(super) const MISSING: &str = "fedavg.initial: the session starts from a network file, and none was given";
+
+/// The weights of a network from which the session may start.
+///
+/// # Errors
+/// One line that names the first field of the session file that is not as in the network.
+pub(crate) fn weights(
+    session: &Session,
+    spec: &FedavgSpec,
+    network: &Classifier,
+) -> Result<Arc<[f32]>, String> {
+    let Some(digest) = spec.initial else {
+        return Err("the session file has no fedavg.initial: its first weights are drawn".into());
+    };
+    let differs = |field: &str, ours: &str, theirs: &str| {
+        Err(format!("{field} is {ours}, the network file has {theirs}"))
+    };
+    if network.digest() != digest {
+        return differs("fedavg.initial", &hex::encode(digest), &hex::encode(network.digest()));
+    }
+    let shapes = parts(&spec.network).into_iter().zip(parts(network.network().architecture()));
+    for ((field, ours), (_, theirs)) in shapes {
+        if ours != theirs {
+            return differs(field, &ours, &theirs);
+        }
+    }
+    let (data, scaler) = (&session.data, network.scaler());
+    if data.features as usize != scaler.features() {
+        return differs("data.features", &data.features.to_string(), &scaler.features().to_string());
+    }
+    if data.scaling.of_rows() != *scaler.scaling() {
+        let (ours, theirs) = (&data.scaling, scaler.scaling());
+        return differs("data.scaling", &format!("{ours:?}"), &format!("{theirs:?}"));
+    }
+    for (field, ours, theirs) in [
+        ("data.classes", &data.classes, network.classes()),
+        ("data.columns", &data.columns, network.columns()),
+    ] {
+        let different = ours.iter().zip(theirs).find(|(ours, theirs)| ours != theirs);
+        if let Some((ours, theirs)) = different {
+            return differs(field, &format!("{ours:?}"), &format!("{theirs:?} in that place"));
+        }
+        if ours.len() != theirs.len() {
+            let (ours, theirs) = (format!("{} names", ours.len()), theirs.len().to_string());
+            return differs(field, &ours, &theirs);
+        }
+    }
+    Ok(network.weights().into())
+}
+
+/// The fields of a session file that say what a network is, with their values.
+fn parts(architecture: &Architecture) -> [(&'static str, String); 4] {
+    let (image, filters, hidden) = match architecture {
+        Architecture::Logistic => (None, None, Vec::new()),
+        Architecture::Perceptron { hidden } => (None, None, hidden.clone()),
+        Architecture::Convolutional { image, filters, hidden } => (Some(image), Some(filters), vec![*hidden]),
+    };
+    [
+        ("fedavg.network", architecture.name().to_owned()),
+        ("fedavg.image", format!("{:?}", image.map_or(&[][..], |image| image))),
+        ("fedavg.filters", format!("{:?}", filters.map_or(&[][..], |filters| filters))),
+        ("fedavg.hidden", format!("{hidden:?}")),
+    ]
+}
