@@ -61,8 +61,8 @@ pub(super) struct Join {
     /// (fedavg.initial)
     #[arg(long, value_name = "FILE")]
     initial: Option<PathBuf>,
-    /// With the task fedavg, also make the network personal with your rows at the end, as `flyswarm personalise`
-    /// does, and write what is written with .personal
+    /// With the task fedavg, also make the network personal with your rows at the end, as `flyswarm
+    /// personalise` does; the file has the network's name with .personal
     #[arg(long)]
     personalise: bool,
     /// With the task xclp, percent of your labels, 1 to 50, that are kept back to see how well the session

@@ -3,8 +3,10 @@
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
+use clap::Args;
+#[cfg(feature = "net")]
+use clap::Parser;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
-use clap::{Args, Parser};
 use flyswarm_kernels::learner::{Classifier, Settings};
 use flyswarm_kernels::personal::{
     Assessment, Contents, Datastore, Drift, LAMBDAS, Mixture, PersonalError, PersonalModel, Practice, assess,
@@ -233,8 +235,7 @@ impl Personalise {
         lines.push(format!("better: {}", found.better()));
         lines.push(format!("wrote {}: {digest} (lambda {lambda}, {keys} keys)", path.display()));
         warn(path, self.fine_tuned_out.as_deref());
-        let shares = methods.into_iter().map(|(name, accuracy, _)| (name, accuracy)).collect();
-        Told { value, text: lines.join("\n"), shares, better: found.better() }
+        Told { value, text: lines.join("\n") }
     }
 
     /// New rows come in; how the model does on them is counted before it knows them.
@@ -273,9 +274,6 @@ impl Personalise {
 pub(super) struct Told {
     pub(super) value: Value,
     pub(super) text: String,
-    /// The share of right predictions by each method.
-    pub(super) shares: Vec<(&'static str, f64)>,
-    pub(super) better: &'static str,
 }
 
 impl Told {
@@ -286,6 +284,7 @@ impl Told {
 
 /// Makes the personal model of a network file that a session has just given this peer, with the command's own
 /// defaults.
+#[cfg(feature = "net")]
 pub(super) fn made_of(
     model: &Path,
     data: DataArguments,
@@ -308,6 +307,7 @@ pub(super) fn made_of(
 }
 
 /// The command's options by themselves.
+#[cfg(feature = "net")]
 #[derive(Debug, clap::Parser)]
 struct Usual {
     #[command(flatten)]

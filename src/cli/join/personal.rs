@@ -43,9 +43,14 @@ impl Personal {
         progress.tell(&event, &told.text);
         let receipt = files.told.lock().ok().and_then(|mut receipt| receipt.take());
         let Some(receipt) = receipt else { return Ok(()) };
-        let share = |(name, share): &(&'static str, f64)| (*name, format!("{:.1} % right", 100.0 * share));
-        let mut lines: Vec<_> = told.shares.iter().map(share).collect();
-        lines.extend([("better", told.better.to_owned()), ("file", self.out.display().to_string())]);
+        let value = told.value;
+        let accuracy = |name: &'static str| {
+            Some((name, format!("{:.1} % right", 100.0 * value["accuracy"][name].as_f64()?)))
+        };
+        let methods = ["global", "fine-tuned", "neighbours", "kNN-Per"];
+        let mut lines: Vec<_> = methods.into_iter().filter_map(accuracy).collect();
+        let better = value["better"].as_str().unwrap_or_default().to_owned();
+        lines.extend([("better", better), ("file", self.out.display().to_string())]);
         // The page is this node's own, just written.
         files.write_report(&receipt, lines, true)
     }
