@@ -36,6 +36,8 @@ pub(crate) struct Page<'a> {
     pub columns: Option<Beside>,
     /// What the page cannot tell and why, a sentence each.
     pub left_out: Vec<String>,
+    /// How this peer's personal model does, and what it is compared with: a heading and a text.
+    pub personal: Vec<(&'static str, String)>,
     /// The lines of what the model's file says of itself: a heading and a text.
     pub model: Vec<(&'static str, String)>,
 }
@@ -103,6 +105,7 @@ impl Page<'_> {
             out.push_str(&quantities::decided(receipt));
             out.push_str(&quantities::learnt(receipt, self.ledger.as_deref()));
         }
+        out.push_str(&facts("The personal model, by this peer's own rows in turn", &self.personal));
         out.push_str(&facts("The model", &self.model));
         if !self.left_out.is_empty() {
             let lines: String =

@@ -1,4 +1,6 @@
-//! `flyswarm export`: a model as arrays of NumPy.
+//! `flyswarm export`: a model as arrays of NumPy, a network as a graph of ONNX.
+
+mod onnx;
 
 use std::fs::File;
 use std::io::{self, BufWriter, Seek, SeekFrom, Write};
@@ -11,7 +13,8 @@ use super::model::network::Network;
 use super::{Failure, output, print};
 use crate::files;
 
-/// Write a model as an NPZ archive: counts, lifting matrix, classes and settings as arrays of NumPy
+/// Write a model as an NPZ archive: counts, lifting matrix, classes and settings as arrays of NumPy; or a
+/// network as ONNX, its scaling included
 ///
 /// docs/export.md says what the arrays are, and has twenty lines of NumPy that predict from them. A personal
 /// model is refused without a flag; docs/personal.md says what its arrays are.
@@ -19,8 +22,8 @@ use crate::files;
 pub(super) struct Export {
     #[command(flatten)]
     model: ModelArguments,
-    /// The archive to write
-    #[arg(long, value_name = "FILE.npz")]
+    /// The archive to write; for a network the ONNX file
+    #[arg(long, value_name = "FILE.npz|FILE.onnx")]
     out: PathBuf,
     /// Export a personal model all the same: its keys are representations of private rows
     #[arg(long)]
@@ -66,7 +69,21 @@ impl Seek for Remembering<'_> {
 
 impl Export {
     pub(super) fn run(self, out: &mut dyn Write) -> Result<(), Failure> {
-        if let Some(Network::Personal(model)) = Network::load(&self.model.model)? {
+        let graph = self.out.extension().is_some_and(|ending| ending == "onnx");
+        let refused = |text| Err(Failure::Input(format!("--out {}: {text}", self.out.display())));
+        let network = Network::load(&self.model.model)?;
+        if let Some(Network::Global(network)) = &network {
+            if !graph {
+                return refused("a network is written as ONNX, name it so: FILE.onnx");
+            }
+            let bytes = onnx::encode(network);
+            self.write(false, |mut out| out.write_all(&bytes).map(|()| out))?;
+            return self.report(&network.digest(), Some(&onnx::expects(network)), out);
+        }
+        if graph {
+            return refused("only a network is written as ONNX");
+        }
+        if let Some(Network::Personal(model)) = network {
             if !self.with_private_rows {
                 return Err(Failure::Input(format!(
                     "{}: holds representations of private rows; --with-private-rows exports them",
@@ -74,11 +91,11 @@ impl Export {
                 )));
             }
             self.write(true, |out| model.write_npz(out))?;
-            return self.report(&model.digest(), out);
+            return self.report(&model.digest(), None, out);
         }
         let model = self.model.load()?;
         self.write(false, |out| model.write_npz(out))?;
-        self.report(&model.digest(), out)
+        self.report(&model.digest(), None, out)
     }
 
     /// Writes the archive. Only its owner can read one with private rows.
@@ -101,11 +118,17 @@ impl Export {
         files::keep(file, path, self.force).map_err(failed)
     }
 
-    fn report(&self, digest: &[u8; 32], out: &mut dyn Write) -> Result<(), Failure> {
+    fn report(&self, digest: &[u8; 32], expects: Option<&str>, out: &mut dyn Write) -> Result<(), Failure> {
         let (path, digest) = (&self.out, hex::encode(digest));
-        let text = match self.json {
-            true => serde_json::json!({"file": path, "digest": digest}).to_string(),
-            false => format!("wrote {}: {digest}", path.display()),
+        let text = if self.json {
+            let mut value = serde_json::json!({"file": path, "digest": digest});
+            if let Some(expects) = expects {
+                value["expects"] = expects.into();
+            }
+            value.to_string()
+        } else {
+            let expects = expects.map(|expects| format!("\n{expects}")).unwrap_or_default();
+            format!("wrote {}: {digest}{expects}", path.display())
         };
         print(out, &(text + "\n"))
     }

@@ -1,6 +1,7 @@
 //! `flyswarm join`: one node of a session, until it has the model and nobody needs it any more.
 
 pub(super) mod ask;
+mod personal;
 mod trainer;
 
 use std::net::{Ipv4Addr, SocketAddr};
@@ -29,6 +30,7 @@ use crate::privacy::Ratio;
 use crate::report::Page;
 use crate::session::{Session, TaskSpec, check_name};
 use crate::task::{self, Build, BuiltIn, Outcome, Rows, xclp};
+use personal::Personal;
 use task::fedavg::trainer::Trainer;
 use trainer::Subprocess;
 
@@ -59,6 +61,10 @@ pub(super) struct Join {
     /// (fedavg.initial)
     #[arg(long, value_name = "FILE")]
     initial: Option<PathBuf>,
+    /// With the task fedavg, also make the network personal with your rows at the end, as `flyswarm
+    /// personalise` does; the file has the network's name with .personal
+    #[arg(long)]
+    personalise: bool,
     /// With the task xclp, percent of your labels, 1 to 50, that are kept back to see how well the session
     /// tells them: to the others these rows have no label, and the figures are yours alone
     #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u8).range(1..=50))]
@@ -140,6 +146,8 @@ struct Brought {
     budget: Option<Budget>,
     /// How the task is made, where not as usual.
     build: Option<Build>,
+    /// What the result is made personal with, where that is asked for.
+    personal: Option<Personal>,
 }
 
 /// The rows that a session's task wants of a file, and what is to be said of how its columns were taken.
@@ -209,6 +217,10 @@ impl Join {
         let out = self.out.clone().unwrap_or_else(named);
         let receipt = self.node.receipt.clone().unwrap_or_else(|| out.with_extension("receipt.json"));
         self.node.writable(&[&out, &receipt, &report(&receipt)])?;
+        let label = self.label.clone().unwrap_or(LabelColumn::Last);
+        let personal = self.personalise.then(|| Personal::new(session, &out, label));
+        let mut personal = personal.transpose()?;
+        personal.iter().try_for_each(|personal| self.node.writable(&[&personal.out]))?;
         let (mut rows, said) = load(session, kind, &self.data, self.label.as_ref())?;
         let network = network_task(session, self.trainer.as_deref(), self.initial.as_deref())?;
         let build = match self.hold_out {
@@ -216,7 +228,11 @@ impl Join {
             None => network,
         };
         let (name, strict, yes) = (self.data.name(), self.strict, self.yes);
-        self.node.run(place, Some(Brought { rows, name, strict, yes, said, out, budget, build }), receipt)
+        if let Some(personal) = &mut personal {
+            personal.data = Some(self.data);
+        }
+        let brought = Brought { rows, name, strict, yes, said, out, budget, build, personal };
+        self.node.run(place, Some(brought), receipt)
     }
 
     /// Whether the options on the budget fit the session.
@@ -294,6 +310,8 @@ impl NodeArguments {
         receipt: PathBuf,
         progress: &Progress,
     ) -> Result<(), Failure> {
+        let mut brought = brought;
+        let personal = brought.as_mut().and_then(|brought| brought.personal.take());
         let out = brought.as_ref().map(|brought| brought.out.clone());
         let session = place.session.clone();
         let ledger = Ledger::path(&place.key, &place.identity.public().to_string());
@@ -316,7 +334,9 @@ impl NodeArguments {
             }
         }
         builder = self.network(builder)?;
-        let files = Arc::new(Files { out, receipt, force: self.force, ledger, own: Mutex::default() });
+        let files =
+            Files { out, receipt, force: self.force, ledger, own: Mutex::default(), told: Mutex::default() };
+        let files = Arc::new(files);
         let (written, told, tell_planes) = (files.clone(), progress.clone(), self.tell_planes);
         builder = builder.on_result(move |outcome, history| {
             if tell_planes && let Some(seed) = xclp::planes(&session, history) {
@@ -333,13 +353,17 @@ impl NodeArguments {
         }
         let events = peer.events();
         let shown = std::thread::spawn({
-            let progress = progress.clone();
+            let (progress, files) = (progress.clone(), files.clone());
             move || block_on_stream(events).for_each(|event| files.show(&progress, &event))
         });
         let result = block_on(peer.result());
         // All that happened is told before how it ended.
         let _ = shown.join();
-        result.map(drop).map_err(Failure::from)
+        result.map_err(Failure::from)?;
+        match personal {
+            Some(personal) => personal.make(&files, self.force, progress),
+            None => Ok(()),
+        }
     }
 
     /// How the node meets others.
@@ -374,6 +398,8 @@ struct Files {
     ledger: PathBuf,
     /// This peer's own figures, for the report.
     own: Mutex<Option<Value>>,
+    /// The receipt, once it is written.
+    told: Mutex<Option<Value>>,
 }
 
 /// The page beside a receipt.
@@ -400,6 +426,19 @@ impl Files {
         let value = json!(receipt);
         let text = format!("{value:#}\n");
         output::write(&self.receipt, text.as_bytes(), self.force)?;
+        if let Ok(mut told) = self.told.lock() {
+            *told = Some(value.clone());
+        }
+        Ok(self.write_report(&value, Vec::new(), self.force)?)
+    }
+
+    /// Writes the page beside the receipt.
+    fn write_report(
+        &self,
+        receipt: &Value,
+        personal: Vec<(&'static str, String)>,
+        force: bool,
+    ) -> Result<(), Failure> {
         let own = self.own.lock().ok().and_then(|own| own.clone());
         let columns = own.as_ref().is_some_and(|own| own["columns"].is_object());
         let left_out = (self.out.is_some() && !columns).then(|| {
@@ -407,14 +446,15 @@ impl Files {
                 .to_owned()
         });
         let page = Page {
-            title: &receipt.name,
-            receipt: Some(&value),
+            title: receipt["name"].as_str().unwrap_or_default(),
+            receipt: Some(receipt),
             own: own.as_ref(),
             left_out: left_out.into_iter().collect(),
-            ledger: self.spent(&receipt.session),
+            ledger: self.spent(receipt["session"].as_str().unwrap_or_default()),
+            personal,
             ..Page::default()
         };
-        Ok(output::write(&report(&self.receipt), page.render().as_bytes(), self.force)?)
+        output::write(&report(&self.receipt), page.render().as_bytes(), force)
     }
 
     /// What the ledger says of the rows that this session was entered for.

@@ -4,6 +4,8 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
+#[cfg(feature = "net")]
+use clap::Parser;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use flyswarm_kernels::learner::{Classifier, Settings};
 use flyswarm_kernels::personal::{
@@ -128,7 +130,8 @@ impl Personalise {
                     network.rows(&data, &self.label, true)
                 });
                 let Network::Global(network) = network else { unreachable!("BUG: just matched") };
-                self.make(*network, rows, validation.transpose()?, &path, out)
+                let told = self.make(*network, rows, validation.transpose()?, &path)?;
+                told.print(self.json, out)
             }
             Some(network @ Network::Personal(_)) => {
                 let rows = network.rows(&self.data, &self.label, true)?;
@@ -161,8 +164,7 @@ impl Personalise {
         rows: Dataset,
         validation: Option<Dataset>,
         path: &Path,
-        out: &mut dyn Write,
-    ) -> Result<(), Failure> {
+    ) -> Result<Told, Failure> {
         let contents = self.contents()?;
         let mixture = Mixture { k: self.k, scale: self.scale, lambda: 0.0 };
         mixture.check()?;
@@ -198,17 +200,10 @@ impl Personalise {
         let mixture = Mixture { lambda: found.lambda(), ..mixture };
         let model = PersonalModel::new(network, datastore, mixture, contents)?;
         output::write_private(path, &model.encode(), self.force)?;
-        self.said(&found, &model, &how, path, out)
+        Ok(self.said(&found, &model, &how, path))
     }
 
-    fn said(
-        &self,
-        found: &Assessment,
-        model: &PersonalModel,
-        how: &str,
-        path: &Path,
-        out: &mut dyn Write,
-    ) -> Result<(), Failure> {
+    fn said(&self, found: &Assessment, model: &PersonalModel, how: &str, path: &Path) -> Told {
         let part = |right: usize| right as f64 / found.rows.max(1) as f64;
         let methods = [
             ("global", Some(found.global), "the network as it is".to_owned()),
@@ -221,29 +216,26 @@ impl Personalise {
                 "lambda chosen without the rows that it is judged by".to_owned(),
             ),
         ];
-        let methods = methods.into_iter().filter_map(|(name, right, what)| Some((name, part(right?), what)));
+        let methods: Vec<_> =
+            methods.into_iter().filter_map(|(name, right, what)| Some((name, part(right?), what))).collect();
         let (lambda, digest) = (model.mixture().lambda, hex::encode(model.digest()));
         let keys = model.datastore().len();
-        let text = if self.json {
-            let accuracies: serde_json::Map<String, Value> =
-                methods.map(|(name, accuracy, _)| (name.to_owned(), json!(accuracy))).collect();
-            let tried =
-                LAMBDAS.iter().zip(found.tally.right).map(|(lambda, right)| json!([lambda, part(right)]));
-            json!({
-                "file": path, "digest": digest, "rows": found.rows, "accuracy": accuracies,
-                "better": found.better(), "lambda": lambda, "accuracy_by_lambda": tried.collect::<Vec<_>>(),
-                "keys": keys,
-            })
-            .to_string()
-        } else {
-            let mut lines = vec![format!("accuracy on {} {how}:", found.rows)];
-            lines.extend(methods.map(|(name, accuracy, what)| format!("  {name:<11} {accuracy:.4}  {what}")));
-            lines.push(format!("better: {}", found.better()));
-            lines.push(format!("wrote {}: {digest} (lambda {lambda}, {keys} keys)", path.display()));
-            lines.join("\n")
-        };
+        let accuracies: serde_json::Map<String, Value> =
+            methods.iter().map(|(name, accuracy, _)| ((*name).to_owned(), json!(accuracy))).collect();
+        let tried = LAMBDAS.iter().zip(found.tally.right).map(|(lambda, right)| json!([lambda, part(right)]));
+        let value = json!({
+            "file": path, "digest": digest, "rows": found.rows, "accuracy": accuracies,
+            "better": found.better(), "lambda": lambda, "accuracy_by_lambda": tried.collect::<Vec<_>>(),
+            "keys": keys,
+        });
+        let mut lines = vec![format!("accuracy on {} {how}:", found.rows)];
+        let line =
+            |(name, accuracy, what): &(&str, f64, String)| format!("  {name:<11} {accuracy:.4}  {what}");
+        lines.extend(methods.iter().map(line));
+        lines.push(format!("better: {}", found.better()));
+        lines.push(format!("wrote {}: {digest} (lambda {lambda}, {keys} keys)", path.display()));
         warn(path, self.fine_tuned_out.as_deref());
-        print(out, &(text + "\n"))
+        Told { value, text: lines.join("\n") }
     }
 
     /// New rows come in; how the model does on them is counted before it knows them.
@@ -276,6 +268,50 @@ impl Personalise {
         }
         print(out, &if self.json { format!("{value}\n") } else { text })
     }
+}
+
+/// What is told of a personal model that was made.
+pub(super) struct Told {
+    pub(super) value: Value,
+    pub(super) text: String,
+}
+
+impl Told {
+    fn print(&self, as_json: bool, out: &mut dyn Write) -> Result<(), Failure> {
+        print(out, &if as_json { format!("{}\n", self.value) } else { format!("{}\n", self.text) })
+    }
+}
+
+/// Makes the personal model of a network file that a session has just given this peer, with the command's own
+/// defaults.
+#[cfg(feature = "net")]
+pub(super) fn made_of(
+    model: &Path,
+    data: DataArguments,
+    label: LabelColumn,
+    out: &Path,
+    force: bool,
+) -> Result<Told, Failure> {
+    // The defaults have one home, the command's options.
+    let usual = Usual::try_parse_from(["flyswarm", "network", "--data", "rows"]);
+    let mut usual = usual.map_err(|error| Failure::Input(error.to_string()))?.arguments;
+    (usual.data, usual.label, usual.force) = (data, label, force);
+    let Some(network) = Network::load(model)? else {
+        return Err(Failure::Input(format!("{}: not a network of the task fedavg", model.display())));
+    };
+    let rows = network.rows(&usual.data, &usual.label, true)?;
+    let Network::Global(network) = network else {
+        return Err(Failure::Input(format!("{}: personal already", model.display())));
+    };
+    usual.make(*network, rows, None, out)
+}
+
+/// The command's options by themselves.
+#[cfg(feature = "net")]
+#[derive(Debug, clap::Parser)]
+struct Usual {
+    #[command(flatten)]
+    arguments: Personalise,
 }
 
 fn warn(personal: &Path, tuned: Option<&Path>) {

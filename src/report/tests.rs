@@ -69,6 +69,7 @@ fn names_from_outside_never_become_markup() {
         rows: Some(Rows { name: EVIL, figures: &rows, beside: Some(&own) }),
         columns: None,
         left_out: vec![EVIL.to_owned()],
+        personal: vec![("file", EVIL.to_owned())],
         model: vec![("file", EVIL.to_owned())],
     };
     let page = page.render();
@@ -129,6 +130,7 @@ fn every_place_for_a_name_is_escaped_and_none_is_left_untested() {
         rows: Some(Rows { name: &name, figures: &rows, beside: Some(&own) }),
         columns: Some(beside),
         left_out: vec![mark()],
+        personal: vec![("file", mark())],
         model: vec![("file", mark())],
     };
     let page = page.render();

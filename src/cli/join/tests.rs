@@ -65,3 +65,57 @@ fn a_network_to_start_from_is_given_where_the_session_says_so_and_nowhere_else()
     let error = told(&drawn, Some(&file));
     assert!(error.contains("n.safetensors: the session file has no fedavg.initial"), "{error}");
 }
+
+#[test]
+fn a_network_is_made_personal_at_the_end_as_by_the_command_and_the_page_has_its_figures() {
+    use crate::cli::model::tests::digits_csv;
+    use flyswarm_kernels::learner::{Architecture, Classifier, Network};
+    use flyswarm_kernels::sketch::scaling::{Scaler, Scaling};
+    let classes: Vec<_> = (0..10).map(|class| format!("\"{class}\"")).collect();
+    let data = format!("[data]\nfeatures = 64\nclasses = [{}]", classes.join(", "));
+    let (fedavg, xclp) = (format!("task = \"fedavg\"\n{data}"), format!("task = \"xclp\"\n{data}"));
+    let folder = tempfile::tempdir().unwrap();
+    let file = |name: &str| folder.path().join(name);
+    let refused = |task: &str, network: &str| {
+        let made = Personal::new(&session(task), &file(network), LabelColumn::Last);
+        made.err().map(|error| error.to_string()).unwrap()
+    };
+    assert_eq!(refused(&xclp, "n"), "--personalise: not with the task xclp");
+    assert!(refused(&fedavg, "n.personal").ends_with("the personal model is written there"));
+
+    let rows = crate::data::digits::digits();
+    let weights = Network::new(&Architecture::Logistic, 64, 10).unwrap().initial(&[1; 32]);
+    let scaler = Scaler::fit(&Scaling::Center, &rows).unwrap();
+    let (names, from) = (rows.classes().to_vec(), ("t".into(), [0; 32]));
+    let network = Classifier::new(&Architecture::Logistic, scaler, names, Vec::new(), weights, from).unwrap();
+    network.save(&file("n.safetensors")).unwrap();
+    std::fs::write(file("d.csv"), digits_csv(200, true)).unwrap();
+    let mut personal = Personal::new(&session(&fedavg), &file("n.safetensors"), LabelColumn::Last).unwrap();
+    personal.data = Some(DataArguments::of(file("d.csv")));
+    let files = Files {
+        out: Some(file("n.safetensors")),
+        receipt: file("n.receipt.json"),
+        force: false,
+        ledger: file("none"),
+        own: Mutex::default(),
+        told: Mutex::new(Some(json!({"name": "t", "session": "ab", "peer": "me"}))),
+    };
+    std::fs::write(file("n.report.html"), "as it was before").unwrap();
+    personal.make(&files, false, &Progress::new(true)).unwrap();
+    let run = |line: &str| crate::cli::tests::run_line(folder.path(), line).unwrap();
+    let told: Value =
+        serde_json::from_str(&run("personalise n.safetensors --data d.csv --out c.personal --json")).unwrap();
+    let bytes = |name: &str| std::fs::read(file(name)).unwrap();
+    assert!(bytes("n.personal") == bytes("c.personal"), "the same file as the command's");
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::PermissionsExt;
+        assert_eq!(std::fs::metadata(file("n.personal")).unwrap().permissions().mode() & 0o777, 0o600);
+    }
+    let page = String::from_utf8(bytes("n.report.html")).unwrap();
+    for (method, share) in told["accuracy"].as_object().unwrap() {
+        let line = format!("<dt>{method}</dt><dd>{:.1} % right</dd>", 100.0 * share.as_f64().unwrap());
+        assert!(page.contains(&line), "{line} is not in {page}");
+    }
+    assert!(page.contains("<dt>better</dt>"));
+}

@@ -1,0 +1,57 @@
+//! `join --personalise`: the session's network made personal with this peer's rows, once it is written.
+
+use std::path::{Path, PathBuf};
+
+use serde_json::json;
+
+use super::super::data::DataArguments;
+use super::super::personalise::made_of;
+use super::super::progress::Progress;
+use super::{Failure, Files};
+use crate::data::LabelColumn;
+use crate::session::{Session, TaskSpec};
+
+/// What is needed for it when the session has ended.
+pub(super) struct Personal {
+    pub(super) out: PathBuf,
+    pub(super) data: Option<DataArguments>,
+    label: LabelColumn,
+}
+
+impl Personal {
+    /// For a session whose network is written to `network`.
+    pub(super) fn new(session: &Session, network: &Path, label: LabelColumn) -> Result<Self, Failure> {
+        if !matches!(session.task, TaskSpec::Fedavg(_)) {
+            return Err(Failure::Input(format!("--personalise: not with the task {}", session.task)));
+        }
+        let out = network.with_extension("personal");
+        if out == network {
+            let text = format!("--out {}: the personal model is written there", network.display());
+            return Err(Failure::Input(text));
+        }
+        Ok(Self { out, data: None, label })
+    }
+
+    /// Makes it, says so, and writes the page of the session once more with its figures.
+    pub(super) fn make(self, files: &Files, force: bool, progress: &Progress) -> Result<(), Failure> {
+        let (Some(network), Some(data)) = (&files.out, self.data) else { return Ok(()) };
+        let told = made_of(network, data, self.label, &self.out, force)?;
+        let mut event = json!({"event": "personal"});
+        if let (Some(event), Some(value)) = (event.as_object_mut(), told.value.as_object()) {
+            event.extend(value.clone());
+        }
+        progress.tell(&event, &told.text);
+        let receipt = files.told.lock().ok().and_then(|mut receipt| receipt.take());
+        let Some(receipt) = receipt else { return Ok(()) };
+        let value = told.value;
+        let accuracy = |name: &'static str| {
+            Some((name, format!("{:.1} % right", 100.0 * value["accuracy"][name].as_f64()?)))
+        };
+        let methods = ["global", "fine-tuned", "neighbours", "kNN-Per"];
+        let mut lines: Vec<_> = methods.into_iter().filter_map(accuracy).collect();
+        let better = value["better"].as_str().unwrap_or_default().to_owned();
+        lines.extend([("better", better), ("file", self.out.display().to_string())]);
+        // The page is this node's own, just written.
+        files.write_report(&receipt, lines, true)
+    }
+}
