@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use flyswarm_kernels::data::prepare::{Described, Kind, Preparation};
 use flyswarm_kernels::learner::{Architecture, Classifier};
 
 use crate::session::{FedavgSpec, Session};
@@ -53,6 +54,20 @@ pub(crate) fn weights(
         if ours.len() != theirs.len() {
             let (ours, theirs) = (format!("{} names", ours.len()), theirs.len().to_string());
             return differs(field, &ours, &theirs);
+        }
+    }
+    let (ours, theirs) = (data.preparation.as_deref(), network.preparation());
+    if ours.is_some() != theirs.is_some() {
+        let said = |table: Option<&Preparation>| if table.is_some() { "given" } else { "absent" };
+        return differs("[table]", said(ours), said(theirs));
+    }
+    // Names of columns do not say what their numbers mean: an ordinal's levels may have another order.
+    let described = |table: Option<&Preparation>| table.map_or(Vec::new(), |table| table.columns.clone());
+    let used = |columns: Vec<Described>| columns.into_iter().filter(|column| column.kind != Kind::Ignored);
+    for (ours, theirs) in used(described(ours)).zip(used(described(theirs))) {
+        if ours.kind != theirs.kind {
+            let field = format!("table.column {:?}", ours.name);
+            return differs(&field, &format!("{:?}", ours.kind), &format!("{:?}", theirs.kind));
         }
     }
     Ok(network.weights().into())

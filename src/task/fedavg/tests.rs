@@ -1,6 +1,7 @@
 //! The rounds against a plain program that does the same in one place: the same bits, whoever is lost or
 //! comes late. The plain program knows the learner, and nothing of words, slots and carried numbers.
 
+use flyswarm_kernels::data::prepare::{Described, Kind, Preparation};
 use flyswarm_kernels::learner::{Classifier, Settings, Trained};
 use proptest::prelude::*;
 
@@ -485,4 +486,30 @@ fn a_network_file_that_is_not_the_sessions_is_refused_by_field() {
     assert_eq!(told, "data.classes is \"1\", the network file has \"0\" in that place");
     let told = refused(&|session| session.data.columns = vec!["a".into()], &as_it_is);
     assert_eq!(told, "data.columns is 1 names, the network file has 0");
+}
+
+#[test]
+fn a_network_of_another_table_is_refused_by_column() {
+    let described = |levels: &[&str]| {
+        let number = |at: usize| Described::new(format!("x{at}"), Kind::Number);
+        let mut columns: Vec<_> = (0..64).map(number).collect();
+        columns[7].kind = Kind::Ordinal(levels.iter().map(|&level| level.into()).collect());
+        Arc::new(Preparation { columns, ..Preparation::default() })
+    };
+    let (file, named) = started(4, "rounds = 3", |plan| plan.network.initial(&COIN));
+    let table = described(&["I", "II"]);
+    let (shape, weights) = (file.network().architecture(), file.weights().to_vec());
+    let (scaler, classes) = (file.scaler().clone(), file.classes().to_vec());
+    let file = Classifier::new(shape, scaler, classes, table.features(), weights, ("t".into(), [0; 32]));
+    let file = file.unwrap().with_preparation(table.clone()).unwrap();
+    let told = |preparation: Option<Arc<Preparation>>| {
+        let (mut session, mut spec) = (named.clone(), spec(&named).clone());
+        (session.data.columns, session.data.preparation) = (table.features(), preparation);
+        spec.initial = Some(file.digest());
+        initial::weights(&session, &spec, &file).err().unwrap_or_default()
+    };
+    assert_eq!(told(Some(table.clone())), "");
+    assert_eq!(told(None), "[table] is absent, the network file has given");
+    let other = told(Some(described(&["II", "I"])));
+    assert!(other.starts_with("table.column \"x7\" is Ordinal([\"II\", \"I\"]), the network"), "{other}");
 }
