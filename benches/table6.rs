@@ -238,8 +238,11 @@ impl pulp::NullaryFnOnce for Read<'_> {
         for _ in 0..self.rounds {
             // Four sums, since an addition waits for the one before it in the same sum.
             for four in black_box(self.lines).as_chunks::<4>().0 {
-                for (sum, line) in sums.iter_mut().zip(four) {
-                    sum.iter_mut().zip(&line.0).for_each(|(sum, x)| *sum = sum.wrapping_add(*x));
+                // Plain loops: a closure may end up in another unit of the build, without the wide vectors.
+                for line in 0..4 {
+                    for at in 0..32 {
+                        sums[line][at] = sums[line][at].wrapping_add(four[line].0[at]);
+                    }
                 }
             }
         }

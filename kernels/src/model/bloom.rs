@@ -62,7 +62,7 @@ pub struct Counts {
 pub fn fit(hash: &FlyHash, scaler: &Scaler, data: &Dataset, classes: usize) -> Result<Counts, ModelError> {
     let mut counts = Counts::zero(classes, hash.m());
     if data.rows() > 0 {
-        add(&mut counts, hash, scaler, data.into(), data.labels())?;
+        count(&mut counts, hash, scaler, data.into(), data.labels())?;
     }
     Ok(counts)
 }
@@ -79,15 +79,26 @@ pub fn add(
     data: Borrowed<'_>,
     labels: &[u16],
 ) -> Result<(), ModelError> {
-    let classes = counts.classes;
-    counts.expect_shape(classes, hash.m())?;
-    if labels.len() != data.rows() {
-        return Err(ModelError::Unlabelled);
-    }
+    counts.expect_shape(counts.classes, hash.m())?;
     // A row adds at most 1 to a count.
     let room = u32::MAX - data.rows() as u32;
     if let Some(at) = counts.values.iter().position(|&count| count > room) {
         return Err(CountsError::Overflow { class: at / counts.m, i: at % counts.m }.into());
+    }
+    count(counts, hash, scaler, data, labels)
+}
+
+/// As [`add`], to counts that no row of these makes too large.
+fn count(
+    counts: &mut Counts,
+    hash: &FlyHash,
+    scaler: &Scaler,
+    data: Borrowed<'_>,
+    labels: &[u16],
+) -> Result<(), ModelError> {
+    let classes = counts.classes;
+    if labels.len() != data.rows() {
+        return Err(ModelError::Unlabelled);
     }
     if let Some((row, &label)) = labels.iter().enumerate().find(|&(_, &label)| usize::from(label) >= classes)
     {
