@@ -11,6 +11,7 @@ mod compare;
 mod data;
 #[cfg(feature = "net")]
 mod demo;
+mod digest;
 #[cfg(feature = "net")]
 mod doctor;
 mod export;
@@ -131,6 +132,7 @@ enum Command {
     #[cfg(feature = "net")]
     SimulatedPeer(simulate::SimulatedPeer),
     Compare(compare::Compare),
+    Digest(digest::Digest),
     Completions(shell::Completions),
     Man(shell::Man),
 }
@@ -223,6 +225,7 @@ fn run(command: Command, out: &mut dyn Write) -> Result<(), Failure> {
         #[cfg(feature = "net")]
         Command::SimulatedPeer(command) => command.run(),
         Command::Compare(command) => command.run(out),
+        Command::Digest(command) => command.run(out),
         Command::Completions(command) => command.run(out),
         Command::Man(command) => command.run(out),
     }

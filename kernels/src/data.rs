@@ -523,6 +523,16 @@ pub fn column_texts(
     csv::texts_of(source, column, rows, expected.dialect.delimiter)
 }
 
+/// A digest of an NPZ archive: SHA-256 of the tag `flyswarm/4 npz\0` and of each array in the order of the
+/// names: the name's length (64 bits, little-endian), the name, and SHA-256 of its NPY file. How the archive is
+/// packed, and when, does not count.
+///
+/// # Errors
+/// [`DataError`] where the file cannot be read or is damaged.
+pub fn npz_digest(path: &Path) -> Result<[u8; 32], DataError> {
+    npz::digest(path)
+}
+
 impl Expected<'_> {
     /// The first feature of a row that is outside its limits, and these.
     fn outside(&self, row: &[f32]) -> Option<(usize, String)> {

@@ -6,6 +6,7 @@ use std::fs::File;
 use std::io::{BufReader, Read};
 use std::path::Path;
 
+use sha2::{Digest, Sha256};
 use zip::ZipArchive;
 use zip::result::ZipError;
 
@@ -58,12 +59,30 @@ fn damaged(file: &Path, error: &ZipError) -> DataError {
     DataError::Layout { file: file.into(), problem: format!("damaged or no NPZ archive: {error}") }
 }
 
-pub(super) fn read(source: Source, expected: &Expected) -> Result<Loaded, DataError> {
-    let file = source.file.as_path();
-    if source.gzip {
-        let problem = "an NPZ archive is compressed by itself: gunzip it first".into();
-        return Err(DataError::Layout { file: file.into(), problem });
+/// See [`super::npz_digest`].
+pub(super) fn digest(file: &Path) -> Result<[u8; 32], DataError> {
+    let mut zip = open(file)?;
+    let mut names: Vec<(Vec<u8>, usize)> = zip.file_names_raw().map(<[u8]>::to_vec).zip(0..).collect();
+    names.sort();
+    let mut hash = Sha256::new_with_prefix(b"flyswarm/4 npz\0");
+    for (name, at) in names {
+        let mut array = zip.by_index(at).map_err(|error| damaged(file, &error))?;
+        let (mut contents, mut buffer) = (Sha256::new(), vec![0; 1 << 16]);
+        loop {
+            match array.read(&mut buffer) {
+                Ok(0) => break,
+                Ok(count) => contents.update(&buffer[..count]),
+                Err(error) => return Err(damaged(file, &ZipError::Io(error))),
+            }
+        }
+        hash.update((name.len() as u64).to_le_bytes());
+        hash.update(&name);
+        hash.update(contents.finalize());
     }
+    Ok(hash.finalize().into())
+}
+
+fn open(file: &Path) -> Result<ZipArchive<BufReader<File>>, DataError> {
     let reader = File::open(file).map_err(|source| DataError::Read { file: file.into(), source })?;
     let zip =
         ZipArchive::new(BufReader::with_capacity(1 << 16, reader)).map_err(|error| damaged(file, &error))?;
@@ -71,7 +90,16 @@ pub(super) fn read(source: Source, expected: &Expected) -> Result<Loaded, DataEr
         let (found, limit) = (zip.len() as u64, MAX_ARRAYS as u64);
         return Err(DataError::Limit { file: file.into(), what: "too many arrays", found, limit });
     }
-    let mut archive = Archive { file, zip };
+    Ok(zip)
+}
+
+pub(super) fn read(source: Source, expected: &Expected) -> Result<Loaded, DataError> {
+    let file = source.file.as_path();
+    if source.gzip {
+        let problem = "an NPZ archive is compressed by itself: gunzip it first".into();
+        return Err(DataError::Layout { file: file.into(), problem });
+    }
+    let mut archive = Archive { file, zip: open(file)? };
     let features = expected.array.unwrap_or(FEATURES);
     if !archive.has(features) {
         return archive.missing(features, "holds the features unless --array names another");

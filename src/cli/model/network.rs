@@ -64,7 +64,7 @@ impl Network {
         self.classifier().classes()
     }
 
-    pub(super) fn digest(&self) -> [u8; 32] {
+    pub(in crate::cli) fn digest(&self) -> [u8; 32] {
         match self {
             Self::Global(network) => network.digest(),
             Self::Personal(model) => model.digest(),

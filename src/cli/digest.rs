@@ -1,0 +1,97 @@
+//! `flyswarm digest`: what two peers compare to see that they have the same.
+
+use std::io::{Read, Write};
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use serde_json::{Value, json};
+use sha2::{Digest as _, Sha256};
+
+use super::model::network::Network;
+use super::{Failure, kind, output, print};
+use crate::data::npz_digest;
+use crate::model::Model;
+
+/// The largest receipt that is read, bytes: 1,024 peers and thousands of sums are less.
+const LIMIT: u64 = 256 << 20;
+
+/// Print digests by which peers compare what they have
+///
+/// Equal digests mean: models and networks predict alike; session files ask for the same session; NPZ archives
+/// have the same arrays; receipts are of the same session with the same sums. What differs from peer to peer, such
+/// as times and addresses, does not count. One line for each file: digest, kind, file.
+#[derive(Debug, Args)]
+pub(super) struct Digest {
+    /// Models, networks, personal models, NPZ archives, session files, receipts
+    #[arg(required = true, value_name = "FILE")]
+    files: Vec<PathBuf>,
+    /// Print one JSON object a line
+    #[arg(long)]
+    json: bool,
+}
+
+impl Digest {
+    pub(super) fn run(self, out: &mut dyn Write) -> Result<(), Failure> {
+        let mut text = String::new();
+        for file in &self.files {
+            let (kind, digest) = digest(file)?;
+            let digest = hex::encode(digest);
+            text += &match self.json {
+                true => format!("{}\n", json!({"file": file, "kind": kind, "digest": digest})),
+                false => format!("{digest}  {kind}  {}\n", file.display()),
+            };
+        }
+        print(out, &text)
+    }
+}
+
+/// What a file is called, and its digest.
+fn digest(file: &Path) -> Result<(&'static str, [u8; 32]), Failure> {
+    let expected = "a model, network, NPZ archive, session file or receipt is expected";
+    match kind::of(file) {
+        Some("a model") => Ok(("model", Model::load(file)?.digest())),
+        Some(kind::NETWORK | kind::PERSONAL) => match Network::load(file)? {
+            Some(network @ Network::Global(_)) => Ok(("network", network.digest())),
+            Some(network) => Ok(("personal", network.digest())),
+            None => Err(Failure::Input(format!("{}: {expected}", file.display()))),
+        },
+        Some("an NPZ archive") => Ok(("npz", npz_digest(file)?)),
+        Some("a session file") => Ok(("session", super::session::load(file)?.id().0)),
+        Some("a receipt") => Ok(("receipt", receipt(file)?)),
+        Some(kind) => Err(Failure::Input(format!("{}: this is {kind}; {expected}", file.display()))),
+        None => {
+            std::fs::metadata(file)
+                .map_err(|error| output::for_io(&error, format!("{}: {error}", file.display())))?;
+            Err(Failure::Input(format!("{}: {expected}", file.display())))
+        }
+    }
+}
+
+/// SHA-256 of the session's id and of each sum's name, members and sealed total, in their order. Each text has
+/// its length before it.
+fn receipt(file: &Path) -> Result<[u8; 32], Failure> {
+    let wrong = |what: &str| Failure::Input(format!("{}: no receipt: {what}", file.display()));
+    let failed = |error| output::for_io(&error, format!("{}: {error}", file.display()));
+    let mut text = String::new();
+    std::fs::File::open(file).map_err(failed)?.take(LIMIT).read_to_string(&mut text).map_err(failed)?;
+    let receipt: Value = serde_json::from_str(&text).map_err(|error| wrong(&error.to_string()))?;
+    let mut hash = Sha256::new_with_prefix(b"flyswarm/4 receipt\0");
+    let mut put = |value: &Value, what: &str| {
+        let text = value.as_str().ok_or_else(|| wrong(what))?;
+        hash.update((text.len() as u64).to_le_bytes());
+        hash.update(text);
+        Ok::<(), Failure>(())
+    };
+    put(&receipt["session"], "session is no text")?;
+    for quantity in receipt["quantities"].as_array().ok_or_else(|| wrong("quantities is no list"))? {
+        put(&quantity["name"], "the name of a quantity is no text")?;
+        let members = quantity["members"].as_array().ok_or_else(|| wrong("members is no list"))?;
+        put(&Value::String(members.len().to_string()), "")?;
+        members.iter().try_for_each(|member| put(member, "a member is no text"))?;
+        put(&quantity["sealed_total"], "a sealed_total is no text")?;
+    }
+    Ok(hash.finalize().into())
+}
+
+#[cfg(test)]
+mod tests;
