@@ -524,8 +524,8 @@ pub fn column_texts(
 }
 
 /// A digest of an NPZ archive: SHA-256 of the tag `flyswarm/4 npz\0` and of each array in the order of the
-/// names: the name's length (64 bits, little-endian), the name, and SHA-256 of its NPY file. How the archive is
-/// packed, and when, does not count.
+/// names: the name's length (64 bits, little-endian), the name, and SHA-256 of its NPY file. How and when the
+/// archive is packed does not count.
 ///
 /// # Errors
 /// [`DataError`] where the file cannot be read or is damaged.

@@ -18,8 +18,8 @@ const LIMIT: u64 = 256 << 20;
 /// Print digests by which peers compare what they have
 ///
 /// Equal digests mean: models and networks predict alike; session files ask for the same session; NPZ archives
-/// have the same arrays; receipts are of the same session with the same sums. What differs from peer to peer, such
-/// as times and addresses, does not count. One line for each file: digest, kind, file.
+/// have the same arrays; receipts are of the same session with the same sums. What differs from peer to peer,
+/// such as times and addresses, does not count. One line for each file: digest, kind, file.
 #[derive(Debug, Args)]
 pub(super) struct Digest {
     /// Models, networks, personal models, NPZ archives, session files, receipts
@@ -67,8 +67,8 @@ fn digest(file: &Path) -> Result<(&'static str, [u8; 32]), Failure> {
     }
 }
 
-/// SHA-256 of the session's id and of each sum's name, members and sealed total, in their order. Each text has
-/// its length before it.
+/// SHA-256 of the session's id and of each sum's name, members and sealed total, in their order. Each text
+/// has its length before it.
 fn receipt(file: &Path) -> Result<[u8; 32], Failure> {
     let wrong = |what: &str| Failure::Input(format!("{}: no receipt: {what}", file.display()));
     let failed = |error| output::for_io(&error, format!("{}: {error}", file.display()));
