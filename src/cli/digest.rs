@@ -17,9 +17,9 @@ const LIMIT: u64 = 256 << 20;
 
 /// Print digests by which peers compare what they have
 ///
-/// Equal digests mean: models and networks predict alike; session files ask for the same session; NPZ archives
-/// have the same arrays; receipts are of the same session with the same sums. What differs from peer to peer,
-/// such as times and addresses, does not count. One line for each file: digest, kind, file.
+/// Equal digests mean: models and networks predict alike; session files ask for the same session; NPZ
+/// archives have the same arrays; receipts are of the same session with the same sums. What differs from peer
+/// to peer, such as times and addresses, does not count. One line for each file: digest, kind, file.
 #[derive(Debug, Args)]
 pub(super) struct Digest {
     /// Models, networks, personal models, NPZ archives, session files, receipts
