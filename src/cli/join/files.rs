@@ -1,0 +1,110 @@
+//! The files that a node writes, and what is shown of them.
+
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+
+use serde_json::{Value, json};
+
+use crate::cli::Failure;
+use crate::cli::output;
+use crate::cli::progress::Progress;
+use crate::ledger::{self, Ledger};
+use crate::peer::{self, Event, Receipt, Timed};
+use crate::report::Page;
+use crate::task::Outcome;
+
+/// The files of a node.
+pub(super) struct Files {
+    /// The result; `None` for a witness.
+    pub(super) out: Option<PathBuf>,
+    pub(super) receipt: PathBuf,
+    pub(super) force: bool,
+    /// Where this identity's ledger is, if it has one.
+    pub(super) ledger: PathBuf,
+    /// This peer's own figures, for the report.
+    pub(super) own: Mutex<Option<Value>>,
+    /// The receipt, once it is written.
+    pub(super) told: Mutex<Option<Value>>,
+}
+
+/// The page beside a receipt.
+pub(super) fn report(receipt: &Path) -> PathBuf {
+    let name = receipt.file_name().unwrap_or_default().to_string_lossy();
+    let stem = name.strip_suffix(".receipt.json").or_else(|| name.strip_suffix(".json")).unwrap_or(&name);
+    receipt.with_file_name(format!("{stem}.report.html"))
+}
+
+impl Files {
+    pub(super) fn write_result(&self, outcome: &Outcome) -> Result<(), peer::Error> {
+        if let Ok(mut own) = self.own.lock() {
+            own.clone_from(&outcome.own);
+        }
+        let Some(out) = &self.out else { return Ok(()) };
+        Ok(output::write(out, &outcome.file, self.force)?)
+    }
+
+    /// Writes the receipt, which names the result's file.
+    pub(super) fn write_receipt(&self, receipt: &mut Receipt) -> Result<(), peer::Error> {
+        if let (Some(out), Some(result)) = (&self.out, &receipt.result) {
+            receipt.details[result]["file"] = json!(out);
+        }
+        let value = json!(receipt);
+        let text = format!("{value:#}\n");
+        output::write(&self.receipt, text.as_bytes(), self.force)?;
+        if let Ok(mut told) = self.told.lock() {
+            *told = Some(value.clone());
+        }
+        Ok(self.write_report(&value, Vec::new(), self.force)?)
+    }
+
+    /// Writes the page beside the receipt.
+    pub(super) fn write_report(
+        &self,
+        receipt: &Value,
+        personal: Vec<(&'static str, String)>,
+        force: bool,
+    ) -> Result<(), Failure> {
+        let own = self.own.lock().ok().and_then(|own| own.clone());
+        let columns = own.as_ref().is_some_and(|own| own["columns"].is_object());
+        let left_out = (self.out.is_some() && !columns).then(|| {
+            "This peer's columns beside those of the pool: the session opened no means and spreads of columns."
+                .to_owned()
+        });
+        let page = Page {
+            title: receipt["name"].as_str().unwrap_or_default(),
+            receipt: Some(receipt),
+            own: own.as_ref(),
+            left_out: left_out.into_iter().collect(),
+            ledger: self.spent(receipt["session"].as_str().unwrap_or_default()),
+            personal,
+            ..Page::default()
+        };
+        output::write(&report(&self.receipt), page.render().as_bytes(), force)
+    }
+
+    /// What the ledger says of the rows that this session was entered for.
+    fn spent(&self, session: &str) -> Option<String> {
+        let charges = Ledger::read(&self.ledger).ok()?;
+        let charge = charges.iter().rev().find(|charge| charge.session == session)?;
+        let total = ledger::totals(&charges).into_iter().find(|total| total.dataset == charge.dataset)?;
+        let queries = match total.queries {
+            0 => String::new(),
+            queries => format!(" Their labels were asked for in {queries} sessions of the task xclp."),
+        };
+        Some(format!(
+            "By this peer's ledger the rows {:?} have now spent epsilon = {} in all private sessions.{queries}",
+            total.dataset, total.spent
+        ))
+    }
+
+    /// Shows an event, with the name of the file that it is about.
+    pub(super) fn show(&self, progress: &Progress, timed: &Timed) {
+        match &timed.event {
+            Event::Finished { result: Some(result), .. } => {
+                progress.event(timed, result, self.out.as_deref())
+            }
+            Event::Receipt { .. } => progress.event(timed, "file", Some(&self.receipt)),
+            _ => progress.event(timed, "", None),
+        }
+    }
+}
