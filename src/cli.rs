@@ -19,6 +19,8 @@ mod id;
 #[cfg(feature = "net")]
 mod join;
 mod kind;
+#[cfg(feature = "net")]
+mod live;
 mod model;
 #[cfg(feature = "net")]
 mod network;
@@ -100,7 +102,7 @@ enum Command {
     #[cfg(feature = "net")]
     Demo(demo::Demo),
     #[cfg(feature = "net")]
-    Join(join::Join),
+    Join(Box<join::Join>),
     #[cfg(feature = "net")]
     Doctor(doctor::Doctor),
     #[cfg(feature = "net")]

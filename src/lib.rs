@@ -87,6 +87,8 @@ mod buffers;
 pub mod cli;
 pub mod data;
 pub mod evaluate;
+#[cfg(feature = "net")]
+mod http;
 pub mod ledger;
 mod memory;
 pub mod model;

@@ -423,6 +423,13 @@ impl Network {
         self.traffic.get(peer).map_or(0, |traffic| traffic.received[channel.index()].load(Ordering::Relaxed))
     }
 
+    /// How long the last ping to the peer and its echo took; `None` before the first on a connection.
+    #[must_use]
+    pub(crate) fn round_trip(&self, peer: &PeerId) -> Option<Duration> {
+        let micros = self.traffic.get(peer)?.round_trip.load(Ordering::Relaxed);
+        (micros > 0).then(|| Duration::from_micros(micros))
+    }
+
     /// Ends the network: writes what is queued and waits until every peer has read it, for at most
     /// `deadline`. Returns those that did not in time. The events taken afterwards end with a `PeerLost` for
     /// each peer that was up.

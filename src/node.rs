@@ -14,6 +14,7 @@ mod exchange;
 mod job;
 mod slots;
 mod views;
+mod waits;
 
 #[cfg(test)]
 mod tests;
@@ -27,6 +28,7 @@ use archive::Archive;
 pub use archive::{Record, RestoreError};
 pub use event::{Ending, Event};
 pub(crate) use job::{Done, Job};
+pub(crate) use waits::Awaited;
 
 use crate::protocol::all_reduce::SumId;
 use crate::protocol::ballot::Ballot;

@@ -11,6 +11,7 @@ mod journal;
 mod node;
 mod receipt;
 mod signals;
+mod status;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,6 +19,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use futures::Stream;
 use futures::channel::oneshot;
+use tokio::sync::watch;
 
 use crate::crypto::identity::{Identity, PublicKey};
 use crate::net::Multiaddr;
@@ -31,6 +33,7 @@ pub(crate) use builder::{mark_file, not_built_in, place, state_folder};
 pub use event::{Event, Timed};
 pub use receipt::{Council, DataDigest, Opened, Place, Receipt, Spent};
 pub use signals::leave_on_signals;
+pub(crate) use status::Status;
 
 /// A running node of a session. Dropped, it leaves.
 #[derive(Debug)]
@@ -38,6 +41,7 @@ pub struct Peer {
     id: PublicKey,
     handle: Handle,
     reader: journal::Reader,
+    status: Option<watch::Receiver<Status>>,
     result: oneshot::Receiver<Result<Finished, Error>>,
 }
 
@@ -91,6 +95,11 @@ impl Peer {
     /// node.
     pub fn events(&self) -> impl Stream<Item = Timed> + Send + Unpin + use<> {
         self.reader.stream()
+    }
+
+    /// What this peer is at, twice a second; `None` unless [`Builder::watched`] said so.
+    pub(crate) fn status(&self) -> Option<watch::Receiver<Status>> {
+        self.status.clone()
     }
 
     /// Waits until this peer has its result and the others do not need it any more, at most the session's

@@ -116,6 +116,7 @@ fn node(index: usize, bytes: usize, state: PathBuf, tell: &mut dyn FnMut(News)) 
         listen: vec!["/ip4/127.0.0.1/tcp/0".parse().expect("an address")],
         mdns: false,
         network_key: None,
+        watched: false,
         hold_at: None,
         stop: Arc::new(AtomicBool::new(false)),
     };

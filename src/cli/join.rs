@@ -5,7 +5,7 @@ mod files;
 mod personal;
 mod trainer;
 
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -14,11 +14,13 @@ use clap::Args;
 use futures::executor::{block_on, block_on_stream};
 use libp2p::Multiaddr;
 use serde::Deserialize;
-use serde_json::json;
+use serde_json::{Value, json};
+use tokio::sync::watch::Receiver;
 
 use super::Failure;
 use super::data::DataArguments;
 use super::id::key_path;
+use super::live::{Live, parse_address};
 use super::model::network::Network;
 use super::network::NetworkArguments;
 use super::output;
@@ -26,7 +28,7 @@ use super::progress::Progress;
 use crate::crypto::identity::{Identity, PublicKey};
 use crate::data::LabelColumn;
 use crate::ledger::Ledger;
-use crate::peer::{self, Budget, Builder, Handle, Peer, leave_on_signals};
+use crate::peer::{self, Budget, Builder, Handle, Peer, Status, leave_on_signals};
 use crate::privacy::Ratio;
 use crate::session::{Session, TaskSpec, check_name};
 use crate::task::{self, Build, BuiltIn, Rows, xclp};
@@ -110,8 +112,12 @@ struct NodeArguments {
     #[arg(long)]
     force: bool,
     /// Answer Prometheus at http://ADDRESS/metrics; a port alone is one of 127.0.0.1
-    #[arg(long, value_name = "[ADDRESS:]PORT", value_parser = parse_metrics)]
+    #[arg(long, value_name = "[ADDRESS:]PORT", value_parser = parse_address)]
     metrics: Option<SocketAddr>,
+    /// Show what happens on a page in the browser; its address, which is printed, holds a secret. A port
+    /// alone is one of 127.0.0.1, 0 any that is free
+    #[arg(long, value_name = "[ADDRESS:]PORT", value_parser = parse_address)]
+    page: Option<SocketAddr>,
     /// Print one JSON object a line on standard output for everything that happens
     #[arg(long)]
     json: bool,
@@ -124,6 +130,31 @@ struct NodeArguments {
     /// Tests: stop at QUANTITY.STAGE until killed
     #[arg(long, hide = true, value_name = "QUANTITY.STAGE")]
     hold_at: Option<String>,
+}
+
+/// What a page says of the session.
+fn about(session: &Session, identity: &Identity) -> Value {
+    let me = session.peer(&identity.public()).map_or("", |me| session.name(me));
+    let privacy = match &session.privacy.noise {
+        Some(_) => "The session is private: noise is added to what is opened.",
+        None => "Sums are opened exactly, and what they tell of single rows has no bound.",
+    };
+    json!({
+        "kind": "flyswarm join", "title": session.name,
+        "about": format!("{me}, one of {} peers; task {}", session.roster.len(), session.task),
+        "nodes": [me], "leave": true, "privacy": privacy, "start": session.id().to_string(),
+    })
+}
+
+/// Hands on what a node is at, until it ends.
+async fn watch(mut status: Receiver<Status>, progress: &Progress, live: Option<&Live>) {
+    while status.changed().await.is_ok() {
+        let status = status.borrow_and_update().clone();
+        progress.status(&status);
+        if let Some(live) = live {
+            live.feed().status(0, &json!(status));
+        }
+    }
 }
 
 /// A session file and this user's place in it.
@@ -315,6 +346,12 @@ impl NodeArguments {
         let personal = brought.as_mut().and_then(|brought| brought.personal.take());
         let out = brought.as_ref().map(|brought| brought.out.clone());
         let session = place.session.clone();
+        let live =
+            self.page.map(|address| Live::open(address, &about(&session, &place.identity))).transpose()?;
+        if let Some(live) = &live {
+            let url = live.url();
+            progress.tell(&json!({"event": "page", "url": url}), &format!("page at {url}"));
+        }
         let ledger = Ledger::path(&place.key, &place.identity.public().to_string());
         let mut builder = Peer::builder(place.session, place.identity).key_file(place.key);
         if let Some(brought) = brought {
@@ -334,10 +371,10 @@ impl NodeArguments {
                 builder = builder.built_by(build);
             }
         }
-        builder = self.network(builder)?;
-        let files =
-            Files { out, receipt, force: self.force, ledger, own: Mutex::default(), told: Mutex::default() };
-        let files = Arc::new(files);
+        builder = self.network(builder)?.watched(live.is_some() || progress.is_bar());
+        let id = session.id().to_string();
+        let (own, told) = (Mutex::default(), Mutex::default());
+        let files = Arc::new(Files { out, receipt, force: self.force, ledger, own, live, told });
         let (written, told, tell_planes) = (files.clone(), progress.clone(), self.tell_planes);
         builder = builder.on_result(move |outcome, history| {
             if tell_planes && let Some(seed) = xclp::planes(&session, history) {
@@ -347,8 +384,45 @@ impl NodeArguments {
         });
         let written = files.clone();
         builder = builder.on_receipt(move |receipt| written.write_receipt(receipt));
+        let ended = self.run_peer(builder, &files, &id, progress).and_then(|()| match personal {
+            Some(personal) => personal.make(&files, self.force, progress),
+            None => Ok(()),
+        });
+        if let Some(live) = &files.live {
+            if let Err(failure) = &ended {
+                let text = failure.to_string();
+                let event = json!({"event": "error", "message": text, "time": peer::unix()});
+                live.feed().event(Some(0), &event, &text);
+            }
+            live.finish();
+        }
+        ended
+    }
+
+    /// Joins, and shows what happens until the end.
+    fn run_peer(
+        &self,
+        builder: Builder,
+        files: &Arc<Files>,
+        id: &str,
+        progress: &Progress,
+    ) -> Result<(), Failure> {
         let peer = block_on(builder.join())?;
         leave_on_signals(peer.handle());
+        if let Some(live) = &files.live {
+            let handle = peer.handle();
+            live.on_leave(move || {
+                handle.leave();
+            });
+            if let Some(spent) = files.spent(id) {
+                live.feed().event(Some(0), &json!({"event": "budget", "spent": spent}), "");
+            }
+        }
+        if let Some(status) = peer.status() {
+            let (progress, live) = (progress.clone(), files.live.clone());
+            // It ends with the node.
+            std::thread::spawn(move || block_on(watch(status, &progress, live.as_ref())));
+        }
         if self.addresses_from_stdin {
             read_addresses(peer.handle());
         }
@@ -360,11 +434,7 @@ impl NodeArguments {
         let result = block_on(peer.result());
         // All that happened is told before how it ended.
         let _ = shown.join();
-        result.map_err(Failure::from)?;
-        match personal {
-            Some(personal) => personal.make(&files, self.force, progress),
-            None => Ok(()),
-        }
+        result.map(drop).map_err(Failure::from)
     }
 
     /// How the node meets others.
@@ -387,12 +457,6 @@ impl NodeArguments {
         }
         Ok(builder)
     }
-}
-
-fn parse_metrics(text: &str) -> Result<SocketAddr, String> {
-    let port = text.parse().map(|port: u16| SocketAddr::from((Ipv4Addr::LOCALHOST, port)));
-    port.or_else(|_| text.parse())
-        .map_err(|_| "must be a port or ADDRESS:PORT, such as 127.0.0.1:9464".to_owned())
 }
 
 impl From<peer::Error> for Failure {

@@ -8,7 +8,7 @@ use std::time::Duration;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::{Value, json};
 
-use crate::peer::{Event, Timed, unix};
+use crate::peer::{Event, Status, Timed, unix};
 use crate::protocol::view::Stage;
 
 /// Stages of a slot, for the bar.
@@ -32,12 +32,25 @@ impl Progress {
             return Self::Lines;
         }
         let bar = ProgressBar::no_length();
-        if let Ok(style) = ProgressStyle::with_template("{spinner} {bar:30} {pos}/{len} {msg}") {
+        if let Ok(style) = ProgressStyle::with_template("{spinner} {bar:30} {pos}/{len} {msg} {prefix}") {
             bar.set_style(style);
         }
         bar.enable_steady_tick(Duration::from_millis(120));
         bar.set_message("waiting for peers");
         Self::Bar(bar)
+    }
+
+    /// Whether it is a bar on a terminal, which shows what is waited for.
+    pub(super) fn is_bar(&self) -> bool {
+        matches!(self, Self::Bar(_))
+    }
+
+    /// What the node is at now.
+    #[cfg(feature = "net")]
+    pub(super) fn status(&self, status: &Status) {
+        if let Self::Bar(bar) = self {
+            bar.set_prefix(status.waits.as_ref().map_or_else(String::new, |waits| format!("- {waits}")));
+        }
     }
 
     /// One thing that happened now: its JSON line, and what a person reads.

@@ -16,7 +16,7 @@ use libp2p::{Multiaddr, PeerId};
 
 use super::{Command, Config, Event as NetEvent, Events, Frame, NetError, Network, NetworkKey, Waker, log};
 use crate::crypto::identity::PublicKey;
-use crate::node::{Done, Ending, Event, Job, Node, Record, RestoreError, Timer};
+use crate::node::{Awaited, Done, Ending, Event, Job, Node, Record, RestoreError, Timer};
 use crate::protocol::about::{About, Role};
 use crate::protocol::context::Context;
 use crate::protocol::message::{Channel, Message};
@@ -32,6 +32,9 @@ const FLUSH: Duration = Duration::from_secs(2);
 /// Bytes of a vector from which on its record is written beside the machine's thread: less is written within
 /// a heartbeat also by slow disks.
 const LARGE: usize = 4 << 20;
+
+/// Between two looks at a node that is watched.
+const LOOK: Duration = Duration::from_millis(500);
 
 /// The node to run.
 #[derive(Debug)]
@@ -53,6 +56,8 @@ pub struct NodeConfig {
     pub mdns: bool,
     /// See [`Config::network_key`].
     pub network_key: Option<NetworkKey>,
+    /// Whether to report [`Report::Now`] twice a second.
+    pub watched: bool,
     /// Tests only: stop at this slot and stage, connections alive, until killed.
     pub hold_at: Option<(u32, Stage)>,
     /// Set, with a wake, to leave.
@@ -84,6 +89,28 @@ pub enum Report<'a> {
     Received(Peer, &'a Message, u64),
     /// The node is held at a stage, for tests.
     Held(u32, Stage),
+    /// What a watched node is at now.
+    Now(Snapshot),
+}
+
+/// What a node is at.
+#[derive(Debug)]
+pub struct Snapshot {
+    /// What it waits for, whom, and how long yet.
+    pub(crate) waits: Option<(Awaited, Vec<Peer>, Option<Duration>)>,
+    /// All others of the roster.
+    pub(crate) links: Vec<Traffic>,
+}
+
+/// What went between this node and a peer so far.
+#[derive(Debug)]
+pub(crate) struct Traffic {
+    pub(crate) peer: Peer,
+    /// Of the last ping on a connection that stands.
+    pub(crate) round_trip: Option<Duration>,
+    /// Bytes of frames.
+    pub(crate) sent: u64,
+    pub(crate) received: u64,
 }
 
 /// A handle for other threads: to add addresses, and to wake the driver after setting `stop`.
@@ -184,6 +211,7 @@ struct Driver<'a> {
     store: Store,
     peers: BTreeMap<PeerId, Peer>,
     ids: Vec<PeerId>,
+    me: Peer,
     /// Peers that were blamed: their frames that are still on their way are not read.
     banned: BTreeSet<Peer>,
     clock: Clock,
@@ -195,6 +223,8 @@ struct Driver<'a> {
     addresses: mpsc::Receiver<(PeerId, Multiaddr)>,
     stop: Arc<AtomicBool>,
     hold_at: Option<(u32, Stage)>,
+    /// When a watched node is looked at next.
+    look: Option<Instant>,
     usage: Usage,
     stage_since: Instant,
     report: &'a mut dyn FnMut(Report<'_>),
@@ -240,6 +270,7 @@ pub fn run(plan: NodeConfig, report: &mut dyn FnMut(Report<'_>)) -> Result<Usage
         store,
         peers,
         ids,
+        me: plan.ctx.me,
         banned: BTreeSet::new(),
         clock: Clock { started, still: Duration::ZERO },
         alarms: BinaryHeap::new(),
@@ -250,6 +281,7 @@ pub fn run(plan: NodeConfig, report: &mut dyn FnMut(Report<'_>)) -> Result<Usage
         addresses,
         stop: plan.stop,
         hold_at: plan.hold_at,
+        look: plan.watched.then_some(started),
         usage: Usage { stages: vec![(None, Spent::default())], ..Usage::default() },
         stage_since: started,
         report,
@@ -331,6 +363,7 @@ impl Driver<'_> {
                 self.carry_out(step);
                 return Err(DriverError::Stopped);
             }
+            self.look();
             while let Ok((peer, address)) = self.addresses.try_recv() {
                 self.network.send(Command::AddAddress(peer, address))?;
             }
@@ -342,6 +375,31 @@ impl Driver<'_> {
                 self.wait()?;
             }
         }
+    }
+
+    /// Reports what a watched node is at, where that is due.
+    fn look(&mut self) {
+        let now = now_instant();
+        if self.look.is_none_or(|look| now < look) {
+            return;
+        }
+        self.look = Some(now + LOOK);
+        let time = self.now();
+        let left = |until: Time| Duration::from_micros(until.0.saturating_sub(time.0));
+        let waits = self.node.waits(time).map(|waits| (waits.what, waits.peers, waits.until.map(left)));
+        let links = self.peers.iter().filter(|(_, peer)| **peer != self.me).map(|(id, &peer)| {
+            let sum = |count: fn(&Network, &PeerId, super::Channel) -> u64| {
+                super::Channel::BOTH.iter().map(|&channel| count(&self.network, id, channel)).sum()
+            };
+            Traffic {
+                peer,
+                round_trip: self.network.round_trip(id),
+                sent: sum(Network::bytes_sent),
+                received: sum(Network::bytes_received),
+            }
+        });
+        let links = links.collect();
+        (self.report)(Report::Now(Snapshot { waits, links }));
     }
 
     fn due(&mut self) -> Option<Timer> {
@@ -358,6 +416,8 @@ impl Driver<'_> {
         let until = self.alarms.peek().map_or(Duration::from_secs(1), |Alarm(std::cmp::Reverse((at, _)))| {
             Duration::from_micros(at.0.saturating_sub(self.now().0))
         });
+        let look = self.look.map_or(until, |look| look.saturating_duration_since(now_instant()));
+        let until = until.min(look);
         match self.events.recv_timeout(until) {
             Ok(event) => self.network_event(event),
             Err(RecvTimeoutError::Timeout) => {}

@@ -480,8 +480,9 @@ impl ConnectionHandler for Handler {
             while self.tick.poll_tick(cx).is_ready() {
                 self.check_times(now);
             }
-            if let Err(reason) = self.ping.poll(now, cx) {
-                self.fault(false, reason);
+            match self.ping.poll(now, cx) {
+                Ok(round_trip) => round_trip.into_iter().for_each(|after| self.link.answered(after)),
+                Err(reason) => self.fault(false, reason),
             }
             self.pump_probes(cx);
             let (verdict, finishing) = self.link.watch(cx.waker());

@@ -10,6 +10,7 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
+use std::time::Duration;
 
 use futures::task::AtomicWaker;
 
@@ -37,6 +38,8 @@ pub(super) fn cost(frame: &Frame) -> usize {
 pub(super) struct Traffic {
     pub(super) sent: [AtomicU64; 2],
     pub(super) received: [AtomicU64; 2],
+    /// Of the last ping, microseconds; 0 while none was answered on the connection that stands.
+    pub(super) round_trip: AtomicU64,
 }
 
 /// The shared state of one connection.
@@ -126,6 +129,7 @@ impl Link {
 
     /// No frame is delivered or accepted after this returns. Called before `PeerLost` is queued.
     pub(super) fn shut(&self) {
+        self.traffic.round_trip.store(0, Ordering::Relaxed);
         let mut shared = self.shared();
         shared.open = false;
         shared.outbox = Default::default();
@@ -157,6 +161,12 @@ impl Link {
         let outbox = &mut self.shared().outbox[channel.index()];
         outbox.cost = outbox.cost.saturating_sub(cost);
         self.traffic.sent[channel.index()].fetch_add(bytes as u64, Ordering::Relaxed);
+    }
+
+    /// A ping was answered after so long.
+    pub(super) fn answered(&self, after: Duration) {
+        let micros = u64::try_from(after.as_micros()).unwrap_or(u64::MAX).max(1);
+        self.traffic.round_trip.store(micros, Ordering::Relaxed);
     }
 
     /// Whether another frame may be read.

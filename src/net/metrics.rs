@@ -1,14 +1,12 @@
 //! Metrics for Prometheus: counters of a running node, at `http://ADDRESS/metrics`, for all who may connect
 //! to that address.
 //!
-//! The server answers one request at a time and bounds each: see the constants. The metrics have names of the
-//! session file, stages, bytes and counts of faults, as the node's own lines do; no key and no part of a sum.
+//! The metrics have names of the session file, stages, bytes and counts of faults, as the node's own lines
+//! do; no key and no part of a sum.
 
-use std::io::{self, Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::io;
+use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::thread;
-use std::time::{Duration, Instant};
 
 use prometheus_client::encoding::text::encode;
 use prometheus_client::metrics::counter::Counter;
@@ -17,6 +15,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 
 use super::driver::Report;
+use crate::http::{self, Method, Server, StatusCode};
 use crate::node::Event;
 use crate::protocol::all_reduce::{self, CHUNK, Direction};
 use crate::protocol::context::Context;
@@ -24,10 +23,8 @@ use crate::protocol::message::Message;
 use crate::protocol::view::{self, Stage};
 use crate::session::Peer;
 
-/// Longest request (guess: ten times what Prometheus sends).
-const REQUEST: usize = 8 * 1024;
-/// For a request and for its answer (guess).
-const PATIENCE: Duration = Duration::from_secs(2);
+/// The format of the answer.
+const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
 type Labels = Vec<(&'static str, String)>;
 
@@ -86,7 +83,7 @@ impl Metrics {
             "Views that ended before their time, by reason",
             metrics.views_failed.clone(),
         );
-        registry.register("faults", "NodeConfig broken, by peer", metrics.faults.clone());
+        registry.register("faults", "Rules broken, by peer", metrics.faults.clone());
         registry.register(
             "strangers",
             "Connections refused because the identity is not in the roster",
@@ -177,25 +174,21 @@ impl Metrics {
         }
     }
 
-    /// Answers at `address` from now on, on a thread of its own.
+    /// Answers at `address` from now on.
     ///
     /// # Errors
     /// Where the address cannot be bound.
-    pub(crate) fn serve(&self, address: SocketAddr) -> io::Result<SocketAddr> {
-        let listener = TcpListener::bind(address)?;
-        let address = listener.local_addr()?;
+    pub(crate) fn serve(&self, address: SocketAddr) -> io::Result<Server> {
         let registry = Arc::clone(&self.registry);
-        thread::Builder::new().name("flyswarm-metrics".to_owned()).spawn(move || {
-            for connection in listener.incoming() {
-                match connection {
-                    // Who asks wrongly or too slowly gets no answer.
-                    Ok(connection) => drop(answer(connection, &registry)),
-                    // Too many open files: they may be fewer soon.
-                    Err(_) => thread::sleep(Duration::from_millis(100)),
+        Server::start("flyswarm-metrics", address, move |request| {
+            match (request.method(), request.uri().path()) {
+                (&Method::GET, "/metrics") => http::text(StatusCode::OK, OPENMETRICS, text(&registry)),
+                (&Method::GET, _) => {
+                    http::text(StatusCode::NOT_FOUND, "text/plain", "the numbers are at /metrics\n")
                 }
+                _ => http::text(StatusCode::METHOD_NOT_ALLOWED, "text/plain", "only GET\n"),
             }
-        })?;
-        Ok(address)
+        })
     }
 }
 
@@ -217,37 +210,4 @@ fn text(registry: &Mutex<Registry>) -> String {
     let registry = registry.lock().unwrap_or_else(PoisonError::into_inner);
     encode(&mut text, &registry).unwrap_or_else(|_| unreachable!("BUG: a string takes what is written"));
     text
-}
-
-#[allow(clippy::disallowed_methods, reason = "a slow reader is not waited for")]
-fn answer(mut connection: TcpStream, registry: &Mutex<Registry>) -> io::Result<()> {
-    let until = Instant::now() + PATIENCE;
-    let mut request = Vec::new();
-    let mut buffer = [0; 1024];
-    while !request.windows(4).any(|bytes| bytes == b"\r\n\r\n") {
-        let left = until.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
-        connection.set_read_timeout(Some(left))?;
-        let got = connection.read(&mut buffer)?;
-        request.extend_from_slice(&buffer[..got]);
-        if got == 0 || request.len() > REQUEST || Instant::now() >= until {
-            return Ok(());
-        }
-    }
-    let line = request.split(|byte| *byte == b'\r').next().unwrap_or_default();
-    let mut words = line.split(|byte| *byte == b' ');
-    let (method, path) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
-    let (status, kind, body) = match (method, path) {
-        (b"GET", b"/metrics") => {
-            ("200 OK", "application/openmetrics-text; version=1.0.0; charset=utf-8", text(registry))
-        }
-        (b"GET", _) => ("404 Not Found", "text/plain", "the numbers are at /metrics\n".to_owned()),
-        _ => ("405 Method Not Allowed", "text/plain", "only GET\n".to_owned()),
-    };
-    let length = body.len();
-    let head = format!(
-        "HTTP/1.0 {status}\r\nContent-Type: {kind}\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n"
-    );
-    connection.set_write_timeout(Some(PATIENCE))?;
-    connection.write_all(head.as_bytes())?;
-    connection.write_all(body.as_bytes())
 }

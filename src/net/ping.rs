@@ -58,8 +58,10 @@ impl Ping {
         self.inbound = Some(echo(stream).boxed());
     }
 
-    /// Sends a ping that is due and answers the peer. An error means that a ping substream broke.
-    pub(super) fn poll(&mut self, now: Instant, cx: &mut Context<'_>) -> Result<(), String> {
+    /// Sends a ping that is due and answers the peer; how long a ping took whose echo has come. An error
+    /// means that a ping substream broke.
+    pub(super) fn poll(&mut self, now: Instant, cx: &mut Context<'_>) -> Result<Option<Duration>, String> {
+        let mut round_trip = None;
         while let Some(inbound) = &mut self.inbound {
             let Poll::Ready(result) = inbound.poll_unpin(cx) else { break };
             self.inbound = match result {
@@ -71,11 +73,12 @@ impl Ping {
                 Err(_) => None,
             };
         }
-        if let Outbound::Waiting(answer, _) = &mut self.outbound
+        if let Outbound::Waiting(answer, since) = &mut self.outbound
             && let Poll::Ready(answer) = answer.poll_unpin(cx)
         {
             let stream = answer.map_err(|error| format!("ping failed: {error}"))?;
             self.heard = now;
+            round_trip = Some(now.duration_since(*since));
             self.outbound = Outbound::Idle(stream, now + INTERVAL);
         }
         if matches!(&self.outbound, Outbound::Idle(_, due) if now >= *due)
@@ -86,7 +89,7 @@ impl Ping {
             // To be polled at once: that sends the ping.
             cx.waker().wake_by_ref();
         }
-        Ok(())
+        Ok(round_trip)
     }
 
     /// Whether the peer must be taken for gone.

@@ -218,7 +218,7 @@ impl Node {
 
     /// Whether others go on without this peer, or give it what it lacks: as far as they only say so, not for
     /// ever.
-    fn others_go_on(&self, now: Time) -> bool {
+    pub(super) fn others_go_on(&self, now: Time) -> bool {
         let received = self.transfer.asked().filter(|_| self.transfer.receiving());
         let given = received.is_some_and(|peer| self.election.failures(peer) < 3);
         let said = !self.in_view.is_empty() || self.transfer.fetching();

@@ -47,6 +47,16 @@ impl Talk {
         self.running.as_ref().map(|(sum, _)| *sum)
     }
 
+    /// The peers of an exchange that has not begun, and the time until which this peer waits for them.
+    pub(super) fn lacks(&self) -> Option<(Vec<Peer>, Time)> {
+        self.pending.as_ref().map(|(_, exchange, until)| (exchange.peers(), *until))
+    }
+
+    /// The peers of the exchange that is under way.
+    pub(super) fn partners(&self) -> Option<Vec<Peer>> {
+        self.running.as_ref().filter(|_| !self.finished).map(|(_, exchange)| exchange.peers())
+    }
+
     /// Ends the exchange of a slot that is frozen; messages of the next one's exchange are kept.
     pub(super) fn end(&mut self) {
         *self = Self { early: std::mem::take(&mut self.early), ..Self::default() };

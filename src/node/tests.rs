@@ -12,6 +12,7 @@ mod scenarios;
 mod schedules;
 mod secrecy;
 mod systematic;
+mod waits;
 mod xclp;
 
 use std::collections::BTreeSet;

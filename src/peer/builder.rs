@@ -15,6 +15,7 @@ use super::{Error, Peer, node};
 use crate::crypto::identity::Identity;
 use crate::crypto::stream::derive;
 use crate::data::Dataset;
+use crate::http::Server;
 use crate::memory;
 use crate::net::NetworkKey;
 use crate::net::driver::{self, DriverError, NodeConfig};
@@ -52,6 +53,7 @@ pub struct Builder {
     metrics: Option<SocketAddr>,
     save: Option<Save>,
     keep: Option<Keep>,
+    watched: bool,
     hold_at: Option<String>,
 }
 
@@ -86,6 +88,7 @@ impl Builder {
             metrics: None,
             save: None,
             keep: None,
+            watched: false,
             hold_at: None,
         }
     }
@@ -197,6 +200,12 @@ impl Builder {
         self
     }
 
+    /// Keeps [`Peer::status`].
+    pub(crate) fn watched(mut self, on: bool) -> Self {
+        self.watched = on;
+        self
+    }
+
     /// Tests: stop at QUANTITY.STAGE until killed.
     pub(crate) fn hold_at(mut self, place: String) -> Self {
         self.hold_at = Some(place);
@@ -285,6 +294,7 @@ impl Builder {
             listen,
             mdns: self.mdns,
             network_key: self.network_key,
+            watched: self.watched,
             hold_at,
             stop: Arc::default(),
         };
@@ -389,7 +399,7 @@ pub(crate) fn mark_file(key: &Path, session: &Session) -> PathBuf {
     PathBuf::from(folder).join(session.id().to_string())
 }
 
-fn serve(ctx: &Context, address: SocketAddr) -> Result<(Metrics, SocketAddr), Error> {
+fn serve(ctx: &Context, address: SocketAddr) -> Result<(Metrics, Server), Error> {
     let metrics = Metrics::new(ctx);
     let bound =
         metrics.serve(address).map_err(|error| Error::Machine(format!("metrics at {address}: {error}")))?;

@@ -234,7 +234,7 @@ impl Event {
             Report::Blamed(peer, ref fault) => Self::Blamed { peer: name(&peer), fault: fault.clone() },
             Report::Held(slot, stage) => Self::Held { slot: quantity(slot), stage },
             Report::Node(event) => return Self::of_node(ctx, event),
-            Report::Sent(..) | Report::Received(..) => return None,
+            Report::Sent(..) | Report::Received(..) | Report::Now(_) => return None,
         })
     }
 

@@ -1,7 +1,6 @@
 //! The node's thread: what the driver reports becomes events, the result and the receipt.
 
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -14,7 +13,9 @@ use super::builder::{Keep, Save};
 use super::event::Event;
 use super::journal::{Journal, journal};
 use super::receipt::{Council, DataDigest, Opened, Place, Receipt, stages};
+use super::status::Watched;
 use super::{Error, Finished, Handle, Peer};
+use crate::http::Server;
 use crate::net::driver::{self, DriverError, NodeConfig, Report, Usage};
 use crate::net::metrics::Metrics;
 use crate::node;
@@ -32,7 +33,7 @@ pub(super) struct Plan {
     pub(super) columns: Arc<Compared>,
     /// What looks wrong about the rows alone.
     pub(super) odd: Vec<String>,
-    pub(super) metrics: Option<(Metrics, SocketAddr)>,
+    pub(super) metrics: Option<(Metrics, Server)>,
     pub(super) save: Option<Save>,
     pub(super) keep: Option<Keep>,
 }
@@ -43,12 +44,14 @@ pub(super) async fn start(config: NodeConfig, plan: Plan) -> Result<Peer, Error>
     let (up, started) = oneshot::channel();
     let (end, result) = oneshot::channel();
     let (id, stop) = (config.ctx.identity.public(), config.stop.clone());
+    let (watched, status) = config.watched.then(|| Watched::new(&config.ctx)).unzip();
     let mut node = Node {
         ctx: config.ctx.clone(),
         task: config.task.clone(),
         stop: stop.clone(),
         plan,
         journal,
+        watched,
         up: Some(up),
         views: 0,
         reached: false,
@@ -70,7 +73,7 @@ pub(super) async fn start(config: NodeConfig, plan: Plan) -> Result<Peer, Error>
     let spawned = std::thread::Builder::new().name("flyswarm-node".into()).spawn(run);
     spawned.map_err(|error| Error::Machine(format!("no thread for the node: {error}")))?;
     match started.await {
-        Ok(driver) => Ok(Peer { id, handle: Handle::new(driver, stop), reader, result }),
+        Ok(driver) => Ok(Peer { id, handle: Handle::new(driver, stop), reader, status, result }),
         Err(_) => {
             let ended = result.await.unwrap_or_else(|_| Err(panicked()));
             Err(ended.err().unwrap_or_else(|| Error::Machine("the node ended before it began".into())))
@@ -112,6 +115,7 @@ struct Node {
     stop: Arc<AtomicBool>,
     plan: Plan,
     journal: Journal,
+    watched: Option<Watched>,
     up: Option<oneshot::Sender<driver::Handle>>,
     views: u64,
     /// Whether another peer was ever heard.
@@ -165,6 +169,9 @@ impl Node {
         if let Some((metrics, _)) = &self.plan.metrics {
             metrics.note(&self.ctx, &report);
         }
+        if let Some(watched) = &mut self.watched {
+            watched.note(&self.ctx, &report);
+        }
         // Once the result is there, peers that leave have theirs too.
         let quiet = self.result.is_some() && matches!(report, Report::Disconnected(..));
         if let Some(event) = Event::of(&self.ctx, &report).filter(|_| !quiet) {
@@ -178,8 +185,8 @@ impl Node {
         }
         match report {
             Report::Started(handle) => {
-                if let Some((_, address)) = self.plan.metrics {
-                    self.journal.write(Event::Metrics { address });
+                if let Some((_, server)) = &self.plan.metrics {
+                    self.journal.write(Event::Metrics { address: server.address() });
                 }
                 if let Some(Err(handle)) = self.up.take().map(|up| up.send(handle)) {
                     // Whoever joined has given up meanwhile.

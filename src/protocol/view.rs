@@ -374,6 +374,11 @@ impl View {
         self.ctx.session.timing.stall_ms + u64::from(turns) * HEARTBEAT_MS
     }
 
+    /// The neighbour whose word comes next, if it is one, and when the view fails without a word from any.
+    pub(crate) fn awaits(&self) -> (Option<Peer>, Time) {
+        (self.awaited_child().or(self.place.parent), self.progress.plus_ms(self.patience_ms()))
+    }
+
     /// A child whose report is missing.
     fn awaited_child(&self) -> Option<Peer> {
         match &self.round {

@@ -218,6 +218,12 @@ impl<W: World> Engine<W> {
         }
     }
 
+    /// A node that runs.
+    #[cfg(test)]
+    pub(crate) fn node(&self, peer: Peer) -> Option<&Node> {
+        self.hosts.get(peer.index())?.node.as_ref()
+    }
+
     /// The virtual time.
     #[must_use]
     pub(crate) fn now(&self) -> Time {

@@ -6,6 +6,7 @@ use std::sync::Mutex;
 use serde_json::{Value, json};
 
 use crate::cli::Failure;
+use crate::cli::live::Live;
 use crate::cli::output;
 use crate::cli::progress::Progress;
 use crate::ledger::{self, Ledger};
@@ -23,6 +24,8 @@ pub(super) struct Files {
     pub(super) ledger: PathBuf,
     /// This peer's own figures, for the report.
     pub(super) own: Mutex<Option<Value>>,
+    /// The page that is served.
+    pub(super) live: Option<Live>,
     /// The receipt, once it is written.
     pub(super) told: Mutex<Option<Value>>,
 }
@@ -79,11 +82,16 @@ impl Files {
             personal,
             ..Page::default()
         };
-        output::write(&report(&self.receipt), page.render().as_bytes(), force)
+        let html = page.render();
+        output::write(&report(&self.receipt), html.as_bytes(), force)?;
+        if let Some(live) = &self.live {
+            live.report(html);
+        }
+        Ok(())
     }
 
     /// What the ledger says of the rows that this session was entered for.
-    fn spent(&self, session: &str) -> Option<String> {
+    pub(super) fn spent(&self, session: &str) -> Option<String> {
         let charges = Ledger::read(&self.ledger).ok()?;
         let charge = charges.iter().rev().find(|charge| charge.session == session)?;
         let total = ledger::totals(&charges).into_iter().find(|total| total.dataset == charge.dataset)?;
@@ -99,12 +107,23 @@ impl Files {
 
     /// Shows an event, with the name of the file that it is about.
     pub(super) fn show(&self, progress: &Progress, timed: &Timed) {
-        match &timed.event {
-            Event::Finished { result: Some(result), .. } => {
-                progress.event(timed, result, self.out.as_deref())
+        let (name, file) = match &timed.event {
+            Event::Finished { result: Some(result), .. } => (&**result, self.out.as_deref()),
+            Event::Receipt { .. } => ("file", Some(&*self.receipt)),
+            _ => ("", None),
+        };
+        progress.event(timed, name, file);
+        let Some(live) = &self.live else { return };
+        let mut value = match &timed.event {
+            // The page has the report.
+            Event::Receipt { .. } => {
+                json!({"time": timed.time, "event": "receipt", "page": report(&self.receipt), "report": true})
             }
-            Event::Receipt { .. } => progress.event(timed, "file", Some(&self.receipt)),
-            _ => progress.event(timed, "", None),
+            _ => json!(timed),
+        };
+        if let Some(file) = file {
+            value[name] = json!(file);
         }
+        live.feed().event(Some(0), &value, &timed.event.to_string());
     }
 }

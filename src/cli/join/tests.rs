@@ -93,6 +93,7 @@ fn a_network_is_made_personal_at_the_end_as_by_the_command_and_the_page_has_its_
     let mut personal = Personal::new(&session(&fedavg), &file("n.safetensors"), LabelColumn::Last).unwrap();
     personal.data = Some(DataArguments::of(file("d.csv")));
     let files = Files {
+        live: None,
         out: Some(file("n.safetensors")),
         receipt: file("n.receipt.json"),
         force: false,

@@ -93,6 +93,7 @@ impl SimulatedPeer {
             listen: vec![Multiaddr::from(Ipv4Addr::LOCALHOST).with(Protocol::Tcp(0))],
             mdns: false,
             network_key: None,
+            watched: false,
             hold_at: self.hold_at.as_deref().map(|text| peer::place(&ctx, text)).transpose()?,
             stop: stop.clone(),
         };

@@ -118,6 +118,29 @@ impl Election {
         self.finished.insert(peer);
     }
 
+    /// Whether this peer has said that it has everything.
+    pub(in crate::node) fn has_finished(&self, peer: Peer) -> bool {
+        self.finished.contains(&peer)
+    }
+
+    /// When this peer began to wait for the roster.
+    pub(in crate::node) fn began(&self) -> Time {
+        self.started
+    }
+
+    /// Whether that wait is over.
+    pub(in crate::node) fn has_gathered(&self) -> bool {
+        self.gathered
+    }
+
+    /// Whether no view is possible, and since when there has been none.
+    pub(in crate::node) fn stands_still_since(&self) -> (bool, Time) {
+        match &self.blocked {
+            Some(blocked) => (true, blocked.since),
+            None => (false, self.without_view),
+        }
+    }
+
     pub(in crate::node) fn has_blamed(&self, peer: Peer) -> bool {
         self.blamed.contains(&peer)
     }

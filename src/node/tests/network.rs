@@ -13,7 +13,7 @@ use bytes::Bytes;
 use super::numbers::{Numbers, session};
 use crate::crypto::identity::Identity;
 use crate::crypto::stream::Stream;
-use crate::node::{Ending, Event, Job, Node, Record};
+use crate::node::{Awaited, Ending, Event, Job, Node, Record};
 use crate::protocol::all_reduce::{self, Direction, SumId};
 use crate::protocol::ballot::Ballot;
 use crate::protocol::context::{Bug, Context, OpeningRule};
@@ -375,6 +375,12 @@ impl Network {
 
     pub(super) fn council(&self) -> Vec<Peer> {
         self.session.council()
+    }
+
+    /// What a running node waits for: what, whom, until when.
+    pub(super) fn waits(&self, peer: Peer) -> Option<(Awaited, Vec<Peer>, Option<Time>)> {
+        let waits = self.0.node(peer)?.waits(self.0.now())?;
+        Some((waits.what, waits.peers, waits.until))
     }
 
     pub(super) fn now_ms(&self) -> u64 {

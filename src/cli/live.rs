@@ -1,0 +1,234 @@
+//! A page to look at nodes while they run: one file, served on this machine, that shows what happens.
+//!
+//! Whoever has the printed address sees the page; it holds a token of 128 bits. The server takes requests
+//! whose `Host` is an IP address or `localhost`, with its own port, so that a page of a stranger, who has a
+//! name of their own lead to this machine, reads nothing. The page loads nothing from elsewhere, and a policy
+//! forbids a browser to try. All that it can change is that the node leaves.
+
+mod feed;
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body_util::{BodyExt, StreamBody};
+use hyper::body::{Frame, Incoming};
+use rand::TryRng;
+use rand::rngs::SysRng;
+use serde_json::Value;
+
+use super::Failure;
+use crate::http::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, HOST, HeaderName, HeaderValue, ORIGIN};
+use crate::http::{self, Body, Method, Request, Response, Server, StatusCode};
+use feed::Feed;
+
+const HTML: &str = include_str!("live/page.html");
+const STYLE: &str = include_str!("live/page.css");
+const SCRIPT: &str = include_str!("live/page.js");
+/// How long the end waits for pages to read it (guess: browsers on this machine need a tenth).
+const END: Duration = Duration::from_secs(3);
+/// Pages that may be open at a time.
+const PAGES: usize = 16;
+const HTML_TYPE: &str = "text/html; charset=utf-8";
+
+/// What a page is told beside events.
+#[derive(Default)]
+struct Shared {
+    feed: Feed,
+    token: String,
+    /// Its own port.
+    port: OnceLock<u16>,
+    /// Makes the node leave; not while there is none, and not for many nodes.
+    leave: OnceLock<Box<dyn Fn() + Send + Sync>>,
+    /// The report, once it is there.
+    report: Mutex<Option<Bytes>>,
+}
+
+/// A page that is served. Cheap to clone.
+#[derive(Clone)]
+pub(super) struct Live {
+    shared: Arc<Shared>,
+    server: Arc<Server>,
+}
+
+impl Live {
+    /// Serves the page at `address`; `about` is what the page says of the session.
+    pub(super) fn open(address: SocketAddr, about: &Value) -> Result<Self, Failure> {
+        let mut token = [0; 16];
+        SysRng
+            .try_fill_bytes(&mut token)
+            .map_err(|error| Failure::Machine(format!("the system gives no random bytes: {error}")))?;
+        let shared = Arc::new(Shared { token: hex::encode(token), ..Shared::default() });
+        shared.feed.about(about);
+        let answering = Arc::clone(&shared);
+        let server = Server::start("flyswarm-page", address, move |request| answering.answer(request))
+            .map_err(|error| Failure::Machine(format!("--page {address}: {error}")))?;
+        shared.port.get_or_init(|| server.address().port());
+        Ok(Self { shared, server: Arc::new(server) })
+    }
+
+    /// Where a browser finds it.
+    pub(super) fn url(&self) -> String {
+        let address = self.server.address();
+        let at = match address.ip() {
+            // Any interface: this machine's own is one.
+            ip if ip.is_unspecified() => SocketAddr::new(
+                if ip.is_ipv4() { Ipv4Addr::LOCALHOST.into() } else { std::net::Ipv6Addr::LOCALHOST.into() },
+                address.port(),
+            ),
+            _ => address,
+        };
+        format!("http://{at}/{}/", self.shared.token)
+    }
+
+    /// Where events and statuses are told.
+    pub(super) fn feed(&self) -> &Feed {
+        &self.shared.feed
+    }
+
+    /// What the button *leave* does.
+    pub(super) fn on_leave(&self, leave: impl Fn() + Send + Sync + 'static) {
+        self.shared.leave.get_or_init(|| Box::new(leave));
+    }
+
+    /// The report, which the page shows at the end.
+    pub(super) fn report(&self, html: String) {
+        *self.shared.report.lock().unwrap_or_else(PoisonError::into_inner) = Some(html.into());
+    }
+
+    /// Tells pages that all is over, and gives those that are open time to read it.
+    pub(super) fn finish(&self) {
+        self.shared.feed.end();
+        let step = Duration::from_millis(20);
+        let mut left = END;
+        while self.shared.feed.readers() > 0 && !left.is_zero() {
+            std::thread::sleep(step);
+            left = left.saturating_sub(step);
+        }
+    }
+}
+
+impl Shared {
+    fn answer(&self, request: &Request<Incoming>) -> Response<Body> {
+        let mut response = self.route(request);
+        let headers = response.headers_mut();
+        headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+        for (name, value) in [
+            ("x-content-type-options", "nosniff"),
+            ("referrer-policy", "no-referrer"),
+            ("cross-origin-resource-policy", "same-origin"),
+            ("x-frame-options", "DENY"),
+        ] {
+            headers.insert(HeaderName::from_static(name), HeaderValue::from_static(value));
+        }
+        if !headers.contains_key(CONTENT_SECURITY_POLICY) {
+            headers.insert(CONTENT_SECURITY_POLICY, HeaderValue::from_static("default-src 'none'"));
+        }
+        response
+    }
+
+    fn route(&self, request: &Request<Incoming>) -> Response<Body> {
+        let said = |status, text: &'static str| http::text(status, "text/plain; charset=utf-8", text);
+        let header = |name| request.headers().get(name).and_then(|value| value.to_str().ok());
+        let host = header(HOST).unwrap_or_default();
+        if !self.is_own(host) {
+            return said(StatusCode::FORBIDDEN, "the Host header is not this server's address\n");
+        }
+        let path = request.uri().path().trim_start_matches('/');
+        let Some(place) = path.split_once('/').filter(|(token, _)| same(token, &self.token)).map(|at| at.1)
+        else {
+            return said(StatusCode::FORBIDDEN, "the address lacks the token that flyswarm has printed\n");
+        };
+        match (request.method(), place) {
+            (&Method::GET, "") => page(),
+            (&Method::GET, "events") if self.feed.readers() >= PAGES => {
+                said(StatusCode::SERVICE_UNAVAILABLE, "too many pages are open\n")
+            }
+            (&Method::GET, "events") => {
+                let after = header(HeaderName::from_static("last-event-id")).and_then(|id| id.parse().ok());
+                events(&self.feed, after)
+            }
+            (&Method::GET, "report") => {
+                match self.report.lock().unwrap_or_else(PoisonError::into_inner).clone() {
+                    Some(html) => {
+                        let mut response = http::text(StatusCode::OK, HTML_TYPE, html);
+                        let policy =
+                            HeaderValue::from_static("default-src 'none'; style-src 'unsafe-inline'");
+                        response.headers_mut().insert(CONTENT_SECURITY_POLICY, policy);
+                        response
+                    }
+                    None => said(StatusCode::NOT_FOUND, "there is no report yet\n"),
+                }
+            }
+            (&Method::POST, "leave") => {
+                // A page of somebody else's may send requests, but not with this origin.
+                if header(ORIGIN) != Some(&format!("http://{host}")) {
+                    return said(StatusCode::FORBIDDEN, "the Origin header is not this page's\n");
+                }
+                match self.leave.get() {
+                    Some(leave) => {
+                        leave();
+                        said(StatusCode::OK, "it leaves\n")
+                    }
+                    None => said(StatusCode::CONFLICT, "there is no node that could leave\n"),
+                }
+            }
+            (_, "" | "events" | "report" | "leave") => {
+                said(StatusCode::METHOD_NOT_ALLOWED, "not by this method\n")
+            }
+            _ => said(StatusCode::NOT_FOUND, "there is nothing here\n"),
+        }
+    }
+
+    /// Whether a `Host` is an address of this server's, which no name can be made to lead to.
+    fn is_own(&self, host: &str) -> bool {
+        let Some((name, port)) = host.rsplit_once(':') else { return false };
+        let name = name.strip_prefix('[').and_then(|name| name.strip_suffix(']')).unwrap_or(name);
+        let own = self.port.get().is_some_and(|own| port.parse() == Ok(*own));
+        own && (name == "localhost" || name.parse::<IpAddr>().is_ok())
+    }
+}
+
+/// Whether two tokens are the same; how long it takes does not depend on where they differ.
+fn same(one: &str, other: &str) -> bool {
+    blake3::hash(one.as_bytes()) == blake3::hash(other.as_bytes())
+}
+
+/// The page, with a nonce for its one script.
+fn page() -> Response<Body> {
+    let mut nonce = [0; 16];
+    if SysRng.try_fill_bytes(&mut nonce).is_err() {
+        return http::text(StatusCode::INTERNAL_SERVER_ERROR, "text/plain", "no random bytes\n");
+    }
+    let nonce = hex::encode(nonce);
+    let html = HTML.replace("{nonce}", &nonce).replace("{style}", STYLE).replace("{script}", SCRIPT);
+    let policy = format!(
+        "default-src 'none'; script-src 'nonce-{nonce}'; style-src 'unsafe-inline'; connect-src 'self'; img-src data:; \
+         base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    );
+    let mut response = http::text(StatusCode::OK, HTML_TYPE, html);
+    if let Ok(policy) = HeaderValue::from_str(&policy) {
+        response.headers_mut().insert(CONTENT_SECURITY_POLICY, policy);
+    }
+    response
+}
+
+/// Server-sent events: all that is kept after event number `after`, and what comes.
+fn events(feed: &Feed, after: Option<u64>) -> Response<Body> {
+    let lines = futures::StreamExt::map(feed.read(after), |text| Ok(Frame::data(Bytes::from(text))));
+    let mut response = Response::new(StreamBody::new(lines).boxed_unsync());
+    let kind = HeaderValue::from_static("text/event-stream");
+    response.headers_mut().insert(http::header::CONTENT_TYPE, kind);
+    response
+}
+
+/// An address to serve a page at: ADDRESS:PORT, or a port alone, which is one of 127.0.0.1.
+pub(super) fn parse_address(text: &str) -> Result<SocketAddr, String> {
+    let port = text.parse().map(|port: u16| SocketAddr::from((Ipv4Addr::LOCALHOST, port)));
+    port.or_else(|_| text.parse())
+        .map_err(|_| "must be a port or ADDRESS:PORT, such as 127.0.0.1:9464".to_owned())
+}
+
+#[cfg(test)]
+mod tests;

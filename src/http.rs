@@ -1,0 +1,197 @@
+//! HTTP for whoever looks at a node: few connections, each bounded, none of them able to hold up the node.
+//!
+//! hyper speaks it. A connection has one request, whose head must come within [`PATIENCE`]; an answer of
+//! known length must be read within twice that, a stream may go on. Bodies of requests are not read.
+
+use std::convert::Infallible;
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body_util::combinators::UnsyncBoxBody;
+use http_body_util::{BodyExt, Full};
+use hyper::body::{Body as _, Incoming};
+use hyper::header::{CONTENT_TYPE, HeaderValue};
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+pub(crate) use hyper::{Method, Request, Response, StatusCode, header};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::net::TcpStream;
+use tokio::sync::{Semaphore, oneshot};
+use tokio::time::{sleep, timeout};
+
+/// Longest head of a request, bytes: hyper takes no smaller limit.
+const REQUEST: usize = 8 * 1024;
+/// For the head of a request (guess).
+const PATIENCE: Duration = Duration::from_secs(2);
+/// Connections at a time; more wait until one ends (guess).
+const CONNECTIONS: usize = 32;
+
+/// The body of an answer.
+pub(crate) type Body = UnsyncBoxBody<Bytes, Infallible>;
+
+/// A server; it ends when dropped.
+#[derive(Debug)]
+pub(crate) struct Server {
+    address: SocketAddr,
+    _stop: oneshot::Sender<()>,
+}
+
+impl Server {
+    /// Answers at `address` from now on, on a thread of its own called `name`.
+    ///
+    /// # Errors
+    /// Where the address cannot be bound, or the system gives no thread.
+    pub(crate) fn start(
+        name: &str,
+        address: SocketAddr,
+        answer: impl Fn(&Request<Incoming>) -> Response<Body> + Send + Sync + 'static,
+    ) -> io::Result<Self> {
+        let listener = TcpListener::bind(address)?;
+        listener.set_nonblocking(true)?;
+        let address = listener.local_addr()?;
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let listener = {
+            let _inside = runtime.enter();
+            tokio::net::TcpListener::from_std(listener)?
+        };
+        let (stop, stopped) = oneshot::channel::<()>();
+        thread::Builder::new().name(name.to_owned()).spawn(move || {
+            runtime.block_on(async {
+                tokio::select! {
+                    () = accept(listener, Arc::new(answer)) => {}
+                    // An error means that the server was dropped.
+                    _ = stopped => {}
+                }
+            });
+        })?;
+        Ok(Self { address, _stop: stop })
+    }
+
+    /// Where it answers.
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.address
+    }
+}
+
+async fn accept<A>(listener: tokio::net::TcpListener, answer: Arc<A>)
+where
+    A: Fn(&Request<Incoming>) -> Response<Body> + Send + Sync + 'static,
+{
+    let places = Arc::new(Semaphore::new(CONNECTIONS));
+    loop {
+        let Ok(place) = Arc::clone(&places).acquire_owned().await else { return };
+        match listener.accept().await {
+            Ok((stream, _)) => {
+                let answer = Arc::clone(&answer);
+                tokio::spawn(async move {
+                    converse(stream, &*answer).await;
+                    drop(place);
+                });
+            }
+            // Too many open files: they may be fewer soon.
+            Err(_) => sleep(Duration::from_millis(100)).await,
+        }
+    }
+}
+
+/// Who asks wrongly or too slowly gets no answer.
+async fn converse<A: Fn(&Request<Incoming>) -> Response<Body>>(stream: TcpStream, answer: &A) {
+    let streams = AtomicBool::new(false);
+    let service = service_fn(|request: Request<Incoming>| {
+        let response = answer(&request);
+        streams.store(response.body().size_hint().exact().is_none(), Ordering::Relaxed);
+        std::future::ready(Ok::<_, Infallible>(response))
+    });
+    let connection = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(PATIENCE)
+        .max_buf_size(REQUEST)
+        .keep_alive(false)
+        .serve_connection(TokioIo::new(stream), service);
+    let mut connection = std::pin::pin!(connection);
+    if timeout(2 * PATIENCE, &mut connection).await.is_err() && streams.load(Ordering::Relaxed) {
+        // A reader that has gone is no error.
+        let _ = connection.await;
+    }
+}
+
+/// An answer of this text.
+pub(crate) fn text(status: StatusCode, kind: &'static str, body: impl Into<Bytes>) -> Response<Body> {
+    let mut response = Response::new(Full::new(body.into()).boxed_unsync());
+    *response.status_mut() = status;
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(kind));
+    response
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+    use std::net::{Ipv4Addr, TcpStream};
+
+    use super::*;
+
+    fn server() -> Server {
+        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+        Server::start("test", address, |_| text(StatusCode::OK, "text/plain", "here")).unwrap()
+    }
+
+    fn sent(server: &Server, request: &[u8]) -> TcpStream {
+        let mut stream = TcpStream::connect(server.address()).unwrap();
+        stream.set_read_timeout(Some(4 * PATIENCE)).unwrap();
+        // The server may have had enough before all is written.
+        let _ = stream.write_all(request);
+        stream
+    }
+
+    fn read(mut stream: TcpStream) -> String {
+        let mut answer = Vec::new();
+        // A connection that is cut ends as one that is closed; one that stays open is an error of time.
+        if let Err(error) = stream.read_to_end(&mut answer) {
+            assert_eq!(error.kind(), io::ErrorKind::ConnectionReset, "{error}");
+        }
+        String::from_utf8(answer).unwrap()
+    }
+
+    #[test]
+    fn who_asks_slowly_or_at_length_is_dropped_and_others_are_answered_meanwhile() {
+        let server = server();
+        let slow: Vec<_> = (0..CONNECTIONS - 1).map(|_| sent(&server, b"GET / HTTP/1.1\r\nHo")).collect();
+        assert!(read(sent(&server, b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")).ends_with("\r\n\r\nhere"));
+        let long = [&b"GET / HTTP/1.1\r\nHost: x\r\nA: "[..], &vec![b'a'; 2 * REQUEST], b"\r\n\r\n"].concat();
+        assert!(!read(sent(&server, &long)).contains("here"));
+        for stream in slow {
+            assert!(!read(stream).contains("here"));
+        }
+    }
+
+    #[test]
+    fn more_connections_than_the_bound_wait_until_others_end() {
+        let server = server();
+        let slow: Vec<_> = (0..CONNECTIONS).map(|_| sent(&server, b"GET")).collect();
+        let waits = sent(&server, b"GET / HTTP/1.1\r\nHost: x\r\n\r\n");
+        waits.set_read_timeout(Some(Duration::from_millis(300))).unwrap();
+        assert!((&waits).read(&mut [0; 1]).is_err(), "its turn has not come");
+        drop(slow);
+        waits.set_read_timeout(Some(4 * PATIENCE)).unwrap();
+        assert!(read(waits).ends_with("here"));
+    }
+
+    #[test]
+    fn a_server_that_is_dropped_lets_its_address_go() {
+        let address = {
+            let server = server();
+            assert!(read(sent(&server, b"GET / HTTP/1.0\r\n\r\n")).ends_with("here"));
+            server.address()
+        };
+        let gone = (0..200).any(|_| {
+            thread::sleep(Duration::from_millis(10));
+            TcpStream::connect(address).is_err()
+        });
+        assert!(gone);
+    }
+}
