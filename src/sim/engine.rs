@@ -225,7 +225,6 @@ impl<W: World> Engine<W> {
     }
 
     /// The virtual time.
-    #[must_use]
     pub(crate) fn now(&self) -> Time {
         self.now
     }
@@ -236,7 +235,6 @@ impl<W: World> Engine<W> {
     }
 
     /// Whether the host runs.
-    #[must_use]
     pub(crate) fn alive(&self, peer: Peer) -> bool {
         self.hosts[peer.index()].node.is_some()
     }
@@ -260,13 +258,11 @@ impl<W: World> Engine<W> {
     }
 
     /// The time of the next event.
-    #[must_use]
     pub(crate) fn next(&self) -> Option<Time> {
         self.queue.first_key_value().map(|(&(at, _), _)| at)
     }
 
     /// Whether no host runs and the world has planned no event that could change that.
-    #[must_use]
     pub(crate) fn over(&self) -> bool {
         self.running == 0 && self.planned == 0
     }
