@@ -9,6 +9,7 @@ mod xclp;
 
 use std::fs;
 use std::io::Write;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
@@ -16,6 +17,7 @@ use serde_json::{Value, json};
 
 use self::children::{Finished, Nodes};
 use super::id::{new_run, random};
+use super::live::parse_address;
 use super::noise::{NoiseArguments, TOP};
 use super::{Failure, written};
 use crate::crypto::identity::Identity;
@@ -73,6 +75,10 @@ pub(super) struct Demo {
     select: Option<String>,
     #[command(flatten)]
     noise: NoiseArguments,
+    /// Show all nodes side by side on a page in the browser; its address is printed. A port alone is one of
+    /// 127.0.0.1, 0 any that is free
+    #[arg(long, value_name = "[ADDRESS:]PORT", value_parser = parse_address)]
+    page: Option<SocketAddr>,
     /// Print one JSON object at the end, and nothing else on standard output
     #[arg(long)]
     json: bool,
@@ -129,7 +135,7 @@ impl Demo {
             return sketch::run(&self, folder.path(), out);
         }
         let setup = self.prepare(folder.path())?;
-        let mut nodes = Nodes::start(folder.path(), &setup.session, &setup.names, "model")?;
+        let mut nodes = Nodes::start(&self, folder.path(), &setup.session, &setup.names, "model")?;
         let finished = nodes.wait(self.json)?;
         let result = setup.compare(folder.path(), &finished)?;
         let text = if self.json { format!("{result}\n") } else { table::render(&result) };

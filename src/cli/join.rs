@@ -124,6 +124,9 @@ struct NodeArguments {
     /// Read lines {"peer": PEERID, "address": MULTIADDR} from standard input
     #[arg(long, hide = true)]
     addresses_from_stdin: bool,
+    /// Demo: tell what the node is at twice a second, and with each event what a person reads
+    #[arg(long, hide = true)]
+    tell_status: bool,
     /// Demo: tell the seed of the planes, which every member with rows knows
     #[arg(long, hide = true)]
     tell_planes: bool,
@@ -147,10 +150,13 @@ fn about(session: &Session, identity: &Identity) -> Value {
 }
 
 /// Hands on what a node is at, until it ends.
-async fn watch(mut status: Receiver<Status>, progress: &Progress, live: Option<&Live>) {
+async fn watch(mut status: Receiver<Status>, progress: &Progress, live: Option<&Live>, tells: bool) {
     while status.changed().await.is_ok() {
         let status = status.borrow_and_update().clone();
         progress.status(&status);
+        if tells {
+            progress.tell(&json!({"event": "status", "status": status}), "");
+        }
         if let Some(live) = live {
             live.feed().status(0, &json!(status));
         }
@@ -326,10 +332,10 @@ impl NodeArguments {
 
     /// Runs the node; a witness brings nothing.
     fn run(self, place: Place, brought: Option<Brought>, receipt: PathBuf) -> Result<(), Failure> {
-        let progress = Progress::new(self.json);
+        let progress = Progress::new(self.json, self.tell_status);
         let result = self.drive(place, brought, receipt, &progress);
         progress.finish();
-        if let (Err(failure), Progress::Json) = (&result, &progress) {
+        if let (Err(failure), Progress::Json { .. }) = (&result, &progress) {
             progress.tell(&json!({"event": "error", "message": failure.to_string()}), "");
         }
         result
@@ -371,7 +377,7 @@ impl NodeArguments {
                 builder = builder.built_by(build);
             }
         }
-        builder = self.network(builder)?.watched(live.is_some() || progress.is_bar());
+        builder = self.network(builder)?.watched(live.is_some() || self.tell_status || progress.is_bar());
         let id = session.id().to_string();
         let (own, told) = (Mutex::default(), Mutex::default());
         let files = Arc::new(Files { out, receipt, force: self.force, ledger, own, live, told });
@@ -419,9 +425,9 @@ impl NodeArguments {
             }
         }
         if let Some(status) = peer.status() {
-            let (progress, live) = (progress.clone(), files.live.clone());
+            let (progress, live, tells) = (progress.clone(), files.live.clone(), self.tell_status);
             // It ends with the node.
-            std::thread::spawn(move || block_on(watch(status, &progress, live.as_ref())));
+            std::thread::spawn(move || block_on(watch(status, &progress, live.as_ref(), tells)));
         }
         if self.addresses_from_stdin {
             read_addresses(peer.handle());

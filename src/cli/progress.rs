@@ -17,16 +17,19 @@ const STAGES: [Stage; 5] = [Stage::Compute, Stage::Sum, Stage::Accept, Stage::Re
 /// Where progress goes.
 #[derive(Clone, Debug)]
 pub(super) enum Progress {
-    Json,
+    Json {
+        /// Whether each event also has what a person reads.
+        texts: bool,
+    },
     Lines,
     Bar(ProgressBar),
 }
 
 impl Progress {
-    /// JSON if asked for, else a bar on a terminal, else lines.
-    pub(super) fn new(json: bool) -> Self {
+    /// JSON if asked for, with `texts` for people in it, else a bar on a terminal, else lines.
+    pub(super) fn new(json: bool, texts: bool) -> Self {
         if json {
-            return Self::Json;
+            return Self::Json { texts };
         }
         if !io::stderr().is_terminal() {
             return Self::Lines;
@@ -76,8 +79,11 @@ impl Progress {
                 });
             }
             (Self::Lines, Event::Stage { .. }) => {}
-            (Self::Json, _) => {
+            (Self::Json { texts }, _) => {
                 let mut value = json!(timed);
+                if *texts {
+                    value["text"] = json!(timed.event.to_string());
+                }
                 if let Some(file) = file {
                     value[name] = json!(file);
                 }
@@ -94,7 +100,7 @@ impl Progress {
 
     fn line(&self, value: &Value, text: &str) {
         match self {
-            Self::Json => {
+            Self::Json { .. } => {
                 let mut out = io::stdout().lock();
                 // Whoever read the lines may have gone; the session goes on.
                 let _ = writeln!(out, "{value}").and_then(|()| out.flush());

@@ -1,6 +1,7 @@
 //! The demo's processes: what each of them ends with, and how far they are.
 
 use std::ffi::OsString;
+use std::net::SocketAddr;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -9,7 +10,11 @@ use serde_json::{Value, json};
 
 use crate::cli::Failure;
 use crate::cli::children::{ChildEvent, Children, now};
+use crate::cli::live::Live;
+use crate::peer::unix;
 use crate::session::Session;
+
+use super::Demo;
 
 /// Longer than any time-out of the demo's session.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -20,12 +25,33 @@ pub(super) struct Nodes {
     peers: Vec<Peer>,
     planes: Option<[u8; 32]>,
     started: Instant,
+    live: Option<Live>,
+}
+
+impl Drop for Nodes {
+    fn drop(&mut self) {
+        if let Some(live) = &self.live {
+            live.finish();
+        }
+    }
 }
 
 struct Peer {
     name: String,
     receipt: Option<Value>,
     complaint: String,
+}
+
+/// Serves a page of all nodes, and says where.
+fn page(address: SocketAddr, session: &Session, names: &[String]) -> Result<Live, Failure> {
+    let about = json!({
+        "kind": "flyswarm demo", "title": session.name, "nodes": names, "start": session.id().to_string(),
+        "about": format!("{} nodes on this machine; task {}", names.len(), session.task),
+    });
+    let live = Live::open(address, &about)?;
+    // It must be seen at once, and standard output is for the result.
+    eprintln!("page at {}", live.url());
+    Ok(live)
 }
 
 /// What all of them left behind.
@@ -42,11 +68,13 @@ impl Nodes {
     /// Starts one node for each name, on a free port of the loopback interface; one without rows (NAME.csv)
     /// as a witness. What it gives is written to NAME.`extension`.
     pub(super) fn start(
+        demo: &Demo,
         folder: &Path,
         session: &Session,
         names: &[String],
         extension: &str,
     ) -> Result<Self, Failure> {
+        let live = demo.page.map(|address| page(address, session, names)).transpose()?;
         let id = |name: &String| {
             let entry = session.roster.iter().find(|entry| entry.name == *name);
             entry.map(|entry| entry.key.to_string()).unwrap_or_default()
@@ -60,6 +88,7 @@ impl Nodes {
             let mut arguments: Vec<OsString> = vec![command.into(), folder.join("session.toml").into()];
             let words = ["--json", "--no-mdns", "--addresses-from-stdin", "--tell-planes"];
             arguments.extend(words.map(OsString::from));
+            arguments.extend(live.iter().map(|_| "--tell-status".into()));
             arguments.extend(["--listen", "/ip4/127.0.0.1/tcp/0"].map(OsString::from));
             let mut files = vec![
                 ("--key", file("key")),
@@ -83,7 +112,7 @@ impl Nodes {
             children.start(i, &arguments)?;
         }
         let peer = |name: &String| Peer { name: name.clone(), receipt: None, complaint: String::new() };
-        Ok(Self { children, peers: names.iter().map(peer).collect(), planes: None, started })
+        Ok(Self { children, peers: names.iter().map(peer).collect(), planes: None, started, live })
     }
 
     /// Shows how far each is, and waits for all to end well.
@@ -120,6 +149,13 @@ impl Nodes {
     }
 
     fn event(&mut self, i: usize, event: &Value) {
+        if let Some(live) = &self.live {
+            match event["event"].as_str() {
+                Some("status") => live.feed().status(i, &event["status"]),
+                Some("receipt" | "planes") => {}
+                _ => live.feed().event(Some(i), event, event["text"].as_str().unwrap_or_default()),
+            }
+        }
         match event["event"].as_str() {
             Some("receipt") => self.peers[i].receipt = Some(event["receipt"].clone()),
             Some("planes") => {
@@ -140,6 +176,12 @@ impl Nodes {
 
     fn ended(&mut self, i: usize) -> Result<(), Failure> {
         let Some(status) = self.children.wait(i)? else { return Ok(()) };
+        if let Some(live) = &self.live {
+            let (name, well) = (&self.peers[i].name, status.success());
+            let text = format!("{name} has ended: {status}");
+            let event = json!({"event": "ended", "well": well, "text": text, "time": unix()});
+            live.feed().event(Some(i), &event, &text);
+        }
         if status.success() && self.peers[i].receipt.is_some() {
             return Ok(());
         }

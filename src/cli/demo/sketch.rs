@@ -36,7 +36,7 @@ struct Setup {
 
 pub(super) fn run(demo: &Demo, folder: &Path, out: &mut dyn Write) -> Result<(), Failure> {
     let setup = prepare(demo, folder)?;
-    let mut nodes = Nodes::start(folder, &setup.session, &setup.names, "sketch.json")?;
+    let mut nodes = Nodes::start(demo, folder, &setup.session, &setup.names, "sketch.json")?;
     let finished = nodes.wait(demo.json)?;
     let result = setup.compare(folder, &finished)?;
     let text = if demo.json { format!("{result}\n") } else { render(&result) };

@@ -46,7 +46,7 @@ struct Setup {
 
 pub(super) fn run(demo: &Demo, folder: &Path, out: &mut dyn Write) -> Result<(), Failure> {
     let setup = prepare(demo, folder)?;
-    let mut nodes = Nodes::start(folder, &setup.session, &setup.names, "labels.csv")?;
+    let mut nodes = Nodes::start(demo, folder, &setup.session, &setup.names, "labels.csv")?;
     let finished = nodes.wait(demo.json)?;
     let result = setup.compare(folder, &finished)?;
     let text = if demo.json { format!("{result}\n") } else { render(&result) };

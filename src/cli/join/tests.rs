@@ -102,7 +102,7 @@ fn a_network_is_made_personal_at_the_end_as_by_the_command_and_the_page_has_its_
         told: Mutex::new(Some(json!({"name": "t", "session": "ab", "peer": "me"}))),
     };
     std::fs::write(file("n.report.html"), "as it was before").unwrap();
-    personal.make(&files, false, &Progress::new(true)).unwrap();
+    personal.make(&files, false, &Progress::new(true, false)).unwrap();
     let run = |line: &str| crate::cli::tests::run_line(folder.path(), line).unwrap();
     let told: Value =
         serde_json::from_str(&run("personalise n.safetensors --data d.csv --out c.personal --json")).unwrap();

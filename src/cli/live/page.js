@@ -70,7 +70,8 @@ function happened(told) {
   const event = told.event;
   const node = told.node === null ? null : nodes[told.node];
   if (told.text && event.event !== 'stage') {
-    log.unshift({ time: event.time, node: node && nodes.length > 1 ? node.name : '', text: told.text, bad: BAD.has(event.event) });
+    const bad = BAD.has(event.event) || (event.event === 'ended' && !event.well);
+    log.unshift({ time: event.time, node: node && nodes.length > 1 ? node.name : '', text: told.text, bad });
     log.length = Math.min(log.length, LOG);
   }
   if (!node) return;
@@ -92,6 +93,10 @@ function happened(told) {
       break;
     case 'disconnected':
       node.why.set(event.peer, event.reason);
+      link(node, event.peer, 'lost');
+      break;
+    case 'joined':
+      link(node, event.peer, 'connected');
       break;
     case 'opened':
       node.opened.set(event.number, event);
@@ -130,6 +135,11 @@ function happened(told) {
       break;
   }
 }
+// The next status says the same, half a second later.
+function link(node, name, state) {
+  const other = node.status && node.status.peers.find((peer) => peer.name === name);
+  if (other && other.link !== 'blamed') other.link = state;
+}
 const BAD = new Set(['view-failed', 'blamed', 'disconnected', 'refused', 'twin', 'error', 'not-counted', 'state-lost']);
 
 const LINKS = {
@@ -165,7 +175,7 @@ const LEFT = {
 
 function leftText(node) {
   const waits = node.status && node.status.waits;
-  if (over || dead(node) || !waits || waits.seconds === null || !LEFT[waits.what]) return '';
+  if (over || node.ended || dead(node) || !waits || waits.seconds === null || !LEFT[waits.what]) return '';
   const left = about.virtual ? waits.seconds : Math.max(0, waits.seconds - (performance.now() - node.arrived) / 1000);
   return `${LEFT[waits.what]} ${left < 120 ? `${Math.ceil(left)} s` : `${Math.ceil(left / 60)} min`}`;
 }
@@ -251,7 +261,7 @@ function drawPeers(node) {
 
 function drawTree(node) {
   const tree = node.status ? node.status.tree : [];
-  if (!tree.length || over) return $('tree').replaceChildren(empty(node.done || over ? 'The views are over.' : 'There is no view now.'));
+  if (!tree.length || over || node.ended) return $('tree').replaceChildren(empty(node.done || over || node.ended ? 'The views are over.' : 'There is no view now.'));
   if (tree.length > TREE) {
     const levels = Math.floor(Math.log2(tree.length)) + 1;
     return $('tree').replaceChildren(empty(`${tree.length} members in ${levels} levels, led by ${tree[0]}; ${node.name} is at level ${Math.floor(Math.log2(tree.indexOf(node.name) + 1)) + 1}.`));
