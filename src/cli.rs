@@ -29,6 +29,8 @@ mod output;
 mod personalise;
 #[cfg(feature = "net")]
 mod progress;
+#[cfg(feature = "net")]
+mod relay;
 mod report;
 mod session;
 mod shell;
@@ -105,6 +107,8 @@ enum Command {
     Join(Box<join::Join>),
     #[cfg(feature = "net")]
     Doctor(doctor::Doctor),
+    #[cfg(feature = "net")]
+    Relay(relay::Relay),
     #[cfg(feature = "net")]
     #[command(subcommand)]
     NetworkKey(network::NetworkKeyCommand),
@@ -227,6 +231,8 @@ fn run(command: Command, out: &mut dyn Write) -> Result<(), Failure> {
         #[cfg(feature = "net")]
         Command::SimulatedPeer(command) => command.run(),
         Command::Compare(command) => command.run(out),
+        #[cfg(feature = "net")]
+        Command::Relay(command) => command.run(),
         Command::Digest(command) => command.run(out),
         Command::Completions(command) => command.run(out),
         Command::Man(command) => command.run(out),

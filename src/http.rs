@@ -31,6 +31,9 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// Connections at a time; more wait until one ends (guess).
 const CONNECTIONS: usize = 32;
 
+/// The type of an answer to Prometheus.
+pub(crate) const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
 /// The body of an answer.
 pub(crate) type Body = UnsyncBoxBody<Bytes, Infallible>;
 

@@ -46,6 +46,7 @@ pub(crate) mod metrics;
 pub(crate) mod observe;
 mod ping;
 mod probe;
+pub(crate) mod relay;
 mod service;
 #[cfg(test)]
 mod tests;
@@ -103,6 +104,8 @@ pub struct Config {
     /// Encrypts every connection once more, so that only peers with the same key get as far as Noise (libp2p
     /// `pnet`).
     pub network_key: Option<NetworkKey>,
+    /// Relays for peers that cannot be dialled: name and address.
+    pub relays: Vec<(PeerId, Multiaddr)>,
 }
 
 impl Config {
@@ -119,6 +122,7 @@ impl Config {
             about: Bytes::new(),
             details: false,
             network_key: None,
+            relays: Vec::new(),
         }
     }
 }
@@ -135,6 +139,7 @@ impl fmt::Debug for Config {
             .field("about", &self.about.len())
             .field("details", &self.details)
             .field("network_key", &self.network_key.map(|_| "<redacted>"))
+            .field("relays", &self.relays)
             .finish()
     }
 }

@@ -33,6 +33,8 @@ pub(crate) use builder::{mark_file, not_built_in, place, state_folder};
 pub use event::{Event, Timed};
 pub use receipt::{Council, DataDigest, Opened, Place, Receipt, Spent};
 pub use signals::leave_on_signals;
+#[cfg(feature = "cli")]
+pub(crate) use signals::wait_for_signal;
 pub(crate) use status::Status;
 
 /// A running node of a session. Dropped, it leaves.

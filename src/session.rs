@@ -105,6 +105,9 @@ pub struct Session {
     pub voting: CouncilSpec,
     /// Time-outs.
     pub timing: Timing,
+    /// Multiaddresses of relays as text, each with the relay's peer id, at most 8. Not part of the session
+    /// id.
+    pub relays: Vec<String>,
     /// The peers, 3 to 1,024, in the order of their public keys: `roster[p]` is [`Peer`] p.
     pub roster: Vec<Entry>,
 }

@@ -14,6 +14,8 @@ mod flood;
 mod lives;
 #[path = "processes/private.rs"]
 mod private;
+#[path = "processes/relay.rs"]
+mod relay;
 #[path = "processes/rows.rs"]
 mod rows;
 #[path = "processes/simulated.rs"]

@@ -218,6 +218,7 @@ impl Demo {
             },
             privacy,
             voting: CouncilSpec::default(),
+            relays: Vec::new(),
             timing: Timing { gather_ms: 15_000, linger_ms: 5_000, ..Timing::default() },
             roster,
         }

@@ -40,11 +40,7 @@ impl NetworkArguments {
         if !self.listen.is_empty() {
             return self.listen.clone();
         }
-        let mut any = vec!["/ip4/0.0.0.0/tcp/0"];
-        if TcpListener::bind("[::]:0").is_ok() {
-            any.push("/ip6/::/tcp/0");
-        }
-        any.iter().filter_map(|address| address.parse().ok()).collect()
+        everywhere(0)
     }
 
     /// Whether the user chose where to listen.
@@ -52,10 +48,24 @@ impl NetworkArguments {
         !self.listen.is_empty()
     }
 
+    /// A network key from its file.
+    pub(super) fn read(path: &Path) -> Result<NetworkKey, Failure> {
+        read_key(path)
+    }
+
     /// The network key, if one was named.
     pub(super) fn key(&self) -> Result<Option<NetworkKey>, Failure> {
         self.network_key.as_deref().map(read_key).transpose()
     }
+}
+
+/// A port of every interface, on IPv4, and on IPv6 where this machine has it.
+pub(super) fn everywhere(port: u16) -> Vec<Multiaddr> {
+    let mut any = vec![format!("/ip4/0.0.0.0/tcp/{port}")];
+    if TcpListener::bind("[::]:0").is_ok() {
+        any.push(format!("/ip6/::/tcp/{port}"));
+    }
+    any.iter().filter_map(|address| address.parse().ok()).collect()
 }
 
 /// Make or check a network key: a secret that all peers of a network share, without which nobody can talk to

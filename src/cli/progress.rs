@@ -43,6 +43,11 @@ impl Progress {
         Self::Bar(bar)
     }
 
+    /// JSON if asked for, else lines.
+    pub(super) fn lines(json: bool) -> Self {
+        if json { Self::Json { texts: false } } else { Self::Lines }
+    }
+
     /// Whether it is a bar on a terminal, which shows what is waited for.
     pub(super) fn is_bar(&self) -> bool {
         matches!(self, Self::Bar(_))

@@ -116,6 +116,10 @@ pub(super) struct NewArguments {
     #[cfg_attr(not(feature = "net"), arg(required = true))]
     #[arg(long = "peer", value_name = "NAME=PEERID[@MULTIADDR]")]
     peers: Vec<PeerArgument>,
+    /// A relay, through which peers meet that cannot dial each other, as `flyswarm relay` prints it;
+    /// repeatable
+    #[arg(long = "relay", value_name = "MULTIADDR")]
+    relays: Vec<String>,
     /// Look by mDNS for so many seconds who is on this network (see `flyswarm id --announce`), and ask whom
     /// to admit
     #[cfg(feature = "net")]
@@ -536,6 +540,7 @@ impl NewArguments {
             },
             voting: self.council.spec(),
             timing,
+            relays: self.relays,
             roster: self.peers.into_iter().map(|peer| peer.0).collect(),
         };
         Ok((session.check()?, notes))

@@ -14,7 +14,7 @@
 //! **Order.** `PeerUp` is queued before the handler is told to read, and the gate for frames is shut before
 //! `PeerLost` is queued ([`super::link`]); both happen here and nowhere else, so they alternate.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::convert::Infallible;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -22,13 +22,15 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
+use either::Either;
 use libp2p::core::transport::PortUse;
 use libp2p::core::{Endpoint, Multiaddr};
+use libp2p::multiaddr::Protocol;
 use libp2p::swarm::behaviour::{ConnectionClosed, DialFailure, ListenFailure};
 use libp2p::swarm::dial_opts::{DialOpts, PeerCondition};
 use libp2p::swarm::{
     CloseConnection, ConnectionDenied, ConnectionError, ConnectionId, DialError, FromSwarm, ListenError,
-    NetworkBehaviour, NotifyHandler, ToSwarm,
+    NetworkBehaviour, NotifyHandler, ToSwarm, dummy,
 };
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval};
 
@@ -100,6 +102,8 @@ pub(super) struct Behaviour {
     /// Where peers of the roster are.
     gate: Gate,
     peers: BTreeMap<PeerId, Peer>,
+    /// Relays, which this node dials and which take part in nothing.
+    relays: BTreeSet<PeerId>,
     finishing: bool,
     strangers: BTreeMap<(IpAddr, PeerId, Met), Instant>,
     tick: Interval,
@@ -114,13 +118,17 @@ impl Behaviour {
         events: EventSender,
         gate: Gate,
     ) -> Self {
-        let Config { roster, max_frame, patience, about, .. } = config;
+        let Config { roster, max_frame, patience, about, relays, .. } = config;
         let now = Instant::now();
         let peer = |(peer, traffic): (&PeerId, &Arc<Traffic>)| {
             let mut dialer = Dialer::new(local, *peer, *patience, now);
             for address in roster.get(peer).into_iter().flatten() {
                 gate.know(address);
                 dialer.add(address.clone(), Source::Given);
+            }
+            for (relay, address) in relays.iter().filter(|(relay, _)| relay != peer) {
+                let through = address.clone().with(Protocol::P2p(*relay)).with(Protocol::P2pCircuit);
+                dialer.add(through, Source::Relayed);
             }
             let traffic = Arc::clone(traffic);
             (*peer, Peer { dialer, dialing: None, banned: false, traffic, connections: BTreeMap::new() })
@@ -135,6 +143,7 @@ impl Behaviour {
             events,
             gate: gate.clone(),
             peers: traffic.iter().map(peer).collect(),
+            relays: relays.iter().map(|(relay, _)| *relay).collect(),
             finishing: false,
             strangers: BTreeMap::new(),
             tick,
@@ -178,7 +187,6 @@ impl Behaviour {
         }
     }
 
-    /// Closes every connection with the peer and admits none any more.
     /// Dials a peer at once if it is not connected; see [`Command::Dial`](super::Command::Dial).
     pub(super) fn hurry(&mut self, peer: PeerId) {
         let now = Instant::now();
@@ -187,6 +195,7 @@ impl Behaviour {
         }
     }
 
+    /// Closes every connection with the peer and admits none any more.
     pub(super) fn ban(&mut self, peer: PeerId) {
         if let Some(entry) = self.peers.get_mut(&peer) {
             entry.banned = true;
@@ -433,7 +442,8 @@ impl Connection {
 }
 
 impl NetworkBehaviour for Behaviour {
-    type ConnectionHandler = Handler;
+    /// That of a relay does nothing.
+    type ConnectionHandler = Either<Handler, dummy::ConnectionHandler>;
     type ToSwarm = Infallible;
 
     fn handle_established_inbound_connection(
@@ -442,8 +452,8 @@ impl NetworkBehaviour for Behaviour {
         peer: PeerId,
         _: &Multiaddr,
         remote: &Multiaddr,
-    ) -> Result<Handler, ConnectionDenied> {
-        self.admit(id, peer, remote)
+    ) -> Result<Self::ConnectionHandler, ConnectionDenied> {
+        self.admit(id, peer, remote).map(Either::Left)
     }
 
     fn handle_established_outbound_connection(
@@ -453,8 +463,11 @@ impl NetworkBehaviour for Behaviour {
         address: &Multiaddr,
         _: Endpoint,
         _: PortUse,
-    ) -> Result<Handler, ConnectionDenied> {
-        self.admit(id, peer, address)
+    ) -> Result<Self::ConnectionHandler, ConnectionDenied> {
+        if self.relays.contains(&peer) && !self.peers.contains_key(&peer) {
+            return Ok(Either::Right(dummy::ConnectionHandler));
+        }
+        self.admit(id, peer, address).map(Either::Left)
     }
 
     fn on_swarm_event(&mut self, event: FromSwarm<'_>) {
@@ -483,7 +496,13 @@ impl NetworkBehaviour for Behaviour {
         }
     }
 
-    fn on_connection_handler_event(&mut self, peer: PeerId, id: ConnectionId, report: Report) {
+    fn on_connection_handler_event(
+        &mut self,
+        peer: PeerId,
+        id: ConnectionId,
+        report: Either<Report, Infallible>,
+    ) {
+        let Either::Left(report) = report;
         match report {
             Report::Standing => self.standing(peer, id),
             Report::Fault { malformed, reason } => {
@@ -498,10 +517,13 @@ impl NetworkBehaviour for Behaviour {
         }
     }
 
-    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<ToSwarm<Infallible, Tell>> {
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<ToSwarm<Infallible, Either<Tell, Infallible>>> {
         while self.tick.poll_tick(cx).is_ready() {
             self.dial_due();
         }
-        self.actions.pop_front().map_or(Poll::Pending, Poll::Ready)
+        match self.actions.pop_front() {
+            Some(action) => Poll::Ready(action.map_in(Either::Left)),
+            None => Poll::Pending,
+        }
     }
 }

@@ -24,6 +24,10 @@ const WRONG: Duration = Duration::from_secs(60);
 /// Addresses kept per peer besides those of the configuration. mDNS is not authenticated: where there are
 /// more, one that has failed makes room for a new one.
 const FOUND: usize = 32;
+/// A peer that has no address of its own is sought through relays after this long: mDNS may find it first.
+const SOUGHT: Duration = Duration::from_secs(2);
+/// Failed dials at a peer's own addresses after which relays are tried too.
+const TRIED: u32 = 2;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Source {
@@ -31,6 +35,8 @@ pub(super) enum Source {
     Given,
     /// mDNS.
     Found,
+    /// A relay of the configuration: it is tried where the peer cannot be reached otherwise.
+    Relayed,
 }
 
 #[derive(Debug)]
@@ -41,6 +47,7 @@ pub(super) struct Dialer {
     attempts: u64,
     failures: u32,
     next: Instant,
+    since: Instant,
     addresses: BTreeMap<Multiaddr, Place>,
 }
 
@@ -62,6 +69,7 @@ impl Dialer {
             attempts: 0,
             failures: 0,
             next: now,
+            since: now,
             addresses: BTreeMap::new(),
         };
         dialer.wait(Duration::ZERO, now);
@@ -108,13 +116,19 @@ impl Dialer {
             return None;
         }
         let usable = |left_out: &Option<Instant>| left_out.is_none_or(|until| now >= until);
-        let addresses: Vec<_> = self
+        let (relayed, mut addresses): (Vec<_>, Vec<_>) = self
             .addresses
             .iter()
             .filter(|(_, place)| usable(&place.left_out))
-            .map(|(a, _)| a.clone())
-            .collect();
-        (!addresses.is_empty()).then_some(addresses)
+            .partition(|(_, place)| place.source == Source::Relayed);
+        let through = match addresses.is_empty() {
+            true => now >= self.since + SOUGHT,
+            false => self.failures >= TRIED,
+        };
+        if through {
+            addresses.extend(relayed);
+        }
+        (!addresses.is_empty()).then(|| addresses.into_iter().map(|(address, _)| address.clone()).collect())
     }
 
     /// Dials at the next occasion, because the caller waits for this connection.
@@ -243,6 +257,27 @@ mod tests {
         dialer.expire(address(1));
         dialer.expire(address(2));
         assert_eq!(dialer.due(now + WRONG), Some(vec![address(2)]), "given addresses do not expire");
+    }
+
+    #[test]
+    fn a_peer_is_dialled_through_relays_only_where_its_own_addresses_have_failed_or_there_are_none() {
+        let (small, large) = peers();
+        let now = Instant::now();
+        let mut dialer = Dialer::new(small, large, PATIENCE, now);
+        dialer.add(address(9), Source::Relayed);
+        assert_eq!(dialer.due(now + SOUGHT / 2), None, "mDNS may find it yet");
+        assert_eq!(dialer.due(now + SOUGHT), Some(vec![address(9)]));
+        dialer.add(address(1), Source::Found);
+        assert_eq!(dialer.due(now + SOUGHT), Some(vec![address(1)]));
+        let mut later = now;
+        for _ in 0..TRIED {
+            assert_eq!(dialer.due(later + SOUGHT), Some(vec![address(1)]));
+            dialer.failed(later);
+            later = dialer.next;
+        }
+        assert_eq!(dialer.due(later).map(|all| all.len()), Some(2), "both, for the first may come back");
+        dialer.lost(STABLE, later);
+        assert_eq!(dialer.due(dialer.next), Some(vec![address(1)]), "what stood is tried first again");
     }
 
     #[test]

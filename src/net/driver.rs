@@ -14,6 +14,7 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
 use libp2p::identity::ed25519;
+use libp2p::multiaddr::Protocol;
 use libp2p::{Multiaddr, PeerId};
 
 use super::{Command, Config, Event as NetEvent, Events, Frame, NetError, Network, NetworkKey, Waker, log};
@@ -196,6 +197,22 @@ pub(crate) fn roster(session: &Session) -> Result<Vec<(PeerId, Vec<Multiaddr>)>,
     session.roster.iter().map(parsed).collect()
 }
 
+/// The relays of a session: name and address.
+///
+/// # Errors
+/// Where an address is not one.
+pub(crate) fn relays(session: &Session) -> Result<Vec<(PeerId, Multiaddr)>, DriverError> {
+    let parsed = |text: &String| {
+        let wrong = |why: String| DriverError::Address(text.clone(), "a relay".to_owned(), why);
+        let mut address: Multiaddr = text.parse().map_err(|error| wrong(format!("{error}")))?;
+        match address.pop() {
+            Some(Protocol::P2p(relay)) => Ok((relay, address)),
+            _ => Err(wrong("it does not end with the relay's peer id".to_owned())),
+        }
+    };
+    session.relays.iter().map(parsed).collect()
+}
+
 /// The libp2p name of an identity.
 #[must_use]
 pub fn peer_id(key: &PublicKey) -> PeerId {
@@ -260,6 +277,7 @@ pub fn run(plan: NodeConfig, report: &mut dyn FnMut(Report<'_>)) -> Result<Usage
     config.listen = plan.listen;
     config.mdns = plan.mdns;
     config.network_key = plan.network_key;
+    config.relays = relays(session)?;
     let (network, events) = Network::spawn(config)?;
     let (job_sender, jobs) = mpsc::channel();
     let (address_sender, addresses) = mpsc::channel();

@@ -23,9 +23,6 @@ use crate::protocol::message::Message;
 use crate::protocol::view::{self, Stage};
 use crate::session::Peer;
 
-/// The format of the answer.
-const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-
 type Labels = Vec<(&'static str, String)>;
 
 /// One node's metrics. Cheap to update, whether or not they are asked for.
@@ -182,7 +179,7 @@ impl Metrics {
         let registry = Arc::clone(&self.registry);
         Server::start("flyswarm-metrics", address, move |request| {
             match (request.method(), request.uri().path()) {
-                (&Method::GET, "/metrics") => http::text(StatusCode::OK, OPENMETRICS, text(&registry)),
+                (&Method::GET, "/metrics") => http::text(StatusCode::OK, http::OPENMETRICS, text(&registry)),
                 (&Method::GET, _) => {
                     http::text(StatusCode::NOT_FOUND, "text/plain", "the numbers are at /metrics\n")
                 }

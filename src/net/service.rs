@@ -14,10 +14,10 @@ use libp2p::identity::Keypair;
 use libp2p::multiaddr::Protocol;
 use libp2p::swarm::behaviour::toggle::Toggle;
 use libp2p::swarm::{NetworkBehaviour, SwarmEvent};
-use libp2p::{Multiaddr, PeerId, Swarm, connection_limits, mdns};
+use libp2p::{Multiaddr, PeerId, Swarm, connection_limits, mdns, relay};
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::mpsc::UnboundedReceiver;
-use tokio::time::{Instant, sleep_until};
+use tokio::time::{Instant, interval, sleep_until};
 
 use super::behaviour::Behaviour;
 use super::dial::Source;
@@ -38,6 +38,9 @@ const NEGOTIATING: usize = 8;
 /// (guess).
 const MDNS_QUERY: Duration = Duration::from_secs(15);
 const MDNS_TTL: Duration = Duration::from_secs(120);
+/// Until a relay that did not give a place is asked again: doubles (guess).
+const RESERVE: Duration = Duration::from_millis(500);
+const RESERVE_LONGEST: Duration = Duration::from_secs(15);
 /// For tasks of the runtime at the end.
 const RUNTIME_END: Duration = Duration::from_millis(500);
 
@@ -55,6 +58,38 @@ pub(super) enum Order {
 /// The listeners with their addresses of the configuration.
 type Listeners = Vec<(ListenerId, Multiaddr)>;
 
+/// A place at a relay, where others reach this node.
+struct Place {
+    address: Multiaddr,
+    /// `None` while it is to be asked for again at `next`.
+    listener: Option<ListenerId>,
+    next: Instant,
+    failures: u32,
+}
+
+impl Place {
+    /// Asks for the place where that is due.
+    fn keep(&mut self, swarm: &mut Swarm<Parts>) {
+        if self.listener.is_some() || Instant::now() < self.next {
+            return;
+        }
+        match swarm.listen_on(self.address.clone()) {
+            Ok(listener) => self.listener = Some(listener),
+            Err(error) => {
+                tracing::warn!(address = %self.address, %error, "not an address of a relay");
+                self.lost();
+            }
+        }
+    }
+
+    /// The place is gone, or was not given.
+    fn lost(&mut self) {
+        let wait = RESERVE.saturating_mul(1 << self.failures.min(8)).min(RESERVE_LONGEST);
+        self.failures += 1;
+        (self.listener, self.next) = (None, Instant::now() + wait);
+    }
+}
+
 /// `peers` comes last: a connection that it admits is refused by no other part afterwards.
 #[derive(NetworkBehaviour)]
 struct Parts {
@@ -62,6 +97,7 @@ struct Parts {
     mdns: Toggle<mdns::tokio::Behaviour>,
     /// One behaviour speaks one of IPv4 and IPv6.
     mdns6: Toggle<mdns::tokio::Behaviour>,
+    relays: Toggle<relay::client::Behaviour>,
     peers: Behaviour,
 }
 
@@ -95,7 +131,15 @@ pub(super) fn start(
         let _inside = runtime.enter();
         swarm(config, keypair, traffic, events.clone())?
     };
-    let run = move || run(runtime, swarm, events, orders);
+    let now = Instant::now();
+    let place = |(relay, address): &(PeerId, Multiaddr)| Place {
+        address: address.clone().with(Protocol::P2p(*relay)).with(Protocol::P2pCircuit),
+        listener: None,
+        next: now,
+        failures: 0,
+    };
+    let places = config.relays.iter().map(place).collect();
+    let run = move || run(runtime, swarm, places, events, orders);
     thread::Builder::new().name("flyswarm-net-swarm".to_owned()).spawn(run).map_err(NetError::Start)
 }
 
@@ -114,13 +158,15 @@ fn swarm(
         true => mdns(local).map_err(NetError::Mdns)?.map(Some),
         false => [None, None],
     };
+    let (relayed, relays) = (!config.relays.is_empty()).then(|| relay::client::new(local)).unzip();
     let parts = Parts {
         limits: connection_limits::Behaviour::new(limits),
         mdns: Toggle::from(over_4),
         mdns6: Toggle::from(over_6),
+        relays: Toggle::from(relays),
         peers: Behaviour::new(local, config, traffic, events, gate.clone()),
     };
-    let transport = transport::build(keypair, config.network_key)
+    let transport = transport::build(keypair, config.network_key, relayed)
         .map_err(|error| NetError::Identity(error.to_string()))?;
     let options = libp2p::swarm::Config::with_tokio_executor()
         .with_max_negotiating_inbound_streams(NEGOTIATING)
@@ -150,7 +196,7 @@ fn swarm(
 
 /// libp2p listens with `SO_REUSEPORT`, so a second process on the same port would get every other connection
 /// instead of an error. A plain bind fails as it should.
-fn is_free(address: &Multiaddr) -> io::Result<()> {
+pub(super) fn is_free(address: &Multiaddr) -> io::Result<()> {
     let mut parts = address.iter();
     let ip = match parts.next() {
         Some(Protocol::Ip4(ip)) => ip.into(),
@@ -166,11 +212,13 @@ fn is_free(address: &Multiaddr) -> io::Result<()> {
 fn run(
     runtime: Runtime,
     (mut swarm, listeners): (Swarm<Parts>, Listeners),
+    mut places: Vec<Place>,
     events: EventSender,
     mut orders: UnboundedReceiver<Order>,
 ) -> Vec<PeerId> {
     let unfinished = runtime.block_on(async {
         let mut deadline = None;
+        let mut look = interval(RESERVE);
         loop {
             if deadline.is_some() && swarm.behaviour().peers.unfinished().is_empty() {
                 break;
@@ -182,7 +230,12 @@ fn run(
                 }
             };
             tokio::select! {
-                event = swarm.select_next_some() => observe(&mut swarm, &listeners, &events, event),
+                event = swarm.select_next_some() => {
+                    observe(&mut swarm, &listeners, &mut places, &events, event);
+                }
+                _ = look.tick(), if !places.is_empty() && deadline.is_none() => {
+                    places.iter_mut().for_each(|place| place.keep(&mut swarm));
+                }
                 order = orders.recv(), if deadline.is_none() => match order {
                     Some(Order::AddAddress(peer, address)) => {
                         swarm.behaviour_mut().peers.add_address(peer, address, Source::Given);
@@ -215,6 +268,7 @@ fn run(
 fn observe(
     swarm: &mut Swarm<Parts>,
     listeners: &[(ListenerId, Multiaddr)],
+    places: &mut [Place],
     events: &EventSender,
     event: SwarmEvent<PartsEvent>,
 ) {
@@ -223,8 +277,26 @@ fn observe(
             events.send(Event::ListenFailed { address: address.clone(), reason });
         }
     };
+    if let SwarmEvent::ListenerClosed { listener_id, .. } | SwarmEvent::ListenerError { listener_id, .. } =
+        &event
+        && let Some(place) = places.iter_mut().find(|place| place.listener == Some(*listener_id))
+    {
+        tracing::info!(address = %place.address, "no place at this relay");
+        // What it had said is taken back where it was true.
+        if place.failures == 0 {
+            let reason = "the relay ended the reservation, or gives none".to_owned();
+            events.send(Event::ListenFailed { address: place.address.clone(), reason });
+        }
+        place.lost();
+        return;
+    }
     match event {
-        SwarmEvent::NewListenAddr { address, .. } => events.send(Event::Listening(address)),
+        SwarmEvent::NewListenAddr { listener_id, address } => {
+            if let Some(place) = places.iter_mut().find(|place| place.listener == Some(listener_id)) {
+                place.failures = 0;
+            }
+            events.send(Event::Listening(address));
+        }
         SwarmEvent::ListenerClosed { listener_id, reason: Err(error), .. }
         | SwarmEvent::ListenerError { listener_id, error } => failed(listener_id, error.to_string()),
         SwarmEvent::Behaviour(

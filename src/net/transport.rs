@@ -12,7 +12,7 @@ use libp2p::core::transport::{Boxed, OptionalTransport, Transport};
 use libp2p::core::upgrade::Version;
 use libp2p::identity::Keypair;
 use libp2p::pnet::{PnetConfig, PreSharedKey};
-use libp2p::{PeerId, dns, noise, quic, tcp, yamux};
+use libp2p::{PeerId, dns, noise, quic, relay, tcp, yamux};
 use tokio::time::{Sleep, sleep};
 
 /// For TCP, Noise and Yamux together where this node dials (guess: four round trips and a slow machine).
@@ -29,10 +29,12 @@ const CLOSE: Duration = Duration::from_secs(5);
 const STREAMS: usize = 4032;
 
 /// TCP, and QUIC unless there is a network key: that key encrypts the bytes of one stream, and QUIC has none
-/// to give it.
+/// to give it. Connections through relays, where there are any, are encrypted and authenticated end to end in
+/// the same way.
 pub(super) fn build(
     keypair: &Keypair,
     network_key: Option<PreSharedKey>,
+    relayed: Option<relay::client::Transport>,
 ) -> Result<Boxed<(PeerId, StreamMuxerBox)>, noise::Error> {
     let noise = noise::Config::new(keypair)?;
     let mut yamux = yamux::Config::default();
@@ -58,14 +60,27 @@ pub(super) fn build(
         let quic = quic.map(|(peer, muxer), _| (peer, StreamMuxerBox::new(BoundedClose::new(muxer))));
         tcp.or_transport(quic).map(|either, _| either.into_inner())
     };
-    Ok(match dns::tokio::Transport::system(both()) {
+    let relayed = match relayed {
+        Some(relayed) => OptionalTransport::some(
+            relayed
+                .upgrade(Version::V1)
+                .authenticate(noise.clone())
+                .multiplex(yamux.clone())
+                .outbound_timeout(SET_UP)
+                .inbound_timeout(SET_UP_INCOMING)
+                .map(|(peer, muxer), _| (peer, StreamMuxerBox::new(BoundedClose::new(muxer)))),
+        ),
+        None => OptionalTransport::none(),
+    };
+    let direct = match dns::tokio::Transport::system(both()) {
         Ok(dns) => dns.boxed(),
         // A machine without a resolver configuration still reaches addresses written as numbers.
         Err(error) => {
             tracing::warn!(%error, "names in addresses cannot be resolved");
             both().boxed()
         }
-    })
+    };
+    Ok(relayed.or_transport(direct).map(|either, _| either.into_inner()).boxed())
 }
 
 /// The addresses of a name, found as where a node dials it.

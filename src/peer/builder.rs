@@ -273,6 +273,7 @@ impl Builder {
         let metrics = self.metrics.map(|address| serve(&ctx, address)).transpose()?;
         // Before anything is written: an address that is none.
         driver::roster(&ctx.session)?;
+        driver::relays(&ctx.session)?;
         let mark = self.key_file.as_deref().map(|key| mark_file(key, &ctx.session));
         pin.hold(&state, mark.as_deref()).map_err(DriverError::Store)?;
         let named = (!witness).then_some(&*pin.name);

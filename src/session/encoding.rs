@@ -14,7 +14,7 @@ pub(super) type Field = (&'static str, Vec<u8>);
 
 /// Names and canonical values of all fields, in order.
 fn entries(session: &Session) -> Vec<Field> {
-    let Session { name, run, task, min_peers, data, privacy, voting, timing, roster } = session;
+    let Session { name, run, task, min_peers, data, privacy, voting, timing, relays: _, roster } = session;
     let names = |names: &[String]| list(names.iter().map(String::as_bytes));
     let mut entries = vec![("name", text(name))];
     entries.extend(run.entries());

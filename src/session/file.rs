@@ -32,6 +32,8 @@ struct RawSession {
     task: task::Name,
     select: Option<Select>,
     min_peers: Option<i64>,
+    #[serde(default)]
+    relays: Vec<String>,
     data: RawData,
     table: Option<RawTable>,
     #[serde(default)]
@@ -129,7 +131,7 @@ impl Session {
     }
 
     fn write_toml(&self, notes: &[String], out: &mut String) -> std::fmt::Result {
-        let Self { name, run, task, min_peers, data, privacy, voting, timing, roster } = self;
+        let Self { name, run, task, min_peers, data, privacy, voting, timing, relays, roster } = self;
         let peers = roster.len();
         writeln!(
             out,
@@ -149,7 +151,15 @@ impl Session {
             "# Go on with at least so many peers: {} (a majority, and what the task needs) to {peers}.",
             task.smallest_view(peers)
         )?;
-        writeln!(out, "min_peers = {min_peers}\n")?;
+        writeln!(out, "min_peers = {min_peers}")?;
+        if !relays.is_empty() {
+            writeln!(
+                out,
+                "# For peers that cannot dial each other; `flyswarm relay` prints such an address."
+            )?;
+            writeln!(out, "relays = [{}]", list(relays))?;
+        }
+        writeln!(out)?;
         run.write_series(out)?;
 
         writeln!(out, "[data]")?;
@@ -334,6 +344,7 @@ impl RawSession {
             privacy,
             voting: self.council,
             timing,
+            relays: self.relays,
             roster,
         })
     }

@@ -6,6 +6,7 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use crate::crypto::identity::PublicKey;
 use crate::data::MAX_FEATURES;
 use crate::sketch::scaling::MAX_BINS;
 
@@ -21,6 +22,9 @@ const NAME_LIMIT: usize = 64;
 const ADDRESS_LIMIT: usize = 256;
 /// The most addresses of a peer.
 const ADDRESSES_LIMIT: usize = 16;
+
+/// The most relays of a session.
+const RELAYS_LIMIT: usize = 8;
 
 /// Why a session file or a session is refused. Nothing was changed.
 #[derive(Debug, thiserror::Error)]
@@ -207,6 +211,7 @@ impl Session {
         self.task.roster().check::<u16>(roster as i128)?;
         min_peers(&self.task, roster).check::<u16>(self.min_peers)?;
         self.data.check()?;
+        check_relays(&self.relays)?;
         self.data.checks.check(&self.data, &self.task, self.privacy.noise.is_some())?;
         if let Some(preparation) = &self.data.preparation {
             super::table::check_fills(preparation, &self.task, self.privacy.noise.is_some())?;
@@ -306,6 +311,26 @@ impl DataSpec {
         }
         Ok(())
     }
+}
+
+/// Each relay is named by an address and its peer id, so that nobody else can pass for it.
+fn check_relays(relays: &[String]) -> Result<(), SessionError> {
+    if relays.len() > RELAYS_LIMIT {
+        let limit = format!("0 to {RELAYS_LIMIT}");
+        return Err(SessionError::value("the length of relays", relays.len(), limit));
+    }
+    for relay in relays {
+        let plain = relay.starts_with('/') && relay.bytes().all(|byte| byte.is_ascii_graphic());
+        let id = relay.rsplit_once("/p2p/").and_then(|(_, id)| id.parse::<PublicKey>().ok());
+        if !plain || relay.len() > ADDRESS_LIMIT || id.is_none() || relay.contains("/p2p-circuit") {
+            let limit = format!(
+                "a multiaddress with a peer id, such as /ip4/192.0.2.1/tcp/4001/p2p/12D3KooW..., at most \
+                 {ADDRESS_LIMIT} characters"
+            );
+            return Err(SessionError::value("a relay", format!("{relay:?}"), limit));
+        }
+    }
+    Ok(())
 }
 
 impl Entry {

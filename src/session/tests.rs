@@ -37,6 +37,7 @@ fn session(peers: u64) -> Session {
         },
         privacy: Privacy::default(),
         voting: CouncilSpec::default(),
+        relays: Vec::new(),
         timing: Timing::default(),
         roster: (0..peers).map(entry).collect(),
     };

@@ -150,6 +150,7 @@ fn session(
             noise: noise(scenario),
         },
         voting: CouncilSpec::default(),
+        relays: Vec::new(),
         timing,
         roster: identities.iter().enumerate().map(entry).collect(),
     };

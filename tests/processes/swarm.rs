@@ -62,6 +62,7 @@ pub fn session(keys: &[Identity]) -> Session {
         },
         privacy: Privacy { min_holders: 2, ..Privacy::default() },
         voting: CouncilSpec::default(),
+        relays: Vec::new(),
         timing: Timing {
             gather_ms: 10_000,
             propose_ms: 1_000,

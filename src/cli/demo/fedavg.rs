@@ -105,6 +105,7 @@ fn prepare(demo: &Demo, folder: &Path) -> Result<Setup, Failure> {
         // Of few labels a class may have one holder: then nothing could be learnt of it.
         privacy: if partly { Privacy { min_holders: 1, ..Privacy::default() } } else { Privacy::default() },
         voting: CouncilSpec::default(),
+        relays: Vec::new(),
         timing: Timing { gather_ms: 15_000, linger_ms: 5_000, ..Timing::default() },
         roster,
     }

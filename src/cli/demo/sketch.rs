@@ -84,6 +84,7 @@ fn prepare(demo: &Demo, folder: &Path) -> Result<Setup, Failure> {
         },
         privacy: Privacy { noise, ..Privacy::default() },
         voting: CouncilSpec::default(),
+        relays: Vec::new(),
         timing: Timing { gather_ms: 15_000, linger_ms: 5_000, ..Timing::default() },
         roster,
     }

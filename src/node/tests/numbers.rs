@@ -75,6 +75,7 @@ pub(super) fn session(identities: &[Identity], timing: Timing) -> Session {
         },
         privacy: Privacy { min_holders: 1, ..Privacy::default() },
         voting: CouncilSpec::default(),
+        relays: Vec::new(),
         timing,
         roster,
     }

@@ -26,7 +26,7 @@ fn the_id_does_not_depend_on_layout_order_of_peers_or_addresses() {
 fn every_field_but_the_addresses_changes_the_id_and_is_named() {
     type Change = fn(&mut Session);
     let base = session(5);
-    let changes: [(&str, Change); 30] = [
+    let changes: [(&str, Change); 31] = [
         ("name", |s| s.name.push('x')),
         ("number", |s| s.run.number[15] += 1),
         ("created", |s| s.run.created += 1),
@@ -57,6 +57,7 @@ fn every_field_but_the_addresses_changes_the_id_and_is_named() {
         ("roster.name", |s| s.roster[2].name = "other".into()),
         ("roster.peer_id", |s| s.roster[2].key = key(99)),
         ("", |s| s.roster[2].addresses.push("/ip4/192.0.2.1/tcp/4001".into())),
+        ("", |s| s.relays.push(format!("/ip4/192.0.2.1/tcp/4001/p2p/{}", s.roster[0].key))),
     ];
     for (field, change) in changes {
         let mut other = base.clone();

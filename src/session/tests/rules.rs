@@ -9,6 +9,7 @@ fn every_breach_of_a_rule_is_told_with_field_value_and_limit() {
     let long = "x".repeat(65);
     let [a, b] = [key(0), key(1)].map(|key| key.to_string());
     let address = |text: &str| with("peer_id", &format!("addresses = [{text:?}]\npeer_id"));
+    let relay = |text: &str| with("task", &format!("relays = [{text:?}]\ntask"));
     let cases = [
         (
             with("digits", ""),
@@ -118,6 +119,15 @@ fn every_breach_of_a_rule_is_told_with_field_value_and_limit() {
         (
             with("peer_id", &format!("addresses = [{}]\npeer_id", names(17))),
             "the length of addresses of \"peer-0\" is 17, must be 0 to 16",
+        ),
+        (relay("192.0.2.1:4001"), "a relay is \"192.0.2.1:4001\", must be a multiaddress with a peer id"),
+        (relay("/ip4/1.2.3.4/tcp/1"), "must be a multiaddress with a peer id"),
+        (relay(&format!("/ip4/1.2.3.4/tcp/1/p2p/{b} ")), "must be a multiaddress with a peer id"),
+        (relay(&format!("/ip4/1.2.3.4/p2p-circuit/p2p/{b}")), "must be a multiaddress with a peer id"),
+        (relay(&format!("/dns/{}/tcp/1/p2p/{b}", "x".repeat(220))), "at most 256 characters"),
+        (
+            with("task", &format!("relays = [{}]\ntask", names(9))),
+            "the length of relays is 9, must be 0 to 8",
         ),
     ];
     for (text, expected) in cases {

@@ -1,0 +1,202 @@
+//! Peers that cannot dial each other, and the relay through which they meet.
+
+use std::io::{BufRead, BufReader};
+use std::net::TcpListener;
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{self, Receiver};
+use std::time::Instant;
+
+use flyswarm::Identity;
+use flyswarm::session::Session;
+use serde_json::Value;
+
+use super::check::same_and_exact;
+use super::swarm::{PATIENCE, PROGRAM, Swarm, random};
+
+/// The place of a relay: its key, and a port that was free.
+struct Place {
+    key: Identity,
+    port: u16,
+}
+
+impl Place {
+    fn new() -> Self {
+        let free = TcpListener::bind("127.0.0.1:0").expect("a port");
+        Self { key: Identity::from_seed(random()), port: free.local_addr().expect("bound").port() }
+    }
+
+    fn listen(&self) -> String {
+        format!("/ip4/127.0.0.1/tcp/{}", self.port)
+    }
+
+    fn address(&self) -> String {
+        format!("{}/p2p/{}", self.listen(), self.key.public())
+    }
+
+    fn start(&self, swarm: &Swarm, more: &[&str]) -> Relay {
+        let key = swarm.folder.path().join(format!("relay-{}.key", self.port));
+        self.key.save(&key).expect("a key");
+        let mut child = Command::new(PROGRAM)
+            .arg("relay")
+            .arg("--session")
+            .arg(swarm.folder.path().join("session.toml"))
+            .arg("--key")
+            .arg(key)
+            .args(["--json", "--listen", &self.listen()])
+            .args(more)
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("it starts");
+        let (sender, told) = mpsc::channel();
+        let out = BufReader::new(child.stdout.take().expect("piped"));
+        std::thread::spawn(move || {
+            for line in out.lines().map_while(Result::ok) {
+                let _ = sender.send(serde_json::from_str::<Value>(&line).expect("JSON"));
+            }
+        });
+        let mut relay = Relay { child, told, log: Vec::new() };
+        relay.wait("listening", 1);
+        relay
+    }
+}
+
+struct Relay {
+    child: Child,
+    told: Receiver<Value>,
+    log: Vec<Value>,
+}
+
+impl Drop for Relay {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Relay {
+    /// Waits until it has told so many events of this name.
+    fn wait(&mut self, name: &str, count: usize) {
+        let until = Instant::now() + PATIENCE;
+        while self.events(name).len() < count {
+            let left = until.saturating_duration_since(Instant::now());
+            match self.told.recv_timeout(left) {
+                Ok(event) => self.log.push(event),
+                Err(error) => panic!("{name}: {error}: {:?}", self.log),
+            }
+        }
+    }
+
+    fn events(&mut self, name: &str) -> Vec<Value> {
+        self.log.extend(self.told.try_iter());
+        self.log.iter().filter(|event| event["event"] == name).cloned().collect()
+    }
+}
+
+/// Peers that are told no address of each other.
+fn apart(peers: usize, change: impl FnOnce(&mut Session)) -> Swarm {
+    let mut swarm = Swarm::new(peers, change);
+    swarm.apart = (0..peers).flat_map(|i| (0..peers).map(move |j| (i, j))).collect();
+    swarm
+}
+
+#[test]
+fn peers_that_cannot_dial_each_other_meet_through_a_relay_which_serves_no_stranger() {
+    let place = Place::new();
+    let mut swarm = apart(3, |session| session.relays = vec![place.address()]);
+    let mut relay = place.start(&swarm, &[]);
+    // Three that are in no session of the relay's.
+    let mut strangers = apart(3, |session| {
+        session.relays = vec![place.address()];
+        (session.timing.gather_ms, session.timing.quorum_ms) = (3_000, 1_000);
+    });
+    strangers.start_all();
+    swarm.start_all();
+    for i in 0..3 {
+        let ended = swarm.wait_end(i);
+        assert_eq!((ended.code, &*ended.errors), (Some(0), ""));
+    }
+    assert_eq!(same_and_exact(&swarm, &[0, 1, 2]).len(), 3);
+    for i in 0..3 {
+        assert_eq!(strangers.wait_end(i).code, Some(3));
+        assert_eq!(strangers.told(i, "joined"), Vec::<Value>::new());
+    }
+    let mut names: Vec<_> = relay.events("reserved").iter().map(|event| event["peer"].clone()).collect();
+    names.sort_by_key(ToString::to_string);
+    names.dedup();
+    assert_eq!(names, ["alice", "bob", "carol"], "strangers have no place");
+    for circuit in relay.events("opened") {
+        assert!(names.contains(&circuit["from"]) && names.contains(&circuit["to"]), "{circuit}");
+    }
+    assert!(relay.events("opened").len() >= 3);
+}
+
+#[test]
+fn when_a_relay_dies_the_view_fails_and_the_next_relay_is_used() {
+    let (first, second) = (Place::new(), Place::new());
+    let mut swarm = apart(3, |session| {
+        session.relays = vec![first.address(), second.address()];
+        session.timing.quorum_ms = 50_000;
+    });
+    let mut relay = first.start(&swarm, &[]);
+    swarm.start_all();
+    swarm.wait_event(0, "view");
+    // The sum does not end before the relay does.
+    swarm.signal(2, "STOP");
+    // All that are in the view are connected through it.
+    relay.wait("opened", 2);
+    drop(relay);
+    let mut next = second.start(&swarm, &[]);
+    swarm.signal(2, "CONT");
+    for i in 0..3 {
+        let ended = swarm.wait_end(i);
+        assert_eq!((ended.code, &*ended.errors), (Some(0), ""));
+    }
+    assert_eq!(same_and_exact(&swarm, &[0, 1, 2]).len(), 3);
+    assert!(!swarm.told(0, "disconnected").is_empty());
+    assert!(!next.events("opened").is_empty(), "the second relay is used");
+}
+
+#[test]
+fn no_more_places_and_circuits_are_given_than_the_operator_allows() {
+    let place = Place::new();
+    let mut swarm = apart(3, |session| {
+        session.relays = vec![place.address()];
+        (session.timing.gather_ms, session.timing.quorum_ms) = (5_000, 1_000);
+    });
+    let mut relay = place.start(&swarm, &["--reservations", "2", "--circuits", "1"]);
+    swarm.start_all();
+    for i in 0..3 {
+        assert_eq!(swarm.wait_end(i).code, Some(3), "three need three circuits");
+    }
+    // Both requests of one peer that has no place, and circuits beyond the first.
+    relay.wait("denied", 2);
+    let mut places = 0i32;
+    let mut most = 0;
+    for event in &relay.log {
+        places += i32::from(event["event"] == "reserved") - i32::from(event["event"] == "left");
+        most = most.max(places);
+    }
+    assert_eq!(most, 2);
+}
+
+#[test]
+fn a_relay_says_in_one_line_what_is_wrong() {
+    let swarm = Swarm::new(3, |_| {});
+    let said = |arguments: &[&str]| {
+        let mut command = Command::new(PROGRAM);
+        command.arg("relay").args(arguments).current_dir(swarm.folder.path());
+        let output = command.output().expect("it runs");
+        (output.status.code(), String::from_utf8(output.stderr).expect("text"))
+    };
+    let (code, text) = said(&["--session", "session.toml", "--key", "alice.key"]);
+    assert_eq!(code, Some(2));
+    assert!(text.contains("a relay needs an identity of its own (--key)"), "{text}");
+    let (code, text) = said(&["--session", "none.toml", "--key", "alice.key"]);
+    assert!(code == Some(2) && text.contains("none.toml"), "{text}");
+    let key = Identity::from_seed(random());
+    key.save(swarm.folder.path().join("relay.key")).expect("a key");
+    let used = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = format!("/ip4/127.0.0.1/tcp/{}", used.local_addr().expect("bound").port());
+    let (code, text) = said(&["--session", "session.toml", "--key", "relay.key", "--listen", &address]);
+    assert!(code == Some(4) && text.contains(&address), "{code:?} {text}");
+}
