@@ -240,8 +240,9 @@ impl pulp::NullaryFnOnce for Read<'_> {
             for four in black_box(self.lines).as_chunks::<4>().0 {
                 // Plain loops: a closure may end up in another unit of the build, without the wide vectors.
                 for line in 0..4 {
-                    for (sum, value) in sums[line].iter_mut().zip(&four[line].0) {
-                        *sum = sum.wrapping_add(*value);
+                    #[expect(clippy::needless_range_loop, reason = "an iterator may, too")]
+                    for at in 0..32 {
+                        sums[line][at] = sums[line][at].wrapping_add(four[line].0[at]);
                     }
                 }
             }

@@ -67,6 +67,7 @@ pub use libp2p::{Multiaddr, PeerId};
 use tokio::sync::mpsc::{self, UnboundedSender};
 use zeroize::Zeroizing;
 
+pub(crate) use self::dial::is_relayed;
 pub use self::events::{Events, Waker};
 pub use self::frame::Frame;
 use self::link::{Link, Traffic};

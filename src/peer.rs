@@ -35,7 +35,7 @@ pub use receipt::{Council, DataDigest, Opened, Place, Receipt, Spent};
 pub use signals::leave_on_signals;
 #[cfg(feature = "cli")]
 pub(crate) use signals::wait_for_signal;
-pub(crate) use status::Status;
+pub(crate) use status::{Status, Watched};
 
 /// A running node of a session. Dropped, it leaves.
 #[derive(Debug)]

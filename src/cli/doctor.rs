@@ -8,6 +8,7 @@
 mod finding;
 mod local;
 mod peers;
+mod relays;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
@@ -21,6 +22,7 @@ use serde_json::json;
 
 use self::finding::{Finding, Level, Printer};
 use self::peers::{Here, Other, TRIED, Touch, port};
+use self::relays::Relays;
 use super::data::Reading;
 use super::id::key_path;
 use super::network::NetworkArguments;
@@ -29,7 +31,9 @@ use crate::crypto::identity::Identity;
 use crate::data::LabelColumn;
 use crate::net::driver::{self, peer_id};
 use crate::net::observe::{Observer, is_node};
-use crate::net::{Channel, Command, Config, Event, Events, Multiaddr, Network, PeerId, Questions, Waker};
+use crate::net::{
+    Channel, Command, Config, Event, Events, Multiaddr, Network, PeerId, Questions, Waker, is_relayed,
+};
 use crate::peer;
 use crate::protocol::about::{About, Role};
 use crate::protocol::message::{self, Message};
@@ -117,11 +121,13 @@ impl Doctor {
         config.listen = self.network.listen();
         config.mdns = !self.network.no_mdns;
         config.network_key = network_key;
+        config.relays = driver::relays(&session).map_err(peer::Error::from)?;
         config.patience = DIAL_AFTER;
         config.details = true;
         config.about = About::new(&session, Role::Doctor).encode();
         let mut examination = Examination::new(&session, others, config.mdns, network_key.is_some());
         examination.chosen = self.network.chosen();
+        examination.relays = Relays::new(&config.relays);
         super::say(&format!("looking for {} others for up to {} s", examination.others.len(), self.wait));
         if alone {
             // Its identity would get in the way of the other node, or is of no use: addresses can be tried
@@ -204,6 +210,7 @@ impl Doctor {
         let missing = if ready < needed { Level::Error } else { Level::Warning };
         let mut others: Vec<_> = examination.others.values().collect();
         others.sort_by_key(|other| &other.name);
+        printer.say_all(&examination.relays.findings())?;
         for other in others {
             printer.say_all(&other.findings(examination.here(), missing))?;
         }
@@ -292,6 +299,7 @@ struct Examination<'a> {
     mdns: bool,
     keyed: bool,
     chosen: bool,
+    relays: Relays,
     listening: Vec<Multiaddr>,
     strangers: BTreeMap<PeerId, Multiaddr>,
     twins: BTreeSet<Multiaddr>,
@@ -306,6 +314,7 @@ impl<'a> Examination<'a> {
             mdns,
             keyed,
             chosen: false,
+            relays: Relays::default(),
             listening: Vec::new(),
             strangers: BTreeMap::new(),
             twins: BTreeSet::new(),
@@ -321,7 +330,7 @@ impl<'a> Examination<'a> {
 
     fn complete(&self, waited: Duration) -> bool {
         let found = |other: &Other| !self.mdns || !other.found.is_empty() || waited >= MDNS;
-        self.others.values().all(|other| other.is_complete() && found(other))
+        self.relays.are_heard() && self.others.values().all(|other| other.is_complete() && found(other))
     }
 
     /// Tries addresses over plain TCP that were not tried yet. QUIC says nothing without a handshake.
@@ -463,7 +472,9 @@ impl<'a> Examination<'a> {
 
     fn event(&mut self, event: Event, network: &Network, printer: &mut Printer<'_>) -> Result<(), Failure> {
         match event {
+            Event::Listening(address) if is_relayed(&address) => self.relays.note(&address, true),
             Event::Listening(address) => self.listening.push(address),
+            Event::ListenFailed { address, .. } if is_relayed(&address) => self.relays.note(&address, false),
             Event::ListenFailed { address, reason } => {
                 let text = format!("no longer on {address}: {reason}");
                 printer.say(

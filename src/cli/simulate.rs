@@ -2,6 +2,8 @@
 
 mod calibrate;
 #[cfg(feature = "net")]
+mod page;
+#[cfg(feature = "net")]
 mod peer;
 #[cfg(feature = "net")]
 mod processes;
@@ -56,6 +58,11 @@ pub(super) struct Simulate {
     #[cfg(feature = "net")]
     #[arg(long)]
     processes: bool,
+    /// Show the nodes side by side on a page in the browser, at most 64 of them; its address is printed. A port
+    /// alone is one of 127.0.0.1, 0 any that is free
+    #[cfg(feature = "net")]
+    #[arg(long, value_name = "[ADDRESS:]PORT", value_parser = super::live::parse_address)]
+    page: Option<std::net::SocketAddr>,
     /// Measure this machine's rates; print them as a scenario's table of rates, or put them into FILE, of
     /// which nothing else changes
     #[arg(long, conflicts_with_all = ["seed", "out", "small", "force", "session"])]
@@ -109,8 +116,19 @@ impl Simulate {
             }
         }
         let bar = bar();
-        let results = run::run_all(&file, &mut |progress| show(&bar, progress))
-            .map_err(|error| Failure::Input(format!("{}: {error}", path.display())))?;
+        #[cfg(feature = "net")]
+        let page = self.page.map(|address| page::Page::open(address, &file)).transpose()?;
+        #[cfg(feature = "net")]
+        let results = run::run_all_watched(
+            &file,
+            &mut |name, ctx| page.as_ref().map(|page| page.watcher(name, ctx)),
+            &mut |progress| show(&bar, progress),
+        );
+        #[cfg(not(feature = "net"))]
+        let results = run::run_all(&file, &mut |progress| show(&bar, progress));
+        let results = results.map_err(|error| Failure::Input(format!("{}: {error}", path.display())))?;
+        #[cfg(feature = "net")]
+        page.iter().for_each(|page| page.report(report::render(&results)));
         bar.finish_and_clear();
         #[cfg(feature = "net")]
         let agreements = if self.processes { self.processes(&path, &file, &results)? } else { Vec::new() };

@@ -34,7 +34,7 @@ use libp2p::swarm::{
 };
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval};
 
-use super::dial::{Dialer, Source, dials_first, without_peer};
+use super::dial::{Dialer, Source, dials_first, is_relayed, without_peer};
 use super::events::EventSender;
 use super::gate::{Gate, ip_of};
 use super::handler::{Handler, Report, Tell};
@@ -450,10 +450,12 @@ impl NetworkBehaviour for Behaviour {
         &mut self,
         id: ConnectionId,
         peer: PeerId,
-        _: &Multiaddr,
+        local: &Multiaddr,
         remote: &Multiaddr,
     ) -> Result<Self::ConnectionHandler, ConnectionDenied> {
-        self.admit(id, peer, remote).map(Either::Left)
+        // Of a connection through a relay only this node's own place there says which.
+        let address = if is_relayed(local) { local } else { remote };
+        self.admit(id, peer, address).map(Either::Left)
     }
 
     fn handle_established_outbound_connection(

@@ -24,8 +24,9 @@ const WRONG: Duration = Duration::from_secs(60);
 /// Addresses kept per peer besides those of the configuration. mDNS is not authenticated: where there are
 /// more, one that has failed makes room for a new one.
 const FOUND: usize = 32;
-/// A peer that has no address of its own is sought through relays after this long: mDNS may find it first.
-const SOUGHT: Duration = Duration::from_secs(2);
+/// A peer that has no address of its own is sought through relays after this long: mDNS may find it first, or it
+/// may dial, after its patience.
+const SOUGHT: Duration = Duration::from_secs(5);
 /// Failed dials at a peer's own addresses after which relays are tried too.
 const TRIED: u32 = 2;
 
@@ -47,6 +48,7 @@ pub(super) struct Dialer {
     attempts: u64,
     failures: u32,
     next: Instant,
+    /// Since when there is no connection.
     since: Instant,
     addresses: BTreeMap<Multiaddr, Place>,
 }
@@ -156,6 +158,7 @@ impl Dialer {
         if stood >= STABLE {
             self.failures = 0;
         }
+        self.since = now;
         self.failed(now);
     }
 
@@ -174,6 +177,11 @@ impl Dialer {
 /// order of the bytes.
 pub(super) fn dials_first(local: PeerId, remote: PeerId) -> bool {
     local < remote
+}
+
+/// Whether an address leads through a relay.
+pub(crate) fn is_relayed(address: &Multiaddr) -> bool {
+    address.iter().any(|part| matches!(part, Protocol::P2pCircuit))
 }
 
 /// Addresses are kept without a trailing `/p2p/...`: the roster says who is expected.

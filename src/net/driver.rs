@@ -4,6 +4,7 @@
 //! neither computing nor writing delays a ping. The machine's inputs are taken one by one: finished jobs
 //! first, then due timers, then events of the network.
 
+mod addresses;
 mod clock;
 
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
@@ -13,21 +14,22 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
-use libp2p::identity::ed25519;
-use libp2p::multiaddr::Protocol;
 use libp2p::{Multiaddr, PeerId};
 
-use super::{Command, Config, Event as NetEvent, Events, Frame, NetError, Network, NetworkKey, Waker, log};
-use crate::crypto::identity::PublicKey;
+use super::{
+    Command, Config, Event as NetEvent, Events, Frame, NetError, Network, NetworkKey, Waker, is_relayed, log,
+};
 use crate::node::{Awaited, Done, Ending, Event, Job, Node, Record, RestoreError, Timer};
 use crate::protocol::about::{About, Role};
 use crate::protocol::context::Context;
 use crate::protocol::message::{Channel, Message};
 use crate::protocol::view::{HEARTBEAT_MS, Stage};
 use crate::protocol::{Action, Fault, Input, Machine, Step, Time, wire};
-use crate::session::{Entry, Peer, Session};
+use crate::session::Peer;
 use crate::store::{Store, StoreError};
 use crate::task::Task;
+pub use addresses::peer_id;
+pub(crate) use addresses::{relays, roster};
 use clock::{Clock, beside, now_instant};
 
 /// The time for which a leaving node waits for its last frames to be read.
@@ -112,6 +114,8 @@ pub(crate) struct Traffic {
     pub(crate) peer: Peer,
     /// Of the last ping on a connection that stands.
     pub(crate) round_trip: Option<Duration>,
+    /// Whether that leads through a relay.
+    pub(crate) relayed: bool,
     /// Bytes of frames.
     pub(crate) sent: u64,
     pub(crate) received: u64,
@@ -181,46 +185,6 @@ pub struct Usage {
     pub bytes_received: u64,
 }
 
-/// The names and addresses of a session's peers, as the network wants them, in the order of the roster.
-///
-/// # Errors
-/// Where an address of the session file is not one.
-pub(crate) fn roster(session: &Session) -> Result<Vec<(PeerId, Vec<Multiaddr>)>, DriverError> {
-    let parsed = |entry: &Entry| {
-        let parse = |text: &String| {
-            text.parse().map_err(|error: libp2p::multiaddr::Error| {
-                DriverError::Address(text.clone(), entry.name.clone(), error.to_string())
-            })
-        };
-        Ok((peer_id(&entry.key), entry.addresses.iter().map(parse).collect::<Result<_, _>>()?))
-    };
-    session.roster.iter().map(parsed).collect()
-}
-
-/// The relays of a session: name and address.
-///
-/// # Errors
-/// Where an address is not one.
-pub(crate) fn relays(session: &Session) -> Result<Vec<(PeerId, Multiaddr)>, DriverError> {
-    let parsed = |text: &String| {
-        let wrong = |why: String| DriverError::Address(text.clone(), "a relay".to_owned(), why);
-        let mut address: Multiaddr = text.parse().map_err(|error| wrong(format!("{error}")))?;
-        match address.pop() {
-            Some(Protocol::P2p(relay)) => Ok((relay, address)),
-            _ => Err(wrong("it does not end with the relay's peer id".to_owned())),
-        }
-    };
-    session.relays.iter().map(parsed).collect()
-}
-
-/// The libp2p name of an identity.
-#[must_use]
-pub fn peer_id(key: &PublicKey) -> PeerId {
-    let key = ed25519::PublicKey::try_from_bytes(key.as_bytes())
-        .unwrap_or_else(|_| unreachable!("BUG: a PublicKey is a valid point"));
-    libp2p::identity::PublicKey::from(key).to_peer_id()
-}
-
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 struct Alarm(std::cmp::Reverse<(Time, u64)>);
 
@@ -234,6 +198,8 @@ struct Driver<'a> {
     me: Peer,
     /// Peers that were blamed: their frames that are still on their way are not read.
     banned: BTreeSet<Peer>,
+    /// Peers whose connection leads through a relay.
+    relayed: BTreeSet<Peer>,
     clock: Clock,
     alarms: BinaryHeap<Alarm>,
     timers: BTreeMap<u64, Timer>,
@@ -293,6 +259,7 @@ pub fn run(plan: NodeConfig, report: &mut dyn FnMut(Report<'_>)) -> Result<Usage
         ids,
         me: plan.ctx.me,
         banned: BTreeSet::new(),
+        relayed: BTreeSet::new(),
         clock: Clock::starting(started),
         alarms: BinaryHeap::new(),
         timers: BTreeMap::new(),
@@ -369,6 +336,7 @@ impl Driver<'_> {
             Traffic {
                 peer,
                 round_trip: self.network.round_trip(id),
+                relayed: self.relayed.contains(&peer),
                 sent: sum(Network::bytes_sent),
                 received: sum(Network::bytes_received),
             }
@@ -417,8 +385,12 @@ impl Driver<'_> {
                 (self.report)(Report::ListenFailed(&address, &reason))
             }
             NetEvent::Stranger { peer, address } => (self.report)(Report::Stranger(&peer, &address)),
-            NetEvent::PeerUp { peer, .. } => {
+            NetEvent::PeerUp { peer, address } => {
                 if let Some(&peer) = self.peers.get(&peer) {
+                    match is_relayed(&address) {
+                        true => self.relayed.insert(peer),
+                        false => self.relayed.remove(&peer),
+                    };
                     self.input(Input::PeerUp(peer));
                 }
             }

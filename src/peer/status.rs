@@ -39,6 +39,8 @@ pub(crate) struct Other {
     pub(crate) link: Link,
     /// Of the last ping, milliseconds.
     pub(crate) round_trip_ms: Option<f64>,
+    /// Whether the connection leads through a relay.
+    pub(crate) relayed: bool,
     /// Bytes of frames sent to it and received from it.
     pub(crate) sent: u64,
     pub(crate) received: u64,
@@ -115,7 +117,7 @@ impl fmt::Display for Waits {
 
 /// Keeps a peer's status, and gives it to whoever watches.
 #[derive(Debug)]
-pub(super) struct Watched {
+pub(crate) struct Watched {
     status: Status,
     /// Where each peer is in the list.
     places: BTreeMap<Peer, usize>,
@@ -125,11 +127,17 @@ pub(super) struct Watched {
 
 impl Watched {
     pub(super) fn new(ctx: &Context) -> (Self, watch::Receiver<Status>) {
-        let others: Vec<_> = ctx.session.peers().filter(|peer| *peer != ctx.me).collect();
+        Self::of(ctx, ctx.me)
+    }
+
+    /// Of peer `me`, whoever the context is of.
+    pub(crate) fn of(ctx: &Context, me: Peer) -> (Self, watch::Receiver<Status>) {
+        let others: Vec<_> = ctx.session.peers().filter(|peer| *peer != me).collect();
         let other = |peer: &Peer| Other {
             name: ctx.session.name(*peer).to_owned(),
             link: Link::Unseen,
             round_trip_ms: None,
+            relayed: false,
             sent: 0,
             received: 0,
         };
@@ -160,7 +168,13 @@ impl Watched {
         }
     }
 
-    fn event(&mut self, ctx: &Context, event: &Event) {
+    /// What the peer is at by what it was told.
+    pub(crate) fn status(&self) -> &Status {
+        &self.status
+    }
+
+    /// Takes in an event of the node.
+    pub(crate) fn event(&mut self, ctx: &Context, event: &Event) {
         match event {
             Event::Joined(peer) => self.set(*peer, Link::Connected),
             Event::Lost(peer) => self.set(*peer, Link::Lost),
@@ -228,6 +242,7 @@ impl Watched {
             let at = self.places.get(&traffic.peer);
             if let Some(other) = at.and_then(|at| self.status.peers.get_mut(*at)) {
                 other.round_trip_ms = traffic.round_trip.map(|time| time.as_secs_f64() * 1000.0);
+                other.relayed = traffic.relayed;
                 other.sent = traffic.sent;
                 other.received = traffic.received;
             }

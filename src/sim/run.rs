@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
+use std::sync::Arc;
 
 use sha2::{Digest, Sha256};
 
@@ -15,10 +16,11 @@ use super::outcome::{
 use super::participants::Participants;
 use super::rows::Dealt;
 use super::scenario::{File, Scenario, ScenarioError};
-use super::swarm::Swarm;
+use super::swarm::{Swarm, Watcher};
 use super::tally::{Count, PURPOSES};
 use super::task::{self, Worth};
 use super::timeline;
+use crate::protocol::context::Context;
 use crate::protocol::view::Stage;
 use crate::protocol::{Time, memo, tree};
 use crate::session::Peer;
@@ -40,11 +42,26 @@ pub struct Progress<'a> {
     pub frames: u64,
 }
 
+/// Makes who is told of the events of a run, from its name and what its nodes share.
+pub(crate) type Watch<'a> = &'a mut dyn FnMut(&str, &Arc<Context>) -> Option<Watcher>;
+
 /// Runs every variant of a file.
 ///
 /// # Errors
 /// [`ScenarioError`] when a run cannot begin. What goes wrong in a run is in its report.
 pub fn run_all(file: &File, progress: &mut dyn FnMut(Progress<'_>)) -> Result<Results, ScenarioError> {
+    run_all_watched(file, &mut |_, _| None, progress)
+}
+
+/// As [`run_all`]; `watch` may give somebody who is told of each event of a run.
+///
+/// # Errors
+/// As [`run_all`].
+pub(crate) fn run_all_watched(
+    file: &File,
+    watch: Watch<'_>,
+    progress: &mut dyn FnMut(Progress<'_>),
+) -> Result<Results, ScenarioError> {
     let mut hash = Sha256::new();
     let (mut runs, mut left_out) = (Vec::new(), Vec::new());
     for (name, scenario) in &file.runs {
@@ -52,7 +69,7 @@ pub fn run_all(file: &File, progress: &mut dyn FnMut(Progress<'_>)) -> Result<Re
             left_out.push((name.clone(), set.to_owned()));
             continue;
         }
-        let outcome = run(name, scenario, &file.folder, progress)?;
+        let outcome = run_watched(name, scenario, &file.folder, watch, progress)?;
         hash.update(outcome.trace_hash.as_bytes());
         runs.push(outcome);
     }
@@ -101,8 +118,19 @@ pub fn run(
     folder: &Path,
     progress: &mut dyn FnMut(Progress<'_>),
 ) -> Result<RunReport, ScenarioError> {
+    run_watched(name, scenario, folder, &mut |_, _| None, progress)
+}
+
+fn run_watched(
+    name: &str,
+    scenario: &Scenario,
+    folder: &Path,
+    watch: Watch<'_>,
+    progress: &mut dyn FnMut(Progress<'_>),
+) -> Result<RunReport, ScenarioError> {
     memo::begin();
     let mut engine = prepare(scenario, Participants::new(scenario, folder)?)?;
+    engine.world.watcher = watch(name, &engine.world.ctx);
     pass(name, scenario, &mut engine, progress);
     Ok(report(name, scenario, &mut engine))
 }

@@ -81,11 +81,25 @@ impl Finished {
     }
 }
 
+/// Takes an event of a node: when, whose, which.
+type Watch = dyn FnMut(Time, Peer, &Event) + Send;
+
+/// Is told of each event of a node.
+pub(crate) struct Watcher(pub(crate) Box<Watch>);
+
+impl std::fmt::Debug for Watcher {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Watcher")
+    }
+}
+
 /// The world of a run, around the nodes.
 #[derive(Debug)]
 pub struct Swarm {
     /// The constants of peer 0's node; those of the others differ in the identity alone.
     pub ctx: Arc<Context>,
+    /// Who is told of each event.
+    pub(crate) watcher: Option<Watcher>,
     /// The same for peers with another session file.
     other: Arc<Context>,
     identities: Vec<Identity>,
@@ -179,6 +193,7 @@ impl Swarm {
             refused: 0,
             marks: Vec::new(),
             ends: BTreeMap::new(),
+            watcher: None,
             finished: BTreeMap::new(),
             rows: cast.rows,
             views: BTreeMap::new(),
@@ -483,6 +498,9 @@ impl World for Swarm {
     fn says(engine: &mut Engine<Self>, peer: Peer, event: Event) -> bool {
         let now = engine.now();
         let swarm = &mut engine.world;
+        if let Some(watcher) = &mut swarm.watcher {
+            (watcher.0)(now, peer, &event);
+        }
         match event {
             Event::ViewBegan(ballot, members) => {
                 if swarm.connections == Connections::Council {

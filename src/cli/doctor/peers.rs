@@ -147,6 +147,9 @@ impl Other {
     }
 
     fn source(&self, address: &Multiaddr) -> &'static str {
+        if net::is_relayed(address) {
+            return "through a relay";
+        }
         match (self.file.contains(address), self.found.contains(address)) {
             (true, true) => "from the session file and mDNS",
             (true, false) => "from the session file",
@@ -200,6 +203,12 @@ impl Other {
             let way = self.answers.as_ref().map_or_else(String::new, |answers| format!(", {}", way(answers)));
             let text = format!("ready{at}; {}{runs}{way}", self.known_by());
             findings.push(Finding::new(Level::Ok, "peer", text));
+        }
+        if self.up.as_ref().is_some_and(net::is_relayed) {
+            let text = "is reached through a relay alone: neither of the two has dialled the other";
+            let advice = "for a direct way open a TCP port at one of them, have it join with --listen \
+                          /ip4/0.0.0.0/tcp/PORT, and write its address into the session file";
+            findings.push(Finding::new(Level::Note, "relayed", text).advise(advice));
         }
         if let Some(why) = &self.unanswered {
             let text = format!("answers no questions ({why}): times and rates are not known");

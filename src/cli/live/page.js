@@ -48,9 +48,7 @@ function begin(told) {
   const same = about.nodes.length === told.nodes.length && about.start === told.start;
   about = told;
   if (same) return;
-  nodes = told.nodes.map((node) => fresh(node));
   log.length = 0;
-  chosen = 0;
   document.title = `${told.title} - flyswarm`;
   $('title').textContent = told.title;
   $('kind').textContent = told.kind;
@@ -58,6 +56,12 @@ function begin(told) {
   $('leave-line').hidden = !told.leave;
   $('privacy-section').hidden = !told.privacy;
   $('privacy').textContent = told.privacy || '';
+  show(told.nodes);
+}
+
+function show(names) {
+  nodes = names.map((node) => fresh(node));
+  chosen = 0;
   $('nodes-section').hidden = nodes.length < 2;
   $('nodes').replaceChildren(...nodes.map((node, at) => {
     const tile = el('button', { type: 'button', class: 'tile', 'aria-pressed': at === chosen });
@@ -74,6 +78,8 @@ function happened(told) {
     log.unshift({ time: event.time, node: node && nodes.length > 1 ? node.name : '', text: told.text, bad });
     log.length = Math.min(log.length, LOG);
   }
+  if (event.event === 'run') show(event.nodes);
+  if (event.report) reported = report();
   if (!node) return;
   switch (event.event) {
     case 'stage':
@@ -118,7 +124,6 @@ function happened(told) {
     case 'receipt':
       if (event.file) node.files.push(['receipt', event.file]);
       if (event.page) node.files.push(['report', event.page]);
-      if (event.report) reported = report();
       break;
     case 'budget':
       $('privacy').textContent = `${about.privacy} ${event.spent}`;
@@ -153,6 +158,7 @@ function waitText(node) {
   if (dead(node)) return node.error || node.ended.text;
   if (over || node.ended) return node.done ? 'The session is over.' : 'The node has ended.';
   const waits = node.status && node.status.waits;
+  if (!waits && about.virtual) return node.done ? 'Has its result.' : '';
   if (!waits) return node.done ? 'The result is there.' : 'It starts.';
   const who = list(waits.peers, 8);
   switch (waits.what) {
@@ -251,7 +257,7 @@ function drawPeers(node) {
     const [kind, text] = LINKS[peer.link];
     const why = peer.link === 'lost' && node.why.get(peer.name);
     const trip = peer.round_trip_ms === null ? '' : `${short(Number(peer.round_trip_ms.toFixed(2)))} ms`;
-    const state = el('td', { class: 'text' }, dot(kind), el('span', { class: kind === 'bad' ? 'bad' : '' }, why ? `${text}: ${why}` : text));
+    const state = el('td', { class: 'text' }, dot(kind), el('span', { class: kind === 'bad' ? 'bad' : '' }, why ? `${text}: ${why}` : `${text}${peer.link === 'connected' && peer.relayed ? ', through a relay' : ''}`));
     return el('tr', { 'data-peer': peer.name, 'data-link': peer.link }, el('th', { scope: 'row' }, peer.name), state,
       el('td', null, trip), el('td', null, bytes(peer.sent)), el('td', null, bytes(peer.received)));
   });
@@ -345,16 +351,15 @@ function drawTrouble(node) {
 }
 
 function drawEnd(node) {
-  $('end-section').hidden = !node.result && !dead(node);
+  const told = node.result && node.result.result;
+  $('end-section').hidden = !told && !dead(node);
   if (dead(node)) return $('end').replaceChildren(el('p', { class: 'bad' }, node.error || node.ended.text));
-  if (!node.result) return;
+  if (!told) return;
   const facts = [];
   const fact = (name, text) => { if (text) facts.push(el('dt', null, name), el('dd', null, text)); };
-  if (node.result.result) {
-    fact(node.result.result, node.result.digest);
-    fact('of this peer', node.result.counted ? 'its rows are counted' : 'its rows are NOT COUNTED');
-    fact('summary', node.result.summary);
-  }
+  fact(told, node.result.digest);
+  fact('of this peer', node.result.counted ? 'its rows are counted' : 'its rows are NOT COUNTED');
+  fact('summary', node.result.summary);
   for (const [name, file] of new Map(node.files)) fact(`${name} file`, file);
   $('end').replaceChildren(el('dl', null, ...facts));
 }

@@ -1,0 +1,94 @@
+//! What was learnt of the relays of the session file.
+
+use std::collections::BTreeMap;
+
+use libp2p::multiaddr::Protocol;
+
+use super::finding::{Finding, Level};
+use super::peers::Touch;
+use crate::net::{Multiaddr, PeerId};
+
+/// The relays: where each is, and whether it gives this machine a place; `None` while it says nothing.
+#[derive(Debug, Default)]
+pub(super) struct Relays(BTreeMap<PeerId, (Multiaddr, Option<bool>)>);
+
+impl Relays {
+    pub(super) fn new(relays: &[(PeerId, Multiaddr)]) -> Self {
+        Self(relays.iter().map(|(relay, address)| (*relay, (address.clone(), None))).collect())
+    }
+
+    /// A relay gives this machine a place at this address, or does not.
+    pub(super) fn note(&mut self, address: &Multiaddr, given: bool) {
+        let relay = address.iter().find_map(|part| match part {
+            Protocol::P2p(relay) => Some(relay),
+            _ => None,
+        });
+        if let Some((_, known)) = relay.and_then(|relay| self.0.get_mut(&relay)) {
+            *known = Some(given);
+        }
+    }
+
+    /// Whether all have said something.
+    pub(super) fn are_heard(&self) -> bool {
+        self.0.values().all(|(_, known)| known.is_some())
+    }
+
+    /// A line for each. Plain connections are tried where there is no place.
+    pub(super) fn findings(&self) -> Vec<Finding> {
+        self.0.iter().map(|(relay, (address, known))| finding(relay, address, *known == Some(true))).collect()
+    }
+}
+
+fn finding(relay: &PeerId, address: &Multiaddr, given: bool) -> Finding {
+    if given {
+        return Finding::new(Level::Ok, "relay", format!("{relay} at {address} gives this machine a place"));
+    }
+    let at = format!("{relay} at {address}");
+    let (text, advice) = match Touch::of(address) {
+        Touch::Connected => (
+            format!("{at} answers, but gives this machine no place"),
+            "see that it runs `flyswarm relay` with this session file and the same network key, and that its peer id is \
+             still its own",
+        ),
+        Touch::Refused => (format!("{at}: nobody listens there"), "is `flyswarm relay` running there?"),
+        Touch::Silence => (
+            format!("{at}: no answer within 4 s"),
+            "a firewall may keep this machine from it, or it is off; a relay may listen on TCP port 443",
+        ),
+        Touch::Failed(why) => (format!("{at} cannot be reached: {why}"), "see that the address is right"),
+    };
+    Finding::new(Level::Warning, "relay", text).advise(advice)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+
+    use super::*;
+
+    #[test]
+    fn a_relay_is_judged_by_the_place_that_it_gives_and_else_by_what_its_port_does() {
+        let open = TcpListener::bind("127.0.0.1:0").unwrap();
+        let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let at = |port: u16| format!("/ip4/127.0.0.1/tcp/{port}").parse::<Multiaddr>().unwrap();
+        let all = [(PeerId::random(), at(open.local_addr().unwrap().port())), (PeerId::random(), at(closed))];
+        let mut relays = Relays::new(&all);
+        assert!(!relays.are_heard());
+        let place = |(relay, address): &(PeerId, Multiaddr)| {
+            address.clone().with(Protocol::P2p(*relay)).with(Protocol::P2pCircuit)
+        };
+        relays.note(&place(&all[0]), false);
+        relays.note(&place(&(PeerId::random(), at(1))), true);
+        assert!(!relays.are_heard(), "one that is not in the file says nothing of those that are");
+        relays.note(&place(&all[1]), false);
+        assert!(relays.are_heard());
+        let said = |relays: &Relays| relays.findings().iter().map(|f| format!("{f:?}")).collect::<String>();
+        let text = said(&relays);
+        assert!(text.contains("answers, but gives this machine no place"), "{text}");
+        assert!(text.contains("nobody listens there"), "{text}");
+        relays.note(&place(&all[0]), true);
+        relays.note(&place(&all[1]), true);
+        let text = said(&relays);
+        assert_eq!(text.matches("gives this machine a place").count(), 2, "{text}");
+    }
+}
