@@ -29,9 +29,9 @@ const PORT: u16 = 4001;
 
 /// Pass on connections of peers that cannot dial each other, such as those behind firewalls
 ///
-/// Serves the peers of the given session files and nobody else. It cannot read what it passes on, and learns who
-/// talks to whom, when and how much. Prints its addresses for the field `relays` of session files. Runs until
-/// Ctrl-C or SIGTERM.
+/// Serves the peers of the given session files and nobody else. It cannot read what it passes on, and learns
+/// who talks to whom, when and how much. Prints its addresses for the field `relays` of session files. Runs
+/// until Ctrl-C or SIGTERM.
 #[derive(Debug, Args)]
 pub(super) struct Relay {
     /// A session file whose peers are served; repeatable. A file that gets `relays` later has the same peers

@@ -58,8 +58,8 @@ pub(super) struct Simulate {
     #[cfg(feature = "net")]
     #[arg(long)]
     processes: bool,
-    /// Show the nodes side by side on a page in the browser, at most 64 of them; its address is printed. A port
-    /// alone is one of 127.0.0.1, 0 any that is free
+    /// Show the nodes side by side on a page in the browser, at most 64 of them; its address is printed. A
+    /// port alone is one of 127.0.0.1, 0 any that is free
     #[cfg(feature = "net")]
     #[arg(long, value_name = "[ADDRESS:]PORT", value_parser = super::live::parse_address)]
     page: Option<std::net::SocketAddr>,

@@ -24,8 +24,8 @@ const WRONG: Duration = Duration::from_secs(60);
 /// Addresses kept per peer besides those of the configuration. mDNS is not authenticated: where there are
 /// more, one that has failed makes room for a new one.
 const FOUND: usize = 32;
-/// A peer that has no address of its own is sought through relays after this long: mDNS may find it first, or it
-/// may dial, after its patience.
+/// A peer that has no address of its own is sought through relays after this long: mDNS may find it first, or
+/// it may dial, after its patience.
 const SOUGHT: Duration = Duration::from_secs(5);
 /// Failed dials at a peer's own addresses after which relays are tried too.
 const TRIED: u32 = 2;

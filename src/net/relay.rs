@@ -1,7 +1,7 @@
 //! A relay: it passes on the connections of peers that cannot dial each other, by libp2p's circuit relay v2.
 //!
-//! What it passes on is encrypted and authenticated from peer to peer; it learns who talks to whom, when and how
-//! much. It serves peers by name: all others are cut off once Noise has shown who they are.
+//! What it passes on is encrypted and authenticated from peer to peer; it learns who talks to whom, when and
+//! how much. It serves peers by name: all others are cut off once Noise has shown who they are.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;

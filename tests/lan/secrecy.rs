@@ -79,7 +79,12 @@ fn a_full_run_logs_and_measures_without_any_secret() {
     assert!(http(ports[0], "GET / HTTP/1.0\r\n\r\n").starts_with("HTTP/1.0 404 "));
     assert!(http(ports[0], "POST /metrics HTTP/1.0\r\n\r\n").starts_with("HTTP/1.0 405 "));
     let long = format!("GET /{} HTTP/1.0\r\n", "x".repeat(20_000));
-    assert_eq!(http(ports[0], &long), "", "no end of headers, no answer");
+    let refused = http(ports[0], &long);
+    // The refusal is lost where the connection is reset before it is read.
+    assert!(
+        refused.is_empty() || refused.starts_with("HTTP/1.1 431 "),
+        "a request without an end: {refused}"
+    );
     for i in 0..3 {
         let ended = swarm.wait_end(i);
         assert_eq!(ended.code, Some(0), "{ended:?}");
