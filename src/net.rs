@@ -33,6 +33,7 @@
 //! channel (4 MiB control, 16 MiB bulk); a caller that overfills one has broken its own protocol's credits,
 //! and loses the connection. Each frame counts for its bytes and 256 more.
 
+mod at_relays;
 mod behaviour;
 mod dial;
 pub mod driver;

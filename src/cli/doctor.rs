@@ -110,7 +110,12 @@ impl Doctor {
         let mut others: BTreeMap<PeerId, Other> = BTreeMap::new();
         for ((id, file), entry) in roster.iter().zip(&session.roster) {
             if *id != me {
-                let other = Other { name: entry.name.clone(), file: file.clone(), ..Other::default() };
+                let other = Other {
+                    name: entry.name.clone(),
+                    file: file.clone(),
+                    relays: !session.relays.is_empty(),
+                    ..Other::default()
+                };
                 others.insert(*id, other);
             }
         }

@@ -11,6 +11,9 @@
 //! has seen one of the chooser's, and takes a second one standing as the news that the first is dead. So both
 //! keep the same one, with nothing to agree on.
 //!
+//! **Through a relay.** The chooser holds such a connection back for [`PUNCH`] while libp2p's DCUtR tries to
+//! make a direct one, which then takes its place. Once it has been chosen it stays.
+//!
 //! **Order.** `PeerUp` is queued before the handler is told to read, and the gate for frames is shut before
 //! `PeerLost` is queued ([`super::link`]); both happen here and nowhere else, so they alternate.
 
@@ -47,6 +50,9 @@ use crate::buffers::Buffers;
 /// Connections with one peer that may exist beside each other on the side that does not choose: one each way,
 /// and one that is dead without our knowing yet.
 const SPARE: usize = 3;
+/// A connection through a relay is chosen after this long if hole punching has made no direct one: it takes
+/// some seven round trips, and a second more where a packet is lost (guess).
+const PUNCH: Duration = Duration::from_secs(4);
 /// Between looks at who is to be dialled.
 const TICK: Duration = Duration::from_millis(50);
 /// A stranger is reported once in this time.
@@ -73,6 +79,8 @@ struct Connection {
     address: Multiaddr,
     /// Since `PeerUp` was queued.
     up: Option<Instant>,
+    /// Until when a direct connection may take the place of this one, which leads through a relay.
+    held: Option<Instant>,
     /// Being closed: `PeerLost`, if due, has been queued.
     shut: bool,
 }
@@ -291,7 +299,10 @@ impl Behaviour {
         if self.events.is_crowded() {
             return refuse("the caller does not keep up");
         }
-        if entry.live() >= if chooses { 1 } else { SPARE } {
+        let relayed = is_relayed(address);
+        let gives_way = |connection: &&Connection| connection.held.is_some() && !connection.shut && !relayed;
+        let waiting = entry.connections.values().filter(gives_way).count();
+        if entry.live() - waiting >= if chooses { 1 } else { SPARE } {
             return refuse("another connection is in use");
         }
         self.gate.know(address);
@@ -302,12 +313,53 @@ impl Behaviour {
             self.events.clone(),
             self.max_frame,
             self.buffers.clone(),
-            chooses,
+            chooses && !relayed,
             about,
         );
         let address = without_peer(address.clone());
-        entry.connections.insert(id, Connection { link, address, up: None, shut: false });
+        let held = (chooses && relayed).then(|| Instant::now() + PUNCH);
+        entry.connections.insert(id, Connection { link, address, up: None, held, shut: false });
         Ok(handler)
+    }
+
+    /// A direct connection stands: those through relays that waited for it are closed.
+    fn punched(&mut self, peer: PeerId, id: ConnectionId) {
+        let Some(entry) = self.peers.get(&peer) else { return };
+        if entry.connections.get(&id).is_none_or(|connection| is_relayed(&connection.address)) {
+            return;
+        }
+        let held = entry.connections.iter().filter(|(_, connection)| connection.held.is_some());
+        for relayed in held.map(|(id, _)| *id).collect::<Vec<_>>() {
+            self.close(peer, relayed, "a direct connection was made");
+        }
+    }
+
+    /// No direct connection can be made: those through relays need not wait for one.
+    pub(super) fn not_punched(&mut self, peer: PeerId) {
+        let now = Instant::now();
+        let connections = self.peers.get_mut(&peer).into_iter().flat_map(|entry| &mut entry.connections);
+        for held in connections.filter_map(|(_, connection)| connection.held.as_mut()) {
+            *held = now;
+        }
+    }
+
+    /// Chooses the connections through relays that have waited long enough for a direct one.
+    fn choose_due(&mut self) {
+        let now = Instant::now();
+        for (peer, entry) in &mut self.peers {
+            for (id, connection) in &mut entry.connections {
+                if !connection.shut && connection.held.is_some_and(|until| now >= until) {
+                    connection.held = None;
+                    let (handler, event) = (NotifyHandler::One(*id), Tell::Choose);
+                    self.actions.push_back(ToSwarm::NotifyHandler { peer_id: *peer, handler, event });
+                }
+            }
+        }
+    }
+
+    /// Where a relay sees this node: what hole punching tells the other side.
+    pub(super) fn seen_at(&mut self, address: Multiaddr) {
+        self.actions.push_back(ToSwarm::NewExternalAddrCandidate(address));
     }
 
     fn standing(&mut self, peer: PeerId, id: ConnectionId) {
@@ -480,6 +532,7 @@ impl NetworkBehaviour for Behaviour {
                 {
                     entry.dialing = None;
                 }
+                self.punched(established.peer_id, established.connection_id);
             }
             FromSwarm::ConnectionClosed(ConnectionClosed { peer_id, connection_id, cause, .. }) => {
                 self.closed(peer_id, connection_id, cause);
@@ -522,6 +575,7 @@ impl NetworkBehaviour for Behaviour {
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<ToSwarm<Infallible, Either<Tell, Infallible>>> {
         while self.tick.poll_tick(cx).is_ready() {
             self.dial_due();
+            self.choose_due();
         }
         match self.actions.pop_front() {
             Some(action) => Poll::Ready(action.map_in(Either::Left)),

@@ -111,6 +111,8 @@ impl OutboundUpgrade<Stream> for Negotiate {
 pub(super) enum Tell {
     /// It has told the caller `PeerUp`: let frames flow.
     Go,
+    /// It has chosen this connection after some waiting: open our substreams.
+    Choose,
     /// Put these questions to the peer.
     Probe(Questions),
 }
@@ -428,6 +430,7 @@ impl ConnectionHandler for Handler {
         match tell {
             Tell::Go if self.phase == Phase::Standing => self.phase = Phase::Open,
             Tell::Go => {}
+            Tell::Choose => self.open_ours(),
             Tell::Probe(questions) => {
                 if self.probes.to_ask.is_some() || self.probes.asking.is_some() {
                     self.reports.push_back(Report::Probed(Err("another probe is under way".to_owned())));

@@ -17,7 +17,7 @@ use libp2p::Stream;
 use tokio::time::Instant;
 
 /// Between an echo and the next ping.
-const INTERVAL: Duration = Duration::from_secs(2);
+pub(super) const INTERVAL: Duration = Duration::from_secs(2);
 /// For the echo.
 pub(super) const TIMEOUT: Duration = Duration::from_secs(5);
 /// Fixed by the libp2p specification.

@@ -13,12 +13,12 @@ use libp2p::core::transport::{Transport, TransportError};
 use libp2p::multiaddr::Protocol;
 use libp2p::relay::{self, Behaviour, StatusCode};
 use libp2p::swarm::{NetworkBehaviour, SwarmEvent};
-use libp2p::{Multiaddr, PeerId, Swarm, allow_block_list, connection_limits};
+use libp2p::{Multiaddr, PeerId, Swarm, allow_block_list, connection_limits, identify, ping};
 use tokio::sync::oneshot;
 use zeroize::Zeroizing;
 
 use super::gate::{Gate, Gated};
-use super::{NetError, NetworkKey, transport};
+use super::{NetError, NetworkKey, at_relays, transport};
 
 /// Reservations and circuits that a peer may ask for in a minute (guess: a roster of 1,024 that starts anew).
 const RATE: NonZeroU32 = NonZeroU32::new(2048).unwrap();
@@ -67,6 +67,8 @@ struct Parts {
     allowed: allow_block_list::Behaviour<allow_block_list::AllowedPeers>,
     limits: connection_limits::Behaviour,
     relay: Behaviour,
+    identify: identify::Behaviour,
+    ping: ping::Behaviour,
 }
 
 /// Relays until `stop` is dropped or used.
@@ -123,6 +125,8 @@ fn swarm(config: Config) -> Result<(Swarm<Parts>, PeerId), NetError> {
         allowed,
         limits: connection_limits::Behaviour::new(limits),
         relay: Behaviour::new(local, rules),
+        identify: at_relays::identify(&keypair),
+        ping: at_relays::ping(),
     };
     let transport = transport::build(&keypair, config.network_key, None)
         .map_err(|error| NetError::Identity(error.to_string()))?;
@@ -158,6 +162,11 @@ fn observe(
             tell(Event::Listening(address.with(Protocol::P2p(local))));
         }
         SwarmEvent::ExpiredListenAddr { address, .. } => swarm.remove_external_address(&address),
+        SwarmEvent::Behaviour(PartsEvent::Ping(event)) => {
+            if let Some(connection) = at_relays::silent(&event) {
+                swarm.close_connection(connection);
+            }
+        }
         SwarmEvent::Behaviour(PartsEvent::Relay(event)) => match event {
             relay::Event::ReservationReqAccepted { src_peer_id, renewed: false } => {
                 tell(Event::Reserved(src_peer_id));

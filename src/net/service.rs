@@ -14,11 +14,12 @@ use libp2p::identity::Keypair;
 use libp2p::multiaddr::Protocol;
 use libp2p::swarm::behaviour::toggle::Toggle;
 use libp2p::swarm::{NetworkBehaviour, SwarmEvent};
-use libp2p::{Multiaddr, PeerId, Swarm, connection_limits, mdns, relay};
+use libp2p::{Multiaddr, PeerId, Swarm, connection_limits, dcutr, identify, mdns, ping, relay};
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::time::{Instant, interval, sleep_until};
 
+use super::at_relays::{self, AtRelays};
 use super::behaviour::Behaviour;
 use super::dial::Source;
 use super::events::EventSender;
@@ -90,7 +91,8 @@ impl Place {
     }
 }
 
-/// `peers` comes last: a connection that it admits is refused by no other part afterwards.
+/// `peers` comes after all that may refuse a connection: one that it admits is refused by no other part
+/// afterwards, and those below it keep no account of one that it refuses.
 #[derive(NetworkBehaviour)]
 struct Parts {
     limits: connection_limits::Behaviour,
@@ -99,6 +101,9 @@ struct Parts {
     mdns6: Toggle<mdns::tokio::Behaviour>,
     relays: Toggle<relay::client::Behaviour>,
     peers: Behaviour,
+    identify: Toggle<AtRelays<identify::Behaviour>>,
+    ping: Toggle<AtRelays<ping::Behaviour>>,
+    punch: Toggle<dcutr::Behaviour>,
 }
 
 /// mDNS over IPv4, and the same over IPv6.
@@ -159,12 +164,17 @@ fn swarm(
         false => [None, None],
     };
     let (relayed, relays) = (!config.relays.is_empty()).then(|| relay::client::new(local)).unzip();
+    let relay_ids = || config.relays.iter().map(|(relay, _)| *relay).collect();
+    let has_relays = relays.is_some();
     let parts = Parts {
         limits: connection_limits::Behaviour::new(limits),
         mdns: Toggle::from(over_4),
         mdns6: Toggle::from(over_6),
         relays: Toggle::from(relays),
         peers: Behaviour::new(local, config, traffic, events, gate.clone()),
+        identify: has_relays.then(|| AtRelays::new(at_relays::identify(keypair), relay_ids())).into(),
+        ping: has_relays.then(|| AtRelays::new(at_relays::ping(), relay_ids())).into(),
+        punch: has_relays.then(|| dcutr::Behaviour::new(local)).into(),
     };
     let transport = transport::build(keypair, config.network_key, relayed)
         .map_err(|error| NetError::Identity(error.to_string()))?;
@@ -315,6 +325,22 @@ fn observe(
                 swarm.behaviour_mut().peers.expire_address(peer, address);
             }
         }
+        SwarmEvent::Behaviour(PartsEvent::Identify(identify::Event::Received { info, .. })) => {
+            swarm.behaviour_mut().peers.seen_at(info.observed_addr);
+        }
+        SwarmEvent::Behaviour(PartsEvent::Ping(event)) => {
+            if let Some(connection) = at_relays::silent(&event) {
+                tracing::info!(relay = %event.peer, "this relay does not answer");
+                swarm.close_connection(connection);
+            }
+        }
+        SwarmEvent::Behaviour(PartsEvent::Punch(dcutr::Event { remote_peer_id, result })) => match result {
+            Ok(_) => tracing::debug!(peer = %remote_peer_id, "hole punching made a direct connection"),
+            Err(error) => {
+                tracing::debug!(peer = %remote_peer_id, %error, "hole punching made no direct connection");
+                swarm.behaviour_mut().peers.not_punched(remote_peer_id);
+            }
+        },
         _ => {}
     }
 }

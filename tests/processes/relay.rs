@@ -92,6 +92,9 @@ impl Relay {
     }
 }
 
+/// At such an address no TCP connection is taken, so that hole punching comes to nothing.
+const NO_HOLE: &str = "/ip4/127.0.0.1/udp/0/quic-v1";
+
 /// Peers that are told no address of each other.
 fn apart(peers: usize, change: impl FnOnce(&mut Session)) -> Swarm {
     let mut swarm = Swarm::new(peers, change);
@@ -131,12 +134,33 @@ fn peers_that_cannot_dial_each_other_meet_through_a_relay_which_serves_no_strang
 }
 
 #[test]
+fn peers_that_meet_through_a_relay_need_it_no_more_once_a_hole_is_punched() {
+    let place = Place::new();
+    let mut swarm = apart(3, |session| session.relays = vec![place.address()]);
+    let mut relay = place.start(&swarm, &[]);
+    swarm.start_all();
+    swarm.wait_all(&[0, 1, 2], "view");
+    // The session does not end before the relay does.
+    swarm.signal(2, "STOP");
+    assert!(relay.events("opened").len() >= 3, "they have met there");
+    drop(relay);
+    swarm.signal(2, "CONT");
+    for i in 0..3 {
+        let ended = swarm.wait_end(i);
+        assert_eq!((ended.code, &*ended.errors), (Some(0), ""));
+        assert_eq!(swarm.told(i, "disconnected"), Vec::<Value>::new());
+    }
+    assert_eq!(same_and_exact(&swarm, &[0, 1, 2]).len(), 3);
+}
+
+#[test]
 fn when_a_relay_dies_the_view_fails_and_the_next_relay_is_used() {
     let (first, second) = (Place::new(), Place::new());
     let mut swarm = apart(3, |session| {
         session.relays = vec![first.address(), second.address()];
         session.timing.quorum_ms = 50_000;
     });
+    swarm.listen = NO_HOLE.to_owned();
     let mut relay = first.start(&swarm, &[]);
     swarm.start_all();
     swarm.wait_event(0, "view");
@@ -157,12 +181,34 @@ fn when_a_relay_dies_the_view_fails_and_the_next_relay_is_used() {
 }
 
 #[test]
+fn a_relay_that_falls_silent_is_given_up_and_found_again() {
+    let place = Place::new();
+    let mut swarm = apart(3, |session| {
+        session.relays = vec![place.address()];
+        (session.timing.gather_ms, session.timing.quorum_ms) = (40_000, 1_000);
+    });
+    let mut relay = place.start(&swarm, &[]);
+    // Alone: nothing but pings goes through its connection.
+    swarm.start(0, &[]);
+    relay.wait("reserved", 1);
+    let signal = |name: &str| {
+        let id = relay.child.id().to_string();
+        assert!(Command::new("kill").args([&format!("-{name}"), &id]).status().expect("kill").success());
+    };
+    signal("STOP");
+    swarm.wait_event(0, "listen-failed");
+    signal("CONT");
+    relay.wait("reserved", 2);
+}
+
+#[test]
 fn no_more_places_and_circuits_are_given_than_the_operator_allows() {
     let place = Place::new();
     let mut swarm = apart(3, |session| {
         session.relays = vec![place.address()];
         (session.timing.gather_ms, session.timing.quorum_ms) = (5_000, 1_000);
     });
+    swarm.listen = NO_HOLE.to_owned();
     let mut relay = place.start(&swarm, &["--reservations", "2", "--circuits", "1"]);
     swarm.start_all();
     for i in 0..3 {

@@ -78,6 +78,8 @@ pub(super) struct Other {
     pub(super) name: String,
     /// Addresses in the session file.
     pub(super) file: Vec<Multiaddr>,
+    /// Whether the session has relays, and so hole punching.
+    pub(super) relays: bool,
     /// Addresses that mDNS gave.
     pub(super) found: BTreeSet<Multiaddr>,
     /// `None` while it is tried.
@@ -154,6 +156,7 @@ impl Other {
             (true, true) => "from the session file and mDNS",
             (true, false) => "from the session file",
             (false, true) => "from mDNS",
+            (false, false) if self.relays => "it connected to this machine, or by hole punching",
             (false, false) => "it connected to this machine",
         }
     }
