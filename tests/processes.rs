@@ -16,6 +16,9 @@ mod lives;
 mod private;
 #[path = "processes/relay.rs"]
 mod relay;
+#[cfg(target_os = "linux")]
+#[path = "processes/relay_flood.rs"]
+mod relay_flood;
 #[path = "processes/rows.rs"]
 mod rows;
 #[path = "processes/simulated.rs"]

@@ -7,6 +7,8 @@ use std::sync::mpsc::{self, Receiver};
 use std::time::Instant;
 
 use flyswarm::Identity;
+use flyswarm::net::PeerId;
+use flyswarm::net::driver::peer_id;
 use flyswarm::session::Session;
 use serde_json::Value;
 
@@ -14,26 +16,30 @@ use super::check::same_and_exact;
 use super::swarm::{PATIENCE, PROGRAM, Swarm, random};
 
 /// The place of a relay: its key, and a port that was free.
-struct Place {
+pub(super) struct Place {
     key: Identity,
     port: u16,
 }
 
 impl Place {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         let free = TcpListener::bind("127.0.0.1:0").expect("a port");
         Self { key: Identity::from_seed(random()), port: free.local_addr().expect("bound").port() }
     }
 
-    fn listen(&self) -> String {
+    pub(super) fn peer(&self) -> PeerId {
+        peer_id(&self.key.public())
+    }
+
+    pub(super) fn listen(&self) -> String {
         format!("/ip4/127.0.0.1/tcp/{}", self.port)
     }
 
-    fn address(&self) -> String {
+    pub(super) fn address(&self) -> String {
         format!("{}/p2p/{}", self.listen(), self.key.public())
     }
 
-    fn start(&self, swarm: &Swarm, more: &[&str]) -> Relay {
+    pub(super) fn start(&self, swarm: &Swarm, more: &[&str]) -> Relay {
         let key = swarm.folder.path().join(format!("relay-{}.key", self.port));
         self.key.save(&key).expect("a key");
         let mut child = Command::new(PROGRAM)
@@ -60,7 +66,7 @@ impl Place {
     }
 }
 
-struct Relay {
+pub(super) struct Relay {
     child: Child,
     told: Receiver<Value>,
     log: Vec<Value>,
@@ -74,6 +80,10 @@ impl Drop for Relay {
 }
 
 impl Relay {
+    pub(super) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Waits until it has told so many events of this name.
     fn wait(&mut self, name: &str, count: usize) {
         let until = Instant::now() + PATIENCE;
@@ -86,7 +96,7 @@ impl Relay {
         }
     }
 
-    fn events(&mut self, name: &str) -> Vec<Value> {
+    pub(super) fn events(&mut self, name: &str) -> Vec<Value> {
         self.log.extend(self.told.try_iter());
         self.log.iter().filter(|event| event["event"] == name).cloned().collect()
     }
