@@ -8,6 +8,7 @@ mod bindings;
 mod children;
 mod columns;
 mod compare;
+mod conform;
 mod data;
 #[cfg(feature = "net")]
 mod demo;
@@ -139,6 +140,8 @@ enum Command {
     SimulatedPeer(simulate::SimulatedPeer),
     Compare(compare::Compare),
     Digest(digest::Digest),
+    #[command(subcommand)]
+    Conform(conform::ConformCommand),
     Completions(shell::Completions),
     Man(shell::Man),
 }
@@ -234,6 +237,7 @@ fn run(command: Command, out: &mut dyn Write) -> Result<(), Failure> {
         #[cfg(feature = "net")]
         Command::Relay(command) => command.run(),
         Command::Digest(command) => command.run(out),
+        Command::Conform(command) => command.run(out),
         Command::Completions(command) => command.run(out),
         Command::Man(command) => command.run(out),
     }

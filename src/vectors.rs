@@ -13,7 +13,7 @@ mod fedavg;
 pub(crate) mod fedavg_xclp;
 mod flynn;
 mod items;
-mod messages;
+pub(crate) mod messages;
 mod ot;
 mod phe;
 mod primitives;

@@ -34,6 +34,8 @@ mod xclp;
 #[path = "processes/xclp_kills.rs"]
 mod xclp_kills;
 
+use std::process::Command;
+
 use check::same_and_exact;
 use flyswarm::session::{Scaling, Setting, TaskSpec, TuneSpec};
 use swarm::Swarm;
@@ -48,6 +50,31 @@ fn five_processes_arrive_at_the_pooled_model() {
         assert_eq!((ended.code, &*ended.errors), (Some(0), ""));
     }
     assert_eq!(same_and_exact(&swarm, &all).len(), 5);
+}
+
+#[test]
+fn traces_of_two_peers_agree_on_every_frame_between_them() {
+    let mut swarm = Swarm::new(3, |_| {});
+    let trace = |swarm: &Swarm, i: usize| swarm.file(i, "trace.json");
+    for i in 0..3 {
+        let path = trace(&swarm, i);
+        swarm.start(i, &["--trace", path.to_str().expect("text")]);
+    }
+    for i in 0..3 {
+        assert_eq!(swarm.wait_end(i).code, Some(0));
+    }
+    for (mine, theirs) in [(0, 1), (1, 2), (2, 0)] {
+        let mut command = Command::new(swarm::PROGRAM);
+        command.args(["conform", "diff"]).arg(trace(&swarm, mine)).arg(trace(&swarm, theirs));
+        let output = command.output().expect("it runs");
+        let said = String::from_utf8(output.stdout).expect("text");
+        // Who ends first does not read the other's last words.
+        let numbers = said.split_whitespace().filter_map(|word| word.parse::<usize>().ok());
+        let fine = said.starts_with("the same: ") || said.contains(" goes on, with ");
+        assert!(fine && numbers.max().is_some_and(|frames| frames > 10), "{said}");
+    }
+    let mode = std::fs::metadata(trace(&swarm, 0)).expect("it is there").permissions();
+    assert_eq!(std::os::unix::fs::PermissionsExt::mode(&mode) & 0o777, 0o600);
 }
 
 #[test]

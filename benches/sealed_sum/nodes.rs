@@ -118,6 +118,7 @@ fn node(index: usize, bytes: usize, state: PathBuf, tell: &mut dyn FnMut(News)) 
         mdns: false,
         network_key: None,
         watched: false,
+        trace: None,
         hold_at: None,
         stop: Arc::new(AtomicBool::new(false)),
     };

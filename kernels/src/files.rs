@@ -39,6 +39,16 @@ pub fn write_private(path: &Path, bytes: &[u8], replace: bool) -> io::Result<()>
     keep(file, path, replace)
 }
 
+/// An empty file at `path` that nobody but its owner may read (mode 0600), for what is written as it happens.
+/// With `replace` what was there goes.
+///
+/// # Errors
+/// What the system says; [`io::ErrorKind::AlreadyExists`] without `replace`.
+pub fn begin_private(path: &Path, replace: bool) -> io::Result<File> {
+    write_private(path, b"", replace)?;
+    File::options().write(true).open(path)
+}
+
 /// An empty file beside `path`, with the usual mode less the umask, that goes when it is dropped. Write to
 /// its
 /// [`NamedTempFile::as_file`]: its own errors name a path that nobody knows.

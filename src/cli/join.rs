@@ -28,6 +28,7 @@ use super::progress::Progress;
 use crate::crypto::identity::{Identity, PublicKey};
 use crate::data::LabelColumn;
 use crate::ledger::Ledger;
+use crate::net::driver::Trace;
 use crate::peer::{self, Budget, Builder, Handle, Peer, Status, leave_on_signals};
 use crate::privacy::Ratio;
 use crate::session::{Session, TaskSpec, check_name};
@@ -118,6 +119,10 @@ struct NodeArguments {
     /// alone is one of 127.0.0.1, 0 any that is free
     #[arg(long, value_name = "[ADDRESS:]PORT", value_parser = parse_address)]
     page: Option<SocketAddr>,
+    /// Write every frame that is sent and received into this file, for `flyswarm conform`. Whoever has it
+    /// knows what this node has seen of the others
+    #[arg(long, value_name = "FILE")]
+    trace: Option<PathBuf>,
     /// Print one JSON object a line on standard output for everything that happens
     #[arg(long)]
     json: bool,
@@ -359,6 +364,7 @@ impl NodeArguments {
             progress.tell(&json!({"event": "page", "url": url}), &format!("page at {url}"));
         }
         let ledger = Ledger::path(&place.key, &place.identity.public().to_string());
+        let trace = self.open_trace(&session, &place.identity)?;
         let mut builder = Peer::builder(place.session, place.identity).key_file(place.key);
         if let Some(brought) = brought {
             if let Some(said) = &brought.said {
@@ -377,6 +383,9 @@ impl NodeArguments {
                 builder = builder.built_by(build);
             }
         }
+        if let Some(trace) = &trace {
+            builder = builder.trace(trace.clone());
+        }
         builder = self.network(builder)?.watched(live.is_some() || self.tell_status || progress.is_bar());
         let id = session.id().to_string();
         let (own, told) = (Mutex::default(), Mutex::default());
@@ -394,6 +403,12 @@ impl NodeArguments {
             Some(personal) => personal.make(&files, self.force, progress),
             None => Ok(()),
         });
+        let traced = match (&self.trace, trace) {
+            (Some(path), Some(trace)) => trace.finish().map_err(|error| output::failed(path, &error)),
+            _ => Ok(()),
+        };
+        // What ended the session says more than a trace that is cut off.
+        let ended = ended.and(traced);
         if let Some(live) = &files.live {
             if let Err(failure) = &ended {
                 let text = failure.to_string();
@@ -403,6 +418,14 @@ impl NodeArguments {
             live.finish();
         }
         ended
+    }
+
+    /// A file that nobody else may read, for the frames.
+    fn open_trace(&self, session: &Session, identity: &Identity) -> Result<Option<Arc<Trace>>, Failure> {
+        let Some(path) = &self.trace else { return Ok(None) };
+        let file = output::begin_private(path, self.force)?;
+        let trace = Trace::begin(file, session, session.peer(&identity.public()));
+        Ok(Some(Arc::new(trace.map_err(|error| output::failed(path, &error))?)))
     }
 
     /// Joins, and shows what happens until the end.

@@ -1,5 +1,6 @@
 //! What commands write: tried before anything is computed, and nothing is replaced unless that was asked for.
 
+use std::fs::File;
 use std::io;
 use std::path::Path;
 
@@ -31,6 +32,14 @@ pub(super) fn write(path: &Path, bytes: &[u8], force: bool) -> Result<(), Failur
 /// As [`write()`].
 pub(super) fn write_private(path: &Path, bytes: &[u8], force: bool) -> Result<(), Failure> {
     files::write_private(path, bytes, force).map_err(|error| failed(path, &error))
+}
+
+/// An empty file that nobody but its owner may read, to be written as things happen.
+///
+/// # Errors
+/// As [`check`].
+pub(super) fn begin_private(path: &Path, force: bool) -> Result<File, Failure> {
+    files::begin_private(path, force).map_err(|error| failed(path, &error))
 }
 
 /// Makes a folder for results, with those above it.

@@ -1,5 +1,5 @@
-//! A behaviour of libp2p for the connections with relays alone: identify, which tells this node its address as
-//! the relay sees it, and ping, which finds out that a relay is gone. Peers speak neither with each other.
+//! A behaviour of libp2p for the connections with relays alone: identify, which tells this node its address
+//! as the relay sees it, and ping, which finds out that a relay is gone. Peers speak neither with each other.
 
 use std::collections::BTreeSet;
 use std::task::{Context, Poll};

@@ -6,6 +6,7 @@
 
 mod addresses;
 mod clock;
+mod trace;
 
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 use std::path::PathBuf;
@@ -31,6 +32,7 @@ use crate::task::Task;
 pub use addresses::peer_id;
 pub(crate) use addresses::{relays, roster};
 use clock::{Clock, beside, now_instant};
+pub use trace::Trace;
 
 /// The time for which a leaving node waits for its last frames to be read.
 const FLUSH: Duration = Duration::from_secs(2);
@@ -64,6 +66,8 @@ pub struct NodeConfig {
     pub network_key: Option<NetworkKey>,
     /// Whether to report [`Report::Now`] twice a second.
     pub watched: bool,
+    /// Where all frames are written down, if anywhere.
+    pub trace: Option<Arc<Trace>>,
     /// Tests only: stop at this slot and stage, connections alive, until killed.
     pub hold_at: Option<(u32, Stage)>,
     /// Set, with a wake, to leave.
@@ -209,6 +213,7 @@ struct Driver<'a> {
     addresses: mpsc::Receiver<(PeerId, Multiaddr)>,
     stop: Arc<AtomicBool>,
     hold_at: Option<(u32, Stage)>,
+    trace: Option<Arc<Trace>>,
     /// When a watched node is looked at next.
     look: Option<Instant>,
     usage: Usage,
@@ -269,6 +274,7 @@ pub fn run(plan: NodeConfig, report: &mut dyn FnMut(Report<'_>)) -> Result<Usage
         addresses,
         stop: plan.stop,
         hold_at: plan.hold_at,
+        trace: plan.trace,
         look: plan.watched.then_some(started),
         usage: Usage { stages: vec![(None, Spent::default())], ..Usage::default() },
         stage_since: started,
@@ -410,7 +416,11 @@ impl Driver<'_> {
                     return;
                 };
                 let bytes = (frame.header.len() + frame.payload.len()) as u64;
-                match wire::decode(from_net(channel), &frame.header, frame.payload) {
+                let channel = from_net(channel);
+                if let Some(trace) = &self.trace {
+                    trace.frame(self.now(), (from, self.me), channel, (&frame.header, &frame.payload));
+                }
+                match wire::decode(channel, &frame.header, frame.payload) {
                     Ok(message) => {
                         (self.report)(Report::Received(from, &message, bytes));
                         self.input(Input::Message { from, message });
@@ -477,6 +487,9 @@ impl Driver<'_> {
         if let Some((_, spent)) = self.usage.stages.last_mut() {
             spent.bytes += bytes;
         }
+        if let Some(trace) = &self.trace {
+            trace.frame(self.now(), (self.me, to), frame.channel, (&frame.header, &frame.payload));
+        }
         (self.report)(Report::Sent(to, message, bytes));
         let channel = to_net(frame.channel);
         let frame = Frame { header: frame.header, payload: frame.payload };
@@ -488,6 +501,9 @@ impl Driver<'_> {
 
     /// Writes a record. While a large one is written the others hear that this peer is at work.
     fn persist(&mut self, record: &Record) -> Result<(), StoreError> {
+        if let Some(trace) = &self.trace {
+            trace.record(self.now(), self.me, &record.name());
+        }
         if record.total().is_none_or(|(_, total)| total.len() < LARGE) {
             return self.store.write(record);
         }

@@ -18,7 +18,7 @@ use crate::data::Dataset;
 use crate::http::Server;
 use crate::memory;
 use crate::net::NetworkKey;
-use crate::net::driver::{self, DriverError, NodeConfig};
+use crate::net::driver::{self, DriverError, NodeConfig, Trace};
 use crate::net::metrics::{Metrics, stage_name};
 use crate::protocol::context::Context;
 use crate::protocol::view::Stage;
@@ -54,6 +54,7 @@ pub struct Builder {
     save: Option<Save>,
     keep: Option<Keep>,
     watched: bool,
+    trace: Option<Arc<Trace>>,
     hold_at: Option<String>,
 }
 
@@ -89,6 +90,7 @@ impl Builder {
             save: None,
             keep: None,
             watched: false,
+            trace: None,
             hold_at: None,
         }
     }
@@ -206,6 +208,12 @@ impl Builder {
         self
     }
 
+    /// Writes down every frame.
+    pub(crate) fn trace(mut self, trace: Arc<Trace>) -> Self {
+        self.trace = Some(trace);
+        self
+    }
+
     /// Tests: stop at QUANTITY.STAGE until killed.
     pub(crate) fn hold_at(mut self, place: String) -> Self {
         self.hold_at = Some(place);
@@ -296,6 +304,7 @@ impl Builder {
             mdns: self.mdns,
             network_key: self.network_key,
             watched: self.watched,
+            trace: self.trace,
             hold_at,
             stop: Arc::default(),
         };

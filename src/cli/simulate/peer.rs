@@ -94,6 +94,7 @@ impl SimulatedPeer {
             mdns: false,
             network_key: None,
             watched: false,
+            trace: None,
             hold_at: self.hold_at.as_deref().map(|text| peer::place(&ctx, text)).transpose()?,
             stop: stop.clone(),
         };

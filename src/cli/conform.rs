@@ -1,0 +1,268 @@
+//! `flyswarm conform`: for people who write a peer in another language.
+
+mod frames;
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::io::Write;
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+use serde_json::{Value, json};
+
+use self::frames::{Seen, load, name_of};
+use super::{Failure, print, say};
+use crate::protocol::fields::{Field, fields};
+use crate::protocol::message::Message;
+use crate::protocol::wire;
+
+/// Bytes of a payload that are shown.
+const SHOWN: usize = 32;
+
+/// Read and compare what peers send, to build one in another language
+#[derive(Debug, Subcommand)]
+pub(super) enum ConformCommand {
+    Decode(Decode),
+    Diff(Diff),
+}
+
+/// Print frames field by field, each field with its bytes
+///
+/// FILE is a trace of `join --trace`, a file of tests/vectors, or the bytes of a stream, raw or in
+/// hexadecimal digits.
+#[derive(Debug, Args)]
+pub(super) struct Decode {
+    #[arg(required_unless_present = "hex", conflicts_with = "hex")]
+    file: Option<PathBuf>,
+    /// The bytes of a stream: one frame or several, each with its length before it
+    #[arg(long, value_name = "DIGITS")]
+    hex: Option<String>,
+    /// Print one JSON object a frame and line
+    #[arg(long)]
+    json: bool,
+}
+
+/// Print the first field in which two traces differ
+///
+/// Frames between the same two peers on the same channel are compared in their order; how those of others lie
+/// between them does not count, and times do not. What only one file has of a pair of peers is left out, so
+/// that one peer's trace can be compared with a whole session's.
+#[derive(Debug, Args)]
+pub(super) struct Diff {
+    mine: PathBuf,
+    theirs: PathBuf,
+}
+
+impl ConformCommand {
+    pub(super) fn run(self, out: &mut dyn Write) -> Result<(), Failure> {
+        match self {
+            Self::Decode(command) => command.run(out),
+            Self::Diff(command) => command.run(out),
+        }
+    }
+}
+
+impl Decode {
+    fn run(self, out: &mut dyn Write) -> Result<(), Failure> {
+        let (seen, told) = match (&self.file, &self.hex) {
+            (Some(file), _) => load(file)?,
+            (None, hex) => {
+                let digits = hex.as_deref().unwrap_or_default();
+                let frames = frames::hexadecimal(digits);
+                (frames.map_err(|why| Failure::Input(format!("--hex: {why}")))?, None)
+            }
+        };
+        let mut wrong = 0;
+        for (place, frame) in seen.iter().enumerate() {
+            wrong += usize::from(frame.message().is_err());
+            let text = match self.json {
+                true => format!("{}\n", value(place, frame)),
+                false => text(place, frame),
+            };
+            print(out, &text)?;
+        }
+        if let Some(told) = told {
+            say(&told);
+        }
+        match wrong {
+            0 => Ok(()),
+            _ => Err(Failure::Input(format!("{wrong} of {} frames do not decode", seen.len()))),
+        }
+    }
+}
+
+/// Bytes that say the same in more of them than needed: a peer must take them, and the fields' places are
+/// those of the shortest.
+fn is_longer(frame: &Seen, message: &Message) -> bool {
+    wire::encode(message).header != frame.header
+}
+
+/// A frame as a person reads it.
+fn text(place: usize, frame: &Seen) -> String {
+    let mut text = format!("frame {}", place + 1);
+    if let Some(us) = frame.us {
+        let _ = write!(text, "  {:.3} ms", us as f64 / 1000.0);
+    }
+    let (header, payload) = (frame.header.len(), frame.payload.len());
+    let _ = writeln!(text, "  {}  header {header} bytes, payload {payload}", frame.way());
+    match frame.message() {
+        Ok(message) => {
+            if is_longer(frame, &message) {
+                let _ = writeln!(text, "  its integers are longer than needed; places are of the shortest");
+            }
+            for field in fields(&message) {
+                let at = format!("{}..{}", field.at.start, field.at.end);
+                let name = if field.path.is_empty() { "message" } else { &field.path };
+                let _ = writeln!(text, "  {at:>11}  {name}  {}", field.value);
+            }
+        }
+        Err(fault) => {
+            let _ = writeln!(text, "  {fault}\n  header {}", hex::encode(&frame.header));
+        }
+    }
+    if payload > 0 {
+        let more = if payload > SHOWN { " ..." } else { "" };
+        let _ = writeln!(text, "  payload  {}{more}", hex::encode(&frame.payload[..payload.min(SHOWN)]));
+    }
+    text
+}
+
+/// A frame as a program reads it.
+fn value(place: usize, frame: &Seen) -> Value {
+    let mut value = json!({
+        "frame": place + 1, "us": frame.us, "from": frame.from, "to": frame.to,
+        "channel": frame.channel.map(name_of), "payload": hex::encode(&frame.payload),
+    });
+    match frame.message() {
+        Ok(message) => {
+            let one = |field: Field| json!({"field": field.path, "from": field.at.start, "to": field.at.end, "value": field.value});
+            value["canonical"] = (!is_longer(frame, &message)).into();
+            value["fields"] = fields(&message).into_iter().map(one).collect();
+        }
+        Err(fault) => {
+            value["malformed"] = fault.to_string().into();
+            value["header"] = hex::encode(&frame.header).into();
+        }
+    }
+    value
+}
+
+/// Frames of one pair of peers, in one direction, on one channel: places in the file's list.
+type Ways = BTreeMap<(Option<u64>, Option<u64>, Option<&'static str>), Vec<usize>>;
+
+fn ways(frames: &[Seen]) -> Ways {
+    let mut ways = Ways::new();
+    for (place, frame) in frames.iter().enumerate() {
+        ways.entry((frame.from, frame.to, frame.channel.map(name_of))).or_default().push(place);
+    }
+    ways
+}
+
+impl Diff {
+    fn run(self, out: &mut dyn Write) -> Result<(), Failure> {
+        let (mine, told) = load(&self.mine)?;
+        let (theirs, also) = load(&self.theirs)?;
+        told.into_iter().chain(also).for_each(|told| say(&told));
+        let (ways_of_mine, ways_of_theirs) = (ways(&mine), ways(&theirs));
+        let mut compared = 0;
+        let mut first: Option<(usize, String)> = None;
+        for (way, places) in &ways_of_mine {
+            let Some(others) = ways_of_theirs.get(way) else { continue };
+            let pairs = places.iter().zip(others).enumerate();
+            let differs = pairs.map(|(count, (&a, &b))| (count, a, difference(&mine[a], &theirs[b])));
+            compared += places.len().min(others.len());
+            let found = differs.into_iter().find_map(|(count, place, text)| {
+                let text = text?;
+                Some((place, format!("frame {} of {}: {text}", count + 1, mine[place].way())))
+            });
+            let found = found.or_else(|| ends_early(&mine, &theirs, places, others));
+            if let Some(found) = found
+                && first.as_ref().is_none_or(|(place, _)| found.0 < *place)
+            {
+                first = Some(found);
+            }
+        }
+        if compared == 0 {
+            let text = format!(
+                "{} and {} have no frames between the same peers on the same channel",
+                self.mine.display(),
+                self.theirs.display()
+            );
+            return Err(Failure::Input(text));
+        }
+        match first {
+            None => print(out, &format!("the same: {compared} frames\n")),
+            Some((_, text)) => {
+                print(out, &format!("{text}\n"))?;
+                let (mine, theirs) = (self.mine.display(), self.theirs.display());
+                Err(Failure::Input(format!("{mine} and {theirs} differ")))
+            }
+        }
+    }
+}
+
+/// Where one file has more frames of a way than the other.
+fn ends_early(mine: &[Seen], theirs: &[Seen], places: &[usize], others: &[usize]) -> Option<(usize, String)> {
+    let common = places.len().min(others.len());
+    let told = |more: &[usize], frames: &[Seen], who: &str| {
+        let next = &frames[more[common]];
+        let what = next.message().map_or_else(|fault| fault.to_string(), |message| kind(&message));
+        format!("{}: after {common} frames only {who} goes on, with {what}", next.way())
+    };
+    match places.len().cmp(&others.len()) {
+        std::cmp::Ordering::Equal => None,
+        std::cmp::Ordering::Greater => Some((places[common], told(places, mine, "mine"))),
+        std::cmp::Ordering::Less => {
+            Some((places.last().map_or(0, |last| last + 1), told(others, theirs, "theirs")))
+        }
+    }
+}
+
+/// A message's name, with that of what it holds.
+fn kind(message: &Message) -> String {
+    let fields = fields(message);
+    let name = |place: usize| fields.get(place).filter(|field| !field.path.contains('.'));
+    match (name(0), name(1)) {
+        (Some(first), Some(second)) if !second.value.starts_with(|c: char| c.is_ascii_digit()) => {
+            format!("{}.{}", first.value, second.value)
+        }
+        (Some(first), _) => first.value.clone(),
+        _ => "nothing".to_owned(),
+    }
+}
+
+/// The first difference between two frames.
+fn difference(mine: &Seen, theirs: &Seen) -> Option<String> {
+    let lines = |what: String, a: &str, b: &str| Some(format!("{what}\n  mine    {a}\n  theirs  {b}"));
+    let (a, b) = match (mine.message(), theirs.message()) {
+        (Ok(a), Ok(b)) => (a, b),
+        (Err(a), Err(b)) if mine.header == theirs.header => return (a != b).then(|| format!("{a}; {b}")),
+        (a, b) => {
+            let told =
+                |message: Result<Message, _>| message.map_or_else(|fault| format!("{fault}"), |m| kind(&m));
+            return lines("one does not decode".to_owned(), &told(a), &told(b));
+        }
+    };
+    let (a, b) = (fields(&a), fields(&b));
+    let differs = a.iter().zip(&b).find(|(a, b)| (&a.path, &a.value) != (&b.path, &b.value));
+    if let Some((a, b)) = differs {
+        let bytes = format!("header bytes {}..{}", a.at.start, a.at.end);
+        let name = if a.path.is_empty() { "message" } else { &a.path };
+        return match a.path == b.path {
+            true => lines(format!("{name} differs, {bytes}"), &a.value, &b.value),
+            false => lines(format!("other fields follow, {bytes}"), name, &b.path),
+        };
+    }
+    if mine.payload == theirs.payload {
+        return None;
+    }
+    let at = mine.payload.iter().zip(&theirs.payload).take_while(|(a, b)| a == b).count();
+    let part = |payload: &[u8]| {
+        let end = payload.len().min(at + 16);
+        format!("{} of {} bytes", hex::encode(&payload[at.min(end)..end]), payload.len())
+    };
+    lines(format!("the payload differs from byte {at} on"), &part(&mine.payload), &part(&theirs.payload))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,158 @@
+//! Frames as files hold them: a trace of `join --trace`, a file of the test vectors, or the bytes of a stream.
+
+use std::path::Path;
+
+use bytes::Bytes;
+use serde_json::Value;
+
+use crate::cli::{Failure, output};
+use crate::protocol::Fault;
+use crate::protocol::message::{Channel, Message};
+use crate::protocol::wire::{self, MAX_FRAME};
+
+/// The largest file that is read, bytes: a trace has each frame in hexadecimal digits.
+const LIMIT: u64 = 2 << 30;
+
+/// A frame of a file.
+pub(super) struct Seen {
+    /// When it was sent or received, microseconds.
+    pub(super) us: Option<u64>,
+    /// Places in the roster.
+    pub(super) from: Option<u64>,
+    pub(super) to: Option<u64>,
+    /// `None` where the file does not say.
+    pub(super) channel: Option<Channel>,
+    pub(super) header: Vec<u8>,
+    pub(super) payload: Bytes,
+}
+
+impl Seen {
+    /// What it says; where its channel is not known, on the one where it decodes.
+    pub(super) fn message(&self) -> Result<Message, Fault> {
+        let on = |channel| wire::decode(channel, &self.header, self.payload.clone());
+        match self.channel {
+            Some(channel) => on(channel),
+            None => on(Channel::Control).or_else(|fault| on(Channel::Bulk).map_err(|_| fault)),
+        }
+    }
+
+    /// Between whom, and on which channel.
+    pub(super) fn way(&self) -> String {
+        let name = |peer: Option<u64>| peer.map_or("?".to_owned(), |peer| peer.to_string());
+        let channel = self.channel.map_or("", name_of);
+        match (self.from, self.to) {
+            (None, None) => channel.to_owned(),
+            (from, to) => format!("{} to {} {channel}", name(from), name(to)),
+        }
+    }
+}
+
+pub(super) fn name_of(channel: Channel) -> &'static str {
+    match channel {
+        Channel::Control => "control",
+        Channel::Bulk => "bulk",
+    }
+}
+
+/// What a file holds, and what is to be said of it.
+///
+/// # Errors
+/// Where the file cannot be read, or holds no frames.
+pub(super) fn load(path: &Path) -> Result<(Vec<Seen>, Option<String>), Failure> {
+    let failed = |error| output::for_io(&error, format!("{}: {error}", path.display()));
+    let wrong = |why: String| Failure::Input(format!("{}: {why}", path.display()));
+    let size = std::fs::metadata(path).map_err(failed)?.len();
+    if size > LIMIT {
+        return Err(wrong(format!("{size} bytes, the limit is {LIMIT}")));
+    }
+    let bytes = std::fs::read(path).map_err(failed)?;
+    let Ok(text) = std::str::from_utf8(&bytes) else {
+        return Ok((stream(&bytes).map_err(wrong)?, None));
+    };
+    if text.trim_start().starts_with(['{', '[']) {
+        let (value, told) = parse(text).map_err(|error| wrong(format!("no JSON: {error}")))?;
+        let frames = listed(&value).map_err(wrong)?;
+        return Ok((frames, told));
+    }
+    Ok((hexadecimal(text).map_err(wrong)?, None))
+}
+
+/// JSON, also of a trace whose end was not written because its writer was killed.
+fn parse(text: &str) -> Result<(Value, Option<String>), serde_json::Error> {
+    serde_json::from_str(text).map(|value| (value, None)).or_else(|error| {
+        let whole = text.rfind(",\n").map(|end| format!("{}\n]}}", &text[..end]));
+        let value = whole.and_then(|text| serde_json::from_str(&text).ok()).ok_or(error)?;
+        Ok((value, Some("the trace breaks off: its writer did not end as it should".to_owned())))
+    })
+}
+
+/// The frames of a trace or of a file of the test vectors.
+fn listed(value: &Value) -> Result<Vec<Seen>, String> {
+    let list = ["log", "messages", "bad"].iter().find_map(|name| value[name].as_array()).or(value.as_array());
+    let list =
+        list.ok_or("neither a list of frames nor an object with one that is called log, messages or bad")?;
+    let frames = list.iter().enumerate().filter(|(_, entry)| entry.get("header").is_some());
+    let frames = frames.map(|(place, entry)| {
+        let wrong = |what: &str| format!("entry {}: {what}", place + 1);
+        let digits = |name: &str| {
+            let text = entry[name].as_str().ok_or_else(|| wrong(&format!("{name} is no text")))?;
+            hex::decode(text).map_err(|error| wrong(&format!("{name}: {error}")))
+        };
+        let channel = match entry["channel"].as_str() {
+            Some("control") => Some(Channel::Control),
+            Some("bulk") => Some(Channel::Bulk),
+            None if entry["channel"].is_null() => None,
+            _ => return Err(wrong("channel is neither control nor bulk")),
+        };
+        Ok(Seen {
+            us: entry["us"].as_u64(),
+            from: entry["from"].as_u64(),
+            to: entry["to"].as_u64(),
+            channel,
+            header: digits("header")?,
+            payload: digits("payload")?.into(),
+        })
+    });
+    frames.collect()
+}
+
+/// The frames of a stream that is written in hexadecimal digits, with or without spaces.
+pub(super) fn hexadecimal(text: &str) -> Result<Vec<Seen>, String> {
+    let digits: String = text.chars().filter(|c| !c.is_whitespace()).collect();
+    stream(&hex::decode(digits).map_err(|error| format!("no hexadecimal digits: {error}"))?)
+}
+
+/// The frames of a stream (spec, section "Frames").
+fn stream(bytes: &[u8]) -> Result<Vec<Seen>, String> {
+    let mut frames = Vec::new();
+    let mut rest = bytes;
+    while !rest.is_empty() {
+        let at = bytes.len() - rest.len();
+        let wrong = |what: String| format!("byte {at}: {what}");
+        let short = || wrong(format!("the frame is cut off, {} bytes are left", rest.len()));
+        let (length, after) = number(rest).ok_or_else(short)?;
+        if !(4..=MAX_FRAME).contains(&length) {
+            return Err(wrong(format!("a frame of {length} bytes: 4 to {MAX_FRAME} are allowed")));
+        }
+        let (frame, after) = after.split_at_checked(length).ok_or_else(short)?;
+        let (header, body) = number(frame).ok_or_else(short)?;
+        let (header, payload) = body.split_at_checked(header).ok_or_else(|| {
+            wrong(format!("a header of {header} bytes in a frame of which {} are left", body.len()))
+        })?;
+        frames.push(Seen {
+            us: None,
+            from: None,
+            to: None,
+            channel: None,
+            header: header.to_vec(),
+            payload: Bytes::copy_from_slice(payload),
+        });
+        rest = after;
+    }
+    Ok(frames)
+}
+
+fn number(bytes: &[u8]) -> Option<(usize, &[u8])> {
+    let (number, rest) = bytes.split_first_chunk::<4>()?;
+    Some((u32::from_le_bytes(*number) as usize, rest))
+}
