@@ -6,6 +6,8 @@
 
 #[path = "processes/check.rs"]
 pub mod check;
+#[path = "processes/conform.rs"]
+mod conform;
 #[path = "processes/cut.rs"]
 mod cut;
 #[path = "processes/flood.rs"]

@@ -1,6 +1,10 @@
 //! `flyswarm conform`: for people who write a peer in another language.
 
+#[cfg(feature = "net")]
+mod check;
 mod frames;
+#[cfg(feature = "net")]
+mod ground;
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -12,6 +16,7 @@ use serde_json::{Value, json};
 
 use self::frames::{Seen, load, name_of};
 use super::{Failure, print, say};
+use crate::protocol::Fault;
 use crate::protocol::fields::{Field, fields};
 use crate::protocol::message::Message;
 use crate::protocol::wire;
@@ -22,6 +27,8 @@ const SHOWN: usize = 32;
 /// Read and compare what peers send, to build one in another language
 #[derive(Debug, Subcommand)]
 pub(super) enum ConformCommand {
+    #[cfg(feature = "net")]
+    Check(check::Check),
     Decode(Decode),
     Diff(Diff),
 }
@@ -51,11 +58,16 @@ pub(super) struct Decode {
 pub(super) struct Diff {
     mine: PathBuf,
     theirs: PathBuf,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
 }
 
 impl ConformCommand {
     pub(super) fn run(self, out: &mut dyn Write) -> Result<(), Failure> {
         match self {
+            #[cfg(feature = "net")]
+            Self::Check(command) => command.run(out),
             Self::Decode(command) => command.run(out),
             Self::Diff(command) => command.run(out),
         }
@@ -158,6 +170,16 @@ fn ways(frames: &[Seen]) -> Ways {
     ways
 }
 
+/// A difference between two files: where it is, and what stands there.
+struct Difference {
+    /// The frame's place in the first file, and among those of its way.
+    place: usize,
+    count: usize,
+    what: String,
+    /// What the files have there; nothing where one goes on and the other does not.
+    sides: Option<[String; 2]>,
+}
+
 impl Diff {
     fn run(self, out: &mut dyn Write) -> Result<(), Failure> {
         let (mine, told) = load(&self.mine)?;
@@ -165,57 +187,73 @@ impl Diff {
         told.into_iter().chain(also).for_each(|told| say(&told));
         let (ways_of_mine, ways_of_theirs) = (ways(&mine), ways(&theirs));
         let mut compared = 0;
-        let mut first: Option<(usize, String)> = None;
+        let mut first: Option<Difference> = None;
         for (way, places) in &ways_of_mine {
             let Some(others) = ways_of_theirs.get(way) else { continue };
-            let pairs = places.iter().zip(others).enumerate();
-            let differs = pairs.map(|(count, (&a, &b))| (count, a, difference(&mine[a], &theirs[b])));
             compared += places.len().min(others.len());
-            let found = differs.into_iter().find_map(|(count, place, text)| {
-                let text = text?;
-                Some((place, format!("frame {} of {}: {text}", count + 1, mine[place].way())))
+            let pairs = places.iter().zip(others).enumerate();
+            let mut differences = pairs.filter_map(|(count, (&place, &other))| {
+                let (what, sides) = difference(&mine[place], &theirs[other])?;
+                Some(Difference { place, count, what, sides: Some(sides) })
             });
-            let found = found.or_else(|| ends_early(&mine, &theirs, places, others));
+            let found = differences.next().or_else(|| ends_early(&mine, &theirs, places, others));
             if let Some(found) = found
-                && first.as_ref().is_none_or(|(place, _)| found.0 < *place)
+                && first.as_ref().is_none_or(|first| found.place < first.place)
             {
                 first = Some(found);
             }
         }
+        let (my_name, their_name) = (self.mine.display(), self.theirs.display());
         if compared == 0 {
             let text = format!(
-                "{} and {} have no frames between the same peers on the same channel",
-                self.mine.display(),
-                self.theirs.display()
+                "{my_name} and {their_name} have no frames between the same peers on the same channel"
             );
             return Err(Failure::Input(text));
         }
-        match first {
-            None => print(out, &format!("the same: {compared} frames\n")),
-            Some((_, text)) => {
-                print(out, &format!("{text}\n"))?;
-                let (mine, theirs) = (self.mine.display(), self.theirs.display());
-                Err(Failure::Input(format!("{mine} and {theirs} differ")))
-            }
-        }
+        let Some(first) = first else {
+            return match self.json {
+                true => print(out, &format!("{}\n", json!({"same": true, "frames": compared}))),
+                false => print(out, &format!("the same: {compared} frames\n")),
+            };
+        };
+        // Where only the second file goes on, the way is that of the frames before.
+        let frame = &mine[first.place.min(mine.len() - 1)];
+        print(out, &if self.json { first.value(frame) } else { first.text(frame) })?;
+        Err(Failure::Input(format!("{my_name} and {their_name} differ")))
+    }
+}
+
+impl Difference {
+    fn text(&self, frame: &Seen) -> String {
+        let sides =
+            self.sides.as_ref().map(|[mine, theirs]| format!("  mine    {mine}\n  theirs  {theirs}\n"));
+        let Self { count, what, .. } = self;
+        format!("frame {} of {}: {what}\n{}", count + 1, frame.way(), sides.unwrap_or_default())
+    }
+
+    fn value(&self, frame: &Seen) -> String {
+        let (mine, theirs) = self.sides.as_ref().map(|[mine, theirs]| (mine, theirs)).unzip();
+        let value = json!({
+            "same": false, "frame": self.count + 1, "from": frame.from, "to": frame.to,
+            "channel": frame.channel.map(name_of), "what": self.what, "mine": mine, "theirs": theirs,
+        });
+        format!("{value}\n")
     }
 }
 
 /// Where one file has more frames of a way than the other.
-fn ends_early(mine: &[Seen], theirs: &[Seen], places: &[usize], others: &[usize]) -> Option<(usize, String)> {
+fn ends_early(mine: &[Seen], theirs: &[Seen], places: &[usize], others: &[usize]) -> Option<Difference> {
     let common = places.len().min(others.len());
-    let told = |more: &[usize], frames: &[Seen], who: &str| {
-        let next = &frames[more[common]];
-        let what = next.message().map_or_else(|fault| fault.to_string(), |message| kind(&message));
-        format!("{}: after {common} frames only {who} goes on, with {what}", next.way())
+    let (next, who) = match places.len().cmp(&others.len()) {
+        std::cmp::Ordering::Equal => return None,
+        std::cmp::Ordering::Greater => (&mine[places[common]], "mine"),
+        std::cmp::Ordering::Less => (&theirs[others[common]], "theirs"),
     };
-    match places.len().cmp(&others.len()) {
-        std::cmp::Ordering::Equal => None,
-        std::cmp::Ordering::Greater => Some((places[common], told(places, mine, "mine"))),
-        std::cmp::Ordering::Less => {
-            Some((places.last().map_or(0, |last| last + 1), told(others, theirs, "theirs")))
-        }
-    }
+    let kind = next.message().map_or_else(|fault| fault.to_string(), |message| kind(&message));
+    // Both have a frame of this way.
+    let place = places.get(common).or(places.last()).copied()?;
+    let what = format!("after {common} frames only {who} goes on, with {kind}");
+    Some(Difference { place, count: common, what, sides: None })
 }
 
 /// A message's name, with that of what it holds.
@@ -231,16 +269,19 @@ fn kind(message: &Message) -> String {
     }
 }
 
-/// The first difference between two frames.
-fn difference(mine: &Seen, theirs: &Seen) -> Option<String> {
-    let lines = |what: String, a: &str, b: &str| Some(format!("{what}\n  mine    {a}\n  theirs  {b}"));
+/// The first difference between two frames: what it is, and what each has there.
+fn difference(mine: &Seen, theirs: &Seen) -> Option<(String, [String; 2])> {
     let (a, b) = match (mine.message(), theirs.message()) {
         (Ok(a), Ok(b)) => (a, b),
-        (Err(a), Err(b)) if mine.header == theirs.header => return (a != b).then(|| format!("{a}; {b}")),
+        (Err(a), Err(b)) if mine.header == theirs.header => {
+            let what = "neither decodes, for other reasons".to_owned();
+            return (a != b).then(|| (what, [a.to_string(), b.to_string()]));
+        }
         (a, b) => {
-            let told =
-                |message: Result<Message, _>| message.map_or_else(|fault| format!("{fault}"), |m| kind(&m));
-            return lines("one does not decode".to_owned(), &told(a), &told(b));
+            let told = |message: Result<Message, Fault>| {
+                message.map_or_else(|fault| fault.to_string(), |message| kind(&message))
+            };
+            return Some(("one does not decode".to_owned(), [told(a), told(b)]));
         }
     };
     let (a, b) = (fields(&a), fields(&b));
@@ -248,10 +289,10 @@ fn difference(mine: &Seen, theirs: &Seen) -> Option<String> {
     if let Some((a, b)) = differs {
         let bytes = format!("header bytes {}..{}", a.at.start, a.at.end);
         let name = if a.path.is_empty() { "message" } else { &a.path };
-        return match a.path == b.path {
-            true => lines(format!("{name} differs, {bytes}"), &a.value, &b.value),
-            false => lines(format!("other fields follow, {bytes}"), name, &b.path),
-        };
+        return Some(match a.path == b.path {
+            true => (format!("{name} differs, {bytes}"), [a.value.clone(), b.value.clone()]),
+            false => (format!("other fields follow, {bytes}"), [name.to_owned(), b.path.clone()]),
+        });
     }
     if mine.payload == theirs.payload {
         return None;
@@ -261,7 +302,7 @@ fn difference(mine: &Seen, theirs: &Seen) -> Option<String> {
         let end = payload.len().min(at + 16);
         format!("{} of {} bytes", hex::encode(&payload[at.min(end)..end]), payload.len())
     };
-    lines(format!("the payload differs from byte {at} on"), &part(&mine.payload), &part(&theirs.payload))
+    Some((format!("the payload differs from byte {at} on"), [part(&mine.payload), part(&theirs.payload)]))
 }
 
 #[cfg(test)]

@@ -310,14 +310,14 @@ impl Setup {
 }
 
 /// The rows of several peers as one set.
-fn together(parts: &[&Dataset]) -> Result<Dataset, DataError> {
+pub(super) fn together(parts: &[&Dataset]) -> Result<Dataset, DataError> {
     let values = parts.iter().flat_map(|part| part.values().to_vec()).collect();
     let labels = parts.iter().flat_map(|part| part.labels().to_vec()).collect();
     let (features, classes) = parts.first().map_or((0, &[][..]), |part| (part.features(), part.classes()));
     Dataset::new(features, values, labels, classes.to_vec())
 }
 
-fn write_csv(path: &Path, data: &Dataset) -> Result<(), Failure> {
+pub(super) fn write_csv(path: &Path, data: &Dataset) -> Result<(), Failure> {
     let mut text = String::new();
     for (i, &label) in data.labels().iter().enumerate() {
         for value in data.row(i) {

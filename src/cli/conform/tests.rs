@@ -17,8 +17,12 @@ fn decode(file: Option<PathBuf>, hex: Option<&str>, json: bool) -> (String, Resu
 }
 
 fn diff(mine: &Path, theirs: &Path) -> (String, bool) {
+    diff_as(mine, theirs, false)
+}
+
+fn diff_as(mine: &Path, theirs: &Path, json: bool) -> (String, bool) {
     let mut out = Vec::new();
-    let result = Diff { mine: mine.to_owned(), theirs: theirs.to_owned() }.run(&mut out);
+    let result = Diff { mine: mine.to_owned(), theirs: theirs.to_owned(), json }.run(&mut out);
     (String::from_utf8(out).unwrap(), result.is_ok())
 }
 
@@ -92,6 +96,14 @@ fn the_first_field_that_differs_is_named_with_its_bytes() {
         "{text}"
     );
     assert!(text.contains("\n  theirs  ff"), "{text}");
+    let (text, same) = diff_as(&vectors("sum.json"), &theirs, true);
+    let value: Value = serde_json::from_str(&text).unwrap();
+    assert!(!same && value["same"] == false && value["theirs"].as_str().unwrap().starts_with("ff"), "{text}");
+    let place = (&value["frame"], &value["from"], &value["to"], &value["channel"]);
+    assert_eq!(place, (&json!(2), &json!(1), &json!(0), &json!("control")));
+    assert_eq!(value["what"], "Promise.signature differs, header bytes 8..72");
+    let (text, same) = diff_as(&theirs, &theirs, true);
+    assert_eq!((&*text, same), ("{\"frames\":90,\"same\":true}\n", true));
 }
 
 #[test]

@@ -1,0 +1,360 @@
+//! The ground of a check: a folder with a session's files, our own nodes, and the program that is checked.
+
+use std::ffi::OsString;
+use std::fs::{self, File};
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use crate::cli::children::{ChildEvent, Children, now};
+use crate::cli::demo::{together, write_csv};
+use crate::cli::id::{new_run, random};
+use crate::cli::{Failure, output};
+use crate::crypto::identity::Identity;
+use crate::data::digits::digits;
+use crate::data::{Dataset, deal};
+use crate::model::Model;
+use crate::protocol::ballot::Ballot;
+use crate::protocol::tree;
+use crate::session::{
+    ColumnChecks, CouncilSpec, DataSpec, Entry, FlynnSpec, ModelSpec, Peer, Privacy, Scaling, Score, Session,
+    TaskSpec, Timing,
+};
+use crate::task::flynn::Plan;
+
+/// Between two looks at what runs.
+const TICK: Duration = Duration::from_millis(100);
+const NAMES: [&str; 5] = ["alice", "bob", "carol", "dave", "erin"];
+/// A small model: the check is of the protocol.
+const MODEL: ModelSpec = ModelSpec { m: 512, s: 19, rho: 16, gamma: 0.5, score: Score::Decay };
+const HOLDERS: usize = 3;
+
+/// Where the program that is checked stands in the first view's tree.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Place {
+    Leader,
+    Inner,
+    Leaf,
+}
+
+/// A session of which one peer is the program that is checked.
+pub(super) struct Ground {
+    folder: PathBuf,
+    session: Session,
+    /// Of the peers, in the order of the roster.
+    names: Vec<String>,
+    parts: Vec<Dataset>,
+    /// Peers in the order of the first view's tree.
+    pub(super) tree: Vec<usize>,
+    /// The peer that is checked.
+    pub(super) checked: usize,
+    ours: Children,
+    /// The command, with its places.
+    program: String,
+    foreign: Option<Child>,
+    ended: Option<ExitStatus>,
+    /// What our own have said, by peer.
+    pub(super) told: Vec<Vec<Value>>,
+    complaints: Vec<String>,
+    codes: Vec<Option<ExitStatus>>,
+    until: Instant,
+}
+
+impl Drop for Ground {
+    fn drop(&mut self) {
+        self.kill_checked();
+    }
+}
+
+fn failed(path: &Path, error: &std::io::Error) -> Failure {
+    Failure::Machine(format!("{}: {error}", path.display()))
+}
+
+/// A word that a shell takes as it is.
+fn quoted(path: &Path) -> String {
+    format!("'{}'", path.display().to_string().replace('\'', r"'\''"))
+}
+
+impl Ground {
+    /// Writes the files of a session in which the program is at this place, if all come at once.
+    pub(super) fn new(
+        folder: PathBuf,
+        program: &str,
+        (peers, min_peers): (usize, u16),
+        place: Place,
+        (timing, limit): (Timing, Duration),
+    ) -> Result<Self, Failure> {
+        output::create_folder(&folder)?;
+        let data = digits();
+        let seed = random()?;
+        let dealt = deal::by_classes(data.labels(), data.classes().len(), peers, HOLDERS, seed.as_ref());
+        let dealt = dealt.map_err(|error| Failure::Input(error.to_string()))?;
+        let (mut parts, mut roster, mut listeners) = (Vec::new(), Vec::new(), Vec::new());
+        for (name, rows) in NAMES.iter().zip(&dealt) {
+            let identity = Identity::from_seed(*random()?);
+            identity.save(folder.join(format!("{name}.key")))?;
+            let listener = TcpListener::bind("127.0.0.1:0");
+            let bound = listener.and_then(|listener| Ok((listener.local_addr()?.port(), listener)));
+            let (port, listener) = bound.map_err(|error| Failure::Machine(format!("127.0.0.1: {error}")))?;
+            listeners.push(listener);
+            let addresses = vec![format!("/ip4/127.0.0.1/tcp/{port}")];
+            roster.push(Entry { key: identity.public(), name: (*name).to_owned(), addresses });
+            let part = data.subset(rows);
+            write_csv(&folder.join(format!("{name}.csv")), &part)?;
+            parts.push(part);
+        }
+        let session = Session {
+            name: "conform".into(),
+            run: new_run()?,
+            min_peers,
+            task: TaskSpec::Flynn(FlynnSpec { model: MODEL, select: None, evaluate: None }),
+            data: DataSpec {
+                features: u32::try_from(data.features()).unwrap_or(u32::MAX),
+                columns: Vec::new(),
+                classes: data.classes().to_vec(),
+                scaling: Scaling::Center,
+                densify: false,
+                checks: ColumnChecks::default(),
+                preparation: None,
+            },
+            privacy: Privacy { min_holders: 1, ..Privacy::default() },
+            voting: CouncilSpec::default(),
+            relays: Vec::new(),
+            timing,
+            roster,
+        };
+        let mut session = session.check().map_err(|error| Failure::Input(error.to_string()))?;
+        // The roster is in the order of the keys, and a peer's number is its place there.
+        let names: Vec<_> = session.roster.iter().map(|entry| entry.name.clone()).collect();
+        let place_of = |name: &str| NAMES.iter().position(|other| *other == name).unwrap_or_default();
+        let parts = names.iter().map(|name| parts[place_of(name)].clone()).collect();
+        // The number decides who leads, and the tree.
+        let (tree, checked) = loop {
+            let all: Vec<_> = session.peers().collect();
+            let first = Ballot { counter: 1, proposer: session.council()[0] };
+            let tree: Vec<_> =
+                tree::order(&session, &session.id(), first, &all).into_iter().map(Peer::index).collect();
+            // A foreign peer is never the first of the roster, so that its place is not 0 either.
+            let at = match place {
+                Place::Leader => 0,
+                Place::Inner => 1,
+                Place::Leaf => peers - 1,
+            };
+            if tree[at] == 1 {
+                break (tree, 1);
+            }
+            session.run = new_run()?;
+        };
+        let text = session.to_toml();
+        let path = folder.join("session.toml");
+        fs::write(&path, text).map_err(|error| failed(&path, &error))?;
+        let ids = session.roster.iter().map(|entry| entry.key.to_string()).collect();
+        Ok(Self {
+            folder,
+            session,
+            names,
+            parts,
+            tree,
+            checked,
+            ours: Children::new(ids),
+            program: program.to_owned(),
+            foreign: None,
+            ended: None,
+            told: vec![Vec::new(); peers],
+            complaints: vec![String::new(); peers],
+            codes: vec![None; peers],
+            until: now() + limit,
+        })
+    }
+
+    pub(super) fn peers(&self) -> usize {
+        self.parts.len()
+    }
+
+    fn file(&self, i: usize, suffix: &str) -> PathBuf {
+        self.folder.join(format!("{}.{suffix}", self.names[i]))
+    }
+
+    /// Starts one of our own nodes.
+    pub(super) fn start(&mut self, i: usize, more: &[&str]) -> Result<(), Failure> {
+        let mut arguments: Vec<OsString> = vec!["join".into(), self.folder.join("session.toml").into()];
+        let listen = &self.session.roster[i].addresses[0];
+        let words = ["--json", "--no-mdns", "--header", "no", "--force", "--listen", listen];
+        arguments.extend(words.iter().chain(more).map(OsString::from));
+        for (option, suffix) in [
+            ("--key", "key"),
+            ("--data", "csv"),
+            ("--state", "state"),
+            ("--out", "model"),
+            ("--trace", "trace.json"),
+        ] {
+            arguments.extend([option.into(), self.file(i, suffix).into()]);
+        }
+        self.ours.start(i, &arguments)
+    }
+
+    /// Starts the program that is checked; what it prints goes into files.
+    pub(super) fn start_checked(&mut self) -> Result<(), Failure> {
+        let i = self.checked;
+        let mut command = self.program.clone();
+        for (name, path) in [
+            ("{session}", self.folder.join("session.toml")),
+            ("{key}", self.file(i, "key")),
+            ("{data}", self.file(i, "csv")),
+            ("{state}", self.file(i, "state")),
+            ("{out}", self.file(i, "model")),
+            ("{network-key}", self.network_key()),
+        ] {
+            command = command.replace(name, &quoted(&path));
+        }
+        command = command.replace("{listen}", &self.session.roster[i].addresses[0]);
+        let open = |suffix: &str| {
+            let path = self.file(i, suffix);
+            File::options().create(true).append(true).open(&path).map_err(|error| failed(&path, &error))
+        };
+        let mut shell = Command::new("sh");
+        shell.arg("-c").arg(format!("exec {command}")).stdin(Stdio::null());
+        shell.stdout(open("out")?).stderr(open("err")?);
+        // A group of its own: what it has started ends with it.
+        #[cfg(unix)]
+        std::os::unix::process::CommandExt::process_group(&mut shell, 0);
+        let child = shell.spawn().map_err(|error| Failure::Machine(format!("sh: {error}")))?;
+        self.foreign = Some(child);
+        Ok(())
+    }
+
+    /// Ends the checked program at once, with all that it has started.
+    pub(super) fn kill_checked(&mut self) {
+        if let Some(mut child) = self.foreign.take() {
+            let group = format!("-{}", child.id());
+            let _ = Command::new("kill").args(["-KILL", "--", &group]).stderr(Stdio::null()).status();
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+
+    /// Takes the checked program's state away.
+    pub(super) fn forget(&self) -> Result<(), Failure> {
+        let path = self.file(self.checked, "state");
+        match fs::remove_dir_all(&path) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(failed(&path, &error)),
+            _ => Ok(()),
+        }
+    }
+
+    pub(super) fn network_key(&self) -> PathBuf {
+        self.folder.join("net.key")
+    }
+
+    pub(super) fn kill(&mut self, i: usize) {
+        self.ours.kill(i);
+    }
+
+    pub(super) fn signal(&self, i: usize, name: &str) -> Result<(), Failure> {
+        self.ours.signal(i, name)
+    }
+
+    /// Hears what our own nodes say for a moment. Whether there is time left.
+    pub(super) fn hear(&mut self) -> Result<bool, Failure> {
+        let until = (now() + TICK).min(self.until);
+        while let Ok((i, said)) = self.ours.next(until) {
+            match said {
+                ChildEvent::Event(event) => self.told[i].push(event),
+                ChildEvent::Complaint(text) => self.complaints[i] += &text,
+                ChildEvent::End => self.codes[i] = self.ours.wait(i)?,
+            }
+        }
+        if let Some(child) = &mut self.foreign
+            && let Ok(Some(status)) = child.try_wait()
+        {
+            self.foreign = None;
+            self.ended = Some(status);
+        }
+        Ok(now() < self.until)
+    }
+
+    /// Whether one of our own has told an event that begins with these fields.
+    pub(super) fn heard(&self, i: usize, fields: &[(&str, &str)]) -> bool {
+        self.told[i].iter().any(|event| fields.iter().all(|(name, value)| event[*name] == *value))
+    }
+
+    /// Whether any of our own has.
+    pub(super) fn anyone(&self, fields: &[(&str, &str)]) -> bool {
+        (0..self.peers()).any(|i| self.heard(i, fields))
+    }
+
+    /// Whether the nodes `ours` and the checked one have ended.
+    pub(super) fn over(&self, ours: &[usize]) -> bool {
+        self.foreign.is_none() && ours.iter().all(|&i| self.codes[i].is_some())
+    }
+
+    /// What is wrong at the end: with our own nodes `ours`, with the checked program, with what they give.
+    pub(super) fn judge(&self, ours: &[usize], must_end_well: bool) -> Vec<String> {
+        let mut wrong = Vec::new();
+        let name = &*self.names[self.checked];
+        for &i in ours {
+            let blamed =
+                self.told[i].iter().find(|event| event["event"] == "blamed" && event["peer"] == name);
+            if let Some(event) = blamed {
+                let fault = &event["fault"];
+                wrong.push(format!(
+                    "{} blames it: {}",
+                    self.names[i],
+                    fault.as_str().map_or(fault.to_string(), str::to_owned)
+                ));
+            }
+            match self.codes[i] {
+                Some(status) if status.success() => {}
+                Some(status) => wrong.push(format!(
+                    "{} ended with {status}: {}",
+                    self.names[i],
+                    last(&self.complaints[i])
+                )),
+                None => wrong.push(format!("{} did not end in time", self.names[i])),
+            }
+        }
+        let said = || fs::read_to_string(self.file(self.checked, "err")).unwrap_or_default();
+        match self.ended {
+            Some(status) if status.success() || !must_end_well => {}
+            Some(status) => wrong.push(format!("it ended with {status}: {}", last(&said()))),
+            None => wrong.push(format!("it did not end in time: {}", last(&said()))),
+        }
+        let read = |i: usize| fs::read(self.file(i, "model")).ok();
+        let models: Vec<_> = ours.iter().map(|&i| read(i)).collect();
+        if models.windows(2).any(|pair| pair[0] != pair[1]) {
+            wrong.push("the others' models are not equal".to_owned());
+        }
+        match (read(self.checked), models.first()) {
+            (None, _) if must_end_well => wrong.push("it has written no model".to_owned()),
+            (Some(model), Some(Some(other))) if model != *other => {
+                let at = model.iter().zip(other).take_while(|(a, b)| a == b).count();
+                let (mine, theirs) = (model.len(), other.len());
+                wrong.push(format!(
+                    "its model differs from byte {at} on ({mine} bytes, the others' {theirs})"
+                ));
+            }
+            _ => {}
+        }
+        wrong
+    }
+
+    /// Whether the models are those of all rows in one place: nobody was lost, so all are counted.
+    pub(super) fn judge_rows(&self, ours: usize) -> Result<Option<String>, Failure> {
+        let Ok(model) = Model::load(&self.file(ours, "model")) else { return Ok(None) };
+        let TaskSpec::Flynn(spec) = self.session.task else { return Ok(None) };
+        let plan = Plan::new(self.session.clone(), spec);
+        let all = together(&self.parts.iter().collect::<Vec<_>>())?;
+        let pooled = plan.pooled(&all, model.sketch().parameters().seed);
+        let pooled = pooled.map_err(|error| Failure::Session(error.to_string()))?;
+        let told = "the model is not that of all rows in one place: its counts or moments are wrong";
+        Ok((pooled.digest() != model.digest()).then(|| told.to_owned()))
+    }
+}
+
+/// The last line of a text, or that there is none.
+fn last(text: &str) -> &str {
+    text.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("it says nothing")
+}

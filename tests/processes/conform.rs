@@ -1,0 +1,88 @@
+//! `flyswarm conform check`: our own program passes every case, and a program that is wrong is told so.
+
+use std::process::{Command, Output};
+
+use serde_json::Value;
+
+use super::swarm::PROGRAM;
+
+const ARGUMENTS: &str = "{session} --key {key} --data {data} --header no --state {state} --out {out} --listen {listen} \
+     --no-mdns --force";
+
+/// Runs the check of a program that, for our own, begins with this.
+fn check(program: &str, more: &[&str]) -> Output {
+    let mut command = Command::new(PROGRAM);
+    command.args(["conform", "check", "--program", program]).args(more);
+    command.output().expect("it runs")
+}
+
+fn ours() -> String {
+    format!("'{PROGRAM}' join {ARGUMENTS}")
+}
+
+/// What our own does, and then something else.
+fn ours_and(then: &str) -> String {
+    format!("sh -c \"'{PROGRAM}' join {ARGUMENTS}; {then}\"")
+}
+
+fn text(bytes: &[u8]) -> &str {
+    std::str::from_utf8(bytes).expect("text")
+}
+
+/// Each case's name, what came of it, and why.
+fn cases(output: &Output) -> Vec<(String, String, String)> {
+    let values = text(&output.stdout).lines().map(|line| serde_json::from_str::<Value>(line).expect(line));
+    let word = |value: &Value, name: &str| value[name].as_str().expect("text").to_owned();
+    values.map(|value| (word(&value, "case"), word(&value, "result"), value["wrong"].to_string())).collect()
+}
+
+#[test]
+fn our_own_program_passes_every_case_of_the_check() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let junit = folder.path().join("junit.xml");
+    let more = ["--json", "--with-network-key", "--network-key {network-key}", "--junit"];
+    let output = check(&ours(), &[&more[..], &[junit.to_str().expect("text")]].concat());
+    let cases = cases(&output);
+    assert!(cases.len() >= 13, "{cases:?} {}", text(&output.stderr));
+    let failed: Vec<_> = cases.iter().filter(|(_, result, _)| result != "passed").collect();
+    assert!(failed.is_empty() && output.status.success(), "{failed:?} {}", text(&output.stderr));
+    let junit = std::fs::read_to_string(junit).expect("it is written");
+    assert_eq!(junit.matches("<testcase ").count(), cases.len());
+    assert!(junit.contains(" failures=\"0\" skipped=\"0\">"), "{junit}");
+}
+
+#[test]
+fn a_program_that_gives_no_model_or_a_wrong_one_or_ends_badly_fails_and_the_line_says_why() {
+    let other_rows = ours().replacen("--data {data}", "--data {out}.rows", 1);
+    let other_rows = format!("sh -c \"tail -n +2 {{data}} > {{out}}.rows; {other_rows}\"");
+    for (program, why) in [
+        (ours_and("rm {out}"), "it has written no model"),
+        (ours_and("printf x >> {out}"), "its model differs from byte "),
+        (ours_and("exit 3"), "it ended with exit status: 3: "),
+        (other_rows, "the model is not that of all rows in one place: its counts or moments are wrong"),
+    ] {
+        let output = check(&program, &["--only", "follower", "--json"]);
+        let cases = cases(&output);
+        let (name, result, wrong) = &cases[0];
+        assert_eq!((cases.len(), &**name, &**result), (1, "follower", "failed"), "{wrong}");
+        assert!(wrong.contains(why), "{why}: {wrong}");
+        assert_eq!(output.status.code(), Some(3), "{}", text(&output.stderr));
+        assert!(text(&output.stderr).contains("1 of 1 cases failed"), "{}", text(&output.stderr));
+    }
+}
+
+#[test]
+fn what_cannot_be_checked_is_refused_before_anything_runs() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let kept = folder.path().to_str().expect("text");
+    for (program, more, why) in [
+        ("peer {session} {key} {data} {listen}", &[][..], "--program: {out} is not in it"),
+        (&*ours(), &["--only", "inner,outer"], "--only outer: there are follower, leader, "),
+        (&*ours(), &["--keep", kept], ": exists"),
+    ] {
+        let output = check(program, more);
+        let said = text(&output.stderr);
+        assert_eq!((output.status.code(), said.lines().count()), (Some(2), 1), "{said}");
+        assert!(said.contains(why) && output.stdout.is_empty(), "{said}");
+    }
+}
