@@ -26,8 +26,8 @@ const ARRIVES: Duration = Duration::from_millis(500);
 /// Runs sessions of the task flynn on this machine; one peer of each is the program. These words of its
 /// command are replaced: {session} {key} {data} {state} {out} by files, {listen} by an address such as
 /// /ip4/127.0.0.1/tcp/4001. {data} is a CSV file without header, labels last; {state} is a folder that may
-/// not exist yet; the model is expected in {out}. The addresses of all are in the session file. The program must
-/// end with exit code 0 once it has the model and nobody needs it any more.
+/// not exist yet; the model is expected in {out}. The addresses of all are in the session file. The program
+/// must end with exit code 0 once it has the model and nobody needs it any more.
 #[derive(Debug, Args)]
 pub(in crate::cli) struct Check {
     /// Such as 'peer {session} --key {key} --data {data} --state {state} --out {out} --listen {listen}'
