@@ -96,6 +96,8 @@ pub struct Config {
     pub mdns: bool,
     /// Limit on the length field of a frame, in bytes; the same at all peers. At least 4.
     pub max_frame: usize,
+    /// The most bytes of a frame that are handed to a substream at once. At least 1.
+    pub piece: usize,
     /// The time for which the peer with the larger `PeerId` leaves dialling to the other.
     pub patience: Duration,
     /// The text about this node for peers of the roster that ask: at most 64 KiB, of the caller's choosing.
@@ -120,6 +122,7 @@ impl Config {
             listen: Vec::new(),
             mdns: false,
             max_frame: MAX_FRAME,
+            piece: frame::PIECE,
             patience: PATIENCE,
             about: Bytes::new(),
             details: false,
@@ -137,6 +140,7 @@ impl fmt::Debug for Config {
             .field("listen", &self.listen)
             .field("mdns", &self.mdns)
             .field("max_frame", &self.max_frame)
+            .field("piece", &self.piece)
             .field("patience", &self.patience)
             .field("about", &self.about.len())
             .field("details", &self.details)

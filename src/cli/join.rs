@@ -138,6 +138,9 @@ struct NodeArguments {
     /// Tests: stop at QUANTITY.STAGE until killed
     #[arg(long, hide = true, value_name = "QUANTITY.STAGE")]
     hold_at: Option<String>,
+    /// `flyswarm conform check`: deviate in a way towards a peer
+    #[arg(long, hide = true, num_args = 2, value_names = ["WAY", "PEER"])]
+    deviate: Vec<String>,
 }
 
 /// What a page says of the session.
@@ -483,6 +486,9 @@ impl NodeArguments {
         }
         if let Some(place) = &self.hold_at {
             builder = builder.hold_at(place.clone());
+        }
+        if let [way, peer] = &*self.deviate {
+            builder = builder.deviate(way.clone(), peer.clone());
         }
         Ok(builder)
     }

@@ -103,6 +103,7 @@ impl Peer {
 pub(super) struct Behaviour {
     local: PeerId,
     max_frame: usize,
+    piece: usize,
     /// The text for peers that ask about this node.
     about: Bytes,
     buffers: Buffers,
@@ -126,7 +127,7 @@ impl Behaviour {
         events: EventSender,
         gate: Gate,
     ) -> Self {
-        let Config { roster, max_frame, patience, about, relays, .. } = config;
+        let Config { roster, max_frame, piece, patience, about, relays, .. } = config;
         let now = Instant::now();
         let peer = |(peer, traffic): (&PeerId, &Arc<Traffic>)| {
             let mut dialer = Dialer::new(local, *peer, *patience, now);
@@ -146,6 +147,7 @@ impl Behaviour {
         Self {
             local,
             max_frame: *max_frame,
+            piece: *piece,
             about: about.clone(),
             buffers: Buffers::default(),
             events,
@@ -311,7 +313,7 @@ impl Behaviour {
         let handler = Handler::new(
             Arc::clone(&link),
             self.events.clone(),
-            self.max_frame,
+            (self.max_frame, self.piece),
             self.buffers.clone(),
             chooses && !relayed,
             about,

@@ -6,6 +6,7 @@
 
 mod addresses;
 mod clock;
+pub(crate) mod deviation;
 mod trace;
 
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
@@ -32,6 +33,7 @@ use crate::task::Task;
 pub use addresses::peer_id;
 pub(crate) use addresses::{relays, roster};
 use clock::{Clock, beside, now_instant};
+pub use deviation::Deviation;
 pub use trace::Trace;
 
 /// The time for which a leaving node waits for its last frames to be read.
@@ -68,6 +70,8 @@ pub struct NodeConfig {
     pub watched: bool,
     /// Where all frames are written down, if anywhere.
     pub trace: Option<Arc<Trace>>,
+    /// For `flyswarm conform check` only: what this node does wrong, or in an unusual way.
+    pub deviation: Option<Deviation>,
     /// Tests only: stop at this slot and stage, connections alive, until killed.
     pub hold_at: Option<(u32, Stage)>,
     /// Set, with a wake, to leave.
@@ -99,6 +103,8 @@ pub enum Report<'a> {
     Received(Peer, &'a Message, u64),
     /// The node is held at a stage, for tests.
     Held(u32, Stage),
+    /// The node has begun to deviate towards a peer, for checks of other programs.
+    Deviated(Peer),
     /// What a watched node is at now.
     Now(Snapshot),
 }
@@ -213,6 +219,7 @@ struct Driver<'a> {
     addresses: mpsc::Receiver<(PeerId, Multiaddr)>,
     stop: Arc<AtomicBool>,
     hold_at: Option<(u32, Stage)>,
+    deviation: Option<Deviation>,
     trace: Option<Arc<Trace>>,
     /// When a watched node is looked at next.
     look: Option<Instant>,
@@ -249,6 +256,9 @@ pub fn run(plan: NodeConfig, report: &mut dyn FnMut(Report<'_>)) -> Result<Usage
     config.mdns = plan.mdns;
     config.network_key = plan.network_key;
     config.relays = relays(session)?;
+    if let Some(deviation) = &plan.deviation {
+        config.piece = deviation.piece().unwrap_or(config.piece);
+    }
     let (network, events) = Network::spawn(config)?;
     let (job_sender, jobs) = mpsc::channel();
     let (address_sender, addresses) = mpsc::channel();
@@ -274,6 +284,7 @@ pub fn run(plan: NodeConfig, report: &mut dyn FnMut(Report<'_>)) -> Result<Usage
         addresses,
         stop: plan.stop,
         hold_at: plan.hold_at,
+        deviation: plan.deviation,
         trace: plan.trace,
         look: plan.watched.then_some(started),
         usage: Usage { stages: vec![(None, Spent::default())], ..Usage::default() },
@@ -482,7 +493,17 @@ impl Driver<'_> {
     }
 
     fn send(&mut self, to: Peer, message: &Message) {
-        let frame = wire::encode(message);
+        let changed = self.deviation.as_mut().and_then(|way| way.send(to, message));
+        let Some((frames, begins)) = changed else {
+            return self.send_frame(to, message, wire::encode(message));
+        };
+        if begins {
+            (self.report)(Report::Deviated(to));
+        }
+        frames.into_iter().for_each(|frame| self.send_frame(to, message, frame));
+    }
+
+    fn send_frame(&mut self, to: Peer, message: &Message, frame: wire::Frame) {
         let bytes = (frame.header.len() + frame.payload.len()) as u64;
         if let Some((_, spent)) = self.usage.stages.last_mut() {
             spent.bytes += bytes;

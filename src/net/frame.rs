@@ -26,7 +26,7 @@ const LENGTH: usize = 4;
 const HEADER_LENGTH: usize = 4;
 /// Yamux in Rust refuses frames over 1 MiB and other implementations send what one write holds as one frame
 /// (measured); 64 KiB suit every implementation.
-const PIECE: usize = 64 * 1024;
+pub(super) const PIECE: usize = 64 * 1024;
 /// Payloads up to this size are copied behind their header, so that a small frame is one write (guess).
 const SMALL_PAYLOAD: usize = 4 * 1024;
 
@@ -159,11 +159,13 @@ impl Reader {
 pub(super) struct Writer {
     head: Bytes,
     payload: Bytes,
+    /// The most bytes of a piece.
+    piece: usize,
 }
 
 impl Writer {
     /// The caller has checked that the frame's lengths fit their fields.
-    pub(super) fn new(frame: Frame) -> Self {
+    pub(super) fn new(frame: Frame, piece: usize) -> Self {
         let small = frame.payload.len() <= SMALL_PAYLOAD;
         let mut head = BytesMut::with_capacity(
             LENGTH + HEADER_LENGTH + frame.header.len() + if small { frame.payload.len() } else { 0 },
@@ -177,7 +179,7 @@ impl Writer {
         } else {
             frame.payload
         };
-        Self { head: head.freeze(), payload }
+        Self { head: head.freeze(), payload, piece }
     }
 
     /// Ready when all of the frame has been handed to the substream.
@@ -188,7 +190,7 @@ impl Writer {
     ) -> Poll<io::Result<()>> {
         for part in [&mut self.head, &mut self.payload] {
             while !part.is_empty() {
-                let piece = &part[..part.len().min(PIECE)];
+                let piece = &part[..part.len().min(self.piece)];
                 let written = ready!(Pin::new(&mut *stream).poll_write(cx, piece))?;
                 if written == 0 {
                     return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
@@ -208,8 +210,12 @@ mod tests {
     use std::future::poll_fn;
 
     fn encode(frame: &Frame) -> Vec<u8> {
+        in_pieces(frame, PIECE)
+    }
+
+    fn in_pieces(frame: &Frame, piece: usize) -> Vec<u8> {
         let mut out = Cursor::new(Vec::new());
-        let mut writer = Writer::new(frame.clone());
+        let mut writer = Writer::new(frame.clone(), piece);
         block_on(poll_fn(|cx| writer.poll_write(cx, &mut out))).expect("a vector takes everything");
         out.into_inner()
     }
@@ -247,6 +253,8 @@ mod tests {
         ];
         let bytes: Vec<u8> = frames.iter().flat_map(encode).collect();
         assert_eq!(decode(&bytes).expect("well formed"), frames);
+        let pieces: Vec<u8> = frames.iter().flat_map(|frame| in_pieces(frame, 1)).collect();
+        assert_eq!(pieces, bytes);
     }
 
     #[test]

@@ -140,6 +140,8 @@ enum Phase {
 
 struct Outgoing {
     stream: Stream,
+    /// The most bytes that are handed to the substream at once.
+    piece: usize,
     /// The frame being written, its cost in the queue and its bytes.
     writing: Option<(Writer, usize, usize)>,
     /// Written since the last flush.
@@ -171,6 +173,8 @@ pub(super) struct Handler {
     link: Arc<Link>,
     events: EventSender,
     max_frame: usize,
+    /// The most bytes that are handed to a substream at once.
+    piece: usize,
     buffers: Buffers,
     phase: Phase,
     /// The time at which the connection was made; once it is open, at which something was last read from it.
@@ -191,7 +195,7 @@ impl Handler {
     pub(super) fn new(
         link: Arc<Link>,
         events: EventSender,
-        max_frame: usize,
+        (max_frame, piece): (usize, usize),
         buffers: Buffers,
         opens_first: bool,
         (about, remote): (Bytes, Option<IpAddr>),
@@ -203,6 +207,7 @@ impl Handler {
             link,
             events,
             max_frame,
+            piece,
             buffers,
             phase: Phase::SetUp,
             since: now,
@@ -281,7 +286,7 @@ impl Handler {
             }
             Purpose::Frames(channel) => {
                 self.outgoing[channel.index()] =
-                    Some(Outgoing { stream, writing: None, dirty: false, ended: false });
+                    Some(Outgoing { stream, piece: self.piece, writing: None, dirty: false, ended: false });
                 self.stands();
             }
         }
@@ -381,7 +386,7 @@ impl Outgoing {
             if self.writing.is_none() {
                 self.writing = link.next(channel).map(|frame| {
                     let (cost, bytes) = (cost(&frame), frame.wire_length());
-                    (Writer::new(frame), cost, bytes)
+                    (Writer::new(frame, self.piece), cost, bytes)
                 });
             }
             let Some((writer, cost, bytes)) = &mut self.writing else { break };

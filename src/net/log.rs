@@ -22,6 +22,7 @@ pub(super) fn note(ctx: &Context, report: &Report<'_>) {
         Report::Held(slot, stage) => {
             tracing::info!(quantity = quantity(*slot), stage = stage_name(*stage), "held")
         }
+        Report::Deviated(peer) => tracing::warn!(peer = name(peer), "deviates"),
         Report::Now(_) => {}
         Report::Sent(peer, message, bytes) => {
             tracing::debug!(peer = name(peer), message = kind(message), bytes, "sent");

@@ -18,7 +18,7 @@ use crate::data::Dataset;
 use crate::http::Server;
 use crate::memory;
 use crate::net::NetworkKey;
-use crate::net::driver::{self, DriverError, NodeConfig, Trace};
+use crate::net::driver::{self, Deviation, DriverError, NodeConfig, Trace};
 use crate::net::metrics::{Metrics, stage_name};
 use crate::protocol::context::Context;
 use crate::protocol::view::Stage;
@@ -56,6 +56,7 @@ pub struct Builder {
     watched: bool,
     trace: Option<Arc<Trace>>,
     hold_at: Option<String>,
+    deviation: Option<(String, String)>,
 }
 
 enum Given {
@@ -92,6 +93,7 @@ impl Builder {
             watched: false,
             trace: None,
             hold_at: None,
+            deviation: None,
         }
     }
 
@@ -220,6 +222,12 @@ impl Builder {
         self
     }
 
+    /// `flyswarm conform check`: deviate towards the peer of this name; see [`Deviation`].
+    pub(crate) fn deviate(mut self, how: String, towards: String) -> Self {
+        self.deviation = Some((how, towards));
+        self
+    }
+
     /// Checks everything, charges the ledger where the session is private, and starts the node.
     ///
     /// # Errors
@@ -278,6 +286,7 @@ impl Builder {
             return Err(Error::Input(format!("{}: {line} (--strict)", pin.name)));
         }
         let hold_at = self.hold_at.as_deref().map(|text| place(&ctx, text)).transpose()?;
+        let deviation = self.deviation.map(|(how, towards)| deviation(&ctx, &how, &towards)).transpose()?;
         let metrics = self.metrics.map(|address| serve(&ctx, address)).transpose()?;
         // Before anything is written: an address that is none.
         driver::roster(&ctx.session)?;
@@ -306,6 +315,7 @@ impl Builder {
             watched: self.watched,
             trace: self.trace,
             hold_at,
+            deviation,
             stop: Arc::default(),
         };
         let result = (!witness).then_some(result);
@@ -414,6 +424,12 @@ fn serve(ctx: &Context, address: SocketAddr) -> Result<(Metrics, Server), Error>
     let bound =
         metrics.serve(address).map_err(|error| Error::Machine(format!("metrics at {address}: {error}")))?;
     Ok((metrics, bound))
+}
+
+fn deviation(ctx: &Arc<Context>, how: &str, towards: &str) -> Result<Deviation, Error> {
+    let peer = ctx.session.peers().find(|peer| ctx.session.name(*peer) == towards);
+    let peer = peer.ok_or_else(|| Error::Input(format!("--deviate: {towards} is not in the roster")))?;
+    Deviation::new(ctx, how, peer).ok_or_else(|| Error::Input(format!("--deviate {how}: is unknown")))
 }
 
 /// The slot and stage that a text such as `counts.sum` names.

@@ -201,6 +201,11 @@ pub enum Event {
         /// The stage.
         stage: Stage,
     },
+    /// The node has begun to deviate on purpose, for checks of other programs.
+    Deviated {
+        /// Towards whom.
+        peer: String,
+    },
     /// The reader was too slow: these events are gone.
     Missed {
         /// How many.
@@ -232,6 +237,7 @@ impl Event {
                 Self::Disconnected { peer: name(&peer), reason: why.to_owned() }
             }
             Report::Blamed(peer, ref fault) => Self::Blamed { peer: name(&peer), fault: fault.clone() },
+            Report::Deviated(peer) => Self::Deviated { peer: name(&peer) },
             Report::Held(slot, stage) => Self::Held { slot: quantity(slot), stage },
             Report::Node(event) => return Self::of_node(ctx, event),
             Report::Sent(..) | Report::Received(..) | Report::Now(_) => return None,
@@ -352,6 +358,7 @@ impl fmt::Display for Event {
                 write!(f, "left early: {} is kept for the others", folder.display())
             }
             Self::Held { slot, stage } => write!(f, "held at {slot}.{}", stage_name(*stage)),
+            Self::Deviated { peer } => write!(f, "deviates towards {peer}"),
             Self::Missed { count } => write!(f, "{count} events were missed"),
         }
     }

@@ -35,7 +35,7 @@ pub const CHUNK: usize = 256 * 1024;
 pub(crate) const WINDOW: usize = 8;
 /// As many chunks are acknowledged at once: rarely enough to cost little, early enough that the sender need
 /// not stop.
-const CREDIT: u32 = WINDOW as u32 / 2;
+pub(crate) const CREDIT: u32 = WINDOW as u32 / 2;
 /// Chunks of this peer's own vector that may be in masking at once.
 const MASKING: usize = 4;
 /// How far before the chunk that leaves next a child or this peer's own masking may run: as far again as the

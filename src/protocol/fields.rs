@@ -21,6 +21,8 @@ pub(crate) struct Field {
     pub(crate) value: String,
     /// Whether it is a byte of a list.
     byte: Option<u8>,
+    /// Bytes of its type, of an unsigned integer that is encoded as short as it can be.
+    pub(crate) width: Option<usize>,
 }
 
 /// The fields of `item` as [`canonical`] encodes it.
@@ -46,15 +48,23 @@ impl Walk {
         self.raw(length, value);
     }
 
+    /// An unsigned integer.
+    fn integer<T: Serialize>(&mut self, encoded: T, value: String) {
+        self.field(&encoded, value);
+        if let Some(field) = self.fields.last_mut() {
+            field.width = Some(size_of::<T>());
+        }
+    }
+
     fn raw(&mut self, length: usize, value: String) {
         let at = self.at..self.at + length;
         self.at = at.end;
-        self.fields.push(Field { path: self.path.clone(), at, value, byte: None });
+        self.fields.push(Field { path: self.path.clone(), at, value, byte: None, width: None });
     }
 
     /// The variant of an enum; what it holds comes below its name.
     fn variant(&mut self, index: u32, name: &'static str) -> usize {
-        self.field(&index, name.to_owned());
+        self.integer(index, name.to_owned());
         let length = self.path.len();
         self.deeper(name);
         length
@@ -110,19 +120,21 @@ impl<'a> Parts<'a> {
             let (from, to) = (walk.fields[self.first].at.start, walk.at);
             walk.fields.truncate(self.first);
             let value = hex::encode(bytes);
-            walk.fields.push(Field { path: walk.path.clone(), at: from..to, value, byte: None });
+            walk.fields.push(Field { path: walk.path.clone(), at: from..to, value, byte: None, width: None });
         }
         walk.path.truncate(self.path);
     }
 }
 
 macro_rules! plain {
-    ($($method:ident: $type:ty),*) => {
+    ($how:ident: $($method:ident: $type:ty),*) => {
         $(fn $method(self, value: $type) -> Result<(), Error> {
-            self.field(&value, value.to_string());
+            plain!($how, self, value);
             Ok(())
         })*
     };
+    (field, $walk:ident, $value:ident) => { $walk.field(&$value, $value.to_string()) };
+    (integer, $walk:ident, $value:ident) => { $walk.integer($value, $value.to_string()) };
 }
 
 impl<'a> Serializer for &'a mut Walk {
@@ -137,10 +149,10 @@ impl<'a> Serializer for &'a mut Walk {
     type SerializeStructVariant = Parts<'a>;
 
     plain!(
-        serialize_bool: bool, serialize_i8: i8, serialize_i16: i16, serialize_i32: i32, serialize_i64: i64,
-        serialize_u16: u16, serialize_u32: u32, serialize_u64: u64, serialize_f32: f32, serialize_f64: f64,
-        serialize_char: char, serialize_str: &str
+        field: serialize_bool: bool, serialize_i8: i8, serialize_i16: i16, serialize_i32: i32,
+        serialize_i64: i64, serialize_f32: f32, serialize_f64: f64, serialize_char: char, serialize_str: &str
     );
+    plain!(integer: serialize_u16: u16, serialize_u32: u32, serialize_u64: u64);
 
     fn serialize_u8(self, value: u8) -> Result<(), Error> {
         self.raw(1, value.to_string());
@@ -151,7 +163,7 @@ impl<'a> Serializer for &'a mut Walk {
     }
 
     fn serialize_bytes(self, value: &[u8]) -> Result<(), Error> {
-        self.field(&(value.len() as u64), format!("{} bytes", value.len()));
+        self.integer(value.len() as u64, format!("{} bytes", value.len()));
         self.raw(value.len(), hex::encode(value));
         Ok(())
     }
@@ -175,7 +187,7 @@ impl<'a> Serializer for &'a mut Walk {
     }
 
     fn serialize_unit_variant(self, _: &'static str, index: u32, name: &'static str) -> Result<(), Error> {
-        self.field(&index, name.to_owned());
+        self.integer(index, name.to_owned());
         Ok(())
     }
 
@@ -202,7 +214,7 @@ impl<'a> Serializer for &'a mut Walk {
 
     fn serialize_seq(self, length: Option<usize>) -> Result<Parts<'a>, Error> {
         let length = length.unwrap_or_default();
-        self.field(&(length as u64), format!("{length} entries"));
+        self.integer(length as u64, format!("{length} entries"));
         let path = self.path.len();
         Ok(Parts::new(self, path, true))
     }

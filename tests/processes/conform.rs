@@ -57,7 +57,7 @@ fn a_program_that_gives_no_model_or_a_wrong_one_or_ends_badly_fails_and_the_line
     let other_rows = format!("sh -c \"tail -n +2 {{data}} > {{out}}.rows; {other_rows}\"");
     for (program, why) in [
         (ours_and("rm {out}"), "it has written no model"),
-        (ours_and("printf x >> {out}"), "its model differs from byte "),
+        (ours_and("printf x >> {out}"), "its model cannot be read: "),
         (ours_and("exit 3"), "it ended with exit status: 3: "),
         (other_rows, "the model is not that of all rows in one place: its counts or moments are wrong"),
     ] {

@@ -16,7 +16,8 @@ use crate::cli::{Failure, output};
 use crate::crypto::identity::Identity;
 use crate::data::digits::digits;
 use crate::data::{Dataset, deal};
-use crate::model::Model;
+use crate::model::{Model, Origin};
+use crate::net::driver::deviation::From;
 use crate::protocol::ballot::Ballot;
 use crate::protocol::tree;
 use crate::session::{
@@ -28,8 +29,6 @@ use crate::task::flynn::Plan;
 /// Between two looks at what runs.
 const TICK: Duration = Duration::from_millis(100);
 const NAMES: [&str; 5] = ["alice", "bob", "carol", "dave", "erin"];
-/// A small model: the check is of the protocol.
-const MODEL: ModelSpec = ModelSpec { m: 512, s: 19, rho: 16, gamma: 0.5, score: Score::Decay };
 const HOLDERS: usize = 3;
 
 /// Where the program that is checked stands in the first view's tree.
@@ -84,7 +83,7 @@ impl Ground {
         folder: PathBuf,
         program: &str,
         (peers, min_peers): (usize, u16),
-        place: Place,
+        (place, m): (Place, u32),
         (timing, limit): (Timing, Duration),
     ) -> Result<Self, Failure> {
         output::create_folder(&folder)?;
@@ -106,11 +105,12 @@ impl Ground {
             write_csv(&folder.join(format!("{name}.csv")), &part)?;
             parts.push(part);
         }
+        let model = ModelSpec { m, s: 19, rho: 16, gamma: 0.5, score: Score::Decay };
         let session = Session {
             name: "conform".into(),
             run: new_run()?,
             min_peers,
-            task: TaskSpec::Flynn(FlynnSpec { model: MODEL, select: None, evaluate: None }),
+            task: TaskSpec::Flynn(FlynnSpec { model, select: None, evaluate: None }),
             data: DataSpec {
                 features: u32::try_from(data.features()).unwrap_or(u32::MAX),
                 columns: Vec::new(),
@@ -168,6 +168,18 @@ impl Ground {
             codes: vec![None; peers],
             until: now() + limit,
         })
+    }
+
+    pub(super) fn name(&self, i: usize) -> &str {
+        &self.names[i]
+    }
+
+    /// The peer that stands there, seen from the one that is checked: a neighbour of it.
+    pub(super) fn neighbour(&self, from: From) -> usize {
+        match from {
+            From::Leader => self.tree[0],
+            From::Child => self.tree[1],
+        }
     }
 
     pub(super) fn peers(&self) -> usize {
@@ -322,20 +334,21 @@ impl Ground {
             Some(status) => wrong.push(format!("it ended with {status}: {}", last(&said()))),
             None => wrong.push(format!("it did not end in time: {}", last(&said()))),
         }
-        let read = |i: usize| fs::read(self.file(i, "model")).ok();
-        let models: Vec<_> = ours.iter().map(|&i| read(i)).collect();
-        if models.windows(2).any(|pair| pair[0] != pair[1]) {
+        // The date and the program of a file differ from peer to peer (section 19); all else must be equal.
+        let others: Vec<_> = ours.iter().filter_map(|&i| Model::load(&self.file(i, "model")).ok()).collect();
+        if others.windows(2).any(|pair| !alike(&pair[0], &pair[1])) {
             wrong.push("the others' models are not equal".to_owned());
         }
-        match (read(self.checked), models.first()) {
-            (None, _) if must_end_well => wrong.push("it has written no model".to_owned()),
-            (Some(model), Some(Some(other))) if model != *other => {
-                let at = model.iter().zip(other).take_while(|(a, b)| a == b).count();
-                let (mine, theirs) = (model.len(), other.len());
-                wrong.push(format!(
-                    "its model differs from byte {at} on ({mine} bytes, the others' {theirs})"
-                ));
+        let path = self.file(self.checked, "model");
+        if !path.exists() {
+            if must_end_well {
+                wrong.push("it has written no model".to_owned());
             }
+            return wrong;
+        }
+        match (Model::load(&path), others.first()) {
+            (Err(error), _) => wrong.push(format!("its model cannot be read: {error}")),
+            (Ok(model), Some(other)) if !alike(&model, other) => wrong.push(differences(&model, other)),
             _ => {}
         }
         wrong
@@ -351,6 +364,22 @@ impl Ground {
         let pooled = pooled.map_err(|error| Failure::Session(error.to_string()))?;
         let told = "the model is not that of all rows in one place: its counts or moments are wrong";
         Ok((pooled.digest() != model.digest()).then(|| told.to_owned()))
+    }
+}
+
+/// Whether two models are those of one session.
+fn alike(a: &Model, b: &Model) -> bool {
+    let origin = |model: &Model| {
+        model.origin().map(|origin| Origin { unix: 0, program: String::new(), ..origin.clone() })
+    };
+    a.digest() == b.digest() && origin(a) == origin(b)
+}
+
+fn differences(model: &Model, other: &Model) -> String {
+    let (mine, theirs) = (hex::encode(model.digest()), hex::encode(other.digest()));
+    match mine == theirs {
+        true => "its model says that it comes from elsewhere than the others' do".to_owned(),
+        false => format!("its model has the digest {mine}, the others' {theirs}"),
     }
 }
 

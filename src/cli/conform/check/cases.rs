@@ -1,0 +1,187 @@
+//! The cases of a check: where the program stands, and what happens.
+
+use std::collections::BTreeSet;
+
+use super::super::ground::Place;
+use crate::net::driver::deviation::{self, From, Kind};
+
+/// What happens in a case.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Drama {
+    Nothing,
+    NetworkKey,
+    /// It comes when the others have begun without it.
+    Late,
+    /// It and the leader are killed at this stage of the counts, and come back with their state.
+    Restart(&'static str),
+    /// The same, and its state is lost.
+    Forgets,
+    /// Our leader dies at this stage of the counts.
+    LeaderDies(&'static str),
+    /// One of our own is frozen for some seconds.
+    Frozen,
+    /// One of our own, or all of them, send it what they should not, or correct messages in an unusual form.
+    Deviates(&'static Kind),
+}
+
+/// A case of the check.
+#[derive(Clone, Copy)]
+pub(super) struct Case {
+    pub(super) name: &'static str,
+    /// What is checked.
+    pub(super) about: &'static str,
+    /// The sections of the specification that say how it should be, and the numbers of its MUSTs.
+    pub(super) sections: &'static str,
+    pub(super) peers: usize,
+    pub(super) place: Place,
+    /// Whether vectors need more chunks than may be without credit.
+    pub(super) long: bool,
+    pub(super) drama: Drama,
+}
+
+const fn case(
+    (name, about, sections): (&'static str, &'static str, &'static str),
+    (peers, place): (usize, Place),
+    drama: Drama,
+) -> Case {
+    Case { name, about, sections, peers, place, long: false, drama }
+}
+
+const SESSIONS: [Case; 14] = [
+    case(
+        ("follower", "a follower in a session of three", "sections 3 to 15, M6.1"),
+        (3, Place::Leaf),
+        Drama::Nothing,
+    ),
+    case(
+        ("leader", "the leader of three: it proposes, decides and opens", "sections 7 to 10"),
+        (3, Place::Leader),
+        Drama::Nothing,
+    ),
+    case(
+        ("root-of-five", "the leader of five: two of its four are below others", "sections 7 to 10, 13"),
+        (5, Place::Leader),
+        Drama::Nothing,
+    ),
+    case(
+        ("inner", "an inner node of five: it adds up, and passes reports on", "sections 9, 13"),
+        (5, Place::Inner),
+        Drama::Nothing,
+    ),
+    case(("leaf", "a leaf of five", "sections 9, 13"), (5, Place::Leaf), Drama::Nothing),
+    Case {
+        long: true,
+        ..case(
+            (
+                "ten-chunks",
+                "vectors of ten chunks, of which eight may be without credit",
+                "section 13, M13.1",
+            ),
+            (5, Place::Inner),
+            Drama::Nothing,
+        )
+    },
+    case(("network-key", "a session behind a network key", "section 6"), (3, Place::Leaf), Drama::NetworkKey),
+    case(
+        ("late", "it comes when the others have begun without it", "sections 7, 14"),
+        (5, Place::Leaf),
+        Drama::Late,
+    ),
+    case(
+        (
+            "restarted-in-sum",
+            "killed in the sum with the leader, both come back with their state",
+            "sections 8, 10, 14",
+        ),
+        (5, Place::Inner),
+        Drama::Restart("sum"),
+    ),
+    case(
+        (
+            "restarted-in-accept",
+            "killed with the leader when a value is accepted, both come back with their state",
+            "sections 8, 10, 14, M10.3",
+        ),
+        (3, Place::Leaf),
+        Drama::Restart("accept"),
+    ),
+    case(
+        ("state-lost", "it comes back without its state, and the others finish", "section 8"),
+        (5, Place::Leaf),
+        Drama::Forgets,
+    ),
+    case(
+        ("leader-dies-in-sum", "the leader dies in the sum: a new view", "sections 7, 9"),
+        (5, Place::Inner),
+        Drama::LeaderDies("sum"),
+    ),
+    case(
+        (
+            "leader-dies-in-release",
+            "the leader dies with a value decided: it is finished by another",
+            "sections 8, 10, M8.4",
+        ),
+        (5, Place::Inner),
+        Drama::LeaderDies("release"),
+    ),
+    case(
+        ("frozen", "another peer says nothing for 8 s: the view fails, and another comes", "sections 6, 9"),
+        (5, Place::Inner),
+        Drama::Frozen,
+    ),
+];
+
+/// All cases, in the order in which they run.
+pub(super) fn all() -> Vec<Case> {
+    let deviations = deviation::kinds().map(|kind| Case {
+        name: kind.name,
+        about: kind.about,
+        sections: kind.sections,
+        peers: 5,
+        long: kind.long,
+        place: match kind.from {
+            From::Leader => Place::Inner,
+            From::Child => Place::Leader,
+        },
+        drama: Drama::Deviates(kind),
+    });
+    SESSIONS.into_iter().chain(deviations).collect()
+}
+
+impl Case {
+    /// The sections of the specification, by their numbers.
+    pub(super) fn numbers(&self) -> BTreeSet<u32> {
+        let words = self.sections.trim_start_matches("sections").trim_start_matches("section");
+        let mut numbers = BTreeSet::new();
+        for part in words.split(',') {
+            let ends = part.split(" to ").map(|number| number.trim().parse::<u32>());
+            if let Ok(ends) = ends.collect::<Result<Vec<_>, _>>()
+                && let (Some(&first), Some(&last)) = (ends.first(), ends.last())
+            {
+                numbers.extend(first..=last);
+            }
+        }
+        numbers
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_case_has_a_name_of_its_own_and_names_sections_of_the_specification() {
+        let cases = all();
+        let names: BTreeSet<_> = cases.iter().map(|case| case.name).collect();
+        assert_eq!(names.len(), cases.len());
+        for case in &cases {
+            assert!(
+                !case.numbers().is_empty() && case.numbers().iter().all(|n| (2..=15).contains(n)),
+                "{}",
+                case.name
+            );
+        }
+        let two = cases.iter().find(|case| case.name == "root-of-five").expect("there is one");
+        assert_eq!(two.numbers(), [7, 8, 9, 10, 13].into());
+    }
+}

@@ -1,0 +1,178 @@
+//! One case: a session is run, with what happens in it, and judged.
+
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::Duration;
+
+use super::Check;
+use super::cases::{Case, Drama};
+use crate::cli::Failure;
+use crate::cli::children::now;
+use crate::cli::conform::ground::Ground;
+use crate::net::driver::deviation::{Expected, Kind};
+use crate::session::Timing;
+
+/// How long a case may take.
+const LIMIT: Duration = Duration::from_secs(90);
+/// Rows of the matrix: small models, for the check is of the protocol.
+const SHORT: u32 = 512;
+/// So many that the counts of ten classes fill ten chunks.
+const LONG: u32 = 60_000;
+/// How long a node is frozen: longer than its neighbours wait for an answer to a ping.
+const FROZEN: Duration = Duration::from_secs(8);
+/// By then a message has arrived, and what it asks for is on disk.
+const ARRIVES: Duration = Duration::from_millis(500);
+
+impl Check {
+    /// What is wrong with the program in a case; `None` where it is not tried.
+    pub(super) fn try_out(&self, case: &Case, folder: PathBuf) -> Result<Option<Vec<String>>, Failure> {
+        let mut program = self.program.clone();
+        if matches!(case.drama, Drama::NetworkKey) {
+            let Some(more) = &self.with_network_key else { return Ok(None) };
+            program = format!("{program} {more}");
+        }
+        let (peers, m) = ((case.peers, fewest(case)), if case.long { LONG } else { SHORT });
+        let mut ground = Ground::new(folder, &program, peers, (case.place, m), (timing(case), LIMIT))?;
+        let mut ours: Vec<_> = (0..case.peers).filter(|i| *i != ground.checked).collect();
+        let leader = ground.tree[0];
+        let key = ground.network_key().display().to_string();
+        if matches!(case.drama, Drama::NetworkKey) {
+            let own =
+                std::env::current_exe().map_err(|error| Failure::Machine(format!("own program: {error}")))?;
+            let made = Command::new(own).args(["network-key", "new"]).arg(&key).output();
+            made.map_err(|error| Failure::Machine(format!("network-key new: {error}")))?;
+        }
+        let hold = match case.drama {
+            Drama::LeaderDies(stage) | Drama::Restart(stage) => format!("counts.{stage}"),
+            Drama::Forgets => "counts.sum".to_owned(),
+            _ => String::new(),
+        };
+        let deviates = match case.drama {
+            Drama::Deviates(kind) => Some((kind, ground.neighbour(kind.from))),
+            _ => None,
+        };
+        let checked = ground.name(ground.checked).to_owned();
+        for &i in &ours {
+            let more = match deviates {
+                Some((kind, who)) if kind.all || i == who => vec!["--deviate", kind.name, &checked],
+                Some((Kind { others: Some(other), .. }, _)) => vec!["--deviate", other, &checked],
+                _ if matches!(case.drama, Drama::NetworkKey) => vec!["--network-key", &key],
+                _ if i == leader && !hold.is_empty() => vec!["--hold-at", &hold],
+                _ => Vec::new(),
+            };
+            ground.start(i, &more)?;
+        }
+        if !matches!(case.drama, Drama::Late) {
+            ground.start_checked()?;
+        }
+        if let Some((Kind { expected: Expected::Blame, .. }, who)) = deviates {
+            // How it ends is not judged.
+            ours.retain(|i| *i != who);
+        }
+        play(case.drama, &mut ground, &mut ours, leader)?;
+        let mut wrong = ground.judge(&ours, !matches!(case.drama, Drama::Forgets));
+        if let Some((kind, who)) = deviates {
+            wrong.extend(judge_deviation(kind, &ground, who));
+        }
+        if wrong.is_empty() && matches!(case.drama, Drama::Nothing | Drama::NetworkKey) {
+            wrong.extend(ground.judge_rows(ours[0])?);
+        }
+        Ok(Some(wrong))
+    }
+}
+
+/// Peers that must be there: one fewer where one is lost.
+fn fewest(case: &Case) -> u16 {
+    let loses = match case.drama {
+        Drama::Late | Drama::Forgets | Drama::LeaderDies(_) => true,
+        Drama::Deviates(kind) => kind.expected == Expected::Blame,
+        Drama::Nothing | Drama::NetworkKey | Drama::Restart(_) | Drama::Frozen => false,
+    };
+    let peers = u16::try_from(case.peers).unwrap_or(u16::MAX);
+    if loses { peers - 1 } else { peers }
+}
+
+fn timing(case: &Case) -> Timing {
+    let timing = Timing { gather_ms: 20_000, linger_ms: 8_000, ..Timing::default() };
+    match case.drama {
+        Drama::Late => Timing { gather_ms: 1_500, ..timing },
+        // Who is blamed is waited for to the end, and whose message is lost until it is given up.
+        Drama::Deviates(_) => Timing { gather_ms: 3_000, linger_ms: 3_000, stall_ms: 3_000, ..timing },
+        _ => timing,
+    }
+}
+
+/// Lets a session run to its end, with what the case wants to happen on the way.
+fn play(drama: Drama, ground: &mut Ground, ours: &mut Vec<usize>, leader: usize) -> Result<(), Failure> {
+    let mut done = matches!(drama, Drama::Nothing | Drama::NetworkKey | Drama::Deviates(_));
+    let mut frozen: Option<(usize, std::time::Instant)> = None;
+    while ground.hear()? {
+        match drama {
+            _ if done => {}
+            Drama::Late if ground.anyone(&[("event", "view")]) => {
+                ground.start_checked()?;
+                done = true;
+            }
+            Drama::Restart(_) | Drama::Forgets if ground.heard(leader, &[("event", "held")]) => {
+                // What was sent to it before the leader stood still arrives.
+                std::thread::sleep(ARRIVES);
+                ground.kill_checked();
+                ground.kill(leader);
+                if matches!(drama, Drama::Forgets) {
+                    ground.forget()?;
+                }
+                ground.start_checked()?;
+                ground.start(leader, &[])?;
+                done = true;
+            }
+            Drama::LeaderDies(_) if ground.heard(leader, &[("event", "held")]) => {
+                ground.kill(leader);
+                ours.retain(|i| *i != leader);
+                done = true;
+            }
+            Drama::Frozen
+                if ground.anyone(&[("event", "stage"), ("slot", "counts"), ("stage", "compute")]) =>
+            {
+                let last = ground.tree.iter().rev().copied().find(|i| *i != ground.checked && *i != leader);
+                let whom = last.unwrap_or(leader);
+                ground.signal(whom, "STOP")?;
+                frozen = Some((whom, now() + FROZEN));
+                done = true;
+            }
+            _ => {}
+        }
+        if let Some((whom, until)) = frozen
+            && now() >= until
+        {
+            ground.signal(whom, "CONT")?;
+            frozen = None;
+        }
+        if done && frozen.is_none() && ground.over(ours) {
+            break;
+        }
+    }
+    Ok(())
+}
+
+/// What is wrong where peer `who` has deviated.
+fn judge_deviation(kind: &Kind, ground: &Ground, who: usize) -> Option<String> {
+    let (who_is, checked) = (ground.name(who), ground.name(ground.checked));
+    let events = &ground.told[who];
+    let Some(at) = events.iter().position(|event| event["event"] == "deviated") else {
+        return Some(format!("{who_is} had no occasion to send {}", kind.about));
+    };
+    let of_checked = |event: &str| {
+        let place = events[at..].iter().rposition(|told| told["event"] == event && told["peer"] == checked);
+        place.map(|place| at + place)
+    };
+    let (left, met) = (of_checked("disconnected"), of_checked("joined"));
+    let closed = left.is_some_and(|left| met.is_none_or(|met| met < left));
+    match kind.expected {
+        Expected::GoOn => None,
+        Expected::Blame if closed => None,
+        Expected::Blame => Some(format!(
+            "{who_is} sent it {}: it must close the connection for good, and has not",
+            kind.about
+        )),
+    }
+}

@@ -1,0 +1,129 @@
+//! Peers that deviate on purpose: `flyswarm conform check` sees with them what another program does then.
+//!
+//! A deviation changes what one node of ours sends to one other peer. Some break a rule, and the other must
+//! blame (spec, section 17); some are correct in an unusual form, and the other must go on.
+
+mod broken;
+mod integers;
+mod unusual;
+
+use std::sync::Arc;
+
+use crate::protocol::context::Context;
+use crate::protocol::message::Message;
+use crate::protocol::wire::{self, Frame};
+use crate::session::Peer;
+
+/// Where the node that deviates stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum From {
+    /// Directly above the other, at the root.
+    Leader,
+    /// Directly below the other, which is the root.
+    Child,
+}
+
+/// What the other must do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Expected {
+    /// Blame the node that deviates, and go on with the others.
+    Blame,
+    /// Go on as if nothing was.
+    GoOn,
+}
+
+/// A way to deviate.
+pub(crate) struct Kind {
+    pub(crate) name: &'static str,
+    /// What is sent.
+    pub(crate) about: &'static str,
+    /// Where the specification says what must follow, and the numbers of its MUSTs.
+    pub(crate) sections: &'static str,
+    pub(crate) from: From,
+    pub(crate) expected: Expected,
+    /// Whether all nodes deviate, as often as they can; if not, one does once.
+    pub(crate) all: bool,
+    /// The deviation of all the others, without which this one would be overtaken.
+    pub(crate) others: Option<&'static str>,
+    /// Whether the session's vectors need more chunks than may be without credit.
+    pub(crate) long: bool,
+    /// The most bytes that are written at once.
+    piece: Option<usize>,
+    /// What is sent in place of a message; `None` where it is sent as it is.
+    change: fn(&Case<'_>) -> Option<Vec<Frame>>,
+}
+
+impl std::fmt::Debug for Kind {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.name)
+    }
+}
+
+impl Kind {
+    const fn new(
+        name: &'static str,
+        about: &'static str,
+        sections: &'static str,
+        (from, expected): (From, Expected),
+        change: fn(&Case<'_>) -> Option<Vec<Frame>>,
+    ) -> Self {
+        let (all, others, long, piece) = (false, None, false, None);
+        Self { name, about, sections, from, expected, all, others, long, piece, change }
+    }
+}
+
+/// A message that is about to be sent.
+struct Case<'a> {
+    ctx: &'a Context,
+    /// To whom.
+    to: Peer,
+    message: &'a Message,
+}
+
+impl Case<'_> {
+    fn frame(&self) -> Frame {
+        wire::encode(self.message)
+    }
+}
+
+/// A way to deviate towards one peer.
+#[derive(Clone)]
+pub struct Deviation {
+    ctx: Arc<Context>,
+    kind: &'static Kind,
+    towards: Peer,
+    done: bool,
+}
+
+impl std::fmt::Debug for Deviation {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Deviation {{ {} towards {} }}", self.kind.name, self.towards)
+    }
+}
+
+/// All ways to deviate.
+pub(crate) fn kinds() -> impl Iterator<Item = &'static Kind> {
+    broken::BY_LEADER.iter().chain(&broken::BY_CHILD).chain(&unusual::KINDS)
+}
+
+impl Deviation {
+    /// The deviation of this name.
+    pub(crate) fn new(ctx: &Arc<Context>, name: &str, towards: Peer) -> Option<Self> {
+        let kind = kinds().find(|kind| kind.name == name)?;
+        Some(Self { ctx: ctx.clone(), kind, towards, done: false })
+    }
+
+    /// The most bytes that are written at once.
+    pub(super) fn piece(&self) -> Option<usize> {
+        self.kind.piece
+    }
+
+    /// What is sent in place of `message`, and whether that is the first time.
+    pub(super) fn send(&mut self, to: Peer, message: &Message) -> Option<(Vec<Frame>, bool)> {
+        if to != self.towards || (self.done && !self.kind.all) {
+            return None;
+        }
+        let frames = (self.kind.change)(&Case { ctx: &self.ctx, to, message })?;
+        Some((frames, !std::mem::replace(&mut self.done, true)))
+    }
+}

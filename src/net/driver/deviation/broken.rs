@@ -1,0 +1,330 @@
+//! Messages that break a rule. Each is what `tests/vectors/faults.json` has of its kind, in a session that runs.
+
+use bytes::Bytes;
+
+use super::{Case, Expected, From, Kind};
+use crate::protocol::all_reduce::{self, Direction, SumId};
+use crate::protocol::ballot::Ballot;
+use crate::protocol::failure::Failure;
+use crate::protocol::message::{Channel, Message};
+use crate::protocol::pairwise::ViewKey;
+use crate::protocol::promise::Promised;
+use crate::protocol::signed::Signed;
+use crate::protocol::transfer::{self, Want};
+use crate::protocol::view::{self, Order, Reason, Report};
+use crate::protocol::wire::{self, Frame};
+use crate::session::Peer;
+
+/// Above everything that a session has.
+const FAR: u32 = 1000;
+
+type Change = fn(&Case<'_>) -> Option<Vec<Frame>>;
+
+const fn by_leader(name: &'static str, about: &'static str, sections: &'static str, change: Change) -> Kind {
+    Kind::new(name, about, sections, (From::Leader, Expected::Blame), change)
+}
+
+const fn by_child(name: &'static str, about: &'static str, sections: &'static str, change: Change) -> Kind {
+    Kind::new(name, about, sections, (From::Child, Expected::Blame), change)
+}
+
+/// Sent by a leader to its child.
+pub(super) const BY_LEADER: [Kind; 21] = [
+    by_leader("prepare-for-another", "a prepare for another proposer", "section 8", |case| {
+        let Message::Prepare(ballot) = case.message else { return None };
+        Some(vec![wire::encode(&Message::Prepare(Ballot { proposer: case.to, ..*ballot }))])
+    }),
+    by_leader("prepare-far-above", "a prepare far above every ballot", "section 8", |case| {
+        let Message::Prepare(ballot) = case.message else { return None };
+        Some(vec![wire::encode(&Message::Prepare(Ballot { counter: ballot.counter + (1 << 21), ..*ballot }))])
+    }),
+    by_leader("begin-descending", "a view whose members do not ascend", "section 9", |case| {
+        begin(case, |begin| begin.members.reverse())
+    }),
+    by_leader("begin-member-twice", "a view with a member twice", "section 9", |case| {
+        begin(case, |begin| begin.members.insert(0, begin.members[0]))
+    }),
+    by_leader("begin-member-unknown", "a view with a member outside the roster", "section 9", |case| {
+        begin(case, |begin| begin.members.push(Peer(case.ctx.peers())))
+    }),
+    by_leader("begin-without-receiver", "a view without its receiver", "section 9", |case| {
+        begin(case, |begin| begin.members.retain(|member| *member != case.to))
+    }),
+    by_leader("begin-without-proposer", "a view without its proposer", "section 9", |case| {
+        begin(case, |begin| begin.members.retain(|member| *member != case.ctx.me))
+    }),
+    by_leader("begin-receiver-leads", "a view that its receiver is to lead", "section 9", |case| {
+        begin(case, |begin| begin.ballot.proposer = case.to)
+    }),
+    by_leader(
+        "begin-behind-promises",
+        "a view that begins before what its promises have frozen",
+        "section 9",
+        |case| {
+            begin(case, |begin| {
+                let own = begin.promises.iter_mut().find(|promise| promise.author == case.ctx.me);
+                if let Some(own) = own {
+                    let mut promised = own.item.clone();
+                    promised.promise.frozen += 1;
+                    *own = Signed::new(case.ctx, promised);
+                }
+            })
+        },
+    ),
+    by_leader("begin-too-many-frozen", "a view with more frozen slots than there are", "section 9", |case| {
+        begin(case, |begin| begin.frozen += FAR)
+    }),
+    by_leader("begin-few-promises", "a view with one promise", "section 9", |case| {
+        begin(case, |begin| begin.promises.truncate(1))
+    }),
+    by_leader("begin-promise-twice", "a view with one promise twice", "section 9", |case| {
+        begin(case, |begin| {
+            let first = begin.promises[0].clone();
+            begin.promises.iter_mut().for_each(|promise| *promise = first.clone());
+        })
+    }),
+    by_leader("begin-other-promises", "a view with promises of another ballot", "section 9, M8.1", |case| {
+        begin(case, |begin| begin.ballot.counter += 1)
+    }),
+    by_leader("begin-forged-promise", "a view with a forged promise", "section 9, M8.1", |case| {
+        begin(case, |begin| begin.promises[1].item.promise.frozen += 1)
+    }),
+    by_leader("failure-forged", "the end of a view that its author has not signed", "section 9", |case| {
+        let (ballot, _) = order_to_sum(case)?;
+        let mut failure = Signed::new(case.ctx, Failure { ballot, reason: Reason::Left, suspect: None });
+        failure.author = other(case);
+        Some(vec![wire::encode(&Message::Failed(failure))])
+    }),
+    by_leader("failure-of-unknown", "the end of a view by a peer outside the roster", "section 9", |case| {
+        let (ballot, _) = order_to_sum(case)?;
+        let suspect = Some(Peer(case.ctx.peers()));
+        let failure = Signed::new(case.ctx, Failure { ballot, reason: Reason::Lost, suspect });
+        Some(vec![wire::encode(&Message::Failed(failure))])
+    }),
+    by_leader("report-from-parent", "a report from the parent", "section 9, M9.2", |case| {
+        let (ballot, _) = order_to_sum(case)?;
+        after(case, &Message::View(view::Message::Up(ballot, Report::Keys(Vec::new()))))
+    }),
+    by_leader("credit-for-nothing", "credit for what was not sent", "section 13", |case| {
+        let (ballot, slot) = order_to_sum(case)?;
+        let sum = SumId { ballot, slot };
+        let credit = all_reduce::Message::Credit { sum, direction: Direction::Up, index: FAR };
+        after(case, &Message::View(view::Message::Reduce(credit)))
+    }),
+    by_leader("total-upward", "a chunk from below, from the parent", "section 13", |case| {
+        chunk(case, Direction::Down, |direction, _, _| *direction = Direction::Up)
+    }),
+    by_leader("total-not-next", "a chunk of the total that is not the next", "section 13", |case| {
+        chunk(case, Direction::Down, |_, index, _| *index += 1)
+    }),
+    by_leader("total-cut", "a chunk of the total that is too short", "section 13", |case| {
+        chunk(case, Direction::Down, |_, _, data| data.truncate(data.len() - 4))
+    }),
+];
+
+/// Sent by a child to its leader.
+pub(super) const BY_CHILD: [Kind; 26] = [
+    by_child("before-hello", "a message before hello", "section 7", |case| {
+        matches!(case.message, Message::Hello { .. }).then_some(())?;
+        let status = Message::Status { frozen: 0, in_view: false };
+        Some(vec![wire::encode(&status), case.frame()])
+    }),
+    by_child("hello-twice", "hello twice", "section 7", |case| {
+        matches!(case.message, Message::Hello { .. }).then(|| vec![case.frame(), case.frame()])
+    }),
+    by_child("status-beyond", "a status with more frozen slots than there are", "section 7", |case| {
+        keys(case)?;
+        after(case, &Message::Status { frozen: FAR, in_view: true })
+    }),
+    by_child("refusal-of-another", "a refusal of another's ballot", "section 8", |case| {
+        let Message::Promise(promise) = case.message else { return None };
+        let ballot = Ballot { proposer: other(case), ..promise.item.ballot };
+        Some(vec![wire::encode(&Message::Refuse(ballot, ballot))])
+    }),
+    Kind {
+        others: Some("promise-lost"),
+        ..by_child("promise-forged", "a promise that its author has not signed", "section 8, M8.1", |case| {
+            let Message::Promise(promise) = case.message else { return None };
+            let mut promise: Signed<Promised> = promise.clone();
+            promise.item.promise.frozen += 1;
+            Some(vec![wire::encode(&Message::Promise(promise))])
+        })
+    },
+    by_child("promise-beyond", "a promise with more frozen slots than there are", "section 7", |case| {
+        let Message::Promise(promise) = case.message else { return None };
+        let mut promised = promise.item.clone();
+        promised.promise.frozen += FAR;
+        Some(vec![wire::encode(&Message::Promise(Signed::new(case.ctx, promised)))])
+    }),
+    by_child("order-from-child", "an order from a child", "section 9, M9.2", |case| {
+        let (ballot, _) = keys(case)?;
+        after(case, &Message::View(view::Message::Down(ballot, Order::Sum(0))))
+    }),
+    by_child("keys-twice", "a report twice", "section 9, M9.2", |case| {
+        keys(case)?;
+        after(case, case.message)
+    }),
+    by_child("key-twice", "an item twice in a report", "section 9, M9.2", |case| {
+        change_keys(case, |keys| keys.push(keys[0].clone()))
+    }),
+    by_child(
+        "key-of-another",
+        "an item of a peer that is not below its carrier",
+        "section 9, M9.2",
+        |case| change_keys(case, |keys| keys[0].author = other(case)),
+    ),
+    by_child("key-forged", "an item that its author has not signed", "section 9, M9.2", |case| {
+        change_keys(case, |keys| keys[0].item.public[0] ^= 1)
+    }),
+    by_child("key-of-another-view", "an item of another view", "section 9, M9.2", |case| {
+        change_keys(case, |keys| {
+            let mut item = keys[0].item.clone();
+            item.ballot.counter += 1;
+            keys[0] = Signed::new(case.ctx, item);
+        })
+    }),
+    by_child("acknowledged-too-early", "an acknowledgement of nothing", "section 9, M9.2", |case| {
+        let (ballot, _) = keys(case)?;
+        after(case, &Message::View(view::Message::Up(ballot, Report::Acknowledge(0, Vec::new()))))
+    }),
+    by_child("released-too-early", "a release before the decision", "section 9, M9.2", |case| {
+        let (ballot, slot) = hold(case)?;
+        after(case, &Message::View(view::Message::Up(ballot, Report::Release(slot, Vec::new()))))
+    }),
+    by_child("hold-of-later-slot", "a report of a later slot", "section 9, M9.2", |case| {
+        let (ballot, slot) = hold(case)?;
+        let later = Report::Hold { slot: slot + 1, total: [0; 32], deals: Vec::new() };
+        Some(vec![wire::encode(&Message::View(view::Message::Up(ballot, later)))])
+    }),
+    by_child("chunk-not-next", "a chunk that is not the next", "section 13", |case| {
+        chunk(case, Direction::Up, |_, index, _| *index += 1)
+    }),
+    by_child("chunk-cut", "a chunk that is too short", "section 13", |case| {
+        chunk(case, Direction::Up, |_, _, data| data.truncate(data.len() - 4))
+    }),
+    by_child("total-from-child", "a chunk of the total from a child", "section 13", |case| {
+        chunk(case, Direction::Up, |direction, _, _| *direction = Direction::Down)
+    }),
+    by_child("share-wrong", "a released share that does not fit its hash", "section 12", |case| {
+        let Message::View(view::Message::Up(ballot, Report::Release(slot, items))) = case.message else {
+            return None;
+        };
+        let mut items = items.clone();
+        let own = items.iter_mut().find(|item| item.author == case.ctx.me)?;
+        let mut release = own.item.clone();
+        release.shares.first_mut()?.1[0] ^= 1;
+        *own = Signed::new(case.ctx, release);
+        Some(vec![wire::encode(&Message::View(view::Message::Up(*ballot, Report::Release(*slot, items))))])
+    }),
+    by_child("fetch-of-unknown", "a request for a slot that does not exist", "section 14", |case| {
+        keys(case)?;
+        after(case, &Message::Transfer(transfer::Message::Fetch(FAR, Want::Frozen)))
+    }),
+    by_child("no-message", "a header that is no message", "section 2, M2.1", |case| {
+        keys(case)?;
+        Some(vec![Frame { header: Bytes::from_static(&[250]), ..case.frame() }])
+    }),
+    by_child("header-cut", "a header that ends early", "section 2, M2.1", |case| {
+        keys(case)?;
+        let frame = case.frame();
+        Some(vec![Frame { header: frame.header.slice(..frame.header.len() - 1), ..frame }])
+    }),
+    by_child("bytes-left-over", "a header with a byte too many", "section 2, M2.1", |case| {
+        keys(case)?;
+        let frame = case.frame();
+        Some(vec![Frame { header: [&frame.header[..], &[0]].concat().into(), ..frame }])
+    }),
+    by_child("payload-misplaced", "a payload where none belongs", "section 6, M6.3", |case| {
+        keys(case)?;
+        Some(vec![Frame { payload: Bytes::from_static(&[0]), ..case.frame() }])
+    }),
+    by_child("other-channel", "a message on the other channel", "section 6", |case| {
+        keys(case)?;
+        Some(vec![Frame { channel: Channel::Bulk, ..case.frame() }])
+    }),
+    by_child(
+        "huge-header",
+        "a header that says it is longer than its frame allows",
+        "section 2, M2.1, M2.2",
+        |case| {
+            keys(case)?;
+            // A list of 2^62 entries.
+            let mut header = case.frame().header.to_vec();
+            header.truncate(2 + 2 + 1);
+            header.extend_from_slice(&[253, 0, 0, 0, 0, 0, 0, 0, 64]);
+            Some(vec![Frame { header: header.into(), ..case.frame() }])
+        },
+    ),
+];
+
+/// A message and then another.
+fn after(case: &Case<'_>, next: &Message) -> Option<Vec<Frame>> {
+    Some(vec![case.frame(), wire::encode(next)])
+}
+
+/// A peer that is neither this one nor the other.
+fn other(case: &Case<'_>) -> Peer {
+    let mut peers = case.ctx.session.peers();
+    peers.find(|peer| *peer != case.ctx.me && *peer != case.to).unwrap_or(case.to)
+}
+
+struct Begin {
+    ballot: Ballot,
+    members: Vec<Peer>,
+    frozen: u32,
+    promises: Vec<Signed<Promised>>,
+}
+
+fn begin(case: &Case<'_>, change: impl FnOnce(&mut Begin)) -> Option<Vec<Frame>> {
+    let Message::Begin { ballot, members, frozen, promises } = case.message.clone() else { return None };
+    let mut begin = Begin { ballot, members, frozen, promises };
+    change(&mut begin);
+    let Begin { ballot, members, frozen, promises } = begin;
+    Some(vec![wire::encode(&Message::Begin { ballot, members, frozen, promises })])
+}
+
+fn order_to_sum(case: &Case<'_>) -> Option<(Ballot, u32)> {
+    match case.message {
+        Message::View(view::Message::Down(ballot, Order::Sum(slot))) => Some((*ballot, *slot)),
+        _ => None,
+    }
+}
+
+fn keys<'a>(case: &Case<'a>) -> Option<(Ballot, &'a Vec<Signed<ViewKey>>)> {
+    match case.message {
+        Message::View(view::Message::Up(ballot, Report::Keys(keys))) => Some((*ballot, keys)),
+        _ => None,
+    }
+}
+
+fn change_keys(case: &Case<'_>, change: impl FnOnce(&mut Vec<Signed<ViewKey>>)) -> Option<Vec<Frame>> {
+    let (ballot, keys) = keys(case)?;
+    let mut keys = keys.clone();
+    change(&mut keys);
+    Some(vec![wire::encode(&Message::View(view::Message::Up(ballot, Report::Keys(keys))))])
+}
+
+fn hold(case: &Case<'_>) -> Option<(Ballot, u32)> {
+    match case.message {
+        Message::View(view::Message::Up(ballot, Report::Hold { slot, .. })) => Some((*ballot, *slot)),
+        _ => None,
+    }
+}
+
+fn chunk(
+    case: &Case<'_>,
+    way: Direction,
+    change: impl FnOnce(&mut Direction, &mut u32, &mut Vec<u8>),
+) -> Option<Vec<Frame>> {
+    let Message::View(view::Message::Reduce(message)) = case.message else { return None };
+    let all_reduce::Message::Chunk { sum, mut direction, mut index, data } = message.clone() else {
+        return None;
+    };
+    if direction != way {
+        return None;
+    }
+    let mut data = data.to_vec();
+    change(&mut direction, &mut index, &mut data);
+    let chunk = all_reduce::Message::Chunk { sum, direction, index, data: data.into() };
+    Some(vec![wire::encode(&Message::View(view::Message::Reduce(chunk)))])
+}

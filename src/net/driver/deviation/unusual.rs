@@ -1,0 +1,161 @@
+//! Correct traffic in unusual forms, messages that are lost, and what is to be ignored.
+
+use bytes::Bytes;
+
+use super::{Case, Expected, From, Kind, integers};
+use crate::protocol::all_reduce::{self, Direction, SumId};
+use crate::protocol::ballot::Ballot;
+use crate::protocol::council::Promise;
+use crate::protocol::failure::Failure;
+use crate::protocol::message::Message;
+use crate::protocol::promise::Promised;
+use crate::protocol::signed::Signed;
+use crate::protocol::transfer;
+use crate::protocol::view::{self, Order, Reason, Report};
+use crate::protocol::wire::{self, Frame};
+
+const fn kind(
+    name: &'static str,
+    about: &'static str,
+    sections: &'static str,
+    from: From,
+    change: fn(&Case<'_>) -> Option<Vec<Frame>>,
+) -> Kind {
+    Kind::new(name, about, sections, (from, Expected::GoOn), change)
+}
+
+pub(super) const KINDS: [Kind; 11] = [
+    Kind {
+        all: true,
+        ..kind(
+            "long-integers",
+            "all integers as long as their types allow",
+            "section 2, M2.3",
+            From::Leader,
+            |case| Some(vec![Frame { header: integers::longest(case.message).into(), ..case.frame() }]),
+        )
+    },
+    Kind {
+        all: true,
+        piece: Some(1),
+        ..kind("single-bytes", "every byte in a write of its own", "section 6", From::Leader, |case| {
+            Some(vec![case.frame()])
+        })
+    },
+    Kind {
+        all: true,
+        ..kind(
+            "items-reversed",
+            "the items of reports in another order",
+            "section 9, M9.1",
+            From::Child,
+            reversed,
+        )
+    },
+    Kind {
+        all: true,
+        long: true,
+        ..kind(
+            "single-credits",
+            "a credit for each of ten chunks",
+            "section 13, M13.1",
+            From::Leader,
+            credits,
+        )
+    },
+    kind("unasked", "messages that nobody has asked for", "sections 8, 9, 14", From::Child, unasked),
+    kind("earlier-slot", "reports of a slot that is over", "section 9", From::Child, earlier_slot),
+    kind("begin-twice", "the same view twice", "section 9", From::Leader, |case| {
+        matches!(case.message, Message::Begin { .. }).then(|| vec![case.frame(), case.frame()])
+    }),
+    kind("promise-lost", "a promise does not arrive", "section 8", From::Child, |case| {
+        matches!(case.message, Message::Promise(_)).then(Vec::new)
+    }),
+    kind("accept-lost", "the order to accept does not arrive", "section 9", From::Leader, |case| {
+        matches!(case.message, Message::View(view::Message::Down(_, Order::Accept(_)))).then(Vec::new)
+    }),
+    kind("decide-lost", "the decision does not arrive", "sections 8, 10", From::Leader, |case| {
+        matches!(case.message, Message::View(view::Message::Down(_, Order::Decide(..)))).then(Vec::new)
+    }),
+    kind("release-lost", "a released share does not arrive", "sections 8, 10", From::Child, |case| {
+        matches!(case.message, Message::View(view::Message::Up(_, Report::Release(..)))).then(Vec::new)
+    }),
+];
+
+fn reversed(case: &Case<'_>) -> Option<Vec<Frame>> {
+    let Message::View(view::Message::Up(ballot, report)) = case.message else { return None };
+    let mut report = report.clone();
+    let several = match &mut report {
+        Report::Keys(items) => reverse(items),
+        Report::Hold { deals, .. } => reverse(deals),
+        Report::Acknowledge(_, items) => reverse(items),
+        Report::Release(_, items) => reverse(items),
+        Report::Reveal(items) => reverse(items),
+    };
+    several.then(|| vec![wire::encode(&Message::View(view::Message::Up(*ballot, report)))])
+}
+
+fn reverse<T>(items: &mut [T]) -> bool {
+    items.reverse();
+    items.len() > 1
+}
+
+/// The four chunks of a credit one by one.
+fn credits(case: &Case<'_>) -> Option<Vec<Frame>> {
+    let Message::View(view::Message::Reduce(message)) = case.message else { return None };
+    let all_reduce::Message::Credit { sum, direction, index } = *message else { return None };
+    let one = |index| {
+        let credit = all_reduce::Message::Credit { sum, direction, index };
+        wire::encode(&Message::View(view::Message::Reduce(credit)))
+    };
+    Some((index.saturating_sub(all_reduce::CREDIT - 1)..=index).map(one).collect())
+}
+
+/// With its first keys a child also sends what its parent must ignore.
+fn unasked(case: &Case<'_>) -> Option<Vec<Frame>> {
+    let Message::View(view::Message::Up(ballot, Report::Keys(_))) = case.message else { return None };
+    let sum = SumId { ballot: *ballot, slot: 2 };
+    let earlier = Ballot { counter: 0, proposer: ballot.proposer };
+    let up = Direction::Up;
+    let data = Bytes::from_static(&[0; 12]);
+    let nothing = Promise { frozen: 0, accepted: None, released: false };
+    let promised = Promised { ballot: earlier, promise: nothing, decision: Vec::new() };
+    let failure = Failure { ballot: earlier, reason: Reason::Stalled, suspect: None };
+    let mut frames = vec![case.frame()];
+    frames.extend(
+        [
+            Message::Promise(Signed::new(case.ctx, promised)),
+            Message::Refuse(earlier, *ballot),
+            Message::Failed(Signed::new(case.ctx, failure)),
+            Message::Transfer(transfer::Message::Piece { slot: 1, index: 0, data: data.clone() }),
+            Message::Transfer(transfer::Message::Lacking(1)),
+            Message::Transfer(transfer::Message::Credit(1, 0)),
+            Message::View(view::Message::Working(earlier)),
+            Message::View(view::Message::Up(earlier, Report::Keys(Vec::new()))),
+            Message::View(view::Message::Down(earlier, Order::Sum(1))),
+            Message::View(view::Message::Reduce(all_reduce::Message::Chunk {
+                sum,
+                direction: up,
+                index: 0,
+                data,
+            })),
+        ]
+        .iter()
+        .map(wire::encode),
+    );
+    Some(frames)
+}
+
+/// With what it holds of a later slot a child reports on the first one again.
+fn earlier_slot(case: &Case<'_>) -> Option<Vec<Frame>> {
+    let Message::View(view::Message::Up(ballot, Report::Hold { slot: 1.., .. })) = case.message else {
+        return None;
+    };
+    let again = [
+        Report::Hold { slot: 0, total: [0; 32], deals: Vec::new() },
+        Report::Acknowledge(0, Vec::new()),
+        Report::Release(0, Vec::new()),
+    ];
+    let again = again.map(|report| wire::encode(&Message::View(view::Message::Up(*ballot, report))));
+    Some(again.into_iter().chain([case.frame()]).collect())
+}
