@@ -1720,6 +1720,23 @@ FROZEN = {
 }
 
 
+def check_deal(session, number, item, drawn):
+    """That a deal for this sum is made of what its dealer drew; gives the pad."""
+    dealer, context = drawn["dealer"], share_context(session, number)
+    coefficients = [scalar(bytes.fromhex(c)) for c in drawn["coefficients"]]
+    pad, secret = le(coefficients[0], 32), bytes.fromhex(drawn["ephemeral_secret"])
+    check("pad hash", pad_hash(session, number, dealer, pad).hex() == item["pad_hash"])
+    shares = [le(shamir_share(coefficients, i), 32) for i in range(3)]
+    hashes = [share_hash(context, dealer, i, share).hex() for i, share in enumerate(shares)]
+    check("share hashes of the deal", hashes == item["share_hashes"])
+    sealed = [
+        envelope_seal(secret, session.roster[peer], context + le(dealer, 2), share).hex()
+        for peer, share in zip(session.council, shares)
+    ]
+    check("boxes of the deal", sealed == item["sealed"]["boxes"])
+    return pad
+
+
 def check_items():
     file = vectors("items")
     session = session_of(file["toml"])
@@ -1745,21 +1762,10 @@ def check_items():
     check("total in value", value["total"] == file["total_digest"])
     check("deals digest", tagged("deals", encode("Vec<Signed<Deal>>", record["deals"])).hex() == file["deals_digest"])
     check("value digest", value_digest(session, value) == file["value_digest"])
-    context = share_context(session, file["sum"])
     for case in file["deals"]:
-        dealer, item = case["dealer"], decode("Signed<Deal>", bytes.fromhex(case["signed"]))["item"]
-        coefficients = [scalar(bytes.fromhex(c)) for c in case["coefficients"]]
-        pad, secret = le(coefficients[0], 32), bytes.fromhex(case["ephemeral_secret"])
-        check("pad", pad.hex() == case["pad"])
-        check("pad hash", pad_hash(session, file["sum"], dealer, pad).hex() == case["pad_hash"] == item["pad_hash"])
-        shares = [le(shamir_share(coefficients, i), 32) for i in range(3)]
-        hashes = [share_hash(context, dealer, i, share).hex() for i, share in enumerate(shares)]
-        check("share hashes of the deal", hashes == item["share_hashes"])
-        sealed = [
-            envelope_seal(secret, session.roster[peer], context + le(dealer, 2), share).hex()
-            for peer, share in zip(session.council, shares)
-        ]
-        check("boxes of the deal", sealed == item["sealed"]["boxes"])
+        item = decode("Signed<Deal>", bytes.fromhex(case["signed"]))["item"]
+        pad = check_deal(session, file["sum"], item, case)
+        check("pad", pad.hex() == case["pad"] and item["pad_hash"] == case["pad_hash"])
     check_frozen(session, decode("Frozen", bytes.fromhex(file["frozen"])))
     for name in ("coin", "coin_with_an_unsound_deal"):
         frozen = decode("Frozen", bytes.fromhex(file[name]["frozen"]))
@@ -2025,6 +2031,11 @@ def check_sum():
                 check(f"opened slot {number}", opened[number].hex() == file["opened"][number])
     check("everybody greets everybody", not hello)
     check("every slot is opened", sorted(opened) == list(range(len(plan))))
+    for drawn in file["deals"]:
+        value, deals = slots[drawn["slot"]].record["value"], slots[drawn["slot"]].record["deals"]
+        item = next(deal["item"] for deal in deals if deal["author"] == drawn["dealer"])
+        check_deal(session, value["sum"], item, drawn)
+    check("every deal is shown", len(file["deals"]) == sum(len(slots[slot].record["deals"]) for slot in opened))
 
     # Every peer's vector from its rows, its masks, and the sum of all.
     scale = scaler(session, opened[2])

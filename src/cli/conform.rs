@@ -5,6 +5,8 @@ mod check;
 mod frames;
 #[cfg(feature = "net")]
 mod ground;
+#[cfg(feature = "net")]
+mod play;
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -15,6 +17,8 @@ use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
 use self::frames::{Seen, load, name_of};
+#[cfg(all(feature = "net", debug_assertions))]
+pub(super) use self::play::node_seed;
 use super::{Failure, print, say};
 use crate::protocol::Fault;
 use crate::protocol::fields::{Field, fields};
@@ -31,6 +35,8 @@ pub(super) enum ConformCommand {
     Check(check::Check),
     Decode(Decode),
     Diff(Diff),
+    #[cfg(feature = "net")]
+    Play(play::Play),
 }
 
 /// Print frames field by field, each field with its bytes
@@ -70,6 +76,8 @@ impl ConformCommand {
             Self::Check(command) => command.run(out),
             Self::Decode(command) => command.run(out),
             Self::Diff(command) => command.run(out),
+            #[cfg(feature = "net")]
+            Self::Play(command) => command.run(out),
         }
     }
 }

@@ -138,6 +138,10 @@ struct NodeArguments {
     /// Tests: stop at QUANTITY.STAGE until killed
     #[arg(long, hide = true, value_name = "QUANTITY.STAGE")]
     hold_at: Option<String>,
+    /// `flyswarm conform play`: draw what a trace shows that was drawn. Not in the released program
+    #[cfg(debug_assertions)]
+    #[arg(long, hide = true, value_name = "FILE")]
+    randomness: Option<PathBuf>,
     /// `flyswarm conform check`: deviate in a way towards a peer
     #[arg(long, hide = true, num_args = 2, value_names = ["WAY", "PEER"])]
     deviate: Vec<String>,
@@ -486,6 +490,10 @@ impl NodeArguments {
         }
         if let Some(place) = &self.hold_at {
             builder = builder.hold_at(place.clone());
+        }
+        #[cfg(debug_assertions)]
+        if let Some(path) = &self.randomness {
+            builder = builder.randomness(super::conform::node_seed(path)?);
         }
         if let [way, peer] = &*self.deviate {
             builder = builder.deviate(way.clone(), peer.clone());

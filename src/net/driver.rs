@@ -585,14 +585,14 @@ impl Driver<'_> {
     }
 }
 
-fn to_net(channel: Channel) -> super::Channel {
+pub(crate) fn to_net(channel: Channel) -> super::Channel {
     match channel {
         Channel::Control => super::Channel::Control,
         Channel::Bulk => super::Channel::Bulk,
     }
 }
 
-fn from_net(channel: super::Channel) -> Channel {
+pub(crate) fn from_net(channel: super::Channel) -> Channel {
     match channel {
         super::Channel::Control => Channel::Control,
         super::Channel::Bulk => Channel::Bulk,

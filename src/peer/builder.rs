@@ -57,6 +57,8 @@ pub struct Builder {
     trace: Option<Arc<Trace>>,
     hold_at: Option<String>,
     deviation: Option<(String, String)>,
+    #[cfg(debug_assertions)]
+    randomness: Option<[u8; 32]>,
 }
 
 enum Given {
@@ -94,6 +96,8 @@ impl Builder {
             trace: None,
             hold_at: None,
             deviation: None,
+            #[cfg(debug_assertions)]
+            randomness: None,
         }
     }
 
@@ -222,6 +226,13 @@ impl Builder {
         self
     }
 
+    /// `flyswarm conform play`: all that is drawn follows from these bytes. Not in the released program.
+    #[cfg(debug_assertions)]
+    pub(crate) fn randomness(mut self, seed: [u8; 32]) -> Self {
+        self.randomness = Some(seed);
+        self
+    }
+
     /// `flyswarm conform check`: deviate towards the peer of this name; see [`Deviation`].
     pub(crate) fn deviate(mut self, how: String, towards: String) -> Self {
         self.deviation = Some((how, towards));
@@ -303,6 +314,8 @@ impl Builder {
         SysRng
             .try_fill_bytes(&mut seed)
             .map_err(|error| Error::Machine(format!("the system gives no random bytes: {error}")))?;
+        #[cfg(debug_assertions)]
+        let seed = self.randomness.unwrap_or(seed);
         let config = NodeConfig {
             ctx,
             task,

@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::crypto::agreement::EphemeralSecret;
+use crate::crypto::shamir::Secret;
 use crate::data::Dataset;
 use crate::node::{Done, Event, Node, Timer};
 use crate::protocol::message::Channel;
@@ -172,6 +173,21 @@ fn seed(peer: Peer) -> [u8; 32] {
     bytes(&format!("node seed of {}", peer.0))
 }
 
+/// What a dealer draws for the pad of a slot, in a council of three: two scalars of 64 bytes, an ephemeral key.
+fn deal(dealer: Peer, slot: usize, random: &mut impl Rng) -> Value {
+    let mut scalar = || {
+        let mut drawn = [0; 64];
+        random.fill_bytes(&mut drawn);
+        hex(*Secret::random(&mut Given::new(&drawn)).key())
+    };
+    let coefficients = [scalar(), scalar()];
+    let mut ephemeral = [0; 32];
+    random.fill_bytes(&mut ephemeral);
+    json!({
+        "slot": slot, "dealer": dealer, "coefficients": coefficients, "ephemeral_secret": hex(ephemeral),
+    })
+}
+
 pub(crate) fn sum() -> Value {
     let session = small(3);
     let mut run = Run::new();
@@ -181,14 +197,17 @@ pub(crate) fn sum() -> Value {
     assert!(run.opened.values().all(|other| other == opened));
     assert!(run.log.iter().any(|entry| entry["channel"] == channel(Channel::Bulk)));
 
-    // The secret behind each view key, as the node drew it: shown so that the masks can be recomputed.
+    // What each node drew, in its order: shown so that all bytes can be recomputed.
+    let mut deals = Vec::new();
     let view_secrets: Vec<_> = session
         .peers()
         .map(|peer| {
             let mut view_seed = [0; 32];
             ChaCha20Rng::from_seed(seed(peer)).fill_bytes(&mut view_seed);
+            let mut view = ChaCha20Rng::from_seed(view_seed);
             let mut secret = [0; 32];
-            ChaCha20Rng::from_seed(view_seed).fill_bytes(&mut secret);
+            view.fill_bytes(&mut secret);
+            deals.extend((0..opened.len()).map(|slot| deal(peer, slot, &mut view)));
             let public = EphemeralSecret::generate(&mut Given::new(&secret)).public();
             if let Some(sent) = run.keys.get(&peer) {
                 assert_eq!(*sent, public);
@@ -209,6 +228,8 @@ pub(crate) fn sum() -> Value {
         "toml": small_text(3),
         "seeds": session.peers().map(|peer| hex(*identity(number_of(&session, peer)).seed())).collect::<Vec<_>>(),
         "view_secrets": view_secrets,
+        "deals": deals,
+        "node_seeds": session.peers().map(|peer| hex(seed(peer))).collect::<Vec<_>>(),
         "data": data,
         "log": run.log,
         "opened": opened.iter().map(hex).collect::<Vec<_>>(),

@@ -86,3 +86,58 @@ fn what_cannot_be_checked_is_refused_before_anything_runs() {
         assert!(said.contains(why) && output.stdout.is_empty(), "{said}");
     }
 }
+
+/// Our own program as peer `live` of `sum.json`, whose other peers are played to it. It draws what `edit` makes
+/// of what the trace shows.
+fn played(live: u16, edit: impl Fn(Value) -> Value) -> Output {
+    let trace = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/vectors/sum.json");
+    let folder = tempfile::tempdir().expect("a folder");
+    let files = folder.path().join("peer");
+    let others: Vec<_> = (0..3).filter(|peer| *peer != live).map(|peer: u16| peer.to_string()).collect();
+    let play = |more: &[&str]| {
+        let mut command = Command::new(PROGRAM);
+        command.args(["conform", "play", trace, "--as", &others.join(",")]).args(more);
+        command.output().expect("it runs")
+    };
+    let prepared = play(&["--prepare", files.to_str().expect("text")]);
+    assert!(prepared.status.success(), "{}", text(&prepared.stderr));
+    let drawn = files.join("randomness.json");
+    let value = serde_json::from_slice(&std::fs::read(&drawn).expect("it is written")).expect("JSON");
+    std::fs::write(&drawn, edit(value).to_string()).expect("it can be written");
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = format!("/ip4/127.0.0.1/tcp/{}", listener.local_addr().expect("bound").port());
+    drop(listener);
+    let mut command = Command::new(PROGRAM);
+    command.current_dir(&files).args(["join", "session.toml", "--key", "peer.key", "--data", "peer.csv"]);
+    command.args(["--header", "no", "--state", "state", "--out", "model", "--no-mdns", "--listen", &address]);
+    command.args(["--randomness", "randomness.json"]).stdin(std::process::Stdio::null());
+    command.stdout(std::process::Stdio::null()).stderr(std::process::Stdio::null());
+    let mut peer = command.spawn().expect("it starts");
+    let output = play(&["--at", &address, "--json"]);
+    peer.kill().expect("it can be killed");
+    peer.wait().expect("it ends");
+    output
+}
+
+#[test]
+fn our_own_program_sends_byte_for_byte_what_a_trace_shows_whichever_peer_it_is() {
+    for live in 0..3 {
+        let output = played(live, |drawn| drawn);
+        let value: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+        assert!(output.status.success() && value["same"] == true, "{live}: {value} {}", text(&output.stderr));
+        assert!(value["frames"].as_u64() >= Some(20), "{live}: {value}");
+    }
+}
+
+#[test]
+fn a_peer_that_draws_something_else_differs_first_in_the_key_of_its_view() {
+    let output = played(1, |mut drawn| {
+        drawn["node_seed"] = "07".repeat(32).into();
+        drawn
+    });
+    let value: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    let what = value["what"].as_str().expect("text");
+    assert!(what.starts_with("View.Up.1.Keys[0].item.public differs, header bytes "), "{value}");
+    assert_eq!(output.status.code(), Some(3), "{}", text(&output.stderr));
+    assert!(text(&output.stderr).contains("peer 1 differs from "), "{}", text(&output.stderr));
+}

@@ -1,0 +1,341 @@
+//! `flyswarm conform play`: the peers of a trace, played to a live one.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::fmt::Write as _;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use bytes::Bytes;
+use clap::Args;
+use serde_json::{Value, json};
+use zeroize::Zeroizing;
+
+use super::frames::{Seen, load};
+use super::{difference, kind};
+use crate::cli::children::now;
+use crate::cli::{Failure, output, print};
+use crate::crypto::identity::Identity;
+use crate::net::driver::{from_net, peer_id, roster, to_net};
+use crate::net::{Command, Config, Event, Events, Frame, Multiaddr, Network, PeerId};
+use crate::protocol::message::{Channel, Message};
+use crate::protocol::view::{self, Order, Report};
+use crate::session::{Peer, Session};
+
+/// How long the live peer is waited for.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// Between the frames of two peers, so that they arrive in the order of the trace.
+const APART: Duration = Duration::from_millis(20);
+/// One look at a peer's events.
+const LOOK: Duration = Duration::from_millis(2);
+
+/// Play the peers of a trace to a live one, and compare what it sends with what was recorded
+///
+/// TRACE is tests/vectors/sum.json, or a trace of `join --trace`. All its peers but one are played; the one
+/// that is left is the program that is tried. It runs with the files that --prepare writes, listens at an
+/// address of its own, and draws what the trace shows that was drawn, so that all its bytes can be compared:
+/// the key of the view, and for each pad the coefficients and the ephemeral secret (spec, section 12).
+#[derive(Debug, Args)]
+pub(in crate::cli) struct Play {
+    trace: PathBuf,
+    /// The peers that are played, by their places in the roster, between commas
+    #[arg(long = "as", value_name = "PEERS", value_delimiter = ',', required = true)]
+    played: Vec<u16>,
+    /// Where the live peer listens, such as /ip4/127.0.0.1/tcp/4001
+    #[arg(long, value_name = "ADDRESS", required_unless_present = "prepare")]
+    at: Option<Multiaddr>,
+    /// Key files of the played peers, in their order [default: the seeds that the trace shows]
+    #[arg(long, value_name = "FILE")]
+    keys: Vec<PathBuf>,
+    /// Write the files of the live peer into this folder and end: session.toml, peer.key, peer.csv (labels
+    /// last), randomness.json
+    #[arg(long, value_name = "DIR", conflicts_with = "at")]
+    prepare: Option<PathBuf>,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+/// A peer that is played.
+struct Role {
+    network: Network,
+    events: Events,
+    up: bool,
+    /// Why its connection ended.
+    lost: Option<String>,
+    /// What came from the live peer and was not compared yet.
+    came: BTreeMap<Channel, VecDeque<Seen>>,
+}
+
+impl Play {
+    pub(super) fn run(self, out: &mut dyn Write) -> Result<(), Failure> {
+        let value = whole(&self.trace)?;
+        let wrong = |why: String| Failure::Input(format!("{}: {why}", self.trace.display()));
+        let toml = value["toml"].as_str().ok_or_else(|| wrong("has no session file, toml".into()))?;
+        let session = Session::parse(toml).map_err(|error| wrong(error.to_string()))?;
+        let left: Vec<_> = session.peers().filter(|peer| !self.played.contains(&peer.0)).collect();
+        let &[live] = &*left else {
+            let text = format!("--as: all peers of 0 to {} but one", session.roster.len() - 1);
+            return Err(Failure::Input(text));
+        };
+        if let Some(folder) = &self.prepare {
+            return prepare(&value, (toml, &session), live, folder, wrong);
+        }
+        let (frames, _) = load(&self.trace)?;
+        let mut roles = self.roles(&value, &session, live)?;
+        let compared = play(&frames, &mut roles, live, peer_id(&session.key(live)));
+        for (_, role) in roles {
+            let _ = role.network.shutdown(Duration::from_secs(1));
+        }
+        match compared? {
+            Ok(count) if self.json => print(out, &format!("{}\n", json!({"same": true, "frames": count}))),
+            Ok(count) => print(out, &format!("the same: {count} frames of peer {}\n", live.0)),
+            Err((text, value)) => {
+                print(out, &if self.json { format!("{value}\n") } else { text })?;
+                Err(Failure::Session(format!("peer {} differs from {}", live.0, self.trace.display())))
+            }
+        }
+    }
+
+    /// The played peers, each on its way to the live one.
+    fn roles(&self, value: &Value, session: &Session, live: Peer) -> Result<BTreeMap<u64, Role>, Failure> {
+        let mut roles = BTreeMap::new();
+        for (place, &number) in self.played.iter().enumerate() {
+            let identity = match self.keys.get(place) {
+                Some(path) => Identity::load(path)?,
+                None => seed(value, "seeds", number).map(Identity::from_seed).ok_or_else(|| {
+                    let text =
+                        format!("{} shows no seed of peer {number}: give --keys", self.trace.display());
+                    Failure::Input(text)
+                })?,
+            };
+            if session.peer(&identity.public()) != Some(Peer(number)) {
+                return Err(Failure::Input(format!("the key for peer {number} is another peer's")));
+            }
+            let seed = Zeroizing::new(*identity.seed());
+            let mut addresses: BTreeMap<PeerId, Vec<Multiaddr>> = roster(session)
+                .map_err(|error| Failure::Input(error.to_string()))?
+                .into_iter()
+                .map(|(peer, _)| (peer, Vec::new()))
+                .collect();
+            addresses.insert(peer_id(&session.key(live)), self.at.clone().into_iter().collect());
+            let mut config = Config::new(seed, addresses);
+            config.patience = Duration::ZERO;
+            let (network, events) =
+                Network::spawn(config).map_err(|error| Failure::Machine(error.to_string()))?;
+            let role = Role { network, events, up: false, lost: None, came: BTreeMap::new() };
+            roles.insert(u64::from(number), role);
+        }
+        Ok(roles)
+    }
+}
+
+/// A difference as a person and as a program read it.
+type Differs = (String, Value);
+
+/// Sends what the played peers have sent, in the order of the trace, each frame when all has come that was
+/// recorded before it. How many frames were compared, or the first that differs.
+fn play(
+    frames: &[Seen],
+    roles: &mut BTreeMap<u64, Role>,
+    live: Peer,
+    address: PeerId,
+) -> Result<Result<usize, Differs>, Failure> {
+    let until = now() + PATIENCE;
+    while roles.values().any(|role| !role.up) {
+        roles.values_mut().for_each(Role::look);
+        if now() >= until {
+            return Err(Failure::Session(format!("peer {} is not there after {PATIENCE:?}", live.0)));
+        }
+    }
+    let number = Some(u64::from(live.0));
+    let (mut compared, mut last) = (0, None);
+    for (place, frame) in frames.iter().enumerate() {
+        let (Some(from), Some(to), Some(channel)) = (frame.from, frame.to, frame.channel) else { continue };
+        if number == Some(to)
+            && let Some(role) = roles.get(&from)
+        {
+            if last.is_some_and(|last| last != from) {
+                std::thread::sleep(APART);
+            }
+            last = Some(from);
+            let sent = Frame { header: frame.header.clone().into(), payload: frame.payload.clone() };
+            let command = Command::Send { to: address, channel: to_net(channel), frame: sent };
+            role.network.send(command).map_err(|error| Failure::Machine(error.to_string()))?;
+        } else if number == Some(from) && roles.contains_key(&to) && !is_working(frame) {
+            match next(roles, to, channel) {
+                Ok(came) => {
+                    if let Some((what, [recorded, came])) = differs(frame, &came) {
+                        return Ok(Err(told(frame, place, &what, Some((recorded, came)))));
+                    }
+                }
+                Err(why) => {
+                    let expected = frame.message().map_or_else(|fault| fault.to_string(), |m| kind(&m));
+                    let what = format!("{expected} does not come: {why}");
+                    return Ok(Err(told(frame, place, &what, None)));
+                }
+            }
+            compared += 1;
+        }
+    }
+    Ok(Ok(compared))
+}
+
+/// The next frame that the live peer sends to a role.
+fn next(roles: &mut BTreeMap<u64, Role>, to: u64, channel: Channel) -> Result<Seen, String> {
+    let until = now() + PATIENCE;
+    loop {
+        roles.values_mut().for_each(Role::look);
+        let role = roles.get_mut(&to).ok_or("it is not played")?;
+        if let Some(frame) = role.came.entry(channel).or_default().pop_front() {
+            return Ok(frame);
+        }
+        if let Some(why) = &role.lost {
+            return Err(format!("the connection has ended: {why}"));
+        }
+        if now() >= until {
+            return Err(format!("nothing for {PATIENCE:?}"));
+        }
+    }
+}
+
+impl Role {
+    /// Takes the events of a moment.
+    fn look(&mut self) {
+        while let Ok(event) = self.events.recv_timeout(LOOK) {
+            match event {
+                Event::PeerUp { .. } => self.up = true,
+                Event::PeerLost { reason, .. } => self.lost = Some(reason),
+                Event::Frame { channel, frame, .. } => {
+                    let channel = from_net(channel);
+                    let seen = Seen {
+                        us: None,
+                        from: None,
+                        to: None,
+                        channel: Some(channel),
+                        header: frame.header.to_vec(),
+                        payload: frame.payload,
+                    };
+                    if !is_working(&seen) {
+                        self.came.entry(channel).or_default().push_back(seen);
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+}
+
+/// That a peer still computes depends on how fast it is.
+fn is_working(frame: &Seen) -> bool {
+    matches!(frame.message(), Ok(Message::View(view::Message::Working(_))))
+}
+
+/// The first difference, whatever the order of items (spec, section 9).
+fn differs(recorded: &Seen, came: &Seen) -> Option<(String, [String; 2])> {
+    let ordered = |frame: &Seen| match frame.message() {
+        Ok(message) => Seen { header: crate::protocol::wire::canonical(&sorted(message)), ..again(frame) },
+        Err(_) => again(frame),
+    };
+    difference(&ordered(recorded), &ordered(came))
+}
+
+fn again(frame: &Seen) -> Seen {
+    let Seen { us, from, to, channel, ref header, ref payload } = *frame;
+    Seen { us, from, to, channel, header: header.clone(), payload: Bytes::clone(payload) }
+}
+
+/// The same message, its items by their authors.
+fn sorted(mut message: Message) -> Message {
+    match &mut message {
+        Message::View(view::Message::Up(_, report)) => match report {
+            Report::Keys(items) => items.sort_by_key(|item| item.author),
+            Report::Hold { deals, .. } => deals.sort_by_key(|item| item.author),
+            Report::Acknowledge(_, items) => items.sort_by_key(|item| item.author),
+            Report::Release(_, items) => items.sort_by_key(|item| item.author),
+            Report::Reveal(items) => items.sort_by_key(|item| item.author),
+        },
+        Message::View(view::Message::Down(_, order)) => match order {
+            Order::Keys(items) => items.sort_by_key(|item| item.author),
+            Order::Decide(_, items) => items.sort_by_key(|item| item.author),
+            Order::Open(_, items) => items.sort_by_key(|item| item.author),
+            Order::Reveal(items) => items.sort_by_key(|item| item.author),
+            Order::Sum(_) | Order::Accept(_) => {}
+        },
+        Message::Begin { promises, .. } => promises.sort_by_key(|item| item.author),
+        _ => {}
+    }
+    message
+}
+
+fn told(frame: &Seen, place: usize, what: &str, sides: Option<(String, String)>) -> Differs {
+    let mut text = format!("frame {}, {}: {what}\n", place + 1, frame.way());
+    if let Some((recorded, came)) = &sides {
+        let _ = writeln!(text, "  recorded  {recorded}\n  came      {came}");
+    }
+    let (recorded, came) = sides.unzip();
+    let value = json!({
+        "same": false, "frame": place + 1, "from": frame.from, "to": frame.to,
+        "channel": frame.channel.map(super::name_of), "what": what, "recorded": recorded, "came": came,
+    });
+    (text, value)
+}
+
+fn whole(path: &Path) -> Result<Value, Failure> {
+    let text = std::fs::read_to_string(path)
+        .map_err(|error| output::for_io(&error, format!("{}: {error}", path.display())))?;
+    serde_json::from_str(&text)
+        .map_err(|error| Failure::Input(format!("{}: no JSON: {error}", path.display())))
+}
+
+/// 32 bytes of a list by the peers' numbers.
+fn seed(value: &Value, name: &str, peer: u16) -> Option<[u8; 32]> {
+    hex::decode(value[name][usize::from(peer)].as_str()?).ok()?.try_into().ok()
+}
+
+/// The seed of everything that our own program draws, from a file that `--prepare` has written.
+#[cfg(debug_assertions)]
+pub(in crate::cli) fn node_seed(path: &Path) -> Result<[u8; 32], Failure> {
+    let value = whole(path)?;
+    let digits = value["node_seed"].as_str().unwrap_or_default();
+    let bytes = hex::decode(digits).ok().and_then(|bytes| bytes.try_into().ok());
+    bytes.ok_or_else(|| Failure::Input(format!("{}: no node_seed of 32 bytes", path.display())))
+}
+
+/// Writes the files of the live peer. `wrong` says what the trace lacks.
+fn prepare(
+    value: &Value,
+    (toml, session): (&str, &Session),
+    live: Peer,
+    folder: &Path,
+    wrong: impl Fn(String) -> Failure,
+) -> Result<(), Failure> {
+    let lacks = |what: &str| wrong(format!("shows no {what} of peer {}", live.0));
+    let identity = seed(value, "seeds", live.0).map(Identity::from_seed).ok_or_else(|| lacks("seed"))?;
+    let of_peer = &value["data"][live.index()];
+    let (rows, labels) =
+        of_peer["rows"].as_array().zip(of_peer["labels"].as_array()).ok_or_else(|| lacks("rows"))?;
+    let mut csv = String::new();
+    for (row, label) in rows.iter().zip(labels) {
+        let class = label.as_u64().and_then(|label| session.data.classes.get(usize::try_from(label).ok()?));
+        let class = class.ok_or_else(|| lacks("class for a row"))?;
+        for number in row.as_array().into_iter().flatten() {
+            let _ = write!(csv, "{number},");
+        }
+        let _ = writeln!(csv, "{class}");
+    }
+    let deals = value["deals"].as_array().into_iter().flatten();
+    let randomness = json!({
+        "about": "what the peer draws: its view key, the coefficients of each pad (the first is the pad), and \
+                  the ephemeral secret of its envelopes; node_seed is for flyswarm itself",
+        "view_secret": value["view_secrets"][live.index()]["secret"],
+        "deals": deals.filter(|deal| deal["dealer"] == live.0).collect::<Vec<_>>(),
+        "node_seed": value["node_seeds"][live.index()],
+    });
+    output::create_folder(folder)?;
+    output::write(&folder.join("session.toml"), toml.as_bytes(), false)?;
+    output::write(&folder.join("peer.csv"), csv.as_bytes(), false)?;
+    output::write_private(&folder.join("randomness.json"), format!("{randomness}\n").as_bytes(), false)?;
+    identity.save(folder.join("peer.key"))?;
+    Ok(())
+}
