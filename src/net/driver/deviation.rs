@@ -45,6 +45,8 @@ pub(crate) struct Kind {
     pub(crate) all: bool,
     /// The deviation of all the others, without which this one would be overtaken.
     pub(crate) others: Option<&'static str>,
+    /// Whether the other never greets it, so that nobody can wait for the whole roster.
+    pub(crate) ungreeted: bool,
     /// Whether the session's vectors need more chunks than may be without credit.
     pub(crate) long: bool,
     /// The most bytes that are written at once.
@@ -67,8 +69,8 @@ impl Kind {
         (from, expected): (From, Expected),
         change: fn(&Case<'_>) -> Option<Vec<Frame>>,
     ) -> Self {
-        let (all, others, long, piece) = (false, None, false, None);
-        Self { name, about, sections, from, expected, all, others, long, piece, change }
+        let (all, others, ungreeted, long, piece) = (false, None, false, false, None);
+        Self { name, about, sections, from, expected, all, others, ungreeted, long, piece, change }
     }
 }
 

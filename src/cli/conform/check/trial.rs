@@ -96,8 +96,11 @@ fn timing(case: &Case) -> Timing {
     let timing = Timing { gather_ms: 20_000, linger_ms: 8_000, ..Timing::default() };
     match case.drama {
         Drama::Late => Timing { gather_ms: 1_500, ..timing },
-        // Who is blamed is waited for to the end, and whose message is lost until it is given up.
-        Drama::Deviates(_) => Timing { gather_ms: 3_000, linger_ms: 3_000, stall_ms: 3_000, ..timing },
+        // Who is blamed never says that it has everything, and who lost a message waits for it.
+        Drama::Deviates(kind) => {
+            let gather_ms = if kind.ungreeted { 3_000 } else { timing.gather_ms };
+            Timing { gather_ms, linger_ms: 3_000, stall_ms: 3_000, ..timing }
+        }
         _ => timing,
     }
 }

@@ -124,14 +124,20 @@ pub(super) const BY_LEADER: [Kind; 21] = [
 
 /// Sent by a child to its leader.
 pub(super) const BY_CHILD: [Kind; 26] = [
-    by_child("before-hello", "a message before hello", "section 7", |case| {
-        matches!(case.message, Message::Hello { .. }).then_some(())?;
-        let status = Message::Status { frozen: 0, in_view: false };
-        Some(vec![wire::encode(&status), case.frame()])
-    }),
-    by_child("hello-twice", "hello twice", "section 7", |case| {
-        matches!(case.message, Message::Hello { .. }).then(|| vec![case.frame(), case.frame()])
-    }),
+    Kind {
+        ungreeted: true,
+        ..by_child("before-hello", "a message before hello", "section 7", |case| {
+            matches!(case.message, Message::Hello { .. }).then_some(())?;
+            let status = Message::Status { frozen: 0, in_view: false };
+            Some(vec![wire::encode(&status), case.frame()])
+        })
+    },
+    Kind {
+        ungreeted: true,
+        ..by_child("hello-twice", "hello twice", "section 7", |case| {
+            matches!(case.message, Message::Hello { .. }).then(|| vec![case.frame(), case.frame()])
+        })
+    },
     by_child("status-beyond", "a status with more frozen slots than there are", "section 7", |case| {
         keys(case)?;
         after(case, &Message::Status { frozen: FAR, in_view: true })
