@@ -29,6 +29,8 @@ use crate::task::Outcome;
 
 pub use budget::Budget;
 pub use builder::Builder;
+#[cfg(feature = "cli")]
+pub(crate) use builder::Tampering;
 pub(crate) use builder::{mark_file, not_built_in, place, state_folder};
 pub use event::{Event, Timed};
 pub use receipt::{Council, DataDigest, Opened, Place, Receipt, Spent};

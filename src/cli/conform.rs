@@ -2,6 +2,8 @@
 
 #[cfg(feature = "net")]
 mod check;
+#[cfg(feature = "net")]
+mod deviation;
 mod frames;
 #[cfg(feature = "net")]
 mod ground;
@@ -16,6 +18,8 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
+#[cfg(feature = "net")]
+pub(super) use self::deviation::deviate;
 use self::frames::{Seen, load, name_of};
 #[cfg(all(feature = "net", debug_assertions))]
 pub(super) use self::play::node_seed;

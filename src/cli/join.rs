@@ -496,7 +496,7 @@ impl NodeArguments {
             builder = builder.randomness(super::conform::node_seed(path)?);
         }
         if let [way, peer] = &*self.deviate {
-            builder = builder.deviate(way.clone(), peer.clone());
+            builder = builder.tamper(super::conform::deviate(way.clone(), peer.clone()));
         }
         Ok(builder)
     }

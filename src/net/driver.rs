@@ -6,7 +6,6 @@
 
 mod addresses;
 mod clock;
-pub(crate) mod deviation;
 mod trace;
 
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
@@ -33,7 +32,6 @@ use crate::task::Task;
 pub use addresses::peer_id;
 pub(crate) use addresses::{relays, roster};
 use clock::{Clock, beside, now_instant};
-pub use deviation::Deviation;
 pub use trace::Trace;
 
 /// The time for which a leaving node waits for its last frames to be read.
@@ -45,6 +43,15 @@ const LARGE: usize = 4 << 20;
 
 /// Between two looks at a node that is watched.
 const LOOK: Duration = Duration::from_millis(500);
+
+/// Changes what a node sends, so that it deviates from the protocol.
+pub trait Tamper: std::fmt::Debug + Send {
+    /// What is sent in place of `message`, and whether that is the first time; `None` where it is sent as it is.
+    fn send(&mut self, to: Peer, message: &Message) -> Option<(Vec<wire::Frame>, bool)>;
+
+    /// The most bytes that are written at once, where that is another number than usual.
+    fn piece(&self) -> Option<usize>;
+}
 
 /// The node to run.
 #[derive(Debug)]
@@ -70,8 +77,8 @@ pub struct NodeConfig {
     pub watched: bool,
     /// Where all frames are written down, if anywhere.
     pub trace: Option<Arc<Trace>>,
-    /// For `flyswarm conform check` only: what this node does wrong, or in an unusual way.
-    pub deviation: Option<Deviation>,
+    /// Checks of other programs only: what changes messages on their way out.
+    pub tamper: Option<Box<dyn Tamper>>,
     /// Tests only: stop at this slot and stage, connections alive, until killed.
     pub hold_at: Option<(u32, Stage)>,
     /// Set, with a wake, to leave.
@@ -219,7 +226,7 @@ struct Driver<'a> {
     addresses: mpsc::Receiver<(PeerId, Multiaddr)>,
     stop: Arc<AtomicBool>,
     hold_at: Option<(u32, Stage)>,
-    deviation: Option<Deviation>,
+    tamper: Option<Box<dyn Tamper>>,
     trace: Option<Arc<Trace>>,
     /// When a watched node is looked at next.
     look: Option<Instant>,
@@ -256,8 +263,8 @@ pub fn run(plan: NodeConfig, report: &mut dyn FnMut(Report<'_>)) -> Result<Usage
     config.mdns = plan.mdns;
     config.network_key = plan.network_key;
     config.relays = relays(session)?;
-    if let Some(deviation) = &plan.deviation {
-        config.piece = deviation.piece().unwrap_or(config.piece);
+    if let Some(tamper) = &plan.tamper {
+        config.piece = tamper.piece().unwrap_or(config.piece);
     }
     let (network, events) = Network::spawn(config)?;
     let (job_sender, jobs) = mpsc::channel();
@@ -284,7 +291,7 @@ pub fn run(plan: NodeConfig, report: &mut dyn FnMut(Report<'_>)) -> Result<Usage
         addresses,
         stop: plan.stop,
         hold_at: plan.hold_at,
-        deviation: plan.deviation,
+        tamper: plan.tamper,
         trace: plan.trace,
         look: plan.watched.then_some(started),
         usage: Usage { stages: vec![(None, Spent::default())], ..Usage::default() },
@@ -493,7 +500,7 @@ impl Driver<'_> {
     }
 
     fn send(&mut self, to: Peer, message: &Message) {
-        let changed = self.deviation.as_mut().and_then(|way| way.send(to, message));
+        let changed = self.tamper.as_mut().and_then(|tamper| tamper.send(to, message));
         let Some((frames, begins)) = changed else {
             return self.send_frame(to, message, wire::encode(message));
         };

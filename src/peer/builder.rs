@@ -18,7 +18,7 @@ use crate::data::Dataset;
 use crate::http::Server;
 use crate::memory;
 use crate::net::NetworkKey;
-use crate::net::driver::{self, Deviation, DriverError, NodeConfig, Trace};
+use crate::net::driver::{self, DriverError, NodeConfig, Tamper, Trace};
 use crate::net::metrics::{Metrics, stage_name};
 use crate::protocol::context::Context;
 use crate::protocol::view::Stage;
@@ -56,10 +56,13 @@ pub struct Builder {
     watched: bool,
     trace: Option<Arc<Trace>>,
     hold_at: Option<String>,
-    deviation: Option<(String, String)>,
-    #[cfg(debug_assertions)]
+    tamper: Option<Tampering>,
+    #[cfg(all(debug_assertions, feature = "cli"))]
     randomness: Option<[u8; 32]>,
 }
+
+/// Makes what changes a node's messages.
+pub(crate) type Tampering = Box<dyn FnOnce(&Arc<Context>) -> Result<Box<dyn Tamper>, Error> + Send>;
 
 enum Given {
     Arrays(Array2<f32>, Vec<Option<u16>>),
@@ -95,8 +98,8 @@ impl Builder {
             watched: false,
             trace: None,
             hold_at: None,
-            deviation: None,
-            #[cfg(debug_assertions)]
+            tamper: None,
+            #[cfg(all(debug_assertions, feature = "cli"))]
             randomness: None,
         }
     }
@@ -227,15 +230,16 @@ impl Builder {
     }
 
     /// `flyswarm conform play`: all that is drawn follows from these bytes. Not in the released program.
-    #[cfg(debug_assertions)]
+    #[cfg(all(debug_assertions, feature = "cli"))]
     pub(crate) fn randomness(mut self, seed: [u8; 32]) -> Self {
         self.randomness = Some(seed);
         self
     }
 
-    /// `flyswarm conform check`: deviate towards the peer of this name; see [`Deviation`].
-    pub(crate) fn deviate(mut self, how: String, towards: String) -> Self {
-        self.deviation = Some((how, towards));
+    /// `flyswarm conform check`: what the node sends is changed by what this makes.
+    #[cfg(feature = "cli")]
+    pub(crate) fn tamper(mut self, make: Tampering) -> Self {
+        self.tamper = Some(make);
         self
     }
 
@@ -297,7 +301,7 @@ impl Builder {
             return Err(Error::Input(format!("{}: {line} (--strict)", pin.name)));
         }
         let hold_at = self.hold_at.as_deref().map(|text| place(&ctx, text)).transpose()?;
-        let deviation = self.deviation.map(|(how, towards)| deviation(&ctx, &how, &towards)).transpose()?;
+        let tamper = self.tamper.map(|make| make(&ctx)).transpose()?;
         let metrics = self.metrics.map(|address| serve(&ctx, address)).transpose()?;
         // Before anything is written: an address that is none.
         driver::roster(&ctx.session)?;
@@ -314,7 +318,7 @@ impl Builder {
         SysRng
             .try_fill_bytes(&mut seed)
             .map_err(|error| Error::Machine(format!("the system gives no random bytes: {error}")))?;
-        #[cfg(debug_assertions)]
+        #[cfg(all(debug_assertions, feature = "cli"))]
         let seed = self.randomness.unwrap_or(seed);
         let config = NodeConfig {
             ctx,
@@ -328,7 +332,7 @@ impl Builder {
             watched: self.watched,
             trace: self.trace,
             hold_at,
-            deviation,
+            tamper,
             stop: Arc::default(),
         };
         let result = (!witness).then_some(result);
@@ -437,12 +441,6 @@ fn serve(ctx: &Context, address: SocketAddr) -> Result<(Metrics, Server), Error>
     let bound =
         metrics.serve(address).map_err(|error| Error::Machine(format!("metrics at {address}: {error}")))?;
     Ok((metrics, bound))
-}
-
-fn deviation(ctx: &Arc<Context>, how: &str, towards: &str) -> Result<Deviation, Error> {
-    let peer = ctx.session.peers().find(|peer| ctx.session.name(*peer) == towards);
-    let peer = peer.ok_or_else(|| Error::Input(format!("--deviate: {towards} is not in the roster")))?;
-    Deviation::new(ctx, how, peer).ok_or_else(|| Error::Input(format!("--deviate {how}: is unknown")))
 }
 
 /// The slot and stage that a text such as `counts.sum` names.

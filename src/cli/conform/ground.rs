@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
+use super::deviation::From;
 use crate::cli::children::{ChildEvent, Children, now};
 use crate::cli::demo::{together, write_csv};
 use crate::cli::id::{new_run, random};
@@ -17,7 +18,8 @@ use crate::crypto::identity::Identity;
 use crate::data::digits::digits;
 use crate::data::{Dataset, deal};
 use crate::model::{Model, Origin};
-use crate::net::driver::deviation::From;
+use crate::net::PeerId;
+use crate::net::driver::peer_id;
 use crate::protocol::ballot::Ballot;
 use crate::protocol::tree;
 use crate::session::{
@@ -170,6 +172,15 @@ impl Ground {
         })
     }
 
+    /// Where a peer listens.
+    pub(super) fn address(&self, i: usize) -> &str {
+        &self.session.roster[i].addresses[0]
+    }
+
+    pub(super) fn peer_id(&self, i: usize) -> PeerId {
+        peer_id(&self.session.roster[i].key)
+    }
+
     pub(super) fn name(&self, i: usize) -> &str {
         &self.names[i]
     }
@@ -193,7 +204,7 @@ impl Ground {
     /// Starts one of our own nodes.
     pub(super) fn start(&mut self, i: usize, more: &[&str]) -> Result<(), Failure> {
         let mut arguments: Vec<OsString> = vec!["join".into(), self.folder.join("session.toml").into()];
-        let listen = &self.session.roster[i].addresses[0];
+        let listen = self.address(i);
         let words = ["--json", "--no-mdns", "--header", "no", "--force", "--listen", listen];
         arguments.extend(words.iter().chain(more).map(OsString::from));
         for (option, suffix) in [
@@ -222,7 +233,7 @@ impl Ground {
         ] {
             command = command.replace(name, &quoted(&path));
         }
-        command = command.replace("{listen}", &self.session.roster[i].addresses[0]);
+        command = command.replace("{listen}", self.address(i));
         let open = |suffix: &str| {
             let path = self.file(i, suffix);
             File::options().create(true).append(true).open(&path).map_err(|error| failed(&path, &error))

@@ -95,7 +95,7 @@ impl SimulatedPeer {
             network_key: None,
             watched: false,
             trace: None,
-            deviation: None,
+            tamper: None,
             hold_at: self.hold_at.as_deref().map(|text| peer::place(&ctx, text)).transpose()?,
             stop: stop.clone(),
         };

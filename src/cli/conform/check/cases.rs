@@ -3,13 +3,15 @@
 use std::collections::BTreeSet;
 
 use super::super::ground::Place;
-use crate::net::driver::deviation::{self, From, Kind};
+use crate::cli::conform::deviation::{self, From, Kind};
 
 /// What happens in a case.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Drama {
     Nothing,
     NetworkKey,
+    /// A peer that is not in the roster connects to it.
+    Stranger,
     /// It comes when the others have begun without it.
     Late,
     /// It and the leader are killed at this stage of the counts, and come back with their state.
@@ -47,7 +49,7 @@ const fn case(
     Case { name, about, sections, peers, place, long: false, drama }
 }
 
-const SESSIONS: [Case; 14] = [
+const SESSIONS: [Case; 15] = [
     case(
         ("follower", "a follower in a session of three", "sections 3 to 15, M6.1"),
         (3, Place::Leaf),
@@ -82,6 +84,11 @@ const SESSIONS: [Case; 14] = [
         )
     },
     case(("network-key", "a session behind a network key", "section 6"), (3, Place::Leaf), Drama::NetworkKey),
+    case(
+        ("stranger", "a peer outside the roster connects, and is refused", "section 6, M6.5"),
+        (3, Place::Leaf),
+        Drama::Stranger,
+    ),
     case(
         ("late", "it comes when the others have begun without it", "sections 7, 14"),
         (5, Place::Leaf),

@@ -4,12 +4,16 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
+use zeroize::Zeroizing;
+
 use super::Check;
 use super::cases::{Case, Drama};
 use crate::cli::Failure;
 use crate::cli::children::now;
+use crate::cli::conform::deviation::{Expected, Kind};
 use crate::cli::conform::ground::Ground;
-use crate::net::driver::deviation::{Expected, Kind};
+use crate::cli::id::random;
+use crate::net::{Config, Event, Multiaddr, Network};
 use crate::session::Timing;
 
 /// How long a case may take.
@@ -20,6 +24,8 @@ const SHORT: u32 = 512;
 const LONG: u32 = 60_000;
 /// How long a node is frozen: longer than its neighbours wait for an answer to a ping.
 const FROZEN: Duration = Duration::from_secs(8);
+/// By then the program listens, and has met a stranger.
+const MET: Duration = Duration::from_secs(20);
 /// By then a message has arrived, and what it asks for is on disk.
 const ARRIVES: Duration = Duration::from_millis(500);
 
@@ -52,6 +58,11 @@ impl Check {
             _ => None,
         };
         let checked = ground.name(ground.checked).to_owned();
+        let mut wrong = Vec::new();
+        if matches!(case.drama, Drama::Stranger) {
+            ground.start_checked()?;
+            wrong.extend(stranger(&ground)?);
+        }
         for &i in &ours {
             let more = match deviates {
                 Some((kind, who)) if kind.all || i == who => vec!["--deviate", kind.name, &checked],
@@ -62,7 +73,7 @@ impl Check {
             };
             ground.start(i, &more)?;
         }
-        if !matches!(case.drama, Drama::Late) {
+        if !matches!(case.drama, Drama::Late | Drama::Stranger) {
             ground.start_checked()?;
         }
         if let Some((Kind { expected: Expected::Blame, .. }, who)) = deviates {
@@ -70,11 +81,11 @@ impl Check {
             ours.retain(|i| *i != who);
         }
         play(case.drama, &mut ground, &mut ours, leader)?;
-        let mut wrong = ground.judge(&ours, !matches!(case.drama, Drama::Forgets));
+        wrong.extend(ground.judge(&ours, !matches!(case.drama, Drama::Forgets)));
         if let Some((kind, who)) = deviates {
             wrong.extend(judge_deviation(kind, &ground, who));
         }
-        if wrong.is_empty() && matches!(case.drama, Drama::Nothing | Drama::NetworkKey) {
+        if wrong.is_empty() && matches!(case.drama, Drama::Nothing | Drama::NetworkKey | Drama::Stranger) {
             wrong.extend(ground.judge_rows(ours[0])?);
         }
         Ok(Some(wrong))
@@ -86,7 +97,7 @@ fn fewest(case: &Case) -> u16 {
     let loses = match case.drama {
         Drama::Late | Drama::Forgets | Drama::LeaderDies(_) => true,
         Drama::Deviates(kind) => kind.expected == Expected::Blame,
-        Drama::Nothing | Drama::NetworkKey | Drama::Restart(_) | Drama::Frozen => false,
+        Drama::Nothing | Drama::NetworkKey | Drama::Stranger | Drama::Restart(_) | Drama::Frozen => false,
     };
     let peers = u16::try_from(case.peers).unwrap_or(u16::MAX);
     if loses { peers - 1 } else { peers }
@@ -107,7 +118,7 @@ fn timing(case: &Case) -> Timing {
 
 /// Lets a session run to its end, with what the case wants to happen on the way.
 fn play(drama: Drama, ground: &mut Ground, ours: &mut Vec<usize>, leader: usize) -> Result<(), Failure> {
-    let mut done = matches!(drama, Drama::Nothing | Drama::NetworkKey | Drama::Deviates(_));
+    let mut done = matches!(drama, Drama::Nothing | Drama::NetworkKey | Drama::Stranger | Drama::Deviates(_));
     let mut frozen: Option<(usize, std::time::Instant)> = None;
     while ground.hear()? {
         match drama {
@@ -155,6 +166,32 @@ fn play(drama: Drama, ground: &mut Ground, ours: &mut Vec<usize>, leader: usize)
         }
     }
     Ok(())
+}
+
+/// Connects to the checked program with an identity that is not in the roster. What is wrong.
+fn stranger(ground: &Ground) -> Result<Option<String>, Failure> {
+    let failed = |error: String| Failure::Machine(format!("the stranger: {error}"));
+    let address = ground.address(ground.checked).parse::<Multiaddr>();
+    let address = address.map_err(|error| failed(error.to_string()))?;
+    let roster = [(ground.peer_id(ground.checked), vec![address])].into();
+    let mut config = Config::new(Zeroizing::new(*random()?), roster);
+    (config.patience, config.details) = (Duration::ZERO, true);
+    let (network, events) = Network::spawn(config).map_err(|error| failed(error.to_string()))?;
+    let until = now() + MET;
+    let wrong = loop {
+        match events.recv_timeout(until.saturating_duration_since(now())) {
+            Ok(Event::NotUp { known: true, .. }) => break None,
+            Ok(Event::PeerUp { .. }) => break Some("it lets a peer in that is not in the roster".to_owned()),
+            Ok(_) => {}
+            Err(_) => {
+                break Some(format!(
+                    "a peer outside the roster came to it for {MET:?}, and no connection was closed"
+                ));
+            }
+        }
+    };
+    let _ = network.shutdown(Duration::ZERO);
+    Ok(wrong)
 }
 
 /// What is wrong where peer `who` has deviated.

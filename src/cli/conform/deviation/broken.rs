@@ -123,7 +123,7 @@ pub(super) const BY_LEADER: [Kind; 21] = [
 ];
 
 /// Sent by a child to its leader.
-pub(super) const BY_CHILD: [Kind; 26] = [
+pub(super) const BY_CHILD: [Kind; 27] = [
     Kind {
         ungreeted: true,
         ..by_child("before-hello", "a message before hello", "section 7", |case| {
@@ -187,6 +187,13 @@ pub(super) const BY_CHILD: [Kind; 26] = [
             let mut item = keys[0].item.clone();
             item.ballot.counter += 1;
             keys[0] = Signed::new(case.ctx, item);
+        })
+    }),
+    by_child("key-low-order", "a view key of low order, signed by its author", "section 11, M11.1", |case| {
+        change_keys(case, |keys| {
+            if let Some(own) = keys.iter_mut().find(|key| key.author == case.ctx.me) {
+                *own = Signed::new(case.ctx, ViewKey { public: [0; 32], ..own.item.clone() });
+            }
         })
     }),
     by_child("acknowledged-too-early", "an acknowledgement of nothing", "section 9, M9.2", |case| {

@@ -9,6 +9,8 @@ mod unusual;
 
 use std::sync::Arc;
 
+use crate::net::driver::Tamper;
+use crate::peer::{Error, Tampering};
 use crate::protocol::context::Context;
 use crate::protocol::message::Message;
 use crate::protocol::wire::{self, Frame};
@@ -89,12 +91,27 @@ impl Case<'_> {
 }
 
 /// A way to deviate towards one peer.
-#[derive(Clone)]
-pub struct Deviation {
+struct Deviation {
     ctx: Arc<Context>,
     kind: &'static Kind,
     towards: Peer,
     done: bool,
+}
+
+/// All ways to deviate.
+pub(crate) fn kinds() -> impl Iterator<Item = &'static Kind> {
+    broken::BY_LEADER.iter().chain(&broken::BY_CHILD).chain(&unusual::KINDS)
+}
+
+/// Makes a node deviate in this way towards the peer of this name.
+pub(in crate::cli) fn deviate(way: String, towards: String) -> Tampering {
+    Box::new(move |ctx| {
+        let peer = ctx.session.peers().find(|peer| ctx.session.name(*peer) == towards);
+        let peer = peer.ok_or_else(|| Error::Input(format!("--deviate: {towards} is not in the roster")))?;
+        let kind = kinds().find(|kind| kind.name == way);
+        let kind = kind.ok_or_else(|| Error::Input(format!("--deviate {way}: is unknown")))?;
+        Ok(Box::new(Deviation { ctx: ctx.clone(), kind, towards: peer, done: false }))
+    })
 }
 
 impl std::fmt::Debug for Deviation {
@@ -103,29 +120,16 @@ impl std::fmt::Debug for Deviation {
     }
 }
 
-/// All ways to deviate.
-pub(crate) fn kinds() -> impl Iterator<Item = &'static Kind> {
-    broken::BY_LEADER.iter().chain(&broken::BY_CHILD).chain(&unusual::KINDS)
-}
-
-impl Deviation {
-    /// The deviation of this name.
-    pub(crate) fn new(ctx: &Arc<Context>, name: &str, towards: Peer) -> Option<Self> {
-        let kind = kinds().find(|kind| kind.name == name)?;
-        Some(Self { ctx: ctx.clone(), kind, towards, done: false })
-    }
-
-    /// The most bytes that are written at once.
-    pub(super) fn piece(&self) -> Option<usize> {
-        self.kind.piece
-    }
-
-    /// What is sent in place of `message`, and whether that is the first time.
-    pub(super) fn send(&mut self, to: Peer, message: &Message) -> Option<(Vec<Frame>, bool)> {
+impl Tamper for Deviation {
+    fn send(&mut self, to: Peer, message: &Message) -> Option<(Vec<Frame>, bool)> {
         if to != self.towards || (self.done && !self.kind.all) {
             return None;
         }
         let frames = (self.kind.change)(&Case { ctx: &self.ctx, to, message })?;
         Some((frames, !std::mem::replace(&mut self.done, true)))
+    }
+
+    fn piece(&self) -> Option<usize> {
+        self.kind.piece
     }
 }
