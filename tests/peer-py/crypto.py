@@ -203,10 +203,10 @@ def total_digest(session_id: bytes, sum_id: SumId, total: bytes) -> bytes:
 # --- section 11: masks
 
 
-def agreement_key(session_id: bytes, ballot: Ballot, secret: bytes, mine: bytes, theirs: bytes,
-                  me: int, other: int) -> bytes:
-    low, high = (mine, theirs) if me < other else (theirs, mine)
-    return derive(agree(secret, theirs), "agreement", session_id + ballot_bytes(ballot) + low + high)
+def agreement_key(session_id: bytes, ballot: Ballot, secret: bytes, public: bytes, me: bytes, other: bytes) -> bytes:
+    """`secret` and `public` are of the view, `me` and `other` the identities' keys, which ascend with the numbers."""
+    low, high = sorted((me, other))
+    return derive(agree(secret, public), "agreement", session_id + ballot_bytes(ballot) + low + high)
 
 
 def add_mask(vector: numpy.ndarray, sign: int, key: bytes, label: str, params: bytes, offset: int = 0) -> None:

@@ -377,9 +377,8 @@ class View:
         for key in items:
             if key.author in wanted:
                 try:
-                    self.pairs[key.author] = agreement_key(session.id, self.ballot, self.secret,
-                                                           self.own_key.item.public, key.item.public, machine.me,
-                                                           key.author)
+                    self.pairs[key.author] = agreement_key(session.id, self.ballot, self.secret, key.item.public,
+                                                           session.roster[machine.me], session.roster[key.author])
                 except CryptoError:
                     raise Fault("low-order-key", "a view key", key.author) from None
         machine.keep_keys(items)
