@@ -53,7 +53,7 @@ def run(arguments: argparse.Namespace) -> tuple[int, str]:
 
     def done() -> None:
         last = machine.frozen[-1].frozen.record.value
-        data = model_file(session, machine.opened, task.moments(machine.opened), last.members, PROGRAM)
+        data = model_file(session, machine.opened, task.moments(machine.opened), last.members, arguments.written_by)
         write_whole(arguments.out, data)
         print(f"the model is in {arguments.out}", flush=True)
 
@@ -75,6 +75,7 @@ def main() -> None:
                        ("listen", "such as /ip4/127.0.0.1/tcp/4001")):
         parser.add_argument(f"--{name}", required=True, help=text)
     parser.add_argument("--network-key", help="refused")
+    parser.add_argument("--written-by", default=PROGRAM, help="the program that the model file names")
     code, text = 4, "failed"
     try:
         code, text = run(parser.parse_args())
