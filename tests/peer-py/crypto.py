@@ -114,7 +114,7 @@ class Identity:
 
     def sign_item(self, session_id: bytes, author: int, item: Any) -> Signed:
         """Section 3.1."""
-        message = session_id + struct.pack("<H", author) + canonical(type(item), item)
+        message = session_id + struct.pack("<H", author) + canonical(type(item).__name__, item)
         return Signed(author, item, self.sign(CONTEXTS[type(item)], message))
 
 
@@ -130,7 +130,7 @@ def item_verifies(session_id: bytes, roster: list[bytes], signed: Signed) -> boo
     if signed.author >= len(roster):
         return False
     item = signed.item
-    message = session_id + struct.pack("<H", signed.author) + canonical(type(item), item)
+    message = session_id + struct.pack("<H", signed.author) + canonical(type(item).__name__, item)
     return verify(roster[signed.author], CONTEXTS[type(item)], message, signed.signature)
 
 

@@ -38,11 +38,11 @@ def verifies(session: Session, signed: Signed) -> bool:
 
 
 def value_digest(session: Session, value: Value) -> bytes:
-    return tagged("value", session.id, canonical(Value, value))
+    return tagged("value", session.id, canonical("Value", value))
 
 
 def deals_digest(deals: list[Signed[Deal]]) -> bytes:
-    return tagged("deals", canonical(list[Signed[Deal]], deals))
+    return tagged("deals", canonical("Vec<Signed<Deal>>", deals))
 
 
 def check_record(session: Session, record: Record) -> None:
@@ -82,18 +82,18 @@ def release_fits(session: Session, record: Record, signed: Signed[Release]) -> b
 
 def release_matches(session: Session, record: Record, signed: Signed[Release]) -> bool:
     """One share for each deal, in the order of the deals, each with its published hash."""
-    if [s.dealer for s in signed.item.shares] != [d.author for d in record.deals]:
+    if [dealer for dealer, _ in signed.item.shares] != [d.author for d in record.deals]:
         return False
     index = session.council.index(signed.author)
-    return all(share_matches(session.id, deal, index, share.share)
-               for deal, share in zip(record.deals, signed.item.shares))
+    return all(share_matches(session.id, deal, index, share)
+               for deal, (_, share) in zip(record.deals, signed.item.shares))
 
 
 def pads_of(session: Session, record: Record, releases: list[Signed[Release]]) -> list[bytes | None]:
     """Every pad, from releases that match; None for one that is not sound (section 12)."""
     pads = []
     for place, deal in enumerate(record.deals):
-        shares = {session.council.index(r.author): r.item.shares[place].share for r in releases}
+        shares = {session.council.index(r.author): r.item.shares[place][1] for r in releases}
         pads.append(rebuild_pad(session.id, deal, shares, session.quorum))
     return pads
 

@@ -11,13 +11,13 @@ from typing import Any, Callable, NamedTuple
 from crypto import Identity
 from decision import (Fault, Unopenable, check_promise, expect, obligation, opened_vector,
                       value_digest, verifies)
-from encoding import (Accepted, Ballot, Begin, Down, Exchange, Failed, Failure, Field, Fields, Frozen, Hello,
+from encoding import (Accepted, Ballot, Begin, Down, Exchange, Failed, Failure, Fields, Frozen, Hello,
                       Malformed, Prepare, Promise, Promised, PromiseMessage, Reason, Record, Refuse, Signed, Status,
                       TraceKey, TracePromise, Transfer, View as ViewMessage, canonical, decode_message,
                       encode_message, is_bulk)
 from model import DataError, Refused, Task
 from session import Session
-from store import (AcceptedState, FrozenState, Kept, Loaded, ReleasedState, Small, pack_accepted, pack_frozen)
+from store import (AcceptedState, FrozenState, Loaded, ReleasedState, Small, pack_accepted, pack_frozen)
 from transfer import Transfers
 from view import EndView, Secrets, View
 
@@ -87,7 +87,7 @@ class Machine:
         self.next_job = 0
 
         self.promised, self.joined, self.lost_state, kept = loaded.small
-        self.traces: dict[int, Any] = {k.peer: k.trace for k in kept}
+        self.traces: dict[int, Any] = dict(kept)
         self.accepted: AcceptedState | None = loaded.accepted
         self.released: ReleasedState | None = loaded.released
         self.frozen: list[FrozenState] = list(loaded.frozen)
@@ -231,9 +231,8 @@ class Machine:
         self.actions.append(Job(self.next_job, run))
 
     def persist_small(self, label: str) -> None:
-        traces = [Kept(p, t) for p, t in sorted(self.traces.items(), key=lambda x: x[0])]
-        small = Small(self.promised, self.joined, self.lost_state, traces)
-        self.actions.append(Persist(label, "small", canonical(Small, small)))
+        small = Small(self.promised, self.joined, self.lost_state, list(self.traces.items()))
+        self.actions.append(Persist(label, "small", canonical("Small", small)))
 
     def trusted(self) -> set[int]:
         """Greeted and not blamed."""
@@ -308,7 +307,7 @@ class Machine:
         expect(peer not in self.known, "out-of-order", "hello twice")
         if (hello.version, hello.session) != (VERSION, self.session.id):
             self.mismatched.add(peer)
-            self.send(peer, Fields([Field(n, h) for n, h in self.session.fields]))
+            self.send(peer, Fields(self.session.fields))
             self.actions.append(Say(f"{self.session.names[peer]} has another session or version"))
             return
         expect(hello.frozen <= len(self.session.plan), "inconsistent", "more slots frozen than there are")
@@ -333,7 +332,7 @@ class Machine:
         return self.session.enough(peers) and (slot == len(self.session.plan) or self.may_sum(slot, peers))
 
     def on_fields(self, peer: int, message: Fields) -> None:
-        mine, theirs = dict(self.session.fields), {f.name: f.hash for f in message.fields}
+        mine, theirs = dict(self.session.fields), dict(message.fields)
         names = [n for n in {**mine, **theirs} if mine.get(n) != theirs.get(n)] or ["protocol version"]
         self.mismatched.add(peer)
         self.actions.append(Say(f"{self.session.names[peer]} has another session: {', '.join(names)} differ"))
@@ -403,7 +402,7 @@ class Machine:
 
     def release(self, slot: int, digest: bytes, decision: list[Signed]) -> None:
         self.released = ReleasedState(slot, digest, decision)
-        self.actions.append(Persist("released", "released", canonical(ReleasedState, self.released)))
+        self.actions.append(Persist("released", "released", canonical("ReleasedState", self.released)))
 
     def candidate(self, digest: bytes) -> tuple[Record, bytes] | None:
         """A record and its total, from what was acknowledged or fetched."""

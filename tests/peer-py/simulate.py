@@ -6,14 +6,13 @@ import heapq
 from typing import Any, Callable
 
 from crypto import Identity
-from encoding import Ballot
 from machine import Drop, Job, Machine, Persist, Say, Send, Stop
 from model import Task
 from session import Session
-from store import Loaded, Small
+from store import NOTHING, Loaded
 
 STEP = 1000  # microseconds of a frame on its way, and of a job
-EMPTY = Loaded(Small(Ballot(0, 0), Ballot(0, 0), False, []), None, None, [])
+EMPTY = Loaded(NOTHING, None, None, [])
 
 
 class Simulation:

@@ -10,39 +10,28 @@ import hashlib
 import os
 from typing import NamedTuple
 
-from encoding import Acknowledgement, B32, Ballot, Frozen, Malformed, Peer, Raw, Record, Signed, TRACE, U32
-from encoding import canonical, decode
+import encoding
+from encoding import Ballot, Malformed, canonical, decode
 
-
-class Kept(NamedTuple):
-    peer: Peer
-    trace: TRACE
-
-
-class Small(NamedTuple):
-    """`promised`, `joined`, whether the state was lost, and how council members have shown themselves."""
-
-    promised: Ballot
-    joined: Ballot
-    lost_state: bool
-    traces: list[Kept]
+# `small` has what every peer keeps, and how council members have shown themselves. Totals may be longer than
+# what the decoder takes: they stand behind the head.
+encoding.define("""
+Small         { promised: Ballot, joined: Ballot, lost_state: bool, traces: Vec<(peer, Trace)> }
+AcceptedHead  { ballot: Ballot, record: Record }
+ReleasedState { slot: u32, value: [u8; 32], decision: Vec<Signed<Acknowledgement>> }
+""")
+Small, AcceptedHead, ReleasedState = (encoding.CLASSES[n] for n in ("Small", "AcceptedHead", "ReleasedState"))
 
 
 class AcceptedState(NamedTuple):
-    ballot: Ballot
-    record: Record
-    total: Raw
-
-
-class ReleasedState(NamedTuple):
-    slot: U32
-    value: B32
-    decision: list[Signed[Acknowledgement]]
+    ballot: encoding.Ballot
+    record: encoding.Record
+    total: bytes
 
 
 class FrozenState(NamedTuple):
-    frozen: Frozen
-    total: Raw
+    frozen: encoding.Frozen
+    total: bytes
 
 
 class StateError(Exception):
@@ -88,20 +77,23 @@ class Store:
         return data[:-32]
 
     def load(self) -> Loaded:
-        def get(name: str, kind: type) -> object:
-            data = self.read(name)
-            try:
-                return None if data is None else decode(kind, data)
-            except Malformed as error:
-                raise StateError(f"{self.folder}/{name} is damaged: {error}") from None
+        try:
+            small = self.read("small")
+            accepted, released = self.read("accepted"), self.read("released")
+            frozen: list[FrozenState] = []
+            while (data := self.read(f"frozen-{len(frozen)}")) is not None:
+                head, total = unpack(data)
+                frozen.append(FrozenState(decode("Frozen", head), total))
+            if accepted is not None:
+                head, total = unpack(accepted)
+                accepted = AcceptedState(*decode("AcceptedHead", head), total)
+            return Loaded(NOTHING if small is None else decode("Small", small), accepted,
+                          None if released is None else decode("ReleasedState", released), frozen)
+        except Malformed as error:
+            raise StateError(f"{self.folder} is damaged: {error}") from None
 
-        small = get("small", Small) or Small(Ballot(0, 0), Ballot(0, 0), False, [])
-        frozen: list[FrozenState] = []
-        while (data := self.read(f"frozen-{len(frozen)}")) is not None:
-            frozen.append(unpack_frozen(data))
-        accepted = self.read("accepted")
-        return Loaded(small, None if accepted is None else unpack_accepted(accepted),
-                      get("released", ReleasedState), frozen)
+
+NOTHING = Small(Ballot(0, 0), Ballot(0, 0), False, [])
 
 
 def sync_folder(folder: str) -> None:
@@ -109,8 +101,6 @@ def sync_folder(folder: str) -> None:
     os.fsync(handle)
     os.close(handle)
 
-
-# totals may be longer than what the decoder takes, so they stand behind the record
 
 def pack(head: bytes, total: bytes) -> bytes:
     return len(head).to_bytes(4, "little") + head + total
@@ -121,30 +111,9 @@ def unpack(data: bytes) -> tuple[bytes, bytes]:
     return data[4:4 + n], data[4 + n:]
 
 
-class AcceptedHead(NamedTuple):
-    ballot: Ballot
-    record: Record
-
-
 def pack_accepted(state: AcceptedState) -> bytes:
-    return pack(canonical(AcceptedHead, AcceptedHead(state.ballot, state.record)), state.total)
-
-
-def unpack_accepted(data: bytes) -> AcceptedState:
-    head, total = unpack(data)
-    try:
-        return AcceptedState(*decode(AcceptedHead, head), total)
-    except Malformed as error:
-        raise StateError(f"`accepted` is damaged: {error}") from None
+    return pack(canonical("AcceptedHead", AcceptedHead(state.ballot, state.record)), state.total)
 
 
 def pack_frozen(state: FrozenState) -> bytes:
-    return pack(canonical(Frozen, state.frozen), state.total)
-
-
-def unpack_frozen(data: bytes) -> FrozenState:
-    head, total = unpack(data)
-    try:
-        return FrozenState(decode(Frozen, head), total)
-    except Malformed as error:
-        raise StateError(f"`frozen` is damaged: {error}") from None
+    return pack(canonical("Frozen", state.frozen), state.total)

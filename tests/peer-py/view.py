@@ -15,7 +15,7 @@ from crypto import total_digest
 from decision import (CHUNK, Fault, chunk_count, check_record, deals_digest, decides, expect, obligation, pads_of,
                       release_fits, release_matches, value_digest, verifies)
 from encoding import (Accept, Accepted, Acknowledgement, Ballot, Begin, Chunk, Credit, Decide, Direction, Down,
-                      DownKeys, Frozen, Hold, Open, Record, Reduce, Release, Reason, Share, Signed, Sum, SumId, Up,
+                      DownKeys, Frozen, Hold, Open, Record, Reduce, Release, Reason, Signed, Sum, SumId, Up,
                       UpAcknowledge, UpKeys, UpRelease, UpReveal, Value, View as ViewMessage, ViewKey, Working)
 from session import partners
 
@@ -517,7 +517,7 @@ class View:
                     share = open_share(session.id, deal, index, machine.identity)
                 except CryptoError as error:
                     raise Fault("bad-deal", str(error), deal.author) from None
-                self.shares.append(Share(deal.author, share))
+                self.shares.append((deal.author, share))
             good = machine.promised <= self.ballot and (machine.released is None or machine.released.slot != slot
                                                         or machine.released.value == digest)
             disagree(good, "promised or released otherwise")
