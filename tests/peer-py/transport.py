@@ -418,6 +418,8 @@ class Node:
             connection = event[1]
             current = self.chosen.get(connection.peer) is connection
             if event[0] == "up" and current:
+                if connection.peer in self.up:  # the first is dead, and its end comes later
+                    machine.lost(connection.peer, now)
                 self.up[connection.peer] = connection
                 machine.up(connection.peer, now)
             elif event[0] == "lost" and self.up.get(connection.peer) is connection:
