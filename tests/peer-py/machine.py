@@ -318,7 +318,7 @@ class Machine:
         self.before = [r for r in self.before if peer not in r]
         if hello.trace is not None:
             self.on_trace(hello.trace.signed)
-        if not possible:
+        if not possible and self.idle_since is not None:
             self.idle_since = self.now
         view = self.view
         if view is not None:
