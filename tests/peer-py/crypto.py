@@ -201,15 +201,13 @@ def total_digest(session_id: bytes, sum_id: SumId, total: bytes) -> bytes:
 
 
 # --- section 11: masks
-
-
-def agreement_key(session_id: bytes, ballot: Ballot, secret: bytes, public: bytes, me: bytes, other: bytes) -> bytes:
-    """`secret` and `public` are of the view, `me` and `other` the identities' keys, which ascend with the numbers."""
+def agreement_key(session_id: bytes, ballot: Ballot, secret: bytes, public: bytes, me: bytes,
+                  other: bytes) -> bytes:
+    """`secret` and `public` are of the view; `me` and `other` are identities, which ascend as numbers do."""
     low, high = sorted((me, other))
     return derive(agree(secret, public), "agreement", session_id + ballot_bytes(ballot) + low + high)
-
-
-def add_mask(vector: numpy.ndarray, sign: int, key: bytes, label: str, params: bytes, offset: int = 0) -> None:
+def add_mask(vector: numpy.ndarray, sign: int, key: bytes, label: str, params: bytes,
+             offset: int = 0) -> None:
     """Adds a stream to the words of a vector, or takes it off, in place."""
     mask = numpy.frombuffer(Stream(key, label, params, offset).take(vector.nbytes), vector.dtype)
     if sign > 0:

@@ -1,4 +1,4 @@
-"""Checks of records, decisions, frozen slots and promises (spec, sections 8 and 10); what promises oblige to."""
+"""Checks of records, decisions, frozen slots and promises, and obligations (spec, sections 8 and 10)."""
 
 from __future__ import annotations
 
@@ -48,7 +48,8 @@ def deals_digest(deals: list[Signed[Deal]]) -> bytes:
 def check_record(session: Session, record: Record) -> None:
     value, kind = record.value, "bad-record"
     members, slot = value.members, value.sum.slot
-    expect(len(members) > 0 and all(a < b for a, b in zip(members, members[1:])), kind, "members do not ascend")
+    expect(len(members) > 0 and all(a < b for a, b in zip(members, members[1:])), kind,
+           "members do not ascend")
     expect(members[-1] < len(session.roster), kind, "a member outside the roster")
     expect(slot < len(session.plan), kind, "no such slot")
     expect(deals_digest(record.deals) == value.deals, kind, "the deals do not match their digest")
@@ -122,7 +123,8 @@ def check_frozen(session: Session, frozen: Frozen, slot: int) -> None:
         good = release_fits(session, record, release) and verifies(session, release)
         expect(good and release_matches(session, record, release), kind, "a release does not fit")
     found = pads_of(session, record, frozen.releases)
-    expect(all((a is None) == (b is None) for a, b in zip(found, frozen.pads)), kind, "a missing pad is sound")
+    expect(all((a is None) == (b is None) for a, b in zip(found, frozen.pads)), kind,
+           "a missing pad is sound")
 
 
 def opened_vector(session: Session, frozen: Frozen, total: bytes) -> bytes:
@@ -167,7 +169,8 @@ def obligation(promises: list[Signed[Promised]]) -> tuple[int, Accepted | None, 
         return most, None, []
     best = min(candidates, key=lambda p: (descending(p.item.promise.accepted.ballot), p.author))
     value = best.item.promise.accepted.value
-    return most, best.item.promise.accepted, [p.author for p in having if p.item.promise.accepted.value == value]
+    return most, best.item.promise.accepted, [p.author for p in having
+                                              if p.item.promise.accepted.value == value]
 
 
 def descending(ballot: Ballot) -> tuple[int, int]:

@@ -150,7 +150,7 @@ class Struct(NamedTuple):
 
 
 class OneOf(NamedTuple):
-    """An enum. A variant without parts has no struct; it is represented by its name, or in `plain` by an IntEnum."""
+    """An enum. A variant without parts is represented by its name; where all are such, by an IntEnum."""
 
     variants: list[tuple[str, Struct | None]]
     plain: type | None
@@ -231,7 +231,9 @@ class Grammar:
         while self.peek().isdigit():
             self.next()
             label, path = self.peek(), f"{name}.{self.next()}"
-            parts = self.parts("}", True) if self.skip("{") else self.parts(")", False) if self.skip("(") else None
+            parts = None
+            if self.peek() in ("{", "("):
+                parts = self.parts("}", True) if self.next() == "{" else self.parts(")", False)
             variants.append((label, self.struct(label, path, parts) if parts is not None else None))
             self.skip("|")
         plain = None

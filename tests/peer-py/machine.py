@@ -1,4 +1,4 @@
-"""The protocol of one peer without input and output: greeting, elections, transfer (spec, sections 7, 8, 14, 17).
+"""The protocol of one peer without input and output: greeting, elections, the end (spec, sections 7, 8, 17).
 
 Whoever drives it calls `up`, `lost`, `frame`, `finished` and `tick`, and then carries out `take_actions()` in
 their order: so what is persisted is on disk before what depends on it leaves.
@@ -12,9 +12,9 @@ from crypto import Identity
 from decision import (Fault, Unopenable, check_promise, expect, obligation, opened_vector,
                       value_digest, verifies)
 from encoding import (Accepted, Ballot, Begin, Down, Exchange, Failed, Failure, Fields, Frozen, Hello,
-                      Malformed, Prepare, Promise, Promised, PromiseMessage, Reason, Record, Refuse, Signed, Status,
-                      TraceKey, TracePromise, Transfer, View as ViewMessage, canonical, decode_message,
-                      encode_message, is_bulk)
+                      Malformed, Prepare, Promise, Promised, PromiseMessage, Reason, Record, Refuse, Signed,
+                      Status, TraceKey, TracePromise, Transfer, View as ViewMessage, canonical,
+                      decode_message, encode_message, is_bulk)
 from model import DataError, Refused, Task
 from session import Session
 from store import (AcceptedState, FrozenState, Loaded, ReleasedState, Small, pack_accepted, pack_frozen)
@@ -173,6 +173,7 @@ class Machine:
         self.now = now
         if self.view is not None:
             self.fail_view(Reason.Left, self.me)
+        self.stop(130, "interrupted")
 
     def take_actions(self) -> list[Any]:
         actions, self.actions = self.actions, []
@@ -347,8 +348,8 @@ class Machine:
         self.seen = max(self.seen, ballot.counter)
         self.proposal = None
         self.persist_small("lost")
-        self.actions.append(Say("this peer has lost its state, or runs with an old copy, or its key runs elsewhere:"
-                                " it acknowledges and releases nothing in this session any more"))
+        self.actions.append(Say("this peer has lost its state, or runs with an old copy, or its key runs"
+                                " elsewhere: it votes and releases no more in this session"))
 
     def note_frozen(self, peer: int, frozen: int) -> None:
         expect(frozen <= len(self.session.plan), "inconsistent", "more slots frozen than there are")
@@ -532,7 +533,8 @@ class Machine:
             self.idle_since = self.now
             return
         self.proposal = None
-        self.enter(Begin(proposal.ballot, sorted(members), len(self.frozen), list(proposal.promises.values())))
+        self.enter(Begin(proposal.ballot, sorted(members), len(self.frozen),
+                         list(proposal.promises.values())))
 
     def choose_members(self) -> set[int]:
         """Section 8, *Members*."""
@@ -650,7 +652,8 @@ class Machine:
 
     def on_failed(self, peer: int, signed: Signed[Failure]) -> None:
         ballot, reason, suspect = signed.item
-        expect(suspect is None or suspect < len(self.session.roster), "inconsistent", "a suspect outside the roster")
+        expect(suspect is None or suspect < len(self.session.roster), "inconsistent",
+               "a suspect outside the roster")
         view = self.view
         if view is not None and ballot == view.ballot:
             if peer in view.members and signed.author in view.members:

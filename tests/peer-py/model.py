@@ -1,4 +1,4 @@
-"""The task flynn: vectors of a peer, refusals, scores, and the model file (spec, sections 15 and 19)."""
+"""The task flynn: vectors of a peer, refusals, and the model file (spec, sections 15 and 19)."""
 
 from __future__ import annotations
 
@@ -45,7 +45,8 @@ def read_rows(path: str, session: Session) -> tuple[numpy.ndarray, numpy.ndarray
     values = numpy.array(rows, dtype=numpy.float64).reshape(len(rows), session.features)
     for place, column in enumerate(session.columns):
         limit = session.limits.get(column, {})
-        wrong = (values[:, place] < limit.get("min", -math.inf)) | (values[:, place] > limit.get("max", math.inf))
+        wrong = (values[:, place] < limit.get("min", -math.inf)) | (
+            values[:, place] > limit.get("max", math.inf))
         if wrong.any():
             raise DataError(f"{path}: a value of {column!r} is outside its limits")
     with numpy.errstate(over="ignore"):
@@ -265,48 +266,6 @@ class Task:
         missing = len([i for i in holders if i not in members])
         needed = [words[0]] + [w for w in words[1:] if w > 0]
         return all(max(w - missing, 0) >= self.session.min_holders for w in needed)
-
-
-# --- inference
-
-
-def weights(score: str, gamma: float, counts: list[int], ratio: float) -> list[float]:
-    powers = [gamma]
-    found = []
-    for c in counts:
-        if score == "decay":
-            w, k = 1.0, 0
-            while c >> k:
-                if len(powers) <= k:
-                    powers.append(powers[-1] * powers[-1])
-                if c >> k & 1:
-                    w *= powers[k]
-                k += 1
-        elif score == "balanced-decay":
-            w = math.exp(c * ratio * math.log(gamma)) if gamma > 0 else float(c == 0)
-        elif score == "log":
-            w = -math.log(c + (1.0 - gamma))
-        else:
-            w = -math.log((c + (1.0 - gamma)) * ratio) if ratio > 0 else math.inf
-        found.append(w)
-    return found
-
-
-def scores(session: Session, counts: numpy.ndarray, won: numpy.ndarray) -> list[list[float]]:
-    """For each row the score of each class."""
-    table = counts.reshape(len(session.classes), session.m)
-    sums = [sum(int(c) for c in line) for line in table]
-    present = sum(1 for s in sums if s > 0)
-    result = [[] for _ in won]
-    for line, total in zip(table, sums):
-        ratio = float(sum(sums)) / float(present * total) if total else 0.0
-        w = weights(session.score, session.gamma, [int(c) for c in line], ratio)
-        for row, places in enumerate(won):
-            score = 0.0
-            for i in places:
-                score += w[i]
-            result[row].append(score)
-    return result
 
 
 # --- section 19

@@ -53,7 +53,8 @@ def run(arguments: argparse.Namespace) -> tuple[int, str]:
 
     def done() -> None:
         last = machine.frozen[-1].frozen.record.value
-        data = model_file(session, machine.opened, task.moments(machine.opened), last.members, arguments.written_by)
+        data = model_file(session, machine.opened, task.moments(machine.opened), last.members,
+                          arguments.written_by)
         write_whole(arguments.out, data)
         print(f"the model is in {arguments.out}", flush=True)
 
@@ -70,7 +71,8 @@ def run(arguments: argparse.Namespace) -> tuple[int, str]:
 def main() -> None:
     parser = argparse.ArgumentParser(description="A flyswarm peer of the task flynn.")
     parser.add_argument("session")
-    for name, text in (("key", "as flyswarm keygen writes it"), ("data", "CSV without header, the label last"),
+    for name, text in (("key", "as flyswarm keygen writes it"),
+                       ("data", "CSV without header, the label last"),
                        ("state", "a folder for what must survive a restart"), ("out", "the model's file"),
                        ("listen", "such as /ip4/127.0.0.1/tcp/4001")):
         parser.add_argument(f"--{name}", required=True, help=text)
@@ -83,8 +85,10 @@ def main() -> None:
         code, text = 2, str(error)
     except (StateError, OSError) as error:
         code, text = 4, str(error)
-    except (KeyboardInterrupt, BaseExceptionGroup) as error:
-        code, text = (130, "interrupted") if isinstance(error, KeyboardInterrupt) else (4, repr(error))
+    except KeyboardInterrupt:
+        code, text = 130, "interrupted"
+    except BaseExceptionGroup as group:
+        code, text = 4, "; ".join(str(error) for error in group.exceptions)
     if code != 0:
         print(f"peer.py: {text}", file=sys.stderr, flush=True)
     sys.exit(code)

@@ -1,7 +1,7 @@
 """The session file, its id, council and plan (spec, sections 4 to 4.2 and 15), and trees (section 9).
 
-Only the task flynn, without `select`, `[evaluate]`, `[table]` and `privacy.epsilon`: files that ask for any of
-these are refused (M1.1).
+Only the task flynn, without `select`, `[evaluate]`, `[table]` and `privacy.epsilon`: files that ask for any
+of these are refused (M1.1).
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from encoding import Ballot
 
 PLAIN = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,63}\Z")
 SCORES = ("decay", "balanced-decay", "log", "balanced-log")
-HIDDEN = [(0xAD, 0xAD), (0x61C, 0x61C), (0x180E, 0x180E), (0x200B, 0x200F), (0x202A, 0x202E), (0x2060, 0x206F),
-          (0xFEFF, 0xFEFF), (0xFFF9, 0xFFFB), (0xE0000, 0xE0FFF)]
+HIDDEN = [(0xAD, 0xAD), (0x61C, 0x61C), (0x180E, 0x180E), (0x200B, 0x200F), (0x202A, 0x202E),
+          (0x2060, 0x206F), (0xFEFF, 0xFEFF), (0xFFF9, 0xFFFB), (0xE0000, 0xE0FFF)]
 TIMING = {"gather_ms": (0, 3_600_000, 10_000), "propose_ms": (1, 3_600_000, 2_000),
           "stall_ms": (3_000, 3_600_000, 10_000), "quorum_ms": (1, 86_400_000, 60_000),
           "compute_ms": (1, 86_400_000, 600_000), "linger_ms": (0, 86_400_000, 30_000),
           "enlarge_ms": (0, 86_400_000, 30_000), "max_views": (1, 1_000, 16)}
-TOP = {"name", "number", "created", "series", "task", "min_peers", "relays", "data", "columns", "flynn", "privacy",
-       "council", "timing", "roster"}
+TOP = {"name", "number", "created", "series", "task", "min_peers", "relays", "data", "columns", "flynn",
+       "privacy", "council", "timing", "roster"}
 LACKING = {"select", "evaluate", "table", "tune", "xclp", "sketch", "fedavg", "pseudo_labels", "custom"}
 
 
@@ -228,7 +228,7 @@ def build(file: dict[str, Any]) -> Session:
     add("number", bytes.fromhex(digits))
     created = file["created"]
     need(isinstance(created, datetime.datetime) and created.utcoffset() == datetime.timedelta(0)
-         and created.microsecond == 0 and created.year >= 1970, "created must be such as 2026-11-22T16:05:06Z")
+         and created.microsecond == 0 and created.year >= 1970, "created must be as 2026-11-22T16:05:06Z")
     add("created", le64(int(created.timestamp())))
     if "series" in file:
         series = known(file["series"], {"number", "parent"}, "series")
@@ -244,7 +244,8 @@ def build(file: dict[str, Any]) -> Session:
     peers = []
     for entry in roster:
         known(entry, {"name", "peer_id", "addresses"}, "roster")
-        need(isinstance(entry["name"], str) and bool(PLAIN.match(entry["name"])), "roster.name is no plain name")
+        need(isinstance(entry["name"], str) and bool(PLAIN.match(entry["name"])),
+             "roster.name is no plain name")
         try:
             key = read_peer_id(entry["peer_id"])
         except CryptoError as error:
@@ -262,8 +263,8 @@ def build(file: dict[str, Any]) -> Session:
     least = max(len(keys) // 2 + 1, 3)
     min_peers = whole(file.get("min_peers", least), least, len(keys), "min_peers")
     add("min_peers", le64(min_peers))
-
-    data = known(file["data"], {"features", "columns", "classes", "scaling", "densify", "check_columns"}, "data")
+    data = known(file["data"], {"features", "columns", "classes", "scaling", "densify", "check_columns"},
+                 "data")
     features = whole(data["features"], 1, 65_536, "data.features")
     add("data.features", le64(features))
     classes = texts(data["classes"], "data.classes")
@@ -349,9 +350,9 @@ def build(file: dict[str, Any]) -> Session:
     if squares or scaling == "center":
         plan.append(Slot("moments", 8, 1 + (9 if squares else 3) * features))
     plan.append(Slot("counts", 4, len(classes) * m))
-    return Session(name, session_id, hashes, keys, names, [p[2] for p in peers], min_peers, council, quorum, plan,
-                   features, columns, limits, classes, scaling, values, densify, check, width, dimension, m, s,
-                   rho, gamma, score, min_holders, colluding, timing)
+    return Session(name, session_id, hashes, keys, names, [p[2] for p in peers], min_peers, council, quorum,
+                   plan, features, columns, limits, classes, scaling, values, densify, check, width,
+                   dimension, m, s, rho, gamma, score, min_holders, colluding, timing)
 
 
 def read_scaling(x: Any, features: int) -> tuple[str, Any, bytes, int]:

@@ -16,7 +16,8 @@ EMPTY = Loaded(NOTHING, None, None, [])
 
 
 class Simulation:
-    def __init__(self, session: Session, identities: list[Identity], tasks: list[Task], secrets: list[Any]) -> None:
+    def __init__(self, session: Session, identities: list[Identity], tasks: list[Task],
+                 secrets: list[Any]) -> None:
         self.us = 0
         self.log: list[dict[str, Any]] = []
         self.dropped: list[tuple[int, Drop]] = []
@@ -44,8 +45,9 @@ class Simulation:
         machine = self.machines[me]
         for action in machine.take_actions():
             if isinstance(action, Send):
-                self.log.append({"from": me, "to": action.to, "channel": "bulk" if action.bulk else "control",
-                                 "header": action.header.hex(), "payload": action.payload.hex(), "us": self.us})
+                channel = "bulk" if action.bulk else "control"
+                self.log.append({"from": me, "to": action.to, "channel": channel, "us": self.us,
+                                 "header": action.header.hex(), "payload": action.payload.hex()})
                 self.at(self.us + STEP, lambda a=action: self.deliver(me, a))
             elif isinstance(action, Persist):
                 self.log.append({"from": me, "persist": action.label, "us": self.us})

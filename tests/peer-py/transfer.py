@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from decision import CHUNK, check_frozen, check_record, chunk_count, expect, sealed_digest, value_digest
-from encoding import (Fetch, Head, HeldAccepted, HeldBare, HeldFrozen, Lacking, Piece, Transfer, TransferCredit,
-                      WantAccepted)
+from encoding import (Fetch, Head, HeldAccepted, HeldBare, HeldFrozen, Lacking, Piece, Transfer,
+                      TransferCredit, WantAccepted)
 
 if TYPE_CHECKING:
     from machine import Machine
@@ -140,7 +140,7 @@ class Transfers:
 
     def on_head(self, peer: int, body: Head) -> None:
         fetching, m = self.fetching, self.machine
-        if fetching is None or fetching.peer != peer or fetching.slot != body.slot or fetching.head is not None:
+        if fetching is None or (fetching.peer, fetching.slot) != (peer, body.slot) or fetching.head:
             return
         held = body.held
         if fetching.want == "Frozen":

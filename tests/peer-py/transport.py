@@ -1,7 +1,7 @@
 """Connections, substreams and frames on py-libp2p, and the loop that drives the machine (spec, section 6).
 
-Of py-libp2p only its Noise, multistream-select and Yamux are used: which connection is kept, who opens what and
-when, is decided here. Nothing is cancelled in the middle of a write while its connection is to live: each
+Of py-libp2p only its Noise, multistream-select and Yamux are used: which connection is kept, who opens what
+and when, is decided here. Nothing is cancelled in the middle of a write while its connection is to live: each
 substream has one task that writes.
 """
 
@@ -10,6 +10,7 @@ from __future__ import annotations
 import collections
 import logging
 import random
+import signal
 import struct
 import time
 from typing import Any, Awaitable, Callable
@@ -178,7 +179,8 @@ class Node:
                     await offer(secured, [YAMUX])
                 if self.admitted(self.roster[peer]) is None:
                     return
-            connection = Connection(peer, raw, Yamux(secured, secured.get_remote_peer(), expected is not None))
+            connection = Connection(peer, raw, Yamux(secured, secured.get_remote_peer(),
+                                                     expected is not None))
             self.links[peer].append(connection)
             await self.live(connection)
         finally:
@@ -408,10 +410,17 @@ class Node:
             await trio.sleep(0.05)
             await self.events.send(("tick",))
 
+    async def interrupts(self) -> None:
+        with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
+            async for _ in signals:
+                await self.events.send(("interrupt",))
+
     def handle(self, event: tuple[Any, ...]) -> None:
         machine, now = self.machine, time.monotonic()
         if event[0] == "tick":
             machine.tick(now)
+        elif event[0] == "interrupt":
+            machine.leave(now)
         elif event[0] == "job":
             machine.finished(event[1], event[2], now)
         else:
@@ -438,6 +447,7 @@ class Node:
                 nursery.start_soon(self.dial, peer, found)
             nursery.start_soon(self.watch)
             nursery.start_soon(self.ticks)
+            nursery.start_soon(self.interrupts)
             await self.carry_out()
             while self.ended is None:
                 event = await self.inbox.receive()

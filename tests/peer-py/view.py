@@ -1,4 +1,4 @@
-"""A view: tree, keys, sums, decisions (spec, sections 9 to 13). Driven by the machine; does no input or output.
+"""A view: tree, keys, sums, decisions (spec, sections 9 to 13), without input and output.
 
 Leader, inner node and leaf are one class: the leader acts on its own orders like everybody else.
 """
@@ -12,11 +12,12 @@ import numpy
 
 from crypto import CryptoError, add_mask, agreement_key, exchange_public, make_deal, open_share, sum_bytes
 from crypto import total_digest
-from decision import (CHUNK, Fault, chunk_count, check_record, deals_digest, decides, expect, obligation, pads_of,
-                      release_fits, release_matches, value_digest, verifies)
-from encoding import (Accept, Accepted, Acknowledgement, Ballot, Begin, Chunk, Credit, Decide, Direction, Down,
-                      DownKeys, Frozen, Hold, Open, Record, Reduce, Release, Reason, Signed, Sum, SumId, Up,
-                      UpAcknowledge, UpKeys, UpRelease, UpReveal, Value, View as ViewMessage, ViewKey, Working)
+from decision import (CHUNK, Fault, chunk_count, check_record, deals_digest, decides, expect, obligation,
+                      pads_of, release_fits, release_matches, value_digest, verifies)
+from encoding import (Accept, Accepted, Acknowledgement, Ballot, Begin, Chunk, Credit, Decide, Direction,
+                      Down, DownKeys, Frozen, Hold, Open, Record, Reduce, Release, Reason, Signed, Sum, SumId,
+                      Up, UpAcknowledge, UpKeys, UpRelease, UpReveal, Value, ViewKey, Working)
+from encoding import View as ViewMessage
 from session import partners
 
 if TYPE_CHECKING:
@@ -151,7 +152,8 @@ class Reduction:
             expect(sender in self.taken, "out-of-order", "a chunk upward from the parent")
             expect(i == self.taken[sender] and i < self.count, "out-of-order", "a chunk that is not the next")
             expect(len(data) == self.size(i), "inconsistent", "a chunk of another length")
-            expect(i - self.up_credit[sender] < WINDOW, "out-of-order", "more chunks than there is credit for")
+            expect(i - self.up_credit[sender] < WINDOW, "out-of-order",
+                   "more chunks than there is credit for")
             self.taken[sender] += 1
             words = numpy.frombuffer(data, self.dtype)
             self.sums[i] = self.sums[i] + words if i in self.sums else words
@@ -277,7 +279,8 @@ class View:
             return
         this.sent = True
         if not self.leading:
-            report = {"keys": lambda: UpKeys(this.items), "hold": lambda: Hold(slot, self.digest(), this.items),
+            report = {"keys": lambda: UpKeys(this.items),
+                      "hold": lambda: Hold(slot, self.digest(), this.items),
                       "ack": lambda: UpAcknowledge(slot, this.items),
                       "release": lambda: UpRelease(slot, this.items)}[kind]()
             self.send(self.parent, Up(self.ballot, report))
@@ -315,7 +318,8 @@ class View:
             expect(verifies(self.machine.session, item), "bad-signature", f"an item of the report {kind}")
             authors.add(item.author)
         this = self.rounds.get((kind, slot))
-        expect(this is not None and sender not in this.reported, "out-of-order", f"a report {kind} not awaited")
+        expect(this is not None and sender not in this.reported, "out-of-order",
+               f"a report {kind} not awaited")
         if kind == "hold":
             self.child_totals[sender] = report.total
         this.reported.add(sender)
@@ -377,8 +381,9 @@ class View:
         for key in items:
             if key.author in wanted:
                 try:
-                    self.pairs[key.author] = agreement_key(session.id, self.ballot, self.secret, key.item.public,
-                                                           session.roster[machine.me], session.roster[key.author])
+                    self.pairs[key.author] = agreement_key(
+                        session.id, self.ballot, self.secret, key.item.public, session.roster[machine.me],
+                        session.roster[key.author])
                 except CryptoError:
                     raise Fault("low-order-key", "a view key", key.author) from None
         machine.keep_keys(items)
@@ -488,7 +493,8 @@ class View:
             good = slot == self.slot and value.members == self.members and self.total is not None
             disagree(good and value.total == self.digest(), "not the value that was summed here")
         else:
-            disagree(owed is not None and owed.value == value_digest(session, value), "a value of another view")
+            disagree(owed is not None and owed.value == value_digest(session, value),
+                     "a value of another view")
             disagree(value.sum.ballot < self.ballot and slot > self.slot, "a value of a later view")
             self.new_slot(slot)
         self.record = record
@@ -518,8 +524,9 @@ class View:
                 except CryptoError as error:
                     raise Fault("bad-deal", str(error), deal.author) from None
                 self.shares.append((deal.author, share))
-            good = machine.promised <= self.ballot and (machine.released is None or machine.released.slot != slot
-                                                        or machine.released.value == digest)
+            released = machine.released
+            good = machine.promised <= self.ballot and (released is None or released.slot != slot
+                                                        or released.value == digest)
             disagree(good, "promised or released otherwise")
         if machine.in_council and not machine.lost_state:
             machine.accept(self.ballot, self.record, total)
@@ -550,7 +557,8 @@ class View:
         disagree(self.total is not None, "an opening of what is not here")
         authors = [r.author for r in order.items]
         disagree(len(set(authors)) == len(authors), "a release twice")
-        disagree(all(release_fits(session, self.record, r) for r in order.items), "a release of another value")
+        disagree(all(release_fits(session, self.record, r) for r in order.items),
+                 "a release of another value")
         disagree(all(verifies(session, r) for r in order.items), "the signature of a release")
         good = [r for r in order.items if release_matches(session, self.record, r)]
         if len(good) < session.quorum:
@@ -563,6 +571,9 @@ class View:
         total, self.reduction = self.total, None
         self.froze_one = True
         machine.freeze(frozen, total)
+        for release in order.items:
+            if release not in good:  # the others sufficed
+                raise Fault("bad-share", "a released share", release.author)
 
     def opened(self) -> None:
         if self.leading and self.machine.view is self:
