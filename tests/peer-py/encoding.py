@@ -7,11 +7,12 @@ twice, and says what parts without names are called.
 
 from __future__ import annotations
 
+import functools
 import re
 import struct
 from collections import namedtuple
 from enum import IntEnum
-from typing import Any, NamedTuple
+from typing import Any, Callable, NamedTuple
 
 LIMIT = 1_048_576
 WIRE = """
@@ -142,191 +143,23 @@ class Malformed(Exception):
     """Bytes that do not decode."""
 
 
-class Struct(NamedTuple):
-    """A struct, or the parts of a variant."""
+class Out(bytearray):
+    """What is written; a payload goes beside the header."""
 
-    cls: type
-    kinds: list[Any]
+    payload = b""
 
-
-class OneOf(NamedTuple):
-    """An enum. A variant without parts is represented by its name; where all are such, by an IntEnum."""
-
-    variants: list[tuple[str, Struct | None]]
-    plain: type | None
-    numbers: dict[Any, int]
-
-
-DEFINED: dict[str, Struct | OneOf] = {}
-CLASSES: dict[str, type] = {}
-_named = {words[0].split("=")[0]: (words[0].split("=")[-1].split(".")[-1], words[1:])
-          for words in map(str.split, NAMES.strip().splitlines())}
-_kinds: dict[str, Any] = {}
-
-
-class Grammar:
-    """Reads definitions as they stand in section 2.1. Kinds are ("vec", kind) and the like, or names."""
-
-    def __init__(self, text: str) -> None:
-        self.tokens = re.findall(r"\w+|[{}()\[\]<>;:,=|]", text)
-        self.at = 0
-
-    def peek(self) -> str:
-        return self.tokens[self.at] if self.at < len(self.tokens) else ""
-
-    def next(self) -> str:
-        self.at += 1
-        return self.tokens[self.at - 1]
-
-    def skip(self, token: str) -> bool:
-        self.at += (found := self.peek() == token)
-        return found
-
-    def kind(self) -> Any:
-        word = self.next()
-        if word == "[":
-            self.at += 2  # u8 ;
-            size = int(self.next())
-            self.skip("]")
-            return "array", size
-        if word == "(":
-            return "tuple", [k for _, k in self.parts(")", named=False)]
-        if self.skip("<"):
-            inner = self.kind()
-            self.skip(">")
-            return {"Vec": "vec", "Option": "option", "Signed": "signed"}[word], inner
-        return word
-
-    def parts(self, end: str, named: bool) -> list[tuple[str, Any]]:
-        found = []
-        while not self.skip(end):
-            name = self.next() if named else ""
-            self.skip(":")
-            found.append((name, self.kind()))
-            self.skip(",")
-        return found
-
-    def definitions(self) -> None:
-        while self.peek():
-            name = self.next()
-            if self.skip("<"):  # Signed<T> is known to the reader and writer below
-                self.at += 2
-            if self.skip("{"):
-                self.struct(name, name, self.parts("}", True))
-            elif self.skip("=") and not self.peek().isdigit():
-                _kinds[name] = self.kind()  # an alias
-            else:
-                self.enum(name)
-
-    def struct(self, name: str, path: str, parts: list[tuple[str, Any]]) -> Struct:
-        label, fields = _named.get(path, (name, []))
-        cls = namedtuple(label, fields or [field for field, _ in parts])
-        made = Struct(cls, [kind for _, kind in parts])
-        CLASSES[label] = cls
-        DEFINED[label if "." in path else name] = made
-        return made
-
-    def enum(self, name: str) -> None:
-        variants: list[tuple[str, Struct | None]] = []
-        while self.peek().isdigit():
-            self.next()
-            label, path = self.peek(), f"{name}.{self.next()}"
-            parts = None
-            if self.peek() in ("{", "("):
-                parts = self.parts("}", True) if self.next() == "{" else self.parts(")", False)
-            variants.append((label, self.struct(label, path, parts) if parts is not None else None))
-            self.skip("|")
-        plain = None
-        if all(made is None for _, made in variants):
-            plain = CLASSES[name] = IntEnum(name, [label for label, _ in variants], start=0)
-        numbers = {label if made is None else made.cls: n for n, (label, made) in enumerate(variants)}
-        DEFINED[name] = OneOf(variants, plain, numbers)
-
-
-def define(text: str) -> None:
-    """More definitions, in the manner of the specification."""
-    Grammar(text).definitions()
-
-
-define(WIRE)
-globals().update(CLASSES)
-INTEGERS = {"u16": 2, "u32": 4, "u64": 8, "peer": 2}
-
-
-def kind_of(text: str) -> Any:
-    if text not in _kinds:
-        _kinds[text] = Grammar(text).kind()
-    return _kinds[text]
-
-
-def integer(out: bytearray, n: int) -> None:
-    if n < 251:
-        out.append(n)
-    elif n < 1 << 16:
-        out += b"\xfb" + struct.pack("<H", n)
-    elif n < 1 << 32:
-        out += b"\xfc" + struct.pack("<I", n)
-    else:
-        out += b"\xfd" + struct.pack("<Q", n)
-
-
-class Writer:
-    def __init__(self) -> None:
-        self.out = bytearray()
-        self.payload = b""
-
-    def write(self, kind: Any, x: Any) -> None:
-        out = self.out
-        if isinstance(kind, tuple):
-            self.compound(*kind, x)
-        elif kind in INTEGERS:
-            integer(out, x)
-        elif kind in ("u8", "bool"):
-            out.append(x)
-        elif kind == "payload":
-            self.payload = bytes(x)
-        elif kind == "string":
-            integer(out, len(x.encode()))
-            out += x.encode()
+    def integer(self, n: int) -> None:
+        if n < 251:
+            self.append(n)
         else:
-            defined = DEFINED[kind]
-            if isinstance(defined, Struct):
-                self.write_parts(defined.kinds, x)
-            else:
-                number = int(x) if defined.plain else defined.numbers[x if isinstance(x, str) else type(x)]
-                integer(out, number)
-                made = defined.variants[number][1]
-                if made is not None:
-                    self.write_parts(made.kinds, x)
-
-    def compound(self, form: str, inner: Any, x: Any) -> None:
-        out = self.out
-        if form == "array":
-            if len(x) != inner:
-                raise ValueError("length of an array")
-            out += x
-        elif form == "vec":
-            integer(out, len(x))
-            if inner == "u8":
-                out += x
-            else:
-                for item in x:
-                    self.write(inner, item)
-        elif form == "option":
-            out.append(0 if x is None else 1)
-            if x is not None:
-                self.write(inner, x)
-        elif form == "tuple":
-            self.write_parts(inner, x)
-        else:
-            self.write_parts(["peer", inner, ("array", 64)], x)
-
-    def write_parts(self, kinds: list[Any], x: Any) -> None:
-        for kind, part in zip(kinds, x, strict=True):
-            self.write(kind, part)
+            tag = 0 if n < 1 << 16 else 1 if n < 1 << 32 else 2
+            self.append(251 + tag)
+            self.extend(n.to_bytes(2 << tag, "little"))
 
 
-class Reader:
+class In:
+    """What is read. It never takes more than is there (M2.2)."""
+
     def __init__(self, data: bytes, payload: bytes) -> None:
         self.data = data
         self.at = 0
@@ -353,69 +186,213 @@ class Reader:
             raise Malformed("neither 0 nor 1")
         return byte == 1
 
-    def read(self, kind: Any) -> Any:
-        if isinstance(kind, tuple):
-            return self.compound(*kind)
-        if kind in INTEGERS:
-            return self.integer(INTEGERS[kind])
-        if kind == "u8":
-            return self.take(1)[0]
-        if kind == "bool":
-            return self.flag()
-        if kind == "payload":
-            data, self.payload = self.payload, b""
-            return data
-        if kind == "string":
-            try:
-                return self.take(self.integer(8)).decode()
-            except UnicodeDecodeError:
-                raise Malformed("not UTF-8") from None
-        defined = DEFINED[kind]
-        if isinstance(defined, Struct):
-            return defined.cls(*map(self.read, defined.kinds))
-        number = self.integer(4)
-        if number >= len(defined.variants):
+    def payload_once(self) -> bytes:
+        data, self.payload = self.payload, b""
+        return data
+
+
+class Codec(NamedTuple):
+    write: Callable[[Out, Any], None]
+    read: Callable[[In], Any]
+
+
+def array(n: int) -> Codec:
+    def write(out: Out, x: bytes) -> None:
+        if len(x) != n:
+            raise ValueError("length of an array")
+        out.extend(x)
+
+    return Codec(write, lambda data: data.take(n))
+
+
+def raw(out: Out, x: bytes) -> None:
+    out.integer(len(x))
+    out.extend(x)
+
+
+def read_text(data: In) -> str:
+    try:
+        return data.take(data.integer(8)).decode()
+    except UnicodeDecodeError:
+        raise Malformed("not UTF-8") from None
+
+
+def vec(inner: Codec) -> Codec:
+    def write(out: Out, x: list[Any]) -> None:
+        out.integer(len(x))
+        for item in x:
+            inner.write(out, item)
+
+    return Codec(write, lambda data: [inner.read(data) for _ in range(data.integer(8))])
+
+
+def option(inner: Codec) -> Codec:
+    def write(out: Out, x: Any) -> None:
+        out.append(x is not None)
+        if x is not None:
+            inner.write(out, x)
+
+    return Codec(write, lambda data: inner.read(data) if data.flag() else None)
+
+
+def sequence(make: Callable[..., Any], parts: list[Codec]) -> Codec:
+    def write(out: Out, x: Any) -> None:
+        for part, value in zip(parts, x, strict=True):
+            part.write(out, value)
+
+    return Codec(write, lambda data: make(*[part.read(data) for part in parts]))
+
+
+def one_of(variants: list[tuple[Any, Codec]]) -> Codec:
+    """Pairs of what is written (its type, or itself where it has no parts) and how."""
+    numbers = {key: n for n, (key, _) in enumerate(variants)}
+
+    def write(out: Out, x: Any) -> None:
+        number = numbers[type(x) if type(x) in numbers else x]
+        out.integer(number)
+        variants[number][1].write(out, x)
+
+    def read(data: In) -> Any:
+        number = data.integer(4)
+        if number >= len(variants):
             raise Malformed("unknown variant")
-        label, made = defined.variants[number]
-        if defined.plain:
-            return defined.plain(number)
-        return label if made is None else made.cls(*map(self.read, made.kinds))
+        return variants[number][1].read(data)
 
-    def compound(self, form: str, inner: Any) -> Any:
-        if form == "array":
-            return self.take(inner)
-        if form == "vec":
-            length = self.integer(8)
-            if inner == "u8":
-                return self.take(length)
-            items = []
-            for _ in range(length):  # every item takes a byte at least: a long list ends early (M2.2)
-                items.append(self.read(inner))
-            return items
-        if form == "option":
-            return self.read(inner) if self.flag() else None
-        if form == "tuple":
-            return tuple(map(self.read, inner))
-        return CLASSES["Signed"](self.read("peer"), self.read(inner), self.take(64))
+    return Codec(write, read)
 
-    def all(self, kind: Any) -> Any:
-        if len(self.data) > LIMIT:
-            raise Malformed("too long")
-        x = self.read(kind)
-        if self.at != len(self.data):
-            raise Malformed("bytes left over")
-        return x
+
+def nothing(value: Any) -> Codec:
+    return Codec(lambda out, x: None, lambda data: value)
+
+
+def integers(width: int) -> Codec:
+    return Codec(Out.integer, lambda data: data.integer(width))
+
+
+U8 = Codec(Out.append, lambda data: data.take(1)[0])
+CODECS: dict[str, Codec] = {
+    "u8": U8, "u16": integers(2), "u32": integers(4), "u64": integers(8), "bool": Codec(Out.append, In.flag),
+    "string": Codec(lambda out, x: raw(out, x.encode()), read_text),
+    "payload": Codec(lambda out, x: setattr(out, "payload", bytes(x)), In.payload_once)}
+CLASSES: dict[str, type] = {}
+_named = {words[0].split("=")[0]: (words[0].split("=")[-1].split(".")[-1], words[1:])
+          for words in map(str.split, NAMES.strip().splitlines())}
+
+
+class Grammar:
+    """Reads definitions as they stand in section 2.1."""
+
+    def __init__(self, text: str) -> None:
+        self.tokens = re.findall(r"\w+|[{}()\[\]<>;:,=|]", text)
+        self.at = 0
+
+    def peek(self) -> str:
+        return self.tokens[self.at] if self.at < len(self.tokens) else ""
+
+    def next(self) -> str:
+        self.at += 1
+        return self.tokens[self.at - 1]
+
+    def skip(self, token: str) -> bool:
+        self.at += (found := self.peek() == token)
+        return found
+
+    def kind(self) -> Codec:
+        word = self.next()
+        if word == "[":
+            self.at += 2  # u8 ;
+            size = int(self.next())
+            self.skip("]")
+            return array(size)
+        if word == "(":
+            return sequence(lambda *x: x, [k for _, k in self.parts(")", named=False)])
+        if self.skip("<"):
+            inner = self.kind()
+            self.skip(">")
+            if word == "Vec":
+                return Codec(raw, lambda data: data.take(data.integer(8))) if inner is U8 else vec(inner)
+            if word == "Option":
+                return option(inner)
+            return sequence(CLASSES["Signed"], [CODECS["peer"], inner, array(64)])
+        if word in CODECS:
+            return CODECS[word]
+        return Codec(lambda out, x: CODECS[word].write(out, x), lambda data: CODECS[word].read(data))
+
+    def parts(self, end: str, named: bool) -> list[tuple[str, Codec]]:
+        found = []
+        while not self.skip(end):
+            name = self.next() if named else ""
+            self.skip(":")
+            found.append((name, self.kind()))
+            self.skip(",")
+        return found
+
+    def definitions(self) -> None:
+        while self.peek():
+            name = self.next()
+            if self.skip("<"):  # Signed<T>
+                self.at += 2
+            if self.skip("{"):
+                CODECS[name] = self.struct(name, name, self.parts("}", True))[1]
+            elif self.skip("=") and not self.peek().isdigit():
+                CODECS[name] = self.kind()  # an alias
+            else:
+                CODECS[name] = self.enum(name)
+
+    def struct(self, name: str, path: str, parts: list[tuple[str, Codec]]) -> tuple[type, Codec]:
+        label, fields = _named.get(path, (name, []))
+        CLASSES[label] = cls = namedtuple(label, fields or [field for field, _ in parts])
+        return cls, sequence(cls, [kind for _, kind in parts])
+
+    def enum(self, name: str) -> Codec:
+        variants: list[tuple[Any, Codec]] = []
+        while self.peek().isdigit():
+            self.next()
+            label, path = self.peek(), f"{name}.{self.next()}"
+            if self.peek() in ("{", "("):
+                parts = self.parts("}", True) if self.next() == "{" else self.parts(")", False)
+                variants.append(self.struct(label, path, parts))
+            else:
+                variants.append((label, nothing(label)))
+            self.skip("|")
+        if all(isinstance(key, str) for key, _ in variants):
+            CLASSES[name] = kind = IntEnum(name, [key for key, _ in variants], start=0)
+            variants = [(value, nothing(value)) for value in kind]
+        return one_of(variants)
+
+
+def define(text: str) -> None:
+    """More definitions, in the manner of the specification."""
+    Grammar(text).definitions()
+
+
+define(WIRE)
+globals().update(CLASSES)
+
+
+@functools.cache
+def codec(kind: str) -> Codec:
+    return Grammar(kind).kind()
 
 
 def canonical(kind: str, x: Any) -> bytes:
     """What is signed, hashed or stored."""
-    writer = Writer()
-    writer.write(kind_of(kind), x)
-    return bytes(writer.out)
+    out = Out()
+    codec(kind).write(out, x)
+    return bytes(out)
+
+
+def read_all(kind: str, data: In) -> Any:
+    if len(data.data) > LIMIT:
+        raise Malformed("too long")
+    x = codec(kind).read(data)
+    if data.at != len(data.data):
+        raise Malformed("bytes left over")
+    return x
 
 
 def decode(kind: str, data: bytes) -> Any:
-    return Reader(data, b"").all(kind_of(kind))
+    return read_all(kind, In(data, b""))
 
 
 def is_bulk(message: Any) -> bool:
@@ -427,15 +404,15 @@ def is_bulk(message: Any) -> bool:
 
 def encode_message(message: Any) -> tuple[bytes, bytes]:
     """Header and payload."""
-    writer = Writer()
-    writer.write("Message", message)
-    return bytes(writer.out), writer.payload
+    out = Out()
+    codec("Message").write(out, message)
+    return bytes(out), out.payload
 
 
 def decode_message(header: bytes, payload: bytes, bulk: bool) -> Any:
-    reader = Reader(header, payload)
-    message = reader.all("Message")
-    if reader.payload:
+    data = In(header, payload)
+    message = read_all("Message", data)
+    if data.payload:
         raise Malformed("payload where none belongs")
     if is_bulk(message) != bulk:
         raise Malformed("wrong channel")
