@@ -7,6 +7,7 @@ import math
 import os
 import struct
 import time
+from decimal import Decimal
 
 import numpy
 
@@ -25,6 +26,20 @@ class Refused(Exception):
     """The rules of section 15 end the session."""
 
 
+def nearest32(text: str) -> float:
+    """The binary32 next to a decimal number: rounded once, not by way of binary64."""
+    x = float(text)
+    with numpy.errstate(over="ignore"):
+        near = numpy.float32(x)
+    if math.isfinite(near) and x != float(near):
+        other = numpy.nextafter(near, numpy.float32(math.inf if x > float(near) else -math.inf))
+        middle = (float(near) + float(other)) / 2
+        exact = Decimal(text.strip())
+        if x == middle and exact != Decimal(middle):  # binary64 has rounded onto the middle
+            near = max(near, other) if exact > Decimal(middle) else min(near, other)
+    return float(near)
+
+
 def read_rows(path: str, session: Session) -> tuple[numpy.ndarray, numpy.ndarray]:
     """A CSV file without header, the label last."""
     index = {name: n for n, name in enumerate(session.classes)}
@@ -38,8 +53,8 @@ def read_rows(path: str, session: Session) -> tuple[numpy.ndarray, numpy.ndarray
             if line[-1] not in index:
                 raise DataError(f"{path}: line {number} has the unknown class {line[-1]!r}")
             try:
-                rows.append([float(x) for x in line[:-1]])
-            except ValueError:
+                rows.append([nearest32(x) for x in line[:-1]])
+            except (ValueError, ArithmeticError):
                 raise DataError(f"{path}: line {number} is not of numbers") from None
             labels.append(index[line[-1]])
     values = numpy.array(rows, dtype=numpy.float64).reshape(len(rows), session.features)
@@ -49,8 +64,7 @@ def read_rows(path: str, session: Session) -> tuple[numpy.ndarray, numpy.ndarray
             values[:, place] > limit.get("max", math.inf))
         if wrong.any():
             raise DataError(f"{path}: a value of {column!r} is outside its limits")
-    with numpy.errstate(over="ignore"):
-        values32 = values.astype(numpy.float32)
+    values32 = values.astype(numpy.float32)
     check_rows(values32, session)
     return values32, numpy.array(labels, dtype=numpy.int64)
 

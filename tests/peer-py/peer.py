@@ -81,7 +81,7 @@ def main() -> None:
     code, text = 4, "failed"
     try:
         code, text = run(parser.parse_args())
-    except (SessionError, DataError, Usage, ValueError) as error:
+    except (SessionError, DataError, Usage, ValueError, FileNotFoundError) as error:
         code, text = 2, str(error)
     except (StateError, OSError) as error:
         code, text = 4, str(error)
