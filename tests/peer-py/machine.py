@@ -201,10 +201,9 @@ class Machine:
                 self.blame(peer, fault.kind, str(fault))
         except EndView as end:
             self.fail_view(end.reason, end.suspect)
-        except DataError as error:
-            self.stop(2, str(error))
-        except (Refused, Unopenable) as error:
-            self.stop(3, str(error))
+        except (DataError, Refused, Unopenable) as error:
+            self.fail_view(Reason.Left, self.me)
+            self.stop(2 if isinstance(error, DataError) else 3, str(error))
 
     @staticmethod
     def unwrap(then: Callable[[Any], None], result: Any) -> None:
@@ -314,6 +313,7 @@ class Machine:
         expect(hello.frozen <= len(self.session.plan), "inconsistent", "more slots frozen than there are")
         possible = self.could_sum()
         self.known[peer] = 0
+        self.complete.discard(peer)
         self.note_frozen(peer, hello.frozen)
         self.reports = [r for r in self.reports if peer not in r]
         self.before = [r for r in self.before if peer not in r]

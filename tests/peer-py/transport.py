@@ -135,6 +135,7 @@ class Node:
         self.links: dict[int, list[Connection]] = {p: [] for p in range(len(self.roster)) if p != self.me}
         self.chosen: dict[int, Connection] = {}
         self.avoided: dict[str, float] = {}
+        self.was_up: set[int] = set()  # connected since the last look
         self.ended: Stop | None = None
         self.events, self.inbox = trio.open_memory_channel(64)
         self.nursery: trio.Nursery
@@ -201,6 +202,7 @@ class Node:
             with trio.move_on_after(SETTLE):
                 await connection.standing.wait()
             if connection.standing.is_set():
+                self.was_up.add(peer)
                 await self.events.send(("up", connection))
                 for bulk in (False, True):
                     nursery.start_soon(self.guarded, connection, self.read_frames, connection, bulk)
@@ -347,6 +349,9 @@ class Node:
             for host, port in addresses:
                 if self.avoided.get(f"{host} {port} {peer}", 0.0) < time.monotonic() and not self.links[peer]:
                     await self.try_address(peer, host, port)
+            if peer in self.was_up:  # meanwhile
+                self.was_up.discard(peer)
+                wait, since = 0.2, time.monotonic()
             await trio.sleep(wait * random.uniform(1.0, 1.25))
             wait = min(2 * wait, 5.0)
 
