@@ -1,14 +1,12 @@
-"""Connections, substreams and frames on py-libp2p, and the loop that drives the machine (spec, section 6).
+"""Which connection is kept, substreams, frames, and the loop that drives the machine (spec, section 6).
 
-Of py-libp2p only its Noise, multistream-select and Yamux are used: which connection is kept, who opens what
-and when, is decided here. Nothing is cancelled in the middle of a write while its connection is to live: each
-substream has one task that writes.
+Nothing is cancelled in the middle of a write while its connection is to live: each substream has one task that
+writes.
 """
 
 from __future__ import annotations
 
 import collections
-import logging
 import random
 import signal
 import struct
@@ -16,20 +14,9 @@ import time
 from typing import Any, Awaitable, Callable
 
 import trio
-from libp2p.crypto.ed25519 import create_new_key_pair
-from libp2p.crypto.x25519 import create_new_key_pair as create_noise_key_pair
-from libp2p.io.trio import TrioTCPStream
-from libp2p.network.connection.raw_connection import RawConnection
-from libp2p.peer.id import ID
-from libp2p.protocol_muxer.multiselect import Multiselect
-from libp2p.protocol_muxer.multiselect_client import MultiselectClient
-from libp2p.protocol_muxer.multiselect_communicator import MultiselectCommunicator
-from libp2p.security.noise.exceptions import PeerIDMismatchesPubkey
-from libp2p.security.noise.transport import Transport as Noise
-from libp2p.stream_muxer.exceptions import MuxedStreamEOF
-from libp2p.stream_muxer.yamux.yamux import Yamux
+from cryptography.exceptions import InvalidTag
 
-from crypto import PEER_ID_PREFIX
+from channels import Broken, Ended, Mux, Secure, Substream, Tcp, offer, select
 from encoding import frame
 from machine import Drop, Job, Machine, Persist, Say, Send, Stop
 from store import Store
@@ -38,10 +25,8 @@ NOISE, YAMUX, PING = "/noise", "/yamux/1.0.0", "/ipfs/ping/1.0.0"
 CHANNELS = {"/flyswarm/4/control": False, "/flyswarm/4/bulk": True}
 FRAME_LIMIT = 1_048_576
 QUEUE_LIMIT = {False: 4 << 20, True: 16 << 20}
-PIECE = 64 << 10
 SETTLE = 10.0      # all four substreams must stand within
 OVERDUE = 5.0
-logging.getLogger("libp2p").setLevel(logging.CRITICAL)
 
 
 class Outgoing:
@@ -69,13 +54,13 @@ class Outgoing:
 
 
 class Connection:
-    def __init__(self, peer: int, raw: RawConnection, muxed: Yamux) -> None:
+    def __init__(self, peer: int, stream: trio.SocketStream, mux: Mux) -> None:
         self.peer = peer
-        self.raw = raw
-        self.muxed = muxed
+        self.stream = stream
+        self.mux = mux
         self.began = self.heard = time.monotonic()
-        self.incoming: dict[bool, Any] = {}
-        self.outgoing: dict[bool, Any] = {}
+        self.incoming: dict[bool, Substream] = {}
+        self.outgoing: dict[bool, Substream] = {}
         self.opening = False
         self.standing = trio.Event()  # all four substreams
         self.closed = False
@@ -91,36 +76,8 @@ class Connection:
             self.standing.set()
 
 
-async def select(stream: Any, protocol: str) -> None:
-    """Asks for a protocol."""
-    await MultiselectClient().select_one_of([protocol], MultiselectCommunicator(stream))
-
-
-async def offer(stream: Any, protocols: list[str]) -> str:
-    """Lets the other side choose."""
-    muxer = Multiselect({p: None for p in protocols})
-    chosen, _ = await muxer.negotiate(MultiselectCommunicator(stream))
-    return str(chosen)
-
-
-class StreamReader:
-    def __init__(self, stream: Any, connection: Connection) -> None:
-        self.stream = stream
-        self.connection = connection
-        self.buffer = bytearray()
-
-    async def exactly(self, n: int) -> bytes:
-        while len(self.buffer) < n:
-            data = await self.stream.read(PIECE)
-            self.connection.heard_now()
-            self.buffer += data
-        data = bytes(self.buffer[:n])
-        del self.buffer[:n]
-        return data
-
-
-class Broken(Exception):
-    """A length outside the limits."""
+class OtherIdentity(Exception):
+    """At an address of a peer another answers."""
 
 
 class Node:
@@ -131,7 +88,6 @@ class Node:
         self.model_written = False
         self.roster = machine.session.roster
         self.me = machine.me
-        self.key_pair = create_new_key_pair(machine.identity.seed)
         self.links: dict[int, list[Connection]] = {p: [] for p in range(len(self.roster)) if p != self.me}
         self.chosen: dict[int, Connection] = {}
         self.avoided: dict[str, float] = {}
@@ -158,30 +114,22 @@ class Node:
     async def establish(self, stream: trio.SocketStream, expected: int | None) -> None:
         """From a TCP connection to substreams, and on until it breaks."""
         stream.setsockopt(trio.socket.IPPROTO_TCP, trio.socket.TCP_NODELAY, 1)
-        raw = RawConnection(TrioTCPStream(stream), expected is not None)
         connection = None
         try:
             with trio.fail_after(SETTLE):
-                noise = Noise(self.key_pair, create_noise_key_pair().private_key)
-                if expected is not None:
-                    await select(raw, NOISE)
-                    identity = ID(PEER_ID_PREFIX + self.roster[expected])
-                    secured = await noise.secure_outbound(raw, identity)
-                else:
-                    await offer(raw, [NOISE])
-                    secured = await noise.secure_inbound(raw)
-                peer_id = secured.get_remote_peer().to_bytes()
-                peer = self.admitted(peer_id[len(PEER_ID_PREFIX):])
+                tcp, ask = Tcp(stream), expected is not None
+                await (select(tcp, NOISE) if ask else offer(tcp, [NOISE]))
+                secure = Secure(tcp, self.machine.identity, ask)
+                await secure.handshake()
+                if ask and secure.remote != self.roster[expected]:
+                    raise OtherIdentity
+                peer = self.admitted(secure.remote)
                 if peer is None:  # M6.5
                     return
-                if expected is not None:
-                    await select(secured, YAMUX)
-                else:
-                    await offer(secured, [YAMUX])
-                if self.admitted(self.roster[peer]) is None:
+                await (select(secure, YAMUX) if ask else offer(secure, [YAMUX]))
+                if self.admitted(secure.remote) is None:
                     return
-            connection = Connection(peer, raw, Yamux(secured, secured.get_remote_peer(),
-                                                     expected is not None))
+            connection = Connection(peer, stream, Mux(secure))
             self.links[peer].append(connection)
             await self.live(connection)
         finally:
@@ -193,9 +141,7 @@ class Node:
     async def live(self, connection: Connection) -> None:
         peer = connection.peer
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(self.mux, connection, nursery.cancel_scope)
-            await connection.muxed.event_started.wait()
-            nursery.start_soon(self.accept, connection, nursery)
+            nursery.start_soon(self.mux, connection, nursery)
             if self.chooses(peer):
                 self.chosen[peer] = connection
                 nursery.start_soon(self.open_channels, connection)
@@ -215,18 +161,23 @@ class Node:
         if connection.standing.is_set():
             await self.events.send(("lost", connection))
 
-    async def mux(self, connection: Connection, scope: trio.CancelScope) -> None:
+    async def mux(self, connection: Connection, nursery: trio.Nursery) -> None:
+        def accepted(stream: Substream) -> None:
+            nursery.start_soon(self.guarded, connection, self.incoming, connection, stream)
+
         try:
-            await connection.muxed.start()
+            await connection.mux.run(accepted, connection.heard_now)
+        except (Broken, Ended, OSError, trio.BrokenResourceError, trio.ClosedResourceError, InvalidTag):
+            pass
         finally:
             connection.closed = True
-            scope.cancel()
+            nursery.cancel_scope.cancel()
 
     async def close(self, connection: Connection) -> None:
         """At once, without a farewell that might block."""
         if not connection.closed:
             connection.closed = True
-            await trio.aclose_forcefully(connection.raw.stream.stream)
+            await trio.aclose_forcefully(connection.stream)
 
     async def guarded(self, connection: Connection, run: Callable[..., Awaitable[None]], *args: Any) -> None:
         """A task of a connection: where it fails the connection is closed."""
@@ -242,34 +193,20 @@ class Node:
 
         async def opened() -> None:
             for protocol, bulk in CHANNELS.items():
-                stream = await connection.muxed.open_stream()
+                stream = await connection.mux.open()
                 await select(stream, protocol)
                 connection.outgoing[bulk] = stream
             connection.stand()
 
         await self.guarded(connection, opened)
 
-    async def accept(self, connection: Connection, nursery: trio.Nursery) -> None:
-        async def accepting() -> None:
-            while True:
-                stream = await connection.muxed.accept_stream()
-                nursery.start_soon(self.guarded, connection, self.incoming, connection, stream)
-
-        await self.guarded(connection, accepting)
-
-    async def incoming(self, connection: Connection, stream: Any) -> None:
-        try:
-            protocol = await offer(stream, [*CHANNELS, PING])
-        except Exception:  # it asked for something else and went away
-            await stream.reset()
-            return
-        connection.heard_now()
+    async def incoming(self, connection: Connection, stream: Substream) -> None:
+        protocol = await offer(stream, [*CHANNELS, PING])
         if protocol == PING:
             try:
-                reader = StreamReader(stream, connection)
                 while True:
-                    await stream.write(await reader.exactly(32))
-            except MuxedStreamEOF:
+                    await stream.write(await stream.exactly(32))
+            except Ended:
                 await stream.close()
             return
         bulk = CHANNELS[protocol]
@@ -288,7 +225,7 @@ class Node:
     # --- frames
 
     async def read_frames(self, connection: Connection, bulk: bool) -> None:
-        reader = StreamReader(connection.incoming[bulk], connection)
+        reader = connection.incoming[bulk]
         try:
             while True:
                 length, header = struct.unpack("<II", await reader.exactly(8))
@@ -296,7 +233,7 @@ class Node:
                     raise Broken("a length outside the limits")
                 data = await reader.exactly(length - 4)
                 await self.events.send(("frame", connection, bulk, data[:header], data[header:]))
-        except MuxedStreamEOF:
+        except Ended:
             connection.ends.add(bulk)
             if len(connection.ends) == 2:  # the other side leaves
                 await self.events.send(("left", connection))
@@ -304,20 +241,18 @@ class Node:
     async def write_frames(self, connection: Connection, bulk: bool) -> None:
         stream, queue = connection.outgoing[bulk], connection.queues[bulk]
         while (data := await queue.get()) is not None:
-            for at in range(0, len(data), PIECE):
-                await stream.write(data[at:at + PIECE])
+            await stream.write(data)
         await stream.close()
 
     async def ping(self, connection: Connection) -> None:
         connection.echo_due = time.monotonic() + OVERDUE
-        stream = await connection.muxed.open_stream()
+        stream = await connection.mux.open()
         await select(stream, PING)
-        reader = StreamReader(stream, connection)
         while True:
             connection.echo_due = time.monotonic() + OVERDUE
             sent = random.randbytes(32)
             await stream.write(sent)
-            if await reader.exactly(32) != sent:
+            if await stream.exactly(32) != sent:
                 raise Broken("another echo")
             connection.echo_due = None
             await trio.sleep(2.0)
@@ -360,7 +295,7 @@ class Node:
             with trio.fail_after(SETTLE):
                 stream = await trio.open_tcp_stream(host, port)
             await self.establish(stream, peer)
-        except PeerIDMismatchesPubkey:
+        except OtherIdentity:
             self.avoided[f"{host} {port} {peer}"] = time.monotonic() + 60.0
         except Exception:
             return
