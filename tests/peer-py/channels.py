@@ -1,7 +1,7 @@
 """Noise, multistream-select and Yamux, as libp2p specifies them and section 6 of our specification uses them.
 
-The same classes of py-libp2p 0.8.1 work as well (see README.md), but take a second of processor time to import,
-and too long for a frame of one byte. `noiseprotocol` is what py-libp2p uses, too.
+Those of py-libp2p 0.8.1 interoperate as well (README.md), but take more than a second of processor time to
+import, and too long for frames of one byte. `noiseprotocol` is what py-libp2p uses, too.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ async def send_text(source: Source, *lines: str) -> None:
     data = b""
     for line in lines:
         body = line.encode() + b"\n"
-        data += (bytes([len(body)]) if len(body) < 128 else bytes([len(body) & 127 | 128, len(body) >> 7])) + body
+        data += bytes([len(body)]) + body  # no name that this peer sends has 127 bytes
     await source.write(data)
 
 

@@ -1,7 +1,7 @@
 """Which connection is kept, substreams, frames, and the loop that drives the machine (spec, section 6).
 
-Nothing is cancelled in the middle of a write while its connection is to live: each substream has one task that
-writes.
+Nothing is cancelled in the middle of a write while its connection is to live: each substream has one task
+that writes.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import collections
 import random
 import signal
+import socket
 import struct
 import time
 from typing import Any, Awaitable, Callable
@@ -377,11 +378,11 @@ class Node:
             elif event[0] == "frame" and self.up.get(connection.peer) is connection:
                 machine.frame(connection.peer, event[2], event[3], event[4], now)
 
-    async def run(self, listen: tuple[str, int], addresses: dict[int, list[tuple[str, int]]]) -> Stop:
+    async def run(self, listener: socket.socket, addresses: dict[int, list[tuple[str, int]]]) -> Stop:
         self.up: dict[int, Connection] = {}
         async with trio.open_nursery() as nursery:
             self.nursery = nursery
-            listeners = await trio.open_tcp_listeners(listen[1], host=listen[0])
+            listeners = [trio.SocketListener(trio.socket.from_stdlib_socket(listener))]
             nursery.start_soon(trio.serve_listeners, self.answer, listeners)
             for peer, found in addresses.items():
                 nursery.start_soon(self.dial, peer, found)
