@@ -1,0 +1,316 @@
+"""Identities, signatures, streams, hashes, shares and envelopes (spec, sections 3, 5, 11 and 12)."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import struct
+from typing import Any
+
+import base58
+import blake3
+import numpy
+from cryptography.exceptions import InvalidSignature, InvalidTag
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
+from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
+from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+
+from encoding import (Acknowledgement, Ballot, Deal, Failure, Promised, Release, Reveal, Sealed, Signed,
+                      SumId, ViewKey, canonical)
+
+ORDER = 2**252 + 27742317777372353535851937790883648493
+FIELD = 2**255 - 19
+EDWARDS_D = -121665 * pow(121666, -1, FIELD) % FIELD
+PEER_ID_PREFIX = bytes.fromhex("002408011220")
+CONTEXTS = {ViewKey: b"view key", Reveal: b"reveal", Deal: b"deal", Promised: b"promise",
+            Acknowledgement: b"acknowledgement", Release: b"release", Failure: b"failure"}
+
+
+class CryptoError(Exception):
+    """A key, share or envelope that must be refused."""
+
+
+# --- section 3: identities and signatures
+
+
+def small_order_y() -> set[int]:
+    """The y of all points P with 8 P = 0: 0, 1, -1 and those of the points of order 8."""
+    # a point of order 8 doubles to one of y = 0: y^2 = -x^2 there, so d y^4 + 2 y^2 - 1 = 0
+    found = {0, 1, FIELD - 1}
+    root = square_root((1 + EDWARDS_D) % FIELD)
+    for sign in (1, -1):
+        y = square_root((sign * root - 1) * pow(EDWARDS_D, -1, FIELD) % FIELD) if root is not None else None
+        if y is not None:
+            found |= {y, FIELD - y}
+    return found
+
+
+def square_root(a: int) -> int | None:
+    x = pow(a, (FIELD + 3) // 8, FIELD)
+    if x * x % FIELD != a % FIELD:
+        x = x * pow(2, (FIELD - 1) // 4, FIELD) % FIELD
+    return x if x * x % FIELD == a % FIELD else None
+
+
+SMALL_ORDER_Y = small_order_y()
+
+
+def check_public_key(key: bytes) -> None:
+    """Refuses what is not the canonical encoding of a point, and points of small order."""
+    number = int.from_bytes(key, "little")
+    y, negative = number & (2**255 - 1), number >> 255
+    if len(key) != 32 or y >= FIELD:
+        raise CryptoError("key is not canonical")
+    x = square_root((y * y - 1) * pow(EDWARDS_D * y * y + 1, -1, FIELD) % FIELD)
+    if x is None or (x == 0 and negative):
+        raise CryptoError("key is no point of the curve")
+    if y in SMALL_ORDER_Y:
+        raise CryptoError("key is of small order")
+
+
+def read_peer_id(text: str) -> bytes:
+    try:
+        raw = base58.b58decode(text)
+    except ValueError:
+        raise CryptoError("peer id is not base58") from None
+    if len(raw) != 38 or raw[:6] != PEER_ID_PREFIX or base58.b58encode(raw).decode() != text:
+        raise CryptoError("peer id is not that of an Ed25519 key")
+    check_public_key(raw[6:])
+    return raw[6:]
+
+
+def peer_id(key: bytes) -> str:
+    return base58.b58encode(PEER_ID_PREFIX + key).decode()
+
+
+def signature_input(context: bytes, message: bytes) -> bytes:
+    return b"flyswarm/4 signature\x00" + struct.pack("<Q", len(context)) + context + message
+
+
+def verify(key: bytes, context: bytes, message: bytes, signature: bytes) -> bool:
+    """Strictly. OpenSSL compares R as bytes, so R is canonical, and refuses S >= l."""
+    if int.from_bytes(signature[:32], "little") & (2**255 - 1) in SMALL_ORDER_Y:
+        return False
+    try:
+        check_public_key(key)
+        Ed25519PublicKey.from_public_bytes(key).verify(signature, signature_input(context, message))
+        return True
+    except (InvalidSignature, ValueError, CryptoError):
+        return False
+
+
+class Identity:
+    def __init__(self, seed: bytes) -> None:
+        self.seed = seed
+        self.key = Ed25519PrivateKey.from_private_bytes(seed)
+        self.public = self.key.public_key().public_bytes_raw()
+        self.exchange = X25519PrivateKey.from_private_bytes(hashlib.sha512(seed).digest()[:32])
+
+    def sign(self, context: bytes, message: bytes) -> bytes:
+        return self.key.sign(signature_input(context, message))
+
+    def sign_item(self, session_id: bytes, author: int, item: Any) -> Signed:
+        """Section 3.1."""
+        message = session_id + struct.pack("<H", author) + canonical(type(item).__name__, item)
+        return Signed(author, item, self.sign(CONTEXTS[type(item)], message))
+
+
+def read_identity(path: str) -> Identity:
+    with open(path) as file:
+        words = file.read().split()
+    if len(words) != 3 or words[:2] != ["flyswarm-identity", "1"] or len(words[2]) != 64:
+        raise ValueError(f"{path} is not a file of an identity")
+    return Identity(bytes.fromhex(words[2]))
+
+
+def item_verifies(session_id: bytes, roster: list[bytes], signed: Signed) -> bool:
+    if signed.author >= len(roster):
+        return False
+    item = signed.item
+    message = session_id + struct.pack("<H", signed.author) + canonical(type(item).__name__, item)
+    return verify(roster[signed.author], CONTEXTS[type(item)], message, signed.signature)
+
+
+def exchange_key_of(public: bytes) -> bytes:
+    """The X25519 image of an Ed25519 key."""
+    y = int.from_bytes(public, "little") & (2**255 - 1)
+    return ((1 + y) * pow(1 - y, -1, FIELD) % FIELD).to_bytes(32, "little")
+
+
+def agree(secret: bytes, public: bytes) -> bytes:
+    try:
+        return X25519PrivateKey.from_private_bytes(secret).exchange(X25519PublicKey.from_public_bytes(public))
+    except ValueError:  # all zero
+        raise CryptoError("key is of small order") from None
+
+
+def exchange_public(secret: bytes) -> bytes:
+    return X25519PrivateKey.from_private_bytes(secret).public_key().public_bytes_raw()
+
+
+# --- section 5: hashes and streams
+
+
+def tagged(tag: str, *content: bytes) -> bytes:
+    return hashlib.sha256(b"flyswarm/4 " + tag.encode() + b"\x00" + b"".join(content)).digest()
+
+
+def derive(key: bytes, label: str, params: bytes) -> bytes:
+    info = label.encode() + b"\x00" + params
+    return HKDF(algorithm=SHA256(), length=32, salt=b"flyswarm/4", info=info).derive(key)
+
+
+class Stream:
+    def __init__(self, key: bytes, label: str, params: bytes, offset: int = 0) -> None:
+        counter = (offset // 16).to_bytes(16, "big")
+        self.cipher = Cipher(algorithms.AES(derive(key, label, params)), modes.CTR(counter)).encryptor()
+        self.cipher.update(bytes(offset % 16))
+        self.words: list[int] = []
+
+    def take(self, n: int) -> bytes:
+        return self.cipher.update(bytes(n))
+
+    def below(self, n: int) -> int:
+        limit = (1 << 32) // n * n
+        while True:
+            if not self.words:
+                self.words = list(struct.unpack("<1024I", self.take(4096)))[::-1]
+            v = self.words.pop()
+            if v < limit:
+                return v % n
+
+
+def le16(n: int) -> bytes:
+    return struct.pack("<H", n)
+
+
+def ballot_bytes(ballot: Ballot) -> bytes:
+    return struct.pack("<QH", *ballot)
+
+
+def sum_bytes(sum_id: SumId) -> bytes:
+    """ballot || slot"""
+    return ballot_bytes(sum_id.ballot) + struct.pack("<I", sum_id.slot)
+
+
+def total_digest(session_id: bytes, sum_id: SumId, total: bytes) -> bytes:
+    return tagged("total", session_id, sum_bytes(sum_id), blake3.blake3(total).digest())
+
+
+# --- section 11: masks
+def agreement_key(session_id: bytes, ballot: Ballot, secret: bytes, public: bytes, me: bytes,
+                  other: bytes) -> bytes:
+    """`secret` and `public` are of the view; `me` and `other` are identities, which ascend as numbers do."""
+    low, high = sorted((me, other))
+    return derive(agree(secret, public), "agreement", session_id + ballot_bytes(ballot) + low + high)
+def add_mask(vector: numpy.ndarray, sign: int, key: bytes, label: str, params: bytes,
+             offset: int = 0) -> None:
+    """Adds a stream to the words of a vector, or takes it off, in place."""
+    mask = numpy.frombuffer(Stream(key, label, params, offset).take(vector.nbytes), vector.dtype)
+    if sign > 0:
+        vector += mask
+    else:
+        vector -= mask
+
+
+# --- section 12: pads, shares, envelopes
+
+
+def random_scalar() -> int:
+    return int.from_bytes(os.urandom(64), "little") % ORDER
+
+
+def scalar_bytes(n: int) -> bytes:
+    return n.to_bytes(32, "little")
+
+
+def share_of(coefficients: list[int], index: int) -> bytes:
+    value = 0
+    for coefficient in reversed(coefficients):
+        value = (value * (index + 1) + coefficient) % ORDER
+    return scalar_bytes(value)
+
+
+def interpolate(shares: dict[int, int], at: int) -> int:
+    """f(at), from f(c + 1) of as many council indices c as the threshold."""
+    total = 0
+    for i, y in shares.items():
+        above, below = 1, 1
+        for j in shares:
+            if j != i:
+                above = above * (at - j - 1) % ORDER
+                below = below * (i - j) % ORDER
+        total += y * above * pow(below, -1, ORDER)
+    return total % ORDER
+
+
+def pad_hash(context: bytes, pad: bytes) -> bytes:
+    """`context` is id || ballot || slot || LE16(dealer)."""
+    return tagged("pad", context, pad)
+
+
+def share_hash(context: bytes, index: int, share: bytes) -> bytes:
+    length = struct.pack("<Q", len(context) - 2)  # 46: without the dealer
+    return tagged("share", length, context, le16(index), share)
+
+
+def seal(context: bytes, council: list[bytes], plain: list[bytes], secret: bytes) -> Sealed:
+    public = exchange_public(secret)
+    boxes = []
+    for key, text in zip(council, plain, strict=True):
+        shared = agree(secret, exchange_key_of(key))
+        cipher = ChaCha20Poly1305(derive(shared, "envelope", context + public + key))
+        boxes.append(cipher.encrypt(bytes(12), text, context))
+    return Sealed(public, boxes)
+
+
+def unseal(context: bytes, sealed: Sealed, index: int, identity: Identity) -> bytes:
+    try:
+        shared = agree(identity.exchange.private_bytes_raw(), sealed.ephemeral)
+        cipher = ChaCha20Poly1305(derive(shared, "envelope", context + sealed.ephemeral + identity.public))
+        return cipher.decrypt(bytes(12), sealed.boxes[index], context)
+    except (InvalidTag, IndexError):
+        raise CryptoError(f"box {index} does not open") from None
+
+
+def make_deal(session_id: bytes, sum_id: SumId, dealer: int, council: list[bytes], threshold: int,
+              coefficients: list[int] | None = None, secret: bytes | None = None) -> tuple[bytes, Deal]:
+    """A pad and what is published of it."""
+    context = session_id + sum_bytes(sum_id) + le16(dealer)
+    coefficients = coefficients or [random_scalar() for _ in range(threshold)]
+    shares = [share_of(coefficients, c) for c in range(len(council))]
+    hashes = [share_hash(context, c, share) for c, share in enumerate(shares)]
+    pad = scalar_bytes(coefficients[0])
+    sealed = seal(context, council, shares, secret or os.urandom(32))
+    return pad, Deal(sum_id, pad_hash(context, pad), hashes, sealed)
+
+
+def open_share(session_id: bytes, deal: Signed, index: int, identity: Identity) -> bytes:
+    """The own share of a pad; refuses one that does not match its published hash."""
+    context = session_id + sum_bytes(deal.item.sum) + le16(deal.author)
+    share = unseal(context, deal.item.sealed, index, identity)
+    if not share_matches(session_id, deal, index, share):
+        raise CryptoError("a share does not match its published hash")
+    return share
+
+
+def share_matches(session_id: bytes, deal: Signed, index: int, share: bytes) -> bool:
+    context = session_id + sum_bytes(deal.item.sum) + le16(deal.author)
+    return (int.from_bytes(share, "little") < ORDER
+            and share_hash(context, index, share) == deal.item.share_hashes[index])
+
+
+def rebuild_pad(session_id: bytes, deal: Signed, shares: dict[int, bytes], threshold: int) -> bytes | None:
+    """The pad, from shares that match their hashes; None if it is not sound."""
+    points = {c: int.from_bytes(share, "little") for c, share in list(shares.items())[:threshold]}
+    context = session_id + sum_bytes(deal.item.sum) + le16(deal.author)
+    for c, published in enumerate(deal.item.share_hashes):
+        if share_hash(context, c, scalar_bytes(interpolate(points, c + 1))) != published:
+            return None
+    pad = scalar_bytes(interpolate(points, 0))
+    return pad if pad_hash(context, pad) == deal.item.pad_hash else None
+
+

@@ -1,0 +1,190 @@
+"""Checks of records, decisions, frozen slots and promises, and obligations (spec, sections 8 and 10)."""
+
+from __future__ import annotations
+
+import struct
+
+import numpy
+
+from crypto import (add_mask, item_verifies, le16, pad_hash, rebuild_pad, share_matches, sum_bytes, tagged,
+                    total_digest)
+from encoding import Accepted, Acknowledgement, Ballot, Deal, Frozen, Promised, Record, Release, Signed, Value
+from encoding import canonical
+from session import Session
+
+CHUNK = 262_144
+
+
+class Fault(Exception):
+    """Somebody has broken a rule. `kind` is one of section 17; without a peer it is the sender's."""
+
+    def __init__(self, kind: str, text: str, peer: int | None = None) -> None:
+        super().__init__(f"{kind}: {text}")
+        self.kind = kind
+        self.peer = peer
+
+
+class Unopenable(Exception):
+    """A decided sum that cannot be opened: the session ends."""
+
+
+def expect(good: bool, kind: str, text: str) -> None:
+    if not good:
+        raise Fault(kind, text)
+
+
+def verifies(session: Session, signed: Signed) -> bool:
+    return item_verifies(session.id, session.roster, signed)
+
+
+def value_digest(session: Session, value: Value) -> bytes:
+    return tagged("value", session.id, canonical("Value", value))
+
+
+def deals_digest(deals: list[Signed[Deal]]) -> bytes:
+    return tagged("deals", canonical("Vec<Signed<Deal>>", deals))
+
+
+def check_record(session: Session, record: Record) -> None:
+    value, kind = record.value, "bad-record"
+    members, slot = value.members, value.sum.slot
+    expect(len(members) > 0 and all(a < b for a, b in zip(members, members[1:])), kind,
+           "members do not ascend")
+    expect(members[-1] < len(session.roster), kind, "a member outside the roster")
+    expect(slot < len(session.plan), kind, "no such slot")
+    expect(deals_digest(record.deals) == value.deals, kind, "the deals do not match their digest")
+    expect([d.author for d in record.deals] == session.dealers(slot, members), kind, "other dealers")
+    for deal in record.deals:
+        check_deal(session, deal, value, kind)
+
+
+def check_deal(session: Session, deal: Signed[Deal], value: Value, kind: str) -> None:
+    item, c = deal.item, len(session.council)
+    expect(item.sum == value.sum, kind, "a deal of another sum")
+    expect(len(item.share_hashes) == c and len(item.sealed.boxes) == c, kind, "a deal of another council")
+    expect(verifies(session, deal), kind, "the signature of a deal")
+
+
+def decides(session: Session, acks: list[Signed[Acknowledgement]], slot: int, digest: bytes) -> bool:
+    """A quorum of the council, of one ballot, for this value (section 10)."""
+    authors = {a.author for a in acks}
+    if len(authors) < session.quorum or len(authors) != len(acks) or not authors <= set(session.council):
+        return False
+    if any((a.item.ballot, a.item.slot, a.item.value) != (acks[0].item.ballot, slot, digest) for a in acks):
+        return False
+    return all(verifies(session, a) for a in acks)
+
+
+def release_fits(session: Session, record: Record, signed: Signed[Release]) -> bool:
+    item = signed.item
+    return (item.sum == record.value.sum and item.value == value_digest(session, record.value)
+            and signed.author in session.council)
+
+
+def release_matches(session: Session, record: Record, signed: Signed[Release]) -> bool:
+    """One share for each deal, in the order of the deals, each with its published hash."""
+    if [dealer for dealer, _ in signed.item.shares] != [d.author for d in record.deals]:
+        return False
+    index = session.council.index(signed.author)
+    return all(share_matches(session.id, deal, index, share)
+               for deal, (_, share) in zip(record.deals, signed.item.shares))
+
+
+def pads_of(session: Session, record: Record, releases: list[Signed[Release]]) -> list[bytes | None]:
+    """Every pad, from releases that match; None for one that is not sound (section 12)."""
+    pads = []
+    for place, deal in enumerate(record.deals):
+        shares = {session.council.index(r.author): r.item.shares[place][1] for r in releases}
+        pads.append(rebuild_pad(session.id, deal, shares, session.quorum))
+    return pads
+
+
+def check_frozen(session: Session, frozen: Frozen, slot: int) -> None:
+    kind, record = "bad-record", frozen.record
+    expect(record.value.sum.slot == slot, kind, "another slot")
+    check_record(session, record)
+    digest = value_digest(session, record.value)
+    expect(decides(session, frozen.acknowledgements, slot, digest), kind, "no quorum acknowledged it")
+    expect(len(frozen.pads) == len(record.deals), kind, "the number of pads")
+    head = session.id + sum_bytes(record.value.sum)
+    missing = False
+    for pad, deal in zip(frozen.pads, record.deals):
+        missing |= pad is None
+        if pad is not None:
+            good = pad_hash(head + le16(deal.author), pad) == deal.item.pad_hash
+            expect(good, kind, "a pad does not match its hash")
+    if not missing:
+        expect(not frozen.releases, kind, "releases where no pad is missing")
+        return
+    expect(slot == 0, kind, "a pad is missing")
+    authors = [r.author for r in frozen.releases]
+    expect(len(set(authors)) == len(authors) >= session.quorum, kind, "too few releases")
+    for release in frozen.releases:
+        good = release_fits(session, record, release) and verifies(session, release)
+        expect(good and release_matches(session, record, release), kind, "a release does not fit")
+    found = pads_of(session, record, frozen.releases)
+    expect(all((a is None) == (b is None) for a, b in zip(found, frozen.pads)), kind,
+           "a missing pad is sound")
+
+
+def opened_vector(session: Session, frozen: Frozen, total: bytes) -> bytes:
+    """The seed for the coin, else the sealed total without its pads (sections 10 and 12)."""
+    value, deals = frozen.record.value, frozen.record.deals
+    if value.sum.slot == 0:
+        parts = [le16(d.author) + pad for d, pad in zip(deals, frozen.pads) if pad is not None]
+        return tagged("seed", session.id, *parts)
+    vector = numpy.frombuffer(total, f"<u{session.plan[value.sum.slot].word}").copy()
+    for pad in frozen.pads:
+        if pad is None:
+            raise Unopenable("a pad is not sound")
+        add_mask(vector, -1, pad, "pad", sum_bytes(value.sum))
+    return vector.tobytes()
+
+
+def check_promise(session: Session, signed: Signed[Promised], ballot: Ballot) -> None:
+    """Section 8: what *checks* means. The signature last."""
+    promise, kind = signed.item.promise, "inconsistent"
+    expect(signed.item.ballot == ballot, kind, "a promise of another ballot")
+    expect(signed.author in session.council, kind, "a promise from outside the council")
+    expect(promise.frozen <= len(session.plan), kind, "more slots frozen than there are")
+    accepted = promise.accepted
+    if accepted is not None:
+        good = accepted.slot == promise.frozen < len(session.plan) and accepted.ballot < ballot
+        expect(good, kind, "what is accepted is of another slot or ballot")
+    expect(promise.released == bool(signed.item.decision), kind, "released without a decision")
+    expect(not promise.released or accepted is not None, kind, "released, but not accepted")
+    expect(verifies(session, signed), "bad-signature", "the signature of a promise")
+    if promise.released:
+        good = decides(session, signed.item.decision, accepted.slot, accepted.value)
+        expect(good, kind, "the decision of a promise does not decide")
+
+
+def obligation(promises: list[Signed[Promised]]) -> tuple[int, Accepted | None, list[int]]:
+    """The highest number of frozen slots, the value of the next that must be finished, and who has it."""
+    most = max(p.item.promise.frozen for p in promises)
+    having = [p for p in promises if p.item.promise.frozen == most and p.item.promise.accepted is not None]
+    released = [p for p in having if p.item.promise.released]
+    candidates = released or having
+    if not candidates:
+        return most, None, []
+    best = min(candidates, key=lambda p: (descending(p.item.promise.accepted.ballot), p.author))
+    value = best.item.promise.accepted.value
+    return most, best.item.promise.accepted, [p.author for p in having
+                                              if p.item.promise.accepted.value == value]
+
+
+def descending(ballot: Ballot) -> tuple[int, int]:
+    return -ballot.counter, -ballot.proposer
+
+
+def sealed_digest(session: Session, record: Record, total: bytes) -> bytes:
+    return total_digest(session.id, record.value.sum, total)
+
+
+def chunk_count(length: int) -> int:
+    return -(-length // CHUNK)
+
+
+def keys_digest(session: Session, ballot: Ballot, keys: list[Signed]) -> bytes:
+    parts = [le16(k.author) + k.item.public + (k.item.commitment or b"") for k in keys]
+    return tagged("keys", session.id, struct.pack("<QH", *ballot), *parts)

@@ -1,0 +1,327 @@
+"""The task flynn: vectors of a peer, refusals, and the model file (spec, sections 15 and 19)."""
+
+from __future__ import annotations
+
+import csv
+import math
+import os
+import struct
+import time
+from decimal import Decimal
+
+import numpy
+
+from crypto import Stream, tagged
+from session import SCORES, Session
+
+ROW_LIMIT = (1 << 23) - 1
+SCALINGS = ("none", "unit-norm", "range", "center", "standard", "soft-bins")
+
+
+class DataError(Exception):
+    """Own rows that do not fit the session."""
+
+
+class Refused(Exception):
+    """The rules of section 15 end the session."""
+
+
+def nearest32(text: str) -> float:
+    """The binary32 next to a decimal number: rounded once, not by way of binary64."""
+    x = float(text)
+    with numpy.errstate(over="ignore"):
+        near = numpy.float32(x)
+    if math.isfinite(near) and x != float(near):
+        other = numpy.nextafter(near, numpy.float32(math.inf if x > float(near) else -math.inf))
+        middle = (float(near) + float(other)) / 2
+        exact = Decimal(text.strip())
+        if x == middle and exact != Decimal(middle):  # binary64 has rounded onto the middle
+            near = max(near, other) if exact > Decimal(middle) else min(near, other)
+    return float(near)
+
+
+def read_rows(path: str, session: Session) -> tuple[numpy.ndarray, numpy.ndarray]:
+    """A CSV file without header, the label last."""
+    index = {name: n for n, name in enumerate(session.classes)}
+    rows, labels = [], []
+    with open(path, newline="") as file:
+        for number, line in enumerate(csv.reader(file), 1):
+            if not line:
+                continue
+            if len(line) != session.features + 1:
+                raise DataError(f"{path}: line {number} has {len(line) - 1} features, not {session.features}")
+            if line[-1] not in index:
+                raise DataError(f"{path}: line {number} has the unknown class {line[-1]!r}")
+            try:
+                rows.append([nearest32(x) for x in line[:-1]])
+            except (ValueError, ArithmeticError):
+                raise DataError(f"{path}: line {number} is not of numbers") from None
+            labels.append(index[line[-1]])
+    values = numpy.array(rows, dtype=numpy.float64).reshape(len(rows), session.features)
+    for place, column in enumerate(session.columns):
+        limit = session.limits.get(column, {})
+        wrong = (values[:, place] < limit.get("min", -math.inf)) | (
+            values[:, place] > limit.get("max", math.inf))
+        if wrong.any():
+            raise DataError(f"{path}: a value of {column!r} is outside its limits")
+    values32 = values.astype(numpy.float32)
+    check_rows(values32, session)
+    return values32, numpy.array(labels, dtype=numpy.int64)
+
+
+def check_rows(rows: numpy.ndarray, session: Session) -> None:
+    if not numpy.isfinite(rows).all() or (numpy.abs(rows.astype(numpy.float64)) >= 2.0**80).any():
+        raise DataError("a value is not finite, or of magnitude 2^80 or more")
+    most = ((1 << 32) - 1) // len(session.roster)
+    if len(session.plan) == 4:
+        most = min(most, ROW_LIMIT)
+    if len(rows) > most:
+        raise DataError(f"there are {len(rows)} rows, at most {most} are possible")
+
+
+# --- moments
+
+
+def moments_of(rows: numpy.ndarray, squares: bool) -> numpy.ndarray:
+    features = rows.shape[1]
+    low = (1 << 40) - 1
+    words = [len(rows)]
+    tail: list[int] = []
+    for j in range(features):
+        s, p = [0, 0, 0], [0] * 6
+        for x in rows[:, j].tolist():
+            scaled = abs(x) * 2.0**40
+            q = int(math.floor(scaled + 0.5)) if scaled < 2.0**52 else int(scaled)
+            if x < 0:
+                q = -q
+            s[0] += q & low
+            s[1] += (q >> 40) & low
+            s[2] += q >> 80
+            if squares:
+                square = q * q
+                for k in range(6):
+                    p[k] += (square >> (40 * k)) & low
+        words += s
+        tail += p if squares else []
+    return numpy.array([w % (1 << 64) for w in words + tail], dtype="<u8")
+
+
+class Moments:
+    """Means and deviations, of the opened sum. Refuses what no rows can have."""
+
+    def __init__(self, opened: bytes, features: int, squares: bool) -> None:
+        words = [int(w) for w in numpy.frombuffer(opened, "<u8")]
+        if len(words) != 1 + (9 if squares else 3) * features:
+            raise Refused("opened moments of another length")
+        n = words[0]
+        if not 1 <= n <= ROW_LIMIT:
+            raise Refused("the opened moments name an impossible number of rows")
+        bound = n << 40
+        sums, self.means, self.deviations = [], [], []
+        for j in range(features):
+            w = words[1 + 3 * j:4 + 3 * j]
+            w[2] -= (w[2] >> 63) << 64
+            if any(abs(x) > bound for x in w):
+                raise Refused("opened moments are out of range")
+            sums.append(w[0] + (w[1] << 40) + (w[2] << 80))
+            self.means.append(float(sums[j]) / float(n << 40) + 0.0)
+        for j in range(features if squares else 0):
+            w = words[1 + 3 * features + 6 * j:7 + 3 * features + 6 * j]
+            if any(x > bound for x in w):
+                raise Refused("opened moments are out of range")
+            numerator = n * sum(x << (40 * k) for k, x in enumerate(w)) - sums[j] ** 2
+            if numerator < 0:
+                raise Refused("opened moments have a negative variance")
+            self.deviations.append(math.sqrt(float(numerator) / float((n * n) << 80)))
+
+
+# --- scaling, matrix, winners
+
+
+def unit(x: numpy.ndarray) -> numpy.ndarray:
+    squares = numpy.zeros(len(x))
+    for j in range(x.shape[1]):
+        squares += x[:, j] * x[:, j]
+    norm = numpy.sqrt(squares)
+    norm[norm == 0] = math.inf
+    return x / norm[:, None]
+
+
+def scale(session: Session, rows: numpy.ndarray, moments: Moments | None) -> numpy.ndarray:
+    x = rows.astype(numpy.float64)
+    kind = session.scaling
+    if kind == "unit-norm":
+        x = unit(x)
+    elif kind == "range":
+        lo, hi = session.scaling_values
+        x = numpy.clip((x - lo) / (hi - lo), 0.0, 1.0)
+    elif kind in ("center", "standard", "soft-bins"):
+        x = x - numpy.array(moments.means)
+        if kind != "center":
+            deviation = numpy.array(moments.deviations)
+            x = numpy.where(deviation == 0, 0.0, x / numpy.where(deviation == 0, 1.0, deviation))
+        if kind == "soft-bins":
+            bins = session.scaling_values
+            p = (0.5 + x / (2.0 * numpy.sqrt(x * x + 2.0))) * (bins - 1)
+            x = numpy.maximum(0.0, 1.0 - numpy.abs(p[:, :, None] - numpy.arange(bins))).reshape(len(x), -1)
+        else:
+            x = unit(x)
+    return x.astype(numpy.float32)
+
+
+def densified(x: numpy.ndarray, seed: bytes, dimension: int) -> numpy.ndarray:
+    width = x.shape[1]
+    signs = Stream(seed, "flynn/signs", struct.pack("<I", width)).take(-(-width // 8))
+    bits = numpy.unpackbits(numpy.frombuffer(signs, numpy.uint8), bitorder="little")[:width]
+    x = numpy.where(bits == 1, -x, x)
+    x = numpy.concatenate([x, numpy.zeros((len(x), dimension - width), numpy.float32)], axis=1)
+    half = 1
+    while half < dimension:
+        pairs = x.reshape(len(x), dimension // (2 * half), 2, half)
+        x = numpy.stack([pairs[:, :, 0] + pairs[:, :, 1], pairs[:, :, 0] - pairs[:, :, 1]], axis=2)
+        x = x.reshape(len(x), dimension)
+        half *= 2
+    return x
+
+
+def matrix(seed: bytes, m: int, d: int, s: int) -> numpy.ndarray:
+    stream = Stream(seed, "flynn/matrix", struct.pack("<III", m, d, s))
+    result = numpy.empty((m, s), numpy.int64)
+    for row in range(m):
+        places: dict[int, int] = {}
+        for i in range(s):
+            j = i + stream.below(d - i)
+            result[row, i] = places.get(j, j)
+            places[j] = places.get(i, i)
+    result.sort(axis=1)
+    return result
+
+
+def winners(x: numpy.ndarray, columns: numpy.ndarray, rho: int) -> numpy.ndarray:
+    found = numpy.empty((len(x), rho), numpy.int64)
+    for n in range(len(x)):  # row by row: memory stays small
+        p = numpy.zeros(len(columns), numpy.float32)
+        for j in range(columns.shape[1]):
+            p += x[n, columns[:, j]]
+        found[n] = numpy.argsort(-p, kind="stable")[:rho]
+    found.sort(axis=1)
+    return found
+
+
+def prepared(session: Session, seed: bytes, rows: numpy.ndarray, moments: Moments | None) -> numpy.ndarray:
+    x = scale(session, rows, moments)
+    return densified(x, seed, session.dimension) if session.densify else x
+
+
+def counts_of(session: Session, x: numpy.ndarray, labels: numpy.ndarray, seed: bytes) -> numpy.ndarray:
+    counts = numpy.zeros((len(session.classes), session.m), numpy.uint32)
+    won = winners(x, matrix(seed, session.m, session.dimension, session.s), session.rho)
+    for label, row in zip(labels, won):
+        counts[label, row] += 1
+    return counts.reshape(-1).astype("<u4")
+
+
+# --- the task as the machine sees it
+
+
+class Task:
+    def __init__(self, session: Session, rows: numpy.ndarray, labels: numpy.ndarray) -> None:
+        self.session = session
+        self.rows = rows
+        self.labels = labels
+
+    def squares(self) -> bool:
+        return self.session.scaling in ("standard", "soft-bins") or self.session.check_columns
+
+    def vector(self, slot: int, opened: dict[int, bytes]) -> bytes:
+        """The own vector of a slot. `opened` holds what was opened before."""
+        session, name = self.session, self.session.plan[slot].name
+        present = numpy.bincount(self.labels, minlength=len(session.classes)) > 0
+        if name == "coin":
+            return b""
+        if name == "holders":
+            return numpy.array([len(self.rows) > 0, *present], dtype="<u4").tobytes()
+        if name == "moments":
+            return moments_of(self.rows, self.squares()).tobytes()
+        known = numpy.frombuffer(opened[1], "<u4")[1:] > 0
+        if (present & ~known).any():
+            raise DataError("rows of a class that nobody had when the holders were counted")
+        moments = self.moments(opened)
+        x = prepared(session, opened[0], self.rows, moments)
+        return counts_of(session, x, self.labels, opened[0]).tobytes()
+
+    def moments(self, opened: dict[int, bytes]) -> Moments | None:
+        for slot, what in enumerate(self.session.plan):
+            if what.name == "moments":
+                return Moments(opened[slot], self.session.features, self.squares())
+        return None
+
+    def check_opened(self, slot: int, opened: bytes) -> None:
+        """Refusals of section 15."""
+        name = self.session.plan[slot].name
+        if name == "holders":
+            words = [int(w) for w in numpy.frombuffer(opened, "<u4")]
+            least = self.session.min_holders
+            if words[0] < least:
+                raise Refused(f"{words[0]} peers have rows, {least} are needed")
+            for label, word in zip(self.session.classes, words[1:]):
+                if 0 < word < least:
+                    raise Refused(f"{word} peers have rows of the class {label!r}, {least} are needed")
+        if name == "moments":
+            Moments(opened, self.session.features, self.squares())
+
+    def may_sum(self, slot: int, members: set[int], opened: dict[int, bytes], holders: list[int]) -> bool:
+        """*Small crowds* (section 10) and what the task demands. `holders` are the members of that slot."""
+        if len(members) < 3:
+            return False
+        if slot <= 1 or 1 not in opened:
+            return True
+        words = numpy.frombuffer(opened[1], "<u4").tolist()
+        missing = len([i for i in holders if i not in members])
+        needed = [words[0]] + [w for w in words[1:] if w > 0]
+        return all(max(w - missing, 0) >= self.session.min_holders for w in needed)
+
+
+# --- section 19
+
+
+def text(x: str) -> bytes:
+    data = x.encode()
+    return struct.pack("<H", len(data)) + data
+
+
+def model_file(session: Session, opened: dict[int, bytes], moments: Moments | None, members: list[int],
+               program: str) -> bytes:
+    body = struct.pack("<HIIII", 4, session.features, session.m, session.s, session.rho) + opened[0]
+    body += bytes([session.densify, SCORES.index(session.score)]) + struct.pack("<d", session.gamma)
+    body += bytes([SCALINGS.index(session.scaling)])
+    if session.scaling == "range":
+        body += struct.pack("<Iff", 1, *session.scaling_values)
+    if session.scaling == "soft-bins":
+        body += struct.pack("<H", session.scaling_values)
+    if session.scaling in ("center", "standard", "soft-bins"):
+        body += numpy.array(moments.means, "<f8").tobytes()
+    if session.scaling in ("standard", "soft-bins"):
+        body += numpy.array(moments.deviations, "<f8").tobytes()
+    body += struct.pack("<H", len(session.classes)) + b"".join(text(c) for c in session.classes)
+    body += struct.pack("<I", len(session.columns)) + b"".join(text(c) for c in session.columns)
+    body += opened[len(session.plan) - 1]
+    origin = b"\x01" + text(session.name) + session.id
+    origin += struct.pack("<HH", len(session.roster), len(members))
+    origin += b"".join(text(session.names[i]) for i in sorted(members)) + b"\x00"
+    origin += text("flyswarm/4") + text(program) + struct.pack("<Q", int(time.time()))
+    checked = body + tagged("model", body) + origin
+    return b"flyswarm-model\x00" + checked + tagged("model file", checked)
+
+
+def write_whole(path: str, data: bytes) -> None:
+    """Replaces a file, synced, so that a reader sees all of it or none."""
+    temporary = f"{path}.part"
+    with open(temporary, "wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(temporary, path)
+    folder = os.open(os.path.dirname(os.path.abspath(path)), os.O_RDONLY)
+    os.fsync(folder)
+    os.close(folder)
