@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use crate::crypto::agreement::EphemeralSecret;
 use crate::crypto::envelope;
+use crate::crypto::shamir::{self, Share};
 use crate::protocol::all_reduce::total_digest;
 use crate::protocol::ballot::Ballot;
 use crate::protocol::context::Context;
@@ -401,10 +402,18 @@ fn bad_deals(made: &Made) -> Vec<Value> {
     })
     .collect();
 
-    // The third hash is of no share of this polynomial: whoever opens it with the first two shares must see
-    // it.
+    // The third share is the second one again. It fits its hash, so its holder cannot tell; whoever opens the
+    // deal with the first two shares must see that it is not on their polynomial.
+    let share = |place: usize| All(made.releases[place].item.shares[0].1);
+    let second = Share::from_bytes(share(1).0).expect("a share");
     let mut crooked = good.clone();
-    crooked.share_hashes[2] = crooked.share_hashes[1];
+    let bound = &context[..context.len() - 2];
+    crooked.share_hashes[2] = shamir::share_hash(bound, dealer.me.0, 2, &second);
+    let ephemeral = bytes::<32>("crooked");
+    crooked.sealed = envelope::seal(&keys, &[share(0), share(1), share(1)], &context, &mut Given::new(&ephemeral));
+    let holder = &*made.contexts[dealer.council[2].index()];
+    let crooked_deal = Signed::new(dealer, crooked.clone());
+    assert!(deal::own_shares(holder, 2, std::slice::from_ref(&crooked_deal)).is_ok());
     let crooked = Signed::new(dealer, crooked);
     let mut opening = Opening::default();
     for release in &made.releases[..2] {
