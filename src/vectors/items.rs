@@ -410,7 +410,8 @@ fn bad_deals(made: &Made) -> Vec<Value> {
     let bound = &context[..context.len() - 2];
     crooked.share_hashes[2] = shamir::share_hash(bound, dealer.me.0, 2, &second);
     let ephemeral = bytes::<32>("crooked");
-    crooked.sealed = envelope::seal(&keys, &[share(0), share(1), share(1)], &context, &mut Given::new(&ephemeral));
+    crooked.sealed =
+        envelope::seal(&keys, &[share(0), share(1), share(1)], &context, &mut Given::new(&ephemeral));
     let holder = &*made.contexts[dealer.council[2].index()];
     let crooked_deal = Signed::new(dealer, crooked.clone());
     assert!(deal::own_shares(holder, 2, std::slice::from_ref(&crooked_deal)).is_ok());

@@ -177,6 +177,10 @@ impl Ground {
         &self.session.roster[i].addresses[0]
     }
 
+    pub(super) fn port(&self, i: usize) -> u16 {
+        self.address(i).rsplit('/').next().and_then(|port| port.parse().ok()).unwrap_or_default()
+    }
+
     pub(super) fn peer_id(&self, i: usize) -> PeerId {
         peer_id(&self.session.roster[i].key)
     }

@@ -1,5 +1,6 @@
 //! One case: a session is run, with what happens in it, and judged.
 
+use std::net::TcpStream;
 use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
@@ -178,9 +179,13 @@ fn stranger(ground: &Ground) -> Result<Option<String>, Failure> {
     (config.patience, config.details) = (Duration::ZERO, true);
     let (network, events) = Network::spawn(config).map_err(|error| failed(error.to_string()))?;
     let until = now() + MET;
+    let port = ground.port(ground.checked);
+    let mut listens = TcpStream::connect(("127.0.0.1", port)).is_ok();
     let wrong = loop {
         match events.recv_timeout(until.saturating_duration_since(now())) {
-            Ok(Event::NotUp { known: true, .. }) => break None,
+            // Before or after the multiplexer stands; what is not there yet does not count.
+            Ok(Event::NotUp { known, .. }) if known || listens => break None,
+            Ok(Event::NotUp { .. }) => listens = TcpStream::connect(("127.0.0.1", port)).is_ok(),
             Ok(Event::PeerUp { .. }) => break Some("it lets a peer in that is not in the roster".to_owned()),
             Ok(_) => {}
             Err(_) => {
