@@ -42,6 +42,10 @@ impl Scenario {
                 return Err(ScenarioError(text));
             }
         }
+        if session.privacy.noise.is_some_and(|noise| noise.delta.is_some()) {
+            let text = "a private session of the task fedavg cannot be simulated: try `session forecast`";
+            return Err(ScenarioError(text.into()));
+        }
         self.session.min_peers = Some(session.min_peers);
         self.session.min_holders = Some(session.privacy.min_holders);
         self.session.colluding = Some(session.privacy.colluding);
