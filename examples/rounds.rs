@@ -287,14 +287,19 @@ impl Processes {
         self.finished.iter().all(|&finished| finished)
     }
 
-    /// Memory of all processes now, in kB.
-    fn memory(&self) -> u64 {
-        let of = |(child, _): &(Child, ChildStdin)| {
+    /// A field of each process's `/proc/PID/status`, in kB.
+    fn status(&self, field: &str) -> impl Iterator<Item = u64> {
+        let of = move |(child, _): &(Child, ChildStdin)| {
             let status = std::fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap_or_default();
-            let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap_or("0 kB");
+            let line = status.lines().find_map(|line| line.strip_prefix(field)).unwrap_or("0 kB");
             line.split_whitespace().next().and_then(|number| number.parse().ok()).unwrap_or(0)
         };
-        self.children.iter().flatten().map(of).sum()
+        self.children.iter().flatten().map(of)
+    }
+
+    /// Memory of all processes now, in kB.
+    fn memory(&self) -> u64 {
+        self.status("VmRSS:").sum()
     }
 }
 
@@ -321,6 +326,8 @@ fn measured(sizes: Sizes) -> Result<(), Failure> {
             late = late.max(all.memory());
         }
     }
+    // They linger: each process is still there.
+    let peak = all.status("VmHWM:").max().unwrap_or(0);
     let disk = size(folder.path())?;
     let Sizes { nodes, rounds, bytes, .. } = sizes;
     let (Some((first, _)), Some((last, _))) = (all.opened.get(1), all.opened.last()) else {
@@ -330,6 +337,8 @@ fn measured(sizes: Sizes) -> Result<(), Failure> {
     println!("{nodes} processes, {rounds} rounds of {bytes} bytes, tree depth {}", sizes.depth());
     println!("{ms:.1} ms a round");
     println!("memory of all: {} kB after {tenth} rounds, {late} kB in the last {tenth}", early.unwrap_or(0));
+    let vectors = peak as f64 * 1024.0 / bytes as f64;
+    println!("peak memory of a node: {peak} kB, {vectors:.2} times the vector");
     println!("disk of a node at the end: {} kB", disk / 1000 / u64::from(nodes));
     Ok(())
 }

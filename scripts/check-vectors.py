@@ -692,9 +692,9 @@ class Session:
             "xclp": "bits k alpha steps power compute few_rows large_owner most_rows most_sessions memory_mb",
             "sketch": "hash rows range publish pairwise active chosen temperature",
             "pseudo_labels": "after refresh",
-            "fedavg": "network hidden filters image rounds epochs steps batch rate schedule momentum weight_decay proximal clip members weighting held_out flip shift initial",
+            "fedavg": "network hidden filters image rounds epochs steps batch rate schedule momentum weight_decay proximal clip members weighting held_out patience flip shift initial",
             "custom": "name bytes",
-            "privacy": "min_holders colluding epsilon top mode colluders",
+            "privacy": "min_holders colluding epsilon delta top mode colluders",
             "timing": " ".join(self.TIMING),
         }
         optional = "table delimiter decimal_comma missing label features series columns check_columns council faults members select flynn evaluate held_out most learn_all xclp sketch fedavg pseudo_labels after refresh custom bytes classes " + fields["xclp"] + " " + fields["sketch"] + " " + fields["fedavg"] + " min_peers tune privacy timing columns scaling densify score folds " + fields["privacy"] + " " + fields["timing"]
@@ -821,27 +821,40 @@ class Session:
         self.colluding = float(privacy.get("colluding", 1 / 3))
         need(0.01 <= self.colluding <= 0.99, "colluding")
         epsilon = privacy.get("epsilon")
-        need(epsilon is not None or not {"top", "mode", "colluders"} & set(privacy), "privacy")
+        need(epsilon is not None or not {"delta", "top", "mode", "colluders"} & set(privacy), "privacy")
         self.mode = None
         noise = []
         if epsilon is not None:
-            self.mode = privacy.get("mode", "per-party")
-            sketches = self.task == "sketch"
-            need(self.mode in ("per-party", "parallel", "central")[: 2 if sketches else 3], "mode")
-            need(sketches or self.task == "flynn" and not self.selects, "epsilon")
+            sketches, of_members = self.task == "sketch", self.task == "fedavg"
+            self.mode = privacy.get("mode", "member" if of_members else "per-party")
+            modes = ("member",) if of_members else ("per-party", "parallel", "central")[: 2 if sketches else 3]
+            need(self.mode in modes, "mode")
+            need(sketches or of_members or self.task == "flynn" and not self.selects, "epsilon")
             need(own.scaling in ("none", "unit-norm", "range"), "scaling")
             millionths = round(epsilon * 1e6)
             need(1_000 <= millionths <= 100_000_000 and millionths / 1e6 == epsilon, "epsilon")
-            need(("top" in privacy) != sketches, "top")
-            need(sketches or 1 <= privacy["top"] <= own.m * len(self.classes), "top")
+            need(("top" in privacy) != (sketches or of_members), "top")
+            need(sketches or of_members or 1 <= privacy["top"] <= own.m * len(self.classes), "top")
+            need(("delta" in privacy) == of_members, "delta")
             noise = [("privacy.epsilon", le(millionths, 8))]
-            noise += [] if sketches else [("privacy.top", le(privacy["top"], 8))]
+            if of_members:
+                delta = round(privacy["delta"] * 1e12)
+                need(1 <= delta <= 10**10 and delta / 1e12 == privacy["delta"], "delta")
+                noise.append(("privacy.delta", le(delta, 8)))
+            noise += [] if sketches or of_members else [("privacy.top", le(privacy["top"], 8))]
             noise.append(("privacy.mode", self.mode.encode()))
-            if self.mode == "central":
+            if self.mode in ("central", "member"):
                 colluders = privacy.get("colluders", 1)
                 need(1 <= colluders < min(self.min_peers, 3, min(p, 15) // 2 + 1), "colluders")
                 noise.append(("privacy.colluders", le(colluders, 8)))
-            need(self.mode == "central" or "colluders" not in privacy, "colluders")
+            need(self.mode in ("central", "member") or "colluders" not in privacy, "colluders")
+            if of_members:
+                rounds, clip, share = self.fedavg["rounds"], self.fedavg["clip"], 2**27 // self.min_peers
+                need(self.fedavg["weighting"] == "equal" and self.fedavg["held_out"] == 0, "fedavg")
+                need(0.001 <= clip <= 4, "fedavg.clip")
+                parties = self.min_peers - privacy.get("colluders", 1)
+                rho, variance = noise_of_members(epsilon, privacy["delta"], rounds, math.floor(clip * share), parties)
+                need(variance <= 2**54 and 10 * math.sqrt(variance * p) <= (8 - clip) * 2**27, "epsilon")
         need(not self.pairwise or p * (self.rows * self.span + (2 if self.mode else 0)) <= 2**28, "sketch")
         voting = file.get("council", {})
         self.faults, named = voting.get("faults", "crash"), voting.get("members", [])
@@ -994,6 +1007,9 @@ class Session:
             rounds = self.fedavg["rounds"]
             length = self.fedavg_weights() + 8 + 4 * rounds
             peers, number = len(self.roster), 0
+            if self.mode:
+                words = self.fedavg_weights() + 4
+                return [plan[0], plan[2], *((f"round-{r + 1}", 4, words) for r in range(rounds))]
             for r in range(rounds):
                 if self.refresh and r >= self.after and (r - self.after) % self.refresh == 0:
                     number += 1
@@ -1034,7 +1050,7 @@ class Session:
             "network": "logistic", "hidden": [], "filters": [], "image": [], "rounds": 20, "epochs": 1, "steps": 0,
             "batch": 32, "rate": 0.05, "schedule": "cosine", "momentum": 0.9, "weight_decay": 1e-4, "proximal": 0.0,
             "clip": 0.0, "members": 1.0, "weighting": "rows", "held_out": 0, "flip": False, "shift": 0,
-            "initial": None,
+            "initial": None, "patience": 0,
         }
         network = table.get("network", "logistic")
         own |= {"mlp": {"hidden": [128]}, "cnn": {"hidden": [128], "filters": [16, 32, 32]}}.get(network, {})
@@ -1043,8 +1059,10 @@ class Session:
             "rounds": (1, 10_000), "epochs": (1, 1000), "steps": (0, 1_000_000), "batch": (1, 65_536), "rate": (5e-324, 10),
             "momentum": (0, 0.999), "weight_decay": (0, 1), "proximal": (0, 1000), "clip": (0, 1e6),
             "members": (0.001, 1), "held_out": (0, 50), "shift": (0, 64),
+            "patience": (0, 10_000),
         }
         need(all(lo <= own[name] <= hi for name, (lo, hi) in ranges.items()), "fedavg")
+        need(own["patience"] == 0 or own["held_out"] > 0 and self.task == "fedavg", "fedavg.patience")
         need(own["initial"] is None or re.fullmatch("[0-9a-f]{64}", own["initial"]) and self.task == "fedavg", "fedavg.initial")
         need(own["schedule"] in ("constant", "cosine") and own["weighting"] in ("rows", "equal"), "fedavg")
         need(all(size >= 1 for name in ("hidden", "filters", "image") for size in own[name]), "fedavg")
@@ -1087,6 +1105,8 @@ class Session:
         yield entry("held_out", le(own["held_out"], 8))
         yield entry("flip", bytes([own["flip"]]))
         yield entry("shift", le(own["shift"], 8))
+        if own["patience"]:
+            yield entry("patience", le(own["patience"], 8))
         if own["initial"]:
             yield entry("initial", bytes.fromhex(own["initial"]))
 
@@ -2966,6 +2986,14 @@ def check_rows():
         check("blocks of nobody", all(not any(opened[block[other]]) for other in absent))
 
 
+def noise_of_members(epsilon, delta, rounds, longest, parties):
+    """The budget in 10^-12, and the variance of a member's noise (section 15f, Private rounds)."""
+    root = -math.log(delta)
+    root = epsilon / (math.sqrt(root + epsilon) + math.sqrt(root))
+    rho = math.floor(root * root * (1 - 1e-9) * 1e12)
+    return rho, max(1024, -(-((2 * longest) ** 2 * rounds * 10**12) // (2 * rho * parties)))
+
+
 def check_fedavg():
     """Two rounds in which no weight moves, for the rate is next to nothing."""
     file = vectors("fedavg")
@@ -3034,6 +3062,23 @@ def check_fedavg():
             weights = [f32(signed(word) / share) for word in total[:length]]
             means = [signed(word) / share for word in total[length : length + 4]]
             curve.append([min(round(mean * scale), 65_535) for mean, scale in zip(means, (1e3, 1e4, 1e3, 1e4))])
+    for case in file["noise"]:
+        share = one // case["counted"]
+        longest = math.floor(case["clip"] * share)
+        budget = float(case["epsilon"]), float(case["delta"])
+        rho, variance = noise_of_members(*budget, case["rounds"], longest, case["parties"])
+        found = (rho, share, longest, variance)
+        check("noise of a private session", found == tuple(case[name] for name in ("rho", "share", "longest", "variance")))
+        check("parties", case["parties"] == max(case["counted"] // 2 + 1, 3) - 1)
+    for case in file["judged"]:
+        losses, best, end = [], 0, None
+        for judged, loss in enumerate(case["losses"]):
+            losses.append(loss)
+            best = losses.index(min(losses))
+            if end is None and judged - best >= case["patience"]:
+                end = judged + 1
+                break
+        check(f"the best of {case['losses']}", (best, end) == (case["best_round"], case["ends_with_round"]))
     shown = [[figures["loss"], figures["accuracy"]] for figures in file["rounds"]]
     check("the figures of rounds", shown == [[figures[0] / 1e3, figures[1] / 1e4] for figures in curve])
 

@@ -24,13 +24,16 @@ const ATTEMPTS: u32 = if cfg!(test) { 5 } else { 100 };
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// One session that was paid for, or in which labels were asked for: that has no epsilon.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Charge {
     /// The data set, as its owner calls it.
     pub dataset: String,
     /// What the session may have told of it; none of a session of the task `xclp`, whose answers have no
     /// bound.
     pub epsilon: Option<Ratio>,
+    /// The chance that this does not hold; none where it holds always.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub delta: Option<f64>,
     /// For which neighbours (docs/privacy.md).
     pub mode: Option<NoiseMode>,
     /// The session's id, 64 hexadecimal digits.
@@ -207,12 +210,14 @@ fn lock(file: &File, path: &Path) -> Result<(), LedgerError> {
 }
 
 /// What a data set has spent, and in how many sessions of the task `xclp` it was.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Total {
     /// The data set.
     pub dataset: String,
     /// The sum of epsilons.
     pub spent: String,
+    /// The sum of deltas.
+    pub delta: f64,
     /// Sessions of the task `xclp`: in each of them its rows answered the questions of all owners' rows.
     pub queries: usize,
 }
@@ -231,6 +236,7 @@ pub fn totals(charges: &[Charge]) -> Vec<Total> {
     let total = |set: &str| Total {
         dataset: set.to_owned(),
         spent: decimal(spent(charges, set)),
+        delta: charges.iter().filter(|charge| charge.dataset == set).filter_map(|charge| charge.delta).sum(),
         queries: queries(set),
     };
     sets.into_iter().map(total).collect()
@@ -301,6 +307,7 @@ mod tests {
         Charge {
             dataset: dataset.into(),
             epsilon: epsilon.parse().ok(),
+            delta: None,
             mode: Some(NoiseMode::Parallel),
             session: hex::encode([session; 32]),
             name: "winter".into(),
@@ -351,8 +358,12 @@ mod tests {
             ledger.charge(query("clinic", session), None, true).unwrap();
         }
         ledger.charge(query("ward", 4), None, false).unwrap();
-        let total =
-            |set: &str, spent: &str, queries| Total { dataset: set.into(), spent: spent.into(), queries };
+        let total = |set: &str, spent: &str, queries| Total {
+            dataset: set.into(),
+            spent: spent.into(),
+            delta: 0.0,
+            queries,
+        };
         let expected = [total("clinic", "0.5", 2), total("ward", "0", 1)];
         assert_eq!(totals(&Ledger::read(&path).unwrap()), expected);
     }
@@ -371,6 +382,24 @@ mod tests {
         ));
         assert!(exceeded(ledger.charge(charge("clinic", "0.5", 1), budget, false)));
         assert_eq!(Ledger::read(&path).unwrap().len(), 1);
+    }
+
+    #[test]
+    fn the_chances_that_budgets_do_not_hold_add_up_and_older_ledgers_have_none() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("ledger.jsonl");
+        let of_members = |session, delta| {
+            let mode = Some(NoiseMode::Member);
+            Charge { delta: Some(delta), mode, ..charge("clinic", "2", session) }
+        };
+        let mut ledger = Ledger::open(&path).unwrap();
+        ledger.charge(charge("clinic", "0.5", 1), None, false).unwrap();
+        assert!(!fs::read_to_string(&path).unwrap().contains("delta"), "as before there were any");
+        ledger.charge(of_members(2, 1e-6), None, false).unwrap();
+        ledger.charge(of_members(3, 1e-5), None, false).unwrap();
+        let Total { spent, delta, .. } = totals(&Ledger::read(&path).unwrap()).remove(0);
+        assert_eq!(spent, "4.5");
+        assert!((delta - 1.1e-5).abs() < 1e-15, "{delta}");
     }
 
     #[test]

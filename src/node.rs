@@ -146,15 +146,13 @@ impl Machine for Node {
                 if self.votes.silent {
                     step.output(Event::StateLost(None));
                 }
-                if self.archive.len() == self.ctx.plan.len() {
-                    self.finish(now, &mut step);
-                }
+                self.finish_complete(now, &mut step);
             }
             Input::PeerUp(peer) => {
                 let hello = Message::Hello {
                     version: VERSION,
                     session: self.ctx.id.0,
-                    frozen: self.archive.frozen(),
+                    frozen: self.told(),
                     trace: self.trace_of(peer),
                 };
                 step.send(peer, hello);
@@ -377,9 +375,16 @@ impl Node {
     /// Notes that a peer that has said hello has frozen so many slots.
     fn knows(&mut self, peer: Peer, frozen: u32) {
         self.greeted.insert(peer, frozen);
-        if frozen as usize == self.ctx.plan.len() {
+        let finished = matches!(self.over, Over::Lingering(_)) && frozen >= self.archive.frozen();
+        if finished || frozen as usize == self.ctx.plan.len() {
             self.election.finished(peer);
         }
+    }
+
+    /// How many slots this peer says that it has frozen: one fewer while it lacks a vector that it needs, or
+    /// others would take it for done and leave.
+    fn told(&self) -> u32 {
+        self.archive.frozen() - u32::from(self.archive.lacks(&*self.task).is_some())
     }
 
     fn possible(&self, frozen: u32) -> Result<(), Fault> {
@@ -409,7 +414,7 @@ impl Node {
         self.knows(from, frozen);
         step.output(Event::Joined(from));
         if self.view.as_ref().is_some_and(|view| !view.members().contains(&from)) {
-            step.send(from, Message::Status { frozen: self.archive.frozen(), in_view: true });
+            step.send(from, Message::Status { frozen: self.told(), in_view: true });
         }
         if let Some((unreached, begin, _)) = &mut self.round.unreached
             && unreached.remove(&from)
@@ -422,7 +427,7 @@ impl Node {
     /// Tells these peers how many slots this one has frozen.
     fn tell(&self, peers: &[Peer], step: &mut Step<Self>) {
         for &peer in peers {
-            step.send(peer, Message::Status { frozen: self.archive.frozen(), in_view: self.view.is_some() });
+            step.send(peer, Message::Status { frozen: self.told(), in_view: self.view.is_some() });
         }
     }
 

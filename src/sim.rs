@@ -11,6 +11,7 @@ pub mod compare;
 pub(crate) mod cost;
 pub(crate) mod engine;
 mod fedavg;
+mod fedavg_xclp;
 mod flynn;
 pub(crate) mod links;
 pub mod outcome;

@@ -275,9 +275,12 @@ impl Store {
         self.put(&record.name(), &[&start, &header, &digest])?;
         if let Record::Frozen(frozen, _) | Record::Bare(frozen) = record {
             // What was acknowledged is decided now, and what other views gave for it is of no use. What was
-            // drawn for it stays: vectors of later slots may be made of it.
+            // drawn for it stays as long as its total: vectors of later slots may be made of it.
             let SumId { slot, ballot } = frozen.record.value.sum;
             let mut done = vec!["accepted".to_owned()];
+            if matches!(record, Record::Bare(_)) {
+                done.extend(Some(format!("noised-{slot}")).filter(|name| self.totals.contains_key(name)));
+            }
             for names in Record::names_of_views(slot) {
                 // Of a slot whose vector is not needed any more, nor is what made it.
                 let over = matches!(record, Record::Bare(_)) && names.starts_with("exchanged");

@@ -85,6 +85,19 @@ pub trait Task: Debug + Send + Sync {
         true
     }
 
+    /// As [`Task::retains`], where the opened vectors themselves say more: whether that of `slot` is needed
+    /// after those that are frozen. While they do not tell yet, as with a vector that is to be fetched again,
+    /// it is needed.
+    fn keeps(&self, slot: u32, history: &History) -> bool {
+        self.retains(slot, history.frozen())
+    }
+
+    /// Whether nothing is summed after the slots that are frozen, although the plan goes on. All peers that
+    /// hold the vectors which [`Task::keeps`] says come to the same verdict.
+    fn ends(&self, _history: &History) -> bool {
+        false
+    }
+
     /// What the slot that was opened last says of the task's progress, for people and programs, such as the
     /// loss of a round; may be empty.
     fn figures(&self, _slot: u32, _history: &History) -> Map<String, Value> {

@@ -21,6 +21,7 @@
 #[cfg(test)]
 mod audit;
 mod exponential;
+pub mod gaussian;
 pub mod mechanism;
 mod polya;
 pub mod ratio;
@@ -29,6 +30,7 @@ pub mod selection;
 #[cfg(test)]
 mod tests;
 
+pub use gaussian::discrete_gaussian;
 pub use polya::{polya, share};
 pub use ratio::Ratio;
 pub use sampler::discrete_laplace;

@@ -24,11 +24,15 @@ pub(super) struct NoiseArguments {
     /// not with the task sketch [default: 100]
     #[arg(long, value_name = "T", requires = "epsilon")]
     top: Option<u32>,
+    /// With the task fedavg: the chance that the budget does not hold, 1e-12 to 0.01, such as 1e-5
+    #[arg(long, value_name = "D", requires = "epsilon")]
+    delta: Option<f64>,
     /// What the budget is for: per-party (the paper's: one row at every peer), parallel (one row at one peer,
-    /// by each release) or central (one row at one peer, by the total) [default: per-party]
+    /// by each release) or central (one row at one peer, by the total); with the task fedavg member (all rows
+    /// of one peer, by the totals of all rounds) [default: per-party, with fedavg member]
     #[arg(long, value_name = "MODE", requires = "epsilon", value_parser = modes())]
     mode: Option<NoiseMode>,
-    /// With --mode central: so many peers may pool what they know [default: 1]
+    /// With --mode central or member: so many peers may pool what they know [default: 1]
     #[arg(long, value_name = "N", requires = "epsilon")]
     colluders: Option<u16>,
 }
@@ -37,10 +41,13 @@ pub(super) struct NoiseArguments {
 pub(super) const TOP: u32 = 100;
 
 fn modes() -> impl clap::builder::TypedValueParser<Value = NoiseMode> {
-    PossibleValuesParser::new(["per-party", "parallel", "central"]).map(|text| match text.as_str() {
-        "parallel" => NoiseMode::Parallel,
-        "central" => NoiseMode::Central,
-        _ => NoiseMode::PerParty,
+    PossibleValuesParser::new(["per-party", "parallel", "central", "member"]).map(|text| {
+        match text.as_str() {
+            "parallel" => NoiseMode::Parallel,
+            "central" => NoiseMode::Central,
+            "member" => NoiseMode::Member,
+            _ => NoiseMode::PerParty,
+        }
     })
 }
 
@@ -50,8 +57,26 @@ impl NoiseArguments {
     pub(super) fn spec(&self, top: u32) -> Option<NoiseSpec> {
         let epsilon = self.epsilon?;
         let mut spec = NoiseSpec::new(epsilon, self.top.unwrap_or(top), self.mode.unwrap_or_default());
+        spec.delta = self.delta.and_then(NoiseSpec::exact_delta);
         spec.colluders = self.colluders.unwrap_or(spec.colluders);
         Some(spec)
+    }
+
+    /// The same for the task `fedavg`, whose only mode is `member`.
+    pub(super) fn of_members(&self) -> Result<Option<NoiseSpec>, Failure> {
+        let Some(usual) = self.spec(self.top.unwrap_or(0)) else { return Ok(None) };
+        let Some(delta) = self.delta else {
+            let text = "--delta: missing, expected beside --epsilon with the task fedavg, such as 1e-5";
+            return Err(Failure::Input(text.into()));
+        };
+        let mode = self.mode.unwrap_or(NoiseMode::Member);
+        let Some(exact) = NoiseSpec::exact_delta(delta) else {
+            let text =
+                format!("--delta is {delta:?}, must be 1e-12 to 0.01, with at most twelve decimal places");
+            return Err(Failure::Input(text));
+        };
+        let colluders = self.colluders.unwrap_or(u16::from(mode.in_shares()));
+        Ok(Some(NoiseSpec { delta: Some(exact), mode, colluders, ..usual }))
     }
 }
 
@@ -75,8 +100,8 @@ impl Spent {
         let totals = ledger::totals(&charges);
         if self.json {
             let total = |total: &Total| {
-                let Total { dataset, spent, queries } = total;
-                json!({"dataset": dataset, "spent": spent, "queries": queries})
+                let Total { dataset, spent, delta, queries } = total;
+                json!({"dataset": dataset, "spent": spent, "delta": delta, "queries": queries})
             };
             let totals: Vec<_> = totals.iter().map(total).collect();
             return print(
@@ -85,8 +110,11 @@ impl Spent {
             );
         }
         let mut text = format!("{}\n", path.display());
-        for Total { dataset, spent, queries } in totals {
+        for Total { dataset, spent, delta, queries } in totals {
             text += &format!("{dataset}: {spent} spent");
+            if delta > 0.0 {
+                text += &format!(" (delta {delta:.1e})");
+            }
             text += &match queries {
                 0 => "\n".to_owned(),
                 1 => ", 1 session of xclp\n".to_owned(),

@@ -468,7 +468,10 @@ impl NewArguments {
             None if self.classes.is_empty() => classes,
             None => self.classes,
         };
-        let noise = self.noise.spec(if sketch_task { 0 } else { TOP });
+        let noise = match fedavg_task {
+            true => self.noise.of_members()?,
+            false => self.noise.spec(if sketch_task { 0 } else { TOP }),
+        };
         let defaults = match (self.published, noise) {
             (true, _) => &PUBLISHED,
             (false, None) => &DEFAULTS,
@@ -484,7 +487,7 @@ impl NewArguments {
             Some(scaling) => scaling,
             None if trains => usual,
             None if sketch_task => self.sketch.scaling(noise.is_some()),
-            None if fedavg_task => Scaling::Standard,
+            None if fedavg_task && noise.is_none() => Scaling::Standard,
             None => Scaling::None,
         };
         let checks = ColumnChecks::default();

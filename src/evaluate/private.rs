@@ -100,7 +100,7 @@ pub(crate) fn mechanism(mode: NoiseMode, epsilon: Ratio, top: u32, rho: usize, p
     match mode {
         NoiseMode::PerParty => Mechanism::Release { epsilon: each(), top, most },
         NoiseMode::Parallel => Mechanism::Release { epsilon, top, most },
-        NoiseMode::Central => Mechanism::Shares {
+        NoiseMode::Central | NoiseMode::Member => Mechanism::Shares {
             epsilon,
             top,
             weight: u32::try_from(rho).unwrap_or(u32::MAX),

@@ -171,7 +171,8 @@ impl Archive {
 
     /// The slot of a vector that this peer lacks and the next slot needs.
     pub(super) fn lacks(&self, task: &dyn Task) -> Option<u32> {
-        self.missing.iter().copied().find(|&slot| task.retains(slot, self.frozen()))
+        // The last first: it may tell which of those before it are needed.
+        self.missing.iter().rev().copied().find(|&slot| task.keeps(slot, &self.history))
     }
 
     /// Puts back a vector that was lacking.
@@ -183,10 +184,9 @@ impl Archive {
 
     /// Drops the vectors that no later slot needs; returns the decisions on them.
     pub(super) fn forget(&mut self, task: &dyn Task) -> Vec<Frozen> {
-        let frozen = self.frozen();
-        let over: Vec<u32> =
-            self.history.held().filter(|&slot| slot > 0 && !task.retains(slot, frozen)).collect();
-        self.missing.retain(|&slot| task.retains(slot, frozen));
+        let history = &self.history;
+        let over: Vec<u32> = history.held().filter(|&slot| slot > 0 && !task.keeps(slot, history)).collect();
+        self.missing.retain(|&slot| task.keeps(slot, history));
         over.iter().for_each(|&slot| Arc::make_mut(&mut self.history).forget(slot));
         over.iter().map(|&slot| self.frozen[slot as usize].clone()).collect()
     }

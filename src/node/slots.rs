@@ -202,6 +202,9 @@ impl Node {
                 let slot = frozen.record.value.sum.slot;
                 if slot < self.archive.frozen() {
                     self.archive.recall(slot, opened);
+                    if !self.finish_complete(now, step) && self.archive.lacks(&*self.task).is_none() {
+                        self.tell_all(step);
+                    }
                     self.contribute(now, step);
                 } else {
                     self.freeze(now, frozen, Some(opened), step);
@@ -238,8 +241,7 @@ impl Node {
         for over in self.archive.forget(&*self.task) {
             step.0.push(Action::Persist(Record::Bare(over)));
         }
-        if self.archive.len() == self.ctx.plan.len() {
-            self.finish(now, step);
+        if self.finish_complete(now, step) {
             return;
         }
         let members: Vec<_> = self.view.as_ref().map_or(Vec::new(), |view| view.members().to_vec());
@@ -250,11 +252,28 @@ impl Node {
         self.accept(now, step);
     }
 
-    pub(super) fn finish(&mut self, now: Time, step: &mut Step<Self>) {
+    /// Whether every slot is frozen that the session sums.
+    pub(super) fn is_complete(&self) -> bool {
+        self.archive.len() == self.ctx.plan.len() || self.task.ends(self.archive.history())
+    }
+
+    /// Finishes if every slot is frozen; a session that ended before its plan does needs what is kept of it.
+    pub(super) fn finish_complete(&mut self, now: Time, step: &mut Step<Self>) -> bool {
+        let whole = self.archive.len() == self.ctx.plan.len() || self.archive.lacks(&*self.task).is_none();
+        let finishes = self.over == Over::No && whole && self.is_complete();
+        if finishes {
+            self.finish(now, step);
+        }
+        finishes
+    }
+
+    fn finish(&mut self, now: Time, step: &mut Step<Self>) {
         self.view = None;
         self.round = Round::default();
         self.over = Over::Lingering(now.plus_ms(self.ctx.session.timing.linger_ms));
         step.output(Event::Finished(self.archive.history().clone()));
+        let others: Vec<_> = self.greeted.iter().map(|(&peer, &frozen)| (peer, frozen)).collect();
+        others.into_iter().for_each(|(peer, frozen)| self.knows(peer, frozen));
         self.tell_all(step);
     }
 

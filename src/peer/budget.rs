@@ -70,6 +70,7 @@ pub(super) fn charge(
     let charge = Charge {
         dataset: budget.dataset.clone(),
         epsilon: noise.map(|noise| noise.epsilon),
+        delta: noise.and_then(|noise| noise.delta).map(Ratio::to_f64),
         mode: noise.map(|noise| noise.mode),
         session: ctx.id.to_string(),
         name: ctx.session.name.clone(),

@@ -68,6 +68,7 @@ struct RawPrivacy {
     min_holders: Option<i64>,
     colluding: Option<f64>,
     epsilon: Option<f64>,
+    delta: Option<f64>,
     top: Option<i64>,
     mode: Option<NoiseMode>,
     colluders: Option<i64>,
@@ -326,8 +327,8 @@ impl RawSession {
         if let Some(share) = self.privacy.colluding {
             privacy.colluding = share;
         }
-        let RawPrivacy { epsilon, top, mode, colluders, .. } = self.privacy;
-        let noise = RawNoise { epsilon, top, mode, colluders };
+        let RawPrivacy { epsilon, delta, top, mode, colluders, .. } = self.privacy;
+        let noise = RawNoise { epsilon, delta, top, mode, colluders };
         privacy.noise = noise.resolve(&task, &data, (min_peers, self.council.quorum(roster.len())))?;
         let usual = ColumnChecks::usual(&task, privacy.noise.is_some());
         data.checks.compare = self.data.check_columns.unwrap_or(usual);

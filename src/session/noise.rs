@@ -12,17 +12,21 @@ use crate::crypto::mask::{self, Word};
 use crate::privacy::Ratio;
 use crate::privacy::mechanism::Mechanism;
 
-/// The differential privacy of a session of the task `flynn` or `sketch`.
+/// The differential privacy of a session of the task `flynn`, `sketch` or `fedavg`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct NoiseSpec {
     /// The budget: a decimal number from 0.001 to 100 with at most six places, held exactly.
     pub epsilon: Ratio,
+    /// With the mode `member` the chance that epsilon does not hold: a decimal number from 10^-12 to 0.01 with
+    /// at most twelve places, held exactly. Otherwise `None`: epsilon holds always.
+    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "as_number")]
+    pub delta: Option<Ratio>,
     /// Counts in a release of one peer, the paper's T; with the mode `central` counts of the total that are
     /// kept. 1 to m x classes. 0 with the task `sketch`, which releases every counter.
     pub top: u32,
     /// What the budget pays for.
     pub mode: NoiseMode,
-    /// With the mode `central`, the number of peers that may pool their knowledge without learning more: 1 to
+    /// With the modes `central` and `member`, the number of peers that may pool their knowledge without learning more: 1 to
     /// `min_peers` - 1, and fewer than the 3 dealers of a sum and than a majority of the council. Default 1;
     /// 0 with another mode, which needs no such bound.
     pub colluders: u16,
@@ -40,6 +44,9 @@ pub enum NoiseMode {
     Parallel,
     /// One row replaced at one peer, seen in the total alone: shares of noise under a sealed sum.
     Central,
+    /// All rows of one peer replaced, seen in the totals of all rounds alone: shares of noise under each
+    /// sealed sum (task `fedavg`).
+    Member,
 }
 
 impl fmt::Display for NoiseMode {
@@ -48,6 +55,7 @@ impl fmt::Display for NoiseMode {
             Self::PerParty => "per-party",
             Self::Parallel => "parallel",
             Self::Central => "central",
+            Self::Member => "member",
         })
     }
 }
@@ -55,6 +63,7 @@ impl fmt::Display for NoiseMode {
 /// The fields of the file.
 pub(super) struct RawNoise {
     pub(super) epsilon: Option<f64>,
+    pub(super) delta: Option<f64>,
     pub(super) top: Option<i64>,
     pub(super) mode: Option<NoiseMode>,
     pub(super) colluders: Option<i64>,
@@ -65,12 +74,37 @@ const DEALERS: usize = 3;
 /// The range of epsilon, in millionths.
 const EPSILON: (u64, u64) = (1_000, 100_000_000);
 const EPSILON_LIMIT: &str = "0.001 to 100, with at most six decimal places";
+/// The range of delta, in parts of 10^12.
+const DELTA: (u64, u64) = (1, 10_000_000_000);
+const DELTA_LIMIT: &str = "1e-12 to 0.01, with at most twelve decimal places";
+
+fn as_number<S: serde::Serializer>(delta: &Option<Ratio>, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_some(&delta.map(Ratio::to_f64))
+}
 
 impl NoiseSpec {
     /// With the default number of colluders.
     #[must_use]
     pub fn new(epsilon: Ratio, top: u32, mode: NoiseMode) -> Self {
-        Self { epsilon, top, mode, colluders: u16::from(mode == NoiseMode::Central) }
+        Self { epsilon, delta: None, top, mode, colluders: u16::from(mode.in_shares()) }
+    }
+
+    /// The delta that is read as this binary64; `None` where it is not within its range.
+    #[must_use]
+    pub fn exact_delta(number: f64) -> Option<Ratio> {
+        read_delta(number)
+    }
+
+    /// Delta in parts of 10^12, if that is a whole number.
+    fn trillionths(&self) -> Option<u64> {
+        let exact = self.delta?.times(1_000_000_000_000)?;
+        (exact.denominator() == 1).then_some(exact.numerator())
+    }
+
+    /// So many members make the noise of a total: at least as many of a view are not among the colluders.
+    #[must_use]
+    pub fn parties(&self, session: &Session) -> u32 {
+        u32::from(session.min_peers.saturating_sub(self.colluders).max(1))
     }
 
     /// Epsilon in millionths, if that is a whole number.
@@ -102,9 +136,8 @@ impl NoiseSpec {
             NoiseMode::PerParty | NoiseMode::Parallel => {
                 Mechanism::Release { epsilon: self.each(session), top, most }
             }
-            NoiseMode::Central => {
-                let parties = u32::from(session.min_peers.saturating_sub(self.colluders).max(1));
-                Mechanism::Shares { epsilon, top, weight, parties }
+            NoiseMode::Central | NoiseMode::Member => {
+                Mechanism::Shares { epsilon, top, weight, parties: self.parties(session) }
             }
         }
     }
@@ -124,11 +157,10 @@ impl NoiseSpec {
                          all peers";
             return Err(SessionError::value("data.scaling", scaling, limit));
         }
-        if let Release::Top(counts) = release {
-            top(counts).check::<u32>(self.top)?;
-        }
-        if release == Release::Every && self.top > 0 {
-            return Err(top_of_every(&session.task, self.top));
+        match release {
+            Release::Top(counts) => drop(top(counts).check::<u32>(self.top)?),
+            _ if self.top > 0 => return Err(top_of_every(&session.task, self.top)),
+            _ => {}
         }
         if release == Release::Every && self.mode == NoiseMode::Central {
             let limit = format!(
@@ -137,13 +169,27 @@ impl NoiseSpec {
             );
             return Err(SessionError::value("privacy.mode", self.mode, limit));
         }
+        if (release == Release::Rounds) != (self.mode == NoiseMode::Member) {
+            return Err(mode_of_rounds(&session.task, self.mode, release));
+        }
+        match (release, self.delta) {
+            (Release::Rounds, None) => return Err(no_delta()),
+            (Release::Rounds, Some(delta)) => {
+                if !self.trillionths().is_some_and(|number| (DELTA.0..=DELTA.1).contains(&number)) {
+                    return Err(SessionError::value("privacy.delta", delta.to_f64(), DELTA_LIMIT));
+                }
+            }
+            (_, Some(delta)) => return Err(delta_of(&session.task, delta.to_f64())),
+            (_, None) => {}
+        }
         match self.mode {
-            NoiseMode::Central => {
+            NoiseMode::Central | NoiseMode::Member => {
                 colluders(session.min_peers, session.quorum()).check::<u16>(self.colluders).map(drop)
             }
             _ if self.colluders == 0 => Ok(()),
             mode => {
-                let limit = format!("left out with the mode {mode}: only central bounds who may collude");
+                let limit =
+                    format!("left out with the mode {mode}: only central and member bound who may collude");
                 Err(SessionError::value("privacy.colluders", self.colluders, limit))
             }
         }
@@ -152,20 +198,25 @@ impl NoiseSpec {
     /// The fields that enter the session's id; missing fields do not.
     pub(super) fn entries(&self) -> Vec<Field> {
         let mut entries = vec![("privacy.epsilon", integer(self.millionths().unwrap_or(0)))];
+        entries.extend(self.trillionths().map(|number| ("privacy.delta", integer(number))));
         if self.top > 0 {
             entries.push(("privacy.top", integer(self.top)));
         }
         entries.push(("privacy.mode", self.mode.to_string().into_bytes()));
-        if self.mode == NoiseMode::Central {
+        if self.mode.in_shares() {
             entries.push(("privacy.colluders", integer(self.colluders)));
         }
         entries
     }
 
     pub(super) fn write_toml(&self, out: &mut String) -> fmt::Result {
-        let Self { epsilon, top, mode, colluders } = self;
+        let Self { epsilon, delta, top, mode, colluders } = self;
         writeln!(out, "# Differential privacy: the budget, {EPSILON_LIMIT}.")?;
         writeln!(out, "epsilon = {epsilon}")?;
+        if let Some(delta) = delta {
+            writeln!(out, "# The chance that it does not hold, {DELTA_LIMIT}.")?;
+            writeln!(out, "delta = {:?}", delta.to_f64())?;
+        }
         if *top > 0 {
             writeln!(
                 out,
@@ -177,9 +228,13 @@ impl NoiseSpec {
             out,
             "# What the budget is for: one row at every peer (\"per-party\"), or one row at one peer,"
         )?;
-        writeln!(out, "# by each peer alone (\"parallel\") or in the total alone (\"central\").")?;
+        writeln!(
+            out,
+            "# by each peer alone (\"parallel\") or in the total alone (\"central\"); or all rows of"
+        )?;
+        writeln!(out, "# one peer in the totals of all rounds (\"member\", with the task fedavg).")?;
         writeln!(out, "mode = \"{mode}\"")?;
-        if *mode == NoiseMode::Central {
+        if mode.in_shares() {
             writeln!(
                 out,
                 "# Peers that may pool their knowledge: 1 or 2, fewer than min_peers and than a council majority."
@@ -199,6 +254,7 @@ impl RawNoise {
     ) -> Result<Option<NoiseSpec>, SessionError> {
         let Some(number) = self.epsilon else {
             let given = [
+                ("delta", self.delta.is_some()),
                 ("top", self.top.is_some()),
                 ("mode", self.mode.is_some()),
                 ("colluders", self.colluders.is_some()),
@@ -215,16 +271,22 @@ impl RawNoise {
         let wrong = || SessionError::value("privacy.epsilon", format!("{number:?}"), EPSILON_LIMIT);
         // The decimal of the file: nothing depends on the float it was read as.
         let epsilon = Ratio::from_decimal(number).ok_or_else(wrong)?;
-        let kept = match (task.release(data), self.top) {
+        let release = task.release(data);
+        let kept = match (release, self.top) {
             (Release::Nothing, _) => return Err(no_release(task)),
-            (Release::Every, None) => 0,
-            (Release::Every, Some(asked)) => return Err(top_of_every(task, asked)),
+            (Release::Every | Release::Rounds, None) => 0,
+            (Release::Every | Release::Rounds, Some(asked)) => return Err(top_of_every(task, asked)),
             (Release::Top(_), None) => {
                 return Err(SessionError::value("privacy.top", "missing", "given beside privacy.epsilon"));
             }
             (Release::Top(counts), Some(asked)) => top(counts).check(asked)?,
         };
-        let mut spec = NoiseSpec::new(epsilon, kept, self.mode.unwrap_or_default());
+        let usual = if release == Release::Rounds { NoiseMode::Member } else { NoiseMode::default() };
+        let mut spec = NoiseSpec::new(epsilon, kept, self.mode.unwrap_or(usual));
+        if let Some(number) = self.delta {
+            let wrong = || SessionError::value("privacy.delta", format!("{number:?}"), DELTA_LIMIT);
+            spec.delta = Some(read_delta(number).ok_or_else(wrong)?);
+        }
         if let Some(number) = self.colluders {
             spec.colluders = colluders(min_peers, majority).check(number)?;
         }
@@ -233,13 +295,49 @@ impl RawNoise {
 }
 
 fn no_release(task: &TaskSpec) -> SessionError {
-    let limit = "flynn or sketch where there is privacy.epsilon: other tasks open exact sums";
+    let limit = "flynn, sketch or fedavg where there is privacy.epsilon: other tasks open exact sums";
     SessionError::value("task", task, limit)
 }
 
 fn top_of_every(task: &TaskSpec, top: impl fmt::Display) -> SessionError {
-    let limit = format!("left out with the task {task}, which releases every counter");
+    let limit = format!("left out with the task {task}, which releases every number");
     SessionError::value("privacy.top", top, limit)
+}
+
+fn mode_of_rounds(task: &TaskSpec, mode: NoiseMode, release: Release) -> SessionError {
+    let limit = match release {
+        Release::Rounds => format!("member with the task {task}: every round tells of all of a peer's rows"),
+        Release::Top(_) => format!("per-party, parallel or central with the task {task}"),
+        _ => format!("per-party or parallel with the task {task}"),
+    };
+    SessionError::value("privacy.mode", mode, limit)
+}
+
+fn no_delta() -> SessionError {
+    let limit = format!("given with the task fedavg: {DELTA_LIMIT}");
+    SessionError::value("privacy.delta", "missing", limit)
+}
+
+fn delta_of(task: &TaskSpec, delta: f64) -> SessionError {
+    let limit = format!("left out with the task {task}, whose epsilon holds always");
+    SessionError::value("privacy.delta", format!("{delta:?}"), limit)
+}
+
+/// The decimal number of at most twelve places that is read as this binary64, if it is within the range.
+fn read_delta(number: f64) -> Option<Ratio> {
+    let parts = (number * 1e12).round();
+    let within = (DELTA.0 as f64..=DELTA.1 as f64).contains(&parts);
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "1 to 10^10")]
+    let exact = (within && (parts / 1e12).to_bits() == number.to_bits()).then_some(parts as u64);
+    exact.and_then(Ratio::trillionths)
+}
+
+impl NoiseMode {
+    /// Whether the members make the noise of a total together.
+    #[must_use]
+    pub fn in_shares(self) -> bool {
+        matches!(self, Self::Central | Self::Member)
+    }
 }
 
 fn top(counts: usize) -> Limit {
@@ -293,7 +391,7 @@ mod tests {
             ("epsilon = 0.7\ntop = 5\nmode = \"central\"\ncolluders = 2", 5, NoiseMode::Central, 2),
         ] {
             let session = parse(lines).unwrap();
-            let expected = NoiseSpec { epsilon: ratio("0.7"), top, mode, colluders };
+            let expected = NoiseSpec { epsilon: ratio("0.7"), delta: None, top, mode, colluders };
             assert_eq!(session.privacy.noise, Some(expected));
             assert_eq!(Session::parse(&session.to_toml()).unwrap(), session);
             assert!(!ids.contains(&session.id()), "{lines}");
@@ -316,32 +414,45 @@ mod tests {
             assert!(text.contains(from), "{from}");
             text.replacen(from, to, 1)
         };
-        for (text, reason) in
-            [
-                (file("epsilon = 0\ntop = 1"), "privacy.epsilon is 0.0, must be 0.001 to 100"),
-                (file("epsilon = 0.0001\ntop = 1"), "privacy.epsilon is 0.0001, must be"),
-                (file("epsilon = 100.5\ntop = 1"), "privacy.epsilon is 100.5, must be"),
-                (file("epsilon = 0.1234567\ntop = 1"), "at most six decimal places"),
-                (file("epsilon = nan\ntop = 1"), "privacy.epsilon is NaN"),
-                (file("epsilon = 1"), "privacy.top is missing"),
-                (file("top = 1"), "privacy.top is given, must be left out where there is no privacy.epsilon"),
-                (file("epsilon = 1\ntop = 0"), "privacy.top is 0, must be 1 to 32 (m x classes)"),
-                (file("epsilon = 1\ntop = 33"), "privacy.top is 33"),
-                (file("epsilon = 1\ntop = 3\ncolluders = 1"), "only central bounds who may collude"),
-                (
-                    file("epsilon = 1\ntop = 3\nmode = \"central\"\ncolluders = 3"),
-                    "must be 1 to 2 (fewer than min_peers",
+        for (text, reason) in [
+            (file("epsilon = 0\ntop = 1"), "privacy.epsilon is 0.0, must be 0.001 to 100"),
+            (file("epsilon = 0.0001\ntop = 1"), "privacy.epsilon is 0.0001, must be"),
+            (file("epsilon = 100.5\ntop = 1"), "privacy.epsilon is 100.5, must be"),
+            (file("epsilon = 0.1234567\ntop = 1"), "at most six decimal places"),
+            (file("epsilon = nan\ntop = 1"), "privacy.epsilon is NaN"),
+            (file("epsilon = 1"), "privacy.top is missing"),
+            (file("top = 1"), "privacy.top is given, must be left out where there is no privacy.epsilon"),
+            (
+                file("delta = 1e-5"),
+                "privacy.delta is given, must be left out where there is no privacy.epsilon",
+            ),
+            (
+                file("epsilon = 1\ntop = 3\ndelta = 1e-5"),
+                "privacy.delta is 1e-5, must be left out with the task flynn",
+            ),
+            (
+                file("epsilon = 1\ntop = 3\nmode = \"member\""),
+                "privacy.mode is member, must be per-party, parallel or central with the task flynn",
+            ),
+            (file("epsilon = 1\ntop = 0"), "privacy.top is 0, must be 1 to 32 (m x classes)"),
+            (file("epsilon = 1\ntop = 33"), "privacy.top is 33"),
+            (file("epsilon = 1\ntop = 3\ncolluders = 1"), "only central and member bound who may collude"),
+            (
+                file("epsilon = 1\ntop = 3\nmode = \"central\"\ncolluders = 3"),
+                "must be 1 to 2 (fewer than min_peers",
+            ),
+            (file("epsilon = 1\ntop = 3\nmode = \"local\""), "unknown variant"),
+            (with("unit-norm", "center"), "data.scaling is center, must be none, unit-norm or range"),
+            (with("\"unit-norm\"", "{ soft-bins = { bins = 3 } }"), "exact means"),
+            (
+                with("[privacy]", "[tune]\n[[tune.setting]]\nm = 16\ns = 2\nrho = 2\n[privacy]").replacen(
+                    "\"flynn\"",
+                    "\"tune\"",
+                    1,
                 ),
-                (file("epsilon = 1\ntop = 3\nmode = \"local\""), "unknown variant"),
-                (with("unit-norm", "center"), "data.scaling is center, must be none, unit-norm or range"),
-                (with("\"unit-norm\"", "{ soft-bins = { bins = 3 } }"), "exact means"),
-                (
-                    with("[privacy]", "[tune]\n[[tune.setting]]\nm = 16\ns = 2\nrho = 2\n[privacy]")
-                        .replacen("\"flynn\"", "\"tune\"", 1),
-                    "task is tune, must be flynn or sketch where there is privacy.epsilon",
-                ),
-            ]
-        {
+                "task is tune, must be flynn, sketch or fedavg where there is privacy.epsilon",
+            ),
+        ] {
             let error = Session::parse(&text).expect_err(&text).to_string();
             assert!(error.contains(reason), "{error:?} does not say {reason:?}");
         }

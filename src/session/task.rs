@@ -28,7 +28,8 @@ use super::{DataSpec, Session, SessionError};
 
 pub use custom::CustomSpec;
 pub use evaluate::EvaluateSpec;
-pub use fedavg::{FedavgSpec, Weighting};
+pub(crate) use fedavg::MOST_WEIGHT;
+pub use fedavg::{FedavgSpec, RoundNoise, Weighting};
 pub use fedavg_xclp::FedavgXclpSpec;
 pub use flynn::{FlynnSpec, ModelSpec};
 pub use sketch::{Select, SketchSpec};
@@ -199,6 +200,8 @@ pub(super) enum Release {
     Top(usize),
     /// Every counter.
     Every,
+    /// Every weight in every round, in shares.
+    Rounds,
 }
 
 /// The parts of a session file that belong to single tasks, until they are read.

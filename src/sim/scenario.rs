@@ -189,6 +189,10 @@ pub struct Task {
     pub evaluate: Option<Table>,
     /// `fedavg`: as in a session file.
     pub fedavg: Table,
+    /// `fedavg-xclp`: rounds on given labels alone; left out: half of all.
+    pub after: Option<u32>,
+    /// `fedavg-xclp`: rounds from one propagation to the next; left out: as in a session file.
+    pub refresh: Option<u32>,
 }
 
 impl Default for Task {
@@ -211,6 +215,8 @@ impl Default for Task {
             sketch: Table::new(),
             evaluate: None,
             fedavg: Table::new(),
+            after: None,
+            refresh: None,
         }
     }
 }
@@ -231,6 +237,8 @@ pub enum TaskKind {
     Sketch,
     /// A network, trained in rounds on the rows of all peers.
     Fedavg,
+    /// The same where few rows have labels, and others are found on the way.
+    FedavgXclp,
 }
 
 /// Fields of the session file.

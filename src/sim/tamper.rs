@@ -118,6 +118,14 @@ impl Task for Poisoned {
         self.0.retains(slot, frozen)
     }
 
+    fn keeps(&self, slot: u32, history: &History) -> bool {
+        self.0.keeps(slot, history)
+    }
+
+    fn ends(&self, history: &History) -> bool {
+        self.0.ends(history)
+    }
+
     fn figures(&self, slot: u32, history: &History) -> Map<String, Value> {
         self.0.figures(slot, history)
     }

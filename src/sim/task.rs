@@ -12,7 +12,7 @@ use super::rows::Dealt;
 use super::scenario::{Scenario, ScenarioError, TaskKind};
 use super::sum::{self, Numbers};
 use super::swarm::Swarm;
-use super::{fedavg, flynn, sketch, xclp};
+use super::{fedavg, fedavg_xclp, flynn, sketch, xclp};
 use crate::crypto::stream::derive;
 use crate::session::{DataSpec, Peer, Session, TaskSpec};
 use crate::task::{Task, built_in};
@@ -49,6 +49,11 @@ impl Given {
                 let rows = deal()?;
                 let data = rows.spec(part.scaling, false);
                 Self { data, task: TaskSpec::Fedavg(fedavg::spec(scenario)?), rows: Some(rows) }
+            }
+            TaskKind::FedavgXclp => {
+                let rows = xclp::deal(scenario, folder)?;
+                let data = rows.spec(part.scaling, false);
+                Self { data, task: TaskSpec::FedavgXclp(fedavg_xclp::spec(scenario)?), rows: Some(rows) }
             }
             TaskKind::Sum | TaskKind::RowSum => {
                 Self { data: sum::no_rows(), task: TaskSpec::Custom(sum::spec(scenario)), rows: None }
@@ -94,6 +99,7 @@ pub(super) fn worth(scenario: &Scenario, swarm: &Swarm, failures: &mut Vec<Strin
     let (accuracy, evaluation) = match &session.task {
         TaskSpec::Flynn(spec) => flynn::worth(swarm, *spec, rows, failures).unzip(),
         TaskSpec::Fedavg(spec) => (fedavg::accuracy(swarm, spec, rows, failures), None),
+        TaskSpec::FedavgXclp(spec) => (fedavg_xclp::accuracy(swarm, spec, rows, failures), None),
         TaskSpec::Xclp(spec) => (xclp::accuracy(scenario, swarm, spec, rows, failures), None),
         _ => (None, None),
     };

@@ -42,6 +42,21 @@ fn found(text: &str, seeds: u64, change: impl Fn(&mut Context) + Copy) -> Check 
     panic!("no run of {seeds} fails");
 }
 
+/// Labels are found after the first round; a peer is lost meanwhile.
+#[test]
+fn labels_that_are_found_on_the_way_give_all_peers_one_network_whoever_crashes() {
+    let text = "peers = 4\n[task]\nkind = \"fedavg-xclp\"\nlabels = 4\nbits = 64\nk = 3\nafter = 1\nrefresh = 2\n\
+                fedavg = { network = \"mlp\", hidden = [6], rounds = 3, batch = 8, rate = 0.1 }\n\
+                [session]\nmin_holders = 1\n[data]\nrows = 80\n[timing]\nlinger_ms = 600_000\n\
+                [expect]\nfinished = 4\npooled = true\n\
+                [[fault]]\nkind = \"crash\"\npeers = 2\nat = { slot = \"counts-1\", stage = \"sum\" }\nfor_s = 20\n";
+    let report = run("test", &scenario(text, 3), Path::new(""), &mut |_| {}).unwrap();
+    assert!(report.violations.is_empty(), "{:?}", report.violations);
+    let accuracy = report.accuracy.unwrap();
+    assert!(accuracy.equal && accuracy.rows > 0, "{accuracy:?}");
+    assert_eq!(report.marks.len(), 2, "the peer was lost, and is back: {:?}", report.marks);
+}
+
 #[test]
 fn a_rule_that_opens_without_a_decision_is_found() {
     assert_eq!(found(&format!("{SUM}{FAULTS}"), 300, |ctx| ctx.rule = OpeningRule::Naive), Check::OneOpening);

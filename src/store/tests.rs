@@ -303,3 +303,30 @@ fn what_was_written_ahead_of_another_sum_or_in_another_place_is_not_taken_for_a_
         assert_eq!(records, [accepted], "{parts:?}");
     }
 }
+
+#[test]
+fn what_was_drawn_for_a_sum_goes_with_its_total_and_not_before() {
+    let folder = tempfile::tempdir().unwrap();
+    let (mut store, _) = Store::open(folder.path()).unwrap();
+    let sum = SumId { ballot: Ballot { counter: 1, proposer: Peer(1) }, slot: 1 };
+    let value = Value { sum, members: Vec::new(), total: [1; 32], deals: [0; 32] };
+    let record = SumRecord { value, deals: Vec::new() };
+    let frozen = Frozen { record, acknowledgements: Vec::new(), pads: Vec::new(), releases: Vec::new() };
+    let noised =
+        |slot, words: &'static [u8]| Record::Noised(slot, Sha256::digest(words).into(), words.into());
+    for record in [noised(1, b"one"), noised(2, b"two"), Record::Frozen(frozen.clone(), vec![7; 9].into())] {
+        store.write(&record).unwrap();
+    }
+    let names = |store: Store| {
+        drop(store);
+        let (store, records) = Store::open(folder.path()).unwrap();
+        (store, records.iter().map(Record::name).collect::<std::collections::BTreeSet<_>>())
+    };
+    let (mut store, stored) = names(store);
+    assert_eq!(stored, ["frozen-1", "noised-1", "noised-2"].map(str::to_owned).into());
+    store.write(&Record::Bare(frozen)).unwrap();
+    let (_, stored) = names(store);
+    assert_eq!(stored, ["frozen-1", "noised-2"].map(str::to_owned).into());
+    let files = fs::read_dir(folder.path()).unwrap().count();
+    assert_eq!(files, 4, "lock, two records and what is beside one of them");
+}

@@ -311,6 +311,14 @@ impl Task for Compared {
         self.task.retains(slot, frozen)
     }
 
+    fn keeps(&self, slot: u32, history: &History) -> bool {
+        self.task.keeps(slot, history)
+    }
+
+    fn ends(&self, history: &History) -> bool {
+        self.task.ends(history)
+    }
+
     fn figures(&self, slot: u32, history: &History) -> Map<String, Value> {
         self.task.figures(slot, history)
     }

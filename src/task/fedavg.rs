@@ -11,16 +11,20 @@
 //! the slot with the most members so far (the last one of them), and a peer that was not there sends its rows
 //! alone, once, and takes part from the next round on. Each round's vector has the rows of its members, and
 //! carries on n and the figures of the rounds before: a peer that comes late needs the last one and no other.
+//!
+//! A private session has the slots coin, `rows` and the rounds, and opens no figures ([`private`]).
 
+mod best;
 pub(crate) mod initial;
 mod plan;
+mod private;
 pub(crate) mod trainer;
 mod words;
 
 use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
-use flyswarm_kernels::learner::{Batch, ClassifierError, PseudoLabels, Tape, clip_update, train};
+use flyswarm_kernels::learner::{Batch, ClassifierError, PseudoLabels, Tape, Trained, clip_update, train};
 use serde_json::{Map, Value, json};
 
 use super::holders::{self, HOLDERS};
@@ -29,8 +33,11 @@ use crate::crypto::stream::Stream;
 use crate::data::Dataset;
 use crate::data::split::train_test;
 use crate::protocol::context::Quantity;
+use crate::protocol::view::Rng;
 use crate::session::{FedavgSpec, Peer, Session, SessionError};
 use crate::sketch::scaling::{self, ScalingError};
+#[cfg(test)]
+pub(crate) use best::Best;
 pub(crate) use plan::Plan;
 use trainer::{Order, Trainer};
 use words::{Figures, ONE, WordsError, mean_word};
@@ -265,12 +272,28 @@ impl Fedavg {
         if !learns {
             return Ok(layout.write(None, 0, self.own(), &carried)?);
         }
-        let seed = history.seed().ok_or(FedavgError::Closed("coin"))?;
         let start = plan.weights(slot, history)?;
+        let trained = self.learn(slot, round, history, found, &start)?;
+        let figures = self.figures_of(trained.seen, held.as_ref(), &start);
+        Ok(layout.write(Some((&trained.weights, figures)), share, self.own(), &carried)?)
+    }
+
+    /// What this peer makes of the weights in a round.
+    fn learn(
+        &self,
+        slot: u32,
+        round: u32,
+        history: &History,
+        found: Option<&Found>,
+        start: &[f32],
+    ) -> Result<Trained, FedavgError> {
+        let plan = &self.plan;
+        let rows = &self.prepared(history)?.train;
+        let seed = history.seed().ok_or(FedavgError::Closed("coin"))?;
         let settings = plan.settings(round);
         let mut trained = match &self.trainer {
             Some(trainer) => {
-                let (network, start, rounds) = (&plan.network, &start[..], plan.spec.rounds);
+                let (network, rounds) = (&plan.network, plan.spec.rounds);
                 let order = Order { network, round, rounds, start, rows, settings };
                 trainer.train(&order).map_err(FedavgError::Trainer)?
             }
@@ -281,17 +304,16 @@ impl Fedavg {
                 match found {
                     Some(Found { labels, counts }) => {
                         let points = self.points(history)?;
-                        labels.train(network, &start, points.view(), counts, &settings, &mut stream)
+                        labels.train(network, start, points.view(), counts, &settings, &mut stream)
                     }
-                    None => train(network, &start, rows.view(), rows.labels(), None, &settings, &mut stream),
+                    None => train(network, start, rows.view(), rows.labels(), None, &settings, &mut stream),
                 }
             }
         };
         if plan.spec.clip > 0.0 {
-            clip_update(&start, &mut trained.weights, plan.spec.clip);
+            clip_update(start, &mut trained.weights, plan.spec.clip);
         }
-        let figures = self.figures_of(trained.seen, held.as_ref(), &start);
-        Ok(layout.write(Some((&trained.weights, figures)), share, self.own(), &carried)?)
+        Ok(trained)
     }
 
     fn figures_of(&self, seen: Batch, held: Option<&Dataset>, weights: &[f32]) -> Figures {
@@ -332,6 +354,9 @@ impl Fedavg {
         found: Option<&Found>,
     ) -> Result<Bytes, FedavgError> {
         let session = &self.plan.session;
+        if slot == self.plan.rows() {
+            return Ok(Bytes::copy_from_slice(&self.own().to_le_bytes()));
+        }
         if let Some(round) = self.plan.round(slot) {
             holders::refuse_uncounted(session, HOLDERS, &self.data, history.vectors())
                 .map_err(FedavgError::Data)?;
@@ -339,7 +364,6 @@ impl Fedavg {
         }
         match slot {
             HOLDERS => Ok(holders::vector(session.data.classes.len(), &self.data)),
-            ROWS => Ok(Bytes::copy_from_slice(&self.own().to_le_bytes())),
             slot if slot == self.plan.last() => self.scores(history),
             _ => {
                 let squares = self.plan.opens_moments() == Some(true);
@@ -379,8 +403,14 @@ impl Task for Fedavg {
         self.vector(slot, history, None).map_err(|error| error.to_string())
     }
 
+    fn noised(&self, slot: u32, history: &History, rng: &mut Rng) -> Result<Bytes, String> {
+        self.noisy(slot, history, rng).map_err(|error| error.to_string())
+    }
+
     fn allows(&self, slot: u32, history: &History, members: &[Peer]) -> Result<(), String> {
-        holders::allows(&self.plan.session, slot, history, members)?;
+        if self.plan.noise.is_none() {
+            holders::allows(&self.plan.session, slot, history, members)?;
+        }
         if slot < self.plan.first() {
             return Ok(());
         }
@@ -396,7 +426,7 @@ impl Task for Fedavg {
     fn check(&self, slot: u32, history: &History) -> Result<(), String> {
         let checked = match self.plan.round(slot) {
             Some(round) => self.check_round(slot, round, history),
-            None if slot == HOLDERS => {
+            None if slot == HOLDERS && self.plan.noise.is_none() => {
                 holders::enough(&self.plan.session, HOLDERS, history.vectors(), 0).map_err(FedavgError::Data)
             }
             None => Ok(()),
@@ -409,25 +439,57 @@ impl Task for Fedavg {
         self.plan.round(slot).is_none_or(|_| slot + 1 >= frozen.min(self.plan.last()))
     }
 
+    /// With a `patience` also the round whose weights are the best so far.
+    fn keeps(&self, slot: u32, history: &History) -> bool {
+        self.retains(slot, history.frozen()) || self.plan.may_be_result(slot, history)
+    }
+
+    fn ends(&self, history: &History) -> bool {
+        self.plan.ends(history)
+    }
+
     fn figures(&self, slot: u32, history: &History) -> Map<String, Value> {
         let Some(opened) = history.vector(slot).filter(|_| self.plan.round(slot).is_some()) else {
             return Map::new();
         };
-        self.plan.named(self.plan.layout().figures(opened))
+        if self.plan.noise.is_some() {
+            return Map::new();
+        }
+        let mut figures = self.plan.named(self.plan.layout().figures(opened));
+        if let Some(judged) = self.plan.judged(history) {
+            figures.extend(self.plan.told(&judged));
+        }
+        figures
     }
 
     fn outcome(&self, history: &History, _unix: u64) -> Result<Outcome, String> {
         let make = || -> Result<Outcome, FedavgError> {
             let classifier = self.plan.classifier(history)?;
-            let (curve, last) = self.plan.curve(history)?;
-            let summary = match self.plan.spec.held_out {
-                0 => format!("accuracy {:.4} on the rows of training", last.accuracy),
-                _ => format!("accuracy {:.4} on rows that were held out", last.held_accuracy),
+            let judged = self.plan.judged(history).ok_or(FedavgError::Closed("the last round"))?;
+            let result = self.plan.result(&judged);
+            if let Some(noise) = &self.plan.noise {
+                let members = history.members(self.plan.last() - 1).len();
+                let told = format!(
+                    "epsilon {}, delta {:?}: no figures are told",
+                    noise.epsilon,
+                    noise.delta.to_f64()
+                );
+                let outcome = Outcome::new(classifier.encode(), classifier.digest()).with_summary(told);
+                return Ok(Outcome { details: self.told_of_noise(members), ..outcome });
+            }
+            let figures = judged.figures(result);
+            let mut summary = match self.plan.spec.held_out {
+                0 => format!("accuracy {:.4} on the rows of training", figures.accuracy),
+                _ => format!("accuracy {:.4} on rows that were held out", figures.held_accuracy),
             };
-            let rounds: Vec<_> = curve.into_iter().map(|figures| self.plan.named(figures)).collect();
-            let mut details = Map::new();
+            if self.plan.spec.patience > 0 {
+                let (made, all) = (judged.curve.len(), self.plan.spec.rounds);
+                summary += &format!(", weights of round {result}; {made} of {all} rounds were made");
+            }
+            let rounds: Vec<_> = judged.curve.iter().map(|figures| self.plan.named(*figures)).collect();
+            let mut details = self.plan.told(&judged);
             details.insert("rounds".into(), json!(rounds));
-            details.insert("scores".into(), json!(self.plan.named(last)));
+            details.insert("scores".into(), json!(self.plan.named(figures)));
             let outcome = Outcome::new(classifier.encode(), classifier.digest()).with_summary(summary);
             Ok(Outcome { details, ..outcome })
         };

@@ -196,6 +196,17 @@ impl Task for Filled {
         }
     }
 
+    fn keeps(&self, slot: u32, history: &History) -> bool {
+        match slot {
+            VALUES | FILLS => true,
+            _ => self.unfilled.keeps(slot.saturating_sub(SLOTS), &history.without(VALUES, SLOTS)),
+        }
+    }
+
+    fn ends(&self, history: &History) -> bool {
+        self.unfilled.ends(&history.without(VALUES, SLOTS))
+    }
+
     fn figures(&self, slot: u32, history: &History) -> Map<String, Value> {
         if slot > FILLS {
             return self

@@ -8,7 +8,8 @@ use crate::data::Dataset;
 use crate::protocol::all_reduce::SumId;
 use crate::protocol::ballot::Ballot;
 use crate::protocol::record;
-use crate::session::{Peer, Session};
+use crate::session::{Peer, Session, TaskSpec};
+use crate::task::fedavg::Best;
 use crate::task::{History, Rows, Task, built_in};
 use bytes::Bytes;
 use serde_json::{Value, json};
@@ -55,10 +56,68 @@ clip = 1.5
 members = 0.75
 weighting = "equal"
 held_out = 10
+patience = 2
 flip = true
 shift = 2
 initial = "00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff"
 "#;
+
+/// A private session.
+pub(crate) const PRIVATE: &str = r#"name = "vectors"
+task = "fedavg"
+[data]
+features = 3
+classes = ["a", "b"]
+[fedavg]
+rounds = 3
+weighting = "equal"
+clip = 1.0
+[privacy]
+epsilon = 60.5
+delta = 1e-7
+colluders = 1
+"#;
+
+/// Private sessions: the budget in zero-concentrated privacy, and the variance of a member's noise.
+fn noise() -> Vec<Value> {
+    let cases = [("60.5", "1e-7", 3, 1.0, 5), ("8", "1e-5", 20, 0.25, 20), ("100", "0.01", 1, 4.0, 3)];
+    let case = |(epsilon, delta, rounds, clip, counted): (&str, &str, u32, f64, u16)| {
+        let text = toml(PRIVATE, usize::from(counted))
+            .replacen("60.5", epsilon, 1)
+            .replacen("1e-7", delta, 1)
+            .replacen("rounds = 3", &format!("rounds = {rounds}"), 1)
+            .replacen("clip = 1.0", &format!("clip = {clip:?}"), 1);
+        let session = Session::parse(&text).unwrap();
+        let TaskSpec::Fedavg(spec) = &session.task else { panic!("{:?}", session.task) };
+        let (noise, share) = (spec.noise(&session).unwrap(), (1 << 27) / u32::from(counted));
+        json!({
+            "epsilon": epsilon, "delta": delta, "rounds": rounds, "clip": clip, "counted": counted,
+            "parties": noise.parties, "rho": noise.trillionths(), "share": share, "longest": noise.longest(share),
+            "variance": noise.variance(share),
+        })
+    };
+    cases.into_iter().map(case).collect()
+}
+
+/// Losses in the order in which weights are judged: which are the best, and the round that ends training.
+fn judged() -> Vec<Value> {
+    let cases: [(u32, &[u32]); 5] = [
+        (2, &[2303, 1900, 1700, 1700, 1701, 1600]),
+        (2, &[2303, 1900, 1950, 1899, 1900, 1898]),
+        (1, &[900, 900, 800]),
+        (3, &[900, 901, 902]),
+        (1, &[15_000, 14_999]),
+    ];
+    let case = |(patience, losses): (u32, &[u32])| {
+        let ends = (1..=losses.len()).find(|&count| {
+            Best::of(losses[..count].iter().copied()).is_some_and(|best| best.since >= patience)
+        });
+        let seen = &losses[..ends.unwrap_or(losses.len())];
+        let best = Best::of(seen.iter().copied()).map(|best| best.round);
+        json!({ "patience": patience, "losses": losses, "best_round": best, "ends_with_round": ends })
+    };
+    cases.into_iter().map(case).collect()
+}
 
 const PEERS: u16 = 6;
 const LATE: (Peer, u32) = (Peer(5), 4);
@@ -110,6 +169,7 @@ pub(crate) fn fedavg() -> Value {
         "toml": text, "seed": hex(seed),
         "rows": (0..PEERS).map(rows).collect::<Vec<_>>(),
         "labels": (0..PEERS).map(labels).collect::<Vec<_>>(),
-        "members": all_members, "vectors": vectors, "rounds": outcome.details["rounds"],
+        "members": all_members, "vectors": vectors, "rounds": outcome.details["rounds"], "judged": judged(),
+        "noise": noise(),
     })
 }

@@ -251,6 +251,7 @@ pub(crate) fn session() -> Value {
         (&classes, 3),
         (&named, 20),
         (super::fedavg_xclp::HEAD, 4),
+        (super::fedavg::PRIVATE, 5),
     ]
     .into_iter()
     .map(|(head, peers)| shown(&toml(head, peers)))
@@ -275,6 +276,10 @@ pub(crate) fn session() -> Value {
     let fedavg = |from: &str, to: &str| {
         assert!(super::fedavg::FULL.contains(from), "{from}");
         toml(&super::fedavg::FULL.replacen(from, to, 1), 3)
+    };
+    let noised = |from: &str, to: &str| {
+        assert!(super::fedavg::PRIVATE.contains(from), "{from}");
+        toml(&super::fedavg::PRIVATE.replacen(from, to, 1), 5)
     };
     let twice = identity(0).public().to_string();
     let bad: Vec<_> = [
@@ -394,6 +399,21 @@ pub(crate) fn session() -> Value {
         ("an image of another size", fedavg("[2, 8, 8]", "[2, 8, 9]")),
         ("a network without its image", fedavg("image = [2, 8, 8]\n", "")),
         ("a hidden layer of nothing", fedavg("hidden = [5]", "hidden = [0]")),
+        ("patience without rows that are held out", fedavg("held_out = 10", "held_out = 0")),
+        (
+            "patience with the task fedavg-xclp",
+            found("[fedavg]\n", "[fedavg]\nheld_out = 10\npatience = 2\n"),
+        ),
+        ("rounds with noise by rows", noised("equal", "rows")),
+        ("rounds with noise and without a bound", noised("clip = 1.0\n", "")),
+        ("rounds with noise and rows that are held out", noised("rounds = 3", "rounds = 3\nheld_out = 10")),
+        ("rounds with noise without a delta", noised("delta = 1e-7\n", "")),
+        ("a delta of thirteen places", noised("1e-7", "1.2345678901234e-3")),
+        ("rounds with noise of rows", noised("epsilon", "mode = \"central\"\nepsilon")),
+        ("a top of rounds", noised("epsilon", "top = 1\nepsilon")),
+        ("noise that does not fit the words", noised("epsilon = 60.5", "epsilon = 0.5")),
+        ("a delta of counts", private("epsilon", "delta = 1e-7\nepsilon")),
+        ("noise of members of counts", private("\"central\"", "\"member\"")),
         ("two convolutions", fedavg("[2, 3, 4]", "[2, 3]")),
         ("no rounds", fedavg("rounds = 3", "rounds = 0")),
         ("a rate of nothing", fedavg("rate = 0.125", "rate = 0.0")),

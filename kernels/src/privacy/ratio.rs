@@ -33,6 +33,12 @@ impl Ratio {
         Self::new(number, 1_000_000)
     }
 
+    /// So many parts in 10^12; `None` for 0.
+    #[must_use]
+    pub const fn trillionths(number: u64) -> Option<Self> {
+        Self::new(number, 1_000_000_000_000)
+    }
+
     /// Numerator in lowest terms.
     #[must_use]
     pub const fn numerator(self) -> u64 {

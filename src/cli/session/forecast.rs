@@ -10,7 +10,7 @@ use super::load;
 use crate::cli::tables::at_least;
 use crate::cli::{Failure, print};
 use crate::evaluate::forecast::{Forecast, forecast};
-use crate::session::Session;
+use crate::session::{RoundNoise, Session, TaskSpec};
 
 /// Estimates how good the model of a private session will be, on made-up rows: no row of any peer is looked
 /// at, and no budget spent
@@ -29,9 +29,12 @@ pub(in crate::cli) struct ForecastArguments {
 impl ForecastArguments {
     pub(super) fn run(&self, out: &mut dyn Write) -> Result<(), Failure> {
         let session = load(&self.file)?;
+        if let Some(found) = noise_of_rounds(&session) {
+            let text = if self.json { format!("{:#}\n", found.json()) } else { found.line() + "\n" };
+            return print(out, &text);
+        }
         let Some(found) = estimate(&session, self.rows)? else {
-            let text =
-                "a forecast is for a session of the task flynn with privacy.epsilon; try `tune` for others";
+            let text = "a forecast is for a session of the task flynn or fedavg with privacy.epsilon; try `tune` for others";
             return Err(Failure::Input(format!("{}: {text}", self.file.display())));
         };
         if !self.json {
@@ -43,6 +46,55 @@ impl ForecastArguments {
             "useful": found.is_useful(),
         });
         print(out, &format!("{value:#}\n"))
+    }
+}
+
+/// What the noise of a private session of the task `fedavg` does to a network where all peers take part.
+pub(in crate::cli) struct Rounds {
+    noise: RoundNoise,
+    weights: usize,
+    members: usize,
+}
+
+/// The noise to expect; `None` for another session.
+pub(in crate::cli) fn noise_of_rounds(session: &Session) -> Option<Rounds> {
+    let TaskSpec::Fedavg(spec) = &session.task else { return None };
+    let weights = spec.weights(&session.data);
+    Some(Rounds { noise: spec.noise(session)?, weights, members: session.roster.len() })
+}
+
+impl Rounds {
+    /// Whether updates can be told from the noise at all.
+    pub(in crate::cli) fn is_useful(&self) -> bool {
+        self.noise.drowns(self.members, self.weights) <= 1.0
+    }
+
+    pub(in crate::cli) fn json(&self) -> serde_json::Value {
+        let Self { noise, weights, members } = self;
+        json!({
+            "epsilon": noise.epsilon, "delta": noise.delta.to_f64(), "rho": noise.rho(), "rounds": noise.rounds,
+            "weights": weights, "longest_update": noise.clip, "noise_per_weight": noise.per_weight(*members),
+            "noise_to_updates": noise.drowns(*members, *weights), "useful": self.is_useful(),
+        })
+    }
+
+    /// One line for people.
+    pub(in crate::cli) fn line(&self) -> String {
+        let Self { noise, weights, members } = self;
+        let each = noise.per_weight(*members);
+        let length = each * (*weights as f64).sqrt();
+        let verdict = if self.is_useful() { "" } else { ": of little use" };
+        format!(
+            "forecast: in each of {} rounds noise of {each:.2e} on every weight, of length {length:.3} over {weights} \
+             weights; an update is at most {} long. After all rounds the noise is {:.2} times as long as all \
+             updates can add up to{verdict}. {members} peers, epsilon {}, delta {:?}, rho {:.4}",
+            noise.rounds,
+            noise.clip,
+            noise.drowns(*members, *weights),
+            noise.epsilon,
+            noise.delta.to_f64(),
+            noise.rho(),
+        )
     }
 }
 

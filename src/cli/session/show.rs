@@ -185,10 +185,15 @@ impl fmt::Display for Shown {
         }
         line("privacy", &about)?;
         if let Some(noise) = &privacy.noise {
-            let NoiseSpec { epsilon, top, mode, colluders } = noise;
+            let NoiseSpec { epsilon, delta, top, mode, colluders } = noise;
             let colluders = if *colluders > 0 { format!(", {colluders} may collude") } else { String::new() };
             let kept = if *top > 0 { format!("the top {top} counts") } else { "every counter".into() };
-            line("", &format!("epsilon = {epsilon}, {mode}, {kept}{colluders}"))?;
+            let Some(delta) = delta else {
+                return line("", &format!("epsilon = {epsilon}, {mode}, {kept}{colluders}"));
+            };
+            let delta = delta.to_f64();
+            line("", &format!("epsilon = {epsilon}, delta = {delta:?}, {mode}, every round{colluders}"))?;
+            line("", &"all rows of one peer could be others: what is opened hides which, up to that")?;
         }
         let Timing {
             gather_ms,

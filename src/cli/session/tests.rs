@@ -290,13 +290,42 @@ fn a_session_of_rounds_takes_its_own_options_and_any_field_of_its_section() {
         ("--task fedavg --network cnn", "fedavg.image is missing, must be given with the network cnn"),
         ("--task fedavg --fedavg colour=1", "unknown field `colour`"),
         ("--task fedavg --fedavg rounds=0", "fedavg.rounds is 0, must be 1 to 10000"),
-        ("--task fedavg --epsilon 1", "epsilon"),
+        ("--task fedavg --epsilon 1", "--delta: missing, expected beside --epsilon with the task fedavg"),
+        ("--task fedavg --epsilon 1 --delta 0.5", "--delta is 0.5, must be 1e-12 to 0.01"),
+        ("--task fedavg --epsilon 1 --delta 1e-5", "fedavg.weighting is rows, must be equal"),
+        ("--task fedavg --fedavg patience=3", "fedavg.held_out is 0, must be above 0"),
+        (
+            "--task flynn --epsilon 1 --delta 1e-5",
+            "privacy.delta is 1e-5, must be left out with the task flynn",
+        ),
     ] {
         let words: Vec<_> = more.split(' ').chain(["--force"]).collect();
         let told = message(new(folder.path(), &words));
         assert!(told.contains(expected), "{more}: {told}");
     }
     assert_eq!(Session::load(&path).unwrap(), session);
+}
+
+#[test]
+fn a_private_session_of_rounds_says_what_it_promises_and_how_much_noise_that_takes() {
+    use super::forecast::noise_of_rounds;
+    let folder = tempfile::tempdir().unwrap();
+    let words =
+        "--task fedavg --epsilon 100 --delta 0.01 --rounds 2 --fedavg weighting=equal --fedavg clip=0.5";
+    let path = new(folder.path(), &words.split_whitespace().collect::<Vec<_>>()).unwrap();
+    let session = Session::load(&path).unwrap();
+    assert_eq!((&session.data.scaling, session.data.checks.compare), (&Scaling::None, false));
+    let shown = shown(&path, false).unwrap();
+    assert!(shown.contains("epsilon = 100, delta = 0.01, member, every round, 1 may collude\n"), "{shown}");
+    assert!(shown.contains("all rows of one peer could be others"), "{shown}");
+    let line = noise_of_rounds(&session).unwrap().line();
+    assert!(
+        line.starts_with("forecast: in each of 2 rounds noise of ") && line.contains("rho 65.3139"),
+        "{line}"
+    );
+    assert!(line.contains("an update is at most 0.5 long"), "{line}");
+    let plain = new(folder.path(), &["--task", "fedavg", "--force"]).unwrap();
+    assert!(noise_of_rounds(&Session::load(&plain).unwrap()).is_none());
 }
 
 #[test]

@@ -18,6 +18,16 @@ struct Rounds {
     me: Peer,
     rounds: u32,
     words: u64,
+    /// The slot whose vector is the result, and how many slots are frozen when the session ends, where the
+    /// opened vectors say so.
+    early: Option<(u32, u32)>,
+}
+
+impl Rounds {
+    /// Whether the last opened vector is here, which tells what is kept.
+    fn tells(history: &History) -> bool {
+        history.frozen().checked_sub(1).is_some_and(|last| history.vector(last).is_some())
+    }
 }
 
 impl Task for Rounds {
@@ -36,6 +46,15 @@ impl Task for Rounds {
         slot + 1 >= frozen
     }
 
+    fn keeps(&self, slot: u32, history: &History) -> bool {
+        let best = self.early.is_some_and(|(best, _)| slot == best || !Self::tells(history));
+        best || self.retains(slot, history.frozen())
+    }
+
+    fn ends(&self, history: &History) -> bool {
+        self.early.is_some_and(|(_, end)| history.frozen() == end) && Self::tells(history)
+    }
+
     fn outcome(&self, _: &History, _unix: u64) -> Result<Outcome, String> {
         Ok(Outcome::new(Vec::new(), [0; 32]))
     }
@@ -48,10 +67,14 @@ impl Task for Rounds {
 const WORDS: u64 = 3;
 
 fn network(peers: u8, rounds: u32, timing: Timing, seed: u64) -> Network {
+    ending(peers, rounds, timing, seed, None)
+}
+
+fn ending(peers: u8, rounds: u32, timing: Timing, seed: u64, early: Option<(u32, u32)>) -> Network {
     let mut identities: Vec<_> = (0..peers).map(|i| Identity::from_seed([i + 1; 32])).collect();
     identities.sort_by_key(Identity::public);
     let session = session(&identities, timing);
-    let task = |peer| Arc::new(Rounds { me: Peer(peer), rounds, words: WORDS }) as Arc<dyn Task>;
+    let task = |peer| Arc::new(Rounds { me: Peer(peer), rounds, words: WORDS, early }) as Arc<dyn Task>;
     Network::with_tasks(identities, session, (0..u16::from(peers)).map(task).collect(), seed)
 }
 
@@ -136,6 +159,51 @@ fn a_view_is_enlarged_no_earlier_than_the_session_says() {
     let all = histories(&net);
     assert_eq!(all.len(), 5, "{:?}", net.endings());
     assert!(!all[0].1.members(rounds).contains(&lost), "it was taken in before the time");
+}
+
+#[test]
+fn a_session_that_ends_before_its_plan_sums_nothing_more_and_keeps_what_its_result_needs() {
+    let early = Some((5, 9));
+    for seed in 0..3 {
+        let mut net = ending(4, 30, quick(), seed, early);
+        let late = Peer(3);
+        net.run_unchecked(600_000, |net| opened(net, 3));
+        net.at_ms(net.now_ms(), Fault::Crash(late));
+        net.run_unchecked(600_000, |net| net.finished_count() >= 3);
+        assert_eq!(net.finished_count(), 3, "{:?}", net.endings());
+        net.at_ms(net.now_ms(), Fault::Restart(late));
+        let from = net.now_ms();
+        net.run_unchecked(from + 60_000, |net| net.finished_count() == 4);
+        net.check();
+        assert_eq!(histories(&net).len(), 4, "{:?}", net.endings());
+        for (peer, history) in histories(&net) {
+            let held: Vec<u32> =
+                (0..history.frozen()).filter(|&slot| history.vector(slot).is_some()).collect();
+            assert_eq!((history.frozen(), held), (9, vec![0, 5, 8]), "{peer}");
+            last_sum_is_plain(&history, 5);
+        }
+        // Everybody has said that it is done: nobody lingers for the ten minutes that it may.
+        let done =
+            |net: &Network| net.events.iter().filter(|(_, _, event)| matches!(event, Event::Done)).count();
+        net.run_unchecked(from + 120_000, |net| done(net) == 4);
+        assert_eq!(done(&net), 4, "somebody lingers");
+    }
+}
+
+#[test]
+fn a_peer_that_lacks_what_the_result_needs_asks_for_it_before_it_is_done() {
+    let mut net = ending(5, 30, quick(), 2, Some((5, 9)));
+    let (late, liar) = (Peer(4), Peer(0));
+    net.liars.insert(liar);
+    net.bugs.insert(liar, Bug::ServesBare);
+    for fault in [Fault::Crash(late), Fault::Crash(liar), Fault::Restart(liar)] {
+        net.at_ms(0, fault);
+    }
+    net.run_unchecked(120_000, |net| net.finished_count() == 4);
+    net.at_ms(net.now_ms(), Fault::Restart(late));
+    net.run_unchecked(net.now_ms() + 120_000, |net| net.finished_count() == 5);
+    let history = histories(&net).into_iter().find(|(peer, _)| *peer == late).expect("it finishes").1;
+    assert!(history.vector(5).is_some() && history.vector(8).is_some(), "finished without the result");
 }
 
 /// A late peer that believed it would be done without a result.

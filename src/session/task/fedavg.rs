@@ -1,16 +1,21 @@
 //! The task `fedavg` in a session file.
 
+mod noise;
+
 use std::fmt::{self, Write};
 
 use flyswarm_kernels::learner::{Architecture, Augment, Network, Schedule};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
+pub(crate) use noise::MOST_WEIGHT;
+pub use noise::RoundNoise;
+
 use super::super::encoding::{Field, flag, integer, list, number, text};
 use super::super::rules::{self, Limit, check_number};
 use super::super::run::bytes;
 use super::super::{DataSpec, Session, SessionError};
-use super::{Section, Sections, Spec};
+use super::{Release, Section, Sections, Spec};
 
 /// The shape of the network in a session file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize)]
@@ -71,6 +76,9 @@ pub struct FedavgSpec {
     pub weighting: Weighting,
     /// Percent of each member's rows that it does not train on but tests on: 0 to 50. Default 0.
     pub held_out: u32,
+    /// Rounds in a row without a lower loss of the rows held out, after which training ends: up to 10,000.
+    /// The result is then the weights of the best round. 0, the default: all rounds, and the last weights.
+    pub patience: u32,
     /// Whether images are turned over (left and right) at random. Default false.
     pub flip: bool,
     /// Most pixels by which images are moved at random: 0 to 64. Default 0.
@@ -103,6 +111,7 @@ struct Raw {
     members: Option<f64>,
     weighting: Option<Weighting>,
     held_out: Option<i64>,
+    patience: Option<i64>,
     flip: Option<bool>,
     shift: Option<i64>,
     initial: Option<String>,
@@ -113,6 +122,7 @@ const EPOCHS: Limit = Limit::new("fedavg.epochs", 1, 1_000);
 const STEPS: Limit = Limit::new("fedavg.steps", 0, 1_000_000);
 const BATCH: Limit = Limit::new("fedavg.batch", 1, 65_536);
 const HELD_OUT: Limit = Limit::new("fedavg.held_out", 0, 50).saying(" percent");
+const PATIENCE: Limit = Limit::new("fedavg.patience", 0, 10_000);
 const SHIFT: Limit = Limit::new("fedavg.shift", 0, 64);
 const UNITS: Limit = Limit::new("a number of fedavg.hidden", 1, 1 << 20);
 const FILTERS: Limit = Limit::new("a number of fedavg.filters", 1, 4096);
@@ -139,6 +149,7 @@ impl Default for FedavgSpec {
             members: 1.0,
             weighting: Weighting::Rows,
             held_out: 0,
+            patience: 0,
             flip: false,
             shift: 0,
             image: None,
@@ -190,6 +201,12 @@ impl FedavgSpec {
     pub(crate) fn build(&self, data: &DataSpec) -> Result<Network, SessionError> {
         Network::new(&self.network, data.width() as usize, data.classes.len())
             .or_else(|error| refuse("fedavg.network", self.network.name(), &format!("possible: {error}")))
+    }
+
+    /// How many weights the network has for rows as in `data`.
+    #[must_use]
+    pub fn weights(&self, data: &DataSpec) -> usize {
+        self.build(data).map_or(0, |network| network.weights())
     }
 
     /// What is done to images.
@@ -267,6 +284,10 @@ impl Spec for FedavgSpec {
         STEPS.check::<u32>(self.steps)?;
         BATCH.check::<u32>(self.batch)?;
         HELD_OUT.check::<u32>(self.held_out)?;
+        PATIENCE.check::<u32>(self.patience)?;
+        if self.patience > 0 && self.held_out == 0 {
+            return refuse("fedavg.held_out", 0, "above 0 where there is a fedavg.patience");
+        }
         SHIFT.check::<u32>(self.shift)?;
         for (field, value, holds, limit) in self.numbers() {
             check_number(field, value, holds, limit)?;
@@ -295,7 +316,15 @@ impl Spec for FedavgSpec {
         {
             return refuse("the length of fedavg.hidden", hidden.len(), &format!("1 to {LAYERS}"));
         }
-        self.build(data).map(drop)
+        self.build(data)?;
+        match &session.privacy.noise {
+            Some(noise) => self.check_noise(noise, session),
+            None => Ok(()),
+        }
+    }
+
+    fn release(&self, _data: &DataSpec) -> Release {
+        Release::Rounds
     }
 
     fn entries(&self) -> Vec<Field> {
@@ -318,13 +347,16 @@ impl Spec for FedavgSpec {
             ("fedavg.flip", flag(self.flip)),
             ("fedavg.shift", integer(self.shift)),
         ]);
+        if self.patience > 0 {
+            entries.push(("fedavg.patience", integer(self.patience)));
+        }
         entries.extend(self.initial.map(|digest| ("fedavg.initial", digest.to_vec())));
         entries
     }
 
     fn write_toml(&self, _data: &DataSpec, out: &mut String) -> fmt::Result {
         let Self { rounds, epochs, steps, batch, rate, momentum, weight_decay, .. } = self;
-        let Self { proximal, clip, members, held_out, flip, shift, .. } = self;
+        let Self { proximal, clip, members, held_out, patience, flip, shift, .. } = self;
         writeln!(out, "[fedavg]")?;
         writeln!(out, "# \"logistic\" (regression), \"mlp\" (hidden layers of so many units) or \"cnn\"")?;
         writeln!(out, "# (three convolutions with so many filters, then a hidden layer).")?;
@@ -358,6 +390,15 @@ impl Spec for FedavgSpec {
         writeln!(out, "members = {members:?}\nweighting = \"{}\"", self.weighting_name())?;
         writeln!(out, "# Percent of each member's rows that are kept for tests: 0 to 50.")?;
         writeln!(out, "held_out = {held_out}")?;
+        writeln!(
+            out,
+            "# Training ends after so many rounds in a row in which the loss of the kept rows was not"
+        )?;
+        writeln!(
+            out,
+            "# lower than before, and the best round's weights are the result (0: all rounds, the last)."
+        )?;
+        writeln!(out, "patience = {patience}")?;
         writeln!(out, "# Whether images are turned over, and by how many pixels they are moved at most.")?;
         writeln!(out, "flip = {flip}\nshift = {shift}")?;
         if let Some(digest) = self.initial {
@@ -374,18 +415,18 @@ impl Spec for FedavgSpec {
         let [(_, hidden), (_, filters), (_, image)] = self.lists();
         let value = json!({
             "network": self.network.name(), "hidden": hidden, "filters": filters, "image": image,
-            "weights": self.build(data).map_or(0, |network| network.weights()),
+            "weights": self.weights(data),
             "rounds": self.rounds, "epochs": self.epochs, "steps": self.steps, "batch": self.batch,
             "rate": self.rate, "schedule": self.schedule_name(), "momentum": self.momentum,
             "weight_decay": self.weight_decay, "proximal": self.proximal, "clip": self.clip,
             "members": self.members, "weighting": self.weighting_name(), "held_out": self.held_out,
-            "flip": self.flip, "shift": self.shift, "initial": self.initial.map(hex::encode),
+            "patience": self.patience, "flip": self.flip, "shift": self.shift, "initial": self.initial.map(hex::encode),
         });
         vec![("fedavg", value)]
     }
 
     fn lines(&self, data: &DataSpec) -> Vec<(&'static str, String)> {
-        let weights = self.build(data).map_or(0, |network| network.weights());
+        let weights = self.weights(data);
         let often = match self.steps {
             0 => format!("{} passes", self.epochs),
             steps => format!("{steps} steps"),
@@ -410,6 +451,7 @@ impl Spec for FedavgSpec {
             (self.members < 1.0, format!("{} of the members train in a round", self.members)),
             (self.weighting == Weighting::Equal, "every member counts the same".into()),
             (self.held_out > 0, format!("{} % of the rows are held out", self.held_out)),
+            (self.patience > 0, format!("ends after {} rounds without a better one", self.patience)),
             (self.flip, "images are turned over".into()),
             (self.shift > 0, format!("images are moved by up to {} pixels", self.shift)),
         ];
@@ -479,6 +521,7 @@ impl Raw {
             members: self.members.unwrap_or(usual.members),
             weighting: self.weighting.unwrap_or(usual.weighting),
             held_out: read(self.held_out, HELD_OUT, usual.held_out)?,
+            patience: read(self.patience, PATIENCE, usual.patience)?,
             flip: self.flip.unwrap_or(usual.flip),
             shift: read(self.shift, SHIFT, usual.shift)?,
             image,

@@ -36,11 +36,20 @@ impl Scenario {
             TaskSpec::Fedavg(spec) => {
                 (task.kind, task.fedavg) = (TaskKind::Fedavg, spec.table(&session.data));
             }
-            TaskSpec::Tune(_) | TaskSpec::FedavgXclp(_) | TaskSpec::Custom(_) => {
-                let can = "flynn, fedavg, xclp and sketch can";
+            TaskSpec::FedavgXclp(spec) => {
+                (task.kind, task.fedavg) = (TaskKind::FedavgXclp, spec.fedavg.table(&session.data));
+                (task.bits, task.k) = (spec.xclp.bits, spec.xclp.k);
+                (task.after, task.refresh) = (Some(spec.after), Some(spec.refresh));
+            }
+            TaskSpec::Tune(_) | TaskSpec::Custom(_) => {
+                let can = "flynn, fedavg, fedavg-xclp, xclp and sketch can";
                 let text = format!("the task {} cannot be simulated: {can}", session.task);
                 return Err(ScenarioError(text));
             }
+        }
+        if session.privacy.noise.is_some_and(|noise| noise.delta.is_some()) {
+            let text = "a private session of the task fedavg cannot be simulated: try `session forecast`";
+            return Err(ScenarioError(text.into()));
         }
         self.session.min_peers = Some(session.min_peers);
         self.session.min_holders = Some(session.privacy.min_holders);
@@ -121,6 +130,13 @@ mod tests {
             ("flynn", format!("[data]\n{data}\n{flynn}\n[evaluate]\nheld_out = 30\nlearn_all = false")),
             ("fedavg", format!("[data]\n{data}\n{fedavg}")),
             ("fedavg", format!("[data]\n{data}")),
+            (
+                "fedavg-xclp",
+                format!(
+                    "[data]\n{data}\n[fedavg]\nrounds = 7\nrate = 0.125\n[xclp]\nbits = 64\nk = 4\n\
+                     [pseudo_labels]\nafter = 2\nrefresh = 3"
+                ),
+            ),
             ("flynn", format!("select = \"sketch\"\n[data]\n{data}\n{flynn}\n{sketch}")),
             (
                 "sketch",
@@ -146,5 +162,11 @@ mod tests {
         scenario.take_settings(&asked).unwrap();
         let error = Participants::new(&scenario, std::path::Path::new("")).err().unwrap();
         assert_eq!(error.to_string(), "task.fedavg.initial: no peer of a scenario has a network file");
+        let mut asked = session("fedavg", &format!("[data]\n{data}"));
+        let (epsilon, delta) = ("1".parse().unwrap(), crate::session::NoiseSpec::exact_delta(1e-5));
+        let noise = crate::session::NoiseSpec::new(epsilon, 0, crate::session::NoiseMode::Member);
+        asked.privacy.noise = Some(crate::session::NoiseSpec { delta, ..noise });
+        let error = scenario.take_settings(&asked).unwrap_err().to_string();
+        assert!(error.starts_with("a private session of the task fedavg cannot be simulated"), "{error}");
     }
 }

@@ -13,8 +13,8 @@ use super::{FedavgError, RESERVE, ROWS, initial};
 use crate::crypto::stream::Stream;
 use crate::data::Dataset;
 use crate::data::deal::shuffle;
-use crate::protocol::context::{Quantity, SMALLEST_SUM};
-use crate::session::{FedavgSpec, Peer, Session, Weighting};
+use crate::protocol::context::{Kind, Quantity, SMALLEST_SUM};
+use crate::session::{FedavgSpec, Peer, RoundNoise, Session, Weighting};
 use crate::sketch::scaling::{Moments, Scaler, Scaling};
 
 /// What follows from the session file alone.
@@ -28,6 +28,8 @@ pub(crate) struct Plan {
     pub(super) preparation: Option<Arc<Preparation>>,
     /// The first weights, where the session names a network file.
     pub(super) initial: Option<Arc<[f32]>>,
+    /// The noise of a private session, which opens nothing but rounds.
+    pub(super) noise: Option<RoundNoise>,
 }
 
 impl Plan {
@@ -38,7 +40,8 @@ impl Plan {
     pub(crate) fn new(session: Session, spec: FedavgSpec) -> Result<Self, FedavgError> {
         let network = spec.build(&session.data)?;
         let (scaling, preparation) = (session.data.scaling.of_rows(), session.data.preparation.clone());
-        Ok(Self { session, spec, network, scaling, preparation, initial: None })
+        let noise = spec.noise(&session);
+        Ok(Self { session, spec, network, scaling, preparation, initial: None, noise })
     }
 
     /// Whether moments are opened, and with squares.
@@ -47,15 +50,21 @@ impl Plan {
     }
 
     pub(super) fn layout(&self) -> Layout {
-        Layout { weights: self.network.weights(), rounds: self.spec.rounds as usize }
+        let figures = if self.noise.is_some() { 0 } else { words::FIGURES };
+        Layout { weights: self.network.weights(), figures, rounds: self.spec.rounds as usize }
+    }
+
+    /// Slot of `rows`. A private session does not tell who has rows of which class.
+    pub(super) fn rows(&self) -> u32 {
+        if self.noise.is_some() { ROWS - 1 } else { ROWS }
     }
 
     /// Slot of the first round.
     pub(in crate::task) fn first(&self) -> u32 {
-        ROWS + 1 + u32::from(self.opens_moments().is_some())
+        self.rows() + 1 + u32::from(self.opens_moments().is_some())
     }
 
-    /// Slot of `scores`.
+    /// Slot of `scores`; of a private session, which has none, the end of its plan.
     pub(super) fn last(&self) -> u32 {
         self.first() + self.spec.rounds
     }
@@ -69,16 +78,23 @@ impl Plan {
     #[must_use]
     pub(crate) fn quantities(&self) -> Vec<Quantity> {
         let data = &self.session.data;
-        let mut plan =
-            vec![Quantity::coin(), holders::quantity(data.classes.len()), Quantity::exact("rows", 4, 1)];
+        let mut plan = vec![Quantity::coin()];
+        if self.noise.is_none() {
+            plan.push(holders::quantity(data.classes.len()));
+        }
+        plan.push(Quantity::exact("rows", 4, 1));
         if let Some(squares) = self.opens_moments() {
             let words = Moments::words(data.features as usize, squares) as u64;
             plan.push(Quantity::exact("moments", 8, words));
         }
         let words = self.layout().words() as u64;
-        let round = |round| Quantity::exact(&format!("round-{round}"), 4, words);
+        let kind = if self.noise.is_some() { Kind::Noised } else { Kind::Exact };
+        let round =
+            |round| Quantity { kind: kind.clone(), ..Quantity::exact(&format!("round-{round}"), 4, words) };
         plan.extend((1..=self.spec.rounds).map(round));
-        plan.push(Quantity::exact("scores", 4, words::FIGURES as u64 + 1));
+        if self.noise.is_none() {
+            plan.push(Quantity::exact("scores", 4, words::FIGURES as u64 + 1));
+        }
         plan
     }
 
@@ -86,7 +102,7 @@ impl Plan {
     /// the most members, of equal ones the last. Moments count nobody.
     pub(super) fn base(&self, slot: u32, history: &History) -> u32 {
         let rounds = (self.first()..slot).take_while(|&before| before < self.last());
-        let (mut base, mut most) = (ROWS, history.members(ROWS).len());
+        let (mut base, mut most) = (self.rows(), history.members(self.rows()).len());
         for slot in rounds {
             let members = history.members(slot).len();
             if members >= most {
@@ -117,7 +133,11 @@ impl Plan {
 
     /// Fewest members that may train in a round.
     pub(super) fn fewest(&self) -> usize {
-        SMALLEST_SUM.max(self.session.privacy.min_holders.into())
+        if self.noise.is_some() {
+            SMALLEST_SUM
+        } else {
+            SMALLEST_SUM.max(self.session.privacy.min_holders.into())
+        }
     }
 
     pub(super) fn opened<'a>(
@@ -132,7 +152,7 @@ impl Plan {
     /// What the members carry on into `slot`, a round or `scores`.
     pub(super) fn carried(&self, slot: u32, history: &History) -> Result<Carried, FedavgError> {
         let Some(before) = slot.checked_sub(1).filter(|&before| self.round(before).is_some()) else {
-            let rows = self.opened(ROWS, "rows", history)?;
+            let rows = self.opened(self.rows(), "rows", history)?;
             let rows = rows[..].try_into().map(u32::from_le_bytes);
             return Ok(Carried { rows: rows.unwrap_or_default(), curve: Vec::new() });
         };
@@ -140,7 +160,9 @@ impl Plan {
         let layout = self.layout();
         let round = (before - self.first()) as usize;
         let mut carried = layout.carried(opened, history.members(before).len(), round)?;
-        carried.push(layout.figures(opened));
+        if layout.figures > 0 {
+            carried.push(layout.figures(opened));
+        }
         if self.base(slot, history) == before {
             carried.rows = layout.rows(opened);
         }
@@ -208,14 +230,13 @@ impl Plan {
         Ok(u32::try_from(share).unwrap_or(ONE))
     }
 
-    /// The figures of every round, and those of the last weights.
-    pub(super) fn curve(&self, history: &History) -> Result<(Vec<Figures>, Figures), FedavgError> {
-        let curve = self.carried(self.last(), history)?.curve;
+    /// The figures of the last weights.
+    pub(super) fn scores(&self, history: &History) -> Result<Figures, FedavgError> {
         let words = self.opened(self.last(), "scores", history)?;
         let words: Vec<u32> = words.as_chunks::<4>().0.iter().map(|&word| u32::from_le_bytes(word)).collect();
         let [a, b, c, d, share] = words[..] else { return Err(FedavgError::Closed("scores")) };
         let [loss, accuracy, held_loss, held_accuracy] = [a, b, c, d].map(|word| mean(word, share));
-        Ok((curve, Figures { loss, accuracy, held_loss, held_accuracy }))
+        Ok(Figures { loss, accuracy, held_loss, held_accuracy })
     }
 
     /// Figures by name; those of rows that are held out where there are some.
@@ -233,7 +254,8 @@ impl Plan {
 
     /// The model of the whole plan.
     pub(crate) fn classifier(&self, history: &History) -> Result<Classifier, FedavgError> {
-        self.with_weights(self.scaler(history)?, self.weights(self.last(), history)?)
+        let judged = self.judged(history).ok_or(FedavgError::Closed("the last round"))?;
+        self.with_weights(self.scaler(history)?, self.made(self.result(&judged), history)?)
     }
 
     pub(super) fn with_weights(&self, scaler: Scaler, weights: Vec<f32>) -> Result<Classifier, FedavgError> {

@@ -1,6 +1,9 @@
 //! The rounds against a plain program that does the same in one place: the same bits, whoever is lost or
 //! comes late. The plain program knows the learner, and nothing of words, slots and carried numbers.
 
+mod early;
+mod private;
+
 use flyswarm_kernels::data::prepare::{Described, Kind, Preparation};
 use flyswarm_kernels::learner::{Classifier, Settings, Trained};
 use proptest::prelude::*;
@@ -29,6 +32,10 @@ fn identities(peers: u16) -> Vec<Identity> {
 
 /// A session of so many peers over the digits, with these lines for `[fedavg]`.
 fn session(peers: u16, lines: &str) -> Session {
+    Session::parse(&text(peers, lines)).unwrap()
+}
+
+fn text(peers: u16, lines: &str) -> String {
     let classes: Vec<String> = digits().classes().iter().map(|class| format!("{class:?}")).collect();
     let mut text = format!(
         "name = \"test\"\nnumber = \"000102030405060708090a0b0c0d0e0f\"\ncreated = 2026-11-22T16:05:06Z\n\
@@ -40,7 +47,7 @@ fn session(peers: u16, lines: &str) -> Session {
     for (i, identity) in identities(peers).iter().enumerate() {
         text += &format!("[[roster]]\nname = \"peer-{i}\"\npeer_id = \"{}\"\n", identity.public());
     }
-    Session::parse(&text).unwrap()
+    text
 }
 
 fn spec(session: &Session) -> &FedavgSpec {
@@ -90,9 +97,12 @@ fn federated(tasks: &[Fedavg], members: impl Fn(u32) -> Vec<Peer>) -> Result<His
         let history = History::of(slots.clone());
         tasks.iter().try_for_each(|task| task.check(slot, &history))?;
         for (before, (_, vector)) in (0u32..).zip(&mut slots) {
-            if !tasks[0].retains(before, slot + 1) {
+            if !tasks[0].keeps(before, &history) {
                 *vector = Bytes::new();
             }
+        }
+        if tasks[0].ends(&History::of(slots.clone())) {
+            break;
         }
     }
     Ok(History::of(slots))
@@ -114,7 +124,8 @@ fn trained(
         0 => data,
         percent => data.subset(&train_test(&vec![0; data.rows()], percent, seed).train),
     };
-    let rate = spec.schedule.rate(spec.rate, slot - 3, spec.rounds);
+    let first = if session.privacy.noise.is_some() { 2 } else { 3 };
+    let rate = spec.schedule.rate(spec.rate, slot - first, spec.rounds);
     let settings = Settings {
         epochs: spec.epochs,
         steps: spec.steps,
@@ -134,7 +145,17 @@ fn trained(
     trained
 }
 
-/// The weights after all rounds, in one place: exact sums in fixed point, or with `float` plain FedAvg.
+/// The loss of a peer's rows that it holds out.
+fn held_loss(session: &Session, seed: &[u8; 32], part: &Dataset, weights: &[f32]) -> f64 {
+    let spec = spec(session);
+    let data = Scaler::fit(&session.data.scaling.of_rows(), part).unwrap().transform(part);
+    let held = data.subset(&train_test(&vec![0; data.rows()], spec.held_out, seed).test);
+    let network = spec.build(&session.data).unwrap();
+    let tested = network.evaluate(weights, held.view(), held.labels(), &mut Tape::default());
+    (tested.loss / held.rows() as f64).min(15.0)
+}
+
+/// The weights of the result, in one place: exact sums in fixed point, or with `float` plain FedAvg.
 fn plain(
     session: &Session,
     seed: &[u8; 32],
@@ -142,24 +163,54 @@ fn plain(
     members: impl Fn(u32) -> Vec<Peer>,
     float: bool,
 ) -> Vec<f32> {
+    plain_rounds(session, seed, parts, members, float).0
+}
+
+/// The same, which round made them, and how many rounds there were.
+fn plain_rounds(
+    session: &Session,
+    seed: &[u8; 32],
+    parts: &[Arc<Dataset>],
+    members: impl Fn(u32) -> Vec<Peer>,
+    float: bool,
+) -> (Vec<f32>, u32, u32) {
     let spec = spec(session);
     let mut weights = spec.build(&session.data).unwrap().initial(seed);
+    let mut best = (u32::MAX, weights.clone(), 0);
     let rows = |peer: &Peer| match spec.weighting {
         Weighting::Rows => parts[peer.index()].rows() as u64,
         Weighting::Equal => 1,
     };
     // The largest group that was ever there, the last of equal ones: only theirs count.
     let mut counted = members(2);
-    for slot in 3..3 + spec.rounds {
+    for slot in 3..=3 + spec.rounds {
+        let (made, end) = (slot - 3, slot == 3 + spec.rounds);
         let all: u64 = counted.iter().map(rows).sum();
         let mut trains = counted.clone();
-        if spec.members < 1.0 {
+        if spec.members < 1.0 && !end {
             shuffle(&mut trains, &mut Stream::new(seed, "fedavg/members", &slot.to_le_bytes()));
             let drawn = (spec.members * trains.len() as f64).ceil() as usize;
             trains.truncate(drawn.max(4));
         }
         let present = members(slot);
         trains.retain(|peer| present.contains(peer));
+        if spec.patience > 0 {
+            let (mut sum, mut shares) = (0, 0);
+            for peer in &trains {
+                let share = rows(peer) * (1 << 27) / all;
+                let loss = held_loss(session, seed, &parts[peer.index()], &weights);
+                (sum, shares) = (sum + (loss * share as f64).round() as i64, shares + share);
+            }
+            let loss = (sum as f64 / shares as f64 * 1e3).round() as u32;
+            if loss < best.0 {
+                best = (loss, weights.clone(), made);
+            }
+        }
+        // Of a round that judges too often that nothing is better the weights are of no use.
+        if end || spec.patience > 0 && made - best.2 >= spec.patience {
+            let rounds = if end { made } else { made + 1 };
+            return if spec.patience > 0 { (best.1, best.2, rounds) } else { (weights, made, rounds) };
+        }
         let (mut sums, mut floats) = (vec![0i64; weights.len()], vec![0f64; weights.len()]);
         let (mut shares, mut parts_of_all) = (0, 0.0);
         for peer in &trains {
@@ -180,7 +231,7 @@ fn plain(
             counted = present;
         }
     }
-    weights
+    unreachable!("the loop returns")
 }
 
 fn bits(weights: &[f32]) -> Vec<u32> {
@@ -205,6 +256,8 @@ proptest! {
             Just("network = \"mlp\"\nhidden = [6]\nclip = 0.5\nproximal = 0.1"),
             Just("weighting = \"equal\"\nsteps = 3\nschedule = \"constant\""),
             Just("members = 0.5\nepochs = 2\nmomentum = 0.0"),
+            Just("held_out = 20\npatience = 2"),
+            Just("held_out = 20\npatience = 1\nepochs = 20\nrate = 0.7\nschedule = \"constant\""),
             Just("image = [1, 8, 8]\nflip = true\nshift = 1\nnetwork = \"cnn\"\nfilters = [2, 2, 2]\nhidden = [4]"),
         ],
         lost in (0u16..6, 3u32..8),
@@ -216,12 +269,15 @@ proptest! {
         let members = members(6, lost, late);
         match federated(&tasks, &members) {
             Ok(history) => {
-                let plain = plain(&session, &COIN, &parts, &members, false);
-                let weights = tasks[1].plan.weights(8, &history).unwrap();
-                prop_assert_eq!(bits(&weights), bits(&plain));
+                let (plain, best, rounds) = plain_rounds(&session, &COIN, &parts, &members, false);
                 let outcome = tasks[2].outcome(&history, 0).unwrap();
                 prop_assert_eq!(bits(Classifier::decode(&outcome.file).unwrap().weights()), bits(&plain));
-                prop_assert_eq!(outcome.details["rounds"].as_array().unwrap().len(), 5);
+                prop_assert_eq!(outcome.details["rounds"].as_array().unwrap().len() as u32, rounds);
+                if spec(&session).patience > 0 {
+                    prop_assert_eq!(&outcome.details["best_round"], &json!(best));
+                } else {
+                    prop_assert_eq!(bits(&tasks[1].plan.weights(8, &history).unwrap()), bits(&plain));
+                }
             }
             // Of four that are drawn two may be away.
             Err(error) => prop_assert!(options.starts_with("members"), "{error}"),
@@ -335,7 +391,7 @@ fn weights_out_of_range_and_nan_are_refused_by_name_before_anything_is_sent() {
     let everybody = |_: u32| (0..5).map(Peer).collect::<Vec<_>>();
     let error = federated(&tasks(&wild, &parts(5)), everybody).unwrap_err();
     assert!(error.starts_with("weight ") && error.contains("must be between -16 and 16"), "{error}");
-    let layout = Layout { weights: 2, rounds: 1 };
+    let layout = Layout { weights: 2, figures: words::FIGURES, rounds: 1 };
     let write =
         |weight: f32| layout.write(Some((&[0.0, weight], Figures::default())), ONE, 1, &Carried::default());
     for weight in [f32::NAN, f32::INFINITY, 16.0, -16.0] {
@@ -445,7 +501,7 @@ fn rounds_start_from_the_weights_of_the_file_that_the_session_names() {
     let history = from(&file, &named);
     let loss = |session: &Session, history: &History| {
         let plan = Plan::new(session.clone(), spec(session).clone()).unwrap();
-        plan.curve(history).unwrap().0.iter().map(|figures| figures.loss).collect::<Vec<_>>()
+        plan.judged(history).unwrap().curve.iter().map(|figures| figures.loss).collect::<Vec<_>>()
     };
     let (before, after) = (loss(&plain, &drawn), loss(&named, &history));
     let rows = Rows::new(parts[0].clone());

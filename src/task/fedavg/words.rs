@@ -54,6 +54,11 @@ impl Figures {
         coarse
     }
 
+    /// The loss of rows held out, in thousandths: what weights are judged by.
+    pub(super) fn judged(self) -> u32 {
+        self.coarse()[2]
+    }
+
     fn of_coarse(words: [u32; FIGURES]) -> Self {
         let [a, b, c, d] = words.map(f64::from);
         Self::of([a / 1e3, b / 1e4, c / 1e3, d / 1e4])
@@ -67,6 +72,9 @@ pub(crate) enum WordsError {
     #[error("{what} is {value}, must be between -16 and 16 to be summed")]
     Range { what: String, value: f64 },
     /// The opened words cannot be those of members that follow the rules.
+    /// Weights that leave no room for the noise of a private session.
+    #[error("{0}, must be between -{1} and {1} in a private session")]
+    Noise(String, f64),
     #[error("the opened {0} is not one of members that all have the same rounds behind them")]
     Opened(&'static str),
 }
@@ -87,11 +95,13 @@ pub(super) fn mean(word: u32, share: u32) -> f64 {
     f64::from(word.cast_signed()) / f64::from(share)
 }
 
-/// The layout of a round's words: `weights` and [`FIGURES`] means, the share, rows, rows in use (two halves),
+/// The layout of a round's words: `weights` and `figures` means, the share, rows, rows in use (two halves),
 /// and for each of `rounds` the figures that are carried on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Layout {
     pub(super) weights: usize,
+    /// [`FIGURES`]; 0 in a private session, which tells none and carries none on.
+    pub(super) figures: usize,
     pub(super) rounds: usize,
 }
 
@@ -106,7 +116,7 @@ pub(super) struct Carried {
 
 impl Layout {
     pub(super) fn words(self) -> usize {
-        self.weights + FIGURES + TAIL + FIGURES * self.rounds
+        self.weights + self.figures + TAIL + self.figures * self.rounds
     }
 
     /// A member's words; `share` is 0 for one that does not train, and `means` are then not looked at.
@@ -129,7 +139,7 @@ impl Layout {
                 }
                 words.push(share);
             }
-            None => words.resize(self.weights + FIGURES + 1, 0),
+            None => words.resize(self.weights + self.figures + 1, 0),
         }
         words.extend([rows, carried.rows & 0xffff, carried.rows >> 16]);
         for figures in &carried.curve {
@@ -145,7 +155,7 @@ impl Layout {
 
     /// The opened share.
     pub(super) fn share(self, opened: &[u8]) -> u32 {
-        self.word(opened, self.weights + FIGURES)
+        self.word(opened, self.weights + self.figures)
     }
 
     /// The new weights.
@@ -160,18 +170,21 @@ impl Layout {
     /// The round's own figures.
     pub(super) fn figures(self, opened: &[u8]) -> Figures {
         let share = self.share(opened);
+        if self.figures == 0 {
+            return Figures::default();
+        }
         Figures::of([0, 1, 2, 3].map(|at| mean(self.word(opened, self.weights + at), share)))
     }
 
     /// The rows of the members of the round.
     pub(super) fn rows(self, opened: &[u8]) -> u32 {
-        self.word(opened, self.weights + FIGURES + 1)
+        self.word(opened, self.weights + self.figures + 1)
     }
 
     /// What `members` carried on into round `round` (from 0): every one of them the same.
     pub(super) fn carried(self, opened: &[u8], members: usize, round: usize) -> Result<Carried, WordsError> {
         let members = u32::try_from(members).unwrap_or(u32::MAX).max(1);
-        let first = self.weights + FIGURES + 2;
+        let first = self.weights + self.figures + 2;
         let each = |at: usize, what| {
             let word = self.word(opened, first + at);
             let value = word / members;
@@ -180,10 +193,10 @@ impl Layout {
         };
         let rows = each(0, "number of rows")? | each(1, "number of rows")? << 16;
         let mut curve = Vec::with_capacity(round.min(self.rounds));
-        for round in 0..round.min(self.rounds) {
+        for round in 0..if self.figures > 0 { round.min(self.rounds) } else { 0 } {
             let mut coarse = [0; FIGURES];
             for (at, to) in coarse.iter_mut().enumerate() {
-                *to = each(2 + FIGURES * round + at, "figure of a round")?;
+                *to = each(2 + self.figures * round + at, "figure of a round")?;
             }
             curve.push(Figures::of_coarse(coarse));
         }

@@ -1,0 +1,77 @@
+//! The task `fedavg-xclp` in a scenario: its parameters, and how good the network is beside those that learn
+//! from the given labels alone.
+
+use super::fedavg;
+use super::outcome::Accuracy;
+use super::rows::Dealt;
+use super::scenario::{Scenario, ScenarioError};
+use super::swarm::Swarm;
+use crate::data::Dataset;
+use crate::model::score::Confusion;
+use crate::session::{FedavgXclpSpec, XclpSpec};
+use crate::task::Rows;
+use crate::task::fedavg::Plan;
+use flyswarm_kernels::learner::Classifier;
+
+/// The parameters of the session's task.
+pub(super) fn spec(scenario: &Scenario) -> Result<FedavgXclpSpec, ScenarioError> {
+    let task = &scenario.task;
+    let usual = FedavgXclpSpec::new(fedavg::spec(scenario)?);
+    let xclp = XclpSpec { bits: task.bits, k: task.k, ..usual.xclp };
+    Ok(FedavgXclpSpec {
+        xclp,
+        after: task.after.unwrap_or(usual.after),
+        refresh: task.refresh.unwrap_or(usual.refresh),
+        ..usual
+    })
+}
+
+/// The rows of a peer whose label was given.
+fn labelled(part: &Rows) -> Dataset {
+    let known: Vec<usize> = (0..part.labels.len()).filter(|&row| part.labels[row].is_some()).collect();
+    part.data.subset(&known)
+}
+
+/// The accuracy of the network that every finished peer has, of one that is trained on all given labels in one
+/// place, and of one that is trained on those of the peer with the most.
+pub(super) fn accuracy(
+    swarm: &Swarm,
+    spec: &FedavgXclpSpec,
+    rows: &Dealt,
+    failures: &mut Vec<String>,
+) -> Option<Accuracy> {
+    let mut networks = Vec::new();
+    for &peer in swarm.finished.keys() {
+        let decoded = swarm
+            .outcome(peer)?
+            .and_then(|outcome| Classifier::decode(&outcome.file).map_err(|error| error.to_string()));
+        match decoded {
+            Ok(network) => networks.push((peer, network)),
+            Err(error) => failures.push(format!("{peer} has no network: {error}")),
+        }
+    }
+    let (first, network) = networks.first()?;
+    let other = networks.iter().find(|(_, other)| other.digest() != network.digest());
+    if let Some((peer, _)) = other {
+        failures.push(format!("{peer} has another network than {first}"));
+    }
+    let (session, seed) = (&*swarm.ctx.session, swarm.finished.values().next()?.history.seed()?);
+    let plan = Plan::new(session.clone(), spec.fedavg.clone()).ok()?;
+    let score = |network: &Classifier| {
+        let predicted = network.predict(rows.test.view()).ok()?;
+        Some(Confusion::new(rows.test.classes(), rows.test.labels(), &predicted).accuracy())
+    };
+    let learnt = |rows: &Dataset| score(plan.in_one_place(rows, &seed).ok()?.last()?);
+    let given: Vec<Dataset> = rows.parts.iter().map(labelled).collect();
+    let values = given.iter().flat_map(|part| part.values().to_vec()).collect();
+    let labels = given.iter().flat_map(|part| part.labels().to_vec()).collect();
+    let pool = Dataset::new(rows.train.features(), values, labels, rows.train.classes().to_vec()).ok()?;
+    Some(Accuracy {
+        swarm: score(network)?,
+        pooled: learnt(&pool)?,
+        alone: learnt(given.iter().max_by_key(|part| part.rows())?)?,
+        rows: rows.test.rows() as u64,
+        equal: other.is_none(),
+        digest: hex::encode(&network.digest()[..8]),
+    })
+}

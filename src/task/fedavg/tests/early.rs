@@ -1,0 +1,44 @@
+//! Sessions that end before their plan does.
+
+use super::*;
+
+/// A session that ends early: it learns its few rows by heart.
+const BY_HEART: &str =
+    "rounds = 12\nheld_out = 20\npatience = 2\nepochs = 20\nrate = 0.7\nschedule = \"constant\"";
+
+#[test]
+fn a_session_that_gets_no_better_ends_and_a_peer_that_was_away_then_has_the_best_weights_too() {
+    let session = session(5, BY_HEART);
+    let parts = parts(5);
+    let fault = "kind = \"crash\", peers = 2, at = { slot = \"round-2\", stage = \"compute\" }, for_s = 15";
+    let text = format!("peers = 5\nfault = [{{ {fault} }}]\n[network]\nlatency_ms = 20\n");
+    let file = File::parse(&text, "fedavg".into(), "".into(), false).unwrap();
+    let task = |peer: Peer| -> Result<Arc<dyn Task>, String> {
+        let task = Fedavg::new(session.clone(), spec(&session).clone(), peer, parts[peer.index()].clone());
+        Ok(Arc::new(task.map_err(|error| error.to_string())?))
+    };
+    let participants = Participants::with_tasks(session.clone(), identities(5), task).unwrap();
+    let swarm = play(&file.runs[0].1, participants).unwrap();
+    assert_eq!(swarm.checks.violations, []);
+    assert_eq!(swarm.finished.len(), 5);
+    let history = &swarm.finished[&Peer(0)].history;
+    let members = |slot: u32| history.members(slot).to_vec();
+    let (plain, best, rounds) = plain_rounds(&session, &history.seed().unwrap(), &parts, members, false);
+    assert!(best > 0 && rounds < 12, "round {best} of {rounds}");
+    assert_eq!(history.frozen(), 3 + rounds, "nothing was summed after the round that ended it");
+    let mut reports = std::collections::BTreeSet::new();
+    for &peer in swarm.finished.keys() {
+        let outcome = swarm.outcome(peer).unwrap().unwrap();
+        assert_eq!(bits(Classifier::decode(&outcome.file).unwrap().weights()), bits(&plain), "{peer}");
+        let said = format!("weights of round {best}; {rounds} of 12 rounds were made");
+        assert!(outcome.summary.contains(&said), "{}", outcome.summary);
+        reports.insert(serde_json::to_string(&outcome.details).unwrap());
+    }
+    assert_eq!(reports.len(), 1, "{reports:?}");
+    let figures = |slot| {
+        let vectors = (0..=slot).map(|slot| history.vector(slot).cloned().unwrap_or_default());
+        let values = (0..=slot).map(|slot| history.value(slot).unwrap().clone());
+        task(Peer(1)).unwrap().figures(slot, &History::of(values.zip(vectors)))
+    };
+    assert_eq!(figures(2 + rounds)["best_round"], json!(best), "the event of the last round names it");
+}
