@@ -37,7 +37,8 @@ const VICTIMS: usize = 8;
 /// Made-up rows differ from the attacker's own in every feature by about this part of its length.
 const SPREAD: f64 = 20.0;
 /// More steps than a session has: raw scores are then so exact that algebra works.
-const SETTINGS: Settings = Settings { k: K, bits: BITS as u32, alpha: 0.99, steps: 140, power: 1 };
+const SETTINGS: Settings =
+    Settings { k: K, bits: BITS as u32, alpha: 0.99, steps: 140, power: 1, balance: false };
 
 type Row = Vec<f64>;
 
@@ -370,7 +371,7 @@ fn cheats() {
             share[3] = share[3].wrapping_add(1);
         }),
     ];
-    let settings = Settings { k: 3, bits: SMALL as u32, alpha: 0.1, steps: 3, power: 1 };
+    let settings = Settings { k: 3, bits: SMALL as u32, alpha: 0.1, steps: 3, power: 1, balance: false };
     let plan = Plan::new(2 * ROWS, 2, settings).expect("fits");
     for (name, change) in changes {
         let (first, mut second) = (input(0), input(1));

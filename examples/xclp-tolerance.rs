@@ -1,11 +1,14 @@
-//! Whether labels are those of the exact solve: `cargo run --example xclp-tolerance [ROWS] [DRAWS]` (1,500
-//! rows and ten draws of labels and planes for each set unless told otherwise: ten minutes).
+//! Whether labels are those of the exact solve: `cargo run --example xclp-tolerance [ROWS] [DRAWS] [balance]`
+//! (1,500 rows and ten draws of labels and planes for each set unless told otherwise: ten minutes).
 //!
 //! A point's *margin* is the difference of its two largest exact scores times sqrt(d), as a part of the
 //! largest score of all; where that is within the tolerance of the plan, with the largest degree that there
 //! is, its label may be another one. Printed are the tolerance, the largest error of a score, how many points
 //! fall within the tolerance, and how many of the others have another label: that must be none. Then the same
 //! for a made-up graph with ten hubs. Sets that are not there are left out by name.
+//!
+//! With `balance` classes are balanced and their labels as uneven as can be: one of every class but the
+//! first, which has up to 1,000; or one of the first and one at each other point of the graph with hubs.
 
 use std::path::Path;
 
@@ -32,13 +35,19 @@ struct Found {
     tolerance: f64,
 }
 
-fn draw(data: &Dataset, seed: u8) -> Found {
+/// Labels of the first class where classes are balanced; the others have one each.
+const MOST: usize = 1000;
+
+fn draw(data: &Dataset, seed: u8, balance: bool) -> Found {
     let classes = data.classes().len();
     let scaler = Scaler::fit(&Scaling::Standard, data).expect("rows");
     let codes = Codes::of(&scaler.transform(data), &[seed; 32], BITS).expect("codes");
     let mut order: Vec<usize> = (0..data.rows()).collect();
     deal::shuffle(&mut order, &mut Stream::new(&[seed; 32], "labels", &[]));
-    let (mut labels, mut left) = (vec![None; data.rows()], vec![LABELS; classes]);
+    let (mut labels, mut left) = (vec![None; data.rows()], vec![if balance { 1 } else { LABELS }; classes]);
+    if balance {
+        left[0] = MOST;
+    }
     for row in order {
         let label = data.labels()[row];
         if left[usize::from(label)] > 0 {
@@ -46,16 +55,17 @@ fn draw(data: &Dataset, seed: u8) -> Found {
             labels[row] = Some(label);
         }
     }
-    let settings = Settings { k: 10, bits: BITS as u32, alpha: 0.99, steps: 60, power: 1 };
+    let settings = Settings { k: 10, bits: BITS as u32, alpha: 0.99, steps: 60, power: 1, balance };
     let plan = Plan::new(data.rows(), classes, settings).expect("fits");
     compared(&plan, &codes.distances(&codes), &labels)
 }
 
 /// Ten points that are near to all of 2,500, as many steps as alpha needs; the first class has a label at
-/// every point, or two classes at each 29th.
-fn hubs(alpha: f64, all: bool) -> Found {
+/// every point, or two classes at each 29th. Where classes are balanced the second has one of these labels.
+fn hubs(alpha: f64, all: bool, balance: bool) -> Found {
     const POINTS: usize = 2500;
-    let settings = Settings { k: 10, bits: BITS as u32, alpha, steps: enough_steps(alpha), power: 1 };
+    let settings =
+        Settings { k: 10, bits: BITS as u32, alpha, steps: enough_steps(alpha), power: 1, balance };
     let plan = Plan::new(POINTS, 2, settings).expect("fits");
     let mut stream = Stream::new(&[7; 32], "hubs", &[]);
     let mut distances = vec![0; POINTS * POINTS];
@@ -65,7 +75,11 @@ fn hubs(alpha: f64, all: bool) -> Found {
             (distances[i * POINTS + j], distances[j * POINTS + i]) = (h, h);
         }
     }
-    let label = |i: usize| if all { Some(0) } else { i.is_multiple_of(29).then_some((i / 29 % 2) as u16) };
+    let label = |i: usize| match i {
+        _ if balance => (all || i.is_multiple_of(29)).then_some(u16::from(i == 29 * 40)),
+        _ if all => Some(0),
+        _ => i.is_multiple_of(29).then_some((i / 29 % 2) as u16),
+    };
     compared(&plan, &distances, &(0..POINTS).map(label).collect::<Vec<_>>())
 }
 
@@ -85,7 +99,12 @@ fn compared(plan: &Plan, distances: &[u16], labels: &[Option<u16>]) -> Found {
         .into_par_iter()
         .map(|class| {
             let given = |label: &Option<u16>| f64::from(u8::from(*label == Some(class as u16)));
-            graph.solve(&labels.iter().map(given).collect::<Vec<_>>(), plan.settings().alpha)
+            let mut y: Vec<f64> = labels.iter().map(given).collect();
+            if plan.settings().balance {
+                let weight = points.isqrt() as f64 / y.iter().sum::<f64>().max(1.0);
+                y.iter_mut().for_each(|y| *y *= weight);
+            }
+            graph.solve(&y, plan.settings().alpha)
         })
         .collect();
     let largest = exact.iter().flatten().copied().fold(0.0, f64::max);
@@ -124,6 +143,7 @@ impl Found {
 }
 
 fn main() {
+    let balance = std::env::args().any(|argument| argument == "balance");
     let mut arguments = std::env::args().skip(1).filter_map(|argument| argument.parse::<usize>().ok());
     let (rows, draws) = (arguments.next().unwrap_or(1500), arguments.next().unwrap_or(10));
     for set in ["digits", "optdigits", "segment"] {
@@ -142,7 +162,7 @@ fn main() {
         let data = all.subset(&order);
         let mut sum = Found::default();
         for seed in 0..draws {
-            let found = draw(&data, seed as u8);
+            let found = draw(&data, seed as u8, balance);
             sum.points += found.points;
             sum.within += found.within;
             sum.wrong += found.wrong;
@@ -152,7 +172,7 @@ fn main() {
         sum.print(&format!("{set}, {draws} draws of {} rows", data.rows()));
     }
     for (alpha, all) in [(0.99, false), (0.99, true), (0.999, false), (0.999, true)] {
-        let labels = if all { "n_c = n" } else { "87 labels" };
-        hubs(alpha, all).print(&format!("ten hubs among 2,500, alpha {alpha}, {labels}"));
+        let labels = if all { "a label at every point" } else { "87 labels" };
+        hubs(alpha, all, balance).print(&format!("ten hubs among 2,500, alpha {alpha}, {labels}"));
     }
 }

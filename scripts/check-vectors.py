@@ -689,7 +689,7 @@ class Session:
             "flynn": "m s rho gamma score",
             "evaluate": "held_out most learn_all",
             "tune": "folds setting",
-            "xclp": "bits k alpha steps power compute few_rows large_owner most_rows most_sessions memory_mb",
+            "xclp": "bits k alpha steps power balance compute few_rows large_owner most_rows most_sessions memory_mb",
             "sketch": "hash rows range publish pairwise active chosen temperature",
             "pseudo_labels": "after refresh",
             "fedavg": "network hidden filters image rounds epochs steps batch rate schedule momentum weight_decay proximal clip members weighting held_out patience flip shift initial",
@@ -751,6 +751,8 @@ class Session:
         self.bits, self.k = xclp.get("bits", 4096), xclp.get("k", 10)
         self.alpha, self.power = float(xclp.get("alpha", 0.99)), xclp.get("power", 3 if both else 1)
         need(0.01 <= self.alpha <= 0.999 and 1 <= self.power <= 3, "xclp")
+        self.balance = xclp.get("balance", False)
+        need(isinstance(self.balance, bool) and not (both and self.balance), "xclp.balance")
         self.steps = xclp.get("steps", next(k for k in range(1, 1000) if self.cut_off(k) <= 2e-4))
         self.compute = xclp.get("compute", [])
         self.few_rows, self.large_owner = xclp.get("few_rows", False), xclp.get("large_owner", False)
@@ -905,6 +907,7 @@ class Session:
                 ("xclp.alpha", number(self.alpha)),
                 ("xclp.steps", le(self.steps, 8)),
                 ("xclp.power", le(self.power, 8)),
+                ("xclp.balance", bytes([self.balance])),
                 ("xclp.compute", " ".join(self.compute).encode()),
                 ("xclp.few_rows", bytes([self.few_rows])),
                 ("xclp.large_owner", bytes([self.large_owner])),
@@ -967,10 +970,14 @@ class Session:
     def fits(self, n):
         """Section 15e: whether n points can be computed on."""
         k, steps = min(self.k, n - 1), self.steps
-        value = 1.01 * 2**21 * 4 * math.sqrt(n) + steps**2 * math.sqrt(8 * n * k)
-        need(value * 2**32 < 2**62 and 2**20 * (1.001 * value / (1 - self.alpha) + steps) < 2**62, "range")
+        value, roundings, most = 1.01 * 2**21 * 4 * math.sqrt(n), steps**2 * math.sqrt(8 * n * k), math.isqrt(n)
+        score = 1.001 * (value + roundings) / (1 - self.alpha) + steps
+        if self.balance:
+            score = 1.002 * (value + most * roundings) / (1 - self.alpha) + most * steps + 1
+        need((value + roundings) * 2**32 < 2**62 and 2**20 * score < 2**62, "range")
         need(1 <= steps <= 1000, "steps")
-        need(2 * self.cut_off(steps) + 2 * (n - 1 + k) * 2**12 / 2**32 + steps**2 / 2**25 <= 1 / 32, "tolerance")
+        weights = n / (2**20 * most) if self.balance else 0
+        need(2 * self.cut_off(steps) + 2 * (n - 1 + k) * 2**12 / 2**32 + steps**2 / 2**25 + weights <= 1 / 32, "tolerance")
 
     @staticmethod
     def only(condition, *values):
@@ -2285,7 +2292,7 @@ def hex16(matrix):
     return b"".join(le(x % 2**16, 2) for row in matrix for x in row).hex()
 
 
-def integer_reference(codes, labels, classes, k, bits, alpha, steps, power):
+def integer_reference(codes, labels, classes, k, bits, alpha, steps, power, balance):
     """Every stage of section 15e on plain integers."""
     n = len(codes)
     shift = lambda x, g: (x + (1 << g - 1)) >> g
@@ -2336,8 +2343,12 @@ def integer_reference(codes, labels, classes, k, bits, alpha, steps, power):
         for coefficient in coefficients[2:]:
             before, last = last, [shift(x, 31) - y for x, y in zip(z(last), before)]
             total = [x + coefficient * y for x, y in zip(total, last)]
+        count = labels.count(c)
+        weight = (2**21 * math.isqrt(n) + count) // (2 * count) if count else 0
         for i in range(n):
             scores[i][c] = shift(total[i], 20)
+            if balance:
+                scores[i][c] = shift(scores[i][c] * weight, 20)
     found, coarse = [], []
     for row in scores:
         row = [max(x, 0) for x in row]
@@ -2422,9 +2433,13 @@ def check_xclp():
     check("masks of a third", masks(2, found["turn"], found["turned_chunk"], found["turned_step"]) == found["small"])
 
     session.fits(len(rows))
-    made = integer_reference(codes, labels, classes, session.k, bits, session.alpha, session.steps, session.power)
-    for stage, values in made.items():
+    settings = classes, session.k, bits, session.alpha, session.steps, session.power
+    for stage, values in integer_reference(codes, labels, *settings, session.balance).items():
         check(f"integer reference, {stage}", values == file["reference"][stage])
+    made = integer_reference(codes, labels, *settings, True)
+    for stage in ("scores", "labels", "coarse"):
+        check(f"balanced classes, {stage}", made[stage] == file["balanced"][stage])
+    check("a plain and a balanced class differ", file["balanced"]["coarse"] != file["reference"]["coarse"])
 
 
 # ------------------------------------------------------------------------- section 15c: secure Hamming distances, by transfer
@@ -3103,7 +3118,7 @@ def check_fedavg_xclp():
     check("points", [unpacked(text) for text in file["points"]] == points)
     given = [max(1, sum(tally(labels[peer])[c] for peer in peers)) for c in range(classes)]
     codes = codes_of(sum(rows, []), derive(seed, "planes", session.id), session.bits)
-    made = integer_reference(codes, sum(labels, []), classes, session.k, session.bits, session.alpha, session.steps, session.power)
+    made = integer_reference(codes, sum(labels, []), classes, session.k, session.bits, session.alpha, session.steps, session.power, session.balance)
     coarse = [made["coarse"][i : i + classes] for i in range(0, len(made["coarse"]), classes)]
     for peer in peers:
         own, coarse = coarse[: len(rows[peer])], coarse[len(rows[peer]) :]

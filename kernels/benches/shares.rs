@@ -34,7 +34,7 @@ fn words(count: usize, salt: u8) -> Vec<u64> {
 }
 
 fn settings(alpha: f64, steps: usize) -> Settings {
-    Settings { k: 10, bits: BITS as u32, alpha, steps, power: 1 }
+    Settings { k: 10, bits: BITS as u32, alpha, steps, power: 1, balance: false }
 }
 
 /// Multiply-adds mod 2^16: 512 x 512 rows of 4,096 words.

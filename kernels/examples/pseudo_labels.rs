@@ -212,7 +212,7 @@ impl Run {
             let width = features.ncols();
             let own = features.slice(ndarray::s![rows.clone(), ..]).iter().copied().collect();
             let data = Dataset::new(width, own, Vec::new(), Vec::new())?;
-            let graph = Graph { k: 10, bits: 4096, alpha: 0.99, steps: 60, power: 3 };
+            let graph = Graph { k: 10, bits: 4096, alpha: 0.99, steps: 60, power: 3, balance: false };
             let codes = Codes::of(&data, &self.key, 4096).ok_or("codes")?;
             let (plan, given) = (Plan::new(data.rows(), CLASSES, graph)?, &self.given[rows]);
             let coarse = Reference::new(&plan, &codes, given).output.coarse;

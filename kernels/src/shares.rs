@@ -13,7 +13,7 @@
 //! 2. [`distances`], Hamming, and their bits;
 //! 3. [`nearest`]: the exact k nearest by radix selection, ties by index;
 //! 4. [`shuffle`]: the edges, found under secret permutations of each row, get weights by [`lookup`];
-//! 5. [`newton`]: reciprocals of the degrees;
+//! 5. [`newton`]: reciprocals of the degrees; [`balance`]: weights of classes, where they are balanced;
 //! 6. [`chebyshev`]: propagation, one exact truncation a step;
 //! 7. [`output`]: labels, and scores to 2^-6 of their row's sum.
 //!
@@ -23,6 +23,7 @@
 //! it: a round's messages go out as one sequence of frames to each of the other two, the program goes on when
 //! both of theirs are there. Parts that run side by side ([`round::together`]) share rounds.
 
+pub mod balance;
 pub mod bits;
 pub mod chebyshev;
 pub mod context;

@@ -53,8 +53,8 @@ impl Propagation {
             return Err(value(format!("a label is none of {classes} classes")));
         }
         let steps = steps.unwrap_or_else(|| enough_steps(alpha));
-        let plan =
-            Plan::new(data.rows(), classes, Settings { k, bits, alpha, steps, power }).map_err(value)?;
+        let plan = Plan::new(data.rows(), classes, Settings { k, bits, alpha, steps, power, balance: false })
+            .map_err(value)?;
         let scaler =
             Scaler::fit(&named_scaling(scaling, bins, Vec::new(), Vec::new(), data.features())?, &data)
                 .map_err(value)?;

@@ -216,6 +216,7 @@ fn shown(text: &str) -> Value {
 }
 
 pub(crate) fn session() -> Value {
+    let balanced = super::xclp::HEAD.replacen("power = 3", "power = 3\nbalance = true", 1);
     let released = PRIVATE.replace("mode = \"central\"\ncolluders = 2\n", "");
     let classes =
         CUSTOM.replace("bytes = \"00ff7f\"\n", "").replace("[custom]", "classes = [\"b\", \"a\"]\n[custom]");
@@ -252,6 +253,7 @@ pub(crate) fn session() -> Value {
         (&named, 20),
         (super::fedavg_xclp::HEAD, 4),
         (super::fedavg::PRIVATE, 5),
+        (&balanced, 7),
     ]
     .into_iter()
     .map(|(head, peers)| shown(&toml(head, peers)))
@@ -303,6 +305,16 @@ pub(crate) fn session() -> Value {
         ),
         ("more rows of an owner than points", labels("most_rows = 4", "most_rows = 10001")),
         ("too few steps for alpha", labels("steps = 40", "steps = 8")),
+        (
+            "neighbours and steps whose products do not fit",
+            labels("k = 2\nalpha = 0.9\nsteps = 40", "k = 1000\nalpha = 0.999\nsteps = 600"),
+        ),
+        (
+            "balanced scores that do not fit",
+            labels("k = 2\nalpha = 0.9\nsteps = 40", "balance = true\nk = 1000\nalpha = 0.999\nsteps = 190"),
+        ),
+        ("balanced classes that are a number", labels("k = 2", "k = 2\nbalance = 1")),
+        ("balanced classes of the task fedavg-xclp", found("[xclp]\n", "[xclp]\nbalance = true\n")),
         ("a name that leads out of a folder", change("\"vectors\"", "\"../../vectors\"")),
         ("a peer's name that leads out of a folder", change("\"peer-1\"", "\"/peer-1\"")),
         ("a class twice", change("\"dog\"", "\"cat\"")),

@@ -3,8 +3,8 @@
 
 use crate::crypto::stream::derive;
 use crate::data::Dataset;
-use crate::model::propagation::integer::Plan;
 use crate::model::propagation::integer::reference::Reference;
+use crate::model::propagation::integer::{Plan, Settings};
 use crate::protocol::ballot::Ballot;
 use crate::session::{Peer, Session, TaskSpec};
 use crate::sketch::lsh::Codes;
@@ -83,16 +83,21 @@ pub(crate) fn xclp() -> Value {
 
     // All rows are one owner's; party 0 gets what is hashed here.
     let whole = parcels(&codes, &labels, 2, 0, &seeds);
-    let mut received: [Sha256; 3] = Default::default();
-    with_keys(
-        keys,
-        |context| {
-            let number = context.role();
-            let inputs = unpack(&whole[number], 8, 64, 2).unwrap();
-            boxed(context, plan, vec![inputs])
-        },
-        |party, _, bytes| received[party].update(bytes),
-    );
+    let received = |plan: Plan| {
+        let mut received: [Sha256; 3] = Default::default();
+        with_keys(
+            keys,
+            |context| {
+                let number = context.role();
+                let inputs = unpack(&whole[number], 8, 64, 2).unwrap();
+                boxed(context, plan, vec![inputs])
+            },
+            |party, _, bytes| received[party].update(bytes),
+        );
+        received.map(|hash| hex(hash.finalize()))
+    };
+    let balanced = Plan::new(8, 2, Settings { balance: true, ..spec.settings() }).unwrap();
+    let even = Reference::new(&balanced, &codes, &labels);
     json!({
         "toml": text,
         "id": hex(id),
@@ -117,7 +122,11 @@ pub(crate) fn xclp() -> Value {
             "party": 1, "stage": 2, "chunk": 3, "step": 2, "words": words,
             "turn": 2, "turned_chunk": 4, "turned_step": 1, "small": small,
         },
-        "received": received.map(|hash| hex(hash.finalize())),
+        "received": received(plan),
+        "balanced": {
+            "scores": even.scores, "labels": even.output.labels, "coarse": even.output.coarse,
+            "received": received(balanced),
+        },
         "reference": {
             "neighbours": reference.neighbours, "weights": reference.weights, "graph": reference.graph,
             "degrees": reference.degrees, "inverses": reference.inverses, "roots": reference.roots,

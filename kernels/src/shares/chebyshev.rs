@@ -5,6 +5,7 @@ use std::ops::Range;
 use pulp::Arch;
 use rayon::prelude::*;
 
+use super::balance::balanced;
 use super::newton::Reciprocals;
 use super::primitives::{multiply, reshare};
 use super::truncate::truncate;
@@ -182,7 +183,7 @@ fn spread(values: &Shared<u64>, columns: usize) -> Shared<u64> {
     values.map(|share| share.iter().flat_map(|&x| std::iter::repeat_n(x, columns)).collect())
 }
 
-/// Shares of the scores, points x classes, from labels that are 0 or 1.
+/// Shares of the scores, points x classes, from labels that are 0 or 1; balanced where the plan says so.
 pub async fn propagate(
     context: &mut Context,
     plan: &Plan,
@@ -214,7 +215,11 @@ pub async fn propagate(
         sum.add(&last.times(coefficient));
     }
     // Role by role a part of the sum: share own.
-    truncate(context, &sum.own, COEFFICIENT_BITS).await
+    let scores = truncate(context, &sum.own, COEFFICIENT_BITS).await;
+    match &reciprocals.classes {
+        None => scores,
+        Some(weights) => balanced(context, &scores, weights).await,
+    }
 }
 
 #[cfg(test)]

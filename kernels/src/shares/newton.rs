@@ -4,6 +4,7 @@
 //! The leading bit of each degree is found on bits; what it stands for moves the degree to 28 bits, m in
 //! [1/2, 1), where a fixed start is good enough for three steps.
 
+use super::balance;
 use super::bits::{Adder, a2b, b2a_part};
 use super::primitives::{multiply, multiply_all, reshare};
 use super::round::{Part, together};
@@ -14,7 +15,7 @@ use crate::model::propagation::integer::{
     WEIGHT_BITS,
 };
 
-/// What propagation needs of the degrees.
+/// What propagation needs of the degrees, and of the numbers of labels.
 #[derive(Debug, Clone)]
 pub struct Reciprocals {
     /// r: 2^G / d from below; 0 where d is 0.
@@ -23,10 +24,17 @@ pub struct Reciprocals {
     pub kept: Shared<u64>,
     /// 2^(F + 6) / sqrt(d); 0 where d is 0.
     pub roots: Shared<u64>,
+    /// What the scores of each class are multiplied by, where classes are balanced.
+    pub classes: Option<Shared<u64>>,
 }
 
-/// Of degrees that are no larger than the plan says.
-pub async fn reciprocals(context: &mut Context, plan: &Plan, degrees: &Shared<u64>) -> Reciprocals {
+/// Of degrees that are no larger than the plan says, and of labels that are 0 or 1.
+pub async fn reciprocals(
+    context: &mut Context,
+    plan: &Plan,
+    degrees: &Shared<u64>,
+    labels: &Shared<u64>,
+) -> Reciprocals {
     let top = plan.degree_bits() as usize;
     let bits = a2b(context, degrees, top, Adder::Sklansky).await;
     let leading = leading(context, bits).await;
@@ -36,15 +44,21 @@ pub async fn reciprocals(context: &mut Context, plan: &Plan, degrees: &Shared<u6
     let [scale, root] = halves(&reshare(context, part).await);
     let mantissa = multiply(context, degrees, &scale).await;
     let (mut one, mut two) = (context.split(0), context.split(1));
-    let parts: Vec<Part<'_, _>> = vec![
+    let mut parts: Vec<Part<'_, _>> = vec![
         Box::pin(async { inverse(&mut one, &mantissa, &scale).await }),
         Box::pin(async { inverse_root(&mut two, &mantissa, &root).await }),
     ];
+    if let Some(table) = plan.balance() {
+        let mut three = context.split(2);
+        let weights = async move { balance::weights(&mut three, &table, labels, plan.classes()).await };
+        parts.push(Box::pin(weights));
+    }
     let mut found = together(parts).await;
+    let classes = found.get(2).is_some().then(|| found.pop().unwrap_or_default());
     let (roots, inverses) = (found.pop().unwrap_or_default(), found.pop().unwrap_or_default());
     let used = multiply(context, degrees, &inverses).await;
     let kept = context.plus(used.times(u64::MAX), 1 << RECIPROCAL_BITS);
-    Reciprocals { inverses, kept, roots }
+    Reciprocals { inverses, kept, roots, classes }
 }
 
 fn halves(whole: &Shared<u64>) -> [Shared<u64>; 2] {

@@ -50,7 +50,7 @@ pub async fn run(mut context: Context, plan: Plan, inputs: Vec<Inputs>) -> Outco
     let weights = weights(context, &plan, &edges).await;
     let (graph, degrees) = dense(context, &plan, edges, &weights).await;
     context.enter(Stage::Degrees);
-    let reciprocals = reciprocals(context, &plan, &degrees).await;
+    let reciprocals = reciprocals(context, &plan, &degrees, &labels).await;
     context.enter(Stage::Propagation);
     let scores = propagate(context, &plan, &graph, &reciprocals, &labels).await;
     drop(graph);

@@ -239,6 +239,24 @@ fn peers_that_are_drawn_are_asked_for_by_name_and_shown() {
 }
 
 #[test]
+fn classes_are_balanced_where_the_option_says_so_and_the_file_and_the_id_have_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let made = |more: &str| {
+        let words = format!("--task xclp --force {more}");
+        let path = new(folder.path(), &words.split_whitespace().collect::<Vec<_>>()).unwrap();
+        (Session::load(&path).unwrap(), shown(&path, false).unwrap())
+    };
+    let ((plain, text), (mut balanced, told)) = (made(""), made("--balance"));
+    assert!(told.contains("power 1, balanced classes, computing") && !text.contains("balanced"), "{told}");
+    balanced.run = plain.run.clone();
+    let (before, after) = (plain.fields(), balanced.fields());
+    let differing: Vec<_> = before.iter().zip(&after).filter(|(a, b)| a != b).map(|(a, _)| &*a.0).collect();
+    assert_eq!((differing, plain.id() == balanced.id()), (vec!["xclp.balance"], false));
+    let TaskSpec::Xclp(spec) = &balanced.task else { panic!("{:?}", balanced.task) };
+    assert!(spec.settings().balance && spec.clone().with_alpha(0.5).balance);
+}
+
+#[test]
 fn a_session_that_propagates_labels_takes_the_options_of_both_tasks_and_its_own() {
     let folder = tempfile::tempdir().unwrap();
     let words = "--task fedavg-xclp --network mlp --hidden 5 --rounds 8 --bits 128 --neighbours 4 --after 2 \
@@ -253,6 +271,11 @@ fn a_session_that_propagates_labels_takes_the_options_of_both_tasks_and_its_own(
     for (more, expected) in [
         ("--task fedavg --refresh 3", "--refresh: not with the task fedavg"),
         ("--task xclp --after 3", "--after: not with the task xclp"),
+        ("--task fedavg --balance", "--balance: not with the task fedavg"),
+        (
+            "--task fedavg-xclp --balance",
+            "xclp.balance is true, must be false with the task fedavg-xclp, which balances by opened counts",
+        ),
         (
             "--task fedavg-xclp --rounds 3 --after 3",
             "pseudo_labels.after is 3, must be below fedavg.rounds, 3",

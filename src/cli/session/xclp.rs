@@ -20,6 +20,9 @@ pub(super) struct XclpArguments {
     /// [default: 1; 3 with the task fedavg-xclp]
     #[arg(long)]
     power: Option<u8>,
+    /// With the task xclp: each label counts as one over the labels of its class
+    #[arg(long)]
+    balance: bool,
     /// Steps in which labels spread, with the task xclp [default: what alpha needs, 60 for 0.99]
     #[arg(long)]
     steps: Option<u32>,
@@ -59,6 +62,7 @@ impl XclpArguments {
             ("--neighbours", self.neighbours.is_some()),
             ("--alpha", self.alpha.is_some()),
             ("--power", self.power.is_some()),
+            ("--balance", self.balance),
             ("--steps", self.steps.is_some()),
             ("--compute", !self.compute.is_empty()),
             ("--few-rows", self.few_rows),
@@ -84,6 +88,7 @@ impl XclpArguments {
             k: self.neighbours.unwrap_or(usual.k),
             steps: self.steps.unwrap_or(usual.steps),
             power: self.power.unwrap_or(usual.power),
+            balance: self.balance,
             compute: self.compute.clone(),
             few_rows: self.few_rows,
             large_owner: self.large_owner,

@@ -94,6 +94,10 @@ impl Spec for FedavgXclpSpec {
     fn check(&self, session: &Session) -> Result<(), SessionError> {
         self.fedavg.check(session)?;
         self.xclp.check(session)?;
+        if self.xclp.balance {
+            let limit = "false with the task fedavg-xclp, which balances by opened counts".to_owned();
+            return Err(SessionError::value("xclp.balance", true, limit));
+        }
         AFTER.check::<u32>(self.after)?;
         REFRESH.check::<u32>(self.refresh)?;
         if self.fedavg.members < 1.0 {

@@ -29,6 +29,9 @@ pub struct XclpSpec {
     pub steps: u32,
     /// Similarities are cosines to this power: 1 (the paper) or 3 (the authors' code). Default 1.
     pub power: u8,
+    /// Whether each label of a class counts as one over the labels of the class, however many of them there
+    /// are. Default false, as in the paper.
+    pub balance: bool,
     /// Names of the three computing parties; a fourth may take the place of one that is lost. Default: none,
     /// they are drawn by the coin.
     pub compute: Vec<String>,
@@ -54,6 +57,7 @@ struct Raw {
     alpha: Option<f64>,
     steps: Option<i64>,
     power: Option<i64>,
+    balance: Option<bool>,
     #[serde(default)]
     compute: Vec<String>,
     few_rows: Option<bool>,
@@ -80,6 +84,7 @@ impl Default for XclpSpec {
             alpha,
             steps: default_steps(alpha),
             power: 1,
+            balance: false,
             compute: Vec::new(),
             few_rows: false,
             large_owner: false,
@@ -110,8 +115,8 @@ impl XclpSpec {
     /// The numbers of the computation.
     #[must_use]
     pub fn settings(&self) -> Settings {
-        let &Self { bits, k, alpha, steps, power, .. } = self;
-        Settings { k: k as usize, bits, alpha, steps: steps as usize, power }
+        let &Self { bits, k, alpha, steps, power, balance, .. } = self;
+        Settings { k: k as usize, bits, alpha, steps: steps as usize, power, balance }
     }
 
     /// Fewest rows together that a session takes unless [`XclpSpec::few_rows`].
@@ -183,6 +188,7 @@ impl Spec for XclpSpec {
             ("xclp.alpha", number(self.alpha)),
             ("xclp.steps", integer(self.steps)),
             ("xclp.power", integer(self.power)),
+            ("xclp.balance", flag(self.balance)),
             ("xclp.compute", text(&self.compute.join(" "))),
             ("xclp.few_rows", flag(self.few_rows)),
             ("xclp.large_owner", flag(self.large_owner)),
@@ -209,6 +215,12 @@ impl Spec for XclpSpec {
         writeln!(out, "power = {power}")?;
         writeln!(
             out,
+            "# Whether each label counts as one over the labels of its class. Confidences then tell what"
+        )?;
+        writeln!(out, "# part of all labels each class has.")?;
+        writeln!(out, "balance = {}", self.balance)?;
+        writeln!(
+            out,
             "# The three who compute, and a fourth in reserve, by name: none sees rows, distances or"
         )?;
         writeln!(out, "# labels, any two together see all. Where nobody is named they are drawn by chance.")?;
@@ -230,7 +242,7 @@ impl Spec for XclpSpec {
             out,
             "# Megabytes that a computing party may take; with more rows than that is enough for the"
         )?;
-        writeln!(out, "# session ends, and a machine that has less left takes no part. 80 to 65536.")?;
+        writeln!(out, "# session ends, and a machine that has less left takes no part. 128 to 65536.")?;
         writeln!(out, "memory_mb = {memory_mb}\n")
     }
 
@@ -241,6 +253,7 @@ impl Spec for XclpSpec {
     fn lines(&self, _data: &DataSpec) -> Vec<(&'static str, String)> {
         let Self { bits, k, alpha, steps, power, compute, few_rows, large_owner, memory_mb, .. } = self;
         let who = if compute.is_empty() { "drawn".to_owned() } else { compute.join(", ") };
+        let balance = if self.balance { ", balanced classes" } else { "" };
         let few = if *few_rows { ", few rows allowed" } else { "" };
         let large = if *large_owner { ", a large owner allowed" } else { "" };
         let limit =
@@ -248,7 +261,7 @@ impl Spec for XclpSpec {
         let rows = limit(self.most_rows, "rows of an owner");
         let sessions = limit(self.most_sessions, "sessions of the series");
         let text = format!(
-            "{bits} bits, k = {k}, alpha = {alpha}, {steps} steps, power {power}, computing: \
+            "{bits} bits, k = {k}, alpha = {alpha}, {steps} steps, power {power}{balance}, computing: \
              {who}{few}{large}{rows}{sessions}, at most {memory_mb} MB"
         );
         vec![("xclp", text)]
@@ -264,6 +277,7 @@ impl Raw {
             alpha,
             steps: self.steps.map_or(Ok(default_steps(alpha)), |steps| STEPS.check(steps))?,
             power: self.power.map_or(Ok(defaults.power), |power| POWER.check(power))?,
+            balance: self.balance.unwrap_or(defaults.balance),
             compute: self.compute,
             few_rows: self.few_rows.unwrap_or(defaults.few_rows),
             large_owner: self.large_owner.unwrap_or(defaults.large_owner),

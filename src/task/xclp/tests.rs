@@ -29,7 +29,8 @@ const CLASSES: usize = 3;
 
 fn plan() -> Plan {
     let points = ROWS.iter().sum();
-    Plan::new(points, CLASSES, Settings { k: 3, bits: 64, alpha: 0.5, steps: 14, power: 1 }).expect("fits")
+    Plan::new(points, CLASSES, Settings { k: 3, bits: 64, alpha: 0.5, steps: 14, power: 1, balance: false })
+        .expect("fits")
 }
 
 fn rows(peer: u16) -> Rows {

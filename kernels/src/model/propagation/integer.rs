@@ -17,6 +17,10 @@
 //! a) / 2^G has rows that sum to exactly 1. A hub of degree d then changes D^-1/2 times the scores by at most
 //! about 2 d / 2^G of the largest, whatever alpha is; without c it would be d / 2^G / (1 - alpha).
 //!
+//! **Balanced classes** are an option that Algorithm 1 has not: each label of a class counts as 1 / (labels of
+//! the class), times sqrt(n), so that more digits are left. Scores are linear in labels: those of a class are
+//! multiplied in the end ([`Plan::balance`]), and nothing that comes before is less precise.
+//!
 //! **Ranges** follow from public numbers. D^1/2 a_j keeps its norm, at most sqrt(n), and no degree but 0 is
 //! below the least weight, 1/16: so |P a_j| <= 4 sqrt(n). [`Plan::new`] refuses by name what does not fit.
 
@@ -34,6 +38,8 @@ pub const VALUE_BITS: u32 = 21;
 pub const RECIPROCAL_BITS: u32 = 32;
 /// Fractional bits of a coefficient of the series.
 pub const COEFFICIENT_BITS: u32 = 20;
+/// Fractional bits of what the scores of a class are multiplied by where classes are balanced.
+pub const BALANCE_BITS: u32 = COEFFICIENT_BITS;
 /// Fractional bits inside Newton's iterations; degrees are shifted to as many bits.
 pub const NEWTON_BITS: u32 = 28;
 /// Newton steps, for 1/m and for 1/sqrt(m): an error of 0.086, or 0.056, is below 3e-9 after them.
@@ -122,6 +128,8 @@ pub struct Settings {
     pub steps: usize,
     /// Weights are cosines to this power.
     pub power: u8,
+    /// Whether each label counts as 1 / (labels of its class).
+    pub balance: bool,
 }
 
 /// A computation of which every intermediate value is known to fit, from public numbers alone.
@@ -139,7 +147,7 @@ impl Plan {
     /// If a setting is out of range, a value might leave the range of exact truncation, or scores would not
     /// be right to [`MOST_TOLERANCE`] of the largest.
     pub fn new(points: usize, classes: usize, settings: Settings) -> Result<Self, Refusal> {
-        let Settings { k, bits, alpha, steps, power } = settings;
+        let Settings { k, bits, alpha, steps, power, .. } = settings;
         if points < 2 {
             return Err(Refusal::FewPoints(points));
         }
@@ -241,30 +249,49 @@ impl Plan {
         (1..=self.degree_bits()).map(|e| (1u128 << (64 - e)).isqrt() as u64).collect()
     }
 
-    /// No |P a_j| is larger, in units of 2^-F: what the norm of a column of labels allows, and what the
+    /// Where classes are balanced: what the scores of a class with 0, 1, .., n labels are multiplied by, with
+    /// [`BALANCE_BITS`] fractional bits. It is floor(sqrt(n)) / labels, to the nearest, halves up, and 0 where
+    /// there are none: the norm of a class's labels, sqrt(labels), becomes sqrt(n / labels), which is not
+    /// above sqrt(n), the bound of all that is not balanced.
+    #[must_use]
+    pub fn balance(&self) -> Option<Vec<u64>> {
+        let twice = (self.points.isqrt() as u64) << (BALANCE_BITS + 1);
+        let weight = |labels: u64| if labels == 0 { 0 } else { (twice + labels) / (2 * labels) };
+        self.settings.balance.then(|| (0..=self.points as u64).map(weight).collect())
+    }
+
+    /// In units of 2^-F, of any |P a_j| no more than what the norm of a column of labels allows, and what the
     /// rounding of each step may have added.
-    fn largest_value(&self) -> f64 {
+    fn largest_parts(&self) -> [f64; 2] {
         let (n, k, steps) = (self.points as f64, self.settings.k as f64, self.settings.steps as f64);
         let lowest = (LEAST_WEIGHT as f64 / f64::from(1u32 << WEIGHT_BITS)).sqrt();
         let one = f64::from(1u32 << VALUE_BITS);
         // 1%: 1/sqrt(d) is rounded, and 2^G / r may exceed d by 2^-7 of it.
-        1.01 * one * n.sqrt() / lowest + steps * steps * (8.0 * n * k).sqrt()
+        [1.01 * one * n.sqrt() / lowest, steps * steps * (8.0 * n * k).sqrt()]
     }
 
     /// No product before the truncation of a step is larger.
     #[must_use]
     pub fn largest_product(&self) -> f64 {
-        self.largest_value() * 2f64.powi(RECIPROCAL_BITS as i32)
+        self.largest_parts().iter().sum::<f64>() * 2f64.powi(RECIPROCAL_BITS as i32)
     }
 
-    /// No sum of the series before its truncation is larger: the coefficients add up to 1 / (1 - alpha).
+    /// No sum of the series and no balanced score is larger before its truncation: the coefficients add up to
+    /// 1 / (1 - alpha).
     #[must_use]
     pub fn largest_sum(&self) -> f64 {
         self.largest_score() * 2f64.powi(COEFFICIENT_BITS as i32)
     }
 
     fn largest_score(&self) -> f64 {
-        self.largest_value() * 1.001 / (1.0 - self.settings.alpha) + self.settings.steps as f64
+        let ([labels, roundings], steps) = (self.largest_parts(), self.settings.steps as f64);
+        let sum = 1.0 / (1.0 - self.settings.alpha);
+        if !self.settings.balance {
+            return (labels + roundings) * 1.001 * sum + steps;
+        }
+        // A class with one label: what its scores are rounded by grows with them.
+        let most = self.points.isqrt() as f64;
+        (labels + most * roundings) * 1.002 * sum + most * steps + 1.0
     }
 
     /// Bits, with sign, of a difference of two scores.
@@ -282,7 +309,8 @@ impl Plan {
 
     /// How far a score can lie from that of the real-valued exact solve, as a part of the largest score of
     /// all, with no degree above `degree`: twice what the series cuts off, twice what the reciprocal of the
-    /// largest degree is rounded by, and K^2 2^-25 for all other roundings, which add up over the steps.
+    /// largest degree is rounded by, and K^2 2^-25 for all other roundings, which add up over the steps. Where
+    /// classes are balanced, twice what the least weight of a class is rounded by, too.
     ///
     /// An estimate, not a bound. The second part is a bound only for scores divided by sqrt(d), relative to
     /// the largest of those; the first is relative to 1 / (1 - alpha); the third is fitted. Checked against
@@ -292,7 +320,9 @@ impl Plan {
     pub fn tolerance(&self, degree: u64) -> f64 {
         let hub = 2.0 * degree as f64 / 2f64.powi(RECIPROCAL_BITS as i32);
         let roundings = (self.settings.steps as f64).powi(2) / 2f64.powi(25);
-        2.0 * cut_off(self.settings.alpha, self.settings.steps) + hub + roundings
+        let most = self.points.isqrt() as f64 * f64::from(1u32 << BALANCE_BITS);
+        let weights = if self.settings.balance { self.points as f64 / most } else { 0.0 };
+        2.0 * cut_off(self.settings.alpha, self.settings.steps) + hub + roundings + weights
     }
 }
 

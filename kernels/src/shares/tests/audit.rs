@@ -86,9 +86,12 @@ fn permutes(label: &[u8]) -> bool {
 // So many that no byte of packed words is cut, and lanes are left over.
 const POINTS: usize = 24;
 const CLASSES: usize = 2;
+// Above 64, so that a lookup has two parts.
+const BITS: u32 = 128;
 
 fn plan() -> Plan {
-    Plan::new(POINTS, CLASSES, Settings { k: 3, bits: 64, alpha: 0.1, steps: 3, power: 1 }).expect("fits")
+    let settings = Settings { k: 3, bits: BITS, alpha: 0.1, steps: 3, power: 1, balance: true };
+    Plan::new(POINTS, CLASSES, settings).expect("fits")
 }
 
 /// Two clusters, each of copies of one row; `labelled` points have a label. One owner's shares, from fixed
@@ -100,17 +103,18 @@ fn inputs(labelled: usize) -> [Vec<Inputs>; 3] {
     owners(&[POINTS], &codes, &labels)
 }
 
-/// Shares of owners with so many rows each, from fixed seeds.
+/// Shares of owners with so many rows each, from fixed seeds. Each half of a code is the word given.
 fn owners(rows: &[usize], codes: &[u64], labels: &[Option<u16>]) -> [Vec<Inputs>; 3] {
     let (mut held, mut start) = ([const { Vec::new() }; 3], 0);
     for (place, &rows) in rows.iter().enumerate() {
         let seeds = [1, 2].map(|seed| Zeroizing::new([seed + 2 * place as u8; 32]));
         let own = start..start + rows;
         start += rows;
-        let codes = Codes::from_words(64, codes[own.clone()].to_vec()).expect("words");
+        let words = codes[own.clone()].iter().flat_map(|&word| [word; 2]).collect();
+        let codes = Codes::from_words(BITS as usize, words).expect("words");
         let parcels = parcels(&codes, &labels[own], CLASSES, place, &seeds);
         for (held, parcel) in held.iter_mut().zip(parcels) {
-            held.push(unpack(&parcel, rows, 64, CLASSES).expect("a parcel"));
+            held.push(unpack(&parcel, rows, BITS as usize, CLASSES).expect("a parcel"));
         }
     }
     held

@@ -2,6 +2,7 @@
 
 use proptest::prelude::*;
 
+use super::super::balance::weights;
 use super::super::bits::words as width;
 use super::super::chebyshev::{Graph, propagate};
 use super::super::distances::{hamming, keys};
@@ -19,7 +20,8 @@ use crate::sketch::lsh::Codes;
 use zeroize::Zeroizing;
 
 fn plan(points: usize, classes: usize, k: usize) -> Plan {
-    Plan::new(points, classes, Settings { k, bits: 128, alpha: 0.9, steps: 20, power: 1 }).expect("fits")
+    Plan::new(points, classes, Settings { k, bits: 128, alpha: 0.9, steps: 20, power: 1, balance: false })
+        .expect("fits")
 }
 
 /// Bit `lane` of row `row`.
@@ -107,8 +109,9 @@ proptest! {
         let held = share(&degrees, seed);
         let run = in_memory(seed, |mut context: Context| {
             let degrees = held[context.role()].clone();
-            Box::pin(async move { reciprocals(&mut context, &plan, &degrees).await })
+            Box::pin(async move { reciprocals(&mut context, &plan, &degrees, &Shared::default()).await })
         });
+        prop_assert!(run.results.iter().all(|found| found.classes.is_none()), "nothing is balanced");
         let of = |field: fn(&super::super::newton::Reciprocals) -> &Shared<u64>| {
             opened(&run.results.each_ref().map(|found| field(found).clone()))
         };
@@ -119,6 +122,29 @@ proptest! {
         let pairs = degrees.iter().zip(inverses);
         let kept: Vec<u64> = pairs.map(|(d, r)| (1 << RECIPROCAL_BITS) - d * r).collect();
         prop_assert_eq!(of(|found| &found.kept), kept);
+    }
+
+    #[test]
+    fn weights_of_classes_are_those_of_the_table_for_every_number_of_labels(
+        points in 2usize..300, classes in 1usize..70, seed: u8,
+    ) {
+        let settings = Settings { balance: true, ..*plan(points, classes, 3).settings() };
+        let table = Plan::new(points, classes, settings).expect("fits").balance().expect("balanced");
+        // As many as there are points, none, one, and random ones; a class never has more than that.
+        let mut counts: Vec<usize> =
+            words(classes, 64, seed).iter().map(|x| *x as usize % (points + 1)).collect();
+        counts.iter_mut().zip([points, 0, 1]).for_each(|(count, extreme)| *count = extreme);
+        let labels: Vec<u64> =
+            (0..points * classes).map(|at| u64::from(at / classes < counts[at % classes])).collect();
+        let held = share(&labels, seed);
+        let run = in_memory(seed, |mut context: Context| {
+            let labels = held[context.role()].clone();
+            let table = &table;
+            Box::pin(async move { weights(&mut context, table, &labels, classes).await })
+        });
+        let expected: Vec<u64> = counts.iter().map(|&count| table[count]).collect();
+        prop_assert_eq!(opened(&run.results), expected);
+        prop_assert!(run.rounds < 30, "hidden beside the reciprocals: {}", run.rounds);
     }
 
     #[test]
@@ -169,9 +195,14 @@ proptest! {
 }
 
 #[test]
-fn propagation_is_that_of_the_reference() {
+fn propagation_is_that_of_the_reference_whether_classes_are_balanced_or_not() {
+    [false, true].into_iter().for_each(propagation);
+}
+
+fn propagation(balance: bool) {
     let (points, classes) = (45, 3);
-    let plan = plan(points, classes, 4);
+    let settings = Settings { balance, ..*plan(points, classes, 4).settings() };
+    let plan = Plan::new(points, classes, settings).expect("fits");
     let mut stream = Stream::new(&[8; 32], "test", &[]);
     let mut distances = vec![0u16; points * points];
     for i in 0..points {
@@ -195,7 +226,7 @@ fn propagation_is_that_of_the_reference() {
         let (edges, labels) = (edges[context.role()].clone(), one_hot[context.role()].clone());
         Box::pin(async move {
             let (graph, degrees) = Graph::new(edges, points);
-            let reciprocals = reciprocals(&mut context, &plan, &degrees).await;
+            let reciprocals = reciprocals(&mut context, &plan, &degrees, &labels).await;
             let scores = propagate(&mut context, &plan, &graph, &reciprocals, &labels).await;
             (degrees, scores)
         })

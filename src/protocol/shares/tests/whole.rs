@@ -51,7 +51,12 @@ fn case(rows: &[usize], classes: usize, settings: Settings, seed: u8) -> Case {
             _ => all.extend(code),
         }
     }
-    let labels = (0..n).map(|point| (point % 5 == 0).then_some((point % classes) as u16)).collect();
+    let mut labels: Vec<_> =
+        (0..n).map(|point| (point % 5 == 0).then_some((point % classes) as u16)).collect();
+    if settings.balance && classes > 2 {
+        // Uneven: the first class has all but one of the labels, the second one, the others none.
+        labels.iter_mut().flatten().enumerate().for_each(|(at, label)| *label = u16::from(at == 1));
+    }
     let plan = Plan::new(n, classes, settings).expect("fits");
     Case {
         plan,
@@ -108,7 +113,7 @@ impl Case {
 }
 
 fn settings() -> Settings {
-    Settings { k: 4, bits: 64, alpha: 0.95, steps: 30, power: 1 }
+    Settings { k: 4, bits: 64, alpha: 0.95, steps: 30, power: 1, balance: false }
 }
 
 fn sealed(outcomes: [Outcome; 3]) -> [Sealed; 3] {
@@ -120,7 +125,12 @@ fn sealed(outcomes: [Outcome; 3]) -> [Sealed; 3] {
 
 #[test]
 fn every_stage_is_the_references_bit_for_bit() {
-    let shapes: [(&[usize], usize, Settings); 4] = [
+    let balance = Settings { balance: true, ..settings() };
+    let shapes: [(&[usize], usize, Settings); 7] = [
+        // Balanced: five classes of which three have no label, one class, few points.
+        (&[40, 35], 5, balance),
+        (&[30, 21], 1, Settings { k: 20, ..balance }),
+        (&[1, 1], 2, balance),
         (&[20, 0, 31], 3, settings()),
         (&[1, 69], 5, Settings { k: 9, bits: 128, power: 3, ..settings() }),
         (&[2, 1], 1, Settings { k: 10, ..settings() }),
@@ -143,7 +153,7 @@ fn every_stage_is_the_references_bit_for_bit() {
                 let weights = weights(context, &plan, &edges).await;
                 let (graph, degrees) = dense(context, &plan, edges, &weights).await;
                 context.enter(Stage::Degrees);
-                let found = reciprocals(context, &plan, &degrees).await;
+                let found = reciprocals(context, &plan, &degrees, &labels).await;
                 context.enter(Stage::Propagation);
                 let scores = propagate(context, &plan, &graph, &found, &labels).await;
                 context.enter(Stage::Output);
@@ -182,13 +192,22 @@ fn rounds_follow_from_public_numbers() {
     assert_eq!(rounds, [2, 1, 8, 176, 4, 7, 3, 117, 341, 114], "{:?}", one.stages());
     // A step is one reshare and one truncation, which takes 10 rounds; so do labels and the last truncation.
     assert_eq!(rounds[8], 1 + 30 * (1 + 10) + 10);
+    // Balanced classes: one more truncation; what their numbers take goes beside the reciprocals.
+    let balance = Settings { balance: true, ..settings() };
+    let (one, mut two) = (case(&[30, 40], 3, balance, 1), case(&[70, 0], 3, balance, 2));
+    two.labels.fill(None);
+    let (one, two) = (one.run(1), two.run(2));
+    assert_eq!((one.rounds, one.sent, one.stages()), (two.rounds, two.sent, two.stages()));
+    let balanced: Vec<u32> = one.stages().into_iter().map(|(_, rounds, _)| rounds).collect();
+    assert_eq!(balanced[..8], rounds[..8]);
+    assert_eq!(balanced[8], rounds[8] + 10);
 }
 
 #[test]
 fn bytes_and_rounds_are_those_of_the_design() {
     let (n, k, classes, log, steps) = (192, 10, 10, 9, 20);
-    let run =
-        case(&[100, 92], classes, Settings { k, bits: 1 << log, alpha: 0.9, steps, power: 1 }, 1).run(1);
+    let settings = Settings { k, bits: 1 << log, alpha: 0.9, steps, power: 1, balance: false };
+    let run = case(&[100, 92], classes, settings, 1).run(1);
     // Bytes a party by stage, of the design's numpy simulation: per pair, per ordered pair, per edge, per
     // score.
     let (pairs, square, edges, scores) = (n * (n - 1) / 2, n * n, n * k, n * classes);
@@ -215,6 +234,11 @@ fn bytes_and_rounds_are_those_of_the_design() {
     let rounds: Vec<u32> = run.stages().into_iter().map(|(_, rounds, _)| rounds).collect();
     assert!(rounds[3] <= 541 && rounds[7] <= 140 && rounds[9] <= 170, "{rounds:?}");
     assert_eq!(rounds[8], 1 + 11 * steps as u32 + 10);
+    // Balanced classes: one truncation more, by 20 bits, and a lookup for each class.
+    let balanced = case(&[100, 92], classes, Settings { balance: true, ..settings }, 1).run(1);
+    let more = balanced.sent.iter().copied().max().expect("three") as f64 - most;
+    assert!(more <= (26 * scores + 400 * classes) as f64, "{more} bytes more for {scores} scores");
+    assert_eq!(balanced.rounds, run.rounds + 10);
 }
 
 #[test]

@@ -1,8 +1,8 @@
 //! Every stage in the clear: what the shares of each stage add up to.
 
 use super::{
-    COARSE_BITS, COEFFICIENT_BITS, INVERSE_EXCESS, INVERSE_START, NEWTON_BITS, NEWTON_STEPS, Plan,
-    RECIPROCAL_BITS, ROOT_START, VALUE_BITS, WEIGHT_BITS,
+    BALANCE_BITS, COARSE_BITS, COEFFICIENT_BITS, INVERSE_EXCESS, INVERSE_START, NEWTON_BITS, NEWTON_STEPS,
+    Plan, RECIPROCAL_BITS, ROOT_START, VALUE_BITS, WEIGHT_BITS,
 };
 use crate::sketch::lsh::Codes;
 
@@ -28,7 +28,7 @@ pub struct Reference {
     pub inverses: Vec<u64>,
     /// 2^(F + 6) / sqrt(d), rounded; 0 where d is 0.
     pub roots: Vec<u64>,
-    /// The series, n x C, with F fractional bits.
+    /// The series, n x C, with F fractional bits; balanced where the plan says so.
     pub scores: Vec<i64>,
     /// What the owners get.
     pub output: Output,
@@ -85,7 +85,10 @@ impl Reference {
             .iter()
             .flat_map(|label| (0..classes).map(move |class| *label == Some(class as u16)))
             .collect();
-        let scores = propagate(plan, &graph, &degrees, &inverses, &roots, &y);
+        let mut scores = propagate(plan, &graph, &degrees, &inverses, &roots, &y);
+        if let Some(table) = plan.balance() {
+            balance(&table, classes, &y, &mut scores);
+        }
         let output = coarse(&scores, classes);
         Self { neighbours, weights, graph, degrees, inverses, roots, scores, output }
     }
@@ -171,6 +174,15 @@ fn propagate(
         sum.iter_mut().zip(&last).for_each(|(sum, &a)| *sum += c * a);
     }
     sum.into_iter().map(|s| rounded(s, COEFFICIENT_BITS)).collect()
+}
+
+/// Multiplies the scores of each class by what `table` says for as many labels as it has.
+fn balance(table: &[u64], classes: usize, y: &[bool], scores: &mut [i64]) {
+    for class in 0..classes {
+        let labels = y.iter().skip(class).step_by(classes).filter(|&&label| label).count();
+        let column = scores.iter_mut().skip(class).step_by(classes);
+        column.for_each(|score| *score = rounded(*score * table[labels] as i64, BALANCE_BITS));
+    }
 }
 
 /// Labels and row-normalised scores. Scores below 0 count as 0; with s for the sum of a row's, t becomes

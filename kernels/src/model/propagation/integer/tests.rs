@@ -6,7 +6,7 @@ use crate::crypto::stream::Stream;
 use crate::model::propagation::graph::{Edge, Graph};
 
 fn settings() -> Settings {
-    Settings { k: 5, bits: 256, alpha: 0.99, steps: 60, power: 1 }
+    Settings { k: 5, bits: 256, alpha: 0.99, steps: 60, power: 1, balance: false }
 }
 
 /// Distances of points on a ring of clusters, symmetric; the first `hubs` points are near to everybody.
@@ -27,7 +27,8 @@ fn labels(n: usize, classes: usize, every: usize) -> Vec<Option<u16>> {
     (0..n).map(|i| i.is_multiple_of(every).then_some((i * 7 / n % classes) as u16)).collect()
 }
 
-/// Scores of the real-valued system, without D^1/2, as many as points x classes: binary64 throughout.
+/// Scores of the real-valued system, as many as points x classes: binary64 throughout. Where classes are
+/// balanced each label counts as floor(sqrt(n)) / (labels of its class).
 fn exact(plan: &Plan, reference: &Reference, distances: &[u16], labels: &[Option<u16>]) -> Vec<f64> {
     let (n, k, bits) = (plan.points(), plan.k(), plan.settings().bits);
     let mut edges = Vec::new();
@@ -40,8 +41,12 @@ fn exact(plan: &Plan, reference: &Reference, distances: &[u16], labels: &[Option
     let graph = Graph::new(n, bits as usize, plan.settings().power, &edges);
     let mut z = vec![0.0; n * plan.classes()];
     for class in 0..plan.classes() {
-        let y: Vec<f64> =
+        let mut y: Vec<f64> =
             labels.iter().map(|label| f64::from(u8::from(*label == Some(class as u16)))).collect();
+        if plan.settings().balance {
+            let weight = n.isqrt() as f64 / y.iter().sum::<f64>().max(1.0);
+            y.iter_mut().for_each(|y| *y *= weight);
+        }
         for (i, score) in graph.solve(&y, plan.settings().alpha).into_iter().enumerate() {
             z[i * plan.classes() + class] = score;
         }
@@ -57,6 +62,8 @@ fn differences(plan: &Plan, distances: &[u16], labels: &[Option<u16>]) -> (f64, 
     let largest = exact.iter().copied().fold(0.0, f64::max);
     let (mut error, mut margin) = (0f64, 0f64);
     let classes = plan.classes();
+    let fits = |t: &i64| t.unsigned_abs() < 1 << (plan.score_bits() - 2);
+    assert!(reference.scores.iter().all(fits), "scores fit");
     for (i, row) in exact.chunks(classes).enumerate().filter(|&(i, _)| reference.degrees[i] > 0) {
         let root = (reference.degrees[i] as f64 / 4096.0).sqrt();
         let integer = &reference.scores[i * classes..][..classes];
@@ -98,6 +105,91 @@ fn scores_are_those_of_the_exact_solve_to_the_tolerance() {
     assert!(worst > 0.02, "the tolerance says something: {worst}");
 }
 
+/// Uneven classes: one label, a thousand, or as many as there are points left, none.
+fn uneven(n: usize, most: usize) -> Vec<Option<u16>> {
+    (0..n).map(|i| if i == n / 2 { Some(0) } else { (i * 7 % n < most).then_some(1) }).collect()
+}
+
+#[test]
+fn balanced_scores_are_those_of_the_exact_solve_to_the_tolerance() {
+    for (n, most, hubs, alpha) in
+        [(1100, 1000, 0, 0.99), (300, 290, 10, 0.99), (300, 3, 1, 0.999), (60, 30, 0, 0.5), (2, 1, 0, 0.9)]
+    {
+        let settings = Settings { alpha, steps: enough_steps(alpha), balance: true, ..settings() };
+        let plan = Plan::new(n, 3, settings).expect("fits");
+        let labels = uneven(n, most);
+        let count = |class| labels.iter().filter(|label| **label == Some(class)).count();
+        assert!(count(0) == 1 && count(1).abs_diff(most) <= 1 && count(2) == 0);
+        let (error, margin, reference) = differences(&plan, &distances(n, 256, hubs, 9), &labels);
+        let tolerance = plan.tolerance(reference.degrees.iter().copied().max().expect("there are points"));
+        assert!(error <= tolerance, "n {n}, alpha {alpha}: {error:e} > {tolerance:e}");
+        assert!(margin <= tolerance, "n {n}, alpha {alpha}: a label with margin {margin:e}");
+        // A class without a label is nobody's.
+        let none = |row: &[u8]| row[2] == 0;
+        assert!(reference.output.coarse.chunks(3).all(none), "n {n}");
+    }
+}
+
+#[test]
+fn a_thousand_labels_of_one_class_do_not_outvote_the_one_of_another_where_classes_are_balanced() {
+    // Two islands with bridges: the first has one label of one class, all points of the second have another.
+    let n = 1100;
+    let mut stream = Stream::new(&[3; 32], "test", &[]);
+    let mut distances = vec![110u16; n * n];
+    for i in 0..n {
+        for j in 0..i {
+            let near = (i < n / 11) == (j < n / 11);
+            let bridge = !near && i - n / 11 == j && j.is_multiple_of(10);
+            let h = if bridge { 5 } else { stream.below(10) as u16 + if near { 20 } else { 40 } };
+            (distances[i * n + j], distances[j * n + i]) = (h, h);
+        }
+    }
+    let labels: Vec<_> = (0..n).map(|i| if i == 0 { Some(0) } else { (i >= n / 11).then_some(1) }).collect();
+    let first = |balance: bool| {
+        let plan = Plan::new(n, 2, Settings { balance, ..settings() }).expect("fits");
+        let output = Reference::from_distances(&plan, &distances, &labels).output;
+        output.labels[..n / 11].iter().filter(|label| **label == Some(0)).count()
+    };
+    assert!(first(true) > 90 && first(false) < 10, "{} and {}", first(true), first(false));
+}
+
+#[test]
+fn a_class_is_weighted_by_its_labels_and_scores_are_multiplied_in_the_end() {
+    let plan = |points, balance| Plan::new(points, 4, Settings { balance, ..settings() }).expect("fits");
+    assert_eq!(plan(10_000, false).balance(), None);
+    let table = plan(10_000, true).balance().expect("balanced");
+    assert_eq!(table.len(), 10_001, "an entry for every number of labels");
+    // 100 / 3 = 33.33, 100 / 10000; to the nearest.
+    let ends = [table[0], table[1], table[3], table[7000], table[10_000]];
+    assert_eq!(ends, [0, 100 << 20, 34_952_533, 14_980, 10_486]);
+    let (distances, labels) = (distances(90, 256, 2, 4), uneven(90, 40));
+    let plain = Reference::from_distances(&plan(90, false), &distances, &labels);
+    let balanced = Reference::from_distances(&plan(90, true), &distances, &labels);
+    let count = |class| labels.iter().filter(|label| **label == Some(class)).count() as u64;
+    for (at, (plain, balanced)) in plain.scores.iter().zip(&balanced.scores).enumerate() {
+        let labels = count(at as u16 % 4);
+        let weight = if labels == 0 { 0 } else { ((9u64 << 21) + labels) / (2 * labels) };
+        assert_eq!(*balanced, (plain * weight as i64 + (1 << 19)) >> 20);
+    }
+    assert_ne!(plain.output, balanced.output);
+    assert_eq!((&plain.graph, &plain.roots), (&balanced.graph, &balanced.roots));
+}
+
+#[test]
+fn a_balanced_class_with_one_label_takes_more_room_and_what_does_not_fit_is_refused() {
+    let plan = |points, steps, balance| {
+        let settings = Settings { alpha: 0.999, steps, k: 10, bits: 4096, power: 1, balance };
+        Plan::new(points, 10, settings)
+    };
+    assert!(plan(10_000, 190, true).is_ok() && plan(10_000, 300, false).is_ok());
+    let refused = plan(10_000, 300, true).expect_err("a product may leave 62 bits");
+    assert!(matches!(refused, Refusal::Range { bits, .. } if (62.0..64.0).contains(&bits)), "{refused}");
+    let [one, two] = [false, true].map(|balance| plan(2500, 190, balance).expect("fits"));
+    assert!(one.score_bits() < two.score_bits() && two.quotient_bits() < 64);
+    assert_eq!(one.largest_product(), two.largest_product());
+    assert!(two.tolerance(1) > one.tolerance(1) + 2500.0 / (50.0 * 1_048_577.0));
+}
+
 #[test]
 fn a_hub_costs_what_its_degree_is_rounded_by_whatever_alpha_is() {
     // A star whose middle has a degree above 2^22: 1,200 points, all with the middle as their one neighbour.
@@ -123,8 +215,9 @@ fn a_hub_costs_what_its_degree_is_rounded_by_whatever_alpha_is() {
 #[test]
 fn sixty_steps_are_enough_for_0_99_and_sixty_for_0_999_are_refused() {
     assert_eq!((enough_steps(0.99), enough_steps(0.999)), (60, 190));
-    let plan =
-        |points, alpha, steps| Plan::new(points, 10, Settings { alpha, steps, k: 10, bits: 4096, power: 1 });
+    let plan = |points, alpha, steps| {
+        Plan::new(points, 10, Settings { alpha, steps, k: 10, bits: 4096, power: 1, balance: false })
+    };
     let refused = plan(2500, 0.999, 60).expect_err("too few steps");
     assert!(matches!(refused, Refusal::Imprecise { enough: 190, .. }), "{refused}");
     assert!(refused.to_string().contains("190 steps are enough"), "{refused}");
@@ -188,7 +281,7 @@ proptest! {
 
     #[test]
     fn an_inverse_root_is_right_to_its_last_bit(d in prop_oneof![256u64..1 << 14, 1u64 << 14..1 << 26]) {
-        let plan = Plan::new(16_000, 2, Settings { bits: 64, k: 1, alpha: 0.9, steps: 30, power: 1 }).expect("fits");
+        let plan = Plan::new(16_000, 2, Settings { bits: 64, k: 1, alpha: 0.9, steps: 30, power: 1, balance: false }).expect("fits");
         let exact = 2f64.powi(27) / (d as f64).sqrt();
         let found = inverse_root(&plan, d) as f64;
         prop_assert!((found - exact).abs() <= 0.51 + exact * 2e-8 + exact * 2e-6, "{d}: {found} {exact}");
