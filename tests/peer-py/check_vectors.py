@@ -21,8 +21,9 @@ import decision
 import encoding
 import model
 import session as sessions
-from encoding import Ballot, Down, decode, decode_message
+from encoding import Ballot, decode, decode_message
 from simulate import Simulation
+from view import Recorded
 
 VECTORS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "vectors")
 h = bytes.fromhex
@@ -293,37 +294,14 @@ def test_flynn() -> None:
         refused(x, lambda: model.Moments(h(x), 1, True), model.Refused)
 
 
-class FromLog:
-    """The view secrets and deals of the vectors `sum`; pads follow from the shares."""
-
-    def __init__(self, s: sessions.Session, d: Any, identities: list[crypto.Identity], me: int) -> None:
-        self.secret, self.found = h(d["view_secrets"][me]["secret"]), {}
-        for x in d["log"]:
-            if x.get("channel") != "control" or x["to"] != 1:
-                continue
-            body = getattr(decode_message(h(x["header"]), b"", False), "message", None)
-            for deal in body.order.record.deals if isinstance(body, Down) and hasattr(
-                    body.order, "record") else []:
-                if deal.author == me:
-                    shares = {c: crypto.open_share(s.id, deal, c, identities[i])
-                              for c, i in enumerate(s.council)}
-                    pad = crypto.rebuild_pad(s.id, deal, shares, s.quorum)
-                    self.found[deal.item.sum.slot] = (pad, deal.item)
-
-    def view_secret(self, ballot: Ballot) -> bytes:
-        return self.secret
-
-    def deal(self, machine: Any, sum_id: encoding.SumId) -> Any:
-        return self.found[sum_id.slot]
-
-
 def simulation() -> tuple[Simulation, Any]:
     d = vectors("sum")
     s = session_of(d["toml"])
     identities = [crypto.Identity(h(x)) for x in d["seeds"]]
     tasks = [model.Task(s, numpy.array(x["rows"], numpy.float32), numpy.array(x["labels"]))
              for x in d["data"]]
-    secrets = [FromLog(s, d, identities, me) for me in range(3)]
+    secrets = [Recorded({"view_secret": d["view_secrets"][me]["secret"],
+                         "deals": [x for x in d["deals"] if x["dealer"] == me]}) for me in range(3)]
     run = Simulation(s, identities, tasks, secrets)
     run.connect()
     return run, d

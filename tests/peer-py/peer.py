@@ -1,12 +1,13 @@
 """A flyswarm peer of the task flynn. See README.md.
 
-    python3 peer.py SESSION --key K --data D --state S --out O --listen ADDR
+    python3 peer.py SESSION --key K --data D --state S --out O --listen ADDR [--randomness FILE]
 """
 
 from __future__ import annotations
 
 import argparse
 import importlib
+import json
 import socket
 import sys
 import time
@@ -40,8 +41,9 @@ def run(arguments: argparse.Namespace) -> tuple[int, str]:
     if arguments.network_key is not None:
         raise Usage("a network key is not supported")
     listener = listen_at(arguments.listen)
-    trio, crypto, model, sessions, store_module, machine_module, transport = map(importlib.import_module, (
-        "trio", "crypto", "model", "session", "store", "machine", "transport"))
+    trio, crypto, model, sessions, store_module, machine_module, transport, views = map(
+        importlib.import_module,
+        ("trio", "crypto", "model", "session", "store", "machine", "transport", "view"))
     try:
         session = sessions.read_session(arguments.session)
         if len(session.roster) > 64:
@@ -50,11 +52,15 @@ def run(arguments: argparse.Namespace) -> tuple[int, str]:
         if identity.public not in session.roster:
             raise Usage("the key is of no peer of the roster")
         task = model.Task(session, *model.read_rows(arguments.data, session))
-    except (sessions.SessionError, model.DataError, ValueError, FileNotFoundError) as error:
+        secrets = views.Secrets()
+        if arguments.randomness is not None:
+            with open(arguments.randomness) as file:
+                secrets = views.Recorded(json.load(file))
+    except (sessions.SessionError, model.DataError, ValueError, KeyError, FileNotFoundError) as error:
         raise Usage(str(error)) from None
     try:
         store = store_module.Store(arguments.state, identity.public, session.id)
-        machine = machine_module.Machine(session, identity, task, store.load(), time.monotonic())
+        machine = machine_module.Machine(session, identity, task, store.load(), time.monotonic(), secrets)
     except store_module.StateError as error:
         return 4, str(error)
 
@@ -83,6 +89,8 @@ def main() -> None:
                        ("listen", "such as /ip4/127.0.0.1/tcp/4001")):
         parser.add_argument(f"--{name}", required=True, help=text)
     parser.add_argument("--network-key", help="refused")
+    parser.add_argument("--randomness", metavar="FILE",
+                        help="what to draw, from `flyswarm conform play --prepare`; never with real data")
     code, text = 4, "failed"
     try:
         code, text = run(parser.parse_args())

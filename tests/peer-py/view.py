@@ -52,6 +52,27 @@ class Secrets:
         return make_deal(session.id, sum_id, machine.me, session.council_keys(), session.quorum)
 
 
+class Recorded(Secrets):
+    """What a trace was made with, as `flyswarm conform play --prepare` writes it. Each is used once: the
+    secret for the first view, a deal for the first sum of its slot. All later ones are drawn."""
+
+    def __init__(self, randomness: dict[str, Any]) -> None:
+        self.secrets = [bytes.fromhex(randomness["view_secret"])]
+        self.deals = {deal["slot"]: deal for deal in randomness["deals"]}
+
+    def view_secret(self, ballot: Ballot) -> bytes:
+        return self.secrets.pop() if self.secrets else super().view_secret(ballot)
+
+    def deal(self, machine: Machine, sum_id: SumId) -> tuple[bytes, Any]:
+        deal = self.deals.pop(sum_id.slot, None)
+        if deal is None:
+            return super().deal(machine, sum_id)
+        session = machine.session
+        coefficients = [int.from_bytes(bytes.fromhex(c), "little") for c in deal["coefficients"]]
+        return make_deal(session.id, sum_id, machine.me, session.council_keys(), session.quorum,
+                         coefficients, bytes.fromhex(deal["ephemeral_secret"]))
+
+
 class Round:
     """Reports of one kind for one slot."""
 

@@ -1,0 +1,398 @@
+"""Peers that are broken on purpose, each in one MUST: does `flyswarm conform check` notice?
+
+    python3 broken.py NAME [arguments of peer.py...]    runs the peer with that flaw
+    python3 broken.py --list                            the flaws, and what nothing catches
+    python3 broken.py --check PROGRAM [NAME...]         each flaw in its case; exit code 1 if one is missed
+
+A name is the number of a MUST (tests/vectors/README.md), with a word where it has several flaws. A flaw is
+caught if its case fails and the line of the case names the MUST.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Callable, NamedTuple
+
+import crypto
+import decision
+import encoding
+import machine
+import peer
+import store
+import transfer
+import transport
+import view
+from encoding import Malformed
+
+BESIDE = 3  # cases at a time
+LIMIT = 180  # seconds for one; the check itself gives up sooner
+
+
+class Flaw(NamedTuple):
+    must: str
+    case: str
+    what: str
+    patch: Callable[[], None]
+
+
+# --- how to break something
+
+
+def instead(owner: Any, name: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """The decorated function takes the place of `owner.name`. Its first argument is what stood there."""
+
+    def put(function: Callable[..., Any]) -> Callable[..., Any]:
+        plain = getattr(owner, name)
+        setattr(owner, name, lambda *args, **named: function(plain, *args, **named))
+        return function
+
+    return put
+
+
+def unblamed(*words: str) -> Callable[[], None]:
+    """A message with this fault is dropped, and its sender is not blamed."""
+
+    def patch() -> None:
+        @instead(machine.Machine, "blame")
+        def blame(plain: Any, self: Any, peer: int, kind: str, text: str) -> None:
+            if not any(word in text for word in words):
+                plain(self, peer, kind, text)
+
+    return patch
+
+
+def unchecked(owner: Any, *names: str) -> Callable[[], None]:
+    """These checks find everything good."""
+
+    def patch() -> None:
+        for name in names:
+            setattr(owner, name, lambda *args: True)
+
+    return patch
+
+
+# --- section 2
+
+
+def undecodable_is_dropped() -> None:
+    @instead(machine.Machine, "blame")
+    def blame(plain: Any, self: Any, peer: int, kind: str, text: str) -> None:
+        if kind != "malformed":
+            plain(self, peer, kind, text)
+
+
+def tail_is_dropped() -> None:
+    @instead(encoding, "read_all")
+    def read_all(plain: Any, kind: str, data: Any) -> Any:
+        return encoding.codec(kind).read(data)
+
+
+def room_for_any_length() -> None:
+    @instead(encoding.In, "integer")
+    def integer(plain: Any, self: Any, width: int) -> int:
+        n = plain(self, width)
+        if width == 8:
+            bytearray(n)  # one byte for each entry
+        return n
+
+
+def shortest_integers_only() -> None:
+    @instead(encoding.In, "integer")
+    def integer(plain: Any, self: Any, width: int) -> int:
+        start = self.at
+        n = plain(self, width)
+        shortest = encoding.Out()
+        shortest.integer(n)
+        if self.at - start != len(shortest):
+            raise Malformed("integer longer than needed")
+        return n
+
+
+def wide_integers() -> None:
+    @instead(encoding.In, "integer")
+    def integer(plain: Any, self: Any, width: int) -> int:
+        return plain(self, 8) % (1 << 8 * width)
+
+
+# --- section 6
+
+
+def no_yamux() -> None:
+    transport.YAMUX = "/mplex/6.7.0"
+
+
+def payload_is_dropped() -> None:
+    @instead(machine, "decode_message")
+    def decode_message(plain: Any, header: bytes, payload: bytes, bulk: bool) -> Any:
+        return plain(header, payload if bulk else b"", bulk)
+
+
+def strangers_come_in() -> None:
+    """A stranger takes the place of some peer until one of the roster comes."""
+    strangers: dict[int, bytes] = {}
+
+    @instead(transport.Node, "admitted")
+    def admitted(plain: Any, self: Any, public: bytes) -> int | None:
+        if public in self.roster:
+            strangers.clear()
+            return plain(self, public)
+        strangers[min(self.links)] = public
+        return min(self.links)
+
+    @instead(transport.Node, "chooses")
+    def chooses(plain: Any, self: Any, peer: int) -> bool:
+        return self.roster[self.me] < strangers.get(peer, self.roster[peer])
+
+
+# --- section 8
+
+
+def forged_promises_are_dropped() -> None:
+    @instead(machine.Machine, "on_promise")
+    def on_promise(plain: Any, self: Any, peer: int, signed: Any) -> None:
+        if decision.verifies(self.session, signed):
+            plain(self, peer, signed)
+
+
+def promises_are_believed() -> None:
+    machine.check_promise = lambda *args: None
+
+
+def lost_state_is_not_noticed() -> None:
+    machine.Machine.on_trace = lambda self, signed: None
+
+
+def promises_oblige_to_nothing() -> None:
+    for module in (machine, view):
+        @instead(module, "obligation")
+        def obligation(plain: Any, promises: list[Any]) -> tuple[int, None, list[int]]:
+            return plain(promises)[0], None, []
+
+
+# --- section 9
+
+
+def first_key_is_of_the_child(otherwise: Callable[[], Exception]) -> Callable[[], None]:
+    def patch() -> None:
+        @instead(view.View, "on_report")
+        def on_report(plain: Any, self: Any, sender: int, report: Any) -> None:
+            if isinstance(report, encoding.UpKeys) and report.items[0].author != sender:
+                raise otherwise()
+            plain(self, sender, report)
+
+    return patch
+
+
+def blame() -> Exception:
+    return decision.Fault("inconsistent", "not its own key first")
+
+
+def items_of_any_author() -> None:
+    @instead(view.View, "on_report")
+    def on_report(plain: Any, self: Any, sender: int, report: Any) -> None:
+        everybody, below = set(self.members), self.below[sender]
+        self.below[sender] = everybody
+        try:
+            plain(self, sender, report)
+        finally:
+            self.below[sender] = below
+
+
+def repeated_items_count_once() -> None:
+    @instead(view.View, "on_report")
+    def on_report(plain: Any, self: Any, sender: int, report: Any) -> None:
+        if isinstance(report, encoding.UpKeys):
+            report = encoding.UpKeys(list({item.author: item for item in report.items}.values()))
+        plain(self, sender, report)
+
+
+# --- sections 10 to 15
+
+
+def releases_at_once() -> None:
+    @instead(view.View, "try_accept")
+    def try_accept(plain: Any, self: Any) -> None:
+        plain(self)
+        if self.acknowledged and not self.leading:
+            digest = decision.value_digest(self.machine.session, self.record.value)
+            release = self.machine.sign(encoding.Release(self.record.value.sum, digest, self.shares))
+            self.send(self.parent, encoding.Up(self.ballot, encoding.UpRelease(self.slot, [release])))
+
+
+def released_is_forgotten() -> None:
+    @instead(view.View, "try_accept")
+    def try_accept(plain: Any, self: Any) -> None:
+        self.machine.released = None
+        plain(self)
+
+
+def nothing_on_disk() -> None:
+    store.Store.write = lambda self, name, data: None
+
+
+def accepted_is_not_on_disk() -> None:
+    @instead(store.Store, "write")
+    def write(plain: Any, self: Any, name: str, data: bytes) -> None:
+        if name != "accepted":
+            plain(self, name, data)
+
+
+def promised_is_not_on_disk() -> None:
+    @instead(store.Store, "write")
+    def write(plain: Any, self: Any, name: str, data: bytes) -> None:
+        if name != "small":
+            plain(self, name, data)
+
+
+def half_is_on_disk() -> None:
+    @instead(store.Store, "write")
+    def write(plain: Any, self: Any, name: str, data: bytes) -> None:
+        plain(self, name, data)
+        path = os.path.join(self.folder, name)
+        os.truncate(path, os.path.getsize(path) // 2)
+
+
+def zero_is_a_shared_secret() -> None:
+    @instead(crypto, "agree")
+    def agree(plain: Any, secret: bytes, public: bytes) -> bytes:
+        try:
+            return plain(secret, public)
+        except crypto.CryptoError:
+            return bytes(32)
+
+
+def no_credit_needed() -> None:
+    view.WINDOW = 1 << 20
+
+
+def what_was_fetched_is_believed() -> None:
+    transfer.check_frozen = transfer.check_record = lambda *args: None
+    transfer.sealed_digest = lambda session, record, total: record.value.total
+
+
+TABLE = [
+    ("M2.1", "no-message", "drops what does not decode", undecodable_is_dropped),
+    ("M2.1 cut", "header-cut", "drops what does not decode", undecodable_is_dropped),
+    ("M2.1 tail", "bytes-left-over", "takes a header with a byte too many", tail_is_dropped),
+    ("M2.2", "huge-header", "makes room for as many entries as a list says, and dies", room_for_any_length),
+    ("M2.3", "long-integers", "refuses integers that are longer than needed", shortest_integers_only),
+    ("M6.1", "follower", "speaks another multiplexer than Yamux", no_yamux),
+    ("M6.3", "payload-misplaced", "drops a payload where none belongs", payload_is_dropped),
+    ("M6.5", "stranger", "lets in who is not in the roster", strangers_come_in),
+    ("M8.1", "promise-forged", "drops a forged promise", forged_promises_are_dropped),
+    ("M8.1 begin", "begin-forged-promise", "drops a view with a forged promise",
+     unblamed("the signature of a promise")),
+    ("M8.4", "leader-dies-in-release", "finishes no value of an earlier view", promises_oblige_to_nothing),
+    ("M9.1", "items-reversed", "dies where a child's own key is not the first",
+     first_key_is_of_the_child(AssertionError)),
+    ("M9.2", "key-forged", "takes items with any signature", unchecked(view, "verifies")),
+    ("M9.2 fit", "key-of-another-view", "takes items of any view", unchecked(view.View, "item_fits")),
+    ("M9.2 item", "key-twice", "counts a repeated item once", repeated_items_count_once),
+    ("M9.2 author", "key-of-another", "drops a report with it", unblamed("item of the report keys")),
+    ("M9.2 parent", "report-from-parent", "drops it", unblamed("a report from the parent")),
+    ("M9.2 order", "order-from-child", "drops it", unblamed("an order from a child")),
+    ("M9.2 twice", "keys-twice", "drops the second", unblamed("report keys not awaited")),
+    ("M9.2 ack", "acknowledged-too-early", "drops it", unblamed("report ack not awaited")),
+    ("M9.2 release", "released-too-early", "drops it", unblamed("report release not awaited")),
+    ("M9.2 later", "hold-of-later-slot", "drops it", unblamed("report hold not awaited")),
+    ("M10.3", "restarted-in-accept", "leaves half of each record on disk", half_is_on_disk),
+    ("M11.1", "key-low-order", "takes a shared secret of zero", zero_is_a_shared_secret),
+    # Not caught:
+    ("M2.1 wide", "no-message", "takes integers wider than their type", wide_integers),
+    ("M8.1 ballot", "begin-other-promises", "drops a view with promises of another ballot",
+     unblamed("a promise of another ballot")),
+    ("M8.1 believed", "begin-other-promises", "believes every promise", promises_are_believed),
+    ("M8.3", "state-lost", "votes although its state is lost", lost_state_is_not_noticed),
+    ("M9.1 blames", "items-reversed", "blames where a child's own key is not the first",
+     first_key_is_of_the_child(blame)),
+    ("M9.2 taken", "key-of-another", "takes items of any author", items_of_any_author),
+    ("M10.1", "follower", "releases with its acknowledgement", releases_at_once),
+    ("M10.2", "restarted-in-accept", "forgets what it has released", released_is_forgotten),
+    ("M10.3 nothing", "restarted-in-accept", "writes nothing to disk", nothing_on_disk),
+    ("M10.3 accepted", "restarted-in-accept", "does not write what it accepted", accepted_is_not_on_disk),
+    ("M10.3 promised", "restarted-in-accept", "does not write promised and joined", promised_is_not_on_disk),
+    ("M13.1", "ten-chunks", "sends without credit", no_credit_needed),
+    ("M13.1 single", "single-credits", "sends without credit", no_credit_needed),
+    ("M14.1", "late", "believes all that it fetches", what_was_fetched_is_believed),
+]
+FLAWS = {name.replace(" ", "-"): Flaw(name.split(" ")[0], case, what, patch)
+         for name, case, what, patch in TABLE}
+
+# What nothing catches, and why. Where FLAWS has the name it was tried in that case, and the case passed.
+UNCAUGHT = {
+    "M1.1": "no case has a session that asks for what a peer may lack",
+    "M2.1-wide": "no case sends an integer, flag or text that is none; `encoding` of the vectors does",
+    "M3.1": "no case has a roster with bad keys; `identity` of the vectors does",
+    "M4.1": "what a peer tells its user cannot be seen",
+    "M5.1": "a history: no case brings a peer to use a mask a second time",
+    "M6.4": "a frame that comes too early waits unread, and is no fault",
+    "M8.1-ballot": "another ballot has another tree: half the time it blames for a begin from no parent",
+    "M8.1-believed": "what follows from such a promise is blamed anyway, by later checks",
+    "M8.2": "what a peer tells its user cannot be seen",
+    "M8.3": "a promise that should not be there breaks nothing, and nobody looks for it",
+    "M9.1-blames": "it blames an honest child, and finishes in another view: nobody looks whom it blames",
+    "M9.2-taken": "no signature verifies under another author, so it is blamed as forged",
+    "M10.1": "its parent blames it in every case with a session, but no case names M10.1",
+    "M10.2": "no case asks to acknowledge another value of a slot",
+    "M10.3-nothing": "it has lost its state then, and the others finish without its vote",
+    "M10.3-accepted": "enough others have what was accepted",
+    "M10.3-promised": "the others show it what it promised, and finish without its vote",
+    "M13.1": "our nodes give credit sooner than it needs any, so that it is never ahead",
+    "M13.1-single": "as before",
+    "M14.1": "no case serves anything bad; `items` of the vectors does",
+    "M15.1": "no case changes a peer's rows between its starts",
+}
+
+
+# --- the command line
+
+
+def try_flaw(program: str, name: str) -> tuple[bool, str]:
+    """Whether a flaw is caught, and the line that says so."""
+    flaw = FLAWS[name]
+    words = [sys.executable, os.path.abspath(__file__), name]
+    command = shlex.join(words) + " {session} --key {key} --data {data} --state {state} --out {out}"
+    check = [program, "conform", "check", "--only", flaw.case, "--json", "--program",
+             command + " --listen {listen}"]
+    try:
+        done = subprocess.run(check, capture_output=True, text=True, timeout=LIMIT)
+        told = json.loads(done.stdout.splitlines()[0])
+    except (subprocess.TimeoutExpired, IndexError, ValueError) as error:
+        return False, f"no result  {name}  {flaw.case}  {error}"
+    said = "; ".join(" ".join(wrong.split()) for wrong in told["wrong"] or [told["result"]])
+    named = flaw.must in re.findall(r"M\w+\.\d+", told["sections"])
+    word = "not caught" if told["result"] != "failed" else "caught" if named else "not named"
+    return word == "caught", f"{word}  {name}  {flaw.case}  {said}"
+
+
+def main() -> None:
+    if sys.argv[1:] == ["--list"]:
+        for name, flaw in FLAWS.items():
+            if name not in UNCAUGHT:
+                print(f"{name}  {flaw.case}  {flaw.what}")
+        for name, why in UNCAUGHT.items():
+            tried = f"{FLAWS[name].case}  {FLAWS[name].what}" if name in FLAWS else "-"
+            print(f"{name}  {tried}  NOT CAUGHT: {why}")
+    elif len(sys.argv) > 2 and sys.argv[1] == "--check":
+        names = sys.argv[3:] or [name for name in FLAWS if name not in UNCAUGHT]
+        with ThreadPoolExecutor(BESIDE) as pool:
+            good = True
+            for caught, line in pool.map(lambda name: try_flaw(sys.argv[2], name), names):
+                print(line, flush=True)
+                good &= caught
+        sys.exit(0 if good else 1)
+    elif len(sys.argv) > 1 and sys.argv[1] in FLAWS:
+        FLAWS[sys.argv.pop(1)].patch()
+        peer.main()
+    else:
+        sys.exit(__doc__)
+
+
+if __name__ == "__main__":
+    main()
