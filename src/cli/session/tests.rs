@@ -248,7 +248,7 @@ fn classes_are_balanced_where_the_option_says_so_and_the_file_and_the_id_have_it
     };
     let ((plain, text), (mut balanced, told)) = (made(""), made("--balance"));
     assert!(told.contains("power 1, balanced classes, computing") && !text.contains("balanced"), "{told}");
-    balanced.run = plain.run.clone();
+    balanced.run = plain.run;
     let (before, after) = (plain.fields(), balanced.fields());
     let differing: Vec<_> = before.iter().zip(&after).filter(|(a, b)| a != b).map(|(a, _)| &*a.0).collect();
     assert_eq!((differing, plain.id() == balanced.id()), (vec!["xclp.balance"], false));
