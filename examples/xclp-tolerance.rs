@@ -17,7 +17,9 @@ use flyswarm_kernels::data::digits::digits;
 use flyswarm_kernels::data::{Dataset, Expected, deal, load};
 use flyswarm_kernels::model::propagation::graph::{Edge, Graph};
 use flyswarm_kernels::model::propagation::integer::reference::Reference;
-use flyswarm_kernels::model::propagation::integer::{Plan, Settings, VALUE_BITS, WEIGHT_BITS, enough_steps};
+use flyswarm_kernels::model::propagation::integer::{
+    Plan, Refusal, Settings, VALUE_BITS, WEIGHT_BITS, enough_steps,
+};
 use flyswarm_kernels::sketch::lsh::Codes;
 use flyswarm_kernels::sketch::scaling::{Scaler, Scaling};
 use rayon::prelude::*;
@@ -62,11 +64,11 @@ fn draw(data: &Dataset, seed: u8, balance: bool) -> Found {
 
 /// Ten points that are near to all of 2,500, as many steps as alpha needs; the first class has a label at
 /// every point, or two classes at each 29th. Where classes are balanced the second has one of these labels.
-fn hubs(alpha: f64, all: bool, balance: bool) -> Found {
+fn hubs(alpha: f64, all: bool, balance: bool) -> Result<Found, Refusal> {
     const POINTS: usize = 2500;
     let settings =
         Settings { k: 10, bits: BITS as u32, alpha, steps: enough_steps(alpha), power: 1, balance };
-    let plan = Plan::new(POINTS, 2, settings).expect("fits");
+    let plan = Plan::new(POINTS, 2, settings)?;
     let mut stream = Stream::new(&[7; 32], "hubs", &[]);
     let mut distances = vec![0; POINTS * POINTS];
     for i in 0..POINTS {
@@ -80,7 +82,7 @@ fn hubs(alpha: f64, all: bool, balance: bool) -> Found {
         _ if all => Some(0),
         _ => i.is_multiple_of(29).then_some((i / 29 % 2) as u16),
     };
-    compared(&plan, &distances, &(0..POINTS).map(label).collect::<Vec<_>>())
+    Ok(compared(&plan, &distances, &(0..POINTS).map(label).collect::<Vec<_>>()))
 }
 
 fn compared(plan: &Plan, distances: &[u16], labels: &[Option<u16>]) -> Found {
@@ -173,6 +175,10 @@ fn main() {
     }
     for (alpha, all) in [(0.99, false), (0.99, true), (0.999, false), (0.999, true)] {
         let labels = if all { "a label at every point" } else { "87 labels" };
-        hubs(alpha, all, balance).print(&format!("ten hubs among 2,500, alpha {alpha}, {labels}"));
+        let what = format!("ten hubs among 2,500, alpha {alpha}, {labels}");
+        match hubs(alpha, all, balance) {
+            Ok(found) => found.print(&what),
+            Err(refusal) => println!("{what}: refused: {refusal}"),
+        }
     }
 }

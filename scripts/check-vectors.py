@@ -976,8 +976,10 @@ class Session:
             score = 1.002 * (value + most * roundings) / (1 - self.alpha) + most * steps + 1
         need((value + roundings) * 2**32 < 2**62 and 2**20 * score < 2**62, "range")
         need(1 <= steps <= 1000, "steps")
-        weights = n / (2**20 * most) if self.balance else 0
-        need(2 * self.cut_off(steps) + 2 * (n - 1 + k) * 2**12 / 2**32 + steps**2 / 2**25 + weights <= 1 / 32, "tolerance")
+        others = steps**2 / 2**25
+        if self.balance:
+            others = others * math.sqrt(n - 1 + k) + n / (2**20 * most)
+        need(2 * self.cut_off(steps) + 2 * (n - 1 + k) * 2**12 / 2**32 + others <= 1 / 32, "tolerance")
 
     @staticmethod
     def only(condition, *values):

@@ -310,7 +310,9 @@ impl Plan {
     /// How far a score can lie from that of the real-valued exact solve, as a part of the largest score of
     /// all, with no degree above `degree`: twice what the series cuts off, twice what the reciprocal of the
     /// largest degree is rounded by, and K^2 2^-25 for all other roundings, which add up over the steps. Where
-    /// classes are balanced, twice what the least weight of a class is rounded by, too.
+    /// classes are balanced the largest score may be that of a class with one label, and a hub's roundings
+    /// count sqrt(d) times as much as others: they do, and twice what the least weight of a class is rounded
+    /// by is added.
     ///
     /// An estimate, not a bound. The second part is a bound only for scores divided by sqrt(d), relative to
     /// the largest of those; the first is relative to 1 / (1 - alpha); the third is fitted. Checked against
@@ -321,8 +323,10 @@ impl Plan {
         let hub = 2.0 * degree as f64 / 2f64.powi(RECIPROCAL_BITS as i32);
         let roundings = (self.settings.steps as f64).powi(2) / 2f64.powi(25);
         let most = self.points.isqrt() as f64 * f64::from(1u32 << BALANCE_BITS);
-        let weights = if self.settings.balance { self.points as f64 / most } else { 0.0 };
-        2.0 * cut_off(self.settings.alpha, self.settings.steps) + hub + roundings + weights
+        let weights = self.points as f64 / most;
+        let root = (degree as f64 / f64::from(1u32 << WEIGHT_BITS)).sqrt().max(1.0);
+        let others = if self.settings.balance { roundings * root + weights } else { roundings };
+        2.0 * cut_off(self.settings.alpha, self.settings.steps) + hub + others
     }
 }
 

@@ -181,13 +181,22 @@ fn a_balanced_class_with_one_label_takes_more_room_and_what_does_not_fit_is_refu
         let settings = Settings { alpha: 0.999, steps, k: 10, bits: 4096, power: 1, balance };
         Plan::new(points, 10, settings)
     };
-    assert!(plan(10_000, 190, true).is_ok() && plan(10_000, 300, false).is_ok());
-    let refused = plan(10_000, 300, true).expect_err("a product may leave 62 bits");
+    assert!(plan(500, 190, true).is_ok() && plan(1000, 700, false).is_ok());
+    let refused = plan(1000, 700, true).expect_err("a product may leave 62 bits");
     assert!(matches!(refused, Refusal::Range { bits, .. } if (62.0..64.0).contains(&bits)), "{refused}");
-    let [one, two] = [false, true].map(|balance| plan(2500, 190, balance).expect("fits"));
+    // A hub of a class with one label: its roundings count 50 times as much.
+    let refused = plan(2500, 190, true).expect_err("imprecise");
+    assert!(matches!(refused, Refusal::Imprecise { enough: 190, .. }), "{refused}");
+    assert!(plan(2500, 190, false).is_ok());
+    let usual = Settings { alpha: 0.99, steps: 60, k: 10, bits: 4096, power: 1, balance: true };
+    assert!(Plan::new(10_000, 10, usual).is_ok(), "what is usual fits");
+    let [one, two] = [false, true].map(|balance| plan(500, 190, balance).expect("fits"));
     assert!(one.score_bits() < two.score_bits() && two.quotient_bits() < 64);
     assert_eq!(one.largest_product(), two.largest_product());
-    assert!(two.tolerance(1) > one.tolerance(1) + 2500.0 / (50.0 * 1_048_577.0));
+    let weights = 500.0 / (22.0 * 1_048_576.0);
+    assert!((two.tolerance(1) - one.tolerance(1) - weights).abs() < 1e-12);
+    let [one, two] = [one, two].map(|plan| plan.tolerance(100 << WEIGHT_BITS));
+    assert!((two - one - weights - 9.0 * 190.0 * 190.0 / f64::from(1 << 25)).abs() < 1e-12);
 }
 
 #[test]
