@@ -17,8 +17,8 @@
 //! a) / 2^G has rows that sum to exactly 1. A hub of degree d then changes D^-1/2 times the scores by at most
 //! about 2 d / 2^G of the largest, whatever alpha is; without c it would be d / 2^G / (1 - alpha).
 //!
-//! **Balanced classes** are an option that Algorithm 1 has not: each label of a class counts as 1 / (labels of
-//! the class), times sqrt(n), so that more digits are left. Scores are linear in labels: those of a class are
+//! **Balanced classes** are an option that Algorithm 1 has not: each label of a class counts as 1 / (its
+//! labels), times sqrt(n), so that more digits are left. Scores are linear in labels: those of a class are
 //! multiplied in the end ([`Plan::balance`]), and nothing that comes before is less precise.
 //!
 //! **Ranges** follow from public numbers. D^1/2 a_j keeps its norm, at most sqrt(n), and no degree but 0 is
@@ -250,7 +250,7 @@ impl Plan {
     }
 
     /// Where classes are balanced: what the scores of a class with 0, 1, .., n labels are multiplied by, with
-    /// [`BALANCE_BITS`] fractional bits. It is floor(sqrt(n)) / labels, to the nearest, halves up, and 0 where
+    /// [`BALANCE_BITS`] fractional bits. It is floor(sqrt(n)) / labels, to the nearest, halves up; 0 where
     /// there are none: the norm of a class's labels, sqrt(labels), becomes sqrt(n / labels), which is not
     /// above sqrt(n), the bound of all that is not balanced.
     #[must_use]
@@ -309,7 +309,7 @@ impl Plan {
 
     /// How far a score can lie from that of the real-valued exact solve, as a part of the largest score of
     /// all, with no degree above `degree`: twice what the series cuts off, twice what the reciprocal of the
-    /// largest degree is rounded by, and K^2 2^-25 for all other roundings, which add up over the steps. Where
+    /// largest degree is rounded by, and K^2 2^-25 for all other roundings, which add up over the steps. If
     /// classes are balanced the largest score may be that of a class with one label, and a hub's roundings
     /// count sqrt(d) times as much as others: they do, and twice what the least weight of a class is rounded
     /// by is added.
