@@ -327,7 +327,7 @@ FLAWS = {name.replace(" ", "-"): Flaw(name.split(" ")[0], case, what, patch)
 # What nothing catches, and why. Where FLAWS has the name it was tried in that case, and the case passed.
 UNCAUGHT = {
     "M1.1": "no case has a session that asks for what a peer may lack",
-    "M2.1-wide": "no case sends an integer, flag or text that is none; `encoding` of the vectors does",
+    "M2.1-wide": "no case sends an integer that is too wide; `encoding` of the vectors does",
     "M3.1": "no case has a roster with bad keys; `identity` of the vectors does",
     "M4.1": "what a peer tells its user cannot be seen",
     "M5.1": "a history: no case brings a peer to use a mask a second time",
