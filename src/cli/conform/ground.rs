@@ -369,6 +369,17 @@ impl Ground {
         wrong
     }
 
+    /// A view that was ended because a peer is said to have broken a rule.
+    pub(super) fn false_blame(&self) -> Option<String> {
+        let is_fault = |event: &&Value| {
+            let reason = event["reason"].as_str().unwrap_or_default();
+            event["event"] == "view_failed" && reason.eq_ignore_ascii_case("fault")
+        };
+        let event = self.told.iter().flatten().find(is_fault)?;
+        let suspect = event["suspect"].as_str().unwrap_or("somebody");
+        Some(format!("a view ended because {suspect} is said to have broken a rule, and nobody has"))
+    }
+
     /// Whether the models are those of all rows in one place: nobody was lost, so all are counted.
     pub(super) fn judge_rows(&self, ours: usize) -> Result<Option<String>, Failure> {
         let Ok(model) = Model::load(&self.file(ours, "model")) else { return Ok(None) };

@@ -51,7 +51,7 @@ const fn case(
 
 const SESSIONS: [Case; 15] = [
     case(
-        ("follower", "a follower in a session of three", "sections 3 to 15, M6.1"),
+        ("follower", "a follower in a session of three", "sections 3 to 15, M6.1, M10.1"),
         (3, Place::Leaf),
         Drama::Nothing,
     ),

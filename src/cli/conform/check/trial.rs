@@ -86,6 +86,9 @@ impl Check {
         if let Some((kind, who)) = deviates {
             wrong.extend(judge_deviation(kind, &ground, who));
         }
+        if nobody_is_at_fault(case.drama) {
+            wrong.extend(ground.false_blame());
+        }
         if wrong.is_empty() && matches!(case.drama, Drama::Nothing | Drama::NetworkKey | Drama::Stranger) {
             wrong.extend(ground.judge_rows(ours[0])?);
         }
@@ -197,6 +200,15 @@ fn stranger(ground: &Ground) -> Result<Option<String>, Failure> {
     };
     let _ = network.shutdown(Duration::ZERO);
     Ok(wrong)
+}
+
+/// Whether all that the program is sent is correct, and its own state whole.
+fn nobody_is_at_fault(drama: Drama) -> bool {
+    match drama {
+        Drama::Deviates(kind) => kind.expected == Expected::GoOn,
+        Drama::Nothing | Drama::NetworkKey | Drama::Stranger => true,
+        _ => false,
+    }
 }
 
 /// What is wrong where peer `who` has deviated.

@@ -87,7 +87,7 @@ pub(super) const BY_LEADER: [Kind; 21] = [
         begin(case, |begin| begin.ballot.counter += 1)
     }),
     by_leader("begin-forged-promise", "a view with a forged promise", "section 9, M8.1", |case| {
-        begin(case, |begin| begin.promises[1].item.promise.frozen += 1)
+        begin(case, |begin| begin.promises[1] = unsigned(case, &begin.promises[1]))
     }),
     by_leader("failure-forged", "the end of a view that its author has not signed", "section 9", |case| {
         let (ballot, _) = order_to_sum(case)?;
@@ -151,9 +151,7 @@ pub(super) const BY_CHILD: [Kind; 27] = [
         others: Some("promise-lost"),
         ..by_child("promise-forged", "a promise that its author has not signed", "section 8, M8.1", |case| {
             let Message::Promise(promise) = case.message else { return None };
-            let mut promise: Signed<Promised> = promise.clone();
-            promise.item.promise.frozen += 1;
-            Some(vec![wire::encode(&Message::Promise(promise))])
+            Some(vec![wire::encode(&Message::Promise(unsigned(case, promise)))])
         })
     },
     by_child("promise-beyond", "a promise with more frozen slots than there are", "section 7", |case| {
@@ -273,6 +271,15 @@ pub(super) const BY_CHILD: [Kind; 27] = [
 /// A message and then another.
 fn after(case: &Case<'_>, next: &Message) -> Option<Vec<Frame>> {
     Some(vec![case.frame(), wire::encode(next)])
+}
+
+/// The same promise under a signature of another one.
+fn unsigned(case: &Case<'_>, promise: &Signed<Promised>) -> Signed<Promised> {
+    let mut another = promise.item.clone();
+    another.ballot.counter ^= 1;
+    let mut forged = Signed::new(case.ctx, another);
+    (forged.author, forged.item) = (promise.author, promise.item.clone());
+    forged
 }
 
 /// A peer that is neither this one nor the other.
