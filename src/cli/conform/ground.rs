@@ -369,15 +369,17 @@ impl Ground {
         wrong
     }
 
-    /// A view that was ended because a peer is said to have broken a rule.
+    /// A peer of ours with which the checked program has closed the connection for good before the end.
     pub(super) fn false_blame(&self) -> Option<String> {
-        let is_fault = |event: &&Value| {
-            let reason = event["reason"].as_str().unwrap_or_default();
-            event["event"] == "view_failed" && reason.eq_ignore_ascii_case("fault")
+        let checked = self.name(self.checked);
+        let away = |told: &Vec<Value>| {
+            let before = told.iter().take_while(|event| event["event"] != "finished");
+            let of_checked = before.filter(|event| event["peer"] == checked);
+            let last = of_checked.filter_map(|event| event["event"].as_str());
+            last.filter(|name| ["disconnected", "joined"].contains(name)).last() == Some("disconnected")
         };
-        let event = self.told.iter().flatten().find(is_fault)?;
-        let suspect = event["suspect"].as_str().unwrap_or("somebody");
-        Some(format!("a view ended because {suspect} is said to have broken a rule, and nobody has"))
+        let whom = self.told.iter().position(away)?;
+        Some(format!("it has closed the connection with {}, which has broken no rule", self.name(whom)))
     }
 
     /// Whether the models are those of all rows in one place: nobody was lost, so all are counted.
