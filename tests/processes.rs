@@ -65,6 +65,7 @@ fn traces_of_two_peers_agree_on_every_frame_between_them() {
     for i in 0..3 {
         assert_eq!(swarm.wait_end(i).code, Some(0));
     }
+    let mut frames = Vec::new();
     for (mine, theirs) in [(0, 1), (1, 2), (2, 0)] {
         let mut command = Command::new(swarm::PROGRAM);
         command.args(["conform", "diff"]).arg(trace(&swarm, mine)).arg(trace(&swarm, theirs));
@@ -73,8 +74,12 @@ fn traces_of_two_peers_agree_on_every_frame_between_them() {
         // Who ends first does not read the other's last words.
         let numbers = said.split_whitespace().filter_map(|word| word.parse::<usize>().ok());
         let fine = said.starts_with("the same: ") || said.contains(" goes on, with ");
-        assert!(fine && numbers.max().is_some_and(|frames| frames > 10), "{said}");
+        let compared = numbers.max().unwrap_or_default();
+        assert!(fine && compared >= 2, "{said}");
+        frames.push(compared);
     }
+    // The two that do not lead only greet each other, and say that they are done.
+    assert!(frames.iter().filter(|compared| **compared > 10).count() >= 2, "{frames:?}");
     let mode = std::fs::metadata(trace(&swarm, 0)).expect("it is there").permissions();
     assert_eq!(std::os::unix::fs::PermissionsExt::mode(&mode) & 0o777, 0o600);
 }

@@ -6,6 +6,7 @@
 
 mod addresses;
 mod clock;
+mod tamper;
 mod trace;
 
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
@@ -32,6 +33,7 @@ use crate::task::Task;
 pub use addresses::peer_id;
 pub(crate) use addresses::{relays, roster};
 use clock::{Clock, beside, now_instant};
+pub use tamper::Tamper;
 pub use trace::Trace;
 
 /// The time for which a leaving node waits for its last frames to be read.
@@ -43,15 +45,6 @@ const LARGE: usize = 4 << 20;
 
 /// Between two looks at a node that is watched.
 const LOOK: Duration = Duration::from_millis(500);
-
-/// Changes what a node sends, so that it deviates from the protocol.
-pub trait Tamper: std::fmt::Debug + Send {
-    /// What is sent in place of `message`, and whether that is the first time; `None` where it is sent as it is.
-    fn send(&mut self, to: Peer, message: &Message) -> Option<(Vec<wire::Frame>, bool)>;
-
-    /// The most bytes that are written at once, where that is another number than usual.
-    fn piece(&self) -> Option<usize>;
-}
 
 /// The node to run.
 #[derive(Debug)]

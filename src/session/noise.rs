@@ -17,8 +17,8 @@ use crate::privacy::mechanism::Mechanism;
 pub struct NoiseSpec {
     /// The budget: a decimal number from 0.001 to 100 with at most six places, held exactly.
     pub epsilon: Ratio,
-    /// With the mode `member` the chance that epsilon does not hold: a decimal number from 10^-12 to 0.01 with
-    /// at most twelve places, held exactly. Otherwise `None`: epsilon holds always.
+    /// With the mode `member` the chance that epsilon does not hold: a decimal number from 10^-12 to 0.01
+    /// with at most twelve places, held exactly. Otherwise `None`: epsilon holds always.
     #[serde(skip_serializing_if = "Option::is_none", serialize_with = "as_number")]
     pub delta: Option<Ratio>,
     /// Counts in a release of one peer, the paper's T; with the mode `central` counts of the total that are
@@ -26,9 +26,9 @@ pub struct NoiseSpec {
     pub top: u32,
     /// What the budget pays for.
     pub mode: NoiseMode,
-    /// With the modes `central` and `member`, the number of peers that may pool their knowledge without learning more: 1 to
-    /// `min_peers` - 1, and fewer than the 3 dealers of a sum and than a majority of the council. Default 1;
-    /// 0 with another mode, which needs no such bound.
+    /// With the modes `central` and `member`, the number of peers that may pool their knowledge without
+    /// learning more: 1 to `min_peers` - 1, and fewer than the 3 dealers of a sum and than a majority of the
+    /// council. Default 1; 0 with another mode, which needs no such bound.
     pub colluders: u16,
 }
 

@@ -32,8 +32,8 @@ fn labelled(part: &Rows) -> Dataset {
     part.data.subset(&known)
 }
 
-/// The accuracy of the network that every finished peer has, of one that is trained on all given labels in one
-/// place, and of one that is trained on those of the peer with the most.
+/// The accuracy of the network that every finished peer has, of one that is trained on all given labels in
+/// one place, and of one that is trained on those of the peer with the most.
 pub(super) fn accuracy(
     swarm: &Swarm,
     spec: &FedavgXclpSpec,

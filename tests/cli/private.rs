@@ -185,7 +185,10 @@ fn a_second_session_of_sketches_beyond_the_budget_sends_nothing() {
     refused(&join(&swarm, &["--dataset", "ward", "--budget", "1.5"]), &words);
     let spent = run(&swarm, &["ledger", "--key", "alice.key", "--json"]);
     let ledger: serde_json::Value = serde_json::from_slice(&spent.stdout).expect("JSON");
-    assert_eq!(ledger["datasets"], serde_json::json!([{"dataset": "ward", "spent": "1", "queries": 0}]));
+    assert_eq!(
+        ledger["datasets"],
+        serde_json::json!([{"dataset": "ward", "spent": "1", "delta": 0.0, "queries": 0}])
+    );
     assert_eq!(ledger["charges"].as_array().map(Vec::len), Some(1));
 }
 

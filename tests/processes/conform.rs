@@ -87,8 +87,8 @@ fn what_cannot_be_checked_is_refused_before_anything_runs() {
     }
 }
 
-/// Our own program as peer `live` of `sum.json`, whose other peers are played to it. It draws what `edit` makes
-/// of what the trace shows.
+/// Our own program as peer `live` of `sum.json`, whose other peers are played to it. It draws what `edit`
+/// makes of what the trace shows.
 fn played(live: u16, edit: impl Fn(Value) -> Value) -> Output {
     let trace = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/vectors/sum.json");
     let folder = tempfile::tempdir().expect("a folder");

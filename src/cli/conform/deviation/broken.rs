@@ -1,4 +1,5 @@
-//! Messages that break a rule. Each is what `tests/vectors/faults.json` has of its kind, in a session that runs.
+//! Messages that break a rule. Each is what `tests/vectors/faults.json` has of its kind, in a session that
+//! runs.
 
 use bytes::Bytes;
 

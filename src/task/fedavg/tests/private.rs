@@ -89,7 +89,8 @@ fn a_round_is_the_bounded_updates_and_noise_of_the_variance_that_is_stated() {
     let opened = signed(history.vector(2).unwrap());
     let squares = opened.iter().zip(&plain).map(|(&word, plain)| (word as f64 - plain).powi(2));
     let found = squares.sum::<f64>() / plain.len() as f64;
-    // By hand: rho = 65.31388..., two rounds, two shares of three members one of whom is curious, five add one.
+    // By hand: rho = 65.31388..., two rounds, two shares of three members one of whom is curious, five add
+    // one.
     let (rho, longest) = (65.313_889, (1u32 << 27) / 5);
     let stated = 5.0 * (2.0 * f64::from(longest)).powi(2) * 2.0 / (2.0 * rho * 2.0);
     // 650 weights: one standard deviation of the mean of squares is 0.055.
