@@ -39,11 +39,11 @@ pub(crate) use rules::{check_name, printable};
 pub use run::{Run, Series};
 pub use size::{Size, Sizes};
 pub(crate) use table::Description;
-pub(crate) use task::MOST_WEIGHT;
 pub use task::{
     CustomSpec, EvaluateSpec, FedavgSpec, FedavgXclpSpec, FlynnSpec, ModelSpec, RoundNoise, Select, Setting,
     SketchSpec, TaskSpec, TuneSpec, Weighting, XclpSpec,
 };
+pub(crate) use task::{MOST_WEIGHT, WHOLE_SHARE};
 
 /// The number of peers that vote, hold shares and make the coin. A decision has at most 15 x 15 shares.
 pub(crate) const COUNCIL: usize = 15;

@@ -28,8 +28,8 @@ use super::{DataSpec, Session, SessionError};
 
 pub use custom::CustomSpec;
 pub use evaluate::EvaluateSpec;
-pub(crate) use fedavg::MOST_WEIGHT;
 pub use fedavg::{FedavgSpec, RoundNoise, Weighting};
+pub(crate) use fedavg::{MOST_WEIGHT, WHOLE_SHARE};
 pub use fedavg_xclp::FedavgXclpSpec;
 pub use flynn::{FlynnSpec, ModelSpec};
 pub use sketch::{Select, SketchSpec};

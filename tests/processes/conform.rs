@@ -4,7 +4,7 @@ use std::process::{Command, Output};
 
 use serde_json::Value;
 
-use super::swarm::PROGRAM;
+use super::swarm::{PROGRAM, Swarm};
 
 const ARGUMENTS: &str = "{session} --key {key} --data {data} --header no --state {state} --out {out} --listen {listen} \
      --no-mdns --force";
@@ -140,4 +140,37 @@ fn a_peer_that_draws_something_else_differs_first_in_the_key_of_its_view() {
     assert!(what.starts_with("View.Up.1.Keys[0].item.public differs, header bytes "), "{value}");
     assert_eq!(output.status.code(), Some(3), "{}", text(&output.stderr));
     assert!(text(&output.stderr).contains("peer 1 differs from "), "{}", text(&output.stderr));
+}
+
+#[test]
+fn a_real_session_can_be_played_again_to_the_peer_that_has_recorded_it() {
+    let mut swarm = Swarm::new(3, |_| {});
+    let seed = swarm.folder.path().join("seed.json");
+    std::fs::write(&seed, format!("{{\"node_seed\": \"{}\"}}", "5a".repeat(32))).expect("written");
+    let trace = swarm.file(1, "trace.json");
+    let drawn = ["--randomness", seed.to_str().expect("text")];
+    swarm.start(0, &[]);
+    swarm.start(1, &[&drawn[..], &["--trace", trace.to_str().expect("text")]].concat());
+    swarm.start(2, &[]);
+    for i in 0..3 {
+        assert_eq!(swarm.wait_end(i).code, Some(0));
+    }
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = format!("/ip4/127.0.0.1/tcp/{}", listener.local_addr().expect("bound").port());
+    drop(listener);
+    let mut again = Command::new(PROGRAM);
+    again.arg("join").arg(swarm.folder.path().join("session.toml"));
+    again.arg("--key").arg(swarm.file(1, "key")).arg("--data").arg(swarm.file(1, "csv")).args(drawn);
+    again.args(["--header", "no", "--no-mdns", "--force", "--listen", &address]);
+    again.arg("--state").arg(swarm.file(1, "again")).arg("--out").arg(swarm.file(1, "again-model"));
+    again.stdin(std::process::Stdio::null()).stdout(std::process::Stdio::null());
+    let mut peer = again.stderr(std::process::Stdio::null()).spawn().expect("it starts");
+    let mut play = Command::new(PROGRAM);
+    play.args(["conform", "play"]).arg(&trace).args(["--as", "0,2", "--json", "--at", &address]);
+    play.arg("--keys").arg(swarm.file(0, "key")).arg("--keys").arg(swarm.file(2, "key"));
+    let output = play.output().expect("it runs");
+    peer.kill().expect("it can be killed");
+    peer.wait().expect("it ends");
+    let value: Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
+    assert!(output.status.success() && value["same"] == true, "{value} {}", text(&output.stderr));
 }

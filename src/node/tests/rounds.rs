@@ -190,9 +190,8 @@ fn a_session_that_ends_before_its_plan_sums_nothing_more_and_keeps_what_its_resu
     }
 }
 
-#[test]
-fn a_peer_that_lacks_what_the_result_needs_asks_for_it_before_it_is_done() {
-    let mut net = ending(5, 30, quick(), 2, Some((5, 9)));
+/// Peer 4 comes when the others are done, and peer 0 serves it no vector. What it ends with.
+fn late_beside_a_liar(net: &mut Network) -> Arc<History> {
     let (late, liar) = (Peer(4), Peer(0));
     net.liars.insert(liar);
     net.bugs.insert(liar, Bug::ServesBare);
@@ -202,7 +201,13 @@ fn a_peer_that_lacks_what_the_result_needs_asks_for_it_before_it_is_done() {
     net.run_unchecked(120_000, |net| net.finished_count() == 4);
     net.at_ms(net.now_ms(), Fault::Restart(late));
     net.run_unchecked(net.now_ms() + 120_000, |net| net.finished_count() == 5);
-    let history = histories(&net).into_iter().find(|(peer, _)| *peer == late).expect("it finishes").1;
+    histories(net).into_iter().find(|(peer, _)| *peer == late).expect("it finishes").1
+}
+
+#[test]
+fn a_peer_that_lacks_what_the_result_needs_asks_for_it_before_it_is_done() {
+    let mut net = ending(5, 30, quick(), 2, Some((5, 9)));
+    let history = late_beside_a_liar(&mut net);
     assert!(history.vector(5).is_some() && history.vector(8).is_some(), "finished without the result");
 }
 
@@ -210,18 +215,9 @@ fn a_peer_that_lacks_what_the_result_needs_asks_for_it_before_it_is_done() {
 #[test]
 fn a_server_that_leaves_out_a_vector_that_is_needed_is_named_and_another_is_asked() {
     let mut net = Network::new(5, &[3], quick(), 2);
-    let (late, liar) = (Peer(4), Peer(0));
-    net.liars.insert(liar);
-    net.bugs.insert(liar, Bug::ServesBare);
-    for fault in [Fault::Crash(late), Fault::Crash(liar), Fault::Restart(liar)] {
-        net.at_ms(0, fault);
-    }
-    net.run_unchecked(120_000, |net| net.finished_count() == 4);
-    net.at_ms(net.now_ms(), Fault::Restart(late));
-    net.run_unchecked(net.now_ms() + 120_000, |net| net.finished_count() == 5);
-    let history = histories(&net).into_iter().find(|(peer, _)| *peer == late).expect("it finishes").1;
+    let history = late_beside_a_liar(&mut net);
     assert!(history.vector(1).is_some(), "finished without the result");
-    assert!(net.blames.iter().any(|(by, whom, _)| (*by, *whom) == (late, liar)), "{:?}", net.blames);
+    assert!(net.blames.iter().any(|(by, whom, _)| (*by, *whom) == (Peer(4), Peer(0))), "{:?}", net.blames);
 }
 
 /// At most one peer is away at any time. `FLYSWARM_ROUND_SCHEDULES` sets how many schedules.

@@ -8,8 +8,8 @@ use flyswarm_kernels::learner::{Architecture, Augment, Network, Schedule};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-pub(crate) use noise::MOST_WEIGHT;
 pub use noise::RoundNoise;
+pub(crate) use noise::{MOST_WEIGHT, WHOLE_SHARE};
 
 use super::super::encoding::{Field, flag, integer, list, number, text};
 use super::super::rules::{self, Limit, check_number};

@@ -20,6 +20,7 @@ use crate::session::{TaskSpec, Weighting};
 use crate::sim::participants::Participants;
 use crate::sim::run::play;
 use crate::sim::scenario::File;
+use crate::sim::swarm::Swarm;
 use crate::sketch::scaling::Scaler;
 
 const COIN: [u8; 32] = [5; 32];
@@ -329,19 +330,25 @@ fn a_trainer_gets_what_the_built_in_learner_gets_and_its_failure_is_told_by_its_
     );
 }
 
+/// A session of five in the simulator: a peer crashes at this stage of the second round, and is away so long.
+fn crashed(session: &Session, parts: &[Arc<Dataset>], stage: &str, away_s: u32) -> Swarm {
+    let at = format!("{{ slot = \"round-2\", stage = \"{stage}\" }}");
+    let fault = format!("kind = \"crash\", peers = 2, at = {at}, for_s = {away_s}");
+    let text = format!("peers = 5\nfault = [{{ {fault} }}]\n[network]\nlatency_ms = 20\n");
+    let file = File::parse(&text, "fedavg".into(), "".into(), false).unwrap();
+    let task = |peer: Peer| -> Result<Arc<dyn Task>, String> {
+        let task = Fedavg::new(session.clone(), spec(session).clone(), peer, parts[peer.index()].clone());
+        Ok(Arc::new(task.map_err(|error| error.to_string())?))
+    };
+    let participants = Participants::with_tasks(session.clone(), identities(5), task).unwrap();
+    play(&file.runs[0].1, participants).unwrap()
+}
+
 #[test]
 fn in_the_simulator_where_a_peer_crashes_and_returns_all_have_the_weights_of_the_plain_program() {
     let session = session(5, "rounds = 4\nheld_out = 20");
     let parts = parts(5);
-    let fault = "kind = \"crash\", peers = 2, at = { slot = \"round-2\", stage = \"compute\" }, for_s = 4";
-    let text = format!("peers = 5\nfault = [{{ {fault} }}]\n[network]\nlatency_ms = 20\n");
-    let file = File::parse(&text, "fedavg".into(), "".into(), false).unwrap();
-    let task = |peer: Peer| -> Result<Arc<dyn Task>, String> {
-        let task = Fedavg::new(session.clone(), spec(&session).clone(), peer, parts[peer.index()].clone());
-        Ok(Arc::new(task.map_err(|error| error.to_string())?))
-    };
-    let participants = Participants::with_tasks(session.clone(), identities(5), task).unwrap();
-    let swarm = play(&file.runs[0].1, participants).unwrap();
+    let swarm = crashed(&session, &parts, "compute", 4);
     assert_eq!(swarm.checks.violations, []);
     assert_eq!(swarm.finished.len(), 5);
     let history = &swarm.finished[&Peer(0)].history;

@@ -7,9 +7,8 @@
 use bytes::Bytes;
 
 use crate::crypto::mask::{Word, capacity};
+pub(super) use crate::session::WHOLE_SHARE as ONE;
 
-/// A share of 1: 27 fractional bits.
-pub(super) const ONE: u32 = 1 << 27;
 /// Numbers of a round beside the weights that are means: [`Figures`].
 pub(super) const FIGURES: usize = 4;
 /// Words after the means: the share, rows, and the rows in use in two halves.

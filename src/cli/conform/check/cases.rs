@@ -191,4 +191,31 @@ mod tests {
         let two = cases.iter().find(|case| case.name == "root-of-five").expect("there is one");
         assert_eq!(two.numbers(), [7, 8, 9, 10, 13].into());
     }
+
+    /// Words in backticks that stand after `live: ` in a row of the table of MUSTs.
+    fn live(row: &str) -> Vec<&str> {
+        let told = row.split('|').nth(3).and_then(|vectors| vectors.split_once("live: "));
+        told.into_iter().flat_map(|(_, live)| live.split('`').skip(1).step_by(2)).collect()
+    }
+
+    #[test]
+    fn the_table_of_musts_names_cases_and_cases_name_musts_of_the_table() {
+        let table = include_str!("../../../../tests/vectors/README.md");
+        let rows: Vec<_> = table.lines().filter(|line| line.starts_with("| M")).collect();
+        let cases = all();
+        let named: Vec<_> = rows.iter().flat_map(|row| live(row)).collect();
+        assert!(named.len() > 10);
+        let unknown: Vec<_> =
+            named.iter().filter(|name| cases.iter().all(|case| case.name != **name)).collect();
+        assert!(unknown.is_empty(), "no such cases: {unknown:?}");
+        for case in &cases {
+            for must in case.sections.split(", ").filter(|word| word.starts_with('M')) {
+                assert!(
+                    rows.iter().any(|row| row.starts_with(&format!("| {must} |"))),
+                    "{}: {must}",
+                    case.name
+                );
+            }
+        }
+    }
 }

@@ -8,7 +8,7 @@ use super::{FedavgSpec, Weighting, refuse};
 use crate::privacy::Ratio;
 
 /// A share of 1 in the words of a round: 27 fractional bits.
-const ONE: u32 = 1 << 27;
+pub(crate) const WHOLE_SHARE: u32 = 1 << 27;
 /// The largest magnitude of a weight from which members train; the rest of a word's range, up to 16, is for
 /// their updates and the noise.
 pub(crate) const MOST_WEIGHT: f64 = 8.0;
@@ -68,7 +68,7 @@ impl RoundNoise {
     /// The standard deviation of the noise on a weight in a round over so many members, all of whom train.
     #[must_use]
     pub fn per_weight(&self, members: usize) -> f64 {
-        let share = ONE / u32::try_from(members.max(1)).unwrap_or(u32::MAX);
+        let share = WHOLE_SHARE / u32::try_from(members.max(1)).unwrap_or(u32::MAX);
         let variance = self.variance(share).map_or(f64::INFINITY, |variance| variance as f64);
         (variance * members as f64).sqrt() / (f64::from(share) * members as f64)
     }
@@ -116,16 +116,16 @@ impl FedavgSpec {
         }
         let Some(rounds) = self.noise(session) else { return Ok(()) };
         // The fewest that may be counted have the largest shares, and everybody who may be there adds noise.
-        let share = ONE / u32::from(session.min_peers.max(1));
+        let share = WHOLE_SHARE / u32::from(session.min_peers.max(1));
         let all = session.roster.len() as f64;
         let deviation =
             rounds.variance(share).map_or(f64::INFINITY, |variance| (variance as f64 * all).sqrt());
         let room = 16.0 - MOST_WEIGHT - self.clip;
-        if DEVIATIONS * deviation > room * f64::from(ONE) {
+        if DEVIATIONS * deviation > room * f64::from(WHOLE_SHARE) {
             let limit = format!(
                 "more, or fedavg.clip or fedavg.rounds less: noise of {:.2} on each weight does not fit the words of \
                  a round, at most {:.2} does",
-                deviation / f64::from(ONE),
+                deviation / f64::from(WHOLE_SHARE),
                 room / DEVIATIONS
             );
             return refuse("privacy.epsilon", noise.epsilon, &limit);

@@ -10,15 +10,7 @@ const BY_HEART: &str =
 fn a_session_that_gets_no_better_ends_and_a_peer_that_was_away_then_has_the_best_weights_too() {
     let session = session(5, BY_HEART);
     let parts = parts(5);
-    let fault = "kind = \"crash\", peers = 2, at = { slot = \"round-2\", stage = \"compute\" }, for_s = 15";
-    let text = format!("peers = 5\nfault = [{{ {fault} }}]\n[network]\nlatency_ms = 20\n");
-    let file = File::parse(&text, "fedavg".into(), "".into(), false).unwrap();
-    let task = |peer: Peer| -> Result<Arc<dyn Task>, String> {
-        let task = Fedavg::new(session.clone(), spec(&session).clone(), peer, parts[peer.index()].clone());
-        Ok(Arc::new(task.map_err(|error| error.to_string())?))
-    };
-    let participants = Participants::with_tasks(session.clone(), identities(5), task).unwrap();
-    let swarm = play(&file.runs[0].1, participants).unwrap();
+    let swarm = crashed(&session, &parts, "compute", 15);
     assert_eq!(swarm.checks.violations, []);
     assert_eq!(swarm.finished.len(), 5);
     let history = &swarm.finished[&Peer(0)].history;
@@ -38,7 +30,8 @@ fn a_session_that_gets_no_better_ends_and_a_peer_that_was_away_then_has_the_best
     let figures = |slot| {
         let vectors = (0..=slot).map(|slot| history.vector(slot).cloned().unwrap_or_default());
         let values = (0..=slot).map(|slot| history.value(slot).unwrap().clone());
-        task(Peer(1)).unwrap().figures(slot, &History::of(values.zip(vectors)))
+        let task = Fedavg::new(session.clone(), spec(&session).clone(), Peer(1), parts[1].clone()).unwrap();
+        task.figures(slot, &History::of(values.zip(vectors)))
     };
     assert_eq!(figures(2 + rounds)["best_round"], json!(best), "the event of the last round names it");
 }

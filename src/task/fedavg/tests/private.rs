@@ -167,15 +167,7 @@ fn what_makes_no_sense_beside_the_noise_of_rounds_is_refused_by_field() {
 fn a_member_that_is_killed_in_a_private_round_draws_nothing_again_and_all_have_the_same_network() {
     let session = private_session(5);
     let parts = parts(5);
-    let fault = "kind = \"crash\", peers = 2, at = { slot = \"round-2\", stage = \"sum\" }, for_s = 4";
-    let text = format!("peers = 5\nfault = [{{ {fault} }}]\n[network]\nlatency_ms = 20\n");
-    let file = File::parse(&text, "fedavg".into(), "".into(), false).unwrap();
-    let task = |peer: Peer| -> Result<Arc<dyn Task>, String> {
-        let task = Fedavg::new(session.clone(), spec(&session).clone(), peer, parts[peer.index()].clone());
-        Ok(Arc::new(task.map_err(|error| error.to_string())?))
-    };
-    let participants = Participants::with_tasks(session.clone(), identities(5), task).unwrap();
-    let swarm = play(&file.runs[0].1, participants).unwrap();
+    let swarm = crashed(&session, &parts, "sum", 4);
     // A vector that is drawn twice is one of the violations.
     assert_eq!(swarm.checks.violations, []);
     assert_eq!(swarm.finished.len(), 5);
