@@ -158,9 +158,12 @@ fn a_real_session_can_be_played_again_to_the_peer_that_has_recorded_it() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = format!("/ip4/127.0.0.1/tcp/{}", listener.local_addr().expect("bound").port());
     drop(listener);
+    // Its state is new, and so is the mark of the session that lies beside the key.
+    let key = swarm.file(1, "again-key");
+    std::fs::copy(swarm.file(1, "key"), &key).expect("copied");
     let mut again = Command::new(PROGRAM);
     again.arg("join").arg(swarm.folder.path().join("session.toml"));
-    again.arg("--key").arg(swarm.file(1, "key")).arg("--data").arg(swarm.file(1, "csv")).args(drawn);
+    again.arg("--key").arg(&key).arg("--data").arg(swarm.file(1, "csv")).args(drawn);
     again.args(["--header", "no", "--no-mdns", "--force", "--listen", &address]);
     again.arg("--state").arg(swarm.file(1, "again")).arg("--out").arg(swarm.file(1, "again-model"));
     again.stdin(std::process::Stdio::null()).stdout(std::process::Stdio::null());
