@@ -177,3 +177,29 @@ fn a_real_session_can_be_played_again_to_the_peer_that_has_recorded_it() {
     let value: Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
     assert!(output.status.success() && value["same"] == true, "{value} {}", text(&output.stderr));
 }
+
+#[test]
+fn what_cannot_be_played_is_refused_on_one_line_and_nothing_is_written() {
+    let trace = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/vectors/sum.json");
+    let faults = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/vectors/faults.json");
+    let folder = tempfile::tempdir().expect("a folder");
+    let stranger = folder.path().join("stranger.key");
+    flyswarm::Identity::from_seed([9; 32]).save(&stranger).expect("a key");
+    let (stranger, files) = (stranger.to_str().expect("text"), folder.path().join("peer"));
+    let here = files.to_str().expect("text");
+    for (arguments, why) in [
+        (&[faults, "--as", "0,1", "--prepare", here][..], "faults.json: has no session file, toml"),
+        (&[trace, "--as", "0", "--prepare", here], "--as: all peers of 0 to 2 but one"),
+        (&[trace, "--as", "0,1,2", "--prepare", here], "--as: all peers of 0 to 2 but one"),
+        (
+            &[trace, "--as", "0,1", "--at", "/ip4/127.0.0.1/tcp/1", "--keys", stranger],
+            "the key for peer 0 is another peer's",
+        ),
+    ] {
+        let output =
+            Command::new(PROGRAM).args(["conform", "play"]).args(arguments).output().expect("it runs");
+        let said = text(&output.stderr);
+        assert_eq!((output.status.code(), said.lines().count()), (Some(2), 1), "{said}");
+        assert!(said.contains(why) && output.stdout.is_empty() && !files.exists(), "{why}: {said}");
+    }
+}
