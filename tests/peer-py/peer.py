@@ -82,7 +82,7 @@ def run(arguments: argparse.Namespace) -> tuple[int, str]:
 def main() -> None:
     parser = argparse.ArgumentParser(description="A flyswarm peer of the task flynn.")
     parser.add_argument("session")
-    for name, text in (("key", "as flyswarm keygen writes it"),
+    for name, text in (("key", "as flyswarm id --key FILE makes it"),
                        ("data", "CSV without header, the label last"),
                        ("state", "a folder for what must survive a restart"),
                        ("out", "the model's file"),
