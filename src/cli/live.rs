@@ -26,8 +26,9 @@ use feed::Feed;
 const HTML: &str = include_str!("live/page.html");
 const STYLE: &str = include_str!("live/page.css");
 const SCRIPT: &str = include_str!("live/page.js");
-/// How long the end waits for pages to read it (guess: browsers on this machine need a tenth).
-const END: Duration = Duration::from_secs(3);
+/// How long the end waits for pages to read it and close their streams (guess: browsers on this machine
+/// need a tenth of a second, and more under load).
+const END: Duration = Duration::from_secs(5);
 /// Pages that may be open at a time.
 const PAGES: usize = 16;
 const HTML_TYPE: &str = "text/html; charset=utf-8";

@@ -59,6 +59,8 @@ struct Reader {
     next: u64,
     /// The change up to which statuses were read; `None` before the first piece.
     seen: Option<u64>,
+    /// Whether it was told all, with the end.
+    has_all: bool,
 }
 
 impl Drop for Reader {
@@ -116,23 +118,24 @@ impl Feed {
     }
 
     /// The text of server-sent events: those after number `after`, from the first that is kept without it,
-    /// then what comes, until the end.
+    /// then what comes, up to `over`. The stream does not end after it: a page that has the end, and the
+    /// report with it, closes the stream. So the program cannot exit before the page has them.
     pub(super) fn read(&self, after: Option<u64>) -> impl Stream<Item = String> + Send + use<> {
         self.readers.fetch_add(1, Ordering::AcqRel);
         let (told, changed) = (Arc::clone(&self.told), self.changed.subscribe());
         let readers = Arc::clone(&self.readers);
         let next = after.map_or(1, |after| after.saturating_add(1));
-        let reader = Reader { told, changed, readers, next, seen: None };
-        stream::unfold(Some(reader), |reader| async move {
-            let mut reader = reader?;
+        let reader = Reader { told, changed, readers, next, seen: None, has_all: false };
+        stream::unfold(reader, |mut reader| async move {
             loop {
+                if reader.has_all {
+                    std::future::pending::<()>().await;
+                }
                 reader.changed.mark_unchanged();
                 let (text, over) = reader.piece();
-                if over {
-                    return Some((text, None));
-                }
+                reader.has_all = over;
                 if !text.is_empty() {
-                    return Some((text, Some(reader)));
+                    return Some((text, reader));
                 }
                 // An error means that the feed is gone, and with it all that could be told.
                 reader.changed.changed().await.ok()?;

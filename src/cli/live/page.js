@@ -451,9 +451,10 @@ on('status', (told) => {
 });
 on('over', async () => {
   over = true;
-  line('', 'flyswarm has ended; this page stays as it is');
   $('leave-line').hidden = true;
   await reported;
+  line('', 'flyswarm has ended; this page stays as it is');
+  // flyswarm waits for this before it exits.
   source.close();
 });
 setInterval(count, 250);

@@ -1,5 +1,6 @@
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::pin::pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use futures::StreamExt;
@@ -93,7 +94,12 @@ fn only_the_page_itself_makes_a_node_leave() {
 }
 
 fn told(feed: &Feed, after: Option<u64>) -> String {
-    block_on(feed.read(after).collect::<Vec<_>>()).concat()
+    let mut told = String::new();
+    let mut stream = pin!(feed.read(after));
+    while !told.ends_with("event: over\ndata: null\n\n") {
+        told += &block_on(stream.next()).unwrap();
+    }
+    told
 }
 
 #[test]
@@ -118,7 +124,7 @@ fn a_late_page_has_every_event_and_one_that_comes_back_those_that_it_lacks() {
     assert!(!rest.contains("\"e1\"") && rest.contains("id: 3\n") && rest.contains("\"e2\""), "{rest}");
     // More than there ever was: of another run of the program.
     assert!(told(&feed, Some(u64::MAX)).ends_with("event: over\ndata: null\n\n"));
-    assert_eq!(feed.readers(), 0, "who has read to the end has gone");
+    assert_eq!(feed.readers(), 0, "who has closed the stream has gone");
 }
 
 #[test]
@@ -135,7 +141,7 @@ fn what_is_kept_has_a_bound_and_a_late_page_is_told_what_it_missed() {
 }
 
 #[test]
-fn a_page_is_told_what_happens_while_it_is_open_and_the_end_waits_for_it() {
+fn a_page_is_told_what_happens_while_it_is_open_and_the_end_waits_until_it_closes_its_stream() {
     let live = live();
     let (path, host) = own(&live);
     let mut stream = TcpStream::connect(live.server.address()).unwrap();
@@ -158,6 +164,11 @@ fn a_page_is_told_what_happens_while_it_is_open_and_the_end_waits_for_it() {
     let ending = live.clone();
     let ended = std::thread::spawn(move || ending.finish());
     until("event: over");
+    live.report("<p>all</p>".into());
+    assert_eq!(code(&asked(&live, "GET", &format!("{path}report"), &host)), "200");
+    assert_eq!(live.feed().readers(), 1, "it may still fetch the report");
+    assert!(!ended.is_finished());
+    drop(stream);
     ended.join().unwrap();
     assert_eq!(live.feed().readers(), 0);
 }
