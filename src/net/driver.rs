@@ -33,7 +33,7 @@ use crate::task::Task;
 pub use addresses::peer_id;
 pub(crate) use addresses::{relays, roster};
 use clock::{Clock, beside, now_instant};
-pub use tamper::Tamper;
+pub use tamper::{Sent, Tamper};
 pub use trace::Trace;
 
 /// The time for which a leaving node waits for its last frames to be read.
@@ -494,13 +494,13 @@ impl Driver<'_> {
 
     fn send(&mut self, to: Peer, message: &Message) {
         let changed = self.tamper.as_mut().and_then(|tamper| tamper.send(to, message));
-        let Some((frames, begins)) = changed else {
+        let Some(sent) = changed else {
             return self.send_frame(to, message, wire::encode(message));
         };
-        if begins {
-            (self.report)(Report::Deviated(to));
+        if let Some(towards) = sent.begins {
+            (self.report)(Report::Deviated(towards));
         }
-        frames.into_iter().for_each(|frame| self.send_frame(to, message, frame));
+        sent.frames.into_iter().for_each(|(to, frame)| self.send_frame(to, message, frame));
     }
 
     fn send_frame(&mut self, to: Peer, message: &Message, frame: wire::Frame) {

@@ -9,7 +9,7 @@ mod unusual;
 
 use std::sync::Arc;
 
-use crate::net::driver::Tamper;
+use crate::net::driver::{Sent, Tamper};
 use crate::peer::{Error, Tampering};
 use crate::protocol::context::Context;
 use crate::protocol::message::Message;
@@ -23,6 +23,21 @@ pub(crate) enum From {
     Leader,
     /// Directly below the other, which is the root.
     Child,
+    /// At the root, two levels above the other.
+    Above,
+}
+
+/// Which messages a node deviates with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum When {
+    /// The first one to the other that can be changed.
+    Once,
+    /// Each one to the other that can be changed.
+    Always,
+    /// The first one to somebody else that gives occasion. It is sent as well.
+    Beside,
+    /// The same, and it is not sent.
+    Instead,
 }
 
 /// What the other must do.
@@ -43,8 +58,9 @@ pub(crate) struct Kind {
     pub(crate) sections: &'static str,
     pub(crate) from: From,
     pub(crate) expected: Expected,
-    /// Whether all nodes deviate, as often as they can; if not, one does once.
+    /// Whether all nodes deviate; if not, one does.
     pub(crate) all: bool,
+    when: When,
     /// The deviation of all the others, without which this one would be overtaken.
     pub(crate) others: Option<&'static str>,
     /// Whether the other never greets it, so that nobody can wait for the whole roster.
@@ -53,7 +69,7 @@ pub(crate) struct Kind {
     pub(crate) long: bool,
     /// The most bytes that are written at once.
     piece: Option<usize>,
-    /// What is sent in place of a message; `None` where it is sent as it is.
+    /// What the other is sent at a message; `None` where it gives no occasion.
     change: fn(&Case<'_>) -> Option<Vec<Frame>>,
 }
 
@@ -71,15 +87,16 @@ impl Kind {
         (from, expected): (From, Expected),
         change: fn(&Case<'_>) -> Option<Vec<Frame>>,
     ) -> Self {
-        let (all, others, ungreeted, long, piece) = (false, None, false, false, None);
-        Self { name, about, sections, from, expected, all, others, ungreeted, long, piece, change }
+        let (all, when) = (false, When::Once);
+        let (others, ungreeted, long, piece) = (None, false, false, None);
+        Self { name, about, sections, from, expected, all, when, others, ungreeted, long, piece, change }
     }
 }
 
 /// A message that is about to be sent.
 struct Case<'a> {
     ctx: &'a Context,
-    /// To whom.
+    /// The peer that the deviation is towards.
     to: Peer,
     message: &'a Message,
 }
@@ -121,12 +138,19 @@ impl std::fmt::Debug for Deviation {
 }
 
 impl Tamper for Deviation {
-    fn send(&mut self, to: Peer, message: &Message) -> Option<(Vec<Frame>, bool)> {
-        if to != self.towards || (self.done && !self.kind.all) {
+    fn send(&mut self, to: Peer, message: &Message) -> Option<Sent> {
+        let when = self.kind.when;
+        let aside = matches!(when, When::Beside | When::Instead);
+        if (to == self.towards) == aside || (self.done && when != When::Always) {
             return None;
         }
-        let frames = (self.kind.change)(&Case { ctx: &self.ctx, to, message })?;
-        Some((frames, !std::mem::replace(&mut self.done, true)))
+        let frames = (self.kind.change)(&Case { ctx: &self.ctx, to: self.towards, message })?;
+        let mut frames: Vec<_> = frames.into_iter().map(|frame| (self.towards, frame)).collect();
+        if when == When::Beside {
+            frames.push((to, wire::encode(message)));
+        }
+        let first = !std::mem::replace(&mut self.done, true);
+        Some(Sent { frames, begins: first.then_some(self.towards) })
     }
 
     fn piece(&self) -> Option<usize> {

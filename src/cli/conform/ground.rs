@@ -189,10 +189,10 @@ impl Ground {
         &self.names[i]
     }
 
-    /// The peer that stands there, seen from the one that is checked: a neighbour of it.
+    /// The peer that stands there, seen from the one that is checked.
     pub(super) fn neighbour(&self, from: From) -> usize {
         match from {
-            From::Leader => self.tree[0],
+            From::Leader | From::Above => self.tree[0],
             From::Child => self.tree[1],
         }
     }

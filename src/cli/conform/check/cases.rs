@@ -149,6 +149,7 @@ pub(super) fn all() -> Vec<Case> {
         place: match kind.from {
             From::Leader => Place::Inner,
             From::Child => Place::Leader,
+            From::Above => Place::Leaf,
         },
         drama: Drama::Deviates(kind),
     });

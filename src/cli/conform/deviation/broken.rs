@@ -3,15 +3,16 @@
 
 use bytes::Bytes;
 
-use super::{Case, Expected, From, Kind};
+use super::{Case, Expected, From, Kind, When};
 use crate::protocol::all_reduce::{self, Direction, SumId};
 use crate::protocol::ballot::Ballot;
 use crate::protocol::failure::Failure;
 use crate::protocol::message::{Channel, Message};
 use crate::protocol::pairwise::ViewKey;
 use crate::protocol::promise::Promised;
+use crate::protocol::record::{Acknowledgement, Frozen, Record};
 use crate::protocol::signed::Signed;
-use crate::protocol::transfer::{self, Want};
+use crate::protocol::transfer::{self, Held, Want};
 use crate::protocol::view::{self, Order, Reason, Report};
 use crate::protocol::wire::{self, Frame};
 use crate::session::Peer;
@@ -30,7 +31,7 @@ const fn by_child(name: &'static str, about: &'static str, sections: &'static st
 }
 
 /// Sent by a leader to its child.
-pub(super) const BY_LEADER: [Kind; 21] = [
+pub(super) const BY_LEADER: [Kind; 23] = [
     by_leader("prepare-for-another", "a prepare for another proposer", "section 8", |case| {
         let Message::Prepare(ballot) = case.message else { return None };
         Some(vec![wire::encode(&Message::Prepare(Ballot { proposer: case.to, ..*ballot }))])
@@ -90,6 +91,13 @@ pub(super) const BY_LEADER: [Kind; 21] = [
     by_leader("begin-forged-promise", "a view with a forged promise", "section 9, M8.1", |case| {
         begin(case, |begin| begin.promises[1] = unsigned(case, &begin.promises[1]))
     }),
+    Kind {
+        from: From::Above,
+        when: When::Instead,
+        ..by_leader("begin-from-no-parent", "a view, past its parent in it", "section 9", |case| {
+            matches!(case.message, Message::Begin { .. }).then(|| vec![case.frame()])
+        })
+    },
     by_leader("failure-forged", "the end of a view that its author has not signed", "section 9", |case| {
         let (ballot, _) = order_to_sum(case)?;
         let mut failure = Signed::new(case.ctx, Failure { ballot, reason: Reason::Left, suspect: None });
@@ -115,6 +123,16 @@ pub(super) const BY_LEADER: [Kind; 21] = [
     by_leader("total-upward", "a chunk from below, from the parent", "section 13", |case| {
         chunk(case, Direction::Down, |direction, _, _| *direction = Direction::Up)
     }),
+    Kind {
+        when: When::Always,
+        long: true,
+        ..by_leader(
+            "total-too-early",
+            "no credit, and the total before its own part has left",
+            "section 13, M13.1",
+            total_ahead,
+        )
+    },
     by_leader("total-not-next", "a chunk of the total that is not the next", "section 13", |case| {
         chunk(case, Direction::Down, |_, index, _| *index += 1)
     }),
@@ -124,7 +142,7 @@ pub(super) const BY_LEADER: [Kind; 21] = [
 ];
 
 /// Sent by a child to its leader.
-pub(super) const BY_CHILD: [Kind; 27] = [
+pub(super) const BY_CHILD: [Kind; 30] = [
     Kind {
         ungreeted: true,
         ..by_child("before-hello", "a message before hello", "section 7", |case| {
@@ -138,6 +156,24 @@ pub(super) const BY_CHILD: [Kind; 27] = [
         ..by_child("hello-twice", "hello twice", "section 7", |case| {
             matches!(case.message, Message::Hello { .. }).then(|| vec![case.frame(), case.frame()])
         })
+    },
+    by_child("lacking", "that it lacks a slot of which it has said that it has it", "section 14", |case| {
+        ahead(case)
+    }),
+    Kind {
+        when: When::Always,
+        ..by_child(
+            "record-forged",
+            "a record that nobody but itself has acknowledged, when asked for a slot",
+            "section 14, M14.1",
+            |case| match case.message {
+                Message::Transfer(transfer::Message::Lacking(slot)) => {
+                    let head = transfer::Message::Head(*slot, Box::new(Held::Frozen(made_up(case, *slot))));
+                    Some(vec![wire::encode(&Message::Transfer(head))])
+                }
+                _ => ahead(case),
+            },
+        )
     },
     by_child("status-beyond", "a status with more frozen slots than there are", "section 7", |case| {
         keys(case)?;
@@ -236,6 +272,12 @@ pub(super) const BY_CHILD: [Kind; 27] = [
         keys(case)?;
         Some(vec![Frame { header: Bytes::from_static(&[250]), ..case.frame() }])
     }),
+    by_child("integer-too-wide", "an integer wider than its type", "section 2, M2.1", |case| {
+        keys(case)?;
+        // A status with 2^32 frozen slots.
+        let header = Bytes::from_static(&[2, 253, 0, 0, 0, 0, 1, 0, 0, 0, 1]);
+        Some(vec![case.frame(), Frame { header, ..case.frame() }])
+    }),
     by_child("header-cut", "a header that ends early", "section 2, M2.1", |case| {
         keys(case)?;
         let frame = case.frame();
@@ -268,6 +310,44 @@ pub(super) const BY_CHILD: [Kind; 27] = [
         },
     ),
 ];
+
+/// In place of the first credit nine chunks of a total; no other credit, and not the true total.
+fn total_ahead(case: &Case<'_>) -> Option<Vec<Frame>> {
+    let Message::View(view::Message::Reduce(message)) = case.message else { return None };
+    match *message {
+        all_reduce::Message::Credit { sum, direction: Direction::Up, index } => {
+            // Without credit it may have sent the chunks before this one.
+            let last = all_reduce::WINDOW as u32;
+            let data = Bytes::from_static(&[0; all_reduce::CHUNK]);
+            let chunk = |index| {
+                let (direction, data) = (Direction::Down, data.clone());
+                let chunk = all_reduce::Message::Chunk { sum, direction, index, data };
+                wire::encode(&Message::View(view::Message::Reduce(chunk)))
+            };
+            Some(if index < all_reduce::CREDIT { (0..=last).map(chunk).collect() } else { Vec::new() })
+        }
+        all_reduce::Message::Chunk { direction: Direction::Down, index, ref data, .. } => {
+            (index > 0 || data.len() == all_reduce::CHUNK).then(Vec::new)
+        }
+        _ => None,
+    }
+}
+
+/// A hello that says that the first slot, the coin, is frozen; who believes it asks for it at once.
+fn ahead(case: &Case<'_>) -> Option<Vec<Frame>> {
+    let Message::Hello { version, session, trace, .. } = case.message.clone() else { return None };
+    Some(vec![wire::encode(&Message::Hello { version, session, frozen: 1, trace })])
+}
+
+/// A decision of one peer alone.
+fn made_up(case: &Case<'_>, slot: u32) -> Frozen {
+    let ballot = Ballot { counter: 1, proposer: case.ctx.me };
+    let members = case.ctx.session.peers().collect();
+    let record = Record::new(SumId { ballot, slot }, members, [0; 32], Vec::new());
+    let value = record.digest(case.ctx);
+    let acknowledgements = vec![Signed::new(case.ctx, Acknowledgement { ballot, slot, value })];
+    Frozen { record, acknowledgements, pads: Vec::new(), releases: Vec::new() }
+}
 
 /// A message and then another.
 fn after(case: &Case<'_>, next: &Message) -> Option<Vec<Frame>> {

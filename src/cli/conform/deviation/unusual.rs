@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 
-use super::{Case, Expected, From, Kind, integers};
+use super::{Case, Expected, From, Kind, When, integers};
 use crate::protocol::all_reduce::{self, Direction, SumId};
 use crate::protocol::ballot::Ballot;
 use crate::protocol::council::Promise;
@@ -24,9 +24,10 @@ const fn kind(
     Kind::new(name, about, sections, (from, Expected::GoOn), change)
 }
 
-pub(super) const KINDS: [Kind; 11] = [
+pub(super) const KINDS: [Kind; 12] = [
     Kind {
         all: true,
+        when: When::Always,
         ..kind(
             "long-integers",
             "all integers as long as their types allow",
@@ -37,6 +38,7 @@ pub(super) const KINDS: [Kind; 11] = [
     },
     Kind {
         all: true,
+        when: When::Always,
         piece: Some(1),
         ..kind("single-bytes", "every byte in a write of its own", "section 6", From::Leader, |case| {
             Some(vec![case.frame()])
@@ -44,6 +46,7 @@ pub(super) const KINDS: [Kind; 11] = [
     },
     Kind {
         all: true,
+        when: When::Always,
         ..kind(
             "items-reversed",
             "the items of reports in another order",
@@ -54,6 +57,7 @@ pub(super) const KINDS: [Kind; 11] = [
     },
     Kind {
         all: true,
+        when: When::Always,
         long: true,
         ..kind(
             "single-credits",
@@ -65,6 +69,16 @@ pub(super) const KINDS: [Kind; 11] = [
     },
     kind("unasked", "messages that nobody has asked for", "sections 8, 9, 14", From::Child, unasked),
     kind("earlier-slot", "reports of a slot that is over", "section 9", From::Child, earlier_slot),
+    Kind {
+        when: When::Beside,
+        ..kind(
+            "view-from-no-neighbour",
+            "messages of its view from a member that is no neighbour",
+            "section 9",
+            From::Above,
+            from_no_neighbour,
+        )
+    },
     kind("begin-twice", "the same view twice", "section 9", From::Leader, |case| {
         matches!(case.message, Message::Begin { .. }).then(|| vec![case.frame(), case.frame()])
     }),
@@ -144,6 +158,18 @@ fn unasked(case: &Case<'_>) -> Option<Vec<Frame>> {
         .map(wire::encode),
     );
     Some(frames)
+}
+
+/// The root also sends a leaf what it sends its children.
+fn from_no_neighbour(case: &Case<'_>) -> Option<Vec<Frame>> {
+    let Message::View(view::Message::Down(ballot, Order::Sum(slot))) = case.message else { return None };
+    let sum = SumId { ballot: *ballot, slot: *slot };
+    let (direction, index) = (Direction::Up, 0);
+    let credit = all_reduce::Message::Credit { sum, direction, index };
+    let more = [Order::Sum(*slot), Order::Sum(slot + 1)].map(|order| view::Message::Down(*ballot, order));
+    let keys = view::Message::Up(*ballot, Report::Keys(Vec::new()));
+    let all = [view::Message::Working(*ballot), keys, view::Message::Reduce(credit)].into_iter().chain(more);
+    Some(all.map(|message| wire::encode(&Message::View(message))).collect())
 }
 
 /// With what it holds of a later slot a child reports on the first one again.
