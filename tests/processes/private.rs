@@ -3,7 +3,7 @@
 use std::fs;
 use std::process::Command;
 
-use flyswarm::session::{NoiseMode, NoiseSpec, Scaling, Session};
+use flyswarm::session::{FedavgSpec, NoiseMode, NoiseSpec, Scaling, Session, TaskSpec, Weighting};
 
 use super::lives::succeeded;
 use super::swarm::{NAMES, PROGRAM, Swarm};
@@ -58,4 +58,38 @@ fn private_processes_get_one_model_and_a_killed_one_pays_once() {
         swarm.start(2, &[]);
         assert!(swarm.wait_end(2).errors.contains("needs --dataset"));
     }
+}
+
+/// Three rounds with noise; with three peers it leaves little of the updates, as the forecast says.
+fn private_rounds(session: &mut Session) {
+    let fedavg =
+        FedavgSpec { rounds: 3, rate: 0.1, clip: 0.5, weighting: Weighting::Equal, ..FedavgSpec::default() };
+    session.task = TaskSpec::Fedavg(fedavg);
+    session.min_peers = Session::default_min_peers(&session.task, session.roster.len());
+    session.data.scaling = Scaling::Range { lo: 0.0, hi: 16.0 };
+    let noise = NoiseSpec::new("8".parse().expect("a number"), 0, NoiseMode::Member);
+    session.privacy.noise = Some(NoiseSpec { delta: NoiseSpec::exact_delta(1e-5), ..noise });
+}
+
+#[test]
+fn private_rounds_of_processes_give_one_network_and_a_killed_one_pays_once() {
+    let paid = ["--dataset", "ward", "--budget", "8", "--yes"];
+    let mut swarm = Swarm::new(3, private_rounds);
+    swarm.start(0, &[&paid[..], &["--hold-at", "round-2.sum"]].concat());
+    (1..3).for_each(|i| swarm.start(i, &paid));
+    swarm.wait("the first held", |told| (told.value["event"] == "held").then_some(()));
+    swarm.signal(0, "KILL");
+    swarm.wait_end(0);
+    swarm.start(0, &paid);
+    let mut networks = Vec::new();
+    for i in 0..3 {
+        succeeded(&swarm.wait_end(i));
+        let spent = ledger(&swarm, i);
+        assert!(spent.contains("ward: 8 spent (delta 1.0e-5)\n") && spent.lines().count() == 3, "{spent}");
+        assert!(swarm.told(i, "figures").is_empty(), "no exact sums of a private session are told");
+        let network = flyswarm_kernels::learner::Classifier::load(&swarm.file(i, "model"));
+        networks.push(network.expect("a network").weights().to_vec());
+    }
+    assert!(networks[0] == networks[1] && networks[1] == networks[2]);
+    assert!(networks[0].iter().any(|weight| weight.abs() > 0.5), "noise is much longer than any update");
 }

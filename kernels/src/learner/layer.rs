@@ -6,10 +6,52 @@
 use ndarray::linalg::general_mat_mul;
 use ndarray::{ArrayView2, ArrayViewMut2, s};
 
+/// Numbers of a line of a cache.
+const LINE: usize = 16;
 /// Numbers of unfolded patches that are made at a time: 512 KiB, which a second-level cache holds.
 const UNFOLDED: usize = 1 << 17;
 /// Weights of a 3 x 3 patch of one channel.
 const PATCH: usize = 9;
+
+/// Buffers of a layer.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Scratch {
+    /// The patches of some rows, a column each.
+    columns: Padded,
+    /// Some rows of what a convolution makes, or of its gradient, a filter a line.
+    piece: Padded,
+}
+
+/// A matrix whose lines begin an odd number of cache lines after each other. At powers of two, which images
+/// like, the lines of a matrix take the same few places of the cache.
+#[derive(Clone, Debug, Default)]
+struct Padded {
+    numbers: Vec<f32>,
+    width: usize,
+    stride: usize,
+}
+
+impl Padded {
+    /// Makes it so large. What is in it is left from before.
+    fn resize(&mut self, lines: usize, width: usize) {
+        (self.width, self.stride) = (width, LINE * (width.div_ceil(LINE) | 1));
+        self.numbers.resize(lines * self.stride, 0.0);
+    }
+
+    fn lines(&mut self) -> impl Iterator<Item = &mut [f32]> {
+        let width = self.width;
+        self.numbers.chunks_exact_mut(self.stride).map(move |line| &mut line[..width])
+    }
+
+    fn view(&self) -> ArrayView2<'_, f32> {
+        view(&self.numbers, self.numbers.len() / self.stride).slice_move(s![.., ..self.width])
+    }
+
+    fn view_mut(&mut self) -> ArrayViewMut2<'_, f32> {
+        let lines = self.numbers.len() / self.stride;
+        view_mut(&mut self.numbers, lines).slice_move(s![.., ..self.width])
+    }
+}
 
 /// What happens to the numbers of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,14 +112,14 @@ impl Layer {
         }
     }
 
-    /// `output` of `input`, for `batch` rows. `columns` is scratch.
+    /// `output` of `input`, for `batch` rows.
     pub(super) fn forward(
         self,
         weights: &[f32],
         batch: usize,
         input: &[f32],
         output: &mut [f32],
-        columns: &mut Vec<f32>,
+        scratch: &mut Scratch,
     ) {
         match self {
             Self::Transpose { channels, area, to_channels } => {
@@ -94,16 +136,17 @@ impl Layer {
             }
             Self::Convolution { filters, height, width, .. } => {
                 let (matrix, bias) = weights.split_at(weights.len() - filters);
-                for (plane, &bias) in output.chunks_exact_mut(batch * height * width).zip(bias) {
-                    plane.fill(bias);
-                }
                 let matrix = view(matrix, filters);
-                let mut output_view = view_mut(output, filters);
+                let Scratch { columns, piece } = scratch;
                 self.pieces(batch, |first, last| {
                     self.unfold(batch, first..last, input, columns);
                     let range = first * height * width..last * height * width;
-                    let mut piece = output_view.slice_mut(s![.., range]);
-                    general_mat_mul(1.0, &matrix, &view(columns, matrix.ncols()), 1.0, &mut piece);
+                    piece.resize(filters, range.len());
+                    piece.lines().zip(bias).for_each(|(line, &bias)| line.fill(bias));
+                    general_mat_mul(1.0, &matrix, &columns.view(), 1.0, &mut piece.view_mut());
+                    for (line, plane) in piece.lines().zip(output.chunks_exact_mut(batch * height * width)) {
+                        plane[range.clone()].copy_from_slice(line);
+                    }
                 });
                 rectify(output);
             }
@@ -136,7 +179,7 @@ impl Layer {
         upper: &mut [f32],
         gradient: &mut [f32],
         lower: Option<&mut [f32]>,
-        columns: &mut Vec<f32>,
+        scratch: &mut Scratch,
     ) {
         match self {
             Self::Transpose { channels, area, to_channels } => {
@@ -168,22 +211,24 @@ impl Layer {
                 }
                 matrix.fill(0.0);
                 let mut matrix = view_mut(matrix, filters);
-                let upper = view(upper, filters);
+                let mut lower = lower;
+                if let Some(lower) = &mut lower {
+                    lower.fill(0.0);
+                }
+                let weights = view(&weights[..weights.len() - filters], filters);
+                let Scratch { columns, piece } = scratch;
                 self.pieces(batch, |first, last| {
+                    let range = first * height * width..last * height * width;
+                    piece.resize(filters, range.len());
+                    for (line, plane) in piece.lines().zip(upper.chunks_exact(batch * height * width)) {
+                        line.copy_from_slice(&plane[range.clone()]);
+                    }
                     self.unfold(batch, first..last, input, columns);
-                    let range = first * height * width..last * height * width;
-                    let piece = upper.slice(s![.., range]);
-                    general_mat_mul(1.0, &piece, &view(columns, matrix.ncols()).t(), 1.0, &mut matrix);
-                });
-                let Some(lower) = lower else { return };
-                lower.fill(0.0);
-                let matrix = view(&weights[..weights.len() - filters], filters);
-                self.pieces(batch, |first, last| {
-                    let range = first * height * width..last * height * width;
-                    columns.resize(matrix.ncols() * range.len(), 0.0);
-                    let piece = upper.slice(s![.., range]);
-                    general_mat_mul(1.0, &matrix.t(), &piece, 0.0, &mut view_mut(columns, matrix.ncols()));
-                    self.fold(batch, first..last, columns, lower);
+                    general_mat_mul(1.0, &piece.view(), &columns.view().t(), 1.0, &mut matrix);
+                    if let Some(lower) = &mut lower {
+                        general_mat_mul(1.0, &weights.t(), &piece.view(), 0.0, &mut columns.view_mut());
+                        self.fold(batch, first..last, columns, lower);
+                    }
                 });
             }
             Self::Pool { height, width, .. } => {
@@ -219,15 +264,16 @@ impl Layer {
 
     /// The 3 x 3 patches of some rows as columns: line (channel, dy, dx) of `columns` is the image of the
     /// channel moved by (1 - dy, 1 - dx), row after row.
-    fn unfold(self, batch: usize, rows: std::ops::Range<usize>, input: &[f32], columns: &mut Vec<f32>) {
+    fn unfold(self, batch: usize, rows: std::ops::Range<usize>, input: &[f32], columns: &mut Padded) {
         let Self::Convolution { channels, height, width, .. } = self else { return };
         let area = height * width;
-        columns.resize(channels * PATCH * rows.len() * area, 0.0);
-        let mut moved = columns.chunks_exact_mut(area);
+        columns.resize(channels * PATCH, rows.len() * area);
+        let mut lines = columns.lines();
         for plane in input.chunks_exact(batch * area) {
             for (dy, dx) in (0..PATCH).map(|at| (at / 3, at % 3)) {
-                for image in plane[rows.start * area..rows.end * area].chunks_exact(area) {
-                    let Some(moved) = moved.next() else { return };
+                let Some(line) = lines.next() else { return };
+                let images = plane[rows.start * area..rows.end * area].chunks_exact(area);
+                for (image, moved) in images.zip(line.chunks_exact_mut(area)) {
                     let (from, to) = overlap(dy, dx, width, area);
                     moved[..to.start].fill(0.0);
                     moved[to.end..].fill(0.0);
@@ -240,14 +286,15 @@ impl Layer {
 
     /// Adds columns of patches back into the images that [`Layer::unfold`] made them of. Of the columns, what
     /// lies outside the images becomes 0.
-    fn fold(self, batch: usize, rows: std::ops::Range<usize>, columns: &mut [f32], lower: &mut [f32]) {
+    fn fold(self, batch: usize, rows: std::ops::Range<usize>, columns: &mut Padded, lower: &mut [f32]) {
         let Self::Convolution { height, width, .. } = self else { return };
         let area = height * width;
-        let mut moved = columns.chunks_exact_mut(area);
+        let mut lines = columns.lines();
         for plane in lower.chunks_exact_mut(batch * area) {
             for (dy, dx) in (0..PATCH).map(|at| (at / 3, at % 3)) {
-                for image in plane[rows.start * area..rows.end * area].chunks_exact_mut(area) {
-                    let Some(moved) = moved.next() else { return };
+                let Some(line) = lines.next() else { return };
+                let images = plane[rows.start * area..rows.end * area].chunks_exact_mut(area);
+                for (image, moved) in images.zip(line.chunks_exact_mut(area)) {
                     clear_side(dx, width, moved);
                     let (from, to) = overlap(dy, dx, width, area);
                     image[from].iter_mut().zip(&moved[to]).for_each(|(sum, value)| *sum += value);

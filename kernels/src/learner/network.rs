@@ -3,7 +3,7 @@
 use ndarray::{Array2, ArrayView2};
 
 use super::MAX_WEIGHTS;
-use super::layer::Layer;
+use super::layer::{Layer, Scratch};
 use crate::crypto::stream::Stream;
 
 /// Rows that are classified at a time.
@@ -100,7 +100,7 @@ pub struct Tape {
     values: Vec<Vec<f32>>,
     upper: Vec<f32>,
     lower: Vec<f32>,
-    columns: Vec<f32>,
+    scratch: Scratch,
 }
 
 impl Architecture {
@@ -264,7 +264,7 @@ impl Network {
             let (input, output) = (&before[at], &mut after[0]);
             output.resize(batch * layer.outputs(), 0.0);
             let own = &weights[start..start + layer.weights()];
-            layer.forward(own, batch, input, output, &mut tape.columns);
+            layer.forward(own, batch, input, output, &mut tape.scratch);
             start += layer.weights();
         }
     }
@@ -340,7 +340,7 @@ impl Network {
         let mut end = weights.len();
         for (at, layer) in self.layers.iter().enumerate().rev() {
             let start = end - layer.weights();
-            let Tape { values, upper, lower, columns } = &mut *tape;
+            let Tape { values, upper, lower, scratch } = &mut *tape;
             let (input, output) = (&values[at], &values[at + 1]);
             // Nobody needs the gradient of the rows, and of a transposition of them.
             let below = (start > 0).then(|| {
@@ -348,7 +348,7 @@ impl Network {
                 &mut lower[..]
             });
             let (own, gradient) = (&weights[start..end], &mut gradient[start..end]);
-            layer.backward(own, batch, input, output, upper, gradient, below, columns);
+            layer.backward(own, batch, input, output, upper, gradient, below, scratch);
             std::mem::swap(upper, lower);
             end = start;
         }

@@ -1,12 +1,11 @@
 //! How fast the built-in learner trains: samples per CPU second, one thread.
 //!
 //! ```sh
-//! cargo run --release --example learner [SECONDS]
+//! cargo run --release --package flyswarm-kernels --example learner -- [SECONDS]
 //! ```
 //!
 //! For each network it trains on made-up images, in batches of 32 with momentum, for so many CPU seconds (3
-//! unless given). PyTorch's figures for the same networks are in the issue that asked for this; a ratio needs
-//! both on one machine.
+//! unless given). `scripts/bench-learner.py` runs it beside PyTorch.
 
 use cpu_time::ProcessTime;
 use flyswarm_kernels::crypto::stream::Stream;
