@@ -460,8 +460,7 @@ impl Compute {
         let Some(trio) = self.trio else { return self.participants().contains(&peer) };
         let owner = self.setup.owners.iter().any(|(owner, _)| *owner == peer);
         let missing = owner && self.party.is_none() && !self.inputs.contains_key(&peer);
-        let paired = self.pairs.as_ref().is_some_and(|pairs| pairs.needs(peer));
-        trio.contains(&peer) || paired || (self.number().is_some() && missing)
+        trio.contains(&peer) || (self.number().is_some() && missing)
     }
 
     fn advance(&mut self, step: &mut Step<Vocabulary>) {

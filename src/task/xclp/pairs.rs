@@ -366,14 +366,6 @@ impl Pairs {
         Some((u32::try_from(self.round).unwrap_or(u32::MAX), self.other()?))
     }
 
-    /// Whether an exchange with this peer is not over.
-    #[must_use]
-    pub(super) fn needs(&self, peer: Peer) -> bool {
-        let count = self.owners.len();
-        let mut left = (self.round..rounds(count)).filter_map(|round| partner(count, round, self.place));
-        left.any(|other| self.owners[other].0 == peer)
-    }
-
     /// This owner's parts, once all exchanges are over.
     pub(super) fn take(&mut self) -> Option<Zeroizing<Vec<u16>>> {
         let over = self.codes.is_some() && self.round == rounds(self.owners.len());

@@ -1,5 +1,8 @@
 //! Whole sessions in which every two owners make shares of their distances.
 
+use std::collections::BTreeSet;
+use std::sync::Mutex;
+
 use super::*;
 use crate::session::Hamming;
 
@@ -17,9 +20,20 @@ fn sessions_whose_distances_are_made_by_pairs_give_what_the_rows_in_one_place_gi
         ];
         for (seed, (rows, scaling)) in (0..).zip(cases) {
             let mut lab = lab(rows, scaling, seed, pairwise(hamming));
+            let pairs = Arc::new(Mutex::new(BTreeSet::new()));
+            let met = pairs.clone();
+            lab.net.hold = Some(Box::new(move |from, to, message| {
+                if let Message::Exchange { content, .. } = message
+                    && let Ok((Body::Part { what: What::Pair(_), .. }, _)) = talk::read(content.clone())
+                {
+                    met.lock().unwrap().insert((from.min(to), from.max(to)));
+                }
+                false
+            }));
             lab.net.run(120_000);
             let owners = rows.iter().filter(|rows| **rows > 0).count();
             assert_eq!(lab.holds().len(), owners, "{hamming}, {rows:?}: {:?}", lab.net.events);
+            assert_eq!(pairs.lock().unwrap().len(), owners * (owners - 1) / 2, "every two owners met");
         }
     }
 }

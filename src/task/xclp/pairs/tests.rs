@@ -215,6 +215,10 @@ fn a_vector_of_a_pair_from_a_peer_that_has_none_is_blamed_on_it() {
     assert_eq!(say(Hamming::Phe, 0, 2, 0), []);
     assert_eq!(say(Hamming::Phe, 0, 2, 1), [(2, 0)]);
     assert_eq!(say(Hamming::Phe, 2, 0, 0), [(0, 2)], "the holder has not been called");
+    // Its first word twice, before this one's codes are there.
+    let mut pairs = Pairs::new(&pairing(2, 1, Hamming::Phe)).expect("an owner");
+    assert_eq!(pairs.part(Peer(0), 0, &[], true), Ok(()));
+    assert_eq!(pairs.part(Peer(0), 0, &[], true), Err(EARLY));
 }
 
 #[test]
@@ -237,4 +241,33 @@ fn who_floods_a_partner_with_vectors_that_it_has_not_answered_is_refused() {
     assert!(columns(&mut pairs, 1 + MOST as u32).is_err());
     // While two wait there are no credits.
     assert_eq!(pairs.credits(), None);
+}
+
+#[test]
+fn who_takes_nothing_and_asks_for_more_is_refused_so_that_little_is_held_for_it() {
+    let owners = vec![(Peer(0), 20), (Peer(1), 100)];
+    let values = (0..500).map(|i| (i * 7919 % 211) as f32 - 105.0).collect();
+    let data = crate::data::Dataset::new(5, values, Vec::new(), Vec::new()).expect("rows");
+    let labels = Arc::new(vec![None; 100]);
+    let with_rows = super::super::compute::Rows { data: Arc::new(data), labels, ..rows(0) };
+    let settings = crate::model::propagation::integer::Settings { bits: 4096, ..*plan().settings() };
+    let plan = crate::model::propagation::integer::Plan::new(120, CLASSES, settings).expect("fits");
+    let setup = Setup { owners, plan, rows: Some(with_rows), ..pairing(1, 1, Hamming::Ot) };
+    let mut net = Net::new([(Peer(1), Box::new(Compute::new(setup)) as Box<dyn Exchange>)]);
+    let say = |net: &mut Net, from: u16, body: &Body, data: Vec<u8>| {
+        net.give(Peer(1), Input::Message { from: Peer(from), message: content(body, data.into()) });
+    };
+    net.give(Peer(1), Input::Start);
+    [0, 3, 4].into_iter().for_each(|from| say(&mut net, from, &Body::Begin(Vec::new()), Vec::new()));
+    let part = |number| Body::Part { what: What::Pair(number), last: true };
+    let base = crate::crypto::ot::base::Sender::new(&[1; 32], &[2; 32]).message();
+    say(&mut net, 0, &part(0), base.to_vec());
+    // It gives no credits. Strings of a piece are four parts: of the third one the last two do not leave.
+    let mut pieces = 0;
+    while net.blamed.is_empty() && pieces < 20 {
+        pieces += 1;
+        say(&mut net, 0, &part(pieces), vec![0; 65_536]);
+    }
+    assert_eq!(pieces, 3 + MOST as u32 + 1, "three are answered, the others wait: {:?}", net.blamed);
+    assert_eq!(net.blamed[0].1, Peer(0));
 }
