@@ -26,7 +26,7 @@ pub(crate) struct Setup {
     pub me: Peer,
     /// The owners and how many rows each has, in the order of their places.
     pub owners: Vec<(Peer, usize)>,
-    /// Who may compute ([`parties::candidates`]).
+    /// Who may compute ([`super::parties::candidates`]).
     pub candidates: Vec<Peer>,
     /// The view's members.
     pub members: Vec<Peer>,

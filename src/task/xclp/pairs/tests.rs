@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::super::compute::{Compute, Setup};
 use super::super::computed::COMMITMENT;
 use super::super::deliver;
-use super::super::talk::{Body, What, content, read};
+use super::super::talk::{Body, PART, What, content, read};
 use super::super::tests::{CLASSES, Net, computed, expected, outs, owners, plan, rows, setup};
 use super::*;
 use crate::protocol::Input;
@@ -270,4 +270,37 @@ fn who_takes_nothing_and_asks_for_more_is_refused_so_that_little_is_held_for_it(
     }
     assert_eq!(pieces, 3 + MOST as u32 + 1, "three are answered, the others wait: {:?}", net.blamed);
     assert_eq!(net.blamed[0].1, Peer(0));
+}
+
+#[test]
+fn an_answer_to_what_was_not_sent_is_blamed() {
+    let smaller = |hamming| {
+        let owners = vec![(Peer(0), 20), (Peer(1), 30)];
+        let mut pairs = Pairs::new(&Setup { owners, ..pairing(0, 1, hamming) }).expect("an owner");
+        pairs.begin(Arc::new(Codes::from_words(64, vec![7; 20]).expect("codes"))).expect("nothing came");
+        pairs
+    };
+    let step = |pairs: &mut Pairs| {
+        let (_, step) = pairs.step().expect("a step");
+        pairs.stepped(step())
+    };
+    // Strings of columns that have not left.
+    let mut pairs = smaller(Hamming::Ot);
+    let (.., base) = step(&mut pairs).expect("a vector").expect("the first word");
+    let base = base.try_into().expect("32 bytes");
+    let context = hamming::ot::context(&[9; 32], pairs.sum.ballot, Peer(0), Peer(1));
+    let (choices, _) = crate::crypto::ot::base::choose(&context, &base, 5, &[2; 32]).expect("a point");
+    pairs.part(Peer(1), 0, &choices, true).expect("choices");
+    assert_eq!(step(&mut pairs), Ok(None));
+    pairs.part(Peer(1), 1, &[0; 3840], true).expect("as long as strings");
+    assert!(matches!(step(&mut pairs), Err((Peer(1), Fault::OutOfOrder(_)))));
+    // Answers to ciphertexts that have not left.
+    let mut pairs = smaller(Hamming::Phe);
+    pairs.part(Peer(1), 0, &[], true).expect("the first word");
+    assert_eq!(step(&mut pairs), Ok(None));
+    assert_eq!(step(&mut pairs).expect("a vector").expect("the key").2.len(), 51_232);
+    for (bytes, last) in [(PART, false), (PART, false), (30 * (25_600 + 125) - 2 * PART, true)] {
+        pairs.part(Peer(1), 1, &vec![0; bytes], last).expect("as long as answers");
+    }
+    assert!(matches!(step(&mut pairs), Err((Peer(1), Fault::OutOfOrder(_)))));
 }
