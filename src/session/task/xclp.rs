@@ -43,8 +43,8 @@ impl Hamming {
         }
     }
 
-    /// Bytes of the vectors that an owner of `one` rows and one of `other` send each other for codes of `bits`
-    /// bits, before they share out anything.
+    /// Bytes of the vectors that an owner of `one` rows and one of `other` send each other for codes of
+    /// `bits` bits, before they share out anything.
     #[must_use]
     pub fn bytes(self, one: u64, other: u64, bits: u64) -> u64 {
         let (few, many) = (one.min(other), one.max(other));

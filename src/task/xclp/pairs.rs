@@ -1,6 +1,6 @@
 //! Every two owners make shares of the distances between their rows (spec, section 15b, `hamming`), by
-//! oblivious transfer ([`ot`]) or homomorphic encryption ([`phe`]). What an owner then has of the distances of
-//! its rows to all points are its *parts*: it shares these out instead of codes.
+//! oblivious transfer ([`ot`]) or homomorphic encryption ([`phe`]). What an owner then has of the distances
+//! of its rows to all points are its *parts*: it shares these out instead of codes.
 //!
 //! Owners meet in rounds, in each of which everybody has one partner at most ([`partner`]): so an owner keeps
 //! what one exchange takes, whatever the number of owners. With a partner it exchanges vectors of known

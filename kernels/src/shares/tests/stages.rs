@@ -73,8 +73,8 @@ proptest! {
         let distances = codes.distances(&codes);
         let owner: Vec<usize> =
             owners.iter().enumerate().flat_map(|(owner, &rows)| vec![owner; rows]).collect();
-        // Between two owners one part is drawn; what is above the diagonal of an owner's own block, and on it,
-        // is nonsense that must not count.
+        // Between two owners one part is drawn; what is above the diagonal of an owner's own block, and on
+        // it, is nonsense that must not count.
         let drawn = words(points * points, 16, !seed);
         let mut parts = vec![0u16; points * points];
         for x in 0..points {

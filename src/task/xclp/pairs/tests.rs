@@ -211,7 +211,7 @@ fn a_vector_of_a_pair_from_a_peer_that_has_none_is_blamed_on_it() {
     assert_eq!(say(Hamming::Replicated, 2, 0, 0), [(0, 2)], "no pairs in this session");
     assert_eq!(say(Hamming::Phe, 4, 0, 0), [(0, 4)], "a peer without rows");
     assert_eq!(say(Hamming::Phe, 2, 4, 0), [(4, 2)], "to a peer without rows");
-    // With six rows peer 2 holds the key, peer 0 with seven evaluates: it speaks first, and only that is early.
+    // With six rows peer 2 holds the key, peer 0 with seven evaluates: it speaks first, only that is early.
     assert_eq!(say(Hamming::Phe, 0, 2, 0), []);
     assert_eq!(say(Hamming::Phe, 0, 2, 1), [(2, 0)]);
     assert_eq!(say(Hamming::Phe, 2, 0, 0), [(0, 2)], "the holder has not been called");
