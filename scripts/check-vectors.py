@@ -689,7 +689,7 @@ class Session:
             "flynn": "m s rho gamma score",
             "evaluate": "held_out most learn_all",
             "tune": "folds setting",
-            "xclp": "bits k alpha steps power balance compute few_rows large_owner most_rows most_sessions memory_mb",
+            "xclp": "bits k alpha steps power balance hamming compute few_rows large_owner most_rows most_sessions memory_mb",
             "sketch": "hash rows range publish pairwise active chosen temperature",
             "pseudo_labels": "after refresh",
             "fedavg": "network hidden filters image rounds epochs steps batch rate schedule momentum weight_decay proximal clip members weighting held_out patience flip shift initial",
@@ -753,6 +753,8 @@ class Session:
         need(0.01 <= self.alpha <= 0.999 and 1 <= self.power <= 3, "xclp")
         self.balance = xclp.get("balance", False)
         need(isinstance(self.balance, bool) and not (both and self.balance), "xclp.balance")
+        self.hamming = xclp.get("hamming", "replicated")
+        need(self.hamming in ("replicated", "ot", "phe") and not (both and self.hamming != "replicated"), "xclp.hamming")
         self.steps = xclp.get("steps", next(k for k in range(1, 1000) if self.cut_off(k) <= 2e-4))
         self.compute = xclp.get("compute", [])
         self.few_rows, self.large_owner = xclp.get("few_rows", False), xclp.get("large_owner", False)
@@ -908,6 +910,7 @@ class Session:
                 ("xclp.steps", le(self.steps, 8)),
                 ("xclp.power", le(self.power, 8)),
                 ("xclp.balance", bytes([self.balance])),
+                ("xclp.hamming", self.hamming.encode()),
                 ("xclp.compute", " ".join(self.compute).encode()),
                 ("xclp.few_rows", bytes([self.few_rows])),
                 ("xclp.large_owner", bytes([self.large_owner])),
@@ -2379,6 +2382,51 @@ def codes_of(rows, seed, bits):
     return codes
 
 
+def meetings(owners):
+    """Whom each owner meets in each round (section 15b)."""
+    last = owners - 1 + owners % 2
+    rounds = []
+    for r in range(last):
+        met = [(r - p) % last if p < last else None for p in range(owners)]
+        met = [last if q == p else q for p, q in enumerate(met)]
+        if owners == last + 1:
+            met[last] = met.index(last)
+        rounds.append([q if q is not None and q < owners else None for q in met])
+    return rounds
+
+
+def lengths_of_vectors(way, n, m, bits):
+    """Lengths of the vectors that come to the owner with n rows, which has fewer, and to the one with m (section 15b)."""
+    if way == "ot":
+        words = [words for _, _, words in pieces_of(n, m, bits)]
+        return [[4096] + [128 * m * w for w in words], [32] + [1024 * w for w in words]]
+    in_batches = lambda items: [min(32, items - at) for at in range(0, items, 32)]
+    groups = [min(512, n - at) for at in range(0, n, 512)]
+    z = -(-bits * min(512, 1 << (n - 1).bit_length()) // 4096)
+    answers = [(25600 + -(-50 * rows // 8)) * count for rows in groups for count in in_batches(m)]
+    return [[0] + answers, [51232] + [51200 * count for _ in groups for count in in_batches(z)]]
+
+
+def check_pairs(file, distances):
+    check("who meets whom", [meetings(owners) for owners in range(2, 8)] == file["pairs"]["partners"])
+    mask = file["pairs"]["mask"]
+    ballot = ballot_bytes({"counter": mask["ballot"][0], "proposer": mask["ballot"][1]})
+    drawn = Stream(bytes.fromhex(mask["key"]), "pair of owners", ballot + le(mask["slot"], 4)).read(2 * mask["earlier"] * mask["later"])
+    check("mask of a pair", list(struct.unpack(f"<{len(drawn) // 2}H", drawn)) == mask["words"])
+    for case in file["pairs"]["lengths"]:
+        made = lengths_of_vectors(case["way"], case["smaller"], case["larger"], case["bits"])
+        shown = [[len(to) for to in made], [to[:3] for to in made], [to[-1] for to in made], [sum(to) for to in made]]
+        check("vectors of a pair", shown == [case["count"], case["first"], case["last"], case["all"]])
+        check("bytes of a pair", sum(map(sum, made)) == case["said"])
+    n, ends = len(distances), file["owners"]
+    owner = [sum(end <= x for end in ends[1:-1]) for x in range(n)]
+    part = lambda x, y: file["parts"][owner[x]][(x - ends[owner[x]]) * n + y]
+    for x in range(n):
+        for y in range(x):
+            other = part(y, x) if owner[x] != owner[y] else 0
+            check("parts add up to a distance", (part(x, y) + other) % 2**16 == distances[x][y])
+
+
 def check_xclp():
     file = vectors("xclp")
     session = Session(file["toml"])
@@ -2402,22 +2450,33 @@ def check_xclp():
     hashed = tagged("input", session.id, le(found["owner"], 2), bytes.fromhex(found["salt"]), *packed[first:end], said)
     check("commitment to an input", hashed.hex() == found["hash"])
 
-    found = file["parcels"]
-    first, end = found["rows"]
     words16 = lambda data: list(struct.unpack(f"<{len(data) // 2}H", data))
     words64 = lambda data: list(struct.unpack(f"<{len(data) // 8}Q", data))
-    bit_words = [bit for code in codes[first:end] for bit in code]
-    hot_words = [int(label == c) for label in labels[first:end] for c in range(classes)]
-    for seed in map(bytes.fromhex, found["seeds"]):
-        stream = Stream(seed, "shares/input", b"")
-        bit_words = [(x - r) % 2**16 for x, r in zip(bit_words, words16(stream.read(2 * len(bit_words))))]
-        hot_words = [(x - r) % 2**64 for x, r in zip(hot_words, words64(stream.read(8 * len(hot_words))))]
-    explicit = b"\x01" + b"".join(le(x, 2) for x in bit_words) + b"".join(le(x, 8) for x in hot_words)
-    share = [None] * 3
-    share[found["place"] % 3] = explicit
-    for number, seed in enumerate(found["seeds"], 1):
-        share[(found["place"] + number) % 3] = b"\x00" + bytes.fromhex(seed)
-    check("parcels of an input", [(share[i] + share[(i + 1) % 3]).hex() for i in range(3)] == found["sent"])
+
+    def parcels(words, labels, place, seeds):
+        hot_words = [int(label == c) for label in labels for c in range(classes)]
+        for seed in map(bytes.fromhex, seeds):
+            stream = Stream(seed, "shares/input", b"")
+            words = [(x - r) % 2**16 for x, r in zip(words, words16(stream.read(2 * len(words))))]
+            hot_words = [(x - r) % 2**64 for x, r in zip(hot_words, words64(stream.read(8 * len(hot_words))))]
+        explicit = b"\x01" + b"".join(le(x, 2) for x in words) + b"".join(le(x, 8) for x in hot_words)
+        share = [None] * 3
+        share[place % 3] = explicit
+        for number, seed in enumerate(seeds, 1):
+            share[(place + number) % 3] = b"\x00" + bytes.fromhex(seed)
+        return [(share[i] + share[(i + 1) % 3]).hex() for i in range(3)]
+
+    found = file["parcels"]
+    first, end = found["rows"]
+    made = parcels([bit for code in codes[first:end] for bit in code], labels[first:end], found["place"], found["seeds"])
+    check("parcels of an input", made == found["sent"])
+
+    found = file["distances"]
+    distances = [[sum(p != q for p, q in zip(one, two)) for two in codes] for one in codes]
+    check_pairs(found, distances)
+    place, ends = found["place"], found["owners"]
+    made = parcels(found["parts"][place], labels[ends[place] : ends[place + 1]], place, found["seeds"])
+    check("parcels of parts of distances", made == found["sent"])
 
     found = file["streams"]
     attempt = ballot_bytes({"counter": found["ballot"][0], "proposer": found["ballot"][1]}) + le(found["slot"], 4)

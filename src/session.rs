@@ -40,8 +40,8 @@ pub use run::{Run, Series};
 pub use size::{Size, Sizes};
 pub(crate) use table::Description;
 pub use task::{
-    CustomSpec, EvaluateSpec, FedavgSpec, FedavgXclpSpec, FlynnSpec, ModelSpec, RoundNoise, Select, Setting,
-    SketchSpec, TaskSpec, TuneSpec, Weighting, XclpSpec,
+    CustomSpec, EvaluateSpec, FedavgSpec, FedavgXclpSpec, FlynnSpec, Hamming, ModelSpec, RoundNoise, Select,
+    Setting, SketchSpec, TaskSpec, TuneSpec, Weighting, XclpSpec,
 };
 pub(crate) use task::{MOST_WEIGHT, WHOLE_SHARE};
 

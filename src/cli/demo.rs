@@ -29,8 +29,8 @@ use crate::model::Model;
 use crate::model::neighbours::Neighbours;
 use crate::model::score::Confusion;
 use crate::session::{
-    ColumnChecks, CouncilSpec, DataSpec, Entry, EvaluateSpec, FlynnSpec, ModelSpec, Privacy, Scaling, Score,
-    Session, SketchSpec, TaskSpec, Timing,
+    ColumnChecks, CouncilSpec, DataSpec, Entry, EvaluateSpec, FlynnSpec, Hamming, ModelSpec, Privacy,
+    Scaling, Score, Session, SketchSpec, TaskSpec, Timing,
 };
 use crate::task::flynn::Plan;
 
@@ -73,6 +73,9 @@ pub(super) struct Demo {
     /// they differ in how skewed their rows are
     #[arg(long, value_name = "HOW", value_parser = ["sketch"])]
     select: Option<String>,
+    /// With the task xclp, how distances are made: replicated, ot or phe, as in `session new`
+    #[arg(long, value_name = "WAY")]
+    hamming: Option<Hamming>,
     #[command(flatten)]
     noise: NoiseArguments,
     /// Show all nodes side by side on a page in the browser; its address is printed. A port alone is one of
@@ -118,6 +121,9 @@ impl Demo {
         let folder = self.folder()?;
         if self.select.is_some() && self.task != "flynn" {
             return Err(Failure::Input(format!("--select: not with the task {}", self.task)));
+        }
+        if self.hamming.is_some() && self.task != "xclp" {
+            return Err(Failure::Input(format!("--hamming: not with the task {}", self.task)));
         }
         if self.task == "xclp" {
             if self.noise.spec(TOP).is_some() {

@@ -1,7 +1,7 @@
 //! Secure Hamming distances between two owners (spec, section 15c): additive shares mod 2^16 of the distances
 //! between the rows of the one and those of the other, by oblivious transfer ([`ot`]) or homomorphic
-//! encryption ([`phe`]), as in the XCLP paper. What each side computes and sends; no task of this crate uses
-//! them yet.
+//! encryption ([`phe`]), as in the XCLP paper. What each side computes and sends; the task `xclp` with the
+//! option `hamming` carries it.
 
 pub mod ot;
 pub mod phe;

@@ -34,7 +34,7 @@ pub use fedavg_xclp::FedavgXclpSpec;
 pub use flynn::{FlynnSpec, ModelSpec};
 pub use sketch::{Select, SketchSpec};
 pub use tune::{Setting, TuneSpec};
-pub use xclp::XclpSpec;
+pub use xclp::{Hamming, XclpSpec};
 
 /// Declares [`TaskSpec`], the names of its variants in a session file, and what has an arm for each variant.
 macro_rules! tasks {

@@ -12,7 +12,9 @@ pub(crate) mod deliver;
 pub(crate) mod held;
 mod labels;
 pub(crate) mod memory;
+pub(crate) mod pairs;
 pub(crate) mod parties;
+mod setup;
 pub(crate) mod talk;
 #[cfg(test)]
 mod tests;
@@ -440,6 +442,7 @@ impl Xclp {
             candidates,
             members: seat.members,
             plan,
+            hamming: self.plan.spec.hamming,
             keys: seat.keys,
             seed: Zeroizing::new(seat.seed),
             rows,

@@ -130,6 +130,7 @@ pub(crate) fn all() -> Vec<(&'static str, Message)> {
         ("part input", part(What::Input, false)),
         ("part round", part(What::Round(70_000), true)),
         ("part output", part(What::Output, true)),
+        ("part pair", part(What::Pair(300), true)),
         ("exchange credit", exchange(Body::Credit)),
         ("exchange working", exchange(Body::Working)),
     ]

@@ -217,6 +217,7 @@ fn shown(text: &str) -> Value {
 
 pub(crate) fn session() -> Value {
     let balanced = super::xclp::HEAD.replacen("power = 3", "power = 3\nbalance = true", 1);
+    let paired = super::xclp::HEAD.replacen("power = 3", "power = 3\nhamming = \"phe\"", 1);
     let released = PRIVATE.replace("mode = \"central\"\ncolluders = 2\n", "");
     let classes =
         CUSTOM.replace("bytes = \"00ff7f\"\n", "").replace("[custom]", "classes = [\"b\", \"a\"]\n[custom]");
@@ -254,6 +255,7 @@ pub(crate) fn session() -> Value {
         (super::fedavg_xclp::HEAD, 4),
         (super::fedavg::PRIVATE, 5),
         (&balanced, 7),
+        (&paired, 7),
     ]
     .into_iter()
     .map(|(head, peers)| shown(&toml(head, peers)))
@@ -315,6 +317,8 @@ pub(crate) fn session() -> Value {
         ),
         ("balanced classes that are a number", labels("k = 2", "k = 2\nbalance = 1")),
         ("balanced classes of the task fedavg-xclp", found("[xclp]\n", "[xclp]\nbalance = true\n")),
+        ("distances made in a way that nobody knows", labels("k = 2", "k = 2\nhamming = \"paillier\"")),
+        ("distances by pairs of owners, many times", found("[xclp]\n", "[xclp]\nhamming = \"ot\"\n")),
         ("a name that leads out of a folder", change("\"vectors\"", "\"../../vectors\"")),
         ("a peer's name that leads out of a folder", change("\"peer-1\"", "\"/peer-1\"")),
         ("a class twice", change("\"dog\"", "\"cat\"")),

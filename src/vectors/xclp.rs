@@ -1,6 +1,8 @@
 //! The task `xclp`: a session file, who computes, planes and codes, commitments, parcels, streams, and every
 //! stage of the integer reference.
 
+mod pairs;
+
 use crate::crypto::stream::derive;
 use crate::data::Dataset;
 use crate::model::propagation::integer::reference::Reference;
@@ -10,9 +12,10 @@ use crate::session::{Peer, Session, TaskSpec};
 use crate::sketch::lsh::Codes;
 use crate::task::xclp::computed::commitment;
 use crate::task::xclp::parties::candidates;
-use flyswarm_kernels::shares::input::{parcels, unpack};
+use flyswarm_kernels::shares::input::{parcels, parcels_of_distances, unpack, unpack_distances};
 use flyswarm_kernels::shares::memory::with_keys;
-use flyswarm_kernels::shares::program::boxed;
+use flyswarm_kernels::shares::output::unseal;
+use flyswarm_kernels::shares::program::{Outcome, boxed};
 use flyswarm_kernels::shares::round::Line;
 use flyswarm_kernels::shares::{Context, Keys, Stage};
 use serde_json::{Value, json};
@@ -96,6 +99,28 @@ pub(crate) fn xclp() -> Value {
         );
         received.map(|hash| hex(hash.finalize()))
     };
+    // The same from parts of distances, of three owners.
+    let parts = pairs::parts(&codes.distances(&codes));
+    let of_parts = |(place, ends): (usize, &[usize])| {
+        let own = &labels[ends[0]..ends[1]];
+        let parcels = parcels_of_distances(&parts[place], own, 2, place, &seeds);
+        parcels.map(|parcel| unpack_distances(&parcel, own.len(), 8, 2).unwrap())
+    };
+    let of_parts: Vec<_> = pairs::OWNERS.windows(2).enumerate().map(of_parts).collect();
+    let mut from_parts: [Sha256; 3] = Default::default();
+    let ended = with_keys(
+        keys,
+        |context| {
+            let inputs = of_parts.iter().map(|parties| parties[context.role()].clone()).collect();
+            boxed(context, plan, inputs)
+        },
+        |party, _, bytes| from_parts[party].update(bytes),
+    );
+    let Outcome::Sealed(one) = &ended.results[0] else { panic!("honest") };
+    let Outcome::Sealed(two) = &ended.results[1] else { panic!("honest") };
+    let output = unseal(8, 2, &one.for_owner(0, 0..8), &two.for_owner(1, 0..8));
+    assert_eq!(output, Some(reference.output.clone()));
+
     let balanced = Plan::new(8, 2, Settings { balance: true, ..spec.settings() }).unwrap();
     let even = Reference::new(&balanced, &codes, &labels);
     json!({
@@ -113,7 +138,7 @@ pub(crate) fn xclp() -> Value {
             "hash": hex(commitment(&id, Peer(3), &salt, &own, &labels[2..5])),
         },
         "parcels": {
-            "place": 1, "rows": [2, 5], "seeds": seeds.map(|seed| hex(*seed)),
+            "place": 1, "rows": [2, 5], "seeds": seeds.each_ref().map(|seed| hex(**seed)),
             "sent": sent.iter().map(|parcel| hex(parcel.as_slice())).collect::<Vec<_>>(),
         },
         "streams": {
@@ -123,6 +148,13 @@ pub(crate) fn xclp() -> Value {
             "turn": 2, "turned_chunk": 4, "turned_step": 1, "small": small,
         },
         "received": received(plan),
+        "distances": {
+            "pairs": pairs::pairs(), "owners": pairs::OWNERS, "parts": parts,
+            "place": 1, "seeds": seeds.each_ref().map(|seed| hex(**seed)),
+            "sent": parcels_of_distances(&parts[1], &labels[2..5], 2, 1, &seeds)
+                .map(|parcel| hex(parcel.as_slice())),
+            "received": from_parts.map(|hash| hex(hash.finalize())),
+        },
         "balanced": {
             "scores": even.scores, "labels": even.output.labels, "coarse": even.output.coarse,
             "received": received(balanced),

@@ -75,6 +75,9 @@ fn the_demo_gives_every_process_the_labels_of_the_pooled_rows() {
     assert!((number(&result["accuracy"]) - number(&result["centralised"]["accuracy"])).abs() < 1e-12);
     assert!(number(&result["accuracy"]) > number(&result["alone"]["accuracy"]) + 0.1, "{result:#}");
     assert_eq!(result["peers"].as_array().unwrap().len(), 5);
+    let output = Command::new(PROGRAM).args(["demo", "--task", "flynn", "--hamming", "ot"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("--hamming: not with the task flynn"));
 }
 
 #[test]

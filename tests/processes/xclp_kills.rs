@@ -7,7 +7,7 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
-use flyswarm::session::Peer;
+use flyswarm::session::{Hamming, Peer, TaskSpec};
 use flyswarm::task::xclp::{Said, Xclp};
 use flyswarm_kernels::data::digits::digits;
 use flyswarm_kernels::sketch::lsh::Codes;
@@ -271,4 +271,21 @@ fn nothing_is_left(swarm: &Swarm, i: usize) {
         let stays = ["lock", "over", "promised", "joined", "released", "silent", "paid"].contains(&&*name);
         assert!(stays && bytes.len() < 4096, "{}: {name}, {} bytes", NAMES[i], bytes.len());
     }
+}
+
+#[test]
+fn processes_whose_distances_are_made_by_pairs_have_the_labels_of_the_pooled_rows_and_leave_nothing() {
+    let mut swarm = swarm(|session| {
+        let TaskSpec::Xclp(spec) = &mut session.task else { panic!("{:?}", session.task) };
+        spec.hamming = Hamming::Phe;
+    });
+    (0..PEERS).for_each(|i| start(&mut swarm, i));
+    for (i, name) in NAMES.iter().enumerate().take(PEERS) {
+        let ended = swarm.wait_end(i);
+        assert_eq!(ended.code, Some(0), "{name}: {ended:?}");
+    }
+    let all: Vec<usize> = (0..PEERS).collect();
+    let (labelled, _) = same_and_exact(&swarm, &all);
+    assert_eq!(labelled, all[..OWNERS]);
+    all.into_iter().for_each(|i| nothing_is_left(&swarm, i));
 }

@@ -216,14 +216,26 @@ impl Public {
     }
 
     /// For each of `rows` (packed words) the answer, and the evaluator's mask: minus its share of the
-    /// products mod t. With the number of the first of the ciphertexts; `first` is that of the first answer,
-    /// `secret` 32 fresh secret bytes, which must not serve twice with a number. `None` if a ciphertext is
+    /// products mod t. With the number of the first of the ciphertexts; `of` is 32 fresh secret bytes, which
+    /// must not serve twice with a number, and the number of the first answer. `None` if a ciphertext is
     /// none.
     #[must_use]
     pub fn answers(
         &self,
         layout: Layout,
         (start, ciphertexts): (u32, &[impl AsRef<[u8]>]),
+        rows: &[&[u64]],
+        of: (&[u8; 32], u64),
+    ) -> Option<Vec<(Vec<u8>, Vec<u16>)>> {
+        // What computes is compiled here, where it is optimised in every profile.
+        let ciphertexts: Vec<&[u8]> = ciphertexts.iter().map(AsRef::as_ref).collect();
+        self.answered(layout, (start, &ciphertexts), rows, of)
+    }
+
+    fn answered(
+        &self,
+        layout: Layout,
+        (start, ciphertexts): (u32, &[&[u8]]),
         rows: &[&[u64]],
         (secret, first): (&[u8; 32], u64),
     ) -> Option<Vec<(Vec<u8>, Vec<u16>)>> {
@@ -232,7 +244,7 @@ impl Public {
         let mut sums =
             vec![[Zeroizing::new(vec![0u64; width]), Zeroizing::new(vec![0u64; width])]; rows.len()];
         for ((index, bytes), number) in ciphertexts.iter().enumerate().zip(start..) {
-            let c0 = polynomials(bytes.as_ref())?;
+            let c0 = polynomials(bytes)?;
             let mut public = Stream::new(&self.seed, "ciphertext", &number.to_le_bytes());
             for (limb, (prime, c0)) in primes().iter().zip(&c0).enumerate() {
                 let c1 = uniform(&mut public, prime.q);

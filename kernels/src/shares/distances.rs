@@ -58,6 +58,34 @@ pub async fn hamming(context: &mut Context, mut codes: Shared<u16>, bits: usize)
     distances
 }
 
+/// The same from the parts of all owners, in the order of their places, each its rows x `points`. Nothing is
+/// sent. Between two points of one owner the row of the later one counts; a point is at 0 from itself.
+#[must_use]
+pub fn added(parts: &[Shared<u16>], points: usize) -> Shared<u16> {
+    let rows = |(owner, part): (usize, &Shared<u16>)| {
+        (0..part.own.len() / points.max(1)).map(move |row| (owner, row * points))
+    };
+    let places: Vec<(usize, usize)> = parts.iter().enumerate().flat_map(rows).collect();
+    let sums = |share: fn(&Shared<u16>) -> &Vec<u16>| {
+        let parts: Vec<&Vec<u16>> = parts.iter().map(share).collect();
+        let part = |x: usize, y: usize| parts[places[x].0][places[x].1 + y];
+        let blocks = points.div_ceil(LANES);
+        let mut sums = vec![0; blocks * (blocks + 1) / 2 * TILE];
+        for ((j, i), tile) in tiles(blocks).zip(sums.chunks_mut(TILE)) {
+            for (at, sum) in tile.iter_mut().enumerate() {
+                let (one, two) = (j * LANES + at / LANES, i * LANES + at % LANES);
+                let (x, y) = (one.max(two), one.min(two));
+                if x < points && x > y {
+                    let other = if places[x].0 == places[y].0 { 0 } else { part(y, x) };
+                    *sum = part(x, y).wrapping_add(other);
+                }
+            }
+        }
+        sums
+    };
+    Shared { own: sums(|part| &part.own), next: sums(|part| &part.next) }
+}
+
 /// The planes of the key by which points are near, highest first: whether h >= L / 2, then the low log2 L - 1
 /// bits of h. Each plane is a matrix of bits: row j holds the lanes i of all `points` points.
 pub async fn keys(

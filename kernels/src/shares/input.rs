@@ -4,6 +4,9 @@
 //! as words, to two parties, the others as seeds. The parties then open random sums of b^2 - b and, for
 //! labels and their row sums, of y^2 - y: each is 0 for bits. An owner whose sums are not is blamed; without
 //! this, one whose "bits" are lowered by 2^11 would read another's code off a distance.
+//!
+//! Where pairs of owners have made shares of their distances among themselves, an owner shares its *parts* of
+//! the distances mod 2^16 instead of codes: nothing can be checked of them.
 
 use pulp::{Arch, NullaryFnOnce};
 use zeroize::Zeroizing;
@@ -26,26 +29,30 @@ const COIN: usize = 4;
 const SEED: u8 = 0;
 const WORDS: u8 = 1;
 
-/// What one party holds of one owner's input.
+/// What one party holds of one owner's input: codes or distances, the other is empty.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Inputs {
     /// Codes, bit by bit, row after row.
     pub codes: Shared<u16>,
+    /// The owner's parts of the distances, rows x all points. To its own points they are the distances, to
+    /// those of another owner what both have adds up to them.
+    pub distances: Shared<u16>,
     /// Labels, rows x classes.
     pub labels: Shared<u64>,
 }
 
-/// Bytes of an input of `rows` rows when it is sent as words.
+/// Bytes of an input of `rows` rows when it is sent as words; `width` is the bits of a code, or the number of
+/// all points where distances are shared.
 #[must_use]
-pub fn input_bytes(rows: usize, bits: usize, classes: usize) -> usize {
-    rows * (bits * u16::BYTES + classes * u64::BYTES)
+pub fn input_bytes(rows: usize, width: usize, classes: usize) -> usize {
+    rows * (width * u16::BYTES + classes * u64::BYTES)
 }
 
 /// Bytes of the parcel of an owner at `place` for a party.
 #[must_use]
-pub fn parcel_bytes(rows: usize, bits: usize, classes: usize, place: usize, party: usize) -> usize {
+pub fn parcel_bytes(rows: usize, width: usize, classes: usize, place: usize, party: usize) -> usize {
     let words = |share: usize| (share + 3 - place % 3).is_multiple_of(3);
-    let share = |share| 1 + if words(share) { input_bytes(rows, bits, classes) } else { 32 };
+    let share = |share| 1 + if words(share) { input_bytes(rows, width, classes) } else { 32 };
     share(party) + share((party + 1) % 3)
 }
 
@@ -63,13 +70,35 @@ pub fn parcels(
         let words = codes.row(row).iter();
         words.flat_map(|&word| (0..64).map(move |bit| (word >> bit & 1) as u16))
     });
+    shared_out(bits.collect(), labels, classes, place, seeds)
+}
+
+/// The same of an owner that shares its parts of the distances, rows x all points.
+#[must_use]
+pub fn parcels_of_distances(
+    parts: &[u16],
+    labels: &[Option<u16>],
+    classes: usize,
+    place: usize,
+    seeds: &[Zeroizing<[u8; 32]>; 2],
+) -> [Zeroizing<Vec<u8>>; 3] {
+    shared_out(parts.to_vec(), labels, classes, place, seeds)
+}
+
+fn shared_out(
+    words: Vec<u16>,
+    labels: &[Option<u16>],
+    classes: usize,
+    place: usize,
+    seeds: &[Zeroizing<[u8; 32]>; 2],
+) -> [Zeroizing<Vec<u8>>; 3] {
     let one_hot = labels
         .iter()
         .flat_map(|label| (0..classes).map(move |class| u64::from(*label == Some(class as u16))));
-    let mut rest = Pair { codes: bits.collect(), labels: one_hot.collect() };
+    let mut rest = Pair { words, labels: one_hot.collect() };
     for seed in seeds {
-        let share = Pair::draw(&**seed, rest.codes.len(), rest.labels.len());
-        rest.codes.iter_mut().zip(&share.codes).for_each(|(x, r)| *x = x.wrapping_sub(*r));
+        let share = Pair::draw(&**seed, rest.words.len(), rest.labels.len());
+        rest.words.iter_mut().zip(&share.words).for_each(|(x, r)| *x = x.wrapping_sub(*r));
         rest.labels.iter_mut().zip(&share.labels).for_each(|(x, r)| *x = x.wrapping_sub(*r));
     }
     // Share `place` as words, the two after it as seeds.
@@ -78,7 +107,7 @@ pub fn parcels(
         match (index + 3 - place % 3) % 3 {
             0 => {
                 bytes.push(WORDS);
-                u16::write_all(&rest.codes, &mut bytes);
+                u16::write_all(&rest.words, &mut bytes);
                 u64::write_all(&rest.labels, &mut bytes);
             }
             number => {
@@ -96,30 +125,30 @@ pub fn parcels(
 /// One share of an owner's input.
 #[derive(Default)]
 struct Pair {
-    codes: Vec<u16>,
+    words: Vec<u16>,
     labels: Vec<u64>,
 }
 
 impl Pair {
-    fn draw(seed: &[u8], codes: usize, labels: usize) -> Self {
+    fn draw(seed: &[u8], words: usize, labels: usize) -> Self {
         let mut stream = Stream::new(seed, INPUT, &[]);
-        let mut pair = Self { codes: vec![0; codes], labels: vec![0; labels] };
-        super::context::blend(&mut stream, &mut pair.codes, |_, mask| mask);
+        let mut pair = Self { words: vec![0; words], labels: vec![0; labels] };
+        super::context::blend(&mut stream, &mut pair.words, |_, mask| mask);
         super::context::blend(&mut stream, &mut pair.labels, |_, mask| mask);
         pair
     }
 
     /// A share and the bytes after it; `None` if there is none.
-    fn read(bytes: &[u8], codes: usize, labels: usize) -> Option<(Self, &[u8])> {
+    fn read(bytes: &[u8], words: usize, labels: usize) -> Option<(Self, &[u8])> {
         match bytes.split_first()? {
             (&SEED, rest) => {
                 let (seed, rest) = rest.split_at_checked(32)?;
-                Some((Self::draw(seed, codes, labels), rest))
+                Some((Self::draw(seed, words, labels), rest))
             }
             (&WORDS, rest) => {
-                let (code, rest) = rest.split_at_checked(codes * u16::BYTES)?;
+                let (word, rest) = rest.split_at_checked(words * u16::BYTES)?;
                 let (label, rest) = rest.split_at_checked(labels * u64::BYTES)?;
-                Some((Self { codes: u16::read_all(code), labels: u64::read_all(label) }, rest))
+                Some((Self { words: u16::read_all(word), labels: u64::read_all(label) }, rest))
             }
             _ => None,
         }
@@ -129,16 +158,26 @@ impl Pair {
 /// A party's shares of the input of an owner of `rows` rows; `None` if the parcel is not one of them.
 #[must_use]
 pub fn unpack(parcel: &[u8], rows: usize, bits: usize, classes: usize) -> Option<Inputs> {
-    let (own, rest) = Pair::read(parcel, rows * bits, rows * classes)?;
-    let (next, rest) = Pair::read(rest, rows * bits, rows * classes)?;
-    rest.is_empty().then_some(Inputs {
-        codes: Shared { own: own.codes, next: next.codes },
-        labels: Shared { own: own.labels, next: next.labels },
-    })
+    let (codes, labels) = read(parcel, rows, bits, classes)?;
+    Some(Inputs { codes, labels, distances: Shared::default() })
+}
+
+/// The same where the owner has shared its parts of the distances to all `points`.
+#[must_use]
+pub fn unpack_distances(parcel: &[u8], rows: usize, points: usize, classes: usize) -> Option<Inputs> {
+    let (distances, labels) = read(parcel, rows, points, classes)?;
+    Some(Inputs { codes: Shared::default(), labels, distances })
+}
+
+fn read(parcel: &[u8], rows: usize, width: usize, classes: usize) -> Option<(Shared<u16>, Shared<u64>)> {
+    let (own, rest) = Pair::read(parcel, rows * width, rows * classes)?;
+    let (next, rest) = Pair::read(rest, rows * width, rows * classes)?;
+    let words = Shared { own: own.words, next: next.words };
+    rest.is_empty().then_some((words, Shared { own: own.labels, next: next.labels }))
 }
 
 /// The owners, by their number in `inputs`, whose codes or labels are not bits, or whose rows have more than
-/// one label. Two rounds.
+/// one label. Of distances nothing is checked: any word is one mod 2 L. Two rounds.
 pub async fn cheats(context: &mut Context, inputs: &[Inputs], classes: usize) -> Vec<usize> {
     // A coin that nobody knew when the inputs were sent.
     let coin = {
@@ -150,8 +189,10 @@ pub async fn cheats(context: &mut Context, inputs: &[Inputs], classes: usize) ->
     };
     let (mut codes, mut labels) = (Vec::new(), Vec::new());
     for (owner, input) in (0u32..).zip(inputs) {
-        let squares = not_bits(&input.codes);
-        codes.extend(random_sums(&coin, owner, 0, &squares));
+        if input.distances.own.is_empty() {
+            let squares = not_bits(&input.codes);
+            codes.extend(random_sums(&coin, owner, 0, &squares));
+        }
         let totals = input.labels.map(|share| {
             share.chunks(classes).map(|row| row.iter().fold(0u64, |sum, &y| sum.wrapping_add(y))).collect()
         });
@@ -164,7 +205,9 @@ pub async fn cheats(context: &mut Context, inputs: &[Inputs], classes: usize) ->
     let wrong = codes.finish(context).into_iter().map(|sum| sum != 0);
     let codes: Vec<bool> = wrong.collect();
     let labels: Vec<bool> = labels.finish(context).into_iter().map(|sum| sum != 0).collect();
-    let of = |sums: &[bool], owner: usize| sums[owner * SUMS..][..SUMS].contains(&true);
+    let of = |sums: &[bool], owner: usize| {
+        sums.get(owner * SUMS..(owner + 1) * SUMS).is_some_and(|sums| sums.contains(&true))
+    };
     (0..inputs.len()).filter(|&owner| of(&codes, owner) || of(&labels, owner)).collect()
 }
 

@@ -1,7 +1,7 @@
 //! The whole computation at one party: the stages, one after the other.
 
 use super::chebyshev::{Graph, propagate};
-use super::distances::{hamming, keys};
+use super::distances::{added, hamming, keys};
 use super::input::{Inputs, cheats};
 use super::lookup::lookup;
 use super::nearest::nearest;
@@ -37,13 +37,21 @@ pub async fn run(mut context: Context, plan: Plan, inputs: Vec<Inputs>) -> Outco
     if !cheats.is_empty() {
         return Outcome::Cheats(cheats);
     }
-    let (mut labels, mut codes) = (Shared::default(), Shared::default());
-    codes.reserve(plan.points().next_multiple_of(LANES) * plan.settings().bits as usize);
+    let (mut labels, mut codes, mut parts) = (Shared::default(), Shared::default(), Vec::new());
+    if inputs.iter().all(|input| input.distances.own.is_empty()) {
+        codes.reserve(plan.points().next_multiple_of(LANES) * plan.settings().bits as usize);
+    }
     for input in inputs {
         labels.append(&input.labels);
         codes.append(&input.codes);
+        if !input.distances.own.is_empty() {
+            parts.push(input.distances);
+        }
     }
-    let keys = bits_of_distances(context, &plan, codes).await;
+    let keys = match parts.is_empty() {
+        true => bits_of_distances(context, &plan, codes).await,
+        false => bits_of_parts(context, &plan, parts).await,
+    };
     context.enter(Stage::Nearest);
     let chosen = nearest(context, &keys, plan.points(), plan.k()).await;
     let edges = edges(context, &plan, keys, chosen).await;
@@ -66,6 +74,15 @@ pub async fn bits_of_distances(context: &mut Context, plan: &Plan, codes: Shared
     keys(context, &distances, plan.points(), plan.key_bits() as usize).await
 }
 
+/// The same from the parts of the distances that the owners have; the stage of distances has no rounds.
+pub async fn bits_of_parts(context: &mut Context, plan: &Plan, parts: Vec<Shared<u16>>) -> Vec<Shared<Bits>> {
+    context.enter(Stage::Distances);
+    let distances = added(&parts, plan.points());
+    drop(parts);
+    context.enter(Stage::Keys);
+    keys(context, &distances, plan.points(), plan.key_bits() as usize).await
+}
+
 /// Words of a matrix that are shuffled at once, in matrices that are not too large.
 const AT_ONCE: usize = 1 << 20;
 /// Most steps in which a matrix is shuffled.
@@ -84,15 +101,30 @@ pub fn steps(points: usize) -> Vec<Range> {
 /// that, and little more (`kernels/tests/memory.rs`). It grows with the points.
 #[must_use]
 pub fn memory(points: usize, classes: usize, settings: &Settings) -> u64 {
-    let [n, classes, k] = [points, classes, settings.k].map(|number| number as u64);
-    let square = n * n;
-    let words = square.min(AT_ONCE as u64).max(square / MOST_STEPS as u64);
+    let (n, classes) = (points as u64, classes as u64);
     // Two shares of the codes, twice where they are put together.
     let input = 8 * n.next_multiple_of(LANES as u64) * u64::from(settings.bits) + 32 * n * classes;
+    input.max(memory_after_input(points, classes, settings.k))
+}
+
+/// The same where distances are shared. It covers what an owner holds that makes its parts, too: all of them,
+/// its parcels, and the vectors of transfers or the ciphertexts of one other owner.
+#[must_use]
+pub fn memory_of_distances(points: usize, classes: usize, settings: &Settings) -> u64 {
+    let (n, classes, bits) =
+        (points.next_multiple_of(LANES) as u64, classes as u64, u64::from(settings.bits));
+    let input = 10 * n * n + (2 * n + 6400) * bits + 32 * n * classes;
+    input.max(memory_after_input(points, classes, settings.k))
+}
+
+fn memory_after_input(points: usize, classes: u64, k: usize) -> u64 {
+    let (n, k) = (points as u64, k as u64);
+    let square = n * n;
+    let words = square.min(AT_ONCE as u64).max(square / MOST_STEPS as u64);
     // The dense graph, permutations of all rows, and what is shuffled.
     let graph = 20 * square + 26 * words + (16 * k + 300 * classes) * n;
     let weights = 4 * square + (800 * k + 100 * classes) * n;
-    input.max(graph).max(weights)
+    graph.max(weights)
 }
 
 /// The edges of the points, by thirds of the rows of each step.

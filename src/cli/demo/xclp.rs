@@ -76,7 +76,7 @@ fn prepare(demo: &Demo, folder: &Path) -> Result<Setup, Failure> {
         secrets.push(identity);
     }
     let features = u32::try_from(data.features()).unwrap_or(u32::MAX);
-    let spec = XclpSpec::default();
+    let spec = XclpSpec { hamming: demo.hamming.unwrap_or_default(), ..XclpSpec::default() };
     let task = TaskSpec::Xclp(spec.clone());
     let session = Session {
         name: "demo".into(),

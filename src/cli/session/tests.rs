@@ -257,6 +257,33 @@ fn classes_are_balanced_where_the_option_says_so_and_the_file_and_the_id_have_it
 }
 
 #[test]
+fn distances_are_made_as_the_option_says_and_the_file_the_id_and_the_summary_have_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let made = |more: &str| {
+        let words = format!("--task xclp --force {more}");
+        let path = new(folder.path(), &words.split_whitespace().collect::<Vec<_>>()).unwrap();
+        (Session::load(&path).unwrap(), shown(&path, false).unwrap())
+    };
+    let (plain, text) = made("");
+    assert!(!text.contains("distances by"), "{text}");
+    for (way, expected) in [
+        (
+            "ot",
+            "power 1, distances by oblivious transfer (2081 MB between two owners of 500 rows), computing",
+        ),
+        ("phe", "distances by homomorphic encryption (41 MB between two owners of 500 rows), computing"),
+    ] {
+        let (mut paired, told) = made(&format!("--hamming {way}"));
+        assert!(told.contains(expected), "{told}");
+        paired.run = plain.run;
+        let (before, after) = (plain.fields(), paired.fields());
+        let differing: Vec<_> =
+            before.iter().zip(&after).filter(|(a, b)| a != b).map(|(a, _)| &*a.0).collect();
+        assert_eq!((differing, plain.id() == paired.id()), (vec!["xclp.hamming"], false));
+    }
+}
+
+#[test]
 fn a_session_that_propagates_labels_takes_the_options_of_both_tasks_and_its_own() {
     let folder = tempfile::tempdir().unwrap();
     let words = "--task fedavg-xclp --network mlp --hidden 5 --rounds 8 --bits 128 --neighbours 4 --after 2 \
@@ -275,6 +302,11 @@ fn a_session_that_propagates_labels_takes_the_options_of_both_tasks_and_its_own(
         (
             "--task fedavg-xclp --balance",
             "xclp.balance is true, must be false with the task fedavg-xclp, which balances by opened counts",
+        ),
+        ("--task fedavg --hamming ot", "--hamming: not with the task fedavg"),
+        (
+            "--task fedavg-xclp --hamming ot",
+            "xclp.hamming is \"ot\", must be \"replicated\" with the task fedavg-xclp, which propagates labels often",
         ),
         (
             "--task fedavg-xclp --rounds 3 --after 3",

@@ -2,7 +2,7 @@
 
 use clap::Args;
 
-use crate::session::{FedavgSpec, FedavgXclpSpec, XclpSpec};
+use crate::session::{FedavgSpec, FedavgXclpSpec, Hamming, XclpSpec};
 
 // (clap would take a documentation comment for the command's.)
 #[derive(Debug, Args)]
@@ -23,6 +23,10 @@ pub(super) struct XclpArguments {
     /// With the task xclp: each label counts as one over the labels of its class
     #[arg(long)]
     balance: bool,
+    /// With the task xclp, how distances are made: replicated (from shares of codes), ot or phe (by every two
+    /// peers: those who compute then see no codes, not even two together) [default: replicated]
+    #[arg(long, value_name = "WAY")]
+    hamming: Option<Hamming>,
     /// Steps in which labels spread, with the task xclp [default: what alpha needs, 60 for 0.99]
     #[arg(long)]
     steps: Option<u32>,
@@ -63,6 +67,7 @@ impl XclpArguments {
             ("--alpha", self.alpha.is_some()),
             ("--power", self.power.is_some()),
             ("--balance", self.balance),
+            ("--hamming", self.hamming.is_some()),
             ("--steps", self.steps.is_some()),
             ("--compute", !self.compute.is_empty()),
             ("--few-rows", self.few_rows),
@@ -89,6 +94,7 @@ impl XclpArguments {
             steps: self.steps.unwrap_or(usual.steps),
             power: self.power.unwrap_or(usual.power),
             balance: self.balance,
+            hamming: self.hamming.unwrap_or(usual.hamming),
             compute: self.compute.clone(),
             few_rows: self.few_rows,
             large_owner: self.large_owner,

@@ -1,6 +1,7 @@
 //! Whole nodes that propagate labels, with crashes at every stage of the exchange.
 
 mod audit;
+mod pairs;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -353,10 +354,10 @@ fn more_rows_than_there_is_memory_for_and_machines_with_too_little_of_it_are_ref
         compute: ["peer-0", "peer-1", "peer-2"].map(String::from).into(),
         ..spec()
     };
-    let most = enough_for(128, 10, &spec.settings());
+    let most = enough_for(128, 10, &spec);
     let mut refused = lab(&[300, 300, 0, 0], Scaling::None, 6, spec.clone());
     refused.net.run_unchecked(60_000, |_| false);
-    let needed = party_bytes(600, 10, &spec.settings()).div_ceil(1_000_000);
+    let needed = party_bytes(600, 10, &spec).div_ceil(1_000_000);
     let expected = format!(
         "600 rows together: a computing party would take {needed} MB, and xclp.memory_mb = 128 is enough for \
          {most} rows"

@@ -98,6 +98,14 @@ impl Spec for FedavgXclpSpec {
             let limit = "false with the task fedavg-xclp, which balances by opened counts".to_owned();
             return Err(SessionError::value("xclp.balance", true, limit));
         }
+        if self.xclp.hamming.is_pairwise() {
+            let limit = "\"replicated\" with the task fedavg-xclp, which propagates labels often".to_owned();
+            return Err(SessionError::value(
+                "xclp.hamming",
+                format!("{:?}", self.xclp.hamming.name()),
+                limit,
+            ));
+        }
         AFTER.check::<u32>(self.after)?;
         REFRESH.check::<u32>(self.refresh)?;
         if self.fedavg.members < 1.0 {

@@ -15,6 +15,75 @@ use crate::model::propagation::integer::{CODE_BITS, MOST_STEPS, Plan, Settings, 
 const ROSTER: Limit = Limit::new("the length of roster", 3, 64)
     .saying(" with the task xclp: 3 compute, and every two peers talk");
 
+/// How the computing parties come to shares of distances.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Hamming {
+    /// Owners share their codes bit by bit, the parties compute distances. Two parties together see codes.
+    #[default]
+    Replicated,
+    /// Every two owners make shares of their distances by oblivious transfer and share these: two parties
+    /// together see distances, not codes.
+    Ot,
+    /// The same by homomorphic encryption.
+    Phe,
+}
+
+impl Hamming {
+    /// All ways, the default first.
+    pub const ALL: [Self; 3] = [Self::Replicated, Self::Ot, Self::Phe];
+
+    /// As session files and options say it.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Replicated => "replicated",
+            Self::Ot => "ot",
+            Self::Phe => "phe",
+        }
+    }
+
+    /// Bytes of the vectors that an owner of `one` rows and one of `other` send each other for codes of
+    /// `bits` bits, before they share out anything.
+    #[must_use]
+    pub fn bytes(self, one: u64, other: u64, bits: u64) -> u64 {
+        let (few, many) = (one.min(other), one.max(other));
+        match self {
+            Self::Replicated => 0,
+            // Points; strings and columns of each bit of the fewer rows.
+            Self::Ot => 129 * 32 + few * bits * (2 * many + 16),
+            // A key; ciphertexts of groups of 512 rows; for each group an answer to each of the other rows.
+            Self::Phe => {
+                let (groups, stride) = (few.div_ceil(512), few.next_power_of_two().min(512));
+                let wanted = (groups - 1) * 3200 + (50 * (few - 512 * (groups - 1))).div_ceil(8);
+                let ciphertexts = groups * (bits * stride).div_ceil(4096) * 51_200;
+                51_232 + ciphertexts + many * (groups * 25_600 + wanted)
+            }
+        }
+    }
+
+    /// Whether every two owners make shares of their distances.
+    #[must_use]
+    pub fn is_pairwise(self) -> bool {
+        self != Self::Replicated
+    }
+}
+
+impl fmt::Display for Hamming {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+impl std::str::FromStr for Hamming {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let found = Self::ALL.into_iter().find(|way| way.name() == text);
+        found.ok_or_else(|| "expected replicated, ot or phe".into())
+    }
+}
+
 /// The parameters of XCLP (Scott, Yeo & Lampert, TMLR 2023, Algorithm 1).
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct XclpSpec {
@@ -32,6 +101,8 @@ pub struct XclpSpec {
     /// Whether each label of a class counts as one over the labels of the class, however many of them there
     /// are. Default false, as in the paper.
     pub balance: bool,
+    /// How the computing parties come to shares of distances. Default: from shares of codes.
+    pub hamming: Hamming,
     /// Names of the three computing parties; a fourth may take the place of one that is lost. Default: none,
     /// they are drawn by the coin.
     pub compute: Vec<String>,
@@ -58,6 +129,7 @@ struct Raw {
     steps: Option<i64>,
     power: Option<i64>,
     balance: Option<bool>,
+    hamming: Option<Hamming>,
     #[serde(default)]
     compute: Vec<String>,
     few_rows: Option<bool>,
@@ -85,6 +157,7 @@ impl Default for XclpSpec {
             steps: default_steps(alpha),
             power: 1,
             balance: false,
+            hamming: Hamming::Replicated,
             compute: Vec::new(),
             few_rows: false,
             large_owner: false,
@@ -189,6 +262,7 @@ impl Spec for XclpSpec {
             ("xclp.steps", integer(self.steps)),
             ("xclp.power", integer(self.power)),
             ("xclp.balance", flag(self.balance)),
+            ("xclp.hamming", text(self.hamming.name())),
             ("xclp.compute", text(&self.compute.join(" "))),
             ("xclp.few_rows", flag(self.few_rows)),
             ("xclp.large_owner", flag(self.large_owner)),
@@ -219,6 +293,19 @@ impl Spec for XclpSpec {
         )?;
         writeln!(out, "# part of all labels each class has.")?;
         writeln!(out, "balance = {}", self.balance)?;
+        writeln!(
+            out,
+            "# How distances are made: \"replicated\": owners share their codes; \"ot\" or \"phe\": every two"
+        )?;
+        writeln!(
+            out,
+            "# owners make shares of theirs by oblivious transfer or homomorphic encryption, so that two"
+        )?;
+        writeln!(
+            out,
+            "# who compute see distances together, not codes. Slower, and owners are not checked."
+        )?;
+        writeln!(out, "hamming = \"{}\"", self.hamming)?;
         writeln!(
             out,
             "# The three who compute, and a fourth in reserve, by name: none sees rows, distances or"
@@ -254,6 +341,14 @@ impl Spec for XclpSpec {
         let Self { bits, k, alpha, steps, power, compute, few_rows, large_owner, memory_mb, .. } = self;
         let who = if compute.is_empty() { "drawn".to_owned() } else { compute.join(", ") };
         let balance = if self.balance { ", balanced classes" } else { "" };
+        let megabytes = self.hamming.bytes(500, 500, (*bits).into()).div_ceil(1_000_000);
+        let between =
+            |way: &str| format!(", distances by {way} ({megabytes} MB between two owners of 500 rows)");
+        let hamming = match self.hamming {
+            Hamming::Replicated => String::new(),
+            Hamming::Ot => between("oblivious transfer"),
+            Hamming::Phe => between("homomorphic encryption"),
+        };
         let few = if *few_rows { ", few rows allowed" } else { "" };
         let large = if *large_owner { ", a large owner allowed" } else { "" };
         let limit =
@@ -261,8 +356,8 @@ impl Spec for XclpSpec {
         let rows = limit(self.most_rows, "rows of an owner");
         let sessions = limit(self.most_sessions, "sessions of the series");
         let text = format!(
-            "{bits} bits, k = {k}, alpha = {alpha}, {steps} steps, power {power}{balance}, computing: \
-             {who}{few}{large}{rows}{sessions}, at most {memory_mb} MB"
+            "{bits} bits, k = {k}, alpha = {alpha}, {steps} steps, power {power}{balance}{hamming}, \
+             computing: {who}{few}{large}{rows}{sessions}, at most {memory_mb} MB"
         );
         vec![("xclp", text)]
     }
@@ -278,6 +373,7 @@ impl Raw {
             steps: self.steps.map_or(Ok(default_steps(alpha)), |steps| STEPS.check(steps))?,
             power: self.power.map_or(Ok(defaults.power), |power| POWER.check(power))?,
             balance: self.balance.unwrap_or(defaults.balance),
+            hamming: self.hamming.unwrap_or(defaults.hamming),
             compute: self.compute,
             few_rows: self.few_rows.unwrap_or(defaults.few_rows),
             large_owner: self.large_owner.unwrap_or(defaults.large_owner),

@@ -3,8 +3,10 @@
 //! decided over whom.
 //!
 //! 1. Everybody tells everybody who is out ([`Body::Begin`]): who computes follows ([`parties`]).
-//! 2. Owners send each computing party its shares of codes and labels, all from fresh randomness.
-//! 3. The parties check the input and go through the rounds of the program ([`Party`]).
+//! 2. Where the session says so every two owners make shares of their distances ([`Pairs`]).
+//! 3. Owners send each computing party its shares of codes, or of those, and labels, all from fresh
+//!    randomness.
+//! 4. The parties check the input and go through the rounds of the program ([`Party`]).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -13,14 +15,17 @@ use bytes::Bytes;
 use zeroize::Zeroizing;
 
 use super::computed::{COMMITMENT, Computed, commitment, inputs_digest};
+use super::pairs::{Pairs, Stepped, rounds};
 use super::parties;
+pub(crate) use super::setup::{Out, Rows, Seen, Setup};
 use super::talk::{Body, Incoming, Outgoing, WINDOW, What, read, tell};
 use super::watch::Watch;
 use crate::crypto::stream::derive;
-use crate::data::Dataset;
 use crate::model::propagation::integer::Plan;
 use crate::protocol::all_reduce::SumId;
-use crate::protocol::shares::input::{Inputs, parcel_bytes, parcels, unpack};
+use crate::protocol::shares::input::{
+    Inputs, parcel_bytes, parcels, parcels_of_distances, unpack, unpack_distances,
+};
 use crate::protocol::shares::output::Sealed;
 use crate::protocol::shares::party::Frame;
 use crate::protocol::shares::program::Outcome;
@@ -31,73 +36,14 @@ use crate::session::Peer;
 use crate::sketch::lsh::Codes;
 use crate::task::exchange::{Content, Done, Exchange, Job, Output, Roles, Vocabulary};
 
-/// Those who never compute again, as far as this peer knows. It outlives a view.
-pub(crate) type Out = Arc<Mutex<BTreeSet<Peer>>>;
-
-/// The commitment that each owner sent this peer first, whatever became of that view. It outlives a view.
-pub(crate) type Seen = Arc<Mutex<BTreeMap<Peer, [u8; 32]>>>;
-
-/// The constants of one peer's part.
-pub(crate) struct Setup {
-    /// The session's id.
-    pub session: [u8; 32],
-    /// The view and the slot.
-    pub sum: SumId,
-    /// This peer.
-    pub me: Peer,
-    /// The owners and how many rows each has, in the order of their places.
-    pub owners: Vec<(Peer, usize)>,
-    /// Who may compute ([`parties::candidates`]).
-    pub candidates: Vec<Peer>,
-    /// The view's members.
-    pub members: Vec<Peer>,
-    /// What is computed.
-    pub plan: Plan,
-    /// The keys of the view that this peer shares with each other member.
-    pub keys: BTreeMap<Peer, Arc<[u8; 32]>>,
-    /// 32 fresh secret bytes.
-    pub seed: Zeroizing<[u8; 32]>,
-    /// This peer's rows, as many as `owners` says; `None` for one without.
-    pub rows: Option<Rows>,
-    /// Who is out.
-    pub out: Out,
-    /// What owners have committed to.
-    pub seen: Seen,
-    /// How long nothing may come from a peer that is waited for, milliseconds.
-    pub patience_ms: u64,
-    /// How long all may last, milliseconds.
-    pub longest_ms: u64,
-}
-
-impl std::fmt::Debug for Setup {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Setup({}, {:?}, {:?}, <redacted>)", self.me, self.sum, self.candidates)
-    }
-}
-
-/// An owner's rows.
-#[derive(Clone)]
-pub(crate) struct Rows {
-    /// Scaled; its labels are not used.
-    pub data: Arc<Dataset>,
-    /// Of each row its class, where that is known.
-    pub labels: Arc<Vec<Option<u16>>>,
-    /// The seed of the planes.
-    pub planes: [u8; 32],
-    /// What makes the commitment tell nothing.
-    pub salt: Zeroizing<[u8; 32]>,
-}
-
-impl std::fmt::Debug for Rows {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Rows({}, <redacted>)", self.data.rows())
-    }
-}
-
 /// What a job gives.
 enum Made {
     /// An owner's parcels for parties 0, 1 and 2, and its commitment.
     Input([Bytes; 3], [u8; 32]),
+    /// An owner's codes and its commitment, where it makes parts of distances first.
+    Codes(Arc<Codes>, [u8; 32]),
+    /// Of the exchange with another owner.
+    Pair(Stepped),
     /// All owners' inputs, or whose is none.
     Unpacked(Result<Vec<Inputs>, Peer>),
     /// The program waits for a round, or has ended.
@@ -111,6 +57,8 @@ pub(crate) struct Compute {
     outgoing: Outgoing,
     begun: BTreeMap<Peer, Vec<Peer>>,
     trio: Option<[Peer; 3]>,
+    /// Of an owner that makes parts of distances: until it has them.
+    pairs: Option<Pairs>,
     /// Of an owner: its parcels until they are sent, its commitment.
     parcels: Option<[Bytes; 3]>,
     commitment: Option<[u8; 32]>,
@@ -137,6 +85,7 @@ impl Compute {
     pub(crate) fn new(setup: Setup) -> Self {
         Self {
             watch: Watch::new(setup.patience_ms, setup.longest_ms),
+            pairs: Pairs::new(&setup),
             setup,
             outgoing: Outgoing::default(),
             begun: BTreeMap::new(),
@@ -174,9 +123,8 @@ impl Compute {
         self.begun.insert(self.setup.me, out);
         if let Some(rows) = self.setup.rows.clone() {
             let (session, me, plan) = (self.setup.session, self.setup.me, self.setup.plan);
-            let place = self.setup.owners.iter().position(|(peer, _)| *peer == me).unwrap_or(0);
-            let seeds = ["one", "two"].map(|number| derive(&*self.setup.seed, "input", number.as_bytes()));
-            let bits = plan.settings().bits as usize;
+            let (bits, pairwise) = (plan.settings().bits as usize, self.pairs.is_some());
+            let (place, seeds) = self.sharing();
             let work = rows.data.rows() as u64 * rows.data.features() as u64 * bits as u64;
             self.job(
                 work,
@@ -184,14 +132,50 @@ impl Compute {
                     let codes = Codes::of(&rows.data, &rows.planes, bits)
                         .unwrap_or_else(|| unreachable!("BUG: the session checks the bits of a code"));
                     let commitment = commitment(&session, me, &rows.salt, &codes, &rows.labels);
+                    if pairwise {
+                        return Made::Codes(Arc::new(codes), commitment);
+                    }
                     let parcels = parcels(&codes, &rows.labels, plan.classes(), place, &seeds);
-                    let with = |parcel: Zeroizing<Vec<u8>>| [&commitment[..], &parcel].concat().into();
-                    Made::Input(parcels.map(with), commitment)
+                    Made::Input(with(commitment, parcels), commitment)
                 },
                 step,
             );
         }
         self.begin_if_all_are_here(step);
+    }
+
+    /// This owner's place, and the seeds of its shares.
+    fn sharing(&self) -> (usize, [Zeroizing<[u8; 32]>; 2]) {
+        let place = self.setup.owners.iter().position(|(peer, _)| *peer == self.setup.me).unwrap_or(0);
+        (place, ["one", "two"].map(|number| derive(&*self.setup.seed, "input", number.as_bytes())))
+    }
+
+    /// Goes on with the pairs of owners. After the last one the parcels are made.
+    fn pair_up(&mut self, step: &mut Step<Vocabulary>) {
+        let Some(pairs) = self.pairs.as_mut().filter(|_| self.trio.is_some() && !self.over) else { return };
+        if let Some((peer, credits)) = pairs.credits() {
+            (0..credits).for_each(|_| tell([peer], &Body::Credit, step));
+        }
+        // What leaves waits for credits: no more is made for that peer until then.
+        if pairs.other().is_some_and(|peer| self.outgoing.is_waiting(peer)) {
+            return;
+        }
+        if let Some((work, run)) = pairs.step() {
+            self.job(work, move || Made::Pair(run()), step);
+        } else if let (Some(parts), Some(commitment)) = (pairs.take(), self.commitment) {
+            self.pairs = None;
+            let (place, seeds) = self.sharing();
+            let (classes, rows) = (self.setup.plan.classes(), self.setup.rows.clone());
+            let labels = rows.map(|rows| rows.labels).unwrap_or_default();
+            self.job(
+                parts.len() as u64,
+                move || {
+                    let parcels = parcels_of_distances(&parts, &labels, classes, place, &seeds);
+                    Made::Input(with(commitment, parcels), commitment)
+                },
+                step,
+            );
+        }
     }
 
     /// Gives out work that is done once.
@@ -292,6 +276,11 @@ impl Compute {
         let early = match what {
             What::Input => self.trio.is_none(),
             What::Round(_) => self.party.is_none(),
+            // Whatever comes before its turn is kept there, and pays for itself with credits later.
+            What::Pair(number) => {
+                let pairs = self.pairs.as_mut().ok_or(NOT_MINE)?;
+                return pairs.part(from, number, &data, last);
+            }
             What::Output => return Err(NOT_MINE),
         };
         if early {
@@ -311,8 +300,8 @@ impl Compute {
                 let number = self.number().ok_or(NOT_MINE)?;
                 let mut owners = self.setup.owners.iter().enumerate();
                 let (place, &(_, rows)) = owners.find(|(_, (peer, _))| *peer == from).ok_or(NOT_MINE)?;
-                let (bits, classes) = (self.setup.plan.settings().bits as usize, self.setup.plan.classes());
-                let length = COMMITMENT + parcel_bytes(rows, bits, classes, place, number);
+                let (width, classes) = (self.setup.width(), self.setup.plan.classes());
+                let length = COMMITMENT + parcel_bytes(rows, width, classes, place, number);
                 if let Some(parcel) = self.incoming.entry(from).or_default().take(&data, last, length)? {
                     self.commits(from, &parcel)?;
                     self.inputs.insert(from, parcel);
@@ -325,7 +314,7 @@ impl Compute {
                 let done = party.handle(Time(0), Input::Message { from, message });
                 self.carry_out(done, step);
             }
-            What::Output => {}
+            What::Output | What::Pair(_) => {}
         }
         Ok(())
     }
@@ -350,14 +339,15 @@ impl Compute {
             |(peer, parcel): (&Peer, &Vec<u8>)| (*peer, *parcel.first_chunk().unwrap_or(&[0; 32]));
         self.digest = inputs_digest(inputs.iter().map(commitment));
         let (owners, plan) = (self.setup.owners.clone(), self.setup.plan);
-        let bits = plan.settings().bits as usize;
+        let width = self.setup.width();
+        let unpack = if self.setup.hamming.is_pairwise() { unpack_distances } else { unpack };
         self.job(
-            plan.points() as u64 * bits as u64,
+            plan.points() as u64 * width as u64,
             move || {
                 let unpacked = owners.into_iter().map(|(peer, rows)| {
                     let parcel = Zeroizing::new(inputs.remove(&peer).unwrap_or_default());
                     let shares = parcel.get(COMMITMENT..).unwrap_or_default();
-                    unpack(shares, rows, bits, plan.classes()).ok_or(peer)
+                    unpack(shares, rows, width, plan.classes()).ok_or(peer)
                 });
                 Made::Unpacked(unpacked.collect())
             },
@@ -371,6 +361,20 @@ impl Compute {
                 (self.parcels, self.commitment) = (Some(parcels), Some(commitment));
                 self.share_out(step);
             }
+            Made::Codes(codes, commitment) => {
+                self.commitment = Some(commitment);
+                let begun = self.pairs.as_mut().map_or(Ok(()), |pairs| pairs.begin(codes));
+                if let Err((peer, fault)) = begun {
+                    self.blame(peer, fault, step);
+                }
+            }
+            Made::Pair(made) => match self.pairs.as_mut().map_or(Ok(None), |pairs| pairs.stepped(made)) {
+                Ok(Some((peer, number, vector))) => {
+                    self.outgoing.vector(peer, What::Pair(number), &vector.into(), step);
+                }
+                Ok(None) => {}
+                Err((peer, fault)) => self.blame(peer, fault, step),
+            },
             Made::Unpacked(Err(peer)) => {
                 self.blame(peer, Fault::Malformed("shares of an input".into()), step);
             }
@@ -460,7 +464,8 @@ impl Compute {
     }
 
     fn advance(&mut self, step: &mut Step<Vocabulary>) {
-        let shared_out = self.setup.rows.is_none() || self.commitment.is_some();
+        self.pair_up(step);
+        let shared_out = self.setup.rows.is_none() || (self.commitment.is_some() && self.pairs.is_none());
         let computed = self.number().is_none() || self.sealed.is_some();
         let idle = self.outgoing.waits().is_none() && !self.watch.is_busy();
         if self.over || self.trio.is_none() || !shared_out || !computed || !idle {
@@ -487,16 +492,28 @@ impl Compute {
                 .find(|peer| !self.begun.contains_key(peer))
                 .map(|p| (0, p));
         }
+        let after = match self.setup.hamming.is_pairwise() {
+            true => u32::try_from(rounds(self.setup.owners.len())).unwrap_or(u32::MAX),
+            false => 0,
+        };
         if let Some(party) = &self.party {
-            return party.waits().map(|peer| (2, peer));
+            return party.waits().map(|peer| (2 + after, peer));
+        }
+        if let Some((round, peer)) = self.pairs.as_ref().and_then(Pairs::waits) {
+            return Some((1 + round, peer));
         }
         if let Some(peer) = self.outgoing.waits() {
-            return Some((1, peer));
+            return Some((1 + after, peer));
         }
         self.number()?;
         let owners = self.setup.owners.iter().map(|(peer, _)| *peer);
-        owners.into_iter().find(|peer| !self.inputs.contains_key(peer)).map(|peer| (1, peer))
+        owners.into_iter().find(|peer| !self.inputs.contains_key(peer)).map(|peer| (1 + after, peer))
     }
+}
+
+/// Parcels, each after the commitment.
+fn with(commitment: [u8; 32], parcels: [Zeroizing<Vec<u8>>; 3]) -> [Bytes; 3] {
+    parcels.map(|parcel| [&commitment[..], &parcel].concat().into())
 }
 
 /// Additions and multiplications of one of about 1,500 rounds.

@@ -2,7 +2,6 @@
 
 use flyswarm_kernels::shares::program;
 
-use crate::model::propagation::integer::Settings;
 use crate::session::{Peer, Session, XclpSpec};
 
 use super::MOST_POINTS;
@@ -13,13 +12,15 @@ const MEGABYTE: u64 = 1_000_000;
 
 /// The most bytes that a computing party takes: what it holds, and three tenths of it for what the allocator
 /// keeps and for messages on their way (`scripts/bench-xclp.py` says what processes took).
-pub(crate) fn party_bytes(points: u64, classes: usize, settings: &Settings) -> u64 {
-    PROCESS + program::memory(usize::try_from(points).unwrap_or(usize::MAX), classes, settings) / 10 * 13
+pub(crate) fn party_bytes(points: u64, classes: usize, spec: &XclpSpec) -> u64 {
+    let (points, settings) = (usize::try_from(points).unwrap_or(usize::MAX), spec.settings());
+    let memory = if spec.hamming.is_pairwise() { program::memory_of_distances } else { program::memory };
+    PROCESS + memory(points, classes, &settings) / 10 * 13
 }
 
 /// Most rows together for which `megabytes` are enough.
-pub(crate) fn enough_for(megabytes: u32, classes: usize, settings: &Settings) -> u64 {
-    let enough = |points: u64| party_bytes(points, classes, settings) <= u64::from(megabytes) * MEGABYTE;
+pub(crate) fn enough_for(megabytes: u32, classes: usize, spec: &XclpSpec) -> u64 {
+    let enough = |points: u64| party_bytes(points, classes, spec) <= u64::from(megabytes) * MEGABYTE;
     let (mut least, mut above) = (0, MOST_POINTS + 1);
     while least + 1 < above {
         let middle = least.midpoint(above);
@@ -30,10 +31,9 @@ pub(crate) fn enough_for(megabytes: u32, classes: usize, settings: &Settings) ->
 
 /// Why a view of so many points is refused.
 pub(super) fn too_many(points: u64, classes: usize, spec: &XclpSpec) -> Option<String> {
-    let settings = spec.settings();
-    let most = enough_for(spec.memory_mb, classes, &settings);
+    let most = enough_for(spec.memory_mb, classes, spec);
     (points > most).then(|| {
-        let needed = party_bytes(points, classes, &settings).div_ceil(MEGABYTE);
+        let needed = party_bytes(points, classes, spec).div_ceil(MEGABYTE);
         format!(
             "{points} rows together: a computing party would take {needed} MB, and xclp.memory_mb = {} is \
              enough for {most} rows",
@@ -51,9 +51,9 @@ pub(crate) fn refusal(session: &Session, me: Option<Peer>, available: Option<u64
     if me.is_some_and(spared) {
         return None;
     }
-    let (classes, settings) = (session.data.classes.len(), spec.settings());
-    let most = enough_for(spec.memory_mb, classes, &settings);
-    let needed = party_bytes(most, classes, &settings);
+    let classes = session.data.classes.len();
+    let most = enough_for(spec.memory_mb, classes, spec);
+    let needed = party_bytes(most, classes, spec);
     available.filter(|available| *available < needed).map(|available| {
         format!(
             "a computing party may take {} MB of memory, for {most} rows together (xclp.memory_mb = {}), and \
@@ -68,16 +68,28 @@ pub(crate) fn refusal(session: &Session, me: Option<Peer>, available: Option<u64
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::session::Hamming;
 
     #[test]
     fn ten_thousand_points_take_less_than_3_gb_and_2500_less_than_400_mb() {
-        let settings = XclpSpec::default().settings();
-        assert!(party_bytes(10_000, 10, &settings) < 3_000_000_000);
-        assert!(party_bytes(2_500, 10, &settings) < 400_000_000);
-        let most = enough_for(1024, 10, &settings);
-        assert!(party_bytes(most, 10, &settings) <= 1_024_000_000);
-        assert!(party_bytes(most + 1, 10, &settings) > 1_024_000_000);
-        assert_eq!(enough_for(1, 10, &settings), 0);
-        assert_eq!(enough_for(100_000, 10, &settings), MOST_POINTS);
+        let spec = XclpSpec::default();
+        assert!(party_bytes(10_000, 10, &spec) < 3_000_000_000);
+        assert!(party_bytes(2_500, 10, &spec) < 400_000_000);
+        let most = enough_for(1024, 10, &spec);
+        assert!(party_bytes(most, 10, &spec) <= 1_024_000_000);
+        assert!(party_bytes(most + 1, 10, &spec) > 1_024_000_000);
+        assert_eq!(enough_for(1, 10, &spec), 0);
+        assert_eq!(enough_for(100_000, 10, &spec), MOST_POINTS);
+    }
+
+    #[test]
+    fn shares_of_distances_take_more_only_where_there_are_few_points() {
+        let spec = |hamming| XclpSpec { hamming, ..XclpSpec::default() };
+        let [codes, ot, phe] = Hamming::ALL.map(|hamming| move |n| party_bytes(n, 10, &spec(hamming)));
+        assert_eq!([codes(2_500), ot(2_500)], [codes(2_500), phe(2_500)]);
+        assert_eq!(codes(2_500), ot(2_500), "the graph takes most");
+        // 10 n^2 + (2 n + 6400) L + 32 n C with n = 64.
+        assert_eq!(ot(60), PROCESS + (10 * 64 * 64 + (128 + 6400) * 4096 + 320 * 64) / 10 * 13);
+        assert!(codes(60) < ot(60));
     }
 }

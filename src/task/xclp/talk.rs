@@ -44,6 +44,8 @@ pub(crate) enum What {
     Round(u32),
     /// A computing party's shares of an owner's output.
     Output,
+    /// What an owner sends another one with whom it makes shares of distances: vectors are numbered from 0.
+    Pair(u32),
 }
 
 /// A body and the bytes beside it as they travel.
@@ -131,6 +133,12 @@ impl Outgoing {
     #[must_use]
     pub(crate) fn waits(&self) -> Option<Peer> {
         self.0.iter().find(|(_, queue)| !queue.parts.is_empty()).map(|(&peer, _)| peer)
+    }
+
+    /// Whether something waits for this peer.
+    #[must_use]
+    pub(crate) fn is_waiting(&self, peer: Peer) -> bool {
+        self.0.get(&peer).is_some_and(|queue| !queue.parts.is_empty())
     }
 
     fn go_on(&mut self, to: Peer, step: &mut Step<Vocabulary>) {

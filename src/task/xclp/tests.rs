@@ -19,21 +19,21 @@ use crate::protocol::ballot::Ballot;
 use crate::protocol::shares::input::unpack;
 use crate::protocol::shares::output::Sealed;
 use crate::protocol::{Action, Fault, Input, Step, Time};
-use crate::session::Peer;
+use crate::session::{Hamming, Peer};
 use crate::sketch::lsh::Codes;
 use crate::task::exchange::{Content, Exchange, Output, Vocabulary};
 
-const ROWS: [usize; 5] = [7, 0, 6, 9, 0];
-const FEATURES: usize = 5;
-const CLASSES: usize = 3;
+pub(super) const ROWS: [usize; 5] = [7, 0, 6, 9, 0];
+pub(super) const FEATURES: usize = 5;
+pub(super) const CLASSES: usize = 3;
 
-fn plan() -> Plan {
+pub(super) fn plan() -> Plan {
     let points = ROWS.iter().sum();
     Plan::new(points, CLASSES, Settings { k: 3, bits: 64, alpha: 0.5, steps: 14, power: 1, balance: false })
         .expect("fits")
 }
 
-fn rows(peer: u16) -> Rows {
+pub(super) fn rows(peer: u16) -> Rows {
     let count = ROWS[usize::from(peer)];
     let value = |i: usize| ((i * 7919 + usize::from(peer) * 104_729) % 211) as f32 - 105.0;
     let values = (0..count * FEATURES).map(value).collect();
@@ -45,11 +45,11 @@ fn rows(peer: u16) -> Rows {
     }
 }
 
-fn owners() -> Vec<(Peer, usize)> {
+pub(super) fn owners() -> Vec<(Peer, usize)> {
     (0u16..).map(Peer).zip(ROWS).filter(|(_, rows)| *rows > 0).collect()
 }
 
-fn setup(me: u16, counter: u64, out: Out) -> Setup {
+pub(super) fn setup(me: u16, counter: u64, out: Out) -> Setup {
     let key = |other: u16| Arc::new(*derive(b"pairs", "test", &[me.min(other) as u8, me.max(other) as u8]));
     Setup {
         session: [9; 32],
@@ -59,6 +59,7 @@ fn setup(me: u16, counter: u64, out: Out) -> Setup {
         candidates: [3, 1, 0, 4].map(Peer).into(),
         members: (0..5).map(Peer).collect(),
         plan: plan(),
+        hamming: Hamming::Replicated,
         keys: (0..5).filter(|other| *other != me).map(|other| (Peer(other), key(other))).collect(),
         seed: Zeroizing::new([me as u8; 32]),
         rows: (ROWS[usize::from(me)] > 0).then(|| rows(me)),
@@ -70,16 +71,16 @@ fn setup(me: u16, counter: u64, out: Out) -> Setup {
 }
 
 /// Machines and the messages between them, in their order.
-struct Net {
-    machines: BTreeMap<Peer, Box<dyn Exchange>>,
-    queue: VecDeque<(Peer, Peer, Content)>,
-    results: BTreeMap<Peer, Bytes>,
-    blamed: Vec<(Peer, Peer, Fault)>,
-    failed: BTreeSet<Peer>,
+pub(super) struct Net {
+    pub(super) machines: BTreeMap<Peer, Box<dyn Exchange>>,
+    pub(super) queue: VecDeque<(Peer, Peer, Content)>,
+    pub(super) results: BTreeMap<Peer, Bytes>,
+    pub(super) blamed: Vec<(Peer, Peer, Fault)>,
+    pub(super) failed: BTreeSet<Peer>,
 }
 
 impl Net {
-    fn new(machines: impl IntoIterator<Item = (Peer, Box<dyn Exchange>)>) -> Self {
+    pub(super) fn new(machines: impl IntoIterator<Item = (Peer, Box<dyn Exchange>)>) -> Self {
         Self {
             machines: machines.into_iter().collect(),
             queue: VecDeque::new(),
@@ -89,13 +90,13 @@ impl Net {
         }
     }
 
-    fn computing(out: &[Out]) -> Self {
+    pub(super) fn computing(out: &[Out]) -> Self {
         Self::new((0u16..5).zip(out).map(|(me, out)| {
             (Peer(me), Box::new(Compute::new(setup(me, 1, out.clone()))) as Box<dyn Exchange>)
         }))
     }
 
-    fn give(&mut self, to: Peer, input: Input<Vocabulary>) {
+    pub(super) fn give(&mut self, to: Peer, input: Input<Vocabulary>) {
         let Some(machine) = self.machines.get_mut(&to) else { return };
         let Step(actions) = machine.handle(Time(1), input);
         for action in actions {
@@ -111,7 +112,7 @@ impl Net {
     }
 
     /// Delivers everything; `change` may alter what one peer sends another.
-    fn run(&mut self, mut change: impl FnMut(Peer, Peer, &Body, &mut Vec<u8>)) {
+    pub(super) fn run(&mut self, mut change: impl FnMut(Peer, Peer, &Body, &mut Vec<u8>)) {
         for peer in self.machines.keys().copied().collect::<Vec<_>>() {
             self.give(peer, Input::Start);
         }
@@ -124,11 +125,11 @@ impl Net {
     }
 }
 
-fn outs() -> Vec<Out> {
+pub(super) fn outs() -> Vec<Out> {
     (0..5).map(|_| Out::default()).collect()
 }
 
-fn expected() -> Answer {
+pub(super) fn expected() -> Answer {
     let all: Vec<Rows> = owners().iter().map(|(peer, _)| rows(peer.0)).collect();
     let values = all.iter().flat_map(|rows| rows.data.values().to_vec()).collect();
     let data = Dataset::new(FEATURES, values, Vec::new(), Vec::new()).expect("rows");
@@ -137,7 +138,7 @@ fn expected() -> Answer {
 }
 
 /// The parties' shares, by their numbers.
-fn computed(net: &Net) -> BTreeMap<u8, (Peer, Sealed)> {
+pub(super) fn computed(net: &Net) -> BTreeMap<u8, (Peer, Sealed)> {
     let party = |(peer, bytes): (&Peer, &Bytes)| {
         let (number, shares) = Computed::from_bytes(bytes).expect("a result").party?;
         Some((number, (*peer, Sealed::from_bytes(&shares, plan().points(), CLASSES).expect("shares"))))

@@ -99,7 +99,8 @@ pub enum Refusal {
     /// Too few steps for alpha, or too many points for the reciprocals of their degrees.
     #[error(
         "alpha = {alpha} with {steps} steps and {points} points: scores are right to {tolerance:.3} of the \
-         largest, {MOST_TOLERANCE:.3} is the limit ({enough} steps are enough for this alpha)"
+         largest, {MOST_TOLERANCE:.3} is the limit ({})",
+        advice(*enough)
     )]
     Imprecise {
         /// How far labels spread.
@@ -110,9 +111,16 @@ pub enum Refusal {
         points: usize,
         /// What scores would be right to.
         tolerance: f64,
-        /// How many steps alpha asks for.
-        enough: usize,
+        /// How many steps are enough, if any number is.
+        enough: Option<usize>,
     },
+}
+
+fn advice(enough: Option<usize>) -> String {
+    match enough {
+        Some(steps) => format!("{steps} steps are enough for this alpha"),
+        None => "no number of steps is right: take a smaller alpha or fewer points".into(),
+    }
 }
 
 /// What the members agree on.
@@ -170,7 +178,14 @@ impl Plan {
         }
         let tolerance = plan.tolerance(plan.largest_degree());
         if tolerance > MOST_TOLERANCE {
-            return Err(Refusal::Imprecise { alpha, steps, points, tolerance, enough: enough_steps(alpha) });
+            let fits = |steps: &usize| {
+                let plan = Self { settings: Settings { steps: *steps, ..plan.settings }, ..plan };
+                plan.largest_product().max(plan.largest_sum()) < TRUNCATION_LIMIT
+                    && plan.tolerance(plan.largest_degree()) <= MOST_TOLERANCE
+            };
+            // Roundings grow with the steps, so that a number below the usual one may do where that does not.
+            let enough = std::iter::once(enough_steps(alpha)).chain(1..=MOST_STEPS).find(fits);
+            return Err(Refusal::Imprecise { alpha, steps, points, tolerance, enough });
         }
         Ok(plan)
     }

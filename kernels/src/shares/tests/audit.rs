@@ -14,7 +14,7 @@ use std::task::Poll;
 use rayon::prelude::*;
 use zeroize::Zeroizing;
 
-use super::super::input::{Inputs, parcels, unpack};
+use super::super::input::{Inputs, parcels, parcels_of_distances, unpack, unpack_distances};
 use super::super::memory::{Run, taped};
 use super::super::primitives::open;
 use super::super::program::{Outcome, run};
@@ -115,6 +115,31 @@ fn owners(rows: &[usize], codes: &[u64], labels: &[Option<u16>]) -> [Vec<Inputs>
         let parcels = parcels(&codes, &labels[own], CLASSES, place, &seeds);
         for (held, parcel) in held.iter_mut().zip(parcels) {
             held.push(unpack(&parcel, rows, BITS as usize, CLASSES).expect("a parcel"));
+        }
+    }
+    held
+}
+
+/// The same points of two owners that share parts of distances; between them the first one's are drawn.
+fn parts(labelled: usize) -> [Vec<Inputs>; 3] {
+    let centres = words(2, 64, 5);
+    let all = (0..POINTS).flat_map(|i| [centres[i % 2]; 2]).collect();
+    let codes = Codes::from_words(BITS as usize, all).expect("words");
+    let (distances, drawn) = (codes.distances(&codes), words(POINTS * POINTS, 16, 6));
+    let labels: Vec<_> = (0..POINTS).map(|i| (i < labelled).then_some((i % 2) as u16)).collect();
+    let mut held = [const { Vec::new() }; 3];
+    for place in 0..2 {
+        let own = place * POINTS / 2..(place + 1) * POINTS / 2;
+        let part = |at: usize| match (own.contains(&(at % POINTS)), place) {
+            (true, _) => distances[at],
+            (false, 0) => drawn[at] as u16,
+            (false, _) => distances[at].wrapping_sub(drawn[at % POINTS * POINTS + at / POINTS] as u16),
+        };
+        let parts: Vec<u16> = (own.start * POINTS..own.end * POINTS).map(part).collect();
+        let seeds = [1, 2].map(|seed| Zeroizing::new([seed + 2 * place as u8; 32]));
+        let parcels = parcels_of_distances(&parts, &labels[own], CLASSES, place, &seeds);
+        for (held, parcel) in held.iter_mut().zip(parcels) {
+            held.push(unpack_distances(&parcel, POINTS / 2, POINTS, CLASSES).expect("a parcel"));
         }
     }
     held
@@ -239,6 +264,29 @@ fn a_mask_that_is_missing_at_any_place_is_found() {
         "of {} streams these hide nothing and nobody sees it: {missed:?}",
         labels.len()
     );
+}
+
+#[test]
+fn from_parts_of_distances_too_every_word_has_a_fresh_mask_and_one_that_is_missing_is_found() {
+    let whole = || program(parts(6));
+    let (codes, run) =
+        (views(KEYS, Tape::default(), program(inputs(6))).1, views(KEYS, Tape::default(), whole()).1);
+    assert_eq!(run.rounds + 1, codes.rounds);
+    let marks = opening_rounds(&run)[1];
+    let found: Vec<u32> = (0..run.rounds)
+        .into_par_iter()
+        .filter(|&round| stale(round, Tape::default(), whole()).contains(&true))
+        .collect();
+    assert_eq!(found, [marks]);
+    // The first that leaves of the distances: their bits.
+    let first = run.drawn.iter().filter(|(label, _)| label[0] == Stage::Keys as u8 && label[1] == 0);
+    let first: Vec<_> = first.collect();
+    assert!(first.len() > 5, "{} streams", first.len());
+    let missed = first.par_iter().filter(|(label, round)| {
+        !stale(**round, Tape { known: Some(**label), ..Tape::default() }, whole()).contains(&true)
+    });
+    assert_eq!(missed.count(), 0);
+    assert_eq!(constant_bits(Tape::default(), &[marks], whole()), 0);
 }
 
 /// Bits that a party gets that are the same for 36 third keys, those of the marks left out.

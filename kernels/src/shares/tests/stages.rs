@@ -5,8 +5,10 @@ use proptest::prelude::*;
 use super::super::balance::weights;
 use super::super::bits::words as width;
 use super::super::chebyshev::{Graph, propagate};
-use super::super::distances::{hamming, keys};
-use super::super::input::{Inputs, cheats, input_bytes, parcels, unpack};
+use super::super::distances::{added, hamming, keys};
+use super::super::input::{
+    Inputs, cheats, input_bytes, parcels, parcels_of_distances, unpack, unpack_distances,
+};
 use super::super::memory::in_memory;
 use super::super::nearest::nearest;
 use super::super::newton::reciprocals;
@@ -60,6 +62,56 @@ proptest! {
         }
         // The product, the deal, seven carries and the or.
         prop_assert_eq!(run.rounds, 10);
+    }
+
+    #[test]
+    fn parts_of_owners_add_up_to_the_distances_of_all_pairs(
+        owners in prop::collection::vec(1usize..70, 1..4), seed: u8,
+    ) {
+        let points: usize = owners.iter().sum();
+        let codes = Codes::from_words(128, words(points * 2, 64, seed)).expect("words");
+        let distances = codes.distances(&codes);
+        let owner: Vec<usize> =
+            owners.iter().enumerate().flat_map(|(owner, &rows)| vec![owner; rows]).collect();
+        // Between two owners one part is drawn; what is above the diagonal of an owner's own block, and on
+        // it, is nonsense that must not count.
+        let drawn = words(points * points, 16, !seed);
+        let mut parts = vec![0u16; points * points];
+        for x in 0..points {
+            for y in 0..points {
+                parts[x * points + y] = match () {
+                    () if owner[x] == owner[y] && x > y => distances[x * points + y],
+                    () if owner[x] == owner[y] || x < y => drawn[x * points + y] as u16,
+                    () => distances[x * points + y].wrapping_sub(drawn[y * points + x] as u16),
+                };
+            }
+        }
+        let mut start = 0;
+        let mut held: [Vec<Shared<u16>>; 3] = Default::default();
+        for (place, &rows) in owners.iter().enumerate() {
+            let part = &parts[start * points..(start + rows) * points];
+            start += rows;
+            let seeds = [Zeroizing::new([seed; 32]), Zeroizing::new([place as u8; 32])];
+            let parcels = parcels_of_distances(part, &vec![None; rows], 3, place, &seeds);
+            for (held, parcel) in held.iter_mut().zip(&parcels) {
+                held.push(unpack_distances(parcel, rows, points, 3).expect("a parcel").distances);
+                prop_assert!(unpack_distances(&parcel[1..], rows, points, 3).is_none());
+            }
+        }
+        let found = opened(&held.each_ref().map(|parts| added(parts, points)));
+        let blocks = points.div_ceil(64);
+        let mut entries = found.chunks(64 * 64);
+        for j in 0..blocks {
+            for i in 0..=j {
+                let tile = entries.next().expect("a tile");
+                for (at, &found) in tile.iter().enumerate() {
+                    let (x, y) = (64 * j + at / 64, 64 * i + at % 64);
+                    let expected = if x.max(y) < points { distances[x * points + y] } else { 0 };
+                    prop_assert_eq!(found, expected, "{} and {}", x, y);
+                }
+            }
+        }
+        prop_assert!(entries.next().is_none());
     }
 
     #[test]
@@ -255,6 +307,7 @@ fn an_owner_whose_input_is_not_made_of_bits_is_found_and_no_other() {
             let of = |(codes, labels): &([Shared<u16>; 3], [Shared<u64>; 3])| Inputs {
                 codes: codes[context.role()].clone(),
                 labels: labels[context.role()].clone(),
+                ..Inputs::default()
             };
             let inputs: Vec<Inputs> = held.iter().map(of).collect();
             Box::pin(async move { cheats(&mut context, &inputs, classes).await })

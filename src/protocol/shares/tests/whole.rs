@@ -15,7 +15,7 @@ use crate::protocol::{Action, Fault, Input, Machine, Time};
 use crate::session::Peer;
 use crate::sketch::lsh::Codes;
 use flyswarm_kernels::shares::chebyshev::propagate;
-use flyswarm_kernels::shares::input::{Inputs, parcels, unpack};
+use flyswarm_kernels::shares::input::{Inputs, parcels, parcels_of_distances, unpack, unpack_distances};
 use flyswarm_kernels::shares::memory::{Run, in_memory, with_keys};
 use flyswarm_kernels::shares::nearest::nearest;
 use flyswarm_kernels::shares::newton::reciprocals;
@@ -85,12 +85,40 @@ impl Case {
         held
     }
 
+    /// The same where owners share parts of distances; of a pair the earlier owner's is drawn.
+    fn parts(&self) -> [Vec<Inputs>; 3] {
+        let (n, distances) = (self.plan.points(), self.codes.distances(&self.codes));
+        let drawn = words(n * n, 16, 9);
+        let start = |place: usize| self.rows[..place].iter().sum::<usize>();
+        let ranges: Vec<_> = (0..self.rows.len()).map(|place| start(place)..start(place + 1)).collect();
+        let mut held = [vec![], vec![], vec![]];
+        for (place, own) in ranges.iter().enumerate() {
+            let part = |x: usize, y: usize| match () {
+                () if own.contains(&y) => distances[x * n + y],
+                () if x < y => drawn[x * n + y] as u16,
+                () => distances[x * n + y].wrapping_sub(drawn[y * n + x] as u16),
+            };
+            let pairs = own.clone().flat_map(|x| (0..n).map(move |y| (x, y)));
+            let parts: Vec<u16> = pairs.map(|(x, y)| part(x, y)).collect();
+            let seeds = [Zeroizing::new([place as u8; 32]), Zeroizing::new([100 + place as u8; 32])];
+            let labels = &self.labels[own.clone()];
+            let parcels = parcels_of_distances(&parts, labels, self.plan.classes(), place, &seeds);
+            for (held, parcel) in held.iter_mut().zip(&parcels) {
+                held.push(unpack_distances(parcel, own.len(), n, self.plan.classes()).expect("a parcel"));
+            }
+        }
+        held
+    }
+
     fn reference(&self) -> Reference {
         Reference::new(&self.plan, &self.codes, &self.labels)
     }
 
     fn run(&self, seed: u8) -> Run<Outcome> {
-        let inputs = self.inputs();
+        self.run_on(self.inputs(), seed)
+    }
+
+    fn run_on(&self, inputs: [Vec<Inputs>; 3], seed: u8) -> Run<Outcome> {
         in_memory(seed, |context: Context| {
             let inputs = inputs[context.role()].clone();
             Box::pin(run(context, self.plan, inputs))
@@ -201,6 +229,41 @@ fn rounds_follow_from_public_numbers() {
     let balanced: Vec<u32> = one.stages().into_iter().map(|(_, rounds, _)| rounds).collect();
     assert_eq!(balanced[..8], rounds[..8]);
     assert_eq!(balanced[8], rounds[8] + 10);
+}
+
+#[test]
+fn from_parts_of_distances_comes_the_references_output_with_one_round_less_and_fewer_bytes() {
+    for (rows, bits) in [(&[33, 30, 1][..], 64), (&[1, 69], 1024), (&[2, 1], 64)] {
+        let case = case(rows, 3, Settings { bits, ..settings() }, 4);
+        let (codes, parts) = (case.run(1), case.run_on(case.parts(), 1));
+        assert_eq!(case.output(&sealed(parts.results)), case.reference().output, "{rows:?}");
+        assert_eq!(parts.rounds + 1, codes.rounds);
+        assert!(parts.sent.iter().zip(&codes.sent).all(|(parts, codes)| parts < codes));
+    }
+}
+
+#[test]
+fn distances_that_no_codes_have_end_with_an_output_and_labels_that_are_none_are_still_found() {
+    let case = case(&[9, 9, 9], 2, settings(), 3);
+    // Any word: it counts mod 2 L, so that nothing overflows.
+    let spoiled = |at: usize, by: u16| {
+        let mut inputs = case.parts();
+        inputs[0][1].distances.next[at] = inputs[0][1].distances.next[at].wrapping_add(by);
+        inputs[1][1].distances.own[at] = inputs[1][1].distances.own[at].wrapping_add(by);
+        inputs
+    };
+    let plain = sealed(case.run_on(case.parts(), 4).results);
+    for by in [128, 1 << 15, u16::MAX - 127] {
+        let same = sealed(case.run_on(spoiled(5, by), 4).results);
+        assert_eq!(case.output(&same), case.output(&plain), "{by}: a multiple of 2 L");
+    }
+    let ended = case.run_on(spoiled(5, 1000), 4);
+    assert!(ended.results.iter().all(|outcome| matches!(outcome, Outcome::Sealed(_))));
+    let mut inputs = case.parts();
+    inputs[0][1].labels.next[4] = inputs[0][1].labels.next[4].wrapping_add(1 << 20);
+    inputs[1][1].labels.own[4] = inputs[1][1].labels.own[4].wrapping_add(1 << 20);
+    let ended = case.run_on(inputs, 4);
+    assert!(ended.results.iter().all(|outcome| *outcome == Outcome::Cheats(vec![1])));
 }
 
 #[test]

@@ -186,7 +186,7 @@ fn a_balanced_class_with_one_label_takes_more_room_and_what_does_not_fit_is_refu
     assert!(matches!(refused, Refusal::Range { bits, .. } if (62.0..64.0).contains(&bits)), "{refused}");
     // A hub of a class with one label: its roundings count 50 times as much.
     let refused = plan(2500, 190, true).expect_err("imprecise");
-    assert!(matches!(refused, Refusal::Imprecise { enough: 190, .. }), "{refused}");
+    assert!(matches!(refused, Refusal::Imprecise { steps: 190, .. }), "{refused}");
     assert!(plan(2500, 190, false).is_ok());
     let usual = Settings { alpha: 0.99, steps: 60, k: 10, bits: 4096, power: 1, balance: true };
     assert!(Plan::new(10_000, 10, usual).is_ok(), "what is usual fits");
@@ -228,9 +228,23 @@ fn sixty_steps_are_enough_for_0_99_and_sixty_for_0_999_are_refused() {
         Plan::new(points, 10, Settings { alpha, steps, k: 10, bits: 4096, power: 1, balance: false })
     };
     let refused = plan(2500, 0.999, 60).expect_err("too few steps");
-    assert!(matches!(refused, Refusal::Imprecise { enough: 190, .. }), "{refused}");
+    assert!(matches!(refused, Refusal::Imprecise { enough: Some(190), .. }), "{refused}");
     assert!(refused.to_string().contains("190 steps are enough"), "{refused}");
     assert!(plan(10_000, 0.99, 60).is_ok() && plan(2500, 0.999, 190).is_ok());
+    // What is advised is taken: with balanced classes that is not what alpha alone asks for.
+    let balanced = |points, steps| {
+        Plan::new(points, 2, Settings { alpha: 0.999, steps, k: 10, bits: 4096, power: 1, balance: true })
+    };
+    let advised = |points, steps| match balanced(points, steps) {
+        Err(Refusal::Imprecise { enough, .. }) => enough,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(advised(500, 60), Some(190));
+    let fewer = advised(1500, 190).expect("fewer steps round less");
+    assert!(fewer < 190 && balanced(1500, fewer).is_ok(), "{fewer}");
+    assert_eq!(advised(10_000, 190), None);
+    let text = balanced(10_000, 190).expect_err("too many points").to_string();
+    assert!(text.ends_with("(no number of steps is right: take a smaller alpha or fewer points)"), "{text}");
     let most = (10_000..20_000).find(|&n| plan(n, 0.99, 60).is_err()).expect("the range ends");
     assert!((14_000..16_384).contains(&most), "{most}");
     assert!(matches!(plan(most, 0.99, 60), Err(Refusal::Range { .. })));

@@ -1,0 +1,86 @@
+//! The constants of one peer's part in the first exchange.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex};
+
+use zeroize::Zeroizing;
+
+use crate::data::Dataset;
+use crate::model::propagation::integer::Plan;
+use crate::protocol::all_reduce::SumId;
+use crate::session::{Hamming, Peer};
+
+/// Those who never compute again, as far as this peer knows. It outlives a view.
+pub(crate) type Out = Arc<Mutex<BTreeSet<Peer>>>;
+
+/// The commitment that each owner sent this peer first, whatever became of that view. It outlives a view.
+pub(crate) type Seen = Arc<Mutex<BTreeMap<Peer, [u8; 32]>>>;
+
+/// The constants of one peer's part.
+pub(crate) struct Setup {
+    /// The session's id.
+    pub session: [u8; 32],
+    /// The view and the slot.
+    pub sum: SumId,
+    /// This peer.
+    pub me: Peer,
+    /// The owners and how many rows each has, in the order of their places.
+    pub owners: Vec<(Peer, usize)>,
+    /// Who may compute ([`super::parties::candidates`]).
+    pub candidates: Vec<Peer>,
+    /// The view's members.
+    pub members: Vec<Peer>,
+    /// What is computed.
+    pub plan: Plan,
+    /// How distances are made.
+    pub hamming: Hamming,
+    /// The keys of the view that this peer shares with each other member.
+    pub keys: BTreeMap<Peer, Arc<[u8; 32]>>,
+    /// 32 fresh secret bytes.
+    pub seed: Zeroizing<[u8; 32]>,
+    /// This peer's rows, as many as `owners` says; `None` for one without.
+    pub rows: Option<Rows>,
+    /// Who is out.
+    pub out: Out,
+    /// What owners have committed to.
+    pub seen: Seen,
+    /// How long nothing may come from a peer that is waited for, milliseconds.
+    pub patience_ms: u64,
+    /// How long all may last, milliseconds.
+    pub longest_ms: u64,
+}
+
+impl std::fmt::Debug for Setup {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Setup({}, {:?}, {:?}, <redacted>)", self.me, self.sum, self.candidates)
+    }
+}
+
+impl Setup {
+    /// Words of a row that an owner shares: the bits of its code, or its parts of the distances to all
+    /// points.
+    #[must_use]
+    pub(super) fn width(&self) -> usize {
+        let bits = self.plan.settings().bits as usize;
+        if self.hamming.is_pairwise() { self.plan.points() } else { bits }
+    }
+}
+
+/// An owner's rows.
+#[derive(Clone)]
+pub(crate) struct Rows {
+    /// Scaled; its labels are not used.
+    pub data: Arc<Dataset>,
+    /// Of each row its class, where that is known.
+    pub labels: Arc<Vec<Option<u16>>>,
+    /// The seed of the planes.
+    pub planes: [u8; 32],
+    /// What makes the commitment tell nothing.
+    pub salt: Zeroizing<[u8; 32]>,
+}
+
+impl std::fmt::Debug for Rows {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Rows({}, <redacted>)", self.data.rows())
+    }
+}
