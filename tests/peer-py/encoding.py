@@ -95,7 +95,7 @@ Body =
   2 Credit
   3 Working
 
-What = 0 Input | 1 Round(u32) | 2 Output
+What = 0 Input | 1 Round(u32) | 2 Output | 3 Pair(u32)
 
 Role  = 0 Join | 1 Doctor
 About { version: u16, session: [u8; 32], role: Role, fields: Vec<(string, [u8; 8])> }
@@ -136,6 +136,7 @@ Held.Accepted=HeldAccepted record
 Held.Bare=HeldBare frozen
 Body.Begin=BodyBegin members
 What.Round=WhatRound round
+What.Pair=WhatPair number
 """
 
 
