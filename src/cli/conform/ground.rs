@@ -5,6 +5,7 @@ use std::fs::{self, File};
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
@@ -32,6 +33,26 @@ use crate::task::flynn::Plan;
 const TICK: Duration = Duration::from_millis(100);
 const NAMES: [&str; 5] = ["alice", "bob", "carol", "dave", "erin"];
 const HOLDERS: usize = 3;
+
+/// Ports for programs, from the first on. Systems give higher ones to outgoing connections, which could take
+/// the port of a program that starts late.
+const PORTS: (u16, u16) = (10_000, 20_000);
+
+/// A listener on the next free port of [`PORTS`]; processes begin at different ones.
+fn free_listener() -> std::io::Result<TcpListener> {
+    static TAKEN: AtomicU32 = AtomicU32::new(0);
+    let (first, count) = PORTS;
+    let mut tried = 0;
+    loop {
+        let place = TAKEN.fetch_add(1, Ordering::Relaxed).wrapping_add(std::process::id().wrapping_mul(97));
+        let port = first + u16::try_from(place % u32::from(count)).unwrap_or_default();
+        tried += 1;
+        match TcpListener::bind(("127.0.0.1", port)) {
+            Err(_) if tried < count => {}
+            bound => return bound,
+        }
+    }
+}
 
 /// Where the program that is checked stands in the first view's tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -97,8 +118,7 @@ impl Ground {
         for (name, rows) in NAMES.iter().zip(&dealt) {
             let identity = Identity::from_seed(*random()?);
             identity.save(folder.join(format!("{name}.key")))?;
-            let listener = TcpListener::bind("127.0.0.1:0");
-            let bound = listener.and_then(|listener| Ok((listener.local_addr()?.port(), listener)));
+            let bound = free_listener().and_then(|listener| Ok((listener.local_addr()?.port(), listener)));
             let (port, listener) = bound.map_err(|error| Failure::Machine(format!("127.0.0.1: {error}")))?;
             listeners.push(listener);
             let addresses = vec![format!("/ip4/127.0.0.1/tcp/{port}")];
