@@ -36,7 +36,7 @@ fn main() {
         let mut weights = network.initial(&[0; 32]);
         let (start, mut samples) = (ProcessTime::now(), 0);
         while start.elapsed().as_secs_f64() < seconds {
-            let trained = train(&network, &weights, rows.view(), &labels, None, &settings, &mut stream);
+            let trained = train(&network, weights, rows.view(), &labels, None, &settings, &mut stream);
             (weights, samples) = (trained.weights, samples + trained.seen.rows);
         }
         let rate = samples as f64 / start.elapsed().as_secs_f64();

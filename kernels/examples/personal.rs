@@ -215,7 +215,10 @@ fn averaged(
             let place = [u64::from(round), at as u64].map(u64::to_le_bytes).concat();
             let mut stream = Stream::new(&key, "example/batches", &place);
             let rows = &peer.train;
-            (rows.rows(), train(network, &weights, rows.view(), rows.labels(), None, &settings, &mut stream))
+            (
+                rows.rows(),
+                train(network, weights.clone(), rows.view(), rows.labels(), None, &settings, &mut stream),
+            )
         };
         let found: Vec<_> = peers.par_iter().enumerate().map(one).collect();
         let mut sum = vec![0.0; weights.len()];

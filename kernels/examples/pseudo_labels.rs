@@ -27,7 +27,9 @@ use cpu_time::ProcessTime;
 use flyswarm_kernels::crypto::stream::Stream;
 use flyswarm_kernels::data::{Dataset, deal};
 use flyswarm_kernels::files::{create_folders, write_whole};
-use flyswarm_kernels::learner::{Architecture, Network, PseudoLabels, Schedule, Settings, Tape, shares};
+use flyswarm_kernels::learner::{
+    Architecture, Network, PseudoLabels, Schedule, Settings, Tape, class_weights, shares,
+};
 use flyswarm_kernels::model::propagation::integer::{Plan, Settings as Graph, reference::Reference};
 use flyswarm_kernels::sketch::lsh::Codes;
 use rayon::prelude::*;
@@ -82,6 +84,13 @@ fn main() -> Result<(), Failure> {
     }
     print!("{}", std::fs::read_to_string(&path)?);
     Ok(())
+}
+
+/// How many labels of each class there are.
+fn counts(given: &[Option<u16>]) -> Vec<u64> {
+    let mut counts = vec![0; CLASSES];
+    given.iter().flatten().for_each(|&label| counts[usize::from(label)] += 1);
+    counts
 }
 
 fn percent(right: usize, all: usize) -> f64 {
@@ -160,11 +169,11 @@ impl Run {
                 Some(labels) => labels,
                 none => none.insert(self.labels(&graph_weights, method)?),
             };
-            let counts =
-                labels.iter().map(|own| own.counts(CLASSES)).fold(vec![0; CLASSES], |mut sum, own| {
-                    sum.iter_mut().zip(own).for_each(|(sum, own)| *sum += own);
-                    sum
-                });
+            let all = labels.iter().map(|own| own.counts(CLASSES)).fold(vec![0; CLASSES], |mut sum, own| {
+                sum.iter_mut().zip(own).for_each(|(sum, own)| *sum += own);
+                sum
+            });
+            let class_weights = class_weights(&counts(&self.given), &all);
             #[expect(clippy::cast_possible_truncation, reason = "steps are taken in binary32")]
             let rate = Schedule::Cosine.rate(0.05, round, self.rounds) as f32;
             let settings = Settings {
@@ -181,7 +190,14 @@ impl Run {
                 let place = [half, round, peer as u32].map(u32::to_le_bytes).concat();
                 let mut stream = Stream::new(&self.key, "example/batches", &place);
                 let own = self.rows.subset(&self.own(peer).collect::<Vec<_>>());
-                let trained = labels.train(network, &weights, own.view(), &counts, &settings, &mut stream);
+                let trained = labels.train(
+                    network,
+                    weights.clone(),
+                    own.view(),
+                    &class_weights,
+                    &settings,
+                    &mut stream,
+                );
                 (trained.seen.rows > 0).then_some(trained)
             };
             // Who has no labels does not train.
@@ -203,11 +219,6 @@ impl Run {
     /// What each peer trains on under these weights.
     fn labels(&self, weights: &[f32], method: &str) -> Result<Vec<PseudoLabels>, Failure> {
         let (features, mut logits) = self.network.represent(weights, self.rows.view(), &mut Tape::default());
-        let counts = |given: &[Option<u16>]| {
-            let mut counts = vec![0; CLASSES];
-            given.iter().flatten().for_each(|&label| counts[usize::from(label)] += 1);
-            counts
-        };
         let said = |rows: std::ops::Range<usize>| -> Result<Vec<f64>, Failure> {
             let width = features.ncols();
             let own = features.slice(ndarray::s![rows.clone(), ..]).iter().copied().collect();

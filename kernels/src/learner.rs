@@ -17,7 +17,7 @@ pub use augment::Augment;
 pub(crate) use classifier::looks_like;
 pub use classifier::{Classifier, ClassifierError};
 pub use network::{Architecture, Batch, Network, NetworkError, Tape, Tensor};
-pub use pseudo::{PseudoLabels, shares};
+pub use pseudo::{PseudoLabels, class_weights, shares};
 pub use train::{Schedule, Settings, Trained, clip_update, train, train_halves};
 
 /// Most weights of a network: 64 MiB of them.

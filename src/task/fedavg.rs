@@ -73,7 +73,7 @@ struct Prepared {
 /// Labels that were given and found, and how many of each class all members have together.
 pub(super) struct Found {
     pub(super) labels: PseudoLabels,
-    pub(super) counts: Vec<u64>,
+    pub(super) class_weights: Vec<f32>,
 }
 
 /// Why there are no weights.
@@ -272,20 +272,22 @@ impl Fedavg {
         if !learns {
             return Ok(layout.write(None, 0, self.own(), &carried)?);
         }
+        // The weights at the start are not kept beside those that become of them: networks may be large.
         let start = plan.weights(slot, history)?;
-        let trained = self.learn(slot, round, history, found, &start)?;
-        let figures = self.figures_of(trained.seen, held.as_ref(), &start);
+        let tested = self.test(held.as_ref(), &start);
+        let trained = self.learn(slot, round, history, found, start)?;
+        let figures = figures_of(trained.seen, tested);
         Ok(layout.write(Some((&trained.weights, figures)), share, self.own(), &carried)?)
     }
 
-    /// What this peer makes of the weights in a round.
+    /// What this peer makes of the weights from which a round starts.
     fn learn(
         &self,
         slot: u32,
         round: u32,
         history: &History,
         found: Option<&Found>,
-        start: &[f32],
+        start: Vec<f32>,
     ) -> Result<Trained, FedavgError> {
         let plan = &self.plan;
         let rows = &self.prepared(history)?.train;
@@ -294,7 +296,7 @@ impl Fedavg {
         let mut trained = match &self.trainer {
             Some(trainer) => {
                 let (network, rounds) = (&plan.network, plan.spec.rounds);
-                let order = Order { network, round, rounds, start, rows, settings };
+                let order = Order { network, round, rounds, start: &start, rows, settings };
                 trainer.train(&order).map_err(FedavgError::Trainer)?
             }
             None => {
@@ -302,30 +304,25 @@ impl Fedavg {
                 let mut stream = Stream::new(&seed, "fedavg/batches", &place);
                 let network = &plan.network;
                 match found {
-                    Some(Found { labels, counts }) => {
+                    Some(Found { labels, class_weights }) => {
                         let points = self.points(history)?;
-                        labels.train(network, start, points.view(), counts, &settings, &mut stream)
+                        labels.train(network, start, points.view(), class_weights, &settings, &mut stream)
                     }
                     None => train(network, start, rows.view(), rows.labels(), None, &settings, &mut stream),
                 }
             }
         };
         if plan.spec.clip > 0.0 {
-            clip_update(start, &mut trained.weights, plan.spec.clip);
+            clip_update(&plan.weights(slot, history)?, &mut trained.weights, plan.spec.clip);
         }
         Ok(trained)
     }
 
-    fn figures_of(&self, seen: Batch, held: Option<&Dataset>, weights: &[f32]) -> Figures {
-        let part = |batch: Batch| {
-            let rows = batch.rows.max(1) as f64;
-            (batch.loss / rows, batch.right as f64 / rows)
-        };
-        let tested = held.map(|held| {
+    /// What weights say of the rows that this peer holds out; nothing where there are none.
+    fn test(&self, held: Option<&Dataset>, weights: &[f32]) -> Batch {
+        held.map_or(Batch::default(), |held| {
             self.plan.network.evaluate(weights, held.view(), held.labels(), &mut Tape::default())
-        });
-        let ((loss, accuracy), (held_loss, held_accuracy)) = (part(seen), part(tested.unwrap_or_default()));
-        Figures { loss, accuracy, held_loss, held_accuracy }
+        })
     }
 
     /// This peer's words for `scores`.
@@ -337,7 +334,7 @@ impl Fedavg {
             let Prepared { train: rows, held, .. } = self.prepared(history)?;
             let weights = plan.weights(slot, history)?;
             let seen = plan.network.evaluate(&weights, rows.view(), rows.labels(), &mut Tape::default());
-            let figures = self.figures_of(seen, held.as_ref(), &weights);
+            let figures = figures_of(seen, self.test(held.as_ref(), &weights));
             for (word, number) in words.iter_mut().zip(figures.numbers()) {
                 *word = mean_word(number.min(15.0), share, || "the loss".into())?;
             }
@@ -392,6 +389,16 @@ impl Fedavg {
         }
         Ok(())
     }
+}
+
+/// Figures of the rows trained on and of those held out.
+fn figures_of(seen: Batch, held: Batch) -> Figures {
+    let part = |batch: Batch| {
+        let rows = batch.rows.max(1) as f64;
+        (batch.loss / rows, batch.right as f64 / rows)
+    };
+    let ((loss, accuracy), (held_loss, held_accuracy)) = (part(seen), part(held));
+    Figures { loss, accuracy, held_loss, held_accuracy }
 }
 
 impl Task for Fedavg {

@@ -15,7 +15,7 @@ mod layout;
 use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
-use flyswarm_kernels::learner::{PseudoLabels, Tape, shares};
+use flyswarm_kernels::learner::{PseudoLabels, Tape, class_weights, shares};
 use serde_json::{Map, Value, json};
 use zeroize::Zeroizing;
 
@@ -194,8 +194,10 @@ impl FedavgXclp {
     /// What this peer trains on in a round, where labels have been propagated before it.
     fn found(&self, round: u32, history: &History) -> Result<Option<Found>, String> {
         let Some(number) = self.plan.layout.latest(round) else { return Ok(None) };
-        let counts = self.plan.all(number, history).ok_or("the counts of labels are not open")?;
-        Ok(Some(Found { labels: self.labels(number, history)?, counts }))
+        let closed = "the counts of labels are not open";
+        let given = self.plan.given(number, history).ok_or(closed)?;
+        let class_weights = class_weights(&given, &self.plan.all(number, history).ok_or(closed)?);
+        Ok(Some(Found { labels: self.labels(number, history)?, class_weights }))
     }
 
     /// This peer's words for a slot of a propagation that come from no exchange.

@@ -323,7 +323,9 @@ impl Network {
     }
 
     /// Loss of the rows that are in the tape ([`Tape::load`]), and the gradient of its mean over them by the
-    /// weights. With `row_weights` the loss of a row is multiplied by its weight; the mean is over the rows.
+    /// weights. With `row_weights` the loss of a row is multiplied by its weight; the mean is then the sum
+    /// divided by the number of rows or the sum of the weights, whichever is larger. So a batch of heavy rows
+    /// takes no longer a step than one of rows that all count fully.
     pub fn gradient(
         &self,
         weights: &[f32],
@@ -335,8 +337,9 @@ impl Network {
         let batch = labels.len();
         self.pass(weights, batch, tape);
         tape.upper.clone_from(&tape.values[self.layers.len()]);
-        let loss =
-            softmax_loss(&mut tape.upper, self.classes, labels, row_weights, 1.0 / batch.max(1) as f32);
+        let heavy = row_weights.map_or(0.0, |weights| weights.iter().sum::<f32>());
+        let scale = 1.0 / heavy.max(batch.max(1) as f32);
+        let loss = softmax_loss(&mut tape.upper, self.classes, labels, row_weights, scale);
         let mut end = weights.len();
         for (at, layer) in self.layers.iter().enumerate().rev() {
             let start = end - layer.weights();

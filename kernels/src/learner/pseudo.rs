@@ -40,6 +40,27 @@ pub fn shares(scores: &[f64], classes: usize, counts: Option<&[u64]>) -> Vec<f64
     shares
 }
 
+/// What a row of each class weighs, by the labels of all members together: `given` ones, and `all` with those
+/// that were found ([`PseudoLabels::counts`]).
+///
+/// That is 1 / (classes f), f the part of the class in a batch: the mean of its parts of the given labels and
+/// of the found ones, since half of a batch has given labels. The authors' code has 1 / (classes f) with f the
+/// part of all labels. That lets training diverge where a class has given labels and next to no found ones:
+/// such a row then weighs several hundred, and stands in many batches.
+#[must_use]
+pub fn class_weights(given: &[u64], all: &[u64]) -> Vec<f32> {
+    let found: Vec<u64> = all.iter().zip(given).map(|(all, given)| all.saturating_sub(*given)).collect();
+    let kinds: Vec<&[u64]> = [given, &found].into_iter().filter(|kind| kind.iter().any(|&n| n > 0)).collect();
+    let part = |kind: &[u64], class: usize| kind[class] as f64 / kind.iter().sum::<u64>() as f64;
+    let weight = |class| {
+        let in_batch = kinds.iter().map(|kind| part(kind, class)).sum::<f64>() / kinds.len().max(1) as f64;
+        1.0 / (all.len() as f64 * in_batch.max(1e-6))
+    };
+    #[expect(clippy::cast_possible_truncation, reason = "a weight of binary32")]
+    let weights = (0..all.len()).map(|class| weight(class) as f32).collect();
+    weights
+}
+
 impl PseudoLabels {
     /// From the labels that were given and, rows x classes, the shares of all rows ([`shares`], or a
     /// network's probabilities). A row without a label gets the class of its largest share, of equal ones the
@@ -101,24 +122,20 @@ impl PseudoLabels {
     }
 
     /// Trains from `start` on these rows, half of each batch with labels that were given. The loss of a row
-    /// is multiplied by its confidence and by its class's weight (N / classes) / count: `counts` are those of
-    /// all members together ([`PseudoLabels::counts`]), N is their sum.
+    /// is multiplied by its confidence and by its class's weight ([`class_weights`]).
     #[must_use]
     pub fn train(
         &self,
         network: &Network,
-        start: &[f32],
+        start: Vec<f32>,
         rows: ArrayView2<'_, f32>,
-        counts: &[u64],
+        class_weights: &[f32],
         settings: &Settings,
         stream: &mut Stream,
     ) -> Trained {
-        let all = counts.iter().sum::<u64>() as f64 / counts.len().max(1) as f64;
-        #[expect(clippy::cast_possible_truncation, reason = "a weight of binary32")]
-        let classes: Vec<f32> = counts.iter().map(|&count| (all / count.max(1) as f64) as f32).collect();
-        let labels = self.labels.iter().map(|&label| usize::from(label));
+        let of_class = |&label: &u16| class_weights.get(usize::from(label)).copied().unwrap_or(0.0);
         let weights: Vec<f32> =
-            self.confidence.iter().zip(labels).map(|(sure, l)| sure * classes[l]).collect();
+            self.confidence.iter().zip(self.labels.iter().map(of_class)).map(|(s, w)| s * w).collect();
         let kinds = [&self.given[..], &self.found[..]];
         train_halves(network, start, rows, &self.labels, Some(&weights), kinds, settings, stream)
     }
@@ -173,7 +190,7 @@ mod tests {
             let values = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, last];
             let view = ArrayView2::from_shape((8, 1), &values).unwrap();
             let mut stream = Stream::new(b"seed", "test", &[]);
-            rows.train(&network, &[0.0; 4], view, &[4, 3], &settings, &mut stream)
+            rows.train(&network, vec![0.0; 4], view, &[1.0, 1.2], &settings, &mut stream)
         };
         let mut given = vec![None; 8];
         given[0] = Some(0);
@@ -188,9 +205,47 @@ mod tests {
         // A class that is rare among all members weighs more.
         let (mut stream, values) = (Stream::new(b"seed", "test", &[]), [1.0; 8]);
         let view = ArrayView2::from_shape((8, 1), &values).unwrap();
-        let rare = rows.train(&network, &[0.0; 4], view, &[7, 1], &settings, &mut stream);
+        let rare = rows.train(&network, vec![0.0; 4], view, &[0.6, 4.0], &settings, &mut stream);
         let mut stream = Stream::new(b"seed", "test", &[]);
-        let even = rows.train(&network, &[0.0; 4], view, &[4, 4], &settings, &mut stream);
+        let even = rows.train(&network, vec![0.0; 4], view, &[1.0, 1.0], &settings, &mut stream);
         assert_ne!(rare.weights, even.weights);
+    }
+
+    #[test]
+    fn a_class_weighs_by_its_part_of_a_batch_however_few_of_its_labels_were_found() {
+        assert_eq!(class_weights(&[10, 10], &[10, 10]), [1.0, 1.0]);
+        assert_eq!(class_weights(&[0, 0], &[30, 10]), [2.0 / 3.0, 2.0]);
+        // A half and none of the given ones and the found ones: a quarter of a batch.
+        assert_eq!(class_weights(&[10, 10], &[1_010, 10]), [2.0 / 3.0, 2.0]);
+        // Members that were counted first may be lost.
+        assert_eq!(class_weights(&[10, 10], &[10, 5]), [1.0, 1.0]);
+        assert!(class_weights(&[4, 0], &[9, 0]).iter().all(|weight| weight.is_finite()));
+    }
+
+    #[test]
+    fn training_stays_finite_and_learns_beside_a_class_that_next_to_no_row_has() {
+        let network = Network::new(&Architecture::Perceptron { hidden: vec![8] }, 2, 2).unwrap();
+        let settings = Settings {
+            epochs: 40,
+            steps: 0,
+            batch: 4,
+            rate: 0.1,
+            momentum: 0.9,
+            decay: 0.0,
+            proximal: 0.0,
+            augment: None,
+        };
+        // One given row of the second class, which half of each batch is made of, beside 20 found ones.
+        let mut given = vec![None; 21];
+        given[20] = Some(1);
+        let rows = PseudoLabels::new(&given, &[1.0, 0.0].repeat(21), 2);
+        let values: Vec<f32> = (0..42u8).map(|at| if at < 40 { 1.0 } else { -1.0 }).collect();
+        let view = ArrayView2::from_shape((21, 2), &values).unwrap();
+        let mut stream = Stream::new(b"seed", "test", &[]);
+        let start = network.initial(&[1; 32]);
+        let weights = class_weights(&[49, 1], &[3_000, 1]);
+        let trained = rows.train(&network, start, view, &weights, &settings, &mut stream);
+        let mut tape = crate::learner::Tape::default();
+        assert_eq!(network.evaluate(&trained.weights, view, &rows.labels, &mut tape).right, 21);
     }
 }

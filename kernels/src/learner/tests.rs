@@ -61,6 +61,19 @@ fn the_gradient_is_that_of_finite_differences() {
 }
 
 #[test]
+fn a_batch_of_heavy_rows_takes_no_longer_a_step_than_one_of_rows_that_count_fully() {
+    let (architecture, features) = shapes().swap_remove(1);
+    let network = Network::new(&architecture, features, 3).unwrap();
+    let weights = network.initial(&[3; 32]);
+    let (rows, labels) = rows(4, 6, features);
+    let slope = |row_weights| gradient(&network, &weights, &rows, &labels, row_weights).1;
+    assert_eq!(slope(Some(&[64.0; 6])), slope(None));
+    // Rows that count less than fully take a shorter one.
+    let half = slope(Some(&[0.5; 6]));
+    assert!(half.iter().zip(slope(None)).all(|(half, full)| *half == full / 2.0));
+}
+
+#[test]
 fn training_gives_the_same_bits_again_and_other_bits_with_another_stream() {
     for (architecture, features) in shapes() {
         let network = Network::new(&architecture, features, 3).unwrap();
@@ -69,7 +82,7 @@ fn training_gives_the_same_bits_again_and_other_bits_with_another_stream() {
         let settings = settings();
         let trained = |key: &[u8]| {
             let mut stream = Stream::new(key, "batches", &[]);
-            train(&network, &start, rows.view(), &labels, None, &settings, &mut stream)
+            train(&network, start.clone(), rows.view(), &labels, None, &settings, &mut stream)
         };
         assert_eq!(trained(b"one"), trained(b"one"));
         assert_ne!(trained(b"one").weights, trained(b"other").weights);
@@ -100,7 +113,7 @@ fn a_perceptron_learns_the_digits_and_the_loss_goes_down() {
     let start = network.initial(&[1; 32]);
     let settings = Settings { epochs: 8, batch: 32, rate: 0.05, ..settings() };
     let mut stream = Stream::new(b"digits", "batches", &[]);
-    let trained = train(&network, &start, train_rows, train_labels, None, &settings, &mut stream);
+    let trained = train(&network, start.clone(), train_rows, train_labels, None, &settings, &mut stream);
     let mut tape = Tape::default();
     let before = network.evaluate(&start, test_rows, test_labels, &mut tape);
     let after = network.evaluate(&trained.weights, test_rows, test_labels, &mut tape);
@@ -117,7 +130,7 @@ fn the_proximal_term_holds_weights_near_the_first_and_clipping_bounds_the_way() 
     let way = |proximal| {
         let settings = Settings { proximal, epochs: 20, ..settings() };
         let mut stream = Stream::new(b"key", "batches", &[]);
-        train(&network, &start, rows.view(), &labels, None, &settings, &mut stream).weights
+        train(&network, start.clone(), rows.view(), &labels, None, &settings, &mut stream).weights
     };
     let (mut free, mut held) = (way(0.0), way(1.0));
     let lengths = [&mut free, &mut held].map(|weights| clip_update(&start, weights, 0.05));
@@ -133,7 +146,7 @@ fn steps_are_counted_over_passes_and_a_row_of_weight_nothing_teaches_nothing() {
     let settings = Settings { steps: 7, batch: 4, decay: 0.0, ..settings() };
     let run = |row_weights| {
         let mut stream = Stream::new(b"key", "batches", &[]);
-        train(&network, &start, rows.view(), &labels, row_weights, &settings, &mut stream)
+        train(&network, start.clone(), rows.view(), &labels, row_weights, &settings, &mut stream)
     };
     // Passes of 4, 4 and 2 rows.
     assert_eq!(run(None).seen.rows, 10 + 10 + 4);

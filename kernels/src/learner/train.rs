@@ -66,11 +66,12 @@ pub struct Trained {
 /// weights stay.
 ///
 /// A step is that of PyTorch's `SGD`: g = gradient + decay w + proximal (w - start); v = momentum v + g, from
-/// v = 0; w = w - rate v.
+/// v = 0; w = w - rate v. `start` becomes the new weights: beside them there are a gradient and a velocity of
+/// their size, and a copy of `start` where `proximal` is not 0.
 #[must_use]
 pub fn train(
     network: &Network,
-    start: &[f32],
+    start: Vec<f32>,
     rows: ArrayView2<'_, f32>,
     labels: &[u16],
     row_weights: Option<&[f32]>,
@@ -89,7 +90,7 @@ pub fn train(
 #[expect(clippy::too_many_arguments, reason = "rows of two kinds beside what training takes")]
 pub fn train_halves(
     network: &Network,
-    start: &[f32],
+    start: Vec<f32>,
     rows: ArrayView2<'_, f32>,
     labels: &[u16],
     row_weights: Option<&[f32]>,
@@ -148,7 +149,7 @@ impl Pass {
 #[expect(clippy::too_many_arguments, reason = "what training takes, and the order of the rows")]
 fn descend(
     network: &Network,
-    start: &[f32],
+    start: Vec<f32>,
     rows: ArrayView2<'_, f32>,
     labels: &[u16],
     row_weights: Option<&[f32]>,
@@ -156,7 +157,8 @@ fn descend(
     stream: &mut Stream,
     mut next: impl FnMut(usize, &mut Stream, &mut Vec<usize>),
 ) -> Trained {
-    let mut trained = Trained { weights: start.to_vec(), seen: Batch::default() };
+    let anchor = if settings.proximal == 0.0 { Vec::new() } else { start.clone() };
+    let mut trained = Trained { weights: start, seen: Batch::default() };
     let count = rows.nrows();
     if count == 0 {
         return trained;
@@ -167,7 +169,7 @@ fn descend(
         steps => steps as usize,
     };
     let mut tape = Tape::default();
-    let (mut gradient, mut velocity) = (vec![0.0; start.len()], vec![0.0; start.len()]);
+    let [mut gradient, mut velocity] = [(); 2].map(|()| vec![0.0; trained.weights.len()]);
     let (mut batch, mut chosen_labels, mut chosen_weights) = (Vec::new(), Vec::new(), Vec::new());
     for _ in 0..steps {
         batch.clear();
@@ -192,18 +194,25 @@ fn descend(
         trained.seen.loss += seen.loss;
         trained.seen.right += seen.right;
         trained.seen.rows += seen.rows;
-        step(settings, start, &gradient, &mut velocity, &mut trained.weights);
+        step(settings, &anchor, &gradient, &mut velocity, &mut trained.weights);
     }
     trained
 }
 
-fn step(settings: &Settings, start: &[f32], gradient: &[f32], velocity: &mut [f32], weights: &mut [f32]) {
+/// One step; `anchor` are the first weights, or nothing where `proximal` is 0.
+fn step(settings: &Settings, anchor: &[f32], gradient: &[f32], velocity: &mut [f32], weights: &mut [f32]) {
     let Settings { rate, momentum, decay, proximal, .. } = *settings;
-    let numbers = weights.iter_mut().zip(velocity).zip(gradient.iter().zip(start));
-    for ((weight, velocity), (gradient, start)) in numbers {
-        let slope = gradient + decay * *weight + proximal * (*weight - start);
-        *velocity = momentum * *velocity + slope;
+    let numbers = weights.iter_mut().zip(velocity).zip(gradient);
+    let step = |((weight, velocity), gradient): ((&mut f32, &mut f32), &f32), pull: f32| {
+        *velocity = momentum * *velocity + (gradient + decay * *weight + pull);
         *weight -= rate * *velocity;
+    };
+    if anchor.is_empty() {
+        return numbers.for_each(|number| step(number, 0.0));
+    }
+    for (number, first) in numbers.zip(anchor) {
+        let pull = proximal * (*number.0.0 - first);
+        step(number, pull);
     }
 }
 

@@ -152,7 +152,7 @@ pub fn trained(
         classifier.weights().to_vec()
     };
     let mut stream = Stream::new(seed, "personal/batches", &[u8::from(local)]);
-    train(network, &start, scaled.view(), scaled.labels(), None, settings, &mut stream).weights
+    train(network, start, scaled.view(), scaled.labels(), None, settings, &mut stream).weights
 }
 
 /// Scaled rows whose class is right.

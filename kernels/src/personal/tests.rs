@@ -191,7 +191,7 @@ fn learnt() -> (Classifier, Dataset) {
     let mut stream = Stream::new(b"learnt", "batches", &[]);
     let start = network.initial(&[1; 32]);
     let weights =
-        train(&network, &start, scaled.view(), scaled.labels(), None, &settings(6), &mut stream).weights;
+        train(&network, start, scaled.view(), scaled.labels(), None, &settings(6), &mut stream).weights;
     let session = ("digits".to_owned(), [7; 32]);
     let classes = data.classes().to_vec();
     let made = Classifier::new(&architecture, scaler, classes, Vec::new(), weights, session).unwrap();

@@ -126,7 +126,7 @@ impl Lab {
         let members = |name: &str| history.members(self.slot(name)).to_vec();
         let mut weights = network.initial(&seed);
         let mut labels: BTreeMap<Peer, PseudoLabels> = BTreeMap::new();
-        let (mut counts, mut propagations, mut counted) = (Vec::new(), 0, members("rows"));
+        let (mut class_weights, mut propagations, mut counted) = (Vec::new(), 0, members("rows"));
         for round in 0..spec.rounds {
             if round >= self.spec.after && (round - self.spec.after).is_multiple_of(self.spec.refresh) {
                 propagations += 1;
@@ -168,11 +168,20 @@ impl Lab {
                         PseudoLabels::new(known, &shares(&own, classes, Some(&of_class)), classes),
                     );
                 }
-                counts = vec![0; classes];
+                let mut counts = vec![0u64; classes];
                 for peer in members(&format!("counts-{propagations}")) {
                     let own = labels[&peer].counts(classes);
                     counts.iter_mut().zip(own).for_each(|(sum, count)| *sum += count);
                 }
+                let found: Vec<u64> =
+                    counts.iter().zip(&of_class).map(|(all, given)| all.saturating_sub(*given)).collect();
+                let [all_given, all_found] = [&of_class, &found].map(|each| each.iter().sum::<u64>() as f64);
+                assert!(all_given > 0.0 && all_found > 0.0);
+                let in_batch = |class: usize| {
+                    (of_class[class] as f64 / all_given + found[class] as f64 / all_found) / 2.0
+                };
+                class_weights =
+                    (0..classes).map(|y| (1.0 / (classes as f64 * in_batch(y).max(1e-6))) as f32).collect();
             }
             let there = members(&format!("round-{}", round + 1));
             let all: usize = counted.iter().map(|peer| rows[peer.index()].1.len()).sum();
@@ -193,16 +202,21 @@ impl Lab {
                 let place = [&peer.0.to_le_bytes()[..], &(3 + round).to_le_bytes()].concat();
                 let mut stream = Stream::new(&seed, "fedavg/batches", &place);
                 let trained = match labels.get(peer) {
-                    Some(labels) => {
-                        labels.train(&network, &weights, data.view(), &counts, &settings, &mut stream)
-                    }
+                    Some(labels) => labels.train(
+                        &network,
+                        weights.clone(),
+                        data.view(),
+                        &class_weights,
+                        &settings,
+                        &mut stream,
+                    ),
                     None => {
                         let known: Vec<u16> = known.iter().flatten().copied().collect();
                         let rows = data.subset(&(0..known.len()).collect::<Vec<_>>());
                         if known.is_empty() {
                             continue;
                         }
-                        train(&network, &weights, rows.view(), &known, None, &settings, &mut stream)
+                        train(&network, weights.clone(), rows.view(), &known, None, &settings, &mut stream)
                     }
                 };
                 let share = data.rows() * (1 << 27) / all;

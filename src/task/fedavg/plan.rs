@@ -282,7 +282,8 @@ impl Plan {
         let round = |round: u32| {
             let mut stream = Stream::new(seed, "fedavg/in-one-place", &round.to_le_bytes());
             let (settings, labels) = (self.settings(round), scaled.labels());
-            let trained = train(&self.network, &weights, scaled.view(), labels, None, &settings, &mut stream);
+            let start = std::mem::take(&mut weights);
+            let trained = train(&self.network, start, scaled.view(), labels, None, &settings, &mut stream);
             weights = trained.weights;
             self.with_weights(scaler.clone(), weights.clone())
         };

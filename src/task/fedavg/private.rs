@@ -65,7 +65,7 @@ impl Fedavg {
         let variance = noise.variance(unit).ok_or(FedavgError::Closed("noise of such a size"))?;
         let trains = plan.trains(slot, history).contains(&self.me);
         let words: Vec<u32> = if trains {
-            let trained = self.learn(slot, round, history, None, &start)?;
+            let trained = self.learn(slot, round, history, None, start.clone())?;
             let update = bounded(&start, &trained.weights, unit, longest);
             let word = |(&weight, unit_words): (&f32, i64)| {
                 Ok(mean_word(weight.into(), unit, String::new)?.wrapping_add(wrapped(unit_words)))

@@ -139,7 +139,8 @@ fn trained(
     };
     let place = [&peer.to_le_bytes()[..], &slot.to_le_bytes()].concat();
     let mut stream = Stream::new(seed, "fedavg/batches", &place);
-    let mut trained = train(&network, start, data.view(), data.labels(), None, &settings, &mut stream);
+    let mut trained =
+        train(&network, start.to_vec(), data.view(), data.labels(), None, &settings, &mut stream);
     if spec.clip > 0.0 {
         clip_update(start, &mut trained.weights, spec.clip);
     }
@@ -298,7 +299,7 @@ impl Trainer for Own {
         let place = [&self.0.to_le_bytes()[..], &(order.round + 3).to_le_bytes()].concat();
         let mut stream = Stream::new(&COIN, "fedavg/batches", &place);
         let (rows, labels) = (order.rows.view(), order.rows.labels());
-        Ok(train(order.network, order.start, rows, labels, None, &order.settings, &mut stream))
+        Ok(train(order.network, order.start.to_vec(), rows, labels, None, &order.settings, &mut stream))
     }
 }
 

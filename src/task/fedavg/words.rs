@@ -126,26 +126,25 @@ impl Layout {
         rows: u32,
         carried: &Carried,
     ) -> Result<Bytes, WordsError> {
-        let mut words = Vec::with_capacity(self.words());
+        let mut bytes = Vec::with_capacity(4 * self.words());
+        let mut put = |word: u32| bytes.extend_from_slice(&word.to_le_bytes());
         match means {
             Some((weights, figures)) => {
                 for (at, &weight) in weights.iter().enumerate() {
-                    words.push(mean_word(weight.into(), share, || format!("weight {at} after training"))?);
+                    put(mean_word(weight.into(), share, || format!("weight {at} after training"))?);
                 }
                 for number in figures.numbers() {
                     // A loss has no bound of its own.
-                    words.push(mean_word(number.min(15.0), share, || "the loss".into())?);
+                    put(mean_word(number.min(15.0), share, || "the loss".into())?);
                 }
-                words.push(share);
+                put(share);
             }
-            None => words.resize(self.weights + self.figures + 1, 0),
+            None => (0..=self.weights + self.figures).for_each(|_| put(0)),
         }
-        words.extend([rows, carried.rows & 0xffff, carried.rows >> 16]);
-        for figures in &carried.curve {
-            words.extend(figures.coarse());
-        }
-        words.resize(self.words(), 0);
-        Ok(words.into_iter().flat_map(u32::to_le_bytes).collect())
+        [rows, carried.rows & 0xffff, carried.rows >> 16].into_iter().for_each(&mut put);
+        carried.curve.iter().flat_map(|figures| figures.coarse()).for_each(&mut put);
+        bytes.resize(4 * self.words(), 0);
+        Ok(bytes.into())
     }
 
     fn word(self, opened: &[u8], at: usize) -> u32 {
