@@ -17,7 +17,7 @@ use flyswarm_kernels::learner::Classifier;
 pub(super) fn spec(scenario: &Scenario) -> Result<FedavgXclpSpec, ScenarioError> {
     let task = &scenario.task;
     let usual = FedavgXclpSpec::new(fedavg::spec(scenario)?);
-    let xclp = XclpSpec { bits: task.bits, k: task.k, ..usual.xclp };
+    let xclp = XclpSpec { bits: task.bits, k: task.k, hamming: task.hamming, ..usual.xclp };
     Ok(FedavgXclpSpec {
         xclp,
         after: task.after.unwrap_or(usual.after),

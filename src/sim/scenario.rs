@@ -16,7 +16,7 @@ use serde::Deserialize;
 use toml::{Table, Value};
 
 use crate::privacy::Ratio;
-use crate::session::{NoiseMode, Scaling, Score, Select, Size, words};
+use crate::session::{Hamming, NoiseMode, Scaling, Score, Select, Size, words};
 
 pub(crate) use fault::name as fault_name;
 pub use fault::{Fault, Kind, Moment, Peers, Tamper};
@@ -180,6 +180,8 @@ pub struct Task {
     pub bits: u32,
     /// `xclp`: neighbours of a point.
     pub k: u32,
+    /// `xclp`: how distances are shared, as in a session file.
+    pub hamming: Hamming,
     /// `flynn`: how the peers are drawn whose rows are learnt from, as in a session file; left out:
     /// everybody.
     pub select: Option<Select>,
@@ -211,6 +213,7 @@ impl Default for Task {
             labels: 5,
             bits: 1024,
             k: 10,
+            hamming: Hamming::default(),
             select: None,
             sketch: Table::new(),
             evaluate: None,

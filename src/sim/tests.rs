@@ -58,6 +58,27 @@ fn labels_that_are_found_on_the_way_give_all_peers_one_network_whoever_crashes()
 }
 
 #[test]
+fn labels_by_distances_that_owners_share_in_pairs_are_those_of_the_pooled_rows_whoever_crashes() {
+    for hamming in ["ot", "phe"] {
+        let text = format!(
+            "peers = 4\n[task]\nkind = \"xclp\"\nlabels = 2\nbits = 64\nk = 3\nhamming = \"{hamming}\"\n\
+             [session]\nmin_holders = 1\n[data]\nrows = 60\n[timing]\nlinger_ms = 600_000\n\
+             [expect]\nfinished = 4\npooled = true\n\
+             [[fault]]\nkind = \"crash\"\npeers = 1\nat = {{ slot = \"computed\", stage = \"compute\" }}\n\
+             for_s = 20\n"
+        );
+        let report = run("test", &scenario(&text, 1), Path::new(""), &mut |_| {}).unwrap();
+        assert!(report.violations.is_empty(), "{hamming}: {:?}", report.violations);
+        let accuracy = report.accuracy.unwrap();
+        assert!(accuracy.equal && accuracy.rows > 0, "{hamming}: {accuracy:?}");
+        assert_eq!(report.marks.len(), 2, "the peer was lost, and is back: {:?}", report.marks);
+    }
+    let text = "peers = 4\n[task]\nkind = \"fedavg-xclp\"\nhamming = \"ot\"\n";
+    let refused = run("test", &scenario(text, 1), Path::new(""), &mut |_| {}).unwrap_err().to_string();
+    assert!(refused.contains("must be \"replicated\" with the task fedavg-xclp"), "{refused}");
+}
+
+#[test]
 fn a_rule_that_opens_without_a_decision_is_found() {
     assert_eq!(found(&format!("{SUM}{FAULTS}"), 300, |ctx| ctx.rule = OpeningRule::Naive), Check::OneOpening);
 }

@@ -20,7 +20,7 @@ use crate::task::xclp::{self, Said, Xclp};
 /// The parameters of the session's task.
 pub(super) fn spec(scenario: &Scenario) -> XclpSpec {
     let task = &scenario.task;
-    XclpSpec { bits: task.bits, k: task.k, ..XclpSpec::default() }
+    XclpSpec { bits: task.bits, k: task.k, hamming: task.hamming, ..XclpSpec::default() }
 }
 
 /// Rows for all peers but those without, which come last. Of each class so many rows as the scenario says
