@@ -288,6 +288,9 @@ impl SessionCommand {
                 // Many long names could make a file that is too large to be read.
                 Session::parse(&text)?;
                 output::write(&file, text.as_bytes(), force)?;
+                if let Some(caution) = session.task.caution() {
+                    eprintln!("warning: {caution}");
+                }
                 let id = session.id();
                 let text = match json {
                     true => {

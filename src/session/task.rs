@@ -165,6 +165,11 @@ pub(super) trait Spec {
     /// The description for people: pairs of a heading (empty to continue the last one) and one line.
     fn lines(&self, data: &DataSpec) -> Vec<(&'static str, String)>;
 
+    /// What whoever writes such a session file should know before others join.
+    fn caution(&self) -> Option<&'static str> {
+        None
+    }
+
     /// What a peer releases with noise where the session has a `privacy.epsilon`.
     fn release(&self, _data: &DataSpec) -> Release {
         Release::Nothing
@@ -308,6 +313,11 @@ impl TaskSpec {
     /// The task's parameters for people: pairs of a heading (empty to continue the last one) and one line.
     pub(crate) fn lines(&self, data: &DataSpec) -> Vec<(&'static str, String)> {
         self.spec().lines(data)
+    }
+
+    /// What whoever writes such a session file should know before others join.
+    pub(crate) fn caution(&self) -> Option<&'static str> {
+        self.spec().caution()
     }
 
     /// The parameters of the FlyNN models that the task trains; `None` where it trains none.

@@ -359,7 +359,13 @@ impl Spec for XclpSpec {
             "{bits} bits, k = {k}, alpha = {alpha}, {steps} steps, power {power}{balance}{hamming}, \
              computing: {who}{few}{large}{rows}{sessions}, at most {memory_mb} MB"
         );
-        vec![("xclp", text)]
+        [("xclp", text)].into_iter().chain(self.caution().map(|text| ("caution", text.to_owned()))).collect()
+    }
+
+    fn caution(&self) -> Option<&'static str> {
+        let unchecked = "nobody can check distances in pairs: an owner that deviates can read the label of one \
+                         foreign row for each made-up row of its own (docs/hamming.md)";
+        (self.hamming != Hamming::Replicated).then_some(unchecked)
     }
 }
 
