@@ -90,6 +90,7 @@ class Propagation:
         alpha: float,
         steps: int | None,
         power: int,
+        balance: bool,
         scaling: str,
         bins: int,
         seed: bytes,

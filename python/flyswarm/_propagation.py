@@ -30,6 +30,8 @@ class LabelPropagation(ClassifierMixin, BaseEstimator):
         Steps in which they do; None is as many as alpha needs.
     power : int, default=1
         Similarities are cosines to this power, 1 to 16.
+    balance : bool, default=False
+        Each label counts as one over the labels of its class.
     scaling : {"center", "standard", "unit-norm", "soft-bins", "none"}, default="center"
         How features are put on one scale.
     bins : int, default=8
@@ -65,6 +67,7 @@ class LabelPropagation(ClassifierMixin, BaseEstimator):
         alpha=0.99,
         steps=None,
         power=1,
+        balance=False,
         scaling="center",
         bins=8,
         seed=0,
@@ -74,6 +77,7 @@ class LabelPropagation(ClassifierMixin, BaseEstimator):
         self.alpha = alpha
         self.steps = steps
         self.power = power
+        self.balance = balance
         self.scaling = scaling
         self.bins = bins
         self.seed = seed
@@ -121,6 +125,7 @@ class LabelPropagation(ClassifierMixin, BaseEstimator):
                 "alpha": float(self.alpha),
                 "steps": self.steps,
                 "power": self.power,
+                "balance": bool(self.balance),
                 "scaling": self.scaling,
                 "bins": self.bins,
                 "seed": seed_bytes(self.seed),

@@ -9,6 +9,7 @@ class LabelPropagation:
     alpha: float
     steps: int | None
     power: int
+    balance: bool
     scaling: str
     bins: int
     seed: int | bytes
@@ -24,6 +25,7 @@ class LabelPropagation:
         alpha: float = 0.99,
         steps: int | None = None,
         power: int = 1,
+        balance: bool = False,
         scaling: str = "center",
         bins: int = 8,
         seed: int | bytes = 0,

@@ -30,7 +30,7 @@ impl Propagation {
     /// Spreads `labels` (the index of a class, or None) over the points `x`.
     #[new]
     #[allow(clippy::too_many_arguments, reason = "all by name")]
-    #[pyo3(signature = (x, labels, *, classes, bits, k, alpha, steps, power, scaling, bins, seed))]
+    #[pyo3(signature = (x, labels, *, classes, bits, k, alpha, steps, power, balance, scaling, bins, seed))]
     fn new(
         py: Python<'_>,
         x: PyReadonlyArray2<'_, f32>,
@@ -41,6 +41,7 @@ impl Propagation {
         alpha: f64,
         steps: Option<usize>,
         power: u8,
+        balance: bool,
         scaling: &str,
         bins: u16,
         seed: [u8; 32],
@@ -53,7 +54,7 @@ impl Propagation {
             return Err(value(format!("a label is none of {classes} classes")));
         }
         let steps = steps.unwrap_or_else(|| enough_steps(alpha));
-        let plan = Plan::new(data.rows(), classes, Settings { k, bits, alpha, steps, power, balance: false })
+        let plan = Plan::new(data.rows(), classes, Settings { k, bits, alpha, steps, power, balance })
             .map_err(value)?;
         let scaler =
             Scaler::fit(&named_scaling(scaling, bins, Vec::new(), Vec::new(), data.features())?, &data)

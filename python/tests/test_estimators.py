@@ -35,6 +35,17 @@ def test_labels_spread_over_digits_of_which_one_in_ten_has_one():
     assert (other.predict(X[:50]) == fitted.predict(X[:50])).all()
 
 
+def test_balanced_labels_are_right_more_often_where_one_class_has_most_of_them():
+    X, y = load_digits(return_X_y=True)
+    X, y = X[:600], y[:600]
+    # Two labels of each class, but all of the nines.
+    first = np.array([(y[:at] == y[at]).sum() < 2 for at in range(len(y))])
+    given = np.where(first | (y == 9), y, -1)
+    plain, balanced = (LabelPropagation(bits=1024, balance=balance).fit(X, given) for balance in (False, True))
+    right = [(each.transduction_ == y)[given == -1].mean() for each in (plain, balanced)]
+    assert right[1] > right[0] + 0.05, right
+
+
 def test_rows_that_no_label_reaches_stay_unlabelled():
     X = [[0.0], [0.1], [0.2], [900.0], [900.1], [900.2]]
     fitted = LabelPropagation(neighbours=2).fit(X, [4, -1, -1, -1, -1, -1])
