@@ -59,9 +59,10 @@ class Lab:
             host.id = host.run("id")[-1]
         return lan, hosts
 
-    def session(self, hosts, *more, name="wards", addresses=lambda host: "", timing=("gather_ms=8000", "linger_ms=3000")):
+    def session(self, hosts, *more, name="wards", task=("--m", "2048"), addresses=lambda host: "",
+                timing=("gather_ms=8000", "linger_ms=3000")):
         """Writes a session file and gives it to every host."""
-        words = ["session", "new", "--name", name, "--features", "64", "--classes-from-range", "0..9", "--m", "2048"]
+        words = ["session", "new", "--name", name, "--features", "64", "--classes-from-range", "0..9", *task]
         for host in hosts:
             at = addresses(host)
             words += ["--peer", f"{host.name}={host.id}" + (f"@{at}" if at else "")]
