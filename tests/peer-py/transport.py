@@ -1,12 +1,14 @@
-"""Which connection is kept, substreams, frames, and the loop that drives the machine (spec, section 6).
+"""Connections on py-libp2p, substreams, frames, and the loop that drives the machine (spec, section 6).
 
-Nothing is cancelled in the middle of a write while its connection is to live: each substream has one task
-that writes.
+Of py-libp2p only its Noise, multistream-select and Yamux are used: which connection is kept, who opens what
+and when, is decided here. Nothing is cancelled in the middle of a write while its connection is to live: each
+substream has one task that writes.
 """
 
 from __future__ import annotations
 
 import collections
+import logging
 import random
 import signal
 import socket
@@ -15,9 +17,20 @@ import time
 from typing import Any, Awaitable, Callable
 
 import trio
-from cryptography.exceptions import InvalidTag
+from libp2p.crypto.ed25519 import create_new_key_pair
+from libp2p.crypto.x25519 import create_new_key_pair as create_noise_key_pair
+from libp2p.io.trio import TrioTCPStream
+from libp2p.network.connection.raw_connection import RawConnection
+from libp2p.peer.id import ID
+from libp2p.protocol_muxer.multiselect import Multiselect
+from libp2p.protocol_muxer.multiselect_client import MultiselectClient
+from libp2p.protocol_muxer.multiselect_communicator import MultiselectCommunicator
+from libp2p.security.noise.exceptions import PeerIDMismatchesPubkey
+from libp2p.security.noise.transport import Transport as Noise
+from libp2p.stream_muxer.exceptions import MuxedStreamEOF
+from libp2p.stream_muxer.yamux.yamux import Yamux, YamuxStream
 
-from channels import Broken, Ended, Mux, Secure, Substream, Tcp, offer, select
+from crypto import PEER_ID_PREFIX
 from encoding import frame
 from machine import Drop, Job, Machine, Persist, Say, Send, Stop
 from store import Store
@@ -28,6 +41,10 @@ FRAME_LIMIT = 1_048_576
 QUEUE_LIMIT = {False: 4 << 20, True: 16 << 20}
 SETTLE = 10.0      # all four substreams must stand within
 OVERDUE = 5.0
+PIECE = 64 << 10   # what one write has at most
+GATHER = 0.002     # where bytes are lacking: a read takes longer than that of a byte alone
+CREDIT = 128 << 10  # so much is read before the window is opened again: half of it
+logging.getLogger("libp2p").setLevel(logging.CRITICAL)
 
 
 class Outgoing:
@@ -54,12 +71,54 @@ class Outgoing:
         return data
 
 
-class Connection:
-    def __init__(self, peer: int, stream: trio.SocketStream, mux: Mux) -> None:
-        self.peer = peer
+class Tcp(TrioTCPStream):
+    """Reads ahead, as Noise asks for two bytes and then for the rest. Notes when something was heard."""
+
+    def __init__(self, stream: trio.SocketStream) -> None:
+        super().__init__(stream)
+        self.ahead = bytearray()
+        self.heard = time.monotonic()
+
+    async def read(self, n: int | None = None) -> bytes:
+        if not self.ahead:
+            self.ahead += await super().read(PIECE)
+            self.heard = time.monotonic()
+        data = bytes(self.ahead[:n])
+        del self.ahead[:n]
+        return data
+
+
+class Substream:
+    """Exact lengths of a library's substream, and a window update for half a window, not for each read."""
+
+    def __init__(self, stream: YamuxStream) -> None:
         self.stream = stream
-        self.mux = mux
-        self.began = self.heard = time.monotonic()
+        self.write = stream.write
+        self.close = stream.close
+        self.unreported = 0
+
+    async def read(self, n: int) -> bytes:
+        data = await self.stream.muxed_conn.read_stream(self.stream.stream_id, n)
+        self.unreported += len(data)
+        if self.unreported >= CREDIT:
+            read, self.unreported = self.unreported, 0
+            self.stream.recv_window += read
+            await self.stream.send_window_update(read)
+        return data
+
+    async def exactly(self, n: int) -> bytes:
+        data = bytearray(await self.read(n))
+        while len(data) < n:
+            await trio.sleep(GATHER)
+            data += await self.read(n - len(data))
+        return bytes(data)
+
+
+class Connection:
+    def __init__(self, peer: int, tcp: Tcp, muxed: Yamux) -> None:
+        self.peer = peer
+        self.tcp = tcp
+        self.muxed = muxed
         self.incoming: dict[bool, Substream] = {}
         self.outgoing: dict[bool, Substream] = {}
         self.opening = False
@@ -69,16 +128,24 @@ class Connection:
         self.queues = {bulk: Outgoing(limit) for bulk, limit in QUEUE_LIMIT.items()}
         self.ends: set[bool] = set()
 
-    def heard_now(self) -> None:
-        self.heard = time.monotonic()
-
     def stand(self) -> None:
         if len(self.incoming) == 2 and len(self.outgoing) == 2:
             self.standing.set()
 
 
-class OtherIdentity(Exception):
-    """At an address of a peer another answers."""
+class Broken(Exception):
+    """The other side breaks the rules."""
+
+
+async def select(stream: Any, protocol: str) -> None:
+    """Asks for a protocol."""
+    await MultiselectClient().select_one_of([protocol], MultiselectCommunicator(stream))
+
+
+async def offer(stream: Any, protocols: list[str]) -> str:
+    """Lets the other side choose."""
+    chosen, _ = await Multiselect(dict.fromkeys(protocols)).negotiate(MultiselectCommunicator(stream))
+    return chosen
 
 
 class Node:
@@ -89,6 +156,7 @@ class Node:
         self.model_written = False
         self.roster = machine.session.roster
         self.me = machine.me
+        self.key_pair = create_new_key_pair(machine.identity.seed)
         self.links: dict[int, list[Connection]] = {p: [] for p in range(len(self.roster)) if p != self.me}
         self.chosen: dict[int, Connection] = {}
         self.avoided: dict[str, float] = {}
@@ -118,19 +186,24 @@ class Node:
         connection = None
         try:
             with trio.fail_after(SETTLE):
-                tcp, ask = Tcp(stream), expected is not None
-                await (select(tcp, NOISE) if ask else offer(tcp, [NOISE]))
-                secure = Secure(tcp, self.machine.identity, ask)
-                await secure.handshake()
-                if ask and secure.remote != self.roster[expected]:
-                    raise OtherIdentity
-                peer = self.admitted(secure.remote)
+                tcp = Tcp(stream)
+                raw = RawConnection(tcp, expected is not None)
+                noise = Noise(self.key_pair, create_noise_key_pair().private_key)
+                if expected is None:
+                    await offer(raw, [NOISE])
+                    secured = await noise.secure_inbound(raw)
+                else:
+                    await select(raw, NOISE)
+                    secured = await noise.secure_outbound(raw, ID(PEER_ID_PREFIX + self.roster[expected]))
+                identity = secured.get_remote_peer()
+                public = identity.to_bytes().removeprefix(PEER_ID_PREFIX)
+                peer = self.admitted(public)
                 if peer is None:  # M6.5
                     return
-                await (select(secure, YAMUX) if ask else offer(secure, [YAMUX]))
-                if self.admitted(secure.remote) is None:
+                await (offer(secured, [YAMUX]) if expected is None else select(secured, YAMUX))
+                if self.admitted(public) is None:
                     return
-            connection = Connection(peer, stream, Mux(secure))
+            connection = Connection(peer, tcp, Yamux(secured, identity, expected is not None))
             self.links[peer].append(connection)
             await self.live(connection)
         finally:
@@ -142,7 +215,9 @@ class Node:
     async def live(self, connection: Connection) -> None:
         peer = connection.peer
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(self.mux, connection, nursery)
+            nursery.start_soon(self.mux, connection, nursery.cancel_scope)
+            await connection.muxed.event_started.wait()
+            nursery.start_soon(self.guarded, connection, self.accept, connection, nursery)
             if self.chooses(peer):
                 self.chosen[peer] = connection
                 nursery.start_soon(self.open_channels, connection)
@@ -162,23 +237,24 @@ class Node:
         if connection.standing.is_set():
             await self.events.send(("lost", connection))
 
-    async def mux(self, connection: Connection, nursery: trio.Nursery) -> None:
-        def accepted(stream: Substream) -> None:
-            nursery.start_soon(self.guarded, connection, self.incoming, connection, stream)
-
+    async def mux(self, connection: Connection, scope: trio.CancelScope) -> None:
+        """Runs the library's reader until the connection ends."""
         try:
-            await connection.mux.run(accepted, connection.heard_now)
-        except (Broken, Ended, OSError, trio.BrokenResourceError, trio.ClosedResourceError, InvalidTag):
-            pass
+            await connection.muxed.start()
         finally:
             connection.closed = True
-            nursery.cancel_scope.cancel()
+            scope.cancel()
+
+    async def accept(self, connection: Connection, nursery: trio.Nursery) -> None:
+        while True:
+            stream = Substream(await connection.muxed.accept_stream())
+            nursery.start_soon(self.guarded, connection, self.incoming, connection, stream)
 
     async def close(self, connection: Connection) -> None:
         """At once, without a farewell that might block."""
         if not connection.closed:
             connection.closed = True
-            await trio.aclose_forcefully(connection.stream)
+            await trio.aclose_forcefully(connection.tcp.stream)
 
     async def guarded(self, connection: Connection, run: Callable[..., Awaitable[None]], *args: Any) -> None:
         """A task of a connection: where it fails the connection is closed."""
@@ -194,7 +270,7 @@ class Node:
 
         async def opened() -> None:
             for protocol, bulk in CHANNELS.items():
-                stream = await connection.mux.open()
+                stream = Substream(await connection.muxed.open_stream())
                 await select(stream, protocol)
                 connection.outgoing[bulk] = stream
             connection.stand()
@@ -207,7 +283,7 @@ class Node:
             try:
                 while True:
                     await stream.write(await stream.exactly(32))
-            except Ended:
+            except MuxedStreamEOF:
                 await stream.close()
             return
         bulk = CHANNELS[protocol]
@@ -234,7 +310,7 @@ class Node:
                     raise Broken("a length outside the limits")
                 data = await reader.exactly(length - 4)
                 await self.events.send(("frame", connection, bulk, data[:header], data[header:]))
-        except Ended:
+        except MuxedStreamEOF:
             connection.ends.add(bulk)
             if len(connection.ends) == 2:  # the other side leaves
                 await self.events.send(("left", connection))
@@ -242,12 +318,13 @@ class Node:
     async def write_frames(self, connection: Connection, bulk: bool) -> None:
         stream, queue = connection.outgoing[bulk], connection.queues[bulk]
         while (data := await queue.get()) is not None:
-            await stream.write(data)
+            for at in range(0, len(data), PIECE):
+                await stream.write(data[at:at + PIECE])
         await stream.close()
 
     async def ping(self, connection: Connection) -> None:
         connection.echo_due = time.monotonic() + OVERDUE
-        stream = await connection.mux.open()
+        stream = Substream(await connection.muxed.open_stream())
         await select(stream, PING)
         while True:
             connection.echo_due = time.monotonic() + OVERDUE
@@ -265,7 +342,7 @@ class Node:
             now = time.monotonic()
             for connection in [c for link in self.links.values() for c in link]:
                 due = connection.echo_due
-                if due is not None and now > due and now - connection.heard > OVERDUE:
+                if due is not None and now > due and now - connection.tcp.heard > OVERDUE:
                     await self.close(connection)
 
     # --- dialling
@@ -296,7 +373,7 @@ class Node:
             with trio.fail_after(SETTLE):
                 stream = await trio.open_tcp_stream(host, port)
             await self.establish(stream, peer)
-        except OtherIdentity:
+        except PeerIDMismatchesPubkey:
             self.avoided[f"{host} {port} {peer}"] = time.monotonic() + 60.0
         except Exception:
             return
