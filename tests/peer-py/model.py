@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import math
-import os
 import struct
 import time
 from decimal import Decimal
@@ -18,7 +17,7 @@ ROW_LIMIT = (1 << 23) - 1
 SCALINGS = ("none", "unit-norm", "range", "center", "standard", "soft-bins")
 
 
-class DataError(Exception):
+class DataError(ValueError):
     """Own rows that do not fit the session."""
 
 
@@ -230,9 +229,6 @@ class Task:
         self.rows = rows
         self.labels = labels
 
-    def squares(self) -> bool:
-        return self.session.scaling in ("standard", "soft-bins") or self.session.check_columns
-
     def vector(self, slot: int, opened: dict[int, bytes]) -> bytes:
         """The own vector of a slot. `opened` holds what was opened before."""
         session, name = self.session, self.session.plan[slot].name
@@ -242,7 +238,7 @@ class Task:
         if name == "holders":
             return numpy.array([len(self.rows) > 0, *present], dtype="<u4").tobytes()
         if name == "moments":
-            return moments_of(self.rows, self.squares()).tobytes()
+            return moments_of(self.rows, self.session.squares).tobytes()
         known = numpy.frombuffer(opened[1], "<u4")[1:] > 0
         if (present & ~known).any():
             raise DataError("rows of a class that nobody had when the holders were counted")
@@ -253,7 +249,7 @@ class Task:
     def moments(self, opened: dict[int, bytes]) -> Moments | None:
         for slot, what in enumerate(self.session.plan):
             if what.name == "moments":
-                return Moments(opened[slot], self.session.features, self.squares())
+                return Moments(opened[slot], self.session.features, self.session.squares)
         return None
 
     def check_opened(self, slot: int, opened: bytes) -> None:
@@ -268,7 +264,7 @@ class Task:
                 if 0 < word < least:
                     raise Refused(f"{word} peers have rows of the class {label!r}, {least} are needed")
         if name == "moments":
-            Moments(opened, self.session.features, self.squares())
+            Moments(opened, self.session.features, self.session.squares)
 
     def may_sum(self, slot: int, members: set[int], opened: dict[int, bytes], holders: list[int]) -> bool:
         """*Small crowds* (section 10) and what the task demands. `holders` are the members of that slot."""
@@ -313,15 +309,3 @@ def model_file(session: Session, opened: dict[int, bytes], moments: Moments | No
     checked = body + tagged("model", body) + origin
     return b"flyswarm-model\x00" + checked + tagged("model file", checked)
 
-
-def write_whole(path: str, data: bytes) -> None:
-    """Replaces a file, synced, so that a reader sees all of it or none."""
-    temporary = f"{path}.part"
-    with open(temporary, "wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(temporary, path)
-    folder = os.open(os.path.dirname(os.path.abspath(path)), os.O_RDONLY)
-    os.fsync(folder)
-    os.close(folder)

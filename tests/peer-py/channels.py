@@ -1,0 +1,131 @@
+"""What this peer takes from py-libp2p 0.8.1: Noise, multistream-select and Yamux (spec, section 6).
+
+Two things are done beside the library, for bytes that come one by one: the socket is read ahead, and Yamux's
+window is opened again by half of it, where the library's own `read` sends an update each time.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import logging
+import sys
+import time
+from typing import Any
+
+import trio
+
+# `import libp2p` brings in QUIC, DHT, relays and all the rest. These two packages are left empty: modules below
+# them are found as ever, and what is needed takes half the time.
+for package in ("libp2p", "libp2p.transport"):
+    sys.modules[package] = importlib.util.module_from_spec(importlib.util.find_spec(package))
+
+from libp2p.crypto.ed25519 import create_new_key_pair  # noqa: E402
+from libp2p.crypto.x25519 import create_new_key_pair as create_noise_key_pair  # noqa: E402
+from libp2p.io.trio import TrioTCPStream  # noqa: E402
+from libp2p.network.connection.raw_connection import RawConnection  # noqa: E402
+from libp2p.peer.id import ID  # noqa: E402
+from libp2p.protocol_muxer.multiselect import Multiselect  # noqa: E402
+from libp2p.protocol_muxer.multiselect_client import MultiselectClient  # noqa: E402
+from libp2p.protocol_muxer.multiselect_communicator import MultiselectCommunicator  # noqa: E402
+from libp2p.security.noise.transport import Transport as Noise  # noqa: E402
+from libp2p.stream_muxer.yamux.yamux import Yamux, YamuxStream  # noqa: E402
+
+from crypto import PEER_ID_PREFIX, Identity  # noqa: E402
+
+NOISE, YAMUX = "/noise", "/yamux/1.0.0"
+PIECE = 64 << 10
+HALF_WINDOW = 128 << 10
+GATHER = 0.002  # s, for more to come where a read got too little
+logging.getLogger("libp2p").setLevel(logging.CRITICAL)
+
+
+async def select(stream: Any, protocol: str) -> None:
+    """Asks for a protocol."""
+    await MultiselectClient().select_one_of([protocol], MultiselectCommunicator(stream))
+
+
+async def offer(stream: Any, protocols: list[str]) -> str:
+    """Lets the other side choose."""
+    chosen, _ = await Multiselect(dict.fromkeys(protocols)).negotiate(MultiselectCommunicator(stream))
+    return chosen
+
+
+class Tcp(TrioTCPStream):
+    """Reads ahead: Noise asks for two bytes, and then for the rest. Knows when something was heard."""
+
+    def __init__(self, stream: trio.SocketStream) -> None:
+        super().__init__(stream)
+        self.ahead = bytearray()
+        self.heard = time.monotonic()
+
+    async def read(self, n: int | None = None) -> bytes:
+        if not self.ahead:
+            self.ahead += await super().read(PIECE)
+            self.heard = time.monotonic()
+        data = bytes(self.ahead[:n])
+        del self.ahead[:n]
+        return data
+
+
+class Secure:
+    """A connection after Noise; `public` is the other side's Ed25519 key."""
+
+    def __init__(self, tcp: Tcp, session: Any, dialled: bool) -> None:
+        self.tcp = tcp
+        self.session = session
+        self.dialled = dialled
+        self.public = session.get_remote_peer().to_bytes().removeprefix(PEER_ID_PREFIX)
+
+    async def multiplexed(self) -> Yamux:
+        if self.dialled:
+            await select(self.session, YAMUX)
+        else:
+            await offer(self.session, [YAMUX])
+        return Yamux(self.session, self.session.get_remote_peer(), self.dialled)
+
+
+async def secured(stream: trio.SocketStream, identity: Identity, expected: bytes | None) -> Secure:
+    """Noise on a connection: with whom was dialled, or with whoever dials (None)."""
+    tcp, dialled = Tcp(stream), expected is not None
+    raw = RawConnection(tcp, dialled)
+    noise = Noise(create_new_key_pair(identity.seed), create_noise_key_pair().private_key)
+    if dialled:
+        await select(raw, NOISE)
+        session = await noise.secure_outbound(raw, ID(PEER_ID_PREFIX + expected))
+    else:
+        await offer(raw, [NOISE])
+        session = await noise.secure_inbound(raw)
+    return Secure(tcp, session, dialled)
+
+
+class Substream:
+    def __init__(self, stream: YamuxStream) -> None:
+        self.stream = stream
+        self.close = stream.close
+        self.reset = stream.reset
+        self.unreported = 0  # what was read since the last window update
+
+    async def read(self, n: int) -> bytes:
+        data = await self.stream.muxed_conn.read_stream(self.stream.stream_id, n)
+        self.unreported += len(data)
+        if self.unreported >= HALF_WINDOW:
+            read, self.unreported = self.unreported, 0
+            self.stream.recv_window += read
+            await self.stream.send_window_update(read)
+        return data
+
+    async def exactly(self, n: int) -> bytes:
+        data = bytearray(await self.read(n))
+        while len(data) < n:
+            await trio.sleep(GATHER)
+            data += await self.read(n - len(data))
+        return bytes(data)
+
+    async def write(self, data: bytes) -> None:
+        while data:
+            room = min(self.stream.send_window, PIECE)
+            if room == 0:  # the library itself waits no longer than 5 s
+                await trio.sleep(GATHER)
+            else:
+                await self.stream.write(data[:room])
+                data = data[room:]
