@@ -11,7 +11,7 @@ import logging
 import sys
 import time
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, Callable
 
 import trio
 
@@ -39,6 +39,10 @@ PIECE = 64 << 10
 HALF_WINDOW = 128 << 10
 GATHER = 0.002  # s, for more to come where a read got too little
 logging.getLogger("libp2p").setLevel(logging.CRITICAL)
+
+
+class Broken(Exception):
+    """The other side breaks the rules."""
 
 
 async def select(stream: Any, protocol: str) -> None:
@@ -69,25 +73,10 @@ class Tcp(TrioTCPStream):
         return data
 
 
-class Secure:
-    """A connection after Noise; `public` is the other side's Ed25519 key."""
-
-    def __init__(self, tcp: Tcp, session: Any, dialled: bool) -> None:
-        self.tcp = tcp
-        self.session = session
-        self.dialled = dialled
-        self.public = session.get_remote_peer().to_bytes().removeprefix(PEER_ID_PREFIX)
-
-    async def multiplexed(self) -> Yamux:
-        if self.dialled:
-            await select(self.session, YAMUX)
-        else:
-            await offer(self.session, [YAMUX])
-        return Yamux(self.session, self.session.get_remote_peer(), self.dialled)
-
-
-async def secured(stream: trio.SocketStream, identity: Identity, expected: bytes | None) -> Secure:
-    """Noise on a connection: with whom was dialled, or with whoever dials (None)."""
+async def upgraded(stream: trio.SocketStream, identity: Identity, expected: bytes | None,
+                   admits: Callable[[bytes], bool]) -> tuple[Tcp, Yamux, bytes]:
+    """Noise and Yamux on a connection, and the other side's Ed25519 key: `expected` where this side dialled,
+    else of whoever has."""
     tcp, dialled = Tcp(stream), expected is not None
     noise = Noise(create_new_key_pair(identity.seed), create_noise_key_pair().private_key)
     if dialled:
@@ -96,7 +85,12 @@ async def secured(stream: trio.SocketStream, identity: Identity, expected: bytes
     else:
         await offer(tcp, [NOISE])
         session = await noise.secure_inbound(tcp)
-    return Secure(tcp, session, dialled)
+    other = session.get_remote_peer()
+    public = other.to_bytes().removeprefix(PEER_ID_PREFIX)
+    if not admits(public):  # M6.5
+        raise Broken("it may not come in")
+    await (select(session, YAMUX) if dialled else offer(session, [YAMUX]))
+    return tcp, Yamux(session, other, dialled), public
 
 
 class Substream:

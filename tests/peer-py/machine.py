@@ -6,8 +6,8 @@ their order: so what is persisted is on disk before what depends on it leaves.
 
 from __future__ import annotations
 
-from collections import Counter
-from typing import Any, Callable, NamedTuple
+from collections import Counter, namedtuple
+from typing import Any, Callable
 
 from crypto import Identity
 from decision import (Fault, Unopenable, ascend, check_promise, expect, obligation, opened_vector,
@@ -26,41 +26,14 @@ MOST = 1 << 48
 DEAD_AFTER = 7.25
 
 
-class Send(NamedTuple):
-    to: int
-    bulk: bool
-    header: bytes
-    payload: bytes
-
-
-class Persist(NamedTuple):
-    label: str
-    file: str
-    data: bytes
-
-
-class Drop(NamedTuple):
-    """Close the connection with a peer that is blamed, and refuse it from now on."""
-
-    peer: int
-    kind: str
-    text: str
-
-
-class Job(NamedTuple):
-    """Something to compute; its result, or its exception, goes to `finished`."""
-
-    number: int
-    run: Callable[[], Any]
-
-
-class Say(NamedTuple):
-    text: str
-
-
-class Stop(NamedTuple):
-    code: int
-    text: str
+# Actions. Drop: close the connection with a peer that is blamed, and refuse it from now on. Job: something to
+# compute; its result, or its exception, goes to `finished`.
+Send = namedtuple("Send", "to bulk header payload")
+Persist = namedtuple("Persist", "label file data")
+Drop = namedtuple("Drop", "peer kind text")
+Job = namedtuple("Job", "number run")
+Say = namedtuple("Say", "text")
+Stop = namedtuple("Stop", "code text")
 
 
 class Proposal:

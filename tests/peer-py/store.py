@@ -8,7 +8,8 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import os
-from typing import Any, NamedTuple
+from collections import namedtuple
+from typing import Any
 
 import encoding
 from encoding import Ballot, Malformed, decode
@@ -22,18 +23,12 @@ FrozenState   { frozen: Frozen, total: Vec<u8> }
 """)
 Small, AcceptedState, ReleasedState, FrozenState = (
     encoding.TYPES[name] for name in ("Small", "AcceptedState", "ReleasedState", "FrozenState"))
+Loaded = namedtuple("Loaded", "small accepted released frozen")
 NOTHING = Small(Ballot(0, 0), Ballot(0, 0), False, [])
 
 
 class StateError(OSError):
     """Stored state is damaged, or in use."""
-
-
-class Loaded(NamedTuple):
-    small: Any
-    accepted: Any
-    released: Any
-    frozen: list[Any]
 
 
 class Store:

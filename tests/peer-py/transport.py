@@ -17,7 +17,7 @@ from typing import Any, Callable
 
 import trio
 
-from channels import Substream, Tcp, Yamux, offer, secured, select  # before what follows
+from channels import Broken, Substream, Tcp, Yamux, offer, select, upgraded  # before what follows
 from libp2p.protocol_muxer.exceptions import MultiselectError
 from libp2p.security.noise.exceptions import PeerIDMismatchesPubkey
 from libp2p.stream_muxer.exceptions import MuxedStreamEOF, MuxedStreamError
@@ -33,10 +33,6 @@ QUEUE_LIMIT = {False: 4 << 20, True: 16 << 20}
 SETTLE = 10.0  # s, within which all four substreams must stand
 OVERDUE = 5.0
 Address = tuple[str, int]
-
-
-class Broken(Exception):
-    """The other side breaks the rules."""
 
 
 class Queue:
@@ -154,15 +150,13 @@ class Node:
         connection = None
         try:
             with trio.fail_after(SETTLE):
-                secure = await secured(stream, self.machine.identity,
-                                       None if expected is None else self.roster[expected])
-                if self.admitted(secure.public) is None:  # M6.5
-                    return
-                muxed = await secure.multiplexed()
-                peer = self.admitted(secure.public)
-                if peer is None:
-                    return
-            connection = Connection(peer, secure.tcp, muxed)
+                tcp, muxed, public = await upgraded(
+                    stream, self.machine.identity, None if expected is None else self.roster[expected],
+                    lambda public: self.admitted(public) is not None)
+            peer = self.admitted(public)
+            if peer is None:
+                return
+            connection = Connection(peer, tcp, muxed)
             self.links[peer].append(connection)
             await self.live(connection)
         except PeerIDMismatchesPubkey:

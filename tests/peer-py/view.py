@@ -71,6 +71,16 @@ class Round:
         self.sent = False
 
 
+class Edge:
+    """How many chunks have passed between this member and a neighbour."""
+
+    def __init__(self) -> None:
+        self.sent = 0
+        self.acked = 0     # of these, credited by the neighbour
+        self.taken = 0
+        self.credited = 0  # of these, credited to the neighbour
+
+
 class Reduction:
     """One member's part in an all-reduce (section 13)."""
 
@@ -81,21 +91,13 @@ class Reduction:
         self.length = what.length
         self.count = chunk_count(self.length)
         self.sum_id = SumId(view.ballot, slot)
-        self.own: dict[int, numpy.ndarray] = {}   # chunks that are masked
-        self.sums: dict[int, numpy.ndarray] = {}  # of the children's chunks
         self.vector: bytes | None = None
         self.masks_asked = 0
-        self.taken = dict.fromkeys(view.children, 0)      # chunks up, of each child
-        self.up_credit = dict.fromkeys(view.children, 0)  # of these, credited
-        self.up_sent = 0        # at the root: totals made
-        self.up_acked = 0
+        self.own: dict[int, numpy.ndarray] = {}   # chunks that are masked
+        self.sums: dict[int, numpy.ndarray] = {}  # of the children's chunks
+        self.added = 0  # chunks that are those of the whole subtree, and have left upward
         self.total: list[bytes] = []
-        self.down_credit = 0    # of the totals taken, credited to the parent
-        self.down_sent = dict.fromkeys(view.children, 0)
-        self.down_acked = dict.fromkeys(view.children, 0)
-
-    def size(self, index: int) -> int:
-        return min(CHUNK, self.length - index * CHUNK)
+        self.edges = {peer: Edge() for peer in view.neighbours}
 
     def start(self, vector: bytes) -> None:
         if self.view.reduction is self:
@@ -103,7 +105,7 @@ class Reduction:
             self.pump()
 
     def ask_masks(self) -> None:
-        while self.vector is not None and self.masks_asked < min(self.count, self.up_sent + WINDOW):
+        while self.vector is not None and self.masks_asked < min(self.count, self.added + WINDOW):
             index = self.masks_asked
             self.masks_asked += 1
             part = numpy.frombuffer(self.vector[index * CHUNK:(index + 1) * CHUNK], self.dtype)
@@ -119,57 +121,56 @@ class Reduction:
     def pump(self) -> None:
         """Sends all that can be sent."""
         view, parent = self.view, self.view.parent
-        while (i := self.up_sent) in self.own and all(n > i for n in self.taken.values()):
-            if parent is not None and i - self.up_acked >= WINDOW:
+        while (i := self.added) in self.own and all(self.edges[child].taken > i for child in view.children):
+            if parent is not None and i - self.edges[parent].acked >= WINDOW:
                 break
             chunk = (self.own.pop(i) + self.sums.pop(i, 0)).tobytes()
-            self.up_sent += 1
+            self.added += 1
             if parent is None:
                 self.total.append(chunk)
             else:
-                view.reduce(parent, ReduceMessage.Chunk(self.sum_id, Direction.Up, i, chunk))
+                self.send_chunk(parent, Direction.Up, chunk)
         for child in view.children:
-            while self.down_sent[child] < min(len(self.total), self.down_acked[child] + WINDOW):
-                i = self.down_sent[child]
-                self.down_sent[child] += 1
-                view.reduce(child, ReduceMessage.Chunk(self.sum_id, Direction.Down, i, self.total[i]))
-            ready = min(self.taken[child], self.up_sent + WINDOW)
-            if ready - self.up_credit[child] >= CREDIT_EVERY:
-                self.up_credit[child] = ready
-                view.reduce(child, ReduceMessage.Credit(self.sum_id, Direction.Up, ready - 1))
-        ready = len(self.total)
-        if parent is not None and ready - self.down_credit >= CREDIT_EVERY:
-            self.down_credit = ready
-            view.reduce(parent, ReduceMessage.Credit(self.sum_id, Direction.Down, ready - 1))
+            edge = self.edges[child]
+            while edge.sent < min(len(self.total), edge.acked + WINDOW):
+                self.send_chunk(child, Direction.Down, self.total[edge.sent])
+        for peer, edge in self.edges.items():
+            direction = Direction.Down if peer == parent else Direction.Up
+            ready = min(edge.taken, self.added + WINDOW)
+            if ready - edge.credited >= CREDIT_EVERY:
+                edge.credited = ready
+                view.reduce(peer, ReduceMessage.Credit(self.sum_id, direction, ready - 1))
         self.ask_masks()
-        if self.vector is not None and all(n == self.count for n in (ready, *self.down_sent.values())):
+        passed_on = [self.edges[child].sent for child in view.children]
+        if self.vector is not None and all(n == self.count for n in (len(self.total), *passed_on)):
             view.total_held()
 
-    def chunk(self, sender: int, message: Any) -> None:
-        i, data = message.index, message.data
-        if message.direction == Direction.Up:
-            expect(sender in self.taken, "out-of-order", "a chunk upward from the parent")
-            expect(i == self.taken[sender] and i < self.count, "out-of-order", "a chunk that is not the next")
-            expect(len(data) == self.size(i), "inconsistent", "a chunk of another length")
-            expect(i - self.up_credit[sender] < WINDOW, "out-of-order", "a chunk without credit")
-            self.taken[sender] += 1
+    def send_chunk(self, to: int, direction: Direction, chunk: bytes) -> None:
+        edge = self.edges[to]
+        self.view.reduce(to, ReduceMessage.Chunk(self.sum_id, direction, edge.sent, chunk))
+        edge.sent += 1
+
+    def on_chunk(self, sender: int, message: Any) -> None:
+        i, data, edge = message.index, message.data, self.edges[sender]
+        upward = message.direction == Direction.Up
+        expect(upward == (sender != self.view.parent), "out-of-order", "a chunk from the wrong side")
+        end = self.count if upward else self.added
+        expect(i == edge.taken and i < end, "out-of-order", "a chunk that is not the next")
+        size = min(CHUNK, self.length - i * CHUNK)
+        expect(len(data) == size, "inconsistent", "a chunk of another length")
+        edge.taken += 1
+        if upward:
+            expect(i - edge.credited < WINDOW, "out-of-order", "a chunk without credit")
             self.sums[i] = numpy.frombuffer(data, self.dtype) + self.sums.get(i, 0)
         else:
-            expect(sender == self.view.parent, "out-of-order", "a total from a child")
-            expect(i == len(self.total) and i < self.up_sent, "out-of-order", "a total that is not the next")
-            expect(len(data) == self.size(i), "inconsistent", "a chunk of another length")
             self.total.append(data)
         self.pump()
 
-    def credit(self, sender: int, message: Any) -> None:
-        n = message.index + 1
-        if message.direction == Direction.Up:
-            good = sender == self.view.parent and self.up_acked < n <= self.up_sent
-            self.up_acked = n
-        else:
-            good = sender in self.down_acked and self.down_acked[sender] < n <= self.down_sent[sender]
-            self.down_acked[sender] = n
+    def on_credit(self, sender: int, message: Any) -> None:
+        edge, upward = self.edges[sender], message.direction == Direction.Up
+        good = upward == (sender == self.view.parent) and edge.acked <= message.index < edge.sent
         expect(good, "out-of-order", "credit for what was not sent")
+        edge.acked = message.index + 1
         self.pump()
 
 
@@ -536,10 +537,7 @@ class View:
         elif kind == "Working":
             self.on_working(sender)
         elif self.reduction is not None and body.message.sum.slot == self.slot:
-            if isinstance(body.message, ReduceMessage.Chunk):
-                self.reduction.chunk(sender, body.message)
-            else:
-                self.reduction.credit(sender, body.message)
+            getattr(self.reduction, f"on_{type(body.message).__name__.lower()}")(sender, body.message)
 
     def on_working(self, sender: int) -> None:
         if sender == self.parent:
