@@ -17,7 +17,7 @@ from typing import Any, Callable
 
 import trio
 
-from channels import Broken, Substream, Tcp, Yamux, offer, select, upgraded  # before what follows
+from channels import Broken, Mux, Substream, offer, select, upgraded  # before what follows
 from libp2p.protocol_muxer.exceptions import MultiselectError
 from libp2p.security.noise.exceptions import PeerIDMismatchesPubkey
 from libp2p.stream_muxer.exceptions import MuxedStreamEOF, MuxedStreamError
@@ -56,9 +56,8 @@ class Queue:
 
 
 class Connection:
-    def __init__(self, peer: int, tcp: Tcp, muxed: Yamux) -> None:
+    def __init__(self, peer: int, muxed: Mux) -> None:
         self.peer = peer
-        self.tcp = tcp
         self.muxed = muxed
         self.nursery: trio.Nursery
         self.incoming: dict[bool, Substream] = {}
@@ -105,7 +104,7 @@ class Connection:
 
     async def watch(self) -> None:
         """Liveness: looked at every 0.25 s."""
-        while time.monotonic() < max(self.echo_due, self.tcp.heard + OVERDUE):
+        while time.monotonic() < max(self.echo_due, self.muxed.secured_conn.heard + OVERDUE):
             await trio.sleep(0.25)
         self.close()
 
@@ -150,13 +149,13 @@ class Node:
         connection = None
         try:
             with trio.fail_after(SETTLE):
-                tcp, muxed, public = await upgraded(
+                muxed, public = await upgraded(
                     stream, self.machine.identity, None if expected is None else self.roster[expected],
                     lambda public: self.admitted(public) is not None)
             peer = self.admitted(public)
             if peer is None:
                 return
-            connection = Connection(peer, tcp, muxed)
+            connection = Connection(peer, muxed)
             self.links[peer].append(connection)
             await self.live(connection)
         except PeerIDMismatchesPubkey:
