@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import os
 import struct
 from typing import Any
@@ -218,21 +219,16 @@ def scalar_bytes(n: int) -> bytes:
 
 
 def share_of(coefficients: list[int], index: int) -> bytes:
-    value = 0
-    for coefficient in reversed(coefficients):
-        value = (value * (index + 1) + coefficient) % ORDER
-    return scalar_bytes(value)
+    return scalar_bytes(sum(c * (index + 1) ** k for k, c in enumerate(coefficients)) % ORDER)
 
 
 def interpolate(shares: dict[int, int], at: int) -> int:
     """f(at), from f(c + 1) of as many council indices c as the threshold."""
     total = 0
     for i, y in shares.items():
-        above, below = 1, 1
-        for j in shares:
-            if j != i:
-                above = above * (at - j - 1) % ORDER
-                below = below * (i - j) % ORDER
+        others = [j for j in shares if j != i]
+        above = math.prod(at - j - 1 for j in others)
+        below = math.prod(i - j for j in others)
         total += y * above * pow(below, -1, ORDER)
     return total % ORDER
 
