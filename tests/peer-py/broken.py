@@ -19,6 +19,7 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Callable, NamedTuple
 
+import channels
 import crypto
 import decision
 import encoding
@@ -89,7 +90,7 @@ def undecodable_is_dropped() -> None:
 
 def tail_is_dropped() -> None:
     @instead(encoding, "read_all")
-    def read_all(plain: Any, kind: str, data: Any) -> Any:
+    def read_all(plain: Any, kind: str, data: Any, *limit: int) -> Any:
         return encoding.codec(kind).read(data)
 
 
@@ -124,7 +125,7 @@ def wide_integers() -> None:
 
 
 def no_yamux() -> None:
-    transport.YAMUX = "/mplex/6.7.0"
+    channels.YAMUX = "/mplex/6.7.0"
 
 
 def payload_is_dropped() -> None:
@@ -147,7 +148,7 @@ def strangers_come_in() -> None:
 
     @instead(transport.Node, "chooses")
     def chooses(plain: Any, self: Any, peer: int) -> bool:
-        return self.roster[self.me] < strangers.get(peer, self.roster[peer])
+        return self.roster[self.machine.me] < strangers.get(peer, self.roster[peer])
 
 
 # --- section 8
@@ -155,9 +156,9 @@ def strangers_come_in() -> None:
 
 def forged_promises_are_dropped() -> None:
     @instead(machine.Machine, "on_promise")
-    def on_promise(plain: Any, self: Any, peer: int, signed: Any) -> None:
-        if decision.verifies(self.session, signed):
-            plain(self, peer, signed)
+    def on_promise(plain: Any, self: Any, peer: int, message: Any) -> None:
+        if decision.verifies(self.session, message.signed):
+            plain(self, peer, message)
 
 
 def promises_are_believed() -> None:
@@ -182,7 +183,7 @@ def first_key_is_of_the_child(otherwise: Callable[[], Exception]) -> Callable[[]
     def patch() -> None:
         @instead(view.View, "on_report")
         def on_report(plain: Any, self: Any, sender: int, report: Any) -> None:
-            if isinstance(report, encoding.UpKeys) and report.items[0].author != sender:
+            if isinstance(report, encoding.Report.Keys) and report.items[0].author != sender:
                 raise otherwise()
             plain(self, sender, report)
 
@@ -207,8 +208,8 @@ def items_of_any_author() -> None:
 def repeated_items_count_once() -> None:
     @instead(view.View, "on_report")
     def on_report(plain: Any, self: Any, sender: int, report: Any) -> None:
-        if isinstance(report, encoding.UpKeys):
-            report = encoding.UpKeys(list({item.author: item for item in report.items}.values()))
+        if isinstance(report, encoding.Report.Keys):
+            report = encoding.Report.Keys(list({item.author: item for item in report.items}.values()))
         plain(self, sender, report)
 
 
@@ -222,7 +223,8 @@ def releases_at_once() -> None:
         if self.acknowledged and not self.leading:
             digest = decision.value_digest(self.machine.session, self.record.value)
             release = self.machine.sign(encoding.Release(self.record.value.sum, digest, self.shares))
-            self.send(self.parent, encoding.Up(self.ballot, encoding.UpRelease(self.slot, [release])))
+            report = encoding.Report.Release(self.slot, [release])
+            self.send(self.parent, encoding.ViewMessage.Up(self.ballot, report))
 
 
 def released_is_forgotten() -> None:
@@ -297,13 +299,13 @@ TABLE = [
     ("M9.2", "key-forged", "takes items with any signature", unchecked(view, "verifies")),
     ("M9.2 fit", "key-of-another-view", "takes items of any view", unchecked(view.View, "item_fits")),
     ("M9.2 item", "key-twice", "counts a repeated item once", repeated_items_count_once),
-    ("M9.2 author", "key-of-another", "drops a report with it", unblamed("item of the report keys")),
+    ("M9.2 author", "key-of-another", "drops a report with it", unblamed("item of the report Keys")),
     ("M9.2 parent", "report-from-parent", "drops it", unblamed("a report from the parent")),
     ("M9.2 order", "order-from-child", "drops it", unblamed("an order from a child")),
-    ("M9.2 twice", "keys-twice", "drops the second", unblamed("report keys not awaited")),
-    ("M9.2 ack", "acknowledged-too-early", "drops it", unblamed("report ack not awaited")),
-    ("M9.2 release", "released-too-early", "drops it", unblamed("report release not awaited")),
-    ("M9.2 later", "hold-of-later-slot", "drops it", unblamed("report hold not awaited")),
+    ("M9.2 twice", "keys-twice", "drops the second", unblamed("report Keys not awaited")),
+    ("M9.2 ack", "acknowledged-too-early", "drops it", unblamed("report Acknowledge not awaited")),
+    ("M9.2 release", "released-too-early", "drops it", unblamed("report Release not awaited")),
+    ("M9.2 later", "hold-of-later-slot", "drops it", unblamed("report Hold not awaited")),
     ("M10.1", "follower", "releases with its acknowledgement", releases_at_once),
     ("M10.3", "restarted-in-accept", "leaves half of each record on disk", half_is_on_disk),
     ("M11.1", "key-low-order", "takes a shared secret of zero", zero_is_a_shared_secret),

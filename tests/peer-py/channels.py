@@ -1,298 +1,137 @@
-"""Noise, multistream-select and Yamux, as libp2p specifies them and section 6 of our specification uses them.
+"""What this peer takes from py-libp2p 0.8.1: Noise, multistream-select and Yamux (spec, section 6).
 
-Those of py-libp2p 0.8.1 interoperate as well (README.md), but take more than a second of processor time to
-import, and too long for frames of one byte. `noiseprotocol` is what py-libp2p uses, too.
+Two things are done beside the library, for bytes that come one by one: the socket is read ahead, and Yamux's
+window is opened again by half of it, where the library's own `read` sends an update each time.
 """
 
 from __future__ import annotations
 
-import os
-import struct
-from typing import Callable
+import importlib.util
+import logging
+import sys
+import time
+from types import SimpleNamespace
+from typing import Any, Callable
 
 import trio
-from cryptography.exceptions import InvalidSignature
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
-from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
-from noise.connection import Keypair, NoiseConnection
 
-from crypto import Identity
+# `import libp2p` brings in hosts, QUIC, DHT and all the rest, and takes 1 s. These packages are left empty:
+# their modules are found as ever. `QUICStream` is only named, in a type.
+for package in ("libp2p", "libp2p.network", "libp2p.network.connection", "libp2p.security",
+                "libp2p.transport"):
+    sys.modules[package] = importlib.util.module_from_spec(importlib.util.find_spec(package))
+sys.modules["libp2p.transport.quic.stream"] = SimpleNamespace(QUICStream=object)
 
-MULTISTREAM = "/multistream/1.0.0"
-KEY_HEAD = bytes.fromhex("08011220")  # protobuf: an Ed25519 key of 32 bytes
-NOISE_LIMIT = 65_535 - 16
-WINDOW = 256 << 10
+from libp2p.crypto.ed25519 import create_new_key_pair  # noqa: E402
+from libp2p.crypto.x25519 import create_new_key_pair as create_noise_key_pair  # noqa: E402
+from libp2p.io.trio import TrioTCPStream  # noqa: E402
+from libp2p.io.utils import read_exactly  # noqa: E402
+from libp2p.peer.id import ID  # noqa: E402
+from libp2p.protocol_muxer.multiselect import Multiselect  # noqa: E402
+from libp2p.protocol_muxer.multiselect_client import MultiselectClient  # noqa: E402
+from libp2p.protocol_muxer.multiselect_communicator import MultiselectCommunicator  # noqa: E402
+from libp2p.security.noise.transport import Transport as Noise  # noqa: E402
+from libp2p.stream_muxer.yamux.yamux import Yamux, YamuxStream  # noqa: E402
+
+from crypto import PEER_ID_PREFIX, Identity  # noqa: E402
+
+NOISE, YAMUX = "/noise", "/yamux/1.0.0"
 PIECE = 64 << 10
-DATA, WINDOW_UPDATE, PING, GO_AWAY = range(4)
-SYN, ACK, FIN, RST = 1, 2, 4, 8
+HALF_WINDOW = 128 << 10
+GATHER = 0.002  # s, for more to come where a read got too little
+logging.getLogger("libp2p").setLevel(logging.CRITICAL)
 
 
 class Broken(Exception):
-    """The other side breaks the rules, or the connection is gone."""
+    """The other side breaks the rules."""
 
 
-class Ended(Exception):
-    """Everything was read."""
+async def select(stream: Any, protocol: str) -> None:
+    """Asks for a protocol."""
+    await MultiselectClient().select_one_of([protocol], MultiselectCommunicator(stream))
 
 
-class Source:
-    """Reads exact lengths from pieces of any length."""
+async def offer(stream: Any, protocols: list[str]) -> str:
+    """Lets the other side choose."""
+    chosen, _ = await Multiselect(dict.fromkeys(protocols)).negotiate(MultiselectCommunicator(stream))
+    return chosen
 
-    def __init__(self) -> None:
-        self.buffer = bytearray()
 
-    async def receive(self) -> bytes:
-        raise NotImplementedError
+class Ahead:
+    """Reads ahead, as both Noise and Yamux ask for a few bytes first. Knows when something was heard."""
 
-    async def write(self, data: bytes) -> None:
-        raise NotImplementedError
+    def __init__(self, source: Any) -> None:
+        self.source = source
+        self.write = source.write
+        self.close = source.close
+        self.ahead = bytearray()
+        self.heard = time.monotonic()
+
+    async def read(self, n: int | None = None) -> bytes:
+        if not self.ahead:
+            self.ahead += await self.source.read(None)
+            self.heard = time.monotonic()
+        data = bytes(self.ahead[:n])
+        del self.ahead[:n]
+        return data
+
+
+class Mux(Yamux):
+    """Without the library's time-out for each frame, a third of the time that a short one takes. Liveness is
+    watched by pings."""
+
+    async def _read_data_body(self, length: int) -> bytes:
+        return await read_exactly(self.secured_conn, length)
+
+
+async def upgraded(stream: trio.SocketStream, identity: Identity, expected: bytes | None,
+                   admits: Callable[[bytes], bool]) -> tuple[Mux, bytes]:
+    """Noise and Yamux on a connection, and the other side's Ed25519 key: `expected` where this side dialled,
+    else of whoever has."""
+    tcp, dialled = Ahead(TrioTCPStream(stream)), expected is not None
+    noise = Noise(create_new_key_pair(identity.seed), create_noise_key_pair().private_key)
+    if dialled:
+        await select(tcp, NOISE)
+        session = await noise.secure_outbound(tcp, ID(PEER_ID_PREFIX + expected))
+    else:
+        await offer(tcp, [NOISE])
+        session = await noise.secure_inbound(tcp)
+    other = session.get_remote_peer()
+    public = other.to_bytes().removeprefix(PEER_ID_PREFIX)
+    if not admits(public):  # M6.5
+        raise Broken("it may not come in")
+    await (select(session, YAMUX) if dialled else offer(session, [YAMUX]))
+    return Mux(Ahead(session), other, dialled), public
+
+
+class Substream:
+    def __init__(self, stream: YamuxStream) -> None:
+        self.stream = stream
+        self.close = stream.close
+        self.reset = stream.reset
+        self.unreported = 0  # what was read since the last window update
+
+    async def read(self, n: int) -> bytes:
+        data = await self.stream.muxed_conn.read_stream(self.stream.stream_id, n)
+        self.unreported += len(data)
+        if self.unreported >= HALF_WINDOW:
+            read, self.unreported = self.unreported, 0
+            self.stream.recv_window += read
+            await self.stream.send_window_update(read)
+        return data
 
     async def exactly(self, n: int) -> bytes:
-        while len(self.buffer) < n:
-            self.buffer += await self.receive()
-        data = bytes(self.buffer[:n])
-        del self.buffer[:n]
-        return data
-
-
-class Tcp(Source):
-    def __init__(self, stream: trio.SocketStream) -> None:
-        super().__init__()
-        self.stream = stream
-
-    async def receive(self) -> bytes:
-        data = await self.stream.receive_some(PIECE)
-        if not data:
-            raise Ended("end of the connection")
-        return data
-
-    async def write(self, data: bytes) -> None:
-        await self.stream.send_all(data)
-
-
-# --- multistream-select
-
-
-async def send_text(source: Source, *lines: str) -> None:
-    data = b""
-    for line in lines:
-        body = line.encode() + b"\n"
-        data += bytes([len(body)]) + body  # no name that this peer sends has 127 bytes
-    await source.write(data)
-
-
-async def read_text(source: Source) -> str:
-    length = (await source.exactly(1))[0]
-    if length > 127:
-        length = length & 127 | (await source.exactly(1))[0] << 7
-    if not 1 <= length <= 1024:
-        raise Broken("multistream-select: a length outside the limits")
-    return (await source.exactly(length))[:-1].decode("utf-8", "replace")
-
-
-async def select(source: Source, protocol: str) -> None:
-    """Asks for a protocol."""
-    await send_text(source, MULTISTREAM, protocol)
-    if [await read_text(source), await read_text(source)] != [MULTISTREAM, protocol]:
-        raise Broken(f"{protocol} is not spoken")
-
-
-async def offer(source: Source, protocols: list[str]) -> str:
-    """Lets the other side choose."""
-    await send_text(source, MULTISTREAM)
-    if await read_text(source) != MULTISTREAM:
-        raise Broken("no multistream-select")
-    while (protocol := await read_text(source)) not in protocols:
-        await send_text(source, "na")
-    await send_text(source, protocol)
-    return protocol
-
-
-# --- Noise XX
-
-
-class Secure(Source):
-    """A connection after the handshake. `remote` is the other side's Ed25519 key."""
-
-    def __init__(self, below: Source, identity: Identity, initiator: bool) -> None:
-        super().__init__()
-        self.below = below
-        self.identity = identity
-        self.initiator = initiator
-        self.remote = b""
-        self.lock = trio.Lock()
-        secret = os.urandom(32)
-        self.state = NoiseConnection.from_name(b"Noise_XX_25519_ChaChaPoly_SHA256")
-        self.state.set_keypair_from_private_bytes(Keypair.STATIC, secret)
-
-    async def handshake(self) -> None:
-        state = self.state
-        (state.set_as_initiator if self.initiator else state.set_as_responder)()
-        state.start_handshake()
-        inner = state.noise_protocol.handshake_state
-        public = inner.s.public_bytes
-        signature = self.identity.key.sign(b"noise-libp2p-static-key:" + public)
-        mine = b"\x0a\x24" + KEY_HEAD + self.identity.public + b"\x12\x40" + signature
-        if self.initiator:
-            await self.put(bytes(state.write_message(b"")))
-            theirs = bytes(state.read_message(await self.get()))
-        else:
-            state.read_message(await self.get())
-            await self.put(bytes(state.write_message(mine)))
-            theirs = bytes(state.read_message(await self.get()))
-        static = inner.rs.public.public_bytes(Encoding.Raw, PublicFormat.Raw)
-        fields = self.fields(theirs)
-        key, proof = fields.get(1, b""), fields.get(2, b"")
-        if len(key) != 36 or key[:4] != KEY_HEAD:
-            raise Broken("no Ed25519 identity")
-        try:
-            Ed25519PublicKey.from_public_bytes(key[4:]).verify(proof, b"noise-libp2p-static-key:" + static)
-        except InvalidSignature:
-            raise Broken("the identity's signature") from None
-        self.remote = key[4:]
-        if self.initiator:
-            await self.put(bytes(state.write_message(mine)))
-
-    @staticmethod
-    def fields(data: bytes) -> dict[int, bytes]:
-        """The fields of a protobuf message that have a length."""
-        found, at = {}, 0
-        try:
-            while at < len(data):
-                tag, length, at = data[at], data[at + 1], at + 2
-                if length > 127:
-                    length, at = length & 127 | data[at] << 7, at + 1
-                if tag & 7 != 2:
-                    raise Broken("the payload of the handshake")
-                found[tag >> 3] = data[at:at + length]
-                at += length
-        except IndexError:
-            raise Broken("the payload of the handshake") from None
-        return found
-
-    async def put(self, data: bytes) -> None:
-        await self.below.write(struct.pack(">H", len(data)) + data)
-
-    async def get(self) -> bytes:
-        return await self.below.exactly(struct.unpack(">H", await self.below.exactly(2))[0])
-
-    async def receive(self) -> bytes:
-        return self.state.decrypt(await self.get())
-
-    async def write(self, data: bytes) -> None:
-        async with self.lock:
-            parts = [self.state.encrypt(data[at:at + NOISE_LIMIT]) for at in range(0, len(data), NOISE_LIMIT)]
-            await self.below.write(b"".join(struct.pack(">H", len(part)) + part for part in parts))
-
-
-# --- Yamux
-
-
-class Substream(Source):
-    def __init__(self, mux: Mux, number: int) -> None:
-        super().__init__()
-        self.mux = mux
-        self.number = number
-        self.arrived = bytearray()
-        self.ended = self.dead = False
-        self.window = WINDOW  # what may still be sent
-        self.unreported = 0   # what was read since the last window update
-        self.wake = trio.Event()
-
-    def woken(self) -> None:
-        self.wake.set()
-        self.wake = trio.Event()
-
-    async def receive(self) -> bytes:
-        while not self.arrived:
-            if self.dead:
-                raise Broken("the substream is gone")
-            if self.ended:
-                raise Ended("end of the substream")
-            await self.wake.wait()
-        data = bytes(self.arrived)
-        self.arrived.clear()
-        self.unreported += len(data)
-        if self.unreported >= WINDOW // 2 and not self.dead:
-            read, self.unreported = self.unreported, 0
-            await self.mux.send(WINDOW_UPDATE, 0, self.number, read)
-        return data
+        data = bytearray(await self.read(n))
+        while len(data) < n:
+            await trio.sleep(GATHER)
+            data += await self.read(n - len(data))
+        return bytes(data)
 
     async def write(self, data: bytes) -> None:
         while data:
-            while self.window == 0 and not self.dead:
-                await self.wake.wait()
-            if self.dead:
-                raise Broken("the substream is gone")
-            n = min(len(data), self.window, PIECE)
-            self.window -= n
-            await self.mux.send(DATA, 0, self.number, n, data[:n])
-            data = data[n:]
-
-    async def close(self) -> None:
-        await self.mux.send(DATA, FIN, self.number, 0)
-
-    async def reset(self) -> None:
-        self.dead = True
-        await self.mux.send(DATA, RST, self.number, 0)
-
-
-class Mux:
-    def __init__(self, secure: Secure) -> None:
-        self.secure = secure
-        self.next = 1 if secure.initiator else 2
-        self.streams: dict[int, Substream] = {}
-
-    async def send(self, kind: int, flags: int, number: int, length: int, data: bytes = b"") -> None:
-        await self.secure.write(struct.pack(">BBHII", 0, kind, flags, number, length) + data)
-
-    async def open(self) -> Substream:
-        stream = self.streams[self.next] = Substream(self, self.next)
-        self.next += 2
-        await self.send(WINDOW_UPDATE, SYN, stream.number, 0)
-        return stream
-
-    async def run(self, accepted: Callable[[Substream], None], heard: Callable[[], None]) -> None:
-        """Reads until the connection ends."""
-        try:
-            while True:
-                header = await self.secure.exactly(12)
-                version, kind, flags, number, length = struct.unpack(">BBHII", header)
-                if version != 0 or kind > GO_AWAY or (kind == DATA and length > WINDOW):
-                    raise Broken("yamux: a frame outside the limits")
-                data = await self.secure.exactly(length) if kind == DATA else b""
-                heard()
-                if kind == GO_AWAY:
-                    return
-                if kind == PING:
-                    if flags & SYN:
-                        await self.send(PING, ACK, 0, length)
-                    continue
-                if flags & SYN:
-                    if number in self.streams or number % 2 == self.next % 2 or len(self.streams) > 256:
-                        raise Broken("yamux: a substream that may not be opened")
-                    self.streams[number] = Substream(self, number)
-                    await self.send(WINDOW_UPDATE, ACK, number, 0)
-                    accepted(self.streams[number])
-                stream = self.streams.get(number)
-                if stream is not None:
-                    self.take(stream, kind, flags, length, data)
-        finally:
-            for stream in self.streams.values():
-                stream.dead = True
-                stream.woken()
-
-    def take(self, stream: Substream, kind: int, flags: int, length: int, data: bytes) -> None:
-        if kind == WINDOW_UPDATE:
-            stream.window += length
-        stream.arrived += data
-        if len(stream.arrived) > 2 * WINDOW:
-            raise Broken("yamux: more than the window")
-        if flags & FIN:
-            stream.ended = True
-        if flags & RST:
-            stream.dead = True
-            del self.streams[stream.number]
-        stream.woken()
-
-
+            room = min(self.stream.send_window, PIECE)
+            if room == 0:  # the library itself waits no longer than 5 s
+                await trio.sleep(GATHER)
+            else:
+                await self.stream.write(data[:room])
+                data = data[room:]

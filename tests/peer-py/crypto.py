@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import os
 import struct
 from typing import Any
@@ -36,18 +37,6 @@ class CryptoError(Exception):
 # --- section 3: identities and signatures
 
 
-def small_order_y() -> set[int]:
-    """The y of all points P with 8 P = 0: 0, 1, -1 and those of the points of order 8."""
-    # a point of order 8 doubles to one of y = 0: y^2 = -x^2 there, so d y^4 + 2 y^2 - 1 = 0
-    found = {0, 1, FIELD - 1}
-    root = square_root((1 + EDWARDS_D) % FIELD)
-    for sign in (1, -1):
-        y = square_root((sign * root - 1) * pow(EDWARDS_D, -1, FIELD) % FIELD) if root is not None else None
-        if y is not None:
-            found |= {y, FIELD - y}
-    return found
-
-
 def square_root(a: int) -> int | None:
     x = pow(a, (FIELD + 3) // 8, FIELD)
     if x * x % FIELD != a % FIELD:
@@ -55,7 +44,10 @@ def square_root(a: int) -> int | None:
     return x if x * x % FIELD == a % FIELD else None
 
 
-SMALL_ORDER_Y = small_order_y()
+# The y of all points P with 8 P = 0: of order 1, 4, 2 and 8.
+ORDER_8_Y = int.from_bytes(
+    bytes.fromhex("c7176a703d4dd84fba3c0b760d10670f2a2053fa2c39ccc64ec7fd7792ac037a"), "little")
+SMALL_ORDER_Y = {1, 0, FIELD - 1, ORDER_8_Y, FIELD - ORDER_8_Y}
 
 
 def check_public_key(key: bytes) -> None:
@@ -90,6 +82,11 @@ def signature_input(context: bytes, message: bytes) -> bytes:
     return b"flyswarm/4 signature\x00" + struct.pack("<Q", len(context)) + context + message
 
 
+def item_message(session_id: bytes, author: int, item: Any) -> bytes:
+    """Section 3.1."""
+    return session_id + le16(author) + canonical(type(item).__name__, item)
+
+
 def verify(key: bytes, context: bytes, message: bytes, signature: bytes) -> bool:
     """Strictly. OpenSSL compares R as bytes, so R is canonical, and refuses S >= l."""
     if int.from_bytes(signature[:32], "little") & (2**255 - 1) in SMALL_ORDER_Y:
@@ -113,8 +110,7 @@ class Identity:
         return self.key.sign(signature_input(context, message))
 
     def sign_item(self, session_id: bytes, author: int, item: Any) -> Signed:
-        """Section 3.1."""
-        message = session_id + struct.pack("<H", author) + canonical(type(item).__name__, item)
+        message = item_message(session_id, author, item)
         return Signed(author, item, self.sign(CONTEXTS[type(item)], message))
 
 
@@ -127,11 +123,9 @@ def read_identity(path: str) -> Identity:
 
 
 def item_verifies(session_id: bytes, roster: list[bytes], signed: Signed) -> bool:
-    if signed.author >= len(roster):
-        return False
-    item = signed.item
-    message = session_id + struct.pack("<H", signed.author) + canonical(type(item).__name__, item)
-    return verify(roster[signed.author], CONTEXTS[type(item)], message, signed.signature)
+    author, item, signature = signed
+    return author < len(roster) and verify(
+        roster[author], CONTEXTS[type(item)], item_message(session_id, author, item), signature)
 
 
 def exchange_key_of(public: bytes) -> bytes:
@@ -201,26 +195,23 @@ def total_digest(session_id: bytes, sum_id: SumId, total: bytes) -> bytes:
 
 
 # --- section 11: masks
+
+
 def agreement_key(session_id: bytes, ballot: Ballot, secret: bytes, public: bytes, me: bytes,
                   other: bytes) -> bytes:
     """`secret` and `public` are of the view; `me` and `other` are identities, which ascend as numbers do."""
     low, high = sorted((me, other))
     return derive(agree(secret, public), "agreement", session_id + ballot_bytes(ballot) + low + high)
+
+
 def add_mask(vector: numpy.ndarray, sign: int, key: bytes, label: str, params: bytes,
              offset: int = 0) -> None:
     """Adds a stream to the words of a vector, or takes it off, in place."""
     mask = numpy.frombuffer(Stream(key, label, params, offset).take(vector.nbytes), vector.dtype)
-    if sign > 0:
-        vector += mask
-    else:
-        vector -= mask
+    (numpy.add if sign > 0 else numpy.subtract)(vector, mask, out=vector)
 
 
 # --- section 12: pads, shares, envelopes
-
-
-def random_scalar() -> int:
-    return int.from_bytes(os.urandom(64), "little") % ORDER
 
 
 def scalar_bytes(n: int) -> bytes:
@@ -228,27 +219,29 @@ def scalar_bytes(n: int) -> bytes:
 
 
 def share_of(coefficients: list[int], index: int) -> bytes:
-    value = 0
-    for coefficient in reversed(coefficients):
-        value = (value * (index + 1) + coefficient) % ORDER
-    return scalar_bytes(value)
+    return scalar_bytes(sum(c * (index + 1) ** k for k, c in enumerate(coefficients)) % ORDER)
 
 
 def interpolate(shares: dict[int, int], at: int) -> int:
     """f(at), from f(c + 1) of as many council indices c as the threshold."""
     total = 0
     for i, y in shares.items():
-        above, below = 1, 1
-        for j in shares:
-            if j != i:
-                above = above * (at - j - 1) % ORDER
-                below = below * (i - j) % ORDER
+        others = [j for j in shares if j != i]
+        above = math.prod(at - j - 1 for j in others)
+        below = math.prod(i - j for j in others)
         total += y * above * pow(below, -1, ORDER)
     return total % ORDER
 
 
+def context_of(session_id: bytes, sum_id: SumId, dealer: int) -> bytes:
+    return session_id + sum_bytes(sum_id) + le16(dealer)
+
+
+def deal_context(session_id: bytes, deal: Signed) -> bytes:
+    return context_of(session_id, deal.item.sum, deal.author)
+
+
 def pad_hash(context: bytes, pad: bytes) -> bytes:
-    """`context` is id || ballot || slot || LE16(dealer)."""
     return tagged("pad", context, pad)
 
 
@@ -279,8 +272,9 @@ def unseal(context: bytes, sealed: Sealed, index: int, identity: Identity) -> by
 def make_deal(session_id: bytes, sum_id: SumId, dealer: int, council: list[bytes], threshold: int,
               coefficients: list[int] | None = None, secret: bytes | None = None) -> tuple[bytes, Deal]:
     """A pad and what is published of it."""
-    context = session_id + sum_bytes(sum_id) + le16(dealer)
-    coefficients = coefficients or [random_scalar() for _ in range(threshold)]
+    context = context_of(session_id, sum_id, dealer)
+    if coefficients is None:
+        coefficients = [int.from_bytes(os.urandom(64), "little") % ORDER for _ in range(threshold)]
     shares = [share_of(coefficients, c) for c in range(len(council))]
     hashes = [share_hash(context, c, share) for c, share in enumerate(shares)]
     pad = scalar_bytes(coefficients[0])
@@ -290,27 +284,24 @@ def make_deal(session_id: bytes, sum_id: SumId, dealer: int, council: list[bytes
 
 def open_share(session_id: bytes, deal: Signed, index: int, identity: Identity) -> bytes:
     """The own share of a pad; refuses one that does not match its published hash."""
-    context = session_id + sum_bytes(deal.item.sum) + le16(deal.author)
-    share = unseal(context, deal.item.sealed, index, identity)
+    share = unseal(deal_context(session_id, deal), deal.item.sealed, index, identity)
     if not share_matches(session_id, deal, index, share):
         raise CryptoError("a share does not match its published hash")
     return share
 
 
 def share_matches(session_id: bytes, deal: Signed, index: int, share: bytes) -> bool:
-    context = session_id + sum_bytes(deal.item.sum) + le16(deal.author)
+    published = deal.item.share_hashes[index]
     return (int.from_bytes(share, "little") < ORDER
-            and share_hash(context, index, share) == deal.item.share_hashes[index])
+            and share_hash(deal_context(session_id, deal), index, share) == published)
 
 
 def rebuild_pad(session_id: bytes, deal: Signed, shares: dict[int, bytes], threshold: int) -> bytes | None:
     """The pad, from shares that match their hashes; None if it is not sound."""
     points = {c: int.from_bytes(share, "little") for c, share in list(shares.items())[:threshold]}
-    context = session_id + sum_bytes(deal.item.sum) + le16(deal.author)
+    context = deal_context(session_id, deal)
     for c, published in enumerate(deal.item.share_hashes):
         if share_hash(context, c, scalar_bytes(interpolate(points, c + 1))) != published:
             return None
     pad = scalar_bytes(interpolate(points, 0))
     return pad if pad_hash(context, pad) == deal.item.pad_hash else None
-
-

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import struct
-
 import numpy
 
-from crypto import (add_mask, item_verifies, le16, pad_hash, rebuild_pad, share_matches, sum_bytes, tagged,
-                    total_digest)
-from encoding import Accepted, Acknowledgement, Ballot, Deal, Frozen, Promised, Record, Release, Signed, Value
-from encoding import canonical
+from crypto import (add_mask, deal_context, item_verifies, le16, pad_hash, rebuild_pad,
+                    share_matches, sum_bytes, tagged, total_digest)
+from encoding import (Accepted, Acknowledgement, Ballot, Deal, Frozen, Promised, Record, Release, Signed,
+                      Value, canonical)
 from session import Session
 
 CHUNK = 262_144
@@ -33,6 +31,11 @@ def expect(good: bool, kind: str, text: str) -> None:
         raise Fault(kind, text)
 
 
+def ascend(members: list[int], limit: int) -> bool:
+    """Whether there are members, in strict order, and all of them below a limit."""
+    return members != [] and members == sorted(set(members)) and members[-1] < limit
+
+
 def verifies(session: Session, signed: Signed) -> bool:
     return item_verifies(session.id, session.roster, signed)
 
@@ -48,21 +51,15 @@ def deals_digest(deals: list[Signed[Deal]]) -> bytes:
 def check_record(session: Session, record: Record) -> None:
     value, kind = record.value, "bad-record"
     members, slot = value.members, value.sum.slot
-    expect(len(members) > 0 and all(a < b for a, b in zip(members, members[1:])), kind,
-           "members do not ascend")
-    expect(members[-1] < len(session.roster), kind, "a member outside the roster")
+    expect(ascend(members, len(session.roster)), kind, "members do not ascend, or are not in the roster")
     expect(slot < len(session.plan), kind, "no such slot")
     expect(deals_digest(record.deals) == value.deals, kind, "the deals do not match their digest")
     expect([d.author for d in record.deals] == session.dealers(slot, members), kind, "other dealers")
     for deal in record.deals:
-        check_deal(session, deal, value, kind)
-
-
-def check_deal(session: Session, deal: Signed[Deal], value: Value, kind: str) -> None:
-    item, c = deal.item, len(session.council)
-    expect(item.sum == value.sum, kind, "a deal of another sum")
-    expect(len(item.share_hashes) == c and len(item.sealed.boxes) == c, kind, "a deal of another council")
-    expect(verifies(session, deal), kind, "the signature of a deal")
+        item, c = deal.item, len(session.council)
+        expect(item.sum == value.sum, kind, "a deal of another sum")
+        expect(len(item.share_hashes) == c and len(item.sealed.boxes) == c, kind, "a deal of another council")
+        expect(verifies(session, deal), kind, "the signature of a deal")
 
 
 def decides(session: Session, acks: list[Signed[Acknowledgement]], slot: int, digest: bytes) -> bool:
@@ -106,14 +103,10 @@ def check_frozen(session: Session, frozen: Frozen, slot: int) -> None:
     digest = value_digest(session, record.value)
     expect(decides(session, frozen.acknowledgements, slot, digest), kind, "no quorum acknowledged it")
     expect(len(frozen.pads) == len(record.deals), kind, "the number of pads")
-    head = session.id + sum_bytes(record.value.sum)
-    missing = False
     for pad, deal in zip(frozen.pads, record.deals):
-        missing |= pad is None
-        if pad is not None:
-            good = pad_hash(head + le16(deal.author), pad) == deal.item.pad_hash
-            expect(good, kind, "a pad does not match its hash")
-    if not missing:
+        good = pad is None or pad_hash(deal_context(session.id, deal), pad) == deal.item.pad_hash
+        expect(good, kind, "a pad does not match its hash")
+    if None not in frozen.pads:
         expect(not frozen.releases, kind, "releases where no pad is missing")
         return
     expect(slot == 0, kind, "a pad is missing")
@@ -161,20 +154,15 @@ def check_promise(session: Session, signed: Signed[Promised], ballot: Ballot) ->
 
 def obligation(promises: list[Signed[Promised]]) -> tuple[int, Accepted | None, list[int]]:
     """The highest number of frozen slots, the value of the next that must be finished, and who has it."""
-    most = max(p.item.promise.frozen for p in promises)
-    having = [p for p in promises if p.item.promise.frozen == most and p.item.promise.accepted is not None]
-    released = [p for p in having if p.item.promise.released]
-    candidates = released or having
+    states = {p.author: p.item.promise for p in promises}
+    most = max(state.frozen for state in states.values())
+    having = {a: state for a, state in states.items() if state.frozen == most and state.accepted is not None}
+    candidates = {a: state for a, state in having.items() if state.released} or having
     if not candidates:
         return most, None, []
-    best = min(candidates, key=lambda p: (descending(p.item.promise.accepted.ballot), p.author))
-    value = best.item.promise.accepted.value
-    return most, best.item.promise.accepted, [p.author for p in having
-                                              if p.item.promise.accepted.value == value]
-
-
-def descending(ballot: Ballot) -> tuple[int, int]:
-    return -ballot.counter, -ballot.proposer
+    best = max(candidates, key=lambda a: (candidates[a].accepted.ballot, -a))
+    accepted = candidates[best].accepted
+    return most, accepted, [a for a, state in having.items() if state.accepted.value == accepted.value]
 
 
 def sealed_digest(session: Session, record: Record, total: bytes) -> bytes:
@@ -184,7 +172,3 @@ def sealed_digest(session: Session, record: Record, total: bytes) -> bytes:
 def chunk_count(length: int) -> int:
     return -(-length // CHUNK)
 
-
-def keys_digest(session: Session, ballot: Ballot, keys: list[Signed]) -> bytes:
-    parts = [le16(k.author) + k.item.public + (k.item.commitment or b"") for k in keys]
-    return tagged("keys", session.id, struct.pack("<QH", *ballot), *parts)

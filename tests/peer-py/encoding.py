@@ -1,143 +1,24 @@
 """Messages of the wire and their encoding (spec, sections 2 and 2.1).
 
-`WIRE` is section 2.1 as it stands (check_vectors.py compares them). Structs and the parts of variants become
-named tuples; variants without parts become their names. `NAMES` calls variants otherwise where a name stands
-twice, and says what parts without names are called.
+The types are read from the specification itself. Structs and variants with parts become named tuples,
+variants without parts their names, and enums of such names alone an IntEnum. A variant is an attribute of its
+enum: `Message.Hello`, `Order.Sum`. Parts without names are called after their types (`PART_NAMES`).
 """
 
 from __future__ import annotations
 
 import functools
+import os
 import re
 import struct
 from collections import namedtuple
 from enum import IntEnum
+from types import SimpleNamespace
 from typing import Any, Callable, NamedTuple
 
 LIMIT = 1_048_576
-WIRE = """
-peer         = u16
-Ballot       { counter: u64, proposer: peer }
-SumId        { ballot: Ballot, slot: u32 }
-Sealed       { ephemeral: [u8; 32], boxes: Vec<[u8; 48]> }
-Deal         { sum: SumId, pad_hash: [u8; 32], share_hashes: Vec<[u8; 32]>, sealed: Sealed }
-Release      { sum: SumId, value: [u8; 32], shares: Vec<(peer, [u8; 32])> }
-ViewKey      { ballot: Ballot, public: [u8; 32], commitment: Option<[u8; 32]> }
-Reveal       { ballot: Ballot, keys: [u8; 32], secret: [u8; 32] }
-Acknowledgement { ballot: Ballot, slot: u32, value: [u8; 32] }
-Signed<T>    { author: peer, item: T, signature: [u8; 64] }
-Value        { sum: SumId, members: Vec<peer>, total: [u8; 32], deals: [u8; 32] }
-Record       { value: Value, deals: Vec<Signed<Deal>> }
-Frozen       { record: Record, acknowledgements: Vec<Signed<Acknowledgement>>, pads: Vec<Option<[u8; 32]>>,
-               releases: Vec<Signed<Release>> }
-Accepted     { ballot: Ballot, slot: u32, value: [u8; 32] }
-Promise      { frozen: u32, accepted: Option<Accepted>, released: bool }
-Promised     { ballot: Ballot, promise: Promise, decision: Vec<Signed<Acknowledgement>> }
-Failure      { ballot: Ballot, reason: Reason, suspect: Option<peer> }
-Trace        = 0 Promise(Signed<Promised>) | 1 Key(Signed<ViewKey>)
-Reason       = 0 Lost | 1 Stalled | 2 Fault | 3 Left | 4 Superseded | 5 TooFew | 6 Disagreement | 7 Enlarged |
-               8 Omitted
-Direction    = 0 Up | 1 Down
-
-Message =
-  0 Hello { version: u16, session: [u8; 32], frozen: u32, trace: Option<Trace> }
-  1 Fields(Vec<(string, [u8; 8])>)
-  2 Status { frozen: u32, in_view: bool }
-  3 Prepare(Ballot)
-  4 Promise(Signed<Promised>)
-  5 Refuse(Ballot, Ballot)
-  6 Begin { ballot: Ballot, members: Vec<peer>, frozen: u32, promises: Vec<Signed<Promised>> }
-  7 Failed(Signed<Failure>)
-  8 View(ViewMessage)
-  9 Transfer(TransferMessage)
-  10 Exchange { sum: SumId, content: Content }
-
-Content = 0 Short(Vec<u8>) | 1 Bulk { header: Vec<u8>, data: payload }
-
-ViewMessage =
-  0 Up(Ballot, Report)
-  1 Down(Ballot, Order)
-  2 Reduce(ReduceMessage)
-  3 Working(Ballot)
-
-Report =
-  0 Keys(Vec<Signed<ViewKey>>)
-  1 Hold { slot: u32, total: [u8; 32], deals: Vec<Signed<Deal>> }
-  2 Acknowledge(u32, Vec<Signed<Acknowledgement>>)
-  3 Release(u32, Vec<Signed<Release>>)
-  4 Reveal(Vec<Signed<Reveal>>)
-
-Order =
-  0 Keys(Vec<Signed<ViewKey>>)
-  1 Sum(u32)
-  2 Accept(Record)
-  3 Decide(u32, Vec<Signed<Acknowledgement>>)
-  4 Open(u32, Vec<Signed<Release>>)
-  5 Reveal(Vec<Signed<Reveal>>)
-
-ReduceMessage =
-  0 Chunk { sum: SumId, direction: Direction, index: u32, data: payload }
-  1 Credit { sum: SumId, direction: Direction, index: u32 }
-
-TransferMessage =
-  0 Fetch(u32, Want)
-  1 Lacking(u32)
-  2 Head(u32, Held)
-  3 Piece { slot: u32, index: u32, data: payload }
-  4 Credit(u32, u32)
-
-Want = 0 Frozen | 1 Accepted([u8; 32])
-Held = 0 Frozen(Frozen) | 1 Accepted(Record) | 2 Bare(Frozen)
-
-Body =
-  0 Begin(Vec<peer>)
-  1 Part { what: What, last: bool, data: payload }
-  2 Credit
-  3 Working
-
-What = 0 Input | 1 Round(u32) | 2 Output | 3 Pair(u32)
-
-Role  = 0 Join | 1 Doctor
-About { version: u16, session: [u8; 32], role: Role, fields: Vec<(string, [u8; 8])> }
-"""
-
-NAMES = """
-Trace.Promise=TracePromise signed
-Trace.Key=TraceKey signed
-Message.Fields fields
-Message.Prepare ballot
-Message.Promise=PromiseMessage signed
-Message.Refuse ballot other
-Message.Failed signed
-Message.View message
-Message.Transfer message
-Content.Short content
-ViewMessage.Up ballot report
-ViewMessage.Down ballot order
-ViewMessage.Reduce message
-ViewMessage.Working ballot
-Report.Keys=UpKeys items
-Report.Acknowledge=UpAcknowledge slot items
-Report.Release=UpRelease slot items
-Report.Reveal=UpReveal items
-Order.Keys=DownKeys items
-Order.Sum slot
-Order.Accept record
-Order.Decide slot items
-Order.Open slot items
-Order.Reveal=DownReveal items
-TransferMessage.Fetch slot want
-TransferMessage.Lacking slot
-TransferMessage.Head slot held
-TransferMessage.Credit=TransferCredit slot index
-Want.Accepted=WantAccepted digest
-Held.Frozen=HeldFrozen frozen
-Held.Accepted=HeldAccepted record
-Held.Bare=HeldBare frozen
-Body.Begin=BodyBegin members
-What.Round=WhatRound round
-What.Pair=WhatPair number
-"""
+SPECIFICATION = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "protocol-spec.md")
+PART_NAMES = {"Ballot": ["ballot", "other"], "u32": ["slot", "index"], "Vec": ["items"], "[": ["digest"]}
 
 
 class Malformed(Exception):
@@ -275,9 +156,7 @@ CODECS: dict[str, Codec] = {
     "u8": U8, "u16": integers(2), "u32": integers(4), "u64": integers(8), "bool": Codec(Out.append, In.flag),
     "string": Codec(lambda out, x: raw(out, x.encode()), read_text),
     "payload": Codec(lambda out, x: setattr(out, "payload", bytes(x)), In.payload_once)}
-CLASSES: dict[str, type] = {}
-_named = {words[0].split("=")[0]: (words[0].split("=")[-1].split(".")[-1], words[1:])
-          for words in map(str.split, NAMES.strip().splitlines())}
+TYPES: dict[str, Any] = {}  # classes of structs, enums
 
 
 class Grammar:
@@ -306,7 +185,7 @@ class Grammar:
             self.skip("]")
             return array(size)
         if word == "(":
-            return sequence(lambda *x: x, [k for _, k in self.parts(")", named=False)])
+            return sequence(lambda *x: x, [part for _, part in self.tuple_parts()])
         if self.skip("<"):
             inner = self.kind()
             self.skip(">")
@@ -314,16 +193,27 @@ class Grammar:
                 return Codec(raw, lambda data: data.take(data.integer(8))) if inner is U8 else vec(inner)
             if word == "Option":
                 return option(inner)
-            return sequence(CLASSES["Signed"], [CODECS["peer"], inner, array(64)])
+            return sequence(TYPES["Signed"], [CODECS["peer"], inner, array(64)])
         if word in CODECS:
             return CODECS[word]
         return Codec(lambda out, x: CODECS[word].write(out, x), lambda data: CODECS[word].read(data))
 
-    def parts(self, end: str, named: bool) -> list[tuple[str, Codec]]:
+    def named_parts(self) -> list[tuple[str, Codec]]:
         found = []
-        while not self.skip(end):
-            name = self.next() if named else ""
+        while not self.skip("}"):
+            name = self.next()
             self.skip(":")
+            found.append((name, self.kind()))
+            self.skip(",")
+        return found
+
+    def tuple_parts(self) -> list[tuple[str, Codec]]:
+        found: list[tuple[str, Codec]] = []
+        while not self.skip(")"):
+            last_word = re.findall("[A-Z]?[a-z]*", self.peek())[-2].lower()
+            names = PART_NAMES.get(self.peek(), [last_word])  # TransferMessage is a `message`
+            taken = [name for name, _ in found]
+            name = next((name for name in names if name not in taken), f"part{len(found)}")
             found.append((name, self.kind()))
             self.skip(",")
         return found
@@ -334,32 +224,34 @@ class Grammar:
             if self.skip("<"):  # Signed<T>
                 self.at += 2
             if self.skip("{"):
-                CODECS[name] = self.struct(name, name, self.parts("}", True))[1]
+                TYPES[name], CODECS[name] = self.struct(name, self.named_parts())
             elif self.skip("=") and not self.peek().isdigit():
                 CODECS[name] = self.kind()  # an alias
             else:
-                CODECS[name] = self.enum(name)
+                TYPES[name], CODECS[name] = self.enum(name)
 
-    def struct(self, name: str, path: str, parts: list[tuple[str, Codec]]) -> tuple[type, Codec]:
-        label, fields = _named.get(path, (name, []))
-        CLASSES[label] = cls = namedtuple(label, fields or [field for field, _ in parts])
-        return cls, sequence(cls, [kind for _, kind in parts])
+    def struct(self, name: str, parts: list[tuple[str, Codec]]) -> tuple[type, Codec]:
+        made = namedtuple(name, [part for part, _ in parts])
+        return made, sequence(made, [kind for _, kind in parts])
 
-    def enum(self, name: str) -> Codec:
+    def enum(self, name: str) -> tuple[Any, Codec]:
         variants: list[tuple[Any, Codec]] = []
+        names = []
         while self.peek().isdigit():
             self.next()
-            label, path = self.peek(), f"{name}.{self.next()}"
-            if self.peek() in ("{", "("):
-                parts = self.parts("}", True) if self.next() == "{" else self.parts(")", False)
-                variants.append(self.struct(label, path, parts))
+            names.append(self.next())
+            if self.skip("{"):
+                variants.append(self.struct(names[-1], self.named_parts()))
+            elif self.skip("("):
+                variants.append(self.struct(names[-1], self.tuple_parts()))
             else:
-                variants.append((label, nothing(label)))
+                variants.append((names[-1], nothing(names[-1])))
             self.skip("|")
-        if all(isinstance(key, str) for key, _ in variants):
-            CLASSES[name] = kind = IntEnum(name, [key for key, _ in variants], start=0)
-            variants = [(value, nothing(value)) for value in kind]
-        return one_of(variants)
+        keys = [key for key, _ in variants]
+        if keys == names:
+            kind = IntEnum(name, names, start=0)
+            return kind, one_of([(value, nothing(value)) for value in kind])
+        return SimpleNamespace(**dict(zip(names, keys))), one_of(variants)
 
 
 def define(text: str) -> None:
@@ -367,8 +259,14 @@ def define(text: str) -> None:
     Grammar(text).definitions()
 
 
-define(WIRE)
-globals().update(CLASSES)
+def wire() -> str:
+    """The definitions of section 2.1."""
+    with open(SPECIFICATION) as file:
+        return re.search(r"### 2\.1 .*?```text\n(.*?)```", file.read(), re.DOTALL)[1]
+
+
+define(wire())
+globals().update(TYPES)
 
 
 @functools.cache
@@ -383,8 +281,8 @@ def canonical(kind: str, x: Any) -> bytes:
     return bytes(out)
 
 
-def read_all(kind: str, data: In) -> Any:
-    if len(data.data) > LIMIT:
+def read_all(kind: str, data: In, limit: int = LIMIT) -> Any:
+    if len(data.data) > limit:
         raise Malformed("too long")
     x = codec(kind).read(data)
     if data.at != len(data.data):
@@ -392,8 +290,8 @@ def read_all(kind: str, data: In) -> Any:
     return x
 
 
-def decode(kind: str, data: bytes) -> Any:
-    return read_all(kind, In(data, b""))
+def decode(kind: str, data: bytes, limit: int = LIMIT) -> Any:
+    return read_all(kind, In(data, b""), limit)
 
 
 def is_bulk(message: Any) -> bool:

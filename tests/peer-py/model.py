@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import math
-import os
 import struct
 import time
 from decimal import Decimal
@@ -15,10 +14,11 @@ from crypto import Stream, tagged
 from session import SCORES, Session
 
 ROW_LIMIT = (1 << 23) - 1
+LOW = (1 << 40) - 1
 SCALINGS = ("none", "unit-norm", "range", "center", "standard", "soft-bins")
 
 
-class DataError(Exception):
+class DataError(ValueError):
     """Own rows that do not fit the session."""
 
 
@@ -82,54 +82,45 @@ def check_rows(rows: numpy.ndarray, session: Session) -> None:
 # --- moments
 
 
+def fixed_point(x: float) -> int:
+    """x 2^40, rounded, halves away from zero."""
+    scaled = abs(x) * 2.0**40
+    q = int(scaled + 0.5) if scaled < 2.0**52 else int(scaled)
+    return -q if x < 0 else q
+
+
 def moments_of(rows: numpy.ndarray, squares: bool) -> numpy.ndarray:
-    features = rows.shape[1]
-    low = (1 << 40) - 1
-    words = [len(rows)]
-    tail: list[int] = []
-    for j in range(features):
-        s, p = [0, 0, 0], [0] * 6
-        for x in rows[:, j].tolist():
-            scaled = abs(x) * 2.0**40
-            q = int(math.floor(scaled + 0.5)) if scaled < 2.0**52 else int(scaled)
-            if x < 0:
-                q = -q
-            s[0] += q & low
-            s[1] += (q >> 40) & low
-            s[2] += q >> 80
-            if squares:
-                square = q * q
-                for k in range(6):
-                    p[k] += (square >> (40 * k)) & low
-        words += s
-        tail += p if squares else []
-    return numpy.array([w % (1 << 64) for w in words + tail], dtype="<u8")
+    sums, sums_of_squares = [], []
+    for column in rows.T.tolist():
+        values = [fixed_point(x) for x in column]
+        sums += [sum(q >> 40 * k & LOW for q in values) for k in range(2)] + [sum(q >> 80 for q in values)]
+        if squares:
+            sums_of_squares += [sum(q * q >> 40 * k & LOW for q in values) for k in range(6)]
+    return numpy.array([w % (1 << 64) for w in [len(rows), *sums, *sums_of_squares]], dtype="<u8")
+
+
+def joined(words: list[int], size: int, bound: int) -> list[int]:
+    """The integers that words of 40 bits stand for, so many each."""
+    if any(abs(w) > bound for w in words):
+        raise Refused("opened moments are out of range")
+    return [sum(w << 40 * k for k, w in enumerate(words[at:at + size])) for at in range(0, len(words), size)]
 
 
 class Moments:
     """Means and deviations, of the opened sum. Refuses what no rows can have."""
 
     def __init__(self, opened: bytes, features: int, squares: bool) -> None:
-        words = [int(w) for w in numpy.frombuffer(opened, "<u8")]
-        if len(words) != 1 + (9 if squares else 3) * features:
-            raise Refused("opened moments of another length")
+        words = numpy.frombuffer(opened, "<u8").tolist()
+        middle = 1 + 3 * features
+        words[3:middle:3] = numpy.frombuffer(opened, "<i8")[3:middle:3].tolist()  # those with a sign
         n = words[0]
-        if not 1 <= n <= ROW_LIMIT:
+        if not 1 <= n <= ROW_LIMIT or len(words) != (1 + 9 * features if squares else middle):
             raise Refused("the opened moments name an impossible number of rows")
-        bound = n << 40
-        sums, self.means, self.deviations = [], [], []
-        for j in range(features):
-            w = words[1 + 3 * j:4 + 3 * j]
-            w[2] -= (w[2] >> 63) << 64
-            if any(abs(x) > bound for x in w):
-                raise Refused("opened moments are out of range")
-            sums.append(w[0] + (w[1] << 40) + (w[2] << 80))
-            self.means.append(float(sums[j]) / float(n << 40) + 0.0)
-        for j in range(features if squares else 0):
-            w = words[1 + 3 * features + 6 * j:7 + 3 * features + 6 * j]
-            if any(x > bound for x in w):
-                raise Refused("opened moments are out of range")
-            numerator = n * sum(x << (40 * k) for k, x in enumerate(w)) - sums[j] ** 2
+        sums = joined(words[1:middle], 3, n << 40)
+        self.means = [float(s) / float(n << 40) + 0.0 for s in sums]
+        self.deviations = []
+        for s, p in zip(sums, joined(words[middle:], 6, n << 40)):
+            numerator = n * p - s * s
             if numerator < 0:
                 raise Refused("opened moments have a negative variance")
             self.deviations.append(math.sqrt(float(numerator) / float((n * n) << 80)))
@@ -139,10 +130,7 @@ class Moments:
 
 
 def unit(x: numpy.ndarray) -> numpy.ndarray:
-    squares = numpy.zeros(len(x))
-    for j in range(x.shape[1]):
-        squares += x[:, j] * x[:, j]
-    norm = numpy.sqrt(squares)
+    norm = numpy.sqrt(numpy.cumsum(x * x, axis=1)[:, -1])  # added one after another, as `sum` does not
     norm[norm == 0] = math.inf
     return x / norm[:, None]
 
@@ -174,12 +162,12 @@ def densified(x: numpy.ndarray, seed: bytes, dimension: int) -> numpy.ndarray:
     signs = Stream(seed, "flynn/signs", struct.pack("<I", width)).take(-(-width // 8))
     bits = numpy.unpackbits(numpy.frombuffer(signs, numpy.uint8), bitorder="little")[:width]
     x = numpy.where(bits == 1, -x, x)
-    x = numpy.concatenate([x, numpy.zeros((len(x), dimension - width), numpy.float32)], axis=1)
+    x = numpy.pad(x, ((0, 0), (0, dimension - width)))
     half = 1
     while half < dimension:
         pairs = x.reshape(len(x), dimension // (2 * half), 2, half)
-        x = numpy.stack([pairs[:, :, 0] + pairs[:, :, 1], pairs[:, :, 0] - pairs[:, :, 1]], axis=2)
-        x = x.reshape(len(x), dimension)
+        a, b = pairs[:, :, 0], pairs[:, :, 1]
+        x = numpy.stack([a + b, a - b], axis=2).reshape(len(x), dimension)
         half *= 2
     return x
 
@@ -199,12 +187,9 @@ def matrix(seed: bytes, m: int, d: int, s: int) -> numpy.ndarray:
 
 def winners(x: numpy.ndarray, columns: numpy.ndarray, rho: int) -> numpy.ndarray:
     found = numpy.empty((len(x), rho), numpy.int64)
-    for n in range(len(x)):  # row by row: memory stays small
-        p = numpy.zeros(len(columns), numpy.float32)
-        for j in range(columns.shape[1]):
-            p += x[n, columns[:, j]]
-        found[n] = numpy.argsort(-p, kind="stable")[:rho]
-    found.sort(axis=1)
+    for n, row in enumerate(x):  # row by row: memory stays small
+        p = numpy.cumsum(row[columns], axis=1)[:, -1]
+        found[n] = numpy.sort(numpy.argsort(-p, kind="stable")[:rho])
     return found
 
 
@@ -216,8 +201,7 @@ def prepared(session: Session, seed: bytes, rows: numpy.ndarray, moments: Moment
 def counts_of(session: Session, x: numpy.ndarray, labels: numpy.ndarray, seed: bytes) -> numpy.ndarray:
     counts = numpy.zeros((len(session.classes), session.m), numpy.uint32)
     won = winners(x, matrix(seed, session.m, session.dimension, session.s), session.rho)
-    for label, row in zip(labels, won):
-        counts[label, row] += 1
+    numpy.add.at(counts, (labels[:, None], won), 1)
     return counts.reshape(-1).astype("<u4")
 
 
@@ -230,9 +214,6 @@ class Task:
         self.rows = rows
         self.labels = labels
 
-    def squares(self) -> bool:
-        return self.session.scaling in ("standard", "soft-bins") or self.session.check_columns
-
     def vector(self, slot: int, opened: dict[int, bytes]) -> bytes:
         """The own vector of a slot. `opened` holds what was opened before."""
         session, name = self.session, self.session.plan[slot].name
@@ -242,33 +223,27 @@ class Task:
         if name == "holders":
             return numpy.array([len(self.rows) > 0, *present], dtype="<u4").tobytes()
         if name == "moments":
-            return moments_of(self.rows, self.squares()).tobytes()
+            return moments_of(self.rows, session.squares).tobytes()
         known = numpy.frombuffer(opened[1], "<u4")[1:] > 0
         if (present & ~known).any():
             raise DataError("rows of a class that nobody had when the holders were counted")
-        moments = self.moments(opened)
-        x = prepared(session, opened[0], self.rows, moments)
+        x = prepared(session, opened[0], self.rows, self.moments(opened))
         return counts_of(session, x, self.labels, opened[0]).tobytes()
 
     def moments(self, opened: dict[int, bytes]) -> Moments | None:
-        for slot, what in enumerate(self.session.plan):
-            if what.name == "moments":
-                return Moments(opened[slot], self.session.features, self.squares())
-        return None
+        session = self.session
+        return Moments(opened[2], session.features, session.squares) if len(session.plan) == 4 else None
 
     def check_opened(self, slot: int, opened: bytes) -> None:
         """Refusals of section 15."""
         name = self.session.plan[slot].name
         if name == "holders":
-            words = [int(w) for w in numpy.frombuffer(opened, "<u4")]
+            peers, *of_classes = numpy.frombuffer(opened, "<u4").tolist()
             least = self.session.min_holders
-            if words[0] < least:
-                raise Refused(f"{words[0]} peers have rows, {least} are needed")
-            for label, word in zip(self.session.classes, words[1:]):
-                if 0 < word < least:
-                    raise Refused(f"{word} peers have rows of the class {label!r}, {least} are needed")
+            if peers < least or any(0 < n < least for n in of_classes):
+                raise Refused(f"{peers} peers have rows, of each class {of_classes}; {least} are needed")
         if name == "moments":
-            Moments(opened, self.session.features, self.squares())
+            Moments(opened, self.session.features, self.session.squares)
 
     def may_sum(self, slot: int, members: set[int], opened: dict[int, bytes], holders: list[int]) -> bool:
         """*Small crowds* (section 10) and what the task demands. `holders` are the members of that slot."""
@@ -276,10 +251,10 @@ class Task:
             return False
         if slot <= 1 or 1 not in opened:
             return True
-        words = numpy.frombuffer(opened[1], "<u4").tolist()
-        missing = len([i for i in holders if i not in members])
-        needed = [words[0]] + [w for w in words[1:] if w > 0]
-        return all(max(w - missing, 0) >= self.session.min_holders for w in needed)
+        peers, *of_classes = numpy.frombuffer(opened[1], "<u4").tolist()
+        missing = len(set(holders) - members)
+        needed = [peers] + [n for n in of_classes if n > 0]
+        return all(max(n - missing, 0) >= self.session.min_holders for n in needed)
 
 
 # --- section 19
@@ -313,15 +288,3 @@ def model_file(session: Session, opened: dict[int, bytes], moments: Moments | No
     checked = body + tagged("model", body) + origin
     return b"flyswarm-model\x00" + checked + tagged("model file", checked)
 
-
-def write_whole(path: str, data: bytes) -> None:
-    """Replaces a file, synced, so that a reader sees all of it or none."""
-    temporary = f"{path}.part"
-    with open(temporary, "wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(temporary, path)
-    folder = os.open(os.path.dirname(os.path.abspath(path)), os.O_RDONLY)
-    os.fsync(folder)
-    os.close(folder)

@@ -12,33 +12,30 @@ import re
 import struct
 import tomllib
 import unicodedata
-from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy
 
 from crypto import CryptoError, ballot_bytes, read_peer_id, tagged
 from encoding import Ballot
 
-PLAIN = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,63}\Z")
+PLAIN = "[A-Za-z0-9_-][A-Za-z0-9._-]{0,63}"
+ADDRESS = "/[!-~]{0,255}"
 SCORES = ("decay", "balanced-decay", "log", "balanced-log")
-HIDDEN = [(0xAD, 0xAD), (0x61C, 0x61C), (0x180E, 0x180E), (0x200B, 0x200F), (0x202A, 0x202E),
-          (0x2060, 0x206F), (0xFEFF, 0xFEFF), (0xFFF9, 0xFFFB), (0xE0000, 0xE0FFF)]
+HIDDEN = re.compile("[\u00ad\u061c\u180e\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"
+                    "\U000e0000-\U000e0fff]")
 TIMING = {"gather_ms": (0, 3_600_000, 10_000), "propose_ms": (1, 3_600_000, 2_000),
           "stall_ms": (3_000, 3_600_000, 10_000), "quorum_ms": (1, 86_400_000, 60_000),
           "compute_ms": (1, 86_400_000, 600_000), "linger_ms": (0, 86_400_000, 30_000),
           "enlarge_ms": (0, 86_400_000, 30_000), "max_views": (1, 1_000, 16)}
-TOP = {"name", "number", "created", "series", "task", "min_peers", "relays", "data", "columns", "flynn",
-       "privacy", "council", "timing", "roster"}
 LACKING = {"select", "evaluate", "table", "tune", "xclp", "sketch", "fedavg", "pseudo_labels", "custom"}
 
 
-class SessionError(Exception):
+class SessionError(ValueError):
     """A session file that must be refused."""
 
 
-@dataclass
-class Slot:
+class Slot(NamedTuple):
     name: str
     word: int  # bytes
     words: int
@@ -48,36 +45,266 @@ class Slot:
         return self.word * self.words
 
 
-@dataclass
+# --- types of fields
+
+
+def need(good: bool, what: str) -> None:
+    if not good:
+        raise SessionError(what)
+
+
+def whole(x: Any, low: int, high: int, what: str) -> int:
+    need(type(x) is int and low <= x <= high, f"{what} is {x!r}, must be {low} to {high}")
+    return x
+
+
+def number(x: Any, what: str) -> float:
+    need(type(x) in (int, float) and math.isfinite(x), f"{what} is {x!r}, must be a number")
+    return float(x) + 0.0  # -0 counts as 0
+
+
+def matching(pattern: str, x: Any, what: str) -> str:
+    need(isinstance(x, str) and re.fullmatch(pattern, x) is not None, f"{what} is {x!r}")
+    return x
+
+
+def entries(x: Any, what: str, low: int, high: int) -> list[Any]:
+    need(isinstance(x, list) and low <= len(x) <= high, f"{what} must be {low} to {high} entries")
+    return x
+
+
+def different(x: list[Any], what: str) -> list[Any]:
+    need(len(set(x)) == len(x), f"{what} must be all different")
+    return x
+
+
+def printable(x: Any, what: str) -> str:
+    need(isinstance(x, str) and 1 <= len(x) <= 64 and x == x.strip(" "), f"{what} must be 1 to 64 characters")
+    good = all(c == " " or not (c.isspace() or unicodedata.category(c) in ("Cc", "Zl", "Zp")) for c in x)
+    need(good and HIDDEN.search(x) is None, f"{what} must be printable")
+    return x
+
+
+def multiple(x: Any, letter: str, of: int, least: int, what: str) -> Any:
+    """What a text such as "0.5d" means; anything else as it is."""
+    if not isinstance(x, str):
+        return x
+    try:
+        product = float(matching("[0-9.]{1,32}" + letter, x, what)[:-1]) * of
+    except ValueError:
+        raise SessionError(f"{what} is {x!r}") from None
+    need(0 < product < math.inf, f"{what} must be positive")
+    return max(math.trunc(product), least)
+
+
+def known(table: Any, names: set[str], what: str) -> dict[str, Any]:
+    need(isinstance(table, dict) and set(table) <= names, f"{what} must be a table of {sorted(names)}")
+    return table
+
+
+def le64(n: int) -> bytes:
+    return struct.pack("<Q", n)
+
+
+def double(x: float) -> bytes:
+    return struct.pack("<d", x)
+
+
+def with_length(data: bytes) -> bytes:
+    return le64(len(data)) + data
+
+
+def listing(items: list[bytes]) -> bytes:
+    return le64(len(items)) + b"".join(map(with_length, items))
+
+
+class File:
+    """A session file, read in the order of its id: what is read also enters the id. In the end nothing may be
+    left over."""
+
+    def __init__(self, tables: dict[str, Any]) -> None:
+        self.left: dict[str, Any] = {}
+        self.fields: list[tuple[str, bytes]] = []
+        for name, value in tables.items():
+            need(name not in LACKING, f"the session file asks for `{name}`, which this peer lacks")
+            if isinstance(value, dict) and name != "columns":
+                self.left |= {f"{name}.{inner}": x for inner, x in value.items()}
+            else:
+                self.left[name] = value
+        lacking = "privacy.epsilon" in self.left
+        need(not lacking, "the session file asks for `privacy.epsilon`, which this peer lacks")
+
+    def take(self, name: str, default: Any = None) -> Any:
+        need(name in self.left or default is not None, f"missing field {name}")
+        return self.left.pop(name, default)
+
+    def enter(self, name: str, value: bytes) -> None:
+        self.fields.append((name, value))
+
+    def whole(self, name: str, low: int, high: int, default: int | None = None) -> int:
+        x = whole(self.take(name, default), low, high, name)
+        self.enter(name, le64(x))
+        return x
+
+    def number(self, name: str, low: float, high: float, default: float | None = None) -> float:
+        x = number(self.take(name, default), name)
+        need(low <= x <= high, f"{name} is {x!r}, must be {low} to {high}")
+        self.enter(name, double(x))
+        return x
+
+    def boolean(self, name: str, default: bool) -> bool:
+        x = self.take(name, default)
+        need(type(x) is bool, f"{name} is {x!r}, must be true or false")
+        self.enter(name, bytes([x]))
+        return x
+
+    def choice(self, name: str, choices: tuple[str, ...], default: str | None = None) -> str:
+        x = self.take(name, default)
+        need(x in choices, f"{name} is {x!r}, must be one of {choices}")
+        self.enter(name, x.encode())
+        return x
+
+    def digits(self, name: str, length: int) -> None:
+        self.enter(name, bytes.fromhex(matching(f"[0-9a-f]{{{2 * length}}}", self.take(name), name)))
+
+    def texts(self, name: str, low: int, high: int) -> list[str]:
+        found = [printable(x, name) for x in entries(self.take(name), name, low, high)]
+        self.enter(name, listing([x.encode() for x in found]))
+        return different(found, name)
+
+
 class Session:
-    name: str
-    id: bytes
-    fields: list[tuple[str, bytes]]
-    roster: list[bytes]
-    names: list[str]
-    addresses: list[list[str]]
-    min_peers: int
-    council: list[int]
-    quorum: int
-    plan: list[Slot]
-    features: int
-    columns: list[str]
-    limits: dict[str, dict[str, float]]
-    classes: list[str]
-    scaling: str
-    scaling_values: tuple[float, float] | int | None
-    densify: bool
-    check_columns: bool
-    width: int
-    dimension: int
-    m: int
-    s: int
-    rho: int
-    gamma: float
-    score: str
-    min_holders: int
-    colluding: float
-    timing: dict[str, int] = field(default_factory=dict)
+    def __init__(self, tables: dict[str, Any]) -> None:
+        file = File(tables)
+        self.read_roster(file)
+        self.read_head(file)
+        self.read_data(file)
+        self.read_flynn(file)
+        self.min_holders = file.whole("privacy.min_holders", 1, len(self.roster), 3)
+        file.number("privacy.colluding", 0.01, 0.99, 1 / 3)
+        faults, chosen = self.read_council(file)
+        self.timing = {name: file.whole(f"timing.{name}", *limits) for name, limits in TIMING.items()}
+        file.enter("roster.peer_id", listing(self.roster))
+        file.enter("roster.name", listing([name.encode() for name in self.names]))
+        need(not file.left, f"unknown fields {sorted(file.left)}")
+
+        with_names = [(name, with_length(name.encode()) + with_length(value)) for name, value in file.fields]
+        self.id = tagged("session", *[entry for _, entry in with_names])
+        self.fields = [(name, tagged("session field", entry)[:8]) for name, entry in with_names]
+        peers = [i for i, name in enumerate(self.names) if name in chosen]
+        self.council = sorted(peers, key=lambda i: tagged("council", self.id, self.roster[i]))[:15]
+        c = len(self.council)
+        need(faults == "crash" or c >= 4, "byzantine needs a council of at least 4")
+        self.quorum = c // 2 + 1 if faults == "crash" else (c + (c - 1) // 3 + 2) // 2
+
+    def read_roster(self, file: File) -> None:
+        peers = []
+        for entry in entries(file.take("roster"), "the roster", 3, 1024):
+            known(entry, {"name", "peer_id", "addresses"}, "roster")
+            name = matching(PLAIN, entry.get("name"), "roster.name")
+            addresses = entries(entry.get("addresses", []), "addresses", 0, 16)
+            for address in addresses:
+                matching(ADDRESS, address, "an address")
+                need("/p2p/" not in address or address.rsplit("/p2p/", 1)[1] == entry.get("peer_id"),
+                     f"address {address} names another peer")
+            try:
+                peers.append((read_peer_id(entry.get("peer_id")), name, addresses))
+            except CryptoError as error:
+                raise SessionError(str(error)) from None
+        self.roster, self.names, self.addresses = map(list, zip(*sorted(peers)))
+        different(self.roster, "the keys of the roster")
+        different(self.names, "the names of the roster")
+        for relay in entries(file.take("relays", []), "relays", 0, 8):
+            matching(ADDRESS + "/p2p/[0-9A-Za-z]+", relay, "a relay")
+
+    def read_head(self, file: File) -> None:
+        self.name = matching(PLAIN, file.take("name"), "name")
+        file.enter("name", self.name.encode())
+        file.digits("number", 16)
+        created = file.take("created")
+        need(isinstance(created, datetime.datetime) and created.utcoffset() == datetime.timedelta(0)
+             and created.microsecond == 0 and created.year >= 1970, "created must be as 2026-11-22T16:05:06Z")
+        file.enter("created", le64(int(created.timestamp())))
+        if "series.number" in file.left or "series.parent" in file.left:
+            file.whole("series.number", 2, 1_000_000)
+            file.digits("series.parent", 32)
+        file.choice("task", ("flynn",))
+        least = max(len(self.roster) // 2 + 1, 3)
+        self.min_peers = file.whole("min_peers", least, len(self.roster), least)
+
+    def read_data(self, file: File) -> None:
+        self.features = self.width = file.whole("data.features", 1, 65_536)
+        self.classes = file.texts("data.classes", 2, 1000)
+        self.columns: list[str] = []
+        if file.left.get("data.columns", []) != []:
+            self.columns = file.texts("data.columns", self.features, self.features)
+        file.left.pop("data.columns", None)
+        self.read_scaling(file)
+        self.densify = file.boolean("data.densify", False)
+        self.dimension = 1 << (self.width - 1).bit_length() if self.densify else self.width
+        self.check_columns = file.boolean("data.check_columns", True)
+
+        self.limits: dict[str, dict[str, float]] = {}
+        items = []
+        limits = known(file.take("columns", {}), set(self.columns), "columns")
+        for column in sorted(limits, key=str.encode):
+            ends = known(limits[column], {"min", "max"}, f"columns.{column}")
+            found = self.limits[column] = {end: number(x, column) for end, x in ends.items()}
+            need(found != {} and found.get("min", -math.inf) <= found.get("max", math.inf),
+                 f"columns.{column}: limits that are none")
+            values = [double(found[end]) if end in found else b"" for end in ("min", "max")]
+            items.append(with_length(column.encode()) + b"".join(map(with_length, values)))
+        if items:
+            file.enter("columns", listing(items))
+
+    def read_scaling(self, file: File) -> None:
+        scaling = file.take("data.scaling", "none")
+        self.scaling, self.scaling_values, code = scaling, None, b""
+        if isinstance(scaling, dict) and len(scaling) == 1:
+            [(self.scaling, values)] = scaling.items()
+            if self.scaling == "range":
+                known(values, {"lo", "hi"}, "range")
+                with numpy.errstate(over="ignore"):
+                    lo, hi = (float(numpy.float32(number(values.get(k), k))) + 0.0 for k in ("lo", "hi"))
+                need(-math.inf < lo < hi < math.inf, "range: lo must be below hi, both finite")
+                self.scaling_values, code = (lo, hi), double(lo) + double(hi)
+            elif self.scaling == "soft-bins":
+                bins = whole(known(values, {"bins"}, "soft-bins").get("bins"), 2, 64, "soft-bins.bins")
+                self.scaling_values, code = bins, le64(bins)
+                self.width = whole(self.features * bins, 1, 1 << 20, "features x bins")
+        known_name = self.scaling in ("none", "unit-norm", "center", "standard")
+        need(code != b"" or known_name, f"data.scaling is {scaling!r}")
+        file.enter("data.scaling", self.scaling.encode() + code)
+
+    def read_flynn(self, file: File) -> None:
+        def size(name: str, letter: str, of: int, least: int, low: int, high: int) -> int:
+            file.left[name] = multiple(file.take(name), letter, of, least, name)
+            return file.whole(name, low, high)
+
+        labels = len(self.classes)
+        self.m = size("flynn.m", "d", self.dimension, 0, 1, (1 << 28) // labels)
+        self.s = size("flynn.s", "d", self.dimension, 2, 2, self.dimension)
+        self.rho = size("flynn.rho", "m", self.m, 2, 1, self.m)
+        need(self.m * self.s <= 1 << 30, "m s must be at most 2^30")
+        self.gamma = file.number("flynn.gamma", 0.0, math.nextafter(1.0, 0.0))
+        self.score = file.choice("flynn.score", SCORES, "decay")
+        self.squares = self.scaling in ("standard", "soft-bins") or self.check_columns
+        self.plan = [Slot("coin", 4, 0), Slot("holders", 4, 1 + labels)]
+        if self.squares or self.scaling == "center":
+            self.plan.append(Slot("moments", 8, 1 + (9 if self.squares else 3) * self.features))
+        self.plan.append(Slot("counts", 4, labels * self.m))
+
+    def read_council(self, file: File) -> tuple[str, list[str]]:
+        """What the council must stand, and the names of who may be in it."""
+        faults = file.choice("council.faults", ("crash", "byzantine"), "crash")
+        if faults == "crash":
+            file.fields.pop()
+        if "council.members" not in file.left:
+            return faults, self.names
+        chosen = entries(file.take("council.members"), "council.members", 3, 15)
+        need(all(name in self.names for name in chosen), "council.members must be names of the roster")
+        file.enter("council.members", listing(sorted(name.encode() for name in chosen)))
+        return faults, different(chosen, "council.members")
 
     def council_keys(self) -> list[bytes]:
         return [self.roster[i] for i in self.council]
@@ -99,285 +326,14 @@ class Session:
         return len(peers) >= self.min_peers and len(peers & set(self.council)) >= self.quorum
 
 
-def partners(session: Session, members: list[int], draw: bytes, me: int) -> list[int]:
-    """Whose keys mask the vector of `me` (section 11)."""
-    p = len(members)
-    if p <= 64:
-        return [i for i in members if i != me]
-    ring = sorted(members, key=lambda i: tagged("graph", draw, struct.pack("<H", i)))
-    half = min(-(-degree(p, session.colluding) // 2), (p - 1) // 2)
-    at = ring.index(me)
-    return sorted({ring[(at + step) % p] for step in range(-half, half + 1)} - {me})
-
-
-def degree(p: int, colluding: float) -> int:
-    return math.ceil((40.0 + math.log2(p)) / math.log2(1.0 / colluding))
-
-
-def need(good: bool, what: str) -> None:
-    if not good:
-        raise SessionError(what)
-
-
-def known(table: Any, names: set[str], where: str) -> dict[str, Any]:
-    need(isinstance(table, dict), f"{where} must be a table")
-    for name in table:
-        need(name in names, f"unknown field {where}.{name}")
-    return table
-
-
-def whole(x: Any, low: int, high: int, what: str) -> int:
-    need(type(x) is int and low <= x <= high, f"{what} is {x!r}, must be {low} to {high}")
-    return x
-
-
-def number(x: Any, what: str) -> float:
-    need(type(x) in (int, float) and math.isfinite(x), f"{what} is {x!r}, must be a number")
-    return float(x) + 0.0  # -0 counts as 0
-
-
-def printable(x: Any, what: str) -> str:
-    need(isinstance(x, str) and 1 <= len(x) <= 64, f"{what} must have 1 to 64 characters")
-    for c in x:
-        bad = unicodedata.category(c) in ("Cc", "Zl", "Zp") or (c.isspace() and c != " ")
-        need(not bad and not any(a <= ord(c) <= b for a, b in HIDDEN), f"{what} must be printable")
-    need(x == x.strip(" "), f"{what} must have no space at its ends")
-    return x
-
-
-def texts(x: Any, what: str) -> list[str]:
-    need(isinstance(x, list), f"{what} must be a list")
-    found = [printable(item, what) for item in x]
-    need(len(set(found)) == len(found), f"{what} must be all different")
-    return found
-
-
-def multiple(x: Any, letter: str, of: int, least: int, what: str) -> int:
-    if isinstance(x, str):
-        need(bool(re.fullmatch(r"[0-9.]{1,32}" + letter, x)), f"{what} is {x!r}, must be such as 0.5{letter}")
-        try:
-            factor = float(x[:-1])
-        except ValueError:
-            raise SessionError(f"{what} is {x!r}") from None
-        need(factor > 0 and math.isfinite(factor * of), f"{what} must be positive")
-        return max(math.trunc(factor * of), least)
-    need(type(x) is int, f"{what} is {x!r}, must be a whole number")
-    return x
-
-
-def binary32(x: float, what: str) -> float:
-    with numpy.errstate(over="ignore"):
-        rounded = float(numpy.float32(x))
-    need(math.isfinite(rounded), f"{what} is not finite as binary32")
-    return rounded + 0.0
-
-
-def le64(n: int) -> bytes:
-    return struct.pack("<Q", n)
-
-
-def double(x: float) -> bytes:
-    return struct.pack("<d", x)
-
-
-def listing(items: list[bytes]) -> bytes:
-    return le64(len(items)) + b"".join(le64(len(item)) + item for item in items)
-
-
-def check_address(text: Any, identity: str) -> str:
-    need(isinstance(text, str) and 1 <= len(text) <= 256 and text.startswith("/")
-         and all(0x21 <= ord(c) <= 0x7E for c in text), f"address {text!r}")
-    if "/p2p/" in text:
-        need(text.rsplit("/p2p/", 1)[1] == identity, f"address {text!r} names another peer")
-    return text
-
-
 def read_session(path: str) -> Session:
     with open(path, "rb") as file:
-        data = file.read()
-    return parse_session(data)
+        return parse_session(file.read())
 
 
 def parse_session(data: bytes) -> Session:
     need(len(data) <= 1 << 20, "the file is above 1 MiB")
     try:
-        file = tomllib.loads(data.decode())
+        return Session(tomllib.loads(data.decode()))
     except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise SessionError(str(error)) from None
-    try:
-        return build(file)
-    except KeyError as error:
-        raise SessionError(f"missing field {error}") from None
-
-
-def build(file: dict[str, Any]) -> Session:
-    for name in file:
-        need(name not in LACKING, f"the session file asks for `{name}`, which this peer lacks")
-    known(file, TOP, "the file")
-    need(file["task"] == "flynn", f"the task is {file['task']!r}, this peer has only flynn")
-    fields: list[tuple[str, bytes]] = []
-
-    def add(name: str, value: bytes) -> None:
-        fields.append((name, value))
-
-    name = file["name"]
-    need(isinstance(name, str) and bool(PLAIN.match(name)), "name is no plain name")
-    add("name", name.encode())
-    digits = file["number"]
-    need(isinstance(digits, str) and bool(re.fullmatch("[0-9a-f]{32}", digits)), "number must be 32 digits")
-    add("number", bytes.fromhex(digits))
-    created = file["created"]
-    need(isinstance(created, datetime.datetime) and created.utcoffset() == datetime.timedelta(0)
-         and created.microsecond == 0 and created.year >= 1970, "created must be as 2026-11-22T16:05:06Z")
-    add("created", le64(int(created.timestamp())))
-    if "series" in file:
-        series = known(file["series"], {"number", "parent"}, "series")
-        add("series.number", le64(whole(series["number"], 2, 1_000_000, "series.number")))
-        parent = series["parent"]
-        need(isinstance(parent, str) and bool(re.fullmatch("[0-9a-f]{64}", parent)), "series.parent")
-        add("series.parent", bytes.fromhex(parent))
-    add("task", b"flynn")
-
-    # the roster, in the order of the keys
-    roster = file["roster"]
-    need(isinstance(roster, list) and 3 <= len(roster) <= 1024, "the roster must have 3 to 1024 entries")
-    peers = []
-    for entry in roster:
-        known(entry, {"name", "peer_id", "addresses"}, "roster")
-        need(isinstance(entry["name"], str) and bool(PLAIN.match(entry["name"])),
-             "roster.name is no plain name")
-        try:
-            key = read_peer_id(entry["peer_id"])
-        except CryptoError as error:
-            raise SessionError(str(error)) from None
-        found = entry.get("addresses", [])
-        need(isinstance(found, list) and len(found) <= 16, "at most 16 addresses")
-        peers.append((key, entry["name"], [check_address(a, entry["peer_id"]) for a in found]))
-    peers.sort()
-    keys, names = [p[0] for p in peers], [p[1] for p in peers]
-    need(len(set(keys)) == len(keys) and len(set(names)) == len(names), "a peer stands twice in the roster")
-    for relay in file.get("relays", []):
-        need(isinstance(relay, str) and "/p2p/" in relay, "relays must end with /p2p/ and a PeerId")
-    need(len(file.get("relays", [])) <= 8, "at most 8 relays")
-
-    least = max(len(keys) // 2 + 1, 3)
-    min_peers = whole(file.get("min_peers", least), least, len(keys), "min_peers")
-    add("min_peers", le64(min_peers))
-    data = known(file["data"], {"features", "columns", "classes", "scaling", "densify", "check_columns"},
-                 "data")
-    features = whole(data["features"], 1, 65_536, "data.features")
-    add("data.features", le64(features))
-    classes = texts(data["classes"], "data.classes")
-    need(2 <= len(classes) <= 1000, "data.classes must be 2 to 1000")
-    add("data.classes", listing([c.encode() for c in classes]))
-    columns = texts(data.get("columns", []), "data.columns")
-    if columns:
-        need(len(columns) == features, "data.columns must be as many as data.features")
-        add("data.columns", listing([c.encode() for c in columns]))
-    scaling, values, code, width = read_scaling(data.get("scaling", "none"), features)
-    add("data.scaling", code)
-    densify, check = data.get("densify", False), data.get("check_columns", True)
-    need(type(densify) is bool and type(check) is bool, "data.densify and data.check_columns are booleans")
-    add("data.densify", bytes([densify]))
-    add("data.check_columns", bytes([check]))
-    limits = read_limits(file.get("columns", {}), columns)
-    if limits:
-        def end(column: str, which: str) -> bytes:
-            value = double(limits[column][which]) if which in limits[column] else b""
-            return le64(len(value)) + value
-
-        order = sorted(limits, key=lambda c: c.encode())
-        add("columns", listing([le64(len(c.encode())) + c.encode() + end(c, "min") + end(c, "max")
-                                for c in order]))
-
-    flynn = known(file["flynn"], {"m", "s", "rho", "gamma", "score"}, "flynn")
-    dimension = 1 << (width - 1).bit_length() if densify else width
-    m = whole(multiple(flynn["m"], "d", dimension, 0, "flynn.m"), 1, (1 << 28) // len(classes), "flynn.m")
-    s = whole(multiple(flynn["s"], "d", dimension, 2, "flynn.s"), 2, dimension, "flynn.s")
-    rho = whole(multiple(flynn["rho"], "m", m, 2, "flynn.rho"), 1, m, "flynn.rho")
-    need(m * s <= 1 << 30, "m s must be at most 2^30")
-    gamma = number(flynn["gamma"], "flynn.gamma")
-    need(0 <= gamma < 1, "flynn.gamma must be from 0 to below 1")
-    score = flynn.get("score", "decay")
-    need(score in SCORES, f"unknown score {score!r}")
-    add("flynn.m", le64(m))
-    add("flynn.s", le64(s))
-    add("flynn.rho", le64(rho))
-    add("flynn.gamma", double(gamma))
-    add("flynn.score", score.encode())
-
-    privacy = file.get("privacy", {})
-    need("epsilon" not in privacy, "the session file asks for `privacy.epsilon`, which this peer lacks")
-    known(privacy, {"min_holders", "colluding"}, "privacy")
-    min_holders = whole(privacy.get("min_holders", 3), 1, len(keys), "privacy.min_holders")
-    colluding = number(privacy.get("colluding", 1 / 3), "privacy.colluding")
-    need(0.01 <= colluding <= 0.99, "privacy.colluding must be 0.01 to 0.99")
-    add("privacy.min_holders", le64(min_holders))
-    add("privacy.colluding", double(colluding))
-
-    council_table = known(file.get("council", {}), {"faults", "members"}, "council")
-    faults = council_table.get("faults", "crash")
-    need(faults in ("crash", "byzantine"), "council.faults must be crash or byzantine")
-    if faults == "byzantine":
-        add("council.faults", b"byzantine")
-    chosen = council_table.get("members")
-    if chosen is not None:
-        need(isinstance(chosen, list) and 3 <= len(chosen) <= 15 and len(set(chosen)) == len(chosen)
-             and set(chosen) <= set(names), "council.members must be 3 to 15 different names of the roster")
-        add("council.members", listing(sorted(n.encode() for n in chosen)))
-
-    timing_table = known(file.get("timing", {}), set(TIMING), "timing")
-    timing = {}
-    for key_name, (low, high, default) in TIMING.items():
-        timing[key_name] = whole(timing_table.get(key_name, default), low, high, f"timing.{key_name}")
-        add(f"timing.{key_name}", le64(timing[key_name]))
-    add("roster.peer_id", listing(keys))
-    add("roster.name", listing([n.encode() for n in names]))
-
-    entries = [(n, le64(len(n)) + n.encode() + le64(len(v)) + v) for n, v in fields]
-    session_id = tagged("session", *[e for _, e in entries])
-    hashes = [(n, tagged("session field", e)[:8]) for n, e in entries]
-    council = [i for i in range(len(keys)) if chosen is None or names[i] in chosen]
-    council.sort(key=lambda i: tagged("council", session_id, keys[i]))
-    council = council[:15]
-    c = len(council)
-    need(faults == "crash" or c >= 4, "byzantine needs a council of at least 4")
-    f = (c - 1) // 3 if faults == "byzantine" else 0
-    quorum = c // 2 + 1 if faults == "crash" else (c + f + 2) // 2
-
-    squares = scaling in ("standard", "soft-bins") or check
-    plan = [Slot("coin", 4, 0), Slot("holders", 4, 1 + len(classes))]
-    if squares or scaling == "center":
-        plan.append(Slot("moments", 8, 1 + (9 if squares else 3) * features))
-    plan.append(Slot("counts", 4, len(classes) * m))
-    return Session(name, session_id, hashes, keys, names, [p[2] for p in peers], min_peers, council, quorum,
-                   plan, features, columns, limits, classes, scaling, values, densify, check, width,
-                   dimension, m, s, rho, gamma, score, min_holders, colluding, timing)
-
-
-def read_scaling(x: Any, features: int) -> tuple[str, Any, bytes, int]:
-    """Name, values, code in the id, width."""
-    if x in ("none", "unit-norm", "center", "standard"):
-        return x, None, x.encode(), features
-    need(isinstance(x, dict) and len(x) == 1, f"data.scaling is {x!r}")
-    if "range" in x:
-        table = known(x["range"], {"lo", "hi"}, "range")
-        lo, hi = (binary32(number(table[k], k), k) for k in ("lo", "hi"))
-        need(lo < hi, "range: lo must be below hi")
-        return "range", (lo, hi), b"range" + double(lo) + double(hi), features
-    need("soft-bins" in x, f"data.scaling is {x!r}")
-    bins = whole(known(x["soft-bins"], {"bins"}, "soft-bins")["bins"], 2, 64, "soft-bins.bins")
-    need(features * bins <= 1 << 20, "features x bins must be at most 2^20")
-    return "soft-bins", bins, b"soft-bins" + le64(bins), features * bins
-
-
-def read_limits(table: Any, columns: list[str]) -> dict[str, dict[str, float]]:
-    known(table, set(columns), "columns")
-    found: dict[str, dict[str, float]] = {}
-    for column, ends in table.items():
-        known(ends, {"min", "max"}, f"columns.{column}")
-        found[column] = {k: number(v, f"columns.{column}.{k}") for k, v in ends.items()}
-        need(bool(found[column]), f"columns.{column} is empty")
-        if len(found[column]) == 2:
-            need(found[column]["min"] <= found[column]["max"], f"columns.{column}: min is above max")
-    return found

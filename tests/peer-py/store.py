@@ -8,41 +8,27 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import os
-from typing import NamedTuple
+from collections import namedtuple
+from typing import Any
 
 import encoding
-from encoding import Ballot, Malformed, canonical, decode
+from encoding import Ballot, Malformed, decode
 
-# `small` has what every peer keeps, and how council members have shown themselves. Totals may be longer than
-# what the decoder takes: they stand behind the head.
+# `Small` has what every peer keeps, and how council members have shown themselves.
 encoding.define("""
 Small         { promised: Ballot, joined: Ballot, lost_state: bool, traces: Vec<(peer, Trace)> }
-AcceptedHead  { ballot: Ballot, record: Record }
+AcceptedState { ballot: Ballot, record: Record, total: Vec<u8> }
 ReleasedState { slot: u32, value: [u8; 32], decision: Vec<Signed<Acknowledgement>> }
+FrozenState   { frozen: Frozen, total: Vec<u8> }
 """)
-Small, AcceptedHead, ReleasedState = (encoding.CLASSES[n] for n in ("Small", "AcceptedHead", "ReleasedState"))
+Small, AcceptedState, ReleasedState, FrozenState = (
+    encoding.TYPES[name] for name in ("Small", "AcceptedState", "ReleasedState", "FrozenState"))
+Loaded = namedtuple("Loaded", "small accepted released frozen")
+NOTHING = Small(Ballot(0, 0), Ballot(0, 0), False, [])
 
 
-class AcceptedState(NamedTuple):
-    ballot: encoding.Ballot
-    record: encoding.Record
-    total: bytes
-
-
-class FrozenState(NamedTuple):
-    frozen: encoding.Frozen
-    total: bytes
-
-
-class StateError(Exception):
+class StateError(OSError):
     """Stored state is damaged, or in use."""
-
-
-class Loaded(NamedTuple):
-    small: Small
-    accepted: AcceptedState | None
-    released: ReleasedState | None
-    frozen: list[FrozenState]
 
 
 class Store:
@@ -58,62 +44,42 @@ class Store:
             raise StateError(f"{self.folder} is in use by another process") from None
 
     def write(self, name: str, data: bytes) -> None:
-        path = os.path.join(self.folder, name)
-        with open(path + ".new", "wb") as file:
-            file.write(data + hashlib.sha256(data).digest())
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(path + ".new", path)
-        sync_folder(self.folder)
+        write_whole(os.path.join(self.folder, name), data + hashlib.sha256(data).digest())
 
-    def read(self, name: str) -> bytes | None:
+    def read(self, name: str, kind: str) -> Any:
+        """What was stored, or None."""
+        path = os.path.join(self.folder, name)
         try:
-            with open(os.path.join(self.folder, name), "rb") as file:
-                data = file.read()
+            with open(path, "rb") as file:
+                stored = file.read()
+            data = stored[:-32]
+            if hashlib.sha256(data).digest() != stored[-32:]:
+                raise StateError(f"{path} is damaged")
+            return decode(kind, data, len(data))
         except FileNotFoundError:
             return None
-        if len(data) < 32 or hashlib.sha256(data[:-32]).digest() != data[-32:]:
-            raise StateError(f"{self.folder}/{name} is damaged")
-        return data[:-32]
+        except Malformed as error:
+            raise StateError(f"{path} is damaged: {error}") from None
 
     def load(self) -> Loaded:
-        try:
-            small = self.read("small")
-            accepted, released = self.read("accepted"), self.read("released")
-            frozen: list[FrozenState] = []
-            while (data := self.read(f"frozen-{len(frozen)}")) is not None:
-                head, total = unpack(data)
-                frozen.append(FrozenState(decode("Frozen", head), total))
-            if accepted is not None:
-                head, total = unpack(accepted)
-                accepted = AcceptedState(*decode("AcceptedHead", head), total)
-            return Loaded(NOTHING if small is None else decode("Small", small), accepted,
-                          None if released is None else decode("ReleasedState", released), frozen)
-        except Malformed as error:
-            raise StateError(f"{self.folder} is damaged: {error}") from None
+        frozen: list[Any] = []
+        while (state := self.read(f"frozen-{len(frozen)}", "FrozenState")) is not None:
+            frozen.append(state)
+        return Loaded(self.read("small", "Small") or NOTHING, self.read("accepted", "AcceptedState"),
+                      self.read("released", "ReleasedState"), frozen)
 
 
-NOTHING = Small(Ballot(0, 0), Ballot(0, 0), False, [])
+def write_whole(path: str, data: bytes) -> None:
+    """Replaces a file, synced, so that a reader sees all of it or none."""
+    with open(path + ".new", "wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(path + ".new", path)
+    sync_folder(os.path.dirname(os.path.abspath(path)))
 
 
 def sync_folder(folder: str) -> None:
     handle = os.open(folder, os.O_RDONLY)
     os.fsync(handle)
     os.close(handle)
-
-
-def pack(head: bytes, total: bytes) -> bytes:
-    return len(head).to_bytes(4, "little") + head + total
-
-
-def unpack(data: bytes) -> tuple[bytes, bytes]:
-    n = int.from_bytes(data[:4], "little")
-    return data[4:4 + n], data[4 + n:]
-
-
-def pack_accepted(state: AcceptedState) -> bytes:
-    return pack(canonical("AcceptedHead", AcceptedHead(state.ballot, state.record)), state.total)
-
-
-def pack_frozen(state: FrozenState) -> bytes:
-    return pack(canonical("Frozen", state.frozen), state.total)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from decision import CHUNK, check_frozen, check_record, chunk_count, expect, sealed_digest, value_digest
-from encoding import (Fetch, Head, HeldAccepted, HeldBare, HeldFrozen, Lacking, Piece, Transfer,
-                      TransferCredit, WantAccepted)
+from encoding import Held, Message, TransferMessage, Want
 
 if TYPE_CHECKING:
     from machine import Machine
@@ -32,7 +32,6 @@ class Serving:
     def __init__(self, slot: int, total: bytes) -> None:
         self.slot = slot
         self.total = total
-        self.count = chunk_count(len(total))
         self.sent = 0
         self.credited = 0
 
@@ -43,52 +42,59 @@ class Transfers:
         self.fetching: Fetching | None = None
         self.serving: dict[int, Serving] = {}
         self.served: dict[tuple[int, int], tuple[int, float]] = {}
-        self.failures: dict[int, int] = {}
+        self.failures: Counter[int] = Counter()
         self.not_before: dict[int, float] = {}
         self.pause = 0.0
 
     def send(self, to: int, body: Any) -> None:
-        self.machine.send(to, Transfer(body))
+        self.machine.send(to, Message.Transfer(body))
 
     def receiving(self) -> bool:
         return self.fetching is not None and self.fetching.head is not None
 
     def peer_lost(self, peer: int) -> None:
         self.serving.pop(peer, None)
-        if self.fetching is not None and self.fetching.peer == peer:
+        if self.asked(peer):
             self.failed()
 
     def view_ended(self) -> None:
-        if self.fetching is not None and self.fetching.want != "Frozen":
+        if self.fetching is not None and self.fetching.want != Want.Frozen:
             self.fetching = None
 
+    def on_message(self, peer: int, body: Any) -> None:
+        """Each kind has its method."""
+        getattr(self, f"on_{type(body).__name__.lower()}")(peer, body)
+
     # --- as asker
+
+    def asked(self, peer: int, slot: int | None = None) -> bool:
+        """Whether this is what is being fetched, and from whom."""
+        fetching = self.fetching
+        return fetching is not None and fetching.peer == peer and slot in (None, fetching.slot)
 
     def target(self) -> tuple[int, Any, list[int]] | None:
         """The slot that is lacking, what of it, and who may have it."""
         m = self.machine
-        slot, view = len(m.frozen), m.view
-        trusted = m.trusted()
+        slot, view, owed, trusted = len(m.frozen), m.view, m.owed(), m.trusted()
+        having = [p for p in trusted if m.known[p] > slot]
         if slot == len(m.session.plan):
             return None
-        having = [p for p in trusted if m.known[p] > slot]
-        owed = m.owed()
         if owed is not None:
             most, accepted, who = owed
             if slot < most:
                 promised = [a for a, p in m.proposal.promises.items() if p.item.promise.frozen > slot]
-                return slot, "Frozen", [p for p in {*having, *promised} if p in trusted]
+                return slot, Want.Frozen, [p for p in {*having, *promised} if p in trusted]
             if accepted is not None and slot == most and m.candidate(accepted.value) is None:
-                return slot, WantAccepted(accepted.value), [p for p in who if p in trusted]
+                return slot, Want.Accepted(accepted.value), [p for p in who if p in trusted]
             return None
         if view is not None:
-            if slot < view.first or slot < view.slot:
-                leader = [view.leader] if slot < view.first and view.leader in trusted else []
-                return slot, "Frozen", sorted({*having, *leader})
+            if slot < max(view.begin.frozen, view.slot):
+                leader = {view.leader} & trusted if slot < view.begin.frozen else set()
+                return slot, Want.Frozen, sorted({*having, *leader})
             if view.accepting and view.total is None and view.slot == slot:
-                return slot, WantAccepted(value_digest(m.session, view.record.value)), [view.leader]
+                return slot, Want.Accepted(value_digest(m.session, view.record.value)), [view.leader]
             return None
-        return (slot, "Frozen", having) if having else None
+        return (slot, Want.Frozen, having) if having else None
 
     def advance(self) -> None:
         m = self.machine
@@ -103,130 +109,112 @@ class Transfers:
         slot, want, peers = target
         peers = [p for p in peers if p != m.me and m.now >= self.not_before.get(p, 0.0)]
         if peers:
-            peer = min(peers, key=lambda p: (self.failures.get(p, 0), p))
+            peer = min(peers, key=lambda p: (self.failures[p], p))
             self.fetching = Fetching(slot, want, peer, m.now)
-            self.send(peer, Fetch(slot, want))
+            self.send(peer, TransferMessage.Fetch(slot, want))
 
     def failed(self) -> None:
         m, peer = self.machine, self.fetching.peer
         self.fetching = None
-        k = self.failures[peer] = self.failures.get(peer, 0) + 1
+        self.failures[peer] += 1
+        k = self.failures[peer]
         self.not_before[peer] = m.now + 0.1 * 2 ** min(k, 16)
         self.pause = m.now + 0.1
-        if m.proposal is not None and m.owed() is not None:
+        if m.owed() is not None:
+            m.proposal = None
             if k <= 2:
                 m.idle_since = m.now + 0.1
-            m.proposal = None
 
-    def on_message(self, peer: int, body: Any) -> None:
-        if isinstance(body, Fetch):
-            self.on_fetch(peer, body)
-        elif isinstance(body, TransferCredit):
-            self.on_credit(peer, body)
-        elif isinstance(body, Lacking):
-            self.on_lacking(peer, body)
-        elif isinstance(body, Head):
-            self.on_head(peer, body)
-        elif isinstance(body, Piece):
-            self.on_piece(peer, body)
+    def on_lacking(self, peer: int, body: Any) -> None:
+        if self.asked(peer, body.slot):
+            said = self.fetching.want == Want.Frozen and self.machine.known[peer] > body.slot
+            expect(not said, "out-of-order", "lacking what it has said that it has")
+            self.failed()
 
-    def on_lacking(self, peer: int, body: Lacking) -> None:
-        fetching = self.fetching
-        if fetching is None or (fetching.peer, fetching.slot) != (peer, body.slot):
+    def on_head(self, peer: int, body: Any) -> None:
+        fetching, session, held = self.fetching, self.machine.session, body.held
+        if not self.asked(peer, body.slot) or fetching.head is not None:
             return
-        said = fetching.want == "Frozen" and self.machine.known.get(peer, 0) > body.slot
-        expect(not said, "out-of-order", "lacking what it has said that it has")
-        self.failed()
-
-    def on_head(self, peer: int, body: Head) -> None:
-        fetching, m = self.fetching, self.machine
-        if fetching is None or (fetching.peer, fetching.slot) != (peer, body.slot) or fetching.head:
-            return
-        held = body.held
-        if fetching.want == "Frozen":
-            if isinstance(held, HeldAccepted):
-                return
-            expect(not isinstance(held, HeldBare), "bad-record", "a vector that is needed was dropped")
-            check_frozen(m.session, held.frozen, body.slot)
-            fetching.head = held.frozen
+        if (fetching.want == Want.Frozen) == isinstance(held, Held.Accepted):
+            return  # a late answer, to another question
+        if fetching.want == Want.Frozen:
+            expect(isinstance(held, Held.Frozen), "bad-record", "a vector that is needed was dropped")
+            check_frozen(session, held.frozen, body.slot)
         else:
-            if not isinstance(held, HeldAccepted):
-                return
-            if value_digest(m.session, held.record.value) != fetching.want.digest:
+            if value_digest(session, held.record.value) != fetching.want.digest:
                 return
             expect(held.record.value.sum.slot == body.slot, "bad-record", "another slot")
-            check_record(m.session, held.record)
-            fetching.head = held.record
-        fetching.progress = m.now
+            check_record(session, held.record)
+        fetching.head = held
+        fetching.progress = self.machine.now
         self.complete()
 
-    def on_piece(self, peer: int, body: Piece) -> None:
-        fetching, m = self.fetching, self.machine
-        if fetching is None or fetching.peer != peer or fetching.slot != body.slot or fetching.head is None:
+    def on_piece(self, peer: int, body: Any) -> None:
+        fetching, plan = self.fetching, self.machine.session.plan
+        if not self.asked(peer, body.slot) or fetching.head is None or body.index != len(fetching.pieces):
             return
-        if body.index != len(fetching.pieces):
-            return
-        size = min(CHUNK, m.session.plan[body.slot].length - body.index * CHUNK)
+        size = min(CHUNK, plan[body.slot].length - body.index * CHUNK)
         expect(len(body.data) == size, "inconsistent", "a piece of another length")
         fetching.pieces.append(body.data)
-        fetching.progress = m.now
-        self.send(peer, TransferCredit(body.slot, body.index))
+        fetching.progress = self.machine.now
+        self.send(peer, TransferMessage.Credit(body.slot, body.index))
         self.complete()
 
     def complete(self) -> None:
+        """Takes what was fetched, once all pieces are there."""
         fetching, m = self.fetching, self.machine
-        length = m.session.plan[fetching.slot].length
-        if len(fetching.pieces) < chunk_count(length):
+        if len(fetching.pieces) < chunk_count(m.session.plan[fetching.slot].length):
             return
-        total, head = b"".join(fetching.pieces), fetching.head
-        record = head.record if fetching.want == "Frozen" else head
+        total = b"".join(fetching.pieces)
+        whole = isinstance(fetching.head, Held.Frozen)
+        record = fetching.head.frozen.record if whole else fetching.head.record
         expect(sealed_digest(m.session, record, total) == record.value.total, "bad-record", "another total")
         self.fetching = None
-        if fetching.want == "Frozen":
-            m.freeze(head, total)
+        if whole:
+            m.freeze(fetching.head.frozen, total)
         else:
             m.keep_candidate(record, total)
 
     # --- as asked
 
-    def on_fetch(self, peer: int, body: Fetch) -> None:
-        m = self.machine
-        expect(body.slot < len(m.session.plan), "inconsistent", "no such slot")
-        count, last = self.served.get((peer, body.slot), (0, 0.0))
+    def on_fetch(self, peer: int, body: Any) -> None:
+        m, slot = self.machine, body.slot
+        expect(slot < len(m.session.plan), "inconsistent", "no such slot")
+        count, last = self.served.get((peer, slot), (0, 0.0))
         if count >= 4 and m.now - last < m.seconds("stall_ms") * 2 ** min(count - 4, 8):
             return
         self.serving.pop(peer, None)
-        if body.want == "Frozen":
-            if body.slot >= len(m.frozen):
-                self.send(peer, Lacking(body.slot))
-                return
-            frozen, total = m.frozen[body.slot]
-            held = HeldFrozen(frozen)
-        else:
-            found = m.candidate(body.want.digest)
-            if found is None or body.slot < len(m.frozen) or found[0].value.sum.slot != body.slot:
-                self.send(peer, Lacking(body.slot))
-                return
-            held, total = HeldAccepted(found[0]), found[1]
-        self.served[peer, body.slot] = (count + 1, m.now)
-        self.send(peer, Head(body.slot, held))
-        self.serving[peer] = Serving(body.slot, total)
+        held, total = None, b""
+        if body.want == Want.Frozen:
+            if slot < len(m.frozen):
+                frozen, total = m.frozen[slot]
+                held = Held.Frozen(frozen)
+        elif slot >= len(m.frozen) and (found := m.candidate(body.want.digest)) is not None:
+            record, total = found
+            held = Held.Accepted(record) if record.value.sum.slot == slot else None
+        if held is None:
+            self.send(peer, TransferMessage.Lacking(slot))
+            return
+        self.served[peer, slot] = (count + 1, m.now)
+        self.send(peer, TransferMessage.Head(slot, held))
+        self.serving[peer] = Serving(slot, total)
         self.pump(peer)
 
     def pump(self, peer: int) -> None:
         serving = self.serving[peer]
-        while serving.sent < min(serving.count, serving.credited + min(WINDOW, serving.credited + 1)):
+        count = chunk_count(len(serving.total))
+        while serving.sent < min(count, serving.credited + min(WINDOW, serving.credited + 1)):
             start = serving.sent * CHUNK
-            self.send(peer, Piece(serving.slot, serving.sent, serving.total[start:start + CHUNK]))
+            piece = serving.total[start:start + CHUNK]
+            self.send(peer, TransferMessage.Piece(serving.slot, serving.sent, piece))
             serving.sent += 1
-        if serving.credited == serving.count:
+        if serving.credited == count:
             del self.serving[peer]
 
-    def on_credit(self, peer: int, body: TransferCredit) -> None:
+    def on_credit(self, peer: int, body: Any) -> None:
         serving = self.serving.get(peer)
-        if serving is None or serving.slot != body.slot or serving.credited >= serving.sent:
+        if serving is None or serving.slot != body.slot:
             return
-        if body.index != serving.credited:
-            return
-        serving.credited += 1
-        self.pump(peer)
+        if body.index == serving.credited < serving.sent:
+            serving.credited += 1
+            self.pump(peer)

@@ -1,340 +1,289 @@
 """Which connection is kept, substreams, frames, and the loop that drives the machine (spec, section 6).
 
-Nothing is cancelled in the middle of a write while its connection is to live: each substream has one task
-that writes.
+Each connection has a nursery, and ends when one of its tasks fails or `close` is called. Only then is a write
+cancelled in its middle; each substream has one task that writes.
 """
 
 from __future__ import annotations
 
-import collections
+import functools
+import math
 import random
 import signal
 import socket
 import struct
 import time
-from typing import Any, Awaitable, Callable
+from typing import Any, Callable
 
 import trio
-from cryptography.exceptions import InvalidTag
 
-from channels import Broken, Ended, Mux, Secure, Substream, Tcp, offer, select
+from channels import Broken, Mux, Substream, offer, select, upgraded  # before what follows
+from libp2p.protocol_muxer.exceptions import MultiselectError
+from libp2p.security.noise.exceptions import PeerIDMismatchesPubkey
+from libp2p.stream_muxer.exceptions import MuxedStreamEOF, MuxedStreamError
+
 from encoding import frame
 from machine import Drop, Job, Machine, Persist, Say, Send, Stop
 from store import Store
 
-NOISE, YAMUX, PING = "/noise", "/yamux/1.0.0", "/ipfs/ping/1.0.0"
+PING = "/ipfs/ping/1.0.0"
 CHANNELS = {"/flyswarm/4/control": False, "/flyswarm/4/bulk": True}
 FRAME_LIMIT = 1_048_576
 QUEUE_LIMIT = {False: 4 << 20, True: 16 << 20}
-SETTLE = 10.0      # all four substreams must stand within
+SETTLE = 10.0  # s, within which all four substreams must stand
 OVERDUE = 5.0
+Address = tuple[str, int]
 
 
-class Outgoing:
+class Queue:
     """What waits to be written on one channel."""
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
-        self.frames: collections.deque[bytes | None] = collections.deque()
         self.size = 0
-        self.wake = trio.Event()
+        self.inlet, self.outlet = trio.open_memory_channel[bytes](math.inf)
 
-    def put(self, data: bytes | None) -> bool:
-        self.frames.append(data)
-        self.size += len(data or b"") + 256
-        self.wake.set()
+    def put(self, data: bytes) -> bool:
+        self.inlet.send_nowait(data)
+        self.size += len(data) + 256
         return self.size <= self.limit
 
-    async def get(self) -> bytes | None:
-        while not self.frames:
-            self.wake = trio.Event()
-            await self.wake.wait()
-        data = self.frames.popleft()
-        self.size -= len(data or b"") + 256
-        return data
+    async def write_to(self, stream: Substream) -> None:
+        async for data in self.outlet:
+            self.size -= len(data) + 256
+            await stream.write(data)
+        await stream.close()
 
 
 class Connection:
-    def __init__(self, peer: int, stream: trio.SocketStream, mux: Mux) -> None:
+    def __init__(self, peer: int, muxed: Mux) -> None:
         self.peer = peer
-        self.stream = stream
-        self.mux = mux
-        self.began = self.heard = time.monotonic()
+        self.muxed = muxed
+        self.nursery: trio.Nursery
         self.incoming: dict[bool, Substream] = {}
         self.outgoing: dict[bool, Substream] = {}
         self.opening = False
         self.standing = trio.Event()  # all four substreams
-        self.closed = False
-        self.echo_due: float | None = None
-        self.queues = {bulk: Outgoing(limit) for bulk, limit in QUEUE_LIMIT.items()}
+        self.echo_due = math.inf
+        self.queues = {bulk: Queue(limit) for bulk, limit in QUEUE_LIMIT.items()}
         self.ends: set[bool] = set()
 
-    def heard_now(self) -> None:
-        self.heard = time.monotonic()
+    def close(self) -> None:
+        """At once, without a farewell that might block."""
+        self.nursery.cancel_scope.cancel()
+
+    async def mux(self) -> None:
+        await self.muxed.start()
+        self.close()
+
+    async def open(self, protocol: str) -> Substream:
+        stream = Substream(await self.muxed.open_stream())
+        await select(stream, protocol)
+        return stream
+
+    async def open_channels(self) -> None:
+        for protocol, bulk in CHANNELS.items():
+            self.outgoing[bulk] = await self.open(protocol)
+        self.stand()
 
     def stand(self) -> None:
-        if len(self.incoming) == 2 and len(self.outgoing) == 2:
+        if len(self.incoming) == len(self.outgoing) == 2:
             self.standing.set()
 
+    async def ping(self) -> None:
+        self.echo_due = time.monotonic() + OVERDUE
+        stream = await self.open(PING)
+        while True:
+            self.echo_due = time.monotonic() + OVERDUE
+            sent = random.randbytes(32)
+            await stream.write(sent)
+            if await stream.exactly(32) != sent:
+                raise Broken("another echo")
+            self.echo_due = math.inf
+            await trio.sleep(2.0)
 
-class OtherIdentity(Exception):
-    """At an address of a peer another answers."""
+    async def watch(self) -> None:
+        """Liveness: looked at every 0.25 s."""
+        while time.monotonic() < max(self.echo_due, self.muxed.secured_conn.heard + OVERDUE):
+            await trio.sleep(0.25)
+        self.close()
 
 
 class Node:
+    """Connections with all peers. What happens on them goes to the machine through `events`, one by one, as
+    functions of the time."""
+
     def __init__(self, machine: Machine, store: Store, on_done: Callable[[], None]) -> None:
         self.machine = machine
         self.store = store
         self.on_done = on_done
         self.model_written = False
         self.roster = machine.session.roster
-        self.me = machine.me
-        self.links: dict[int, list[Connection]] = {p: [] for p in range(len(self.roster)) if p != self.me}
+        self.links: dict[int, list[Connection]] = {p: [] for p in range(len(self.roster))}
         self.chosen: dict[int, Connection] = {}
-        self.avoided: dict[str, float] = {}
-        self.was_up: set[int] = set()  # connected since the last look
+        self.up: dict[int, Connection] = {}  # of which the machine knows
+        self.last_up = dict.fromkeys(self.links, time.monotonic())
+        self.avoided: dict[tuple[Address, int], float] = {}
         self.ended: Stop | None = None
-        self.events, self.inbox = trio.open_memory_channel(64)
+        self.events, self.inbox = trio.open_memory_channel[Callable[[float], None]](64)
         self.nursery: trio.Nursery
 
     # --- connections
 
     def chooses(self, peer: int) -> bool:
-        return self.roster[self.me] < self.roster[peer]
+        return self.roster[self.machine.me] < self.roster[peer]
 
     def admitted(self, public: bytes) -> int | None:
         if public not in self.roster:
             return None
         peer = self.roster.index(public)
-        if peer == self.me or peer in self.machine.blamed or self.ended is not None:
+        if peer == self.machine.me or peer in self.machine.blamed or self.ended is not None:
             return None
-        if peer in self.chosen and self.chooses(peer):
+        if len(self.links[peer]) >= 3 or (peer in self.chosen and self.chooses(peer)):
             return None
-        return peer if len(self.links[peer]) < 3 else None
+        return peer
 
-    async def establish(self, stream: trio.SocketStream, expected: int | None) -> None:
+    async def establish(self, stream: trio.SocketStream, expected: int | None = None) -> None:
         """From a TCP connection to substreams, and on until it breaks."""
         stream.setsockopt(trio.socket.IPPROTO_TCP, trio.socket.TCP_NODELAY, 1)
         connection = None
         try:
             with trio.fail_after(SETTLE):
-                tcp, ask = Tcp(stream), expected is not None
-                await (select(tcp, NOISE) if ask else offer(tcp, [NOISE]))
-                secure = Secure(tcp, self.machine.identity, ask)
-                await secure.handshake()
-                if ask and secure.remote != self.roster[expected]:
-                    raise OtherIdentity
-                peer = self.admitted(secure.remote)
-                if peer is None:  # M6.5
-                    return
-                await (select(secure, YAMUX) if ask else offer(secure, [YAMUX]))
-                if self.admitted(secure.remote) is None:
-                    return
-            connection = Connection(peer, stream, Mux(secure))
+                muxed, public = await upgraded(
+                    stream, self.machine.identity, None if expected is None else self.roster[expected],
+                    lambda public: self.admitted(public) is not None)
+            peer = self.admitted(public)
+            if peer is None:
+                return
+            connection = Connection(peer, muxed)
             self.links[peer].append(connection)
             await self.live(connection)
+        except PeerIDMismatchesPubkey:
+            raise
+        except Exception:
+            return  # whatever went wrong, the connection is closed
         finally:
             with trio.CancelScope(shield=True):
                 await trio.aclose_forcefully(stream)
             if connection is not None:
-                self.links[connection.peer].remove(connection)
+                self.links[peer].remove(connection)
 
     async def live(self, connection: Connection) -> None:
         peer = connection.peer
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(self.mux, connection, nursery)
-            if self.chooses(peer):
-                self.chosen[peer] = connection
-                nursery.start_soon(self.open_channels, connection)
-            with trio.move_on_after(SETTLE):
-                await connection.standing.wait()
-            if connection.standing.is_set():
-                self.was_up.add(peer)
-                await self.events.send(("up", connection))
+        try:
+            async with trio.open_nursery() as nursery:
+                connection.nursery = nursery
+                nursery.start_soon(connection.mux)
+                await connection.muxed.event_started.wait()
+                nursery.start_soon(self.accept, connection)
+                if self.chooses(peer):
+                    self.chosen[peer] = connection
+                    nursery.start_soon(connection.open_channels)
+                with trio.fail_after(SETTLE):
+                    await connection.standing.wait()
+                await self.events.send(functools.partial(self.on_up, connection))
                 for bulk in (False, True):
-                    nursery.start_soon(self.guarded, connection, self.read_frames, connection, bulk)
-                    nursery.start_soon(self.guarded, connection, self.write_frames, connection, bulk)
-                nursery.start_soon(self.guarded, connection, self.ping, connection)
-            else:
-                await self.close(connection)
-        if self.chosen.get(peer) is connection:
-            del self.chosen[peer]
-        if connection.standing.is_set():
-            await self.events.send(("lost", connection))
-
-    async def mux(self, connection: Connection, nursery: trio.Nursery) -> None:
-        def accepted(stream: Substream) -> None:
-            nursery.start_soon(self.guarded, connection, self.incoming, connection, stream)
-
-        try:
-            await connection.mux.run(accepted, connection.heard_now)
-        except (Broken, Ended, OSError, trio.BrokenResourceError, trio.ClosedResourceError, InvalidTag):
-            pass
+                    nursery.start_soon(self.read_frames, connection, bulk)
+                    nursery.start_soon(connection.queues[bulk].write_to, connection.outgoing[bulk])
+                nursery.start_soon(connection.ping)
+                nursery.start_soon(connection.watch)
         finally:
-            connection.closed = True
-            nursery.cancel_scope.cancel()
+            if self.chosen.get(peer) is connection:
+                del self.chosen[peer]
+            if connection.standing.is_set():
+                self.last_up[peer] = time.monotonic()
+                await self.events.send(functools.partial(self.on_lost, connection))
 
-    async def close(self, connection: Connection) -> None:
-        """At once, without a farewell that might block."""
-        if not connection.closed:
-            connection.closed = True
-            await trio.aclose_forcefully(connection.stream)
-
-    async def guarded(self, connection: Connection, run: Callable[..., Awaitable[None]], *args: Any) -> None:
-        """A task of a connection: where it fails the connection is closed."""
-        try:
-            await run(*args)
-        except Exception:
-            await self.close(connection)
-
-    async def open_channels(self, connection: Connection) -> None:
-        if connection.opening:
-            return
-        connection.opening = True
-
-        async def opened() -> None:
-            for protocol, bulk in CHANNELS.items():
-                stream = await connection.mux.open()
-                await select(stream, protocol)
-                connection.outgoing[bulk] = stream
-            connection.stand()
-
-        await self.guarded(connection, opened)
+    async def accept(self, connection: Connection) -> None:
+        while True:
+            stream = Substream(await connection.muxed.accept_stream())
+            connection.nursery.start_soon(self.incoming, connection, stream)
 
     async def incoming(self, connection: Connection, stream: Substream) -> None:
-        protocol = await offer(stream, [*CHANNELS, PING])
+        try:
+            protocol = await offer(stream, [*CHANNELS, PING])
+        except (MultiselectError, MuxedStreamError):  # it asked for something else, and went away
+            await stream.reset()
+            return
         if protocol == PING:
             try:
                 while True:
                     await stream.write(await stream.exactly(32))
-            except Ended:
+            except MuxedStreamEOF:
                 await stream.close()
             return
-        bulk = CHANNELS[protocol]
+        peer, bulk = connection.peer, CHANNELS[protocol]
         if bulk in connection.incoming:
             raise Broken("a second substream of one protocol")
-        peer = connection.peer
-        if not self.chooses(peer):
-            first = self.chosen.get(peer)
-            if first is not None and first is not connection:
-                await self.close(first)  # dead at the chooser
-            self.chosen[peer] = connection
-            self.nursery.start_soon(self.open_channels, connection)
         connection.incoming[bulk] = stream
+        if not self.chooses(peer) and not connection.opening:
+            connection.opening = True
+            if peer in self.chosen:
+                self.chosen[peer].close()  # dead at the chooser
+            self.chosen[peer] = connection
+            connection.nursery.start_soon(connection.open_channels)
         connection.stand()
 
-    # --- frames
-
     async def read_frames(self, connection: Connection, bulk: bool) -> None:
-        reader = connection.incoming[bulk]
+        stream = connection.incoming[bulk]
         try:
             while True:
-                length, header = struct.unpack("<II", await reader.exactly(8))
+                length, header = struct.unpack("<II", await stream.exactly(8))
                 if not (4 <= length <= FRAME_LIMIT and header <= length - 4):
                     raise Broken("a length outside the limits")
-                data = await reader.exactly(length - 4)
-                await self.events.send(("frame", connection, bulk, data[:header], data[header:]))
-        except Ended:
+                data = await stream.exactly(length - 4)
+                await self.events.send(
+                    functools.partial(self.on_frame, connection, bulk, data[:header], data[header:]))
+        except MuxedStreamEOF:
             connection.ends.add(bulk)
             if len(connection.ends) == 2:  # the other side leaves
-                await self.events.send(("left", connection))
-
-    async def write_frames(self, connection: Connection, bulk: bool) -> None:
-        stream, queue = connection.outgoing[bulk], connection.queues[bulk]
-        while (data := await queue.get()) is not None:
-            await stream.write(data)
-        await stream.close()
-
-    async def ping(self, connection: Connection) -> None:
-        connection.echo_due = time.monotonic() + OVERDUE
-        stream = await connection.mux.open()
-        await select(stream, PING)
-        while True:
-            connection.echo_due = time.monotonic() + OVERDUE
-            sent = random.randbytes(32)
-            await stream.write(sent)
-            if await stream.exactly(32) != sent:
-                raise Broken("another echo")
-            connection.echo_due = None
-            await trio.sleep(2.0)
-
-    async def watch(self) -> None:
-        """Liveness: looked at every 0.25 s."""
-        while True:
-            await trio.sleep(0.25)
-            now = time.monotonic()
-            for connection in [c for link in self.links.values() for c in link]:
-                due = connection.echo_due
-                if due is not None and now > due and now - connection.heard > OVERDUE:
-                    await self.close(connection)
+                await self.events.send(lambda now: connection.close())
 
     # --- dialling
 
-    async def dial(self, peer: int, addresses: list[tuple[str, int]]) -> None:
-        wait, since = 0.2, time.monotonic()
-        while True:
-            if self.links[peer]:
-                wait, since = 0.2, time.monotonic()
-                await trio.sleep(0.2)
-                continue
-            if peer in self.machine.blamed:
-                return
-            if not self.chooses(peer) and time.monotonic() - since < 3.0:
+    async def dial(self, peer: int, addresses: list[Address]) -> None:
+        wait, since = 0.2, self.last_up[peer]
+        while peer not in self.machine.blamed:
+            if self.last_up[peer] != since:
+                wait, since = 0.2, self.last_up[peer]
+            if self.links[peer] or (not self.chooses(peer) and time.monotonic() - since < 3.0):
                 await trio.sleep(0.1)
                 continue
-            for host, port in addresses:
-                if self.avoided.get(f"{host} {port} {peer}", 0.0) < time.monotonic() and not self.links[peer]:
-                    await self.try_address(peer, host, port)
-            if peer in self.was_up:  # meanwhile
-                self.was_up.discard(peer)
-                wait, since = 0.2, time.monotonic()
-            await trio.sleep(wait * random.uniform(1.0, 1.25))
-            wait = min(2 * wait, 5.0)
+            for address in addresses:
+                if self.avoided.get((address, peer), 0.0) < time.monotonic() and not self.links[peer]:
+                    await self.try_address(peer, address)
+            if self.last_up[peer] == since:
+                await trio.sleep(wait * random.uniform(1.0, 1.25))
+                wait = min(2 * wait, 5.0)
 
-    async def try_address(self, peer: int, host: str, port: int) -> None:
+    async def try_address(self, peer: int, address: Address) -> None:
         try:
             with trio.fail_after(SETTLE):
-                stream = await trio.open_tcp_stream(host, port)
+                stream = await trio.open_tcp_stream(*address)
             await self.establish(stream, peer)
-        except OtherIdentity:
-            self.avoided[f"{host} {port} {peer}"] = time.monotonic() + 60.0
-        except Exception:
-            return
+        except PeerIDMismatchesPubkey:
+            self.avoided[address, peer] = time.monotonic() + 60.0
+        except (OSError, trio.TooSlowError):
+            pass
 
-    async def answer(self, stream: trio.SocketStream) -> None:
-        try:
-            await self.establish(stream, None)
-        except Exception:
-            return
+    # --- events
 
-    # --- the loop
+    def on_up(self, connection: Connection, now: float) -> None:
+        peer = connection.peer
+        if self.chosen.get(peer) is connection:
+            if peer in self.up:  # the first is dead, and its end comes later
+                self.machine.lost(peer, now)
+            self.up[peer] = connection
+            self.machine.up(peer, now)
 
-    async def carry_out(self) -> None:
-        machine = self.machine
-        while actions := machine.take_actions():
-            for action in actions:
-                if isinstance(action, Send):
-                    connection = self.chosen.get(action.to)
-                    if connection is not None and connection.standing.is_set():
-                        data = frame(action.header, action.payload)
-                        if not connection.queues[action.bulk].put(data):
-                            await self.close(connection)
-                elif isinstance(action, Persist):
-                    self.store.write(action.file, action.data)
-                elif isinstance(action, Job):
-                    self.nursery.start_soon(self.compute, action)
-                elif isinstance(action, Drop):
-                    name = machine.session.names[action.peer]
-                    print(f"{name} is refused from now on: {action.text}", flush=True)
-                    for connection in self.links[action.peer]:
-                        await self.close(connection)
-                elif isinstance(action, Say):
-                    print(action.text, flush=True)
-                elif isinstance(action, Stop):
-                    self.ended = action
-        if machine.done and not self.model_written:
-            self.model_written = True
-            self.on_done()
+    def on_lost(self, connection: Connection, now: float) -> None:
+        if self.up.get(connection.peer) is connection:
+            del self.up[connection.peer]
+            self.machine.lost(connection.peer, now)
+
+    def on_frame(self, connection: Connection, bulk: bool, header: bytes, payload: bytes, now: float) -> None:
+        if self.up.get(connection.peer) is connection:
+            self.machine.frame(connection.peer, bulk, header, payload, now)
 
     async def compute(self, job: Job) -> None:
         def run() -> Any:
@@ -344,58 +293,61 @@ class Node:
                 return error
 
         result = await trio.to_thread.run_sync(run)
-        await self.events.send(("job", job.number, result))
+        await self.events.send(functools.partial(self.machine.finished, job.number, result))
 
     async def ticks(self) -> None:
         while True:
             await trio.sleep(0.05)
-            await self.events.send(("tick",))
+            await self.events.send(self.machine.tick)
 
     async def interrupts(self) -> None:
         with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
             async for _ in signals:
-                await self.events.send(("interrupt",))
+                await self.events.send(self.machine.leave)
 
-    def handle(self, event: tuple[Any, ...]) -> None:
-        machine, now = self.machine, time.monotonic()
-        if event[0] == "tick":
-            machine.tick(now)
-        elif event[0] == "interrupt":
-            machine.leave(now)
-        elif event[0] == "job":
-            machine.finished(event[1], event[2], now)
-        else:
-            connection = event[1]
-            current = self.chosen.get(connection.peer) is connection
-            if event[0] == "up" and current:
-                if connection.peer in self.up:  # the first is dead, and its end comes later
-                    machine.lost(connection.peer, now)
-                self.up[connection.peer] = connection
-                machine.up(connection.peer, now)
-            elif event[0] == "lost" and self.up.get(connection.peer) is connection:
-                del self.up[connection.peer]
-                machine.lost(connection.peer, now)
-            elif event[0] == "frame" and self.up.get(connection.peer) is connection:
-                machine.frame(connection.peer, event[2], event[3], event[4], now)
+    # --- actions, and the loop
 
-    async def run(self, listener: socket.socket, addresses: dict[int, list[tuple[str, int]]]) -> Stop:
-        self.up: dict[int, Connection] = {}
+    def carry_out(self, action: Any) -> None:
+        match action:
+            case Send(to, bulk, header, payload):
+                connection = self.up.get(to)
+                if connection is not None and not connection.queues[bulk].put(frame(header, payload)):
+                    connection.close()
+            case Persist(_, file, data):
+                self.store.write(file, data)
+            case Job():
+                self.nursery.start_soon(self.compute, action)
+            case Drop(peer, _, text):
+                print(f"{self.machine.session.names[peer]} is refused from now on: {text}", flush=True)
+                for connection in self.links[peer]:
+                    connection.close()
+            case Say(text):
+                print(text, flush=True)
+            case Stop():
+                self.ended = action
+
+    def carry_out_all(self) -> None:
+        while actions := self.machine.take_actions():
+            for action in actions:
+                self.carry_out(action)
+        if self.machine.done and not self.model_written:
+            self.model_written = True
+            self.on_done()
+
+    async def run(self, listener: socket.socket, addresses: dict[int, list[Address]]) -> Stop:
         async with trio.open_nursery() as nursery:
             self.nursery = nursery
             listeners = [trio.SocketListener(trio.socket.from_stdlib_socket(listener))]
-            nursery.start_soon(trio.serve_listeners, self.answer, listeners)
+            nursery.start_soon(trio.serve_listeners, self.establish, listeners)
             for peer, found in addresses.items():
                 nursery.start_soon(self.dial, peer, found)
-            nursery.start_soon(self.watch)
             nursery.start_soon(self.ticks)
             nursery.start_soon(self.interrupts)
-            await self.carry_out()
+            self.carry_out_all()
             while self.ended is None:
                 event = await self.inbox.receive()
-                self.handle(event)
-                await self.carry_out()
-                if event[0] == "left":
-                    await self.close(event[1])
+                event(time.monotonic())
+                self.carry_out_all()
             await self.farewell()
             nursery.cancel_scope.cancel()
         return self.ended
@@ -404,9 +356,8 @@ class Node:
         """Writes what is queued and ends both substreams; the other side then closes."""
         for connection in self.up.values():
             for queue in connection.queues.values():
-                queue.put(None)
+                queue.inlet.close()
         with trio.move_on_after(3.0):
-            while any(not c.closed for c in self.up.values()):
+            while self.up:
                 event = await self.inbox.receive()
-                if event[0] in ("left", "lost"):
-                    await self.close(event[1])
+                event(time.monotonic())
