@@ -143,20 +143,30 @@ fn whole(points: usize) {
     let reference = Reference::new(&plan, &codes, &labels);
     let seeds = [Zeroizing::new([1; 32]), Zeroizing::new([2; 32])];
     let parcels = parcels(&codes, &labels, CLASSES, 0, &seeds);
-    let start = ProcessTime::now();
-    // CPU seconds up to the end of each round, of all parties.
-    let mut clock = vec![0.0];
     let program = |context: Context| {
         let inputs = unpack(&parcels[context.role()], points, BITS, CLASSES).expect("a parcel");
         Box::pin(run(context, plan, vec![inputs])) as round::Part<'_, Outcome>
     };
-    let done = watched(1, program, |party, side, _| {
-        if (party, side) == (2, Side::After) {
-            clock.push(start.elapsed().as_secs_f64());
+    // The run that took least of three, as with the kernels; with the CPU seconds of all parties up to the end
+    // of each round.
+    let run = || {
+        let (start, mut clock) = (ProcessTime::now(), vec![0.0]);
+        let done = watched(1, program, |party, side, _| {
+            if (party, side) == (2, Side::After) {
+                clock.push(start.elapsed().as_secs_f64());
+            }
+        });
+        clock.push(start.elapsed().as_secs_f64());
+        (clock, done)
+    };
+    let (mut clock, mut done) = run();
+    for _ in 0..2 {
+        let again = run();
+        if again.0.last() < clock.last() {
+            (clock, done) = again;
         }
-    });
-    clock.push(start.elapsed().as_secs_f64());
-    let seconds = start.elapsed().as_secs_f64() / 3.0;
+    }
+    let seconds = clock.last().expect("an end") / 3.0;
     println!("{:<14}{:>10}{:>16}{:>10}", "stage", "rounds", "MB, most", "CPU s");
     let mut at = 0;
     for (stage, rounds, bytes) in done.stages() {

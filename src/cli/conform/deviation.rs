@@ -91,6 +91,11 @@ impl Kind {
         let (others, ungreeted, long, piece) = (None, false, false, None);
         Self { name, about, sections, from, expected, all, when, others, ungreeted, long, piece, change }
     }
+
+    /// Whether what is sent takes long to arrive.
+    pub(crate) fn is_slow(&self) -> bool {
+        self.piece.is_some()
+    }
 }
 
 /// A message that is about to be sent.

@@ -275,7 +275,10 @@ fn distances_are_made_as_the_option_says_and_the_file_the_id_and_the_summary_hav
     ] {
         let (mut paired, told) = made(&format!("--hamming {way}"));
         assert!(told.contains(expected), "{told}");
-        assert!(told.contains("nobody can check distances in pairs: an owner that deviates can read the label"), "{told}");
+        assert!(
+            told.contains("nobody can check distances in pairs: an owner that deviates can read the label"),
+            "{told}"
+        );
         paired.run = plain.run;
         let (before, after) = (plain.fields(), paired.fields());
         let differing: Vec<_> =

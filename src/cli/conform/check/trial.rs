@@ -18,7 +18,7 @@ use crate::net::{Config, Event, Multiaddr, Network};
 use crate::session::Timing;
 
 /// How long a case may take.
-const LIMIT: Duration = Duration::from_secs(90);
+const LIMIT: Duration = Duration::from_secs(180);
 /// Rows of the matrix: small models, for the check is of the protocol.
 const SHORT: u32 = 512;
 /// So many that the counts of ten classes fill ten chunks.
@@ -113,8 +113,11 @@ fn timing(case: &Case) -> Timing {
         Drama::Late => Timing { gather_ms: 1_500, ..timing },
         // Who is blamed never says that it has everything, and who lost a message waits for it.
         Drama::Deviates(kind) => {
-            let gather_ms = if kind.ungreeted { 3_000 } else { timing.gather_ms };
-            Timing { gather_ms, linger_ms: 3_000, stall_ms: 3_000, ..timing }
+            // A program that is interpreted takes seconds to begin.
+            let gather_ms = if kind.ungreeted { 8_000 } else { timing.gather_ms };
+            // What is judged is how bytes are read, not how fast.
+            let stall_ms = if kind.is_slow() { 30_000 } else { 3_000 };
+            Timing { gather_ms, linger_ms: 3_000, stall_ms, ..timing }
         }
         _ => timing,
     }
