@@ -10,7 +10,6 @@ its CPU seconds.
 
 import argparse
 import gzip
-import json
 import os
 import pathlib
 import subprocess

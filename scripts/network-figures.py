@@ -1,0 +1,74 @@
+#!/usr/bin/env python3
+"""Tables of docs/networks.md and docs/personal.md: every method, split and seed, one run after another.
+
+    cargo build --release --package flyswarm-kernels --examples
+    scripts/network-figures.py target/release/examples DATA OUT [--seeds 0,1,2] [--only fashion] [--print]
+
+DATA has the folders cifar10 and fashion-mnist. Each run leaves its result in OUT, and one that was stopped goes
+on from its last round. All of them take some hours of two cores; --print only prints what is there.
+"""
+
+import argparse
+import json
+import pathlib
+import subprocess
+
+METHODS = ["labels", "network", "alone", "xclp-1", "xclp-10"]
+
+
+def main():
+    arguments = argparse.ArgumentParser()
+    arguments.add_argument("examples", type=pathlib.Path)
+    arguments.add_argument("data", type=pathlib.Path)
+    arguments.add_argument("out", type=pathlib.Path)
+    arguments.add_argument("--seeds", default="0,1,2")
+    arguments.add_argument("--only", choices=["cifar", "fashion"])
+    arguments.add_argument("--print", action="store_true", dest="prints")
+    given = arguments.parse_args()
+    seeds = given.seeds.split(",")
+    if given.only != "fashion":
+        cifar(given, seeds)
+    if given.only != "cifar":
+        fashion(given, seeds)
+
+
+def result(given, path, *command):
+    """What a run has left in its file, after it was made if it has to be; None where it is only asked for."""
+    if not path.exists() and not given.prints:
+        subprocess.run([given.examples / command[0], *map(str, command[1:])], check=True, stdout=subprocess.DEVNULL)
+    return json.loads(path.read_text()) if path.exists() else None
+
+
+def mean(numbers):
+    known = [number for number in numbers if number is not None]
+    said = " ".join("-" if number is None else f"{number:.1f}" for number in numbers)
+    return f"{sum(known) / len(known):5.1f} ({said})" if known else said
+
+
+def cifar(given, seeds):
+    out = given.out / "cifar"
+    for split in ("0.3", "two"):
+        found = [
+            result(given, out / f"{split}-{seed}-60.json", "personal", given.data / "cifar10", out, split, seed, 60)
+            for seed in seeds
+        ]
+        name = "accuracy_and_bottom_decile_percent"
+        for method in next((each[name] for each in found if each), {}):
+            print(f"CIFAR {split:4} {method:32} {mean([each and each[name][method][0] for each in found])}")
+
+
+def fashion(given, seeds):
+    out = given.out / "fashion"
+    for split in ("iid", "shards"):
+        for method in METHODS:
+            found = [
+                result(given, out / f"{split}-{seed}-40-{method}.json", "pseudo_labels",
+                       given.data / "fashion-mnist", out, method, split, seed, 40)
+                for seed in seeds
+            ]
+            for what, get in (("test rows", lambda each: each["test_accuracy_percent"]),
+                              ("found labels", lambda each: each["pseudo_labels"]["right_percent"])):
+                print(f"Fashion {split:7} {method:8} {what:13} {mean([each and get(each) for each in found])}")
+
+
+main()
