@@ -147,8 +147,8 @@ fn whole(points: usize) {
         let inputs = unpack(&parcels[context.role()], points, BITS, CLASSES).expect("a parcel");
         Box::pin(run(context, plan, vec![inputs])) as round::Part<'_, Outcome>
     };
-    // The run that took least of three, as with the kernels; with the CPU seconds of all parties up to the end
-    // of each round.
+    // The run that took least of three, as with the kernels; with the CPU seconds of all parties up to the
+    // end of each round.
     let run = || {
         let (start, mut clock) = (ProcessTime::now(), vec![0.0]);
         let done = watched(1, program, |party, side, _| {

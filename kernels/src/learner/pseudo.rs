@@ -40,8 +40,8 @@ pub fn shares(scores: &[f64], classes: usize, counts: Option<&[u64]>) -> Vec<f64
     shares
 }
 
-/// What a row of each class weighs, by the labels of all members together: `given` ones, and `all` with those
-/// that were found ([`PseudoLabels::counts`]).
+/// What a row of each class weighs, by the labels of all members together: `given` ones, and `all` with
+/// those that were found ([`PseudoLabels::counts`]).
 ///
 /// That is 1 / (classes f), f the part of the class in a batch: the mean of its parts of the given labels and
 /// of the found ones, since half of a batch has given labels. The authors' code has 1 / (classes f) with f the
