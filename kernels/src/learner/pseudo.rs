@@ -44,8 +44,8 @@ pub fn shares(scores: &[f64], classes: usize, counts: Option<&[u64]>) -> Vec<f64
 /// those that were found ([`PseudoLabels::counts`]).
 ///
 /// That is 1 / (classes f), f the part of the class in a batch: the mean of its parts of the given labels
-/// and of the found ones, since half of a batch has given labels. The authors' code has 1 / (classes f) with f
-/// the part of all labels. That lets training diverge where a class has given labels and next to no found
+/// and of the found ones, since half of a batch has given labels. The authors' code has 1 / (classes f)
+/// with f the part of all labels. That lets training diverge where a class has given labels and next to no found
 /// ones: such a row then weighs several hundred, and stands in many batches.
 #[must_use]
 pub fn class_weights(given: &[u64], all: &[u64]) -> Vec<f32> {
