@@ -45,8 +45,8 @@ pub fn shares(scores: &[f64], classes: usize, counts: Option<&[u64]>) -> Vec<f64
 ///
 /// That is 1 / (classes f), f the part of the class in a batch: the mean of its parts of the given labels
 /// and of the found ones, since half of a batch has given labels. The authors' code has 1 / (classes f)
-/// with f the part of all labels. That lets training diverge where a class has given labels and next to no found
-/// ones: such a row then weighs several hundred, and stands in many batches.
+/// with f the part of all labels. That lets training diverge where a class has given labels and next to no
+/// found ones: such a row then weighs several hundred, and stands in many batches.
 #[must_use]
 pub fn class_weights(given: &[u64], all: &[u64]) -> Vec<f32> {
     let found: Vec<u64> = all.iter().zip(given).map(|(all, given)| all.saturating_sub(*given)).collect();
