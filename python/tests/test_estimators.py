@@ -41,8 +41,8 @@ def test_balanced_labels_are_right_more_often_where_one_class_has_most_of_them()
     # Two labels of each class, but all of the nines.
     first = np.array([(y[:at] == y[at]).sum() < 2 for at in range(len(y))])
     given = np.where(first | (y == 9), y, -1)
-    plain, balanced = (LabelPropagation(bits=1024, balance=balance).fit(X, given) for balance in (False, True))
-    right = [(each.transduction_ == y)[given == -1].mean() for each in (plain, balanced)]
+    fitted = [LabelPropagation(bits=1024, balance=balance).fit(X, given) for balance in (False, True)]
+    right = [(each.transduction_ == y)[given == -1].mean() for each in fitted]
     assert right[1] > right[0] + 0.05, right
 
 
