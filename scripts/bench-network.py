@@ -3,9 +3,9 @@
 
     scripts/bench-network.py PROGRAM [--peers 8] [--hidden 4096,4020] [--rounds 4] [--steps 2]
 
-PROGRAM is flyswarm. Deals the digits (64 features, 10 classes) to the peers and trains an mlp on them; 4096,4020
-is 64 MiB of weights. Prints the size of the weights, and of each peer its peak memory (resident) beside that and
-its CPU seconds.
+PROGRAM is flyswarm. Deals the digits (64 features, 10 classes) to the peers and trains an mlp on them;
+4096,4020 is 64 MiB of weights. Prints the size of the weights, and for each peer its peak memory (resident),
+also as a multiple of that size, and its CPU seconds.
 """
 
 import argparse
@@ -50,14 +50,15 @@ with tempfile.TemporaryDirectory() as folder:
         peers += ["--peer", f"{name}={identity}@{listen[place]}"]
         (folder / f"{name}.csv").write_text("".join(rows[place :: given.peers]))
     session = folder / "session.toml"
-    run("session", "new", "--task", "fedavg", "--name", "bench", "--features", "64", "--classes-from-range", "0..9",
-        "--network", "mlp", "--hidden", given.hidden, "--rounds", str(given.rounds),
+    run("session", "new", "--task", "fedavg", "--name", "bench", "--features", "64",
+        "--classes-from-range", "0..9", "--network", "mlp", "--hidden", given.hidden,
+        "--rounds", str(given.rounds),
         "--fedavg", f"steps={given.steps}", *peers, "--timing", "linger_ms=20000", "--out", session)
     start = time.perf_counter()
     processes = [
         subprocess.Popen(
-            [program, "join", session, "--key", folder / f"{name}.key", "--state", folder / "state", "--no-mdns",
-             "--listen", listen[place], "--data", folder / f"{name}.csv", "--header", "no",
+            [program, "join", session, "--key", folder / f"{name}.key", "--state", folder / "state",
+             "--no-mdns", "--listen", listen[place], "--data", folder / f"{name}.csv", "--header", "no",
              "--receipt", folder / f"{name}.json", "--out", folder / f"{name}.safetensors"],
             stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
         for place, name in enumerate(names)
@@ -75,8 +76,8 @@ with tempfile.TemporaryDirectory() as folder:
         raise SystemExit("different networks")
 
 size = 4 * weights
-print(f"{given.peers} peers, {given.rounds} rounds of {weights} weights ({size / 2**20:.1f} MiB): {wall:.1f} s wall; "
-      f"load of the machine {load:.1f}")
+print(f"{given.peers} peers, {given.rounds} rounds of {weights} weights ({size / 2**20:.1f} MiB): "
+      f"{wall:.1f} s wall; load of the machine {load:.1f}")
 for name, used in zip(names, spent):
     peak = 1024 * used.ru_maxrss
     print(f"  {name}: {peak / 2**20:5.0f} MiB of memory, {peak / size:.2f} times the weights; "

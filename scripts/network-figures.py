@@ -4,8 +4,8 @@
     cargo build --release --package flyswarm-kernels --examples
     scripts/network-figures.py target/release/examples DATA OUT [--seeds 0,1,2] [--only fashion] [--print]
 
-DATA has the folders cifar10 and fashion-mnist. Each run leaves its result in OUT, and one that was stopped goes
-on from its last round. All of them take some hours of two cores; --print only prints what is there.
+DATA has the folders cifar10 and fashion-mnist. Each run leaves its result in OUT, and one that was stopped
+goes on from its last round. All of them take some hours of two cores; --print only prints what is there.
 """
 
 import argparse
@@ -35,7 +35,8 @@ def main():
 def result(given, path, *command):
     """What a run has left in its file, after it was made if it has to be; None where it is only asked for."""
     if not path.exists() and not given.prints:
-        subprocess.run([given.examples / command[0], *map(str, command[1:])], check=True, stdout=subprocess.DEVNULL)
+        words = [given.examples / command[0], *map(str, command[1:])]
+        subprocess.run(words, check=True, stdout=subprocess.DEVNULL)
     return json.loads(path.read_text()) if path.exists() else None
 
 
@@ -49,7 +50,8 @@ def cifar(given, seeds):
     out = given.out / "cifar"
     for split in ("0.3", "two"):
         found = [
-            result(given, out / f"{split}-{seed}-60.json", "personal", given.data / "cifar10", out, split, seed, 60)
+            result(given, out / f"{split}-{seed}-60.json", "personal",
+                   given.data / "cifar10", out, split, seed, 60)
             for seed in seeds
         ]
         name = "accuracy_and_bottom_decile_percent"
@@ -68,7 +70,8 @@ def fashion(given, seeds):
             ]
             for what, get in (("test rows", lambda each: each["test_accuracy_percent"]),
                               ("found labels", lambda each: each["pseudo_labels"]["right_percent"])):
-                print(f"Fashion {split:7} {method:8} {what:13} {mean([each and get(each) for each in found])}")
+                numbers = mean([each and get(each) for each in found])
+                print(f"Fashion {split:7} {method:8} {what:13} {numbers}")
 
 
 main()

@@ -115,7 +115,8 @@ def wide_area(lab):
         left[label] -= known
         truth[hosts[place % 3]].append((values, label, known))
     for host, own in truth.items():
-        host.write("my-rows.csv", "".join(f"{values},{label if known else ''}\n" for values, label, known in own))
+        lines = [f"{values},{label if known else ''}\n" for values, label, known in own]
+        host.write("my-rows.csv", "".join(lines))
     lab.session(hosts, task=("--task", "xclp"))
     for node in lab.join(hosts, "--receipt", "receipt.json"):
         node.end(0, 300)

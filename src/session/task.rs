@@ -165,7 +165,7 @@ pub(super) trait Spec {
     /// The description for people: pairs of a heading (empty to continue the last one) and one line.
     fn lines(&self, data: &DataSpec) -> Vec<(&'static str, String)>;
 
-    /// What whoever writes such a session file should know before others join.
+    /// What the author of such a session file should know before others join.
     fn caution(&self) -> Option<&'static str> {
         None
     }
@@ -315,7 +315,7 @@ impl TaskSpec {
         self.spec().lines(data)
     }
 
-    /// What whoever writes such a session file should know before others join.
+    /// What the author of such a session file should know before others join.
     pub(crate) fn caution(&self) -> Option<&'static str> {
         self.spec().caution()
     }

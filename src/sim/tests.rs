@@ -67,7 +67,9 @@ fn labels_by_distances_that_owners_share_in_pairs_are_those_of_the_pooled_rows_w
              [[fault]]\nkind = \"crash\"\npeers = 1\nat = {{ slot = \"computed\", stage = \"compute\" }}\n\
              for_s = 20\n"
         );
-        let report = run("test", &scenario(&text, 1), Path::new(""), &mut |_| {}).unwrap();
+        let scenario = scenario(&text, 1);
+        assert_eq!(super::xclp::spec(&scenario).hamming.to_string(), hamming);
+        let report = run("test", &scenario, Path::new(""), &mut |_| {}).unwrap();
         assert!(report.violations.is_empty(), "{hamming}: {:?}", report.violations);
         let accuracy = report.accuracy.unwrap();
         assert!(accuracy.equal && accuracy.rows > 0, "{hamming}: {accuracy:?}");

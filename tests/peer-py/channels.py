@@ -87,7 +87,7 @@ class Mux(Yamux):
 async def upgraded(stream: trio.SocketStream, identity: Identity, expected: bytes | None,
                    admits: Callable[[bytes], bool]) -> tuple[Mux, bytes]:
     """Noise and Yamux on a connection, and the other side's Ed25519 key: `expected` where this side dialled,
-    else of whoever has."""
+    else that of the peer that dialled."""
     tcp, dialled = Ahead(TrioTCPStream(stream)), expected is not None
     noise = Noise(create_new_key_pair(identity.seed), create_noise_key_pair().private_key)
     if dialled:
