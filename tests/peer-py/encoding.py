@@ -38,6 +38,10 @@ class Out(bytearray):
             self.append(251 + tag)
             self.extend(n.to_bytes(2 << tag, "little"))
 
+    def block(self, x: bytes) -> None:
+        self.integer(len(x))
+        self.extend(x)
+
 
 class In:
     """What is read. It never takes more than is there (M2.2)."""
@@ -68,6 +72,15 @@ class In:
             raise Malformed("neither 0 nor 1")
         return byte == 1
 
+    def block(self) -> bytes:
+        return self.take(self.integer(8))
+
+    def text(self) -> str:
+        try:
+            return self.block().decode()
+        except UnicodeDecodeError:
+            raise Malformed("not UTF-8") from None
+
     def payload_once(self) -> bytes:
         data, self.payload = self.payload, b""
         return data
@@ -78,25 +91,15 @@ class Codec(NamedTuple):
     read: Callable[[In], Any]
 
 
+# --- codecs from codecs
+
+
+def integers(width: int) -> Codec:
+    return Codec(Out.integer, lambda data: data.integer(width))
+
+
 def array(n: int) -> Codec:
-    def write(out: Out, x: bytes) -> None:
-        if len(x) != n:
-            raise ValueError("length of an array")
-        out.extend(x)
-
-    return Codec(write, lambda data: data.take(n))
-
-
-def raw(out: Out, x: bytes) -> None:
-    out.integer(len(x))
-    out.extend(x)
-
-
-def read_text(data: In) -> str:
-    try:
-        return data.take(data.integer(8)).decode()
-    except UnicodeDecodeError:
-        raise Malformed("not UTF-8") from None
+    return Codec(Out.extend, lambda data: data.take(n))
 
 
 def vec(inner: Codec) -> Codec:
@@ -125,6 +128,10 @@ def sequence(make: Callable[..., Any], parts: list[Codec]) -> Codec:
     return Codec(write, lambda data: make(*[part.read(data) for part in parts]))
 
 
+def nothing(value: Any) -> Codec:
+    return Codec(lambda out, x: None, lambda data: value)
+
+
 def one_of(variants: list[tuple[Any, Codec]]) -> Codec:
     """Pairs of what is written (its type, or itself where it has no parts) and how."""
     numbers = {key: n for n, (key, _) in enumerate(variants)}
@@ -143,135 +150,85 @@ def one_of(variants: list[tuple[Any, Codec]]) -> Codec:
     return Codec(write, read)
 
 
-def nothing(value: Any) -> Codec:
-    return Codec(lambda out, x: None, lambda data: value)
+def later(name: str) -> Codec:
+    """A type that may be defined further down."""
+    return Codec(lambda out, x: CODECS[name].write(out, x), lambda data: CODECS[name].read(data))
 
 
-def integers(width: int) -> Codec:
-    return Codec(Out.integer, lambda data: data.integer(width))
-
-
-U8 = Codec(Out.append, lambda data: data.take(1)[0])
 CODECS: dict[str, Codec] = {
-    "u8": U8, "u16": integers(2), "u32": integers(4), "u64": integers(8), "bool": Codec(Out.append, In.flag),
-    "string": Codec(lambda out, x: raw(out, x.encode()), read_text),
+    "u8": Codec(Out.append, lambda data: data.take(1)[0]),
+    "u16": integers(2), "u32": integers(4), "u64": integers(8),
+    "bool": Codec(Out.append, In.flag),
+    "string": Codec(lambda out, x: out.block(x.encode()), In.text),
+    "Vec<u8>": Codec(Out.block, In.block),
     "payload": Codec(lambda out, x: setattr(out, "payload", bytes(x)), In.payload_once)}
 TYPES: dict[str, Any] = {}  # classes of structs, enums
 
 
-class Grammar:
-    """Reads definitions as they stand in section 2.1."""
-
-    def __init__(self, text: str) -> None:
-        self.tokens = re.findall(r"\w+|[{}()\[\]<>;:,=|]", text)
-        self.at = 0
-
-    def peek(self) -> str:
-        return self.tokens[self.at] if self.at < len(self.tokens) else ""
-
-    def next(self) -> str:
-        self.at += 1
-        return self.tokens[self.at - 1]
-
-    def skip(self, token: str) -> bool:
-        self.at += (found := self.peek() == token)
-        return found
-
-    def kind(self) -> Codec:
-        word = self.next()
-        if word == "[":
-            self.at += 2  # u8 ;
-            size = int(self.next())
-            self.skip("]")
-            return array(size)
-        if word == "(":
-            return sequence(lambda *x: x, [part for _, part in self.tuple_parts()])
-        if self.skip("<"):
-            inner = self.kind()
-            self.skip(">")
-            if word == "Vec":
-                return Codec(raw, lambda data: data.take(data.integer(8))) if inner is U8 else vec(inner)
-            if word == "Option":
-                return option(inner)
-            return sequence(TYPES["Signed"], [CODECS["peer"], inner, array(64)])
-        if word in CODECS:
-            return CODECS[word]
-        return Codec(lambda out, x: CODECS[word].write(out, x), lambda data: CODECS[word].read(data))
-
-    def named_parts(self) -> list[tuple[str, Codec]]:
-        found = []
-        while not self.skip("}"):
-            name = self.next()
-            self.skip(":")
-            found.append((name, self.kind()))
-            self.skip(",")
-        return found
-
-    def tuple_parts(self) -> list[tuple[str, Codec]]:
-        found: list[tuple[str, Codec]] = []
-        while not self.skip(")"):
-            last_word = re.findall("[A-Z]?[a-z]*", self.peek())[-2].lower()
-            names = PART_NAMES.get(self.peek(), [last_word])  # TransferMessage is a `message`
-            taken = [name for name, _ in found]
-            name = next((name for name in names if name not in taken), f"part{len(found)}")
-            found.append((name, self.kind()))
-            self.skip(",")
-        return found
-
-    def definitions(self) -> None:
-        while self.peek():
-            name = self.next()
-            if self.skip("<"):  # Signed<T>
-                self.at += 2
-            if self.skip("{"):
-                TYPES[name], CODECS[name] = self.struct(name, self.named_parts())
-            elif self.skip("=") and not self.peek().isdigit():
-                CODECS[name] = self.kind()  # an alias
-            else:
-                TYPES[name], CODECS[name] = self.enum(name)
-
-    def struct(self, name: str, parts: list[tuple[str, Codec]]) -> tuple[type, Codec]:
-        made = namedtuple(name, [part for part, _ in parts])
-        return made, sequence(made, [kind for _, kind in parts])
-
-    def enum(self, name: str) -> tuple[Any, Codec]:
-        variants: list[tuple[Any, Codec]] = []
-        names = []
-        while self.peek().isdigit():
-            self.next()
-            names.append(self.next())
-            if self.skip("{"):
-                variants.append(self.struct(names[-1], self.named_parts()))
-            elif self.skip("("):
-                variants.append(self.struct(names[-1], self.tuple_parts()))
-            else:
-                variants.append((names[-1], nothing(names[-1])))
-            self.skip("|")
-        keys = [key for key, _ in variants]
-        if keys == names:
-            kind = IntEnum(name, names, start=0)
-            return kind, one_of([(value, nothing(value)) for value in kind])
-        return SimpleNamespace(**dict(zip(names, keys))), one_of(variants)
-
-
-def define(text: str) -> None:
-    """More definitions, in the manner of the specification."""
-    Grammar(text).definitions()
-
-
-def wire() -> str:
-    """The definitions of section 2.1."""
-    with open(SPECIFICATION) as file:
-        return re.search(r"### 2\.1 .*?```text\n(.*?)```", file.read(), re.DOTALL)[1]
-
-
-define(wire())
-globals().update(TYPES)
+# --- codecs from text as in section 2.1
 
 
 @functools.cache
 def codec(kind: str) -> Codec:
-    return Grammar(kind).kind()
+    if kind in CODECS:
+        return CODECS[kind]
+    if kind.startswith("[u8; "):
+        return array(int(kind[5:-1]))
+    if kind.startswith("("):
+        return sequence(lambda *x: x, [codec(part) for part in split(kind)])
+    outer, _, inner = kind.removesuffix(">").partition("<")
+    if outer == "Signed":
+        return sequence(TYPES["Signed"], [codec("peer"), codec(inner), array(64)])
+    return {"Vec": vec, "Option": option}[outer](codec(inner)) if inner else later(kind)
+
+
+def split(parts: str) -> list[str]:
+    """What stands in brackets, parted at the commas that are in no further brackets."""
+    return [part.strip() for part in re.split(r",(?![^(<]*[)>])", parts[1:-1])]
+
+
+def part_name(kind: str, taken: Any) -> str:
+    """Of a part without a name: `message` for a `ViewMessage`."""
+    word = re.match(r"\w+|.", kind)[0]
+    names = PART_NAMES.get(word) or [re.findall("[A-Z][a-z]*", word)[-1].lower()]
+    return next(name for name in names if name not in taken)
+
+
+def struct_of(name: str, text: str) -> tuple[type, Codec]:
+    """Parts with names in braces, or without in parentheses."""
+    parts: dict[str, Codec] = {}
+    for part in split(text):
+        before, _, kind = part.rpartition(": ")
+        parts[before or part_name(kind, parts)] = codec(kind)
+    made = namedtuple(name, parts)
+    return made, sequence(made, list(parts.values()))
+
+
+def enum_of(name: str, variants: dict[str, str]) -> tuple[Any, Codec]:
+    """Variants, each with the text of its parts."""
+    if not any(variants.values()):
+        kind = IntEnum(name, list(variants), start=0)
+        return kind, one_of([(value, nothing(value)) for value in kind])
+    coded = [struct_of(*item) if item[1] else (item[0], nothing(item[0])) for item in variants.items()]
+    return SimpleNamespace(**{item: key for item, (key, _) in zip(variants, coded)}), one_of(coded)
+
+
+def define(text: str) -> None:
+    """Definitions in the manner of the specification, each from the start of a line."""
+    for definition in re.split(r"\s*\n(?=\w)", text.strip()):
+        name, body = re.match(r"(\w+)(?:<T>)?[\s=]*(.*)", definition, re.DOTALL).groups()
+        _, *variants = re.split(r"[\s|]*\b\d+ ([A-Z]\w*)\s*", body)
+        if variants:
+            TYPES[name], CODECS[name] = enum_of(name, dict(zip(variants[::2], variants[1::2])))
+        elif body.startswith("{"):
+            TYPES[name], CODECS[name] = struct_of(name, body)
+        else:
+            CODECS[name] = codec(body)
+
+
+with open(SPECIFICATION) as file:
+    define(re.search(r"### 2\.1 .*?```text\n(.*?)```", file.read(), re.DOTALL)[1])
+globals().update(TYPES)
 
 
 def canonical(kind: str, x: Any) -> bytes:
