@@ -30,7 +30,7 @@ CONTEXTS = {ViewKey: b"view key", Reveal: b"reveal", Deal: b"deal", Promised: b"
             Acknowledgement: b"acknowledgement", Release: b"release", Failure: b"failure"}
 
 
-class CryptoError(Exception):
+class CryptoError(ValueError):
     """A key, share or envelope that must be refused."""
 
 

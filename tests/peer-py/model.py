@@ -58,11 +58,9 @@ def read_rows(path: str, session: Session) -> tuple[numpy.ndarray, numpy.ndarray
                 raise DataError(f"{path}: line {number} is not of numbers") from None
             labels.append(index[line[-1]])
     values = numpy.array(rows, dtype=numpy.float64).reshape(len(rows), session.features)
-    for place, column in enumerate(session.columns):
-        limit = session.limits.get(column, {})
-        wrong = (values[:, place] < limit.get("min", -math.inf)) | (
-            values[:, place] > limit.get("max", math.inf))
-        if wrong.any():
+    for column, (low, high) in session.limits.items():
+        x = values[:, session.columns.index(column)]
+        if (low is not None and (x < low).any()) or (high is not None and (x > high).any()):
             raise DataError(f"{path}: a value of {column!r} is outside its limits")
     values32 = values.astype(numpy.float32)
     check_rows(values32, session)
@@ -149,7 +147,7 @@ def scale(session: Session, rows: numpy.ndarray, moments: Moments | None) -> num
             deviation = numpy.array(moments.deviations)
             x = numpy.where(deviation == 0, 0.0, x / numpy.where(deviation == 0, 1.0, deviation))
         if kind == "soft-bins":
-            bins = session.scaling_values
+            [bins] = session.scaling_values
             p = (0.5 + x / (2.0 * numpy.sqrt(x * x + 2.0))) * (bins - 1)
             x = numpy.maximum(0.0, 1.0 - numpy.abs(p[:, :, None] - numpy.arange(bins))).reshape(len(x), -1)
         else:
@@ -273,7 +271,7 @@ def model_file(session: Session, opened: dict[int, bytes], moments: Moments | No
     if session.scaling == "range":
         body += struct.pack("<Iff", 1, *session.scaling_values)
     if session.scaling == "soft-bins":
-        body += struct.pack("<H", session.scaling_values)
+        body += struct.pack("<H", *session.scaling_values)
     if session.scaling in ("center", "standard", "soft-bins"):
         body += numpy.array(moments.means, "<f8").tobytes()
     if session.scaling in ("standard", "soft-bins"):

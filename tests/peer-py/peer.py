@@ -10,6 +10,7 @@ import json
 import socket
 import sys
 import time
+from pathlib import Path
 
 PROGRAM = "peer-py 0.1"
 
@@ -40,22 +41,19 @@ def run(arguments: argparse.Namespace) -> tuple[int, str]:
     from crypto import read_identity
     from machine import Machine
     from model import Task, model_file, read_rows
-    from session import read_session
+    from session import parse_session
     from store import Store, write_whole
     from transport import Node
     from view import Secrets
 
-    session = read_session(arguments.session)
+    session = parse_session(Path(arguments.session).read_bytes())
     if len(session.roster) > 64:
         raise ValueError("this peer lacks the draw of partners (section 11) that more than 64 peers need")
     identity = read_identity(arguments.key)
     if identity.public not in session.roster:
         raise ValueError("the key is of no peer of the roster")
     task = Task(session, *read_rows(arguments.data, session))
-    recorded = None
-    if arguments.randomness is not None:
-        with open(arguments.randomness) as file:
-            recorded = json.load(file)
+    recorded = json.loads(Path(arguments.randomness).read_bytes()) if arguments.randomness else None
     store = Store(arguments.state, identity.public, session.id)
     machine = Machine(session, identity, task, store.load(), time.monotonic(), Secrets(recorded))
 
