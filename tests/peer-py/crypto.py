@@ -10,6 +10,7 @@ from typing import Any
 
 import base58
 import blake3
+import nacl.exceptions
 import numpy
 from cryptography.exceptions import InvalidSignature, InvalidTag
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
@@ -18,13 +19,13 @@ from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+from nacl.bindings import crypto_core_ed25519_add
 
 from encoding import (Acknowledgement, Ballot, Deal, Failure, Promised, Release, Reveal, Sealed, Signed,
                       SumId, ViewKey, canonical)
 
 ORDER = 2**252 + 27742317777372353535851937790883648493
 FIELD = 2**255 - 19
-EDWARDS_D = -121665 * pow(121666, -1, FIELD) % FIELD
 PEER_ID_PREFIX = bytes.fromhex("002408011220")
 CONTEXTS = {ViewKey: b"view key", Reveal: b"reveal", Deal: b"deal", Promised: b"promise",
             Acknowledgement: b"acknowledgement", Release: b"release", Failure: b"failure"}
@@ -37,41 +38,29 @@ class CryptoError(ValueError):
 # --- section 3: identities and signatures
 
 
-def square_root(a: int) -> int | None:
-    x = pow(a, (FIELD + 3) // 8, FIELD)
-    if x * x % FIELD != a % FIELD:
-        x = x * pow(2, (FIELD - 1) // 4, FIELD) % FIELD
-    return x if x * x % FIELD == a % FIELD else None
-
-
-# The y of all points P with 8 P = 0: of order 1, 4, 2 and 8.
-ORDER_8_Y = int.from_bytes(
-    bytes.fromhex("c7176a703d4dd84fba3c0b760d10670f2a2053fa2c39ccc64ec7fd7792ac037a"), "little")
-SMALL_ORDER_Y = {1, 0, FIELD - 1, ORDER_8_Y, FIELD - ORDER_8_Y}
+NEUTRAL = bytes([1]) + bytes(31)  # the neutral point
 
 
 def check_public_key(key: bytes) -> None:
     """Refuses what is not the canonical encoding of a point, and points of small order."""
-    number = int.from_bytes(key, "little")
-    y, negative = number & (2**255 - 1), number >> 255
-    if len(key) != 32 or y >= FIELD:
-        raise CryptoError("key is not canonical")
-    x = square_root((y * y - 1) * pow(EDWARDS_D * y * y + 1, -1, FIELD) % FIELD)
-    if x is None or (x == 0 and negative):
-        raise CryptoError("key is no point of the curve")
-    if y in SMALL_ORDER_Y:
-        raise CryptoError("key is of small order")
+    try:
+        encoded = crypto_core_ed25519_add(key, NEUTRAL)
+        double = crypto_core_ed25519_add(key, key)
+        fourfold = crypto_core_ed25519_add(double, double)
+        eightfold = crypto_core_ed25519_add(fourfold, fourfold)
+    except nacl.exceptions.CryptoError:
+        raise CryptoError("key is no point of the curve") from None
+    if encoded != key or eightfold == NEUTRAL:
+        raise CryptoError("key is not canonical, or of small order")
 
 
 def read_peer_id(text: str) -> bytes:
-    try:
-        raw = base58.b58decode(text)
-    except ValueError:
-        raise CryptoError("peer id is not base58") from None
-    if len(raw) != 38 or raw[:6] != PEER_ID_PREFIX or base58.b58encode(raw).decode() != text:
+    """The key; ValueError if it must be refused."""
+    key = base58.b58decode(text)[len(PEER_ID_PREFIX):]
+    if peer_id(key) != text:
         raise CryptoError("peer id is not that of an Ed25519 key")
-    check_public_key(raw[6:])
-    return raw[6:]
+    check_public_key(key)
+    return key
 
 
 def peer_id(key: bytes) -> str:
@@ -88,14 +77,13 @@ def item_message(session_id: bytes, author: int, item: Any) -> bytes:
 
 
 def verify(key: bytes, context: bytes, message: bytes, signature: bytes) -> bool:
-    """Strictly. OpenSSL compares R as bytes, so R is canonical, and refuses S >= l."""
-    if int.from_bytes(signature[:32], "little") & (2**255 - 1) in SMALL_ORDER_Y:
-        return False
+    """Strictly. OpenSSL refuses S >= l, and compares R as bytes: so without cofactor."""
     try:
         check_public_key(key)
+        check_public_key(signature[:32])
         Ed25519PublicKey.from_public_bytes(key).verify(signature, signature_input(context, message))
         return True
-    except (InvalidSignature, ValueError, CryptoError):
+    except (InvalidSignature, ValueError):
         return False
 
 
@@ -120,12 +108,6 @@ def read_identity(path: str) -> Identity:
     if len(words) != 3 or words[:2] != ["flyswarm-identity", "1"] or len(words[2]) != 64:
         raise ValueError(f"{path} is not a file of an identity")
     return Identity(bytes.fromhex(words[2]))
-
-
-def item_verifies(session_id: bytes, roster: list[bytes], signed: Signed) -> bool:
-    author, item, signature = signed
-    return author < len(roster) and verify(
-        roster[author], CONTEXTS[type(item)], item_message(session_id, author, item), signature)
 
 
 def exchange_key_of(public: bytes) -> bytes:

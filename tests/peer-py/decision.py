@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy
 
-from crypto import (add_mask, deal_context, item_verifies, le16, pad_hash, rebuild_pad,
-                    share_matches, sum_bytes, tagged, total_digest)
+from crypto import (CONTEXTS, add_mask, deal_context, item_message, le16, pad_hash, rebuild_pad,
+                    share_matches, sum_bytes, tagged, total_digest, verify)
 from encoding import (Accepted, Acknowledgement, Ballot, Deal, Frozen, Promised, Record, Release, Signed,
                       Value, canonical)
 from session import Session
@@ -37,7 +37,9 @@ def ascend(members: list[int], limit: int) -> bool:
 
 
 def verifies(session: Session, signed: Signed) -> bool:
-    return item_verifies(session.id, session.roster, signed)
+    author, item, signature = signed
+    return author < len(session.roster) and verify(
+        session.roster[author], CONTEXTS[type(item)], item_message(session.id, author, item), signature)
 
 
 def value_digest(session: Session, value: Value) -> bytes:
