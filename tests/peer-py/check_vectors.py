@@ -270,6 +270,8 @@ def test_flynn() -> None:
         assert columns.tolist() == x["matrix"] and won.tolist() == x["winners"]
         counts = model.counts_of(s, prepared, labels, seed)
         assert counts.tobytes().hex() == x["counts"]
+        nothing = model.prepared(s, seed, rows[:0], moments)  # of a peer without rows
+        assert not model.counts_of(s, nothing, labels[:0], seed).any()
     large = d["large"]
     columns = model.matrix(seed, large["m"], large["d"], large["s"]).astype("<u4")
     assert hashlib.sha256(columns.tobytes()).hexdigest() == large["sha256"]

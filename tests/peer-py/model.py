@@ -26,65 +26,59 @@ class Refused(Exception):
     """The rules of section 15 end the session."""
 
 
+def demand(good: bool, text: str) -> None:
+    if not good:
+        raise DataError(text)
+
+
 def nearest32(text: str) -> float:
-    """The binary32 next to a decimal number: rounded once, not by way of binary64."""
+    """The binary32 next to a decimal number: rounded once. On the way is the binary64 next to it or, if that
+    is even and not exact, the odd one on the other side: no odd one is a middle between two binary32."""
     x = float(text)
+    if math.isfinite(x) and x != 0.0 and numpy.float64(x).view(numpy.int64) % 2 == 0:
+        exact = Decimal(text)
+        if x != exact:
+            x = math.nextafter(x, math.inf if exact > x else -math.inf)
     with numpy.errstate(over="ignore"):
-        near = numpy.float32(x)
-    if math.isfinite(near) and x != float(near):
-        other = numpy.nextafter(near, numpy.float32(math.inf if x > float(near) else -math.inf))
-        middle = (float(near) + float(other)) / 2
-        exact = Decimal(text.strip())
-        if x == middle and exact != Decimal(middle):  # binary64 has rounded onto the middle
-            near = max(near, other) if exact > Decimal(middle) else min(near, other)
-    return float(near)
+        return float(numpy.float32(x))
 
 
 def read_rows(path: str, session: Session) -> tuple[numpy.ndarray, numpy.ndarray]:
     """A CSV file without header, the label last."""
-    index = {name: n for n, name in enumerate(session.classes)}
+    classes = {name: n for n, name in enumerate(session.classes)}
     rows, labels = [], []
     with open(path, newline="") as file:
         for number, line in enumerate(csv.reader(file), 1):
             if not line:
                 continue
-            if len(line) != session.features + 1:
-                raise DataError(f"{path}: line {number} has {len(line) - 1} features, not {session.features}")
-            if line[-1] not in index:
-                raise DataError(f"{path}: line {number} has the unknown class {line[-1]!r}")
+            *values, label = line
+            where = f"{path}: line {number}"
+            demand(len(values) == session.features, f"{where} must have {session.features} features")
+            demand(label in classes, f"{where} has the unknown class {label!r}")
             try:
-                rows.append([nearest32(x) for x in line[:-1]])
+                rows.append([nearest32(x) for x in values])
             except (ValueError, ArithmeticError):
-                raise DataError(f"{path}: line {number} is not of numbers") from None
-            labels.append(index[line[-1]])
-    values = numpy.array(rows, dtype=numpy.float64).reshape(len(rows), session.features)
+                raise DataError(f"{where} is not of numbers") from None
+            labels.append(classes[label])
+    table = numpy.array(rows, dtype=numpy.float64).reshape(len(rows), session.features)
     for column, (low, high) in session.limits.items():
-        x = values[:, session.columns.index(column)]
-        if (low is not None and (x < low).any()) or (high is not None and (x > high).any()):
-            raise DataError(f"{path}: a value of {column!r} is outside its limits")
-    values32 = values.astype(numpy.float32)
-    check_rows(values32, session)
-    return values32, numpy.array(labels, dtype=numpy.int64)
-
-
-def check_rows(rows: numpy.ndarray, session: Session) -> None:
-    if not numpy.isfinite(rows).all() or (numpy.abs(rows.astype(numpy.float64)) >= 2.0**80).any():
-        raise DataError("a value is not finite, or of magnitude 2^80 or more")
+        x = table[:, session.columns.index(column)]
+        good = (low is None or (x >= low).all()) and (high is None or (x <= high).all())
+        demand(good, f"{path}: a value of {column!r} is outside its limits")
+    demand((numpy.abs(table) < 2.0**80).all(), f"{path}: a value is not finite, or of magnitude 2^80 or more")
     most = ((1 << 32) - 1) // len(session.roster)
     if len(session.plan) == 4:
         most = min(most, ROW_LIMIT)
-    if len(rows) > most:
-        raise DataError(f"there are {len(rows)} rows, at most {most} are possible")
+    demand(len(rows) <= most, f"{path}: there are {len(rows)} rows, at most {most} are possible")
+    return table.astype(numpy.float32), numpy.array(labels, dtype=numpy.int64)
 
 
 # --- moments
 
 
 def fixed_point(x: float) -> int:
-    """x 2^40, rounded, halves away from zero."""
-    scaled = abs(x) * 2.0**40
-    q = int(scaled + 0.5) if scaled < 2.0**52 else int(scaled)
-    return -q if x < 0 else q
+    """x 2^40, rounded, halves away from zero. Exact, as x has 24 bits."""
+    return int(x * 2.0**40 + math.copysign(0.5, x))
 
 
 def moments_of(rows: numpy.ndarray, squares: bool) -> numpy.ndarray:
@@ -145,11 +139,12 @@ def scale(session: Session, rows: numpy.ndarray, moments: Moments | None) -> num
         x = x - numpy.array(moments.means)
         if kind != "center":
             deviation = numpy.array(moments.deviations)
-            x = numpy.where(deviation == 0, 0.0, x / numpy.where(deviation == 0, 1.0, deviation))
+            x = numpy.divide(x, deviation, out=numpy.zeros_like(x), where=deviation != 0)
         if kind == "soft-bins":
             [bins] = session.scaling_values
             p = (0.5 + x / (2.0 * numpy.sqrt(x * x + 2.0))) * (bins - 1)
-            x = numpy.maximum(0.0, 1.0 - numpy.abs(p[:, :, None] - numpy.arange(bins))).reshape(len(x), -1)
+            near = numpy.maximum(0.0, 1.0 - numpy.abs(p[:, :, None] - numpy.arange(bins)))
+            x = near.reshape(len(x), bins * session.features)
         else:
             x = unit(x)
     return x.astype(numpy.float32)
@@ -161,12 +156,10 @@ def densified(x: numpy.ndarray, seed: bytes, dimension: int) -> numpy.ndarray:
     bits = numpy.unpackbits(numpy.frombuffer(signs, numpy.uint8), bitorder="little")[:width]
     x = numpy.where(bits == 1, -x, x)
     x = numpy.pad(x, ((0, 0), (0, dimension - width)))
-    half = 1
-    while half < dimension:
-        pairs = x.reshape(len(x), dimension // (2 * half), 2, half)
+    for level in range(dimension.bit_length() - 1):
+        pairs = x.reshape(len(x), dimension >> level + 1, 2, 1 << level)
         a, b = pairs[:, :, 0], pairs[:, :, 1]
         x = numpy.stack([a + b, a - b], axis=2).reshape(len(x), dimension)
-        half *= 2
     return x
 
 
