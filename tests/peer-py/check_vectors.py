@@ -11,7 +11,6 @@ import hashlib
 import json
 import os
 import sys
-from enum import IntEnum
 from typing import Any
 
 import numpy
@@ -50,8 +49,6 @@ def plain(x: Any) -> Any:
     """A decoded value as JSON has it."""
     if isinstance(x, bytes):
         return x.hex()
-    if isinstance(x, IntEnum):
-        return x.name
     if isinstance(x, tuple):
         return {k: plain(v) for k, v in x._asdict().items()}
     return [plain(i) for i in x] if isinstance(x, list) else x
@@ -63,8 +60,6 @@ def leaves(x: Any) -> list[str]:
         return sorted(sum((leaves(v) for v in x.values()), []))
     if isinstance(x, (list, tuple)):
         return sorted(sum((leaves(v) for v in x), []))
-    if isinstance(x, IntEnum):
-        return [x.name]
     return [str(plain(x))]
 
 

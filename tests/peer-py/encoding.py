@@ -1,23 +1,22 @@
 """Messages of the wire and their encoding (spec, sections 2 and 2.1).
 
 The types are read from the specification itself. Structs and variants with parts become named tuples,
-variants without parts their names, and enums of such names alone an IntEnum. A variant is an attribute of its
-enum: `Message.Hello`, `Order.Sum`. Parts without names are called after their types (`PART_NAMES`).
+variants without parts their names. A variant is an attribute of its enum: `Message.Hello`, `Order.Sum`. Parts
+without names are called after their types (`PART_NAMES`).
 """
 
 from __future__ import annotations
 
 import functools
-import os
 import re
 import struct
 from collections import namedtuple
-from enum import IntEnum
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Callable, NamedTuple
 
 LIMIT = 1_048_576
-SPECIFICATION = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "protocol-spec.md")
+SPECIFICATION = Path(__file__).resolve().parents[2] / "protocol-spec.md"
 PART_NAMES = {"Ballot": ["ballot", "other"], "u32": ["slot", "index"], "Vec": ["items"], "[": ["digest"]}
 
 
@@ -204,13 +203,11 @@ def struct_of(name: str, text: str) -> tuple[type, Codec]:
     return made, sequence(made, list(parts.values()))
 
 
-def enum_of(name: str, variants: dict[str, str]) -> tuple[Any, Codec]:
+def enum_of(variants: dict[str, str]) -> tuple[SimpleNamespace, Codec]:
     """Variants, each with the text of its parts."""
-    if not any(variants.values()):
-        kind = IntEnum(name, list(variants), start=0)
-        return kind, one_of([(value, nothing(value)) for value in kind])
-    coded = [struct_of(*item) if item[1] else (item[0], nothing(item[0])) for item in variants.items()]
-    return SimpleNamespace(**{item: key for item, (key, _) in zip(variants, coded)}), one_of(coded)
+    coded = {name: struct_of(name, parts) if parts else (name, nothing(name))
+             for name, parts in variants.items()}
+    return SimpleNamespace(**{name: key for name, (key, _) in coded.items()}), one_of(list(coded.values()))
 
 
 def define(text: str) -> None:
@@ -219,15 +216,14 @@ def define(text: str) -> None:
         name, body = re.match(r"(\w+)(?:<T>)?[\s=]*(.*)", definition, re.DOTALL).groups()
         _, *variants = re.split(r"[\s|]*\b\d+ ([A-Z]\w*)\s*", body)
         if variants:
-            TYPES[name], CODECS[name] = enum_of(name, dict(zip(variants[::2], variants[1::2])))
+            TYPES[name], CODECS[name] = enum_of(dict(zip(variants[::2], variants[1::2])))
         elif body.startswith("{"):
             TYPES[name], CODECS[name] = struct_of(name, body)
         else:
             CODECS[name] = codec(body)
 
 
-with open(SPECIFICATION) as file:
-    define(re.search(r"### 2\.1 .*?```text\n(.*?)```", file.read(), re.DOTALL)[1])
+define(re.search(r"### 2\.1 .*?```text\n(.*?)```", SPECIFICATION.read_text(), re.DOTALL)[1])
 globals().update(TYPES)
 
 

@@ -60,7 +60,7 @@ def run(arguments: argparse.Namespace) -> tuple[int, str]:
     def done() -> None:
         last = machine.frozen[-1].frozen.record.value
         data = model_file(session, machine.opened, task.moments(machine.opened), last.members, PROGRAM)
-        write_whole(arguments.out, data)
+        write_whole(Path(arguments.out), data)
         print(f"the model is in {arguments.out}", flush=True)
 
     addresses = {peer: [a for a in map(tcp_address, texts) if a is not None]

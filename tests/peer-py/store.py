@@ -9,6 +9,7 @@ import fcntl
 import hashlib
 import os
 from collections import namedtuple
+from pathlib import Path
 from typing import Any
 
 import encoding
@@ -27,39 +28,34 @@ Loaded = namedtuple("Loaded", "small accepted released frozen")
 NOTHING = Small(Ballot(0, 0), Ballot(0, 0), False, [])
 
 
-class StateError(OSError):
-    """Stored state is damaged, or in use."""
-
-
 class Store:
     def __init__(self, root: str, public: bytes, session_id: bytes) -> None:
-        self.folder = os.path.join(root, f"{session_id.hex()}-{public.hex()[:16]}")
-        os.makedirs(self.folder, mode=0o700, exist_ok=True)
-        for folder in (root, os.path.dirname(os.path.abspath(root))):
+        self.folder = Path(root).resolve() / f"{session_id.hex()}-{public.hex()[:16]}"
+        self.folder.mkdir(0o700, parents=True, exist_ok=True)
+        for folder in list(self.folder.parents)[:2]:
             sync_folder(folder)
-        self.lock = open(os.path.join(self.folder, "lock"), "w")
+        self.lock = open(self.folder / "lock", "w")
         try:
             fcntl.flock(self.lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
-            raise StateError(f"{self.folder} is in use by another process") from None
+            raise OSError(f"{self.folder} is in use by another process") from None
 
     def write(self, name: str, data: bytes) -> None:
-        write_whole(os.path.join(self.folder, name), data + hashlib.sha256(data).digest())
+        write_whole(self.folder / name, data + hashlib.sha256(data).digest())
 
     def read(self, name: str, kind: str) -> Any:
         """What was stored, or None."""
-        path = os.path.join(self.folder, name)
-        try:
-            with open(path, "rb") as file:
-                stored = file.read()
-            data = stored[:-32]
-            if hashlib.sha256(data).digest() != stored[-32:]:
-                raise StateError(f"{path} is damaged")
-            return decode(kind, data, len(data))
-        except FileNotFoundError:
+        path = self.folder / name
+        if not path.exists():
             return None
+        stored = path.read_bytes()
+        data = stored[:-32]
+        try:
+            if hashlib.sha256(data).digest() != stored[-32:]:
+                raise Malformed("another checksum")
+            return decode(kind, data, len(data))
         except Malformed as error:
-            raise StateError(f"{path} is damaged: {error}") from None
+            raise OSError(f"{path} is damaged: {error}") from None
 
     def load(self) -> Loaded:
         frozen: list[Any] = []
@@ -69,17 +65,18 @@ class Store:
                       self.read("released", "ReleasedState"), frozen)
 
 
-def write_whole(path: str, data: bytes) -> None:
+def write_whole(path: Path, data: bytes) -> None:
     """Replaces a file, synced, so that a reader sees all of it or none."""
-    with open(path + ".new", "wb") as file:
+    beside = path.with_name(path.name + ".new")
+    with open(beside, "wb") as file:
         file.write(data)
         file.flush()
         os.fsync(file.fileno())
-    os.replace(path + ".new", path)
-    sync_folder(os.path.dirname(os.path.abspath(path)))
+    beside.replace(path)
+    sync_folder(path.parent)
 
 
-def sync_folder(folder: str) -> None:
+def sync_folder(folder: Path) -> None:
     handle = os.open(folder, os.O_RDONLY)
     os.fsync(handle)
     os.close(handle)
