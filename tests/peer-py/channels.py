@@ -1,7 +1,6 @@
 """What this peer takes from py-libp2p 0.8.1: Noise, multistream-select and Yamux (spec, section 6).
 
-Two things are done beside the library, for bytes that come one by one: the socket is read ahead, and Yamux's
-window is opened again by half of it, where the library's own `read` sends an update each time.
+For bytes that come one by one the socket is read ahead, and a read that got too little waits for more.
 """
 
 from __future__ import annotations
@@ -37,7 +36,6 @@ from crypto import PEER_ID_PREFIX, Identity  # noqa: E402
 
 NOISE, YAMUX = "/noise", "/yamux/1.0.0"
 PIECE = 64 << 10
-HALF_WINDOW = 128 << 10
 GATHER = 0.002  # s, for more to come where a read got too little
 logging.getLogger("libp2p").setLevel(logging.CRITICAL)
 
@@ -107,18 +105,9 @@ async def upgraded(stream: trio.SocketStream, identity: Identity, expected: byte
 class Substream:
     def __init__(self, stream: YamuxStream) -> None:
         self.stream = stream
+        self.read = stream.read
         self.close = stream.close
         self.reset = stream.reset
-        self.unreported = 0  # what was read since the last window update
-
-    async def read(self, n: int) -> bytes:
-        data = await self.stream.muxed_conn.read_stream(self.stream.stream_id, n)
-        self.unreported += len(data)
-        if self.unreported >= HALF_WINDOW:
-            read, self.unreported = self.unreported, 0
-            self.stream.recv_window += read
-            await self.stream.send_window_update(read)
-        return data
 
     async def exactly(self, n: int) -> bytes:
         data = bytearray(await self.read(n))
