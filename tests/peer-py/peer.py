@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import socket
 import sys
 import time
@@ -17,11 +18,8 @@ PROGRAM = "peer-py 0.1"
 
 def tcp_address(text: str) -> tuple[str, int] | None:
     """Host and port of a multiaddress over TCP; None for any other."""
-    parts = text.split("/")
-    if len(parts) >= 5 and parts[1] in ("ip4", "ip6", "dns", "dns4", "dns6") and parts[3] == "tcp":
-        if (len(parts) == 5 or parts[5] == "p2p") and "p2p-circuit" not in parts and parts[4].isdigit():
-            return parts[2], int(parts[4])
-    return None
+    found = re.fullmatch("/(?:ip[46]|dns[46]?)/([^/]+)/tcp/([0-9]+)(?:/p2p/[^/]+)?", text)
+    return (found[1], int(found[2])) if found else None
 
 
 def listen_at(text: str) -> socket.socket:
@@ -33,8 +31,6 @@ def listen_at(text: str) -> socket.socket:
 
 def run(arguments: argparse.Namespace) -> tuple[int, str]:
     """Exit code and what to say."""
-    if arguments.network_key is not None:
-        raise ValueError("a network key is not supported")
     listener = listen_at(arguments.listen)
     # Only now, as they take long: so who dials meanwhile waits, and does not back off.
     import trio
@@ -70,17 +66,11 @@ def run(arguments: argparse.Namespace) -> tuple[int, str]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="A flyswarm peer of the task flynn.")
+    parser = argparse.ArgumentParser(description="A flyswarm peer of the task flynn. See README.md.")
     parser.add_argument("session")
-    for name, text in (("key", "as flyswarm id --key FILE makes it"),
-                       ("data", "CSV without header, the label last"),
-                       ("state", "a folder for what must survive a restart"),
-                       ("out", "the model's file"),
-                       ("listen", "such as /ip4/127.0.0.1/tcp/4001")):
-        parser.add_argument(f"--{name}", required=True, help=text)
-    parser.add_argument("--network-key", help="refused")
-    parser.add_argument("--randomness", metavar="FILE",
-                        help="what to draw, from `flyswarm conform play --prepare`; never with real data")
+    for name in ("key", "data", "state", "out", "listen"):
+        parser.add_argument(f"--{name}", required=True)
+    parser.add_argument("--randomness", help="from `flyswarm conform play --prepare`; never with real data")
     try:
         code, text = run(parser.parse_args())
     except (ValueError, KeyError, FileNotFoundError) as error:
