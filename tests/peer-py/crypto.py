@@ -26,6 +26,7 @@ from encoding import (Acknowledgement, Ballot, Deal, Failure, Promised, Release,
 
 ORDER = 2**252 + 27742317777372353535851937790883648493
 FIELD = 2**255 - 19
+NEUTRAL = bytes([1]) + bytes(31)  # the point
 PEER_ID_PREFIX = bytes.fromhex("002408011220")
 CONTEXTS = {ViewKey: b"view key", Reveal: b"reveal", Deal: b"deal", Promised: b"promise",
             Acknowledgement: b"acknowledgement", Release: b"release", Failure: b"failure"}
@@ -36,9 +37,6 @@ class CryptoError(ValueError):
 
 
 # --- section 3: identities and signatures
-
-
-NEUTRAL = bytes([1]) + bytes(31)  # the neutral point
 
 
 def check_public_key(key: bytes) -> None:

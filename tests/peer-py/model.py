@@ -7,6 +7,7 @@ import math
 import struct
 import time
 from decimal import Decimal
+from typing import NamedTuple
 
 import numpy
 
@@ -15,6 +16,8 @@ from session import SCORES, Session
 
 ROW_LIMIT = (1 << 23) - 1
 LOW = (1 << 40) - 1
+WITH_MEANS = ("center", "standard", "soft-bins")
+WITH_DEVIATIONS = ("standard", "soft-bins")
 SCALINGS = ("none", "unit-norm", "range", "center", "standard", "soft-bins")
 
 
@@ -121,33 +124,28 @@ class Moments:
 # --- scaling, matrix, winners
 
 
-def unit(x: numpy.ndarray) -> numpy.ndarray:
-    norm = numpy.sqrt(numpy.cumsum(x * x, axis=1)[:, -1])  # added one after another, as `sum` does not
-    norm[norm == 0] = math.inf
-    return x / norm[:, None]
-
-
 def scale(session: Session, rows: numpy.ndarray, moments: Moments | None) -> numpy.ndarray:
-    x = rows.astype(numpy.float64)
-    kind = session.scaling
-    if kind == "unit-norm":
-        x = unit(x)
-    elif kind == "range":
+    x, kind = rows.astype(numpy.float64), session.scaling
+    if kind == "range":
         lo, hi = session.scaling_values
         x = numpy.clip((x - lo) / (hi - lo), 0.0, 1.0)
-    elif kind in ("center", "standard", "soft-bins"):
+    if kind in WITH_MEANS:
         x = x - numpy.array(moments.means)
-        if kind != "center":
-            deviation = numpy.array(moments.deviations)
-            x = numpy.divide(x, deviation, out=numpy.zeros_like(x), where=deviation != 0)
-        if kind == "soft-bins":
-            [bins] = session.scaling_values
-            p = (0.5 + x / (2.0 * numpy.sqrt(x * x + 2.0))) * (bins - 1)
-            near = numpy.maximum(0.0, 1.0 - numpy.abs(p[:, :, None] - numpy.arange(bins)))
-            x = near.reshape(len(x), bins * session.features)
-        else:
-            x = unit(x)
+    if kind in WITH_DEVIATIONS:
+        x = quotient(x, numpy.array(moments.deviations))
+    if kind == "soft-bins":
+        [bins] = session.scaling_values
+        p = (0.5 + x / (2.0 * numpy.sqrt(x * x + 2.0))) * (bins - 1)
+        near = numpy.maximum(0.0, 1.0 - numpy.abs(p[:, :, None] - numpy.arange(bins)))
+        x = near.reshape(len(x), bins * session.features)
+    elif kind in ("unit-norm", "center", "standard"):
+        x = quotient(x, numpy.sqrt(numpy.cumsum(x * x, axis=1)[:, -1:]))  # `sum` has another order
     return x.astype(numpy.float32)
+
+
+def quotient(x: numpy.ndarray, by: numpy.ndarray) -> numpy.ndarray:
+    """0 where the divisor is 0."""
+    return numpy.divide(x, by, out=numpy.zeros_like(x), where=by != 0)
 
 
 def densified(x: numpy.ndarray, seed: bytes, dimension: int) -> numpy.ndarray:
@@ -199,11 +197,10 @@ def counts_of(session: Session, x: numpy.ndarray, labels: numpy.ndarray, seed: b
 # --- the task as the machine sees it
 
 
-class Task:
-    def __init__(self, session: Session, rows: numpy.ndarray, labels: numpy.ndarray) -> None:
-        self.session = session
-        self.rows = rows
-        self.labels = labels
+class Task(NamedTuple):
+    session: Session
+    rows: numpy.ndarray
+    labels: numpy.ndarray
 
     def vector(self, slot: int, opened: dict[int, bytes]) -> bytes:
         """The own vector of a slot. `opened` holds what was opened before."""
@@ -265,9 +262,9 @@ def model_file(session: Session, opened: dict[int, bytes], moments: Moments | No
         body += struct.pack("<Iff", 1, *session.scaling_values)
     if session.scaling == "soft-bins":
         body += struct.pack("<H", *session.scaling_values)
-    if session.scaling in ("center", "standard", "soft-bins"):
+    if session.scaling in WITH_MEANS:
         body += numpy.array(moments.means, "<f8").tobytes()
-    if session.scaling in ("standard", "soft-bins"):
+    if session.scaling in WITH_DEVIATIONS:
         body += numpy.array(moments.deviations, "<f8").tobytes()
     body += struct.pack("<H", len(session.classes)) + b"".join(text(c) for c in session.classes)
     body += struct.pack("<I", len(session.columns)) + b"".join(text(c) for c in session.columns)
