@@ -25,6 +25,7 @@ import decision
 import encoding
 import machine
 import peer
+import proposing
 import store
 import transfer
 import transport
@@ -162,7 +163,7 @@ def forged_promises_are_dropped() -> None:
 
 
 def promises_are_believed() -> None:
-    machine.check_promise = lambda *args: None
+    machine.check_promise = proposing.check_promise = lambda *args: None
 
 
 def lost_state_is_not_noticed() -> None:
@@ -170,7 +171,7 @@ def lost_state_is_not_noticed() -> None:
 
 
 def promises_oblige_to_nothing() -> None:
-    for module in (machine, view):
+    for module in (proposing, view):
         @instead(module, "obligation")
         def obligation(plain: Any, promises: list[Any]) -> tuple[int, None, list[int]]:
             return plain(promises)[0], None, []

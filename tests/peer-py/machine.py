@@ -1,20 +1,23 @@
 """The protocol of one peer without input and output: greeting, elections, the end (spec, sections 7, 8, 17).
 
-Whoever drives it calls `up`, `lost`, `frame`, `finished` and `tick`, and then carries out `take_actions()` in
-their order: so what is persisted is on disk before what depends on it leaves.
+Its driver calls what is an `event`, and has these methods: `send(to, bulk, header, payload)`;
+`persist(label, file, data)`, which returns once it is on disk; `drop(peer, kind, text)`: close the connection
+with a peer that is blamed, and refuse it from now on; `compute(run, then)`: `then` and the result, or the
+exception, go to `finished`; `say(text)`; `done()`: all is opened; `stop(code, text)`.
 """
 
 from __future__ import annotations
 
-from collections import Counter, namedtuple
+import functools
+from collections import Counter
 from typing import Any, Callable
 
 from crypto import Identity
-from decision import (Fault, Unopenable, ascend, check_promise, expect, obligation, opened_vector,
-                      value_digest, verifies)
+from decision import Fault, Unopenable, ascend, check_promise, expect, opened_vector, value_digest, verifies
 from encoding import (Accepted, Ballot, Failure, Frozen, Malformed, Message, Promise, Promised, Reason,
                       Record, Signed, Trace, ViewMessage, canonical, decode_message, encode_message, is_bulk)
 from model import DataError, Refused, Task
+from proposing import Proposer
 from session import Session
 from store import AcceptedState, FrozenState, Loaded, ReleasedState, Small
 from transfer import Transfers
@@ -26,37 +29,29 @@ MOST = 1 << 48
 DEAD_AFTER = 7.25
 
 
-# Actions. Drop: close the connection with a peer that is blamed, and refuse it from now on. Job: something to
-# compute; its result, or its exception, goes to `finished`.
-Send = namedtuple("Send", "to bulk header payload")
-Persist = namedtuple("Persist", "label file data")
-Drop = namedtuple("Drop", "peer kind text")
-Job = namedtuple("Job", "number run")
-Say = namedtuple("Say", "text")
-Stop = namedtuple("Stop", "code text")
+def event(method: Callable[..., None]) -> Callable[..., None]:
+    """What the driver calls, with the time last; then looks at what it makes possible."""
 
+    @functools.wraps(method)
+    def run(machine: Machine, *arguments: Any) -> None:
+        *arguments, machine.now = arguments
+        machine.guard(lambda: method(machine, *arguments))
+        machine.guard(machine.advance)
 
-class Proposal:
-    def __init__(self, ballot: Ballot, now: float) -> None:
-        self.ballot = ballot
-        self.since = now
-        self.promises: dict[int, Signed[Promised]] = {}
-        self.refused: set[int] = set()
+    return run
 
 
 class Machine:
-    def __init__(self, session: Session, identity: Identity, task: Task, loaded: Loaded, now: float,
-                 secrets: Secrets | None = None) -> None:
+    def __init__(self, session: Session, identity: Identity, task: Task, loaded: Loaded, secrets: Secrets,
+                 driver: Any, now: float) -> None:
         self.session = session
         self.identity = identity
         self.task = task
-        self.secrets = secrets or Secrets()
+        self.secrets = secrets
+        self.driver = driver
         self.me = session.roster.index(identity.public)
         self.in_council = self.me in session.council
         self.now = self.started = now
-        self.actions: list[Any] = []
-        self.jobs: dict[int, Callable[[Any], None]] = {}
-        self.next_job = 0
         self.stopped = False
 
         # what is on disk, and what was opened of it
@@ -67,7 +62,9 @@ class Machine:
         self.frozen: list[FrozenState] = list(loaded.frozen)
         self.opened: dict[int, bytes] = {}
         self.opening = 0
-        self.candidates: dict[bytes, tuple[Record, bytes]] = {}  # records with totals, by digest
+        self.candidates: dict[bytes, tuple[Record, bytes]] = {}  # what was accepted or fetched, by digest
+        if self.accepted is not None:
+            self.keep_candidate(self.accepted.record, self.accepted.total)
 
         # the others
         self.up_peers: set[int] = set()
@@ -79,86 +76,57 @@ class Machine:
 
         # elections and views
         self.seen = max(self.promised.counter, self.joined.counter)
-        self.proposal: Proposal | None = None
         self.view: View | None = None
         self.last_members: list[int] = []
-        self.idle_since: float | None = None
-        self.was_enough = False
         self.failed_views = 0
         self.last_alive = self.heard_of_view = now  # in a view, or a slot frozen
-        self.done_since = now
-
-        # what is noted of failures
-        self.refusals: Counter[int] = Counter()
+        self.done_since: float | None = None
         self.ended_for: Counter[int] = Counter()
         self.hold_off: dict[int, float] = {}  # council members to whom nothing is promised, until when
-        self.reports: list[tuple[int, int]] = []
-        self.before: list[tuple[int, int]] = []
-        self.lost_count: Counter[int] = Counter()
-        self.ended: Counter[int] = Counter()
-        self.skipped: dict[int, int] = {}
         self.omitted: set[int] = set()
 
+        self.proposer = Proposer(self)
         self.transfers = Transfers(self)
         self.guard(self.reopen)
 
     # --- what the driver calls
 
-    def up(self, peer: int, now: float) -> None:
-        self.now = now
-        if peer in self.blamed:
-            return
-        self.up_peers.add(peer)
-        self.send(peer, Message.Hello(VERSION, self.session.id, len(self.frozen), self.traces.get(peer)))
-        self.guard(self.advance)
+    @event
+    def up(self, peer: int) -> None:
+        if peer not in self.blamed:
+            self.up_peers.add(peer)
+            self.send(peer, Message.Hello(VERSION, self.session.id, len(self.frozen), self.traces.get(peer)))
 
-    def lost(self, peer: int, now: float) -> None:
-        self.now = now
+    @event
+    def lost(self, peer: int) -> None:
         self.forget(peer)
         self.mismatched.discard(peer)
         self.said_in_view.pop(peer, None)
         view = self.view
         if view is not None and peer in (view.members if view.leading else view.neighbours):
             self.fail_view(Reason.Lost, peer)
-        self.guard(self.advance)
 
-    def frame(self, peer: int, bulk: bool, header: bytes, payload: bytes, now: float) -> None:
-        self.now = now
+    @event
+    def frame(self, peer: int, bulk: bool, header: bytes, payload: bytes) -> None:
         if peer in self.up_peers:
             self.guard(lambda: self.on_message(peer, decode_message(header, payload, bulk)), peer)
-            self.guard(self.advance)
 
-    def finished(self, number: int, result: Any, now: float) -> None:
-        self.now = now
-        then = self.jobs.pop(number)
+    @event
+    def finished(self, then: Callable[[Any], None], result: Any) -> None:
+        if isinstance(result, Exception):
+            raise result
+        then(result)
 
-        def go_on() -> None:
-            if isinstance(result, Exception):
-                raise result
-            then(result)
-
-        self.guard(go_on)
-        self.guard(self.advance)
-
-    def tick(self, now: float) -> None:
-        self.now = now
+    @event
+    def tick(self) -> None:
         if self.view is not None:
-            self.guard(self.view.tick)
-        self.guard(self.advance)
+            self.view.tick()
 
-    def leave(self, now: float) -> None:
+    @event
+    def leave(self) -> None:
         """Interrupted: the others are told."""
-        self.now = now
         self.fail_view(Reason.Left, self.me)
         self.stop(130, "interrupted")
-
-    def take_actions(self) -> list[Any]:
-        actions, self.actions = self.actions, []
-        return actions
-
-    @property
-    def done(self) -> bool:
-        return len(self.opened) == len(self.session.plan)
 
     # --- helpers
 
@@ -177,32 +145,29 @@ class Machine:
             else:
                 self.blame(peer, fault.kind, str(fault))
         except EndView as end:
-            self.fail_view(end.reason, end.suspect)
+            reason, suspect, text = end.args
+            self.driver.say(f"a view ends here: {text}")
+            self.fail_view(reason, suspect)
         except (DataError, Refused, Unopenable) as error:
             self.fail_view(Reason.Left, self.me)
             self.stop(2 if isinstance(error, DataError) else 3, str(error))
 
     def stop(self, code: int, text: str) -> None:
         self.stopped = True
-        self.actions.append(Stop(code, text))
+        self.driver.stop(code, text)
 
     def seconds(self, field: str) -> float:
         return self.session.timing[field] / 1000
 
     def send(self, to: int, message: Any) -> None:
         if to in self.up_peers:
-            self.actions.append(Send(to, is_bulk(message), *encode_message(message)))
+            self.driver.send(to, is_bulk(message), *encode_message(message))
 
     def sign(self, item: Any) -> Signed:
         return self.identity.sign_item(self.session.id, self.me, item)
 
-    def job(self, run: Callable[[], Any], then: Callable[[Any], None]) -> None:
-        self.next_job += 1
-        self.jobs[self.next_job] = then
-        self.actions.append(Job(self.next_job, run))
-
     def persist(self, label: str, state: Any, file: str | None = None) -> None:
-        self.actions.append(Persist(label, file or label, canonical(type(state).__name__, state)))
+        self.driver.persist(label, file or label, canonical(type(state).__name__, state))
 
     def persist_small(self, label: str) -> None:
         traces = list(self.traces.items())
@@ -223,12 +188,8 @@ class Machine:
         holders = self.frozen[1].frozen.record.value.members if len(self.frozen) > 1 else []
         return self.task.may_sum(slot, members, self.opened, holders)
 
-    def top(self) -> int:
-        """The highest counter that was seen, promised or joined."""
-        return max(self.seen, self.promised.counter, self.joined.counter)
-
     def note_counter(self, counter: int) -> None:
-        expect(counter <= min(self.top() + NEAR, MOST), "inconsistent", "a ballot far above all others")
+        expect(counter <= min(self.seen + NEAR, MOST), "inconsistent", "a ballot far above all others")
         self.seen = max(self.seen, counter)
 
     def forget(self, peer: int) -> None:
@@ -240,7 +201,7 @@ class Machine:
         if peer in self.blamed:
             return
         self.blamed.add(peer)
-        self.actions.append(Drop(peer, kind, text))
+        self.driver.drop(peer, kind, text)
         self.forget(peer)
         if self.view is not None and peer in self.view.members:
             self.fail_view(Reason.Fault, peer)
@@ -261,18 +222,17 @@ class Machine:
         if (hello.version, hello.session) != (VERSION, self.session.id):
             self.mismatched.add(peer)
             self.send(peer, Message.Fields(self.session.fields))
-            self.actions.append(Say(f"{self.session.names[peer]} has another session or version"))
+            self.driver.say(f"{self.session.names[peer]} has another session or version")
             return
         possible = self.could_sum()
         self.complete.discard(peer)
         self.known[peer] = 0
         self.note_frozen(peer, hello.frozen)
-        self.reports = [pair for pair in self.reports if peer not in pair]
-        self.before = [pair for pair in self.before if peer not in pair]
+        self.proposer.failures.peer_greeted(peer)
         if hello.trace is not None:
             self.on_trace(hello.trace.signed)
-        if not possible and self.idle_since is not None:
-            self.idle_since = self.now
+        if not possible and self.proposer.idle_since is not None:
+            self.proposer.idle_since = self.now
         if self.view is not None:
             self.view.peer_greeted(peer)
             self.tell({peer} - set(self.view.members))
@@ -285,7 +245,7 @@ class Machine:
         mine, theirs = dict(self.session.fields), dict(message.items)
         names = [n for n in {**mine, **theirs} if mine.get(n) != theirs.get(n)] or ["protocol version"]
         self.mismatched.add(peer)
-        self.actions.append(Say(f"{self.session.names[peer]} has another session: {', '.join(names)} differ"))
+        self.driver.say(f"{self.session.names[peer]} has another session: {', '.join(names)} differ")
 
     def on_trace(self, signed: Signed) -> None:
         ballot = signed.item.ballot
@@ -294,10 +254,10 @@ class Machine:
         if verifies(self.session, signed):
             self.lost_state = True
             self.seen = max(self.seen, ballot.counter)
-            self.proposal = None
+            self.proposer.proposal = None
             self.persist_small("lost")
-            self.actions.append(Say("this peer has lost its state, or runs with an old copy, or its key runs"
-                                    " elsewhere: it votes and releases no more in this session"))
+            self.driver.say("this peer has lost its state, or runs with an old copy, or its key runs elsewhere:"
+                     " it votes and releases no more in this session")
 
     def on_status(self, peer: int, status: Any) -> None:
         self.note_frozen(peer, status.frozen)
@@ -326,19 +286,18 @@ class Machine:
         self.note_counter(ballot.counter)
         if self.lost_state:
             return
-        if (view is not None and peer not in view.members) or self.now < self.hold_off.get(peer, 0.0):
-            self.send(peer, Message.Refuse(ballot, view.ballot if view is not None else self.promised))
-            return
-        if ballot <= self.promised:
-            self.send(peer, Message.Refuse(ballot, self.promised))
+        outside = view is not None and peer not in view.members
+        waiting = self.now < self.hold_off.get(peer, 0.0)
+        if outside or waiting or ballot <= self.promised:
+            busy = view is not None and (outside or waiting)
+            self.send(peer, Message.Refuse(ballot, view.ballot if busy else self.promised))
             return
         self.promised = ballot
         self.persist_small("promised")
-        self.proposal = None
         if view is not None:
             self.back_off(peer)
             self.fail_view(Reason.Superseded, None)
-        self.idle_since = max(self.idle_since or 0.0, self.now + self.seconds("propose_ms"))
+        self.proposer.has_promised()
         self.send(peer, Message.Promise(self.promise(ballot)))
 
     def back_off(self, other: int) -> None:
@@ -359,16 +318,11 @@ class Machine:
     def accept(self, ballot: Ballot, record: Record, total: bytes) -> None:
         self.accepted = AcceptedState(ballot, record, total)
         self.persist("accepted", self.accepted)
+        self.keep_candidate(record, total)
 
     def release(self, slot: int, digest: bytes, decision: list[Signed]) -> None:
         self.released = ReleasedState(slot, digest, decision)
         self.persist("released", self.released)
-
-    def candidate(self, digest: bytes) -> tuple[Record, bytes] | None:
-        """A record and its total, from what was acknowledged or fetched."""
-        if self.accepted is not None and value_digest(self.session, self.accepted.record.value) == digest:
-            return self.accepted.record, self.accepted.total
-        return self.candidates.get(digest)
 
     def keep_candidate(self, record: Record, total: bytes) -> None:
         self.candidates[value_digest(self.session, record.value)] = (record, total)
@@ -383,123 +337,23 @@ class Machine:
             old = self.traces.get(author, trace)
             self.traces[author] = max(trace, old, key=lambda t: t.signed.item.ballot)
 
-    # --- proposer (section 8)
+    def on_promise(self, peer: int, message: Any) -> None:
+        self.note_frozen(peer, message.signed.item.promise.frozen)
+        self.proposer.on_promise(peer, message.signed)
+
+    def on_refuse(self, peer: int, message: Any) -> None:
+        self.proposer.on_refuse(peer, message)
 
     def advance(self) -> None:
         """What the time, or what has just happened, makes possible."""
         self.watch_end()
         if self.stopped:
             return
-        enough = self.session.enough(self.reachable())
-        if self.idle_since is None:
-            whole = len(self.known) == len(self.session.roster) - 1
-            if whole or self.now - self.started >= self.seconds("gather_ms") or self.seen > 0:
-                self.idle_since = self.now
-        elif enough and not self.was_enough:
-            self.idle_since = max(self.idle_since, self.now)
-        self.was_enough = enough
         if self.view is not None:
             self.last_alive = self.now
             self.view.advance()
-        if self.proposal is not None:
-            self.advance_proposal()
-        elif enough and self.my_turn():
-            self.propose()
+        self.proposer.advance()
         self.transfers.advance()
-
-    def my_turn(self) -> bool:
-        if not self.in_council or self.lost_state or self.view is not None or self.idle_since is None:
-            return False
-        if self.opening or self.transfers.fetching is not None or self.transfers.target() is not None:
-            return False
-        if len(self.frozen) == len(self.session.plan):
-            return False
-        present = [p for p in self.session.council if p in self.reachable()]
-        return self.now - self.idle_since >= present.index(self.me) * self.seconds("propose_ms")
-
-    def propose(self) -> None:
-        ballot = Ballot(self.top() + 1, self.me)
-        self.seen = ballot.counter
-        self.promised = ballot
-        self.persist_small("promised")
-        self.proposal = Proposal(ballot, self.now)
-        self.proposal.promises[self.me] = self.promise(ballot)
-        for peer in self.session.council:
-            if peer in self.trusted():
-                self.send(peer, Message.Prepare(ballot))
-        self.advance_proposal()
-
-    def give_up(self, wait: float) -> None:
-        """Drops the proposal; the waiting begins anew after a while."""
-        self.proposal = None
-        self.idle_since = self.now + wait
-
-    def on_promise(self, peer: int, message: Any) -> None:
-        signed, proposal = message.signed, self.proposal
-        self.note_frozen(peer, signed.item.promise.frozen)
-        if proposal is None or signed.item.ballot != proposal.ballot or signed.author != peer:
-            return
-        check_promise(self.session, signed, proposal.ballot)
-        proposal.promises[peer] = signed
-        self.refusals.pop(peer, None)
-        self.keep_trace(peer, Trace.Promise(signed))
-
-    def on_refuse(self, peer: int, message: Any) -> None:
-        council, proposal = set(self.session.council), self.proposal
-        expect(peer in council and message.ballot.proposer == self.me, "out-of-order",
-               "a refusal of another's ballot")
-        if proposal is None or message.ballot != proposal.ballot:
-            return
-        self.note_counter(message.other.counter)
-        self.refusals[peer] += 1
-        proposal.refused.add(peer)
-        if self.refusals[peer] <= 2 or len(council - proposal.refused) < self.session.quorum:
-            self.give_up(self.seconds("propose_ms") / 2)
-
-    def owed(self) -> tuple[int, Accepted | None, list[int]] | None:
-        """What the promises of a quorum oblige the proposer to."""
-        if self.proposal is None or len(self.proposal.promises) < self.session.quorum:
-            return None
-        return obligation(list(self.proposal.promises.values()))
-
-    def advance_proposal(self) -> None:
-        proposal, owed, frozen = self.proposal, self.owed(), len(self.frozen)
-        if owed is None:
-            if self.now - proposal.since >= self.seconds("propose_ms"):
-                self.give_up(0.0)
-            return
-        slot, accepted, _ = owed
-        if frozen < slot or len(self.opened) < frozen:
-            return  # fetching, opening
-        if frozen == len(self.session.plan):
-            self.proposal = None
-            return
-        finish = accepted is not None and frozen == slot
-        if finish and self.candidate(accepted.value) is None:
-            return  # fetching
-        members = self.choose_members()
-        if not finish and not self.may_sum(frozen, members):
-            members = self.reachable()
-        if not finish and not self.may_sum(frozen, members):
-            self.give_up(self.seconds("propose_ms"))
-        elif not self.session.enough(members):
-            self.give_up(0.0)
-        else:
-            self.proposal = None
-            self.enter(Message.Begin(proposal.ballot, sorted(members), frozen,
-                                     list(proposal.promises.values())))
-
-    def choose_members(self) -> set[int]:
-        """Section 8, *Members*."""
-        reachable = self.reachable()
-        members = {p for p in reachable if p == self.me or self.seen > self.skipped.get(p, -1)}
-        named = Counter(peer for pair in self.reports for peer in pair)
-        for pair in self.reports:
-            if len(members & set(pair)) == 2:
-                members.discard(max(set(pair) - {self.me}, key=lambda p: (named[p], p)))
-        if not self.session.enough(members) or len(members) < 3 <= len(reachable):
-            return reachable
-        return members
 
     # --- views
 
@@ -532,7 +386,7 @@ class Machine:
             check_promise(session, promise, ballot)
             expect(promise.item.promise.frozen <= begin.frozen, kind, "promises have more frozen")
         self.fail_view(Reason.Superseded, None)
-        self.proposal = None
+        self.proposer.proposal = None
         for promise in begin.promises:
             self.keep_trace(promise.author, Trace.Promise(promise))
         self.enter(begin)
@@ -542,7 +396,7 @@ class Machine:
         self.promised = max(self.promised, begin.ballot)
         self.seen = max(self.seen, begin.ballot.counter)
         self.persist_small("joined")
-        self.before, self.reports = self.reports, []
+        self.proposer.failures.view_entered()
         self.last_members = begin.members
         self.view = view = View(self, begin)
         self.last_alive = self.now
@@ -571,37 +425,19 @@ class Machine:
         self.view = None
         self.last_alive = self.now
         self.tell(self.trusted())
-        if reason == Reason.Omitted:
-            self.reports, self.before = self.reports + self.before, []
-        if reason in (Reason.Superseded, Reason.Disagreement, Reason.TooFew):
-            self.skip(signed.author, self.ended, 3)
         if reason in (Reason.Disagreement, Reason.TooFew) and not view.leading:
             self.back_off(view.leader)
-        self.report(signed.author, reason, suspect)
-        self.idle_since = self.now + 0.1
+        self.proposer.failures.view_failed(signed.author, reason, suspect, self.seen)
+        self.proposer.wait(0.1)
         self.transfers.view_ended()
         if reason != Reason.Enlarged:
             self.failed_views += 1
             if self.failed_views >= self.session.timing["max_views"]:
                 self.stop(3, f"{self.failed_views} views failed")
         elif view.leading:
-            self.idle_since = self.now
+            self.proposer.wait(0.0)
             if self.session.enough(self.reachable()) and not self.lost_state:
-                self.propose()
-
-    def report(self, author: int, reason: Reason, suspect: int | None) -> None:
-        if suspect is None or reason not in (Reason.Lost, Reason.Stalled, Reason.Fault):
-            return
-        if (author, suspect) not in self.reports:
-            if all(pair[1] != suspect for pair in self.reports):
-                self.skip(suspect, self.lost_count, 2)
-            self.reports.append((author, suspect))
-
-    def skip(self, peer: int, count: Counter[int], most: int) -> None:
-        """Counts a failure; a peer that has too many is left out of views for longer and longer."""
-        count[peer] += 1
-        if count[peer] >= most:
-            self.skipped[peer] = self.seen + 2 ** min(count[peer] - most + 1, 16)
+                self.proposer.propose()
 
     def on_failed(self, peer: int, message: Any) -> None:
         signed, view = message.signed, self.view
@@ -613,7 +449,7 @@ class Machine:
             return
         expect(verifies(self.session, signed), "bad-signature", "a failure")
         if view is None:
-            self.report(signed.author, reason, suspect)
+            self.proposer.failures.report(signed.author, reason, suspect, self.seen)
         else:
             self.fail_view(reason, suspect, signed, peer)
 
@@ -625,26 +461,25 @@ class Machine:
         self.persist(f"frozen-{slot}", self.frozen[-1])
         self.last_alive = self.now
         self.failed_views = 0
-        for noted in (self.candidates, self.lost_count, self.ended, self.skipped, self.ended_for,
-                      self.hold_off):
+        self.proposer.failures.slot_frozen()
+        for noted in (self.candidates, self.ended_for, self.hold_off):
             noted.clear()
         if self.view is not None:
             self.tell(self.trusted() - set(self.view.members))
         self.opening += 1
-        self.job(lambda: opened_vector(self.session, frozen, total), lambda v: self.opened_slot(slot, v))
+        self.driver.compute(lambda: opened_vector(self.session, frozen, total), lambda v: self.opened_slot(slot, v))
 
     def opened_slot(self, slot: int, vector: bytes) -> None:
         self.opening -= 1
         self.opened[slot] = vector
         self.task.check_opened(slot, vector)
         if len(self.frozen) == len(self.session.plan) and not self.opening:
-            self.done_since = self.now
             self.view = None
-            self.proposal = None
+            self.proposer.proposal = None
             self.tell(self.trusted())
         elif self.view is not None:
             self.view.next_order()
-        elif not self.opening and self.transfers.target() is None:
+        elif not self.opening and not self.transfers.wanting():
             self.tell(self.trusted())
 
     def reopen(self) -> None:
@@ -657,7 +492,10 @@ class Machine:
 
     def watch_end(self) -> None:
         compute = self.seconds("compute_ms")
-        if self.done:
+        if len(self.opened) == len(self.session.plan):
+            if self.done_since is None:
+                self.done_since = self.now
+                self.driver.done()
             others = set(range(len(self.session.roster))) - {self.me}
             if others <= self.complete or self.now - self.done_since >= self.seconds("linger_ms"):
                 self.stop(0, "")

@@ -51,18 +51,17 @@ def run(arguments: argparse.Namespace) -> tuple[int, str]:
     task = Task(session, *read_rows(arguments.data, session))
     recorded = json.loads(Path(arguments.randomness).read_bytes()) if arguments.randomness else None
     store = Store(arguments.state, identity.public, session.id)
-    machine = Machine(session, identity, task, store.load(), time.monotonic(), Secrets(recorded))
 
-    def done() -> None:
+    def done(machine: Machine) -> None:
         last = machine.frozen[-1].frozen.record.value
         data = model_file(session, machine.opened, task.moments(machine.opened), last.members, PROGRAM)
         write_whole(Path(arguments.out), data)
         print(f"the model is in {arguments.out}", flush=True)
 
     addresses = {peer: [a for a in map(tcp_address, texts) if a is not None]
-                 for peer, texts in enumerate(session.addresses) if peer != machine.me}
-    ended = trio.run(Node(machine, store, done).run, listener, addresses)
-    return ended.code, ended.text
+                 for peer, texts in enumerate(session.addresses) if session.roster[peer] != identity.public}
+    node = Node(session, identity, task, store, Secrets(recorded), done)
+    return trio.run(node.run, listener, addresses)
 
 
 def main() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from decision import CHUNK, check_frozen, check_record, chunk_count, expect, sealed_digest, value_digest
@@ -14,26 +15,26 @@ if TYPE_CHECKING:
 WINDOW = 8
 
 
+@dataclass
 class Fetching:
     """What was asked of whom."""
 
-    def __init__(self, slot: int, want: Any, peer: int, now: float) -> None:
-        self.slot = slot
-        self.want = want
-        self.peer = peer
-        self.progress = now
-        self.head: Any = None
-        self.pieces: list[bytes] = []
+    slot: int
+    want: Any
+    peer: int
+    progress: float  # when it last went on
+    head: Any = None
+    pieces: list[bytes] = field(default_factory=list)
 
 
+@dataclass
 class Serving:
     """What is being sent to one peer."""
 
-    def __init__(self, slot: int, total: bytes) -> None:
-        self.slot = slot
-        self.total = total
-        self.sent = 0
-        self.credited = 0
+    slot: int
+    total: bytes
+    sent: int = 0
+    credited: int = 0
 
 
 class Transfers:
@@ -48,6 +49,9 @@ class Transfers:
 
     def send(self, to: int, body: Any) -> None:
         self.machine.send(to, Message.Transfer(body))
+
+    def wanting(self) -> bool:
+        return self.fetching is not None or self.target() is not None
 
     def receiving(self) -> bool:
         return self.fetching is not None and self.fetching.head is not None
@@ -75,16 +79,17 @@ class Transfers:
     def target(self) -> tuple[int, Any, list[int]] | None:
         """The slot that is lacking, what of it, and who may have it."""
         m = self.machine
-        slot, view, owed, trusted = len(m.frozen), m.view, m.owed(), m.trusted()
+        slot, view, owed, trusted = len(m.frozen), m.view, m.proposer.owed(), m.trusted()
         having = [p for p in trusted if m.known[p] > slot]
         if slot == len(m.session.plan):
             return None
         if owed is not None:
             most, accepted, who = owed
             if slot < most:
-                promised = [a for a, p in m.proposal.promises.items() if p.item.promise.frozen > slot]
+                promises = m.proposer.proposal.promises
+                promised = [a for a, p in promises.items() if p.item.promise.frozen > slot]
                 return slot, Want.Frozen, [p for p in {*having, *promised} if p in trusted]
-            if accepted is not None and slot == most and m.candidate(accepted.value) is None:
+            if accepted is not None and slot == most and accepted.value not in m.candidates:
                 return slot, Want.Accepted(accepted.value), [p for p in who if p in trusted]
             return None
         if view is not None:
@@ -120,10 +125,10 @@ class Transfers:
         k = self.failures[peer]
         self.not_before[peer] = m.now + 0.1 * 2 ** min(k, 16)
         self.pause = m.now + 0.1
-        if m.owed() is not None:
-            m.proposal = None
+        if m.proposer.owed() is not None:
+            m.proposer.proposal = None
             if k <= 2:
-                m.idle_since = m.now + 0.1
+                m.proposer.idle_since = m.now + 0.1
 
     def on_lacking(self, peer: int, body: Any) -> None:
         if self.asked(peer, body.slot):
@@ -189,8 +194,8 @@ class Transfers:
             if slot < len(m.frozen):
                 frozen, total = m.frozen[slot]
                 held = Held.Frozen(frozen)
-        elif slot >= len(m.frozen) and (found := m.candidate(body.want.digest)) is not None:
-            record, total = found
+        elif slot >= len(m.frozen) and body.want.digest in m.candidates:
+            record, total = m.candidates[body.want.digest]
             held = Held.Accepted(record) if record.value.sum.slot == slot else None
         if held is None:
             self.send(peer, TransferMessage.Lacking(slot))

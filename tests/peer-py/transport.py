@@ -6,7 +6,6 @@ cancelled in its middle; each substream has one task that writes.
 
 from __future__ import annotations
 
-import functools
 import math
 import random
 import signal
@@ -22,9 +21,13 @@ from libp2p.protocol_muxer.exceptions import MultiselectError
 from libp2p.security.noise.exceptions import PeerIDMismatchesPubkey
 from libp2p.stream_muxer.exceptions import MuxedStreamEOF, MuxedStreamError
 
+from crypto import Identity
 from encoding import frame
-from machine import Drop, Job, Machine, Persist, Say, Send, Stop
+from machine import Machine
+from model import Task
+from session import Session
 from store import Store
+from view import Secrets
 
 PING = "/ipfs/ping/1.0.0"
 CHANNELS = {"/flyswarm/4/control": False, "/flyswarm/4/bulk": True}
@@ -62,11 +65,10 @@ class Connection:
         self.nursery: trio.Nursery
         self.incoming: dict[bool, Substream] = {}
         self.outgoing: dict[bool, Substream] = {}
-        self.opening = False
         self.standing = trio.Event()  # all four substreams
         self.echo_due = math.inf
         self.queues = {bulk: Queue(limit) for bulk, limit in QUEUE_LIMIT.items()}
-        self.ends: set[bool] = set()
+        self.ended: set[bool] = set()  # channels on which the other side has said all
 
     def close(self) -> None:
         """At once, without a farewell that might block."""
@@ -110,23 +112,23 @@ class Connection:
 
 
 class Node:
-    """Connections with all peers. What happens on them goes to the machine through `events`, one by one, as
-    functions of the time."""
+    """Connections with all peers, and the driver of the machine."""
 
-    def __init__(self, machine: Machine, store: Store, on_done: Callable[[], None]) -> None:
-        self.machine = machine
+    def __init__(self, session: Session, identity: Identity, task: Task, store: Store, secrets: Secrets,
+                 done: Callable[[Machine], None]) -> None:
+        self.identity = identity
         self.store = store
-        self.on_done = on_done
-        self.model_written = False
-        self.roster = machine.session.roster
+        self.roster = session.roster
+        self.names = session.names
         self.links: dict[int, list[Connection]] = {p: [] for p in range(len(self.roster))}
         self.chosen: dict[int, Connection] = {}
         self.up: dict[int, Connection] = {}  # of which the machine knows
         self.last_up = dict.fromkeys(self.links, time.monotonic())
-        self.avoided: dict[tuple[Address, int], float] = {}
-        self.ended: Stop | None = None
-        self.events, self.inbox = trio.open_memory_channel[Callable[[float], None]](64)
+        self.outcome: tuple[int, str] | None = None  # exit code and text
+        self.over = trio.Event()
         self.nursery: trio.Nursery
+        self.machine = Machine(session, identity, task, store.load(), secrets, self, time.monotonic())
+        self.done = lambda: done(self.machine)
 
     # --- connections
 
@@ -137,7 +139,7 @@ class Node:
         if public not in self.roster:
             return None
         peer = self.roster.index(public)
-        if peer == self.machine.me or peer in self.machine.blamed or self.ended is not None:
+        if peer == self.machine.me or peer in self.machine.blamed or self.outcome is not None:
             return None
         if len(self.links[peer]) >= 3 or (peer in self.chosen and self.chooses(peer)):
             return None
@@ -150,7 +152,7 @@ class Node:
         try:
             with trio.fail_after(SETTLE):
                 muxed, public = await upgraded(
-                    stream, self.machine.identity, None if expected is None else self.roster[expected],
+                    stream, self.identity, None if expected is None else self.roster[expected],
                     lambda public: self.admitted(public) is not None)
             peer = self.admitted(public)
             if peer is None:
@@ -181,7 +183,7 @@ class Node:
                     nursery.start_soon(connection.open_channels)
                 with trio.fail_after(SETTLE):
                     await connection.standing.wait()
-                await self.events.send(functools.partial(self.on_up, connection))
+                self.on_up(connection)
                 for bulk in (False, True):
                     nursery.start_soon(self.read_frames, connection, bulk)
                     nursery.start_soon(connection.queues[bulk].write_to, connection.outgoing[bulk])
@@ -192,7 +194,7 @@ class Node:
                 del self.chosen[peer]
             if connection.standing.is_set():
                 self.last_up[peer] = time.monotonic()
-                await self.events.send(functools.partial(self.on_lost, connection))
+                self.on_lost(connection)
 
     async def accept(self, connection: Connection) -> None:
         while True:
@@ -216,8 +218,7 @@ class Node:
         if bulk in connection.incoming:
             raise Broken("a second substream of one protocol")
         connection.incoming[bulk] = stream
-        if not self.chooses(peer) and not connection.opening:
-            connection.opening = True
+        if not self.chooses(peer) and self.chosen.get(peer) is not connection:
             if peer in self.chosen:
                 self.chosen[peer].close()  # dead at the chooser
             self.chosen[peer] = connection
@@ -232,17 +233,18 @@ class Node:
                 if not (4 <= length <= FRAME_LIMIT and header <= length - 4):
                     raise Broken("a length outside the limits")
                 data = await stream.exactly(length - 4)
-                await self.events.send(
-                    functools.partial(self.on_frame, connection, bulk, data[:header], data[header:]))
+                if self.up.get(connection.peer) is connection:
+                    self.tell(self.machine.frame, connection.peer, bulk, data[:header], data[header:])
         except MuxedStreamEOF:
-            connection.ends.add(bulk)
-            if len(connection.ends) == 2:  # the other side leaves
-                await self.events.send(lambda now: connection.close())
+            connection.ended.add(bulk)
+            if len(connection.ended) == 2:  # the other side leaves
+                connection.close()
 
     # --- dialling
 
     async def dial(self, peer: int, addresses: list[Address]) -> None:
         wait, since = 0.2, self.last_up[peer]
+        avoided: dict[Address, float] = {}  # where another has answered, until when
         while peer not in self.machine.blamed:
             if self.last_up[peer] != since:
                 wait, since = 0.2, self.last_up[peer]
@@ -250,91 +252,88 @@ class Node:
                 await trio.sleep(0.1)
                 continue
             for address in addresses:
-                if self.avoided.get((address, peer), 0.0) < time.monotonic() and not self.links[peer]:
-                    await self.try_address(peer, address)
+                if avoided.get(address, 0.0) >= time.monotonic() or self.links[peer]:
+                    continue
+                try:
+                    with trio.fail_after(SETTLE):
+                        stream = await trio.open_tcp_stream(*address)
+                    await self.establish(stream, peer)
+                except PeerIDMismatchesPubkey:
+                    avoided[address] = time.monotonic() + 60.0
+                except (OSError, trio.TooSlowError):
+                    pass
             if self.last_up[peer] == since:
                 await trio.sleep(wait * random.uniform(1.0, 1.25))
                 wait = min(2 * wait, 5.0)
 
-    async def try_address(self, peer: int, address: Address) -> None:
+    # --- what the machine is told
+
+    def tell(self, event: Callable[..., None], *arguments: Any) -> None:
+        """An error here is not that of a connection, and ends all."""
         try:
-            with trio.fail_after(SETTLE):
-                stream = await trio.open_tcp_stream(*address)
-            await self.establish(stream, peer)
-        except PeerIDMismatchesPubkey:
-            self.avoided[address, peer] = time.monotonic() + 60.0
-        except (OSError, trio.TooSlowError):
-            pass
+            event(*arguments, time.monotonic())
+        except Exception as error:
+            self.stop(4, f"{type(error).__name__}: {error}")
 
-    # --- events
-
-    def on_up(self, connection: Connection, now: float) -> None:
+    def on_up(self, connection: Connection) -> None:
         peer = connection.peer
         if self.chosen.get(peer) is connection:
             if peer in self.up:  # the first is dead, and its end comes later
-                self.machine.lost(peer, now)
+                self.tell(self.machine.lost, peer)
             self.up[peer] = connection
-            self.machine.up(peer, now)
+            self.tell(self.machine.up, peer)
 
-    def on_lost(self, connection: Connection, now: float) -> None:
+    def on_lost(self, connection: Connection) -> None:
         if self.up.get(connection.peer) is connection:
             del self.up[connection.peer]
-            self.machine.lost(connection.peer, now)
-
-    def on_frame(self, connection: Connection, bulk: bool, header: bytes, payload: bytes, now: float) -> None:
-        if self.up.get(connection.peer) is connection:
-            self.machine.frame(connection.peer, bulk, header, payload, now)
-
-    async def compute(self, job: Job) -> None:
-        def run() -> Any:
-            try:
-                return job.run()
-            except Exception as error:
-                return error
-
-        result = await trio.to_thread.run_sync(run)
-        await self.events.send(functools.partial(self.machine.finished, job.number, result))
+            self.tell(self.machine.lost, connection.peer)
 
     async def ticks(self) -> None:
         while True:
+            self.tell(self.machine.tick)
             await trio.sleep(0.05)
-            await self.events.send(self.machine.tick)
 
     async def interrupts(self) -> None:
         with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
             async for _ in signals:
-                await self.events.send(self.machine.leave)
+                self.tell(self.machine.leave)
 
-    # --- actions, and the loop
+    # --- what the machine asks for
 
-    def carry_out(self, action: Any) -> None:
-        match action:
-            case Send(to, bulk, header, payload):
-                connection = self.up.get(to)
-                if connection is not None and not connection.queues[bulk].put(frame(header, payload)):
-                    connection.close()
-            case Persist(_, file, data):
-                self.store.write(file, data)
-            case Job():
-                self.nursery.start_soon(self.compute, action)
-            case Drop(peer, _, text):
-                print(f"{self.machine.session.names[peer]} is refused from now on: {text}", flush=True)
-                for connection in self.links[peer]:
-                    connection.close()
-            case Say(text):
-                print(text, flush=True)
-            case Stop():
-                self.ended = action
+    def send(self, to: int, bulk: bool, header: bytes, payload: bytes) -> None:
+        connection = self.up.get(to)
+        if connection is not None and not connection.queues[bulk].put(frame(header, payload)):
+            connection.close()
 
-    def carry_out_all(self) -> None:
-        while actions := self.machine.take_actions():
-            for action in actions:
-                self.carry_out(action)
-        if self.machine.done and not self.model_written:
-            self.model_written = True
-            self.on_done()
+    def persist(self, label: str, file: str, data: bytes) -> None:
+        self.store.write(file, data)
 
-    async def run(self, listener: socket.socket, addresses: dict[int, list[Address]]) -> Stop:
+    def drop(self, peer: int, kind: str, text: str) -> None:
+        self.say(f"{self.names[peer]} is refused from now on: {text}")
+        for connection in self.links[peer]:
+            connection.close()
+
+    def compute(self, run: Callable[[], Any], then: Callable[[Any], None]) -> None:
+        def result() -> Any:
+            try:
+                return run()
+            except Exception as error:
+                return error
+
+        async def wait() -> None:
+            self.tell(self.machine.finished, then, await trio.to_thread.run_sync(result))
+
+        self.nursery.start_soon(wait)
+
+    def say(self, text: str) -> None:
+        print(text, flush=True)
+
+    def stop(self, code: int, text: str) -> None:
+        self.outcome = code, text
+        self.over.set()
+
+    async def run(self, listener: socket.socket, addresses: dict[int, list[Address]]) -> tuple[int, str]:
+        """Exit code and text."""
         async with trio.open_nursery() as nursery:
             self.nursery = nursery
             listeners = [trio.SocketListener(trio.socket.from_stdlib_socket(listener))]
@@ -343,21 +342,12 @@ class Node:
                 nursery.start_soon(self.dial, peer, found)
             nursery.start_soon(self.ticks)
             nursery.start_soon(self.interrupts)
-            self.carry_out_all()
-            while self.ended is None:
-                event = await self.inbox.receive()
-                event(time.monotonic())
-                self.carry_out_all()
-            await self.farewell()
+            await self.over.wait()
+            for connection in self.up.values():  # what is queued is written; the other side then closes
+                for queue in connection.queues.values():
+                    queue.inlet.close()
+            with trio.move_on_after(3.0):
+                while self.up:
+                    await trio.sleep(0.05)
             nursery.cancel_scope.cancel()
-        return self.ended
-
-    async def farewell(self) -> None:
-        """Writes what is queued and ends both substreams; the other side then closes."""
-        for connection in self.up.values():
-            for queue in connection.queues.values():
-                queue.inlet.close()
-        with trio.move_on_after(3.0):
-            while self.up:
-                event = await self.inbox.receive()
-                event(time.monotonic())
+        return self.outcome

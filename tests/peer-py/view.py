@@ -5,7 +5,9 @@ Leader, inner node and leaf are one class: the leader acts on its own orders lik
 
 from __future__ import annotations
 
+import functools
 import os
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Callable
 
 import numpy
@@ -25,12 +27,7 @@ CREDIT_EVERY = 4
 
 
 class EndView(Exception):
-    """The view is over at this member."""
-
-    def __init__(self, reason: Reason, suspect: int | None, text: str) -> None:
-        super().__init__(text)
-        self.reason = reason
-        self.suspect = suspect
+    """The view is over at this member. Its arguments: reason, suspect or None, text."""
 
 
 def disagree(good: bool, text: str) -> None:
@@ -40,45 +37,40 @@ def disagree(good: bool, text: str) -> None:
 
 class Secrets:
     """What a view draws. What `flyswarm conform play --prepare` has written is taken first, each once: the
-    secret for the first view, a deal for the first sum of its slot."""
+    secret for the first view, coefficients and secret of a deal for the first sum of its slot."""
 
     def __init__(self, recorded: dict[str, Any] | None = None) -> None:
         recorded = recorded or {}
-        self.secrets = [bytes.fromhex(recorded["view_secret"])] if recorded else []
+        self.secrets = [recorded["view_secret"]] if recorded else []
         self.deals = {deal["slot"]: deal for deal in recorded.get("deals", [])}
 
     def view_secret(self) -> bytes:
-        return self.secrets.pop() if self.secrets else os.urandom(32)
+        return bytes.fromhex(self.secrets.pop()) if self.secrets else os.urandom(32)
 
-    def deal(self, machine: Machine, sum_id: SumId) -> tuple[bytes, Any]:
-        """A pad and its deal."""
-        coefficients = secret = None
-        if recorded := self.deals.pop(sum_id.slot, None):
-            coefficients = [int.from_bytes(bytes.fromhex(c), "little") for c in recorded["coefficients"]]
-            secret = bytes.fromhex(recorded["ephemeral_secret"])
-        session = machine.session
-        return make_deal(session.id, sum_id, machine.me, session.council_keys(), session.quorum, coefficients,
-                         secret)
+    def deal(self, slot: int) -> tuple[list[int] | None, bytes | None]:
+        if slot not in self.deals:
+            return None, None
+        recorded = self.deals.pop(slot)
+        coefficients = [int.from_bytes(bytes.fromhex(c), "little") for c in recorded["coefficients"]]
+        return coefficients, bytes.fromhex(recorded["ephemeral_secret"])
 
 
+@dataclass
 class Round:
     """Reports of one kind for one slot."""
 
-    def __init__(self) -> None:
-        self.items: list[Signed] = []
-        self.reported: set[int] = set()
-        self.own_done = False
-        self.sent = False
+    awaited: set[int]  # children, and this member itself
+    items: list[Signed] = field(default_factory=list)
 
 
+@dataclass
 class Edge:
     """How many chunks have passed between this member and a neighbour."""
 
-    def __init__(self) -> None:
-        self.sent = 0
-        self.acked = 0     # of these, credited by the neighbour
-        self.taken = 0
-        self.credited = 0  # of these, credited to the neighbour
+    sent: int = 0
+    acked: int = 0     # of these, credited by the neighbour
+    taken: int = 0
+    credited: int = 0  # of these, credited to the neighbour
 
 
 class Reduction:
@@ -91,8 +83,7 @@ class Reduction:
         self.length = what.length
         self.count = chunk_count(self.length)
         self.sum_id = SumId(view.ballot, slot)
-        self.vector: bytes | None = None
-        self.masks_asked = 0
+        self.started = False
         self.own: dict[int, numpy.ndarray] = {}   # chunks that are masked
         self.sums: dict[int, numpy.ndarray] = {}  # of the children's chunks
         self.added = 0  # chunks that are those of the whole subtree, and have left upward
@@ -100,27 +91,31 @@ class Reduction:
         self.edges = {peer: Edge() for peer in view.neighbours}
 
     def start(self, vector: bytes) -> None:
-        if self.view.reduction is self:
-            self.vector = vector
-            self.pump()
+        self.started = True
+        for index in range(self.count):
+            part = vector[index * CHUNK:(index + 1) * CHUNK]
+            self.view.job(functools.partial(self.mask, index, part), functools.partial(self.masked, index))
+        self.pump()
 
-    def ask_masks(self) -> None:
-        while self.vector is not None and self.masks_asked < min(self.count, self.added + WINDOW):
-            index = self.masks_asked
-            self.masks_asked += 1
-            part = numpy.frombuffer(self.vector[index * CHUNK:(index + 1) * CHUNK], self.dtype)
-            self.view.job(self.view.masking(self.sum_id, part, index * CHUNK),
-                          lambda chunk, index=index: self.masked(index, chunk))
+    def mask(self, index: int, part: bytes) -> numpy.ndarray:
+        view, params = self.view, sum_bytes(self.sum_id)
+        chunk = numpy.frombuffer(part, self.dtype).copy()
+        for peer, key in view.pairs.items():
+            add_mask(chunk, 1 if peer > view.machine.me else -1, key, "mask", params, index * CHUNK)
+        if view.pad is not None:
+            add_mask(chunk, 1, view.pad, "pad", params, index * CHUNK)
+        return chunk
 
     def masked(self, index: int, chunk: numpy.ndarray) -> None:
-        if self.view.reduction is self:
-            self.view.heard = self.view.machine.now
-            self.own[index] = chunk
-            self.pump()
+        self.view.heard = self.view.machine.now
+        self.own[index] = chunk
+        self.pump()
 
     def pump(self) -> None:
         """Sends all that can be sent."""
         view, parent = self.view, self.view.parent
+        if view.reduction is not self:
+            return
         while (i := self.added) in self.own and all(self.edges[child].taken > i for child in view.children):
             if parent is not None and i - self.edges[parent].acked >= WINDOW:
                 break
@@ -140,9 +135,8 @@ class Reduction:
             if ready - edge.credited >= CREDIT_EVERY:
                 edge.credited = ready
                 view.reduce(peer, ReduceMessage.Credit(self.sum_id, direction, ready - 1))
-        self.ask_masks()
         passed_on = [self.edges[child].sent for child in view.children]
-        if self.vector is not None and all(n == self.count for n in (len(self.total), *passed_on)):
+        if self.started and min([len(self.total), *passed_on]) == self.count:
             view.total_held()
 
     def send_chunk(self, to: int, direction: Direction, chunk: bytes) -> None:
@@ -200,7 +194,8 @@ class View:
 
         self.secret = machine.secrets.view_secret()
         self.own_key = machine.sign(ViewKey(self.ballot, exchange_public(self.secret), None))
-        self.rounds = {("Keys", -1): Round()}
+        self.rounds: dict[tuple[str, int], Round] = {}
+        self.wait_for("Keys", -1)
         self.pairs: dict[int, bytes] | None = None  # k_ij
         self.acks: list[Signed] = []
         self.froze_one = False
@@ -239,7 +234,7 @@ class View:
                 self.jobs -= 1
                 then(result)
 
-        self.machine.job(run, done)
+        self.machine.driver.compute(run, done)
 
     # --- begin
 
@@ -253,20 +248,20 @@ class View:
 
     # --- reports
 
+    def wait_for(self, kind: str, slot: int) -> None:
+        self.rounds[kind, slot] = Round({*self.children, self.machine.me})
+
     def own_part(self, kind: str, slot: int, item: Signed | None) -> None:
         """This member has done what an order asks for; its own item is the first of its report."""
-        this = self.rounds[kind, slot]
-        if not this.own_done:
-            this.own_done = True
-            this.items[:0] = [] if item is None else [item]
-            self.round_progress(kind, slot)
+        self.rounds[kind, slot].items[:0] = [] if item is None else [item]
+        self.reported(kind, slot, self.machine.me)
 
-    def round_progress(self, kind: str, slot: int) -> None:
-        """Reports, or at the leader gives the next order, when all children have reported."""
+    def reported(self, kind: str, slot: int, member: int) -> None:
+        """Reports, or at the leader gives the next order, once nobody is awaited any more."""
         this = self.rounds[kind, slot]
-        if this.sent or not this.own_done or this.reported != set(self.children):
+        this.awaited.remove(member)
+        if this.awaited:
             return
-        this.sent = True
         if not self.leading:
             parts = {"Keys": [], "Hold": [slot, self.total_digest()]}.get(kind, [slot])
             self.send(self.parent, ViewMessage.Up(self.ballot, getattr(Report, kind)(*parts, this.items)))
@@ -302,14 +297,12 @@ class View:
             expect(verifies(self.session, item), "bad-signature", f"an item of the report {kind}")
             authors.add(item.author)
         this = self.rounds.get((kind, slot))
-        expect(this is not None and sender not in this.reported, "out-of-order",
-               f"a report {kind} not awaited")
-        this.reported.add(sender)
+        expect(this is not None and sender in this.awaited, "out-of-order", f"a report {kind} not awaited")
         this.items += items
         if kind == "Hold":
             self.child_totals[sender] = report.total
             self.compare_totals()
-        self.round_progress(kind, slot)
+        self.reported(kind, slot, sender)
 
     def item_fits(self, kind: str, slot: int, signed: Signed) -> bool:
         session, item = self.session, signed.item
@@ -369,7 +362,7 @@ class View:
         if self.froze_one and waiting and machine.now - self.begun >= machine.seconds("enlarge_ms"):
             raise EndView(Reason.Enlarged, None, "peers wait outside")
         if self.owed is not None and slot == self.owed_slot:
-            self.order_down(Order.Accept(machine.candidate(self.owed.value)[0]))
+            self.order_down(Order.Accept(machine.candidates[self.owed.value][0]))
         else:
             self.look_at_crowd(slot)
             self.order_down(Order.Sum(slot))
@@ -391,7 +384,7 @@ class View:
         self.not_frozen(slot)
         self.new_slot(slot)
         self.reduction = Reduction(self, slot)
-        self.rounds["Hold", slot] = Round()
+        self.wait_for("Hold", slot)
         self.advance()
 
     def advance(self) -> None:
@@ -404,25 +397,14 @@ class View:
             self.look_at_crowd(slot)
             self.computing = True
             if machine.me in self.session.dealers(slot, self.members):
-                self.pad, deal = machine.secrets.deal(machine, reduction.sum_id)
+                self.pad, deal = make_deal(
+                    self.session.id, reduction.sum_id, machine.me, self.session.council_keys(),
+                    self.session.quorum, *machine.secrets.deal(slot))
                 self.deal = machine.sign(deal)
             opened = dict(machine.opened)
             self.job(lambda: machine.task.vector(slot, opened), reduction.start)
         if self.accepting:
             self.try_accept()
-
-    def masking(self, sum_id: SumId, part: numpy.ndarray, offset: int) -> Callable[[], numpy.ndarray]:
-        pairs, pad, me, params = self.pairs, self.pad, self.machine.me, sum_bytes(sum_id)
-
-        def run() -> numpy.ndarray:
-            chunk = part.copy()
-            for peer, key in pairs.items():
-                add_mask(chunk, 1 if peer > me else -1, key, "mask", params, offset)
-            if pad is not None:
-                add_mask(chunk, 1, pad, "pad", params, offset)
-            return chunk
-
-        return run
 
     def total_held(self) -> None:
         if self.total is None:
@@ -452,7 +434,7 @@ class View:
             self.new_slot(slot)
         self.record = record
         self.accepting = True
-        self.rounds["Acknowledge", slot] = Round()
+        self.wait_for("Acknowledge", slot)
         self.try_accept()
 
     def try_accept(self) -> None:
@@ -461,10 +443,9 @@ class View:
         if slot != len(machine.frozen):
             return
         if self.total is None:
-            found = machine.candidate(digest)
-            if found is None:
+            if digest not in machine.candidates:
                 return  # the machine fetches it from the leader
-            self.total = found[1]
+            self.total = machine.candidates[digest][1]
         self.accepting = False
         if machine.in_council:
             self.shares = [(deal.author, self.own_share(deal)) for deal in self.record.deals]
@@ -494,7 +475,7 @@ class View:
         digest = value_digest(self.session, self.record.value)
         disagree(decides(self.session, order.items, slot, digest), "this decides nothing")
         self.acks = order.items
-        self.rounds["Release", slot] = Round()
+        self.wait_for("Release", slot)
         release = None
         if self.acknowledged:
             machine.release(slot, digest, order.items)
@@ -561,8 +542,7 @@ class View:
             self.heard = now
             for to in self.children if self.leading else [self.parent]:
                 self.send(to, ViewMessage.Working(self.ballot))
-        missing = [child for this in self.rounds.values() if not this.sent
-                   for child in self.children if child not in this.reported]
+        missing = [child for this in self.rounds.values() for child in self.children if child in this.awaited]
         extra = max(self.height - self.depth - 1, 0) if missing else self.height + self.depth
         if now - self.heard > machine.seconds("stall_ms") + extra:
             suspect = missing[0] if missing else self.parent
