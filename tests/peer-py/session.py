@@ -12,7 +12,6 @@ import re
 import struct
 import sys
 import tomllib
-import unicodedata
 from typing import Any, Callable, NamedTuple
 
 import numpy
@@ -21,10 +20,10 @@ from crypto import ballot_bytes, read_peer_id, tagged
 from encoding import Ballot
 
 SCORES = ("decay", "balanced-decay", "log", "balanced-log")
-HIDDEN = re.compile("[\u00ad\u061c\u180e\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"
-                    "\U000e0000-\U000e0fff]")
 PLAIN = "[A-Za-z0-9_-][A-Za-z0-9._-]{0,63}"
 ADDRESS = "/[!-~]{0,255}"
+PRINTABLE = (r"(?! )( |[^\s\x00-\x1f\x7f-\x9f\u00ad\u061c\u180e\u200b-\u200f\u202a-\u202e\u2060-\u206f"
+             r"\ufeff\ufff9-\ufffb\U000e0000-\U000e0fff]){1,64}(?<! )")
 SECTIONS = ("series", "data", "flynn", "privacy", "council", "timing")
 TIMING = {"gather_ms": (0, 3_600_000, 10_000), "propose_ms": (1, 3_600_000, 2_000),
           "stall_ms": (3_000, 3_600_000, 10_000), "quorum_ms": (1, 86_400_000, 60_000),
@@ -96,13 +95,6 @@ def matching(x: Any, pattern: str) -> str:
 
 def digits(x: Any, length: int) -> bytes:
     return bytes.fromhex(matching(x, f"[0-9a-f]{{{2 * length}}}"))
-
-
-def printable(x: Any) -> str:
-    need(isinstance(x, str) and 1 <= len(x) <= 64 and x == x.strip(" "), "must be 1 to 64 characters")
-    good = all(c == " " or not (c.isspace() or unicodedata.category(c) in ("Cc", "Zl", "Zp")) for c in x)
-    need(good and HIDDEN.search(x) is None, "must be printable")
-    return x
 
 
 def entries(x: Any, low: int, high: int, check: Callable[..., Any], *limits: Any) -> list[Any]:
@@ -257,8 +249,8 @@ class Session:
 
     def read_data(self, file: File) -> None:
         self.features = width = file.read("data.features", whole, 1, 65_536)
-        self.classes = file.read("data.classes", names, 2, 1000, printable)
-        self.columns = file.take("data.columns", names, 0, self.features, printable, default=[])
+        self.classes = file.read("data.classes", names, 2, 1000, matching, PRINTABLE)
+        self.columns = file.take("data.columns", names, 0, self.features, matching, PRINTABLE, default=[])
         need(len(self.columns) in (0, self.features), "data.columns must be as many as data.features")
         file.enter("data.columns", self.columns or None)
         self.scaling, *self.scaling_values = file.read("data.scaling", scaling, default="none")
