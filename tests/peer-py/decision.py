@@ -67,11 +67,10 @@ def check_record(session: Session, record: Record) -> None:
 def decides(session: Session, acks: list[Signed[Acknowledgement]], slot: int, digest: bytes) -> bool:
     """A quorum of the council, of one ballot, for this value (section 10)."""
     authors = {a.author for a in acks}
-    if len(authors) < session.quorum or len(authors) != len(acks) or not authors <= set(session.council):
+    if not (session.quorum <= len(authors) == len(acks) and authors <= set(session.council)):
         return False
-    if any((a.item.ballot, a.item.slot, a.item.value) != (acks[0].item.ballot, slot, digest) for a in acks):
-        return False
-    return all(verifies(session, a) for a in acks)
+    wanted = Acknowledgement(acks[0].item.ballot, slot, digest)
+    return all(a.item == wanted and verifies(session, a) for a in acks)
 
 
 def release_fits(session: Session, record: Record, signed: Signed[Release]) -> bool:
@@ -117,9 +116,7 @@ def check_frozen(session: Session, frozen: Frozen, slot: int) -> None:
     for release in frozen.releases:
         good = release_fits(session, record, release) and verifies(session, release)
         expect(good and release_matches(session, record, release), kind, "a release does not fit")
-    found = pads_of(session, record, frozen.releases)
-    expect(all((a is None) == (b is None) for a, b in zip(found, frozen.pads)), kind,
-           "a missing pad is sound")
+    expect(pads_of(session, record, frozen.releases) == frozen.pads, kind, "a missing pad is sound")
 
 
 def opened_vector(session: Session, frozen: Frozen, total: bytes) -> bytes:
