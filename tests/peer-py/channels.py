@@ -29,6 +29,7 @@ from libp2p.peer.id import ID  # noqa: E402
 from libp2p.protocol_muxer.multiselect import Multiselect  # noqa: E402
 from libp2p.protocol_muxer.multiselect_client import MultiselectClient  # noqa: E402
 from libp2p.protocol_muxer.multiselect_communicator import MultiselectCommunicator  # noqa: E402
+from libp2p.security.secure_session import SecureSession  # noqa: E402
 from libp2p.security.noise.transport import Transport as Noise  # noqa: E402
 from libp2p.stream_muxer.yamux.yamux import Yamux, YamuxStream  # noqa: E402
 
@@ -38,10 +39,6 @@ NOISE, YAMUX = "/noise", "/yamux/1.0.0"
 PIECE = 64 << 10
 GATHER = 0.002  # s, for more to come where a read got too little
 logging.getLogger("libp2p").setLevel(logging.CRITICAL)
-
-
-class Broken(Exception):
-    """The other side breaks the rules."""
 
 
 async def select(stream: Any, protocol: str) -> None:
@@ -82,24 +79,25 @@ class Mux(Yamux):
         return await read_exactly(self.secured_conn, length)
 
 
-async def upgraded(stream: trio.SocketStream, identity: Identity, expected: bytes | None,
-                   admits: Callable[[bytes], bool]) -> tuple[Mux, bytes]:
-    """Noise and Yamux on a connection, and the other side's Ed25519 key: `expected` where this side dialled,
-    else that of the peer that dialled."""
-    tcp, dialled = Ahead(TrioTCPStream(stream)), expected is not None
+async def secured(stream: trio.SocketStream, identity: Identity, expected: bytes | None) -> SecureSession:
+    """Noise on a connection: with the holder of this Ed25519 key where this side dialled, else with whoever
+    has."""
+    tcp = Ahead(TrioTCPStream(stream))
     noise = Noise(create_new_key_pair(identity.seed), create_noise_key_pair().private_key)
-    if dialled:
-        await select(tcp, NOISE)
-        session = await noise.secure_outbound(tcp, ID(PEER_ID_PREFIX + expected))
-    else:
+    if expected is None:
         await offer(tcp, [NOISE])
-        session = await noise.secure_inbound(tcp)
-    other = session.get_remote_peer()
-    public = other.to_bytes().removeprefix(PEER_ID_PREFIX)
-    if not admits(public):  # M6.5
-        raise Broken("it may not come in")
+        return await noise.secure_inbound(tcp)
+    await select(tcp, NOISE)
+    return await noise.secure_outbound(tcp, ID(PEER_ID_PREFIX + expected))
+
+
+def key_of(session: SecureSession) -> bytes:
+    return session.get_remote_peer().to_bytes().removeprefix(PEER_ID_PREFIX)
+
+
+async def multiplexed(session: SecureSession, dialled: bool) -> Mux:
     await (select(session, YAMUX) if dialled else offer(session, [YAMUX]))
-    return Mux(Ahead(session), other, dialled), public
+    return Mux(Ahead(session), session.get_remote_peer(), dialled)
 
 
 class Substream:

@@ -16,7 +16,7 @@ from typing import Any, Callable
 
 import trio
 
-from channels import Broken, Mux, Substream, offer, select, upgraded  # before what follows
+from channels import Mux, Substream, key_of, multiplexed, offer, secured, select  # before what follows
 from libp2p.protocol_muxer.exceptions import MultiselectError
 from libp2p.security.noise.exceptions import PeerIDMismatchesPubkey
 from libp2p.stream_muxer.exceptions import MuxedStreamEOF, MuxedStreamError
@@ -36,6 +36,10 @@ QUEUE_LIMIT = {False: 4 << 20, True: 16 << 20}
 SETTLE = 10.0  # s, within which all four substreams must stand
 OVERDUE = 5.0
 Address = tuple[str, int]
+
+
+class Broken(Exception):
+    """The other side breaks the rules."""
 
 
 class Queue:
@@ -59,10 +63,11 @@ class Queue:
 
 
 class Connection:
-    def __init__(self, peer: int, muxed: Mux) -> None:
+    def __init__(self, peer: int) -> None:
         self.peer = peer
-        self.muxed = muxed
+        self.muxed: Mux
         self.nursery: trio.Nursery
+        self.scope = trio.CancelScope()
         self.incoming: dict[bool, Substream] = {}
         self.outgoing: dict[bool, Substream] = {}
         self.standing = trio.Event()  # all four substreams
@@ -72,7 +77,7 @@ class Connection:
 
     def close(self) -> None:
         """At once, without a farewell that might block."""
-        self.nursery.cancel_scope.cancel()
+        self.scope.cancel()
 
     async def mux(self) -> None:
         await self.muxed.start()
@@ -121,8 +126,7 @@ class Node:
         self.roster = session.roster
         self.names = session.names
         self.links: dict[int, list[Connection]] = {p: [] for p in range(len(self.roster))}
-        self.chosen: dict[int, Connection] = {}
-        self.up: dict[int, Connection] = {}  # of which the machine knows
+        self.chosen: dict[int, Connection] = {}  # those that stand are known to the machine
         self.last_up = dict.fromkeys(self.links, time.monotonic())
         self.outcome: tuple[int, str] | None = None  # exit code and text
         self.over = trio.Event()
@@ -145,21 +149,24 @@ class Node:
             return None
         return peer
 
-    async def establish(self, stream: trio.SocketStream, expected: int | None = None) -> None:
-        """From a TCP connection to substreams, and on until it breaks."""
+    async def establish(self, stream: trio.SocketStream, key: bytes | None = None) -> None:
+        """From a TCP connection to substreams, and on until it breaks. With a key: this side has dialled."""
         stream.setsockopt(trio.socket.IPPROTO_TCP, trio.socket.TCP_NODELAY, 1)
         connection = None
         try:
             with trio.fail_after(SETTLE):
-                muxed, public = await upgraded(
-                    stream, self.identity, None if expected is None else self.roster[expected],
-                    lambda public: self.admitted(public) is not None)
-            peer = self.admitted(public)
-            if peer is None:
+                session = await secured(stream, self.identity, key)
+            peer = self.admitted(key_of(session))
+            if peer is None:  # M6.5
                 return
-            connection = Connection(peer, muxed)
+            connection = Connection(peer)
             self.links[peer].append(connection)
-            await self.live(connection)
+            if self.chooses(peer):
+                self.chosen[peer] = connection
+            with connection.scope:
+                with trio.fail_after(SETTLE):
+                    connection.muxed = await multiplexed(session, key is not None)
+                await self.live(connection)
         except PeerIDMismatchesPubkey:
             raise
         except Exception:
@@ -169,32 +176,31 @@ class Node:
                 await trio.aclose_forcefully(stream)
             if connection is not None:
                 self.links[peer].remove(connection)
+                self.give_up(connection)
+
+    def give_up(self, connection: Connection) -> None:
+        if self.chosen.get(connection.peer) is connection:
+            del self.chosen[connection.peer]
+            if connection.standing.is_set():
+                self.last_up[connection.peer] = time.monotonic()
+                self.tell(self.machine.lost, connection.peer)
 
     async def live(self, connection: Connection) -> None:
-        peer = connection.peer
-        try:
-            async with trio.open_nursery() as nursery:
-                connection.nursery = nursery
-                nursery.start_soon(connection.mux)
-                await connection.muxed.event_started.wait()
-                nursery.start_soon(self.accept, connection)
-                if self.chooses(peer):
-                    self.chosen[peer] = connection
-                    nursery.start_soon(connection.open_channels)
-                with trio.fail_after(SETTLE):
-                    await connection.standing.wait()
-                self.on_up(connection)
-                for bulk in (False, True):
-                    nursery.start_soon(self.read_frames, connection, bulk)
-                    nursery.start_soon(connection.queues[bulk].write_to, connection.outgoing[bulk])
-                nursery.start_soon(connection.ping)
-                nursery.start_soon(connection.watch)
-        finally:
-            if self.chosen.get(peer) is connection:
-                del self.chosen[peer]
-            if connection.standing.is_set():
-                self.last_up[peer] = time.monotonic()
-                self.on_lost(connection)
+        async with trio.open_nursery() as nursery:
+            connection.nursery = nursery
+            nursery.start_soon(connection.mux)
+            await connection.muxed.event_started.wait()
+            nursery.start_soon(self.accept, connection)
+            if self.chooses(connection.peer):
+                nursery.start_soon(connection.open_channels)
+            with trio.fail_after(SETTLE):
+                await connection.standing.wait()
+            self.tell(self.machine.up, connection.peer)
+            for bulk in (False, True):
+                nursery.start_soon(self.read_frames, connection, bulk)
+                nursery.start_soon(connection.queues[bulk].write_to, connection.outgoing[bulk])
+            nursery.start_soon(connection.ping)
+            nursery.start_soon(connection.watch)
 
     async def accept(self, connection: Connection) -> None:
         while True:
@@ -219,8 +225,9 @@ class Node:
             raise Broken("a second substream of one protocol")
         connection.incoming[bulk] = stream
         if not self.chooses(peer) and self.chosen.get(peer) is not connection:
-            if peer in self.chosen:
-                self.chosen[peer].close()  # dead at the chooser
+            if peer in self.chosen:  # dead at the chooser
+                self.chosen[peer].close()
+                self.give_up(self.chosen[peer])
             self.chosen[peer] = connection
             connection.nursery.start_soon(connection.open_channels)
         connection.stand()
@@ -233,7 +240,7 @@ class Node:
                 if not (4 <= length <= FRAME_LIMIT and header <= length - 4):
                     raise Broken("a length outside the limits")
                 data = await stream.exactly(length - 4)
-                if self.up.get(connection.peer) is connection:
+                if self.chosen.get(connection.peer) is connection:
                     self.tell(self.machine.frame, connection.peer, bulk, data[:header], data[header:])
         except MuxedStreamEOF:
             connection.ended.add(bulk)
@@ -257,7 +264,7 @@ class Node:
                 try:
                     with trio.fail_after(SETTLE):
                         stream = await trio.open_tcp_stream(*address)
-                    await self.establish(stream, peer)
+                    await self.establish(stream, self.roster[peer])
                 except PeerIDMismatchesPubkey:
                     avoided[address] = time.monotonic() + 60.0
                 except (OSError, trio.TooSlowError):
@@ -275,19 +282,6 @@ class Node:
         except Exception as error:
             self.stop(4, f"{type(error).__name__}: {error}")
 
-    def on_up(self, connection: Connection) -> None:
-        peer = connection.peer
-        if self.chosen.get(peer) is connection:
-            if peer in self.up:  # the first is dead, and its end comes later
-                self.tell(self.machine.lost, peer)
-            self.up[peer] = connection
-            self.tell(self.machine.up, peer)
-
-    def on_lost(self, connection: Connection) -> None:
-        if self.up.get(connection.peer) is connection:
-            del self.up[connection.peer]
-            self.tell(self.machine.lost, connection.peer)
-
     async def ticks(self) -> None:
         while True:
             self.tell(self.machine.tick)
@@ -301,7 +295,7 @@ class Node:
     # --- what the machine asks for
 
     def send(self, to: int, bulk: bool, header: bytes, payload: bytes) -> None:
-        connection = self.up.get(to)
+        connection = self.chosen.get(to)
         if connection is not None and not connection.queues[bulk].put(frame(header, payload)):
             connection.close()
 
@@ -343,11 +337,11 @@ class Node:
             nursery.start_soon(self.ticks)
             nursery.start_soon(self.interrupts)
             await self.over.wait()
-            for connection in self.up.values():  # what is queued is written; the other side then closes
+            for connection in self.chosen.values():  # what is queued is written; the other side then closes
                 for queue in connection.queues.values():
                     queue.inlet.close()
             with trio.move_on_after(3.0):
-                while self.up:
+                while any(connection.standing.is_set() for connection in self.chosen.values()):
                     await trio.sleep(0.05)
             nursery.cancel_scope.cancel()
         return self.outcome
