@@ -256,8 +256,8 @@ class Machine:
             self.seen = max(self.seen, ballot.counter)
             self.proposer.proposal = None
             self.persist_small("lost")
-            self.driver.say("this peer has lost its state, or runs with an old copy, or its key runs elsewhere:"
-                     " it votes and releases no more in this session")
+            self.driver.say("this peer has lost its state, or has an old copy, or its key runs elsewhere too")
+            self.driver.say("it votes and releases no more in this session")
 
     def on_status(self, peer: int, status: Any) -> None:
         self.note_frozen(peer, status.frozen)
@@ -281,8 +281,8 @@ class Machine:
 
     def on_prepare(self, peer: int, message: Any) -> None:
         ballot, view = message.ballot, self.view
-        expect(self.in_council and peer in self.session.council and ballot.proposer == peer, "out-of-order",
-               "prepare of another's ballot, or outside the council")
+        good = self.in_council and peer in self.session.council and ballot.proposer == peer
+        expect(good, "out-of-order", "prepare of another's ballot, or outside the council")
         self.note_counter(ballot.counter)
         if self.lost_state:
             return
@@ -411,7 +411,7 @@ class Machine:
             suspect = min(missing - self.omitted)
             self.omitted |= missing
             raise EndView(Reason.Omitted, suspect, "a greeted peer is left out")
-        view.start()
+        view.own_part("Keys", -1, view.own_key)
 
     def fail_view(self, reason: Reason, suspect: int | None, heard: Signed[Failure] | None = None,
                   sender: int | None = None) -> None:
@@ -442,8 +442,8 @@ class Machine:
     def on_failed(self, peer: int, message: Any) -> None:
         signed, view = message.signed, self.view
         ballot, reason, suspect = signed.item
-        expect(suspect is None or suspect < len(self.session.roster), "inconsistent",
-               "a suspect outside the roster")
+        known = suspect is None or suspect < len(self.session.roster)
+        expect(known, "inconsistent", "a suspect outside the roster")
         current, members = (self.joined, self.last_members) if view is None else (view.ballot, view.members)
         if ballot != current or not {peer, signed.author} <= set(members):
             return
@@ -467,7 +467,8 @@ class Machine:
         if self.view is not None:
             self.tell(self.trusted() - set(self.view.members))
         self.opening += 1
-        self.driver.compute(lambda: opened_vector(self.session, frozen, total), lambda v: self.opened_slot(slot, v))
+        self.driver.compute(functools.partial(opened_vector, self.session, frozen, total),
+                            functools.partial(self.opened_slot, slot))
 
     def opened_slot(self, slot: int, vector: bytes) -> None:
         self.opening -= 1

@@ -134,15 +134,18 @@ class Reduction:
             ready = min(edge.taken, self.added + WINDOW)
             if ready - edge.credited >= CREDIT_EVERY:
                 edge.credited = ready
-                view.reduce(peer, ReduceMessage.Credit(self.sum_id, direction, ready - 1))
+                self.send(peer, ReduceMessage.Credit(self.sum_id, direction, ready - 1))
         passed_on = [self.edges[child].sent for child in view.children]
         if self.started and min([len(self.total), *passed_on]) == self.count:
             view.total_held()
 
     def send_chunk(self, to: int, direction: Direction, chunk: bytes) -> None:
         edge = self.edges[to]
-        self.view.reduce(to, ReduceMessage.Chunk(self.sum_id, direction, edge.sent, chunk))
+        self.send(to, ReduceMessage.Chunk(self.sum_id, direction, edge.sent, chunk))
         edge.sent += 1
+
+    def send(self, to: int, message: Any) -> None:
+        self.view.send(to, ViewMessage.Reduce(message))
 
     def on_chunk(self, sender: int, message: Any) -> None:
         i, data, edge = message.index, message.data, self.edges[sender]
@@ -221,9 +224,6 @@ class View:
     def send(self, to: int, body: Any) -> None:
         self.machine.send(to, Message.View(body))
 
-    def reduce(self, to: int, message: Any) -> None:
-        self.send(to, ViewMessage.Reduce(message))
-
     def job(self, run: Callable[[], Any], then: Callable[[Any], None]) -> None:
         if self.jobs == 0:
             self.job_since = self.machine.now
@@ -237,10 +237,6 @@ class View:
         self.machine.driver.compute(run, done)
 
     # --- begin
-
-    def start(self) -> None:
-        """`joined` is on disk, `Begin` has been passed on."""
-        self.own_part("Keys", -1, self.own_key)
 
     def peer_greeted(self, peer: int) -> None:
         if self.waiting_children.pop(peer, None) is not None:
@@ -338,10 +334,9 @@ class View:
         machine, session, keys = self.machine, self.session, order.items
         disagree(self.pairs is None, "keys twice")
         disagree(sorted(k.author for k in keys) == self.members, "keys do not match the members")
-        disagree(all(k.item.ballot == self.ballot and k.item.commitment is None for k in keys), "other keys")
-        others = [k for k in keys if k.author != machine.me]
         disagree(self.own_key in keys, "my key is another one")
-        disagree(all(verifies(session, k) for k in others), "a key does not verify")
+        others = [k for k in keys if k != self.own_key]
+        disagree(all(self.item_fits("Keys", -1, k) and verifies(session, k) for k in others), "other keys")
         self.pairs = {}
         for key in others:
             try:
@@ -487,8 +482,8 @@ class View:
         disagree(order.slot == self.slot and ("Release", self.slot) in self.rounds, "an opening out of order")
         disagree(self.total is not None, "an opening of what is not here")
         disagree(len({r.author for r in releases}) == len(releases), "a release twice")
-        disagree(all(release_fits(session, self.record, r) for r in releases), "a release of another value")
-        disagree(all(verifies(session, r) for r in releases), "the signature of a release")
+        fit = all(release_fits(session, self.record, r) and verifies(session, r) for r in releases)
+        disagree(fit, "a release that does not fit")
         good = [r for r in releases if release_matches(session, self.record, r)]
         bad = [r.author for r in releases if r not in good]
         if len(good) >= session.quorum:
