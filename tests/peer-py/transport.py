@@ -277,6 +277,8 @@ class Node:
 
     def tell(self, event: Callable[..., None], *arguments: Any) -> None:
         """An error here is not that of a connection, and ends all."""
+        if self.outcome is not None:
+            return
         try:
             event(*arguments, time.monotonic())
         except Exception as error:
