@@ -22,7 +22,6 @@ import model
 import session as sessions
 from encoding import Ballot, decode, decode_message
 from simulate import Simulation
-from view import Secrets
 
 VECTORS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "vectors")
 h = bytes.fromhex
@@ -238,9 +237,9 @@ def test_items() -> None:
         assert not good, x["what"]
     for x in d["deals"]:
         signed = decode("Signed<Deal>", h(x["signed"]))
-        coefficients = [int.from_bytes(h(c), "little") for c in x["coefficients"]]
+        drawn = map(h, [*x["coefficients"], x["ephemeral_secret"]])
         pad, deal = crypto.make_deal(s.id, signed.item.sum, x["dealer"], s.council_keys(), s.quorum,
-                                     coefficients, h(x["ephemeral_secret"]))
+                                     lambda n: next(drawn))
         assert (deal, pad.hex()) == (signed.item, x["pad"])
     for x in d["bad_deals"]:
         if x["holder"] is not None:
@@ -286,9 +285,9 @@ def simulation() -> tuple[Simulation, Any]:
     identities = [crypto.Identity(h(x)) for x in d["seeds"]]
     tasks = [model.Task(s, numpy.array(x["rows"], numpy.float32), numpy.array(x["labels"]))
              for x in d["data"]]
-    secrets = [Secrets({"view_secret": d["view_secrets"][me]["secret"],
-                        "deals": [x for x in d["deals"] if x["dealer"] == me]}) for me in range(3)]
-    run = Simulation(s, identities, tasks, secrets)
+    draws = [crypto.recorded({"view_secret": d["view_secrets"][me]["secret"],
+                              "deals": [x for x in d["deals"] if x["dealer"] == me]}) for me in range(3)]
+    run = Simulation(s, identities, tasks, draws)
     run.connect()
     return run, d
 

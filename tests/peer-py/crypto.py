@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import math
-import os
 import struct
-from typing import Any
+from typing import Any, Callable
 
 import base58
 import blake3
@@ -30,6 +29,9 @@ NEUTRAL = bytes([1]) + bytes(31)  # the point
 PEER_ID_PREFIX = bytes.fromhex("002408011220")
 CONTEXTS = {ViewKey: b"view key", Reveal: b"reveal", Deal: b"deal", Promised: b"promise",
             Acknowledgement: b"acknowledgement", Release: b"release", Failure: b"failure"}
+
+
+Draw = Callable[[int], bytes]  # so many random bytes
 
 
 class CryptoError(ValueError):
@@ -123,6 +125,15 @@ def agree(secret: bytes, public: bytes) -> bytes:
 
 def exchange_public(secret: bytes) -> bytes:
     return X25519PrivateKey.from_private_bytes(secret).public_key().public_bytes_raw()
+
+
+def recorded(randomness: dict[str, Any]) -> Draw:
+    """What `flyswarm conform play --prepare` has written, in the order in which a peer draws it."""
+    digits = [randomness["view_secret"]]
+    for deal in sorted(randomness["deals"], key=lambda deal: deal["slot"]):
+        digits += [*deal["coefficients"], deal["ephemeral_secret"]]
+    left = iter(digits)
+    return lambda n: bytes.fromhex(next(left))
 
 
 # --- section 5: hashes and streams
@@ -250,15 +261,14 @@ def unseal(context: bytes, sealed: Sealed, index: int, identity: Identity) -> by
 
 
 def make_deal(session_id: bytes, sum_id: SumId, dealer: int, council: list[bytes], threshold: int,
-              coefficients: list[int] | None = None, secret: bytes | None = None) -> tuple[bytes, Deal]:
+              draw: Draw) -> tuple[bytes, Deal]:
     """A pad and what is published of it."""
     context = context_of(session_id, sum_id, dealer)
-    if coefficients is None:
-        coefficients = [int.from_bytes(os.urandom(64), "little") % ORDER for _ in range(threshold)]
+    coefficients = [int.from_bytes(draw(64), "little") % ORDER for _ in range(threshold)]
     shares = [share_of(coefficients, c) for c in range(len(council))]
     hashes = [share_hash(context, c, share) for c, share in enumerate(shares)]
     pad = scalar_bytes(coefficients[0])
-    sealed = seal(context, council, shares, secret or os.urandom(32))
+    sealed = seal(context, council, shares, draw(32))
     return pad, Deal(sum_id, pad_hash(context, pad), hashes, sealed)
 
 

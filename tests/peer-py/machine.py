@@ -12,7 +12,7 @@ import functools
 from collections import Counter
 from typing import Any, Callable
 
-from crypto import Identity
+from crypto import Draw, Identity
 from decision import Fault, Unopenable, ascend, check_promise, expect, opened_vector, value_digest, verifies
 from encoding import (Accepted, Ballot, Failure, Frozen, Malformed, Message, Promise, Promised, Reason,
                       Record, Signed, Trace, ViewMessage, canonical, decode_message, encode_message, is_bulk)
@@ -21,7 +21,7 @@ from proposing import Proposer
 from session import Session
 from store import AcceptedState, FrozenState, Loaded, ReleasedState, Small
 from transfer import Transfers
-from view import EndView, Secrets, View
+from view import EndView, View
 
 VERSION = 4
 NEAR = 1 << 20
@@ -42,12 +42,12 @@ def event(method: Callable[..., None]) -> Callable[..., None]:
 
 
 class Machine:
-    def __init__(self, session: Session, identity: Identity, task: Task, loaded: Loaded, secrets: Secrets,
+    def __init__(self, session: Session, identity: Identity, task: Task, loaded: Loaded, draw: Draw,
                  driver: Any, now: float) -> None:
         self.session = session
         self.identity = identity
         self.task = task
-        self.secrets = secrets
+        self.draw = draw
         self.driver = driver
         self.me = session.roster.index(identity.public)
         self.in_council = self.me in session.council

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import re
 import socket
 import sys
-import time
 from pathlib import Path
 
 PROGRAM = "peer-py 0.1"
@@ -34,13 +34,12 @@ def run(arguments: argparse.Namespace) -> tuple[int, str]:
     listener = listen_at(arguments.listen)
     # Only now, as they take long: so who dials meanwhile waits, and does not back off.
     import trio
-    from crypto import read_identity
+    from crypto import read_identity, recorded
     from machine import Machine
     from model import Task, model_file, read_rows
     from session import parse_session
     from store import Store, write_whole
     from transport import Node
-    from view import Secrets
 
     session = parse_session(Path(arguments.session).read_bytes())
     if len(session.roster) > 64:
@@ -49,7 +48,9 @@ def run(arguments: argparse.Namespace) -> tuple[int, str]:
     if identity.public not in session.roster:
         raise ValueError("the key is of no peer of the roster")
     task = Task(session, *read_rows(arguments.data, session))
-    recorded = json.loads(Path(arguments.randomness).read_bytes()) if arguments.randomness else None
+    draw = os.urandom
+    if arguments.randomness is not None:
+        draw = recorded(json.loads(Path(arguments.randomness).read_bytes()))
     store = Store(arguments.state, identity.public, session.id)
 
     def done(machine: Machine) -> None:
@@ -60,7 +61,7 @@ def run(arguments: argparse.Namespace) -> tuple[int, str]:
 
     addresses = {peer: [a for a in map(tcp_address, texts) if a is not None]
                  for peer, texts in enumerate(session.addresses) if session.roster[peer] != identity.public}
-    node = Node(session, identity, task, store, Secrets(recorded), done)
+    node = Node(session, identity, task, store, draw, done)
     return trio.run(node.run, listener, addresses)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import heapq
 from typing import Any, Callable
 
-from crypto import Identity
+from crypto import Draw, Identity
 from machine import Machine
 from model import Task
 from session import Session
@@ -50,14 +50,14 @@ class Driver:
 
 class Simulation:
     def __init__(self, session: Session, identities: list[Identity], tasks: list[Task],
-                 secrets: list[Any]) -> None:
+                 draws: list[Draw]) -> None:
         self.us = 0
         self.log: list[dict[str, Any]] = []
         self.dropped: list[tuple[int, int, str]] = []  # by whom, who, what for
         self.queue: list[tuple[int, int, Callable[[], None]]] = []
         self.number = 0
-        self.machines = [Machine(session, identity, task, EMPTY, secret, Driver(self, me), 0.0)
-                         for me, (identity, task, secret) in enumerate(zip(identities, tasks, secrets))]
+        self.machines = [Machine(session, identity, task, EMPTY, draw, Driver(self, me), 0.0)
+                         for me, (identity, task, draw) in enumerate(zip(identities, tasks, draws))]
 
     @property
     def now(self) -> float:

@@ -21,13 +21,12 @@ from libp2p.protocol_muxer.exceptions import MultiselectError
 from libp2p.security.noise.exceptions import PeerIDMismatchesPubkey
 from libp2p.stream_muxer.exceptions import MuxedStreamEOF, MuxedStreamError
 
-from crypto import Identity
+from crypto import Draw, Identity
 from encoding import frame
 from machine import Machine
 from model import Task
 from session import Session
 from store import Store
-from view import Secrets
 
 PING = "/ipfs/ping/1.0.0"
 CHANNELS = {"/flyswarm/4/control": False, "/flyswarm/4/bulk": True}
@@ -119,7 +118,7 @@ class Connection:
 class Node:
     """Connections with all peers, and the driver of the machine."""
 
-    def __init__(self, session: Session, identity: Identity, task: Task, store: Store, secrets: Secrets,
+    def __init__(self, session: Session, identity: Identity, task: Task, store: Store, draw: Draw,
                  done: Callable[[Machine], None]) -> None:
         self.identity = identity
         self.store = store
@@ -131,7 +130,7 @@ class Node:
         self.outcome: tuple[int, str] | None = None  # exit code and text
         self.over = trio.Event()
         self.nursery: trio.Nursery
-        self.machine = Machine(session, identity, task, store.load(), secrets, self, time.monotonic())
+        self.machine = Machine(session, identity, task, store.load(), draw, self, time.monotonic())
         self.done = lambda: done(self.machine)
 
     # --- connections

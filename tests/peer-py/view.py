@@ -6,7 +6,6 @@ Leader, inner node and leaf are one class: the leader acts on its own orders lik
 from __future__ import annotations
 
 import functools
-import os
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Callable
 
@@ -33,26 +32,6 @@ class EndView(Exception):
 def disagree(good: bool, text: str) -> None:
     if not good:
         raise EndView(Reason.Disagreement, None, text)
-
-
-class Secrets:
-    """What a view draws. What `flyswarm conform play --prepare` has written is taken first, each once: the
-    secret for the first view, coefficients and secret of a deal for the first sum of its slot."""
-
-    def __init__(self, recorded: dict[str, Any] | None = None) -> None:
-        recorded = recorded or {}
-        self.secrets = [recorded["view_secret"]] if recorded else []
-        self.deals = {deal["slot"]: deal for deal in recorded.get("deals", [])}
-
-    def view_secret(self) -> bytes:
-        return bytes.fromhex(self.secrets.pop()) if self.secrets else os.urandom(32)
-
-    def deal(self, slot: int) -> tuple[list[int] | None, bytes | None]:
-        if slot not in self.deals:
-            return None, None
-        recorded = self.deals.pop(slot)
-        coefficients = [int.from_bytes(bytes.fromhex(c), "little") for c in recorded["coefficients"]]
-        return coefficients, bytes.fromhex(recorded["ephemeral_secret"])
 
 
 @dataclass
@@ -195,7 +174,7 @@ class View:
         self.passed_on: set[int] = set()  # whose `Working` went on since the last look
         self.jobs = 0
 
-        self.secret = machine.secrets.view_secret()
+        self.secret = machine.draw(32)
         self.own_key = machine.sign(ViewKey(self.ballot, exchange_public(self.secret), None))
         self.rounds: dict[tuple[str, int], Round] = {}
         self.wait_for("Keys", -1)
@@ -394,7 +373,7 @@ class View:
             if machine.me in self.session.dealers(slot, self.members):
                 self.pad, deal = make_deal(
                     self.session.id, reduction.sum_id, machine.me, self.session.council_keys(),
-                    self.session.quorum, *machine.secrets.deal(slot))
+                    self.session.quorum, machine.draw)
                 self.deal = machine.sign(deal)
             opened = dict(machine.opened)
             self.job(lambda: machine.task.vector(slot, opened), reduction.start)
