@@ -10,6 +10,8 @@ use ndarray::{ArrayView2, ArrayViewMut2, s};
 const LINE: usize = 16;
 /// Numbers of unfolded patches that are made at a time: 512 KiB, which a second-level cache holds.
 const UNFOLDED: usize = 1 << 17;
+/// Numbers of a gradient that are made at a time: 4 MiB, or one line of a matrix if that is longer.
+pub(super) const PIECE: usize = 1 << 20;
 /// Weights of a 3 x 3 patch of one channel.
 const PATCH: usize = 9;
 
@@ -20,7 +22,12 @@ pub(super) struct Scratch {
     columns: Padded,
     /// Some rows of what a convolution makes, or of its gradient, a filter a line.
     piece: Padded,
+    /// A part of a gradient.
+    gradient: Vec<f32>,
 }
+
+/// Takes a part of a layer's gradient: where it begins, the weights, which may be changed, and the gradient.
+pub(super) type Take<'a> = &'a mut dyn FnMut(usize, &mut [f32], &[f32]);
 
 /// A matrix whose lines begin an odd number of cache lines after each other. At powers of two, which images
 /// like, the lines of a matrix take the same few places of the cache.
@@ -137,7 +144,7 @@ impl Layer {
             Self::Convolution { filters, height, width, .. } => {
                 let (matrix, bias) = weights.split_at(weights.len() - filters);
                 let matrix = view(matrix, filters);
-                let Scratch { columns, piece } = scratch;
+                let Scratch { columns, piece, .. } = scratch;
                 self.pieces(batch, |first, last| {
                     self.unfold(batch, first..last, input, columns);
                     let range = first * height * width..last * height * width;
@@ -167,19 +174,19 @@ impl Layer {
         }
     }
 
-    /// Writes the gradient of the weights, and that of the input where it is asked for. `upper` is the
-    /// gradient of the output, and is changed.
+    /// Writes the gradient of the input where it is asked for, then gives that of the weights to `take`, of a
+    /// large matrix in pieces. `upper` is the gradient of the output, and is changed.
     #[expect(clippy::too_many_arguments, reason = "two vectors forward, three backward and scratch")]
     pub(super) fn backward(
         self,
-        weights: &[f32],
+        weights: &mut [f32],
         batch: usize,
         input: &[f32],
         output: &[f32],
         upper: &mut [f32],
-        gradient: &mut [f32],
         lower: Option<&mut [f32]>,
         scratch: &mut Scratch,
+        take: Take<'_>,
     ) {
         match self {
             Self::Transpose { channels, area, to_channels } => {
@@ -187,36 +194,46 @@ impl Layer {
                     transpose(channels, area, batch, !to_channels, upper, lower);
                 }
             }
-            Self::Dense { outputs, relu, .. } => {
+            Self::Dense { inputs, outputs, relu } => {
                 if relu {
                     mask(output, upper);
                 }
-                let (matrix, bias) = gradient.split_at_mut(weights.len() - outputs);
-                bias.fill(0.0);
-                for row in upper.chunks_exact(outputs) {
-                    bias.iter_mut().zip(row).for_each(|(bias, value)| *bias += value);
-                }
-                let upper = view(upper, batch);
-                general_mat_mul(1.0, &upper.t(), &view(input, batch), 0.0, &mut view_mut(matrix, outputs));
+                let (matrix, bias) = weights.split_at_mut(inputs * outputs);
+                let (rows, input) = (view(upper, batch), view(input, batch));
                 if let Some(lower) = lower {
-                    let matrix = view(&weights[..weights.len() - outputs], outputs);
-                    general_mat_mul(1.0, &upper, &matrix, 0.0, &mut view_mut(lower, batch));
+                    general_mat_mul(1.0, &rows, &view(matrix, outputs), 0.0, &mut view_mut(lower, batch));
                 }
+                let gradient = &mut scratch.gradient;
+                let lines = (PIECE / inputs).max(1);
+                for (at, matrix) in matrix.chunks_mut(lines * inputs).enumerate() {
+                    let (first, lines) = (at * lines, matrix.len() / inputs);
+                    gradient.resize(matrix.len(), 0.0);
+                    let rows = rows.slice(s![.., first..first + lines]);
+                    general_mat_mul(1.0, &rows.t(), &input, 0.0, &mut view_mut(gradient, lines));
+                    take(first * inputs, matrix, gradient);
+                }
+                gradient.clear();
+                gradient.resize(outputs, 0.0);
+                for row in upper.chunks_exact(outputs) {
+                    gradient.iter_mut().zip(row).for_each(|(bias, value)| *bias += value);
+                }
+                take(inputs * outputs, bias, gradient);
             }
             Self::Convolution { filters, height, width, .. } => {
                 mask(output, upper);
+                let Scratch { columns, piece, gradient } = scratch;
+                gradient.clear();
+                gradient.resize(weights.len(), 0.0);
                 let (matrix, bias) = gradient.split_at_mut(weights.len() - filters);
                 for (bias, plane) in bias.iter_mut().zip(upper.chunks_exact(batch * height * width)) {
                     *bias = plane.iter().sum();
                 }
-                matrix.fill(0.0);
                 let mut matrix = view_mut(matrix, filters);
                 let mut lower = lower;
                 if let Some(lower) = &mut lower {
                     lower.fill(0.0);
                 }
-                let weights = view(&weights[..weights.len() - filters], filters);
-                let Scratch { columns, piece } = scratch;
+                let shaped = view(&weights[..weights.len() - filters], filters);
                 self.pieces(batch, |first, last| {
                     let range = first * height * width..last * height * width;
                     piece.resize(filters, range.len());
@@ -226,10 +243,11 @@ impl Layer {
                     self.unfold(batch, first..last, input, columns);
                     general_mat_mul(1.0, &piece.view(), &columns.view().t(), 1.0, &mut matrix);
                     if let Some(lower) = &mut lower {
-                        general_mat_mul(1.0, &weights.t(), &piece.view(), 0.0, &mut columns.view_mut());
+                        general_mat_mul(1.0, &shaped.t(), &piece.view(), 0.0, &mut columns.view_mut());
                         self.fold(batch, first..last, columns, lower);
                     }
                 });
+                take(0, weights, gradient);
             }
             Self::Pool { height, width, .. } => {
                 let Some(lower) = lower else { return };

@@ -326,13 +326,16 @@ impl Network {
     /// weights. With `row_weights` the loss of a row is multiplied by its weight; the mean is then the sum
     /// divided by the number of rows or the sum of the weights, whichever is larger. So a batch of heavy rows
     /// takes no longer a step than one of rows that all count fully.
+    ///
+    /// The gradient is never there as a whole: `step` is given one part after another, each once, with where
+    /// it begins and with the weights, which are not looked at again and may be changed.
     pub fn gradient(
         &self,
-        weights: &[f32],
+        weights: &mut [f32],
         labels: &[u16],
         row_weights: Option<&[f32]>,
-        gradient: &mut [f32],
         tape: &mut Tape,
+        mut step: impl FnMut(usize, &mut [f32], &[f32]),
     ) -> Batch {
         let batch = labels.len();
         self.pass(weights, batch, tape);
@@ -350,8 +353,10 @@ impl Network {
                 lower.resize(input.len(), 0.0);
                 &mut lower[..]
             });
-            let (own, gradient) = (&weights[start..end], &mut gradient[start..end]);
-            layer.backward(own, batch, input, output, upper, gradient, below, scratch);
+            let mut take =
+                |at: usize, weights: &mut [f32], gradient: &[f32]| step(start + at, weights, gradient);
+            let own = &mut weights[start..end];
+            layer.backward(own, batch, input, output, upper, below, scratch, &mut take);
             std::mem::swap(upper, lower);
             end = start;
         }

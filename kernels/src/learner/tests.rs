@@ -1,5 +1,6 @@
 use ndarray::Array2;
 
+use super::layer::{Layer, PIECE, Scratch};
 use super::*;
 use crate::crypto::stream::Stream;
 use crate::data::digits::digits;
@@ -31,8 +32,32 @@ fn gradient(
     let mut tape = Tape::default();
     tape.load(rows.iter().copied());
     let mut gradient = vec![f32::NAN; network.weights()];
-    let batch = network.gradient(weights, labels, row_weights, &mut gradient, &mut tape);
+    let take = |start: usize, _: &mut [f32], part: &[f32]| {
+        gradient[start..start + part.len()].copy_from_slice(part);
+    };
+    let batch = network.gradient(&mut weights.to_vec(), labels, row_weights, &mut tape, take);
     (batch, gradient)
+}
+
+#[test]
+fn the_gradient_of_a_large_matrix_comes_in_pieces_with_the_bits_of_one_product() {
+    let (inputs, outputs, batch) = (1_000, 2_101, 5);
+    let layer = Layer::Dense { inputs, outputs, relu: false };
+    let (input, mut upper) = (rows(1, batch, inputs).0, rows(2, batch, outputs).0);
+    let (mut weights, mut found) = (vec![0.0; layer.weights()], vec![f32::NAN; layer.weights()]);
+    let mut longest = 0;
+    let mut take = |start: usize, weights: &mut [f32], part: &[f32]| {
+        assert_eq!(weights.len(), part.len());
+        longest = longest.max(part.len());
+        found[start..start + part.len()].copy_from_slice(part);
+    };
+    let (from, to) = (input.as_slice().unwrap(), upper.as_slice_mut().unwrap());
+    let scratch = &mut Scratch::default();
+    layer.backward(&mut weights, batch, from, &[], to, None, scratch, &mut take);
+    assert!(longest <= PIECE && longest < inputs * outputs);
+    let whole = upper.t().dot(&input);
+    let bits = |values: &[f32]| values.iter().map(|value| value.to_bits()).collect::<Vec<_>>();
+    assert!(bits(&found[..inputs * outputs]) == bits(&whole.into_iter().collect::<Vec<_>>()));
 }
 
 /// Every seed is tried, so that the test gives the same verdict each time.

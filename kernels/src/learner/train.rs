@@ -66,8 +66,8 @@ pub struct Trained {
 /// weights stay.
 ///
 /// A step is that of PyTorch's `SGD`: g = gradient + decay w + proximal (w - start); v = momentum v + g, from
-/// v = 0; w = w - rate v. `start` becomes the new weights: beside them there are a gradient and a velocity of
-/// their size, and a copy of `start` where `proximal` is not 0.
+/// v = 0; w = w - rate v. `start` becomes the new weights: beside them there is a velocity of their size, and
+/// a copy of `start` where `proximal` is not 0. The gradient is there in pieces alone ([`Network::gradient`]).
 #[must_use]
 pub fn train(
     network: &Network,
@@ -169,7 +169,7 @@ fn descend(
         steps => steps as usize,
     };
     let mut tape = Tape::default();
-    let [mut gradient, mut velocity] = [(); 2].map(|()| vec![0.0; trained.weights.len()]);
+    let mut velocity = vec![0.0; trained.weights.len()];
     let (mut batch, mut chosen_labels, mut chosen_weights) = (Vec::new(), Vec::new(), Vec::new());
     for _ in 0..steps {
         batch.clear();
@@ -189,12 +189,16 @@ fn descend(
         chosen_weights.clear();
         chosen_weights.extend(row_weights.iter().flat_map(|weights| batch.iter().map(|&row| weights[row])));
         let chosen_weights = row_weights.map(|_| &chosen_weights[..]);
-        let seen =
-            network.gradient(&trained.weights, &chosen_labels, chosen_weights, &mut gradient, &mut tape);
+        let step = |start: usize, weights: &mut [f32], gradient: &[f32]| {
+            let part = start..start + weights.len();
+            let anchor = anchor.get(part.clone()).unwrap_or_default();
+            step(settings, anchor, gradient, &mut velocity[part], weights);
+        };
+        let weights = &mut trained.weights;
+        let seen = network.gradient(weights, &chosen_labels, chosen_weights, &mut tape, step);
         trained.seen.loss += seen.loss;
         trained.seen.right += seen.right;
         trained.seen.rows += seen.rows;
-        step(settings, &anchor, &gradient, &mut velocity, &mut trained.weights);
     }
     trained
 }
