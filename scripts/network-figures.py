@@ -2,10 +2,12 @@
 """Tables of docs/networks.md and docs/personal.md: every method, split and seed, one run after another.
 
     cargo build --release --package flyswarm-kernels --examples
-    scripts/network-figures.py target/release/examples DATA OUT [--seeds 0,1,2] [--only fashion] [--print]
+    scripts/network-figures.py target/release/examples DATA OUT [--seeds 0,1,2] [--only fashion] \
+        [--methods alone,xclp-1] [--rate 0.02] [--print]
 
 DATA has the folders cifar10 and fashion-mnist. Each run leaves its result in OUT, and one that was stopped
 goes on from its last round. All of them take some hours of two cores; --print only prints what is there.
+--methods and --rate are those of Fashion-MNIST; a run that diverged has no figure, but its round is told.
 """
 
 import argparse
@@ -23,6 +25,8 @@ def main():
     arguments.add_argument("out", type=pathlib.Path)
     arguments.add_argument("--seeds", default="0,1,2")
     arguments.add_argument("--only", choices=["cifar", "fashion"])
+    arguments.add_argument("--methods", default=",".join(METHODS))
+    arguments.add_argument("--rate", default="0.05")
     arguments.add_argument("--print", action="store_true", dest="prints")
     given = arguments.parse_args()
     seeds = given.seeds.split(",")
@@ -61,17 +65,22 @@ def cifar(given, seeds):
 
 def fashion(given, seeds):
     out = given.out / "fashion"
+    rate = "" if float(given.rate) == 0.05 else f"-{float(given.rate)}"
     for split in ("iid", "shards"):
-        for method in METHODS:
+        for method in given.methods.split(","):
             found = [
-                result(given, out / f"{split}-{seed}-40-{method}.json", "pseudo_labels",
-                       given.data / "fashion-mnist", out, method, split, seed, 40)
+                result(given, out / f"{split}-{seed}-40{rate}-{method}.json", "pseudo_labels",
+                       given.data / "fashion-mnist", out, method, split, seed, 40, given.rate)
                 for seed in seeds
             ]
-            for what, get in (("test rows", lambda each: each["test_accuracy_percent"]),
-                              ("found labels", lambda each: each["pseudo_labels"]["right_percent"])):
+            said = lambda each: (each["pseudo_labels"] or {}).get("right_percent")
+            for what, get in (("test rows", lambda each: each["test_accuracy_percent"]), ("found labels", said)):
                 numbers = mean([each and get(each) for each in found])
-                print(f"Fashion {split:7} {method:8} {what:13} {numbers}")
+                print(f"Fashion {split:7} {method:8} {what:13} {numbers}", flush=True)
+            for seed, each in zip(seeds, found):
+                if each and each["diverged"]:
+                    diverged = each["diverged"]
+                    print(f"Fashion {split:7} {method:8} seed {seed} diverged: {diverged}", flush=True)
 
 
 main()

@@ -2,7 +2,8 @@
 //! *Cross-client Label Propagation*, TMLR 2023, Algorithm 2), in one place.
 //!
 //! ```sh
-//! cargo run --package flyswarm-kernels --example pseudo_labels -- FASHION OUT METHOD [SPLIT] [SEED] [ROUNDS]
+//! cargo run --package flyswarm-kernels --example pseudo_labels -- FASHION OUT METHOD [SPLIT] [SEED] \
+//!     [ROUNDS] [RATE]
 //! ```
 //!
 //! FASHION is a folder with the four files of Fashion-MNIST. METHOD is `labels` (labels only), `network` (the
@@ -12,12 +13,14 @@
 //!
 //! All methods begin with ROUNDS (40) of the labelled rows alone, whose weights are kept in OUT and taken
 //! again by the next method; then ROUNDS more. 5 passes a round, batches of 32, momentum 0.9, weight decay
-//! 2e-4, cosine rate from 0.05 in each half, peers count the same. Propagation is the integer one that peers
-//! compute on shares, with codes of 4,096 bits, k = 10, alpha = 0.99 and cubed cosines; scores are what the
-//! owners of the rows get, 64ths, divided by how many labels a class has.
+//! 2e-4, cosine rate from RATE (0.05) in each half, peers count the same. Propagation is the integer one that
+//! peers compute on shares, with codes of 4,096 bits, k = 10, alpha = 0.99 and cubed cosines; scores are
+//! what the owners of the rows get, 64ths, divided by how many labels a class has.
 //!
 //! After each round the weights are written, and a run that was stopped goes on from there. The result is
-//! `OUT/SPLIT-SEED-ROUNDS-METHOD.json`; where it is there already it is printed.
+//! `OUT/SPLIT-SEED-ROUNDS-METHOD.json`, with another rate `OUT/SPLIT-SEED-ROUNDS-RATE-METHOD.json`; where it
+//! is there already it is printed. A run ends, without an accuracy, with the round in which a peer has made a
+//! weight that no session takes: one beyond 16, or no number. The result then names the round and the peers.
 
 use std::error::Error;
 use std::io::Read;
@@ -40,6 +43,10 @@ const EACH: usize = 300;
 const LABELLED: usize = 100;
 const CLASSES: usize = 10;
 const PIXELS: usize = 784;
+/// No weight of a session is larger: `protocol-spec.md`, section 15f.
+const MOST: f32 = 16.0;
+/// The learning rate at the start of each half.
+const RATE: f64 = 0.05;
 type Failure = Box<dyn Error + Send + Sync>;
 
 /// One run.
@@ -50,6 +57,15 @@ struct Run {
     given: Vec<Option<u16>>,
     key: [u8; 32],
     rounds: u32,
+    rate: f64,
+}
+
+/// Half of a run.
+enum Half {
+    /// It came to its end, with these weights.
+    Done(Vec<f32>),
+    /// In this round these peers made a weight beyond [`MOST`], or one that is no number.
+    Diverged { half: u32, round: u32, peers: Vec<usize> },
 }
 
 fn main() -> Result<(), Failure> {
@@ -61,23 +77,36 @@ fn main() -> Result<(), Failure> {
     let split = arguments.get(3).map_or("iid", String::as_str);
     let seed: u64 = arguments.get(4).map_or(Ok(0), |text| text.parse())?;
     let rounds: u32 = arguments.get(5).map_or(Ok(40), |text| text.parse())?;
+    let rate: f64 = arguments.get(6).map_or(Ok(RATE), |text| text.parse())?;
     if !["labels", "network", "alone", "xclp-1", "xclp-10"].contains(&method.as_str()) {
         return Err(format!("no method {method}").into());
     }
     create_folders(&out, false)?;
-    let name = format!("{split}-{seed}-{rounds}");
+    let mut name = format!("{split}-{seed}-{rounds}");
+    if rate != RATE {
+        name += &format!("-{rate}");
+    }
     let path = out.join(format!("{name}-{method}.json"));
     if !path.exists() {
         let start = ProcessTime::now();
-        let run = Run::new(&data, split, seed, rounds)?;
-        let first = run.rounds(&out.join(format!("{name}.weights")), None, "labels")?;
-        let weights = run.rounds(&out.join(format!("{name}-{method}.weights")), Some(first), method)?;
-        let test = images(&data, "t10k")?;
-        let right = run.network.evaluate(&weights, test.view(), test.labels(), &mut Tape::default()).right;
+        let run = Run::new(&data, split, seed, rounds, rate)?;
+        let mut end = run.rounds(&out.join(format!("{name}.weights")), None, "labels")?;
+        if let Half::Done(first) = end {
+            end = run.rounds(&out.join(format!("{name}-{method}.weights")), Some(first), method)?;
+        }
+        let (right, labels, diverged) = match end {
+            Half::Done(weights) => {
+                let test = images(&data, "t10k")?;
+                let seen = run.network.evaluate(&weights, test.view(), test.labels(), &mut Tape::default());
+                (json!(percent(seen.right, test.rows())), run.said(&weights, method)?, Value::Null)
+            }
+            Half::Diverged { half, round, peers } => {
+                (Value::Null, Value::Null, json!({ "half": half, "round": round, "peers": peers }))
+            }
+        };
         let result = json!({
-            "split": split, "seed": seed, "rounds_of_each_half": rounds, "method": method,
-            "test_accuracy_percent": percent(right, test.rows()),
-            "pseudo_labels": run.said(&weights, method)?,
+            "split": split, "seed": seed, "rounds_of_each_half": rounds, "rate": rate, "method": method,
+            "test_accuracy_percent": right, "pseudo_labels": labels, "diverged": diverged,
             "cpu_seconds_in_this_process": start.elapsed().as_secs_f64().round(),
         });
         write_whole(&path, format!("{result:#}\n").as_bytes(), true)?;
@@ -111,7 +140,7 @@ fn images(folder: &Path, part: &str) -> Result<Dataset, Failure> {
 }
 
 impl Run {
-    fn new(data: &Path, split: &str, seed: u64, rounds: u32) -> Result<Self, Failure> {
+    fn new(data: &Path, split: &str, seed: u64, rounds: u32, rate: f64) -> Result<Self, Failure> {
         let mut key = [0; 32];
         key[..8].copy_from_slice(&seed.to_le_bytes());
         let all = images(data, "train")?;
@@ -135,7 +164,7 @@ impl Run {
         let mut given = vec![None; rows.rows()];
         known[..LABELLED].iter().for_each(|&row| given[row] = Some(rows.labels()[row]));
         let shape = Architecture::Convolutional { image: [1, 28, 28], filters: [16, 32, 32], hidden: 128 };
-        Ok(Self { network: Network::new(&shape, PIXELS, CLASSES)?, rows, given, key, rounds })
+        Ok(Self { network: Network::new(&shape, PIXELS, CLASSES)?, rows, given, key, rounds, rate })
     }
 
     fn own(&self, peer: usize) -> std::ops::Range<usize> {
@@ -143,7 +172,7 @@ impl Run {
     }
 
     /// Half of the run, from `start` or from the first weights. Goes on from what is in the file.
-    fn rounds(&self, file: &Path, start: Option<Vec<f32>>, method: &str) -> Result<Vec<f32>, Failure> {
+    fn rounds(&self, file: &Path, start: Option<Vec<f32>>, method: &str) -> Result<Half, Failure> {
         let network = &self.network;
         let half = u32::from(start.is_some());
         let (mut done, mut weights) = (0, start.unwrap_or_else(|| network.initial(&self.key)));
@@ -175,7 +204,7 @@ impl Run {
             });
             let class_weights = class_weights(&counts(&self.given), &all);
             #[expect(clippy::cast_possible_truncation, reason = "steps are taken in binary32")]
-            let rate = Schedule::Cosine.rate(0.05, round, self.rounds) as f32;
+            let rate = Schedule::Cosine.rate(self.rate, round, self.rounds) as f32;
             let settings = Settings {
                 epochs: 5,
                 steps: 0,
@@ -198,13 +227,19 @@ impl Run {
                     &settings,
                     &mut stream,
                 );
-                (trained.seen.rows > 0).then_some(trained)
+                (trained.seen.rows > 0).then_some((peer, trained.weights))
             };
             // Who has no labels does not train.
             let found: Vec<_> = labels.par_iter().enumerate().filter_map(one).collect();
+            let fits = |weight: &f32| weight.abs() < MOST;
+            let lost = found.iter().filter(|(_, own)| !own.iter().all(fits));
+            let peers: Vec<usize> = lost.map(|&(peer, _)| peer).collect();
+            if !peers.is_empty() {
+                return Ok(Half::Diverged { half: half + 1, round: round + 1, peers });
+            }
             let mut sum = vec![0.0; weights.len()];
-            for trained in &found {
-                sum.iter_mut().zip(&trained.weights).for_each(|(sum, &own)| *sum += f64::from(own));
+            for (_, own) in &found {
+                sum.iter_mut().zip(own).for_each(|(sum, &own)| *sum += f64::from(own));
             }
             #[expect(clippy::cast_possible_truncation, reason = "weights are binary32")]
             let mean = sum.into_iter().map(|sum| (sum / found.len() as f64) as f32).collect();
@@ -213,7 +248,7 @@ impl Run {
             write_whole(file, &(round + 1).to_le_bytes().into_iter().chain(words).collect::<Vec<_>>(), true)?;
             eprintln!("{method}, half {half}, round {} of {}", round + 1, self.rounds);
         }
-        Ok(weights)
+        Ok(Half::Done(weights))
     }
 
     /// What each peer trains on under these weights.
