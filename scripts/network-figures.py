@@ -74,7 +74,8 @@ def fashion(given, seeds):
                 for seed in seeds
             ]
             said = lambda each: (each["pseudo_labels"] or {}).get("right_percent")
-            for what, get in (("test rows", lambda each: each["test_accuracy_percent"]), ("found labels", said)):
+            right = lambda each: each["test_accuracy_percent"]
+            for what, get in (("test rows", right), ("found labels", said)):
                 numbers = mean([each and get(each) for each in found])
                 print(f"Fashion {split:7} {method:8} {what:13} {numbers}", flush=True)
             for seed, each in zip(seeds, found):
