@@ -67,7 +67,7 @@ pub struct Trained {
 ///
 /// A step is that of PyTorch's `SGD`: g = gradient + decay w + proximal (w - start); v = momentum v + g, from
 /// v = 0; w = w - rate v. `start` becomes the new weights: beside them there is a velocity of their size, and
-/// a copy of `start` where `proximal` is not 0. The gradient is there in pieces alone ([`Network::gradient`]).
+/// a copy of `start` where `proximal` is not 0. The gradient is there in pieces ([`Network::gradient`]).
 #[must_use]
 pub fn train(
     network: &Network,
