@@ -80,8 +80,7 @@ class Mux(Yamux):
 
 
 async def secured(stream: trio.SocketStream, identity: Identity, expected: bytes | None) -> SecureSession:
-    """Noise on a connection: with the holder of this Ed25519 key where this side dialled, else with whoever
-    has."""
+    """Noise on a connection. Where this side has dialled the other one must hold the expected key."""
     tcp = Ahead(TrioTCPStream(stream))
     noise = Noise(create_new_key_pair(identity.seed), create_noise_key_pair().private_key)
     if expected is None:

@@ -55,8 +55,10 @@ def check_public_key(key: bytes) -> None:
 
 
 def read_peer_id(text: str) -> bytes:
-    """The key; ValueError if it must be refused."""
-    key = base58.b58decode(text)[len(PEER_ID_PREFIX):]
+    try:
+        key = base58.b58decode(text)[len(PEER_ID_PREFIX):]
+    except ValueError:
+        raise CryptoError("peer id is not base58") from None
     if peer_id(key) != text:
         raise CryptoError("peer id is not that of an Ed25519 key")
     check_public_key(key)
@@ -132,8 +134,14 @@ def recorded(randomness: dict[str, Any]) -> Draw:
     digits = [randomness["view_secret"]]
     for deal in sorted(randomness["deals"], key=lambda deal: deal["slot"]):
         digits += [*deal["coefficients"], deal["ephemeral_secret"]]
-    left = iter(digits)
-    return lambda n: bytes.fromhex(next(left))
+    left = iter(map(bytes.fromhex, digits))
+
+    def draw(n: int) -> bytes:
+        if (found := next(left, None)) is None:
+            raise CryptoError("the recorded randomness is used up")
+        return found
+
+    return draw
 
 
 # --- section 5: hashes and streams

@@ -29,6 +29,7 @@ TIMING = {"gather_ms": (0, 3_600_000, 10_000), "propose_ms": (1, 3_600_000, 2_00
           "stall_ms": (3_000, 3_600_000, 10_000), "quorum_ms": (1, 86_400_000, 60_000),
           "compute_ms": (1, 86_400_000, 600_000), "linger_ms": (0, 86_400_000, 30_000),
           "enlarge_ms": (0, 86_400_000, 30_000), "max_views": (1, 1_000, 16)}
+LACKING = ("select", "evaluate", "table", "tune", "xclp", "sketch", "fedavg", "pseudo_labels", "custom")
 LARGEST = sys.float_info.max
 NEEDED = object()
 PACKED = {bool: "<?", int: "<Q", float: "<d"}
@@ -181,6 +182,7 @@ class File:
         self.entries: dict[str, bytes] = {}  # of the id
         self.left: dict[str, Any] = {}
         for name, x in tables.items():
+            need(name not in LACKING, f"this peer lacks `{name}`, which the file asks for")
             need("." not in name, f"unknown field {name!r}")
             in_section = name in SECTIONS and isinstance(x, dict)
             self.left |= {f"{name}.{inner}": y for inner, y in x.items()} if in_section else {name: x}
