@@ -20,8 +20,9 @@
 //! The result is `OUT/SET-SEED.json`, percent of new rows that are right; where it is there already it is
 //! printed.
 
+mod images;
+
 use std::error::Error;
-use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use cpu_time::ProcessTime;
@@ -82,8 +83,8 @@ fn measure(data: &Path, set: &str, seed: u64) -> Result<Value, Failure> {
     let mut key = [0; 32];
     key[..8].copy_from_slice(&seed.to_le_bytes());
     let (all, image) = match set {
-        "fashion" => (fashion(&data.join("fashion-mnist"))?, [1, 28, 28]),
-        "cifar" => (records(&data.join("cifar10/train_8000.bin.gz"), CLASSES)?, [3, 32, 32]),
+        "fashion" => (images::fashion(&data.join("fashion-mnist"), "train")?, [1, 28, 28]),
+        "cifar" => (images::cifar(&data.join("cifar10/train_8000.bin.gz"), CLASSES)?, [3, 32, 32]),
         other => return Err(format!("no set {other}: fashion or cifar").into()),
     };
     let mut stream = Stream::new(&key, "example/deal", &[]);
@@ -264,7 +265,7 @@ impl Run {
         if set == "fashion" {
             return Ok(self.rows.view().to_owned());
         }
-        let other = records(&data.join("cifar100/images_4000.bin.gz"), 100)?;
+        let other = images::cifar(&data.join("cifar100/images_4000.bin.gz"), 100)?;
         let network = self.network(100);
         let mut weights = network.initial(&self.key);
         for round in 0..ROUNDS {
@@ -275,32 +276,4 @@ impl Run {
         }
         Ok(network.represent(&weights, self.rows.view(), &mut Tape::default()).0)
     }
-}
-
-fn unpacked(path: &Path) -> Result<Vec<u8>, Failure> {
-    let file = std::fs::File::open(path).map_err(|error| format!("{}: {error}", path.display()))?;
-    let mut bytes = Vec::new();
-    flate2::read::GzDecoder::new(file).read_to_end(&mut bytes)?;
-    Ok(bytes)
-}
-
-/// Pixels from about -2 to 2.
-fn images(pixels: impl Iterator<Item = u8>, labels: Vec<u16>, classes: usize) -> Result<Dataset, Failure> {
-    let values: Vec<f32> = pixels.map(|pixel| (f32::from(pixel) / 255.0 - 0.5) * 4.0).collect();
-    let names = (0..classes).map(|class| class.to_string()).collect();
-    Ok(Dataset::new(values.len() / labels.len().max(1), values, labels, names)?)
-}
-
-fn fashion(folder: &Path) -> Result<Dataset, Failure> {
-    let pixels = unpacked(&folder.join("train-images-idx3-ubyte.gz"))?;
-    let labels = unpacked(&folder.join("train-labels-idx1-ubyte.gz"))?;
-    images(pixels.into_iter().skip(16), labels.into_iter().skip(8).map(u16::from).collect(), CLASSES)
-}
-
-/// Records of a label and 3,072 bytes.
-fn records(path: &Path, classes: usize) -> Result<Dataset, Failure> {
-    let bytes = unpacked(path)?;
-    let records = bytes.chunks_exact(3073);
-    let labels = records.clone().map(|record| u16::from(record[0])).collect();
-    images(records.flat_map(|record| record[1..].iter().copied()), labels, classes)
 }

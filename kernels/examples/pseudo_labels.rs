@@ -22,8 +22,9 @@
 //! is there already it is printed. A run ends, without an accuracy, with the round in which a peer has made a
 //! weight that no session takes: one beyond 16, or no number. The result then names the round and the peers.
 
+mod images;
+
 use std::error::Error;
-use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use cpu_time::ProcessTime;
@@ -96,7 +97,7 @@ fn main() -> Result<(), Failure> {
         }
         let (right, labels, diverged) = match end {
             Half::Done(weights) => {
-                let test = images(&data, "t10k")?;
+                let test = images::fashion(&data, "t10k")?;
                 let seen = run.network.evaluate(&weights, test.view(), test.labels(), &mut Tape::default());
                 (json!(percent(seen.right, test.rows())), run.said(&weights, method)?, Value::Null)
             }
@@ -126,24 +127,11 @@ fn percent(right: usize, all: usize) -> f64 {
     (1e4 * right as f64 / all.max(1) as f64).round() / 1e2
 }
 
-fn images(folder: &Path, part: &str) -> Result<Dataset, Failure> {
-    let read = |what: &str, header: usize| -> Result<Vec<u8>, Failure> {
-        let path = folder.join(format!("{part}-{what}-ubyte.gz"));
-        let file = std::fs::File::open(&path).map_err(|error| format!("{}: {error}", path.display()))?;
-        let mut bytes = Vec::new();
-        flate2::read::GzDecoder::new(file).read_to_end(&mut bytes)?;
-        Ok(bytes.split_off(header.min(bytes.len())))
-    };
-    let pixels = read("images-idx3", 16)?.into_iter().map(|pixel| (f32::from(pixel) / 255.0 - 0.5) * 4.0);
-    let labels = read("labels-idx1", 8)?.into_iter().map(u16::from).collect();
-    Ok(Dataset::new(PIXELS, pixels.collect(), labels, (0..CLASSES).map(|c| c.to_string()).collect())?)
-}
-
 impl Run {
     fn new(data: &Path, split: &str, seed: u64, rounds: u32, rate: f64) -> Result<Self, Failure> {
         let mut key = [0; 32];
         key[..8].copy_from_slice(&seed.to_le_bytes());
-        let all = images(data, "train")?;
+        let all = images::fashion(data, "train")?;
         let mut order: Vec<usize> = (0..all.rows()).collect();
         let mut stream = Stream::new(&key, "example/deal", &[]);
         deal::shuffle(&mut order, &mut stream);
