@@ -41,7 +41,7 @@ fn parity_gives_the_pooled_model_bit_for_bit() {
 
 #[test]
 fn xclp_gives_the_labels_of_the_rows_in_one_place() {
-    for (name, runs) in [("xclp-parity", 1), ("xclp-16", 1), ("xclp-drop-out", 6)] {
+    for (name, runs) in [("xclp-parity", 1), ("xclp-16", 1), ("xclp-drop-out", 6), ("xclp-prediction", 14)] {
         let found = shipped(name);
         assert_eq!(found.len(), runs, "{name}");
         for run in &found {

@@ -246,6 +246,24 @@ impl<'a> Sections<'a> {
     }
 }
 
+/// Reads a table with the fields of a section.
+fn fields<T: DeserializeOwned>(table: toml::Table) -> Result<T, SessionError> {
+    table.try_into().map_err(|error: toml::de::Error| SessionError::Syntax {
+        line: 1,
+        message: error.message().split_whitespace().collect::<Vec<_>>().join(" "),
+    })
+}
+
+/// The fields of a section, as [`Spec::write_toml`] writes them.
+fn section(spec: &impl Spec, name: &str, data: &DataSpec) -> toml::Table {
+    let mut text = String::new();
+    let written = spec.write_toml(data, &mut text).ok().and_then(|()| text.parse::<toml::Table>().ok());
+    match written.and_then(|mut file| file.remove(name)) {
+        Some(toml::Value::Table(table)) => table,
+        _ => unreachable!("BUG: a [{name}] that no session file could have"),
+    }
+}
+
 impl TaskSpec {
     /// Reads the task of this name from its sections, for rows as in `data` and so many peers. A section of
     /// another task is refused. The rest of the rules is left to [`Session::check`].

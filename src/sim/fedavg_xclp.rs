@@ -1,14 +1,14 @@
 //! The task `fedavg-xclp` in a scenario: its parameters, and how good the network is beside those that learn
 //! from the given labels alone.
 
-use super::fedavg;
 use super::outcome::Accuracy;
 use super::rows::Dealt;
 use super::scenario::{Scenario, ScenarioError};
 use super::swarm::Swarm;
+use super::{fedavg, xclp};
 use crate::data::Dataset;
 use crate::model::score::Confusion;
-use crate::session::{FedavgXclpSpec, XclpSpec};
+use crate::session::FedavgXclpSpec;
 use crate::task::Rows;
 use crate::task::fedavg::Plan;
 use flyswarm_kernels::learner::Classifier;
@@ -17,9 +17,8 @@ use flyswarm_kernels::learner::Classifier;
 pub(super) fn spec(scenario: &Scenario) -> Result<FedavgXclpSpec, ScenarioError> {
     let task = &scenario.task;
     let usual = FedavgXclpSpec::new(fedavg::spec(scenario)?);
-    let xclp = XclpSpec { bits: task.bits, k: task.k, hamming: task.hamming, ..usual.xclp };
     Ok(FedavgXclpSpec {
-        xclp,
+        xclp: xclp::spec(scenario, usual.xclp)?,
         after: task.after.unwrap_or(usual.after),
         refresh: task.refresh.unwrap_or(usual.refresh),
         ..usual

@@ -16,7 +16,7 @@ use serde::Deserialize;
 use toml::{Table, Value};
 
 use crate::privacy::Ratio;
-use crate::session::{Hamming, NoiseMode, Scaling, Score, Select, Size, words};
+use crate::session::{NoiseMode, Scaling, Score, Select, Size, words};
 
 pub(crate) use fault::name as fault_name;
 pub use fault::{Fault, Kind, Moment, Peers, Tamper};
@@ -176,12 +176,12 @@ pub struct Task {
     pub witnesses: u16,
     /// `xclp`: labels of each class that are known, over all peers.
     pub labels: usize,
-    /// `xclp`: bits of a code.
-    pub bits: u32,
-    /// `xclp`: neighbours of a point.
-    pub k: u32,
-    /// `xclp`: how distances are shared, as in a session file.
-    pub hamming: Hamming,
+    /// `xclp`: so many percent of the rows have a label, whatever their class; left out: `labels`.
+    pub labelled_percent: Option<u32>,
+    /// `xclp`: peers of whose rows none has a label.
+    pub without_labels: Option<Peers>,
+    /// `xclp`: as in a session file, but that `bits` is 1024 where it is left out.
+    pub xclp: Table,
     /// `flynn`: how the peers are drawn whose rows are learnt from, as in a session file; left out:
     /// everybody.
     pub select: Option<Select>,
@@ -211,9 +211,9 @@ impl Default for Task {
             densify: false,
             witnesses: 0,
             labels: 5,
-            bits: 1024,
-            k: 10,
-            hamming: Hamming::default(),
+            labelled_percent: None,
+            without_labels: None,
+            xclp: Table::new(),
             select: None,
             sketch: Table::new(),
             evaluate: None,

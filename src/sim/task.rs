@@ -14,7 +14,7 @@ use super::sum::{self, Numbers};
 use super::swarm::Swarm;
 use super::{fedavg, fedavg_xclp, flynn, sketch, xclp};
 use crate::crypto::stream::derive;
-use crate::session::{DataSpec, Peer, Session, TaskSpec};
+use crate::session::{DataSpec, Peer, Session, TaskSpec, XclpSpec};
 use crate::task::{Task, built_in};
 
 /// What a scenario's task contributes to the session, and the rows of its peers.
@@ -43,7 +43,11 @@ impl Given {
             TaskKind::Xclp => {
                 let rows = xclp::deal(scenario, folder)?;
                 let data = rows.spec(part.scaling, false);
-                Self { data, task: TaskSpec::Xclp(xclp::spec(scenario)), rows: Some(rows) }
+                Self {
+                    data,
+                    task: TaskSpec::Xclp(xclp::spec(scenario, XclpSpec::default())?),
+                    rows: Some(rows),
+                }
             }
             TaskKind::Fedavg => {
                 let rows = deal()?;

@@ -10,7 +10,7 @@ use super::run::{pass, prepare, report, run};
 use super::scenario::{File, Scenario};
 use super::swarm::Swarm;
 use crate::protocol::context::{Bug, Context, OpeningRule};
-use crate::session::Peer;
+use crate::session::{Peer, XclpSpec};
 
 fn scenario(text: &str, seed: u64) -> Scenario {
     let file = File::parse(text, "test".into(), PathBuf::new(), false).unwrap();
@@ -45,7 +45,7 @@ fn found(text: &str, seeds: u64, change: impl Fn(&mut Context) + Copy) -> Check 
 /// Labels are found after the first round; a peer is lost meanwhile.
 #[test]
 fn labels_that_are_found_on_the_way_give_all_peers_one_network_whoever_crashes() {
-    let text = "peers = 4\n[task]\nkind = \"fedavg-xclp\"\nlabels = 4\nbits = 64\nk = 3\nafter = 1\nrefresh = 2\n\
+    let text = "peers = 4\n[task]\nkind = \"fedavg-xclp\"\nlabels = 4\nxclp = { bits = 64, k = 3 }\nafter = 1\nrefresh = 2\n\
                 fedavg = { network = \"mlp\", hidden = [6], rounds = 3, batch = 8, rate = 0.1 }\n\
                 [session]\nmin_holders = 1\n[data]\nrows = 80\n[timing]\nlinger_ms = 600_000\n\
                 [expect]\nfinished = 4\npooled = true\n\
@@ -58,24 +58,65 @@ fn labels_that_are_found_on_the_way_give_all_peers_one_network_whoever_crashes()
 }
 
 #[test]
+fn labels_are_of_so_many_rows_in_a_hundred_and_of_no_peer_that_has_none() {
+    let text = |task: &str| format!("peers = 4\n[task]\nkind = \"xclp\"\n{task}\n[data]\nrows = 100\n");
+    let labels = |task: &str| -> Vec<usize> {
+        let dealt = super::xclp::deal(&scenario(&text(task), 5), Path::new("")).unwrap();
+        let known = |part: &crate::task::Rows| part.labels.iter().flatten().count();
+        assert!(dealt.parts.iter().all(|part| part.labels.len() == 25));
+        dealt.parts.iter().map(known).collect()
+    };
+    assert_eq!(labels("labelled_percent = 100"), [25; 4]);
+    assert_eq!(labels("labelled_percent = 100\nwithout_labels = [0, 2]"), [0, 25, 0, 25]);
+    assert_eq!(labels("labelled_percent = 30").iter().sum::<usize>(), 30);
+    let three = labels("labelled_percent = 30\nwithout_labels = 3");
+    // Of 75 rows, 22.5: rounded up.
+    assert_eq!((three.iter().sum::<usize>(), three[3]), (23, 0));
+    // Of ten classes two each.
+    let few = labels("labels = 2\nwithout_labels = \"1..3\"");
+    assert!(few[0] > 0 && few[0] <= 20 && few[1..] == [0; 3], "{few:?}");
+    for (task, told) in [
+        ("labelled_percent = 0", "task.labelled_percent is 0, must be 1 to 100"),
+        (
+            "without_labels = 4",
+            "task.without_labels: a peer is 4, must be 0 to 3 (peers are numbered from 0)",
+        ),
+        ("without_labels = \"all\"", "task.without_labels is \"all\", must be numbers of peers"),
+        ("without_labels = \"council 0\"", "task.without_labels is \"council 0\", must be numbers of peers"),
+        (
+            "kind = \"flynn\"\nlabelled_percent = 5",
+            "task.labelled_percent is given, must be left out: only in the tasks xclp and fedavg-xclp do rows \
+             lack labels",
+        ),
+    ] {
+        let text = text(task).replace("kind = \"xclp\"\nkind", "kind");
+        let error = File::parse(&text, "test".into(), PathBuf::new(), false).err().unwrap().to_string();
+        assert!(error.contains(told), "{error}");
+    }
+    let wrong = scenario(&text("xclp = { kk = 3 }"), 1);
+    let told = super::xclp::spec(&wrong, XclpSpec::default()).unwrap_err().to_string();
+    assert!(told.starts_with("task.xclp: line 1: unknown field `kk`"), "{told}");
+}
+
+#[test]
 fn labels_by_distances_that_owners_share_in_pairs_are_those_of_the_pooled_rows_whoever_crashes() {
     for hamming in ["ot", "phe"] {
         let text = format!(
-            "peers = 4\n[task]\nkind = \"xclp\"\nlabels = 2\nbits = 64\nk = 3\nhamming = \"{hamming}\"\n\
+            "peers = 4\n[task]\nkind = \"xclp\"\nlabels = 2\nxclp = {{ bits = 64, k = 3, hamming = \"{hamming}\" }}\n\
              [session]\nmin_holders = 1\n[data]\nrows = 60\n[timing]\nlinger_ms = 600_000\n\
              [expect]\nfinished = 4\npooled = true\n\
              [[fault]]\nkind = \"crash\"\npeers = 1\nat = {{ slot = \"computed\", stage = \"compute\" }}\n\
              for_s = 20\n"
         );
         let scenario = scenario(&text, 1);
-        assert_eq!(super::xclp::spec(&scenario).hamming.to_string(), hamming);
+        assert_eq!(super::xclp::spec(&scenario, XclpSpec::default()).unwrap().hamming.name(), hamming);
         let report = run("test", &scenario, Path::new(""), &mut |_| {}).unwrap();
         assert!(report.violations.is_empty(), "{hamming}: {:?}", report.violations);
         let accuracy = report.accuracy.unwrap();
         assert!(accuracy.equal && accuracy.rows > 0, "{hamming}: {accuracy:?}");
         assert_eq!(report.marks.len(), 2, "the peer was lost, and is back: {:?}", report.marks);
     }
-    let text = "peers = 4\n[task]\nkind = \"fedavg-xclp\"\nhamming = \"ot\"\n";
+    let text = "peers = 4\n[task]\nkind = \"fedavg-xclp\"\nxclp = { hamming = \"ot\" }\n";
     let refused = run("test", &scenario(text, 1), Path::new(""), &mut |_| {}).unwrap_err().to_string();
     assert!(refused.contains("must be \"replicated\" with the task fedavg-xclp"), "{refused}");
 }

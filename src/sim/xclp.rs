@@ -17,37 +17,53 @@ use crate::session::{Peer, XclpSpec};
 use crate::task::Rows;
 use crate::task::xclp::{self, Said, Xclp};
 
-/// The parameters of the session's task.
-pub(super) fn spec(scenario: &Scenario) -> XclpSpec {
-    let task = &scenario.task;
-    XclpSpec { bits: task.bits, k: task.k, hamming: task.hamming, ..XclpSpec::default() }
+/// Bits of a code where the scenario does not say.
+const BITS: u32 = 1024;
+
+/// The parameters of the session's task; `usual` has what the scenario leaves out.
+pub(super) fn spec(scenario: &Scenario, usual: XclpSpec) -> Result<XclpSpec, ScenarioError> {
+    let spec = XclpSpec::from_table(scenario.task.xclp.clone(), XclpSpec { bits: BITS, ..usual });
+    spec.map_err(|error| ScenarioError(format!("task.xclp: {error}")))
 }
 
-/// Rows for all peers but those without, which come last. Of each class so many rows as the scenario says
-/// have a label, drawn from all.
+/// Rows for all peers but those without, which come last, and which of them have a label.
 pub(super) fn deal(scenario: &Scenario, folder: &Path) -> Result<Dealt, ScenarioError> {
     let owners = scenario.peers - scenario.task.witnesses;
     let mut rows = Dealt::new(&scenario.data, owners, scenario.seed, folder)?;
     let none = Rows::new(Arc::new(rows.train.subset(&[])));
     rows.parts.extend((0..scenario.task.witnesses).map(|_| none.clone()));
-    let mut places: Vec<(usize, usize)> = rows
-        .parts
-        .iter()
-        .enumerate()
-        .flat_map(|(peer, part)| (0..part.data.rows()).map(move |row| (peer, row)))
-        .collect();
-    shuffle(&mut places, &mut Stream::new(&scenario.seed.to_le_bytes(), "simulation/labels", &[]));
-    let mut left = vec![scenario.task.labels; rows.train.classes().len()];
     rows.parts.iter_mut().for_each(|part| part.labels = vec![None; part.data.rows()]);
-    for (peer, row) in places {
+    for (peer, row) in labelled(scenario, &rows) {
         let part = &mut rows.parts[peer];
-        let label = part.data.labels()[row];
-        if let Some(count) = left[usize::from(label)].checked_sub(1) {
-            left[usize::from(label)] = count;
-            part.labels[row] = Some(label);
-        }
+        part.labels[row] = Some(part.data.labels()[row]);
     }
     Ok(rows)
+}
+
+/// The rows that have a label, by peer and place: drawn from those of all peers that have labels, so many of
+/// each class or so many in a hundred.
+fn labelled(scenario: &Scenario, rows: &Dealt) -> Vec<(usize, usize)> {
+    let task = &scenario.task;
+    let without = task.without_labels.as_ref().map_or(Vec::new(), |peers| peers.of(&[], scenario.peers));
+    let mut places: Vec<(usize, usize)> = (0u16..)
+        .map(Peer)
+        .zip(&rows.parts)
+        .filter(|(peer, _)| !without.contains(peer))
+        .flat_map(|(peer, part)| (0..part.data.rows()).map(move |row| (peer.index(), row)))
+        .collect();
+    shuffle(&mut places, &mut Stream::new(&scenario.seed.to_le_bytes(), "simulation/labels", &[]));
+    if let Some(percent) = task.labelled_percent {
+        places.truncate((places.len() * percent as usize + 50) / 100);
+        return places;
+    }
+    let mut left = vec![task.labels; rows.train.classes().len()];
+    places.retain(|&(peer, row)| {
+        let left = &mut left[usize::from(rows.parts[peer].data.labels()[row])];
+        let taken = *left > 0;
+        *left -= usize::from(taken);
+        taken
+    });
+    places
 }
 
 /// The share of right labels among the rows without one, at the members of the last sum. Also holds all that
@@ -82,7 +98,8 @@ pub(super) fn accuracy(
     let planes = swarm.finished.values().find_map(|finished| xclp::planes(session, &finished.history))?;
     let all: Vec<&Xclp> = owners.iter().map(of).collect();
     let pooled = Xclp::pooled(&all, &planes, moments).ok()?.0;
-    let largest = owners.iter().max_by_key(|peer| rows.parts[peer.index()].data.rows())?;
+    let asks = |peer: &&Peer| rows.parts[peer.index()].labels.contains(&None);
+    let largest = owners.iter().filter(asks).max_by_key(|peer| rows.parts[peer.index()].data.rows())?;
     let alone = Xclp::pooled(&[of(largest)], &planes, moments).ok()?.0;
     let (mut of_swarm, mut together, mut by_itself) = (Share::default(), Share::default(), Share::default());
     let (mut equal, mut hash) = (true, Sha256::new());

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::super::encoding::{Field, flag, integer};
 use super::super::rules::Limit;
 use super::super::{Session, SessionError};
-use super::Sections;
+use super::{Sections, fields};
 
 /// How rows are held out (spec, section 15.4).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -56,12 +56,7 @@ impl EvaluateSpec {
 
     /// Reads a table with the fields of the section.
     pub(crate) fn from_table(table: toml::Table) -> Result<Self, SessionError> {
-        let read: Result<Raw, _> = table.try_into();
-        let raw = read.map_err(|error: toml::de::Error| SessionError::Syntax {
-            line: 1,
-            message: error.message().split_whitespace().collect::<Vec<_>>().join(" "),
-        })?;
-        raw.resolve()
+        fields::<Raw>(table)?.resolve()
     }
 
     /// The inverse of [`EvaluateSpec::from_table`].

@@ -15,7 +15,7 @@ use super::super::encoding::{Field, flag, integer, list, number, text};
 use super::super::rules::{self, Limit, check_number};
 use super::super::run::bytes;
 use super::super::{DataSpec, Session, SessionError};
-use super::{Release, Section, Sections, Spec};
+use super::{Release, Section, Sections, Spec, fields, section};
 
 /// The shape of the network in a session file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize)]
@@ -177,21 +177,12 @@ fn numbers<const N: usize>(field: &str, given: &[i64], limit: Limit) -> Result<[
 impl FedavgSpec {
     /// Reads a table with the fields of `[fedavg]`.
     pub(crate) fn from_table(table: toml::Table) -> Result<Self, SessionError> {
-        let raw: Raw = table.try_into().map_err(|error: toml::de::Error| SessionError::Syntax {
-            line: 1,
-            message: error.message().split_whitespace().collect::<Vec<_>>().join(" "),
-        })?;
-        raw.resolve()
+        fields::<Raw>(table)?.resolve()
     }
 
     /// The fields of `[fedavg]`, as [`FedavgSpec::from_table`] takes them.
     pub(crate) fn table(&self, data: &DataSpec) -> toml::Table {
-        let mut text = String::new();
-        let written = self.write_toml(data, &mut text).ok().and_then(|()| text.parse::<toml::Table>().ok());
-        match written.and_then(|mut file| file.remove("fedavg")) {
-            Some(toml::Value::Table(table)) => table,
-            _ => unreachable!("BUG: a [fedavg] that no session file could have"),
-        }
+        section(self, "fedavg", data)
     }
 
     /// The network for rows as in `data`.

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::super::encoding::{Field, flag, integer, number, text};
 use super::super::rules::{Limit, check_number};
 use super::super::{DataSpec, Scaling, Session, SessionError};
-use super::{Release, Section, Sections, Spec};
+use super::{Release, Section, Sections, Spec, fields};
 use crate::model::selection::Selection;
 use crate::sketch::distribution::srp::MAX_ENTRIES;
 use crate::sketch::distribution::{Family, MAX_COUNTERS, RANGE};
@@ -106,11 +106,7 @@ impl SketchSpec {
         peers: usize,
         select: Option<Select>,
     ) -> Result<Self, SessionError> {
-        let raw: Raw = table.try_into().map_err(|error: toml::de::Error| SessionError::Syntax {
-            line: 1,
-            message: error.message().split_whitespace().collect::<Vec<_>>().join(" "),
-        })?;
-        raw.resolve(peers, select)
+        fields::<Raw>(table)?.resolve(peers, select)
     }
 
     /// Reads the section, for so many peers.

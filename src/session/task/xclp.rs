@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::super::encoding::{Field, flag, integer, number, text};
 use super::super::rules::{self, Limit, check_number};
 use super::super::{DataSpec, Session, SessionError};
-use super::{Section, Sections, Spec};
+use super::{Section, Sections, Spec, fields, section};
 use crate::model::propagation::integer::{CODE_BITS, MOST_STEPS, Plan, Settings, enough_steps};
 
 /// Three members compute; every two peers talk, so there are not too many.
@@ -183,6 +183,16 @@ impl XclpSpec {
     /// Reads the section `[xclp]`; `usual` has what it leaves out.
     pub(super) fn read_with(sections: &mut Sections<'_>, usual: Self) -> Result<Self, SessionError> {
         sections.take::<Raw>("xclp")?.unwrap_or_default().resolve(usual)
+    }
+
+    /// Reads a table with the fields of `[xclp]`; `usual` has what it leaves out.
+    pub(crate) fn from_table(table: toml::Table, usual: Self) -> Result<Self, SessionError> {
+        fields::<Raw>(table)?.resolve(usual)
+    }
+
+    /// The fields of `[xclp]`, as [`XclpSpec::from_table`] takes them.
+    pub(crate) fn table(&self, data: &DataSpec) -> toml::Table {
+        section(self, "xclp", data)
     }
 
     /// The numbers of the computation.

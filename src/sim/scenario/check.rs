@@ -3,7 +3,7 @@
 use std::fmt::Display;
 
 use super::fault::{Fault, Kind, Peers};
-use super::{End, Scenario, ScenarioError, TaskKind};
+use super::{End, Scenario, ScenarioError, Task, TaskKind};
 use crate::session::Timing;
 
 /// Beyond the protocol's limit of 1,024: how the sums would behave is of interest, and the key list still
@@ -46,6 +46,7 @@ impl Scenario {
                 format!("below {}, the number of peers", self.peers),
             ));
         }
+        self.labels()?;
         if self.task.kind != TaskKind::Flynn && self.task.select.is_some() {
             return Err(wrong("task.select", "given", "left out: only the task flynn draws peers"));
         }
@@ -115,6 +116,31 @@ impl Scenario {
             self.fault(fault).map_err(|error| ScenarioError(format!("fault {}: {}", i + 1, error.0)))?;
         }
         Ok(())
+    }
+
+    /// Which rows have labels.
+    fn labels(&self) -> Result<(), ScenarioError> {
+        let Task { kind, labelled_percent, without_labels, .. } = &self.task;
+        let partly = [TaskKind::Xclp, TaskKind::FedavgXclp].contains(kind);
+        for (name, given) in
+            [("labelled_percent", labelled_percent.is_some()), ("without_labels", without_labels.is_some())]
+        {
+            if given && !partly {
+                let limit = "left out: only in the tasks xclp and fedavg-xclp do rows lack labels";
+                return Err(wrong(format!("task.{name}"), "given", limit));
+            }
+        }
+        if let Some(percent) = *labelled_percent {
+            within("task.labelled_percent", percent.into(), 1.0, 100.0)?;
+        }
+        match without_labels {
+            None => Ok(()),
+            Some(peers @ Peers::Some(_)) => self.exist("task.without_labels", peers),
+            Some(Peers::Council(rank)) => {
+                Err(wrong("task.without_labels", format!("\"council {rank}\""), "numbers of peers"))
+            }
+            Some(Peers::All) => Err(wrong("task.without_labels", "\"all\"", "numbers of peers")),
+        }
     }
 
     fn range(&self) -> String {

@@ -3,11 +3,11 @@
 use toml::{Table, Value};
 
 use super::{Scenario, ScenarioError, TaskKind};
-use crate::session::{Select, Session, Size, SketchSpec, TaskSpec, Timing};
+use crate::session::{Select, Session, Size, SketchSpec, TaskSpec, Timing, XclpSpec};
 
 impl Scenario {
     /// Takes number of peers, task, limits and times from a session file; rows, network, rates and faults
-    /// stay the scenario's. Names, keys and a council that the file names are not taken.
+    /// stay the scenario's. Names and keys are not taken, nor who is named for the council or to compute.
     ///
     /// # Errors
     /// [`ScenarioError`] for the tasks `tune` and `custom`, which no scenario has.
@@ -31,14 +31,14 @@ impl Scenario {
             TaskSpec::Sketch(spec) => (task.kind, task.sketch) = (TaskKind::Sketch, table(spec)),
             TaskSpec::Xclp(spec) => {
                 task.kind = TaskKind::Xclp;
-                (task.bits, task.k) = (spec.bits, spec.k);
+                task.xclp = unnamed(spec).table(&session.data);
             }
             TaskSpec::Fedavg(spec) => {
                 (task.kind, task.fedavg) = (TaskKind::Fedavg, spec.table(&session.data));
             }
             TaskSpec::FedavgXclp(spec) => {
                 (task.kind, task.fedavg) = (TaskKind::FedavgXclp, spec.fedavg.table(&session.data));
-                (task.bits, task.k) = (spec.xclp.bits, spec.xclp.k);
+                task.xclp = unnamed(&spec.xclp).table(&session.data);
                 (task.after, task.refresh) = (Some(spec.after), Some(spec.refresh));
             }
             TaskSpec::Tune(_) | TaskSpec::Custom(_) => {
@@ -76,6 +76,11 @@ fn times(timing: &Timing) -> [(&'static str, i64); 8] {
         ("max_views", max_views),
     ];
     all.map(|(name, value)| (name, i64::try_from(value).unwrap_or(i64::MAX)))
+}
+
+/// The same with parties that are drawn: a scenario's peers have other names.
+fn unnamed(spec: &XclpSpec) -> XclpSpec {
+    XclpSpec { compute: Vec::new(), ..spec.clone() }
 }
 
 /// `[sketch]` of a session file.
@@ -133,8 +138,15 @@ mod tests {
             (
                 "fedavg-xclp",
                 format!(
-                    "[data]\n{data}\n[fedavg]\nrounds = 7\nrate = 0.125\n[xclp]\nbits = 64\nk = 4\n\
+                    "[data]\n{data}\n[fedavg]\nrounds = 7\nrate = 0.125\n[xclp]\nbits = 64\nk = 4\nalpha = 0.5\n\
                      [pseudo_labels]\nafter = 2\nrefresh = 3"
+                ),
+            ),
+            (
+                "xclp",
+                format!(
+                    "[data]\n{data}\n[xclp]\nbits = 64\nk = 4\nalpha = 0.5\npower = 3\nbalance = true\n\
+                     hamming = \"ot\"\nfew_rows = true\nlarge_owner = true\nmost_rows = 999\nmemory_mb = 2000"
                 ),
             ),
             ("flynn", format!("select = \"sketch\"\n[data]\n{data}\n{flynn}\n{sketch}")),
