@@ -2,7 +2,7 @@
 //! section 4.1): labels for new rows from everybody's rows. It measures what the paper's tables 1 to 3 have.
 //!
 //! ```sh
-//! cargo run --release --package flyswarm-kernels --example prediction -- DATA OUT SET [SEED]
+//! cargo run --release --package flyswarm-kernels --example prediction -- DATA OUT SET [SEED] [points]
 //! ```
 //!
 //! DATA has the folders `cifar10`, `cifar100` and `fashion-mnist`. SET is `fashion` or `cifar`: 3,000 rows
@@ -18,7 +18,9 @@
 //! labels of each class with the same sum (`balance`).
 //!
 //! The result is `OUT/SET-SEED.json`, percent of new rows that are right; where it is there already it is
-//! printed.
+//! printed. With `points` it is `OUT/SET-SEED.csv` instead, for the scenarios `xclp-prediction-fashion` and
+//! `xclp-prediction-cifar`: what a network makes of the 3,000 rows that was trained on none of them (on 1,000
+//! other rows of the set, or on CIFAR-100), and the class of each.
 
 mod images;
 
@@ -69,7 +71,13 @@ fn main() -> Result<(), Failure> {
     };
     let seed: u64 = arguments.get(3).map_or(Ok(0), |text| text.parse())?;
     create_folders(&out, false)?;
-    let path = out.join(format!("{set}-{seed}.json"));
+    let path = |ending: &str| out.join(format!("{set}-{seed}.{ending}"));
+    match arguments.get(4).map(String::as_str) {
+        None => {}
+        Some("points") => return write_points(&data, set, seed, &path("csv")),
+        Some(other) => return Err(format!("{other}: only points may stand here").into()),
+    }
+    let path = path("json");
     if !path.exists() {
         let result = measure(&data, set, seed)?;
         write_whole(&path, format!("{result:#}\n").as_bytes(), true)?;
@@ -78,21 +86,23 @@ fn main() -> Result<(), Failure> {
     Ok(())
 }
 
+/// The network's features of each row and its class, a line each.
+fn write_points(data: &Path, set: &str, seed: u64, path: &Path) -> Result<(), Failure> {
+    let (run, others, _) = Run::new(data, set, seed)?;
+    let points = if set == "fashion" { run.learnt(&others, CLASSES) } else { run.plain(data, set)? };
+    let mut text = String::new();
+    for (point, label) in points.rows().into_iter().zip(run.rows.labels()) {
+        point.iter().for_each(|number| text += &format!("{number},"));
+        text += &format!("{label}\n");
+    }
+    Ok(write_whole(path, text.as_bytes(), true)?)
+}
+
 fn measure(data: &Path, set: &str, seed: u64) -> Result<Value, Failure> {
     let start = ProcessTime::now();
-    let mut key = [0; 32];
-    key[..8].copy_from_slice(&seed.to_le_bytes());
-    let (all, image) = match set {
-        "fashion" => (images::fashion(&data.join("fashion-mnist"), "train")?, [1, 28, 28]),
-        "cifar" => (images::cifar(&data.join("cifar10/train_8000.bin.gz"), CLASSES)?, [3, 32, 32]),
-        other => return Err(format!("no set {other}: fashion or cifar").into()),
-    };
-    let mut stream = Stream::new(&key, "example/deal", &[]);
-    let mut order: Vec<usize> = (0..all.rows()).collect();
-    deal::shuffle(&mut order, &mut stream);
-    let run = Run { rows: all.subset(&order[..ROWS]), image, key };
+    let (run, _, mut stream) = Run::new(data, set, seed)?;
     let mut peers = Vec::new();
-    for mut own in deal::dirichlet(run.rows.labels(), CLASSES, PEERS, 0.5, &key)? {
+    for mut own in deal::dirichlet(run.rows.labels(), CLASSES, PEERS, 0.5, &run.key)? {
         deal::shuffle(&mut own, &mut stream);
         let labelled = own.split_off(own.len() / 5);
         peers.push(Peer { labelled, unlabelled: Vec::new(), new: own });
@@ -163,6 +173,22 @@ impl Peer {
 }
 
 impl Run {
+    /// The rows, 1,000 others of the set, and the stream with which both were drawn.
+    fn new(data: &Path, set: &str, seed: u64) -> Result<(Self, Dataset, Stream), Failure> {
+        let mut key = [0; 32];
+        key[..8].copy_from_slice(&seed.to_le_bytes());
+        let (all, image) = match set {
+            "fashion" => (images::fashion(&data.join("fashion-mnist"), "train")?, [1, 28, 28]),
+            "cifar" => (images::cifar(&data.join("cifar10/train_8000.bin.gz"), CLASSES)?, [3, 32, 32]),
+            other => return Err(format!("no set {other}: fashion or cifar").into()),
+        };
+        let mut stream = Stream::new(&key, "example/deal", &[]);
+        let mut order: Vec<usize> = (0..all.rows()).collect();
+        deal::shuffle(&mut order, &mut stream);
+        let (rows, others) = (all.subset(&order[..ROWS]), all.subset(&order[ROWS..ROWS + 1000]));
+        Ok((Self { rows, image, key }, others, stream))
+    }
+
     /// Percent of the new rows that get their own label.
     fn right(&self, peers: &[Peer], said: impl Fn(usize) -> Option<u16>) -> f64 {
         let new: Vec<usize> = peers.iter().flat_map(|peer| peer.new.iter().copied()).collect();
@@ -265,15 +291,19 @@ impl Run {
         if set == "fashion" {
             return Ok(self.rows.view().to_owned());
         }
-        let other = images::cifar(&data.join("cifar100/images_4000.bin.gz"), 100)?;
-        let network = self.network(100);
+        Ok(self.learnt(&images::cifar(&data.join("cifar100/images_4000.bin.gz"), 100)?, 100))
+    }
+
+    /// What a network makes of the rows that was trained on others, in one place.
+    fn learnt(&self, others: &Dataset, classes: usize) -> Array2<f32> {
+        let network = self.network(classes);
         let mut weights = network.initial(&self.key);
         for round in 0..ROUNDS {
             let settings = self.settings(0, Schedule::Cosine.rate(0.05, round, ROUNDS));
             let mut stream = Stream::new(&self.key, "example/other", &round.to_le_bytes());
-            weights =
-                train(&network, weights, other.view(), other.labels(), None, &settings, &mut stream).weights;
+            let (rows, labels) = (others.view(), others.labels());
+            weights = train(&network, weights, rows, labels, None, &settings, &mut stream).weights;
         }
-        Ok(network.represent(&weights, self.rows.view(), &mut Tape::default()).0)
+        network.represent(&weights, self.rows.view(), &mut Tape::default()).0
     }
 }
