@@ -1074,7 +1074,7 @@ class Session:
             "patience": (0, 10_000),
         }
         need(all(lo <= own[name] <= hi for name, (lo, hi) in ranges.items()), "fedavg")
-        need(own["patience"] == 0 or own["held_out"] > 0 and self.task == "fedavg", "fedavg.patience")
+        need(own["patience"] == 0 or own["held_out"] > 0, "fedavg.patience")
         need(own["initial"] is None or re.fullmatch("[0-9a-f]{64}", own["initial"]) and self.task == "fedavg", "fedavg.initial")
         need(own["schedule"] in ("constant", "cosine") and own["weighting"] in ("rows", "equal"), "fedavg")
         need(all(size >= 1 for name in ("hidden", "filters", "image") for size in own[name]), "fedavg")
@@ -3151,7 +3151,7 @@ def check_fedavg():
         for judged, loss in enumerate(case["losses"]):
             losses.append(loss)
             best = losses.index(min(losses))
-            if end is None and judged - best >= case["patience"]:
+            if end is None and judged - max(best, case["after"]) >= case["patience"]:
                 end = judged + 1
                 break
         check(f"the best of {case['losses']}", (best, end) == (case["best_round"], case["ends_with_round"]))

@@ -57,7 +57,9 @@ impl std::fmt::Debug for FedavgXclp {
 impl Plan {
     fn new(session: Session, spec: &FedavgXclpSpec) -> Result<Self, String> {
         let fedavg = fedavg::Plan::new(session.clone(), spec.fedavg.clone());
-        let fedavg = fedavg.map_err(|error| error.to_string())?;
+        let mut fedavg = fedavg.map_err(|error| error.to_string())?;
+        // Training does not end before labels have been found and there was time to learn from them.
+        fedavg.uncounted = spec.after;
         let layout = Layout {
             first: fedavg.first(),
             rounds: spec.fedavg.rounds,
@@ -291,6 +293,20 @@ impl Task for FedavgXclp {
             // The labels are those of all rounds until they are found anew.
             Place::Propagation(number, _) => frozen <= layout.end(number),
         }
+    }
+
+    /// With a `patience` also the round whose weights are the best so far.
+    fn keeps(&self, slot: u32, history: &History) -> bool {
+        let best = |slot| self.plan.fedavg.may_be_result(slot, &self.plan.trained(history));
+        let training = match self.plan.layout.place(slot) {
+            Place::Training(slot) => Some(slot),
+            Place::Propagation(..) => None,
+        };
+        self.retains(slot, history.frozen()) || training.is_some_and(best)
+    }
+
+    fn ends(&self, history: &History) -> bool {
+        self.plan.fedavg.ends(&self.plan.trained(history))
     }
 
     fn figures(&self, slot: u32, history: &History) -> Map<String, Value> {

@@ -99,22 +99,29 @@ fn noise() -> Vec<Value> {
     cases.into_iter().map(case).collect()
 }
 
-/// Losses in the order in which weights are judged: which are the best, and the round that ends training.
+/// Losses in the order in which weights are judged: which are the best, and the round that ends training. In
+/// the task fedavg-xclp the weights of the rounds before the first propagation do not count.
 fn judged() -> Vec<Value> {
-    let cases: [(u32, &[u32]); 5] = [
-        (2, &[2303, 1900, 1700, 1700, 1701, 1600]),
-        (2, &[2303, 1900, 1950, 1899, 1900, 1898]),
-        (1, &[900, 900, 800]),
-        (3, &[900, 901, 902]),
-        (1, &[15_000, 14_999]),
+    let cases: [(u32, u32, &[u32]); 8] = [
+        (2, 0, &[2303, 1900, 1700, 1700, 1701, 1600]),
+        (2, 0, &[2303, 1900, 1950, 1899, 1900, 1898]),
+        (1, 0, &[900, 900, 800]),
+        (3, 0, &[900, 901, 902]),
+        (1, 0, &[15_000, 14_999]),
+        (2, 2, &[900, 901, 902, 903, 904, 905]),
+        (1, 3, &[900, 901, 800, 801, 802, 700]),
+        (2, 1, &[900, 901, 902, 899, 902, 903]),
     ];
-    let case = |(patience, losses): (u32, &[u32])| {
+    let case = |(patience, after, losses): (u32, u32, &[u32])| {
         let ends = (1..=losses.len()).find(|&count| {
-            Best::of(losses[..count].iter().copied()).is_some_and(|best| best.since >= patience)
+            Best::of(losses[..count].iter().copied()).is_some_and(|best| best.waited(after) >= patience)
         });
         let seen = &losses[..ends.unwrap_or(losses.len())];
         let best = Best::of(seen.iter().copied()).map(|best| best.round);
-        json!({ "patience": patience, "losses": losses, "best_round": best, "ends_with_round": ends })
+        json!({
+            "patience": patience, "after": after, "losses": losses, "best_round": best,
+            "ends_with_round": ends,
+        })
     };
     cases.into_iter().map(case).collect()
 }

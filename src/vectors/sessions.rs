@@ -217,6 +217,8 @@ fn shown(text: &str) -> Value {
 
 pub(crate) fn session() -> Value {
     let balanced = super::xclp::HEAD.replacen("power = 3", "power = 3\nbalance = true", 1);
+    let patient =
+        super::fedavg_xclp::HEAD.replacen("[fedavg]\n", "[fedavg]\nheld_out = 10\npatience = 2\n", 1);
     let paired = super::xclp::HEAD.replacen("power = 3", "power = 3\nhamming = \"phe\"", 1);
     let released = PRIVATE.replace("mode = \"central\"\ncolluders = 2\n", "");
     let classes =
@@ -256,6 +258,7 @@ pub(crate) fn session() -> Value {
         (super::fedavg::PRIVATE, 5),
         (&balanced, 7),
         (&paired, 7),
+        (&patient, 4),
     ]
     .into_iter()
     .map(|(head, peers)| shown(&toml(head, peers)))
@@ -416,10 +419,6 @@ pub(crate) fn session() -> Value {
         ("a network without its image", fedavg("image = [2, 8, 8]\n", "")),
         ("a hidden layer of nothing", fedavg("hidden = [5]", "hidden = [0]")),
         ("patience without rows that are held out", fedavg("held_out = 10", "held_out = 0")),
-        (
-            "patience with the task fedavg-xclp",
-            found("[fedavg]\n", "[fedavg]\nheld_out = 10\npatience = 2\n"),
-        ),
         ("rounds with noise by rows", noised("equal", "rows")),
         ("rounds with noise and without a bound", noised("clip = 1.0\n", "")),
         ("rounds with noise and rows that are held out", noised("rounds = 3", "rounds = 3\nheld_out = 10")),

@@ -15,6 +15,7 @@ use crate::crypto::identity::Identity;
 use crate::crypto::stream::Stream;
 use crate::data::Dataset;
 use crate::data::digits::digits;
+use crate::data::split::train_test;
 use crate::node::Event;
 use crate::protocol::message::Message;
 use crate::session::{
@@ -46,14 +47,15 @@ fn spec() -> FedavgXclpSpec {
 
 /// Peers with so many rows of the digits, each with a label for every third of them; the last has none.
 fn lab(rows: &[usize], seed: u64) -> Lab {
-    lab_with(rows, seed, false)
+    lab_with(rows, seed, false, spec())
 }
 
-/// As [`lab`]; with `gaps` values are missing that the mean of all peers takes the place of.
-fn lab_with(rows: &[usize], seed: u64, gaps: bool) -> Lab {
+/// As [`lab`]; with `gaps` values are missing that the mean of all peers takes the place of. Where rows are
+/// held out, the last peer has labels too.
+fn lab_with(rows: &[usize], seed: u64, gaps: bool, spec: FedavgXclpSpec) -> Lab {
     let mut identities: Vec<_> = (0..rows.len()).map(|i| Identity::from_seed([i as u8 + 1; 32])).collect();
     identities.sort_by_key(Identity::public);
-    let (data, spec) = (digits(), spec());
+    let data = digits();
     let task = TaskSpec::FedavgXclp(spec.clone());
     let preparation = gaps.then(super::missing::preparation);
     let session = Session {
@@ -76,7 +78,8 @@ fn lab_with(rows: &[usize], seed: u64, gaps: bool) -> Lab {
     for (peer, &n) in (0u16..).map(Peer).zip(rows) {
         let part = data.subset(&(first..first + n).collect::<Vec<_>>());
         first += n;
-        let known = |i: usize| i.is_multiple_of(3) && peer.index() + 1 < rows.len();
+        let all = spec.fedavg.held_out > 0;
+        let known = |i: usize| i.is_multiple_of(3) && (all || peer.index() + 1 < rows.len());
         let labels: Vec<_> =
             part.labels().iter().enumerate().map(|(i, &label)| known(i).then_some(label)).collect();
         let bare = Dataset::new(64, part.values().to_vec(), Vec::new(), Vec::new()).unwrap();
@@ -91,13 +94,25 @@ fn lab_with(rows: &[usize], seed: u64, gaps: bool) -> Lab {
     Lab { net, session, spec, parts, tasks }
 }
 
-/// Labelled rows first, as the network takes them.
-fn prepared(lab: &Lab, peer: Peer) -> (Dataset, Vec<Option<u16>>) {
+/// Rows and labels.
+type Labelled = (Dataset, Vec<Option<u16>>);
+
+/// A peer's rows as the network takes them: those to train on, labelled ones first, and those held out.
+fn prepared(lab: &Lab, peer: Peer, seed: &[u8; 32]) -> [Labelled; 2] {
     let (rows, labels) = &lab.parts[peer.index()];
-    let mut order: Vec<usize> = (0..labels.len()).collect();
-    order.sort_by_key(|&row| labels[row].is_none());
+    let (known, unknown): (Vec<_>, Vec<_>) = (0..labels.len()).partition(|&row| labels[row].is_some());
+    let percent = lab.spec.fedavg.held_out;
+    let (mut order, mut held) = (known.clone(), Vec::new());
+    if percent > 0 {
+        let split = train_test(&vec![0; known.len()], percent, seed);
+        [order, held] = [split.train, split.test].map(|part| part.iter().map(|&at| known[at]).collect());
+    }
+    order.extend(unknown);
     let scaler = Scaler::fit(&lab.session.data.scaling.of_rows(), rows).unwrap();
-    (scaler.transform(&rows.subset(&order)), order.iter().map(|&row| labels[row]).collect())
+    [order, held].map(|places| {
+        let data = scaler.transform(&rows.subset(&places));
+        (data, places.iter().map(|&row| labels[row]).collect())
+    })
 }
 
 impl Lab {
@@ -115,19 +130,53 @@ impl Lab {
         u32::try_from(place.unwrap_or_else(|| panic!("no {name}"))).unwrap()
     }
 
-    /// The last weights, by a program that has all rows and is told who was there when; and how many labels
-    /// were found in the end.
-    fn plain(&self, history: &History) -> (Vec<f32>, usize) {
+    /// In thousandths, the mean loss of these weights over the rows that these peers hold out, where n counts
+    /// all rows of `counted`.
+    fn judged(&self, weights: &[f32], seed: &[u8; 32], there: &[Peer], counted: &[Peer]) -> u32 {
+        let network = self.spec.fedavg.build(&self.session.data).unwrap();
+        let rows = |peer: &Peer| self.parts[peer.index()].0.rows();
+        let all: usize = counted.iter().map(rows).sum();
+        let (mut sum, mut shares) = (0, 0);
+        for peer in there.iter().filter(|peer| counted.contains(peer)) {
+            let [_, (held, labels)] = prepared(self, *peer, seed);
+            let labels: Vec<u16> = labels.into_iter().flatten().collect();
+            let found = network.evaluate(weights, held.view(), &labels, &mut Tape::default());
+            let share = rows(peer) * (1 << 27) / all;
+            let loss = (found.loss / held.rows() as f64).min(15.0);
+            (sum, shares) = (sum + (loss * share as f64).round() as i64, shares + share);
+        }
+        (sum as f64 / shares as f64 * 1e3).round() as u32
+    }
+
+    /// The weights of the result, by a program that has all rows and is told who was there when; how many
+    /// labels were found in the end, and how many rounds there were.
+    fn plain(&self, history: &History) -> (Vec<f32>, usize, u32) {
         let (seed, classes) = (history.seed().unwrap(), 10);
         let spec = &self.spec.fedavg;
         let network = spec.build(&self.session.data).unwrap();
-        let rows: Vec<_> =
-            (0u16..).map(Peer).zip(&self.parts).map(|(peer, _)| prepared(self, peer)).collect();
+        let peers = (0u16..).map(Peer).take(self.parts.len());
+        let rows: Vec<Labelled> = peers.map(|peer| prepared(self, peer, &seed)).map(|[own, _]| own).collect();
         let members = |name: &str| history.members(self.slot(name)).to_vec();
+        let name = |round: u32| format!("round-{}", round + 1);
         let mut weights = network.initial(&seed);
         let mut labels: BTreeMap<Peer, PseudoLabels> = BTreeMap::new();
         let (mut class_weights, mut propagations, mut counted) = (Vec::new(), 0, members("rows"));
-        for round in 0..spec.rounds {
+        let (mut best, mut rounds) = ((u32::MAX, 0, Vec::new()), spec.rounds);
+        for round in 0..=spec.rounds {
+            if spec.patience > 0 {
+                let there = members(&if round == spec.rounds { "scores".into() } else { name(round) });
+                let loss = self.judged(&weights, &seed, &there, &counted);
+                if loss < best.0 {
+                    best = (loss, round, weights.clone());
+                }
+                if round < spec.rounds && round - self.spec.after.max(best.1).min(round) >= spec.patience {
+                    rounds = round + 1;
+                    break;
+                }
+            }
+            if round == spec.rounds {
+                break;
+            }
             if round >= self.spec.after && (round - self.spec.after).is_multiple_of(self.spec.refresh) {
                 propagations += 1;
                 let there = members(&format!("points-{propagations}"));
@@ -183,8 +232,8 @@ impl Lab {
                 class_weights =
                     (0..classes).map(|y| (1.0 / (classes as f64 * in_batch(y).max(1e-6))) as f32).collect();
             }
-            let there = members(&format!("round-{}", round + 1));
-            let all: usize = counted.iter().map(|peer| rows[peer.index()].1.len()).sum();
+            let there = members(&name(round));
+            let all: usize = counted.iter().map(|peer| self.parts[peer.index()].1.len()).sum();
             let (mut sums, mut of_all) = (vec![0i64; weights.len()], 0);
             for peer in there.iter().filter(|peer| counted.contains(peer)) {
                 let (data, known) = &rows[peer.index()];
@@ -219,7 +268,7 @@ impl Lab {
                         train(&network, weights.clone(), rows.view(), &known, None, &settings, &mut stream)
                     }
                 };
-                let share = data.rows() * (1 << 27) / all;
+                let share = self.parts[peer.index()].1.len() * (1 << 27) / all;
                 of_all += share;
                 for (sum, weight) in sums.iter_mut().zip(trained.weights) {
                     *sum += (f64::from(weight) * share as f64).round() as i64;
@@ -230,15 +279,16 @@ impl Lab {
                 counted = there;
             }
         }
-        (weights, labels.values().map(|labels| labels.found().count()).sum())
+        let found = labels.values().map(|labels| labels.found().count()).sum();
+        (if spec.patience > 0 { best.2 } else { weights }, found, rounds)
     }
 
     /// The mean accuracy on labelled rows, by the rows of each peer that has any.
-    fn accuracy(&self, weights: &[f32]) -> f64 {
+    fn accuracy(&self, weights: &[f32], seed: &[u8; 32]) -> f64 {
         let network = self.spec.fedavg.build(&self.session.data).unwrap();
         let (mut right, mut all) = (0.0, 0.0);
         for peer in (0u16..).map(Peer).take(self.parts.len()) {
-            let (data, known) = prepared(self, peer);
+            let [(data, known), _] = prepared(self, peer, seed);
             let known: Vec<u16> = known.into_iter().flatten().collect();
             if !known.is_empty() {
                 let rows = data.subset(&(0..known.len()).collect::<Vec<_>>());
@@ -254,15 +304,22 @@ impl Lab {
     fn holds(&self) -> usize {
         let histories = self.histories();
         let first = histories.values().next().unwrap_or_else(|| panic!("nobody: {:?}", self.net.events));
-        let (weights, found) = self.plain(first);
+        let (weights, found, rounds) = self.plain(first);
         assert!(found > 0, "labels are found");
+        let spec = &self.spec.fedavg;
+        let last =
+            if rounds < spec.rounds { self.slot(&format!("round-{rounds}")) } else { self.slot("scores") };
         let bits = |weights: &[f32]| weights.iter().map(|weight| weight.to_bits()).collect::<Vec<_>>();
         for (peer, history) in &histories {
             let outcome = self.tasks[peer.index()].outcome(history, 0).unwrap();
             let network = Classifier::decode(&outcome.file).unwrap();
             assert_eq!(bits(network.weights()), bits(&weights), "{peer}");
+            assert_eq!(history.frozen(), last + 1, "{peer}");
+            if spec.patience > 0 {
+                continue;
+            }
             let found = outcome.details["scores"]["accuracy"].as_f64().unwrap();
-            assert!((found - self.accuracy(&weights)).abs() < 1e-3, "{found}");
+            assert!((found - self.accuracy(&weights, &first.seed().unwrap())).abs() < 1e-3, "{found}");
         }
         histories.len()
     }
@@ -277,7 +334,7 @@ fn the_network_is_that_of_all_rows_in_one_place_bit_for_bit() {
 
 #[test]
 fn the_network_is_that_of_all_rows_filled_with_the_plain_mean_in_one_place() {
-    let mut lab = lab_with(&[14, 11, 12, 9], 5, true);
+    let mut lab = lab_with(&[14, 11, 12, 9], 5, true, spec());
     lab.net.run(300_000);
     assert_eq!(lab.holds(), 4);
 }
@@ -314,4 +371,52 @@ fn a_node_killed_in_a_propagation_costs_neither_labels_nor_rounds_and_comes_back
         lab.net.run(now + 600_000);
         assert_eq!(lab.holds(), 5, "{what}, {victim}: {:?}", lab.net.events);
     }
+}
+
+/// A rate that makes the loss of the rows held out rise soon.
+fn patient(patience: u32) -> FedavgXclpSpec {
+    let fedavg = FedavgSpec {
+        held_out: 30,
+        patience,
+        rounds: 12,
+        rate: 0.6,
+        schedule: flyswarm_kernels::learner::Schedule::Constant,
+        ..spec().fedavg
+    };
+    FedavgXclpSpec { fedavg, after: 3, refresh: 2, ..spec() }
+}
+
+/// Rounds that were made until training ended.
+fn rounds(lab: &Lab) -> usize {
+    let histories = lab.histories();
+    let (peer, history) = histories.first_key_value().unwrap();
+    lab.tasks[peer.index()].outcome(history, 0).unwrap().details["rounds"].as_array().unwrap().len()
+}
+
+#[test]
+fn training_ends_early_with_the_best_rounds_weights_and_not_before_labels_were_found() {
+    let mut ended = Vec::new();
+    for seed in 1..4 {
+        let mut lab = lab_with(&[14, 11, 12, 9], seed, false, patient(2));
+        lab.net.run(600_000);
+        assert_eq!(lab.holds(), 4);
+        ended.push(rounds(&lab));
+    }
+    // Three rounds on given labels, two on found ones, and the one that judges the last of these.
+    assert!(ended.iter().all(|&rounds| rounds >= 6) && ended.iter().any(|&rounds| rounds < 12), "{ended:?}");
+}
+
+#[test]
+fn a_node_that_returns_after_an_early_end_has_the_same_network() {
+    let mut lab = lab_with(&[60, 50, 55, 40, 45], 1, false, patient(1));
+    let slot = lab.slot("round-4");
+    let opened = |event: &Event| matches!(event, Event::Opened(value) if value.sum.slot == slot);
+    lab.net.run_unchecked(600_000, |net| net.events.iter().any(|(_, _, event)| opened(event)));
+    let now = lab.net.now_ms();
+    lab.net.at_ms(now, Fault::Crash(Peer(2)));
+    lab.net.at_ms(now + 20_000, Fault::HealAll);
+    lab.net.run_unchecked(now + 19_000, |_| false);
+    assert_eq!((lab.holds(), rounds(&lab) < 12), (4, true), "{:?}", lab.net.events);
+    lab.net.run(now + 600_000);
+    assert_eq!(lab.holds(), 5, "{:?}", lab.net.events);
 }

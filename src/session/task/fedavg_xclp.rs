@@ -116,10 +116,6 @@ impl Spec for FedavgXclpSpec {
             let limit = "left out with the task fedavg-xclp".to_owned();
             return Err(SessionError::value("fedavg.initial", format!("{:?}", hex::encode(digest)), limit));
         }
-        if self.fedavg.patience > 0 {
-            let limit = "0 with the task fedavg-xclp";
-            return Err(SessionError::value("fedavg.patience", self.fedavg.patience, limit));
-        }
         if self.after >= self.fedavg.rounds {
             let limit = format!("below fedavg.rounds, {}", self.fedavg.rounds);
             return Err(SessionError::value("pseudo_labels.after", self.after, limit));

@@ -30,6 +30,11 @@ impl Best {
         }
         best.map(|(_, best)| best)
     }
+
+    /// How many have been judged after these, and after those that the first `uncounted` rounds made.
+    pub(crate) fn waited(self, uncounted: u32) -> u32 {
+        (self.round + self.since).saturating_sub(self.round.max(uncounted))
+    }
 }
 
 /// What the opened rounds say of the weights.
@@ -65,15 +70,15 @@ impl Plan {
     }
 
     /// Whether training ends with the rounds that are frozen.
-    pub(super) fn ends(&self, history: &History) -> bool {
+    pub(in crate::task) fn ends(&self, history: &History) -> bool {
         let patience = self.spec.patience;
         let training = patience > 0 && history.frozen() > self.first() && history.frozen() <= self.last();
         let best = self.judged(history).filter(|_| training).and_then(|judged| judged.best());
-        best.is_some_and(|best| best.since >= patience)
+        best.is_some_and(|best| best.waited(self.uncounted) >= patience)
     }
 
     /// Whether the opened vector of a round is needed for the weights in it, or may be.
-    pub(super) fn may_be_result(&self, slot: u32, history: &History) -> bool {
+    pub(in crate::task) fn may_be_result(&self, slot: u32, history: &History) -> bool {
         let Some(round) = self.round(slot).filter(|_| self.spec.patience > 0) else { return false };
         // While the rounds do not tell, any may be the best.
         self.judged(history).and_then(|judged| judged.best()).is_none_or(|best| best.round == round + 1)
@@ -111,5 +116,12 @@ mod tests {
         assert_eq!(best(&[900, 800, 800, 850]), Some((1, 2)));
         assert_eq!(best(&[900, 950, 900, 899]), Some((3, 0)));
         assert_eq!(best(&[15_000, 15_000]), Some((0, 1)));
+        let waited = |losses: &[u32]| {
+            let best = Best::of(losses.iter().copied()).unwrap();
+            [0, 1, 3, 9].map(|uncounted| best.waited(uncounted))
+        };
+        assert_eq!(waited(&[900, 950, 950, 950, 950]), [4, 3, 1, 0]);
+        assert_eq!(waited(&[900, 800, 950, 950, 950]), [3, 3, 1, 0]);
+        assert_eq!(waited(&[900, 950, 950, 950, 800]), [0; 4]);
     }
 }

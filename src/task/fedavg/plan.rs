@@ -30,6 +30,8 @@ pub(crate) struct Plan {
     pub(super) initial: Option<Arc<[f32]>>,
     /// The noise of a private session, which opens nothing but rounds.
     pub(super) noise: Option<RoundNoise>,
+    /// Of those that a `patience` counts, the weights of so many rounds are none.
+    pub(in crate::task) uncounted: u32,
 }
 
 impl Plan {
@@ -41,7 +43,7 @@ impl Plan {
         let network = spec.build(&session.data)?;
         let (scaling, preparation) = (session.data.scaling.of_rows(), session.data.preparation.clone());
         let noise = spec.noise(&session);
-        Ok(Self { session, spec, network, scaling, preparation, initial: None, noise })
+        Ok(Self { session, spec, network, scaling, preparation, initial: None, noise, uncounted: 0 })
     }
 
     /// Whether moments are opened, and with squares.
