@@ -8,7 +8,8 @@
 //!
 //! FASHION is a folder with the four files of Fashion-MNIST. METHOD is `labels` (labels only), `network` (the
 //! network's own predictions), `alone` (label propagation at each peer alone), `xclp-1` or `xclp-10` (over
-//! the rows of all peers, anew in every round or every tenth). SPLIT is `iid` or `shards` (two shards of the
+//! the rows of all peers, anew in every round or every tenth); with `deal` it prints the rows, peer after
+//! peer, and which of these have labels, and trains nothing. SPLIT is `iid` or `shards` (two shards of the
 //! rows sorted by class for each peer). 10 peers have 300 rows each; 100 of the 3,000 rows have labels.
 //!
 //! All methods begin with ROUNDS (40) of the labelled rows alone, whose weights are kept in OUT and taken
@@ -79,8 +80,13 @@ fn main() -> Result<(), Failure> {
     let seed: u64 = arguments.get(4).map_or(Ok(0), |text| text.parse())?;
     let rounds: u32 = arguments.get(5).map_or(Ok(40), |text| text.parse())?;
     let rate: f64 = arguments.get(6).map_or(Ok(RATE), |text| text.parse())?;
-    if !["labels", "network", "alone", "xclp-1", "xclp-10"].contains(&method.as_str()) {
+    if !["labels", "network", "alone", "xclp-1", "xclp-10", "deal"].contains(&method.as_str()) {
         return Err(format!("no method {method}").into());
+    }
+    if method == "deal" {
+        let (order, known) = dealt(&images::fashion(&data, "train")?, split, seed)?;
+        println!("{}", json!({ "rows": order, "labelled": &known[..LABELLED] }));
+        return Ok(());
     }
     create_folders(&out, false)?;
     let mut name = format!("{split}-{seed}-{rounds}");
@@ -127,28 +133,38 @@ fn percent(right: usize, all: usize) -> f64 {
     (1e4 * right as f64 / all.max(1) as f64).round() / 1e2
 }
 
+fn key(seed: u64) -> [u8; 32] {
+    let mut key = [0; 32];
+    key[..8].copy_from_slice(&seed.to_le_bytes());
+    key
+}
+
+/// Rows of all peers, peer after peer, and places among these, the first [`LABELLED`] of which have labels.
+fn dealt(all: &Dataset, split: &str, seed: u64) -> Result<(Vec<usize>, Vec<usize>), Failure> {
+    let mut order: Vec<usize> = (0..all.rows()).collect();
+    let mut stream = Stream::new(&key(seed), "example/deal", &[]);
+    deal::shuffle(&mut order, &mut stream);
+    order.truncate(PEERS * EACH);
+    match split {
+        "iid" => {}
+        "shards" => {
+            order.sort_by_key(|&row| all.labels()[row]);
+            let mut shards: Vec<&[usize]> = order.chunks(EACH / 2).collect();
+            deal::shuffle(&mut shards, &mut stream);
+            order = shards.concat();
+        }
+        other => return Err(format!("no split {other}: iid or shards").into()),
+    }
+    let mut known: Vec<usize> = (0..order.len()).collect();
+    deal::shuffle(&mut known, &mut stream);
+    Ok((order, known))
+}
+
 impl Run {
     fn new(data: &Path, split: &str, seed: u64, rounds: u32, rate: f64) -> Result<Self, Failure> {
-        let mut key = [0; 32];
-        key[..8].copy_from_slice(&seed.to_le_bytes());
         let all = images::fashion(data, "train")?;
-        let mut order: Vec<usize> = (0..all.rows()).collect();
-        let mut stream = Stream::new(&key, "example/deal", &[]);
-        deal::shuffle(&mut order, &mut stream);
-        order.truncate(PEERS * EACH);
-        match split {
-            "iid" => {}
-            "shards" => {
-                order.sort_by_key(|&row| all.labels()[row]);
-                let mut shards: Vec<&[usize]> = order.chunks(EACH / 2).collect();
-                deal::shuffle(&mut shards, &mut stream);
-                order = shards.concat();
-            }
-            other => return Err(format!("no split {other}: iid or shards").into()),
-        }
-        let rows = all.subset(&order);
-        let mut known: Vec<usize> = (0..rows.rows()).collect();
-        deal::shuffle(&mut known, &mut stream);
+        let (order, known) = dealt(&all, split, seed)?;
+        let (rows, key) = (all.subset(&order), key(seed));
         let mut given = vec![None; rows.rows()];
         known[..LABELLED].iter().for_each(|&row| given[row] = Some(rows.labels()[row]));
         let shape = Architecture::Convolutional { image: [1, 28, 28], filters: [16, 32, 32], hidden: 128 };
