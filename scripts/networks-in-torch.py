@@ -7,10 +7,11 @@ docs/personal.md have beside these. It shares no code with flyswarm; distances a
     scripts/networks-in-torch.py target/release/examples DATA OUT cifar two 0
     scripts/networks-in-torch.py target/release/examples DATA OUT fashion shards 0 [METHODS] [RATE]
 
-DATA has the folders cifar10 and fashion-mnist. Splits are those of the examples `personal` and `pseudo_labels`,
-METHODS those of the latter, with commas (labels,xclp-10,alone). Settings are those of the examples; first
-weights and batches are torch's. It prints percent of test rows that are right, and leaves that in OUT: what is
-there is not made again. One thread; some minutes for each method.
+DATA has the folders cifar10 and fashion-mnist. Splits are those of the examples `personal` and
+`pseudo_labels`, METHODS those of the latter, with commas (labels,xclp-10,alone). Settings are those of the
+examples, and a run in which a peer makes a weight beyond 16 has diverged. First weights and batches are
+torch's. It prints percent of test rows that are right, and leaves that in OUT: what is there is not made
+again. One thread; some minutes for each method.
 """
 
 import copy
@@ -29,6 +30,7 @@ from torch import nn
 
 CLASSES = 10
 EACH = 300
+METHODS = ["labels", "network", "alone", "xclp-1", "xclp-10"]
 LAMBDAS = [0, 0.1, 0.3, 0.5, 0.7, 0.9, 1]
 
 
@@ -71,7 +73,14 @@ def sgd(network, rate, decay):
     return torch.optim.SGD(network.parameters(), lr=rate, momentum=0.9, weight_decay=decay)
 
 
+class Diverged(Exception):
+    pass
+
+
 def mean(networks, weights):
+    for network in networks:
+        if not all((part.abs() < 16).all() for part in network.parameters()):
+            raise Diverged
     states = [network.state_dict() for network in networks]
     total = sum(weights)
     return {name: sum(state[name] * (weight / total) for state, weight in zip(states, weights))
@@ -133,8 +142,17 @@ def cifar(examples, data, split, seed):
             return said / said.sum(1, keepdim=True), F.softmax(shared(asked), 1).double()
 
     def mixed(said, part, truth):
+        """How many rows are right, and the Brier score of the probabilities."""
         near, network = said
-        return ((part * near + (1 - part) * network).argmax(1) == truth).sum().item()
+        shares = part * near + (1 - part) * network
+        brier = (shares - F.one_hot(truth, CLASSES)).square().sum().item()
+        return (shares.argmax(1) == truth).sum().item(), brier
+
+    def chosen(said, truth):
+        """The lambda with the most right answers, of equally good ones that with the lowest Brier score."""
+        scores = [mixed(said, part, truth) for part in LAMBDAS]
+        best = min(range(len(LAMBDAS)), key=lambda at: (-scores[at][0], scores[at][1], at))
+        return LAMBDAS[best]
 
     found = dict.fromkeys(["local", "FedAvg", "FedAvg+", "kNN", "kNN-Per"], 0)
     for peer in peers:
@@ -142,16 +160,13 @@ def cifar(examples, data, split, seed):
         if not asked:
             continue
         truth = answers[asked]
-        scores = [0]
-        if validation:
-            said = votes(own, rows[validation])
-            scores = [mixed(said, part, labels[validation]) for part in LAMBDAS]
-        said, part = votes(own, test[asked]), LAMBDAS[int(np.argmax(scores))]
+        part = chosen(votes(own, rows[validation]), labels[validation]) if validation else 0
+        said = votes(own, test[asked])
         found["local"] += right(train(Network(3, 32), own, 15, 0.02), test[asked], truth)
         found["FedAvg"] += right(shared, test[asked], truth)
         found["FedAvg+"] += right(train(copy.deepcopy(shared), own, 2, 0.01), test[asked], truth)
-        found["kNN"] += mixed(said, 1, truth)
-        found["kNN-Per"] += mixed(said, part, truth)
+        found["kNN"] += mixed(said, 1, truth)[0]
+        found["kNN-Per"] += mixed(said, part, truth)[0]
     return {name: round(100 * count / len(test), 1) for name, count in found.items()}
 
 
@@ -261,8 +276,9 @@ class Partly:
 
     def measure(self, method):
         refresh, draw = 10 if method == "xclp-10" else 1, np.random.default_rng(self.seed + 1)
-        network = self.half(copy.deepcopy(self.start), method, refresh, draw)
-        if not all(weights.isfinite().all() for weights in network.parameters()):
+        try:
+            network = self.half(copy.deepcopy(self.start), method, refresh, draw)
+        except Diverged:
             return "diverged"
         labels, _, found = self.find(network, method)
         agree = (labels[found] == self.labels[found]).float().mean().item() if found.any() else None
@@ -286,11 +302,13 @@ def main():
     (what, split, seed), rest = sys.argv[4:7], sys.argv[7:]
     torch.set_num_threads(1)
     out.mkdir(parents=True, exist_ok=True)
-    if what == "cifar":
+    if what == "cifar" and not rest:
         kept(out / f"torch-{split}-{seed}.json", lambda: cifar(examples, data, split, int(seed)))
         return
-    methods = rest[0] if rest else "labels,network,alone,xclp-1,xclp-10"
+    methods = rest[0] if rest else ",".join(METHODS)
     rate = rest[1] if len(rest) > 1 else "0.05"
+    if what != "fashion" or not set(methods.split(",")) <= set(METHODS):
+        sys.exit(__doc__)
     rows = Partly(examples, data, split, int(seed), float(rate))
     for method in methods.split(","):
         kept(out / f"torch-{split}-{seed}-{rate}-{method}.json", lambda: rows.measure(method))

@@ -41,7 +41,7 @@ const CLASSES: usize = 10;
 const FEATURES: usize = 3072;
 /// Rows of training and of the test.
 const FILES: [&str; 2] = ["train_8000.bin.gz", "test_2000.bin.gz"];
-/// Peer p is late where the network is number p modulo this.
+/// Peer p is late in the network with the number p modulo this.
 const GROUPS: usize = 5;
 type Failure = Box<dyn Error + Send + Sync>;
 /// Places of each peer's rows.

@@ -176,7 +176,8 @@ pub struct Task {
     pub witnesses: u16,
     /// `xclp`: labels of each class that are known, over all peers.
     pub labels: usize,
-    /// `xclp`: so many percent of the rows have a label, whatever their class; left out: `labels`.
+    /// `xclp`: so many percent of the rows of peers that may have labels have one, whatever their class; left
+    /// out: `labels`.
     pub labelled_percent: Option<u32>,
     /// `xclp`: peers of whose rows none has a label.
     pub without_labels: Option<Peers>,

@@ -81,6 +81,8 @@ fn labels_are_of_so_many_rows_in_a_hundred_and_of_no_peer_that_has_none() {
             "without_labels = 4",
             "task.without_labels: a peer is 4, must be 0 to 3 (peers are numbered from 0)",
         ),
+        ("without_labels = \"0..3\"", "task.without_labels is every peer with rows, must be fewer peers"),
+        ("witnesses = 1\nwithout_labels = \"0..2\"", "every peer with rows"),
         ("without_labels = \"all\"", "task.without_labels is \"all\", must be numbers of peers"),
         ("without_labels = \"council 0\"", "task.without_labels is \"council 0\", must be numbers of peers"),
         (

@@ -99,7 +99,8 @@ pub(super) fn accuracy(
     let all: Vec<&Xclp> = owners.iter().map(of).collect();
     let pooled = Xclp::pooled(&all, &planes, moments).ok()?.0;
     let asks = |peer: &&Peer| rows.parts[peer.index()].labels.contains(&None);
-    let largest = owners.iter().filter(asks).max_by_key(|peer| rows.parts[peer.index()].data.rows())?;
+    let size = |peer: &&Peer| rows.parts[peer.index()].data.rows();
+    let largest = owners.iter().filter(asks).max_by_key(size).or_else(|| owners.iter().max_by_key(size))?;
     let alone = Xclp::pooled(&[of(largest)], &planes, moments).ok()?.0;
     let (mut of_swarm, mut together, mut by_itself) = (Share::default(), Share::default(), Share::default());
     let (mut equal, mut hash) = (true, Sha256::new());

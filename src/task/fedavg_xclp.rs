@@ -43,6 +43,8 @@ struct FedavgXclp {
     plan: Plan,
     me: Peer,
     fedavg: Fedavg,
+    /// Whether training may end early.
+    patient: bool,
     secret: Zeroizing<[u8; 32]>,
     /// This peer's part in each propagation, once it has its points.
     propagations: Vec<OnceLock<Xclp>>,
@@ -151,7 +153,8 @@ impl FedavgXclp {
         let plan = Plan::new(session.clone(), spec)?;
         let fedavg = Fedavg::partly(session, spec.fedavg.clone(), me, rows).map_err(|e| e.to_string())?;
         let propagations = (0..plan.layout.propagations()).map(|_| OnceLock::new()).collect();
-        Ok(Self { plan, me, fedavg, secret: Zeroizing::new(*secret), propagations })
+        let patient = spec.fedavg.patience > 0;
+        Ok(Self { plan, me, fedavg, patient, secret: Zeroizing::new(*secret), propagations })
     }
 
     /// This peer's part in a propagation: from when the round before it is frozen to when the next one is.
@@ -295,18 +298,21 @@ impl Task for FedavgXclp {
         }
     }
 
-    /// With a `patience` also the round whose weights are the best so far.
+    /// With a `patience` also the round whose weights are the best so far; after an early end no labels.
     fn keeps(&self, slot: u32, history: &History) -> bool {
-        let best = |slot| self.plan.fedavg.may_be_result(slot, &self.plan.trained(history));
-        let training = match self.plan.layout.place(slot) {
-            Place::Training(slot) => Some(slot),
-            Place::Propagation(..) => None,
-        };
-        self.retains(slot, history.frozen()) || training.is_some_and(best)
+        let retained = self.retains(slot, history.frozen());
+        if !self.patient {
+            return retained;
+        }
+        let (fedavg, trained) = (&self.plan.fedavg, self.plan.trained(history));
+        match self.plan.layout.place(slot) {
+            Place::Training(slot) => retained || fedavg.may_be_result(slot, &trained),
+            Place::Propagation(..) => retained && !fedavg.ends(&trained),
+        }
     }
 
     fn ends(&self, history: &History) -> bool {
-        self.plan.fedavg.ends(&self.plan.trained(history))
+        self.patient && self.plan.fedavg.ends(&self.plan.trained(history))
     }
 
     fn figures(&self, slot: u32, history: &History) -> Map<String, Value> {

@@ -149,8 +149,8 @@ impl Lab {
     }
 
     /// The weights of the result, by a program that has all rows and is told who was there when; how many
-    /// labels were found in the end, and how many rounds there were.
-    fn plain(&self, history: &History) -> (Vec<f32>, usize, u32) {
+    /// labels were found in the end; how many rounds there were, and which one made the weights.
+    fn plain(&self, history: &History) -> (Vec<f32>, usize, [u32; 2]) {
         let (seed, classes) = (history.seed().unwrap(), 10);
         let spec = &self.spec.fedavg;
         let network = spec.build(&self.session.data).unwrap();
@@ -280,7 +280,7 @@ impl Lab {
             }
         }
         let found = labels.values().map(|labels| labels.found().count()).sum();
-        (if spec.patience > 0 { best.2 } else { weights }, found, rounds)
+        if spec.patience > 0 { (best.2, found, [rounds, best.1]) } else { (weights, found, [rounds; 2]) }
     }
 
     /// The mean accuracy on labelled rows, by the rows of each peer that has any.
@@ -304,7 +304,7 @@ impl Lab {
     fn holds(&self) -> usize {
         let histories = self.histories();
         let first = histories.values().next().unwrap_or_else(|| panic!("nobody: {:?}", self.net.events));
-        let (weights, found, rounds) = self.plain(first);
+        let (weights, found, [rounds, best]) = self.plain(first);
         assert!(found > 0, "labels are found");
         let spec = &self.spec.fedavg;
         let last =
@@ -316,6 +316,7 @@ impl Lab {
             assert_eq!(bits(network.weights()), bits(&weights), "{peer}");
             assert_eq!(history.frozen(), last + 1, "{peer}");
             if spec.patience > 0 {
+                assert_eq!(outcome.details["best_round"], best, "{peer}");
                 continue;
             }
             let found = outcome.details["scores"]["accuracy"].as_f64().unwrap();
@@ -386,11 +387,12 @@ fn patient(patience: u32) -> FedavgXclpSpec {
     FedavgXclpSpec { fedavg, after: 3, refresh: 2, ..spec() }
 }
 
-/// Rounds that were made until training ended.
-fn rounds(lab: &Lab) -> usize {
+/// Rounds that were made until training ended, and the best one.
+fn rounds(lab: &Lab) -> (usize, usize) {
     let histories = lab.histories();
     let (peer, history) = histories.first_key_value().unwrap();
-    lab.tasks[peer.index()].outcome(history, 0).unwrap().details["rounds"].as_array().unwrap().len()
+    let told = lab.tasks[peer.index()].outcome(history, 0).unwrap().details;
+    (told["rounds"].as_array().unwrap().len(), told["best_round"].as_u64().unwrap() as usize)
 }
 
 #[test]
@@ -400,10 +402,18 @@ fn training_ends_early_with_the_best_rounds_weights_and_not_before_labels_were_f
         let mut lab = lab_with(&[14, 11, 12, 9], seed, false, patient(2));
         lab.net.run(600_000);
         assert_eq!(lab.holds(), 4);
-        ended.push(rounds(&lab));
+        let (made, best) = rounds(&lab);
+        // Nobody keeps anything of the last propagation.
+        let points = lab.slot(&format!("points-{}", (made - 4) / 2 + 1));
+        for (peer, history) in lab.histories().iter().filter(|_| made < 12) {
+            assert!(history.frozen() > points && history.vector(points).is_none(), "{peer}");
+        }
+        ended.push((made, best));
     }
     // Three rounds on given labels, two on found ones, and the one that judges the last of these.
-    assert!(ended.iter().all(|&rounds| rounds >= 6) && ended.iter().any(|&rounds| rounds < 12), "{ended:?}");
+    assert!(ended.iter().all(|&(rounds, _)| rounds >= 6), "{ended:?}");
+    // Without found labels two worse rounds would have been enough.
+    assert!(ended.iter().any(|&(rounds, best)| rounds < 12 && rounds > best + 3), "{ended:?}");
 }
 
 #[test]
@@ -416,7 +426,7 @@ fn a_node_that_returns_after_an_early_end_has_the_same_network() {
     lab.net.at_ms(now, Fault::Crash(Peer(2)));
     lab.net.at_ms(now + 20_000, Fault::HealAll);
     lab.net.run_unchecked(now + 19_000, |_| false);
-    assert_eq!((lab.holds(), rounds(&lab) < 12), (4, true), "{:?}", lab.net.events);
+    assert_eq!((lab.holds(), rounds(&lab).0 < 12), (4, true), "{:?}", lab.net.events);
     lab.net.run(now + 600_000);
     assert_eq!(lab.holds(), 5, "{:?}", lab.net.events);
 }

@@ -389,6 +389,10 @@ impl Spec for FedavgSpec {
             out,
             "# lower than before, and the best round's weights are the result (0: all rounds, the last)."
         )?;
+        writeln!(
+            out,
+            "# With the task fedavg-xclp rounds count from the first that learns from found labels."
+        )?;
         writeln!(out, "patience = {patience}")?;
         writeln!(out, "# Whether images are turned over, and by how many pixels they are moved at most.")?;
         writeln!(out, "flip = {flip}\nshift = {shift}")?;

@@ -4,7 +4,7 @@ use std::fmt::Display;
 
 use super::fault::{Fault, Kind, Peers};
 use super::{End, Scenario, ScenarioError, Task, TaskKind};
-use crate::session::Timing;
+use crate::session::{Peer, Timing};
 
 /// Beyond the protocol's limit of 1,024: how the sums would behave is of interest, and the key list still
 /// fits a frame.
@@ -135,7 +135,15 @@ impl Scenario {
         }
         match without_labels {
             None => Ok(()),
-            Some(peers @ Peers::Some(_)) => self.exist("task.without_labels", peers),
+            Some(peers @ Peers::Some(_)) => {
+                self.exist("task.without_labels", peers)?;
+                let without = peers.of(&[], self.peers);
+                let owners = self.peers.saturating_sub(self.task.witnesses);
+                match (0..owners).map(Peer).any(|owner| !without.contains(&owner)) {
+                    true => Ok(()),
+                    false => Err(wrong("task.without_labels", "every peer with rows", "fewer peers")),
+                }
+            }
             Some(Peers::Council(rank)) => {
                 Err(wrong("task.without_labels", format!("\"council {rank}\""), "numbers of peers"))
             }

@@ -10,7 +10,8 @@ impl Scenario {
     /// stay the scenario's. Names and keys are not taken, nor who is named for the council or to compute.
     ///
     /// # Errors
-    /// [`ScenarioError`] for the tasks `tune` and `custom`, which no scenario has.
+    /// [`ScenarioError`] for the tasks `tune` and `custom`, which no scenario has, and where the rest of the
+    /// scenario does not fit the session.
     pub fn take_settings(&mut self, session: &Session) -> Result<(), ScenarioError> {
         let size = |number: u32| Size::Absolute(number.into());
         self.peers = u16::try_from(session.roster.len()).unwrap_or(u16::MAX);
@@ -58,7 +59,8 @@ impl Scenario {
         self.session.top = session.privacy.noise.map(|noise| noise.top).filter(|&top| top > 0);
         self.session.mode = session.privacy.noise.map(|noise| noise.mode).unwrap_or_default();
         self.timing = times(&session.timing).into_iter().map(|(name, ms)| (name.to_owned(), ms)).collect();
-        Ok(())
+        // Peers that the scenario names may be more than the session has.
+        self.check()
     }
 }
 
@@ -163,6 +165,19 @@ mod tests {
             assert_eq!((played.data.scaling, played.privacy), (asked.data.scaling, asked.privacy));
             assert_eq!(played.roster.len(), 7);
         }
+    }
+
+    #[test]
+    fn a_scenario_that_does_not_fit_the_session_is_refused() {
+        let data = "features = 64\nclasses = [\"0\", \"1\"]";
+        let asked = session("xclp", &format!("[data]\n{data}"));
+        let mut scenario = Scenario::default();
+        scenario.peers = 9;
+        scenario.task.without_labels = Some(Value::Integer(8).try_into().unwrap());
+        let error = scenario.take_settings(&asked).unwrap_err().to_string();
+        assert!(error.starts_with("task.without_labels: a peer is 8, must be 0 to 6"), "{error}");
+        let error = scenario.take_settings(&session("fedavg", &format!("[data]\n{data}"))).unwrap_err();
+        assert!(error.to_string().starts_with("task.without_labels is given, must be left out"), "{error}");
     }
 
     #[test]

@@ -30,7 +30,7 @@ pub(crate) struct Plan {
     pub(super) initial: Option<Arc<[f32]>>,
     /// The noise of a private session, which opens nothing but rounds.
     pub(super) noise: Option<RoundNoise>,
-    /// Of those that a `patience` counts, the weights of so many rounds are none.
+    /// The weights of so many first rounds do not count for a `patience`. Only [`Plan::ends`] reads it.
     pub(in crate::task) uncounted: u32,
 }
 
