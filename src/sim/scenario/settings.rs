@@ -171,8 +171,7 @@ mod tests {
     fn a_scenario_that_does_not_fit_the_session_is_refused() {
         let data = "features = 64\nclasses = [\"0\", \"1\"]";
         let asked = session("xclp", &format!("[data]\n{data}"));
-        let mut scenario = Scenario::default();
-        scenario.peers = 9;
+        let mut scenario = Scenario { peers: 9, ..Scenario::default() };
         scenario.task.without_labels = Some(Value::Integer(8).try_into().unwrap());
         let error = scenario.take_settings(&asked).unwrap_err().to_string();
         assert!(error.starts_with("task.without_labels: a peer is 8, must be 0 to 6"), "{error}");
