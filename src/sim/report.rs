@@ -80,8 +80,8 @@ fn learnt(results: &Results) -> String {
         out.push_str(
             "<p>Accuracy is that on rows that nobody trained on, with its 95 % interval. <b>In one \
              place</b>: the model of all peers' rows together. <b>Largest alone</b>: the model of the \
-             peer with the most rows (of the task xclp: its labels for its own rows). <b>Same as in one place</b>: added up without a protocol, the \
-             members' parts give the same bits.</p>",
+             peer with the most rows (of the task xclp: its labels for its own rows). <b>Same as in \
+             one place</b>: added up without a protocol, the members' parts give the same bits.</p>",
         );
     }
     let share = |share: f64, rows: u64| {
