@@ -1,5 +1,5 @@
 //! Distribution sketches on one core, in row updates (one record, one row) a second:
-//! `cargo bench --bench sketch --no-default-features`. Beside numpy: `scripts/bench-sketch.py`.
+//! `cargo bench --bench sketch --no-default-features`. Beside numpy: `lab/scripts/bench-sketch.py`.
 
 #![allow(missing_docs)]
 

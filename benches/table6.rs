@@ -9,7 +9,7 @@
 //!
 //! `--only` leaves out the settings whose names do not begin so. `--full` trains on all 60,000 rows of the
 //! MNIST shape. `--sweeps` shows how training grows with each parameter. `--files` trains on one file and
-//! predicts the other, and prints JSON, for `scripts/bench-knn.py`.
+//! predicts the other, and prints JSON, for `lab/scripts/bench-knn.py`.
 
 #![allow(missing_docs)]
 

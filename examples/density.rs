@@ -3,7 +3,7 @@
 //!
 //! Every tenth of the digits is a query, the others are sketched, under several seeds. A line for each hash,
 //! number of rows and estimator: the root of the mean squared relative error over queries and seeds, and the
-//! mean relative error (bias). `scripts/plot-density.py` draws them.
+//! mean relative error (bias). `lab/scripts/plot-density.py` draws them.
 
 use flyswarm_kernels::data::digits::digits;
 use flyswarm_kernels::sketch::distribution::{DistributionSketch, Family};

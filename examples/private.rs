@@ -1,7 +1,7 @@
 //! What differential privacy costs, as in Figures 3, 7 and 8 of Ram and Sinha:
 //! `private ROWS REPETITIONS [SEED]` prints CSV, a line for each model:
 //! `rows,m,rho,repetition,mode,epsilon,top,accuracy`, the mode `plain` without noise.
-//! `scripts/plot-private.py` draws it.
+//! `lab/scripts/plot-private.py` draws it.
 
 use std::process::ExitCode;
 

@@ -1,5 +1,5 @@
 //! Prints made-up rows as CSV, the class in the last column: `synthetic ROWS FEATURES SEED [ONES]`; with ONES
-//! they are binary. `scripts/check-synthetic.py` compares them with scikit-learn's.
+//! they are binary. `lab/scripts/check-synthetic.py` compares them with scikit-learn's.
 
 use std::process::ExitCode;
 

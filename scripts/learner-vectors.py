@@ -70,7 +70,7 @@ def flat(x):
 
 
 def case(name, settings, shapes, layers):
-    tensors, made = [], []
+    tensors = []
     for seed, shape in enumerate(shapes):
         tensors.append(0.5 * numbers(int(np.prod(shape)), seed).reshape(shape))
     features = int(np.prod(settings.get("image", [settings.get("features", 0)])))

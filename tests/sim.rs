@@ -22,10 +22,16 @@ fn only(text: &str, seed: u64) -> RunReport {
     run(name, scenario, &file.folder, &mut |_| {}).unwrap()
 }
 
+/// The folders of scenarios in this repository.
+fn folders() -> [PathBuf; 2] {
+    ["simulations", "lab/simulations"].map(|folder| Path::new(env!("CARGO_MANIFEST_DIR")).join(folder))
+}
+
 /// Runs the small form of a shipped scenario; nothing may fail.
 fn shipped(name: &str) -> Vec<RunReport> {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("simulations").join(format!("{name}.toml"));
-    let file = File::load(&path, true).unwrap();
+    let paths = folders().map(|folder| folder.join(format!("{name}.toml")));
+    let path = paths.iter().find(|path| path.exists()).unwrap();
+    let file = File::load(path, true).unwrap();
     let runs = run_all(&file, &mut |_| {}).unwrap().runs;
     for run in &runs {
         assert!(run.violations.is_empty(), "{name}, {}: {:?}", run.name, run.violations);
@@ -100,7 +106,7 @@ fn fashion_and_letters_are_needed_by_no_test() {
         let there = shipped(name).len();
         assert!([0, runs].contains(&there), "{name}: {there} runs; either the set is there or it is not");
         if there == 0 {
-            let why = format!("the data of simulations/{name}.toml are not there");
+            let why = format!("the data of lab/simulations/{name}.toml are not there");
             crate::skipped("fashion_and_letters_are_needed_by_no_test", &why);
         }
     }
@@ -308,9 +314,8 @@ fn rows_are_held_out_in_a_scenario_and_the_model_is_still_that_of_the_rows_in_on
 
 #[test]
 fn every_shipped_scenario_can_be_read_in_its_full_form() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("simulations");
     let mut read = 0;
-    for entry in std::fs::read_dir(folder).unwrap() {
+    for entry in folders().into_iter().flat_map(|folder| std::fs::read_dir(folder).unwrap()) {
         let path = entry.unwrap().path();
         if path.extension().is_some_and(|ending| ending == "toml") {
             let file = File::load(&path, false).unwrap();

@@ -5,7 +5,7 @@
 //! ```
 //!
 //! For each network it trains on made-up images, in batches of 32 with momentum, for so many CPU seconds (3
-//! unless given). `scripts/bench-learner.py` runs it beside PyTorch.
+//! unless given). `lab/scripts/bench-learner.py` runs it beside PyTorch.
 
 use cpu_time::ProcessTime;
 use flyswarm_kernels::crypto::stream::Stream;

@@ -1,5 +1,5 @@
 //! Reads a table of rows and prints how long that took and how much memory the rows and the process took, as
-//! JSON: `load FILE LABEL [described]`. `scripts/bench-load.py` runs it beside polars.
+//! JSON: `load FILE LABEL [described]`. `lab/scripts/bench-load.py` runs it beside polars.
 
 #![expect(clippy::disallowed_methods, reason = "it measures time")]
 

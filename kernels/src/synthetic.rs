@@ -5,7 +5,7 @@
 //! (Guyon 2003): for each cluster a different vertex of a hypercube of side 2 x `class_sep` is the centre,
 //! normal points are multiplied by a random matrix with entries uniform in -1..1, cluster k belongs to class
 //! k mod `classes`, and a share of the labels is replaced by random ones. The numbers are not scikit-learn's;
-//! `scripts/check-synthetic.py` compares statistics of the two.
+//! `lab/scripts/check-synthetic.py` compares statistics of the two.
 //!
 //! [`binary`] gives vectors of zeros and ones: such points in d / 10 dimensions, FlyHashed to d bits of which
 //! b are one.

@@ -5,7 +5,7 @@ import os
 import signal
 import subprocess
 
-from lab.hosts import Host, Lan, NAMES, PORT
+from lab.hosts import NAMES, PORT, Host, Lan
 from lab.laboratory import scenario
 from lab.processes import Failed
 

@@ -6,7 +6,7 @@ import os
 import shutil
 import signal
 
-from lab.hosts import Host, Lan, ROOT
+from lab.hosts import ROOT, Host, Lan
 from lab.processes import Failed, quiet, sh
 
 

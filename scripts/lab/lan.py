@@ -9,7 +9,7 @@ import signal
 import subprocess
 import time
 
-from lab.hosts import Lan, NAMES, PORT, ROOT
+from lab.hosts import NAMES, PORT, ROOT, Lan
 from lab.laboratory import scenario
 from lab.processes import Failed, sh
 

@@ -130,7 +130,7 @@ mod tests {
         assert!((found / expected - 1.0).abs() < 1e-9, "{found}, expected {expected}");
     }
 
-    // The p-values are those of scipy 1.17.1: `scripts/check-statistics.py` prints them.
+    // The p-values are those of scipy 1.17.1: `lab/scripts/check-statistics.py` prints them.
     const APART: [f64; 9] = [0.012, -0.003, 0.051, 0.027, 0.008, -0.011, 0.034, 0.019, 0.002];
 
     #[test]

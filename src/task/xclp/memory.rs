@@ -11,7 +11,7 @@ const PROCESS: u64 = 112_000_000;
 const MEGABYTE: u64 = 1_000_000;
 
 /// The most bytes that a computing party takes: what it holds, and three tenths of it for what the allocator
-/// keeps and for messages on their way (`scripts/bench-xclp.py` says what processes took).
+/// keeps and for messages on their way (`lab/scripts/bench-xclp.py` says what processes took).
 pub(crate) fn party_bytes(points: u64, classes: usize, spec: &XclpSpec) -> u64 {
     let (points, settings) = (usize::try_from(points).unwrap_or(usize::MAX), spec.settings());
     let memory = if spec.hamming.is_pairwise() { program::memory_of_distances } else { program::memory };

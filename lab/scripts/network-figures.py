@@ -2,7 +2,7 @@
 """Tables of docs/networks.md and docs/personal.md: every method, split and seed, one run after another.
 
     cargo build --release --package flyswarm-kernels --examples
-    scripts/network-figures.py target/release/examples DATA OUT [--seeds 0,1,2] [--only fashion] \
+    lab/scripts/network-figures.py target/release/examples DATA OUT [--seeds 0,1,2] [--only fashion] \
         [--methods alone,xclp-1] [--rate 0.02] [--print]
 
 DATA has the folders cifar10 and fashion-mnist. Each run leaves its result in OUT, and one that was stopped

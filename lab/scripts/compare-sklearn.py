@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""FlyNN beside what a user would pick on one machine: scripts/compare-sklearn.py FLYSWARM FOLDER [SET ...]
+"""FlyNN beside what a user would pick on one machine: lab/scripts/compare-sklearn.py FLYSWARM FOLDER [SET ...]
 
 FLYSWARM is the program (a release build), FOLDER holds NAME.csv.gz: numbers, the class in the last column. Prints, for each set,
 balanced accuracy in percent over 5 stratified folds, seed 0, of at most 1,500 rows (a stratified sample, the same for all).

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""SRP sketches beside numpy on one core, as a ratio of one run: scripts/bench-sketch.py [--rows 1000] [--records 1024] [--features 784] [--planes 6].
+"""SRP sketches beside numpy on one core, as a ratio of one run: lab/scripts/bench-sketch.py [--rows 1000] [--records 1024] [--features 784] [--planes 6].
 
 Builds and runs `cargo bench --bench sketch` (whose sizes are the defaults here), then counts as many records with numpy: one matrix product, signs,
 numbers, counts. Needs numpy.

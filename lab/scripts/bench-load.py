@@ -2,7 +2,7 @@
 """Load times of a CSV file beside polars, in one run.
 
     cargo build --locked --example load
-    scripts/bench-load.py target/debug/examples/load [ROWS [TURNS]]
+    lab/scripts/bench-load.py target/debug/examples/load [ROWS [TURNS]]
 
 Makes a file of ROWS (10^6) rows of 50 numbers and a label with a fixed seed, and reads it in turn with the
 program (as plain numbers, and as described columns) and with polars (all numbers as binary32, the label as

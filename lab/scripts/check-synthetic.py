@@ -2,7 +2,7 @@
 """Compares our made-up data (src/evaluate/synthetic.rs) with scikit-learn's make_classification, statistic by statistic.
 
     cargo build --no-default-features --example synthetic
-    scripts/check-synthetic.py target/debug/examples/synthetic [FEATURES]
+    lab/scripts/check-synthetic.py target/debug/examples/synthetic [FEATURES]
 
 Each statistic is taken on as many sets of both as SETS says; their means may differ by four standard errors. Needs numpy and
 scikit-learn.

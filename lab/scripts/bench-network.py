@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Memory and time of a session of the task fedavg as real processes, with a large network.
 
-    scripts/bench-network.py PROGRAM [--peers 8] [--hidden 4096,4020] [--rounds 4] [--steps 2]
+    lab/scripts/bench-network.py PROGRAM [--peers 8] [--hidden 4096,4020] [--rounds 4] [--steps 2]
 
 PROGRAM is flyswarm. Deals the digits (64 features, 10 classes) to the peers and trains an mlp on them;
 4096,4020 is 64 MiB of weights. Prints the size of the weights, and for each peer its peak memory (resident),
@@ -25,7 +25,7 @@ arguments.add_argument("--steps", type=int, default=2)
 arguments.add_argument("--port", type=int, default=21500)
 given = arguments.parse_args()
 program = given.program.resolve()
-root = pathlib.Path(__file__).parent.parent
+root = pathlib.Path(__file__).resolve().parents[2]
 with gzip.open(root / "kernels" / "data" / "digits.csv.gz", "rt") as file:
     rows = list(file)
 sizes = [64, *map(int, given.hidden.split(",")), 10]

@@ -2,7 +2,7 @@
 """How fast the built-in learner trains beside PyTorch: samples per CPU second, one thread each.
 
     cargo build --release --package flyswarm-kernels --example learner
-    python3 scripts/bench-learner.py target/release/examples/learner [RUNS]
+    python3 lab/scripts/bench-learner.py target/release/examples/learner [RUNS]
 
 The same convolutional networks (three of 3 x 3 with ReLU and a maximum over 2 x 2, then 128 units), images of
 3 x 32 x 32, batches of 32, momentum 0.9, weight decay 1e-4. The two take turns; the median of RUNS (5) of each

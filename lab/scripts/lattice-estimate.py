@@ -1,4 +1,4 @@
-"""Security of the lattice code of `hamming = "phe"`, by the primal attack: `python3 scripts/lattice-estimate.py`.
+"""Security of the lattice code of `hamming = "phe"`, by the primal attack: `python3 lab/scripts/lattice-estimate.py`.
 
 Block size and cost of the primal attack on Ring-LWE as plain LWE (Alkim, Ducas, Poeppelmann and Schwabe, 2016; Albrecht, Goepfert,
 Virdia and Wunderer, 2017), the secret scaled to the size of the errors (Bai and Galbraith, 2014): the least block size b for which

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""One session of XCLP as real processes beside numpy's centralised version, in one run: scripts/bench-xclp.py PROGRAM [--points 500] [--peers 5]
+"""One session of XCLP as real processes beside numpy's centralised version, in one run: lab/scripts/bench-xclp.py PROGRAM [--points 500] [--peers 5]
 [--features 512] [--bits 4096] [--classes 10] [--memory-mb 1024].
 
 PROGRAM is a release build of flyswarm. Makes rows around as many random centres as classes, the class of one row in twenty known, deals them to the peers, and
-prints wall seconds, the load of the machine, CPU seconds, peak memory (resident) and bytes sent of each peer, the share of labels that are right, and the same for
-numpy: random planes, Hamming distances as a matrix product, the k nearest, the exact inverse. Needs numpy.
+prints wall seconds, the load of the machine, CPU seconds, peak memory (resident) and bytes sent of each peer, the share of labels that are right, and the same
+for numpy: random planes, Hamming distances as a matrix product, the k nearest, the exact inverse. Needs numpy.
 """
 
 import argparse
@@ -16,7 +16,6 @@ import tempfile
 import time
 
 import numpy as np
-
 import xclp_in_one_place as central
 
 arguments = argparse.ArgumentParser()
@@ -82,7 +81,8 @@ with tempfile.TemporaryDirectory() as folder:
 print(f"{given.peers} peers x {given.points} points, {given.features} features, L = {given.bits}, C = {given.classes}; {int(known.sum())} labels")
 computing = next(receipt["roles"]["computing"] for receipt in receipts if receipt.get("roles"))
 exchange = max(sum(stage["seconds"] for stage in receipt["stages"] if stage["name"] in ("computed", "labelled")) for receipt in receipts)
-print(f"flyswarm: {wall:.2f} s wall with starting and reading, of which the exchanges {exchange:.2f} s; load of the machine {load:.1f}; {right / (~known).sum():.4f} right")
+print(f"flyswarm: {wall:.2f} s wall with starting and reading, of which the exchanges {exchange:.2f} s;",
+      f"load of the machine {load:.1f}; {right / (~known).sum():.4f} right")
 print(f"  {used:.1f} s of processors, all {len(names)} processes together")
 for name, receipt in zip(names, receipts):
     each, sent = spent[name], receipt["bytes_sent"] / 1e6
@@ -96,9 +96,9 @@ distances = central.distances(codes)
 near = central.nearest(distances, 10)
 compared = time.perf_counter()
 y = central.labels(truth, known, given.classes)
-scores = central.solved(central.graph(distances, near, given.bits), y) 
+scores = central.solved(central.graph(distances, near, given.bits), y)
 solved = time.perf_counter()
 found = scores.argmax(1)
-print(f"numpy, one place: {solved - start:.2f} s (codes {coded - start:.2f}, distances and neighbours {compared - coded:.2f}, propagation {solved - compared:.2f}), "
-      f"{(found == truth)[~known].mean():.4f} right")
+print(f"numpy, one place: {solved - start:.2f} s (codes {coded - start:.2f}, distances and neighbours {compared - coded:.2f},",
+      f"propagation {solved - compared:.2f}), {(found == truth)[~known].mean():.4f} right")
 print(f"ratio of wall times: {wall / (solved - start):.1f}, of the exchanges alone {exchange / (solved - start):.1f}")

@@ -3,7 +3,7 @@
 is left. Prints the share of points with a tie at the cut, the mean number of rows tied there, and the accuracy for gamma 0.3 and 0.6 (5
 folds, at most 1,000 rows, m = 8192, rho = 64). Needs numpy; takes minutes.
 
-    scripts/compare-ties.py ../shared/data/tabular
+    lab/scripts/compare-ties.py ../shared/data/tabular
 """
 
 import gzip

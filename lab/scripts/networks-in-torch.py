@@ -4,8 +4,8 @@ docs/personal.md have beside these. It shares no code with flyswarm; distances a
 
     pip install torch numpy
     cargo build --release --package flyswarm-kernels --examples
-    scripts/networks-in-torch.py target/release/examples DATA OUT cifar two 0
-    scripts/networks-in-torch.py target/release/examples DATA OUT fashion shards 0 [METHODS] [RATE]
+    lab/scripts/networks-in-torch.py target/release/examples DATA OUT cifar two 0
+    lab/scripts/networks-in-torch.py target/release/examples DATA OUT fashion shards 0 [METHODS] [RATE]
 
 DATA has the folders cifar10 and fashion-mnist. Splits are those of the examples `personal` and
 `pseudo_labels`, METHODS those of the latter, with commas (labels,xclp-10,alone). Settings are those of the
@@ -311,7 +311,7 @@ def main():
         sys.exit(__doc__)
     rows = Partly(examples, data, split, int(seed), float(rate))
     for method in methods.split(","):
-        kept(out / f"torch-{split}-{seed}-{rate}-{method}.json", lambda: rows.measure(method))
+        kept(out / f"torch-{split}-{seed}-{rate}-{method}.json", lambda method=method: rows.measure(method))
 
 
 main()

@@ -2,7 +2,7 @@
 """Training and prediction beside scikit-learn's nearest neighbours (brute force, k-d tree), as ratios of one run.
 
     pip install scikit-learn && cargo bench --no-default-features --bench table6 --no-run
-    scripts/bench-knn.py [FILE.csv[.gz] ...]
+    lab/scripts/bench-knn.py [FILE.csv[.gz] ...]
 
 Each file: no header, the class in the last column; kernels/data/digits.csv.gz unless given. Four fifths of the rows are learnt,
 shuffled with seed 0; both sides use one thread, and CPU time. FlyNN: m = 256 d (at most 16384), s = 0.3 d, rho = 32.
@@ -24,7 +24,7 @@ for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
 import numpy as np  # noqa: E402
 from sklearn.neighbors import KNeighborsClassifier  # noqa: E402
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
+ROOT = pathlib.Path(__file__).resolve().parents[2]
 RUNS = 3
 
 

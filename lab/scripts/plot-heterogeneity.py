@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Draws sketch distances of peers against the total variation of their class mixes, and prints Spearman's correlation of each run.
 
-    flyswarm simulate simulations/sketch-fashion.toml --out results
-    scripts/plot-heterogeneity.py results/result.json heterogeneity.svg
+    flyswarm simulate lab/simulations/sketch-fashion.toml --out results
+    lab/scripts/plot-heterogeneity.py results/result.json heterogeneity.svg
 
 Needs matplotlib.
 """
@@ -31,7 +31,8 @@ for axis, run in zip(axes.flat, runs):
         if points:
             axis.scatter(*zip(*points), s=12, color=color, label="drawn" if picked else None)
     sizes = [each[1] for each in ranking["peers"]]
-    print(f"{run['name']}: Spearman {ranking['spearman']:.3f}, {len(sizes)} peers with {min(sizes)} to {max(sizes)} rows, distances those of the pooled rows: {ranking['equal']}")
+    print(f"{run['name']}: Spearman {ranking['spearman']:.3f}, {len(sizes)} peers with {min(sizes)} to {max(sizes)} rows,",
+          f"distances those of the pooled rows: {ranking['equal']}")
     axis.set_title(f"{run['name']}: Spearman {ranking['spearman']:.2f}", fontsize=10)
     axis.set_xlabel("total variation of the class mix")
     axis.set_ylabel("distance to the global sketch")

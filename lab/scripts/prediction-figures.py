@@ -2,7 +2,7 @@
 """Tables of docs/labels.md, "Labels for new rows": XCLP for prediction, every set and seed.
 
     cargo build --release --package flyswarm-kernels --examples
-    scripts/prediction-figures.py target/release/examples/prediction DATA OUT [--seeds 0,1,2] [--print]
+    lab/scripts/prediction-figures.py target/release/examples/prediction DATA OUT [--seeds 0,1,2] [--print]
 
 DATA has the folders cifar10, cifar100 and fashion-mnist. Each run leaves its result in OUT and is not made
 again; --print only prints what is there. Figures are means over the seeds, and the standard deviation.
