@@ -2,6 +2,7 @@
 
 mod attacks;
 mod fedavg_xclp;
+mod hostile_rounds;
 mod missing;
 mod network;
 mod nonsense;

@@ -1,6 +1,8 @@
 //! What shares compute is what plain numbers give, bit for bit.
 
 pub(super) mod audit;
+mod hostile;
+mod hostile_copies;
 mod primitives;
 mod stages;
 

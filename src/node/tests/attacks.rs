@@ -5,6 +5,8 @@ mod alone;
 mod checks;
 mod elections;
 mod graph;
+mod hostile;
+mod hostile2;
 mod items;
 mod leaders;
 mod loads;

@@ -66,7 +66,7 @@ impl Task for Rounds {
 
 const WORDS: u64 = 3;
 
-fn network(peers: u8, rounds: u32, timing: Timing, seed: u64) -> Network {
+pub(super) fn network(peers: u8, rounds: u32, timing: Timing, seed: u64) -> Network {
     ending(peers, rounds, timing, seed, None)
 }
 

@@ -1,5 +1,7 @@
 //! The machines of both exchanges among themselves, and what others may do to them.
 
+mod hostile;
+
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
@@ -112,14 +114,14 @@ impl Net {
     }
 
     /// Delivers everything; `change` may alter what one peer sends another.
-    pub(super) fn run(&mut self, mut change: impl FnMut(Peer, Peer, &Body, &mut Vec<u8>)) {
+    pub(super) fn run(&mut self, mut change: impl FnMut(Peer, Peer, &mut Body, &mut Vec<u8>)) {
         for peer in self.machines.keys().copied().collect::<Vec<_>>() {
             self.give(peer, Input::Start);
         }
         while let Some((from, to, message)) = self.queue.pop_front() {
-            let (body, data) = read(message).expect("what machines say can be read");
+            let (mut body, data) = read(message).expect("what machines say can be read");
             let mut data = data.to_vec();
-            change(from, to, &body, &mut data);
+            change(from, to, &mut body, &mut data);
             self.give(to, Input::Message { from, message: content(&body, data.into()) });
         }
     }

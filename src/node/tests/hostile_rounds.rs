@@ -1,0 +1,123 @@
+//! Attacks of a review on sessions of many slots that work today.
+
+use super::network::Network;
+use super::rounds::network;
+use crate::node::Event;
+use crate::protocol::failure::Failure;
+use crate::protocol::message::Message;
+use crate::protocol::signed::Signed;
+use crate::protocol::view::{self, Order, Reason, Report};
+use crate::session::Timing;
+
+/// What sessions have unless told otherwise.
+fn usual() -> Timing {
+    Timing {
+        gather_ms: 10_000,
+        propose_ms: 2_000,
+        stall_ms: 10_000,
+        quorum_ms: 60_000,
+        compute_ms: 600_000,
+        linger_ms: 600_000,
+        enlarge_ms: 30_000,
+        max_views: 16,
+    }
+}
+
+/// How a member ends views.
+#[derive(Clone, Copy)]
+enum Liar {
+    Nobody,
+    /// The leader, when it should begin a sum.
+    Leads,
+    /// Another one, when it has the total.
+    Follows(Reason),
+}
+
+/// How many slots five peers have opened after two minutes.
+fn slots_in_two_minutes(who: Liar) -> u32 {
+    let mut net = network(5, 4_000, usual(), 1);
+    net.delay_us = (100, 20_000);
+    let liar = net.council()[if matches!(who, Liar::Leads) { 0 } else { 2 }];
+    if !matches!(who, Liar::Nobody) {
+        net.liars.insert(liar);
+    }
+    let ctx = net.context(liar);
+    net.rewrite = Some(Box::new(move |_, _, message| {
+        let (ballot, reason) = match (message, who) {
+            (Message::View(view::Message::Up(ballot, Report::Hold { .. })), Liar::Follows(reason)) => {
+                (*ballot, reason)
+            }
+            (Message::View(view::Message::Down(ballot, Order::Sum(_))), Liar::Leads) => {
+                (*ballot, Reason::Enlarged)
+            }
+            _ => return None,
+        };
+        Some(Message::Failed(Signed::new(&ctx, Failure { ballot, reason, suspect: None })))
+    }));
+    net.run_unchecked(120_000, |net| net.endings().len() >= 4);
+    let slot = |event: &Event| if let Event::Opened(value) = event { Some(value.sum.slot) } else { None };
+    net.events.iter().filter_map(|(_, _, event)| slot(event)).max().unwrap_or(0)
+}
+
+fn costs_at_most_half(who: Liar) {
+    let (honest, slots) = (slots_in_two_minutes(Liar::Nobody), slots_in_two_minutes(who));
+    assert!(2 * slots >= honest, "{slots} slots in two minutes, {honest} without a liar");
+}
+
+#[test]
+#[ignore = "issue 35: a leader that ends each view stops a session of many slots, and is not named"]
+fn a_leader_that_ends_each_view_costs_few_slots() {
+    costs_at_most_half(Liar::Leads);
+}
+
+#[test]
+#[ignore = "issue 35: a member that says at each total that it stalls stops a session, and is not named"]
+fn a_member_that_stalls_each_view_costs_few_slots() {
+    costs_at_most_half(Liar::Follows(Reason::Stalled));
+}
+
+#[test]
+#[ignore = "issue 35: a member that asks at each total for a larger view stops a session, and is not named"]
+fn a_member_that_enlarges_each_view_costs_few_slots() {
+    costs_at_most_half(Liar::Follows(Reason::Enlarged));
+}
+
+#[test]
+#[ignore = "issue 35: one member keeps an honest one out of 2,000 rounds by saying again and again that it is lost"]
+fn one_accuser_keeps_nobody_out_of_many_rounds() {
+    let mut net = network(5, 2_000, Timing { enlarge_ms: 1_000, ..usual() }, 2);
+    net.delay_us = (100, 5_000);
+    let council = net.council();
+    let (liar, victim) = (council[2], council[4]);
+    net.liars.insert(liar);
+    let ctx = net.context(liar);
+    let mut last = None;
+    for step in 1..40_000 {
+        net.run_unchecked(3 * step, |_| false);
+        if net.finished_count() > 0 || !net.endings().is_empty() {
+            break;
+        }
+        let Some(ballot) = net.current().filter(|ballot| last != Some(*ballot)) else { continue };
+        let members = net.members_of(ballot);
+        if !members.contains(&liar) || !members.contains(&victim) {
+            continue;
+        }
+        last = Some(ballot);
+        let failed = Failure { ballot, reason: Reason::Lost, suspect: Some(victim) };
+        for peer in net.peers().filter(|peer| *peer != liar).collect::<Vec<_>>() {
+            net.say(liar, peer, Message::Failed(Signed::new(&ctx, failed.clone())));
+        }
+    }
+    net.run_unchecked(net.now_ms() + 60_000, |_| false);
+    let with_victim = |net: &Network| -> Vec<bool> {
+        let of = |event: &Event| match event {
+            Event::Opened(value) if value.sum.slot > 0 => Some(value.members.contains(&victim)),
+            _ => None,
+        };
+        net.events.iter().filter(|(_, peer, _)| *peer == council[0]).filter_map(|(_, _, e)| of(e)).collect()
+    };
+    let rounds = with_victim(&net);
+    let with = rounds.iter().filter(|with| **with).count();
+    assert!(!rounds.is_empty() && 10 * with >= 9 * rounds.len(), "in {with} of {} rounds", rounds.len());
+    assert!(net.named().is_subset(&net.liars), "{:?}", net.blames);
+}
